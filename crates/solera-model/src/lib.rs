@@ -1,0 +1,1 @@
+//! Sorted u64 keys to bounded position predictors.

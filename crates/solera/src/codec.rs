@@ -1,0 +1,217 @@
+//! How numbers and byte strings become bytes, and how untrusted bytes are read back.
+//!
+//! Owns the variable-length integers, the checksum that binds bytes to their place, and
+//! [`Decoder`], through which every on-disk structure is parsed: it never panics and never allocates
+//! more than it was given.
+
+use crate::ids::{DatabaseId, FileId};
+
+/// Appends `value` as a LEB128 varint: 7 bits a byte, low bits first.
+#[inline]
+pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Appends the length as a varint, then the bytes.
+#[inline]
+pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+/// Why bytes could not be decoded: where, counted from the start of the decoded bytes, and what was
+/// expected there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DecodeError {
+    /// Byte position of the failure.
+    pub at: usize,
+    /// What was expected.
+    pub what: &'static str,
+}
+
+impl DecodeError {
+    /// This failure as damage in `file`, where the decoded bytes begin at `base`.
+    pub fn in_file(self, file: impl Into<std::path::PathBuf>, base: u64) -> crate::error::Error {
+        crate::error::Error::corrupt(file, base + self.at as u64, format!("expected {}", self.what))
+    }
+}
+
+/// Reads a sequence of fields from untrusted bytes.
+#[derive(Clone, Debug)]
+pub struct Decoder<'b> {
+    bytes: &'b [u8],
+    at: usize,
+}
+
+impl<'b> Decoder<'b> {
+    /// A decoder at the start of `bytes`.
+    pub fn new(bytes: &'b [u8]) -> Self {
+        Decoder { bytes, at: 0 }
+    }
+
+    /// Position of the next field.
+    pub fn position(&self) -> usize {
+        self.at
+    }
+
+    /// Bytes not yet read.
+    pub fn remaining(&self) -> usize {
+        self.bytes.len() - self.at
+    }
+
+    /// A failure at the present position, for checks that the caller makes.
+    pub fn fail<T>(&self, what: &'static str) -> Result<T, DecodeError> {
+        Err(DecodeError { at: self.at, what })
+    }
+
+    /// The next `len` bytes.
+    #[inline]
+    pub fn take(&mut self, len: usize, what: &'static str) -> Result<&'b [u8], DecodeError> {
+        let Some(bytes) = self.bytes[self.at..].get(..len) else { return self.fail(what) };
+        self.at += len;
+        Ok(bytes)
+    }
+
+    fn array<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], DecodeError> {
+        let mut array = [0; N];
+        array.copy_from_slice(self.take(N, what)?);
+        Ok(array)
+    }
+
+    /// One byte.
+    pub fn u8(&mut self, what: &'static str) -> Result<u8, DecodeError> {
+        Ok(self.array::<1>(what)?[0])
+    }
+
+    /// A fixed little-endian number.
+    pub fn u16(&mut self, what: &'static str) -> Result<u16, DecodeError> {
+        Ok(u16::from_le_bytes(self.array(what)?))
+    }
+
+    /// A fixed little-endian number.
+    pub fn u32(&mut self, what: &'static str) -> Result<u32, DecodeError> {
+        Ok(u32::from_le_bytes(self.array(what)?))
+    }
+
+    /// A fixed little-endian number.
+    pub fn u64(&mut self, what: &'static str) -> Result<u64, DecodeError> {
+        Ok(u64::from_le_bytes(self.array(what)?))
+    }
+
+    /// A fixed little-endian float; any bit pattern.
+    pub fn f64(&mut self, what: &'static str) -> Result<f64, DecodeError> {
+        Ok(f64::from_bits(self.u64(what)?))
+    }
+
+    /// A varint in its shortest form.
+    #[inline]
+    pub fn varint(&mut self, what: &'static str) -> Result<u64, DecodeError> {
+        let start = self.at;
+        let mut value = 0u64;
+        for shift in (0..64).step_by(7) {
+            let Some(&byte) = self.bytes.get(self.at) else { break };
+            self.at += 1;
+            let bits = u64::from(byte & 0x7f);
+            if bits << shift >> shift != bits || (byte == 0 && shift > 0) {
+                break;
+            }
+            value |= bits << shift;
+            if byte < 0x80 {
+                return Ok(value);
+            }
+        }
+        self.at = start;
+        self.fail(what)
+    }
+
+    /// A varint that must be at most `limit`.
+    pub fn varint_up_to(&mut self, limit: u64, what: &'static str) -> Result<u64, DecodeError> {
+        let start = self.at;
+        let value = self.varint(what)?;
+        if value > limit {
+            self.at = start;
+            return self.fail(what);
+        }
+        Ok(value)
+    }
+
+    /// A length as a varint, then that many bytes.
+    #[inline]
+    pub fn bytes(&mut self, what: &'static str) -> Result<&'b [u8], DecodeError> {
+        let start = self.at;
+        let len = self.varint(what)?;
+        match usize::try_from(len).ok().and_then(|len| self.take(len, what).ok()) {
+            Some(bytes) => Ok(bytes),
+            None => {
+                self.at = start;
+                self.fail(what)
+            }
+        }
+    }
+
+    /// Fails unless everything was read.
+    pub fn finish(self, what: &'static str) -> Result<(), DecodeError> {
+        if self.remaining() == 0 { Ok(()) } else { self.fail(what) }
+    }
+}
+
+/// What a checksum in one file binds its bytes to: this database and this file. A block that lands in
+/// another file, at another offset or in another database fails its checksum there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Binding(u64);
+
+impl Binding {
+    /// The binding of `file` in `database`.
+    pub fn new(database: DatabaseId, file: FileId) -> Self {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&database.0.to_le_bytes());
+        bytes[8..].copy_from_slice(&file.0.to_le_bytes());
+        Binding(xxhash_rust::xxh3::xxh3_64(&bytes))
+    }
+
+    /// CRC-32C of `bytes` as they stand at `offset` of the bound file.
+    pub fn checksum(self, offset: u64, bytes: &[u8]) -> u32 {
+        let mut place = [0; 16];
+        place[..8].copy_from_slice(&self.0.to_le_bytes());
+        place[8..].copy_from_slice(&offset.to_le_bytes());
+        crc32c::crc32c_append(crc32c::crc32c(&place), bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn varints_come_back(value: u64, tail: Vec<u8>) {
+            let mut bytes = Vec::new();
+            put_varint(&mut bytes, value);
+            let len = bytes.len();
+            bytes.extend(tail);
+            let mut decoder = Decoder::new(&bytes);
+            prop_assert_eq!(decoder.varint("number").unwrap(), value);
+            prop_assert_eq!(decoder.position(), len);
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes: Vec<u8>) {
+            let mut decoder = Decoder::new(&bytes);
+            while decoder.bytes("field").is_ok() && decoder.varint("number").is_ok() {}
+        }
+    }
+
+    #[test]
+    fn a_checksum_knows_its_place() {
+        let here = Binding::new(DatabaseId(1), FileId(2));
+        let sum = here.checksum(4096, b"bytes");
+        assert_ne!(sum, here.checksum(0, b"bytes"));
+        assert_ne!(sum, Binding::new(DatabaseId(1), FileId(3)).checksum(4096, b"bytes"));
+        assert_ne!(sum, Binding::new(DatabaseId(2), FileId(2)).checksum(4096, b"bytes"));
+    }
+}

@@ -1,0 +1,80 @@
+//! The one way to walk sorted entries: what a memtable, a table, a run and a merge of them have in
+//! common, and what a point lookup asks of each.
+//!
+//! Order: user keys ascending; versions of one user key newest first, by position. Sequence numbers of
+//! entries below every snapshot may be elided to 0, so order among versions of one key is **position
+//! within a source, and the source's age between sources**, never a comparison of sequence numbers
+//! (docs/decisions/0002).
+
+use crate::{
+    error::Result,
+    ids::Seqno,
+    key::Kind,
+    pin::{Pin, Slice},
+};
+
+/// A position in a sorted sequence of entries. A new cursor is not valid until positioned.
+///
+/// A cursor may be moved only in the direction of its last positioning call: after `seek` or
+/// `seek_first` forward, after `seek_last` or `seek_before` backward. (Two-ended iteration uses two
+/// cursors.) After an error a cursor is not valid until positioned again.
+pub trait Cursor {
+    /// To the first entry.
+    fn seek_first(&mut self) -> Result<()>;
+    /// To the last entry (the oldest version of the largest key).
+    fn seek_last(&mut self) -> Result<()>;
+    /// To the first entry (newest version) whose user key is `>= key`.
+    fn seek(&mut self, key: &[u8]) -> Result<()>;
+    /// To the last entry (oldest version) whose user key is `< key`.
+    fn seek_before(&mut self, key: &[u8]) -> Result<()>;
+    /// One entry forward. Must be valid.
+    fn next(&mut self) -> Result<()>;
+    /// One entry back. Must be valid.
+    fn prev(&mut self) -> Result<()>;
+    /// Whether the cursor stands on an entry.
+    fn valid(&self) -> bool;
+    /// The user key. Must be valid; the bytes live until the cursor moves. The same holds below.
+    fn key(&self) -> &[u8];
+    /// [`crate::key::head`] of the user key, kept at hand because merges compare it first.
+    fn head(&self) -> u64;
+    /// The sequence number, or 0 where it was elided.
+    fn seqno(&self) -> Seqno;
+    /// What the entry does.
+    fn kind(&self) -> Kind;
+    /// The value, operand, or expiry and value.
+    fn value(&self) -> &[u8];
+    /// The value, kept alive by its block or memtable.
+    fn pin_value(&self) -> Slice;
+}
+
+/// A point lookup, prepared once and handed from source to source.
+#[derive(Clone, Copy, Debug)]
+pub struct Probe<'k> {
+    /// The user key.
+    pub key: &'k [u8],
+    /// [`crate::key::hash`] of the key, for the filters.
+    pub hash: u64,
+    /// Versions newer than this are not seen.
+    pub snapshot: Seqno,
+}
+
+/// What a lookup found: the newest version of the key that the snapshot sees, in one source.
+#[derive(Clone, Copy, Debug)]
+pub struct Hit<'s> {
+    /// Its sequence number, 0 where elided.
+    pub seqno: Seqno,
+    /// What it does.
+    pub kind: Kind,
+    /// Its value, operand, or expiry and value.
+    pub value: &'s [u8],
+    /// What keeps `value` alive.
+    pub pin: &'s Pin,
+}
+
+impl Hit<'_> {
+    /// The value, kept alive beyond the lookup.
+    pub fn pin_value(&self) -> Slice {
+        // SAFETY: a source hands out a value together with the pin that keeps it alive and unchanged.
+        unsafe { Slice::pinned(self.pin, self.value) }
+    }
+}

@@ -1,0 +1,167 @@
+//! What can go wrong, said so that the reader knows where and what to do.
+//!
+//! Owns [`Error`] and [`Result`]. Every variant that concerns a file names the file; damage also
+//! names the offset. Errors are cheap to clone because one failed group commit is reported to every
+//! writer that waited for it.
+
+use std::{fmt, io, path::PathBuf, sync::Arc};
+
+/// The result of every fallible call in this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a call failed. Nothing is half done when a call returns an error, unless the variant says so.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused a file operation.
+    Io {
+        /// The operation, a verb such as `read` or `sync`.
+        op: &'static str,
+        /// The file or directory concerned.
+        path: PathBuf,
+        /// The system's own error.
+        source: Arc<io::Error>,
+    },
+    /// A file does not hold what was written to it. Reads elsewhere go on working.
+    Corrupt {
+        /// The damaged file.
+        file: PathBuf,
+        /// Byte offset of the damaged structure in that file.
+        offset: u64,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The directory holds no database, or files of another program.
+    NotADatabase {
+        /// The directory.
+        path: PathBuf,
+        /// What was found or missed.
+        what: String,
+    },
+    /// The file was written by a newer release.
+    NewerFormat {
+        /// The file.
+        file: PathBuf,
+        /// Format version found in it.
+        found: u32,
+        /// Newest format version that this release reads.
+        supported: u32,
+    },
+    /// Another process, or another handle in this one, has the database open.
+    Locked {
+        /// The database directory.
+        path: PathBuf,
+    },
+    /// An optimistic transaction read something that has changed since. Retry it.
+    Conflict,
+    /// A key, value, batch or count is over its limit; nothing was written.
+    TooLarge {
+        /// What is too large, for example `key`.
+        what: &'static str,
+        /// Its size, in bytes unless `what` says otherwise.
+        len: u64,
+        /// The largest size allowed.
+        limit: u64,
+    },
+    /// An argument or option is not legal; the text says which values are.
+    Invalid(String),
+    /// The database was opened read-only.
+    ReadOnly,
+    /// An earlier failure (a failed sync, a panicked worker) made further writes unsafe. Reads go on;
+    /// reopen the database to write again.
+    Poisoned(String),
+    /// The keyspace was dropped, or a read-only or `create_if_missing(false)` open did not find it.
+    NoKeyspace(String),
+    /// A merge operator refused its operands.
+    Merge {
+        /// Name of the operator.
+        operator: String,
+        /// Its reason.
+        what: String,
+    },
+    /// The database is closed.
+    Closed,
+}
+
+impl Error {
+    /// Wraps an I/O error with the operation and the path that it concerns.
+    pub fn io(op: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Self {
+        Error::Io { op, path: path.into(), source: Arc::new(source) }
+    }
+
+    /// Damage in `file` at byte `offset`.
+    pub fn corrupt(file: impl Into<PathBuf>, offset: u64, what: impl Into<String>) -> Self {
+        Error::Corrupt { file: file.into(), offset, what: what.into() }
+    }
+
+    /// The kind of the underlying I/O error, if this is one.
+    pub fn io_kind(&self) -> Option<io::ErrorKind> {
+        match self {
+            Error::Io { source, .. } => Some(source.kind()),
+            _ => None,
+        }
+    }
+
+    /// Whether the same call may succeed when simply tried again: a transaction conflict.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Error::Conflict)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Io { op, path, source } => {
+                write!(f, "cannot {op} {}: {source}", path.display())?;
+                match source.kind() {
+                    io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                        f.write_str("; free some space, writes resume by themselves")
+                    }
+                    io::ErrorKind::PermissionDenied => {
+                        f.write_str("; check the owner and mode of the directory")
+                    }
+                    _ => Ok(()),
+                }
+            }
+            Error::Corrupt { file, offset, what } => write!(
+                f,
+                "{}: damaged at byte {offset}: {what}; run `solera check --dir` on the directory to see the extent, and restore the file from a checkpoint",
+                file.display()
+            ),
+            Error::NotADatabase { path, what } => {
+                write!(
+                    f,
+                    "{} is not a Solera database: {what}; name an empty directory or an existing database",
+                    path.display()
+                )
+            }
+            Error::NewerFormat { file, found, supported } => write!(
+                f,
+                "{}: format version {found} is newer than {supported}, the newest this release reads; use a newer release",
+                file.display()
+            ),
+            Error::Locked { path } => {
+                write!(f, "{} is open elsewhere; close the other handle or process first", path.display())
+            }
+            Error::Conflict => f.write_str("the transaction conflicts with a later write; run it again"),
+            Error::TooLarge { what, len, limit } => write!(f, "{what} of {len} is over the limit of {limit}"),
+            Error::Invalid(what) => f.write_str(what),
+            Error::ReadOnly => f.write_str("the database is open read-only"),
+            Error::Poisoned(why) => {
+                write!(f, "writes are refused after an earlier failure ({why}); reopen the database")
+            }
+            Error::NoKeyspace(name) => write!(f, "there is no keyspace named {name:?}"),
+            Error::Merge { operator, what } => write!(f, "merge operator {operator:?}: {what}"),
+            Error::Closed => f.write_str("the database is closed"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Io { source, .. } => Some(source.as_ref()),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Numbers that name things. They live at the bottom so that every room can speak of a file, a
+//! keyspace or a moment without knowing the room that owns it.
+
+use std::fmt;
+
+/// A position in the commit order. 0 is "before everything" and doubles as the sequence number of
+/// entries whose own number no reader can need any more.
+pub type Seqno = u64;
+
+/// Largest sequence number: 56 bits, because it shares a word with the entry's kind.
+pub const SEQNO_MAX: Seqno = (1 << 56) - 1;
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident, $int:ty) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub $int);
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result { write!(f, "{}", self.0) }
+        }
+    };
+}
+
+id!(
+    /// A file of the database, never reused within one database.
+    FileId, u64
+);
+id!(
+    /// A keyspace, never reused, even after the keyspace is dropped.
+    KeyspaceId, u32
+);
+id!(
+    /// A run. Within a level, a larger id is a newer run.
+    RunId, u64
+);
+id!(
+    /// A database; random, written once when the database is created, copied by checkpoints.
+    DatabaseId, u64
+);

@@ -1,0 +1,285 @@
+//! Keys: what an entry's kind and trailer are, how bytes project to a `u64`, how ranges of keys
+//! compare. The only place that turns key bytes into numbers or hashes.
+
+use crate::ids::{SEQNO_MAX, Seqno};
+use std::{cmp::Ordering, fmt};
+
+/// Longest user key, in bytes: lengths are stored in 16 bits.
+pub const KEY_BYTES_MAX: usize = u16::MAX as usize;
+/// Longest value, in bytes: lengths are stored in 32 bits.
+pub const VALUE_BYTES_MAX: u64 = u32::MAX as u64;
+
+/// What an entry does to its key. The numbers are on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// The key is absent.
+    Delete = 0,
+    /// The key has this value.
+    Put = 1,
+    /// The operand is merged onto what older entries say.
+    Merge = 2,
+    /// As `Put`, until a moment: the first 8 bytes of the stored value are that moment, in
+    /// milliseconds since 1970, big-endian.
+    PutExpiring = 3,
+}
+
+impl Kind {
+    /// The kind with this number on disk.
+    pub fn from_u8(byte: u8) -> Option<Kind> {
+        Some(match byte {
+            0 => Kind::Delete,
+            1 => Kind::Put,
+            2 => Kind::Merge,
+            3 => Kind::PutExpiring,
+            _ => return None,
+        })
+    }
+}
+
+/// Bytes that the expiry takes at the front of a [`Kind::PutExpiring`] value.
+pub const EXPIRY_BYTES: usize = 8;
+
+/// Splits the stored value of a [`Kind::PutExpiring`] entry into its moment (Unix milliseconds) and the
+/// user's value. `None` if the bytes are too short to be one.
+pub fn split_expiry(stored: &[u8]) -> Option<(u64, &[u8])> {
+    let (moment, value) = stored.split_first_chunk::<EXPIRY_BYTES>()?;
+    Some((u64::from_be_bytes(*moment), value))
+}
+
+/// Sequence number and kind in one word, as stored: `seqno << 8 | kind`.
+#[inline]
+pub fn pack_trailer(seqno: Seqno, kind: Kind) -> u64 {
+    debug_assert!(seqno <= SEQNO_MAX);
+    seqno << 8 | kind as u64
+}
+
+/// The first 8 bytes of `key` as a big-endian number, short keys padded with zeros. Monotone:
+/// `a <= b` implies `head(a) <= head(b)`; equal heads decide nothing.
+#[inline]
+pub fn head(key: &[u8]) -> u64 {
+    if let Some(first) = key.first_chunk::<8>() {
+        return u64::from_be_bytes(*first);
+    }
+    let mut padded = [0; 8];
+    padded[..key.len()].copy_from_slice(key);
+    u64::from_be_bytes(padded)
+}
+
+/// [`head`] of what follows the first `skip` bytes; 0 if nothing does.
+#[inline]
+pub fn head_after(key: &[u8], skip: usize) -> u64 {
+    head(key.get(skip..).unwrap_or_default())
+}
+
+/// The one hash of a key, made once per operation: filters and caches derive theirs from it.
+#[inline]
+pub fn hash(key: &[u8]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64(key)
+}
+
+/// Length of the longest common prefix.
+#[inline]
+pub fn common_prefix_len(a: &[u8], b: &[u8]) -> usize {
+    let limit = a.len().min(b.len());
+    let mut at = 0;
+    while at + 8 <= limit {
+        let (x, y) = (head(&a[at..]), head(&b[at..]));
+        if x != y {
+            return at + ((x ^ y).leading_zeros() / 8) as usize;
+        }
+        at += 8;
+    }
+    while at < limit && a[at] == b[at] {
+        at += 1;
+    }
+    at
+}
+
+/// The length of the shortest prefix `s` of `upper` with `lower < s <= upper`. Requires
+/// `lower < upper`.
+pub fn separator_len(lower: &[u8], upper: &[u8]) -> usize {
+    debug_assert!(lower < upper);
+    common_prefix_len(lower, upper) + 1
+}
+
+/// The smallest key above every key that starts with `prefix`; `None` if there is none.
+pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|&byte| byte != u8::MAX)?;
+    let mut end = prefix[..=last].to_vec();
+    end[last] += 1;
+    Some(end)
+}
+
+/// Where a range of user keys ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyEnd {
+    /// At this key, which belongs to the range.
+    Included(Box<[u8]>),
+    /// Before this key.
+    Excluded(Box<[u8]>),
+    /// Nowhere.
+    Unbounded,
+}
+
+impl KeyEnd {
+    /// Whether `key` lies before the end.
+    #[inline]
+    pub fn admits(&self, key: &[u8]) -> bool {
+        match self {
+            KeyEnd::Included(end) => key <= &end[..],
+            KeyEnd::Excluded(end) => key < &end[..],
+            KeyEnd::Unbounded => true,
+        }
+    }
+
+    /// The key at the end, if there is one.
+    pub fn key(&self) -> Option<&[u8]> {
+        match self {
+            KeyEnd::Included(end) | KeyEnd::Excluded(end) => Some(end),
+            KeyEnd::Unbounded => None,
+        }
+    }
+}
+
+impl PartialOrd for KeyEnd {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for KeyEnd {
+    /// By how far the range reaches: `Excluded(k) < Included(k) < Unbounded`.
+    fn cmp(&self, other: &Self) -> Ordering {
+        match (self.key(), other.key()) {
+            (None, None) => Ordering::Equal,
+            (None, _) => Ordering::Greater,
+            (_, None) => Ordering::Less,
+            (Some(a), Some(b)) => {
+                let included = |end: &KeyEnd| matches!(end, KeyEnd::Included(_));
+                a.cmp(b).then(included(self).cmp(&included(other)))
+            }
+        }
+    }
+}
+
+/// A range of user keys: from `start`, which belongs to it, to `end`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyRange {
+    /// The first key that may be in the range.
+    pub start: Box<[u8]>,
+    /// Where it ends.
+    pub end: KeyEnd,
+}
+
+impl KeyRange {
+    /// Every key.
+    pub fn all() -> Self {
+        KeyRange { start: Box::default(), end: KeyEnd::Unbounded }
+    }
+
+    /// From `first` to `last`, both in the range.
+    pub fn closed(first: &[u8], last: &[u8]) -> Self {
+        KeyRange { start: first.into(), end: KeyEnd::Included(last.into()) }
+    }
+
+    /// From `start` up to, not including, `end`.
+    pub fn half_open(start: &[u8], end: &[u8]) -> Self {
+        KeyRange { start: start.into(), end: KeyEnd::Excluded(end.into()) }
+    }
+
+    /// Whether no key can be in the range.
+    pub fn is_empty(&self) -> bool {
+        !self.end.admits(&self.start)
+    }
+
+    /// Whether `key` is in the range.
+    #[inline]
+    pub fn contains(&self, key: &[u8]) -> bool {
+        key >= &self.start[..] && self.end.admits(key)
+    }
+
+    /// Whether some key is in both ranges.
+    pub fn overlaps(&self, other: &KeyRange) -> bool {
+        !self.is_empty()
+            && !other.is_empty()
+            && self.end.admits(&other.start)
+            && other.end.admits(&self.start)
+    }
+
+    /// The keys in both ranges; may be empty.
+    pub fn intersection(&self, other: &KeyRange) -> KeyRange {
+        KeyRange { start: (&self.start).max(&other.start).clone(), end: (&self.end).min(&other.end).clone() }
+    }
+
+    /// The smallest range that holds both.
+    pub fn hull(&self, other: &KeyRange) -> KeyRange {
+        KeyRange { start: (&self.start).min(&other.start).clone(), end: (&self.end).max(&other.end).clone() }
+    }
+
+    /// Whether every key of `other` is in this range.
+    pub fn covers(&self, other: &KeyRange) -> bool {
+        other.is_empty() || (self.start <= other.start && other.end <= self.end)
+    }
+}
+
+impl fmt::Display for KeyRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{}", self.start.escape_ascii())?;
+        match &self.end {
+            KeyEnd::Included(end) => write!(f, " .. {}]", end.escape_ascii()),
+            KeyEnd::Excluded(end) => write!(f, " .. {})", end.escape_ascii()),
+            KeyEnd::Unbounded => f.write_str(" ..)"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn heads_are_monotone(a: Vec<u8>, b: Vec<u8>) {
+            if a <= b { prop_assert!(head(&a) <= head(&b)); }
+            if head(&a) < head(&b) { prop_assert!(a < b); }
+        }
+
+        #[test]
+        fn a_separator_separates(a: Vec<u8>, b: Vec<u8>) {
+            prop_assume!(a != b);
+            let (lower, upper) = if a < b { (a, b) } else { (b, a) };
+            let separator = &upper[..separator_len(&lower, &upper)];
+            prop_assert!(&lower[..] < separator && separator <= &upper[..]);
+        }
+
+        #[test]
+        fn the_common_prefix_is_common_and_longest(p in prop::collection::vec(0u8..3, 0..40), a in prop::collection::vec(0u8..3, 0..9), b in prop::collection::vec(0u8..3, 0..9)) {
+            let (a, b) = ([p.clone(), a].concat(), [p, b].concat());
+            let len = common_prefix_len(&a, &b);
+            prop_assert_eq!(&a[..len], &b[..len]);
+            prop_assert!(len == a.len() || len == b.len() || a[len] != b[len]);
+        }
+
+        #[test]
+        fn the_prefix_end_is_the_least_upper_bound(prefix in prop::collection::vec(253u8.., 0..4), tail: Vec<u8>) {
+            let member = [prefix.clone(), tail].concat();
+            match prefix_end(&prefix) {
+                Some(end) => prop_assert!(member < end && !end.starts_with(&prefix)),
+                None => prop_assert!(prefix.iter().all(|&b| b == 255)),
+            }
+        }
+    }
+
+    #[test]
+    fn ranges_overlap_only_where_a_key_is_in_both() {
+        let a = KeyRange::half_open(b"a", b"c");
+        assert!(!a.overlaps(&KeyRange::closed(b"c", b"d")));
+        assert!(a.overlaps(&KeyRange::closed(b"b", b"b")));
+        assert!(KeyRange::closed(b"a", b"c").overlaps(&KeyRange::closed(b"c", b"d")));
+        assert!(!KeyRange::half_open(b"b", b"b").overlaps(&KeyRange::all()));
+        assert_eq!(a.hull(&KeyRange::closed(b"c", b"d")), KeyRange::closed(b"a", b"d"));
+        assert!(a.intersection(&KeyRange::closed(b"c", b"d")).is_empty());
+    }
+}

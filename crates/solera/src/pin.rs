@@ -1,0 +1,310 @@
+//! Shared ownership of memory that slices point into: blocks and memtable arenas.
+//!
+//! Owns [`Pin`], a one-word counted handle, and [`Slice`], bytes that stay valid as long as the slice
+//! lives. A `Pin` is thin so that a cache slot is one atomic word and a lookup reaches the pinned bytes
+//! with one dependent load; `Arc<dyn ..>` would cost a second word and a second load.
+//!
+//! Invariant: the object behind a `Pin` begins with a [`PinHeader`] (`#[repr(C)]`, first field) whose
+//! `free` knows the object's true type.
+
+use std::{
+    borrow::Borrow,
+    cmp, fmt, hash,
+    ops::Deref,
+    ptr::NonNull,
+    sync::atomic::{AtomicBool, AtomicU32, Ordering, fence},
+};
+
+/// First field of every pinnable object.
+#[repr(C)]
+#[derive(Debug)]
+pub struct PinHeader {
+    references: AtomicU32,
+    /// Set by readers, cleared by the cache's clock hand: "used since the hand last passed".
+    hot: AtomicBool,
+    free: unsafe fn(NonNull<PinHeader>),
+}
+
+impl PinHeader {
+    /// A header for an object with one reference. `free` releases the whole object.
+    pub fn new(free: unsafe fn(NonNull<PinHeader>)) -> Self {
+        PinHeader { references: AtomicU32::new(1), hot: AtomicBool::new(false), free }
+    }
+
+    /// Marks the object as used. Reads first, so that a hot object's line stays shared.
+    #[inline]
+    pub fn touch(&self) {
+        if !self.hot.load(Ordering::Relaxed) {
+            self.hot.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the object was touched since the last call.
+    #[inline]
+    pub fn take_touched(&self) -> bool {
+        self.hot.swap(false, Ordering::Relaxed)
+    }
+}
+
+/// A counted reference to an object that begins with a [`PinHeader`].
+pub struct Pin(NonNull<PinHeader>);
+
+// SAFETY: the count is atomic, and constructors require the object itself to be Send + Sync.
+unsafe impl Send for Pin {}
+// SAFETY: as above; a shared Pin only reads the header's atomics and the immutable object.
+unsafe impl Sync for Pin {}
+
+impl Pin {
+    /// Takes over one reference.
+    ///
+    /// # Safety
+    /// `header` points to a live object that begins with a `PinHeader`, is `Send + Sync`, and whose
+    /// reference the caller owns and gives up.
+    #[inline]
+    pub unsafe fn from_raw(header: NonNull<PinHeader>) -> Self {
+        Pin(header)
+    }
+
+    /// Gives up ownership of one reference without releasing it.
+    #[inline]
+    pub fn into_raw(self) -> NonNull<PinHeader> {
+        let header = self.0;
+        std::mem::forget(self);
+        header
+    }
+
+    /// The object, as a raw pointer.
+    #[inline]
+    pub fn as_ptr(&self) -> NonNull<PinHeader> {
+        self.0
+    }
+
+    /// The object's header.
+    #[inline]
+    pub fn header(&self) -> &PinHeader {
+        // SAFETY: a Pin owns a reference, so the object is alive.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl Clone for Pin {
+    #[inline]
+    fn clone(&self) -> Self {
+        let before = self.header().references.fetch_add(1, Ordering::Relaxed);
+        // A count that wraps would free memory in use: 2^31 references is a leak, not a workload.
+        if before > u32::MAX / 2 {
+            std::process::abort();
+        }
+        Pin(self.0)
+    }
+}
+
+impl Drop for Pin {
+    #[inline]
+    fn drop(&mut self) {
+        if self.header().references.fetch_sub(1, Ordering::Release) == 1 {
+            fence(Ordering::Acquire);
+            let free = self.header().free;
+            // SAFETY: this was the last reference, and `free` matches the object by construction.
+            unsafe { free(self.0) }
+        }
+    }
+}
+
+impl fmt::Debug for Pin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pin({:p})", self.0)
+    }
+}
+
+/// Bytes that fit in the slice itself.
+const INLINE_BYTES: usize = 22;
+
+/// Immutable bytes: a key or a value. Cheap to clone and to send; large ones share the block or
+/// memtable that they lie in and keep it in memory, so do not hoard them: copy what you keep.
+#[derive(Clone)]
+pub struct Slice(Repr);
+
+#[derive(Clone)]
+enum Repr {
+    Inline { len: u8, bytes: [u8; INLINE_BYTES] },
+    Pinned { start: *const u8, len: usize, _pin: Pin },
+}
+
+// SAFETY: the pointer reads immutable memory that `_pin` keeps alive.
+unsafe impl Send for Slice {}
+// SAFETY: as above.
+unsafe impl Sync for Slice {}
+
+#[repr(C)]
+struct Owned {
+    header: PinHeader,
+    bytes: Box<[u8]>,
+}
+
+unsafe fn free_owned(header: NonNull<PinHeader>) {
+    // SAFETY: only `Slice::owned` uses this function, on a leaked `Box<Owned>`.
+    drop(unsafe { Box::from_raw(header.cast::<Owned>().as_ptr()) });
+}
+
+impl Slice {
+    /// An empty slice.
+    pub const fn empty() -> Self {
+        Slice(Repr::Inline { len: 0, bytes: [0; INLINE_BYTES] })
+    }
+
+    /// Copies `bytes`.
+    pub fn copy_from(bytes: &[u8]) -> Self {
+        if bytes.len() <= INLINE_BYTES {
+            let mut inline = [0; INLINE_BYTES];
+            inline[..bytes.len()].copy_from_slice(bytes);
+            Slice(Repr::Inline { len: bytes.len() as u8, bytes: inline })
+        } else {
+            Slice::owned(bytes.into())
+        }
+    }
+
+    fn owned(bytes: Box<[u8]>) -> Self {
+        let (start, len) = (bytes.as_ptr(), bytes.len());
+        let owned = Box::leak(Box::new(Owned { header: PinHeader::new(free_owned), bytes }));
+        // SAFETY: `Owned` is repr(C) with the header first, immutable, and its one reference is ours.
+        let pin = unsafe { Pin::from_raw(NonNull::from(owned).cast()) };
+        Slice(Repr::Pinned { start, len, _pin: pin })
+    }
+
+    /// Bytes inside the object that `pin` keeps alive. Short ones are copied: that is cheaper than
+    /// counting.
+    ///
+    /// # Safety
+    /// `bytes` lies in memory that stays unchanged while `pin`'s object lives.
+    #[inline]
+    pub unsafe fn pinned(pin: &Pin, bytes: &[u8]) -> Self {
+        if bytes.len() <= INLINE_BYTES {
+            return Slice::copy_from(bytes);
+        }
+        Slice(Repr::Pinned { start: bytes.as_ptr(), len: bytes.len(), _pin: pin.clone() })
+    }
+
+    /// The bytes.
+    #[inline]
+    pub fn as_bytes(&self) -> &[u8] {
+        match &self.0 {
+            Repr::Inline { len, bytes } => &bytes[..*len as usize],
+            // SAFETY: `_pin` keeps the memory alive and unchanged.
+            Repr::Pinned { start, len, .. } => unsafe { std::slice::from_raw_parts(*start, *len) },
+        }
+    }
+}
+
+impl From<Vec<u8>> for Slice {
+    fn from(bytes: Vec<u8>) -> Self {
+        if bytes.len() <= INLINE_BYTES { Slice::copy_from(&bytes) } else { Slice::owned(bytes.into()) }
+    }
+}
+
+impl Deref for Slice {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        self.as_bytes()
+    }
+}
+
+impl AsRef<[u8]> for Slice {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl Borrow<[u8]> for Slice {
+    fn borrow(&self) -> &[u8] {
+        self
+    }
+}
+
+impl PartialEq for Slice {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+impl Eq for Slice {}
+impl PartialEq<[u8]> for Slice {
+    fn eq(&self, other: &[u8]) -> bool {
+        **self == *other
+    }
+}
+impl PartialEq<&[u8]> for Slice {
+    fn eq(&self, other: &&[u8]) -> bool {
+        **self == **other
+    }
+}
+impl<const N: usize> PartialEq<&[u8; N]> for Slice {
+    fn eq(&self, other: &&[u8; N]) -> bool {
+        **self == other[..]
+    }
+}
+impl PartialEq<Vec<u8>> for Slice {
+    fn eq(&self, other: &Vec<u8>) -> bool {
+        **self == other[..]
+    }
+}
+impl PartialOrd for Slice {
+    fn partial_cmp(&self, other: &Self) -> Option<cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Slice {
+    fn cmp(&self, other: &Self) -> cmp::Ordering {
+        self.as_bytes().cmp(other.as_bytes())
+    }
+}
+impl hash::Hash for Slice {
+    fn hash<H: hash::Hasher>(&self, state: &mut H) {
+        self.as_bytes().hash(state);
+    }
+}
+impl Default for Slice {
+    fn default() -> Self {
+        Slice::empty()
+    }
+}
+
+impl fmt::Debug for Slice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "b\"{}\"", self.as_bytes().escape_ascii())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slice_outlives_the_vector_it_came_from() {
+        for len in [0, 1, INLINE_BYTES, INLINE_BYTES + 1, 5000] {
+            let bytes: Vec<u8> = (0..len).map(|i| i as u8).collect();
+            let slice = Slice::from(bytes.clone());
+            let copy = slice.clone();
+            drop(slice);
+            assert_eq!(copy, bytes);
+        }
+    }
+
+    #[test]
+    fn the_last_reference_frees_the_object() {
+        static FREED: AtomicU32 = AtomicU32::new(0);
+        unsafe fn free(header: NonNull<PinHeader>) {
+            FREED.fetch_add(1, Ordering::SeqCst);
+            // SAFETY: leaked from a Box below.
+            drop(unsafe { Box::from_raw(header.as_ptr()) });
+        }
+        let header = NonNull::from(Box::leak(Box::new(PinHeader::new(free))));
+        // SAFETY: the box is live and its one reference is ours.
+        let pin = unsafe { Pin::from_raw(header) };
+        let second = pin.clone();
+        drop(pin);
+        assert_eq!(FREED.load(Ordering::SeqCst), 0);
+        drop(second);
+        assert_eq!(FREED.load(Ordering::SeqCst), 1);
+    }
+}

@@ -1,0 +1,92 @@
+//! Files, by argument. The engine reaches the disk only through [`Fs`]; what implements it is the
+//! operating system ([`posix`]), memory with simulated crashes ([`mem`]), or another `Fs` with faults
+//! injected ([`fault`]).
+//!
+//! The contract is POSIX's weakest: an append is durable after the file's `sync`, a created, renamed or
+//! removed name after `sync_dir` of its directory; before that a crash may keep any part.
+
+pub mod fault;
+pub mod mem;
+pub mod posix;
+
+use crate::error::{Error, Result};
+use std::{fmt, path::Path, sync::Arc};
+
+/// A file system. Errors are [`Error::Io`] and name the operation and the path.
+pub trait Fs: fmt::Debug + Send + Sync + 'static {
+    /// Opens an existing file for reading at any offset.
+    fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>>;
+    /// Creates a file that must not exist, for appending.
+    fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>>;
+    /// Gives a file a new name, atomically replacing what had it.
+    fn rename(&self, from: &Path, to: &Path) -> Result<()>;
+    /// Removes a file. The content lives on in handles that are open.
+    fn remove_file(&self, path: &Path) -> Result<()>;
+    /// Gives a file a second name, which must not exist.
+    fn hard_link(&self, from: &Path, to: &Path) -> Result<()>;
+    /// Makes the names in a directory durable.
+    fn sync_dir(&self, path: &Path) -> Result<()>;
+    /// Creates a directory and its parents where missing.
+    fn create_dir_all(&self, path: &Path) -> Result<()>;
+    /// The names in a directory, sorted.
+    fn list_dir(&self, path: &Path) -> Result<Vec<String>>;
+    /// Whether a file or directory exists.
+    fn exists(&self, path: &Path) -> Result<bool>;
+    /// Takes the exclusive lock that `path` (created if missing) stands for, until the result is
+    /// dropped. Fails with [`Error::Locked`] if it is held, by another process or by this one.
+    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>>;
+}
+
+/// A file open for reading.
+pub trait ReadFile: fmt::Debug + Send + Sync + 'static {
+    /// Reads up to `buf.len()` bytes at `offset` and says how many; 0 only at the end of the file.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize>;
+    /// The file's length in bytes.
+    fn len(&self) -> Result<u64>;
+    /// Whether the file is empty.
+    fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+    /// The path that the file was opened by, for messages.
+    fn path(&self) -> &Path;
+}
+
+/// A file open for appending.
+pub trait WriteFile: fmt::Debug + Send + 'static {
+    /// Appends all bytes. On an error any part of them may have been appended.
+    fn append(&mut self, bytes: &[u8]) -> Result<()>;
+    /// Cuts the file to `len` bytes, to take back a part of a failed append.
+    fn truncate(&mut self, len: u64) -> Result<()>;
+    /// Makes content and length durable. After an error nothing is known of any byte that was appended
+    /// since the last success, and trying again proves nothing.
+    fn sync(&mut self) -> Result<()>;
+    /// The path that the file was created by, for messages.
+    fn path(&self) -> &Path;
+}
+
+/// Fills `buf` from `offset`. A file that ends before is [`Error::Corrupt`].
+pub fn read_exact_at(file: &dyn ReadFile, buf: &mut [u8], offset: u64) -> Result<()> {
+    let mut done = 0;
+    while done < buf.len() {
+        match file.read_at(&mut buf[done..], offset + done as u64)? {
+            0 => {
+                return Err(Error::corrupt(
+                    file.path(),
+                    offset + done as u64,
+                    format!("the file ends here, {} bytes short", buf.len() - done),
+                ));
+            }
+            read => done += read,
+        }
+    }
+    Ok(())
+}
+
+/// The whole content of a file.
+pub fn read_all(file: &dyn ReadFile) -> Result<Vec<u8>> {
+    let len = usize::try_from(file.len()?)
+        .map_err(|_| Error::corrupt(file.path(), 0, "longer than the address space"))?;
+    let mut content = vec![0; len];
+    read_exact_at(file, &mut content, 0)?;
+    Ok(content)
+}
