@@ -1,0 +1,5 @@
+//! The unit of reading and caching.
+
+mod compression;
+
+pub use compression::Compression;

@@ -1,0 +1,150 @@
+//! How a table is cut, indexed, filtered and compressed.
+//!
+//! Owns [`Layout`]: decided when a table is written, recorded in its descriptor, never changed after.
+//! The ranges below are checked where a layout is set and again where one is decoded.
+
+use crate::{
+    block::Compression,
+    codec::{DecodeError, Decoder, put_varint},
+    error::{Error, Result},
+    index::IndexKind,
+};
+
+/// Smallest target size of a block, in bytes: below it the fixed cost of a block outweighs its content.
+pub const BLOCK_BYTES_MIN: u32 = 256;
+/// Largest target size of a block, in bytes: a found read loads a whole block.
+pub const BLOCK_BYTES_MAX: u32 = 1 << 20;
+/// Largest ε, in entries: more than any block of [`BLOCK_BYTES_MAX`] can use.
+pub const EPSILON_MAX: u32 = 1 << 16;
+/// Largest filter, in bits per key: false positives are below 1 in 10^9 long before.
+pub const FILTER_BITS_PER_KEY_MAX: f32 = 64.0;
+
+/// How a table is cut, indexed, filtered and compressed. Tables of different layouts live side by side;
+/// a layout changes the speed of answers, never the answers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Layout {
+    /// A block is closed before it grows past this many uncompressed bytes, unless one entry alone is
+    /// larger. 256 to 1 MiB; default 4096.
+    pub block_bytes: u32,
+    /// How the block of a key is found.
+    pub index: IndexKind,
+    /// For [`IndexKind::DoblixPla`]: entries that a key's rank may lie from its block's line. 1 to
+    /// 65536; default 64.
+    pub epsilon: u32,
+    /// Bits of filter for every key; 0 for no filter, else 1 to 64. Default 10.
+    pub filter_bits_per_key: f32,
+    /// How data blocks are compressed.
+    pub compression: Compression,
+}
+
+impl Default for Layout {
+    fn default() -> Self {
+        Layout {
+            block_bytes: 4096,
+            index: IndexKind::default(),
+            epsilon: 64,
+            filter_bits_per_key: 10.0,
+            compression: Compression::default(),
+        }
+    }
+}
+
+impl Layout {
+    /// Whether every field is in its range; the error says which is not and what is legal.
+    pub fn validate(&self) -> Result<()> {
+        let illegal = |what: String| Err(Error::Invalid(what));
+        if !(BLOCK_BYTES_MIN..=BLOCK_BYTES_MAX).contains(&self.block_bytes) {
+            return illegal(format!(
+                "block_bytes is {}; it must be {BLOCK_BYTES_MIN} to {BLOCK_BYTES_MAX}",
+                self.block_bytes
+            ));
+        }
+        if !(1..=EPSILON_MAX).contains(&self.epsilon) {
+            return illegal(format!("epsilon is {}; it must be 1 to {EPSILON_MAX}", self.epsilon));
+        }
+        let bits = self.filter_bits_per_key;
+        if bits != 0.0 && !(1.0..=FILTER_BITS_PER_KEY_MAX).contains(&bits) {
+            return illegal(format!(
+                "filter_bits_per_key is {bits}; it must be 0 (no filter) or 1 to {FILTER_BITS_PER_KEY_MAX}"
+            ));
+        }
+        if !self.compression.available() {
+            return illegal(format!("this build cannot compress with {}", self.compression));
+        }
+        Ok(())
+    }
+
+    /// Appends the layout: block bytes (varint), index kind (u8), ε (varint), filter bits per key (f32),
+    /// compression (u8).
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.block_bytes.into());
+        out.push(self.index as u8);
+        put_varint(out, self.epsilon.into());
+        out.extend_from_slice(&self.filter_bits_per_key.to_bits().to_le_bytes());
+        out.push(self.compression as u8);
+    }
+
+    /// Reads what [`Layout::encode`] wrote. A layout out of range is refused, except for a compression
+    /// that this build lacks: the table's blocks say for themselves how they are stored.
+    pub fn decode(decoder: &mut Decoder<'_>) -> Result<Layout, DecodeError> {
+        let block_bytes = decoder.varint_up_to(BLOCK_BYTES_MAX.into(), "a block size")? as u32;
+        let Some(index) = IndexKind::from_u8(decoder.u8("an index kind")?) else {
+            return decoder.fail("a known index kind");
+        };
+        let epsilon = decoder.varint_up_to(EPSILON_MAX.into(), "an error bound")? as u32;
+        let filter_bits_per_key = f32::from_bits(decoder.u32("filter bits per key")?);
+        let Some(compression) = Compression::from_u8(decoder.u8("a compression")?) else {
+            return decoder.fail("a known compression");
+        };
+        let layout = Layout { block_bytes, index, epsilon, filter_bits_per_key, compression };
+        match (Layout { compression: Compression::None, ..layout }).validate() {
+            Ok(()) => Ok(layout),
+            Err(_) => decoder.fail("a layout in its ranges"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layouts_come_back_from_bytes() {
+        for index in IndexKind::ALL {
+            for compression in [Compression::None, Compression::Lz4, Compression::Zstd] {
+                for filter_bits_per_key in [0.0, 1.0, 7.5, 64.0] {
+                    let layout =
+                        Layout { block_bytes: 256, index, epsilon: 7, filter_bits_per_key, compression };
+                    let mut bytes = Vec::new();
+                    layout.encode(&mut bytes);
+                    let mut decoder = Decoder::new(&bytes);
+                    assert_eq!(Layout::decode(&mut decoder).unwrap(), layout);
+                    decoder.finish("the end").unwrap();
+                    for len in 0..bytes.len() {
+                        assert!(Layout::decode(&mut Decoder::new(&bytes[..len])).is_err());
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_layout_out_of_range_is_refused_by_name() {
+        let legal = Layout::default();
+        legal.validate().unwrap();
+        for (layout, field) in [
+            (Layout { block_bytes: 255, ..legal }, "block_bytes"),
+            (Layout { block_bytes: (1 << 20) + 1, ..legal }, "block_bytes"),
+            (Layout { epsilon: 0, ..legal }, "epsilon"),
+            (Layout { filter_bits_per_key: 0.5, ..legal }, "filter_bits_per_key"),
+            (Layout { filter_bits_per_key: f32::NAN, ..legal }, "filter_bits_per_key"),
+            (Layout { filter_bits_per_key: -1.0, ..legal }, "filter_bits_per_key"),
+            (Layout { filter_bits_per_key: 65.0, ..legal }, "filter_bits_per_key"),
+        ] {
+            assert!(layout.validate().unwrap_err().to_string().contains(field), "{layout:?}");
+            let mut bytes = Vec::new();
+            layout.encode(&mut bytes);
+            assert!(Layout::decode(&mut Decoder::new(&bytes)).is_err());
+        }
+    }
+}
