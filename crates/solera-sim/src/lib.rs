@@ -1,1 +1,6 @@
-//! Oracle and crash states.
+//! What tries to break Solera.
+//!
+//! The engine takes its files, its clock and its randomness by argument, so a whole database life is a
+//! function of a seed. The rooms, bottom to top:
+
+pub mod layers;
