@@ -1,1 +1,49 @@
-//! Sorted u64 keys to bounded position predictors.
+//! Sorted `u64` keys to bounded position predictors: a line says where in a sorted array a key should be,
+//! a measured error says how far off it can be, and a search looks no further than that.
+//!
+//! Pure functions over plain data: no I/O, no clock, no randomness, no dependency. The same input gives the
+//! same bits on every machine: differences are taken in `u64` before any float, only IEEE additions,
+//! multiplications and divisions follow, and the predictor that is measured at build time is the function
+//! that answers queries ([`Line::rank`]), not another formula for the same line.
+//!
+//! **What must hold.** A model may make a search slower, never wrong. Whatever the guess and the error,
+//! [`search::lower_bound`] returns `partition_point(|head| head < x)`.
+//!
+//! | module | what it gives |
+//! |---|---|
+//! | [`segment`] | the line and its prediction |
+//! | [`encode`] | lines and sorted arrays to bytes and, validated, back |
+//! | [`pla`] | the corridor: is there a line within ε of every key so far? O(1) per key |
+//! | [`pra`] | the least-squares line, one key at a time |
+//! | [`bound`] | the exact error of a line, in the arithmetic of its queries |
+//! | [`dual`] | where to cut a sorted stream into blocks: on bytes and on error at once (DobLIX) |
+//! | [`search`] | the last mile: exact lower bound from a guess |
+//! | [`knots`] | predecessor search over a larger sorted array, through a radix table |
+//!
+//! # Example
+//!
+//! ```
+//! use solera_model::{bound, dual::{self, Policy}, search};
+//!
+//! let heads: Vec<u64> = (0..1000).map(|i| 1_000_000 + i * i).collect();
+//! let fit = dual::fit(Policy::Pra, &heads);
+//! assert_eq!(fit.error, bound::measured_error(fit.line, &heads));
+//!
+//! for x in [0, 1_000_000, 1_000_001, 1_250_000, u64::MAX] {
+//!     let guess = fit.line.rank(heads[0], x, heads.len());
+//!     let found = search::lower_bound(&heads, x, guess, fit.error as usize);
+//!     assert_eq!(found, heads.partition_point(|&head| head < x));
+//! }
+//! ```
+
+pub mod encode;
+pub mod segment;
+pub mod pla;
+pub mod pra;
+pub mod bound;
+pub mod dual;
+pub mod search;
+pub mod knots;
+
+pub use encode::Invalid;
+pub use segment::Line;

@@ -1,0 +1,198 @@
+//! DobLIX's dual objective: where to cut a sorted stream into blocks, so that a block neither outgrows its
+//! bytes nor leaves the corridor of its model. Algorithm 1 as corrected in NOTES §1, table rows 1–7: a key
+//! is tested before it is added; bytes and records are two counters; an error of ε is accepted; the line
+//! starts at the block's own first key.
+//!
+//! Called by a table's writer: it projects each user key to a `u64`, asks [`Cutter::cut_before`], cuts if
+//! told to, and pushes. Called at the end of a block: [`fit`], for the line to store in it.
+
+use crate::{bound, pla::Corridor, pra::LeastSquares, segment::Line};
+
+/// What a block's model is, and with it what may end a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// Piecewise linear approximation: a block ends when it is full or when its next key leaves the
+    /// corridor of `epsilon` ranks.
+    Pla {
+        /// The error bound, in records.
+        epsilon: u32,
+    },
+    /// Piecewise regression: a block ends when it is full; its line is the least-squares one.
+    Pra,
+}
+
+/// Why a block ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// The next key does not fit into the block's bytes.
+    Bytes,
+    /// No line passes the block's keys and the next one within ε.
+    Error,
+}
+
+/// Decides, key by key, where blocks end. O(1) per key. Keys come in ascending order.
+#[derive(Clone, Debug)]
+pub struct Cutter {
+    policy: Policy,
+    bytes_max: u64,
+    bytes: u64,
+    records: usize,
+    corridor: Option<Corridor>,
+}
+
+impl Cutter {
+    /// A cutter at the start of an empty block; blocks are to hold at most `bytes_max` encoded bytes, but
+    /// always at least one key.
+    pub fn new(policy: Policy, bytes_max: u64) -> Self {
+        Cutter { policy, bytes_max, bytes: 0, records: 0, corridor: None }
+    }
+
+    /// Whether the block must end before a key projected to `x` that takes `bytes`, and why. An empty block
+    /// never ends.
+    #[inline]
+    pub fn cut_before(&self, x: u64, bytes: u64) -> Option<Cut> {
+        if self.records == 0 {
+            return None;
+        }
+        if self.bytes.saturating_add(bytes) > self.bytes_max {
+            return Some(Cut::Bytes);
+        }
+        match &self.corridor {
+            Some(corridor) if !corridor.admits(x, self.records) => Some(Cut::Error),
+            _ => None,
+        }
+    }
+
+    /// Adds a key projected to `x`, with all its `records` versions and the `bytes` they take together. A
+    /// key that should have been cut before is counted too, and leaves the corridor as it was.
+    #[inline]
+    pub fn push(&mut self, x: u64, bytes: u64, records: usize) {
+        if let Policy::Pla { epsilon } = self.policy {
+            let rank = self.records;
+            self.corridor.get_or_insert_with(|| Corridor::new(x, epsilon)).push(x, rank);
+        }
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.records += records;
+    }
+
+    /// The block under construction is to be projected anew: a shorter common prefix has moved its keys to
+    /// other numbers. `keys` are all its keys so far as `(x, records)` and, where the caller wants to know
+    /// about it, the next one. Returns whether the corridor admits them all; if not (or if there are none),
+    /// nothing has changed and the caller cuts before the key that shortened the prefix. Bytes and records
+    /// stay as they are.
+    pub fn reproject(&mut self, keys: impl IntoIterator<Item = (u64, usize)>) -> bool {
+        let Policy::Pla { epsilon } = self.policy else { return true };
+        let mut keys = keys.into_iter();
+        let Some((x0, mut rank)) = keys.next() else { return false };
+        let mut corridor = Corridor::new(x0, epsilon);
+        for (x, records) in keys {
+            if !corridor.push(x, rank) {
+                return false;
+            }
+            rank += records;
+        }
+        self.corridor = Some(corridor);
+        true
+    }
+
+    /// Encoded bytes pushed into the block under construction.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Records pushed into the block under construction.
+    pub fn records(&self) -> usize {
+        self.records
+    }
+
+    /// Starts the next block, empty.
+    pub fn start_block(&mut self) {
+        *self = Cutter::new(self.policy, self.bytes_max);
+    }
+}
+
+/// A line and how far off it is at most.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Fit {
+    /// Rank over the distance to the first key.
+    pub line: Line,
+    /// Its [`bound::measured_error`], in ranks.
+    pub error: u32,
+}
+
+/// The line of a finished block with these projected keys, ascending, one per record, and its measured
+/// error. For [`Policy::Pla`] it is the middle of the corridor (keys that the corridor does not admit, such
+/// as many versions of one, do not bend it); the error may then exceed ε, and says so.
+pub fn fit(policy: Policy, xs: &[u64]) -> Fit {
+    let Some(&x0) = xs.first() else { return Fit { line: Line::FLAT, error: 0 } };
+    let line = match policy {
+        Policy::Pla { epsilon } => {
+            let mut corridor = Corridor::new(x0, epsilon);
+            let mut previous = x0;
+            for (rank, &x) in xs.iter().enumerate().skip(1) {
+                // As the cutter pushes them: each distinct key once, at its first rank.
+                if x != previous {
+                    corridor.push(x, rank);
+                    previous = x;
+                }
+            }
+            corridor.line()
+        }
+        Policy::Pra => {
+            let mut squares = LeastSquares::new();
+            xs.iter().enumerate().for_each(|(rank, &x)| squares.push(x.saturating_sub(x0), rank));
+            squares.fit()
+        }
+    };
+    Fit { line, error: bound::measured_error(line, xs) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_block_takes_any_key_and_a_full_one_none() {
+        let mut cutter = Cutter::new(Policy::Pra, 100);
+        assert_eq!(cutter.cut_before(1, u64::MAX), None);
+        cutter.push(1, 60, 1);
+        assert_eq!(cutter.cut_before(2, 40), None);
+        assert_eq!(cutter.cut_before(2, 41), Some(Cut::Bytes));
+        cutter.start_block();
+        assert_eq!((cutter.bytes(), cutter.records()), (0, 0));
+        assert_eq!(cutter.cut_before(2, 101), None);
+    }
+
+    #[test]
+    fn a_key_outside_the_corridor_ends_a_pla_block_but_not_a_pra_block() {
+        for (policy, cut) in [(Policy::Pla { epsilon: 2 }, Some(Cut::Error)), (Policy::Pra, None)] {
+            let mut cutter = Cutter::new(policy, 1 << 20);
+            (0..50).for_each(|x| cutter.push(x, 10, 1));
+            assert_eq!(cutter.cut_before(50, 10), None);
+            assert_eq!(cutter.cut_before(1_000_000, 10), cut);
+        }
+    }
+
+    #[test]
+    fn versions_advance_the_rank_and_not_the_key() {
+        let mut cutter = Cutter::new(Policy::Pla { epsilon: 1 }, 1 << 20);
+        cutter.push(0, 10, 1);
+        cutter.push(1, 10, 1);
+        cutter.push(2, 1000, 100);
+        // The next key is at rank 102, two units from the keys before it at ranks 0, 1, 2.
+        assert_eq!(cutter.cut_before(3, 10), Some(Cut::Error));
+        assert_eq!(cutter.records(), 102);
+    }
+
+    #[test]
+    fn reprojection_replays_the_block_or_changes_nothing() {
+        let mut cutter = Cutter::new(Policy::Pla { epsilon: 1 }, 1 << 20);
+        (0..20).for_each(|x| cutter.push(x << 8, 10, 1));
+        assert!(cutter.reproject((0..20).map(|x| (x, 1))));
+        assert_eq!(cutter.cut_before(20, 10), None);
+        assert!(!cutter.reproject((0..20).map(|x| (if x < 10 { x } else { 1 << 40 }, 1))));
+        assert!(!cutter.reproject([]));
+        assert_eq!(cutter.cut_before(20, 10), None);
+        assert_eq!(cutter.records(), 20);
+    }
+}

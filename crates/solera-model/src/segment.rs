@@ -1,0 +1,98 @@
+//! The line: rank over the distance to an anchor key.
+//!
+//! Owns the one formula that turns a key into a rank; the builders measure with it and the readers search
+//! with it. Must hold: the slope is finite and not negative, the intercept finite, so that larger keys never
+//! get smaller ranks and no prediction is NaN.
+
+use crate::encode::Invalid;
+
+/// Rank as a linear function of the distance from an anchor key `x0`, which the owner of the line keeps
+/// (it is the first key of the array that the line describes).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Line {
+    slope: f64,
+    intercept: f64,
+}
+
+impl Line {
+    /// Everything at rank 0: the line of an array of one key.
+    pub const FLAT: Line = Line { slope: 0.0, intercept: 0.0 };
+
+    /// A line, in ranks per unit of key and ranks.
+    ///
+    /// # Errors
+    /// [`Invalid::NotFinite`] or [`Invalid::NegativeSlope`].
+    pub fn new(slope: f64, intercept: f64) -> Result<Line, Invalid> {
+        if !slope.is_finite() || !intercept.is_finite() {
+            return Err(Invalid::NotFinite);
+        }
+        if slope < 0.0 {
+            return Err(Invalid::NegativeSlope);
+        }
+        Ok(Line { slope, intercept })
+    }
+
+    /// Ranks per unit of key; finite, >= 0.
+    #[inline]
+    pub fn slope(self) -> f64 {
+        self.slope
+    }
+
+    /// The rank at the anchor; finite.
+    #[inline]
+    pub fn intercept(self) -> f64 {
+        self.intercept
+    }
+
+    /// The rank on the line at distance `dx` from the anchor, neither rounded nor clamped. Never NaN; may
+    /// be infinite. Monotone in `dx`.
+    #[inline]
+    pub fn predict(self, dx: u64) -> f64 {
+        self.slope * dx as f64 + self.intercept
+    }
+
+    /// The predicted rank of `x` among `n` keys of which `x0` is the first: the nearest rank to the line,
+    /// in `[0, n)` (0 if `n` is 0). Keys below the anchor are treated as the anchor. Monotone in `x`.
+    #[inline]
+    pub fn rank(self, x0: u64, x: u64, n: usize) -> usize {
+        let last = n.saturating_sub(1) as f64;
+        // Clamped before the conversion: `max` first, so that 0 wins over -inf and the cast cannot saturate.
+        (self.predict(x.saturating_sub(x0)).max(0.0).min(last) + 0.5) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_could_mislead_is_refused() {
+        for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            assert_eq!(Line::new(bad, 0.0), Err(Invalid::NotFinite));
+            assert_eq!(Line::new(0.0, bad), Err(Invalid::NotFinite));
+        }
+        assert_eq!(Line::new(-1e-300, 0.0), Err(Invalid::NegativeSlope));
+        assert!(Line::new(0.0, -7.0).is_ok());
+    }
+
+    #[test]
+    fn ranks_stay_in_range_even_where_the_line_overflows() {
+        let steep = Line::new(f64::MAX, f64::MIN).unwrap();
+        for n in [1, 2, 1000] {
+            for x in [0, 1, 2, u64::MAX] {
+                assert!(steep.rank(0, x, n) < n);
+            }
+        }
+        assert_eq!(steep.rank(0, 5, 0), 0);
+    }
+
+    #[test]
+    fn the_anchor_is_subtracted_before_the_float() {
+        // Around 2^63 neighbouring keys are 2048 apart as floats; their distance to the anchor is exact.
+        let x0 = 1 << 63;
+        let line = Line::new(1.0, 0.0).unwrap();
+        for rank in 0..100 {
+            assert_eq!(line.rank(x0, x0 + rank, 100), rank as usize);
+        }
+    }
+}

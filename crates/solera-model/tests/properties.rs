@@ -1,0 +1,239 @@
+//! What must hold of models, over the shapes of keys that break them: uniform, lognormal, clustered, dense
+//! with gaps, duplicates, above 2^53 (where floats skip integers), tiny ranges, the ends of `u64`.
+
+use proptest::prelude::*;
+use solera_model::{
+    Line, bound,
+    dual::{self, Cut, Cutter, Policy},
+    encode,
+    knots::{Knots, RadixTable},
+    pla::Corridor,
+    pra::LeastSquares,
+    search,
+};
+
+/// Sorted keys, at least one, of every family.
+fn keys() -> impl Strategy<Value = Vec<u64>> {
+    let size = 1..600usize;
+    let uniform = prop::collection::vec(any::<u64>(), size.clone());
+    let lognormal =
+        prop::collection::vec(prop::collection::vec(0.0..1.0f64, 6), size.clone()).prop_map(|rows| {
+            // Six uniforms sum to nearly a normal; no transcendental but the one that gives the family its name.
+            rows.iter()
+                .map(|row| (4.0 * (row.iter().sum::<f64>() - 3.0)).exp() * 1e9)
+                .map(|x| x as u64)
+                .collect()
+        });
+    let clustered = prop::collection::vec((any::<u64>(), 1..60usize, 0..20u32), 1..12).prop_map(|clusters| {
+        let cluster = |(start, len, shift): (u64, usize, u32)| {
+            (0..len as u64).map(move |i| start.saturating_add((i * i) << shift))
+        };
+        clusters.into_iter().flat_map(cluster).collect()
+    });
+    let dense_with_gaps = prop::collection::vec((0..5u64, 0..40u32), size.clone()).prop_map(|steps| {
+        let mut x = 1 << 40;
+        let mut advance = |(step, jump): (u64, u32)| {
+            x += if jump == 39 { 1 << 45 } else { step };
+            x
+        };
+        steps.into_iter().map(&mut advance).collect()
+    });
+    let duplicates =
+        prop::collection::vec(0..6u64, size.clone()).prop_map(|xs| xs.iter().map(|x| x << 60).collect());
+    let beyond_floats = prop::collection::vec(0..4000u64, size.clone())
+        .prop_map(|xs| xs.iter().map(|x| (1 << 63) + (1 << 54) + x).collect());
+    let tiny = prop::collection::vec(0..3u64, size);
+    let ends =
+        prop::collection::vec(prop_oneof![Just(0), Just(1), Just(u64::MAX - 1), Just(u64::MAX)], 1..80);
+    let single = any::<u64>().prop_map(|x| vec![x]);
+    prop_oneof![uniform, lognormal, clustered, dense_with_gaps, duplicates, beyond_floats, tiny, ends, single]
+        .prop_map(|mut xs: Vec<u64>| {
+            xs.sort_unstable();
+            xs
+        })
+}
+
+fn policy() -> impl Strategy<Value = Policy> {
+    prop_oneof![Just(Policy::Pra), (0..200u32).prop_map(|epsilon| Policy::Pla { epsilon })]
+}
+
+/// Every key, its neighbours, the ends of `u64`, and one anywhere.
+fn probes(keys: &[u64], anywhere: u64) -> impl Iterator<Item = u64> + '_ {
+    let around = |&x: &u64| [x.saturating_sub(1), x, x.saturating_add(1)];
+    keys.iter().flat_map(around).chain([0, u64::MAX, anywhere])
+}
+
+fn truth(keys: &[u64], x: u64) -> usize {
+    keys.partition_point(|&key| key < x)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn search_is_the_partition_point_whatever_the_guess_and_error(
+        keys in keys(), anywhere: u64, guess in 0..700usize, error in prop_oneof![0..700usize, Just(usize::MAX)]
+    ) {
+        for x in probes(&keys, anywhere) {
+            prop_assert_eq!(search::lower_bound(&keys, x, guess, error), truth(&keys, x));
+            prop_assert_eq!(search::lower_bound_binary(&keys, x), truth(&keys, x));
+        }
+    }
+
+    #[test]
+    fn the_measured_error_bounds_every_query_present_or_absent(keys in keys(), policy in policy(), anywhere: u64) {
+        let fit = dual::fit(policy, &keys);
+        let error = fit.error as usize;
+        for (rank, &x) in keys.iter().enumerate() {
+            prop_assert!(rank.abs_diff(fit.line.rank(keys[0], x, keys.len())) <= error);
+        }
+        for x in probes(&keys, anywhere) {
+            let guess = fit.line.rank(keys[0], x, keys.len());
+            let answer = truth(&keys, x);
+            prop_assert!(guess.saturating_sub(error) <= answer && answer <= guess + error + 1);
+            prop_assert_eq!(search::lower_bound(&keys, x, guess, error), answer);
+        }
+    }
+
+    #[test]
+    fn the_measured_error_is_tight(keys in keys(), policy in policy()) {
+        let fit = dual::fit(policy, &keys);
+        let off = |(rank, &x): (usize, &u64)| rank.abs_diff(fit.line.rank(keys[0], x, keys.len()));
+        prop_assert_eq!(keys.iter().enumerate().map(off).max(), Some(fit.error as usize));
+        prop_assert_eq!(fit.error, bound::measured_error(fit.line, &keys));
+    }
+
+    #[test]
+    fn larger_keys_never_get_smaller_ranks(
+        keys in keys(), policy in policy(), slope in prop_oneof![0.0..1e3f64, 0.0..1e300f64], intercept in -1e6..1e6f64
+    ) {
+        for line in [dual::fit(policy, &keys).line, Line::new(slope, intercept).unwrap()] {
+            let ranks: Vec<usize> = keys.iter().map(|&x| line.rank(keys[0], x, keys.len())).collect();
+            prop_assert!(ranks.is_sorted());
+            prop_assert!(ranks.iter().all(|&rank| rank < keys.len()));
+        }
+    }
+
+    #[test]
+    fn a_corridor_keeps_its_promise_in_the_arithmetic_of_queries(keys in keys(), epsilon in 0..100u32) {
+        // Cut greedily at every refusal; then every distinct key of each piece is within ε of its line.
+        let mut start = 0;
+        while start < keys.len() {
+            let mut corridor = Corridor::new(keys[start], epsilon);
+            let mut end = start + 1;
+            while end < keys.len() && corridor.push(keys[end], end - start) {
+                end += 1;
+            }
+            let piece = &keys[start..end];
+            let line = corridor.line();
+            prop_assert!(bound::measured_error(line, piece) <= epsilon, "{:?} {:?}", line, piece);
+            start = end;
+        }
+    }
+
+    #[test]
+    fn no_line_through_the_anchor_passes_a_key_that_was_refused(keys in keys(), epsilon in 0..20u32) {
+        let mut corridor = Corridor::new(keys[0], epsilon);
+        let refused = (1..keys.len()).find(|&rank| !corridor.push(keys[rank], rank));
+        if let Some(refused) = refused {
+            let dx = |rank: usize| (keys[rank] - keys[0]) as f64;
+            let e = f64::from(epsilon);
+            // The slopes that each key up to the refused one allows have no slope in common, or a key equal
+            // to the anchor has too high a rank. A hair of slack, for divisions round.
+            let pinned = (1..=refused).any(|rank| dx(rank) == 0.0 && rank as f64 > e);
+            let bounds = (1..=refused).filter(|&rank| dx(rank) > 0.0);
+            let (low, high) = bounds.fold((0f64, f64::INFINITY), |(low, high), rank| {
+                (low.max((rank as f64 - e) / dx(rank)), high.min((rank as f64 + e) / dx(rank)))
+            });
+            prop_assert!(pinned || low > high * (1.0 - 1e-12));
+        }
+    }
+
+    #[test]
+    fn blocks_are_within_bytes_and_epsilon_and_no_smaller_than_they_must_be(
+        keys in keys(), policy in policy(), bytes_max in 1..2000u64, record_bytes in 1..200u64
+    ) {
+        let mut distinct = keys;
+        distinct.dedup();
+        let mut cutter = Cutter::new(policy, bytes_max);
+        let mut blocks: Vec<(Vec<u64>, Option<Cut>)> = vec![(Vec::new(), None)];
+        for &x in &distinct {
+            let cut = cutter.cut_before(x, record_bytes);
+            if cut.is_some() {
+                blocks.last_mut().unwrap().1 = cut;
+                blocks.push((Vec::new(), None));
+                cutter.start_block();
+            }
+            cutter.push(x, record_bytes, 1);
+            blocks.last_mut().unwrap().0.push(x);
+            prop_assert_eq!(cutter.records(), blocks.last().unwrap().0.len());
+        }
+        prop_assert_eq!(blocks.iter().flat_map(|(xs, _)| xs.iter().copied()).collect::<Vec<_>>(), distinct);
+        for (xs, cut) in &blocks {
+            let bytes = xs.len() as u64 * record_bytes;
+            prop_assert!(bytes <= bytes_max || xs.len() == 1);
+            match (policy, cut) {
+                (_, Some(Cut::Bytes)) => prop_assert!(bytes + record_bytes > bytes_max),
+                (Policy::Pra, Some(Cut::Error)) => prop_assert!(false, "regression never cuts on error"),
+                _ => {}
+            }
+            if let Policy::Pla { epsilon } = policy {
+                prop_assert!(dual::fit(policy, xs).error <= epsilon);
+            }
+        }
+    }
+
+    #[test]
+    fn least_squares_is_no_worse_than_its_neighbours(keys in keys(), nudge in -1e-3..1e-3f64) {
+        let mut squares = LeastSquares::new();
+        let dx = |x: u64| x - keys[0];
+        keys.iter().enumerate().for_each(|(rank, &x)| squares.push(dx(x), rank));
+        let best = squares.fit();
+        let cost = |line: Line| {
+            keys.iter().enumerate().map(|(rank, &x)| (line.predict(dx(x)) - rank as f64).powi(2)).sum::<f64>()
+        };
+        let slack = 1e-6 * (1.0 + keys.len() as f64);
+        for other in [
+            Line::new(best.slope() * (1.0 + nudge), best.intercept()),
+            Line::new(best.slope(), best.intercept() + nudge * keys.len() as f64),
+        ] {
+            prop_assert!(cost(best) <= cost(other.unwrap()) * (1.0 + 1e-9) + slack);
+        }
+    }
+
+    #[test]
+    fn a_radix_table_locates_exactly(keys in keys(), anywhere: u64) {
+        let knots = Knots::new(keys.clone()).unwrap();
+        let table = RadixTable::new(&keys);
+        for x in probes(&keys, anywhere) {
+            let expected = keys.partition_point(|&key| key <= x);
+            prop_assert_eq!(knots.locate(x), expected);
+            prop_assert_eq!(table.locate(&keys, x), expected);
+        }
+    }
+
+    #[test]
+    fn models_survive_their_bytes(keys in keys(), policy in policy()) {
+        let line = dual::fit(policy, &keys).line;
+        let mut bytes = Vec::new();
+        encode::put_line(&mut bytes, line);
+        prop_assert_eq!(bytes.len(), encode::LINE_BYTES);
+        encode::put_sorted(&mut bytes, &keys).unwrap();
+        let input = &mut &bytes[..];
+        let read = encode::take_line(input).unwrap();
+        prop_assert_eq!(read.slope().to_bits(), line.slope().to_bits());
+        prop_assert_eq!(read.intercept().to_bits(), line.intercept().to_bits());
+        prop_assert_eq!(encode::take_sorted(input).unwrap(), keys);
+        prop_assert!(input.is_empty());
+    }
+
+    #[test]
+    fn any_bytes_are_a_model_or_an_error(bytes: Vec<u8>) {
+        if let Ok(line) = encode::take_line(&mut &bytes[..]) {
+            prop_assert!(line.slope().is_finite() && line.slope() >= 0.0 && line.intercept().is_finite());
+        }
+        if let Ok(keys) = encode::take_sorted(&mut &bytes[..]) {
+            prop_assert!(keys.is_sorted() && 4 + 8 * keys.len() <= bytes.len());
+        }
+    }
+}
