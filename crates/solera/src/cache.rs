@@ -1,1 +1,349 @@
-//! (not yet written)
+//! The cache of blocks: how many bytes of them stay in memory, and which.
+//!
+//! Owns [`Cache`], one budget that many tables share, and [`Slots`], one table's places in it. A table
+//! numbers its blocks, so a block is found by an array access: no hash, no lock, no count. Only a miss takes
+//! the mutex, to put the block into the ring and to let the clock hand make room.
+//!
+//! Invariants. A slot goes from empty to full only in [`Slots::insert`], from full to empty only under the
+//! ring's mutex or in `Drop`. What leaves a slot is released through the epoch, so that a reader whose guard
+//! is older keeps what it found. `Cache::used` is the sum of the weights of all full slots (and, for a
+//! moment, of one that is being filled).
+
+use crate::pin::{Pin, PinHeader};
+use crossbeam_epoch::{self as epoch, Guard};
+use parking_lot::Mutex;
+use std::{
+    collections::VecDeque,
+    fmt,
+    ptr::{self, NonNull},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicPtr, AtomicUsize, Ordering},
+    },
+};
+
+/// Ring places of dropped tables are swept out when there are this many more of them than of living ones.
+const DEAD_PLACES_MAX: usize = 1024;
+
+/// A budget of bytes for blocks.
+pub struct Cache {
+    capacity: AtomicUsize,
+    used: AtomicUsize,
+    /// Places in the ring whose table is gone.
+    dead: AtomicUsize,
+    /// Full slots, the longest in the cache first: a clock whose hand stands at the front.
+    ring: Mutex<VecDeque<Place>>,
+}
+
+struct Place {
+    table: Weak<Slots>,
+    slot: u32,
+    weight: usize,
+}
+
+impl Cache {
+    /// A cache of `capacity_bytes`; 0 keeps nothing.
+    pub fn new(capacity_bytes: usize) -> Arc<Self> {
+        Arc::new(Cache {
+            capacity: AtomicUsize::new(capacity_bytes),
+            used: AtomicUsize::new(0),
+            dead: AtomicUsize::new(0),
+            ring: Mutex::default(),
+        })
+    }
+
+    /// The budget, in bytes.
+    pub fn capacity(&self) -> usize {
+        self.capacity.load(Ordering::Relaxed)
+    }
+
+    /// Changes the budget; what is over it is released before the call returns.
+    pub fn set_capacity(&self, capacity_bytes: usize) {
+        self.capacity.store(capacity_bytes, Ordering::Relaxed);
+        self.make_room(None);
+    }
+
+    /// Weight of what is cached, in bytes.
+    pub fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Turns the hand until the weights fit the budget, and puts `place` into the ring.
+    fn make_room(&self, place: Option<Place>) {
+        let mut evicted = Vec::new();
+        let mut ring = self.ring.lock();
+        if self.dead.load(Ordering::Relaxed) > ring.len() / 2 + DEAD_PLACES_MAX {
+            self.dead.store(0, Ordering::Relaxed);
+            ring.retain(|place| place.table.strong_count() > 0);
+        }
+        // A touched block goes round once more. In the second round being touched does not help, or readers
+        // as fast as the hand could keep it turning forever.
+        let mut second_chances = ring.len();
+        while self.used.load(Ordering::Relaxed) > self.capacity() {
+            let Some(place) = ring.pop_front() else { break };
+            let Some(table) = place.table.upgrade() else { continue };
+            let slot = &table.slots[place.slot as usize];
+            let Some(header) = NonNull::new(slot.load(Ordering::Acquire)) else { continue };
+            // SAFETY: a slot is emptied only under the mutex that is held here, or when its table drops.
+            if unsafe { header.as_ref() }.take_touched() && second_chances > 0 {
+                second_chances -= 1;
+                ring.push_back(place);
+                continue;
+            }
+            slot.store(ptr::null_mut(), Ordering::Release);
+            table.weight.fetch_sub(place.weight, Ordering::Relaxed);
+            self.used.fetch_sub(place.weight, Ordering::Relaxed);
+            // SAFETY: the slot owned one reference, given to it by `insert`, and has just lost it.
+            evicted.push(unsafe { Pin::from_raw(header) });
+        }
+        // Last, so that a block is not evicted by its own insertion.
+        ring.extend(place);
+        drop(ring);
+        release(evicted);
+    }
+}
+
+/// Drops references once no reader can still be looking at what they keep.
+fn release(pins: Vec<Pin>) {
+    if pins.is_empty() {
+        return;
+    }
+    let guard = epoch::pin();
+    guard.defer(move || drop(pins));
+    // Blocks are large: do not let a thread sit on a bag of them.
+    guard.flush();
+}
+
+impl fmt::Debug for Cache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cache").field("capacity", &self.capacity()).field("used", &self.used()).finish()
+    }
+}
+
+/// One table's blocks in the cache, by number.
+pub struct Slots {
+    cache: Arc<Cache>,
+    /// Weight of the full slots.
+    weight: AtomicUsize,
+    slots: Box<[AtomicPtr<PinHeader>]>,
+}
+
+impl Slots {
+    /// Places for `n` blocks, all empty.
+    pub fn new(cache: &Arc<Cache>, n: usize) -> Arc<Self> {
+        assert!(u32::try_from(n).is_ok(), "a table numbers its blocks in 32 bits");
+        Arc::new(Slots {
+            cache: cache.clone(),
+            weight: AtomicUsize::new(0),
+            slots: (0..n).map(|_| AtomicPtr::default()).collect(),
+        })
+    }
+
+    /// What slot `i` holds; it lives at least as long as the guard. Marks it as used.
+    #[inline]
+    pub fn get<'g>(&self, i: usize, guard: &'g Guard) -> Option<&'g PinHeader> {
+        let header = self.peek(i, guard)?;
+        header.touch();
+        Some(header)
+    }
+
+    /// [`Slots::get`] without marking: for those who will not come again.
+    #[inline]
+    pub fn peek<'g>(&self, i: usize, _guard: &'g Guard) -> Option<&'g PinHeader> {
+        // SAFETY: a full slot owns a reference; when it loses it, the reference is dropped through the epoch,
+        // which waits for the guard.
+        unsafe { self.slots[i].load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Fills slot `i` with a block that weighs `weight` bytes, and makes room for it. Does nothing if the
+    /// slot is full already (another reader missed too and came first) or the block outweighs the cache.
+    pub fn insert(self: &Arc<Self>, i: usize, pin: Pin, weight: usize) {
+        if weight >= self.cache.capacity() {
+            return;
+        }
+        let header = pin.as_ptr();
+        let filled = self.slots[i].compare_exchange(
+            ptr::null_mut(),
+            header.as_ptr(),
+            Ordering::Release,
+            Ordering::Relaxed,
+        );
+        if filled.is_err() {
+            return;
+        }
+        // The slot owns the reference now.
+        let _ = pin.into_raw();
+        self.weight.fetch_add(weight, Ordering::Relaxed);
+        self.cache.used.fetch_add(weight, Ordering::Relaxed);
+        self.cache.make_room(Some(Place { table: Arc::downgrade(self), slot: i as u32, weight }));
+    }
+}
+
+impl Drop for Slots {
+    fn drop(&mut self) {
+        let headers = self.slots.iter_mut().filter_map(|slot| NonNull::new(*slot.get_mut()));
+        // SAFETY: a full slot owns a reference, and nobody else can reach this table any more.
+        let pins: Vec<Pin> = headers.map(|header| unsafe { Pin::from_raw(header) }).collect();
+        self.cache.used.fetch_sub(*self.weight.get_mut(), Ordering::Relaxed);
+        self.cache.dead.fetch_add(pins.len(), Ordering::Relaxed);
+        release(pins);
+    }
+}
+
+impl fmt::Debug for Slots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let weight = self.weight.load(Ordering::Relaxed);
+        f.debug_struct("Slots").field("slots", &self.slots.len()).field("weight", &weight).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU64;
+
+    /// A block that counts how many of its kind are alive.
+    #[repr(C)]
+    struct Counted {
+        header: PinHeader,
+        number: u64,
+        alive: Arc<AtomicU64>,
+    }
+
+    unsafe fn free(header: NonNull<PinHeader>) {
+        // SAFETY: `counted` leaked this box, with the header as its first field.
+        let counted = unsafe { Box::from_raw(header.cast::<Counted>().as_ptr()) };
+        counted.alive.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn counted(number: u64, alive: &Arc<AtomicU64>) -> Pin {
+        alive.fetch_add(1, Ordering::SeqCst);
+        let header = PinHeader::new(free);
+        let counted = Box::leak(Box::new(Counted { header, number, alive: alive.clone() }));
+        // SAFETY: repr(C) with the header first, immutable, and its one reference is ours.
+        unsafe { Pin::from_raw(NonNull::from(counted).cast()) }
+    }
+
+    fn number(header: &PinHeader) -> u64 {
+        // SAFETY: the tests put only `Counted` into slots.
+        unsafe { ptr::from_ref(header).cast::<Counted>().as_ref().unwrap().number }
+    }
+
+    fn cached(slots: &Slots, n: usize) -> Vec<usize> {
+        let guard = epoch::pin();
+        (0..n).filter(|&i| slots.peek(i, &guard).is_some()).collect()
+    }
+
+    /// Turns the epoch until everything released is dropped.
+    fn settle(alive: &AtomicU64, expected: u64) {
+        for _ in 0..10_000 {
+            if alive.load(Ordering::SeqCst) == expected {
+                return;
+            }
+            epoch::pin().flush();
+            std::thread::yield_now();
+        }
+        panic!("{} alive, {expected} expected", alive.load(Ordering::SeqCst));
+    }
+
+    #[test]
+    fn what_was_touched_stays_and_what_was_not_goes_first() {
+        let alive = Arc::default();
+        let cache = Cache::new(400);
+        let slots = Slots::new(&cache, 10);
+        for i in 0..4 {
+            slots.insert(i, counted(i as u64, &alive), 100);
+        }
+        assert_eq!((cached(&slots, 10), cache.used()), (vec![0, 1, 2, 3], 400));
+        assert_eq!(slots.get(0, &epoch::pin()).map(number), Some(0));
+        slots.insert(4, counted(4, &alive), 100);
+        assert_eq!((cached(&slots, 10), cache.used()), (vec![0, 2, 3, 4], 400));
+        slots.insert(5, counted(5, &alive), 350);
+        assert_eq!((cached(&slots, 10), cache.used()), (vec![5], 350));
+        settle(&alive, 1);
+    }
+
+    #[test]
+    fn a_smaller_budget_evicts_at_once_and_none_keeps_nothing() {
+        let alive = Arc::default();
+        let cache = Cache::new(1000);
+        let slots = Slots::new(&cache, 10);
+        (0..9).for_each(|i| slots.insert(i, counted(0, &alive), 100));
+        cache.set_capacity(250);
+        assert_eq!((cached(&slots, 10).len(), cache.used()), (2, 200));
+        cache.set_capacity(0);
+        assert_eq!((cached(&slots, 10).len(), cache.used()), (0, 0));
+        slots.insert(0, counted(0, &alive), 1);
+        assert_eq!(cached(&slots, 10).len(), 0);
+        settle(&alive, 0);
+    }
+
+    #[test]
+    fn a_dropped_table_gives_its_weight_back_and_the_ring_forgets_it() {
+        let alive = Arc::default();
+        let cache = Cache::new(usize::MAX / 2);
+        for _ in 0..100 {
+            let slots = Slots::new(&cache, 100);
+            (0..100).for_each(|i| slots.insert(i, counted(0, &alive), 10));
+        }
+        assert_eq!(cache.used(), 0);
+        assert!(cache.ring.lock().len() < 3 * DEAD_PLACES_MAX);
+        settle(&alive, 0);
+    }
+
+    #[test]
+    fn the_second_of_two_insertions_is_dropped() {
+        let alive = Arc::default();
+        let cache = Cache::new(1000);
+        let slots = Slots::new(&cache, 1);
+        slots.insert(0, counted(1, &alive), 10);
+        slots.insert(0, counted(2, &alive), 10);
+        assert_eq!((alive.load(Ordering::SeqCst), cache.used()), (1, 10));
+        assert_eq!(slots.get(0, &epoch::pin()).map(number), Some(1));
+    }
+
+    #[test]
+    fn a_block_lives_as_long_as_a_guard_that_found_it() {
+        let alive = Arc::default();
+        let cache = Cache::new(100);
+        let slots = Slots::new(&cache, 2);
+        slots.insert(0, counted(7, &alive), 60);
+        let guard = epoch::pin();
+        let found = slots.get(0, &guard).unwrap();
+        slots.insert(1, counted(8, &alive), 60);
+        slots.get(1, &guard).unwrap();
+        drop(slots);
+        assert_eq!((cache.used(), number(found)), (0, 7));
+        drop(guard);
+        settle(&alive, 0);
+    }
+
+    #[test]
+    fn readers_and_evictions_meet_without_losing_or_leaking_a_block() {
+        let alive = Arc::default();
+        let cache = Cache::new(2_000);
+        std::thread::scope(|scope| {
+            let tables: Vec<_> = (0..2).map(|_| Slots::new(&cache, 64)).collect();
+            for thread in 0..4u64 {
+                let (tables, alive, cache) = (tables.clone(), &alive, &cache);
+                scope.spawn(move || {
+                    let mut x = thread + 1;
+                    for step in 0..20_000 {
+                        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                        let (table, i) = ((x >> 40) as usize % 2, (x >> 50) as usize % 64);
+                        let guard = epoch::pin();
+                        match tables[table].get(i, &guard) {
+                            Some(header) => assert_eq!(number(header), (table * 64 + i) as u64),
+                            None => tables[table].insert(i, counted((table * 64 + i) as u64, alive), 50),
+                        }
+                        if step % 1000 == 0 {
+                            cache.set_capacity(1_000 + (x >> 60) as usize * 100);
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(cache.used(), 0);
+        settle(&alive, 0);
+    }
+}
