@@ -1,0 +1,197 @@
+//! The shape of the tree: how large each level may grow and how many runs it may hold.
+//!
+//! Owns [`Shape`], the size ratio T and the run limits K_i of the FLSM-tree (RusKey §4). It is plain
+//! numbers: `score` and `pick` obey it, and a change is honoured by the compactions that come anyway.
+//! Nothing is rewritten because a shape changed.
+
+use crate::{
+    codec::{DecodeError, Decoder, put_varint},
+    error::{Error, Result},
+};
+use std::fmt;
+
+/// Smallest size ratio: with less, levels would not grow.
+pub const SIZE_RATIO_MIN: u32 = 2;
+/// Largest size ratio: beyond it a second level holds more than disks do.
+pub const SIZE_RATIO_MAX: u32 = 100;
+/// Largest run limit of level 0: every read looks into all of these runs.
+pub const LEVEL0_RUN_LIMIT_MAX: u32 = 64;
+/// Smallest write buffer and smallest output table, in bytes: less than a block of the default layout
+/// only makes files.
+pub const BUFFER_BYTES_MIN: u64 = 1 << 10;
+/// Largest write buffer and largest output table, in bytes.
+pub const BUFFER_BYTES_MAX: u64 = 1 << 40;
+/// Most levels a tree can have: at the smallest size ratio and buffer more bytes than a u64 counts.
+pub const LEVELS_MAX: u32 = 64;
+
+/// How large each level may grow and how many runs it may hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// T: how many times larger a level is than the one above it. 2 to 100; default 10.
+    pub size_ratio: u32,
+    /// K_i: how many runs level i fills before all of them move down; the last number holds for all
+    /// deeper levels. 1 to T (level 0: 1 to 64); 1 is leveling, T is tiering. Default 4, 1.
+    pub run_limits: Vec<u32>,
+    /// M_b: bytes of a full memtable, the unit that capacities are multiples of. Default 16 MiB.
+    pub write_buffer_bytes: u64,
+    /// Size at which the tables that compactions write are cut. Default 16 MiB.
+    pub table_bytes: u64,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Shape { size_ratio: 10, run_limits: vec![4, 1], write_buffer_bytes: 16 << 20, table_bytes: 16 << 20 }
+    }
+}
+
+impl Shape {
+    /// K_i of `level`.
+    pub fn run_limit(&self, level: u32) -> u32 {
+        let at = (level as usize).min(self.run_limits.len().saturating_sub(1));
+        self.run_limits.get(at).copied().unwrap_or(1)
+    }
+
+    /// Bytes that `level` may hold: M_b (T-1) T^level; for level 0, whose limit is its runs, M_b K_0.
+    /// (NOTES §3; the papers count levels from 1 and entries instead of bytes.)
+    pub fn capacity_bytes(&self, level: u32) -> u64 {
+        if level == 0 {
+            return self.write_buffer_bytes.saturating_mul(self.run_limit(0).into());
+        }
+        let ratio = u64::from(self.size_ratio);
+        self.write_buffer_bytes.saturating_mul(ratio - 1).saturating_mul(ratio.saturating_pow(level))
+    }
+
+    /// Bytes at which the newest run of `level` is full and the next arrival opens another: C_i/K_i.
+    pub fn run_capacity_bytes(&self, level: u32) -> u64 {
+        self.capacity_bytes(level) / u64::from(self.run_limit(level))
+    }
+
+    /// Runs beyond which a level is emptied even if it is not full: T+2, or K_0+2 if that is more.
+    /// Only a run limit that goes up and down can leave so many (NOTES §3a'' point 6).
+    pub fn run_count_max(&self) -> u32 {
+        self.size_ratio.max(self.run_limit(0)) + 2
+    }
+
+    /// Whether every field is in its range; the error says which is not and what is legal.
+    pub fn validate(&self) -> Result<()> {
+        let illegal = |what: String| Err(Error::Invalid(what));
+        let ratio = self.size_ratio;
+        if !(SIZE_RATIO_MIN..=SIZE_RATIO_MAX).contains(&ratio) {
+            return illegal(format!(
+                "size_ratio is {ratio}; it must be {SIZE_RATIO_MIN} to {SIZE_RATIO_MAX}"
+            ));
+        }
+        if self.run_limits.is_empty() || self.run_limits.len() > LEVELS_MAX as usize {
+            return illegal(format!(
+                "run_limits has {} numbers; it must have 1 to {LEVELS_MAX}",
+                self.run_limits.len()
+            ));
+        }
+        // A single number holds for level 1 too, so it must be legal there.
+        for level in 0..(self.run_limits.len() as u32).max(2) {
+            let (limit, max) = (self.run_limit(level), if level == 0 { LEVEL0_RUN_LIMIT_MAX } else { ratio });
+            if !(1..=max).contains(&limit) {
+                return illegal(format!("run_limit of level {level} is {limit}; it must be 1 to {max}"));
+            }
+        }
+        for (name, bytes) in
+            [("write_buffer_bytes", self.write_buffer_bytes), ("table_bytes", self.table_bytes)]
+        {
+            if !(BUFFER_BYTES_MIN..=BUFFER_BYTES_MAX).contains(&bytes) {
+                return illegal(format!(
+                    "{name} is {bytes}; it must be {BUFFER_BYTES_MIN} to {BUFFER_BYTES_MAX}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends the shape: size ratio, count of run limits, the run limits, write buffer bytes, table
+    /// bytes (varints).
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.size_ratio.into());
+        put_varint(out, self.run_limits.len() as u64);
+        self.run_limits.iter().for_each(|&limit| put_varint(out, limit.into()));
+        put_varint(out, self.write_buffer_bytes);
+        put_varint(out, self.table_bytes);
+    }
+
+    /// Reads what [`Shape::encode`] wrote. A shape out of range is refused.
+    pub fn decode(decoder: &mut Decoder<'_>) -> Result<Shape, DecodeError> {
+        let size_ratio = decoder.varint_up_to(SIZE_RATIO_MAX.into(), "a size ratio")? as u32;
+        let levels = decoder.varint_up_to(LEVELS_MAX.into(), "a count of run limits")?;
+        let mut run_limits = Vec::with_capacity(levels as usize);
+        for _ in 0..levels {
+            run_limits.push(decoder.varint_up_to(u32::MAX.into(), "a run limit")? as u32);
+        }
+        let write_buffer_bytes = decoder.varint("a write buffer's size")?;
+        let table_bytes = decoder.varint("a table's size")?;
+        let shape = Shape { size_ratio, run_limits, write_buffer_bytes, table_bytes };
+        if shape.validate().is_err() {
+            return decoder.fail("a shape in range");
+        }
+        Ok(shape)
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "T={} K=", self.size_ratio)?;
+        for limit in &self.run_limits {
+            write!(f, "{limit},")?;
+        }
+        write!(f, ".. buffer={} table={}", self.write_buffer_bytes, self.table_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capacities_grow_by_the_size_ratio_and_never_overflow() {
+        let shape = Shape { write_buffer_bytes: 1000, ..Shape::default() };
+        assert_eq!(shape.capacity_bytes(0), 4 * 1000);
+        assert_eq!(shape.capacity_bytes(1), 1000 * 9 * 10);
+        assert_eq!(shape.capacity_bytes(2), 1000 * 9 * 100);
+        assert_eq!(shape.capacity_bytes(63), u64::MAX);
+        let tiered = Shape { run_limits: vec![4, 10, 5], ..shape };
+        assert_eq!(tiered.run_capacity_bytes(1), 9000);
+        assert_eq!(tiered.run_capacity_bytes(2), 180_000);
+        assert_eq!((tiered.run_limit(1), tiered.run_limit(2), tiered.run_limit(9)), (10, 5, 5));
+    }
+
+    #[test]
+    fn shapes_out_of_range_are_refused_with_the_range() {
+        let legal = Shape::default();
+        legal.validate().unwrap();
+        for (wrong, says) in [
+            (Shape { size_ratio: 1, ..legal.clone() }, "2 to 100"),
+            (Shape { size_ratio: 101, ..legal.clone() }, "2 to 100"),
+            (Shape { run_limits: vec![], ..legal.clone() }, "1 to 64"),
+            (Shape { run_limits: vec![0, 1], ..legal.clone() }, "1 to 64"),
+            (Shape { run_limits: vec![4, 11], ..legal.clone() }, "1 to 10"),
+            (Shape { run_limits: vec![11], ..legal.clone() }, "1 to 10"),
+            (Shape { run_limits: vec![4, 1, 0], ..legal.clone() }, "level 2"),
+            (Shape { write_buffer_bytes: 0, ..legal.clone() }, "write_buffer_bytes"),
+            (Shape { table_bytes: u64::MAX, ..legal.clone() }, "table_bytes"),
+        ] {
+            let error = wrong.validate().unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+        }
+    }
+
+    #[test]
+    fn shapes_come_back_from_bytes() {
+        let shape = Shape { size_ratio: 7, run_limits: vec![2, 7, 3, 1], ..Shape::default() };
+        let mut bytes = Vec::new();
+        shape.encode(&mut bytes);
+        let mut decoder = Decoder::new(&bytes);
+        assert_eq!(Shape::decode(&mut decoder).unwrap(), shape);
+        for len in 0..bytes.len() {
+            assert!(Shape::decode(&mut Decoder::new(&bytes[..len])).is_err());
+        }
+        bytes[0] = 1;
+        assert!(Shape::decode(&mut Decoder::new(&bytes)).is_err());
+    }
+}
