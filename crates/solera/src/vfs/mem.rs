@@ -1,1 +1,514 @@
-//! Memory.
+//! Files in memory, and what a power cut leaves of them.
+//!
+//! [`MemFs`] keeps, beside the content and the names that a program sees, what is durable of each: the
+//! content at the file's last sync, the names at the directory's last sync, and the changes since. From
+//! these [`MemFs::crash`] makes the image that the machine may wake up with. Everything is a function of
+//! the calls made and the seed given, so a life that ended badly can be lived again.
+//!
+//! Images are cheap: content is kept in chunks that images share until one of them is written to.
+//!
+//! Called by every test that needs files, and by the simulator.
+
+use super::{Fs, ReadFile, WriteFile};
+use crate::error::{Error, Result};
+use content::Content;
+use parking_lot::{Mutex, RwLock};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt, io,
+    path::{Component, Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+mod content;
+#[cfg(test)]
+mod tests;
+
+/// What a power cut keeps of the changes that no sync made durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Persist {
+    /// Nothing.
+    Nothing,
+    /// Everything, as after the death of the process alone.
+    Everything,
+    /// Of content, random pages of this many bytes (4096: pages, 512: sectors), the others old or zero,
+    /// and a random length; of changed names, a random subset of the changes.
+    RandomPages(usize),
+    /// Every file up to a random byte, a random prefix of each directory's changed names.
+    Torn,
+    /// Every name and length; unsynced bytes are zero.
+    ZeroFilled,
+    /// Every name and length; unsynced bytes are garbage.
+    Garbage,
+    /// Every name but no unsynced content: renamed before it was written.
+    NamesBeforeContent,
+    /// All content but no unsynced name: created files are lost, removed ones back.
+    ContentBeforeNames,
+}
+
+impl Persist {
+    /// One of each.
+    pub const ALL: [Persist; 9] = [
+        Persist::Nothing,
+        Persist::Everything,
+        Persist::RandomPages(4096),
+        Persist::RandomPages(512),
+        Persist::Torn,
+        Persist::ZeroFilled,
+        Persist::Garbage,
+        Persist::NamesBeforeContent,
+        Persist::ContentBeforeNames,
+    ];
+}
+
+/// A file system in memory. A clone is another handle of the same one.
+#[derive(Clone)]
+pub struct MemFs(Arc<Disk>);
+
+struct Disk {
+    dirs: Mutex<BTreeMap<PathBuf, Directory>>,
+    locks: Arc<Mutex<BTreeSet<PathBuf>>>,
+    operations: AtomicU64,
+    /// The mutating operation, counted from 0, that the power cut interrupts.
+    crash_at: AtomicU64,
+}
+
+type Inode = Arc<RwLock<Content>>;
+
+#[derive(Default)]
+struct Directory {
+    names: BTreeMap<String, Inode>,
+    durable: BTreeMap<String, Inode>,
+    /// Changes from `durable` to `names`, in order.
+    pending: Vec<NameChange>,
+}
+
+/// One atomic change of a directory.
+enum NameChange {
+    Set(String, Inode),
+    Remove(String),
+    Rename(String, String, Inode),
+}
+
+impl NameChange {
+    fn apply(&self, names: &mut BTreeMap<String, Inode>) {
+        match self {
+            NameChange::Set(name, inode) => {
+                names.insert(name.clone(), inode.clone());
+            }
+            NameChange::Remove(name) => {
+                names.remove(name);
+            }
+            NameChange::Rename(from, to, inode) => {
+                names.remove(from);
+                names.insert(to.clone(), inode.clone());
+            }
+        }
+    }
+}
+
+impl Directory {
+    fn change(&mut self, change: NameChange) {
+        change.apply(&mut self.names);
+        self.pending.push(change);
+    }
+
+    fn sync(&mut self) {
+        for change in self.pending.drain(..) {
+            change.apply(&mut self.durable);
+        }
+    }
+
+    fn after_crash(&self, persist: Persist, rng: &mut Rng) -> BTreeMap<String, Inode> {
+        let mut names = self.durable.clone();
+        let torn = rng.below(self.pending.len() as u64 + 1) as usize;
+        for (nth, change) in self.pending.iter().enumerate() {
+            let kept = match persist {
+                Persist::Nothing | Persist::ContentBeforeNames => false,
+                Persist::Everything
+                | Persist::ZeroFilled
+                | Persist::Garbage
+                | Persist::NamesBeforeContent => true,
+                Persist::RandomPages(_) => rng.below(2) == 0,
+                Persist::Torn => nth < torn,
+            };
+            if kept {
+                change.apply(&mut names);
+            }
+        }
+        names
+    }
+}
+
+/// What becomes of a mutating operation.
+#[derive(PartialEq)]
+enum Fate {
+    /// It is done.
+    Done,
+    /// The power fails during it: its effect may be found after the crash, but it never returns.
+    Interrupted,
+}
+
+impl MemFs {
+    /// An empty file system. Its root directory exists.
+    pub fn new() -> Self {
+        MemFs::of(BTreeMap::from([(PathBuf::new(), Directory::default())]))
+    }
+
+    fn of(dirs: BTreeMap<PathBuf, Directory>) -> Self {
+        MemFs(Arc::new(Disk {
+            dirs: Mutex::new(dirs),
+            locks: Arc::default(),
+            operations: AtomicU64::new(0),
+            crash_at: AtomicU64::new(u64::MAX),
+        }))
+    }
+
+    /// What the machine wakes up with if the power is cut now: an independent file system on which
+    /// everything is durable and nothing is locked. The same history, `persist` and `seed` give the same
+    /// image; `seed` matters to [`Persist::RandomPages`], [`Persist::Torn`] and [`Persist::Garbage`].
+    pub fn crash(&self, persist: Persist, seed: u64) -> MemFs {
+        let mut rng = Rng(seed);
+        // Hard links stay links: each inode's fate is decided once.
+        let mut images: BTreeMap<*const RwLock<Content>, Inode> = BTreeMap::new();
+        let mut dirs = BTreeMap::new();
+        for (path, dir) in &*self.0.dirs.lock() {
+            let mut image = Directory::default();
+            for (name, inode) in dir.after_crash(persist, &mut rng) {
+                let content = images
+                    .entry(Arc::as_ptr(&inode))
+                    .or_insert_with(|| Arc::new(RwLock::new(inode.read().after_crash(persist, &mut rng))));
+                image.names.insert(name.clone(), content.clone());
+                image.durable.insert(name, content.clone());
+            }
+            dirs.insert(path.clone(), image);
+        }
+        MemFs::of(dirs)
+    }
+
+    /// How many mutating operations were done: creations, appends, truncations, syncs and changes of
+    /// names.
+    pub fn operations(&self) -> u64 {
+        self.0.operations.load(Ordering::SeqCst)
+    }
+
+    /// Cuts the power after `count` more mutating operations: the next one fails, as does every later
+    /// one. The interrupted operation's effect is there but not durable, except that a sync has none.
+    /// Use [`MemFs::crash`] to go on.
+    pub fn crash_after(&self, count: u64) {
+        self.0.crash_at.store(self.operations().saturating_add(count), Ordering::SeqCst);
+    }
+
+    /// Whether the power cut that [`MemFs::crash_after`] ordered has come.
+    pub fn crashed(&self) -> bool {
+        self.operations() >= self.0.crash_at.load(Ordering::SeqCst).saturating_add(1)
+    }
+
+    /// Every file's path, sorted by directory, then name.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let dirs = self.0.dirs.lock();
+        dirs.iter().flat_map(|(path, dir)| dir.names.keys().map(move |name| path.join(name))).collect()
+    }
+
+    /// The content of a file, beside any handle or fault.
+    pub fn content(&self, path: &Path) -> Result<Vec<u8>> {
+        let inode = self.inode("read", path)?;
+        let content = inode.read();
+        let mut bytes = vec![0; content.len() as usize];
+        content.read_at(&mut bytes, 0);
+        Ok(bytes)
+    }
+
+    /// Puts `bytes` in the place of a file's content, or makes a file of them, durably and beside any
+    /// handle: for planting damage. Not counted as an operation. The directory must exist.
+    pub fn set_content(&self, path: &Path, bytes: &[u8]) -> Result<()> {
+        let inode: Inode = Arc::new(RwLock::new(Content::durable(bytes)));
+        let (parent, name) = split("write", path)?;
+        let mut dirs = self.0.dirs.lock();
+        let dir = dirs.get_mut(&parent).ok_or_else(|| not_found("write", path))?;
+        dir.durable.insert(name.clone(), inode.clone());
+        dir.names.insert(name, inode);
+        Ok(())
+    }
+
+    fn inode(&self, op: &'static str, path: &Path) -> Result<Inode> {
+        let (parent, name) = split(op, path)?;
+        let dirs = self.0.dirs.lock();
+        dirs.get(&parent).and_then(|dir| dir.names.get(&name)).cloned().ok_or_else(|| not_found(op, path))
+    }
+
+    /// Counts a mutating operation and says what becomes of it.
+    fn mutation(&self, op: &'static str, path: &Path) -> Result<Fate> {
+        let crash_at = self.0.crash_at.load(Ordering::SeqCst);
+        let count = |done: u64| (done <= crash_at).then_some(done.saturating_add(1));
+        match self.0.operations.fetch_update(Ordering::SeqCst, Ordering::SeqCst, count) {
+            Ok(done) if done == crash_at => Ok(Fate::Interrupted),
+            Ok(_) => Ok(Fate::Done),
+            Err(_) => Err(power_cut(op, path)),
+        }
+    }
+
+    /// Makes one change of names in the directory of `path`; `change` may refuse.
+    fn change_name(
+        &self,
+        op: &'static str,
+        path: &Path,
+        change: impl FnOnce(&mut Directory, String) -> Result<()>,
+    ) -> Result<()> {
+        let fate = self.mutation(op, path)?;
+        let (parent, name) = split(op, path)?;
+        let mut dirs = self.0.dirs.lock();
+        if dirs.contains_key(&parent.join(&name)) {
+            return Err(Error::io(op, path, io::ErrorKind::IsADirectory.into()));
+        }
+        change(dirs.get_mut(&parent).ok_or_else(|| not_found(op, path))?, name)?;
+        returned(fate, op, path)
+    }
+}
+
+impl Default for MemFs {
+    fn default() -> Self {
+        MemFs::new()
+    }
+}
+
+impl fmt::Debug for MemFs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemFs").field("files", &self.files()).field("operations", &self.operations()).finish()
+    }
+}
+
+fn power_cut(op: &'static str, path: &Path) -> Error {
+    Error::io(op, path, io::Error::other("crashed"))
+}
+
+fn not_found(op: &'static str, path: &Path) -> Error {
+    Error::io(op, path, io::ErrorKind::NotFound.into())
+}
+
+/// How an operation with this fate returns.
+fn returned(fate: Fate, op: &'static str, path: &Path) -> Result<()> {
+    if fate == Fate::Interrupted { Err(power_cut(op, path)) } else { Ok(()) }
+}
+
+/// `path` from the root, without `.`; absolute and relative paths mean the same.
+fn normal(path: &Path) -> PathBuf {
+    path.components().filter(|part| matches!(part, Component::Normal(_) | Component::ParentDir)).collect()
+}
+
+/// The directory and the name in it.
+fn split(op: &'static str, path: &Path) -> Result<(PathBuf, String)> {
+    let whole = normal(path);
+    match (whole.parent(), whole.file_name()) {
+        (Some(parent), Some(name)) => Ok((parent.into(), name.to_string_lossy().into_owned())),
+        _ => Err(Error::io(op, path, io::ErrorKind::IsADirectory.into())),
+    }
+}
+
+impl Fs for MemFs {
+    fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
+        Ok(Arc::new(MemReadFile { inode: self.inode("open", path)?, path: path.into() }))
+    }
+
+    fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
+        let inode = Inode::default();
+        self.change_name("create", path, |dir, name| {
+            if dir.names.contains_key(&name) {
+                return Err(Error::io("create", path, io::ErrorKind::AlreadyExists.into()));
+            }
+            dir.change(NameChange::Set(name, inode.clone()));
+            Ok(())
+        })?;
+        Ok(Box::new(MemWriteFile { fs: self.clone(), inode, path: path.into() }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        let (from_parent, from_name) = split("rename", from)?;
+        let (to_parent, to_name) = split("rename", to)?;
+        if from_parent == to_parent {
+            return self.change_name("rename", from, |dir, from_name| {
+                let inode = dir.names.get(&from_name).ok_or_else(|| not_found("rename", from))?.clone();
+                dir.change(NameChange::Rename(from_name, to_name, inode));
+                Ok(())
+            });
+        }
+        // Across directories the two halves persist each with its own directory.
+        let fate = self.mutation("rename", from)?;
+        let inode = self.inode("rename", from)?;
+        let mut dirs = self.0.dirs.lock();
+        let target = dirs.get_mut(&to_parent).ok_or_else(|| not_found("rename", to))?;
+        target.change(NameChange::Set(to_name, inode));
+        if let Some(source) = dirs.get_mut(&from_parent) {
+            source.change(NameChange::Remove(from_name));
+        }
+        returned(fate, "rename", from)
+    }
+
+    fn remove_file(&self, path: &Path) -> Result<()> {
+        self.change_name("remove", path, |dir, name| {
+            if !dir.names.contains_key(&name) {
+                return Err(not_found("remove", path));
+            }
+            dir.change(NameChange::Remove(name));
+            Ok(())
+        })
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> Result<()> {
+        let inode = self.inode("link", from)?;
+        self.change_name("link", to, |dir, name| {
+            if dir.names.contains_key(&name) {
+                return Err(Error::io("link", to, io::ErrorKind::AlreadyExists.into()));
+            }
+            dir.change(NameChange::Set(name, inode));
+            Ok(())
+        })
+    }
+
+    fn sync_dir(&self, path: &Path) -> Result<()> {
+        returned(self.mutation("sync directory", path)?, "sync directory", path)?;
+        let mut dirs = self.0.dirs.lock();
+        dirs.get_mut(&normal(path)).ok_or_else(|| not_found("sync directory", path))?.sync();
+        Ok(())
+    }
+
+    fn create_dir_all(&self, path: &Path) -> Result<()> {
+        let whole = normal(path);
+        let missing: Vec<PathBuf> = {
+            let dirs = self.0.dirs.lock();
+            whole.ancestors().take_while(|dir| !dirs.contains_key(*dir)).map(PathBuf::from).collect()
+        };
+        for dir in missing.into_iter().rev() {
+            let fate = self.mutation("create directory", path)?;
+            if self.inode("create directory", &dir).is_ok() {
+                return Err(Error::io("create directory", path, io::ErrorKind::AlreadyExists.into()));
+            }
+            self.0.dirs.lock().entry(dir).or_default();
+            returned(fate, "create directory", path)?;
+        }
+        Ok(())
+    }
+
+    fn list_dir(&self, path: &Path) -> Result<Vec<String>> {
+        let dirs = self.0.dirs.lock();
+        let whole = normal(path);
+        let dir = dirs.get(&whole).ok_or_else(|| not_found("list", path))?;
+        let children = dirs.keys().filter(|child| child.parent() == Some(&whole));
+        let children = children.filter_map(|child| child.file_name());
+        let mut names: Vec<String> = children.map(|name| name.to_string_lossy().into_owned()).collect();
+        names.extend(dir.names.keys().cloned());
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool> {
+        let is_dir = self.0.dirs.lock().contains_key(&normal(path));
+        Ok(is_dir || self.inode("look for", path).is_ok())
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
+        let whole = normal(path);
+        let mut locks = self.0.locks.lock();
+        if locks.contains(&whole) {
+            return Err(Error::Locked { path: path.parent().unwrap_or(path).into() });
+        }
+        if self.inode("lock", path).is_err() {
+            self.create(path)?;
+        }
+        locks.insert(whole.clone());
+        Ok(Box::new(MemLock { locks: self.0.locks.clone(), path: whole }))
+    }
+}
+
+struct MemLock {
+    locks: Arc<Mutex<BTreeSet<PathBuf>>>,
+    path: PathBuf,
+}
+
+impl Drop for MemLock {
+    fn drop(&mut self) {
+        self.locks.lock().remove(&self.path);
+    }
+}
+
+struct MemReadFile {
+    inode: Inode,
+    path: PathBuf,
+}
+
+impl fmt::Debug for MemReadFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("MemReadFile").field(&self.path).finish()
+    }
+}
+
+impl ReadFile for MemReadFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
+        Ok(self.inode.read().read_at(buf, offset))
+    }
+
+    fn len(&self) -> Result<u64> {
+        Ok(self.inode.read().len())
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+struct MemWriteFile {
+    fs: MemFs,
+    inode: Inode,
+    path: PathBuf,
+}
+
+impl fmt::Debug for MemWriteFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("MemWriteFile").field(&self.path).finish()
+    }
+}
+
+impl WriteFile for MemWriteFile {
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        let fate = self.fs.mutation("append to", &self.path)?;
+        self.inode.write().append(bytes);
+        returned(fate, "append to", &self.path)
+    }
+
+    fn truncate(&mut self, len: u64) -> Result<()> {
+        let fate = self.fs.mutation("truncate", &self.path)?;
+        self.inode.write().truncate(len);
+        returned(fate, "truncate", &self.path)
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        returned(self.fs.mutation("sync", &self.path)?, "sync", &self.path)?;
+        self.inode.write().sync();
+        Ok(())
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// SplitMix64: small, good enough to choose pages by, and the same everywhere.
+struct Rng(u64);
+
+impl Rng {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `limit`, which is not 0.
+    fn below(&mut self, limit: u64) -> u64 {
+        ((u128::from(self.next()) * u128::from(limit)) >> 64) as u64
+    }
+}

@@ -26,7 +26,7 @@ pub trait Fs: fmt::Debug + Send + Sync + 'static {
     fn hard_link(&self, from: &Path, to: &Path) -> Result<()>;
     /// Makes the names in a directory durable.
     fn sync_dir(&self, path: &Path) -> Result<()>;
-    /// Creates a directory and its parents where missing.
+    /// Creates a directory and its parents where missing, durably: no `sync_dir` of theirs is needed.
     fn create_dir_all(&self, path: &Path) -> Result<()>;
     /// The names in a directory, sorted.
     fn list_dir(&self, path: &Path) -> Result<Vec<String>>;
@@ -90,3 +90,6 @@ pub fn read_all(file: &dyn ReadFile) -> Result<Vec<u8>> {
     read_exact_at(file, &mut content, 0)?;
     Ok(content)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,181 @@
-//! The operating system.
+//! The operating system's files, through the standard library alone.
+//!
+//! The only module that names `std::fs`. Appends are written where this process knows the file to end,
+//! so that a retried append overwrites the remains of a failed one instead of following them.
+
+use super::{Fs, ReadFile, WriteFile};
+use crate::error::{Error, Result};
+use std::{
+    fs::{File, OpenOptions, TryLockError},
+    io,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// The machine's file system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PosixFs;
+
+impl PosixFs {
+    /// The machine's file system.
+    pub fn new() -> Self {
+        PosixFs
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is the one place that asks the machine")]
+impl Fs for PosixFs {
+    fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
+        let file = File::open(path).map_err(|error| Error::io("open", path, error))?;
+        Ok(Arc::new(PosixReadFile { file, path: path.into() }))
+    }
+
+    fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
+        let file = OpenOptions::new().write(true).create_new(true).open(path);
+        let file = file.map_err(|error| Error::io("create", path, error))?;
+        Ok(Box::new(PosixWriteFile { file, len: 0, path: path.into() }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        std::fs::rename(from, to).map_err(|error| Error::io("rename", from, error))
+    }
+
+    fn remove_file(&self, path: &Path) -> Result<()> {
+        std::fs::remove_file(path).map_err(|error| Error::io("remove", path, error))
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> Result<()> {
+        std::fs::hard_link(from, to).map_err(|error| Error::io("link", to, error))
+    }
+
+    fn sync_dir(&self, path: &Path) -> Result<()> {
+        let synced = File::open(named(path)).and_then(|dir| dir.sync_all());
+        synced.map_err(|error| Error::io("sync directory", path, error))
+    }
+
+    fn create_dir_all(&self, path: &Path) -> Result<()> {
+        // Ancestors from the nearest that exists downwards, each name synced in its parent.
+        let mut missing = Vec::new();
+        for ancestor in path.ancestors().take_while(|ancestor| !ancestor.as_os_str().is_empty()) {
+            if ancestor.is_dir() {
+                break;
+            }
+            missing.push(ancestor);
+        }
+        for dir in missing.into_iter().rev() {
+            match std::fs::create_dir(dir) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
+                made => made.map_err(|error| Error::io("create directory", dir, error))?,
+            }
+            if let Some(parent) = dir.parent() {
+                self.sync_dir(parent)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn list_dir(&self, path: &Path) -> Result<Vec<String>> {
+        let list = || -> io::Result<Vec<String>> {
+            // A name that is not UTF-8 is none of ours; it is listed so that it can be complained about.
+            let name = |entry: io::Result<std::fs::DirEntry>| -> io::Result<String> {
+                Ok(entry?.file_name().to_string_lossy().into_owned())
+            };
+            std::fs::read_dir(named(path))?.map(name).collect()
+        };
+        let mut names = list().map_err(|error| Error::io("list", path, error))?;
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool> {
+        path.try_exists().map_err(|error| Error::io("look for", path, error))
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+        let file = file.map_err(|error| Error::io("open", path, error))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Box::new(file)),
+            Err(TryLockError::WouldBlock) => {
+                Err(Error::Locked { path: path.parent().unwrap_or(path).into() })
+            }
+            Err(TryLockError::Error(error)) => Err(Error::io("lock", path, error)),
+        }
+    }
+}
+
+/// The path to give the system for a directory: the empty path means the current one.
+fn named(dir: &Path) -> &Path {
+    if dir.as_os_str().is_empty() { Path::new(".") } else { dir }
+}
+
+#[derive(Debug)]
+struct PosixReadFile {
+    file: File,
+    path: PathBuf,
+}
+
+impl ReadFile for PosixReadFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
+        loop {
+            match self.file.read_at(buf, offset) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => return read.map_err(|error| Error::io("read", &self.path, error)),
+            }
+        }
+    }
+
+    fn len(&self) -> Result<u64> {
+        let metadata = self.file.metadata().map_err(|error| Error::io("measure", &self.path, error))?;
+        Ok(metadata.len())
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+#[derive(Debug)]
+struct PosixWriteFile {
+    file: File,
+    /// Where the next append goes.
+    len: u64,
+    path: PathBuf,
+}
+
+/// Repeats a call that a signal interrupted. (`write_all_at` does so by itself.)
+fn uninterrupted(mut call: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}
+
+impl WriteFile for PosixWriteFile {
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        let written = self.file.write_all_at(bytes, self.len);
+        written.map_err(|error| Error::io("append to", &self.path, error))?;
+        self.len += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn truncate(&mut self, len: u64) -> Result<()> {
+        let cut = uninterrupted(|| self.file.set_len(len));
+        cut.map_err(|error| Error::io("truncate", &self.path, error))?;
+        self.len = len;
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        // An interrupted sync was not tried yet, as far as the error can be trusted: any other failure
+        // is final, see `WriteFile::sync`. The length counts as data that `sync_data` makes durable.
+        uninterrupted(|| self.file.sync_data()).map_err(|error| Error::io("sync", &self.path, error))
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+}

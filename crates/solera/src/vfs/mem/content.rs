@@ -1,0 +1,190 @@
+//! One file's bytes, and which of them a power cut cannot take.
+//!
+//! Invariant: the durable content is `bytes[..synced]` followed by `durable_tail`, which is empty unless
+//! synced bytes were cut off since the last sync. So a sync costs nothing and copies nothing.
+
+use super::{Persist, Rng};
+use std::sync::Arc;
+
+/// Bytes per chunk; every chunk but the last is full. Images share chunks.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// A file's content, now and after its last sync.
+#[derive(Default)]
+pub(super) struct Content {
+    bytes: Chunks,
+    synced: u64,
+    durable_tail: Vec<u8>,
+    /// What was cut off since the last sync, and from where: it may still be found on the disk.
+    cut_off: Vec<(u64, Vec<u8>)>,
+}
+
+impl Content {
+    /// A file that holds `bytes`, synced.
+    pub(super) fn durable(bytes: &[u8]) -> Self {
+        let mut content = Content::default();
+        content.append(bytes);
+        content.sync();
+        content
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.bytes.len
+    }
+
+    /// Reads as much of `buf` as the file has at `offset`.
+    pub(super) fn read_at(&self, buf: &mut [u8], offset: u64) -> usize {
+        self.bytes.read_at(buf, offset)
+    }
+
+    pub(super) fn append(&mut self, bytes: &[u8]) {
+        self.bytes.append(bytes);
+    }
+
+    /// Cuts the file to `len` bytes, or extends it with zeros.
+    pub(super) fn truncate(&mut self, len: u64) {
+        if len >= self.len() {
+            self.append(&vec![0; (len - self.len()) as usize]);
+            return;
+        }
+        let mut cut = vec![0; (self.len() - len) as usize];
+        self.read_at(&mut cut, len);
+        if len < self.synced {
+            self.durable_tail.splice(..0, cut[..(self.synced - len) as usize].iter().copied());
+            self.synced = len;
+        }
+        self.cut_off.push((len, cut));
+        self.bytes.truncate(len);
+    }
+
+    pub(super) fn sync(&mut self) {
+        self.synced = self.len();
+        self.durable_tail.clear();
+        self.cut_off.clear();
+    }
+
+    /// What a power cut leaves of the file, durable.
+    pub(super) fn after_crash(&self, persist: Persist, rng: &mut Rng) -> Content {
+        let durable_len = self.synced + self.durable_tail.len() as u64;
+        let mut bytes = self.bytes.clone();
+        match persist {
+            Persist::Everything | Persist::ContentBeforeNames => {}
+            Persist::Nothing | Persist::NamesBeforeContent => {
+                bytes.truncate(self.synced);
+                bytes.append(&self.durable_tail);
+            }
+            Persist::Torn => bytes.truncate(self.synced + rng.below(self.len() - self.synced + 1)),
+            Persist::ZeroFilled | Persist::Garbage => {
+                let mut tail = vec![0; (self.len() - self.synced) as usize];
+                if persist == Persist::Garbage {
+                    tail.fill_with(|| rng.next() as u8);
+                }
+                bytes.truncate(self.synced);
+                bytes.append(&tail);
+            }
+            Persist::RandomPages(page) if durable_len != self.len() || !self.cut_off.is_empty() => {
+                bytes.truncate(self.synced);
+                bytes.append(&self.random_tail(page as u64, rng));
+            }
+            Persist::RandomPages(_) => {}
+        }
+        Content { synced: bytes.len, bytes, ..Content::default() }
+    }
+
+    /// A tail from `synced` on, of random length, each page from a random past of the file: durable,
+    /// present, or cut off meanwhile.
+    fn random_tail(&self, page: u64, rng: &mut Rng) -> Vec<u8> {
+        let ends = self.cut_off.iter().map(|(from, cut)| from + cut.len() as u64);
+        let durable_len = self.synced + self.durable_tail.len() as u64;
+        let longest = ends.chain([durable_len, self.len()]).max().unwrap_or(0);
+        let len = match rng.below(4) {
+            0 => durable_len,
+            1 => self.len(),
+            _ => self.synced + rng.below(longest - self.synced + 1),
+        };
+        let mut tail = Vec::with_capacity((len - self.synced) as usize);
+        let mut at = self.synced;
+        while at < len {
+            let end = len.min((at / page + 1) * page);
+            let mut bytes = vec![0; (end - at) as usize];
+            match rng.below(2 + self.cut_off.len() as u64) as usize {
+                0 => copy_overlap(&mut bytes, at, &self.durable_tail, self.synced),
+                1 => {
+                    self.read_at(&mut bytes, at);
+                }
+                nth => {
+                    let (from, cut) = &self.cut_off[nth - 2];
+                    self.read_at(&mut bytes, at);
+                    copy_overlap(&mut bytes, at, cut, *from);
+                }
+            }
+            tail.extend_from_slice(&bytes);
+            at = end;
+        }
+        tail
+    }
+}
+
+/// Copies into `page`, which begins at `page_at` of the file, what `source` at `source_at` has of it.
+fn copy_overlap(page: &mut [u8], page_at: u64, source: &[u8], source_at: u64) {
+    let start = page_at.max(source_at);
+    let end = (page_at + page.len() as u64).min(source_at + source.len() as u64);
+    if start < end {
+        let part = &source[(start - source_at) as usize..(end - source_at) as usize];
+        page[(start - page_at) as usize..(end - page_at) as usize].copy_from_slice(part);
+    }
+}
+
+/// Bytes in chunks that clones share until they write.
+#[derive(Clone, Default)]
+struct Chunks {
+    chunks: Vec<Arc<Vec<u8>>>,
+    len: u64,
+}
+
+impl Chunks {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> usize {
+        let wanted = (buf.len() as u64).min(self.len.saturating_sub(offset)) as usize;
+        let mut done = 0;
+        while done < wanted {
+            let at = offset + done as u64;
+            let chunk = &self.chunks[(at / CHUNK_BYTES as u64) as usize];
+            let within = (at % CHUNK_BYTES as u64) as usize;
+            let part = (wanted - done).min(chunk.len() - within);
+            buf[done..done + part].copy_from_slice(&chunk[within..within + part]);
+            done += part;
+        }
+        wanted
+    }
+
+    fn append(&mut self, mut bytes: &[u8]) {
+        self.len += bytes.len() as u64;
+        while !bytes.is_empty() {
+            let room = match self.chunks.last() {
+                Some(last) if last.len() < CHUNK_BYTES => CHUNK_BYTES - last.len(),
+                _ => {
+                    self.chunks.push(Arc::default());
+                    CHUNK_BYTES
+                }
+            };
+            let (now, later) = bytes.split_at(room.min(bytes.len()));
+            if let Some(last) = self.chunks.last_mut() {
+                Arc::make_mut(last).extend_from_slice(now);
+            }
+            bytes = later;
+        }
+    }
+
+    /// Cuts to at most `len` bytes.
+    fn truncate(&mut self, len: u64) {
+        if len >= self.len {
+            return;
+        }
+        self.len = len;
+        self.chunks.truncate(len.div_ceil(CHUNK_BYTES as u64) as usize);
+        if let Some(last) = self.chunks.last_mut() {
+            let within = (len - 1) % CHUNK_BYTES as u64 + 1;
+            Arc::make_mut(last).truncate(within as usize);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+use super::*;
+
+fn with_dir() -> MemFs {
+    let fs = MemFs::new();
+    fs.create_dir_all(Path::new("d")).unwrap();
+    fs
+}
+
+fn path() -> &'static Path {
+    Path::new("d/f")
+}
+
+fn content(fs: &MemFs) -> Option<Vec<u8>> {
+    fs.content(path()).ok()
+}
+
+#[test]
+fn synced_content_under_a_synced_name_survives_every_crash() {
+    let fs = with_dir();
+    let mut file = fs.create(path()).unwrap();
+    file.append(&[7; 100_000]).unwrap();
+    file.sync().unwrap();
+    fs.sync_dir(Path::new("d")).unwrap();
+    file.append(&[9; 50_000]).unwrap();
+    for persist in Persist::ALL {
+        for seed in 0..20 {
+            let image = fs.crash(persist, seed);
+            assert_eq!(content(&image).unwrap()[..100_000], [7; 100_000], "{persist:?} {seed}");
+            assert_eq!(content(&image), content(&fs.crash(persist, seed)), "same seed, same image");
+            assert_eq!(content(&image), content(&image.crash(Persist::Nothing, 0)), "all is durable");
+        }
+    }
+    assert_eq!(content(&fs.crash(Persist::Nothing, 0)).unwrap().len(), 100_000);
+    assert_eq!(content(&fs.crash(Persist::Everything, 0)).unwrap().len(), 150_000);
+}
+
+#[test]
+fn unsynced_pages_are_kept_or_lost_each_by_itself() {
+    let fs = with_dir();
+    let mut file = fs.create(path()).unwrap();
+    fs.sync_dir(Path::new("d")).unwrap();
+    file.append(&[1; 1000]).unwrap();
+    file.sync().unwrap();
+    file.append(&[2; 4096 * 4]).unwrap();
+    let (mut holes, mut shorter) = (0, 0);
+    for seed in 0..200 {
+        let bytes = content(&fs.crash(Persist::RandomPages(4096), seed)).unwrap();
+        assert!(bytes[..1000].iter().all(|&byte| byte == 1));
+        for (start, page) in bytes.chunks(4096).enumerate() {
+            let unsynced = &page[if start == 0 { 1000.min(page.len()) } else { 0 }..];
+            assert!(unsynced.iter().all(|&byte| byte == 2) || unsynced.iter().all(|&byte| byte == 0));
+        }
+        let zero = bytes.iter().position(|&byte| byte == 0);
+        holes += usize::from(zero.is_some_and(|zero| bytes[zero..].contains(&2)));
+        shorter += usize::from(bytes.len() < 1000 + 4096 * 4);
+    }
+    assert!(holes > 20 && shorter > 20, "{holes} {shorter}");
+}
+
+#[test]
+fn a_name_is_durable_only_after_its_directory_is_synced() {
+    let fs = with_dir();
+    let other = Path::new("d/g");
+    fs.create(path()).unwrap().sync().unwrap();
+    assert_eq!(fs.crash(Persist::Nothing, 0).files(), Vec::<PathBuf>::new());
+    fs.sync_dir(Path::new("d")).unwrap();
+    fs.rename(path(), other).unwrap();
+    assert_eq!(fs.crash(Persist::Nothing, 0).files(), [path()]);
+    assert_eq!(fs.crash(Persist::NamesBeforeContent, 0).files(), [other]);
+    assert_eq!(fs.crash(Persist::ContentBeforeNames, 0).files(), [path()]);
+    for seed in 0..20 {
+        let files = fs.crash(Persist::RandomPages(4096), seed).files();
+        assert!(files == [path()] || files == [other], "a rename is atomic");
+    }
+    fs.sync_dir(Path::new("d")).unwrap();
+    fs.remove_file(other).unwrap();
+    assert_eq!(fs.crash(Persist::Nothing, 0).files(), [other], "a removed file may come back");
+}
+
+#[test]
+fn a_lost_truncation_brings_bytes_back() {
+    let fs = with_dir();
+    let mut file = fs.create(path()).unwrap();
+    fs.sync_dir(Path::new("d")).unwrap();
+    file.append(b"synced").unwrap();
+    file.sync().unwrap();
+    file.append(b"+unsynced").unwrap();
+    file.truncate(4).unwrap();
+    file.append(b"NEW").unwrap();
+    assert_eq!(content(&fs.crash(Persist::Nothing, 0)).unwrap(), b"synced");
+    assert_eq!(content(&fs.crash(Persist::Everything, 0)).unwrap(), b"syncNEW");
+    let images: BTreeSet<_> =
+        (0..300).map(|seed| content(&fs.crash(Persist::RandomPages(4096), seed)).unwrap()).collect();
+    assert!(images.iter().all(|image| image.starts_with(b"sync")));
+    assert!(images.contains(&b"synced+unsynced"[..]) && images.contains(&b"syncNEW"[..]));
+}
+
+#[test]
+fn the_power_cut_comes_at_the_ordered_operation_and_stays() {
+    let life = |fs: &MemFs| -> Result<()> {
+        let mut file = fs.create(path())?;
+        file.append(b"a")?;
+        file.sync()?;
+        fs.sync_dir(Path::new("d"))?;
+        file.append(b"b")?;
+        fs.rename(path(), Path::new("d/g"))
+    };
+    let whole = with_dir();
+    let before = whole.operations();
+    life(&whole).unwrap();
+    let operations = whole.operations() - before;
+    assert_eq!(operations, 6);
+    for n in 0..operations {
+        let fs = with_dir();
+        fs.crash_after(n);
+        assert!(!fs.crashed());
+        let error = life(&fs).unwrap_err();
+        assert!(fs.crashed() && error.to_string().contains("crashed"), "{error}");
+        fs.create(Path::new("d/later")).unwrap_err();
+        fs.sync_dir(Path::new("d")).unwrap_err();
+        assert_eq!(content(&fs.crash(Persist::Nothing, 0)), (n > 3).then(|| b"a".to_vec()));
+        let everything = fs.crash(Persist::Everything, 0);
+        assert_eq!(everything.files().len(), 1, "the interrupted operation may have happened");
+        assert_eq!(content(&everything).is_none(), n == 5);
+    }
+}
+
+#[test]
+fn an_image_shares_nothing_that_is_written_later() {
+    let fs = with_dir();
+    let mut file = fs.create(path()).unwrap();
+    file.append(&[1; 10]).unwrap();
+    let image = fs.crash(Persist::Everything, 0);
+    file.append(&[2; 10]).unwrap();
+    assert_eq!((content(&image).unwrap().len(), content(&fs).unwrap().len()), (10, 20));
+    let lock = fs.lock(Path::new("d/LOCK")).unwrap();
+    fs.crash(Persist::Everything, 0).lock(Path::new("d/LOCK")).unwrap();
+    drop(lock);
+}
+
+#[test]
+fn hard_links_are_one_file_in_the_image_too() {
+    let fs = with_dir();
+    let mut file = fs.create(path()).unwrap();
+    file.append(&[1; 9000]).unwrap();
+    fs.hard_link(path(), Path::new("d/g")).unwrap();
+    fs.sync_dir(Path::new("d")).unwrap();
+    for seed in 0..50 {
+        let image = fs.crash(Persist::RandomPages(512), seed);
+        assert_eq!(content(&image), image.content(Path::new("d/g")).ok());
+    }
+}
