@@ -3,4 +3,8 @@
 //! The engine takes its files, its clock and its randomness by argument, so a whole database life is a
 //! function of a seed. The rooms, bottom to top:
 
+pub mod random;
+pub mod script;
+pub mod setting;
+pub mod oracle;
 pub mod layers;

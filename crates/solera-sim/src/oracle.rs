@@ -1,0 +1,489 @@
+//! The oracle: what a key-value store with snapshots, expiry, merging and transactions must answer, in the
+//! plainest form that can be read and believed.
+//!
+//! Owns [`Oracle`]. It keeps every state that a live snapshot can still see. It knows nothing of files,
+//! memtables or levels, and shares no code with the engine.
+
+use crate::setting::Operator;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::{Bound, RangeBounds},
+};
+
+/// A moment in the commit order: the number of commits before it.
+pub type Moment = u64;
+
+/// One change to one keyspace, in the oracle's words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The key gets this value, until a time if one is given.
+    Put {
+        /// Key.
+        key: Vec<u8>,
+        /// Value.
+        value: Vec<u8>,
+        /// The Unix millisecond at which it is gone.
+        expires_ms: Option<u64>,
+    },
+    /// The key is gone.
+    Delete {
+        /// Key.
+        key: Vec<u8>,
+    },
+    /// The keys from `start` up to, not including, `end` are gone.
+    DeleteRange {
+        /// First key deleted.
+        start: Vec<u8>,
+        /// First key not deleted.
+        end: Vec<u8>,
+    },
+    /// The operand is merged onto what is there.
+    Merge {
+        /// Key.
+        key: Vec<u8>,
+        /// Operand.
+        operand: Vec<u8>,
+    },
+}
+
+/// What a key holds: a base that may expire, and operands that came after it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Cell {
+    base: Option<(Vec<u8>, Option<u64>)>,
+    operands: Vec<Vec<u8>>,
+}
+
+impl Cell {
+    fn change(&mut self, operator: Operator, change: &Change) {
+        match change {
+            Change::Put { value, expires_ms, .. } => {
+                *self = Cell { base: Some((value.clone(), *expires_ms)), operands: Vec::new() };
+            }
+            Change::Delete { .. } | Change::DeleteRange { .. } => *self = Cell::default(),
+            Change::Merge { operand, .. } => {
+                self.operands.push(operand.clone());
+                // A base that can expire must be kept apart: what the operands are merged onto depends on
+                // when one looks.
+                if !matches!(self.base, Some((_, Some(_)))) {
+                    let value =
+                        operator.apply(self.base.as_ref().map(|(value, _)| &value[..]), &self.operands);
+                    *self = Cell { base: Some((value, None)), operands: Vec::new() };
+                }
+            }
+        }
+    }
+
+    fn read(&self, operator: Operator, now_ms: u64) -> Option<Vec<u8>> {
+        let base = self.base.as_ref().filter(|(_, expires_ms)| expires_ms.is_none_or(|at| at > now_ms));
+        let base = base.map(|(value, _)| &value[..]);
+        if self.operands.is_empty() {
+            base.map(<[u8]>::to_vec)
+        } else {
+            Some(operator.apply(base, &self.operands))
+        }
+    }
+}
+
+impl Operator {
+    /// The value after `operands`, oldest first, are merged onto `base`.
+    fn apply(self, base: Option<&[u8]>, operands: &[Vec<u8>]) -> Vec<u8> {
+        let number = |bytes: &[u8]| i64::from_le_bytes(bytes.try_into().expect("counters are 8 bytes"));
+        match self {
+            Operator::None => panic!("a keyspace without an operator takes no operands"),
+            Operator::Counter => operands
+                .iter()
+                .fold(base.map_or(0, number), |sum, operand| sum.wrapping_add(number(operand)))
+                .to_le_bytes()
+                .to_vec(),
+            Operator::Append => [base.unwrap_or_default(), &operands.concat()].concat(),
+            Operator::Max => {
+                operands.iter().map(|operand| &operand[..]).chain(base).max().unwrap_or_default().to_vec()
+            }
+        }
+    }
+}
+
+/// One keyspace.
+#[derive(Clone, Debug)]
+struct Space {
+    operator: Operator,
+    created: Moment,
+    /// The states of each key, oldest first, each from a moment on.
+    cells: BTreeMap<Vec<u8>, Vec<(Moment, Cell)>>,
+    /// The last change to each key ever written, and range deletions while transactions are open.
+    touched: BTreeMap<Vec<u8>, Moment>,
+    swept: Vec<(Vec<u8>, Vec<u8>, Moment)>,
+}
+
+impl Space {
+    fn cell(&self, key: &[u8], at: Moment) -> Option<&Cell> {
+        seen(self.cells.get(key)?, at)
+    }
+
+    fn commit(&mut self, change: &Change, at: Moment, pins: &BTreeMap<Moment, usize>) {
+        let keys: Vec<Vec<u8>> = match change {
+            Change::DeleteRange { start, end } if start < end => {
+                self.swept.push((start.clone(), end.clone(), at));
+                self.cells.range(start.clone()..end.clone()).map(|(key, _)| key.clone()).collect()
+            }
+            Change::DeleteRange { .. } => Vec::new(),
+            Change::Put { key, .. } | Change::Delete { key } | Change::Merge { key, .. } => {
+                self.touched.insert(key.clone(), at);
+                vec![key.clone()]
+            }
+        };
+        for key in keys {
+            let versions = self.cells.entry(key).or_default();
+            let mut cell = versions.last().map(|(_, cell)| cell.clone()).unwrap_or_default();
+            cell.change(self.operator, change);
+            match versions.last_mut() {
+                Some((moment, last)) if *moment == at => *last = cell,
+                _ => versions.push((at, cell)),
+            }
+            // Keep what a pinned moment sees, and the newest.
+            let ends: Vec<Moment> = versions.iter().skip(1).map(|(moment, _)| *moment).collect();
+            let mut place = 0;
+            versions.retain(|(from, _)| {
+                let keep = ends.get(place).is_none_or(|to| pins.range(*from..*to).next().is_some());
+                place += 1;
+                keep
+            });
+        }
+    }
+}
+
+fn seen(versions: &[(Moment, Cell)], at: Moment) -> Option<&Cell> {
+    versions.iter().rev().find(|(from, _)| *from <= at).map(|(_, cell)| cell)
+}
+
+/// The whole model.
+#[derive(Clone, Debug, Default)]
+pub struct Oracle {
+    spaces: BTreeMap<usize, Space>,
+    now_ms: u64,
+    moment: Moment,
+    pins: BTreeMap<Moment, usize>,
+}
+
+/// A transaction of the model.
+#[derive(Clone, Debug)]
+pub struct Transaction {
+    /// What it reads.
+    pub snapshot: Moment,
+    changes: Vec<(usize, Change)>,
+    reads: BTreeSet<(usize, Vec<u8>)>,
+    walks: Vec<(usize, Bound<Vec<u8>>, Bound<Vec<u8>>)>,
+}
+
+impl Transaction {
+    /// The changes staged so far, in order.
+    pub fn changes(&self) -> &[(usize, Change)] {
+        &self.changes
+    }
+
+    /// Stages a change.
+    pub fn stage(&mut self, space: usize, change: Change) {
+        self.changes.push((space, change));
+    }
+
+    /// Notes that a key was read.
+    pub fn read(&mut self, space: usize, key: &[u8]) {
+        self.reads.insert((space, key.to_vec()));
+    }
+
+    /// Notes that a range was read.
+    pub fn walked(&mut self, space: usize, start: Bound<&[u8]>, end: Bound<&[u8]>) {
+        self.walks.push((space, start.map(<[u8]>::to_vec), end.map(<[u8]>::to_vec)));
+    }
+}
+
+impl Oracle {
+    /// No keyspaces, at this time.
+    pub fn new(now_ms: u64) -> Oracle {
+        Oracle { now_ms, ..Oracle::default() }
+    }
+
+    /// The time, Unix milliseconds.
+    pub fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    /// Moves the time.
+    pub fn advance(&mut self, ms: u64) {
+        self.now_ms += ms;
+    }
+
+    /// The last commit.
+    pub fn moment(&self) -> Moment {
+        self.moment
+    }
+
+    /// Creates a keyspace.
+    pub fn create(&mut self, space: usize, operator: Operator) {
+        let empty = Space {
+            operator,
+            created: self.moment,
+            cells: BTreeMap::new(),
+            touched: BTreeMap::new(),
+            swept: Vec::new(),
+        };
+        self.spaces.insert(space, empty);
+    }
+
+    /// Drops a keyspace with all that it holds, from every snapshot too.
+    pub fn drop_space(&mut self, space: usize) {
+        self.spaces.remove(&space);
+    }
+
+    /// Whether the keyspace is there.
+    pub fn has(&self, space: usize) -> bool {
+        self.spaces.contains_key(&space)
+    }
+
+    /// The operator of a keyspace.
+    pub fn operator(&self, space: usize) -> Option<Operator> {
+        self.spaces.get(&space).map(|space| space.operator)
+    }
+
+    /// Commits changes, all or nothing, as one moment.
+    pub fn commit(&mut self, changes: &[(usize, Change)]) -> Moment {
+        self.moment += 1;
+        for (space, change) in changes {
+            if let Some(space) = self.spaces.get_mut(space) {
+                space.commit(change, self.moment, &self.pins);
+            }
+        }
+        self.moment
+    }
+
+    /// Keeps the present readable until [`Oracle::unpin`].
+    pub fn pin(&mut self) -> Moment {
+        *self.pins.entry(self.moment).or_default() += 1;
+        self.moment
+    }
+
+    /// Gives a pinned moment up.
+    pub fn unpin(&mut self, moment: Moment) {
+        let count = self.pins.get_mut(&moment).expect("unpins only what was pinned");
+        *count -= 1;
+        if *count == 0 {
+            self.pins.remove(&moment);
+        }
+        if self.pins.is_empty() {
+            self.spaces.values_mut().for_each(|space| space.swept.clear());
+        }
+    }
+
+    /// What a key holds at a moment.
+    pub fn get(&self, space: usize, key: &[u8], at: Moment) -> Option<Vec<u8>> {
+        let space = self.spaces.get(&space)?;
+        space.cell(key, at)?.read(space.operator, self.now_ms)
+    }
+
+    /// The pairs in a range at a moment, ascending.
+    pub fn scan(&self, space: usize, range: impl RangeBounds<[u8]>, at: Moment) -> Vec<(Vec<u8>, Vec<u8>)> {
+        self.scan_under(space, range, at, &[])
+    }
+
+    fn scan_under(
+        &self,
+        slot: usize,
+        range: impl RangeBounds<[u8]>,
+        at: Moment,
+        changes: &[(usize, Change)],
+    ) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let Some(space) = self.spaces.get(&slot) else { return Vec::new() };
+        let (start, end) = (range.start_bound(), range.end_bound());
+        if empty(start, end) {
+            return Vec::new();
+        }
+        let mut keys: BTreeSet<&[u8]> =
+            space.cells.range::<[u8], _>((start, end)).map(|(key, _)| &key[..]).collect();
+        keys.extend(changes.iter().filter(|(space, _)| *space == slot).filter_map(
+            |(_, change)| match change {
+                Change::Put { key, .. } | Change::Merge { key, .. } => {
+                    Some(&key[..]).filter(|key| (start, end).contains(*key))
+                }
+                Change::Delete { .. } | Change::DeleteRange { .. } => None,
+            },
+        ));
+        keys.into_iter()
+            .filter_map(|key| Some((key.to_vec(), self.get_under(slot, key, at, changes)?)))
+            .collect()
+    }
+
+    fn get_under(&self, slot: usize, key: &[u8], at: Moment, changes: &[(usize, Change)]) -> Option<Vec<u8>> {
+        let space = self.spaces.get(&slot)?;
+        let mut cell = space.cell(key, at).cloned().unwrap_or_default();
+        for (_, change) in changes.iter().filter(|(space, change)| *space == slot && change.concerns(key)) {
+            cell.change(space.operator, change);
+        }
+        cell.read(space.operator, self.now_ms)
+    }
+
+    /// Begins a transaction on the present.
+    pub fn begin(&mut self) -> Transaction {
+        Transaction { snapshot: self.pin(), changes: Vec::new(), reads: BTreeSet::new(), walks: Vec::new() }
+    }
+
+    /// What a key holds for a transaction. Does not note the read.
+    pub fn get_in(&self, transaction: &Transaction, space: usize, key: &[u8]) -> Option<Vec<u8>> {
+        self.get_under(space, key, transaction.snapshot, &transaction.changes)
+    }
+
+    /// The pairs in a range for a transaction. Does not note the read.
+    pub fn scan_in(
+        &self,
+        transaction: &Transaction,
+        space: usize,
+        range: impl RangeBounds<[u8]>,
+    ) -> Vec<(Vec<u8>, Vec<u8>)> {
+        self.scan_under(space, range, transaction.snapshot, &transaction.changes)
+    }
+
+    /// Whether something that the transaction read was written since it began.
+    pub fn conflicts(&self, transaction: &Transaction) -> bool {
+        let since = transaction.snapshot;
+        let key_changed = |space: usize, key: &[u8]| {
+            self.spaces.get(&space).is_none_or(|space| {
+                space.created > since
+                    || space.touched.get(key).is_some_and(|at| *at > since)
+                    || space
+                        .swept
+                        .iter()
+                        .any(|(start, end, at)| *at > since && (&start[..]..&end[..]).contains(&key))
+            })
+        };
+        let range_changed = |space: usize, start: Bound<&[u8]>, end: Bound<&[u8]>| {
+            if empty(start, end) {
+                return false;
+            }
+            self.spaces.get(&space).is_none_or(|space| {
+                space.touched.range::<[u8], _>((start, end)).any(|(_, at)| *at > since)
+                    || space.swept.iter().any(|(from, to, at)| *at > since && overlaps(start, end, from, to))
+            })
+        };
+        transaction.reads.iter().any(|(space, key)| key_changed(*space, key))
+            || transaction.walks.iter().any(|(space, start, end)| {
+                range_changed(*space, start.as_ref().map(|key| &key[..]), end.as_ref().map(|key| &key[..]))
+            })
+    }
+
+    /// Ends a transaction, committing its changes if told to.
+    pub fn end(&mut self, transaction: Transaction, commit: bool) {
+        self.unpin(transaction.snapshot);
+        if commit && !transaction.changes.is_empty() {
+            self.commit(&transaction.changes);
+        }
+    }
+}
+
+impl Change {
+    fn concerns(&self, key: &[u8]) -> bool {
+        match self {
+            Change::Put { key: own, .. } | Change::Delete { key: own } | Change::Merge { key: own, .. } => {
+                own == key
+            }
+            Change::DeleteRange { start, end } => &start[..] <= key && key < &end[..],
+        }
+    }
+}
+
+/// Whether no key can lie between the ends.
+pub fn empty(start: Bound<&[u8]>, end: Bound<&[u8]>) -> bool {
+    match (start, end) {
+        (Bound::Included(start), Bound::Included(end)) => start > end,
+        (Bound::Included(start) | Bound::Excluded(start), Bound::Included(end) | Bound::Excluded(end)) => {
+            start >= end
+        }
+        (Bound::Unbounded, Bound::Excluded(end)) => end.is_empty(),
+        _ => false,
+    }
+}
+
+/// Whether a range shares a key with `from..to`.
+fn overlaps(start: Bound<&[u8]>, end: Bound<&[u8]>, from: &[u8], to: &[u8]) -> bool {
+    let starts_before = match start {
+        Bound::Unbounded => true,
+        Bound::Included(start) => start < to,
+        // The first key after `start` is `start` with a zero byte.
+        Bound::Excluded(start) => [start, &[0]].concat() < to.to_vec(),
+    };
+    let ends_after = match end {
+        Bound::Unbounded => true,
+        Bound::Included(end) => from <= end,
+        Bound::Excluded(end) => from < end,
+    };
+    starts_before && ends_after
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(key: &str, value: &str, expires_ms: Option<u64>) -> (usize, Change) {
+        (0, Change::Put { key: key.into(), value: value.into(), expires_ms })
+    }
+
+    fn merge(key: &str, operand: &str) -> (usize, Change) {
+        (0, Change::Merge { key: key.into(), operand: operand.into() })
+    }
+
+    fn text(oracle: &Oracle, key: &str, at: Moment) -> Option<String> {
+        oracle.get(0, key.as_bytes(), at).map(|value| String::from_utf8(value).unwrap())
+    }
+
+    #[test]
+    fn a_pinned_moment_stays_and_an_unpinned_one_is_forgotten() {
+        let mut oracle = Oracle::new(0);
+        oracle.create(0, Operator::None);
+        oracle.commit(&[put("a", "1", None), put("b", "1", None)]);
+        let before = oracle.pin();
+        oracle.commit(&[put("a", "2", None)]);
+        oracle.commit(&[(0, Change::DeleteRange { start: "a".into(), end: "b".into() })]);
+        assert_eq!(text(&oracle, "a", before).as_deref(), Some("1"));
+        assert_eq!(text(&oracle, "a", oracle.moment()), None);
+        assert_eq!(oracle.scan(0, .., before).len(), 2);
+        assert_eq!(oracle.scan(0, .., oracle.moment()).len(), 1);
+        oracle.unpin(before);
+        oracle.commit(&[put("a", "3", None)]);
+        assert_eq!(oracle.spaces[&0].cells[&b"a"[..]].len(), 1);
+    }
+
+    #[test]
+    fn operands_see_an_expiring_base_only_while_it_lives() {
+        let mut oracle = Oracle::new(0);
+        oracle.create(0, Operator::Append);
+        oracle.commit(&[put("a", "x", Some(10))]);
+        oracle.commit(&[merge("a", "y")]);
+        assert_eq!(text(&oracle, "a", 2).as_deref(), Some("xy"));
+        oracle.advance(10);
+        assert_eq!(text(&oracle, "a", 2).as_deref(), Some("y"));
+        assert_eq!(text(&oracle, "a", 1), None);
+    }
+
+    #[test]
+    fn a_transaction_reads_its_own_writes_and_conflicts_only_on_what_it_read() {
+        let mut oracle = Oracle::new(0);
+        oracle.create(0, Operator::Append);
+        oracle.commit(&[put("a", "1", None)]);
+        let mut blind = oracle.begin();
+        blind.stage(0, merge("a", "2").1);
+        let mut reader = blind.clone();
+        oracle.pin();
+        assert_eq!(oracle.get_in(&reader, 0, b"a"), Some(b"12".to_vec()));
+        reader.walked(0, Bound::Excluded(b"a"), Bound::Unbounded);
+        oracle.commit(&[put("a", "3", None)]);
+        assert!(!oracle.conflicts(&reader));
+        let mut walker = reader.clone();
+        reader.read(0, b"a");
+        assert!(oracle.conflicts(&reader) && !oracle.conflicts(&blind));
+        oracle.commit(&[(0, Change::DeleteRange { start: "a".into(), end: "a\0".into() })]);
+        assert!(!oracle.conflicts(&walker), "the range holds no key after a");
+        walker.walked(0, Bound::Unbounded, Bound::Included(b"a"));
+        assert!(oracle.conflicts(&walker));
+        oracle.end(blind, true);
+        assert_eq!(text(&oracle, "a", oracle.moment()).as_deref(), Some("2"));
+        oracle.end(reader, false);
+    }
+}

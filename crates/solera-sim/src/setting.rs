@@ -1,0 +1,149 @@
+//! Settings: the options that a simulated database is opened with, as plain data that prints and reads
+//! back.
+//!
+//! A setting may change how fast an answer comes, never the answer; so the same script under two settings
+//! must give the same transcript.
+
+use crate::{
+    random::Random,
+    script::text::{Text, Words, record},
+};
+use solera::{block::Compression, index::IndexKind};
+use std::{fmt, str::FromStr};
+
+/// Which merge operator a keyspace has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operator {
+    /// None: merging is an error.
+    None,
+    /// `counter`
+    Counter,
+    /// `append`
+    Append,
+    /// `max`
+    Max,
+}
+
+impl Operator {
+    /// Every operator.
+    pub const ALL: [Operator; 4] = [Operator::None, Operator::Counter, Operator::Append, Operator::Max];
+
+    /// Its name in the engine, where it has one there.
+    pub fn name(self) -> &'static str {
+        match self {
+            Operator::None => "none",
+            Operator::Counter => "counter",
+            Operator::Append => "append",
+            Operator::Max => "max",
+        }
+    }
+}
+
+/// Text forms by the engine's own names.
+macro_rules! named {
+    ($($type:ty: $all:expr),*) => {$(
+        impl Text for $type {
+            fn write(&self, out: &mut String) {
+                out.push_str(self.name());
+            }
+            fn read(words: &mut Words<'_>) -> Result<Self, String> {
+                let word = words.next()?;
+                $all.into_iter().find(|one: &$type| one.name() == word).ok_or_else(|| format!("{word:?} is no {}", stringify!($type)))
+            }
+        }
+    )*};
+}
+named!(Operator: Operator::ALL, IndexKind: IndexKind::ALL, Compression: Compression::ALL);
+
+record! {
+    /// How one keyspace is set up.
+    SpaceSetting {
+        /// Merge operator.
+        operator: Operator,
+        /// Index kind.
+        index: IndexKind,
+        /// Compression of blocks.
+        compression: Compression,
+        /// Target size of a block, bytes.
+        block_bytes: u32,
+        /// Error bound of lines, entries.
+        epsilon: u32,
+        /// Filter bits per key; 0 for none.
+        filter_bits: u32,
+        /// T.
+        size_ratio: u32,
+        /// K_i; the last repeats.
+        run_limits: Vec<u32>,
+        /// Size at which a memtable is sealed, bytes.
+        write_buffer_bytes: u32,
+        /// Target size of a table, bytes.
+        table_bytes: u32,
+    }
+}
+
+record! {
+    /// How a database is set up.
+    Setting {
+        /// Memory budget, bytes.
+        memory_bytes: u64,
+        /// Whether every commit is durable before it returns.
+        sync: bool,
+        /// The keyspaces; the first is the default one.
+        spaces: Vec<SpaceSetting>,
+    }
+}
+
+impl Setting {
+    /// The name of the keyspace in a slot.
+    pub fn space_name(&self, slot: usize) -> String {
+        if slot == 0 { "default".to_owned() } else { format!("space{slot}") }
+    }
+
+    /// A random setting: tiny blocks, memtables and tables, so that a short life has many of them, and any
+    /// shape from leveling to tiering.
+    pub fn random(random: &mut Random) -> Setting {
+        let operators = [Operator::None, Operator::Counter, Operator::Append, Operator::Max];
+        Setting {
+            memory_bytes: *random.pick(&[1 << 20, 4 << 20, 64 << 20]),
+            sync: random.one_in(4),
+            spaces: operators.map(|operator| SpaceSetting::random(random, operator)).to_vec(),
+        }
+    }
+}
+
+impl SpaceSetting {
+    /// A random keyspace with this operator.
+    pub fn random(random: &mut Random, operator: Operator) -> SpaceSetting {
+        let available: Vec<Compression> = Compression::ALL.into_iter().filter(|c| c.available()).collect();
+        let size_ratio = random.between(2, 10) as u32;
+        let levels = random.between(1, 4);
+        SpaceSetting {
+            operator,
+            index: *random.pick(&IndexKind::ALL),
+            compression: *random.pick(&available),
+            block_bytes: *random.pick(&[256, 256, 300, 512, 1024, 4096]),
+            epsilon: *random.pick(&[1, 2, 4, 16, 64]),
+            filter_bits: *random.pick(&[0, 1, 4, 10, 10]),
+            size_ratio,
+            run_limits: (0..levels).map(|_| random.between(1, size_ratio.into()) as u32).collect(),
+            write_buffer_bytes: *random.pick(&[1 << 10, 2 << 10, 4 << 10, 16 << 10]),
+            table_bytes: *random.pick(&[1 << 10, 2 << 10, 8 << 10, 64 << 10]),
+        }
+    }
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut line = String::new();
+        self.write(&mut line);
+        f.write_str(&line)
+    }
+}
+
+impl FromStr for Setting {
+    type Err = String;
+
+    fn from_str(line: &str) -> Result<Self, String> {
+        Setting::read(&mut Words::new(line))
+    }
+}
