@@ -1,0 +1,285 @@
+//! DobLIX's way to a block: a trie over 8-byte chunks of the separators (the RSS of NOTES §1).
+//!
+//! Owns [`Trie`]. A node holds the sorted chunks that follow a common prefix, under a radix table. Where
+//! one chunk does not tell a separator — several share it, it goes on beyond it, or zero bytes at its end
+//! hide in the padding — a *redirector* says how to go on. Smooth keys need one node and no redirector:
+//! a search is then one radix entry and one cache line of chunks.
+//!
+//! What must hold: the number that [`Trie::locate`] gives is exactly how many separators are not above
+//! the key. The trie is built from validated separators and never read from disk.
+
+use super::{
+    binary::{compare_with_prefix, head_bytes, told_by_head},
+    separators::Separators,
+};
+use crate::key::{common_prefix_len, head};
+use solera_model::knots::RadixTable;
+use std::{cmp::Ordering, ops::Range};
+
+/// Bytes of a key that one node looks at.
+const CHUNK_BYTES: usize = 8;
+
+/// A trie of 8-byte chunks that locates keys among separators.
+#[derive(Clone, Debug)]
+pub struct Trie {
+    /// The first is the root.
+    nodes: Box<[Node]>,
+    /// The chunks of all nodes.
+    chunks: Box<[u64]>,
+    /// The redirectors of all nodes.
+    redirects: Box<[Redirect]>,
+    /// The prefixes of all nodes, and the ends of separators that leave the trie.
+    bytes: Box<[u8]>,
+    /// The lengths of separators that end within a redirected chunk.
+    ends: Box<[u8]>,
+}
+
+/// Separators `first..last`, which share a path and then `prefix`.
+#[derive(Clone, Debug)]
+struct Node {
+    first: u32,
+    last: u32,
+    prefix: Range<usize>,
+    chunks: Part,
+    redirects: Part,
+    radix: RadixTable,
+}
+
+/// Consecutive elements of one of the trie's arrays, each of which has at most as many as there are
+/// separators.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    start: u32,
+    end: u32,
+}
+
+impl Part {
+    fn new(range: Range<usize>) -> Part {
+        Part { start: range.start as u32, end: range.end as u32 }
+    }
+
+    #[inline]
+    fn of<T>(self, array: &[T]) -> &[T] {
+        &array[self.start as usize..self.end as usize]
+    }
+}
+
+/// Separators `first..last` have chunk number `chunk` of their node, and it does not tell them apart.
+#[derive(Clone, Debug)]
+struct Redirect {
+    chunk: u32,
+    first: u32,
+    last: u32,
+    /// In `Trie::ends`, ascending: the separators that end within the chunk, which come first.
+    ends: Part,
+    /// Where the others are.
+    beyond: Beyond,
+}
+
+#[derive(Clone, Debug)]
+enum Beyond {
+    Nothing,
+    /// One separator; what follows its chunk, in `Trie::bytes`.
+    Rest(Range<usize>),
+    /// Several; a node.
+    Node(u32),
+}
+
+impl Trie {
+    /// The trie over these separators, of which there are less than 2^32.
+    pub fn build(separators: &Separators) -> Trie {
+        Builder::new(separators).build()
+    }
+
+    /// How many separators are not above `key`: the number of its block.
+    #[inline]
+    pub fn locate(&self, key: &[u8]) -> usize {
+        let mut node = &self.nodes[0];
+        let mut rest = key;
+        loop {
+            match compare_with_prefix(rest, &self.bytes[node.prefix.clone()]) {
+                Ordering::Less => return node.first as usize,
+                Ordering::Greater => return node.last as usize,
+                Ordering::Equal => rest = &rest[node.prefix.len()..],
+            }
+            let chunks = node.chunks.of(&self.chunks);
+            let chunk = head(rest);
+            let up_to = node.radix.locate(chunks, chunk);
+            let redirects = node.redirects.of(&self.redirects);
+            if redirects.is_empty() {
+                return node.first as usize + up_to;
+            }
+            let Some(redirect) =
+                redirects[..redirects.partition_point(|redirect| (redirect.chunk as usize) < up_to)].last()
+            else {
+                return node.first as usize + up_to;
+            };
+            let after = up_to - 1 - redirect.chunk as usize;
+            if after > 0 || chunks[up_to - 1] != chunk {
+                return redirect.last as usize + after;
+            }
+            let Some(beyond) = rest.get(CHUNK_BYTES..).filter(|beyond| !beyond.is_empty()) else {
+                let ends = redirect.ends.of(&self.ends);
+                return redirect.first as usize + ends.partition_point(|&end| end as usize <= rest.len());
+            };
+            match &redirect.beyond {
+                Beyond::Nothing => return redirect.last as usize,
+                Beyond::Rest(range) => {
+                    return redirect.last as usize - usize::from(self.bytes[range.clone()] > *beyond);
+                }
+                Beyond::Node(child) => (node, rest) = (&self.nodes[*child as usize], beyond),
+            }
+        }
+    }
+
+    /// Appends separator `i`.
+    pub fn separator(&self, i: usize, out: &mut Vec<u8>) {
+        let mut node = &self.nodes[0];
+        loop {
+            out.extend_from_slice(&self.bytes[node.prefix.clone()]);
+            let chunks = node.chunks.of(&self.chunks);
+            let redirects = node.redirects.of(&self.redirects);
+            let before =
+                redirects[..redirects.partition_point(|redirect| redirect.first as usize <= i)].last();
+            let Some(redirect) = before.filter(|redirect| i < redirect.last as usize) else {
+                let chunk = match before {
+                    Some(redirect) => redirect.chunk as usize + 1 + (i - redirect.last as usize),
+                    None => i - node.first as usize,
+                };
+                let (bytes, len) = head_bytes(chunks[chunk]);
+                return out.extend_from_slice(&bytes[..len]);
+            };
+            let chunk = chunks[redirect.chunk as usize].to_be_bytes();
+            if let Some(&end) = redirect.ends.of(&self.ends).get(i - redirect.first as usize) {
+                return out.extend_from_slice(&chunk[..end as usize]);
+            }
+            out.extend_from_slice(&chunk);
+            match &redirect.beyond {
+                Beyond::Nothing => return,
+                Beyond::Rest(range) => return out.extend_from_slice(&self.bytes[range.clone()]),
+                Beyond::Node(child) => node = &self.nodes[*child as usize],
+            }
+        }
+    }
+
+    /// Separators.
+    pub fn len(&self) -> usize {
+        self.nodes[0].last as usize
+    }
+
+    /// Bytes on the heap.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.nodes)
+            + size_of_val(&*self.chunks)
+            + size_of_val(&*self.redirects)
+            + self.bytes.len()
+            + self.ends.len()
+            + self.nodes.iter().map(|node| node.radix.bytes()).sum::<usize>()
+    }
+}
+
+struct Builder<'s> {
+    separators: &'s Separators,
+    nodes: Vec<Node>,
+    chunks: Vec<u64>,
+    redirects: Vec<Redirect>,
+    bytes: Vec<u8>,
+    ends: Vec<u8>,
+}
+
+impl<'s> Builder<'s> {
+    fn new(separators: &'s Separators) -> Self {
+        Builder {
+            separators,
+            nodes: Vec::new(),
+            chunks: Vec::new(),
+            redirects: Vec::new(),
+            bytes: Vec::new(),
+            ends: Vec::new(),
+        }
+    }
+
+    /// Breadth first, without recursion: the depth is up to the keys.
+    fn build(mut self) -> Trie {
+        // Nodes that a redirector already names, in order: separators and the length of their path.
+        let mut pending = std::collections::VecDeque::from([(0..self.separators.len(), 0)]);
+        let mut named = 1;
+        while let Some((range, path)) = pending.pop_front() {
+            let first_redirect = self.redirects.len();
+            let children = self.node(range, path);
+            for (redirect, range, path) in children {
+                self.redirects[first_redirect + redirect].beyond = Beyond::Node(named);
+                named += 1;
+                pending.push_back((range, path));
+            }
+        }
+        Trie {
+            nodes: self.nodes.into(),
+            chunks: self.chunks.into(),
+            redirects: self.redirects.into(),
+            bytes: self.bytes.into(),
+            ends: self.ends.into(),
+        }
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Range<usize> {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        start..self.bytes.len()
+    }
+
+    /// Adds the node of the separators in `range`, which share their first `path` bytes. Returns the
+    /// nodes to come: number of the redirector within the node, separators, path.
+    fn node(&mut self, range: Range<usize>, path: usize) -> Vec<(usize, Range<usize>, usize)> {
+        let separators = self.separators;
+        let prefix: &[u8] = if range.is_empty() {
+            &[]
+        } else {
+            let (first, last) =
+                (&separators.get(range.start)[path..], &separators.get(range.end - 1)[path..]);
+            &first[..common_prefix_len(first, last)]
+        };
+        let path = path + prefix.len();
+        let rest = |i: usize| &separators.get(i)[path..];
+        let prefix = self.append(prefix);
+        let (chunks, redirects) = (self.chunks.len(), self.redirects.len());
+        let mut children = Vec::new();
+        let mut first = range.start;
+        while first < range.end {
+            let chunk = head(rest(first));
+            let last = (first..range.end).find(|&i| head(rest(i)) != chunk).unwrap_or(range.end);
+            if last - first > 1 || !told_by_head(rest(first)) {
+                // Separators that end within the chunk are prefixes of the others: they come first.
+                let beyond = (first..last).find(|&i| rest(i).len() > CHUNK_BYTES).unwrap_or(last);
+                let ends = self.ends.len();
+                self.ends.extend((first..beyond).map(|i| rest(i).len() as u8));
+                let target = match last - beyond {
+                    0 => Beyond::Nothing,
+                    1 => Beyond::Rest(self.append(&rest(beyond)[CHUNK_BYTES..])),
+                    _ => {
+                        children.push((self.redirects.len() - redirects, beyond..last, path + CHUNK_BYTES));
+                        Beyond::Nothing
+                    }
+                };
+                self.redirects.push(Redirect {
+                    chunk: (self.chunks.len() - chunks) as u32,
+                    first: first as u32,
+                    last: last as u32,
+                    ends: Part::new(ends..self.ends.len()),
+                    beyond: target,
+                });
+            }
+            self.chunks.push(chunk);
+            first = last;
+        }
+        self.nodes.push(Node {
+            first: range.start as u32,
+            last: range.end as u32,
+            prefix,
+            chunks: Part::new(chunks..self.chunks.len()),
+            redirects: Part::new(redirects..self.redirects.len()),
+            radix: RadixTable::new(&self.chunks[chunks..]),
+        });
+        children
+    }
+}
