@@ -12,6 +12,7 @@ pub mod key;
 pub mod cursor;
 pub mod codec;
 pub mod vfs;
+pub mod frame;
 pub mod operator;
 pub mod tombstone;
 pub mod stats;

@@ -1,0 +1,161 @@
+//! Files that grow by whole records: what the log and the manifest have in common.
+//!
+//! Owns the file header and the frame. A frame is one record, all or nothing, and its checksums bind it to
+//! this database, this file and this offset, so that a record which lands anywhere else is not one.
+//!
+//! ```text
+//! file    = header frame*
+//! header  = magic[8] database:u64 file:u64 version:u32 checksum:u32        32 bytes, in every version
+//! frame   = header_checksum:u32 payload_checksum:u32 len:u48 kind:u8 0:u8 synced:u64 payload[len]
+//! ```
+//!
+//! Numbers are little-endian. The file header's checksum is CRC-32C of the bytes before it. A frame's
+//! header checksum is [`Binding::checksum`](crate::codec::Binding::checksum) of the 20 bytes after it; the
+//! payload checksum is plain CRC-32C, bound by the header that holds it. `synced` is how much of the file
+//! was durable when the frame was written. Kinds:
+//!
+//! | kind | | payload |
+//! |---|---|---|
+//! | 0 | a record | the owner's |
+//! | 1 | a mark: says only what `synced` says; written after each sync | none |
+//! | 2 | the end: nothing follows | none |
+//!
+//! **Damage.** What was never synced may be lost in any part by a power cut; what was synced may not. The
+//! `synced` of frames tells the two apart. Damage at offset `d` is an error if any later frame, found by
+//! looking at every offset, was written when more than `d` was durable; otherwise it is what a power cut
+//! leaves of unsynced frames, and the file is cut there. So the unsynced part may be lost page by page, even
+//! with whole frames after the hole, and a flipped bit in a synced frame is never mistaken for that: the
+//! mark after the sync convicts it. (Pebble's log records carry the same proof.)
+
+mod reader;
+mod writer;
+
+pub use reader::{Cut, Walked, walk};
+pub use writer::FrameWriter;
+
+use crate::{
+    codec::Binding,
+    error::{Error, Result},
+    ids::{DatabaseId, FileId},
+};
+use std::path::Path;
+
+/// Length of a file header.
+pub const FILE_HEADER_BYTES: usize = 32;
+/// Length of a frame's header.
+pub const FRAME_HEADER_BYTES: usize = 24;
+/// Longest payload, in bytes: its length is stored in 48 bits.
+pub const PAYLOAD_BYTES_MAX: u64 = (1 << 48) - 1;
+
+/// A kind of file: how its header begins.
+#[derive(Clone, Copy, Debug)]
+pub struct FileKind {
+    /// The first 8 bytes.
+    pub magic: [u8; 8],
+    /// The newest format version, which is also the one written.
+    pub version: u32,
+    /// What such a file is called in messages.
+    pub noun: &'static str,
+}
+
+impl FileKind {
+    /// The header of a file of this kind.
+    pub fn header(&self, database: DatabaseId, file: FileId) -> [u8; FILE_HEADER_BYTES] {
+        let mut header = [0; FILE_HEADER_BYTES];
+        header[..8].copy_from_slice(&self.magic);
+        header[8..16].copy_from_slice(&database.0.to_le_bytes());
+        header[16..24].copy_from_slice(&file.0.to_le_bytes());
+        header[24..28].copy_from_slice(&self.version.to_le_bytes());
+        let checksum = crc32c::crc32c(&header[..28]);
+        header[28..].copy_from_slice(&checksum.to_le_bytes());
+        header
+    }
+
+    /// Reads the header at the front of `bytes`, the beginning of the file at `path`: whose file it is and
+    /// which.
+    pub fn identify(&self, path: &Path, bytes: &[u8]) -> Result<(DatabaseId, FileId)> {
+        let Some(header) = bytes.first_chunk::<FILE_HEADER_BYTES>() else {
+            return Err(Error::corrupt(path, bytes.len() as u64, "the file ends inside its header"));
+        };
+        let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| header[at + i]));
+        if header[..8] != self.magic {
+            return Err(Error::corrupt(path, 0, format!("this is not a Solera {}", self.noun)));
+        }
+        if !is_whole(header) {
+            return Err(Error::corrupt(path, 0, "the file header fails its checksum"));
+        }
+        let version = (number(24) & u64::from(u32::MAX)) as u32;
+        if version > self.version {
+            return Err(Error::NewerFormat { file: path.into(), found: version, supported: self.version });
+        }
+        Ok((DatabaseId(number(8)), FileId(number(16))))
+    }
+
+    /// Fails unless `bytes` begin with the header of `file` in `database`.
+    pub fn check(&self, path: &Path, bytes: &[u8], database: DatabaseId, file: FileId) -> Result<()> {
+        let (owner, number) = self.identify(path, bytes)?;
+        if owner != database {
+            let what = format!("the {} belongs to database {owner}, not {database}", self.noun);
+            return Err(Error::corrupt(path, 8, what));
+        }
+        if number != file {
+            let what = format!("the {} is file {number} under the name of file {file}", self.noun);
+            return Err(Error::corrupt(path, 16, what));
+        }
+        Ok(())
+    }
+}
+
+/// Whether a file header, of any kind, is what was once written.
+pub fn is_whole(header: &[u8; FILE_HEADER_BYTES]) -> bool {
+    header[28..] == crc32c::crc32c(&header[..28]).to_le_bytes()
+}
+
+/// What a frame is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum FrameKind {
+    Record = 0,
+    Mark = 1,
+    End = 2,
+}
+
+/// A frame's header, decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FrameHeader {
+    payload_checksum: u32,
+    len: u64,
+    kind: u8,
+    synced: u64,
+}
+
+impl FrameHeader {
+    fn encode(self, binding: Binding, offset: u64) -> [u8; FRAME_HEADER_BYTES] {
+        debug_assert!(self.len <= PAYLOAD_BYTES_MAX);
+        let mut bytes = [0; FRAME_HEADER_BYTES];
+        bytes[4..8].copy_from_slice(&self.payload_checksum.to_le_bytes());
+        bytes[8..16].copy_from_slice(&(self.len | u64::from(self.kind) << 48).to_le_bytes());
+        bytes[16..].copy_from_slice(&self.synced.to_le_bytes());
+        let checksum = binding.checksum(offset, &bytes[4..]);
+        bytes[..4].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    /// The header in `bytes` if it is one that was written at `offset`.
+    fn decode(bytes: &[u8; FRAME_HEADER_BYTES], binding: Binding, offset: u64) -> Option<FrameHeader> {
+        let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
+        let synced = number(16);
+        // Looked at first because a search for headers calls this at every offset.
+        if synced > offset
+            || bytes[15] != 0
+            || binding.checksum(offset, &bytes[4..]).to_le_bytes() != bytes[..4]
+        {
+            return None;
+        }
+        let payload_checksum = (number(0) >> 32) as u32;
+        Some(FrameHeader { payload_checksum, len: number(8) & PAYLOAD_BYTES_MAX, kind: bytes[14], synced })
+    }
+}
+
+#[cfg(test)]
+mod tests;

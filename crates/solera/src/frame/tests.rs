@@ -1,0 +1,105 @@
+use super::*;
+use crate::vfs::{Fs, mem::MemFs};
+use proptest::prelude::*;
+use std::path::PathBuf;
+
+const KIND: FileKind = FileKind { magic: *b"SOLERATS", version: 3, noun: "test" };
+const DATABASE: DatabaseId = DatabaseId(0x1122_3344_5566_7788);
+const FILE: FileId = FileId(7);
+
+fn path() -> PathBuf {
+    PathBuf::from("/f")
+}
+
+fn read(fs: &MemFs) -> Result<(Vec<Vec<u8>>, Walked)> {
+    let file = fs.open(&path())?;
+    let mut records = Vec::new();
+    let walked = walk(
+        &*file,
+        Binding::new(DATABASE, FILE),
+        FILE_HEADER_BYTES as u64..file.len()?,
+        0,
+        |_, payload| {
+            records.push(payload.to_vec());
+            Ok(())
+        },
+    )?;
+    Ok((records, walked))
+}
+
+#[test]
+fn every_flip_in_a_file_header_is_an_error() {
+    let header = KIND.header(DATABASE, FILE);
+    assert_eq!(KIND.identify(&path(), &header).unwrap(), (DATABASE, FILE));
+    for bit in 0..header.len() * 8 {
+        let mut flipped = header;
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        KIND.identify(&path(), &flipped).unwrap_err();
+    }
+    for len in 0..header.len() {
+        KIND.identify(&path(), &header[..len]).unwrap_err();
+    }
+}
+
+#[test]
+fn a_newer_version_and_another_owner_are_named() {
+    let newer = FileKind { version: 4, ..KIND }.header(DATABASE, FILE);
+    assert!(matches!(KIND.identify(&path(), &newer), Err(Error::NewerFormat { found: 4, supported: 3, .. })));
+    let header = KIND.header(DATABASE, FILE);
+    KIND.check(&path(), &header, DATABASE, FILE).unwrap();
+    let error = KIND.check(&path(), &header, DATABASE, FileId(8)).unwrap_err().to_string();
+    assert!(error.contains("file 7 under the name of file 8"), "{error}");
+    let error = KIND.check(&path(), &header, DatabaseId(1), FILE).unwrap_err().to_string();
+    assert!(error.contains("not 1"), "{error}");
+    let error = FileKind { noun: "log", magic: [0; 8], ..KIND }.identify(&path(), &header).unwrap_err();
+    assert!(error.to_string().contains("not a Solera log"), "{error}");
+}
+
+#[test]
+fn a_frame_header_holds_lengths_over_4_gib_and_knows_its_place() {
+    let here = Binding::new(DATABASE, FILE);
+    for len in [0, 1, 1 << 32, PAYLOAD_BYTES_MAX] {
+        let header = FrameHeader { payload_checksum: 0xdead_beef, len, kind: 2, synced: 4096 };
+        let bytes = header.encode(here, 5000);
+        assert_eq!(FrameHeader::decode(&bytes, here, 5000), Some(header));
+        assert_eq!(FrameHeader::decode(&bytes, here, 5001), None);
+        assert_eq!(FrameHeader::decode(&bytes, Binding::new(DATABASE, FileId(8)), 5000), None);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+    #[test]
+    fn groups_of_any_sizes_come_back(groups in prop::collection::vec(prop::collection::vec((0usize..3, 0usize..400_000), 1..5), 0..6), syncs: u8) {
+        let fs = MemFs::new();
+        let mut writer = FrameWriter::create(&fs, &path(), &KIND, DATABASE, FILE).unwrap();
+        let mut expected = Vec::new();
+        for (nth, group) in groups.iter().enumerate() {
+            // Sizes around both thresholds, mostly small.
+            let payloads: Vec<Vec<u8>> = group.iter().enumerate()
+                .map(|(i, &(class, len))| vec![(nth * 16 + i) as u8; [len % 100, 65_530 + len % 12, len][class]])
+                .collect();
+            writer.append(payloads.iter().map(|p| { let (a, b) = p.split_at(p.len() / 3); [a, b] })).unwrap();
+            expected.extend(payloads);
+            if syncs >> nth & 1 == 1 {
+                writer.sync().unwrap();
+            }
+        }
+        let (records, walked) = read(&fs).unwrap();
+        prop_assert_eq!(walked, Walked { frames: expected.len() as u64, end: writer.len(), ended: false, cut: None });
+        prop_assert!(records == expected);
+        writer.finish().unwrap();
+        prop_assert!(read(&fs).unwrap().1.ended);
+    }
+
+    #[test]
+    fn arbitrary_files_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
+        let fs = MemFs::new();
+        fs.set_content(&path(), &bytes).unwrap();
+        if bytes.len() > FILE_HEADER_BYTES {
+            let (records, walked) = read(&fs).unwrap();
+            prop_assert!(records.is_empty() && walked.cut.is_some());
+        }
+        let _ = KIND.identify(&path(), &bytes);
+    }
+}

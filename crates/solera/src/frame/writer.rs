@@ -1,0 +1,194 @@
+//! Appending frames, syncing them, and what follows when either fails.
+
+use super::{FileKind, FrameHeader, FrameKind, PAYLOAD_BYTES_MAX};
+use crate::{
+    codec::Binding,
+    error::{Error, Result},
+    ids::{DatabaseId, FileId},
+    vfs::{Fs, WriteFile},
+};
+use std::path::Path;
+
+/// Parts of a payload above this are written from where they are instead of being copied.
+const COPY_BYTES_MAX: usize = 64 << 10;
+/// A buffer that grew above this is not kept.
+const BUFFER_BYTES_MAX: usize = 1 << 20;
+
+/// Writes a file of frames.
+///
+/// A failed append is taken back, and the writer goes on. If it cannot be taken back, or if a sync fails,
+/// nothing is known any more of what the file holds: every later call fails with [`Error::Poisoned`].
+#[derive(Debug)]
+pub struct FrameWriter {
+    file: Box<dyn WriteFile>,
+    binding: Binding,
+    len: u64,
+    synced: u64,
+    /// Whether there is a record after the last sync.
+    dirty: bool,
+    buffer: Vec<u8>,
+    poison: Option<String>,
+}
+
+impl FrameWriter {
+    /// Creates the file and syncs its header, so that a file that is longer than its header has a good one.
+    /// The name is durable only after a `sync_dir`.
+    pub fn create(
+        fs: &dyn Fs,
+        path: &Path,
+        kind: &FileKind,
+        database: DatabaseId,
+        file: FileId,
+    ) -> Result<FrameWriter> {
+        let header = kind.header(database, file);
+        let mut handle = fs.create(path)?;
+        handle.append(&header)?;
+        handle.sync()?;
+        Ok(FrameWriter {
+            file: handle,
+            binding: Binding::new(database, file),
+            len: header.len() as u64,
+            synced: header.len() as u64,
+            dirty: false,
+            buffer: Vec::new(),
+            poison: None,
+        })
+    }
+
+    /// Bytes in the file.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether nothing but the header was written.
+    pub fn is_empty(&self) -> bool {
+        self.len == super::FILE_HEADER_BYTES as u64
+    }
+
+    /// Bytes at the front of the file that are durable.
+    pub fn synced_len(&self) -> u64 {
+        self.synced
+    }
+
+    /// The file's path.
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// Appends one frame for each item, all of them or none, in one call of the file system unless a part is
+    /// larger than 64 KiB. An item is the parts of its payload.
+    pub fn append<'p, F>(&mut self, frames: F) -> Result<()>
+    where
+        F: IntoIterator,
+        F::Item: AsRef<[&'p [u8]]>,
+    {
+        self.check_alive()?;
+        let mut at = self.len;
+        let written = frames
+            .into_iter()
+            .try_for_each(|frame| self.put(FrameKind::Record, frame.as_ref(), &mut at))
+            .and_then(|()| self.flush_buffer());
+        match written {
+            Ok(()) => {
+                self.dirty |= at > self.len;
+                self.len = at;
+                Ok(())
+            }
+            Err(error) => {
+                self.take_back(&error);
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes everything appended durable, and leaves a mark that proves it to a reader.
+    pub fn sync(&mut self) -> Result<()> {
+        self.check_alive()?;
+        if !self.dirty {
+            return Ok(());
+        }
+        self.sync_file()?;
+        // The records are durable: a failure to say so is not a failure to sync.
+        if let Err(error) = self.put_alone(FrameKind::Mark) {
+            self.take_back(&error);
+        }
+        Ok(())
+    }
+
+    /// Ends the file and makes it durable. Nothing may be appended after it.
+    pub fn finish(mut self) -> Result<()> {
+        self.check_alive()?;
+        self.put_alone(FrameKind::End)?;
+        self.sync_file()
+    }
+
+    fn check_alive(&self) -> Result<()> {
+        match &self.poison {
+            Some(why) => Err(Error::Poisoned(why.clone())),
+            None => Ok(()),
+        }
+    }
+
+    fn put_alone(&mut self, kind: FrameKind) -> Result<()> {
+        let mut at = self.len;
+        self.put(kind, &[], &mut at)?;
+        self.flush_buffer()?;
+        self.len = at;
+        Ok(())
+    }
+
+    /// Encodes a frame that will stand at `at`, into the buffer as far as it is small.
+    fn put(&mut self, kind: FrameKind, parts: &[&[u8]], at: &mut u64) -> Result<()> {
+        let len: u64 = parts.iter().map(|part| part.len() as u64).sum();
+        if len > PAYLOAD_BYTES_MAX {
+            return Err(Error::TooLarge { what: "record", len, limit: PAYLOAD_BYTES_MAX });
+        }
+        let checksum = parts.iter().fold(0, |checksum, part| crc32c::crc32c_append(checksum, part));
+        let header = FrameHeader { payload_checksum: checksum, len, kind: kind as u8, synced: self.synced };
+        let header = header.encode(self.binding, *at);
+        self.buffer.extend_from_slice(&header);
+        for part in parts {
+            if part.len() > COPY_BYTES_MAX {
+                self.flush_buffer()?;
+                self.file.append(part)?;
+            } else {
+                self.buffer.extend_from_slice(part);
+            }
+        }
+        *at += header.len() as u64 + len;
+        Ok(())
+    }
+
+    fn flush_buffer(&mut self) -> Result<()> {
+        if !self.buffer.is_empty() {
+            self.file.append(&self.buffer)?;
+            self.buffer.clear();
+            self.buffer.shrink_to(BUFFER_BYTES_MAX);
+        }
+        Ok(())
+    }
+
+    /// Removes what a failed append may have left after `len`, durably: otherwise a power cut could bring
+    /// it back in the place of what is written there next.
+    fn take_back(&mut self, cause: &Error) {
+        self.buffer.clear();
+        let taken = self.file.truncate(self.len).and_then(|()| self.file.sync());
+        match taken {
+            Ok(()) => {
+                self.synced = self.len;
+                self.dirty = false;
+            }
+            Err(error) => self.poison = Some(format!("{cause}, and then {error}")),
+        }
+    }
+
+    fn sync_file(&mut self) -> Result<()> {
+        if let Err(error) = self.file.sync() {
+            self.poison = Some(error.to_string());
+            return Err(error);
+        }
+        self.synced = self.len;
+        self.dirty = false;
+        Ok(())
+    }
+}

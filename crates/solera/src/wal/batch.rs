@@ -1,0 +1,319 @@
+//! What one record of the log says: the operations of one batch, in order.
+//!
+//! ```text
+//! payload   = first_seqno:u64 count:u32 operation*
+//! operation = op:u8 keyspace:varint key_len:varint key value_len:varint value     (no value for delete)
+//! ```
+//!
+//! `op` is the number of the entry's [`Kind`], or 4 for a range deletion, whose key is the start and whose
+//! value is the end, not included. A value is as stored: of an expiring put, 8 bytes of expiry come first.
+//! The operations take one sequence number each, from `first_seqno` on.
+//!
+//! The same bytes are what a batch is in memory: encoded once by the writer, read once into the log and
+//! once into the memtables.
+
+use crate::{
+    codec::{DecodeError, Decoder, put_bytes, put_varint},
+    ids::{KeyspaceId, SEQNO_MAX, Seqno},
+    key::{EXPIRY_BYTES, KEY_BYTES_MAX, Kind, VALUE_BYTES_MAX},
+};
+
+const HEADER_BYTES: usize = 12;
+const OP_DELETE_RANGE: u8 = 4;
+
+/// Builds a payload. Whoever calls has checked that keys and values are within their limits.
+#[derive(Clone, Debug)]
+pub struct BatchEncoder {
+    bytes: Vec<u8>,
+    count: u32,
+}
+
+impl Default for BatchEncoder {
+    fn default() -> Self {
+        BatchEncoder::new()
+    }
+}
+
+impl BatchEncoder {
+    /// An empty batch.
+    pub fn new() -> Self {
+        BatchEncoder { bytes: vec![0; HEADER_BYTES], count: 0 }
+    }
+
+    /// Sets a value.
+    pub fn put(&mut self, keyspace: KeyspaceId, key: &[u8], value: &[u8]) {
+        self.entry(keyspace, Kind::Put, key, &[value]);
+    }
+
+    /// Sets a value that is gone at `expiry_ms`, in Unix milliseconds.
+    pub fn put_expiring(&mut self, keyspace: KeyspaceId, key: &[u8], value: &[u8], expiry_ms: u64) {
+        self.entry(keyspace, Kind::PutExpiring, key, &[&expiry_ms.to_be_bytes(), value]);
+    }
+
+    /// Removes a key.
+    pub fn delete(&mut self, keyspace: KeyspaceId, key: &[u8]) {
+        self.entry(keyspace, Kind::Delete, key, &[]);
+    }
+
+    /// Merges an operand onto a key.
+    pub fn merge(&mut self, keyspace: KeyspaceId, key: &[u8], operand: &[u8]) {
+        self.entry(keyspace, Kind::Merge, key, &[operand]);
+    }
+
+    /// Removes every key from `start` up to, not including, `end`.
+    pub fn delete_range(&mut self, keyspace: KeyspaceId, start: &[u8], end: &[u8]) {
+        self.begin(OP_DELETE_RANGE, keyspace, start);
+        put_bytes(&mut self.bytes, end);
+    }
+
+    /// Any entry; the parts make up its value as stored.
+    pub fn entry(&mut self, keyspace: KeyspaceId, kind: Kind, key: &[u8], value: &[&[u8]]) {
+        self.begin(kind as u8, keyspace, key);
+        if kind != Kind::Delete {
+            put_varint(&mut self.bytes, value.iter().map(|part| part.len() as u64).sum());
+            value.iter().for_each(|part| self.bytes.extend_from_slice(part));
+        }
+    }
+
+    fn begin(&mut self, op: u8, keyspace: KeyspaceId, key: &[u8]) {
+        debug_assert!(key.len() <= KEY_BYTES_MAX);
+        self.count += 1;
+        self.bytes.push(op);
+        put_varint(&mut self.bytes, keyspace.0.into());
+        put_bytes(&mut self.bytes, key);
+    }
+
+    /// Number of operations.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Whether there are no operations.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Length of the payload in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Removes all operations, keeping the memory.
+    pub fn clear(&mut self) {
+        self.bytes.truncate(HEADER_BYTES);
+        self.count = 0;
+    }
+
+    /// The payload, its operations numbered from `first_seqno`.
+    pub fn finish(&mut self, first_seqno: Seqno) -> &[u8] {
+        self.bytes[..8].copy_from_slice(&first_seqno.to_le_bytes());
+        self.bytes[8..HEADER_BYTES].copy_from_slice(&self.count.to_le_bytes());
+        &self.bytes
+    }
+
+    /// The payload as [`BatchEncoder::finish`] left it.
+    pub fn payload(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// One operation of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation<'b> {
+    /// An entry.
+    Entry {
+        /// Where it belongs.
+        keyspace: KeyspaceId,
+        /// What it does.
+        kind: Kind,
+        /// The user key.
+        key: &'b [u8],
+        /// The value as stored; empty for a delete.
+        value: &'b [u8],
+    },
+    /// Every key from `start` up to, not including, `end` is removed.
+    DeleteRange {
+        /// Where it belongs.
+        keyspace: KeyspaceId,
+        /// The first key removed.
+        start: &'b [u8],
+        /// The first key not removed.
+        end: &'b [u8],
+    },
+}
+
+/// Reads a payload. Iterate over it: operations come with their sequence numbers, in order, zero-copy. An
+/// error ends the iteration.
+#[derive(Clone, Debug)]
+pub struct BatchReader<'b> {
+    decoder: Decoder<'b>,
+    next_seqno: Seqno,
+    left: u32,
+}
+
+impl<'b> BatchReader<'b> {
+    /// A reader at the first operation.
+    pub fn new(payload: &'b [u8]) -> Result<Self, DecodeError> {
+        let mut decoder = Decoder::new(payload);
+        let next_seqno = decoder.u64("a sequence number")?;
+        let left = decoder.u32("a count of operations")?;
+        if next_seqno.checked_add(left.into()).is_none_or(|end| end > SEQNO_MAX + 1) {
+            return decoder.fail("sequence numbers within their limit");
+        }
+        Ok(BatchReader { decoder, next_seqno, left })
+    }
+
+    /// The sequence number of the next operation.
+    pub fn next_seqno(&self) -> Seqno {
+        self.next_seqno
+    }
+
+    /// Operations not yet read.
+    pub fn left(&self) -> u32 {
+        self.left
+    }
+
+    fn key(&mut self, what: &'static str) -> Result<&'b [u8], DecodeError> {
+        let start = self.decoder.clone();
+        let key = self.decoder.bytes(what)?;
+        if key.len() > KEY_BYTES_MAX { start.fail("a key within its limit") } else { Ok(key) }
+    }
+
+    fn operation(&mut self) -> Result<Operation<'b>, DecodeError> {
+        let start = self.decoder.clone();
+        let op = self.decoder.u8("an operation")?;
+        let keyspace = KeyspaceId(self.decoder.varint_up_to(u32::MAX.into(), "a keyspace")? as u32);
+        let key = self.key("a key")?;
+        if op == OP_DELETE_RANGE {
+            let end = self.key("the end of a range")?;
+            return Ok(Operation::DeleteRange { keyspace, start: key, end });
+        }
+        let Some(kind) = Kind::from_u8(op) else { return start.fail("a known operation") };
+        let at_value = self.decoder.clone();
+        let value = if kind == Kind::Delete { &[] } else { self.decoder.bytes("a value")? };
+        let sound = match kind {
+            Kind::PutExpiring => {
+                value.len() >= EXPIRY_BYTES && (value.len() - EXPIRY_BYTES) as u64 <= VALUE_BYTES_MAX
+            }
+            _ => value.len() as u64 <= VALUE_BYTES_MAX,
+        };
+        if !sound {
+            return at_value.fail("a value of a legal length");
+        }
+        Ok(Operation::Entry { keyspace, kind, key, value })
+    }
+}
+
+impl<'b> Iterator for BatchReader<'b> {
+    type Item = Result<(Seqno, Operation<'b>), DecodeError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.left == 0 {
+            let rest = std::mem::replace(&mut self.decoder, Decoder::new(&[]));
+            return rest.finish("the end of the batch").err().map(Err);
+        }
+        match self.operation() {
+            Ok(operation) => {
+                let seqno = self.next_seqno;
+                self.next_seqno += 1;
+                self.left -= 1;
+                Some(Ok((seqno, operation)))
+            }
+            Err(error) => {
+                self.left = 0;
+                self.decoder = Decoder::new(&[]);
+                Some(Err(error))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[derive(Clone, Debug)]
+    enum Op {
+        Put(Vec<u8>, Vec<u8>),
+        Expiring(Vec<u8>, Vec<u8>, u64),
+        Delete(Vec<u8>),
+        Merge(Vec<u8>, Vec<u8>),
+        Range(Vec<u8>, Vec<u8>),
+    }
+
+    fn op() -> impl Strategy<Value = (u32, Op)> {
+        let bytes = || prop::collection::vec(any::<u8>(), 0..300);
+        let op = prop_oneof![
+            (bytes(), bytes()).prop_map(|(k, v)| Op::Put(k, v)),
+            (bytes(), bytes(), any::<u64>()).prop_map(|(k, v, at)| Op::Expiring(k, v, at)),
+            bytes().prop_map(Op::Delete),
+            (bytes(), bytes()).prop_map(|(k, v)| Op::Merge(k, v)),
+            (bytes(), bytes()).prop_map(|(a, b)| Op::Range(a, b)),
+        ];
+        (any::<u32>(), op)
+    }
+
+    fn encode(ops: &[(u32, Op)], batch: &mut BatchEncoder) {
+        for (keyspace, op) in ops {
+            let keyspace = KeyspaceId(*keyspace);
+            match op {
+                Op::Put(k, v) => batch.put(keyspace, k, v),
+                Op::Expiring(k, v, at) => batch.put_expiring(keyspace, k, v, *at),
+                Op::Delete(k) => batch.delete(keyspace, k),
+                Op::Merge(k, v) => batch.merge(keyspace, k, v),
+                Op::Range(a, b) => batch.delete_range(keyspace, a, b),
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn operations_come_back_in_order_with_their_numbers(ops in prop::collection::vec(op(), 0..20), first in 0..SEQNO_MAX - 20) {
+            let mut batch = BatchEncoder::new();
+            batch.put(KeyspaceId(9), b"forgotten", b"by clear");
+            batch.clear();
+            prop_assert!(batch.is_empty());
+            encode(&ops, &mut batch);
+            prop_assert_eq!(batch.count() as usize, ops.len());
+            let payload = batch.finish(first).to_vec();
+            let read: Vec<_> = BatchReader::new(&payload).unwrap().map(Result::unwrap).collect();
+            prop_assert_eq!(read.len(), ops.len());
+            for (nth, ((seqno, read), (keyspace, op))) in read.into_iter().zip(&ops).enumerate() {
+                prop_assert_eq!(seqno, first + nth as u64);
+                let keyspace = KeyspaceId(*keyspace);
+                let entry = |kind, key, value| Operation::Entry { keyspace, kind, key, value };
+                let expected = match op {
+                    Op::Put(k, v) => entry(Kind::Put, k, v),
+                    Op::Merge(k, v) => entry(Kind::Merge, k, v),
+                    Op::Delete(k) => entry(Kind::Delete, k, &[]),
+                    Op::Range(start, end) => Operation::DeleteRange { keyspace, start, end },
+                    Op::Expiring(k, v, at) => {
+                        let stored = [&at.to_be_bytes()[..], v].concat();
+                        prop_assert_eq!(read, entry(Kind::PutExpiring, k, &stored));
+                        continue;
+                    }
+                };
+                prop_assert_eq!(read, expected);
+            }
+        }
+
+        #[test]
+        fn a_batch_that_was_cut_or_extended_is_refused(ops in prop::collection::vec(op(), 1..5), cut: prop::sample::Index, extra in 1usize..9) {
+            let mut batch = BatchEncoder::new();
+            encode(&ops, &mut batch);
+            let mut payload = batch.finish(1).to_vec();
+            let refused = |bytes: &[u8]| BatchReader::new(bytes).map(|reader| reader.last().is_some_and(|op| op.is_err())).unwrap_or(true);
+            prop_assert!(refused(&payload[..cut.index(payload.len())]));
+            payload.extend(vec![0; extra]);
+            prop_assert!(refused(&payload));
+        }
+
+        #[test]
+        fn arbitrary_payloads_never_panic_and_end(bytes: Vec<u8>) {
+            if let Ok(reader) = BatchReader::new(&bytes) {
+                prop_assert!(reader.count() <= bytes.len() + 1);
+            }
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! The log: what was written since the last flush, so that it can be written again after a crash.
+//!
+//! Owns [`Writer`], [`replay`] and the payload format [`batch`]. A log is a file of frames
+//! ([`crate::frame`]), each the batches of one writer or of one group: all or nothing.
+//!
+//! What must hold, and who sees to it:
+//!
+//! * Records of a log are older than those of every log with a larger number. The caller numbers them.
+//! * A log is sealed ([`Writer::seal`]) before the next is created. So damage in a log that is not the last
+//!   is never a torn end, and its own end is known.
+//! * A log that a crash left open is not sealed and never will be. Before its successor is created, either
+//!   its content is in tables and the manifest has let go of it, or the manifest records where recovery
+//!   found its end ([`Tail::CutAt`]).
+//!
+//! Called by `db`: the commit path appends, recovery replays. `inspect` replays for its checks.
+
+pub mod batch;
+
+use crate::{
+    codec::Binding,
+    error::{Error, Result},
+    frame::{FILE_HEADER_BYTES, FileKind, FrameWriter, is_whole, walk},
+    ids::{DatabaseId, FileId},
+    vfs::{Fs, read_exact_at},
+};
+use std::path::Path;
+
+pub use crate::frame::Cut;
+
+/// How a log begins.
+pub const FILE_KIND: FileKind = FileKind { magic: *b"SOLERALG", version: 1, noun: "log" };
+
+/// The name of a log.
+pub fn file_name(file: FileId) -> String {
+    format!("{:06}.log", file.0)
+}
+
+/// The number of the log with this name; `None` if it is not a log's name.
+pub fn file_id(name: &str) -> Option<FileId> {
+    let file = FileId(name.strip_suffix(".log")?.parse().ok()?);
+    (file_name(file) == name).then_some(file)
+}
+
+/// Writes one log. Not shared: whoever commits holds it.
+#[derive(Debug)]
+pub struct Writer {
+    frames: FrameWriter,
+    file: FileId,
+}
+
+impl Writer {
+    /// Creates the log, durably.
+    pub fn create(fs: &dyn Fs, dir: &Path, database: DatabaseId, file: FileId) -> Result<Writer> {
+        let frames = FrameWriter::create(fs, &dir.join(file_name(file)), &FILE_KIND, database, file)?;
+        fs.sync_dir(dir)?;
+        Ok(Writer { frames, file })
+    }
+
+    /// Appends one frame for each item, all or none of them, in one call of the file system unless a part is
+    /// larger than 64 KiB. An item is the parts of a payload, which [`batch`] encodes:
+    /// `writer.append([[batch.payload()]])`, `writer.append(group.iter().map(|b| [b.payload()]))`.
+    ///
+    /// What is appended survives the process; [`Writer::sync`] makes it survive the machine. After an error
+    /// the log is as before the call, or, if that could not be achieved, every further call fails with
+    /// [`Error::Poisoned`].
+    pub fn append<'p, F>(&mut self, frames: F) -> Result<()>
+    where
+        F: IntoIterator,
+        F::Item: AsRef<[&'p [u8]]>,
+    {
+        self.frames.append(frames)
+    }
+
+    /// Makes everything appended durable. After an error every further call fails with
+    /// [`Error::Poisoned`]: what a failed sync has lost, a second one does not bring back.
+    pub fn sync(&mut self) -> Result<()> {
+        self.frames.sync()
+    }
+
+    /// Ends the log, durably, before its successor is created. After an error the log must not be
+    /// succeeded.
+    pub fn seal(self) -> Result<()> {
+        self.frames.finish()
+    }
+
+    /// The log's number.
+    pub fn file(&self) -> FileId {
+        self.file
+    }
+
+    /// Length of the log in bytes, with its header.
+    pub fn len(&self) -> u64 {
+        self.frames.len()
+    }
+
+    /// Whether nothing was appended.
+    pub fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    /// Bytes of the log that are durable.
+    pub fn synced_len(&self) -> u64 {
+        self.frames.synced_len()
+    }
+}
+
+/// What is known of a log's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tail {
+    /// The last log: a crash may have torn its end, or left no more than its name.
+    Open,
+    /// There is a later log, so this one was sealed: any damage is an error, a missing end too.
+    Sealed,
+    /// An earlier recovery found the end here ([`Replayed::end`]); what follows does not count, damage before
+    /// it is an error.
+    CutAt(u64),
+}
+
+/// What [`replay`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replayed {
+    /// Records handed over.
+    pub frames: u64,
+    /// Where the last whole frame ends: what to record for [`Tail::CutAt`].
+    pub end: u64,
+    /// What a crash left torn after it, if anything.
+    pub cut: Option<Cut>,
+}
+
+/// Hands every record of a log to `each`, oldest first, with its offset. Reads only.
+///
+/// Fails with [`Error::Corrupt`] where the log does not hold what was durably written; see
+/// [`crate::frame`] for how that is told from a torn end.
+pub fn replay(
+    fs: &dyn Fs,
+    dir: &Path,
+    database: DatabaseId,
+    file: FileId,
+    tail: Tail,
+    each: impl FnMut(u64, &[u8]) -> Result<()>,
+) -> Result<Replayed> {
+    let path = dir.join(file_name(file));
+    let log = fs.open(&path)?;
+    let len = log.len()?;
+    let end = match tail {
+        Tail::CutAt(end) if end > len => {
+            return Err(Error::corrupt(&path, len, format!("the file ends here, {} bytes short", end - len)));
+        }
+        Tail::CutAt(end) => end,
+        Tail::Open | Tail::Sealed => len,
+    };
+    if tail == Tail::CutAt(0) {
+        return Ok(Replayed { frames: 0, end: 0, cut: None });
+    }
+    let mut header = vec![0; len.min(FILE_HEADER_BYTES as u64) as usize];
+    read_exact_at(&*log, &mut header, 0)?;
+    // The header is synced before anything follows it, so only a log of nothing else can lack it; and one
+    // that was never finished must not hide one that is another file's.
+    let never_begun = len <= FILE_HEADER_BYTES as u64 && !header.first_chunk().is_some_and(is_whole);
+    if never_begun && tail == Tail::Open {
+        let cut = (len > 0).then_some(Cut { offset: 0, bytes: len });
+        return Ok(Replayed { frames: 0, end: 0, cut });
+    }
+    FILE_KIND.check(&path, &header, database, file)?;
+    let begin = FILE_HEADER_BYTES as u64;
+    let proven = if tail == Tail::Open { begin } else { end };
+    let walked = walk(&*log, Binding::new(database, file), begin..end, proven, each)?;
+    if tail == Tail::Sealed && !walked.ended {
+        return Err(Error::corrupt(&path, end, "the end of the log is missing, though a later log exists"));
+    }
+    Ok(Replayed { frames: walked.frames, end: walked.end, cut: walked.cut })
+}
+
+#[cfg(test)]
+mod tests;
