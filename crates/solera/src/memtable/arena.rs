@@ -1,0 +1,263 @@
+//! Where a memtable's bytes lie: chunks that only grow and are freed together.
+//!
+//! Owns [`Arena`] (the chunks), [`Bump`] (the writer's place in the last chunk) and [`Record`] (one entry
+//! as it lies there). Nothing is moved or freed before the arena goes, and the arena goes with its last
+//! [`Pin`]: the memtable holds one, and so does every value slice handed out.
+
+use crate::{
+    ids::Seqno,
+    key::{Kind, pack_trailer},
+    pin::{Pin, PinHeader},
+};
+use parking_lot::Mutex;
+use std::{
+    alloc::{Layout, alloc, dealloc, handle_alloc_error},
+    cmp::Ordering,
+    marker::PhantomData,
+    ptr::NonNull,
+};
+
+/// First chunk of a bump: an empty keyspace should cost next to nothing.
+const CHUNK_BYTES_MIN: usize = 4 << 10;
+/// Later chunks double up to this, so that the last one wastes little of a write buffer.
+const CHUNK_BYTES_MAX: usize = 1 << 20;
+/// Chunks begin on a cache line, so that nodes do.
+const CHUNK_ALIGN: usize = 64;
+
+/// Memory that a memtable's nodes and records live in.
+#[repr(C)]
+pub(super) struct Arena {
+    header: PinHeader,
+    chunks: Mutex<Vec<Chunk>>,
+}
+
+impl Arena {
+    /// An arena without chunks. The pin is its only reference.
+    pub(super) fn pinned() -> Pin {
+        let arena = Arena { header: PinHeader::new(free_arena), chunks: Mutex::default() };
+        let arena = NonNull::from(Box::leak(Box::new(arena)));
+        // SAFETY: `Arena` is repr(C) with the header first, its fields are Send + Sync, and its one
+        // reference is ours.
+        unsafe { Pin::from_raw(arena.cast()) }
+    }
+
+    /// The arena behind a pin made by [`Arena::pinned`].
+    ///
+    /// # Safety
+    /// `pin` came from `Arena::pinned`, directly or by cloning.
+    unsafe fn of(pin: &Pin) -> &Arena {
+        // SAFETY: the caller vouches for the type, and the pin keeps the arena alive.
+        unsafe { pin.as_ptr().cast::<Arena>().as_ref() }
+    }
+}
+
+unsafe fn free_arena(header: NonNull<PinHeader>) {
+    // SAFETY: only `Arena::pinned` uses this function, on a leaked `Box<Arena>`.
+    drop(unsafe { Box::from_raw(header.cast::<Arena>().as_ptr()) });
+}
+
+struct Chunk {
+    start: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: a chunk is plain memory; who may touch which bytes of it is decided by the memtable.
+unsafe impl Send for Chunk {}
+// SAFETY: as above; a shared chunk gives access to nothing.
+unsafe impl Sync for Chunk {}
+
+impl Chunk {
+    fn new(bytes: usize) -> Self {
+        let Ok(layout) = Layout::from_size_align(bytes, CHUNK_ALIGN) else {
+            // Larger than the address space.
+            handle_alloc_error(Layout::new::<u8>())
+        };
+        // SAFETY: no caller asks for zero bytes.
+        let Some(start) = NonNull::new(unsafe { alloc(layout) }) else { handle_alloc_error(layout) };
+        Chunk { start, layout }
+    }
+}
+
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `Chunk::new` with this layout.
+        unsafe { dealloc(self.start.as_ptr(), self.layout) }
+    }
+}
+
+/// The writer's place in an arena. What one bump hands out is aligned alike, so that nothing is lost
+/// between pieces: a memtable has one for records and one for nodes.
+pub(super) struct Bump {
+    arena: Pin,
+    align: usize,
+    chunk_bytes: usize,
+    next: NonNull<u8>,
+    left: usize,
+    used: usize,
+}
+
+// SAFETY: `next` is the unused rest of a chunk that only this bump hands out.
+unsafe impl Send for Bump {}
+
+impl Bump {
+    /// A bump for pieces aligned to `align`, in the arena that `arena` pins.
+    ///
+    /// # Safety
+    /// `arena` came from [`Arena::pinned`], directly or by cloning.
+    pub(super) unsafe fn new(arena: Pin, align: usize) -> Self {
+        debug_assert!(align.is_power_of_two() && align <= CHUNK_ALIGN);
+        Bump { arena, align, chunk_bytes: CHUNK_BYTES_MIN, next: NonNull::dangling(), left: 0, used: 0 }
+    }
+
+    /// Bytes handed out so far.
+    pub(super) fn used(&self) -> usize {
+        self.used
+    }
+
+    /// At least `bytes` of uninitialised memory that nobody else has, alive as long as the arena.
+    #[inline]
+    pub(super) fn take(&mut self, bytes: usize) -> NonNull<u8> {
+        let bytes = bytes.next_multiple_of(self.align);
+        self.used += bytes;
+        if bytes > self.left {
+            return self.take_from_new_chunk(bytes);
+        }
+        let piece = self.next;
+        // SAFETY: `left` bytes of the chunk follow `next`.
+        self.next = unsafe { piece.add(bytes) };
+        self.left -= bytes;
+        piece
+    }
+
+    #[cold]
+    fn take_from_new_chunk(&mut self, bytes: usize) -> NonNull<u8> {
+        // A large value gets a chunk of its own, and the rest of the present chunk stays in use.
+        let own = bytes > CHUNK_BYTES_MAX / 4;
+        let chunk = Chunk::new(if own { bytes } else { self.chunk_bytes.max(bytes) });
+        let (piece, left) = (chunk.start, chunk.layout.size() - bytes);
+        // SAFETY: by the contract of `Bump::new`.
+        unsafe { Arena::of(&self.arena) }.chunks.lock().push(chunk);
+        if !own {
+            // SAFETY: the chunk is at least `bytes` long.
+            self.next = unsafe { piece.add(bytes) };
+            self.left = left;
+            self.chunk_bytes = (self.chunk_bytes * 2).min(CHUNK_BYTES_MAX);
+        }
+        piece
+    }
+}
+
+/// How a record begins; its key follows, then its value.
+pub(super) struct RecordHeader {
+    trailer: u64,
+    value_len: u32,
+    key_len: u16,
+}
+
+/// Alignment of the pieces that records are written to.
+pub(super) const RECORD_ALIGN: usize = align_of::<RecordHeader>();
+
+/// One entry in the arena: immutable, and alive for `'a`.
+#[derive(Clone, Copy)]
+pub(super) struct Record<'a> {
+    start: NonNull<RecordHeader>,
+    arena: PhantomData<&'a Arena>,
+}
+
+impl<'a> Record<'a> {
+    /// Writes a record whose value is the concatenation of `value`.
+    pub(super) fn write(bump: &mut Bump, key: &[u8], seqno: Seqno, kind: Kind, value: &[&[u8]]) -> Self {
+        debug_assert!(bump.align >= RECORD_ALIGN);
+        let value_len: usize = value.iter().map(|part| part.len()).sum();
+        let start = bump.take(size_of::<RecordHeader>() + key.len() + value_len);
+        let header = RecordHeader {
+            trailer: pack_trailer(seqno, kind),
+            value_len: u32::try_from(value_len).expect("a value is under 4 GiB"),
+            key_len: u16::try_from(key.len()).expect("a key is under 64 KiB"),
+        };
+        // SAFETY: the piece is aligned for the header, has room for header, key and value, and nobody
+        // else knows it yet.
+        unsafe {
+            start.cast::<RecordHeader>().write(header);
+            let mut to = start.add(size_of::<RecordHeader>());
+            for part in [key].iter().chain(value) {
+                to.copy_from_nonoverlapping(NonNull::from(*part).cast(), part.len());
+                to = to.add(part.len());
+            }
+        }
+        Record { start: start.cast(), arena: PhantomData }
+    }
+
+    /// The record at `start`.
+    ///
+    /// # Safety
+    /// `start` came from [`Record::into_raw`], the record's arena lives for `'a`, and the writing of the
+    /// record happened before.
+    #[inline]
+    pub(super) unsafe fn from_raw(start: NonNull<RecordHeader>) -> Self {
+        Record { start, arena: PhantomData }
+    }
+
+    #[inline]
+    pub(super) fn into_raw(self) -> NonNull<RecordHeader> {
+        self.start
+    }
+
+    #[inline]
+    fn header(self) -> &'a RecordHeader {
+        // SAFETY: a record is written whole before anyone holds a `Record` of it, and never changes.
+        unsafe { self.start.as_ref() }
+    }
+
+    /// The user key.
+    #[inline]
+    pub(super) fn key(self) -> &'a [u8] {
+        let len = usize::from(self.header().key_len);
+        // SAFETY: the key follows the header, inside the same piece.
+        unsafe { std::slice::from_raw_parts(self.start.add(1).cast::<u8>().as_ptr(), len) }
+    }
+
+    /// The stored value.
+    #[inline]
+    pub(super) fn value(self) -> &'a [u8] {
+        let RecordHeader { key_len, value_len, .. } = *self.header();
+        // SAFETY: the value follows the key, inside the same piece.
+        unsafe {
+            let start = self.start.add(1).cast::<u8>().add(usize::from(key_len));
+            std::slice::from_raw_parts(start.as_ptr(), value_len as usize)
+        }
+    }
+
+    #[inline]
+    pub(super) fn seqno(self) -> Seqno {
+        self.header().trailer >> 8
+    }
+
+    #[inline]
+    pub(super) fn kind(self) -> Kind {
+        // The writer packed a `Kind`; the table is read back rather than transmuted.
+        const KINDS: [Kind; 4] = [Kind::Delete, Kind::Put, Kind::Merge, Kind::PutExpiring];
+        KINDS[(self.header().trailer & 3) as usize]
+    }
+
+    /// Asks for the record's first cache line, for a reader that will come to it soon.
+    #[inline]
+    pub(super) fn prefetch(self) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch has no effect that a program can see.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(self.start.cast::<i8>().as_ptr());
+        }
+    }
+
+    /// Whether the record comes before the newest entry of `key` that `seqno` sees.
+    #[inline]
+    pub(super) fn is_before(self, key: &[u8], seqno: Seqno) -> bool {
+        match self.key().cmp(key) {
+            Ordering::Less => true,
+            Ordering::Equal => self.seqno() > seqno,
+            Ordering::Greater => false,
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Walking a memtable.
+//!
+//! Owns [`MemtableCursor`]. A cursor may be open while the writer goes on: it finds every entry that was
+//! there when it was positioned, and may or may not find later ones, which no snapshot of its time sees.
+
+use super::{
+    Memtable,
+    arena::{Record, RecordHeader},
+    node::{Leaf, Order, Position},
+    tree::Place,
+};
+use crate::{
+    cursor::Cursor,
+    error::Result,
+    ids::Seqno,
+    key::{Kind, head},
+    pin::Slice,
+};
+use std::{ptr::NonNull, sync::Arc};
+
+/// A [`Cursor`] over the entries of a memtable. Its operations do not fail.
+pub struct MemtableCursor {
+    at: Option<At>,
+    memtable: Arc<Memtable>,
+}
+
+/// A [`Place`] in the cursor's own memtable, and the record there.
+#[derive(Clone, Copy)]
+struct At {
+    leaf: NonNull<Leaf>,
+    order: Order,
+    rank: usize,
+    head: u64,
+    record: NonNull<RecordHeader>,
+}
+
+// SAFETY: the pointers lead into the arena of `memtable`, which is Send + Sync and which the cursor
+// keeps alive; what they lead to is read through atomics or immutable.
+unsafe impl Send for MemtableCursor {}
+
+impl At {
+    #[inline]
+    fn new(place: Place<'_>) -> Self {
+        At {
+            leaf: NonNull::from(place.leaf),
+            order: place.order,
+            rank: place.rank,
+            head: place.head(),
+            record: place.record().into_raw(),
+        }
+    }
+}
+
+impl MemtableCursor {
+    pub(super) fn new(memtable: Arc<Memtable>) -> Self {
+        MemtableCursor { at: None, memtable }
+    }
+
+    #[inline]
+    fn at(&self) -> &At {
+        self.at.as_ref().expect("the cursor stands on an entry")
+    }
+
+    #[inline]
+    fn record(&self) -> Record<'_> {
+        // SAFETY: taken from a `Record` of the memtable that the cursor keeps alive.
+        unsafe { Record::from_raw(self.at().record) }
+    }
+
+    #[inline]
+    fn leaf(&self) -> &Leaf {
+        // SAFETY: taken from a leaf of the memtable that the cursor keeps alive.
+        unsafe { self.at().leaf.as_ref() }
+    }
+
+    #[inline]
+    fn place(&self, rank: usize) -> Place<'_> {
+        Place { leaf: self.leaf(), order: self.at().order, rank }
+    }
+
+    /// The first entry after the leaf that the cursor is in.
+    fn first_after_leaf(&self) -> Option<Place<'_>> {
+        // Only the first leaf of a tree can be empty, and it has no successor then.
+        let leaf = self.memtable.tree.leaf_after(self.leaf())?;
+        let order = leaf.order();
+        for rank in 0..order.len() {
+            leaf.record(order.slot(rank)).prefetch();
+        }
+        Some(Place { leaf, order, rank: 0 })
+    }
+}
+
+impl Cursor for MemtableCursor {
+    fn seek_first(&mut self) -> Result<()> {
+        self.at = self.memtable.tree.first().map(At::new);
+        Ok(())
+    }
+
+    fn seek_last(&mut self) -> Result<()> {
+        self.at = self.memtable.tree.last().map(At::new);
+        Ok(())
+    }
+
+    fn seek(&mut self, key: &[u8]) -> Result<()> {
+        let position = Position { head: head(key), key, seqno: Seqno::MAX };
+        self.at = self.memtable.tree.first_from(position).map(At::new);
+        Ok(())
+    }
+
+    fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        let position = Position { head: head(key), key, seqno: Seqno::MAX };
+        self.at = self.memtable.tree.last_before(position).map(At::new);
+        Ok(())
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        let At { order, rank, .. } = *self.at();
+        self.at = if rank + 1 < order.len() {
+            Some(At::new(self.place(rank + 1)))
+        } else {
+            self.first_after_leaf().map(At::new)
+        };
+        Ok(())
+    }
+
+    #[inline]
+    fn prev(&mut self) -> Result<()> {
+        let At { rank, head, .. } = *self.at();
+        self.at = if let Some(before) = rank.checked_sub(1) {
+            Some(At::new(self.place(before)))
+        } else {
+            // Leaves know only their successor: down from the root again.
+            let here = self.record();
+            let position = Position { head, key: here.key(), seqno: here.seqno() };
+            self.memtable.tree.last_before(position).map(At::new)
+        };
+        Ok(())
+    }
+
+    #[inline]
+    fn valid(&self) -> bool {
+        self.at.is_some()
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        self.record().key()
+    }
+
+    #[inline]
+    fn head(&self) -> u64 {
+        self.at().head
+    }
+
+    #[inline]
+    fn seqno(&self) -> Seqno {
+        self.record().seqno()
+    }
+
+    #[inline]
+    fn kind(&self) -> Kind {
+        self.record().kind()
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        self.record().value()
+    }
+
+    #[inline]
+    fn pin_value(&self) -> Slice {
+        // SAFETY: the value lies in the arena that the memtable's pin keeps alive, and never changes.
+        unsafe { Slice::pinned(self.memtable.tree.arena(), self.value()) }
+    }
+}

@@ -1,0 +1,214 @@
+//! The newest entries, in memory and sorted, until they are flushed to a table.
+//!
+//! Owns [`Memtable`]: a tree of entries in an arena ([`tree`]) and a set of range tombstones. The commit
+//! path writes it, lookups and merges read it, flush walks it once.
+//!
+//! What must hold: there is one writer at a time (`MemtableWriter` is a lock). Readers take no lock and
+//! never wait. A reader finds every entry that was inserted before it started; an entry's insertion is
+//! therefore finished before its sequence number becomes visible. No two entries have the same key and
+//! the same sequence number; versions of a key are ordered by sequence number, largest first.
+
+mod arena;
+mod cursor;
+mod node;
+mod tree;
+
+pub use cursor::MemtableCursor;
+
+use crate::{
+    cursor::{Hit, Probe},
+    ids::Seqno,
+    key::{KEY_BYTES_MAX, Kind, head},
+    tombstone::{RangeTombstone, RangeTombstones},
+};
+use arc_swap::ArcSwap;
+use node::Position;
+use parking_lot::{Mutex, MutexGuard};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+};
+use tree::{Tree, Writer};
+
+/// What a range tombstone takes besides its two keys: two counted keys in a fragment, two boxes in the
+/// list, and the pointers to them.
+const TOMBSTONE_BYTES: usize = 160;
+
+/// A sorted set of entries that can be read while it is written.
+pub struct Memtable {
+    tree: Tree,
+    writer: Mutex<Writer>,
+    /// Set once the first range tombstone is in: most memtables never have one.
+    has_tombstones: AtomicBool,
+    tombstones: ArcSwap<RangeTombstones>,
+    /// The writer's counts, for whoever asks.
+    bytes: AtomicUsize,
+    entries: AtomicUsize,
+    tombstone_bytes: AtomicUsize,
+    /// `Seqno::MAX` while the memtable is empty.
+    first_seqno: AtomicU64,
+    last_seqno: AtomicU64,
+}
+
+impl Memtable {
+    /// An empty memtable.
+    pub fn new() -> Arc<Memtable> {
+        let (tree, writer) = Tree::new();
+        Arc::new(Memtable {
+            tree,
+            bytes: AtomicUsize::new(writer.bytes()),
+            writer: Mutex::new(writer),
+            has_tombstones: AtomicBool::new(false),
+            tombstones: ArcSwap::default(),
+            entries: AtomicUsize::new(0),
+            tombstone_bytes: AtomicUsize::new(0),
+            first_seqno: AtomicU64::new(Seqno::MAX),
+            last_seqno: AtomicU64::new(0),
+        })
+    }
+
+    /// The writer's half, for a batch of insertions. Waits while somebody else has it.
+    pub fn writer(&self) -> MemtableWriter<'_> {
+        MemtableWriter { memtable: self, writer: self.writer.lock() }
+    }
+
+    /// Adds one entry; see [`MemtableWriter::insert`].
+    pub fn insert(&self, key: &[u8], seqno: Seqno, kind: Kind, value: &[&[u8]]) {
+        self.writer().insert(key, seqno, kind, value);
+    }
+
+    /// Adds one range tombstone; see [`MemtableWriter::add_range_tombstone`].
+    pub fn add_range_tombstone(&self, tombstone: RangeTombstone) {
+        self.writer().add_range_tombstone(tombstone);
+    }
+
+    /// The newest version of the probe's key that its snapshot sees, shown to `f`. Range tombstones are
+    /// the caller's to ask: [`Memtable::covering`].
+    #[inline]
+    pub fn lookup<R>(&self, probe: &Probe<'_>, f: impl FnOnce(Hit<'_>) -> R) -> Option<R> {
+        let position = Position { head: head(probe.key), key: probe.key, seqno: probe.snapshot };
+        let place = self.tree.first_from(position)?;
+        if place.head() != position.head {
+            return None;
+        }
+        let record = place.record();
+        if record.key() != probe.key {
+            return None;
+        }
+        let pin = self.tree.arena();
+        Some(f(Hit { seqno: record.seqno(), kind: record.kind(), value: record.value(), pin }))
+    }
+
+    /// A cursor over the entries.
+    pub fn cursor(self: &Arc<Self>) -> MemtableCursor {
+        MemtableCursor::new(self.clone())
+    }
+
+    /// Whether there is any range tombstone. One load.
+    #[inline]
+    pub fn has_range_tombstones(&self) -> bool {
+        self.has_tombstones.load(Ordering::Acquire)
+    }
+
+    /// The range tombstones as they stand now.
+    pub fn tombstones(&self) -> Arc<RangeTombstones> {
+        self.tombstones.load_full()
+    }
+
+    /// The newest range tombstone over `key` that `snapshot` sees. One load if there is none at all.
+    #[inline]
+    pub fn covering(&self, key: &[u8], snapshot: Seqno) -> Option<Seqno> {
+        if !self.has_range_tombstones() {
+            return None;
+        }
+        self.tombstones.load().covering(key, snapshot)
+    }
+
+    /// Bytes in use: records, nodes and range tombstones. A new memtable has less than a kilobyte.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed) + self.tombstone_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Entries, range tombstones not counted.
+    pub fn entries(&self) -> usize {
+        self.entries.load(Ordering::Relaxed)
+    }
+
+    /// Whether there is neither an entry nor a range tombstone.
+    pub fn is_empty(&self) -> bool {
+        self.first_seqno().is_none()
+    }
+
+    /// The smallest sequence number of all entries and range tombstones.
+    pub fn first_seqno(&self) -> Option<Seqno> {
+        Some(self.first_seqno.load(Ordering::Relaxed)).filter(|&seqno| seqno != Seqno::MAX)
+    }
+
+    /// The largest sequence number of all entries and range tombstones.
+    pub fn last_seqno(&self) -> Option<Seqno> {
+        self.first_seqno().map(|_| self.last_seqno.load(Ordering::Relaxed))
+    }
+}
+
+impl fmt::Debug for Memtable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Memtable")
+            .field("entries", &self.entries())
+            .field("bytes", &self.bytes())
+            .field("first_seqno", &self.first_seqno())
+            .field("last_seqno", &self.last_seqno())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The right to write to a memtable: one at a time.
+pub struct MemtableWriter<'m> {
+    memtable: &'m Memtable,
+    writer: MutexGuard<'m, Writer>,
+}
+
+impl MemtableWriter<'_> {
+    /// Adds an entry whose value is the concatenation of `value`. No entry with the same key may have the
+    /// same `seqno`. Limits: [`KEY_BYTES_MAX`], [`crate::key::VALUE_BYTES_MAX`] and
+    /// [`crate::ids::SEQNO_MAX`], which the commit path has checked.
+    #[inline]
+    pub fn insert(&mut self, key: &[u8], seqno: Seqno, kind: Kind, value: &[&[u8]]) {
+        debug_assert!(key.len() <= KEY_BYTES_MAX);
+        let memtable = self.memtable;
+        memtable.tree.insert(&mut self.writer, key, seqno, kind, value);
+        // There is one writer, so a store does for an addition.
+        memtable.bytes.store(self.writer.bytes(), Ordering::Relaxed);
+        memtable.entries.store(memtable.entries() + 1, Ordering::Relaxed);
+        self.saw(seqno);
+    }
+
+    /// Adds a range tombstone.
+    pub fn add_range_tombstone(&mut self, tombstone: RangeTombstone) {
+        let memtable = self.memtable;
+        let bytes = TOMBSTONE_BYTES + 2 * (tombstone.start.len() + tombstone.end.len());
+        memtable
+            .tombstone_bytes
+            .store(memtable.tombstone_bytes.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
+        let seqno = tombstone.seqno;
+        let tombstones = memtable.tombstones.load().with(tombstone);
+        memtable.tombstones.store(Arc::new(tombstones));
+        memtable.has_tombstones.store(true, Ordering::Release);
+        self.saw(seqno);
+    }
+
+    fn saw(&self, seqno: Seqno) {
+        let Memtable { first_seqno, last_seqno, .. } = self.memtable;
+        if seqno > last_seqno.load(Ordering::Relaxed) {
+            last_seqno.store(seqno, Ordering::Relaxed);
+        }
+        if seqno < first_seqno.load(Ordering::Relaxed) {
+            first_seqno.store(seqno, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
