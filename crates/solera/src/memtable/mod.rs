@@ -1,6 +1,6 @@
 //! The newest entries, in memory and sorted, until they are flushed to a table.
 //!
-//! Owns [`Memtable`]: a tree of entries in an arena ([`tree`]) and a set of range tombstones. The commit
+//! Owns [`Memtable`]: a tree of entries in an arena and a set of range tombstones. The commit
 //! path writes it, lookups and merges read it, flush walks it once.
 //!
 //! What must hold: there is one writer at a time (`MemtableWriter` is a lock). Readers take no lock and

@@ -25,7 +25,7 @@ pub(super) const SLOTS: usize = 15;
 
 /// Which slots of a node count, in the order of their keys. Bits 0..4: how many; bits 4 + 4 i and up: the
 /// slot of the i-th.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Order(u64);
 
 impl Order {

@@ -7,8 +7,9 @@
 //! there when it started.* Entries never leave a node. A node is replaced only by nodes that together
 //! hold the same entries, and afterwards does not change any more; a reader inside it, and a reader that
 //! gets to a neighbour through it, sees the tree as it was at the moment of the replacement, which is
-//! later than the reader's start. Pointers to new nodes are stored right to left, so that at every moment
-//! the way down leads to a node that has the key's interval, old or new.
+//! later than the reader's start. On the way down a replaced child could be taken for more than it is:
+//! the writer announces the right half in the parent's order before it puts the left half in the old
+//! one's place, and the reader looks at the order again after it has read the child.
 //!
 //! This is a B+tree and not the usual skip list because of what an insertion waits for: with 500 thousand
 //! entries a skip list, heads and all, visits about twenty nodes, eight of them outside the cache, one
@@ -157,8 +158,12 @@ impl Tree {
                 Way::To(position) => node.rank(order, position),
                 Way::Last => order.len() - 1,
             };
-            step(node, rank);
             let child = node.child(order.slot(rank));
+            if node.order() != order {
+                // The child may be the left half of what it was: the right half is in the new order.
+                continue;
+            }
+            step(node, rank);
             if node.height() == 1 {
                 // SAFETY: the height says so.
                 return unsafe { self.leaf(child) };
@@ -283,17 +288,18 @@ impl Tree {
         };
         let order = node.order();
         let on_right_edge = || above.iter().all(|(node, rank)| rank + 1 == node.order().len());
-        if order.len() < SLOTS || (rank + 1 == SLOTS && on_right_edge()) {
-            if order.len() < SLOTS {
-                node.insert(order, rank + 1, right);
-            } else {
-                let last = writer.place(Inner::new(node.height(), &[right]));
-                self.add_child(writer, above, None, (right.0, last.cast().as_ptr()));
-            }
-            // Only now: the right half must be reachable before the left one is all that is left.
+        if order.len() < SLOTS {
+            node.insert(order, rank + 1, right);
+            // Only now: whoever sees the left half must see that there is a right one.
             if let Some(left) = left {
                 node.replace_child(order.slot(rank), left);
             }
+            return;
+        }
+        if left.is_none() && rank + 1 == SLOTS && on_right_edge() {
+            // Ascending keys again.
+            let last = writer.place(Inner::new(node.height(), &[right]));
+            self.add_child(writer, above, None, (right.0, last.cast().as_ptr()));
             return;
         }
         let mut entries = [right; SLOTS + 1];
