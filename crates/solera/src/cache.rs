@@ -15,6 +15,9 @@ use parking_lot::Mutex;
 use std::{
     collections::VecDeque,
     fmt,
+    marker::PhantomData,
+    mem::ManuallyDrop,
+    ops::Deref,
     ptr::{self, NonNull},
     sync::{
         Arc, Weak,
@@ -120,6 +123,21 @@ impl fmt::Debug for Cache {
     }
 }
 
+/// A pin that a slot owns, borrowed for as long as a guard lives, without being counted.
+#[derive(Debug)]
+pub struct PinRef<'g> {
+    pin: ManuallyDrop<Pin>,
+    _guard: PhantomData<&'g Guard>,
+}
+
+impl Deref for PinRef<'_> {
+    type Target = Pin;
+    #[inline]
+    fn deref(&self) -> &Pin {
+        &self.pin
+    }
+}
+
 /// One table's blocks in the cache, by number.
 pub struct Slots {
     cache: Arc<Cache>,
@@ -141,18 +159,20 @@ impl Slots {
 
     /// What slot `i` holds; it lives at least as long as the guard. Marks it as used.
     #[inline]
-    pub fn get<'g>(&self, i: usize, guard: &'g Guard) -> Option<&'g PinHeader> {
-        let header = self.peek(i, guard)?;
-        header.touch();
-        Some(header)
+    pub fn get<'g>(&self, i: usize, guard: &'g Guard) -> Option<PinRef<'g>> {
+        let pin = self.peek(i, guard)?;
+        pin.header().touch();
+        Some(pin)
     }
 
     /// [`Slots::get`] without marking: for those who will not come again.
     #[inline]
-    pub fn peek<'g>(&self, i: usize, _guard: &'g Guard) -> Option<&'g PinHeader> {
-        // SAFETY: a full slot owns a reference; when it loses it, the reference is dropped through the epoch,
-        // which waits for the guard.
-        unsafe { self.slots[i].load(Ordering::Acquire).as_ref() }
+    pub fn peek<'g>(&self, i: usize, _guard: &'g Guard) -> Option<PinRef<'g>> {
+        let header = NonNull::new(self.slots[i].load(Ordering::Acquire))?;
+        // SAFETY: a full slot owns a reference. When it loses it, the reference is dropped through the epoch,
+        // which waits for the guard; and `PinRef` never drops it.
+        let pin = unsafe { Pin::from_raw(header) };
+        Some(PinRef { pin: ManuallyDrop::new(pin), _guard: PhantomData })
     }
 
     /// Fills slot `i` with a block that weighs `weight` bytes, and makes room for it. Does nothing if the
@@ -224,9 +244,9 @@ mod tests {
         unsafe { Pin::from_raw(NonNull::from(counted).cast()) }
     }
 
-    fn number(header: &PinHeader) -> u64 {
+    fn number(pin: &Pin) -> u64 {
         // SAFETY: the tests put only `Counted` into slots.
-        unsafe { ptr::from_ref(header).cast::<Counted>().as_ref().unwrap().number }
+        unsafe { pin.as_ptr().cast::<Counted>().as_ref() }.number
     }
 
     fn cached(slots: &Slots, n: usize) -> Vec<usize> {
@@ -255,7 +275,7 @@ mod tests {
             slots.insert(i, counted(i as u64, &alive), 100);
         }
         assert_eq!((cached(&slots, 10), cache.used()), (vec![0, 1, 2, 3], 400));
-        assert_eq!(slots.get(0, &epoch::pin()).map(number), Some(0));
+        assert_eq!(slots.get(0, &epoch::pin()).map(|pin| number(&pin)), Some(0));
         slots.insert(4, counted(4, &alive), 100);
         assert_eq!((cached(&slots, 10), cache.used()), (vec![0, 2, 3, 4], 400));
         slots.insert(5, counted(5, &alive), 350);
@@ -299,7 +319,7 @@ mod tests {
         slots.insert(0, counted(1, &alive), 10);
         slots.insert(0, counted(2, &alive), 10);
         assert_eq!((alive.load(Ordering::SeqCst), cache.used()), (1, 10));
-        assert_eq!(slots.get(0, &epoch::pin()).map(number), Some(1));
+        assert_eq!(slots.get(0, &epoch::pin()).map(|pin| number(&pin)), Some(1));
     }
 
     #[test]
@@ -313,7 +333,7 @@ mod tests {
         slots.insert(1, counted(8, &alive), 60);
         slots.get(1, &guard).unwrap();
         drop(slots);
-        assert_eq!((cache.used(), number(found)), (0, 7));
+        assert_eq!((cache.used(), number(&found)), (0, 7));
         drop(guard);
         settle(&alive, 0);
     }
@@ -333,7 +353,7 @@ mod tests {
                         let (table, i) = ((x >> 40) as usize % 2, (x >> 50) as usize % 64);
                         let guard = epoch::pin();
                         match tables[table].get(i, &guard) {
-                            Some(header) => assert_eq!(number(header), (table * 64 + i) as u64),
+                            Some(pin) => assert_eq!(number(&pin), (table * 64 + i) as u64),
                             None => tables[table].insert(i, counted((table * 64 + i) as u64, alive), 50),
                         }
                         if step % 1000 == 0 {

@@ -107,7 +107,7 @@ impl FilterBuilder {
         }
         self.hashes.clear();
         let mut bytes = Vec::with_capacity(count * LINE_BYTES + 1);
-        bytes.extend(lines.iter().flat_map(|line| line.0).flat_map(u64::to_le_bytes));
+        lines.iter().flat_map(|line| line.0).for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
         bytes.push(self.probes);
         bytes
     }

@@ -1,5 +1,78 @@
-//! The unit of reading and caching.
+//! Blocks: the unit of reading and caching, and the last mile of a lookup.
+//!
+//! Owns the block's bytes ([`BlockBuilder`] writes them, [`Block`] reads them), their compression and
+//! checksum ([`seal`], [`open`]), and a table's cached blocks ([`BlockSlots`]). Called by `table`, which also
+//! seals what else it stores.
+//!
+//! # What a lookup touches
+//!
+//! A block in memory is one allocation, aligned to cache lines: two lines of control (the second only for
+//! sequence numbers and prefixes), then the payload, which begins with the heads. A lookup of an 8-byte key
+//! reads the first control line, one or two lines of heads, chosen by the line in the control, and the lines
+//! of its record. Where records differ in size it also reads a line of record ends. Everything else that
+//! an entry has lies in its record.
+//!
+//! # Format
+//!
+//! Numbers are little-endian. A **stored block** is a body and a trailer:
+//!
+//! | bytes | what |
+//! |---|---|
+//! | … | body: the payload; or, if compressed, its length as a varint, then the compressed payload |
+//! | 1 | codec: the number of a [`Compression`] |
+//! | 4 | CRC-32C of body and codec, bound to database, file and offset ([`crate::codec::Binding`]) |
+//!
+//! The **payload** of a data block with `n` entries, in order:
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 8 n | heads: the 8 bytes of each key after the prefix as a big-endian number (stored little-endian); keys that end before are padded with zeros |
+//! | w n | record ends, counted from the start of the records, ascending; absent (w = 0) if all records have the same size |
+//! | 0–63 | zeros up to a multiple of 64, only if w = 0 and the records' size is a multiple of 64 other than 0 |
+//! | … | records |
+//! | p | prefix: bytes that all keys begin with; only as many as the heads must skip to reach further into the keys |
+//! | 40 | footer |
+//!
+//! A **record**:
+//!
+//! | bytes | what |
+//! |---|---|
+//! | l | length of the key after the prefix; absent (l = 0) if all keys have the same length |
+//! | m | meta: `(seqno - base) << 2 \| kind` if kinds are stored, `seqno - base` if not; absent (m = 0) if 0 in every record |
+//! | … | tail: the key after prefix and head |
+//! | … | value: up to the record's end |
+//!
+//! The **footer**:
+//!
+//! | at | bytes | what |
+//! |---|---|---|
+//! | 0 | 8 | slope of the line, a double: ranks per unit of head |
+//! | 8 | 8 | intercept of the line, a double: rank at the first head |
+//! | 16 | 7 | base: smallest sequence number; 0 if they are elided |
+//! | 23 | 1 | m, 0 to 8 |
+//! | 24 | 4 | n, at least 1 |
+//! | 28 | 4 | size of each record if w = 0, else 0 |
+//! | 32 | 2 | measured error of the line, in ranks |
+//! | 34 | 2 | p |
+//! | 36 | 2 | length of every key after the prefix if l = 0, else 0 |
+//! | 38 | 2 | flags: bits 0–1 w (0, 2, 4, 8 as 0, 1, 2, 3); bits 2–3 l (0, 1 or 2); bit 4: kinds are stored (else every entry is a `Put`); bit 5: sequence numbers are stored (else elided); bit 6: there is a line (else it is zeros); bit 7: the last key's versions go on in the next block; others 0 |
+//!
+//! A payload is validated once, when it becomes a [`Block`]: every later access stays inside it, whatever
+//! its bytes. That heads and keys ascend is left to [`Block::check`]: bytes that pass the checksum are those
+//! that were written, and a search among unsorted heads ends too.
 
+mod build;
 mod compression;
+mod format;
+mod memory;
+mod read;
+mod seal;
+mod slots;
+#[cfg(test)]
+mod tests;
 
+pub use build::{BlockBuilder, Finished, FitPolicy};
 pub use compression::Compression;
+pub use memory::{Block, BlockAllocation};
+pub use seal::{TRAILER_BYTES, open, seal};
+pub use slots::{BlockRef, BlockSlots};

@@ -1,0 +1,394 @@
+//! Blocks under construction: where a block ends, and its bytes.
+//!
+//! Owns the cut (DobLIX's dual objective: bytes, and for `Pla` the error of the line) and the encoding. The
+//! size that decides is exact: it is computed, entry by entry, from the same numbers that [`BlockBuilder::finish`] lays the
+//! block out with.
+
+use super::{
+    format::{ENTRIES_MAX, FOOTER_BYTES, Footer, HEAD_BYTES, KIND_BITS, records_at, tail_len},
+    seal::TRAILER_BYTES,
+};
+use crate::{
+    ids::Seqno,
+    key::{self, KEY_BYTES_MAX, Kind},
+};
+use solera_model::{
+    Line,
+    dual::{self, Policy},
+    pla::Corridor,
+};
+
+/// A key whose versions alone take more than this many blocks' bytes is split between blocks.
+const VERSIONS_BLOCKS_MAX: u64 = 4;
+
+/// Memory for values that is kept from block to block, in blocks.
+const KEPT_BLOCKS_MAX: usize = 16;
+
+/// Which line a block gets, and whether its error may end the block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FitPolicy {
+    /// No line: plain binary search among the heads.
+    None,
+    /// The middle of a corridor; a block ends where its next key leaves the corridor.
+    Pla {
+        /// Half the corridor's width, in ranks.
+        epsilon: u32,
+    },
+    /// The least-squares line of a block that ends where it is full.
+    LeastSquares,
+}
+
+/// What became of a finished block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Finished {
+    /// Its entries.
+    pub entries: usize,
+    /// Whether its last key's versions go on in the next block.
+    pub continues: bool,
+    /// Measured error of its line, in ranks; `None` if it has no line.
+    pub error: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Staged {
+    key_end: usize,
+    value_end: usize,
+    seqno: Seqno,
+    kind: Kind,
+}
+
+/// What decides the layout, and with it the size, of the entries so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Extent {
+    n: usize,
+    /// Length of the prefix that all keys share.
+    shared: usize,
+    /// Bytes that the heads skip.
+    skip: usize,
+    key_len_min: usize,
+    key_len_max: usize,
+    /// Bytes of all tails.
+    tails: u64,
+    value_len_min: u64,
+    value_len_max: u64,
+    /// Bytes of all values.
+    values: u64,
+    seqno_min: Seqno,
+    seqno_max: Seqno,
+    /// Whether there is an entry that is not a put.
+    kinds: bool,
+}
+
+/// The layout that follows from an extent.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    ends_width: usize,
+    length_bytes: usize,
+    meta_bytes: usize,
+    /// Size of each record if there are no ends.
+    record_bytes: u64,
+    seqnos: bool,
+    payload_bytes: u64,
+}
+
+/// Builds a table's blocks, one after the other, in the same memory.
+#[derive(Debug)]
+pub struct BlockBuilder {
+    block_bytes: u64,
+    fit: FitPolicy,
+    elide_below: Seqno,
+    keys: Vec<u8>,
+    values: Vec<u8>,
+    entries: Vec<Staged>,
+    extent: Extent,
+    corridor: Option<Corridor>,
+    /// Bytes that the versions of the last key take.
+    versions: u64,
+    continues: bool,
+    heads: Vec<u64>,
+}
+
+impl BlockBuilder {
+    /// A builder of blocks that take up to `block_bytes` in the file if they are not compressed. Sequence
+    /// numbers of a block are left out if all of them are `<= elide_below`, which must be no newer than the
+    /// oldest snapshot, and 0 if range tombstones are about.
+    pub fn new(block_bytes: u32, fit: FitPolicy, elide_below: Seqno) -> Self {
+        BlockBuilder {
+            block_bytes: block_bytes.into(),
+            fit,
+            elide_below,
+            keys: Vec::new(),
+            values: Vec::new(),
+            entries: Vec::new(),
+            extent: Extent::default(),
+            corridor: None,
+            versions: 0,
+            continues: false,
+            heads: Vec::new(),
+        }
+    }
+
+    /// Adds an entry; entries come in a source's order. False means that nothing was added, because the block
+    /// must end before: [finish](BlockBuilder::finish) it and call again. An empty block takes any entry. The
+    /// versions of a user key stay in one block, however large it gets, unless they alone exceed
+    /// four times its size.
+    #[must_use]
+    pub fn try_add(&mut self, key: &[u8], seqno: Seqno, kind: Kind, value: &[u8]) -> bool {
+        debug_assert!(key.len() <= KEY_BYTES_MAX, "a key that a batch admits");
+        let value_len = value.len() as u64;
+        let entry_bytes = (HEAD_BYTES + key.len()) as u64 + value_len;
+        let extent = self.extended(key, seqno, kind, value_len);
+        let same_key = !self.is_empty() && key == self.last_key();
+        debug_assert!(self.is_empty() || same_key || key > self.last_key(), "keys ascend");
+        if same_key {
+            if self.versions + entry_bytes > VERSIONS_BLOCKS_MAX * self.block_bytes || extent.n > ENTRIES_MAX
+            {
+                self.continues = true;
+                return false;
+            }
+        } else if !self.is_empty()
+            && (self.plan(&extent).payload_bytes + TRAILER_BYTES as u64 > self.block_bytes
+                || extent.n > ENTRIES_MAX)
+        {
+            return false;
+        }
+        if !self.admitted(&extent, key, same_key) {
+            return false;
+        }
+        self.versions = if same_key { self.versions + entry_bytes } else { entry_bytes };
+        self.extent = extent;
+        self.keys.extend_from_slice(key);
+        self.values.extend_from_slice(value);
+        let (key_end, value_end) = (self.keys.len(), self.values.len());
+        self.entries.push(Staged { key_end, value_end, seqno, kind });
+        true
+    }
+
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Entries of the block under construction.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Bytes of the payload if the block were finished now.
+    pub fn encoded_len(&self) -> usize {
+        if self.is_empty() { 0 } else { self.plan(&self.extent).payload_bytes as usize }
+    }
+
+    /// The first key of the block under construction, which must not be empty.
+    pub fn first_key(&self) -> &[u8] {
+        self.key(0)
+    }
+
+    /// The last key of the block under construction, which must not be empty.
+    pub fn last_key(&self) -> &[u8] {
+        self.key(self.entries.len() - 1)
+    }
+
+    fn key(&self, i: usize) -> &[u8] {
+        let start = if i == 0 { 0 } else { self.entries[i - 1].key_end };
+        &self.keys[start..self.entries[i].key_end]
+    }
+
+    /// The extent with one entry more.
+    fn extended(&self, key: &[u8], seqno: Seqno, kind: Kind, value_len: u64) -> Extent {
+        let Some(first) = self.entries.first() else {
+            let skip = key.len().saturating_sub(HEAD_BYTES);
+            return Extent {
+                n: 1,
+                shared: key.len(),
+                skip,
+                key_len_min: key.len(),
+                key_len_max: key.len(),
+                tails: 0,
+                value_len_min: value_len,
+                value_len_max: value_len,
+                values: value_len,
+                seqno_min: seqno,
+                seqno_max: seqno,
+                kinds: kind != Kind::Put,
+            };
+        };
+        let old = &self.extent;
+        let shared = key::common_prefix_len(&self.keys[..first.key_end.min(old.shared)], key);
+        let key_len_max = old.key_len_max.max(key.len());
+        let skip = shared.min(key_len_max.saturating_sub(HEAD_BYTES));
+        let tails = if skip == old.skip {
+            old.tails + tail_len(key.len() - skip) as u64
+        } else {
+            let lens = (0..self.len()).map(|i| self.key(i).len()).chain([key.len()]);
+            lens.map(|len| tail_len(len - skip) as u64).sum()
+        };
+        Extent {
+            n: old.n + 1,
+            shared,
+            skip,
+            key_len_min: old.key_len_min.min(key.len()),
+            key_len_max,
+            tails,
+            value_len_min: old.value_len_min.min(value_len),
+            value_len_max: old.value_len_max.max(value_len),
+            values: old.values + value_len,
+            seqno_min: old.seqno_min.min(seqno),
+            seqno_max: old.seqno_max.max(seqno),
+            kinds: old.kinds || kind != Kind::Put,
+        }
+    }
+
+    fn plan(&self, extent: &Extent) -> Plan {
+        let suffix_max = extent.key_len_max - extent.skip;
+        let length_bytes = match suffix_max {
+            _ if extent.key_len_min == extent.key_len_max => 0,
+            0..=255 => 1,
+            _ => 2,
+        };
+        let seqnos = extent.seqno_max > self.elide_below;
+        let delta_max = if seqnos { extent.seqno_max - extent.seqno_min } else { 0 };
+        let meta_max = delta_max << kind_bits(extent.kinds) | u64::from(extent.kinds);
+        let meta_bytes = 8 - meta_max.leading_zeros() as usize / 8;
+        let n = extent.n as u64;
+        let records = n * (length_bytes + meta_bytes) as u64 + extent.tails + extent.values;
+        // Equal in size, without looking at each: equal values, and tails that are equally long or empty.
+        let equal = extent.value_len_min == extent.value_len_max
+            && (length_bytes == 0 || suffix_max <= HEAD_BYTES)
+            && records / n <= u32::MAX.into();
+        let record_bytes = if equal { records / n } else { 0 };
+        let ends_width = match records {
+            _ if equal => 0,
+            0..=0xffff => 2,
+            0x1_0000..=0xffff_ffff => 4,
+            _ => 8,
+        };
+        let records_at = records_at(extent.n * (HEAD_BYTES + ends_width), ends_width, record_bytes as usize);
+        let payload_bytes = records_at as u64 + records + (extent.skip + FOOTER_BYTES) as u64;
+        Plan { ends_width, length_bytes, meta_bytes, record_bytes, seqnos, payload_bytes }
+    }
+
+    /// Whether the corridor, if there is one, admits `key`; if so, it is narrowed. Each distinct key counts
+    /// once, at its first rank.
+    fn admitted(&mut self, extent: &Extent, key: &[u8], same_key: bool) -> bool {
+        let FitPolicy::Pla { epsilon } = self.fit else { return true };
+        let skip = extent.skip;
+        match &mut self.corridor {
+            Some(corridor) if skip == self.extent.skip => {
+                same_key || corridor.push(key::head_after(key, skip), self.entries.len())
+            }
+            _ => {
+                // The heads begin at another byte now: the block's keys go through a new corridor.
+                let anchor = if self.is_empty() { key } else { self.first_key() };
+                let mut corridor = Corridor::new(key::head_after(anchor, skip), epsilon);
+                let mut previous = anchor;
+                for rank in 1..self.len() {
+                    let key = self.key(rank);
+                    if key != previous && !corridor.push(key::head_after(key, skip), rank) {
+                        return false;
+                    }
+                    previous = key;
+                }
+                if !same_key && !self.is_empty() && !corridor.push(key::head_after(key, skip), self.len()) {
+                    return false;
+                }
+                self.corridor = Some(corridor);
+                true
+            }
+        }
+    }
+
+    /// Appends the payload to `out` and empties the builder, which must not be empty.
+    pub fn finish(&mut self, out: &mut Vec<u8>) -> Finished {
+        assert!(!self.is_empty(), "a block has entries");
+        let extent = self.extent;
+        let plan = self.plan(&extent);
+        let skip = extent.skip;
+        let start = out.len();
+        out.reserve(plan.payload_bytes as usize);
+
+        let mut heads = std::mem::take(&mut self.heads);
+        heads.clear();
+        heads.extend((0..self.len()).map(|i| key::head_after(self.key(i), skip)));
+        let fit = self.line(&heads);
+        heads.iter().for_each(|head| out.extend_from_slice(&head.to_le_bytes()));
+        self.heads = heads;
+
+        let ends_at = out.len();
+        out.resize(ends_at + extent.n * plan.ends_width, 0);
+        let columns_end = out.len() - start;
+        out.resize(start + records_at(columns_end, plan.ends_width, plan.record_bytes as usize), 0);
+        let records_start = out.len();
+        let (mut key_start, mut value_start) = (0, 0);
+        for (i, entry) in self.entries.iter().enumerate() {
+            let suffix = &self.keys[key_start + skip..entry.key_end];
+            out.extend_from_slice(&(suffix.len() as u16).to_le_bytes()[..plan.length_bytes]);
+            let delta = if plan.seqnos { entry.seqno - extent.seqno_min } else { 0 };
+            let meta = delta << kind_bits(extent.kinds) | if extent.kinds { entry.kind as u64 } else { 0 };
+            out.extend_from_slice(&meta.to_le_bytes()[..plan.meta_bytes]);
+            out.extend_from_slice(suffix.get(HEAD_BYTES..).unwrap_or_default());
+            out.extend_from_slice(&self.values[value_start..entry.value_end]);
+            let end = (out.len() - records_start) as u64;
+            let at = ends_at + i * plan.ends_width;
+            out[at..at + plan.ends_width].copy_from_slice(&end.to_le_bytes()[..plan.ends_width]);
+            (key_start, value_start) = (entry.key_end, entry.value_end);
+        }
+        out.extend_from_slice(&self.keys[..skip]);
+
+        let line = fit.map_or(Line::FLAT, |(line, _)| line);
+        Footer {
+            slope: line.slope(),
+            intercept: line.intercept(),
+            base: if plan.seqnos { extent.seqno_min } else { 0 },
+            meta_bytes: plan.meta_bytes as u8,
+            n: extent.n as u32,
+            record_bytes: plan.record_bytes as u32,
+            error: fit.map_or(0, |(_, error)| error),
+            prefix_len: skip as u16,
+            suffix_len: if plan.length_bytes == 0 { (extent.key_len_max - skip) as u16 } else { 0 },
+            ends_width: plan.ends_width as u8,
+            length_bytes: plan.length_bytes as u8,
+            kinds: extent.kinds,
+            seqnos: plan.seqnos,
+            line: fit.is_some(),
+            continues: self.continues,
+        }
+        .encode(out);
+        debug_assert_eq!((out.len() - start) as u64, plan.payload_bytes, "the size that decided the cut");
+        let finished = Finished {
+            entries: extent.n,
+            continues: self.continues,
+            error: fit.map(|(_, error)| error.into()),
+        };
+        self.clear();
+        finished
+    }
+
+    /// The line over the block's heads and its measured error; none if it is not wanted or, at more than
+    /// 65535 ranks, not worth having.
+    fn line(&self, heads: &[u64]) -> Option<(Line, u16)> {
+        let policy = match self.fit {
+            FitPolicy::None => return None,
+            FitPolicy::Pla { epsilon } => Policy::Pla { epsilon },
+            FitPolicy::LeastSquares => Policy::Pra,
+        };
+        let fit = dual::fit(policy, heads);
+        Some((fit.line, u16::try_from(fit.error).ok()?))
+    }
+
+    fn clear(&mut self) {
+        self.keys.clear();
+        self.values.clear();
+        // One large value must not stay around for the rest of the table.
+        self.values.shrink_to(KEPT_BLOCKS_MAX * self.block_bytes as usize);
+        self.entries.clear();
+        self.extent = Extent::default();
+        self.corridor = None;
+        self.versions = 0;
+        self.continues = false;
+    }
+}
+
+fn kind_bits(kinds: bool) -> u32 {
+    if kinds { KIND_BITS } else { 0 }
+}

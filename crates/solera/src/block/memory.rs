@@ -1,0 +1,228 @@
+//! A block's memory: the unsafe code of this module, all of it but the cast in `slots`.
+//!
+//! Owns the allocation (control, then payload) and the unchecked accesses. They rest on what
+//! [`Geometry::parse`] proved of these very bytes, which never change afterwards.
+
+use super::format::{FOOTER_BYTES, Geometry, HEAD_BYTES};
+use crate::{
+    codec::DecodeError,
+    pin::{Pin, PinHeader},
+};
+use std::{
+    alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error},
+    mem::{self, offset_of},
+    ptr::NonNull,
+};
+
+/// What lies in front of a payload.
+#[repr(C, align(64))]
+struct Control {
+    header: PinHeader,
+    geometry: Geometry,
+    /// Bytes allocated behind the control.
+    capacity: usize,
+}
+
+const CONTROL_BYTES: usize = size_of::<Control>();
+const _: () = assert!(CONTROL_BYTES == 128);
+const _: () = assert!(offset_of!(Control, geometry) + offset_of!(Geometry, base) == 64);
+// `meta_word` reads 8 bytes at any record's start.
+const _: () = assert!(FOOTER_BYTES >= 8);
+
+fn layout(capacity: usize) -> Layout {
+    CONTROL_BYTES
+        .checked_add(capacity)
+        .and_then(|bytes| Layout::from_size_align(bytes, align_of::<Control>()).ok())
+        .expect("a block fits the address space")
+}
+
+/// Memory for a block's bytes, aligned as a block needs it, so that what is read into it becomes a
+/// [`Block`] where it stands.
+#[derive(Debug)]
+pub struct BlockAllocation {
+    start: NonNull<u8>,
+    capacity: usize,
+}
+
+// SAFETY: the memory is owned and plain.
+unsafe impl Send for BlockAllocation {}
+// SAFETY: as above.
+unsafe impl Sync for BlockAllocation {}
+
+impl BlockAllocation {
+    /// Memory for `capacity` bytes, all zeros. The caller has checked a length that came from a file against
+    /// the file's; a length over the address space panics.
+    pub fn new(capacity: usize) -> Self {
+        let layout = layout(capacity);
+        // SAFETY: the layout is at least the control's size, so not empty.
+        let start = unsafe { alloc_zeroed(layout) };
+        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
+        BlockAllocation { start, capacity }
+    }
+
+    /// The bytes.
+    pub fn buffer(&self) -> &[u8] {
+        // SAFETY: `capacity` initialised bytes follow the control.
+        unsafe { NonNull::slice_from_raw_parts(self.start.add(CONTROL_BYTES), self.capacity).as_ref() }
+    }
+
+    /// The bytes, to be filled.
+    pub fn buffer_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `buffer`, and the allocation is borrowed mutably.
+        unsafe { NonNull::slice_from_raw_parts(self.start.add(CONTROL_BYTES), self.capacity).as_mut() }
+    }
+
+    /// Validates the first `payload_len` bytes as a payload and makes them a block.
+    pub(super) fn into_block(mut self, payload_len: usize) -> Result<Block, DecodeError> {
+        let geometry = Geometry::parse(&self.buffer()[..payload_len])?;
+        if cfg!(target_endian = "big") {
+            for head in self.buffer_mut()[..geometry.n as usize * HEAD_BYTES].chunks_exact_mut(HEAD_BYTES) {
+                head.reverse();
+            }
+        }
+        let control = Control { header: PinHeader::new(free), geometry, capacity: self.capacity };
+        let start = self.start;
+        mem::forget(self);
+        // SAFETY: `start` is aligned for a `Control` and has room for one; nothing is there yet. What it
+        // holds from now on is `Send + Sync`, begins with a `PinHeader` that `free` releases, and has the one
+        // reference that goes into the pin.
+        unsafe {
+            start.cast::<Control>().write(control);
+            Ok(Block(Pin::from_raw(start.cast())))
+        }
+    }
+}
+
+impl Drop for BlockAllocation {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with this layout.
+        unsafe { dealloc(self.start.as_ptr(), layout(self.capacity)) }
+    }
+}
+
+/// Releases a block's allocation.
+unsafe fn free(header: NonNull<PinHeader>) {
+    let start = header.cast::<u8>();
+    // SAFETY: only `into_block` names this function, on an allocation that begins with a control; nothing
+    // in a control needs dropping.
+    let capacity = unsafe { header.cast::<Control>().as_ref() }.capacity;
+    drop(BlockAllocation { start, capacity });
+}
+
+/// A block in memory: one word, counted. Immutable.
+#[derive(Clone)]
+#[repr(transparent)]
+pub struct Block(Pin);
+
+impl Block {
+    /// What keeps the block alive.
+    #[inline]
+    pub fn pin(&self) -> &Pin {
+        &self.0
+    }
+
+    /// The block behind a pin.
+    ///
+    /// # Safety
+    /// The pin is that of a [`Block`].
+    #[inline]
+    pub(super) unsafe fn from_pin(pin: Pin) -> Self {
+        Block(pin)
+    }
+
+    #[inline]
+    fn control(&self) -> &Control {
+        // SAFETY: a block's pin points to its control, written in `into_block`.
+        unsafe { self.0.as_ptr().cast::<Control>().as_ref() }
+    }
+
+    #[inline]
+    pub(super) fn geometry(&self) -> &Geometry {
+        &self.control().geometry
+    }
+
+    /// The payload's first byte.
+    #[inline]
+    fn payload(&self) -> *const u8 {
+        // SAFETY: the allocation goes on behind the control.
+        unsafe { self.0.as_ptr().cast::<u8>().add(CONTROL_BYTES).as_ptr() }
+    }
+
+    /// Weight in memory, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        CONTROL_BYTES + self.control().capacity
+    }
+
+    /// The heads.
+    #[inline]
+    pub(super) fn heads(&self) -> &[u64] {
+        // SAFETY: the payload begins with n heads (proved) and is aligned to 64 bytes.
+        unsafe { std::slice::from_raw_parts(self.payload().cast(), self.geometry().n as usize) }
+    }
+
+    /// The prefix.
+    #[inline]
+    pub(super) fn prefix(&self) -> &[u8] {
+        let geometry = self.geometry();
+        let len = usize::from(geometry.prefix_len);
+        match geometry.prefix.get(..len) {
+            Some(inline) => inline,
+            // SAFETY: the prefix lies inside the payload (proved).
+            None => unsafe { std::slice::from_raw_parts(self.payload().add(geometry.prefix_at), len) },
+        }
+    }
+
+    /// Where record `i` ends, counted from the start of the records.
+    ///
+    /// # Safety
+    /// `i < n`, and ends are stored.
+    #[inline]
+    unsafe fn end(&self, i: usize) -> usize {
+        let geometry = self.geometry();
+        let width = usize::from(geometry.ends_width);
+        // SAFETY: n ends of this width follow the n heads (proved), and i < n.
+        unsafe {
+            let end = self.payload().add(geometry.n as usize * HEAD_BYTES + i * width);
+            match width {
+                2 => u16::from_le_bytes(end.cast::<[u8; 2]>().read()).into(),
+                4 => u32::from_le_bytes(end.cast::<[u8; 4]>().read()) as usize,
+                _ => u64::from_le_bytes(end.cast::<[u8; 8]>().read()) as usize,
+            }
+        }
+    }
+
+    /// Position in the payload and length of record `i`.
+    #[inline]
+    pub(super) fn place(&self, i: usize) -> (usize, usize) {
+        let geometry = self.geometry();
+        assert!(i < geometry.n as usize, "an entry of the block");
+        let (start, len) = if geometry.ends_width == 0 {
+            let bytes = geometry.record_bytes as usize;
+            (i * bytes, bytes)
+        } else {
+            // SAFETY: i < n, and ends are stored.
+            unsafe {
+                let start = if i == 0 { 0 } else { self.end(i - 1) };
+                (start, self.end(i) - start)
+            }
+        };
+        (geometry.records_at as usize + start, len)
+    }
+
+    /// The record of entry `i`.
+    #[inline]
+    pub(super) fn record(&self, i: usize) -> &[u8] {
+        let (at, len) = self.place(i);
+        // SAFETY: i < n (asserted); such records lie inside the payload (proved).
+        unsafe { std::slice::from_raw_parts(self.payload().add(at), len) }
+    }
+
+    /// The 8 bytes that follow the length of entry `i`: its meta, and what comes after it.
+    #[inline]
+    pub(super) fn meta_word(&self, i: usize) -> u64 {
+        let at = self.place(i).0 + usize::from(self.geometry().length_bytes);
+        // SAFETY: i < n (asserted); the length lies inside the record, and a footer of 40 bytes follows the
+        // records (proved).
+        unsafe { u64::from_le_bytes(self.payload().add(at).cast::<[u8; 8]>().read()) }
+    }
+}

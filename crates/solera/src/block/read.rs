@@ -1,0 +1,348 @@
+//! What a block answers: the last mile of a lookup, and what its entries are.
+//!
+//! Owns the order inside a block: heads first, then, among equal heads, how many bytes of the key lie in the
+//! head, then tails. Hot: no allocation, and nothing is read that the answer does not need.
+
+use super::{
+    format::{
+        CONTINUES, Geometry, HEAD_BYTES, KIND_BITS, KINDS, LINE, LINE_IGNORED, SEQNOS, WHOLE, tail_len,
+    },
+    memory::{Block, BlockAllocation},
+};
+use crate::{
+    codec::DecodeError,
+    cursor::{Hit, Probe},
+    ids::{SEQNO_MAX, Seqno},
+    key::{self, Kind},
+    pin::Slice,
+};
+use solera_model::{bound, search};
+use std::{cmp::Ordering, fmt, io};
+
+impl Block {
+    /// A block of a copy of `payload`.
+    ///
+    /// # Errors
+    /// The bytes are not a block's payload.
+    pub fn from_payload(payload: &[u8]) -> Result<Block, DecodeError> {
+        let mut allocation = BlockAllocation::new(payload.len());
+        allocation.buffer_mut().copy_from_slice(payload);
+        allocation.into_block(payload.len())
+    }
+
+    /// Number of entries, at least 1.
+    #[inline]
+    #[expect(clippy::len_without_is_empty, reason = "a block is never empty")]
+    pub fn len(&self) -> usize {
+        self.geometry().n as usize
+    }
+
+    /// Rank of the first entry whose user key is `>= key`; [`Block::len`] if there is none.
+    #[inline]
+    pub fn find(&self, key: &[u8]) -> usize {
+        self.seek(key).0
+    }
+
+    /// Rank of the newest version of the probe's key that its snapshot sees. `elided` is what elided
+    /// sequence numbers stand for. If there is none, and the block [continues](Block::continues) and
+    /// [ends with](Block::ends_with) the key, older versions are in the next block.
+    #[inline]
+    pub fn lookup(&self, probe: &Probe<'_>, elided: Seqno) -> Option<usize> {
+        let (rank, found) = self.seek(probe.key);
+        if !found {
+            return None;
+        }
+        if self.geometry().flags & SEQNOS == 0 {
+            return (elided <= probe.snapshot).then_some(rank);
+        }
+        (rank..self.len())
+            .take_while(|&i| i == rank || self.same_key(i, rank))
+            .find(|&i| self.seqno(i, elided) <= probe.snapshot)
+    }
+
+    /// [`Block::find`], and whether that entry has this key.
+    #[inline]
+    fn seek(&self, key: &[u8]) -> (usize, bool) {
+        let geometry = self.geometry();
+        let suffix = if geometry.prefix_len == 0 {
+            key
+        } else {
+            match self.without_prefix(key) {
+                Ok(suffix) => suffix,
+                Err(rank) => return (rank, false),
+            }
+        };
+        let heads = self.heads();
+        let x = key::head(suffix);
+        let rank = if geometry.flags & LINE != 0 {
+            let guess = geometry.line.rank(geometry.x0, x, heads.len());
+            search::lower_bound(heads, x, guess, geometry.error.into())
+        } else {
+            search::lower_bound_binary(heads, x)
+        };
+        match heads.get(rank) {
+            Some(&head) if head == x => {
+                if geometry.flags & WHOLE != 0 && suffix.len() == usize::from(geometry.suffix_len) {
+                    return (rank, true);
+                }
+                self.seek_among_equal(rank, suffix)
+            }
+            _ => (rank, false),
+        }
+    }
+
+    /// What follows the prefix in `key`; or, if it does not begin with the prefix, the rank of the first key
+    /// above it: none of the block's keys lies between two keys of which only one is below the prefix.
+    #[inline]
+    fn without_prefix<'k>(&self, key: &'k [u8]) -> Result<&'k [u8], usize> {
+        let prefix = self.prefix();
+        match key.split_at_checked(prefix.len()) {
+            Some((start, suffix)) if start == prefix => Ok(suffix),
+            _ => Err(if key < prefix { 0 } else { self.len() }),
+        }
+    }
+
+    /// [`Block::seek`] among the entries whose head is that of `suffix`; `first` is the first of them.
+    fn seek_among_equal(&self, first: usize, suffix: &[u8]) -> (usize, bool) {
+        // Heads are nearly unique: the first of them almost always decides.
+        match self.compare_behind_head(first, suffix) {
+            Ordering::Less => {}
+            order => return (first, order == Ordering::Equal),
+        }
+        let heads = self.heads();
+        let equal = heads[first..].partition_point(|&head| head == heads[first]);
+        let (mut low, mut high) = (first + 1, first + equal);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.compare_behind_head(middle, suffix) {
+                Ordering::Less => low = middle + 1,
+                _ => high = middle,
+            }
+        }
+        (low, low < first + equal && self.compare_behind_head(low, suffix) == Ordering::Equal)
+    }
+
+    /// Compares entry `i` with a key of the same prefix and head.
+    #[inline]
+    fn compare_behind_head(&self, i: usize, suffix: &[u8]) -> Ordering {
+        // Of two keys with equal heads one may be the other plus zeros: the shorter is less.
+        let in_head = |len: usize| len.min(HEAD_BYTES);
+        let (len, tail) = self.len_and_tail(i);
+        in_head(len)
+            .cmp(&in_head(suffix.len()))
+            .then_with(|| tail.cmp(suffix.get(HEAD_BYTES..).unwrap_or_default()))
+    }
+
+    /// Length of entry `i`'s key after the prefix, and its tail.
+    #[inline]
+    fn len_and_tail(&self, i: usize) -> (usize, &[u8]) {
+        let geometry = self.geometry();
+        if geometry.flags & WHOLE != 0 {
+            return (geometry.suffix_len.into(), &[]);
+        }
+        let record = self.record(i);
+        let len = suffix_len(geometry, record);
+        let at = usize::from(geometry.length_bytes + geometry.meta_bytes);
+        (len, &record[at..at + tail_len(len)])
+    }
+
+    /// Whether the last key's versions go on in the next block.
+    #[inline]
+    pub fn continues(&self) -> bool {
+        self.geometry().flags & CONTINUES != 0
+    }
+
+    /// Whether the last entry has this key.
+    pub fn ends_with(&self, key: &[u8]) -> bool {
+        self.key_eq(self.len() - 1, key)
+    }
+
+    /// What a lookup hands out for entry `i`.
+    #[inline]
+    pub fn hit(&self, i: usize, elided: Seqno) -> Hit<'_> {
+        Hit { seqno: self.seqno(i, elided), kind: self.kind(i), value: self.value(i), pin: self.pin() }
+    }
+
+    /// What entry `i` does.
+    #[inline]
+    pub fn kind(&self, i: usize) -> Kind {
+        if self.geometry().flags & KINDS == 0 {
+            return Kind::Put;
+        }
+        const KINDS_BY_NUMBER: [Kind; 4] = [Kind::Delete, Kind::Put, Kind::Merge, Kind::PutExpiring];
+        KINDS_BY_NUMBER[(self.meta(i) & ((1 << KIND_BITS) - 1)) as usize]
+    }
+
+    /// Sequence number of entry `i`; `elided` if the block does not know it any more.
+    #[inline]
+    pub fn seqno(&self, i: usize, elided: Seqno) -> Seqno {
+        let geometry = self.geometry();
+        if geometry.flags & SEQNOS == 0 {
+            return elided;
+        }
+        let kind_bits = if geometry.flags & KINDS == 0 { 0 } else { KIND_BITS };
+        // Masked, because a damaged sum must not become a number that nothing else expects.
+        geometry.base.wrapping_add(self.meta(i) >> kind_bits) & SEQNO_MAX
+    }
+
+    #[inline]
+    fn meta(&self, i: usize) -> u64 {
+        match self.geometry().meta_bytes {
+            0 => 0,
+            bytes => self.meta_word(i) & u64::MAX >> (64 - 8 * u32::from(bytes)),
+        }
+    }
+
+    /// Value of entry `i`: the value, the operand, or expiry and value.
+    #[inline]
+    pub fn value(&self, i: usize) -> &[u8] {
+        let geometry = self.geometry();
+        let record = self.record(i);
+        let fixed = usize::from(geometry.length_bytes + geometry.meta_bytes);
+        &record[fixed + tail_len(suffix_len(geometry, record))..]
+    }
+
+    /// [`Block::value`], kept alive by the block.
+    pub fn pin_value(&self, i: usize) -> Slice {
+        // SAFETY: the value lies in the block, which never changes and which the pin keeps alive.
+        unsafe { Slice::pinned(self.pin(), self.value(i)) }
+    }
+
+    /// Replaces what `out` holds by the key of entry `i`.
+    #[inline]
+    pub fn key_into(&self, i: usize, out: &mut Vec<u8>) {
+        let (len, tail) = self.len_and_tail(i);
+        out.clear();
+        let prefix = self.prefix();
+        if !prefix.is_empty() {
+            out.extend_from_slice(prefix);
+        }
+        // All 8 bytes and back again: a copy of a length that is known is one instruction.
+        out.extend_from_slice(&self.heads()[i].to_be_bytes());
+        if len < HEAD_BYTES {
+            out.truncate(prefix.len() + len);
+        } else if !tail.is_empty() {
+            out.extend_from_slice(tail);
+        }
+    }
+
+    /// Length of the key of entry `i`, in bytes.
+    pub fn key_len(&self, i: usize) -> usize {
+        usize::from(self.geometry().prefix_len) + self.len_and_tail(i).0
+    }
+
+    /// Whether entry `i` has this key.
+    #[inline]
+    pub fn key_eq(&self, i: usize, key: &[u8]) -> bool {
+        let Ok(suffix) = self.without_prefix(key) else { return false };
+        self.heads()[i] == key::head(suffix) && self.compare_behind_head(i, suffix) == Ordering::Equal
+    }
+
+    /// Whether two entries have the same key.
+    #[inline]
+    pub fn same_key(&self, i: usize, j: usize) -> bool {
+        let heads = self.heads();
+        heads[i] == heads[j]
+            && (self.geometry().flags & WHOLE != 0 || self.len_and_tail(i) == self.len_and_tail(j))
+    }
+
+    /// [`key::head`] of the whole key of entry `i`.
+    #[inline]
+    pub fn key_head(&self, i: usize) -> u64 {
+        let head = self.heads()[i];
+        match self.prefix() {
+            [] => head,
+            prefix => key::head(prefix) | head.checked_shr(8 * prefix.len().min(8) as u32).unwrap_or(0),
+        }
+    }
+
+    /// Measured error of the line, in ranks; `None` if the block has no line, or none that can be used.
+    pub fn line_error(&self) -> Option<u32> {
+        let geometry = self.geometry();
+        (geometry.flags & LINE != 0).then(|| geometry.error.into())
+    }
+
+    /// Whether the block came with a line that cannot be used: not finite, or descending. It is searched
+    /// without one then.
+    pub fn line_ignored(&self) -> bool {
+        self.geometry().flags & LINE_IGNORED != 0
+    }
+
+    /// Checks all that a search relies on: keys ascend, versions of a key do not get newer, heads are padded
+    /// with zeros, an expiring value has its moment, and the line's error bounds. Positions in the error are
+    /// those of records.
+    pub fn check(&self) -> Result<(), DecodeError> {
+        let geometry = self.geometry();
+        let (mut key, mut previous) = (Vec::new(), Vec::new());
+        for i in 0..self.len() {
+            let fail = |what| Err(DecodeError { at: self.place(i).0, what });
+            self.key_into(i, &mut key);
+            if self.heads()[i] != key::head_after(&key, geometry.prefix_len.into()) {
+                return fail("a head padded with zeros");
+            }
+            if i > 0 {
+                match previous.cmp(&key) {
+                    Ordering::Greater => return fail("a key above the one before it"),
+                    Ordering::Equal if self.seqno(i, 0) > self.seqno(i - 1, 0) => {
+                        return fail("a version older than the one before it");
+                    }
+                    _ => {}
+                }
+            }
+            if self.kind(i) == Kind::PutExpiring && key::split_expiry(self.value(i)).is_none() {
+                return fail("a moment of expiry in front of a value");
+            }
+            std::mem::swap(&mut key, &mut previous);
+        }
+        if geometry.flags & LINE != 0
+            && bound::measured_error(geometry.line, self.heads()) > geometry.error.into()
+        {
+            return Err(DecodeError { at: geometry.prefix_at, what: "a line whose error bounds" });
+        }
+        Ok(())
+    }
+
+    /// Writes what the block is made of, for people.
+    pub fn dump(&self, out: &mut dyn io::Write) -> io::Result<()> {
+        let geometry = self.geometry();
+        writeln!(out, "{self:?}")?;
+        let mut key = Vec::new();
+        for i in 0..self.len() {
+            self.key_into(i, &mut key);
+            let value = self.value(i);
+            let shown = &value[..value.len().min(32)];
+            let more = if shown.len() < value.len() { "…" } else { "" };
+            write!(out, "{i:5} {:?} {}", self.kind(i), key.escape_ascii())?;
+            if geometry.flags & SEQNOS != 0 {
+                write!(out, " @{}", self.seqno(i, 0))?;
+            }
+            writeln!(out, " = {}{more} ({} bytes)", shown.escape_ascii(), value.len())?;
+        }
+        Ok(())
+    }
+}
+
+/// Length of a record's key after the prefix.
+#[inline]
+fn suffix_len(geometry: &Geometry, record: &[u8]) -> usize {
+    match geometry.length_bytes {
+        0 => geometry.suffix_len.into(),
+        1 => record[0].into(),
+        _ => u16::from_le_bytes([record[0], record[1]]).into(),
+    }
+}
+
+impl fmt::Debug for Block {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let geometry = self.geometry();
+        f.debug_struct("Block")
+            .field("entries", &self.len())
+            .field("prefix", &self.prefix().escape_ascii().to_string())
+            .field("line_error", &self.line_error())
+            .field("seqnos", &(geometry.flags & SEQNOS != 0))
+            .field("kinds", &(geometry.flags & KINDS != 0))
+            .field("continues", &self.continues())
+            .field("memory_bytes", &self.memory_bytes())
+            .finish_non_exhaustive()
+    }
+}

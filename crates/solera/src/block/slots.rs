@@ -1,0 +1,61 @@
+//! One table's cached blocks: [`crate::cache::Slots`] that hold nothing but blocks.
+
+use super::memory::Block;
+use crate::{
+    cache::{Cache, PinRef, Slots},
+    pin::Pin,
+};
+use crossbeam_epoch::Guard;
+use std::{marker::PhantomData, mem::ManuallyDrop, ops::Deref, sync::Arc};
+
+/// A table's blocks in the cache, by number.
+#[derive(Debug)]
+pub struct BlockSlots(Arc<Slots>);
+
+impl BlockSlots {
+    /// Places for `n` blocks, all empty.
+    pub fn new(cache: &Arc<Cache>, n: usize) -> Self {
+        BlockSlots(Slots::new(cache, n))
+    }
+
+    /// Block `i`, if it is cached; marks it as used. Costs the load of the slot: nothing is counted.
+    #[inline]
+    pub fn get<'g>(&self, i: usize, guard: &'g Guard) -> Option<BlockRef<'g>> {
+        self.0.get(i, guard).map(block_of)
+    }
+
+    /// [`BlockSlots::get`] without marking: for those who will not come again.
+    #[inline]
+    pub fn peek<'g>(&self, i: usize, guard: &'g Guard) -> Option<BlockRef<'g>> {
+        self.0.peek(i, guard).map(block_of)
+    }
+
+    /// Puts block `i` into the cache, unless another reader was faster, and makes room for it.
+    pub fn insert(&self, i: usize, block: &Block) {
+        self.0.insert(i, block.pin().clone(), block.memory_bytes());
+    }
+}
+
+#[inline]
+fn block_of<'g>(pin: PinRef<'g>) -> BlockRef<'g> {
+    // SAFETY: `insert` puts nothing but blocks into these slots, and nobody else has them. The reference is
+    // the slot's and outlives the guard; `ManuallyDrop` keeps it from being given back here.
+    let block = unsafe { Block::from_pin(Pin::from_raw(pin.as_ptr())) };
+    BlockRef { block: ManuallyDrop::new(block), _guard: PhantomData }
+}
+
+/// A cached block that stays in memory as long as the guard, without being counted. Clone the [`Block`] in it
+/// to keep it longer.
+#[derive(Debug)]
+pub struct BlockRef<'g> {
+    block: ManuallyDrop<Block>,
+    _guard: PhantomData<&'g Guard>,
+}
+
+impl Deref for BlockRef<'_> {
+    type Target = Block;
+    #[inline]
+    fn deref(&self) -> &Block {
+        &self.block
+    }
+}
