@@ -122,6 +122,11 @@ impl FrameWriter {
         self.sync_file()
     }
 
+    /// Refuses every later call, because of `cause`.
+    pub fn poison(&mut self, cause: &Error) {
+        self.poison = Some(cause.to_string());
+    }
+
     fn check_alive(&self) -> Result<()> {
         match &self.poison {
             Some(why) => Err(Error::Poisoned(why.clone())),
@@ -184,7 +189,7 @@ impl FrameWriter {
 
     fn sync_file(&mut self) -> Result<()> {
         if let Err(error) = self.file.sync() {
-            self.poison = Some(error.to_string());
+            self.poison(&error);
             return Err(error);
         }
         self.synced = self.len;

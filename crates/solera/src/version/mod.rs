@@ -4,5 +4,7 @@
 //! one version to the next and is one atomic record of the manifest.
 
 mod edit;
+pub mod manifest;
 
-pub use edit::{Added, Removed, TreeEdit};
+pub use edit::{Added, CreatedKeyspace, Edit, Removed, TreeEdit};
+pub use manifest::Manifest;
