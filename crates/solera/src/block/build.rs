@@ -91,6 +91,9 @@ struct Plan {
     payload_bytes: u64,
 }
 
+/// Longest note, in bytes: its length takes 8 bits.
+pub const NOTE_BYTES_MAX: usize = u8::MAX as usize;
+
 /// Builds a table's blocks, one after the other, in the same memory.
 #[derive(Debug)]
 pub struct BlockBuilder {
@@ -298,9 +301,11 @@ impl BlockBuilder {
         }
     }
 
-    /// Appends the payload to `out` and empties the builder, which must not be empty.
-    pub fn finish(&mut self, out: &mut Vec<u8>) -> Finished {
+    /// Appends the payload to `out` and empties the builder, which must not be empty. `note`, of at most
+    /// [`NOTE_BYTES_MAX`], is kept with the block; sizes do not count it.
+    pub fn finish(&mut self, note: &[u8], out: &mut Vec<u8>) -> Finished {
         assert!(!self.is_empty(), "a block has entries");
+        assert!(note.len() <= NOTE_BYTES_MAX, "a note is short");
         let extent = self.extent;
         let plan = self.plan(&extent);
         let skip = extent.skip;
@@ -334,6 +339,7 @@ impl BlockBuilder {
             (key_start, value_start) = (entry.key_end, entry.value_end);
         }
         out.extend_from_slice(&self.keys[..skip]);
+        out.extend_from_slice(note);
 
         let line = fit.map_or(Line::FLAT, |(line, _)| line);
         Footer {
@@ -352,9 +358,11 @@ impl BlockBuilder {
             seqnos: plan.seqnos,
             line: fit.is_some(),
             continues: self.continues,
+            note_len: note.len() as u8,
         }
         .encode(out);
-        debug_assert_eq!((out.len() - start) as u64, plan.payload_bytes, "the size that decided the cut");
+        let expected = plan.payload_bytes + note.len() as u64;
+        debug_assert_eq!((out.len() - start) as u64, expected, "the size that decided the cut");
         let finished = Finished {
             entries: extent.n,
             continues: self.continues,

@@ -19,7 +19,7 @@ pub(super) const RECORD_ALIGNMENT: usize = 64;
 /// More entries than this would make positions of columns too large for 32 bits.
 pub(super) const ENTRIES_MAX: usize = 1 << 26;
 /// Bytes of the prefix that are kept beside the geometry, so that most lookups need not fetch the rest.
-pub(super) const PREFIX_INLINE: usize = 40;
+pub(super) const PREFIX_INLINE: usize = 39;
 
 /// Kinds take this many low bits of an entry's meta, if stored.
 pub(super) const KIND_BITS: u32 = 2;
@@ -28,7 +28,8 @@ const FLAG_KINDS: u16 = 1 << 4;
 const FLAG_SEQNOS: u16 = 1 << 5;
 const FLAG_LINE: u16 = 1 << 6;
 const FLAG_CONTINUES: u16 = 1 << 7;
-const FLAGS_KNOWN: u16 = 0xff;
+/// The length of the note.
+const NOTE_SHIFT: u32 = 8;
 
 /// The line of the footer is used.
 pub(super) const LINE: u8 = 1;
@@ -72,6 +73,8 @@ pub(super) struct Geometry {
     pub(super) base: Seqno,
     /// Position of the prefix, which is also where the records end.
     pub(super) prefix_at: usize,
+    /// Length of the note, which follows the prefix.
+    pub(super) note_len: u8,
     pub(super) prefix: [u8; PREFIX_INLINE],
 }
 
@@ -120,12 +123,14 @@ pub(super) struct Footer {
     pub(super) seqnos: bool,
     pub(super) line: bool,
     pub(super) continues: bool,
+    pub(super) note_len: u8,
 }
 
 impl Footer {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         let width_code = self.ends_width.checked_ilog2().unwrap_or(0) as u16;
-        let mut flags = width_code | u16::from(self.length_bytes) << 2;
+        let mut flags =
+            width_code | u16::from(self.length_bytes) << 2 | u16::from(self.note_len) << NOTE_SHIFT;
         for (set, flag) in [
             (self.kinds, FLAG_KINDS),
             (self.seqnos, FLAG_SEQNOS),
@@ -155,7 +160,7 @@ impl Footer {
         let flags = decoder.u16(what)?;
         decoder.finish(what)?;
         let refused = |at_footer, what| Err(DecodeError { at: at + at_footer, what });
-        if flags & !FLAGS_KNOWN != 0 || flags >> 2 & 3 == 3 {
+        if flags >> 2 & 3 == 3 {
             return refused(38, "block flags that are known");
         }
         if base >> 56 > 8 {
@@ -180,6 +185,7 @@ impl Footer {
             seqnos: flags & FLAG_SEQNOS != 0,
             line: flags & FLAG_LINE != 0,
             continues: flags & FLAG_CONTINUES != 0,
+            note_len: (flags >> NOTE_SHIFT) as u8,
         })
     }
 }
@@ -187,8 +193,8 @@ impl Footer {
 impl Geometry {
     /// Reads the footer of `payload` and proves that
     ///
-    /// * the heads, the ends, the records and the prefix lie inside the payload, in this order, and 40 bytes
-    ///   of footer follow them;
+    /// * the heads, the ends, the records, the prefix and the note lie inside the payload, in this order, and
+    ///   40 bytes of footer follow them;
     /// * record ends ascend and the last one is where the records end;
     /// * every record is long enough for its length, its meta and its tail;
     /// * no key is longer than [`KEY_BYTES_MAX`].
@@ -202,8 +208,9 @@ impl Geometry {
         // n is at most 2^26: none of these overflows.
         let ends_at = n * HEAD_BYTES;
         let records_at = records_at(ends_at + n * ends_width, ends_width, record_bytes);
+        let behind_records = usize::from(footer.prefix_len) + usize::from(footer.note_len);
         let Some(prefix_at) =
-            footer_at.checked_sub(footer.prefix_len.into()).filter(|&prefix_at| prefix_at >= records_at)
+            footer_at.checked_sub(behind_records).filter(|&prefix_at| prefix_at >= records_at)
         else {
             return fail(footer_at + 24, "a block as long as its columns");
         };
@@ -262,7 +269,7 @@ impl Geometry {
             flags |= if set { flag } else { 0 };
         }
         let mut prefix = [0; PREFIX_INLINE];
-        let inline = &payload[prefix_at..footer_at];
+        let inline = &payload[prefix_at..prefix_at + usize::from(footer.prefix_len)];
         let inline = &inline[..inline.len().min(PREFIX_INLINE)];
         prefix[..inline.len()].copy_from_slice(inline);
         Ok(Geometry {
@@ -280,6 +287,7 @@ impl Geometry {
             meta_bytes: footer.meta_bytes,
             base: footer.base,
             prefix_at,
+            note_len: footer.note_len,
             prefix,
         })
     }

@@ -172,6 +172,14 @@ impl Block {
         }
     }
 
+    /// What the builder was given to keep with the block.
+    pub fn note(&self) -> &[u8] {
+        let geometry = self.geometry();
+        let at = geometry.prefix_at + usize::from(geometry.prefix_len);
+        // SAFETY: the note follows the prefix inside the payload (proved).
+        unsafe { std::slice::from_raw_parts(self.payload().add(at), geometry.note_len.into()) }
+    }
+
     /// Where record `i` ends, counted from the start of the records.
     ///
     /// # Safety

@@ -31,6 +31,7 @@
 //! | 0–63 | zeros up to a multiple of 64, only if w = 0 and the records' size is a multiple of 64 other than 0 |
 //! | … | records |
 //! | p | prefix: bytes that all keys begin with; only as many as the heads must skip to reach further into the keys |
+//! | 0–255 | note: what the table wrote beside the block |
 //! | 40 | footer |
 //!
 //! A **record**:
@@ -55,7 +56,7 @@
 //! | 32 | 2 | measured error of the line, in ranks |
 //! | 34 | 2 | p |
 //! | 36 | 2 | length of every key after the prefix if l = 0, else 0 |
-//! | 38 | 2 | flags: bits 0–1 w (0, 2, 4, 8 as 0, 1, 2, 3); bits 2–3 l (0, 1 or 2); bit 4: kinds are stored (else every entry is a `Put`); bit 5: sequence numbers are stored (else elided); bit 6: there is a line (else it is zeros); bit 7: the last key's versions go on in the next block; others 0 |
+//! | 38 | 2 | flags: bits 0–1 w (0, 2, 4, 8 as 0, 1, 2, 3); bits 2–3 l (0, 1 or 2); bit 4: kinds are stored (else every entry is a `Put`); bit 5: sequence numbers are stored (else elided); bit 6: there is a line (else it is zeros); bit 7: the last key's versions go on in the next block; bits 8–15: length of the note |
 //!
 //! A payload is validated once, when it becomes a [`Block`]: every later access stays inside it, whatever
 //! its bytes. That heads and keys ascend is left to [`Block::check`]: bytes that pass the checksum are those
@@ -71,7 +72,7 @@ mod slots;
 #[cfg(test)]
 mod tests;
 
-pub use build::{BlockBuilder, Finished, FitPolicy};
+pub use build::{BlockBuilder, Finished, FitPolicy, NOTE_BYTES_MAX};
 pub use compression::Compression;
 pub use memory::{Block, BlockAllocation};
 pub use seal::{TRAILER_BYTES, open, seal};

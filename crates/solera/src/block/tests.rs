@@ -39,13 +39,16 @@ fn puts<K: AsRef<[u8]>>(keys: impl IntoIterator<Item = K>) -> Vec<Entry> {
     sorted(keys.into_iter().enumerate().map(|(i, key)| entry(key, i as u64 + 1, &[i as u8; 7])).collect())
 }
 
+/// Kept with every block.
+const NOTE: &[u8] = b"a note";
+
 /// The payloads that the entries make, with what the builder says of each.
 fn payloads(builder: &mut BlockBuilder, entries: &[Entry]) -> Vec<(Vec<u8>, Finished)> {
     let mut blocks = Vec::new();
     for Entry { key, seqno, kind, value } in entries {
         if !builder.try_add(key, *seqno, *kind, value) {
             let mut payload = Vec::new();
-            let finished = builder.finish(&mut payload);
+            let finished = builder.finish(NOTE, &mut payload);
             blocks.push((payload, finished));
             assert!(builder.try_add(key, *seqno, *kind, value), "an empty block takes any entry");
         }
@@ -53,8 +56,8 @@ fn payloads(builder: &mut BlockBuilder, entries: &[Entry]) -> Vec<(Vec<u8>, Fini
     }
     let expected = builder.encoded_len();
     let mut payload = Vec::new();
-    let finished = builder.finish(&mut payload);
-    assert_eq!(payload.len(), expected);
+    let finished = builder.finish(NOTE, &mut payload);
+    assert_eq!(payload.len(), expected + NOTE.len());
     blocks.push((payload, finished));
     blocks
 }
@@ -69,6 +72,7 @@ fn block_of(entries: &[Entry], fit: FitPolicy, elide_below: Seqno) -> Block {
     assert_eq!(blocks.len(), 1);
     let block = Block::from_payload(&blocks[0].0).unwrap();
     assert_eq!(block.line_error(), blocks[0].1.error);
+    assert_eq!(block.note(), NOTE);
     block
 }
 
@@ -546,13 +550,13 @@ proptest! {
     fn bytes_with_a_plausible_footer_are_refused_or_safe(
         body in prop::collection::vec(any::<u8>(), 0..300),
         line: [u64; 2], base: u64, meta in 0u8..10, n in 0u32..30, record_bytes in 0u32..40, error: u16,
-        prefix_len in 0u16..60, suffix_len in 0u16..30, flags in 0u16..256,
+        prefix_len in 0u16..60, suffix_len in 0u16..30, flags in 0u16..2048,
         fitting: bool, targets in prop::collection::vec(keys(), 4),
     ) {
         let mut bytes = body;
         let mut n = n;
         if fitting && flags & 3 == 0 && record_bytes > 0 {
-            let room = bytes.len().saturating_sub(usize::from(prefix_len));
+            let room = bytes.len().saturating_sub(usize::from(prefix_len + (flags >> 8)));
             n = (room / (record_bytes as usize + 8)) as u32;
             bytes.truncate(n as usize * (record_bytes as usize + 8) + usize::from(prefix_len));
         }
