@@ -76,6 +76,8 @@ counters! {
     Compactions => compactions,
     /// Flushes finished.
     Flushes => flushes,
+    /// Files no longer needed that could not be removed; the next open of the database tries again.
+    FilesNotRemoved => files_not_removed,
 }
 
 /// One thread's counters, on cache lines of their own (two, for the adjacent-line prefetcher).

@@ -119,6 +119,15 @@ impl TableDescriptor {
     }
 }
 
+/// The smallest range that holds the entries, from first to last key, and the range tombstones of a table;
+/// `None` if it has neither.
+pub(super) fn hull(entries: Option<KeyRange>, tombstones: Option<KeyRange>) -> Option<KeyRange> {
+    match (entries, tombstones) {
+        (Some(entries), Some(tombstones)) => Some(entries.hull(&tombstones)),
+        (entries, tombstones) => entries.or(tombstones),
+    }
+}
+
 /// Appends a key range: start, then how it ends (0 included, 1 excluded, 2 unbounded), then the end.
 pub fn encode_range(range: &KeyRange, out: &mut Vec<u8>) {
     put_bytes(out, &range.start);

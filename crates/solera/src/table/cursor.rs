@@ -1,0 +1,306 @@
+//! Walking a table.
+//!
+//! Owns [`TableCursor`]. It holds one block at a time, by a count, so that values can be pinned. Reads of
+//! users go through the cache; compactions read ahead in large pieces and leave the cache alone.
+
+use super::{
+    TableFile,
+    reader::{Found, Table},
+};
+use crate::{
+    block::Block,
+    cursor::Cursor,
+    error::Result,
+    ids::Seqno,
+    key::{KeyEnd, KeyRange, Kind},
+    pin::Slice,
+    vfs::read_exact_at,
+};
+use std::{ops::Range, sync::Arc};
+
+/// A sequential cursor reads this many bytes at once, if it goes forward.
+const READ_AHEAD_BYTES: u64 = 512 << 10;
+
+/// How a cursor gets at blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Through the cache: for users.
+    Cached,
+    /// From the file, ahead of need and past the cache: for compaction, which reads every block once.
+    Sequential,
+}
+
+/// A position in a table. Entries outside its clip do not exist for it.
+#[derive(Debug)]
+pub struct TableCursor {
+    source: Source,
+    clip: Clip,
+    place: Option<Place>,
+    /// The user key at `place`, kept for its memory.
+    key: Vec<u8>,
+}
+
+/// Where blocks come from.
+#[derive(Debug)]
+struct Source {
+    file: Arc<TableFile>,
+    access: Access,
+    ahead: Ahead,
+}
+
+#[derive(Debug)]
+struct Clip {
+    start: Box<[u8]>,
+    /// The first key behind the clip.
+    end: Option<Box<[u8]>>,
+}
+
+#[derive(Debug)]
+struct Place {
+    block: Block,
+    number: usize,
+    rank: usize,
+    /// The ranks of `block` that the clip admits.
+    clip: Range<usize>,
+}
+
+/// Stored blocks that were read ahead.
+#[derive(Debug, Default)]
+struct Ahead {
+    bytes: Vec<u8>,
+    offset: u64,
+    numbers: Range<usize>,
+}
+
+impl Source {
+    fn fetch(&mut self, number: usize) -> Result<Block> {
+        let table = self.file.table()?;
+        match self.access {
+            Access::Cached => table.pinned(number),
+            Access::Sequential => self.ahead.block(table, number),
+        }
+    }
+
+    /// The block where `target` belongs, its number, and the rank of the first entry not below `target`.
+    fn find(&mut self, target: &[u8]) -> Result<Option<(Block, usize, usize)>> {
+        let table = self.file.table()?;
+        if table.blocks() == 0 {
+            return Ok(None);
+        }
+        let number = table.locate(target);
+        let block = self.fetch(number)?;
+        let rank = block.find(target);
+        if self.file.table()?.admits(number, &block, rank, target)? {
+            return Ok(Some((block, number, rank)));
+        }
+        self.find_astray(target).map(Some)
+    }
+
+    /// [`Source::find`] where the index is wrong.
+    #[cold]
+    fn find_astray(&mut self, target: &[u8]) -> Result<(Block, usize, usize)> {
+        let file = self.file.clone();
+        let table = file.table()?;
+        table.count_fallback();
+        let number = table.search(target, |number| self.fetch(number).map(Found::Loaded))?;
+        let block = self.fetch(number)?;
+        let rank = block.find(target);
+        Ok((block, number, rank))
+    }
+}
+
+impl TableCursor {
+    /// A cursor over a table that is open.
+    pub(super) fn new(file: Arc<TableFile>, clip: &KeyRange, access: Access) -> TableCursor {
+        let end = match &clip.end {
+            KeyEnd::Included(last) => Some([last, &[0][..]].concat().into()),
+            KeyEnd::Excluded(end) => Some(end.clone()),
+            KeyEnd::Unbounded => None,
+        };
+        TableCursor {
+            source: Source { file, access, ahead: Ahead::default() },
+            clip: Clip { start: clip.start.clone(), end },
+            place: None,
+            key: Vec::new(),
+        }
+    }
+
+    /// Puts the cursor before the entry at `rank` of `block`; `rank` may be the length.
+    fn enter(&mut self, block: Block, number: usize, rank: usize) {
+        let Clip { start, end } = &self.clip;
+        let low = if start.is_empty() { 0 } else { block.find(start) };
+        let high = end.as_ref().map_or(block.len(), |end| block.find(end));
+        self.place = Some(Place { block, number, rank, clip: low..high.max(low) });
+    }
+
+    /// To the first entry at or after the present place that the clip admits.
+    fn settle_forward(&mut self) -> Result<()> {
+        while let Some(place) = &self.place {
+            if place.clip.contains(&place.rank) {
+                place.block.key_into(place.rank, &mut self.key);
+                return Ok(());
+            }
+            let next = place.number + 1;
+            if place.clip.end < place.block.len() || next >= self.source.file.table()?.blocks() {
+                break;
+            }
+            self.place = None;
+            let block = self.source.fetch(next)?;
+            self.enter(block, next, 0);
+        }
+        self.place = None;
+        Ok(())
+    }
+
+    /// To the last entry before the present place that the clip admits.
+    fn settle_back(&mut self) -> Result<()> {
+        while let Some(place) = &mut self.place {
+            if place.rank > place.clip.start && place.rank <= place.clip.end {
+                place.rank -= 1;
+                place.block.key_into(place.rank, &mut self.key);
+                return Ok(());
+            }
+            let Some(previous) = place.number.checked_sub(1).filter(|_| place.clip.start == 0) else { break };
+            self.place = None;
+            let block = self.source.fetch(previous)?;
+            let len = block.len();
+            self.enter(block, previous, len);
+        }
+        self.place = None;
+        Ok(())
+    }
+
+    fn place(&self) -> &Place {
+        self.place.as_ref().expect("the cursor is valid")
+    }
+}
+
+impl Ahead {
+    fn block(&mut self, table: &Table, number: usize) -> Result<Block> {
+        if !self.numbers.contains(&number) {
+            let forward = number == self.numbers.end || self.numbers.is_empty();
+            let start = table.handles.offset(number);
+            let ahead = |last: usize| {
+                last < table.blocks() && table.handles.offset(last + 1) - start <= READ_AHEAD_BYTES
+            };
+            let mut last = number + 1;
+            while forward && ahead(last) {
+                last += 1;
+            }
+            let bytes = table.handles.offset(last) - start;
+            if bytes > READ_AHEAD_BYTES {
+                // One block larger than the buffer should be.
+                return table.read(number);
+            }
+            self.numbers = 0..0;
+            self.bytes.resize(bytes as usize, 0);
+            read_exact_at(&*table.file, &mut self.bytes, start)?;
+            table.count_bytes(self.bytes.len());
+            (self.offset, self.numbers) = (start, number..last);
+        }
+        let place = table.handles.range(number);
+        let stored = &self.bytes[(place.start - self.offset) as usize..(place.end - self.offset) as usize];
+        Block::copy_from_stored(stored, table.binding, place.start, table.file.path())
+    }
+}
+
+impl Cursor for TableCursor {
+    fn seek_first(&mut self) -> Result<()> {
+        self.seek(&[])
+    }
+
+    fn seek_last(&mut self) -> Result<()> {
+        self.place = None;
+        let found = match &self.clip.end {
+            Some(end) if *end <= self.clip.start => None,
+            Some(end) => self.source.find(end)?,
+            None => match self.source.file.table()?.blocks().checked_sub(1) {
+                Some(last) => {
+                    let block = self.source.fetch(last)?;
+                    let len = block.len();
+                    Some((block, last, len))
+                }
+                None => None,
+            },
+        };
+        let Some((block, number, rank)) = found else { return Ok(()) };
+        self.enter(block, number, rank);
+        self.settle_back()
+    }
+
+    fn seek(&mut self, key: &[u8]) -> Result<()> {
+        self.place = None;
+        let target = key.max(&self.clip.start);
+        if self.clip.end.as_ref().is_some_and(|end| target >= end) {
+            return Ok(());
+        }
+        let Some((block, number, rank)) = self.source.find(target)? else { return Ok(()) };
+        self.enter(block, number, rank);
+        self.settle_forward()
+    }
+
+    fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        self.place = None;
+        let target = self.clip.end.as_ref().map_or(key, |end| key.min(end));
+        if target <= &self.clip.start[..] {
+            return Ok(());
+        }
+        let Some((block, number, rank)) = self.source.find(target)? else { return Ok(()) };
+        self.enter(block, number, rank);
+        self.settle_back()
+    }
+
+    fn next(&mut self) -> Result<()> {
+        let place = self.place.as_mut().expect("the cursor is valid");
+        place.rank += 1;
+        if place.rank < place.clip.end {
+            place.block.key_into(place.rank, &mut self.key);
+            return Ok(());
+        }
+        self.settle_forward()
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        let place = self.place.as_mut().expect("the cursor is valid");
+        if place.rank > place.clip.start {
+            place.rank -= 1;
+            place.block.key_into(place.rank, &mut self.key);
+            return Ok(());
+        }
+        self.settle_back()
+    }
+
+    fn valid(&self) -> bool {
+        self.place.is_some()
+    }
+
+    fn key(&self) -> &[u8] {
+        debug_assert!(self.valid());
+        &self.key
+    }
+
+    fn head(&self) -> u64 {
+        let place = self.place();
+        place.block.key_head(place.rank)
+    }
+
+    fn seqno(&self) -> Seqno {
+        let place = self.place();
+        place.block.seqno(place.rank, self.source.file.descriptor().elided_seqno)
+    }
+
+    fn kind(&self) -> Kind {
+        let place = self.place();
+        place.block.kind(place.rank)
+    }
+
+    fn value(&self) -> &[u8] {
+        let place = self.place();
+        place.block.value(place.rank)
+    }
+
+    fn pin_value(&self) -> Slice {
+        let place = self.place();
+        place.block.pin_value(place.rank)
+    }
+}

@@ -1,0 +1,143 @@
+//! A table file that the engine knows of, open or not.
+//!
+//! Owns [`TableFile`]. The versions of the tree share it by `Arc`; when no version, cursor or reader has
+//! it any more and it was marked obsolete, its file goes.
+
+use super::{
+    Access, TableContext, TableCursor,
+    descriptor::TableDescriptor,
+    reader::{Table, read_footer, read_header, read_properties},
+};
+use crate::{
+    cache::Cache,
+    error::Result,
+    key::KeyRange,
+    stats::{Counter, Stats},
+    vfs::Fs,
+};
+use parking_lot::Mutex;
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+/// A table file; opened when first needed.
+pub struct TableFile {
+    context: Arc<TableContext>,
+    descriptor: Arc<TableDescriptor>,
+    path: PathBuf,
+    table: OnceLock<Table>,
+    /// Held while opening, so that one thread does it.
+    opening: Mutex<()>,
+    obsolete: AtomicBool,
+}
+
+impl TableFile {
+    /// The table of this descriptor. Touches no file.
+    pub fn new(context: &Arc<TableContext>, descriptor: Arc<TableDescriptor>) -> Arc<TableFile> {
+        TableFile::at(context, descriptor.clone(), context.path(descriptor.file))
+    }
+
+    fn at(context: &Arc<TableContext>, descriptor: Arc<TableDescriptor>, path: PathBuf) -> Arc<TableFile> {
+        Arc::new(TableFile {
+            context: context.clone(),
+            descriptor,
+            path,
+            table: OnceLock::new(),
+            opening: Mutex::new(()),
+            obsolete: AtomicBool::new(false),
+        })
+    }
+
+    /// What is known of the table without opening it.
+    pub fn descriptor(&self) -> &Arc<TableDescriptor> {
+        &self.descriptor
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The open table; opens it at the first call. An error is not remembered: the next call tries again.
+    #[inline]
+    pub fn table(&self) -> Result<&Table> {
+        match self.table.get() {
+            Some(table) => Ok(table),
+            None => self.open(),
+        }
+    }
+
+    #[cold]
+    fn open(&self) -> Result<&Table> {
+        let _one_at_a_time = self.opening.lock();
+        if let Some(table) = self.table.get() {
+            return Ok(table);
+        }
+        let table = Table::open(&self.context, &self.descriptor, self.context.fs.open(&self.path)?)?;
+        Ok(self.table.get_or_init(|| table))
+    }
+
+    /// The table if it is open.
+    pub fn opened(&self) -> Option<&Table> {
+        self.table.get()
+    }
+
+    /// Lets the file be removed when the last `Arc` of this is dropped. If that fails it is counted, and
+    /// the file is left to the next open of the database, which removes files that no manifest names.
+    pub fn mark_obsolete(&self) {
+        self.obsolete.store(true, Ordering::Release);
+    }
+
+    /// A cursor over the entries in `clip`. Opens the table.
+    pub fn cursor(self: &Arc<Self>, clip: &KeyRange, access: Access) -> Result<TableCursor> {
+        self.table()?;
+        Ok(TableCursor::new(self.clone(), clip, access))
+    }
+}
+
+impl Drop for TableFile {
+    fn drop(&mut self) {
+        if !self.obsolete.load(Ordering::Acquire) {
+            return;
+        }
+        // The open file and the cached blocks first.
+        self.table.take();
+        if self.context.fs.remove_file(&self.path).is_err() {
+            self.context.stats.add(Counter::FilesNotRemoved, 1);
+        }
+    }
+}
+
+impl fmt::Debug for TableFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TableFile")
+            .field("path", &self.path)
+            .field("open", &self.table.get().is_some())
+            .field("obsolete", &self.obsolete)
+            .finish()
+    }
+}
+
+/// Opens a table file without a manifest: what it says of itself is believed. Sequence numbers given by
+/// ingestion are not known then. Blocks are not cached.
+pub fn open_alone(fs: &Arc<dyn Fs>, path: &Path) -> Result<Arc<TableFile>> {
+    let file = fs.open(path)?;
+    let header = read_header(&*file)?;
+    let footer = read_footer(&*file, header.binding())?;
+    let descriptor = Arc::new(read_properties(&*file, &footer, header.binding())?);
+    let context = Arc::new(TableContext {
+        fs: fs.clone(),
+        dir: path.parent().unwrap_or(Path::new("")).into(),
+        database: header.database,
+        cache: Cache::new(0),
+        stats: Arc::new(Stats::new()),
+    });
+    let alone = TableFile::at(&context, descriptor, path.into());
+    alone.table()?;
+    Ok(alone)
+}

@@ -1,0 +1,142 @@
+use super::*;
+use crate::{
+    cursor::Cursor,
+    key::{self, KeyEnd, KeyRange},
+};
+
+fn entry(cursor: &TableCursor) -> Entry {
+    assert_eq!(cursor.head(), key::head(cursor.key()));
+    assert_eq!(cursor.pin_value(), cursor.value());
+    Entry {
+        key: cursor.key().to_vec(),
+        seqno: cursor.seqno(),
+        kind: cursor.kind(),
+        value: cursor.value().to_vec(),
+    }
+}
+
+fn forward(cursor: &mut TableCursor) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    while cursor.valid() {
+        entries.push(entry(cursor));
+        cursor.next().unwrap();
+    }
+    entries
+}
+
+fn backward(cursor: &mut TableCursor) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    while cursor.valid() {
+        entries.push(entry(cursor));
+        cursor.prev().unwrap();
+    }
+    entries.reverse();
+    entries
+}
+
+fn clipped<'e>(entries: &'e [Entry], clip: &KeyRange) -> &'e [Entry] {
+    let first = entries.partition_point(|entry| entry.key[..] < clip.start[..]);
+    let last = entries.partition_point(|entry| clip.end.admits(&entry.key));
+    &entries[first..last.max(first)]
+}
+
+#[test]
+fn cursors_walk_every_layout_of_every_family_both_ways() {
+    for (name, entries) in families() {
+        for layout in layouts() {
+            let context = context(&fresh_fs(), 1 << 16);
+            let file = table_of(&context, &layout, &entries);
+            for access in [Access::Cached, Access::Sequential] {
+                let mut cursor = file.cursor(&KeyRange::all(), access).unwrap();
+                assert!(!cursor.valid());
+                cursor.seek_first().unwrap();
+                assert!(forward(&mut cursor) == entries, "{name}, {layout:?}, {access:?}");
+                cursor.seek_last().unwrap();
+                assert!(backward(&mut cursor) == entries, "{name}, {layout:?}, {access:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn seeks_and_clips_admit_what_the_model_admits() {
+    for (name, entries) in families() {
+        let mut rng = Rng(3);
+        let probes = probes(&entries);
+        let pick = |rng: &mut Rng| probes[rng.below(probes.len() as u64) as usize].clone().into_boxed_slice();
+        for (i, layout) in layouts().enumerate() {
+            let context = context(&fresh_fs(), 1 << 16);
+            let file = table_of(&context, &layout, &entries);
+            let access = if i % 2 == 0 { Access::Cached } else { Access::Sequential };
+            for round in 0..40 {
+                let end = match round % 3 {
+                    0 => KeyEnd::Unbounded,
+                    1 => KeyEnd::Included(pick(&mut rng)),
+                    _ => KeyEnd::Excluded(pick(&mut rng)),
+                };
+                let clip =
+                    KeyRange { start: if round % 5 == 0 { Box::default() } else { pick(&mut rng) }, end };
+                let model = clipped(&entries, &clip);
+                let says = format!("{name}, {layout:?}, {clip}");
+                let mut cursor = file.cursor(&clip, access).unwrap();
+                cursor.seek_first().unwrap();
+                assert!(forward(&mut cursor) == model, "{says}");
+                cursor.seek_last().unwrap();
+                assert!(backward(&mut cursor) == model, "{says}");
+                for _ in 0..6 {
+                    let key = pick(&mut rng);
+                    let at = model.partition_point(|entry| entry.key[..] < key[..]);
+                    cursor.seek(&key).unwrap();
+                    for entry_there in model[at..].iter().take(40) {
+                        assert!(cursor.valid() && entry(&cursor) == *entry_there, "{says} from {key:?}");
+                        cursor.next().unwrap();
+                    }
+                    assert_eq!(cursor.valid(), model.len() > at + 40, "{says} from {key:?}");
+                    cursor.seek_before(&key).unwrap();
+                    for entry_there in model[..at].iter().rev().take(40) {
+                        assert!(cursor.valid() && entry(&cursor) == *entry_there, "{says} before {key:?}");
+                        cursor.prev().unwrap();
+                    }
+                    assert_eq!(cursor.valid(), at > 40, "{says} before {key:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_sequential_cursor_leaves_the_cache_alone_and_reads_in_large_pieces() {
+    let entries: Vec<Entry> = (0..40_000u32).map(|i| put(i.to_be_bytes(), 5)).collect();
+    let context = context(&fresh_fs(), 1 << 30);
+    let layout = Layout { compression: Compression::None, ..Layout::default() };
+    let file = table_of(&context, &layout, &entries);
+    let mut cursor = file.cursor(&KeyRange::all(), Access::Sequential).unwrap();
+    cursor.seek_first().unwrap();
+    assert!(forward(&mut cursor) == entries);
+    assert_eq!(context.cache.used(), 0);
+    let counters = context.stats.snapshot();
+    assert_eq!(counters.blocks_read, 0);
+    let data: u64 = file.table().unwrap().approximate_bytes(&KeyRange::all());
+    assert_eq!(counters.bytes_read, data);
+}
+
+#[test]
+fn a_cursor_keeps_an_obsolete_file_and_its_values_keep_their_blocks() {
+    let entries: Vec<Entry> =
+        (0..500u32).map(|i| Entry { value: vec![i as u8; 100], ..put(i.to_be_bytes(), 5) }).collect();
+    let fs = fresh_fs();
+    let context = context(&fs, 0);
+    let file = table_of(&context, &Layout::default(), &entries);
+    let path = file.path().to_owned();
+    let mut cursor = file.cursor(&KeyRange::all(), Access::Cached).unwrap();
+    file.mark_obsolete();
+    drop(file);
+    assert!(fs.exists(&path).unwrap());
+    cursor.seek_first().unwrap();
+    let value = cursor.pin_value();
+    assert!(forward(&mut cursor) == entries);
+    drop(cursor);
+    assert!(!fs.exists(&path).unwrap());
+    assert_eq!(value, vec![0; 100]);
+    assert_eq!(context.stats.snapshot().files_not_removed, 0);
+}

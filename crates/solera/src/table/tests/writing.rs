@@ -1,0 +1,186 @@
+use super::*;
+use crate::{
+    error::Error,
+    key::{KEY_BYTES_MAX, KeyRange},
+    vfs::fault::{Call, Effect, Fault, FaultFs},
+};
+
+#[test]
+fn the_descriptor_counts_what_was_written() {
+    let fs = fresh_fs();
+    let context = context(&fs, 0);
+    let entries = [
+        put(*b"a", 9),
+        Entry { kind: Kind::Delete, value: vec![], ..put(*b"b", 8) },
+        Entry { kind: Kind::Merge, ..put(*b"b", 7) },
+        put(*b"dd", 12),
+    ];
+    let tombstones =
+        RangeTombstones::new(vec![RangeTombstone { start: (*b"c").into(), end: (*b"x").into(), seqno: 30 }]);
+    let descriptor = write(&context, 42, &Layout::default(), &entries, &tombstones, 0);
+    assert_eq!(descriptor.file, FileId(42));
+    assert_eq!((descriptor.entries, descriptor.deletes, descriptor.merges), (4, 1, 1));
+    assert_eq!(descriptor.range_tombstones, 1);
+    assert_eq!(descriptor.range, KeyRange::half_open(b"a", b"x"));
+    assert_eq!((descriptor.seqno_min, descriptor.seqno_max), (7, 30));
+    assert_eq!(descriptor.key_bytes, 5);
+    assert_eq!(descriptor.value_bytes, entries.iter().map(|entry| entry.value.len() as u64).sum::<u64>());
+    assert_eq!(descriptor.bytes, fs.content(&context.path(FileId(42))).unwrap().len() as u64);
+    let alone = open_alone(&context.fs, &context.path(FileId(42))).unwrap();
+    assert_eq!(**alone.descriptor(), descriptor);
+}
+
+#[test]
+fn a_finished_table_survives_a_power_cut() {
+    let fs = fresh_fs();
+    let descriptor = {
+        let context = context(&fs, 0);
+        let descriptor =
+            write(&context, 1, &Layout::default(), &[put(*b"k", 1)], &RangeTombstones::default(), 0);
+        context.fs.sync_dir(&context.dir).unwrap();
+        descriptor
+    };
+    let image = fs.crash(crate::vfs::mem::Persist::Nothing, 1);
+    let file = TableFile::new(&context(&image, 0), Arc::new(descriptor));
+    assert!(file.table().unwrap().check().unwrap().problems.is_empty());
+}
+
+#[test]
+fn a_writer_that_is_not_finished_or_got_nothing_leaves_no_file() {
+    let fs = fresh_fs();
+    let context = context(&fs, 0);
+    let create = || TableWriter::create(&context, FileId(1), &Layout::default(), 0).unwrap();
+    assert_eq!(create().finish().unwrap(), None);
+    assert!(fs.files().is_empty());
+    let mut writer = create();
+    writer.add(b"k", 1, Kind::Put, b"v").unwrap();
+    assert_eq!((writer.entries(), writer.last_key()), (1, Some(&b"k"[..])));
+    writer.abandon();
+    assert!(fs.files().is_empty());
+    drop(create());
+    assert!(fs.files().is_empty());
+}
+
+#[test]
+fn a_writer_whose_disk_fails_says_so_and_removes_its_file() {
+    let fs = fresh_fs();
+    for call in [Call::Append, Call::Sync] {
+        let faulty = Arc::new(FaultFs::new(Arc::new(fs.clone())));
+        let context = TableContext { fs: faulty.clone(), ..(*context(&fs, 0)).clone() };
+        faulty.inject(Fault::once(call, 0, Effect::Fail(std::io::ErrorKind::StorageFull)));
+        let mut writer = TableWriter::create(&context, FileId(1), &Layout::default(), 0).unwrap();
+        let written = (0..100_000u32)
+            .try_for_each(|i| writer.add(&i.to_be_bytes(), 1, Kind::Put, &[0; 20]))
+            .and_then(|()| writer.finish());
+        assert_eq!(written.unwrap_err().io_kind(), Some(std::io::ErrorKind::StorageFull));
+        assert!(fs.files().is_empty());
+    }
+}
+
+#[test]
+fn the_estimate_of_the_length_is_close() {
+    for layout in layouts() {
+        let context = context(&fresh_fs(), 0);
+        let layout = Layout { compression: Compression::None, ..layout };
+        let mut writer = TableWriter::create(&context, FileId(1), &layout, 0).unwrap();
+        for i in 0..20_000u64 {
+            writer.add(&(i * 12345).to_be_bytes(), i + 1, Kind::Put, &[i as u8; 40]).unwrap();
+        }
+        let estimate = writer.bytes_written() as f64;
+        let bytes = writer.finish().unwrap().unwrap().bytes as f64;
+        assert!((estimate / bytes - 1.0).abs() < 0.01, "{estimate} {bytes}");
+    }
+}
+
+#[test]
+fn blocks_hold_about_as_many_bytes_as_the_layout_says() {
+    let context = context(&fresh_fs(), 0);
+    let entries: Vec<Entry> =
+        (0..20_000u64).map(|i| Entry { value: vec![1; 64], ..put((i * 99).to_be_bytes(), 5) }).collect();
+    for (file, block_bytes) in [1024u32, 4096, 16384].into_iter().enumerate() {
+        let layout = Layout { block_bytes, compression: Compression::None, ..Layout::default() };
+        let no_tombstones = RangeTombstones::default();
+        let descriptor = write(&context, file as u64 + 1, &layout, &entries, &no_tombstones, 100);
+        let table = TableFile::new(&context, Arc::new(descriptor));
+        let data = table.table().unwrap().approximate_bytes(&KeyRange::all());
+        let mean = data as f64 / f64::from(table.descriptor().blocks);
+        assert!(mean > 0.9 * f64::from(block_bytes) && mean < 1.01 * f64::from(block_bytes), "{mean}");
+    }
+}
+
+#[test]
+fn keys_and_layouts_over_their_limits_are_refused() {
+    let fs = fresh_fs();
+    let context = context(&fs, 0);
+    let layout = Layout { block_bytes: 1, ..Layout::default() };
+    assert!(matches!(TableWriter::create(&context, FileId(1), &layout, 0), Err(Error::Invalid(_))));
+    assert!(fs.files().is_empty());
+    let mut writer = TableWriter::create(&context, FileId(1), &Layout::default(), 0).unwrap();
+    let longest = vec![7; KEY_BYTES_MAX];
+    writer.add(&longest, 1, Kind::Put, b"v").unwrap();
+    let longer = vec![8; KEY_BYTES_MAX + 1];
+    assert!(matches!(writer.add(&longer, 1, Kind::Put, b"v"), Err(Error::TooLarge { what: "key", .. })));
+    let descriptor = writer.finish().unwrap().unwrap();
+    assert_eq!(descriptor.entries, 1);
+}
+
+#[test]
+fn the_longest_keys_work_with_versions_that_fill_blocks() {
+    let context = context(&fresh_fs(), 0);
+    let key = |byte: u8| vec![byte; KEY_BYTES_MAX];
+    let versions = (0..40u64).rev().map(|seqno| put(key(7), seqno + 1));
+    let entries: Vec<Entry> = [put(key(6), 1)].into_iter().chain(versions).chain([put(key(8), 1)]).collect();
+    for layout in layouts() {
+        let descriptor = write(&context, 1, &layout, &entries, &RangeTombstones::default(), 0);
+        let file = TableFile::new(&context, Arc::new(descriptor));
+        let check = file.table().unwrap().check().unwrap();
+        assert!(check.problems.is_empty(), "{:?}", check.problems);
+        file.mark_obsolete();
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_removed_is_counted() {
+    let fs = fresh_fs();
+    let context = context(&fs, 0);
+    let file = table_of(&context, &Layout::default(), &[put(*b"k", 1)]);
+    file.mark_obsolete();
+    fs.remove_file(file.path()).unwrap();
+    drop(file);
+    assert_eq!(context.stats.snapshot().files_not_removed, 1);
+}
+
+#[test]
+fn offsets_and_sizes_of_ranges_add_up() {
+    let entries: Vec<Entry> = (0..10_000u32).map(|i| put(i.to_be_bytes(), 5)).collect();
+    let context = context(&fresh_fs(), 0);
+    let file = table_of(&context, &Layout::default(), &entries);
+    let table = file.table().unwrap();
+    let all = table.approximate_bytes(&KeyRange::all());
+    assert!(all < file.descriptor().bytes);
+    assert_eq!(table.approximate_offset(b""), 0);
+    let half = table.approximate_bytes(&KeyRange::half_open(&[], &5000u32.to_be_bytes()));
+    assert!((half as f64 / all as f64 - 0.5).abs() < 0.05);
+    assert!((table.approximate_offset(&5000u32.to_be_bytes()) as f64 / all as f64 - 0.5).abs() < 0.05);
+    assert_eq!(table.approximate_bytes(&KeyRange::half_open(b"b", b"a")), 0);
+}
+
+#[test]
+fn a_dump_shows_every_entry() {
+    let context = context(&fresh_fs(), 0);
+    let file = table_of(&context, &Layout::default(), &[put(*b"first", 1), put(*b"second", 2)]);
+    let mut out = Vec::new();
+    file.table().unwrap().dump(&mut out).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    assert!(text.contains("first") && text.contains("second") && text.contains("doblix-pra"), "{text}");
+}
+
+#[test]
+fn table_files_are_known_by_their_names() {
+    assert_eq!(file_name(FileId(3)), "000003.table");
+    assert_eq!(parse_file_name("000003.table"), Some(FileId(3)));
+    assert_eq!(parse_file_name("12345678.table"), Some(FileId(12_345_678)));
+    for other in ["3.table", "000003.log", "+00003.table", ".table", "000003.table.tmp"] {
+        assert_eq!(parse_file_name(other), None, "{other}");
+    }
+}

@@ -1,0 +1,246 @@
+//! Looking at a whole table: checking it and printing it.
+
+use super::{
+    descriptor::hull,
+    reader::{Table, read_footer, read_header},
+};
+use crate::{
+    block::{Block, open},
+    error::{Error, Result},
+    key::{KeyRange, Kind, hash},
+    vfs::read_exact_at,
+};
+use std::io;
+
+/// A table with more problems than this is not looked at further.
+const PROBLEMS_MAX: usize = 100;
+
+/// What [`Table::check`] found.
+#[derive(Clone, Debug, Default)]
+pub struct TableCheck {
+    /// Data blocks read.
+    pub blocks: u64,
+    /// Entries looked at.
+    pub entries: u64,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// What is wrong, in the order of the file; empty if the table is sound.
+    pub problems: Vec<Error>,
+}
+
+/// What the entries add up to, to be compared with the descriptor.
+#[derive(Default)]
+struct Sums {
+    entries: u64,
+    deletes: u64,
+    merges: u64,
+    key_bytes: u64,
+    value_bytes: u64,
+    first_key: Vec<u8>,
+    /// Of the block before: its last key, and whether its versions are said to go on.
+    last_key: Vec<u8>,
+    continues: bool,
+}
+
+impl Table {
+    /// Reads the whole file, past the cache, and checks every checksum, that keys ascend within and between
+    /// blocks, that lines are within their error bounds, that index and filter lead to every key, and that
+    /// the descriptor's numbers are right.
+    ///
+    /// # Errors
+    /// Only what kept the check from being made; what it finds is in the result.
+    pub fn check(&self) -> Result<TableCheck> {
+        let mut check = TableCheck { bytes: self.descriptor().bytes, ..TableCheck::default() };
+        check.note(read_header(&*self.file).map(drop))?;
+        check.note(read_footer(&*self.file, self.binding).map(drop))?;
+        check.note(self.check_sections())?;
+        let mut sums = Sums::default();
+        for number in 0..self.blocks() {
+            if check.problems.len() >= PROBLEMS_MAX {
+                return Ok(check);
+            }
+            match self.read(number) {
+                Ok(block) => self.check_block(number, &block, &mut sums, &mut check)?,
+                Err(error) => check.note(Err(error))?,
+            }
+            check.blocks += 1;
+        }
+        check.entries = sums.entries;
+        if check.problems.is_empty() {
+            check.note(self.check_sums(&sums))?;
+        }
+        Ok(check)
+    }
+
+    fn check_sections(&self) -> Result<()> {
+        let footer = &self.footer;
+        let starts = [footer.tombstones, footer.filter, footer.index, footer.properties, footer.offset()];
+        for section in starts.windows(2) {
+            let mut stored = vec![0; (section[1] - section[0]) as usize];
+            read_exact_at(&*self.file, &mut stored, section[0])?;
+            open(&stored, self.binding, section[0], self.file.path())?;
+        }
+        Ok(())
+    }
+
+    fn check_block(
+        &self,
+        number: usize,
+        block: &Block,
+        sums: &mut Sums,
+        check: &mut TableCheck,
+    ) -> Result<()> {
+        let damage = |what: &str| Err(self.damage(number, what));
+        if let Err(error) = block.check() {
+            check.note(damage(&format!("block {number}: expected {}", error.what)))?;
+        }
+        let mut key = Vec::new();
+        block.key_into(0, &mut key);
+        if number > 0 {
+            let order = sums.last_key.cmp(&key);
+            if order.is_gt() || order.is_eq() != sums.continues {
+                check.note(damage(&format!("block {number} does not follow the block before it")))?;
+            }
+        } else {
+            sums.first_key.clone_from(&key);
+        }
+        check.note(self.check_fences(number, block))?;
+        for i in 0..block.len() {
+            block.key_into(i, &mut key);
+            if sums.entries == 0 || key != sums.last_key {
+                sums.last_key.clone_from(&key);
+                if !self.filter().may_contain(hash(&key)) {
+                    check.note(damage(&format!("the filter denies key {}", key.escape_ascii())))?;
+                }
+                if self.locate(&key) != number {
+                    check.note(damage(&format!("the index does not lead to key {}", key.escape_ascii())))?;
+                }
+            }
+            sums.entries += 1;
+            sums.deletes += u64::from(block.kind(i) == Kind::Delete);
+            sums.merges += u64::from(block.kind(i) == Kind::Merge);
+            sums.key_bytes += key.len() as u64;
+            sums.value_bytes += block.value(i).len() as u64;
+        }
+        sums.continues = block.continues();
+        Ok(())
+    }
+
+    /// The fences of a block are the index's separators, and hold for its keys.
+    fn check_fences(&self, number: usize, block: &Block) -> Result<()> {
+        let Some(index) = self.index() else { return Ok(()) };
+        let fences = self.fences(number, block)?;
+        let (mut fence, mut separator, mut key) = (Vec::new(), Vec::new(), Vec::new());
+        fences.lower(block, &mut fence);
+        if number > 0 {
+            index.separator(number, &mut separator);
+        }
+        if fence != separator {
+            return Err(self.damage(number, "the index and the block's lower fence differ"));
+        }
+        fence.clear();
+        separator.clear();
+        let bounded = fences.upper(block, &mut fence);
+        if number + 1 < self.blocks() {
+            index.separator(number + 1, &mut separator);
+        }
+        if fence != separator || bounded != (number + 1 < self.blocks()) {
+            return Err(self.damage(number, "the index and the block's upper fence differ"));
+        }
+        block.key_into(block.len() - 1, &mut key);
+        if bounded && key >= fence {
+            return Err(self.damage(number, "the block's last key is not below its upper fence"));
+        }
+        Ok(())
+    }
+
+    fn check_sums(&self, sums: &Sums) -> Result<()> {
+        let descriptor = self.descriptor();
+        let entries = (sums.entries > 0).then(|| KeyRange::closed(&sums.first_key, &sums.last_key));
+        let range = hull(entries, self.tombstones().span());
+        let found = (sums.entries, sums.deletes, sums.merges, sums.key_bytes, sums.value_bytes);
+        let said = (
+            descriptor.entries,
+            descriptor.deletes,
+            descriptor.merges,
+            descriptor.key_bytes,
+            descriptor.value_bytes,
+        );
+        if found != said || range.as_ref() != Some(&descriptor.range) {
+            return Err(Error::corrupt(
+                self.file.path(),
+                self.footer.properties,
+                "the table's contents are not what its descriptor says",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Writes what the table is made of, for people: its descriptor, its range tombstones, and every entry
+    /// of every block.
+    pub fn dump(&self, out: &mut dyn io::Write) -> Result<()> {
+        let failed = |error| Error::io("print", self.file.path(), error);
+        let descriptor = self.descriptor();
+        let layout = &descriptor.layout;
+        (|| {
+            writeln!(out, "table {} in {}", descriptor.file, self.file.path().display())?;
+            writeln!(
+                out,
+                "  {} bytes, {} blocks, {} entries ({} deletes, {} merges), {} range tombstones",
+                descriptor.bytes,
+                descriptor.blocks,
+                descriptor.entries,
+                descriptor.deletes,
+                descriptor.merges,
+                descriptor.range_tombstones
+            )?;
+            writeln!(
+                out,
+                "  keys {}, sequence numbers {} to {}, elided ones stand for {}",
+                descriptor.range, descriptor.seqno_min, descriptor.seqno_max, descriptor.elided_seqno
+            )?;
+            writeln!(
+                out,
+                "  index {} (ε {}), {} bytes in the file, {} in memory; filter {} bits per key, {} bytes; blocks of {} bytes, {}",
+                layout.index,
+                layout.epsilon,
+                descriptor.index_bytes,
+                self.index_bytes(),
+                layout.filter_bits_per_key,
+                descriptor.filter_bytes,
+                layout.block_bytes,
+                layout.compression
+            )?;
+            self.tombstones().iter().try_for_each(|tombstone| {
+                writeln!(
+                    out,
+                    "  delete [{} .. {}) @{}",
+                    tombstone.start.escape_ascii(),
+                    tombstone.end.escape_ascii(),
+                    tombstone.seqno
+                )
+            })
+        })()
+        .map_err(failed)?;
+        for number in 0..self.blocks() {
+            let place = self.handles.range(number);
+            writeln!(out, "block {number} at {}, {} bytes", place.start, place.end - place.start)
+                .map_err(failed)?;
+            self.read(number)?.dump(out).map_err(failed)?;
+        }
+        Ok(())
+    }
+}
+
+impl TableCheck {
+    /// Keeps what is damage; what is not keeps the check from going on.
+    fn note(&mut self, found: Result<()>) -> Result<()> {
+        match found {
+            Err(error @ (Error::Corrupt { .. } | Error::NewerFormat { .. })) => {
+                self.problems.push(error);
+                Ok(())
+            }
+            other => other,
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! Writing a table, front to back, in one pass.
+//!
+//! Owns [`TableWriter`]. Entries come in order; a block is cut when its builder refuses the next entry,
+//! and is sealed and put into the write buffer at once. What follows the data — range tombstones, filter,
+//! index, properties, footer — is written by `finish`, which syncs the file. Until then the file has no
+//! footer and no reader takes it for a table.
+
+use super::{
+    TableContext,
+    descriptor::{TableDescriptor, hull},
+    fences::Fences,
+    format::{FOOTER_BYTES, Footer, Header},
+    layout::Layout,
+};
+use crate::{
+    block::{BlockBuilder, Compression, FitPolicy, seal},
+    codec::Binding,
+    error::{Error, Result},
+    filter::FilterBuilder,
+    ids::{FileId, SEQNO_MAX, Seqno},
+    index::{IndexKind, handles::Handles, separators::Separators},
+    key::{KEY_BYTES_MAX, KeyRange, Kind, VALUE_BYTES_MAX, hash},
+    tombstone::{RangeTombstone, RangeTombstones},
+    vfs::{Fs, WriteFile},
+};
+use std::{fmt, path::PathBuf, sync::Arc};
+
+/// Sealed blocks are collected up to this many bytes, then written by one call.
+const WRITE_BYTES: usize = 256 << 10;
+
+/// A table under construction. Dropped before it is finished, it removes its file.
+pub struct TableWriter {
+    fs: Arc<dyn Fs>,
+    path: PathBuf,
+    /// `None` once the file is closed.
+    output: Option<Box<dyn WriteFile>>,
+    binding: Binding,
+    layout: Layout,
+    block: BlockBuilder,
+    filter: FilterBuilder,
+    separators: Separators,
+    sizes: Vec<u64>,
+    /// Sealed, not yet written; its first byte belongs at `written`.
+    buffer: Vec<u8>,
+    written: u64,
+    /// One block's payload and note; kept for their memory.
+    payload: Vec<u8>,
+    note: Vec<u8>,
+    first_key: Vec<u8>,
+    last_key: Vec<u8>,
+    tombstones: Vec<RangeTombstone>,
+    /// What is known so far. The rest is filled in by `finish`.
+    descriptor: TableDescriptor,
+}
+
+impl TableWriter {
+    /// Creates the file of table `file`, which must not exist. A block all of whose sequence numbers are
+    /// `<= elide_below` stores none of them; pass the oldest live snapshot, or 0 for never.
+    ///
+    /// # Errors
+    /// A layout out of range is [`Error::Invalid`]; else what the file system says.
+    pub fn create(
+        context: &TableContext,
+        file: FileId,
+        layout: &Layout,
+        elide_below: Seqno,
+    ) -> Result<TableWriter> {
+        layout.validate()?;
+        let path = context.path(file);
+        let output = context.fs.create(&path)?;
+        let fit = match layout.index {
+            IndexKind::Binary => FitPolicy::None,
+            IndexKind::DoblixPla => FitPolicy::Pla { epsilon: layout.epsilon },
+            IndexKind::DoblixPra => FitPolicy::LeastSquares,
+        };
+        let header = Header { database: context.database, file };
+        Ok(TableWriter {
+            fs: context.fs.clone(),
+            path,
+            output: Some(output),
+            binding: header.binding(),
+            layout: *layout,
+            block: BlockBuilder::new(layout.block_bytes, fit, elide_below),
+            filter: FilterBuilder::new(layout.filter_bits_per_key),
+            separators: Separators::new(),
+            sizes: Vec::new(),
+            buffer: header.encode().to_vec(),
+            written: 0,
+            payload: Vec::new(),
+            note: Vec::new(),
+            first_key: Vec::new(),
+            last_key: Vec::new(),
+            tombstones: Vec::new(),
+            descriptor: TableDescriptor {
+                file,
+                bytes: 0,
+                entries: 0,
+                deletes: 0,
+                merges: 0,
+                range_tombstones: 0,
+                range: KeyRange::all(),
+                seqno_min: SEQNO_MAX,
+                seqno_max: 0,
+                elided_seqno: 0,
+                blocks: 0,
+                index_bytes: 0,
+                filter_bytes: 0,
+                key_bytes: 0,
+                value_bytes: 0,
+                layout: *layout,
+            },
+        })
+    }
+
+    /// Adds an entry. Keys ascend, versions of one key go from new to old; else the table is not sorted,
+    /// which is the caller's mistake.
+    pub fn add(&mut self, key: &[u8], seqno: Seqno, kind: Kind, value: &[u8]) -> Result<()> {
+        if key.len() > KEY_BYTES_MAX {
+            return Err(Error::TooLarge { what: "key", len: key.len() as u64, limit: KEY_BYTES_MAX as u64 });
+        }
+        if value.len() as u64 > VALUE_BYTES_MAX {
+            return Err(Error::TooLarge { what: "value", len: value.len() as u64, limit: VALUE_BYTES_MAX });
+        }
+        let first = self.descriptor.entries == 0;
+        debug_assert!(first || self.last_key[..] <= *key, "keys ascend");
+        if !self.block.try_add(key, seqno, kind, value) {
+            self.cut(Some(key))?;
+            let taken = self.block.try_add(key, seqno, kind, value);
+            debug_assert!(taken, "an empty block takes any entry");
+        }
+        if first {
+            self.first_key.extend_from_slice(key);
+        }
+        if first || self.last_key != key {
+            if self.layout.filter_bits_per_key > 0.0 {
+                self.filter.add(hash(key));
+            }
+            self.last_key.clear();
+            self.last_key.extend_from_slice(key);
+        }
+        let descriptor = &mut self.descriptor;
+        descriptor.entries += 1;
+        descriptor.deletes += u64::from(kind == Kind::Delete);
+        descriptor.merges += u64::from(kind == Kind::Merge);
+        descriptor.seqno_min = descriptor.seqno_min.min(seqno);
+        descriptor.seqno_max = descriptor.seqno_max.max(seqno);
+        descriptor.key_bytes += key.len() as u64;
+        descriptor.value_bytes += value.len() as u64;
+        Ok(())
+    }
+
+    /// Adds range tombstones. What several calls add is the union.
+    pub fn add_range_tombstones(&mut self, tombstones: &RangeTombstones) {
+        self.tombstones.extend(tombstones.iter());
+    }
+
+    /// How long the file would be if it were finished now, nearly.
+    pub fn bytes_written(&self) -> u64 {
+        let filter = self.filter.len() as f64 * f64::from(self.layout.filter_bits_per_key) / 8.0;
+        self.offset()
+            + self.block_bytes()
+            + filter as u64
+            + self.separators.total_bytes() as u64
+            + 3 * self.sizes.len() as u64
+    }
+
+    /// Entries added so far.
+    pub fn entries(&self) -> u64 {
+        self.descriptor.entries
+    }
+
+    /// The key last added.
+    pub fn last_key(&self) -> Option<&[u8]> {
+        (self.descriptor.entries > 0).then_some(&self.last_key)
+    }
+
+    /// Whether nothing was added: neither entries nor range tombstones.
+    pub fn is_empty(&self) -> bool {
+        self.descriptor.entries == 0 && self.tombstones.is_empty()
+    }
+
+    /// Writes what is missing and syncs the file; its name is durable once the caller has synced the
+    /// directory. If nothing was added there is no table: the file is removed.
+    pub fn finish(mut self) -> Result<Option<TableDescriptor>> {
+        if self.is_empty() {
+            return Ok(None);
+        }
+        if !self.block.is_empty() {
+            self.cut(None)?;
+        }
+        let tombstones = RangeTombstones::new(std::mem::take(&mut self.tombstones));
+        self.describe(&tombstones);
+        let mut footer = Footer { tombstones: self.offset(), filter: 0, index: 0, properties: 0, bytes: 0 };
+        let mut section = Vec::new();
+        tombstones.encode(&mut section);
+        self.seal_section(&section)?;
+
+        footer.filter = self.offset();
+        section = self.filter.finish();
+        self.seal_section(&section)?;
+
+        footer.index = self.offset();
+        self.descriptor.filter_bytes = footer.index - footer.filter;
+        section.clear();
+        Handles::encode_sizes(&self.sizes, &mut section);
+        if !self.sizes.is_empty() {
+            self.separators.encode(&mut section);
+        }
+        self.seal_section(&section)?;
+
+        footer.properties = self.offset();
+        self.descriptor.index_bytes = footer.properties - footer.index;
+        section.clear();
+        self.descriptor.encode(&mut section);
+        self.seal_section(&section)?;
+
+        footer.bytes = self.offset() + FOOTER_BYTES as u64;
+        self.descriptor.bytes = footer.bytes;
+        self.buffer.extend_from_slice(&footer.encode(self.binding));
+        self.write()?;
+        if let Some(output) = &mut self.output {
+            output.sync()?;
+        }
+        self.output = None;
+        Ok(Some(self.descriptor.clone()))
+    }
+
+    /// Gives the table up and removes its file.
+    pub fn abandon(self) {}
+
+    /// Where the next sealed byte belongs.
+    fn offset(&self) -> u64 {
+        self.written + self.buffer.len() as u64
+    }
+
+    fn block_bytes(&self) -> u64 {
+        if self.block.is_empty() { 0 } else { self.block.encoded_len() as u64 }
+    }
+
+    fn describe(&mut self, tombstones: &RangeTombstones) {
+        let descriptor = &mut self.descriptor;
+        let entries = (descriptor.entries > 0).then(|| KeyRange::closed(&self.first_key, &self.last_key));
+        if let Some(range) = hull(entries, tombstones.span()) {
+            descriptor.range = range;
+        }
+        descriptor.range_tombstones = tombstones.len() as u64;
+        if let (Some(min), Some(max)) = (tombstones.min_seqno(), tombstones.max_seqno()) {
+            descriptor.seqno_min = descriptor.seqno_min.min(min);
+            descriptor.seqno_max = descriptor.seqno_max.max(max);
+        }
+    }
+
+    /// Finishes the block under construction, which another one follows that begins with `next`.
+    fn cut(&mut self, next: Option<&[u8]>) -> Result<()> {
+        let lower = self.separators.len().checked_sub(1);
+        if let Some(next) = next {
+            self.separators.push_between(&self.last_key, next);
+        }
+        let upper = next.map(|_| self.separators.len() - 1);
+        let separator = |i: Option<usize>| i.map(|i| self.separators.get(i));
+        self.note.clear();
+        Fences::between(separator(lower), separator(upper)).encode(&mut self.note);
+        self.payload.clear();
+        self.block.finish(&self.note, &mut self.payload);
+        let (offset, before) = (self.offset(), self.buffer.len());
+        seal(&self.payload, self.layout.compression, self.binding, offset, &mut self.buffer);
+        self.sizes.push((self.buffer.len() - before) as u64);
+        let Some(blocks) = self.descriptor.blocks.checked_add(1) else {
+            return Err(Error::TooLarge {
+                what: "table, in blocks",
+                len: self.sizes.len() as u64,
+                limit: u32::MAX.into(),
+            });
+        };
+        self.descriptor.blocks = blocks;
+        if self.buffer.len() >= WRITE_BYTES { self.write() } else { Ok(()) }
+    }
+
+    fn seal_section(&mut self, payload: &[u8]) -> Result<()> {
+        let offset = self.offset();
+        seal(payload, Compression::None, self.binding, offset, &mut self.buffer);
+        if self.buffer.len() >= WRITE_BYTES { self.write() } else { Ok(()) }
+    }
+
+    fn write(&mut self) -> Result<()> {
+        if let Some(output) = &mut self.output {
+            output.append(&self.buffer)?;
+        }
+        self.written += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+}
+
+impl Drop for TableWriter {
+    fn drop(&mut self) {
+        if self.output.take().is_some() {
+            // What cannot be removed now is removed by the next open: no manifest names it.
+            let _ = self.fs.remove_file(&self.path);
+        }
+    }
+}
+
+impl fmt::Debug for TableWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TableWriter").field("path", &self.path).field("descriptor", &self.descriptor).finish()
+    }
+}
