@@ -9,7 +9,7 @@ use crate::segment::Line;
 ///
 /// This bounds searches for keys that are *not* there too. Such a key lies between neighbours at ranks
 /// `r - 1` and `r`; its prediction lies between theirs, because predictions are monotone; hence
-/// `r` lies in `[prediction - error, prediction + error + 1]`, the window of [`crate::search::lower_bound`].
+/// `r` lies in `[prediction - error, prediction + error + 1]`.
 pub fn measured_error(line: Line, xs: &[u64]) -> u32 {
     let Some(&x0) = xs.first() else { return 0 };
     let error = xs.iter().enumerate().map(|(rank, &x)| rank.abs_diff(line.rank(x0, x, xs.len()))).max();

@@ -1,8 +1,6 @@
 //! Predecessor search over a larger sorted array of `u64`: a radix table narrows it to one bucket, halving
 //! does the rest. Exact, and O(log n) even where all keys share a bucket.
 
-use crate::search::count_not_greater;
-
 /// The most bits a radix table uses: 2^14 entries of 4 bytes, 64 KiB. DobLIX's fixed 2^18 would be three
 /// times the index of a 64 MB table (NOTES §1, row 8).
 pub const RADIX_BITS_MAX: u32 = 14;
@@ -54,7 +52,7 @@ impl RadixTable {
     #[inline]
     pub fn locate(&self, keys: &[u64], x: u64) -> usize {
         if self.starts.is_empty() {
-            return count_not_greater(keys, x);
+            return keys.partition_point(|&key| key <= x);
         }
         if x < self.first {
             return 0;
@@ -63,7 +61,7 @@ impl RadixTable {
         let bucket = (bucket as usize).min(self.starts.len() - 2);
         let high = (self.starts[bucket + 1] as usize).min(keys.len());
         let low = (self.starts[bucket] as usize).min(high);
-        low + count_not_greater(&keys[low..high], x)
+        low + keys[low..high].partition_point(|&key| key <= x)
     }
 
     /// Bytes on the heap.
