@@ -107,11 +107,16 @@ fn frame_at<'w>(
 
 /// The offset of a frame after `damage` that was written when more than `damage` was durable.
 fn find_witness(window: &mut Window<'_>, binding: Binding, damage: u64) -> Result<Option<u64>> {
-    let last = window.end.saturating_sub(FRAME_HEADER_BYTES as u64);
-    for at in damage + 1..=last {
-        if window.header(at, binding)?.is_some_and(|header| header.synced > damage) {
-            return Ok(Some(at));
+    let mut from = damage + 1;
+    while from + FRAME_HEADER_BYTES as u64 <= window.end {
+        let bytes = window.get(from, (window.end - from).min(READ_BYTES as u64))?;
+        for (at, bytes) in (from..).zip(bytes.array_windows()) {
+            if FrameHeader::decode(bytes, binding, at).is_some_and(|header| header.synced > damage) {
+                return Ok(Some(at));
+            }
         }
+        // The last few bytes may begin a header that goes on in the next part.
+        from += (bytes.len() - FRAME_HEADER_BYTES + 1) as u64;
     }
     Ok(None)
 }

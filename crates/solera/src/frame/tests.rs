@@ -103,3 +103,19 @@ proptest! {
         let _ = KIND.identify(&path(), &bytes);
     }
 }
+
+#[test]
+fn a_witness_is_found_wherever_the_reads_divide_it() {
+    for len in (256 << 10) - 80..(256 << 10) + 10 {
+        let fs = MemFs::new();
+        let mut writer = FrameWriter::create(&fs, &path(), &KIND, DATABASE, FILE).unwrap();
+        writer.append([[&vec![1; len][..]]]).unwrap();
+        let mark = writer.len();
+        writer.sync().unwrap();
+        let mut bytes = fs.content(&path()).unwrap();
+        bytes[FILE_HEADER_BYTES + 5] ^= 1;
+        fs.set_content(&path(), &bytes).unwrap();
+        let error = read(&fs).unwrap_err().to_string();
+        assert!(error.contains(&format!("when the record at byte {mark} was written")), "{error}");
+    }
+}

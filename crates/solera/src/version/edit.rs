@@ -274,12 +274,12 @@ impl TreeEdit {
     }
 
     fn decode(body: &mut Decoder<'_>) -> Result<TreeEdit, DecodeError> {
-        let mut edit = TreeEdit::default();
-        edit.flushed_seqno = match body.u8("whether there is a flushed sequence number")? {
+        let flushed_seqno = match body.u8("whether there is a flushed sequence number")? {
             0 => None,
             1 => Some(body.varint_up_to(SEQNO_MAX, "a sequence number")?),
             _ => return body.fail("whether there is a flushed sequence number"),
         };
+        let mut edit = TreeEdit { flushed_seqno, ..TreeEdit::default() };
         // Counts are not trusted with memory: the lists grow by what is really there.
         for _ in 0..body.varint("a count of removed tables")? {
             edit.removed.push(Removed {

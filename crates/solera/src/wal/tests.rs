@@ -349,3 +349,21 @@ fn file_names_go_both_ways() {
         assert_eq!(file_id(other), None);
     }
 }
+
+#[test]
+fn a_log_of_the_operating_system_comes_back_too() {
+    let temporary = tempfile::tempdir().unwrap();
+    let (fs, dir) = (crate::vfs::posix::PosixFs::new(), temporary.path());
+    let mut log = Writer::create(&fs, dir, DATABASE, LOG).unwrap();
+    for nth in 0..5 {
+        log.append([[&record(nth)[..]]]).unwrap();
+    }
+    log.sync().unwrap();
+    let mut records = Vec::new();
+    let collect = |_: u64, payload: &[u8]| {
+        records.push(payload.to_vec());
+        Ok(())
+    };
+    let replayed = replay(&fs, dir, DATABASE, LOG, Tail::Open, collect).unwrap();
+    assert!(is_prefix(&records) && (replayed.frames, replayed.end, replayed.cut) == (5, log.len(), None));
+}
