@@ -1,6 +1,7 @@
 //! Tables against a model, a sorted vector; and against files that nobody wrote.
 
 mod cursors;
+mod damage;
 mod lookups;
 mod writing;
 
