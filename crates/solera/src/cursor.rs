@@ -25,6 +25,15 @@ pub trait Cursor {
     fn seek_last(&mut self) -> Result<()>;
     /// To the first entry (newest version) whose user key is `>= key`.
     fn seek(&mut self, key: &[u8]) -> Result<()>;
+    /// To the newest version of `key` that `snapshot` sees, or else to the first entry of a larger key.
+    /// Walks over unseen versions unless the cursor knows better. Forward, as after `seek`.
+    fn seek_version(&mut self, key: &[u8], snapshot: Seqno) -> Result<()> {
+        self.seek(key)?;
+        while self.valid() && self.seqno() > snapshot && self.key() == key {
+            self.next()?;
+        }
+        Ok(())
+    }
     /// To the last entry (oldest version) whose user key is `< key`.
     fn seek_before(&mut self, key: &[u8]) -> Result<()>;
     /// One entry forward. Must be valid.

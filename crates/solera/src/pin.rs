@@ -185,6 +185,18 @@ impl Slice {
         Slice(Repr::Pinned { start: bytes.as_ptr(), len: bytes.len(), _pin: pin.clone() })
     }
 
+    /// The same bytes without the first `skipped` ones. Panics if there are fewer.
+    pub fn after(self, skipped: usize) -> Self {
+        match self.0 {
+            Repr::Pinned { start, len, _pin } if len.saturating_sub(skipped) > INLINE_BYTES => {
+                // SAFETY: fewer bytes are skipped than there are.
+                let start = unsafe { start.add(skipped) };
+                Slice(Repr::Pinned { start, len: len - skipped, _pin })
+            }
+            whole => Slice::copy_from(&Slice(whole)[skipped..]),
+        }
+    }
+
     /// The bytes.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
@@ -287,6 +299,18 @@ mod tests {
             let copy = slice.clone();
             drop(slice);
             assert_eq!(copy, bytes);
+        }
+    }
+
+    #[test]
+    fn a_slice_can_lose_its_front() {
+        for len in [0, 8, INLINE_BYTES, INLINE_BYTES + 8, INLINE_BYTES + 9, 500] {
+            let bytes: Vec<u8> = (0..len).map(|i| i as u8).collect();
+            for skipped in [0, 1, 8, len] {
+                if skipped <= len {
+                    assert_eq!(Slice::from(bytes.clone()).after(skipped), bytes[skipped..].to_vec());
+                }
+            }
         }
     }
 

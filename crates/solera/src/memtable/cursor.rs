@@ -107,6 +107,12 @@ impl Cursor for MemtableCursor {
         Ok(())
     }
 
+    fn seek_version(&mut self, key: &[u8], snapshot: Seqno) -> Result<()> {
+        let position = Position { head: head(key), key, seqno: snapshot };
+        self.at = self.memtable.tree.first_from(position).map(At::new);
+        Ok(())
+    }
+
     fn seek_before(&mut self, key: &[u8]) -> Result<()> {
         let position = Position { head: head(key), key, seqno: Seqno::MAX };
         self.at = self.memtable.tree.last_before(position).map(At::new);

@@ -1,0 +1,240 @@
+//! The merge itself: which source goes first.
+//!
+//! Owns [`Merge`]. The source in front stands outside the heap, so that as long as it stays in front a
+//! step costs one comparison, with the first of the others; comparisons start with heads.
+
+use crate::{cursor::Cursor, error::Result, ids::Seqno, key::Kind, pin::Slice};
+use std::cmp::Ordering;
+
+/// A source in the heap, with the head of the key that it stands on.
+#[derive(Clone, Copy)]
+struct Waiting {
+    head: u64,
+    rank: usize,
+}
+
+/// The entries of several sources in one order: forward by user key ascending, then rank ascending, then
+/// position in the source; backward in exactly the reverse order. A source's rank is its place in the
+/// list, the newest first.
+///
+/// Itself a [`Cursor`]. After an error it is not valid until positioned again.
+pub struct Merge<C> {
+    sources: Vec<C>,
+    /// The rank in front; `None`: not valid.
+    front: Option<usize>,
+    /// The other sources that stand on an entry: a binary heap.
+    waiting: Vec<Waiting>,
+    /// Which way the last positioning call went.
+    back: bool,
+}
+
+impl<C: Cursor> Merge<C> {
+    /// A merge of `sources`, in the order of their ranks. Not valid until positioned.
+    pub fn new(sources: Vec<C>) -> Self {
+        Merge { waiting: Vec::with_capacity(sources.len()), sources, front: None, back: false }
+    }
+
+    /// The rank of the source that the present entry comes from. Must be valid.
+    #[inline]
+    pub fn rank(&self) -> usize {
+        self.front.expect("the merge stands on an entry")
+    }
+
+    /// Walking forward: takes every source of rank `rank` or older that stands before `key` to its first
+    /// entry at or after it, and leaves the others where they are.
+    pub fn skip_to(&mut self, rank: usize, key: &[u8]) -> Result<()> {
+        debug_assert!(!self.back);
+        self.reposition::<false>(rank, |source| match source.key() < key {
+            true => source.seek(key),
+            false => Ok(()),
+        })
+    }
+
+    /// Walking forward: takes every source that stands on a version of `key` that `snapshot` does not
+    /// see past all those, and leaves the others where they are.
+    pub fn skip_unseen(&mut self, key: &[u8], snapshot: Seqno) -> Result<()> {
+        debug_assert!(!self.back);
+        self.reposition::<false>(0, |source| match source.seqno() > snapshot && source.key() == key {
+            true => source.seek_version(key, snapshot),
+            false => Ok(()),
+        })
+    }
+
+    /// Walking backward: takes every source of rank `rank` or older that stands at or after `key` to its
+    /// last entry before it, and leaves the others where they are.
+    pub fn skip_before(&mut self, rank: usize, key: &[u8]) -> Result<()> {
+        debug_assert!(self.back);
+        self.reposition::<true>(rank, |source| match source.key() >= key {
+            true => source.seek_before(key),
+            false => Ok(()),
+        })
+    }
+
+    /// Moves the sources of rank `rank` and older that stand on an entry, and finds the front anew.
+    fn reposition<const BACK: bool>(
+        &mut self,
+        rank: usize,
+        mut to: impl FnMut(&mut C) -> Result<()>,
+    ) -> Result<()> {
+        self.front = None;
+        let mut moving = self.sources.iter_mut().skip(rank).filter(|source| source.valid());
+        moving.try_for_each(&mut to)?;
+        self.find_front::<BACK>();
+        Ok(())
+    }
+
+    /// Positions every source.
+    fn position<const BACK: bool>(&mut self, to: impl FnMut(&mut C) -> Result<()>) -> Result<()> {
+        self.front = None;
+        self.back = BACK;
+        self.sources.iter_mut().try_for_each(to)?;
+        self.find_front::<BACK>();
+        Ok(())
+    }
+
+    fn find_front<const BACK: bool>(&mut self) {
+        self.waiting.clear();
+        let standing = self.sources.iter().enumerate().filter(|(_, source)| source.valid());
+        self.waiting.extend(standing.map(|(rank, source)| Waiting { head: source.head(), rank }));
+        for at in (0..self.waiting.len() / 2).rev() {
+            self.sink::<BACK>(at);
+        }
+        self.front_from_waiting::<BACK>();
+    }
+
+    fn front_from_waiting<const BACK: bool>(&mut self) {
+        if self.waiting.is_empty() {
+            self.front = None;
+            return;
+        }
+        self.front = Some(self.waiting.swap_remove(0).rank);
+        self.sink::<BACK>(0);
+    }
+
+    #[inline]
+    fn step<const BACK: bool>(&mut self) -> Result<()> {
+        debug_assert!(self.back == BACK, "a cursor moves in the direction of its last positioning");
+        let rank = self.rank();
+        // Until the step has succeeded there is no front, so that an error leaves the merge not valid.
+        self.front = None;
+        let source = &mut self.sources[rank];
+        if BACK { source.prev() } else { source.next() }?;
+        if !source.valid() {
+            self.front_from_waiting::<BACK>();
+        } else if let Some(&next) = self.waiting.first() {
+            let moved = Waiting { head: source.head(), rank };
+            if self.precedes::<BACK>(moved, next) {
+                self.front = Some(rank);
+            } else {
+                self.front = Some(next.rank);
+                self.waiting[0] = moved;
+                self.sink::<BACK>(0);
+            }
+        } else {
+            self.front = Some(rank);
+        }
+        Ok(())
+    }
+
+    /// Whether the entry that `a` stands on comes before the one of `b` on the way that we go.
+    #[inline]
+    fn precedes<const BACK: bool>(&self, a: Waiting, b: Waiting) -> bool {
+        let order = a.head.cmp(&b.head).then_with(|| {
+            let keys = self.sources[a.rank].key().cmp(self.sources[b.rank].key());
+            keys.then(a.rank.cmp(&b.rank))
+        });
+        order == if BACK { Ordering::Greater } else { Ordering::Less }
+    }
+
+    /// Restores the heap below `at`.
+    #[inline]
+    fn sink<const BACK: bool>(&mut self, mut at: usize) {
+        loop {
+            let mut child = 2 * at + 1;
+            let Some(&left) = self.waiting.get(child) else { return };
+            let mut first = left;
+            if let Some(&right) = self.waiting.get(child + 1)
+                && self.precedes::<BACK>(right, left)
+            {
+                (child, first) = (child + 1, right);
+            }
+            if !self.precedes::<BACK>(first, self.waiting[at]) {
+                return;
+            }
+            self.waiting.swap(at, child);
+            at = child;
+        }
+    }
+
+    #[inline]
+    fn front(&self) -> &C {
+        &self.sources[self.rank()]
+    }
+}
+
+impl<C: Cursor> Cursor for Merge<C> {
+    fn seek_first(&mut self) -> Result<()> {
+        self.position::<false>(|source| source.seek_first())
+    }
+
+    fn seek_last(&mut self) -> Result<()> {
+        self.position::<true>(|source| source.seek_last())
+    }
+
+    fn seek(&mut self, key: &[u8]) -> Result<()> {
+        self.position::<false>(|source| source.seek(key))
+    }
+
+    fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        self.position::<true>(|source| source.seek_before(key))
+    }
+
+    fn seek_version(&mut self, key: &[u8], snapshot: Seqno) -> Result<()> {
+        self.position::<false>(|source| source.seek_version(key, snapshot))
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        self.step::<false>()
+    }
+
+    #[inline]
+    fn prev(&mut self) -> Result<()> {
+        self.step::<true>()
+    }
+
+    #[inline]
+    fn valid(&self) -> bool {
+        self.front.is_some()
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        self.front().key()
+    }
+
+    #[inline]
+    fn head(&self) -> u64 {
+        self.front().head()
+    }
+
+    #[inline]
+    fn seqno(&self) -> Seqno {
+        self.front().seqno()
+    }
+
+    #[inline]
+    fn kind(&self) -> Kind {
+        self.front().kind()
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        self.front().value()
+    }
+
+    #[inline]
+    fn pin_value(&self) -> Slice {
+        self.front().pin_value()
+    }
+}

@@ -1,0 +1,536 @@
+//! Merges and walkers against a history played onto a map.
+
+use super::{
+    visible::{Backward, Forward, View},
+    *,
+};
+use crate::{
+    cursor::Cursor,
+    error::{Error, Result},
+    ids::{SEQNO_MAX, Seqno},
+    key::{KeyEnd, KeyRange, Kind, head},
+    memtable::{Memtable, MemtableCursor},
+    operator::Append,
+    pin::Slice,
+    tombstone::{RangeTombstone, RangeTombstones},
+};
+use proptest::prelude::*;
+use std::{cell::Cell, collections::BTreeMap, rc::Rc, sync::Arc};
+
+type Key = Vec<u8>;
+type Pair = (Key, Vec<u8>);
+
+#[derive(Clone, Debug, PartialEq)]
+struct Entry {
+    key: Key,
+    seqno: Seqno,
+    kind: Kind,
+    value: Vec<u8>,
+}
+
+/// A source that is a sorted list. Counts its calls, and fails when it is told to.
+#[derive(Clone)]
+struct ListCursor {
+    entries: Arc<Vec<Entry>>,
+    at: Option<usize>,
+    calls: Rc<Cell<usize>>,
+    fails_at_call: Option<usize>,
+}
+
+impl ListCursor {
+    fn new(entries: Arc<Vec<Entry>>) -> Self {
+        ListCursor { entries, at: None, calls: Rc::default(), fails_at_call: None }
+    }
+
+    fn go(&mut self, at: Option<usize>) -> Result<()> {
+        self.calls.set(self.calls.get() + 1);
+        if self.fails_at_call.is_some_and(|call| call == self.calls.get()) {
+            self.at = None;
+            return Err(Error::Closed);
+        }
+        self.at = at.filter(|&at| at < self.entries.len());
+        Ok(())
+    }
+
+    fn here(&self) -> &Entry {
+        &self.entries[self.at.expect("valid")]
+    }
+}
+
+impl Cursor for ListCursor {
+    fn seek_first(&mut self) -> Result<()> {
+        self.go(Some(0))
+    }
+    fn seek_last(&mut self) -> Result<()> {
+        self.go(self.entries.len().checked_sub(1))
+    }
+    fn seek(&mut self, key: &[u8]) -> Result<()> {
+        self.go(Some(self.entries.partition_point(|entry| &entry.key[..] < key)))
+    }
+    fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        self.go(self.entries.partition_point(|entry| &entry.key[..] < key).checked_sub(1))
+    }
+    fn next(&mut self) -> Result<()> {
+        self.go(Some(self.at.expect("valid") + 1))
+    }
+    fn prev(&mut self) -> Result<()> {
+        self.go(self.at.expect("valid").checked_sub(1))
+    }
+    fn valid(&self) -> bool {
+        self.at.is_some()
+    }
+    fn key(&self) -> &[u8] {
+        &self.here().key
+    }
+    fn head(&self) -> u64 {
+        head(self.key())
+    }
+    fn seqno(&self) -> Seqno {
+        self.here().seqno
+    }
+    fn kind(&self) -> Kind {
+        self.here().kind
+    }
+    fn value(&self) -> &[u8] {
+        &self.here().value
+    }
+    fn pin_value(&self) -> Slice {
+        Slice::copy_from(self.value())
+    }
+}
+
+/// What is written, in the order of writing. The value of an entry is its sequence number, so that every
+/// one is different.
+#[derive(Clone, Debug)]
+enum Write {
+    Entry(Key, Kind, u64),
+    DeleteRange(Key, Key),
+}
+
+#[derive(Clone, Debug)]
+struct History {
+    writes: Vec<Write>,
+    /// Where the history is cut into sources, oldest first.
+    cuts: Vec<usize>,
+}
+
+const MOMENT: u64 = 1_700_000_000_000;
+
+fn value_of(seqno: Seqno) -> Vec<u8> {
+    // Some values fit into a slice and some do not.
+    format!("<{seqno}>{}", "-".repeat(seqno as usize % 40)).into_bytes()
+}
+
+impl History {
+    fn seqno(at: usize) -> Seqno {
+        at as Seqno + 1
+    }
+
+    /// The sources, newest first. With `elide_below`, sequence numbers up to it read 0 in sources without
+    /// range tombstones.
+    fn sources(&self, elide_below: Seqno) -> (Vec<Arc<Vec<Entry>>>, Vec<Arc<RangeTombstones>>) {
+        let mut edges = vec![0];
+        edges.extend(self.cuts.iter().map(|cut| cut % (self.writes.len() + 1)));
+        edges.push(self.writes.len());
+        edges.sort();
+        let (mut sources, mut tombstones) = (Vec::new(), Vec::new());
+        for edge in edges.windows(2).rev() {
+            let (mut entries, mut deleted) = (Vec::new(), Vec::new());
+            for at in edge[0]..edge[1] {
+                let seqno = History::seqno(at);
+                match &self.writes[at] {
+                    Write::Entry(key, kind, moment) => {
+                        let mut value = if *kind == Kind::Delete { vec![] } else { value_of(seqno) };
+                        if *kind == Kind::PutExpiring {
+                            value.splice(0..0, moment.to_be_bytes());
+                        }
+                        entries.push(Entry { key: key.clone(), seqno, kind: *kind, value });
+                    }
+                    Write::DeleteRange(start, end) => {
+                        deleted.push(RangeTombstone { start: start[..].into(), end: end[..].into(), seqno })
+                    }
+                }
+            }
+            entries.sort_by(|a, b| a.key.cmp(&b.key).then(b.seqno.cmp(&a.seqno)));
+            let deleted = RangeTombstones::new(deleted);
+            if deleted.is_empty() && entries.iter().all(|entry| entry.seqno <= elide_below) {
+                entries.iter_mut().for_each(|entry| entry.seqno = 0);
+            }
+            sources.push(Arc::new(entries));
+            tombstones.push(Arc::new(deleted));
+        }
+        (sources, tombstones)
+    }
+
+    /// What a snapshot sees at a moment.
+    fn visible(&self, snapshot: Seqno, now: u64, range: &KeyRange) -> Vec<Pair> {
+        let mut map: BTreeMap<&Key, Option<Vec<u8>>> = BTreeMap::new();
+        for (at, write) in self.writes.iter().enumerate() {
+            let seqno = History::seqno(at);
+            if seqno > snapshot {
+                break;
+            }
+            match write {
+                Write::Entry(key, kind, moment) => {
+                    let value = map.entry(key).or_default();
+                    *value = match kind {
+                        Kind::Delete => None,
+                        Kind::Put => Some(value_of(seqno)),
+                        Kind::PutExpiring => (*moment > now).then(|| value_of(seqno)),
+                        Kind::Merge => Some([value.take().unwrap_or_default(), value_of(seqno)].concat()),
+                    };
+                }
+                Write::DeleteRange(start, end) => {
+                    map.iter_mut()
+                        .filter(|(key, _)| start <= **key && **key < end)
+                        .for_each(|(_, v)| *v = None);
+                }
+            }
+        }
+        map.into_iter()
+            .filter(|(key, _)| range.contains(key))
+            .filter_map(|(key, value)| Some((key.clone(), value?)))
+            .collect()
+    }
+}
+
+fn a_key() -> impl Strategy<Value = Key> {
+    prop_oneof![
+        3 => prop::collection::vec(0u8..3, 0..3),
+        3 => (0u8..12).prop_map(|i| [b"equal heads/", &[i][..]].concat()),
+        1 => prop::collection::vec(0u8..2, 8..10),
+    ]
+}
+
+fn a_write() -> impl Strategy<Value = Write> {
+    let kind = prop_oneof![
+        5 => Just(Kind::Put),
+        2 => Just(Kind::Delete),
+        3 => Just(Kind::Merge),
+        2 => Just(Kind::PutExpiring),
+    ];
+    prop_oneof![
+        12 => (a_key(), kind, MOMENT - 1..=MOMENT + 1).prop_map(|(key, kind, moment)| Write::Entry(key, kind, moment)),
+        1 => (a_key(), a_key()).prop_map(|(a, b)| Write::DeleteRange((&a).min(&b).clone(), (&a).max(&b).clone())),
+    ]
+}
+
+fn a_history() -> impl Strategy<Value = History> {
+    let writes = prop_oneof![
+        prop::collection::vec(a_write(), 0..120),
+        // Many versions of few keys.
+        (prop::collection::vec(a_write(), 1..8), 1usize..20)
+            .prop_map(|(some, times)| (0..times).flat_map(|_| some.clone()).collect()),
+    ];
+    (writes, prop::collection::vec(0usize..200, 0..6)).prop_map(|(writes, cuts)| History { writes, cuts })
+}
+
+fn a_range() -> impl Strategy<Value = KeyRange> {
+    let end = prop_oneof![
+        Just(KeyEnd::Unbounded),
+        a_key().prop_map(|key| KeyEnd::Included(key.into())),
+        a_key().prop_map(|key| KeyEnd::Excluded(key.into())),
+    ];
+    (prop_oneof![Just(vec![]), a_key()], end).prop_map(|(start, end)| KeyRange { start: start.into(), end })
+}
+
+fn entry_of(cursor: &Merge<impl Cursor>) -> Option<(usize, Entry)> {
+    cursor.valid().then(|| {
+        let value = cursor.value().to_vec();
+        assert_eq!(cursor.pin_value(), value);
+        assert_eq!(cursor.head(), head(cursor.key()));
+        (
+            cursor.rank(),
+            Entry { key: cursor.key().to_vec(), seqno: cursor.seqno(), kind: cursor.kind(), value },
+        )
+    })
+}
+
+fn pair_forward(walker: &Forward<impl Cursor>) -> Option<Pair> {
+    walker.valid().then(|| {
+        assert_eq!(walker.pin_value(), walker.value().to_vec());
+        (walker.key().to_vec(), walker.value().to_vec())
+    })
+}
+
+fn pair_backward(walker: &Backward<impl Cursor>) -> Option<Pair> {
+    walker.valid().then(|| {
+        assert_eq!(walker.pin_value(), walker.value().to_vec());
+        (walker.key().to_vec(), walker.value().to_vec())
+    })
+}
+
+/// Walks `limit` pairs from where the walker stands and compares them with `expected`.
+fn follow_forward(walker: &mut Forward<impl Cursor>, expected: &[Pair], limit: usize) {
+    for pair in expected.iter().map(Some).chain([None]).take(limit) {
+        assert_eq!(pair_forward(walker).as_ref(), pair);
+        if pair.is_some() {
+            walker.next().unwrap();
+        }
+    }
+}
+
+fn follow_backward(walker: &mut Backward<impl Cursor>, expected: &[Pair], limit: usize) {
+    for pair in expected.iter().rev().map(Some).chain([None]).take(limit) {
+        assert_eq!(pair_backward(walker).as_ref(), pair);
+        if pair.is_some() {
+            walker.prev().unwrap();
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn a_merge_is_the_sorted_list_of_all_entries(
+        history in a_history(), probes in prop::collection::vec((a_key(), 0usize..9, 0u64..120), 0..12), elided in 0u64..150,
+    ) {
+        let (sources, _) = history.sources(elided);
+        let mut expected: Vec<(usize, Entry)> = sources
+            .iter()
+            .enumerate()
+            .flat_map(|(rank, entries)| entries.iter().map(move |entry| (rank, entry.clone())))
+            .collect();
+        expected.sort_by(|a, b| a.1.key.cmp(&b.1.key).then(a.0.cmp(&b.0)));
+        let mut merge = Merge::new(sources.into_iter().map(ListCursor::new).collect());
+        prop_assert!(!merge.valid());
+        merge.seek_first().unwrap();
+        for entry in &expected {
+            assert_eq!(entry_of(&merge).as_ref(), Some(entry));
+            merge.next().unwrap();
+        }
+        prop_assert!(!merge.valid());
+        merge.seek_last().unwrap();
+        for entry in expected.iter().rev() {
+            assert_eq!(entry_of(&merge).as_ref(), Some(entry));
+            merge.prev().unwrap();
+        }
+        prop_assert!(!merge.valid());
+        for (key, steps, snapshot) in probes {
+            let at = expected.partition_point(|(_, entry)| entry.key < key);
+            merge.seek(&key).unwrap();
+            for at in at..at + steps {
+                assert_eq!(entry_of(&merge).as_ref(), expected.get(at));
+                if at < expected.len() { merge.next().unwrap(); }
+            }
+            merge.seek_before(&key).unwrap();
+            for at in (0..=at).rev().take(steps) {
+                assert_eq!(entry_of(&merge).as_ref(), at.checked_sub(1).map(|at| &expected[at]));
+                if at > 0 { merge.prev().unwrap(); }
+            }
+            merge.seek_version(&key, snapshot).unwrap();
+            let seen = |entry: &Entry| entry.key != key || entry.seqno <= snapshot;
+            assert_eq!(entry_of(&merge).as_ref(), expected[at..].iter().find(|(_, entry)| seen(entry)));
+        }
+    }
+
+    #[test]
+    fn walkers_show_what_the_history_left(
+        history in a_history(), range in a_range(), snapshot in 0u64..160, now in MOMENT - 2..=MOMENT + 2,
+        seeks in prop::collection::vec((a_key(), 0usize..6), 0..12), elided: bool,
+    ) {
+        let (sources, tombstones) = history.sources(if elided { snapshot } else { 0 });
+        let expected = history.visible(snapshot, now, &range);
+        let view = View { snapshot, tombstones, operator: Some(Arc::new(Append)), now_unix_ms: now, range };
+        let cursors: Vec<ListCursor> = sources.into_iter().map(ListCursor::new).collect();
+        let (mut up, mut down) = (Forward::new(cursors.clone(), view.clone()), Backward::new(cursors, view));
+        up.seek_first().unwrap();
+        follow_forward(&mut up, &expected, usize::MAX);
+        down.seek_last().unwrap();
+        follow_backward(&mut down, &expected, usize::MAX);
+        for (key, steps) in seeks {
+            let at = expected.partition_point(|pair| pair.0 < key);
+            up.seek(&key).unwrap();
+            follow_forward(&mut up, &expected[at..], steps);
+            down.seek_before(&key).unwrap();
+            follow_backward(&mut down, &expected[..at], steps);
+        }
+    }
+
+    #[test]
+    fn a_failing_source_fails_the_walk_and_a_new_seek_heals_it(
+        history in a_history(), call in 1usize..60, failing in 0usize..6,
+    ) {
+        let (sources, tombstones) = history.sources(0);
+        let range = KeyRange::all();
+        let expected = history.visible(SEQNO_MAX, MOMENT, &range);
+        let operator: Option<Arc<dyn crate::operator::MergeOperator>> = Some(Arc::new(Append));
+        let view = View { snapshot: SEQNO_MAX, tombstones, operator, now_unix_ms: MOMENT, range };
+        let cursors = || {
+            let mut cursors: Vec<ListCursor> = sources.iter().cloned().map(ListCursor::new).collect();
+            let failing = failing % cursors.len();
+            cursors[failing].fails_at_call = Some(call);
+            cursors
+        };
+        let (mut up, mut met) = (Forward::new(cursors(), view.clone()), Vec::new());
+        let mut moved = up.seek_first();
+        while moved.is_ok() && let Some(pair) = pair_forward(&up) {
+            met.push(pair);
+            moved = up.next();
+        }
+        prop_assert!(!up.valid());
+        prop_assert_eq!(&met[..], if moved.is_ok() { &expected[..] } else { &expected[..met.len()] });
+        if moved.is_err() {
+            up.seek_first().unwrap();
+            follow_forward(&mut up, &expected, usize::MAX);
+        }
+
+        let (mut down, mut met) = (Backward::new(cursors(), view), Vec::new());
+        let mut moved = down.seek_last();
+        while moved.is_ok() && let Some(pair) = pair_backward(&down) {
+            met.insert(0, pair);
+            moved = down.prev();
+        }
+        prop_assert!(!down.valid());
+        prop_assert_eq!(&met[..], if moved.is_ok() { &expected[..] } else { &expected[expected.len() - met.len()..] });
+        if moved.is_err() {
+            down.seek_last().unwrap();
+            follow_backward(&mut down, &expected, usize::MAX);
+        }
+    }
+}
+
+fn plain_view() -> View {
+    View {
+        snapshot: SEQNO_MAX,
+        tombstones: Vec::new(),
+        operator: None,
+        now_unix_ms: MOMENT,
+        range: KeyRange::all(),
+    }
+}
+
+fn entry(key: &str, seqno: Seqno, kind: Kind, value: &[u8]) -> Entry {
+    Entry { key: key.into(), seqno, kind, value: value.to_vec() }
+}
+
+fn list(entries: Vec<Entry>) -> ListCursor {
+    ListCursor::new(Arc::new(entries))
+}
+
+#[test]
+fn operands_without_an_operator_are_an_error_that_says_so() {
+    let source = list(vec![entry("a", 2, Kind::Put, b"1"), entry("b", 1, Kind::Merge, b"2")]);
+    let mut up = Forward::new(vec![source.clone()], plain_view());
+    up.seek_first().unwrap();
+    assert_eq!(up.key(), b"a");
+    let error = up.next().unwrap_err();
+    assert!(matches!(&error, Error::Invalid(what) if what.contains("merge operator")), "{error}");
+    assert!(!up.valid());
+    let mut down = Backward::new(vec![source], plain_view());
+    assert!(matches!(down.seek_last(), Err(Error::Invalid(_))));
+    assert!(!down.valid());
+    down.seek_before(b"b").unwrap();
+    assert_eq!(down.key(), b"a");
+}
+
+#[test]
+fn a_refusing_operator_is_named() {
+    let view = View { operator: Some(Arc::new(crate::operator::Counter)), ..plain_view() };
+    let mut up = Forward::new(vec![list(vec![entry("a", 1, Kind::Merge, b"no number")])], view);
+    assert!(matches!(up.seek_first(), Err(Error::Merge { operator, .. }) if operator == "counter"));
+}
+
+#[test]
+fn an_expiring_entry_without_a_moment_is_an_error() {
+    let source = list(vec![entry("a", 1, Kind::PutExpiring, b"short")]);
+    assert!(Forward::new(vec![source.clone()], plain_view()).seek_first().is_err());
+    assert!(Backward::new(vec![source], plain_view()).seek_last().is_err());
+}
+
+/// A source of `versions` versions of "hot" between two other keys.
+fn hot(versions: u64) -> ListCursor {
+    let mut entries = vec![entry("cold", 1, Kind::Put, b"c")];
+    entries.extend((2..versions + 2).rev().map(|seqno| entry("hot", seqno, Kind::Put, &seqno.to_be_bytes())));
+    entries.push(entry("warm", versions + 2, Kind::Put, b"w"));
+    list(entries)
+}
+
+#[test]
+fn a_key_written_a_thousand_times_costs_a_few_steps() {
+    for snapshot in [SEQNO_MAX, 500] {
+        let source = hot(1000);
+        let calls = source.calls.clone();
+        let view = View { snapshot, ..plain_view() };
+        let newest = snapshot.min(1001).to_be_bytes();
+        let mut up = Forward::new(vec![source.clone()], view.clone());
+        up.seek(b"d").unwrap();
+        assert_eq!((up.key(), up.value()), (&b"hot"[..], &newest[..]));
+        // The list walks over unseen versions one by one: it does not know better.
+        let unseen = if snapshot == 500 { 501 } else { 0 };
+        assert!(calls.get() <= 12 + unseen, "{} calls", calls.get());
+        calls.set(0);
+        up.next().unwrap();
+        assert_eq!(up.valid(), snapshot != 500);
+        assert!(calls.get() <= 14, "{} calls", calls.get());
+
+        calls.set(0);
+        let mut down = Backward::new(vec![source], view);
+        down.seek_last().unwrap();
+        if snapshot != 500 {
+            assert_eq!(down.key(), b"warm");
+            down.prev().unwrap();
+        }
+        assert_eq!((down.key(), down.value()), (&b"hot"[..], &newest[..]));
+        down.prev().unwrap();
+        assert_eq!(down.key(), b"cold");
+        assert!(calls.get() <= 20 + unseen, "{} calls", calls.get());
+    }
+}
+
+#[test]
+fn a_deleted_range_is_passed_by_seeking() {
+    let key = |i: u32| format!("{i:05}");
+    let old = list((0..10_000).map(|i| entry(&key(i), u64::from(i) + 1, Kind::Put, b"old")).collect());
+    let new = list(vec![entry(&key(7000), 30_000, Kind::Put, b"new")]);
+    let calls = old.calls.clone();
+    let deleted = RangeTombstones::new(vec![RangeTombstone {
+        start: key(10).as_bytes().into(),
+        end: key(9_990).as_bytes().into(),
+        seqno: 20_000,
+    }]);
+    let view = View { tombstones: vec![Arc::default(), Arc::new(deleted)], ..plain_view() };
+    let sources = vec![new, list(vec![]), old];
+    let mut up = Forward::new(sources.clone(), view.clone());
+    let mut keys = Vec::new();
+    up.seek_first().unwrap();
+    while up.valid() {
+        keys.push(String::from_utf8(up.key().to_vec()).unwrap());
+        up.next().unwrap();
+    }
+    let expected: Vec<String> = (0..10).chain([7000]).chain(9_990..10_000).map(key).collect();
+    assert_eq!(keys, expected);
+    assert!(calls.get() < 60, "{} calls", calls.get());
+
+    calls.set(0);
+    let mut down = Backward::new(sources, view);
+    let mut keys = Vec::new();
+    down.seek_last().unwrap();
+    while down.valid() {
+        keys.insert(0, String::from_utf8(down.key().to_vec()).unwrap());
+        down.prev().unwrap();
+    }
+    assert_eq!(keys, expected);
+    assert!(calls.get() < 60, "{} calls", calls.get());
+}
+
+#[test]
+fn memtables_merge_like_any_other_source() {
+    let memtables: Vec<Arc<Memtable>> = (0..3).map(|_| Memtable::new()).collect();
+    let mut expected = BTreeMap::new();
+    for i in 0..9000u32 {
+        let key = (i.wrapping_mul(40_503) & 0x0fff).to_be_bytes();
+        let rank = 2 - i as usize / 3000;
+        memtables[rank].insert(&key, u64::from(i) + 1, Kind::Put, &[&[7; 30], &i.to_be_bytes()]);
+        expected.insert(key.to_vec(), [&[7; 30][..], &i.to_be_bytes()].concat());
+    }
+    let expected: Vec<Pair> = expected.into_iter().collect();
+    let cursors = || -> Vec<MemtableCursor> { memtables.iter().map(Memtable::cursor).collect() };
+    let mut up = Forward::new(cursors(), plain_view());
+    up.seek_first().unwrap();
+    follow_forward(&mut up, &expected, usize::MAX);
+    let mut down = Backward::new(cursors(), plain_view());
+    down.seek_last().unwrap();
+    follow_backward(&mut down, &expected, usize::MAX);
+}
