@@ -5,7 +5,7 @@
 //! the mutex, to put the block into the ring and to let the clock hand make room.
 //!
 //! Invariants. A slot goes from empty to full only in [`Slots::insert`], from full to empty only under the
-//! ring's mutex or in `Drop`. What leaves a slot is released through the epoch, so that a reader whose guard
+//! clock's mutex or in `Drop`. What leaves a slot is released through the epoch, so that a reader whose guard
 //! is older keeps what it found. `Cache::used` is the sum of the weights of all full slots (and, for a
 //! moment, of one that is being filled).
 
@@ -25,6 +25,10 @@ use std::{
     },
 };
 
+/// Evicted bytes that may wait in a thread's bag of garbage before it is handed over: handing over costs as
+/// much as the rest of an eviction, and waiting costs memory beyond the budget.
+const UNFLUSHED_BYTES_MAX: usize = 256 << 10;
+
 /// Ring places of dropped tables are swept out when there are this many more of them than of living ones.
 const DEAD_PLACES_MAX: usize = 1024;
 
@@ -34,8 +38,15 @@ pub struct Cache {
     used: AtomicUsize,
     /// Places in the ring whose table is gone.
     dead: AtomicUsize,
-    /// Full slots, the longest in the cache first: a clock whose hand stands at the front.
-    ring: Mutex<VecDeque<Place>>,
+    clock: Mutex<Clock>,
+}
+
+#[derive(Default)]
+struct Clock {
+    /// Full slots, the longest in the cache first. The hand stands at the front.
+    ring: VecDeque<Place>,
+    /// Weight evicted since garbage was last handed over.
+    unflushed: usize,
 }
 
 struct Place {
@@ -51,7 +62,7 @@ impl Cache {
             capacity: AtomicUsize::new(capacity_bytes),
             used: AtomicUsize::new(0),
             dead: AtomicUsize::new(0),
-            ring: Mutex::default(),
+            clock: Mutex::default(),
         })
     }
 
@@ -74,7 +85,8 @@ impl Cache {
     /// Turns the hand until the weights fit the budget, and puts `place` into the ring.
     fn make_room(&self, place: Option<Place>) {
         let mut evicted = Vec::new();
-        let mut ring = self.ring.lock();
+        let mut clock = self.clock.lock();
+        let Clock { ring, unflushed } = &mut *clock;
         if self.dead.load(Ordering::Relaxed) > ring.len() / 2 + DEAD_PLACES_MAX {
             self.dead.store(0, Ordering::Relaxed);
             ring.retain(|place| place.table.strong_count() > 0);
@@ -96,25 +108,32 @@ impl Cache {
             slot.store(ptr::null_mut(), Ordering::Release);
             table.weight.fetch_sub(place.weight, Ordering::Relaxed);
             self.used.fetch_sub(place.weight, Ordering::Relaxed);
+            *unflushed += place.weight;
             // SAFETY: the slot owned one reference, given to it by `insert`, and has just lost it.
             evicted.push(unsafe { Pin::from_raw(header) });
         }
         // Last, so that a block is not evicted by its own insertion.
         ring.extend(place);
-        drop(ring);
-        release(evicted);
+        let flush = *unflushed >= UNFLUSHED_BYTES_MAX;
+        if flush {
+            *unflushed = 0;
+        }
+        drop(clock);
+        release(evicted, flush);
     }
 }
 
-/// Drops references once no reader can still be looking at what they keep.
-fn release(pins: Vec<Pin>) {
+/// Drops references once no reader can still be looking at what they keep; `flush` hands this thread's
+/// garbage over to whoever advances the epoch.
+fn release(pins: Vec<Pin>, flush: bool) {
     if pins.is_empty() {
         return;
     }
     let guard = epoch::pin();
     guard.defer(move || drop(pins));
-    // Blocks are large: do not let a thread sit on a bag of them.
-    guard.flush();
+    if flush {
+        guard.flush();
+    }
 }
 
 impl fmt::Debug for Cache {
@@ -206,7 +225,7 @@ impl Drop for Slots {
         let pins: Vec<Pin> = headers.map(|header| unsafe { Pin::from_raw(header) }).collect();
         self.cache.used.fetch_sub(*self.weight.get_mut(), Ordering::Relaxed);
         self.cache.dead.fetch_add(pins.len(), Ordering::Relaxed);
-        release(pins);
+        release(pins, true);
     }
 }
 
@@ -307,7 +326,7 @@ mod tests {
             (0..100).for_each(|i| slots.insert(i, counted(0, &alive), 10));
         }
         assert_eq!(cache.used(), 0);
-        assert!(cache.ring.lock().len() < 3 * DEAD_PLACES_MAX);
+        assert!(cache.clock.lock().ring.len() < 3 * DEAD_PLACES_MAX);
         settle(&alive, 0);
     }
 

@@ -97,7 +97,7 @@ impl Block {
     fn without_prefix<'k>(&self, key: &'k [u8]) -> Result<&'k [u8], usize> {
         let prefix = self.prefix();
         match key.split_at_checked(prefix.len()) {
-            Some((start, suffix)) if start == prefix => Ok(suffix),
+            Some((start, suffix)) if equal(start, prefix) => Ok(suffix),
             _ => Err(if key < prefix { 0 } else { self.len() }),
         }
     }
@@ -105,9 +105,11 @@ impl Block {
     /// [`Block::seek`] among the entries whose head is that of `suffix`; `first` is the first of them.
     fn seek_among_equal(&self, first: usize, suffix: &[u8]) -> (usize, bool) {
         // Heads are nearly unique: the first of them almost always decides.
-        match self.compare_behind_head(first, suffix) {
-            Ordering::Less => {}
-            order => return (first, order == Ordering::Equal),
+        if self.equal_behind_head(first, suffix) {
+            return (first, true);
+        }
+        if self.compare_behind_head(first, suffix) == Ordering::Greater {
+            return (first, false);
         }
         let heads = self.heads();
         let equal = heads[first..].partition_point(|&head| head == heads[first]);
@@ -119,7 +121,14 @@ impl Block {
                 _ => high = middle,
             }
         }
-        (low, low < first + equal && self.compare_behind_head(low, suffix) == Ordering::Equal)
+        (low, low < first + equal && self.equal_behind_head(low, suffix))
+    }
+
+    /// Whether entry `i` has the key of the same prefix and head that goes on with `suffix`.
+    #[inline]
+    fn equal_behind_head(&self, i: usize, suffix: &[u8]) -> bool {
+        let (len, tail) = self.len_and_tail(i);
+        len == suffix.len() && equal(tail, suffix.get(HEAD_BYTES..).unwrap_or_default())
     }
 
     /// Compares entry `i` with a key of the same prefix and head.
@@ -235,7 +244,7 @@ impl Block {
     #[inline]
     pub fn key_eq(&self, i: usize, key: &[u8]) -> bool {
         let Ok(suffix) = self.without_prefix(key) else { return false };
-        self.heads()[i] == key::head(suffix) && self.compare_behind_head(i, suffix) == Ordering::Equal
+        self.heads()[i] == key::head(suffix) && self.equal_behind_head(i, suffix)
     }
 
     /// Whether two entries have the same key.
@@ -320,6 +329,23 @@ impl Block {
         }
         Ok(())
     }
+}
+
+/// `a == b`, without a call up to 16 bytes: prefixes and tails are short.
+#[inline]
+fn equal(a: &[u8], b: &[u8]) -> bool {
+    /// Equal in the first and in the last `N` bytes, which is all of up to `2 N` bytes.
+    fn ends<const N: usize>(a: &[u8], b: &[u8]) -> bool {
+        a.first_chunk::<N>() == b.first_chunk() && a.last_chunk::<N>() == b.last_chunk()
+    }
+    a.len() == b.len()
+        && match a.len() {
+            0 => true,
+            1..=3 => ends::<1>(a, b) && a[a.len() / 2] == b[b.len() / 2],
+            4..=7 => ends::<4>(a, b),
+            8..=16 => ends::<8>(a, b),
+            _ => a == b,
+        }
 }
 
 /// Length of a record's key after the prefix.

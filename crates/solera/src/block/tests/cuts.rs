@@ -1,0 +1,136 @@
+//! Where blocks end, what they cost, and which line they get.
+
+use super::*;
+use crate::{
+    codec::Binding,
+    ids::{DatabaseId, FileId},
+};
+
+#[test]
+fn entries_of_8_and_64_bytes_cost_at_most_73_bytes_in_the_file() {
+    let binding = Binding::new(DatabaseId(1), FileId(1));
+    let entries: Vec<_> =
+        (0..10_000u64).map(|i| entry((i * 0x9e37_79b9_7f4a).to_be_bytes(), i + 1, &[1; 64])).collect();
+    for fit in [FitPolicy::None, FitPolicy::Pla { epsilon: 64 }, FitPolicy::LeastSquares] {
+        let mut file = Vec::new();
+        let blocks = payloads(&mut BlockBuilder::new(4096, fit, 10_000), &entries);
+        for (payload, finished) in &blocks[..blocks.len() - 1] {
+            let start = file.len();
+            seal(payload, Compression::None, binding, start as u64, &mut file);
+            assert!(file.len() - start <= 4096);
+            assert_eq!(finished.entries, 56);
+        }
+        let bytes = file.len() as f64 / (56.0 * (blocks.len() - 1) as f64);
+        assert!(bytes <= 73.0, "{bytes} bytes per entry");
+    }
+}
+
+#[test]
+fn a_block_holds_its_bytes_and_never_part_of_a_keys_versions() {
+    let mut entries = Vec::new();
+    for i in 0..400u64 {
+        let versions = if i % 50 == 7 { 35 } else { 1 + i % 3 };
+        let version = |seqno| entry(format!("key{:05}", i * 37), seqno, &vec![1; (i % 90) as usize]);
+        entries.extend((0..versions).map(|version_of| version(1000 - version_of)));
+    }
+    let entries = sorted(entries);
+    for fit in FITS {
+        let mut rest = &entries[..];
+        for (payload, finished) in payloads(&mut BlockBuilder::new(1024, fit, 0), &entries) {
+            let (here, after) = rest.split_at(finished.entries);
+            let one_key = here.iter().all(|entry| entry.key == here[here.len() - 1].key);
+            let last_versions = here.iter().filter(|entry| entry.key == here[here.len() - 1].key).count();
+            assert!(payload.len() + TRAILER_BYTES <= 1024 || one_key || last_versions > 1);
+            assert!(!finished.continues);
+            assert!(after.first().is_none_or(|next| next.key != here[here.len() - 1].key));
+            let block = Block::from_payload(&payload).unwrap();
+            let targets: Vec<_> = here.iter().map(|entry| entry.key.clone()).collect();
+            assert_equals_model(&block, here, false, &targets);
+            rest = after;
+        }
+        assert!(rest.is_empty());
+    }
+}
+
+#[test]
+fn a_key_with_too_many_versions_goes_on_in_the_next_block() {
+    let mut entries: Vec<_> = (0..100).map(|version| entry("hot", 1000 - version, &[9; 100])).collect();
+    entries.insert(0, entry("cold", 5, b"before"));
+    entries.push(entry("later", 6, b"after"));
+    let mut rest = &entries[..];
+    let blocks = payloads(&mut BlockBuilder::new(512, FitPolicy::LeastSquares, 0), &entries);
+    assert!(blocks.len() > 3);
+    for (payload, finished) in &blocks {
+        let (here, after) = rest.split_at(finished.entries);
+        let block = Block::from_payload(payload).unwrap();
+        let goes_on = after.first().is_some_and(|next| next.key == here[here.len() - 1].key);
+        assert_eq!((block.continues(), finished.continues), (goes_on, goes_on));
+        assert!(payload.len() < 6 * 512);
+        assert!(!goes_on || block.ends_with(b"hot"));
+        let oldest_here = here[here.len() - 1].seqno;
+        let probe = Probe { key: b"hot", hash: 0, snapshot: oldest_here - 1 };
+        assert!(!goes_on || block.lookup(&probe, 0).is_none(), "older versions are in the next block");
+        rest = after;
+    }
+    assert!(rest.is_empty());
+}
+
+#[test]
+fn a_corridor_ends_blocks_that_a_line_does_not_fit() {
+    // Runs of neighbours with wide gaps: no line is within 2 ranks of more than a few runs.
+    let keys: Vec<_> = (0..50u64).flat_map(|run| (0..8).map(move |i| ((run * run) << 40) + i)).collect();
+    let entries = puts(keys.iter().map(|key| key.to_be_bytes()));
+    let plain = payloads(&mut BlockBuilder::new(4096, FitPolicy::LeastSquares, 0), &entries).len();
+    let tight = payloads(&mut BlockBuilder::new(4096, FitPolicy::Pla { epsilon: 2 }, 0), &entries);
+    assert!(tight.len() > plain);
+    for (payload, finished) in tight {
+        assert!(finished.error.unwrap() <= 2);
+        Block::from_payload(&payload).unwrap().check().unwrap();
+    }
+}
+
+#[test]
+fn a_corridor_is_walked_again_when_the_prefix_gets_shorter() {
+    let mut keys: Vec<_> = (0..60u64).map(|i| [b"common prefix/a/", &i.to_be_bytes()[..]].concat()).collect();
+    keys.extend((0..60u64).map(|i| [b"common prefix/b/", &(i * i).to_be_bytes()[..]].concat()));
+    keys.extend((0..60u64).map(|i| format!("d{i:03}").into_bytes()));
+    let entries = puts(keys);
+    for epsilon in [1, 4, 64] {
+        let mut rest = &entries[..];
+        for (payload, finished) in
+            payloads(&mut BlockBuilder::new(4096, FitPolicy::Pla { epsilon }, 0), &entries)
+        {
+            assert!(finished.error.unwrap() <= epsilon);
+            let (here, after) = rest.split_at(finished.entries);
+            let targets: Vec<_> = here.iter().flat_map(|entry| neighbours(&entry.key)).collect();
+            assert_equals_model(&Block::from_payload(&payload).unwrap(), here, false, &targets);
+            rest = after;
+        }
+    }
+}
+
+#[test]
+fn a_line_that_cannot_be_used_is_ignored() {
+    let entries = puts((0..56u64).map(|i| (i * i).to_be_bytes()));
+    let (payload, _) =
+        payloads(&mut BlockBuilder::new(1 << 20, FitPolicy::LeastSquares, 0), &entries).pop().unwrap();
+    for (at, number) in [(0, f64::NAN), (0, -1.0), (0, f64::INFINITY), (8, f64::NAN), (8, f64::NEG_INFINITY)]
+    {
+        let mut damaged = payload.clone();
+        let at = payload.len() - 40 + at;
+        damaged[at..at + 8].copy_from_slice(&number.to_le_bytes());
+        let block = Block::from_payload(&damaged).unwrap();
+        assert!(block.line_ignored() && block.line_error().is_none());
+        let targets: Vec<_> = entries.iter().flat_map(|entry| neighbours(&entry.key)).collect();
+        assert_equals_model(&block, &entries, false, &targets);
+    }
+    // A line that is usable but wrong makes searches longer, not false; `check` tells.
+    let mut wrong = payload.clone();
+    let at = payload.len() - 40;
+    wrong[at..at + 8].copy_from_slice(&1e300f64.to_le_bytes());
+    let block = Block::from_payload(&wrong).unwrap();
+    assert!(!block.line_ignored() && block.check().is_err());
+    for (i, entry) in entries.iter().enumerate() {
+        assert_eq!(block.find(&entry.key), i);
+    }
+}

@@ -1,0 +1,103 @@
+//! Bytes that nobody wrote, behind a checksum that matches: refused, or safe to use.
+
+use super::{
+    stored::{place, read_all_ways},
+    *,
+};
+
+/// Calls everything that can be called on a block.
+fn exercise(block: &Block, targets: &[Vec<u8>]) {
+    let mut key = Vec::new();
+    for i in 0..block.len() {
+        block.key_into(i, &mut key);
+        std::hint::black_box((block.key_len(i), block.key_head(i), block.key_eq(i, &key)));
+        std::hint::black_box((block.value(i), block.kind(i), block.seqno(i, 0), block.hit(i, 0)));
+        std::hint::black_box((block.same_key(0, i), block.find(&key), block.pin_value(i)));
+        std::hint::black_box(block.lookup(&Probe { key: &key, hash: 0, snapshot: 9 }, 0));
+    }
+    for target in targets {
+        assert!(block.find(target) <= block.len());
+        std::hint::black_box(block.lookup(&Probe { key: target, hash: 0, snapshot: 1 << 30 }, 0));
+        block.ends_with(target);
+    }
+    let _ = block.check();
+    block.dump(&mut std::io::sink()).unwrap();
+}
+
+proptest! {
+    #[test]
+    fn arbitrary_bytes_are_refused_or_safe(bytes in prop::collection::vec(any::<u8>(), 0..200), targets in prop::collection::vec(keys(), 4)) {
+        if let Ok(block) = Block::from_payload(&bytes) {
+            exercise(&block, &targets);
+        }
+    }
+
+    #[test]
+    fn bytes_with_a_plausible_footer_are_refused_or_safe(
+        body in prop::collection::vec(any::<u8>(), 0..300),
+        line: [u64; 2], base: u64, meta in 0u8..10, n in 0u32..30, record_bytes in 0u32..40, error: u16,
+        prefix_len in 0u16..60, suffix_len in 0u16..30, flags in 0u16..2048,
+        fitting: bool, targets in prop::collection::vec(keys(), 4),
+    ) {
+        let mut bytes = body;
+        let mut n = n;
+        if fitting && flags & 3 == 0 && record_bytes > 0 {
+            let room = bytes.len().saturating_sub(usize::from(prefix_len + (flags >> 8)));
+            n = (room / (record_bytes as usize + 8)) as u32;
+            bytes.truncate(n as usize * (record_bytes as usize + 8) + usize::from(prefix_len + (flags >> 8)));
+        }
+        bytes.extend(line.iter().flat_map(|bits| bits.to_le_bytes()));
+        bytes.extend((base & u64::MAX >> 8 | u64::from(meta) << 56).to_le_bytes());
+        bytes.extend(n.to_le_bytes());
+        bytes.extend(record_bytes.to_le_bytes());
+        for short in [error, prefix_len, suffix_len, flags] {
+            bytes.extend(short.to_le_bytes());
+        }
+        if let Ok(block) = Block::from_payload(&bytes) {
+            exercise(&block, &targets);
+        }
+    }
+
+    #[test]
+    fn mutated_blocks_are_refused_or_safe(
+        entries in entries(),
+        fit in prop::sample::select(&FITS[..]),
+        mutations in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), any::<bool>()), 1..8),
+        cut in prop::option::of(any::<prop::sample::Index>()),
+    ) {
+        let (mut payload, _) = payloads(&mut BlockBuilder::new(2000, fit, 50), &entries).swap_remove(0);
+        for (at, byte, in_footer) in mutations {
+            let from = if in_footer { payload.len() - 40 } else { 0 };
+            let at = from + at.index(payload.len() - from);
+            payload[at] = byte;
+        }
+        if let Some(cut) = cut {
+            payload.truncate(cut.index(payload.len()));
+        }
+        if let Ok(block) = Block::from_payload(&payload) {
+            let targets: Vec<_> = entries.iter().map(|entry| entry.key.clone()).collect();
+            exercise(&block, &targets);
+        }
+        // The same bytes, sealed anew: damage that the checksum cannot see.
+        let (binding, _) = place();
+        for compression in [Compression::None, Compression::Lz4] {
+            let mut stored = Vec::new();
+            seal(&payload, compression, binding, 7, &mut stored);
+            let plain = Block::from_payload(&payload).is_ok();
+            for block in read_all_ways(&stored, 7) {
+                prop_assert_eq!(block.is_ok(), plain);
+            }
+        }
+    }
+
+    #[test]
+    fn arbitrary_stored_bytes_with_a_good_checksum_are_refused_or_safe(mut body in prop::collection::vec(any::<u8>(), 0..200), codec in 0u8..4) {
+        let (binding, _) = place();
+        body.push(codec);
+        let checksum = binding.checksum(0, &body);
+        body.extend(checksum.to_le_bytes());
+        for block in read_all_ways(&body, 0).into_iter().flatten() {
+            exercise(&block, &[vec![], vec![1]]);
+        }
+    }
+}
