@@ -1,10 +1,26 @@
 //! Keeping the tree in shape.
 //!
-//! Deciding and doing never share a function: [`shape`] says what is wanted.
+//! Deciding and doing never share a function. Decided, purely: [`Shape`] says what is wanted, [`score()`]
+//! which level needs it, [`pick`] (or a requested [`Sweep`]) what to do next: a [`Plan`], which prints.
+//! Done: [`flush`] and [`run`] write tables.
 
+mod cut;
+mod job;
+mod pick;
+mod plan;
+mod retain;
+mod score;
 mod shape;
+mod sweep;
 
+pub use job::{JobContext, flush, flushed, run};
+pub use pick::{entrance, pick};
+pub use plan::{InFlight, Plan, Reason, Source, Target, Ticket};
+pub use score::{debt_bytes, score};
 pub use shape::{
-    BUFFER_BYTES_MAX, BUFFER_BYTES_MIN, LEVEL0_RUN_LIMIT_MAX, LEVELS_MAX, SIZE_RATIO_MAX, SIZE_RATIO_MIN,
-    Shape,
+    BUFFER_BYTES_MAX, BUFFER_BYTES_MIN, LEVEL0_RUN_LIMIT_MAX, SIZE_RATIO_MAX, SIZE_RATIO_MIN, Shape,
 };
+pub use sweep::{Step, Sweep};
+
+#[cfg(test)]
+mod retain_tests;

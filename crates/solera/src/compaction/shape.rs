@@ -7,6 +7,7 @@
 use crate::{
     codec::{DecodeError, Decoder, put_varint},
     error::{Error, Result},
+    version::LEVELS_MAX,
 };
 use std::fmt;
 
@@ -21,8 +22,6 @@ pub const LEVEL0_RUN_LIMIT_MAX: u32 = 64;
 pub const BUFFER_BYTES_MIN: u64 = 1 << 10;
 /// Largest write buffer and largest output table, in bytes.
 pub const BUFFER_BYTES_MAX: u64 = 1 << 40;
-/// Most levels a tree can have: at the smallest size ratio and buffer more bytes than a u64 counts.
-pub const LEVELS_MAX: u32 = 64;
 
 /// How large each level may grow and how many runs it may hold.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -115,16 +115,25 @@ impl FrameWriter {
         Ok(())
     }
 
-    /// Ends the file and makes it durable. Nothing may be appended after it.
-    pub fn finish(mut self) -> Result<()> {
+    /// Ends the file and makes it durable. Nothing may be appended after it. If the end cannot be written
+    /// the file has none and may go on.
+    pub fn finish(&mut self) -> Result<()> {
         self.check_alive()?;
-        self.put_alone(FrameKind::End)?;
+        if let Err(error) = self.put_alone(FrameKind::End) {
+            self.take_back(&error);
+            return Err(error);
+        }
         self.sync_file()
     }
 
     /// Refuses every later call, because of `cause`.
     pub fn poison(&mut self, cause: &Error) {
         self.poison = Some(cause.to_string());
+    }
+
+    /// Why every further call will fail, if it will.
+    pub fn poisoned(&self) -> Option<&str> {
+        self.poison.as_deref()
     }
 
     fn check_alive(&self) -> Result<()> {

@@ -12,11 +12,12 @@
 //! | 3 | settings of a keyspace | id:varint settings |
 //! | 4 | tree | id:varint flushed (0, or 1 seqno:varint) n:varint removed\*n n:varint added\*n |
 //! | 5 | next file | number:varint |
-//! | 6 | next run | number:varint |
+//! | 6 | next keyspace | number:varint |
 //! | 7 | last seqno | number:varint |
 //! | 8 | high water of the clock | unix_ms:varint |
 //! | 9 | oldest live log | file:varint |
 //! | 10 | end of a log | file:varint bytes:varint |
+//! | 11 | new log | file:varint |
 //!
 //! `removed = level:varint run:varint file:varint start_len:varint start`,
 //! `added = level:varint run:varint descriptor clip`. Fields 1 to 4 and 10 may repeat, the others not. A tag
@@ -98,14 +99,16 @@ pub struct Edit {
     pub dropped: Vec<KeyspaceId>,
     /// No file of this number or above is in use.
     pub next_file: Option<u64>,
-    /// No run of this number or above is in use.
-    pub next_run: Option<u64>,
+    /// No keyspace of this number or above was ever in use.
+    pub next_keyspace: Option<u32>,
     /// The largest sequence number given out, as far as the logs do not know better.
     pub last_seqno: Option<Seqno>,
     /// Readers saw this time, in Unix milliseconds: what had expired by then stays expired.
     pub clock_high_ms: Option<u64>,
     /// Logs before this one hold nothing that is not in tables.
     pub oldest_log: Option<FileId>,
+    /// A log that exists from now on; nothing is written to it before. Its absence is damage.
+    pub new_log: Option<FileId>,
     /// Where recovery found the end of logs that were not sealed ([`crate::wal::Tail::CutAt`]).
     pub log_ends: Vec<(FileId, u64)>,
 }
@@ -116,11 +119,12 @@ mod tag {
     pub(super) const SETTINGS: u64 = 3;
     pub(super) const TREE: u64 = 4;
     pub(super) const NEXT_FILE: u64 = 5;
-    pub(super) const NEXT_RUN: u64 = 6;
+    pub(super) const NEXT_KEYSPACE: u64 = 6;
     pub(super) const LAST_SEQNO: u64 = 7;
     pub(super) const CLOCK_HIGH_MS: u64 = 8;
     pub(super) const OLDEST_LOG: u64 = 9;
     pub(super) const LOG_END: u64 = 10;
+    pub(super) const NEW_LOG: u64 = 11;
 }
 
 impl Edit {
@@ -162,10 +166,11 @@ impl Edit {
         }
         for (tag, number) in [
             (tag::NEXT_FILE, self.next_file),
-            (tag::NEXT_RUN, self.next_run),
+            (tag::NEXT_KEYSPACE, self.next_keyspace.map(u64::from)),
             (tag::LAST_SEQNO, self.last_seqno),
             (tag::CLOCK_HIGH_MS, self.clock_high_ms),
             (tag::OLDEST_LOG, self.oldest_log.map(|file| file.0)),
+            (tag::NEW_LOG, self.new_log.map(|file| file.0)),
         ] {
             if let Some(number) = number {
                 field(tag, &|body| put_varint(body, number));
@@ -213,13 +218,22 @@ impl Edit {
             tag::SETTINGS => self.settings.push((keyspace(body)?, rest(body)?)),
             tag::TREE => self.trees.push((keyspace(body)?, TreeEdit::decode(body)?)),
             tag::NEXT_FILE => once(&mut self.next_file, body, u64::MAX)?,
-            tag::NEXT_RUN => once(&mut self.next_run, body, u64::MAX)?,
+            tag::NEXT_KEYSPACE => {
+                let mut next = self.next_keyspace.map(u64::from);
+                once(&mut next, body, u32::MAX.into())?;
+                self.next_keyspace = next.map(|next| next as u32);
+            }
             tag::LAST_SEQNO => once(&mut self.last_seqno, body, SEQNO_MAX)?,
             tag::CLOCK_HIGH_MS => once(&mut self.clock_high_ms, body, u64::MAX)?,
             tag::OLDEST_LOG => {
                 let mut log = self.oldest_log.map(|file| file.0);
                 once(&mut log, body, u64::MAX)?;
                 self.oldest_log = log.map(FileId);
+            }
+            tag::NEW_LOG => {
+                let mut log = self.new_log.map(|file| file.0);
+                once(&mut log, body, u64::MAX)?;
+                self.new_log = log.map(FileId);
             }
             tag::LOG_END => {
                 self.log_ends.push((FileId(body.varint("a log")?), body.varint("a length")?));
@@ -373,25 +387,26 @@ pub(super) mod tests {
         );
         let numbers = (
             option::of(any::<u64>()),
-            option::of(any::<u64>()),
+            option::of(any::<u32>()),
             option::of(0..=SEQNO_MAX),
             option::of(any::<u64>()),
-            option::of(any::<u64>()),
+            option::of(any::<u64>().prop_map(FileId)),
+            option::of(any::<u64>().prop_map(FileId)),
         );
         (lists, numbers).prop_map(|(lists, numbers)| {
             let (created, settings, trees, dropped, log_ends) = lists;
-            let (next_file, next_run, last_seqno, clock_high_ms, oldest_log) = numbers;
-            let oldest_log = oldest_log.map(FileId);
+            let (next_file, next_keyspace, last_seqno, clock_high_ms, oldest_log, new_log) = numbers;
             Edit {
                 created,
                 settings,
                 trees,
                 dropped,
                 next_file,
-                next_run,
+                next_keyspace,
                 last_seqno,
                 clock_high_ms,
                 oldest_log,
+                new_log,
                 log_ends,
             }
         })

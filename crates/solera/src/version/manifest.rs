@@ -23,6 +23,7 @@ use crate::{
     frame::{Cut, FILE_HEADER_BYTES, FileKind, FrameWriter, walk},
     ids::{DatabaseId, FileId},
     vfs::{Fs, read_all, read_exact_at},
+    wal,
 };
 use std::{
     fmt, io,
@@ -84,13 +85,17 @@ impl Manifest {
         if names.iter().any(|name| name == CURRENT) {
             return Ok(true);
         }
-        let of_creation = |name: &str| {
-            name == LOCK || name == CURRENT_TEMPORARY || file_id(name).is_some() || name.starts_with('.')
-        };
-        match names.iter().find(|name| !of_creation(name)) {
-            None => Ok(false),
-            Some(other) => Err(not_a_database(dir, format!("it holds {other:?} but no file {CURRENT}"))),
+        for name in &names {
+            let of_creation = name == LOCK
+                || name == CURRENT_TEMPORARY
+                || file_id(name).is_some()
+                || name.starts_with('.')
+                || is_empty_log(fs, &dir.join(name))?;
+            if !of_creation {
+                return Err(not_a_database(dir, format!("it holds {name:?} but no file {CURRENT}")));
+            }
         }
+        Ok(false)
     }
 
     /// Creates the manifest numbered `file`, an unused number, which `snapshot` begins, and makes it the one
@@ -198,6 +203,11 @@ impl Manifest {
         self.frames.sync()
     }
 
+    /// Why every further change will be refused, if it will.
+    pub fn poisoned(&self) -> Option<&str> {
+        self.frames.poisoned()
+    }
+
     /// Length of the manifest in bytes.
     pub fn bytes(&self) -> u64 {
         self.frames.len()
@@ -212,6 +222,12 @@ impl Manifest {
     pub fn database(&self) -> DatabaseId {
         self.database
     }
+}
+
+/// Whether this is a log that nothing was written to: a creation makes one before the first CURRENT.
+fn is_empty_log(fs: &dyn Fs, path: &Path) -> Result<bool> {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    Ok(wal::file_id(name).is_some() && fs.open(path)?.len()? <= FILE_HEADER_BYTES as u64)
 }
 
 /// Makes the prepared CURRENT count.

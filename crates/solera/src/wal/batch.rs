@@ -142,6 +142,16 @@ pub enum Operation<'b> {
     },
 }
 
+impl Operation<'_> {
+    /// Where the operation belongs.
+    #[inline]
+    pub fn keyspace(&self) -> KeyspaceId {
+        match *self {
+            Operation::Entry { keyspace, .. } | Operation::DeleteRange { keyspace, .. } => keyspace,
+        }
+    }
+}
+
 /// Reads a payload. Iterate over it: operations come with their sequence numbers, in order, zero-copy. An
 /// error ends the iteration.
 #[derive(Clone, Debug)]

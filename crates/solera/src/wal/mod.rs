@@ -77,10 +77,15 @@ impl Writer {
         self.frames.sync()
     }
 
-    /// Ends the log, durably, before its successor is created. After an error the log must not be
-    /// succeeded.
-    pub fn seal(self) -> Result<()> {
+    /// Ends the log, durably, before its successor is used. After an error the log has no end yet: it goes
+    /// on, or, if the sync failed, every further call fails with [`Error::Poisoned`].
+    pub fn seal(&mut self) -> Result<()> {
         self.frames.finish()
+    }
+
+    /// Why every further call will fail, if it will.
+    pub fn poisoned(&self) -> Option<&str> {
+        self.frames.poisoned()
     }
 
     /// The log's number.
@@ -125,6 +130,14 @@ pub struct Replayed {
     pub end: u64,
     /// What a crash left torn after it, if anything.
     pub cut: Option<Cut>,
+}
+
+/// The database that the log at `path` belongs to, from its header.
+pub fn database_of(fs: &dyn Fs, path: &Path) -> Result<DatabaseId> {
+    let log = fs.open(path)?;
+    let mut header = vec![0; log.len()?.min(FILE_HEADER_BYTES as u64) as usize];
+    read_exact_at(&*log, &mut header, 0)?;
+    Ok(FILE_KIND.identify(path, &header)?.0)
 }
 
 /// Hands every record of a log to `each`, oldest first, with its offset. Reads only.

@@ -1,0 +1,197 @@
+//! Cutting a bounded piece of work out of runs.
+//!
+//! Owns [`Cut`]: some runs of one level, the run that takes their keys, and how many bytes a plan may
+//! concern. `pick` and `sweep` use it to turn "these runs should move" into plans that temporary space and
+//! patience can bear.
+
+use super::{
+    plan::{InFlight, Plan, Reason, Source, Target},
+    shape::Shape,
+};
+use crate::{
+    ids::RunId,
+    key::{KeyEnd, KeyRange},
+    version::{Run, TableRef, Version},
+};
+use std::sync::Arc;
+
+/// A plan concerns about this many tables' worth of bytes at most, its inputs counted.
+const PLAN_TABLES_MAX: u64 = 25;
+
+/// Runs that give up their keys, and the run that takes them.
+#[derive(Debug)]
+pub(super) struct Cut<'v> {
+    version: &'v Version,
+    in_flight: &'v InFlight,
+    /// Newest first; the oldest runs of their level, or all of them.
+    sources: Vec<&'v Arc<Run>>,
+    target: (u32, RunId),
+    /// The target's tables; none if it does not exist yet.
+    target_tables: &'v [TableRef],
+    bytes_max: u64,
+}
+
+impl<'v> Cut<'v> {
+    pub(super) fn new(
+        version: &'v Version,
+        shape: &Shape,
+        in_flight: &'v InFlight,
+        sources: Vec<&'v Arc<Run>>,
+        target: (u32, RunId),
+    ) -> Self {
+        let target_run = version.level(target.0).run(target.1);
+        Cut {
+            version,
+            in_flight,
+            sources,
+            target,
+            target_tables: target_run.map_or(&[], |run| &run.tables()[..]),
+            bytes_max: shape.table_bytes.saturating_mul(PLAN_TABLES_MAX),
+        }
+    }
+
+    /// The first range at or after `from` that no running plan stands in the way of. Any part of the
+    /// sources before it has to wait. `None`: nothing left, or all of it has to wait.
+    pub(super) fn first_range(&self, from: &[u8]) -> Option<KeyRange> {
+        let mut from: Box<[u8]> = from.into();
+        loop {
+            let range = self.range_at(&from)?;
+            let in_the_way = self
+                .sources
+                .iter()
+                .map(|run| run.level())
+                .flat_map(|level| self.in_flight.claims(level))
+                .find(|claim| claim.contains(&range.start));
+            from = match in_the_way {
+                Some(claim) => first_after(&claim.end)?,
+                None if !self.in_flight.claimed(self.target.0, &self.hull(&range)) => return Some(range),
+                None => first_after(&range.end)?,
+            };
+        }
+    }
+
+    /// The range that starts with the sources' first key at or after `from` and is as long as the limit
+    /// allows.
+    pub(super) fn range_at(&self, from: &[u8]) -> Option<KeyRange> {
+        let reaching = self.sources.iter().filter_map(|run| {
+            let at = run.tables().partition_point(|table| !table.clip().end.admits(from));
+            run.tables().get(at)
+        });
+        let start: Box<[u8]> = reaching.map(|table| (&table.clip().start[..]).max(from)).min()?.into();
+        let claims = self.sources.iter().flat_map(|run| self.in_flight.claims(run.level()));
+        let next_claim = claims.map(|claim| &claim.start).filter(|claim| **claim > start).min();
+        let last = self.sources.iter().map(|run| run.range().end).max()?;
+        let stop = match next_claim {
+            Some(claim) => last.min(KeyEnd::Excluded(claim.clone())),
+            None => last,
+        };
+        let end = self.end_within_limit(&start, stop);
+        // No further than the sources have keys: the gap behind may hold keys of the target.
+        let range = KeyRange { start, end };
+        let inside = self.sources.iter().filter_map(|run| run.overlapping(&range).last());
+        let last = inside.map(|table| &table.clip().end).max()?.clone();
+        Some(KeyRange { end: last.min(range.end), start: range.start })
+    }
+
+    /// The range of `table` alone, or its first part if that is too much work.
+    pub(super) fn range_of(&self, table: &TableRef) -> KeyRange {
+        let clip = table.clip();
+        KeyRange { start: clip.start.clone(), end: self.end_within_limit(&clip.start, clip.end.clone()) }
+    }
+
+    /// Where to end a range from `start` to at most `stop`. Preferably before a table of the target, so
+    /// that no table of the target is written anew for two plans.
+    fn end_within_limit(&self, start: &[u8], stop: KeyEnd) -> KeyEnd {
+        let until = |end: &[u8]| KeyRange::half_open(start, end);
+        let fits = |end: &[u8]| self.bytes(&until(end)) <= self.bytes_max;
+        let whole = KeyRange { start: start.into(), end: stop };
+        if self.bytes(&whole) <= self.bytes_max {
+            return whole.end;
+        }
+        // A range that ends before `key` is not empty and ends before the stop.
+        let ends_inside = |key: &[u8]| key > start && KeyEnd::Excluded(key.into()) < whole.end;
+        let starts = |tables: &'v [TableRef]| tables.iter().map(|table| &table.clip().start[..]);
+        let mut cuts: Vec<&[u8]> = starts(self.target_tables).filter(|key| ends_inside(key)).collect();
+        let mut fitting = cuts.partition_point(|key| fits(key));
+        if fitting == 0 {
+            let tables = self.sources.iter().flat_map(|run| starts(run.tables()));
+            cuts.extend(tables.filter(|key| ends_inside(key)));
+            cuts.sort_unstable();
+            fitting = cuts.partition_point(|key| fits(key));
+        }
+        // If even the smallest cut is too much, it has to be done all the same.
+        match cuts.get(fitting.saturating_sub(1)) {
+            Some(&cut) => KeyEnd::Excluded(cut.into()),
+            None => whole.end,
+        }
+    }
+
+    /// Bytes that a plan over `range` reads.
+    fn bytes(&self, range: &KeyRange) -> u64 {
+        let sources = self.sources.iter().flat_map(|run| run.overlapping(range));
+        let source_bytes: u64 = sources.map(|table| table.bytes_within(range)).sum();
+        source_bytes + self.in_target(range).iter().map(TableRef::bytes).sum::<u64>()
+    }
+
+    /// The target's tables that overlap `range`.
+    pub(super) fn in_target(&self, range: &KeyRange) -> &'v [TableRef] {
+        let first = self.target_tables.partition_point(|table| !table.clip().end.admits(&range.start));
+        let rest = &self.target_tables[first..];
+        &rest[..rest.partition_point(|table| range.end.admits(&table.clip().start))]
+    }
+
+    /// The range and the target's tables.
+    pub(super) fn hull(&self, range: &KeyRange) -> KeyRange {
+        self.in_target(range).iter().fold(range.clone(), |hull, table| hull.hull(table.clip()))
+    }
+
+    /// Whether a running plan stands in the way of one over `range`.
+    pub(super) fn blocked(&self, range: &KeyRange) -> bool {
+        self.sources.iter().any(|run| self.in_flight.claimed(run.level(), range))
+            || self.in_flight.claimed(self.target.0, &self.hull(range))
+    }
+
+    /// The plan over `range`.
+    pub(super) fn plan(&self, range: KeyRange, reason: Reason) -> Plan {
+        let sources = self.sources.iter().map(|run| Source {
+            level: run.level(),
+            run: run.id(),
+            tables: run.overlapping(&range).iter().filter_map(|table| table.within(&range)).collect(),
+        });
+        let sources: Vec<Source> = sources.filter(|source| !source.tables.is_empty()).collect();
+        let target =
+            Target { level: self.target.0, run: self.target.1, tables: self.in_target(&range).to_vec() };
+        let hull = self.hull(&range);
+        // Within a level larger ids are newer; deeper levels are older.
+        let is_older =
+            |run: &Run| run.level() > target.level || (run.level() == target.level && run.id() < target.run);
+        let mut older = self.version.runs().iter().filter(|run| is_older(run));
+        let drops_tombstones = older.all(|run| run.overlapping(&hull).is_empty());
+        let moves = can_move(&sources, &target, drops_tombstones);
+        let plan = Plan { range, sources, target, moves, drops_tombstones, seals: None, reason };
+        debug_assert_eq!(plan.unsound(self.version), None);
+        plan
+    }
+}
+
+/// Whether the tables can change their run as they are: nothing to merge them with, nothing in them that
+/// has to go, and not mostly parts of files that would be kept for them.
+fn can_move(sources: &[Source], target: &Target, drops_tombstones: bool) -> bool {
+    let mut tables: Vec<&TableRef> = sources.iter().flat_map(|source| &source.tables).collect();
+    tables.sort_by(|a, b| a.clip().start.cmp(&b.clip().start));
+    !tables.is_empty()
+        && target.tables.is_empty()
+        && tables.array_windows().all(|[a, b]| !a.clip().overlaps(b.clip()))
+        && !(drops_tombstones && tables.iter().any(|table| table.has_tombstones()))
+        && tables.iter().map(|table| table.bytes()).sum::<u64>()
+            >= tables.iter().map(|table| table.descriptor().bytes / 2).sum()
+}
+
+/// The first key behind `end`; `None` if there is none.
+pub(super) fn first_after(end: &KeyEnd) -> Option<Box<[u8]>> {
+    match end {
+        KeyEnd::Included(last) => Some([last, &[0][..]].concat().into()),
+        KeyEnd::Excluded(end) => Some(end.clone()),
+        KeyEnd::Unbounded => None,
+    }
+}

@@ -1,0 +1,296 @@
+//! One piece of work, decided and not yet done.
+//!
+//! Owns [`Plan`] and [`InFlight`], the plans that are being carried out. `pick` and `sweep` make plans,
+//! `job` carries them out, and [`Plan::edit`] says what the result does to the tree.
+//!
+//! A plan takes all versions of the keys in a range out of some runs, the sources, and puts them into one
+//! run, the target, merged with what the target holds there.
+//!
+//! What must hold (invariant R, docs/decisions/0002): in the range of the plan, **no run that the plan
+//! leaves alone is newer than its target and older than one of its sources**. Then for no key an older
+//! version comes to lie above a newer one. [`Plan::unsound`] says so, and is asserted where plans are
+//! made and again where they are installed. The sources of every plan are the oldest runs of their level
+//! without a gap, which gives this for free.
+
+use crate::{
+    ids::RunId,
+    key::KeyRange,
+    table::TableDescriptor,
+    version::{Added, Removed, TableRef, TreeEdit, Version},
+};
+use std::fmt;
+
+/// A run that gives up its keys in the plan's range.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// Its level.
+    pub level: u32,
+    /// Its id.
+    pub run: RunId,
+    /// Its tables in the range, clipped to it.
+    pub tables: Vec<TableRef>,
+}
+
+/// The run that takes them.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// Its level.
+    pub level: u32,
+    /// Its id; it need not exist yet.
+    pub run: RunId,
+    /// Its tables that overlap the range, as a whole: they are written anew.
+    pub tables: Vec<TableRef>,
+}
+
+/// Why a plan was made.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reason {
+    /// Level 0 has as many runs as it may.
+    Runs {
+        /// How many it has.
+        count: usize,
+        /// How many it may have.
+        limit: u32,
+    },
+    /// The level holds as many bytes as it may.
+    Bytes {
+        /// How many it holds.
+        bytes: u64,
+        /// How many it may hold.
+        capacity: u64,
+    },
+    /// The level filled up before and is being emptied.
+    Drain,
+    /// Changes of the run limit left more runs than any limit allows.
+    Excess {
+        /// How many runs the level has.
+        count: usize,
+    },
+    /// Level 0 has as many runs as it may, but they are too small to be worth a merge downwards.
+    Gather,
+    /// Somebody asked for it.
+    Requested,
+}
+
+/// What to move where. Made from a version, valid as long as the plans that run beside it are known to
+/// the [`InFlight`] that it was picked with.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The keys that leave the sources.
+    pub range: KeyRange,
+    /// The runs that they leave, newest first. May be empty: then the target's tables are written anew.
+    pub sources: Vec<Source>,
+    /// The run that they enter.
+    pub target: Target,
+    /// The tables need not be read or written: they change their run as they are.
+    pub moves: bool,
+    /// Nothing older than the target lies below: what only hides older entries can go.
+    pub drops_tombstones: bool,
+    /// From now on these runs of the sources' level take no more data: this one and all older ones.
+    pub seals: Option<RunId>,
+    /// Why.
+    pub reason: Reason,
+}
+
+impl Plan {
+    /// All keys that are read or written: the range and the target's tables.
+    pub fn hull(&self) -> KeyRange {
+        self.target.tables.iter().fold(self.range.clone(), |hull, table| hull.hull(table.clip()))
+    }
+
+    /// Bytes that leave the sources, estimated.
+    pub fn source_bytes(&self) -> u64 {
+        self.sources.iter().flat_map(|source| &source.tables).map(TableRef::bytes).sum()
+    }
+
+    /// Bytes of the target that are written anew.
+    pub fn target_bytes(&self) -> u64 {
+        self.target.tables.iter().map(TableRef::bytes).sum()
+    }
+
+    /// Bytes that carrying out the plan reads, and about as many that it writes: 0 for a move.
+    pub fn work_bytes(&self) -> u64 {
+        if self.moves { 0 } else { self.source_bytes() + self.target_bytes() }
+    }
+
+    /// What the plan does to the tree as it stands when `outputs` are written. `current` need not be the
+    /// version that the plan was made from: other plans may have been installed since, and may have cut
+    /// the same tables elsewhere.
+    pub fn edit(&self, current: &Version, outputs: &[TableDescriptor]) -> TreeEdit {
+        debug_assert_eq!(self.unsound(current), None);
+        let mut edit = TreeEdit::default();
+        for source in &self.sources {
+            let Some(run) = current.level(source.level).run(source.run) else { continue };
+            for table in run.overlapping(&self.range) {
+                edit.removed.push(removal(source.level, source.run, table));
+                for rest in table.without(&self.range).iter().flatten() {
+                    edit.added.push(addition(source.level, source.run, rest));
+                }
+                if self.moves
+                    && let Some(moved) = table.within(&self.range)
+                {
+                    edit.added.push(addition(self.target.level, self.target.run, &moved));
+                }
+            }
+        }
+        let target = &self.target;
+        edit.removed.extend(target.tables.iter().map(|table| removal(target.level, target.run, table)));
+        let whole = |table: &TableDescriptor| Added::whole(target.level, target.run, table.clone());
+        edit.added.extend(outputs.iter().map(whole));
+        edit
+    }
+
+    /// What is wrong with the plan in `version`, if anything: which run it leaves alone that is newer
+    /// than its target, older than one of its sources, and has keys in its range.
+    pub fn unsound(&self, version: &Version) -> Option<String> {
+        // (level, newest first): the order of age.
+        let age = |level: u32, run: RunId| (level, u64::MAX - run.0);
+        let newest = self.sources.iter().map(|source| age(source.level, source.run)).min()?;
+        let target = age(self.target.level, self.target.run);
+        let oldest = self.sources.iter().map(|source| age(source.level, source.run)).max()?;
+        if target < oldest {
+            return Some(format!("the target run {} is newer than a source: {self}", self.target.run));
+        }
+        let left_alone = version.runs().iter().find(|run| {
+            let age = age(run.level(), run.id());
+            newest < age
+                && age < target
+                && !self.sources.iter().any(|source| (source.level, source.run) == (run.level(), run.id()))
+                && !run.overlapping(&self.range).is_empty()
+        })?;
+        Some(format!("run {} of level {} is left alone: {self}", left_alone.id(), left_alone.level()))
+    }
+
+    /// Which keys of which level the plan needs for itself.
+    fn claims(&self) -> impl Iterator<Item = (u32, KeyRange)> {
+        let sources = self.sources.iter().map(|source| (source.level, self.range.clone()));
+        sources.chain([(self.target.level, self.hull())])
+    }
+}
+
+fn removal(level: u32, run: RunId, table: &TableRef) -> Removed {
+    Removed { level, run, file: table.id(), clip_start: table.clip().start.clone() }
+}
+
+fn addition(level: u32, run: RunId, table: &TableRef) -> Added {
+    Added { level, run, descriptor: TableDescriptor::clone(table.descriptor()), clip: table.clip().clone() }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tables = |f: &mut fmt::Formatter<'_>, tables: &[TableRef]| {
+            tables.iter().try_for_each(|table| write!(f, " {table}"))
+        };
+        write!(f, "{} {}", if self.moves { "move" } else { "merge" }, self.range)?;
+        for source in &self.sources {
+            write!(f, " from level {} run {} (", source.level, source.run)?;
+            tables(f, &source.tables)?;
+            f.write_str(" )")?;
+        }
+        write!(f, " into level {} run {} (", self.target.level, self.target.run)?;
+        tables(f, &self.target.tables)?;
+        write!(f, " ): {} + {} bytes, {}", self.source_bytes(), self.target_bytes(), self.reason)?;
+        if self.drops_tombstones { f.write_str(", drops tombstones") } else { Ok(()) }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::Runs { count, limit } => write!(f, "{count} runs of {limit}"),
+            Reason::Bytes { bytes, capacity } => write!(f, "{bytes} bytes of {capacity}"),
+            Reason::Drain => f.write_str("draining"),
+            Reason::Excess { count } => write!(f, "{count} runs are too many"),
+            Reason::Gather => f.write_str("small runs"),
+            Reason::Requested => f.write_str("requested"),
+        }
+    }
+}
+
+/// Names a running plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket(u64);
+
+/// The plans of one tree that are being carried out, and which runs are sealed. Not on disk: after a
+/// restart nothing runs, and a level that was being drained goes on filling until it is full again.
+#[derive(Debug, Default)]
+pub struct InFlight {
+    running: Vec<Running>,
+    next_ticket: u64,
+    /// By level: runs up to this id take no more data.
+    sealed: Vec<RunId>,
+}
+
+#[derive(Debug)]
+struct Running {
+    ticket: Ticket,
+    claims: Vec<(u32, KeyRange)>,
+    source_level: Option<u32>,
+    source_bytes: u64,
+}
+
+impl InFlight {
+    /// Nothing runs, nothing is sealed.
+    pub fn new() -> InFlight {
+        InFlight::default()
+    }
+
+    /// How many plans run.
+    pub fn len(&self) -> usize {
+        self.running.len()
+    }
+
+    /// Whether no plan runs.
+    pub fn is_empty(&self) -> bool {
+        self.running.is_empty()
+    }
+
+    /// `plan` begins. Until [`InFlight::finish`], no plan is picked that could collide with it.
+    pub fn start(&mut self, plan: &Plan) -> Ticket {
+        debug_assert!(plan.claims().all(|(level, range)| !self.claimed(level, &range)), "{plan}");
+        let source_level = plan.sources.first().map(|source| source.level);
+        if let (Some(level), Some(run)) = (source_level, plan.seals) {
+            if self.sealed.len() <= level as usize {
+                self.sealed.resize(level as usize + 1, RunId(0));
+            }
+            let sealed = &mut self.sealed[level as usize];
+            *sealed = run.max(*sealed);
+        }
+        let ticket = Ticket(self.next_ticket);
+        self.next_ticket += 1;
+        self.running.push(Running {
+            ticket,
+            claims: plan.claims().collect(),
+            source_level,
+            source_bytes: plan.source_bytes(),
+        });
+        ticket
+    }
+
+    /// The plan is installed, or given up.
+    pub fn finish(&mut self, ticket: Ticket) {
+        self.running.retain(|running| running.ticket != ticket);
+    }
+
+    /// Runs of `level` up to this id are being emptied and take no more data.
+    pub fn sealed(&self, level: u32) -> RunId {
+        self.sealed.get(level as usize).copied().unwrap_or_default()
+    }
+
+    /// Bytes that running plans are taking out of `level`.
+    pub fn leaving_bytes(&self, level: u32) -> u64 {
+        let from = self.running.iter().filter(|running| running.source_level == Some(level));
+        from.map(|running| running.source_bytes).sum()
+    }
+
+    /// Whether a running plan needs keys of `range` in `level` for itself.
+    pub fn claimed(&self, level: u32, range: &KeyRange) -> bool {
+        self.claims(level).any(|claim| claim.overlaps(range))
+    }
+
+    /// What running plans need of `level` for themselves.
+    pub(super) fn claims(&self, level: u32) -> impl Iterator<Item = &KeyRange> {
+        let claims = self.running.iter().flat_map(|running| &running.claims);
+        claims.filter(move |(at, _)| *at == level).map(|(_, range)| range)
+    }
+}

@@ -1,0 +1,46 @@
+//! How badly a level wants work.
+//!
+//! Owns [`score`]. `pick` serves the highest score first; whoever stalls writers looks at
+//! [`debt_bytes`].
+
+use super::{
+    plan::{InFlight, Reason},
+    shape::Shape,
+};
+use crate::version::Version;
+
+/// How full `level` is, and why it is due. 1 or more means due; a level that is being drained stays due
+/// until it is.
+pub fn score(version: &Version, shape: &Shape, in_flight: &InFlight, level: u32) -> Option<(f64, Reason)> {
+    let runs = version.level(level).runs();
+    let oldest = runs.last()?;
+    let (mut score, mut reason) = if level == 0 {
+        let limit = shape.run_limit(0);
+        (runs.len() as f64 / f64::from(limit), Reason::Runs { count: runs.len(), limit })
+    } else {
+        let bytes = version.level(level).bytes().saturating_sub(in_flight.leaving_bytes(level));
+        let capacity = shape.capacity_bytes(level);
+        (bytes as f64 / capacity as f64, Reason::Bytes { bytes, capacity })
+    };
+    let excess = runs.len() as f64 / f64::from(shape.run_count_max() + 1);
+    if level > 0 && excess >= 1.0 && excess > score {
+        (score, reason) = (excess, Reason::Excess { count: runs.len() });
+    }
+    if score < 1.0 && oldest.id() <= in_flight.sealed(level) {
+        (score, reason) = (1.0, Reason::Drain);
+    }
+    (score >= 1.0).then_some((score, reason))
+}
+
+/// Bytes that must move before every level is within its capacity again, a rough guess: what each level
+/// holds too much, and as much again for each level that it passes to.
+pub fn debt_bytes(version: &Version, shape: &Shape) -> u64 {
+    let mut passing = 0u64;
+    let mut debt = 0u64;
+    for level in 0..version.levels().len() as u32 {
+        let bytes = version.level(level).bytes().saturating_add(passing);
+        passing = bytes.saturating_sub(shape.capacity_bytes(level));
+        debt = debt.saturating_add(passing);
+    }
+    debt
+}

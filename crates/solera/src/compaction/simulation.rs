@@ -1,0 +1,450 @@
+//! Tests of the deciding half on trees whose tables are only pretended: a descriptor and a map.
+
+use super::*;
+use crate::{
+    ids::{FileId, RunId, Seqno},
+    key::KeyRange,
+    table::{Layout, TableDescriptor, TableFile},
+    version::{Added, TableRef, TreeEdit, Version},
+};
+use proptest::prelude::*;
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+const ENTRY_BYTES: u64 = 64;
+
+/// What the newest version of a key in some table is: when written, and whether it is a delete.
+type Content = BTreeMap<u64, (Seqno, bool)>;
+
+struct World {
+    shape: Shape,
+    version: Version,
+    in_flight: InFlight,
+    contents: HashMap<FileId, Content>,
+    next_file: u64,
+    seqno: Seqno,
+    model: Content,
+    plans: usize,
+    moved_bytes: u64,
+}
+
+/// A plan that has read its inputs and waits to be installed.
+struct Running {
+    plan: Plan,
+    ticket: Ticket,
+    outputs: Vec<TableDescriptor>,
+}
+
+fn key(n: u64) -> [u8; 8] {
+    n.to_be_bytes()
+}
+
+fn number(key: &[u8]) -> u64 {
+    u64::from_be_bytes(key.try_into().unwrap())
+}
+
+fn handle(descriptor: &Arc<TableDescriptor>) -> Arc<TableFile> {
+    TableFile::new(&super::tests_context(), descriptor.clone())
+}
+
+impl World {
+    fn new(shape: Shape) -> World {
+        shape.validate().unwrap();
+        World {
+            shape,
+            version: Version::new(),
+            in_flight: InFlight::new(),
+            contents: HashMap::new(),
+            next_file: 1,
+            seqno: 0,
+            model: Content::new(),
+            plans: 0,
+            moved_bytes: 0,
+        }
+    }
+
+    fn write_tables(&mut self, content: Content) -> Vec<TableDescriptor> {
+        let entries: Vec<(u64, (Seqno, bool))> = content.into_iter().collect();
+        let per_table = (self.shape.table_bytes / ENTRY_BYTES).max(1) as usize;
+        let tables = entries.chunks(per_table).map(|part| {
+            let file = FileId(self.next_file);
+            self.next_file += 1;
+            self.contents.insert(file, part.iter().copied().collect());
+            TableDescriptor {
+                file,
+                bytes: part.len() as u64 * ENTRY_BYTES,
+                entries: part.len() as u64,
+                deletes: part.iter().filter(|(_, (_, is_delete))| *is_delete).count() as u64,
+                merges: 0,
+                range_tombstones: 0,
+                range: KeyRange::closed(&key(part[0].0), &key(part[part.len() - 1].0)),
+                seqno_min: part.iter().map(|(_, (seqno, _))| *seqno).min().unwrap(),
+                seqno_max: part.iter().map(|(_, (seqno, _))| *seqno).max().unwrap(),
+                elided_seqno: 0,
+                blocks: 1,
+                index_bytes: 0,
+                filter_bytes: 0,
+                key_bytes: 0,
+                value_bytes: 0,
+                layout: Layout::default(),
+            }
+        });
+        tables.collect()
+    }
+
+    fn apply(&mut self, edit: &TreeEdit) {
+        let applied = self.version.apply(edit, handle).unwrap();
+        self.version = applied.version;
+        for file in applied.unreferenced {
+            self.contents.remove(&file.descriptor().file).expect("a file is dropped once");
+        }
+    }
+
+    fn flush(&mut self, writes: impl IntoIterator<Item = (u64, bool)>) {
+        let mut content = Content::new();
+        for (key, is_delete) in writes {
+            self.seqno += 1;
+            content.insert(key, (self.seqno, is_delete));
+            self.model.insert(key, (self.seqno, is_delete));
+        }
+        let run = self.version.level(0).next_run();
+        let added = self.write_tables(content).into_iter().map(|table| Added::whole(0, run, table));
+        let edit = TreeEdit { removed: vec![], added: added.collect(), flushed_seqno: Some(self.seqno) };
+        self.apply(&edit);
+    }
+
+    fn clipped(&self, table: &TableRef) -> Content {
+        let content = &self.contents[&table.id()];
+        content.iter().filter(|(n, _)| table.clip().contains(&key(**n))).map(|(n, e)| (*n, *e)).collect()
+    }
+
+    fn start(&mut self, plan: Plan) -> Running {
+        assert_eq!(plan.unsound(&self.version), None);
+        self.plans += 1;
+        self.moved_bytes += plan.work_bytes();
+        let ticket = self.in_flight.start(&plan);
+        let mut outputs = Vec::new();
+        if !plan.moves {
+            let mut merged = Content::new();
+            let sources = plan.sources.iter().map(|source| &source.tables);
+            for table in sources.chain([&plan.target.tables]).flatten() {
+                for (n, entry) in self.clipped(table) {
+                    merged.entry(n).or_insert(entry);
+                }
+            }
+            merged.retain(|_, (_, is_delete)| !(*is_delete && plan.drops_tombstones));
+            outputs = self.write_tables(merged);
+        }
+        Running { plan, ticket, outputs }
+    }
+
+    fn install(&mut self, running: Running) {
+        self.in_flight.finish(running.ticket);
+        let edit = running.plan.edit(&self.version, &running.outputs);
+        self.apply(&edit);
+    }
+
+    /// Carries out everything that is due, up to `width` plans at a time, installed in the order that
+    /// `order` says.
+    fn settle(&mut self, width: usize, mut order: u64) {
+        let mut running = Vec::new();
+        loop {
+            while running.len() < width
+                && let Some(plan) = pick(&self.version, &self.shape, &self.in_flight)
+            {
+                running.push(self.start(plan));
+            }
+            if running.is_empty() {
+                return;
+            }
+            order = order.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let next = running.swap_remove((order >> 33) as usize % running.len());
+            self.install(next);
+            assert!(self.plans < 20_000, "plans go on for ever:\n{}", self.version);
+        }
+    }
+
+    fn sweep(&mut self, range: KeyRange) {
+        let mut sweep = Sweep::new(&self.version, range);
+        loop {
+            match sweep.next(&self.version, &self.shape, &self.in_flight) {
+                Step::Run(plan) => {
+                    let running = self.start(plan);
+                    self.install(running);
+                }
+                Step::Wait => panic!("nothing runs"),
+                Step::Done => return,
+            }
+        }
+    }
+
+    fn check_reads(&self) {
+        for (&n, &(seqno, is_delete)) in &self.model {
+            let found = self.version.runs().iter().find_map(|run| {
+                let table = run.find(&key(n))?;
+                self.contents[&table.id()].get(&n).copied()
+            });
+            match found {
+                Some(found) => assert_eq!(found, (seqno, is_delete), "key {n} in\n{}", self.version),
+                None => assert!(is_delete, "key {n} is lost in\n{}", self.version),
+            }
+        }
+    }
+
+    fn check_shape(&self) {
+        for (level, at) in self.version.levels().iter().enumerate() {
+            let level = level as u32;
+            let runs = at.runs().len();
+            assert!(runs <= self.shape.run_limit(level) as usize, "level {level} of\n{}", self.version);
+            assert!(level > 0 || runs < self.shape.run_limit(0) as usize);
+            assert!(at.bytes() <= self.shape.capacity_bytes(level), "level {level} of\n{}", self.version);
+        }
+    }
+}
+
+fn shapes() -> impl Strategy<Value = Shape> {
+    (2u32..=10, 1u32..=6, prop::collection::vec(any::<prop::sample::Index>(), 1..4), 16u64..64).prop_map(
+        |(size_ratio, level0, limits, table_entries)| Shape {
+            size_ratio,
+            run_limits: [level0]
+                .into_iter()
+                .chain(limits.iter().map(|limit| limit.index(size_ratio as usize) as u32 + 1))
+                .collect(),
+            write_buffer_bytes: 32 * ENTRY_BYTES,
+            table_bytes: table_entries * ENTRY_BYTES,
+        },
+    )
+}
+
+/// Keys of one flush: spread widely, densely, or in order.
+#[derive(Clone, Debug)]
+enum Writes {
+    Spread(u64),
+    Dense(u64),
+    Ascending,
+    Few,
+}
+
+fn writes() -> impl Strategy<Value = Vec<Writes>> {
+    let one = prop_oneof![
+        4 => any::<u64>().prop_map(Writes::Spread),
+        2 => any::<u64>().prop_map(Writes::Dense),
+        1 => Just(Writes::Ascending),
+        1 => Just(Writes::Few),
+    ];
+    prop::collection::vec(one, 1..120)
+}
+
+fn keys_of(writes: &Writes, nth: usize) -> Vec<(u64, bool)> {
+    let mut x = match writes {
+        Writes::Spread(seed) | Writes::Dense(seed) => *seed,
+        Writes::Ascending | Writes::Few => nth as u64,
+    };
+    let mut next = || {
+        x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        x >> 20
+    };
+    match writes {
+        Writes::Spread(_) => (0..32).map(|_| (next() % 4096 << 32, next() % 4 == 0)).collect(),
+        Writes::Dense(_) => (0..32).map(|_| (next() % 256, next() % 2 == 0)).collect(),
+        Writes::Ascending => (0..32).map(|i| ((5000 + nth as u64 * 32 + i) << 32, false)).collect(),
+        Writes::Few => (0..2).map(|_| (next() % 4096 << 32, false)).collect(),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn plans_of_any_shape_keep_every_key_and_come_to_rest(
+        shape in shapes(), flushes in writes(), width in 1usize..4, order: u64, pause in 1usize..10,
+    ) {
+        let mut world = World::new(shape);
+        for (nth, writes) in flushes.iter().enumerate() {
+            world.flush(keys_of(writes, nth));
+            if nth % pause == 0 {
+                world.settle(width, order);
+                world.check_reads();
+                world.check_shape();
+            }
+        }
+        world.settle(width, order);
+        world.check_reads();
+        world.check_shape();
+        // Each flush passes every level a bounded number of times.
+        prop_assert!(world.plans <= flushes.len() * 40, "{} plans for {} flushes", world.plans, flushes.len());
+    }
+
+    #[test]
+    fn plans_that_run_between_flushes_keep_every_key(
+        shape in shapes(), flushes in writes(), order: u64,
+    ) {
+        let mut world = World::new(shape);
+        let mut running = Vec::new();
+        let mut random = order;
+        for (nth, writes) in flushes.iter().enumerate() {
+            world.flush(keys_of(writes, nth));
+            random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            if let Some(plan) = pick(&world.version, &world.shape, &world.in_flight) {
+                running.push(world.start(plan));
+            }
+            if random >> 62 > 0 && !running.is_empty() {
+                let next = running.swap_remove((random >> 33) as usize % running.len());
+                world.install(next);
+            }
+            world.check_reads();
+        }
+        while let Some(next) = running.pop() {
+            world.install(next);
+        }
+        world.settle(2, order);
+        world.check_reads();
+        world.check_shape();
+    }
+
+    #[test]
+    fn shapes_may_change_at_any_time(
+        shapes in prop::collection::vec(shapes(), 1..8), flushes in writes(), order: u64,
+    ) {
+        let mut world = World::new(shapes[0].clone());
+        for (nth, writes) in flushes.iter().enumerate() {
+            if nth % 10 == 9 {
+                world.shape = shapes[nth / 10 % shapes.len()].clone();
+            }
+            world.flush(keys_of(writes, nth));
+            world.settle(2, order);
+            world.check_reads();
+            for at in world.version.levels() {
+                prop_assert!(at.runs().len() <= world.shape.run_count_max() as usize);
+            }
+        }
+    }
+
+    #[test]
+    fn a_sweep_leaves_one_clean_run(
+        shape in shapes(), flushes in writes(), order: u64, a in 0u64..4096, b in 0u64..4096, pause in 1usize..30,
+    ) {
+        let mut world = World::new(shape);
+        for (nth, writes) in flushes.iter().enumerate() {
+            world.flush(keys_of(writes, nth));
+            if nth % pause == 0 {
+                world.settle(2, order);
+            }
+        }
+        let range = KeyRange::closed(&key(a.min(b) << 32), &key(a.max(b) << 32));
+        world.sweep(range.clone());
+        world.check_reads();
+        let inside: Vec<_> =
+            world.version.runs().iter().filter(|run| !run.overlapping(&range).is_empty()).collect();
+        prop_assert!(inside.len() <= 1, "{range} in\n{}", world.version);
+        for table in inside.iter().flat_map(|run| run.overlapping(&range)) {
+            let content = world.clipped(table);
+            let deletes = content.iter().filter(|(n, (_, is_delete))| *is_delete && range.contains(&key(**n)));
+            prop_assert_eq!(deletes.count(), 0);
+        }
+    }
+}
+
+#[test]
+fn ascending_writes_move_down_without_being_rewritten() {
+    let shape = Shape {
+        size_ratio: 4,
+        run_limits: vec![4, 1],
+        write_buffer_bytes: 32 * ENTRY_BYTES,
+        table_bytes: 32 * ENTRY_BYTES,
+    };
+    let mut world = World::new(shape);
+    for nth in 0..500 {
+        world.flush(keys_of(&Writes::Ascending, nth));
+        world.settle(1, 0);
+    }
+    world.check_reads();
+    world.check_shape();
+    assert_eq!(world.moved_bytes, 0);
+}
+
+#[test]
+fn small_runs_are_gathered_before_they_are_merged_down() {
+    let mut world = World::new(Shape {
+        run_limits: vec![4, 1],
+        write_buffer_bytes: 1000 * ENTRY_BYTES,
+        ..Shape::default()
+    });
+    world.flush((0..100_000).map(|n| (n, false)));
+    world.sweep(KeyRange::all());
+    world.moved_bytes = 0;
+    for nth in 0..300 {
+        world.flush([(nth * 331, false)]);
+        world.settle(1, 0);
+    }
+    world.check_reads();
+    assert!(world.moved_bytes < 100_000 * ENTRY_BYTES, "{} bytes for 300 entries", world.moved_bytes);
+}
+
+#[test]
+fn tiering_writes_less_than_leveling() {
+    let moved = |limit| {
+        let mut world = World::new(Shape {
+            size_ratio: 4,
+            run_limits: vec![4, limit],
+            write_buffer_bytes: 32 * ENTRY_BYTES,
+            table_bytes: 32 * ENTRY_BYTES,
+        });
+        for seed in 0..1000 {
+            world.flush(keys_of(&Writes::Spread(seed), 0).into_iter().map(|(n, _)| (n ^ seed, false)));
+            world.settle(1, 0);
+        }
+        world.check_reads();
+        world.check_shape();
+        world.moved_bytes
+    };
+    let (leveling, middle, tiering) = (moved(1), moved(2), moved(4));
+    println!("{leveling} {middle} {tiering}");
+    assert!(tiering < middle && middle < leveling, "{tiering} {middle} {leveling}");
+}
+
+#[test]
+fn a_smaller_run_limit_rewrites_nothing_by_itself() {
+    let shape = |limit| Shape {
+        size_ratio: 8,
+        run_limits: vec![4, limit],
+        write_buffer_bytes: 32 * ENTRY_BYTES,
+        table_bytes: 32 * ENTRY_BYTES,
+    };
+    let mut world = World::new(shape(8));
+    let mut seed = 0;
+    while world.version.level(1).runs().len() < 5 {
+        seed += 1;
+        world.flush(keys_of(&Writes::Spread(seed), 0));
+        world.settle(1, 0);
+    }
+    let (plans, runs) = (world.plans, world.version.level(1).runs().len());
+    world.shape = shape(1);
+    world.settle(1, 0);
+    assert_eq!((world.plans, world.version.level(1).runs().len()), (plans, runs));
+    for seed in 1000..1100 {
+        world.flush(keys_of(&Writes::Spread(seed), 0));
+        world.settle(1, 0);
+    }
+    world.check_reads();
+    assert!(world.version.level(1).runs().len() <= runs);
+}
+
+#[test]
+fn ingested_tables_enter_as_deep_as_nothing_overlaps() {
+    let mut world = World::new(Shape {
+        size_ratio: 4,
+        run_limits: vec![4, 1],
+        write_buffer_bytes: 32 * ENTRY_BYTES,
+        table_bytes: 32 * ENTRY_BYTES,
+    });
+    let range = KeyRange::closed(&key(10), &key(20));
+    let at = |world: &World| entrance(&world.version, &world.shape, &world.in_flight, &range, ENTRY_BYTES);
+    assert_eq!(at(&world), (1, RunId(1)));
+    world.flush([(5, false), (30, false)]);
+    assert_eq!(at(&world).0, 0);
+    world.sweep(KeyRange::all());
+    assert_eq!(at(&world).0, 0, "a level above the overlap may be used: {}", world.version);
+}

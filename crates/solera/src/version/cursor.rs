@@ -1,0 +1,160 @@
+//! Walking a run: the concatenation of its tables.
+//!
+//! Owns [`RunCursor`]. Scans and jobs hold one per run. A table is opened when the cursor reaches it.
+
+use super::run::{TableRef, first_reaching};
+use crate::{
+    cursor::Cursor,
+    error::Result,
+    ids::Seqno,
+    key::{Kind, head},
+    pin::Slice,
+    table::{Access, TableCursor},
+};
+use std::sync::Arc;
+
+/// A cursor over disjoint tables in key order, of which at most one is open.
+#[derive(Debug)]
+pub struct RunCursor {
+    tables: Arc<[TableRef]>,
+    access: Access,
+    /// The number of the open table.
+    at: usize,
+    open: Option<TableCursor>,
+}
+
+impl RunCursor {
+    /// A cursor over `tables`: a run's, or some of them with smaller clips.
+    pub fn new(tables: Arc<[TableRef]>, access: Access) -> RunCursor {
+        RunCursor { tables, access, at: 0, open: None }
+    }
+
+    /// Opens table `at` unless it is open. `None` if there is no such table; then nothing is open.
+    fn enter(&mut self, at: usize) -> Result<Option<&mut TableCursor>> {
+        if self.at != at || self.open.is_none() {
+            self.open = None;
+            let Some(table) = self.tables.get(at) else { return Ok(None) };
+            self.open = Some(table.file().cursor(table.clip(), self.access)?);
+            self.at = at;
+        }
+        Ok(self.open.as_mut())
+    }
+
+    /// On to the next entry if the open table has no more.
+    fn settle_forward(&mut self) -> Result<()> {
+        while self.open.as_ref().is_some_and(|cursor| !cursor.valid()) {
+            if let Some(cursor) = self.enter(self.at + 1)? {
+                cursor.seek_first()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Back to the entry before if the open table has no more.
+    fn settle_backward(&mut self) -> Result<()> {
+        while self.open.as_ref().is_some_and(|cursor| !cursor.valid()) {
+            match self.at.checked_sub(1) {
+                None => self.open = None,
+                Some(before) => {
+                    if let Some(cursor) = self.enter(before)? {
+                        cursor.seek_last()?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn here(&self) -> &TableCursor {
+        self.open.as_ref().expect("a valid cursor stands in an open table")
+    }
+}
+
+impl Cursor for RunCursor {
+    fn seek_first(&mut self) -> Result<()> {
+        if let Some(cursor) = self.enter(0)? {
+            cursor.seek_first()?;
+        }
+        self.settle_forward()
+    }
+
+    fn seek_last(&mut self) -> Result<()> {
+        if let Some(last) = self.tables.len().checked_sub(1)
+            && let Some(cursor) = self.enter(last)?
+        {
+            cursor.seek_last()?;
+        }
+        self.settle_backward()
+    }
+
+    fn seek(&mut self, key: &[u8]) -> Result<()> {
+        let first = first_reaching(&self.tables, key);
+        if let Some(cursor) = self.enter(first)? {
+            cursor.seek(key)?;
+        }
+        self.settle_forward()
+    }
+
+    fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        let behind = self.tables.partition_point(|table| table.clip().start[..] < *key);
+        let Some(last) = behind.checked_sub(1) else {
+            self.open = None;
+            return Ok(());
+        };
+        if let Some(cursor) = self.enter(last)? {
+            cursor.seek_before(key)?;
+        }
+        self.settle_backward()
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        let cursor = self.open.as_mut().expect("a valid cursor stands in an open table");
+        cursor.next()?;
+        if cursor.valid() { Ok(()) } else { self.settle_forward() }
+    }
+
+    #[inline]
+    fn prev(&mut self) -> Result<()> {
+        let cursor = self.open.as_mut().expect("a valid cursor stands in an open table");
+        cursor.prev()?;
+        if cursor.valid() { Ok(()) } else { self.settle_backward() }
+    }
+
+    #[inline]
+    fn valid(&self) -> bool {
+        self.open.as_ref().is_some_and(TableCursor::valid)
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        self.here().key()
+    }
+
+    #[inline]
+    fn head(&self) -> u64 {
+        debug_assert_eq!(self.here().head(), head(self.here().key()));
+        self.here().head()
+    }
+
+    #[inline]
+    fn seqno(&self) -> Seqno {
+        self.here().seqno()
+    }
+
+    #[inline]
+    fn kind(&self) -> Kind {
+        self.here().kind()
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        self.here().value()
+    }
+
+    #[inline]
+    fn pin_value(&self) -> Slice {
+        self.here().pin_value()
+    }
+}

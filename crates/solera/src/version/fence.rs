@@ -1,0 +1,147 @@
+//! Which table of a run may hold a key, answered from two small arrays of numbers.
+//!
+//! Owns [`Fence`]. A point lookup asks it once per run, so the answer comes from the heads of the
+//! tables' first and last keys alone; key bytes are compared only when heads tie.
+
+use crate::key::{KeyEnd, KeyRange, common_prefix_len, head_after};
+
+/// The ends of sorted, disjoint ranges of keys.
+#[derive(Debug, Default)]
+pub(super) struct Fence {
+    /// What all bounds have in common. A key in any of the ranges has it too, because between two keys
+    /// with a common prefix there are only keys with that prefix.
+    prefix: Box<[u8]>,
+    /// The 8 bytes after the prefix of every range's start.
+    starts: Box<[u64]>,
+    /// The same of every range's end; the largest number for a range without end.
+    ends: Box<[u64]>,
+}
+
+impl Fence {
+    /// The fence of `ranges`, which are sorted, disjoint and not empty.
+    pub(super) fn new<'r>(ranges: impl Iterator<Item = &'r KeyRange> + Clone) -> Fence {
+        let bounds = || ranges.clone().flat_map(|range| [Some(&range.start[..]), range.end.key()]);
+        let mut prefix: &[u8] = bounds().next().flatten().unwrap_or_default();
+        for bound in bounds() {
+            prefix = &prefix[..common_prefix_len(prefix, bound.unwrap_or_default())];
+        }
+        let skip = prefix.len();
+        Fence {
+            prefix: prefix.into(),
+            starts: ranges.clone().map(|range| head_after(&range.start, skip)).collect(),
+            ends: ranges.map(|range| range.end.key().map_or(u64::MAX, |end| head_after(end, skip))).collect(),
+        }
+    }
+
+    /// The number of the range that holds `key`. `range(i)` is the i-th range, asked for only when the
+    /// heads do not decide.
+    #[inline]
+    pub(super) fn find<'r>(&self, key: &[u8], range: impl Fn(usize) -> &'r KeyRange) -> Option<usize> {
+        if !key.starts_with(&self.prefix) {
+            return None;
+        }
+        let wanted = head_after(key, self.prefix.len());
+        let mut upto = self.starts.partition_point(|&start| start <= wanted);
+        if upto > 0 && self.starts[upto - 1] == wanted {
+            upto = self.upto_among_ties(key, wanted, upto, &range);
+        }
+        let at = upto.checked_sub(1)?;
+        let inside = match self.ends[at].cmp(&wanted) {
+            std::cmp::Ordering::Greater => true,
+            std::cmp::Ordering::Less => false,
+            std::cmp::Ordering::Equal => range(at).end.admits(key),
+        };
+        inside.then_some(at)
+    }
+
+    /// How many ranges start at or before `key`, when the last of `upto` has the key's head.
+    #[cold]
+    fn upto_among_ties<'r>(
+        &self,
+        key: &[u8],
+        wanted: u64,
+        upto: usize,
+        range: &impl Fn(usize) -> &'r KeyRange,
+    ) -> usize {
+        let mut low = self.starts[..upto].partition_point(|&start| start < wanted);
+        let mut high = upto;
+        while low < high {
+            let middle = low.midpoint(high);
+            if range(middle).start[..] <= *key {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+}
+
+/// Which part of `whole` lies within `part`, judged by the heads of their bounds: 0 to 1. A guess for
+/// planning; keys need not be spread evenly.
+pub(super) fn share(whole: &KeyRange, part: &KeyRange) -> f64 {
+    if part == whole {
+        return 1.0;
+    }
+    let (KeyEnd::Included(last) | KeyEnd::Excluded(last)) = &whole.end else { return 1.0 };
+    let skip = common_prefix_len(&whole.start, last);
+    let place = |bound: &[u8]| head_after(bound, skip);
+    let (low, high) = (place(&whole.start), place(last));
+    let from = place(&part.start).clamp(low, high);
+    let to = part.end.key().map_or(high, |end| place(end).clamp(from, high));
+    if high == low { 0.5 } else { (to - from) as f64 / (high - low) as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Sorted disjoint ranges over short keys of few letters behind a common prefix.
+    fn ranges() -> impl Strategy<Value = Vec<KeyRange>> {
+        let key = prop::collection::vec(0u8..3, 0..12);
+        let bounds = prop::collection::btree_set(key, 0..24);
+        (prop::collection::vec(0u8..3, 0..12), bounds, any::<u64>()).prop_map(|(prefix, bounds, ends)| {
+            let bounds: Vec<Vec<u8>> =
+                bounds.into_iter().map(|bound| [&prefix[..], &bound].concat()).collect();
+            let pairs = bounds.chunks_exact(2).enumerate();
+            pairs
+                .map(|(i, pair)| match ends >> (i % 64) & 1 {
+                    0 => KeyRange::closed(&pair[0], &pair[1]),
+                    _ => KeyRange::half_open(&pair[0], &pair[1]),
+                })
+                .collect()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn the_fence_finds_what_a_scan_of_the_ranges_finds(
+            mut ranges in ranges(),
+            unbounded: bool,
+            keys in prop::collection::vec(prop::collection::vec(0u8..3, 0..20), 0..40),
+        ) {
+            if let Some(last) = ranges.last_mut().filter(|_| unbounded) {
+                last.end = KeyEnd::Unbounded;
+            }
+            let fence = Fence::new(ranges.iter());
+            let bounds: Vec<Vec<u8>> =
+                ranges.iter().flat_map(|r| [Some(&r.start[..]), r.end.key()]).flatten().map(<[u8]>::to_vec).collect();
+            for key in keys.iter().chain(&bounds) {
+                let scanned = ranges.iter().position(|range| range.contains(key));
+                prop_assert_eq!(fence.find(key, |i| &ranges[i]), scanned);
+            }
+        }
+
+        #[test]
+        fn shares_of_a_split_range_add_up_to_one(cut in 1u64..9999) {
+            let key = |n: u64| [b"user".to_vec(), n.to_be_bytes().to_vec()].concat();
+            let whole = KeyRange::closed(&key(0), &key(10_000));
+            let left = KeyRange::half_open(&key(0), &key(cut));
+            let right = KeyRange { start: key(cut).into(), end: whole.end.clone() };
+            let sum = share(&whole, &left) + share(&whole, &right);
+            prop_assert!((sum - 1.0).abs() < 1e-9);
+            prop_assert!((share(&whole, &left) - cut as f64 / 10_000.0).abs() < 1e-9);
+        }
+    }
+}

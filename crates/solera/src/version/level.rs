@@ -1,0 +1,48 @@
+//! One level: runs, the newest first.
+//!
+//! Owns [`Level`]. Versions are made of levels.
+
+use super::run::Run;
+use crate::{ids::RunId, key::KeyRange};
+use std::sync::Arc;
+
+/// The runs of one level, newest first. For any key, every version in a newer run is newer than every
+/// version in an older run (invariant R, docs/decisions/0002).
+#[derive(Clone, Debug, Default)]
+pub struct Level {
+    pub(super) runs: Vec<Arc<Run>>,
+    pub(super) newest_ever: RunId,
+}
+
+impl Level {
+    /// The runs, by descending id: newest first.
+    pub fn runs(&self) -> &[Arc<Run>] {
+        &self.runs
+    }
+
+    /// The run of this id.
+    pub fn run(&self, id: RunId) -> Option<&Arc<Run>> {
+        let at = self.runs.binary_search_by(|run| id.cmp(&run.id())).ok()?;
+        Some(&self.runs[at])
+    }
+
+    /// The id for a new run, newer than every run that the level has or had since the manifest was read.
+    pub fn next_run(&self) -> RunId {
+        RunId(self.newest_ever.0 + 1)
+    }
+
+    /// Bytes of its runs, estimated where tables are clipped.
+    pub fn bytes(&self) -> u64 {
+        self.runs.iter().map(|run| run.bytes()).sum()
+    }
+
+    /// Number of its tables; parts of one file count each.
+    pub fn tables(&self) -> usize {
+        self.runs.iter().map(|run| run.tables().len()).sum()
+    }
+
+    /// Whether some table has keys in `range`.
+    pub fn overlaps(&self, range: &KeyRange) -> bool {
+        self.runs.iter().any(|run| !run.overlapping(range).is_empty())
+    }
+}

@@ -1,0 +1,251 @@
+//! The whole tree at one moment.
+//!
+//! Owns [`Version`] and how a [`TreeEdit`] leads from one to the next. A version never changes: readers
+//! hold one and see the same tables for as long as they like.
+//!
+//! What must hold: sources are ranked by age, rank 0 the newest: the runs of level 0 newest first, then
+//! those of level 1, and so on. For any key, every version of it in a newer source is newer than every
+//! version in an older one (invariant R). Plans keep it; [`Version::apply`] checks what can be seen
+//! without reading tables.
+
+use super::{
+    edit::{Added, Removed, TreeEdit},
+    level::Level,
+    run::{Run, TableRef},
+};
+use crate::{
+    error::{Error, Result},
+    ids::{FileId, RunId, Seqno},
+    key::KeyRange,
+    table::{TableDescriptor, TableFile},
+};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    fmt,
+    sync::Arc,
+};
+
+/// Most levels that a tree can have: at the smallest size ratio and buffer, more bytes than a u64 counts.
+pub const LEVELS_MAX: u32 = 64;
+
+/// One tree at one moment: levels of runs of tables. Immutable.
+#[derive(Clone, Debug, Default)]
+pub struct Version {
+    levels: Vec<Level>,
+    /// The runs of all levels, newest source first.
+    runs: Vec<Arc<Run>>,
+    flushed_seqno: Seqno,
+}
+
+/// What an edit led to.
+#[derive(Debug)]
+pub struct Applied {
+    /// The new version.
+    pub version: Version,
+    /// Files that the old version names and the new one does not. Mark them obsolete once the edit is
+    /// durable, not before.
+    pub unreferenced: Vec<Arc<TableFile>>,
+}
+
+impl Version {
+    /// An empty tree.
+    pub fn new() -> Version {
+        Version::default()
+    }
+
+    /// The levels, from 0 to the deepest that was ever used.
+    pub fn levels(&self) -> &[Level] {
+        &self.levels
+    }
+
+    /// A level; an empty one if the tree is not that deep.
+    pub fn level(&self, level: u32) -> &Level {
+        const NONE: &Level = &Level { runs: Vec::new(), newest_ever: RunId(0) };
+        self.levels.get(level as usize).unwrap_or(NONE)
+    }
+
+    /// The runs of all levels in the order of age, newest first: the order in which lookups ask them.
+    #[inline]
+    pub fn runs(&self) -> &[Arc<Run>] {
+        &self.runs
+    }
+
+    /// Every write up to this sequence number is in these tables.
+    pub fn flushed_seqno(&self) -> Seqno {
+        self.flushed_seqno
+    }
+
+    /// The deepest level that holds keys of `range`.
+    pub fn deepest_level(&self, range: &KeyRange) -> Option<u32> {
+        self.runs.iter().rev().find(|run| !run.overlapping(range).is_empty()).map(|run| run.level())
+    }
+
+    /// Bytes of all tables that count, estimated where tables are clipped.
+    pub fn bytes(&self) -> u64 {
+        self.runs.iter().map(|run| run.bytes()).sum()
+    }
+
+    /// All tables, newest source first, by key within a run. A file occurs once for every part of it.
+    pub fn tables(&self) -> impl Iterator<Item = &TableRef> {
+        self.runs.iter().flat_map(|run| run.tables().iter())
+    }
+
+    /// The edit that makes this version out of an empty one.
+    pub fn to_edit(&self) -> TreeEdit {
+        let added = self.runs.iter().flat_map(|run| {
+            run.tables().iter().map(|table| Added {
+                level: run.level(),
+                run: run.id(),
+                descriptor: TableDescriptor::clone(table.descriptor()),
+                clip: table.clip().clone(),
+            })
+        });
+        TreeEdit { removed: Vec::new(), added: added.collect(), flushed_seqno: Some(self.flushed_seqno) }
+    }
+
+    /// The version after `edit`. `make_file` makes the handle of a file that this version does not name;
+    /// a file that it does name keeps its handle.
+    ///
+    /// An edit that does not fit (it removes what is not there, or makes tables of a run overlap) is
+    /// [`Error::Invalid`]; if it was read from a manifest, the manifest is damaged.
+    pub fn apply(
+        &self,
+        edit: &TreeEdit,
+        mut make_file: impl FnMut(&Arc<TableDescriptor>) -> Arc<TableFile>,
+    ) -> Result<Applied> {
+        let mut changed: BTreeMap<(u32, RunId), Vec<TableRef>> = BTreeMap::new();
+        for key in edit.removed.iter().map(Removed::place).chain(edit.added.iter().map(Added::place)) {
+            if key.0 >= LEVELS_MAX {
+                return Err(Error::Invalid(format!("an edit names level {}, the deepest is 63", key.0)));
+            }
+            let old = |run: &Arc<Run>| run.tables().to_vec();
+            changed.entry(key).or_insert_with(|| self.level(key.0).run(key.1).map(old).unwrap_or_default());
+        }
+
+        let mut leaving: HashMap<FileId, Arc<TableFile>> = HashMap::new();
+        for removed in &edit.removed {
+            let tables = changed.get_mut(&removed.place()).expect("entered above");
+            let is_removed =
+                |table: &TableRef| table.id() == removed.file && table.clip().start == removed.clip_start;
+            let Some(at) = tables.iter().position(is_removed) else {
+                return Err(Error::Invalid(format!(
+                    "an edit removes table {} from run {} of level {}, which does not hold it",
+                    removed.file, removed.run, removed.level
+                )));
+            };
+            let table = tables.swap_remove(at);
+            leaving.insert(table.id(), table.file().clone());
+        }
+
+        let mut files = self.files_named_by(edit);
+        for added in &edit.added {
+            let file = files.entry(added.descriptor.file).or_insert_with(|| {
+                let descriptor = Arc::new(added.descriptor.clone());
+                make_file(&descriptor)
+            });
+            if **file.descriptor() != added.descriptor {
+                return Err(Error::Invalid(format!(
+                    "an edit describes table {} otherwise than before",
+                    added.descriptor.file
+                )));
+            }
+            let Some(table) = TableRef::new(file.clone(), &added.clip) else {
+                return Err(Error::Invalid(format!(
+                    "an edit adds table {} clipped to {}, where it has no key",
+                    added.descriptor.file, added.clip
+                )));
+            };
+            changed.get_mut(&added.place()).expect("entered above").push(table);
+        }
+
+        let mut version = self.with_runs(changed)?;
+        version.flushed_seqno = self.flushed_seqno.max(edit.flushed_seqno.unwrap_or(0));
+        debug_assert_eq!(version.misordered_level0(), None);
+        if !leaving.is_empty() {
+            version.tables().for_each(|table| drop(leaving.remove(&table.id())));
+        }
+        let mut unreferenced: Vec<_> = leaving.into_values().collect();
+        unreferenced.sort_by_key(|file| file.descriptor().file);
+        Ok(Applied { version, unreferenced })
+    }
+
+    /// The files of this version that `edit` adds again: clipped, or moved.
+    fn files_named_by(&self, edit: &TreeEdit) -> HashMap<FileId, Arc<TableFile>> {
+        let added: HashSet<FileId> = edit.added.iter().map(|added| added.descriptor.file).collect();
+        if added.is_empty() {
+            return HashMap::new();
+        }
+        let again = self.tables().filter(|table| added.contains(&table.id()));
+        again.map(|table| (table.id(), table.file().clone())).collect()
+    }
+
+    /// This version with the named runs replaced; a run without tables is gone.
+    fn with_runs(&self, changed: BTreeMap<(u32, RunId), Vec<TableRef>>) -> Result<Version> {
+        let mut levels = self.levels.clone();
+        for ((level, id), tables) in changed {
+            if levels.len() <= level as usize {
+                levels.resize_with(level as usize + 1, Level::default);
+            }
+            let level_now = &mut levels[level as usize];
+            level_now.newest_ever = level_now.newest_ever.max(id);
+            let place = level_now.runs.binary_search_by(|run| id.cmp(&run.id()));
+            let run = if tables.is_empty() { None } else { Some(Arc::new(Run::new(level, id, tables)?)) };
+            match (place, run) {
+                (Ok(at), Some(run)) => level_now.runs[at] = run,
+                (Ok(at), None) => drop(level_now.runs.remove(at)),
+                (Err(at), Some(run)) => level_now.runs.insert(at, run),
+                (Err(_), None) => {}
+            }
+        }
+        let runs = levels.iter().flat_map(|level| level.runs.iter().cloned()).collect();
+        Ok(Version { levels, runs, flushed_seqno: self.flushed_seqno })
+    }
+
+    /// Two overlapping tables of level 0 of which the one in the newer run has the older entries. Only
+    /// level 0 can be judged by tables: deeper down, invariant R holds for each key, not for each table.
+    /// A table whose numbers were elided before it was written counts from 0 and is not judged; nor is an
+    /// ingested one, which may lie between the keys of a memtable that was begun before.
+    fn misordered_level0(&self) -> Option<(FileId, FileId)> {
+        let runs = self.level(0).runs();
+        for (at, newer) in runs.iter().enumerate() {
+            for table in newer.tables().iter().filter(|table| table.descriptor().seqno_min > 0) {
+                let older = runs[at + 1..].iter().flat_map(|run| run.overlapping(table.clip()));
+                for old in older.filter(|old| old.descriptor().elided_seqno == 0) {
+                    if table.descriptor().seqno_min <= old.descriptor().seqno_max {
+                        return Some((table.id(), old.id()));
+                    }
+                }
+            }
+        }
+        None
+    }
+}
+
+impl Removed {
+    fn place(&self) -> (u32, RunId) {
+        (self.level, self.run)
+    }
+}
+
+impl Added {
+    fn place(&self) -> (u32, RunId) {
+        (self.level, self.run)
+    }
+
+    /// All of a table, entering a run.
+    pub fn whole(level: u32, run: RunId, descriptor: TableDescriptor) -> Added {
+        Added { level, run, clip: descriptor.range.clone(), descriptor }
+    }
+}
+
+impl fmt::Display for Version {
+    /// One line for each run: level, run, bytes, tables.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for run in &self.runs {
+            write!(f, "level {} run {}: {} bytes in", run.level(), run.id(), run.bytes())?;
+            run.tables().iter().try_for_each(|table| write!(f, " {table}"))?;
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+}
