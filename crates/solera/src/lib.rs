@@ -29,3 +29,18 @@ pub mod compaction;
 pub mod tree;
 pub mod db;
 pub mod inspect;
+
+pub use crate::{
+    block::Compression,
+    clock::{Clock, ManualClock, SystemClock},
+    compaction::Shape,
+    db::{
+        Batch, Db, Durability, IngestReport, Iter, Keys, Keyspace, KeyspaceOptions, KeyspaceStats,
+        LevelStats, Options, RunStats, Snapshot, Stats, Transaction, TransactionIter, VerifyReport,
+    },
+    error::{Error, Result},
+    index::IndexKind,
+    operator::MergeOperator,
+    pin::Slice,
+    table::Layout,
+};

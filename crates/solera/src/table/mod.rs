@@ -101,7 +101,7 @@ pub fn file_name(file: FileId) -> String {
 }
 
 /// The number of the table file of this name; `None` if it is not the name of one.
-pub fn parse_file_name(name: &str) -> Option<FileId> {
+pub fn file_id(name: &str) -> Option<FileId> {
     let file = FileId(name.strip_suffix(".table")?.parse().ok()?);
     (file_name(file) == name).then_some(file)
 }

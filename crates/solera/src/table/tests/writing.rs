@@ -178,9 +178,9 @@ fn a_dump_shows_every_entry() {
 #[test]
 fn table_files_are_known_by_their_names() {
     assert_eq!(file_name(FileId(3)), "000003.table");
-    assert_eq!(parse_file_name("000003.table"), Some(FileId(3)));
-    assert_eq!(parse_file_name("12345678.table"), Some(FileId(12_345_678)));
+    assert_eq!(file_id("000003.table"), Some(FileId(3)));
+    assert_eq!(file_id("12345678.table"), Some(FileId(12_345_678)));
     for other in ["3.table", "000003.log", "+00003.table", ".table", "000003.table.tmp"] {
-        assert_eq!(parse_file_name(other), None, "{other}");
+        assert_eq!(file_id(other), None, "{other}");
     }
 }

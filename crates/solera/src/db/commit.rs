@@ -1,0 +1,475 @@
+//! The commit order: one log append for all writers that wait, then memtables, then visibility.
+//!
+//! Owns the log, the next sequence number and the rule that makes a commit a commit:
+//!
+//! 1. frames of all waiting batches go to the log in one append (and one sync if any of them asks);
+//! 2. then their operations go to the memtables;
+//! 3. then `Core::visible` moves past all of them at once, so no reader sees half a batch.
+//!
+//! A failed append is taken back and reported: nothing was committed. A failed sync poisons the database,
+//! because no later success would tell whether these bytes are durable.
+
+use super::{Batch, Core, Durability};
+use crate::{
+    codec::DecodeError,
+    error::{Error, Result},
+    ids::{FileId, SEQNO_MAX, Seqno},
+    memtable::Memtable,
+    stats::Counter,
+    tombstone::RangeTombstone,
+    tree::{
+        Tree, View,
+        stall::{self, Backlog, Stall},
+    },
+    wal::{
+        self,
+        batch::{BatchEncoder, BatchReader, Operation},
+    },
+};
+use parking_lot::{Mutex, MutexGuard};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+/// A log grows to as many write buffers before the next one is begun.
+const LOG_WRITE_BUFFERS: u64 = 1;
+/// With more logs than this kept, the keyspace that pins the oldest is flushed, however small.
+const LOGS_MAX: usize = 8;
+/// Bytes of scratch that a single put may leave allocated.
+const SCRATCH_BYTES_MAX: usize = 1 << 20;
+
+/// One write that needs no batch.
+pub(super) enum Single<'w> {
+    Put { key: &'w [u8], value: &'w [u8] },
+    PutExpiring { key: &'w [u8], value: &'w [u8], expires_ms: u64 },
+    Delete { key: &'w [u8] },
+    DeleteRange { start: &'w [u8], end: &'w [u8] },
+    Merge { key: &'w [u8], operand: &'w [u8] },
+}
+
+/// A log that takes no more writes, kept until all that it holds is in tables.
+struct ClosedLog {
+    file: FileId,
+    last_seqno: Seqno,
+}
+
+/// What the commit lock guards.
+pub(crate) struct Writer {
+    /// `None` while read-only, and between the end of one log and the beginning of the next.
+    log: Option<wal::Writer>,
+    closed: Vec<ClosedLog>,
+    /// Newest number that was given out.
+    last_seqno: Seqno,
+    /// Everything up to here survives a power failure.
+    synced_seqno: Seqno,
+    scratch: BatchEncoder,
+}
+
+/// Writers that wait for whoever holds the commit lock to commit for them.
+struct Waiting {
+    batch: Mutex<Option<BatchEncoder>>,
+    durability: Durability,
+    outcome: Mutex<Option<Result<Seqno>>>,
+}
+
+/// The commit order's state.
+pub(crate) struct Commit {
+    writer: Mutex<Writer>,
+    waiting: Mutex<Vec<Arc<Waiting>>>,
+    waiting_count: AtomicUsize,
+}
+
+impl Commit {
+    /// Begins after `last_seqno`. `closed` are the logs that recovery read, oldest first, with the newest
+    /// number in each.
+    pub(super) fn new(log: Option<wal::Writer>, closed: Vec<(FileId, Seqno)>, last_seqno: Seqno) -> Self {
+        let closed = closed.into_iter().map(|(file, last_seqno)| ClosedLog { file, last_seqno }).collect();
+        let writer =
+            Writer { log, closed, last_seqno, synced_seqno: last_seqno, scratch: BatchEncoder::new() };
+        Commit { writer: Mutex::new(writer), waiting: Mutex::default(), waiting_count: AtomicUsize::new(0) }
+    }
+
+    /// Takes the commit lock: while it is held nothing is committed.
+    pub(super) fn lock(&self) -> MutexGuard<'_, Writer> {
+        self.writer.lock()
+    }
+}
+
+impl Writer {
+    /// Takes the next number for something that commits without the log: an ingest. The caller makes it
+    /// visible, or gives up for good.
+    pub(super) fn next_seqno(&mut self) -> Result<Seqno> {
+        if self.last_seqno >= SEQNO_MAX {
+            return Err(Error::Poisoned("sequence numbers are used up".into()));
+        }
+        self.last_seqno += 1;
+        Ok(self.last_seqno)
+    }
+
+    /// Every log that is needed, the present one included.
+    pub(super) fn logs(&self) -> Vec<FileId> {
+        self.closed.iter().map(|log| log.file).chain(self.log.as_ref().map(wal::Writer::file)).collect()
+    }
+}
+
+impl Core {
+    /// Commits a batch.
+    pub(super) fn write(&self, mut batch: Batch) -> Result<Seqno> {
+        self.writable()?;
+        batch.belongs_to(self)?;
+        if batch.is_empty() {
+            return Ok(self.visible());
+        }
+        for tree in &batch.trees {
+            self.throttle(tree, batch.encoder.bytes() as u64)?;
+        }
+        if self.commit.waiting_count.load(Ordering::Relaxed) == 0
+            && let Some(mut writer) = self.commit.writer.try_lock()
+        {
+            return self.commit_group(&mut writer, &mut batch.encoder, batch.durability);
+        }
+        self.write_contended(batch.encoder, batch.durability)
+    }
+
+    /// Commits a batch if `check`, made under the commit lock, finds nothing against it.
+    pub(super) fn write_if(
+        &self,
+        mut batch: Batch,
+        check: impl FnOnce(&Core) -> Result<()>,
+    ) -> Result<Seqno> {
+        self.writable()?;
+        batch.belongs_to(self)?;
+        for tree in &batch.trees {
+            self.throttle(tree, batch.encoder.bytes() as u64)?;
+        }
+        let mut writer = self.commit.writer.lock();
+        check(self)?;
+        self.commit_group(&mut writer, &mut batch.encoder, batch.durability)
+    }
+
+    /// Commits one operation: as a batch of one, but encoded into the writer's own buffer.
+    pub(super) fn write_single(
+        &self,
+        tree: &Tree,
+        operation: Single<'_>,
+        durability: Durability,
+    ) -> Result<()> {
+        self.writable()?;
+        let bytes = match &operation {
+            Single::Put { key, value } | Single::PutExpiring { key, value, .. } => key.len() + value.len(),
+            Single::Delete { key } => key.len(),
+            Single::DeleteRange { start, end } => start.len() + end.len(),
+            Single::Merge { key, operand } => key.len() + operand.len(),
+        };
+        self.throttle(tree, bytes as u64)?;
+        let encode = |encoder: &mut BatchEncoder| match operation {
+            Single::Put { key, value } => encoder.put(tree.id, key, value),
+            Single::PutExpiring { key, value, expires_ms } => {
+                encoder.put_expiring(tree.id, key, value, expires_ms)
+            }
+            Single::Delete { key } => encoder.delete(tree.id, key),
+            Single::DeleteRange { start, end } => encoder.delete_range(tree.id, start, end),
+            Single::Merge { key, operand } => encoder.merge(tree.id, key, operand),
+        };
+        if self.commit.waiting_count.load(Ordering::Relaxed) == 0
+            && let Some(mut writer) = self.commit.writer.try_lock()
+        {
+            let mut scratch = std::mem::take(&mut writer.scratch);
+            scratch.clear();
+            encode(&mut scratch);
+            let committed = self.commit_group(&mut writer, &mut scratch, durability);
+            if scratch.bytes() <= SCRATCH_BYTES_MAX {
+                writer.scratch = scratch;
+            }
+            return committed.map(drop);
+        }
+        let mut encoder = BatchEncoder::new();
+        encode(&mut encoder);
+        self.write_contended(encoder, durability).map(drop)
+    }
+
+    /// Queues behind the writer that holds the lock; commits for everybody in the queue if nobody did.
+    fn write_contended(&self, encoder: BatchEncoder, durability: Durability) -> Result<Seqno> {
+        let waiting =
+            Arc::new(Waiting { batch: Mutex::new(Some(encoder)), durability, outcome: Mutex::default() });
+        self.commit.waiting.lock().push(waiting.clone());
+        self.commit.waiting_count.fetch_add(1, Ordering::Relaxed);
+        let mut writer = self.commit.writer.lock();
+        if waiting.outcome.lock().is_none() {
+            // Nobody committed it for us, so it is still in the queue: we lead.
+            self.commit_waiting(&mut writer);
+        }
+        let outcome = waiting.outcome.lock().take();
+        outcome.unwrap_or(Err(Error::Closed))
+    }
+
+    /// Commits everything in the queue as one group.
+    fn commit_waiting(&self, writer: &mut Writer) {
+        let group = std::mem::take(&mut *self.commit.waiting.lock());
+        self.commit.waiting_count.fetch_sub(group.len(), Ordering::Relaxed);
+        let mut encoders: Vec<BatchEncoder> =
+            group.iter().filter_map(|waiting| waiting.batch.lock().take()).collect();
+        let sync = group.iter().any(|waiting| waiting.durability == Durability::Sync);
+        let before = writer.last_seqno;
+        let committed = self.commit_encoders(writer, &mut encoders, sync);
+        let mut last = before;
+        for (encoder, waiting) in encoders.iter().zip(&group) {
+            last += u64::from(encoder.count());
+            *waiting.outcome.lock() = Some(committed.clone().map(|()| last));
+        }
+    }
+
+    /// Commits `encoder` under the lock that the caller holds.
+    pub(super) fn commit_group(
+        &self,
+        writer: &mut Writer,
+        encoder: &mut BatchEncoder,
+        durability: Durability,
+    ) -> Result<Seqno> {
+        self.commit_encoders(writer, std::slice::from_mut(encoder), durability == Durability::Sync)?;
+        Ok(writer.last_seqno)
+    }
+
+    /// The commit: log, memtables, visibility. Gives every batch its first sequence number.
+    fn commit_encoders(&self, writer: &mut Writer, encoders: &mut [BatchEncoder], sync: bool) -> Result<()> {
+        self.writable()?;
+        let mut next = writer.last_seqno;
+        for encoder in encoders.iter_mut() {
+            let count = u64::from(encoder.count());
+            if SEQNO_MAX - next < count {
+                return Err(Error::Poisoned("sequence numbers are used up".into()));
+            }
+            encoder.finish(next + 1);
+            next += count;
+        }
+        let log = self.log_with_room(writer)?;
+        let bytes_before = log.len();
+        let appended = log.append(encoders.iter().map(|encoder| [encoder.payload()]));
+        if let Err(error) = appended {
+            self.poison_with(log);
+            return Err(error);
+        }
+        self.stats.add(Counter::BytesWrittenLog, log.len() - bytes_before);
+        if sync {
+            log.sync().inspect_err(|error| self.poison.set(error))?;
+        }
+        writer.last_seqno = next;
+        if sync {
+            writer.synced_seqno = next;
+        }
+        let mut full = Vec::new();
+        for encoder in encoders.iter() {
+            self.apply(encoder, &mut full).inspect_err(|error| self.poison.set(error))?;
+        }
+        self.visible.store(next, Ordering::Release);
+        for tree in full {
+            self.seal(writer, &tree);
+        }
+        Ok(())
+    }
+
+    /// Puts a batch's operations into the memtables; notes trees whose memtable is now full.
+    fn apply(&self, encoder: &BatchEncoder, full: &mut Vec<Arc<Tree>>) -> Result<()> {
+        let catalog = self.catalog.read();
+        let limit = self.options.effective_write_buffer();
+        let undecodable = |error: DecodeError| Error::Poisoned(format!("a batch does not decode: {error:?}"));
+        let mut current: Option<(&Arc<Tree>, arc_swap::Guard<Arc<View>>, u64)> = None;
+        let leave = |(tree, view, entries): (&Arc<Tree>, arc_swap::Guard<Arc<View>>, u64),
+                     full: &mut Vec<_>| {
+            tree.context.stats.add(Counter::EntriesWritten, entries);
+            if view.active.bytes() as u64 >= limit
+                && !full.iter().any(|other: &Arc<Tree>| other.id == tree.id)
+            {
+                full.push(tree.clone());
+            }
+        };
+        for numbered in BatchReader::new(encoder.payload()).map_err(undecodable)? {
+            let (seqno, operation) = numbered.map_err(undecodable)?;
+            let id = operation.keyspace();
+            if current.as_ref().is_none_or(|(tree, ..)| tree.id != id) {
+                current.take().into_iter().for_each(|left| leave(left, full));
+                // A keyspace dropped since the batch was filled: its operations go nowhere.
+                let Some(tree) = catalog.by_id.get(&id) else { continue };
+                current = Some((tree, tree.view(), 0));
+            }
+            if let Some((_, view, entries)) = &mut current {
+                insert(&view.active, seqno, operation);
+                *entries += 1;
+            }
+        }
+        current.take().into_iter().for_each(|left| leave(left, full));
+        Ok(())
+    }
+
+    /// Seals a tree's memtable and begins a new log with it, so that the old log can go once the
+    /// memtable is in tables.
+    pub(super) fn seal(&self, writer: &mut Writer, tree: &Tree) {
+        if tree.seal() {
+            self.work.wake();
+        }
+        if writer.log.as_ref().is_some_and(|log| log.len() >= self.log_bytes_max() / 2)
+            && let Err(error) = self.rotate_log(writer)
+        {
+            // The next commit tries again and reports.
+            self.work.note_failure(&error);
+        }
+    }
+
+    fn log_bytes_max(&self) -> u64 {
+        self.options.effective_write_buffer() * LOG_WRITE_BUFFERS
+    }
+
+    /// The log to append to, begun anew if the present one is full or was ended without a successor.
+    fn log_with_room<'w>(&self, writer: &'w mut Writer) -> Result<&'w mut wal::Writer> {
+        if writer.log.as_ref().is_none_or(|log| log.len() >= self.log_bytes_max()) {
+            self.rotate_log(writer)?;
+        }
+        writer.log.as_mut().ok_or(Error::ReadOnly)
+    }
+
+    /// Ends the present log, durably, and begins the next. The order keeps the commit order a prefix
+    /// after a power failure: nothing is written to the new log before the old one is durable, and the
+    /// manifest names the new log before it is used.
+    pub(super) fn rotate_log(&self, writer: &mut Writer) -> Result<()> {
+        if let Some(log) = &mut writer.log {
+            if let Err(error) = log.seal() {
+                self.poison_with(log);
+                return Err(error);
+            }
+            writer.synced_seqno = writer.last_seqno;
+            writer.closed.push(ClosedLog { file: log.file(), last_seqno: writer.last_seqno });
+            writer.log = None;
+        }
+        let file = self.new_file();
+        let log = self.create_log(file)?;
+        self.record_log(file)?;
+        writer.log = Some(log);
+        if writer.closed.len() > LOGS_MAX {
+            let oldest = writer.closed[0].last_seqno;
+            for tree in self.trees() {
+                if tree.view().active.first_seqno().is_some_and(|first| first <= oldest) && tree.seal() {
+                    self.work.wake();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// If `log` can no longer be trusted or appended to, neither can the database.
+    fn poison_with(&self, log: &wal::Writer) {
+        if let Some(why) = log.poisoned() {
+            self.poison.set(why);
+        }
+    }
+
+    fn sync_writer(&self, writer: &mut Writer) -> Result<()> {
+        if let Some(log) = &mut writer.log
+            && writer.synced_seqno < writer.last_seqno
+        {
+            log.sync().inspect_err(|error| self.poison.set(error))?;
+            writer.synced_seqno = writer.last_seqno;
+        }
+        Ok(())
+    }
+
+    /// Makes everything that was acknowledged durable.
+    pub(super) fn sync_log(&self) -> Result<()> {
+        self.poison.check()?;
+        self.sync_writer(&mut self.commit.lock())
+    }
+
+    /// As [`Core::sync_log`], under the lock that the caller holds.
+    pub(super) fn sync_log_locked(&self, writer: &mut Writer) -> Result<()> {
+        self.poison.check()?;
+        self.sync_writer(writer)
+    }
+
+    /// Makes everything up to `seqno` durable: tables that hold it must not outlive what came before it
+    /// in other keyspaces.
+    pub(super) fn sync_log_to(&self, seqno: Seqno) -> Result<()> {
+        let mut writer = self.commit.lock();
+        if writer.synced_seqno < seqno { self.sync_writer(&mut writer) } else { Ok(()) }
+    }
+
+    /// Forgets and removes logs whose every operation is in a table.
+    pub(super) fn remove_flushed_logs(&self) {
+        let mut writer = self.commit.lock();
+        let needed = self.trees().iter().filter_map(|tree| tree.view().oldest_unflushed()).min();
+        let keep_from = writer
+            .closed
+            .iter()
+            .position(|log| needed.is_some_and(|needed| log.last_seqno >= needed))
+            .unwrap_or(writer.closed.len());
+        let gone: Vec<_> = writer.closed.drain(..keep_from).collect();
+        let oldest = writer.logs().first().copied();
+        drop(writer);
+        let (Some(oldest), false) = (oldest, gone.is_empty()) else { return };
+        if self.record_oldest_log(oldest).is_err() {
+            return;
+        }
+        for log in gone {
+            // One that cannot be removed now is removed at the next open.
+            let _ = self.fs().remove_file(&self.dir().join(wal::file_name(log.file)));
+        }
+    }
+
+    /// Slows a writer down when flush and compaction are behind.
+    #[inline]
+    fn throttle(&self, tree: &Tree, bytes: u64) -> Result<()> {
+        match stall::stall(backlog(tree), bytes) {
+            Stall::None => Ok(()),
+            stalled => self.hold(tree, bytes, stalled),
+        }
+    }
+
+    #[cold]
+    fn hold(&self, tree: &Tree, bytes: u64, first: Stall) -> Result<()> {
+        let start = self.clock().monotonic_ns();
+        if self.options.background_threads == 0 {
+            // Nobody else does the work: the writer does one step of it.
+            self.step()?;
+        } else {
+            match first {
+                Stall::None => {}
+                Stall::Delay(delay) => self.clock().sleep(delay),
+                Stall::Wait => {
+                    let mut waited = Duration::ZERO;
+                    while stall::stall(backlog(tree), bytes) == Stall::Wait && waited < stall::STALL_MAX {
+                        self.work.wait_for_progress(stall::STALL_MAX - waited);
+                        waited = Duration::from_nanos(self.clock().monotonic_ns() - start);
+                    }
+                    // Held as long as a writer may be: if the work stands still because it fails, say so
+                    // instead of filling the memory.
+                    if waited >= stall::STALL_MAX {
+                        self.work.failure()?;
+                    }
+                }
+            }
+        }
+        tree.context.stats.stalled((self.clock().monotonic_ns() - start) / 1000);
+        Ok(())
+    }
+}
+
+fn backlog(tree: &Tree) -> Backlog {
+    let view = tree.view();
+    Backlog {
+        sealed: view.sealed.len() as u64,
+        level0_runs: view.version.level(0).runs().len() as u64,
+        level0_limit: u64::from(tree.shape.run_limit(0)),
+    }
+}
+
+/// Applies one operation to a memtable: at commit and at recovery.
+pub(super) fn insert(memtable: &Memtable, seqno: Seqno, operation: Operation<'_>) {
+    match operation {
+        Operation::Entry { kind, key, value, .. } => memtable.insert(key, seqno, kind, &[value]),
+        Operation::DeleteRange { start, end, .. } => {
+            memtable.add_range_tombstone(RangeTombstone { start: start.into(), end: end.into(), seqno });
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Durable changes of what the database consists of: the manifest's writer.
+//!
+//! Owns the store lock. A change is first one manifest record, synced; only then do readers see it. Files
+//! that a change makes useless are marked, and go when their last reader does.
+
+use super::{Catalog, Core, KeyspaceOptions, settings};
+use crate::{
+    compaction::Shape,
+    error::{Error, Result},
+    ids::{FileId, KeyspaceId, Seqno},
+    memtable::Memtable,
+    table::{TableContext, TableDescriptor, TableFile},
+    tree::Tree,
+    version::{Applied, CreatedKeyspace, Edit, Manifest, TreeEdit, Version, manifest},
+    wal,
+};
+use std::sync::{Arc, atomic::Ordering};
+
+/// The manifest is written anew when it has grown to as many bytes beyond its first size.
+const MANIFEST_GROWTH_BYTES: u64 = 1 << 20;
+/// Longest keyspace name, in bytes.
+const NAME_BYTES_MAX: usize = 255;
+
+/// What the store lock guards. `None` in a read-only database.
+pub(crate) struct Store {
+    manifest: Option<Manifest>,
+    /// Size at which the manifest is written anew.
+    rotate_at: u64,
+    /// Logs that recovery read, with their valid ends; they matter until the logs are gone.
+    log_ends: Vec<(FileId, u64)>,
+    /// The log in use.
+    log: Option<FileId>,
+    oldest_log: Option<FileId>,
+}
+
+impl Store {
+    pub(super) fn new(manifest: Option<Manifest>, log_ends: Vec<(FileId, u64)>, log: Option<FileId>) -> Self {
+        let rotate_at = manifest.as_ref().map_or(0, |manifest| manifest.bytes() + MANIFEST_GROWTH_BYTES);
+        Store { manifest, rotate_at, log_ends, log, oldest_log: None }
+    }
+}
+
+impl Core {
+    /// The whole state as edits, for a new manifest. Under the store lock.
+    pub(super) fn whole(&self, store: &Store) -> Edit {
+        let catalog = self.catalog.read();
+        let mut whole = Edit {
+            log_ends: store.log_ends.clone(),
+            new_log: store.log,
+            oldest_log: store.oldest_log,
+            ..self.counters()
+        };
+        for tree in catalog.by_id.values() {
+            whole.created.push(created(tree));
+            whole.trees.push((tree.id, tree.view().version.to_edit()));
+        }
+        whole
+    }
+
+    /// The counters as they are now; every edit carries them.
+    fn counters(&self) -> Edit {
+        Edit {
+            next_file: Some(self.next_file.load(Ordering::Relaxed)),
+            next_keyspace: Some(self.catalog.read().next_id),
+            last_seqno: Some(self.visible()),
+            clock_high_ms: Some(self.clock_high_ms.load(Ordering::Relaxed)),
+            ..Edit::default()
+        }
+    }
+
+    /// Makes `edit` durable.
+    fn record(&self, store: &mut Store, edit: Edit) -> Result<()> {
+        self.poison.check()?;
+        let Some(manifest) = &mut store.manifest else { return Err(Error::ReadOnly) };
+        if let Err(error) = manifest.append(&edit) {
+            // The record may or may not be in the file: nothing may build on either.
+            if let Some(why) = manifest.poisoned() {
+                self.poison.set(why);
+            }
+            return Err(error);
+        }
+        if manifest.bytes() >= store.rotate_at {
+            self.rotate_manifest(store);
+        }
+        Ok(())
+    }
+
+    /// Writes the manifest anew. A failure costs nothing: the present one goes on, if it can.
+    fn rotate_manifest(&self, store: &mut Store) {
+        let whole = self.whole(store);
+        let Some(manifest) = &mut store.manifest else { return };
+        let old = manifest.file();
+        let rotated = manifest.rotate(&*self.options.fs, self.dir(), self.new_file(), &[whole]);
+        store.rotate_at = manifest.bytes() + MANIFEST_GROWTH_BYTES;
+        match rotated {
+            Ok(()) => {
+                // One that cannot be removed now is removed at the next open.
+                let _ = self.options.fs.remove_file(&self.dir().join(manifest::file_name(old)));
+            }
+            Err(_) => {
+                if let Some(why) = manifest.poisoned() {
+                    self.poison.set(why);
+                }
+            }
+        }
+    }
+
+    /// Records that `log` exists from now on.
+    pub(super) fn record_log(&self, log: FileId) -> Result<()> {
+        let mut store = self.store.lock();
+        self.record(&mut store, Edit { new_log: Some(log), ..self.counters() })?;
+        store.log = Some(log);
+        Ok(())
+    }
+
+    /// Records that logs before `oldest` are not needed.
+    pub(super) fn record_oldest_log(&self, oldest: FileId) -> Result<()> {
+        let mut store = self.store.lock();
+        self.record(&mut store, Edit { oldest_log: Some(oldest), ..self.counters() })?;
+        store.oldest_log = Some(oldest);
+        store.log_ends.retain(|(file, _)| *file >= oldest);
+        Ok(())
+    }
+
+    /// Creates an empty log whose name is durable.
+    pub(super) fn create_log(&self, file: FileId) -> Result<wal::Writer> {
+        wal::Writer::create(&*self.options.fs, self.dir(), self.database, file)
+    }
+
+    /// Makes a change of `tree` durable, then visible. `edit` is made from the version that it will
+    /// change; `outputs` are the tables that it adds, removed again if it does not come about; `flushed`
+    /// memtables are in them.
+    pub(super) fn install(
+        &self,
+        tree: &Tree,
+        outputs: &[TableDescriptor],
+        flushed: &[Arc<Memtable>],
+        edit: impl FnOnce(&Version) -> TreeEdit,
+    ) -> Result<()> {
+        self.install_at(tree, outputs, flushed, None, edit)
+    }
+
+    /// As [`Core::install`], with `commit` as the newest sequence number given out.
+    pub(super) fn install_at(
+        &self,
+        tree: &Tree,
+        outputs: &[TableDescriptor],
+        flushed: &[Arc<Memtable>],
+        commit: Option<Seqno>,
+        edit: impl FnOnce(&Version) -> TreeEdit,
+    ) -> Result<()> {
+        let mut store = self.store.lock();
+        let version = tree.view().version.clone();
+        let installed = self.install_in(&mut store, tree, &version, commit, edit(&version));
+        let applied = match installed {
+            Ok(applied) => applied,
+            Err(error) => {
+                drop(store);
+                self.remove_outputs(outputs);
+                return Err(error);
+            }
+        };
+        tree.install(Arc::new(applied.version), flushed);
+        applied.unreferenced.iter().for_each(|file| file.mark_obsolete());
+        drop(store);
+        self.fit_cache();
+        Ok(())
+    }
+
+    fn install_in(
+        &self,
+        store: &mut Store,
+        tree: &Tree,
+        version: &Version,
+        commit: Option<Seqno>,
+        edit: TreeEdit,
+    ) -> Result<Applied> {
+        if tree.is_dropped() {
+            return Err(Error::NoKeyspace(tree.name.clone()));
+        }
+        let applied = version.apply(&edit, |descriptor| TableFile::new(&tree.context, descriptor.clone()))?;
+        let counters = self.counters();
+        let last_seqno = commit.or(counters.last_seqno);
+        self.record(store, Edit { trees: vec![(tree.id, edit)], last_seqno, ..counters })?;
+        Ok(applied)
+    }
+
+    /// Removes tables that did not come into use. After a failed sync of the manifest its record may be
+    /// there after all, so then they stay for recovery to judge.
+    pub(super) fn remove_outputs(&self, outputs: &[TableDescriptor]) {
+        if self.poison.check().is_ok() {
+            for output in outputs {
+                // One that cannot be removed now is removed at the next open.
+                let _ = self.options.fs.remove_file(&self.dir.join(crate::table::file_name(output.file)));
+            }
+        }
+    }
+
+    /// What the tables of a keyspace share.
+    pub(super) fn table_context(&self) -> Arc<TableContext> {
+        Arc::new(TableContext {
+            fs: self.fs(),
+            dir: self.dir().to_path_buf(),
+            database: self.database,
+            cache: self.cache.clone(),
+            stats: Arc::default(),
+        })
+    }
+
+    pub(super) fn create_keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Arc<Tree>> {
+        if let Some(tree) = self.catalog.read().by_name.get(name) {
+            return Ok(tree.clone());
+        }
+        if self.options.read_only {
+            return Err(Error::NoKeyspace(name.into()));
+        }
+        self.writable()?;
+        check_name(name)?;
+        options.validate()?;
+        let settings = settings::encode(&options);
+        let mut store = self.store.lock();
+        if let Some(tree) = self.catalog.read().by_name.get(name) {
+            return Ok(tree.clone());
+        }
+        let id = KeyspaceId(self.catalog.read().next_id);
+        let created = CreatedKeyspace { id, name: name.into(), settings };
+        let next_keyspace = Some(id.0 + 1);
+        self.record(&mut store, Edit { created: vec![created], next_keyspace, ..self.counters() })?;
+        let tree = Arc::new(self.new_tree(id, name, options));
+        self.catalog.write().insert(tree.clone());
+        Ok(tree)
+    }
+
+    pub(super) fn new_tree(&self, id: KeyspaceId, name: &str, options: KeyspaceOptions) -> Tree {
+        let shape = Shape { write_buffer_bytes: self.options.effective_write_buffer(), ..options.shape };
+        Tree::new(
+            id,
+            name.into(),
+            options.layout,
+            shape,
+            options.merge_operator,
+            self.table_context(),
+            Version::new(),
+        )
+    }
+
+    pub(super) fn drop_keyspace(&self, name: &str) -> Result<()> {
+        self.writable()?;
+        if name == super::DEFAULT_KEYSPACE {
+            return Err(Error::Invalid("the default keyspace cannot be dropped".into()));
+        }
+        // No commit is under way while the keyspace goes.
+        let _writer = self.commit.lock();
+        let mut store = self.store.lock();
+        let Some(tree) = self.catalog.read().by_name.get(name).cloned() else {
+            return Err(Error::NoKeyspace(name.into()));
+        };
+        self.record(&mut store, Edit { dropped: vec![tree.id], ..self.counters() })?;
+        tree.mark_dropped();
+        let mut catalog: parking_lot::RwLockWriteGuard<'_, Catalog> = self.catalog.write();
+        catalog.remove(&tree);
+        drop(catalog);
+        for table in tree.view().version.tables() {
+            table.file().mark_obsolete();
+        }
+        drop(store);
+        drop(_writer);
+        self.fit_cache();
+        self.remove_flushed_logs();
+        Ok(())
+    }
+}
+
+fn check_name(name: &str) -> Result<()> {
+    if name.is_empty() || name.len() > NAME_BYTES_MAX {
+        return Err(Error::Invalid(format!(
+            "a keyspace name has 1 to {NAME_BYTES_MAX} bytes, not {}",
+            name.len()
+        )));
+    }
+    Ok(())
+}
+
+/// The record that creates `tree`.
+fn created(tree: &Tree) -> CreatedKeyspace {
+    let options = KeyspaceOptions {
+        layout: tree.layout.clone(),
+        shape: tree.shape.clone(),
+        merge_operator: tree.operator.clone(),
+    };
+    CreatedKeyspace { id: tree.id, name: tree.name.clone(), settings: settings::encode(&options) }
+}

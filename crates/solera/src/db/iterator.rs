@@ -1,0 +1,326 @@
+//! Iteration over one keyspace as of one moment, from both ends.
+//!
+//! Owns [`Iter`] and [`Keys`]. The two ends are two independent walks; each stops where the other has
+//! been. Neither is begun before it is used.
+
+use super::{Keyspace, Snapshot};
+use crate::{
+    cursor::Cursor,
+    error::Result,
+    key::{KeyEnd, KeyRange},
+    merge::visible::{Backward, Forward},
+    pin::Slice,
+    tombstone::RangeTombstones,
+    tree::{Source, View, Walk},
+};
+use std::{fmt, iter::FusedIterator, sync::Arc};
+
+/// What a transaction lays over the keyspace: its own writes, newer than everything.
+pub(super) type Front = dyn Fn() -> (Box<dyn Cursor + Send>, Arc<RangeTombstones>) + Send;
+
+/// Which end moved last.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Last {
+    Neither,
+    Front,
+    Back,
+}
+
+/// Entries in key order; also from the back, and both at once until they meet. Sees the keyspace as it
+/// was when the iterator was made. After an error it yields nothing more until [`Iter::seek`] or
+/// [`Iter::seek_back`].
+pub struct Iter {
+    keyspace: Keyspace,
+    snapshot: Snapshot,
+    view: Arc<View>,
+    overlay: Option<Box<Front>>,
+    now_ms: u64,
+    /// What is left between the two ends.
+    range: KeyRange,
+    /// The whole range asked for; seeks go back to it.
+    whole: KeyRange,
+    front: Option<Forward<Source>>,
+    back: Option<Backward<Source>>,
+    last: Last,
+    done: bool,
+    /// The entry that the front (back) stands on was yielded already.
+    front_stale: bool,
+    back_stale: bool,
+}
+
+impl fmt::Debug for Iter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Iter({:?} {})", self.keyspace.name(), self.whole)
+    }
+}
+
+impl Iter {
+    pub(super) fn new(keyspace: &Keyspace, snapshot: Snapshot, range: KeyRange) -> Self {
+        // The snapshot is registered, so a view taken after it still holds all that it sees.
+        Iter {
+            view: keyspace.tree().view_owned(),
+            now_ms: keyspace.handle().now_ms(),
+            keyspace: keyspace.clone(),
+            snapshot,
+            overlay: None,
+            range: range.clone(),
+            done: range.is_empty(),
+            whole: range,
+            front: None,
+            back: None,
+            last: Last::Neither,
+            front_stale: false,
+            back_stale: false,
+        }
+    }
+
+    pub(super) fn with_overlay(mut self, overlay: Box<Front>) -> Self {
+        self.overlay = Some(overlay);
+        self
+    }
+
+    /// Only the keys: values are not looked at.
+    pub fn keys(self) -> Keys {
+        Keys { entries: self }
+    }
+
+    fn walk(&self) -> Result<Walk> {
+        self.keyspace.live()?;
+        let walk = Walk::new(&self.view, &self.whole)?;
+        Ok(match &self.overlay {
+            Some(overlay) => {
+                let (cursor, tombstones) = overlay();
+                walk.with_front(cursor, tombstones)
+            }
+            None => walk,
+        })
+    }
+
+    fn context(&self) -> crate::tree::ReadContext {
+        crate::tree::ReadContext { now_ms: self.now_ms, ..self.keyspace.read_context(self.snapshot.seqno()) }
+    }
+
+    /// Moves the front so that [`next`](Iterator::next) yields the first entry whose key is `>= key`. May
+    /// go back over entries that were yielded; entries that the back has yielded stay out.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn seek(&mut self, key: &[u8]) -> Result<()> {
+        self.range.start = key.max(&self.whole.start).into();
+        self.done = self.range.is_empty();
+        self.last = Last::Neither;
+        self.front_stale = false;
+        if self.done {
+            return Ok(());
+        }
+        self.done = true;
+        let mut front = match self.front.take() {
+            Some(front) => front,
+            None => self.walk()?.forward(self.context()),
+        };
+        front.seek(&self.range.start)?;
+        self.front = Some(front);
+        self.done = false;
+        Ok(())
+    }
+
+    /// Moves the back so that [`next_back`](DoubleEndedIterator::next_back) yields the last entry whose
+    /// key is `<= key`. May go back over entries that were yielded; entries that the front has yielded
+    /// stay out.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn seek_back(&mut self, key: &[u8]) -> Result<()> {
+        self.range.end = KeyEnd::Included(key.into()).min(self.whole.end.clone());
+        self.done = self.range.is_empty();
+        self.last = Last::Neither;
+        self.back = None;
+        self.back_stale = false;
+        Ok(())
+    }
+
+    /// Moves the front to its next entry, without allocating, and says whether there is one:
+    /// [`Iter::key`] and [`Iter::value`] then show it.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    #[inline]
+    pub fn advance(&mut self) -> Result<bool> {
+        if self.done {
+            self.last = Last::Neither;
+            return Ok(false);
+        }
+        // Done unless we come to the end of this function: an error leaves the iterator fused.
+        self.done = true;
+        self.last = Last::Neither;
+        if self.front.is_none() {
+            let mut front = self.walk()?.forward(self.context());
+            front.seek(&self.range.start)?;
+            self.front = Some(front);
+        }
+        let Some(front) = &mut self.front else { return Ok(false) };
+        if self.front_stale {
+            front.next()?;
+        }
+        self.front_stale = true;
+        if !front.valid() || !self.range.end.admits(front.key()) {
+            return Ok(false);
+        }
+        self.last = Last::Front;
+        self.done = false;
+        Ok(true)
+    }
+
+    /// Moves the back to the entry before it, without allocating, and says whether there is one:
+    /// [`Iter::key`] and [`Iter::value`] then show it.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn advance_back(&mut self) -> Result<bool> {
+        if self.done {
+            self.last = Last::Neither;
+            return Ok(false);
+        }
+        self.done = true;
+        self.last = Last::Neither;
+        // Where the front has been, the back does not go.
+        let floor = match &self.front {
+            Some(front) if self.front_stale && front.valid() => Some(front.key()),
+            _ => None,
+        };
+        let floor: Option<Vec<u8>> = floor.map(<[u8]>::to_vec);
+        match &mut self.back {
+            Some(back) => {
+                if self.back_stale {
+                    back.prev()?;
+                }
+            }
+            None => {
+                let mut back = self.walk()?.backward(self.context());
+                match &self.range.end {
+                    KeyEnd::Unbounded => back.seek_last()?,
+                    KeyEnd::Excluded(key) => back.seek_before(key)?,
+                    KeyEnd::Included(key) => back.seek_before(&[key, [0].as_slice()].concat())?,
+                }
+                self.back = Some(back);
+            }
+        }
+        let Some(back) = &mut self.back else { return Ok(false) };
+        self.back_stale = true;
+        if !back.valid()
+            || back.key() < &self.range.start[..]
+            || floor.is_some_and(|floor| back.key() <= &floor[..])
+        {
+            return Ok(false);
+        }
+        // What the back has yielded, the front does not.
+        self.range.end = KeyEnd::Excluded(back.key().into());
+        self.last = Last::Back;
+        self.done = false;
+        Ok(true)
+    }
+
+    /// Key of the entry that the last successful move came to; empty if there is none.
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        match (self.last, &self.front, &self.back) {
+            (Last::Front, Some(front), _) => front.key(),
+            (Last::Back, _, Some(back)) => back.key(),
+            _ => &[],
+        }
+    }
+
+    /// Value of the entry that the last successful move came to; empty if there is none.
+    #[inline]
+    pub fn value(&self) -> &[u8] {
+        match (self.last, &self.front, &self.back) {
+            (Last::Front, Some(front), _) => front.value(),
+            (Last::Back, _, Some(back)) => back.value(),
+            _ => &[],
+        }
+    }
+
+    fn pin_value(&self) -> Slice {
+        match (self.last, &self.front, &self.back) {
+            (Last::Front, Some(front), _) => front.pin_value(),
+            (Last::Back, _, Some(back)) => back.pin_value(),
+            _ => Slice::empty(),
+        }
+    }
+
+    fn item(&self, moved: Result<bool>) -> Option<Result<(Slice, Slice)>> {
+        match moved {
+            Ok(true) => Some(Ok((Slice::copy_from(self.key()), self.pin_value()))),
+            Ok(false) => None,
+            Err(error) => Some(Err(error)),
+        }
+    }
+}
+
+impl Iterator for Iter {
+    type Item = Result<(Slice, Slice)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let moved = self.advance();
+        self.item(moved)
+    }
+}
+
+impl DoubleEndedIterator for Iter {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        let moved = self.advance_back();
+        self.item(moved)
+    }
+}
+
+impl FusedIterator for Iter {}
+
+/// As [`Iter`], but yields keys only.
+#[derive(Debug)]
+pub struct Keys {
+    entries: Iter,
+}
+
+impl Keys {
+    /// As [`Iter::seek`].
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn seek(&mut self, key: &[u8]) -> Result<()> {
+        self.entries.seek(key)
+    }
+
+    /// As [`Iter::seek_back`].
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn seek_back(&mut self, key: &[u8]) -> Result<()> {
+        self.entries.seek_back(key)
+    }
+
+    fn item(&self, moved: Result<bool>) -> Option<Result<Slice>> {
+        match moved {
+            Ok(true) => Some(Ok(Slice::copy_from(self.entries.key()))),
+            Ok(false) => None,
+            Err(error) => Some(Err(error)),
+        }
+    }
+}
+
+impl Iterator for Keys {
+    type Item = Result<Slice>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let moved = self.entries.advance();
+        self.item(moved)
+    }
+}
+
+impl DoubleEndedIterator for Keys {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        let moved = self.entries.advance_back();
+        self.item(moved)
+    }
+}
+
+impl FusedIterator for Keys {}

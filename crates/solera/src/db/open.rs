@@ -1,0 +1,333 @@
+//! Opening and recovery: lock, manifest, logs, a new manifest, a new log.
+//!
+//! Nothing of the old state is changed before the new manifest is in force (CURRENT names it), so a crash
+//! in the middle of an open is the same as no open. A read-only open changes nothing at all.
+
+use super::{
+    Catalog, Core, DEFAULT_KEYSPACE, KeyspaceOptions, Options, Poison,
+    commit::{self, Commit},
+    install::Store,
+    settings,
+    snapshot::Snapshots,
+    workers::Work,
+};
+use crate::{
+    cache::Cache,
+    error::{Error, Result},
+    ids::{DatabaseId, FileId, KeyspaceId, Seqno},
+    stats::Stats,
+    table::{self, TableFile},
+    tree::Tree,
+    version::{Edit, Manifest, TreeEdit, Version, manifest},
+    vfs::Fs,
+    wal::{self, Tail, batch::BatchReader},
+};
+use parking_lot::{Mutex, RwLock};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    hash::{BuildHasher, RandomState},
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+/// What the manifest says, edit after edit.
+#[derive(Default)]
+struct Recorded {
+    keyspaces: BTreeMap<KeyspaceId, RecordedKeyspace>,
+    next_file: u64,
+    next_keyspace: u32,
+    last_seqno: Seqno,
+    clock_high_ms: u64,
+    oldest_log: FileId,
+    logs: BTreeSet<FileId>,
+    log_ends: BTreeMap<FileId, u64>,
+}
+
+struct RecordedKeyspace {
+    name: String,
+    settings: Vec<u8>,
+    edits: Vec<TreeEdit>,
+}
+
+impl Recorded {
+    fn add(&mut self, edit: Edit, manifest: &Path) -> Result<()> {
+        let unknown = |id: KeyspaceId| {
+            Error::corrupt(manifest, 0, format!("an edit concerns keyspace {id}, which does not exist then"))
+        };
+        for created in edit.created {
+            let keyspace =
+                RecordedKeyspace { name: created.name, settings: created.settings, edits: Vec::new() };
+            self.keyspaces.insert(created.id, keyspace);
+        }
+        for (id, tree) in edit.trees {
+            self.keyspaces.get_mut(&id).ok_or_else(|| unknown(id))?.edits.push(tree);
+        }
+        for id in edit.dropped {
+            self.keyspaces.remove(&id).ok_or_else(|| unknown(id))?;
+        }
+        self.next_file = self.next_file.max(edit.next_file.unwrap_or(0));
+        self.next_keyspace = self.next_keyspace.max(edit.next_keyspace.unwrap_or(0));
+        self.last_seqno = self.last_seqno.max(edit.last_seqno.unwrap_or(0));
+        self.clock_high_ms = self.clock_high_ms.max(edit.clock_high_ms.unwrap_or(0));
+        self.oldest_log = self.oldest_log.max(edit.oldest_log.unwrap_or_default());
+        self.logs.extend(edit.new_log);
+        for (file, end) in edit.log_ends {
+            self.logs.insert(file);
+            self.log_ends.insert(file, end);
+        }
+        Ok(())
+    }
+
+    /// Numbers of files that exist are never given out again, recorded or not: they may be what a crash
+    /// left of a creation or a job.
+    fn pass_over_files(&mut self, fs: &dyn Fs, dir: &Path) -> Result<()> {
+        for name in fs.list_dir(dir)? {
+            let file = table::file_id(&name).or(wal::file_id(&name)).or(manifest::file_id(&name));
+            self.next_file = self.next_file.max(file.map_or(0, |file| file.0.saturating_add(1)));
+        }
+        Ok(())
+    }
+}
+
+/// Opens or creates the database in `dir`.
+pub(super) fn open(options: Options, dir: &Path) -> Result<Core> {
+    options.validate()?;
+    let fs = options.fs.clone();
+    if !Manifest::exists(&*fs, dir)? {
+        prepare(&options, &*fs, dir)?;
+    }
+    let lock = match fs.lock(&dir.join(manifest::LOCK)) {
+        Ok(lock) => Some(lock),
+        // A directory that cannot be written to can still be read.
+        Err(Error::Io { .. }) if options.read_only => None,
+        Err(Error::Locked { .. }) => return Err(Error::Locked { path: dir.to_path_buf() }),
+        Err(error) => return Err(error),
+    };
+    // Another opener may have created it between the look and the lock.
+    if Manifest::exists(&*fs, dir)? {
+        recover(options, dir, lock)
+    } else {
+        let database = new_database_id(&options);
+        let mut recorded = Recorded { next_file: 1, ..Recorded::default() };
+        recorded.pass_over_files(&*fs, dir)?;
+        start(options, dir, lock, database, recorded, None)
+    }
+}
+
+/// For a directory without a database: makes sure that it is there, or refuses.
+fn prepare(options: &Options, fs: &dyn Fs, dir: &Path) -> Result<()> {
+    if options.read_only || !options.create_if_missing {
+        let what = match fs.exists(dir)? {
+            true => "the file CURRENT is missing",
+            false => "the directory does not exist",
+        };
+        return Err(Error::NotADatabase { path: dir.to_path_buf(), what: what.into() });
+    }
+    if fs.exists(dir)? {
+        return Ok(());
+    }
+    fs.create_dir_all(dir)?;
+    match dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        Some(parent) => fs.sync_dir(parent),
+        None => Ok(()),
+    }
+}
+
+/// Two sources of entropy, so that one that fails does not make two databases the same.
+fn new_database_id(options: &Options) -> DatabaseId {
+    DatabaseId(match options.seed {
+        Some(seed) => crate::key::hash(&seed.to_le_bytes()),
+        None => RandomState::new().hash_one((
+            options.clock.unix_ms(),
+            options.clock.monotonic_ns(),
+            std::process::id(),
+        )),
+    })
+}
+
+fn recover(options: Options, dir: &Path, lock: Option<Box<dyn Send + Sync>>) -> Result<Core> {
+    let loaded = Manifest::load(&*options.fs, dir)?;
+    let path = dir.join(manifest::file_name(loaded.file));
+    let mut recorded = Recorded::default();
+    for edit in loaded.edits {
+        recorded.add(edit, &path)?;
+    }
+    recorded.pass_over_files(&*options.fs, dir)?;
+    start(options, dir, lock, loaded.database, recorded, Some(loaded.file))
+}
+
+/// Builds the core from what is recorded (nothing, for a new database), replays the logs, and, unless
+/// read-only, puts a new manifest and a new log in force.
+fn start(
+    options: Options,
+    dir: &Path,
+    lock: Option<Box<dyn Send + Sync>>,
+    database: DatabaseId,
+    recorded: Recorded,
+    manifest: Option<FileId>,
+) -> Result<Core> {
+    let mut core = Core {
+        dir: dir.to_path_buf(),
+        database,
+        cache: Cache::new(0),
+        stats: Stats::new(),
+        catalog: RwLock::new(Catalog { next_id: recorded.next_keyspace, ..Catalog::default() }),
+        commit: Commit::new(None, Vec::new(), 0),
+        visible: AtomicU64::new(0),
+        snapshots: Snapshots::default(),
+        store: Mutex::new(Store::new(None, Vec::new(), None)),
+        next_file: AtomicU64::new(recorded.next_file),
+        work: Work::new(),
+        poison: Poison::default(),
+        clock_high_ms: AtomicU64::new(recorded.clock_high_ms),
+        closed: AtomicBool::new(false),
+        _lock: lock,
+        options,
+    };
+    let manifest_path = dir.join(manifest::file_name(manifest.unwrap_or_default()));
+    for (&id, keyspace) in &recorded.keyspaces {
+        let tree = core.recorded_tree(id, keyspace, &manifest_path)?;
+        core.catalog.write().insert(Arc::new(tree));
+    }
+    if core.catalog.read().by_name.get(DEFAULT_KEYSPACE).is_none() {
+        let id = KeyspaceId(core.catalog.read().next_id);
+        let tree = core.new_tree(id, DEFAULT_KEYSPACE, core.options.keyspace.clone());
+        core.catalog.write().insert(Arc::new(tree));
+    }
+    let logs = core.replay(&recorded)?;
+    let last_seqno = logs.iter().map(|log| log.last_seqno).fold(recorded.last_seqno, Seqno::max);
+    core.visible.store(last_seqno, Ordering::Release);
+    core.fit_cache();
+    if core.options.read_only {
+        core.commit = Commit::new(None, Vec::new(), last_seqno);
+        return Ok(core);
+    }
+    let log_ends: Vec<_> = logs.iter().map(|log| (log.file, log.end)).collect();
+    let closed = logs.iter().map(|log| (log.file, log.last_seqno)).collect();
+    let log_file = core.new_file();
+    let log = core.create_log(log_file)?;
+    let manifest_file = core.new_file();
+    let store = Store::new(None, log_ends.clone(), Some(log_file));
+    let whole = core.whole(&store);
+    let manifest = Manifest::create(&*core.options.fs, dir, database, manifest_file, &[whole])?;
+    core.store = Mutex::new(Store::new(Some(manifest), log_ends, Some(log_file)));
+    core.commit = Commit::new(Some(log), closed, last_seqno);
+    core.remove_strangers(manifest_file);
+    core.seal_recovered();
+    Ok(core)
+}
+
+/// A log that recovery read.
+struct ReplayedLog {
+    file: FileId,
+    end: u64,
+    last_seqno: Seqno,
+}
+
+impl Core {
+    fn recorded_tree(&self, id: KeyspaceId, keyspace: &RecordedKeyspace, manifest: &Path) -> Result<Tree> {
+        let recorded = settings::decode(&keyspace.settings).map_err(|error| error.in_file(manifest, 0))?;
+        let operator = settings::find_operator(&recorded.operator, &keyspace.name, &self.options.operators)?;
+        let mut options = KeyspaceOptions::new().layout(recorded.layout).shape(recorded.shape);
+        options.merge_operator = operator;
+        if keyspace.name == DEFAULT_KEYSPACE {
+            options = self.options.override_default(options);
+        }
+        let tree = self.new_tree(id, &keyspace.name, options);
+        let mut version = Version::new();
+        for edit in &keyspace.edits {
+            let applied = version
+                .apply(edit, |descriptor| TableFile::new(&tree.context, descriptor.clone()))
+                .map_err(|error| match error {
+                    Error::Invalid(what) => Error::corrupt(manifest, 0, what),
+                    other => other,
+                })?;
+            version = applied.version;
+        }
+        for table in version.tables() {
+            let path = table.file().path();
+            if !self.options.fs.exists(path)? {
+                return Err(Error::corrupt(path, 0, "the table is missing; the manifest names it"));
+            }
+        }
+        tree.install(Arc::new(version), &[]);
+        Ok(tree)
+    }
+
+    /// Replays every log that is still needed into the memtables, in order.
+    fn replay(&self, recorded: &Recorded) -> Result<Vec<ReplayedLog>> {
+        let fs = &self.options.fs;
+        // A log that was created just before a crash and is not recorded holds nothing.
+        let files = recorded.logs.range(recorded.oldest_log..);
+        let last = recorded.logs.last();
+        let mut replayed = Vec::new();
+        let mut last_seqno = recorded.last_seqno;
+        let mut newest = 0;
+        for &file in files {
+            let path = self.dir.join(wal::file_name(file));
+            if !fs.exists(&path)? {
+                return Err(Error::corrupt(path, 0, "the log is missing; the manifest names it"));
+            }
+            let end = match recorded.log_ends.get(&file) {
+                Some(&end) => Tail::CutAt(end),
+                None if Some(&file) == last => Tail::Open,
+                None => Tail::Sealed,
+            };
+            let log = wal::replay(&**fs, &self.dir, self.database, file, end, |offset, payload| {
+                let damaged = |what: &str| Error::corrupt(&path, offset, what.to_string());
+                let reader = BatchReader::new(payload).map_err(|error| error.in_file(&path, offset))?;
+                if reader.next_seqno() <= newest {
+                    return Err(damaged("operations are out of the commit order"));
+                }
+                for operation in reader {
+                    let (seqno, operation) = operation.map_err(|error| error.in_file(&path, offset))?;
+                    newest = seqno;
+                    let Some(tree) = self.catalog.read().by_id.get(&operation.keyspace()).cloned() else {
+                        continue;
+                    };
+                    if seqno > tree.flushed_seqno() {
+                        commit::insert(&tree.view().active, seqno, operation);
+                    }
+                }
+                Ok(())
+            })?;
+            last_seqno = last_seqno.max(newest);
+            replayed.push(ReplayedLog { file, end: log.end, last_seqno });
+        }
+        Ok(replayed)
+    }
+
+    /// Removes files of ours that the new manifest does not name: outputs of unfinished jobs, old
+    /// manifests, logs that are not needed. Files of others are left alone.
+    fn remove_strangers(&self, manifest: FileId) {
+        let mut tables = BTreeSet::new();
+        for tree in self.trees() {
+            tables.extend(tree.view().version.tables().map(|table| table.id()));
+        }
+        let logs = self.commit.lock().logs();
+        let Ok(names) = self.options.fs.list_dir(&self.dir) else { return };
+        for name in names {
+            let stranger = table::file_id(&name).is_some_and(|file| !tables.contains(&file))
+                || manifest::file_id(&name).is_some_and(|file| file != manifest)
+                || wal::file_id(&name).is_some_and(|file| !logs.contains(&file));
+            if stranger {
+                // One that cannot be removed now is removed at a later open.
+                let _ = self.options.fs.remove_file(&self.dir.join(name));
+            }
+        }
+    }
+
+    /// Recovered memtables that are over their size are flushed first thing.
+    fn seal_recovered(&self) {
+        let limit = self.options.effective_write_buffer();
+        for tree in self.trees() {
+            if tree.view().active.bytes() as u64 >= limit {
+                tree.seal();
+                self.work.wake();
+            }
+        }
+    }
+}

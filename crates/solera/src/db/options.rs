@@ -1,0 +1,284 @@
+//! What a database is opened with.
+//!
+//! Owns [`Options`] (fixed while the database is open), [`KeyspaceOptions`] (fixed when a keyspace is
+//! created, recorded in the manifest) and [`Durability`]. Components (`Fs`, `Clock`) come in here too.
+
+use crate::{
+    block::Compression,
+    clock::{Clock, SystemClock},
+    compaction::Shape,
+    db::Db,
+    error::{Error, Result},
+    operator::MergeOperator,
+    table::Layout,
+    vfs::{Fs, posix::PosixFs},
+};
+use std::{path::Path, sync::Arc};
+
+/// What an acknowledged write survives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// The end of this process, however sudden: the write was handed to the operating system. A power
+    /// failure or a crash of the operating system may lose the latest writes, never an earlier one
+    /// without every later one.
+    #[default]
+    Buffered,
+    /// A power failure too: the log was synced to the device before the call returned.
+    Sync,
+}
+
+/// Smallest memory budget, in bytes: one minimal write buffer, its successor, and a few blocks.
+pub const MEMORY_BYTES_MIN: u64 = 1 << 20;
+/// Memory budget when none is given, in bytes.
+pub const MEMORY_BYTES_DEFAULT: u64 = 256 << 20;
+/// Smallest write buffer, in bytes.
+pub const WRITE_BUFFER_BYTES_MIN: u64 = 4 << 10;
+/// Largest write buffer that is derived from the budget, in bytes: beyond it a memtable outgrows the
+/// processor's last-level cache and inserts slow down.
+const WRITE_BUFFER_BYTES_DERIVED_MAX: u64 = 32 << 20;
+/// Share of the budget that one write buffer takes when derived: two of them and a flush in progress
+/// leave most of the budget to reads.
+const WRITE_BUFFER_SHARE: u64 = 16;
+
+/// How to open a database. Every setting has a default; most users set [`memory`](Options::memory) and
+/// nothing else.
+///
+/// ```
+/// # fn main() -> solera::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// let db = solera::Options::new().memory(64 << 20).open(dir.path())?;
+/// db.put(b"cask", b"oak")?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub(crate) memory_bytes: u64,
+    pub(crate) write_buffer_bytes: u64,
+    pub(crate) durability: Durability,
+    pub(crate) read_only: bool,
+    pub(crate) create_if_missing: bool,
+    pub(crate) background_threads: usize,
+    pub(crate) keyspace: KeyspaceOptions,
+    /// Layout and shape were given, and replace what the default keyspace has recorded.
+    layout_given: bool,
+    shape_given: bool,
+    pub(crate) operators: Vec<Arc<dyn MergeOperator>>,
+    pub(crate) fs: Arc<dyn Fs>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) seed: Option<u64>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options::new()
+    }
+}
+
+impl Options {
+    /// The defaults: 256 MiB of memory, buffered durability, two background threads.
+    pub fn new() -> Self {
+        Options {
+            memory_bytes: MEMORY_BYTES_DEFAULT,
+            write_buffer_bytes: 0,
+            durability: Durability::Buffered,
+            read_only: false,
+            create_if_missing: true,
+            background_threads: 2,
+            keyspace: KeyspaceOptions::new(),
+            layout_given: false,
+            shape_given: false,
+            operators: Vec::new(),
+            fs: Arc::new(PosixFs::new()),
+            clock: Arc::new(SystemClock::new()),
+            seed: None,
+        }
+    }
+
+    /// Memory for everything together, in bytes: write buffers, filters, indexes and the block cache.
+    /// At least 1 MiB; default 256 MiB.
+    pub fn memory(mut self, bytes: u64) -> Self {
+        self.memory_bytes = bytes;
+        self
+    }
+
+    /// Bytes that one memtable may hold before it is written out. 0 (the default) derives it from the
+    /// memory budget; else 4 KiB to a quarter of the budget.
+    pub fn write_buffer(mut self, bytes: u64) -> Self {
+        self.write_buffer_bytes = bytes;
+        self
+    }
+
+    /// What acknowledged writes survive unless a batch says otherwise. Default
+    /// [`Durability::Buffered`].
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// Opens for reading only: nothing in the directory is changed, writes fail with
+    /// [`Error::ReadOnly`]. Default false.
+    pub fn read_only(mut self, read_only: bool) -> Self {
+        self.read_only = read_only;
+        self
+    }
+
+    /// Whether a missing database is created, or [`Error::NotADatabase`]. Default true; a read-only
+    /// open never creates.
+    pub fn create_if_missing(mut self, create: bool) -> Self {
+        self.create_if_missing = create;
+        self
+    }
+
+    /// Threads that flush and compact. Default 2. With 0, nothing happens in the background: the
+    /// program calls [`Db::step`], and a writer that would outrun it does a step itself.
+    pub fn background_threads(mut self, threads: usize) -> Self {
+        self.background_threads = threads;
+        self
+    }
+
+    /// How tables are laid out in the default keyspace, from now on, and in keyspaces that are created
+    /// without their own options. Existing tables keep their layout until they are merged.
+    pub fn layout(mut self, layout: Layout) -> Self {
+        self.keyspace.layout = layout;
+        self.layout_given = true;
+        self
+    }
+
+    /// How blocks are compressed; a part of the [`layout`](Options::layout). Default LZ4.
+    pub fn compression(mut self, compression: Compression) -> Self {
+        self.keyspace.layout.compression = compression;
+        self.layout_given = true;
+        self
+    }
+
+    /// The shape of the default keyspace's tree, from now on, and of keyspaces that are created without
+    /// their own options. Its write buffer is replaced by [`write_buffer`](Options::write_buffer).
+    /// Default: leveling, size ratio 10, four runs in level 0.
+    pub fn shape(mut self, shape: Shape) -> Self {
+        self.keyspace.shape = shape;
+        self.shape_given = true;
+        self
+    }
+
+    /// The merge operator of keyspaces that are created without options of their own, and one that
+    /// existing keyspaces may ask for by its name. Built-in operators need not be given.
+    pub fn merge_operator(mut self, operator: Arc<dyn MergeOperator>) -> Self {
+        self.keyspace.merge_operator = Some(operator.clone());
+        self.operators.push(operator);
+        self
+    }
+
+    /// Makes an operator known by its name without making it the default, for keyspaces that were
+    /// created with it.
+    pub fn register_operator(mut self, operator: Arc<dyn MergeOperator>) -> Self {
+        self.operators.push(operator);
+        self
+    }
+
+    /// The file system; default the operating system's.
+    pub fn fs(mut self, fs: Arc<dyn Fs>) -> Self {
+        self.fs = fs;
+        self
+    }
+
+    /// The clock; default the machine's.
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Makes the identity of a new database a function of `seed` instead of random, for simulation.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Opens the database in `dir`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for an option out of range, [`Error::Locked`] if it is open elsewhere,
+    /// [`Error::NotADatabase`], [`Error::NewerFormat`], [`Error::Corrupt`], [`Error::Io`].
+    pub fn open(self, dir: impl AsRef<Path>) -> Result<Db> {
+        Db::open_with(self, dir.as_ref())
+    }
+
+    pub(crate) fn validate(&self) -> Result<()> {
+        if self.memory_bytes < MEMORY_BYTES_MIN {
+            return Err(Error::Invalid(format!(
+                "memory of {} bytes is too little: the smallest budget is {MEMORY_BYTES_MIN}",
+                self.memory_bytes
+            )));
+        }
+        let buffer_max = self.memory_bytes / 4;
+        if self.write_buffer_bytes != 0
+            && !(WRITE_BUFFER_BYTES_MIN..=buffer_max).contains(&self.write_buffer_bytes)
+        {
+            return Err(Error::Invalid(format!(
+                "a write buffer of {} bytes is out of range: {WRITE_BUFFER_BYTES_MIN} to {buffer_max} (a quarter of the memory)",
+                self.write_buffer_bytes
+            )));
+        }
+        self.keyspace.validate()
+    }
+
+    /// What the default keyspace is opened with: as recorded, but for what this open says.
+    pub(crate) fn override_default(&self, recorded: KeyspaceOptions) -> KeyspaceOptions {
+        KeyspaceOptions {
+            layout: if self.layout_given { self.keyspace.layout.clone() } else { recorded.layout },
+            shape: if self.shape_given { self.keyspace.shape.clone() } else { recorded.shape },
+            merge_operator: recorded.merge_operator,
+        }
+    }
+
+    /// Bytes at which a memtable is sealed.
+    pub(crate) fn effective_write_buffer(&self) -> u64 {
+        match self.write_buffer_bytes {
+            0 => (self.memory_bytes / WRITE_BUFFER_SHARE).clamp(64 << 10, WRITE_BUFFER_BYTES_DERIVED_MAX),
+            given => given,
+        }
+    }
+}
+
+/// How one keyspace is kept. Recorded when the keyspace is created.
+#[derive(Clone, Debug, Default)]
+pub struct KeyspaceOptions {
+    pub(crate) layout: Layout,
+    pub(crate) shape: Shape,
+    pub(crate) merge_operator: Option<Arc<dyn MergeOperator>>,
+}
+
+impl KeyspaceOptions {
+    /// The defaults.
+    pub fn new() -> Self {
+        KeyspaceOptions::default()
+    }
+
+    /// How tables are cut into blocks, indexed, filtered and compressed.
+    pub fn layout(mut self, layout: Layout) -> Self {
+        self.layout = layout;
+        self
+    }
+
+    /// How blocks are compressed.
+    pub fn compression(mut self, compression: Compression) -> Self {
+        self.layout.compression = compression;
+        self
+    }
+
+    /// The shape of the tree: size ratio and run limits.
+    pub fn shape(mut self, shape: Shape) -> Self {
+        self.shape = shape;
+        self
+    }
+
+    /// How [`merge`](crate::Keyspace::merge) folds its operands. A keyspace without one refuses to merge.
+    pub fn merge_operator(mut self, operator: Arc<dyn MergeOperator>) -> Self {
+        self.merge_operator = Some(operator);
+        self
+    }
+
+    pub(crate) fn validate(&self) -> Result<()> {
+        self.layout.validate()?;
+        self.shape.validate()
+    }
+}

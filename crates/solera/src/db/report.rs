@@ -1,0 +1,181 @@
+//! What a database holds and has done, as plain numbers; and `verify`.
+
+use super::Core;
+use crate::{
+    error::{Error, Result},
+    stats::Counters,
+    tree::Tree,
+};
+use std::sync::Arc;
+
+/// One run of a level.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RunStats {
+    /// Its number; within a level, larger is newer.
+    pub id: u64,
+    /// Tables in it.
+    pub tables: u64,
+    /// Bytes of its tables' live parts.
+    pub bytes: u64,
+    /// Entries of its tables, versions and tombstones included.
+    pub entries: u64,
+    /// First key that it may hold.
+    pub first_key: Vec<u8>,
+    /// Last key that it may hold.
+    pub last_key: Vec<u8>,
+}
+
+/// One level of a tree.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LevelStats {
+    /// Its number; 0 is the newest.
+    pub level: u32,
+    /// Its runs, newest first.
+    pub runs: Vec<RunStats>,
+    /// Bytes that it may hold before it is merged down.
+    pub capacity_bytes: u64,
+    /// Runs that it may hold before they are merged down.
+    pub run_limit: u32,
+}
+
+/// One keyspace.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct KeyspaceStats {
+    /// Its name.
+    pub name: String,
+    /// Name of its index kind.
+    pub index: String,
+    /// Its levels, newest first.
+    pub levels: Vec<LevelStats>,
+    /// Bytes in memtables.
+    pub memtable_bytes: u64,
+    /// Entries in memtables.
+    pub memtable_entries: u64,
+    /// Memtables that wait to be flushed.
+    pub sealed_memtables: u64,
+    /// Data blocks in its tables.
+    pub blocks: u64,
+    /// Bytes that indexes take in memory once all tables are open.
+    pub index_bytes: u64,
+    /// Bytes that filters take in memory once all tables are open.
+    pub filter_bytes: u64,
+    /// Bytes of its table files.
+    pub table_bytes: u64,
+    /// Entries in tables and memtables, versions and tombstones included: an upper bound of the keys.
+    pub entries: u64,
+    /// What it has done since it was opened.
+    pub counters: Counters,
+}
+
+/// A database.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Its keyspaces, by name.
+    pub keyspaces: Vec<KeyspaceStats>,
+    /// Newest committed operation.
+    pub last_seqno: u64,
+    /// Snapshots, iterators and transactions that hold back the removal of old versions.
+    pub snapshots: u64,
+    /// The memory budget.
+    pub memory_bytes: u64,
+    /// Bytes in the block cache.
+    pub block_cache_bytes: u64,
+    /// Bytes that the block cache may hold now.
+    pub block_cache_capacity_bytes: u64,
+    /// Bytes appended to logs since the database was opened.
+    pub bytes_written_log: u64,
+    /// Why background work is stuck, if it is.
+    pub background_failure: Option<String>,
+}
+
+/// What [`Db::verify`](crate::Db::verify) read and found.
+#[derive(Clone, Debug, Default)]
+pub struct VerifyReport {
+    /// Tables read.
+    pub tables: u64,
+    /// Data blocks read.
+    pub blocks: u64,
+    /// Entries read.
+    pub entries: u64,
+    /// Bytes read.
+    pub bytes: u64,
+    /// Everything that is not as it should be; empty is good.
+    pub problems: Vec<Error>,
+}
+
+impl Core {
+    pub(super) fn report_keyspace(&self, tree: &Tree) -> KeyspaceStats {
+        let view = tree.view_owned();
+        let mut stats = KeyspaceStats {
+            name: tree.name.clone(),
+            index: tree.layout.index.to_string(),
+            memtable_bytes: view.memtable_bytes(),
+            memtable_entries: view.memtables().map(|memtable| memtable.entries() as u64).sum(),
+            sealed_memtables: view.sealed.len() as u64,
+            counters: tree.context.stats.snapshot(),
+            ..KeyspaceStats::default()
+        };
+        stats.entries = stats.memtable_entries;
+        for (number, level) in view.version.levels().iter().enumerate() {
+            let number = number as u32;
+            let runs = level.runs().iter().map(|run| RunStats {
+                id: run.id().0,
+                tables: run.tables().len() as u64,
+                bytes: run.bytes(),
+                entries: run.entries(),
+                first_key: run.range().start.to_vec(),
+                last_key: run.range().end.key().map(<[u8]>::to_vec).unwrap_or_default(),
+            });
+            stats.levels.push(LevelStats {
+                level: number,
+                runs: runs.collect(),
+                capacity_bytes: tree.shape.capacity_bytes(number),
+                run_limit: tree.shape.run_limit(number),
+            });
+        }
+        for table in view.version.tables() {
+            stats.blocks += u64::from(table.descriptor().blocks);
+            stats.index_bytes += table.descriptor().index_bytes;
+            stats.filter_bytes += table.descriptor().filter_bytes;
+            stats.table_bytes += table.descriptor().bytes;
+            stats.entries += table.descriptor().entries;
+        }
+        stats
+    }
+
+    pub(super) fn report(&self) -> Stats {
+        Stats {
+            keyspaces: self.trees().iter().map(|tree| self.report_keyspace(tree)).collect(),
+            last_seqno: self.visible(),
+            snapshots: self.snapshots.count(),
+            memory_bytes: self.options.memory_bytes,
+            block_cache_bytes: self.cache.used() as u64,
+            block_cache_capacity_bytes: self.cache.capacity() as u64,
+            bytes_written_log: self.stats.snapshot().bytes_written_log,
+            background_failure: self.work.failure().err().map(|error| error.to_string()),
+        }
+    }
+
+    pub(super) fn verify(&self) -> Result<VerifyReport> {
+        let mut report = VerifyReport::default();
+        for tree in self.trees() {
+            let view: Arc<_> = tree.view_owned();
+            for table_ref in view.version.tables() {
+                report.tables += 1;
+                match table_ref.file().table().and_then(|table| table.check()) {
+                    Ok(check) => {
+                        report.blocks += check.blocks;
+                        report.entries += check.entries;
+                        report.bytes += check.bytes;
+                        report.problems.extend(check.problems);
+                    }
+                    Err(error @ Error::Io { .. }) => return Err(error),
+                    Err(error) => report.problems.push(error),
+                }
+            }
+        }
+        Ok(report)
+    }
+}

@@ -1,0 +1,516 @@
+//! Optimistic transactions: read at a snapshot, write privately, validate at commit.
+//!
+//! Owns the read set and the private writes. Serializable: at commit, under the commit lock, nothing that
+//! the transaction read (keys and ranges, absent keys too) may have been written since its snapshot; then
+//! its place in the serial order is its commit. A transaction that wrote nothing read one snapshot and
+//! needs no validation.
+
+use super::{Batch, Handle, Iter, Keyspace, Snapshot, check_sizes, keyspace};
+use crate::{
+    cursor::Cursor,
+    error::{Error, Result},
+    ids::{KeyspaceId, Seqno},
+    key::{self, EXPIRY_BYTES, KeyEnd, KeyRange, Kind},
+    pin::Slice,
+    tombstone::{RangeTombstone, RangeTombstones},
+    tree::Walk,
+};
+use parking_lot::Mutex;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    iter::FusedIterator,
+    ops::RangeBounds,
+    sync::Arc,
+    time::Duration,
+};
+
+/// One private write, as an entry would store it.
+#[derive(Clone)]
+struct Write {
+    kind: Kind,
+    stored: Slice,
+}
+
+/// A transaction's writes to one keyspace: for each key the writes that count, newest first, and the
+/// ranges deleted. A later range deletion removes the keys' earlier writes from the map, so within the
+/// map a key's writes are always newer than the ranges: the tombstones carry number 0 and so cover
+/// nothing of their own rank (see `cursor`).
+#[derive(Clone, Default)]
+struct Writes {
+    keys: BTreeMap<Box<[u8]>, Vec<Write>>,
+    deleted: Vec<KeyRange>,
+}
+
+impl Writes {
+    fn set(&mut self, key: &[u8], kind: Kind, stored: Slice) {
+        let writes = self.keys.entry(key.into()).or_default();
+        if kind != Kind::Merge {
+            writes.clear();
+        }
+        writes.insert(0, Write { kind, stored });
+    }
+
+    fn delete_range(&mut self, start: &[u8], end: &[u8]) {
+        let range = KeyRange::half_open(start, end);
+        let covered: Vec<_> = self
+            .keys
+            .range::<[u8], _>((std::ops::Bound::Included(start), std::ops::Bound::Excluded(end)))
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in covered {
+            self.keys.remove(&key);
+        }
+        self.deleted.push(range);
+    }
+
+    fn tombstones(&self) -> RangeTombstones {
+        RangeTombstones::new(
+            self.deleted
+                .iter()
+                .filter_map(|range| {
+                    let end = range.end.key()?;
+                    Some(RangeTombstone { start: range.start.clone(), end: end.into(), seqno: 0 })
+                })
+                .collect(),
+        )
+    }
+}
+
+/// Walks a transaction's writes to one keyspace. Numbers are 0: visible at every snapshot; order is by
+/// position.
+struct WritesCursor {
+    writes: Arc<Writes>,
+    key: Option<Box<[u8]>>,
+    at: usize,
+}
+
+impl WritesCursor {
+    fn versions(&self) -> &[Write] {
+        self.key.as_ref().and_then(|key| self.writes.keys.get(key)).map_or(&[], Vec::as_slice)
+    }
+
+    fn stand_on(&mut self, key: Option<Box<[u8]>>, oldest: bool) {
+        self.key = key;
+        self.at = if oldest { self.versions().len().saturating_sub(1) } else { 0 };
+    }
+
+    fn current(&self) -> &Write {
+        &self.versions()[self.at]
+    }
+}
+
+impl Cursor for WritesCursor {
+    fn seek_first(&mut self) -> Result<()> {
+        let first = self.writes.keys.keys().next().cloned();
+        self.stand_on(first, false);
+        Ok(())
+    }
+    fn seek_last(&mut self) -> Result<()> {
+        let last = self.writes.keys.keys().next_back().cloned();
+        self.stand_on(last, true);
+        Ok(())
+    }
+    fn seek(&mut self, key: &[u8]) -> Result<()> {
+        let bounds = (std::ops::Bound::Included(key), std::ops::Bound::Unbounded);
+        let found = self.writes.keys.range::<[u8], _>(bounds).next().map(|(key, _)| key.clone());
+        self.stand_on(found, false);
+        Ok(())
+    }
+    fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        let bounds = (std::ops::Bound::Unbounded, std::ops::Bound::Excluded(key));
+        let found = self.writes.keys.range::<[u8], _>(bounds).next_back().map(|(key, _)| key.clone());
+        self.stand_on(found, true);
+        Ok(())
+    }
+    fn next(&mut self) -> Result<()> {
+        if self.at + 1 < self.versions().len() {
+            self.at += 1;
+            return Ok(());
+        }
+        let Some(key) = self.key.take() else { return Ok(()) };
+        let bounds = (std::ops::Bound::Excluded(&key[..]), std::ops::Bound::Unbounded);
+        let next = self.writes.keys.range::<[u8], _>(bounds).next().map(|(key, _)| key.clone());
+        self.stand_on(next, false);
+        Ok(())
+    }
+    fn prev(&mut self) -> Result<()> {
+        if self.at > 0 {
+            self.at -= 1;
+            return Ok(());
+        }
+        let Some(key) = self.key.take() else { return Ok(()) };
+        self.seek_before(&key)
+    }
+    fn valid(&self) -> bool {
+        self.key.is_some()
+    }
+    fn key(&self) -> &[u8] {
+        self.key.as_deref().unwrap_or_default()
+    }
+    fn head(&self) -> u64 {
+        key::head(self.key())
+    }
+    fn seqno(&self) -> Seqno {
+        0
+    }
+    fn kind(&self) -> Kind {
+        self.current().kind
+    }
+    fn value(&self) -> &[u8] {
+        &self.current().stored
+    }
+    fn pin_value(&self) -> Slice {
+        self.current().stored.clone()
+    }
+}
+
+/// What a transaction has read.
+#[derive(Default)]
+struct Reads {
+    keys: BTreeMap<KeyspaceId, BTreeSet<Box<[u8]>>>,
+    ranges: Vec<(KeyspaceId, KeyRange)>,
+}
+
+/// A unit of reads and writes that takes effect as if it ran alone, at its commit. It sees the database
+/// as it was when it began, and its own writes. Dropping it without [`commit`](Transaction::commit) rolls
+/// it back.
+///
+/// ```
+/// # fn main() -> solera::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// let db = solera::Db::open(dir.path())?;
+/// let accounts = db.keyspace("accounts")?;
+/// accounts.put(b"ann", b"10")?;
+/// loop {
+///     let mut transaction = db.transaction();
+///     let coins = transaction.get(&accounts, b"ann")?.unwrap();
+///     transaction.put(&accounts, b"bob", &coins)?;
+///     transaction.delete(&accounts, b"ann")?;
+///     match transaction.commit() {
+///         Err(error) if error.is_retryable() => continue,
+///         outcome => break outcome.map(drop),
+///     }
+/// }
+/// # }
+/// ```
+pub struct Transaction {
+    snapshot: Snapshot,
+    writes: BTreeMap<KeyspaceId, (Keyspace, Arc<Writes>)>,
+    reads: Mutex<Reads>,
+    durability: super::Durability,
+}
+
+impl fmt::Debug for Transaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Transaction(at {})", self.snapshot.seqno())
+    }
+}
+
+impl Transaction {
+    pub(super) fn new(handle: Arc<Handle>) -> Self {
+        let durability = handle.options.durability;
+        Transaction {
+            snapshot: Snapshot::new(handle),
+            writes: BTreeMap::new(),
+            reads: Mutex::default(),
+            durability,
+        }
+    }
+
+    /// What the commit survives; default the database's.
+    pub fn durability(&mut self, durability: super::Durability) -> &mut Self {
+        self.durability = durability;
+        self
+    }
+
+    /// The value of `key`: this transaction's own, or the one at its snapshot. The key joins the read
+    /// set, present or absent.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn get(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Slice>> {
+        check_sizes(key, 0)?;
+        keyspace.live()?;
+        let own = self.writes.get(&keyspace.tree().id).map(|(_, writes)| writes);
+        // A key that the transaction itself has set is read without looking at the database.
+        if let Some(newest) = own.and_then(|writes| writes.keys.get(key)).and_then(|writes| writes.first()) {
+            match newest.kind {
+                Kind::Put => return Ok(Some(newest.stored.clone())),
+                Kind::Delete => return Ok(None),
+                Kind::PutExpiring | Kind::Merge => {}
+            }
+        }
+        self.reads.lock().keys.entry(keyspace.tree().id).or_default().insert(key.into());
+        match own {
+            None => self.snapshot.get(keyspace, key),
+            Some(writes) => {
+                let range = KeyRange::closed(key, key);
+                let view = keyspace.tree().view_owned();
+                let cursor = WritesCursor { writes: writes.clone(), key: None, at: 0 };
+                let mut walker = Walk::new(&view, &range)?
+                    .with_front(Box::new(cursor), Arc::new(writes.tombstones()))
+                    .forward(keyspace.read_context(self.snapshot.seqno()));
+                walker.seek(key)?;
+                Ok(if walker.valid() { Some(walker.pin_value()) } else { None })
+            }
+        }
+    }
+
+    /// Whether `key` has a value; it joins the read set.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn contains_key(&self, keyspace: &Keyspace, key: &[u8]) -> Result<bool> {
+        Ok(self.get(keyspace, key)?.is_some())
+    }
+
+    /// All entries in key order, this transaction's own writes among them. What the iterator passes over
+    /// joins the read set. Later writes of the transaction do not show in it.
+    pub fn iter<'t>(&'t self, keyspace: &Keyspace) -> TransactionIter<'t> {
+        self.entries(keyspace, KeyRange::all())
+    }
+
+    /// The entries whose keys are in `range`; see [`Transaction::iter`].
+    pub fn range<'t, K: AsRef<[u8]>>(
+        &'t self,
+        keyspace: &Keyspace,
+        range: impl RangeBounds<K>,
+    ) -> TransactionIter<'t> {
+        self.entries(keyspace, keyspace::key_range(&range))
+    }
+
+    /// The entries whose keys start with `prefix`; see [`Transaction::iter`].
+    pub fn prefix<'t>(&'t self, keyspace: &Keyspace, prefix: &[u8]) -> TransactionIter<'t> {
+        self.entries(keyspace, keyspace::prefix_range(prefix))
+    }
+
+    fn entries<'t>(&'t self, keyspace: &Keyspace, range: KeyRange) -> TransactionIter<'t> {
+        let mut iter = Iter::new(keyspace, self.snapshot.clone(), range.clone());
+        if let Some((_, writes)) = self.writes.get(&keyspace.tree().id) {
+            let writes = writes.clone();
+            iter = iter.with_overlay(Box::new(move || {
+                let cursor = WritesCursor { writes: writes.clone(), key: None, at: 0 };
+                (Box::new(cursor) as Box<dyn Cursor + Send>, Arc::new(writes.tombstones()))
+            }));
+        }
+        TransactionIter {
+            transaction: self,
+            keyspace: keyspace.tree().id,
+            iter,
+            front: Extent { start: range.start.clone(), reached: None },
+            back: None,
+            range,
+        }
+    }
+
+    fn writes_to(&mut self, keyspace: &Keyspace) -> Result<&mut Writes> {
+        keyspace.live()?;
+        if !Arc::ptr_eq(keyspace.handle(), self.snapshot.handle()) {
+            return Err(Error::Invalid("a transaction cannot write to another database".into()));
+        }
+        let (_, writes) = self
+            .writes
+            .entry(keyspace.tree().id)
+            .or_insert_with(|| (keyspace.clone(), Arc::new(Writes::default())));
+        Ok(Arc::make_mut(writes))
+    }
+
+    /// See [`Keyspace::put`]; takes effect at commit.
+    ///
+    /// # Errors
+    /// As [`Batch::put`].
+    pub fn put(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
+        check_sizes(key, value.len())?;
+        self.writes_to(keyspace)?.set(key, Kind::Put, Slice::copy_from(value));
+        Ok(())
+    }
+
+    /// See [`Keyspace::put_with_ttl`]; takes effect at commit, the time to live counts from this call.
+    ///
+    /// # Errors
+    /// As [`Batch::put`].
+    pub fn put_with_ttl(
+        &mut self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        value: &[u8],
+        ttl: Duration,
+    ) -> Result<()> {
+        check_sizes(key, value.len())?;
+        let moment: [u8; EXPIRY_BYTES] = keyspace.handle().expiry(ttl).to_be_bytes();
+        let stored = Slice::from([&moment, value].concat());
+        self.writes_to(keyspace)?.set(key, Kind::PutExpiring, stored);
+        Ok(())
+    }
+
+    /// See [`Keyspace::delete`]; takes effect at commit.
+    ///
+    /// # Errors
+    /// As [`Batch::put`].
+    pub fn delete(&mut self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
+        check_sizes(key, 0)?;
+        self.writes_to(keyspace)?.set(key, Kind::Delete, Slice::empty());
+        Ok(())
+    }
+
+    /// See [`Keyspace::delete_range`]; takes effect at commit.
+    ///
+    /// # Errors
+    /// As [`Batch::put`].
+    pub fn delete_range(&mut self, keyspace: &Keyspace, start: &[u8], end: &[u8]) -> Result<()> {
+        check_sizes(start, 0)?;
+        check_sizes(end, 0)?;
+        let writes = self.writes_to(keyspace)?;
+        if start < end {
+            writes.delete_range(start, end);
+        }
+        Ok(())
+    }
+
+    /// See [`Keyspace::merge`]; takes effect at commit.
+    ///
+    /// # Errors
+    /// As [`Batch::merge`].
+    pub fn merge(&mut self, keyspace: &Keyspace, key: &[u8], operand: &[u8]) -> Result<()> {
+        check_sizes(key, operand.len())?;
+        keyspace.can_merge()?;
+        self.writes_to(keyspace)?.set(key, Kind::Merge, Slice::copy_from(operand));
+        Ok(())
+    }
+
+    /// Makes the writes take effect, all at once, if nothing that was read has been written meanwhile.
+    /// Returns the commit's sequence number.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`]: nothing took effect, run the transaction again. Else as
+    /// [`Db::write`](crate::Db::write).
+    pub fn commit(self) -> Result<Seqno> {
+        let handle = self.snapshot.handle().clone();
+        let mut batch = Batch::new(self.durability);
+        for (keyspace, writes) in self.writes.values() {
+            for range in &writes.deleted {
+                if let Some(end) = range.end.key() {
+                    batch.delete_range(keyspace, &range.start, end)?;
+                }
+            }
+            for (key, versions) in &writes.keys {
+                for write in versions.iter().rev() {
+                    batch.stored(keyspace, key, write.kind, &write.stored)?;
+                }
+            }
+        }
+        if batch.is_empty() {
+            return Ok(self.snapshot.seqno());
+        }
+        let reads = self.reads.into_inner();
+        handle.write_if(batch, |core| {
+            let since = self.snapshot.seqno();
+            let tree_of = |id: KeyspaceId| core.catalog.read().by_id.get(&id).cloned();
+            for (&id, keys) in &reads.keys {
+                // A keyspace that was dropped meanwhile was written: what was read is gone.
+                let Some(tree) = tree_of(id) else { return Err(Error::Conflict) };
+                let view = tree.view_owned();
+                for key in keys {
+                    if tree.written_since(&view, key, since)? {
+                        return Err(Error::Conflict);
+                    }
+                }
+            }
+            for (id, range) in &reads.ranges {
+                let Some(tree) = tree_of(*id) else { return Err(Error::Conflict) };
+                if tree.range_written_since(&tree.view_owned(), range, since)? {
+                    return Err(Error::Conflict);
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Forgets the writes. The same as dropping the transaction.
+    pub fn rollback(self) {}
+}
+
+/// How far one end of an iterator has come.
+struct Extent {
+    start: Box<[u8]>,
+    reached: Option<KeyEnd>,
+}
+
+/// Entries as a [`Transaction`] sees them; what it passes over joins the transaction's read set.
+pub struct TransactionIter<'t> {
+    transaction: &'t Transaction,
+    keyspace: KeyspaceId,
+    iter: Iter,
+    /// The whole range asked for.
+    range: KeyRange,
+    front: Extent,
+    /// Lowest key that the back has read down to.
+    back: Option<Box<[u8]>>,
+}
+
+impl fmt::Debug for TransactionIter<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.iter.fmt(f)
+    }
+}
+
+impl TransactionIter<'_> {
+    /// As [`Iter::seek`]. Only what is passed over after the seek joins the read set.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn seek(&mut self, key: &[u8]) -> Result<()> {
+        self.record_front();
+        self.front = Extent { start: key.max(&self.range.start).into(), reached: None };
+        self.iter.seek(key)
+    }
+
+    fn record(&self, range: KeyRange) {
+        if !range.is_empty() {
+            self.transaction.reads.lock().ranges.push((self.keyspace, range));
+        }
+    }
+
+    fn record_front(&mut self) {
+        if let Some(end) = self.front.reached.take() {
+            self.record(KeyRange { start: self.front.start.clone(), end });
+        }
+    }
+}
+
+impl Iterator for TransactionIter<'_> {
+    type Item = Result<(Slice, Slice)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let item = self.iter.next();
+        // An end or an error says something about everything up to the end.
+        self.front.reached = Some(match &item {
+            Some(Ok((key, _))) => KeyEnd::Included((**key).into()),
+            _ => self.range.end.clone(),
+        });
+        item
+    }
+}
+
+impl DoubleEndedIterator for TransactionIter<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        let item = self.iter.next_back();
+        self.back = Some(match &item {
+            Some(Ok((key, _))) => (**key).into(),
+            _ => self.range.start.clone(),
+        });
+        item
+    }
+}
+
+impl FusedIterator for TransactionIter<'_> {}
+
+impl Drop for TransactionIter<'_> {
+    fn drop(&mut self) {
+        self.record_front();
+        if let Some(start) = self.back.take() {
+            self.record(KeyRange { start, end: self.range.end.clone() });
+        }
+    }
+}

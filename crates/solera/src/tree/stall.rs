@@ -1,0 +1,79 @@
+//! How hard writers are slowed when flush and compaction fall behind: a pure function of how far behind
+//! they are, rising smoothly so that throughput bends instead of breaking.
+
+use std::time::Duration;
+
+/// Longest that one write is held back while background work can progress.
+pub const STALL_MAX: Duration = Duration::from_millis(90);
+
+/// Sealed memtables of one tree at which writers begin to slow. One is being flushed, one waits.
+const SEALED_SOFT: u64 = 2;
+/// Sealed memtables at which a writer waits for a flush.
+const SEALED_HARD: u64 = 4;
+/// Runs in level 0, as a multiple of its run limit, at which writers begin to slow.
+const RUNS_SOFT_FACTOR: u64 = 2;
+/// Runs in level 0, as a multiple of its run limit, at which a writer waits for a compaction.
+const RUNS_HARD_FACTOR: u64 = 5;
+/// Delay per written KiB at the hard limit; the delay grows with the square of how far past soft.
+const DELAY_PER_KIB_MAX: Duration = Duration::from_micros(400);
+
+/// What to do with a writer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stall {
+    /// Let it pass.
+    None,
+    /// Hold it for this long.
+    Delay(Duration),
+    /// Hold it until background work has progressed, at most [`STALL_MAX`].
+    Wait,
+}
+
+/// How far behind one tree is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Backlog {
+    /// Sealed memtables that wait for a flush.
+    pub sealed: u64,
+    /// Runs in level 0.
+    pub level0_runs: u64,
+    /// Run limit of level 0.
+    pub level0_limit: u64,
+}
+
+/// What to do with a writer of `bytes` under this backlog.
+pub fn stall(backlog: Backlog, bytes: u64) -> Stall {
+    let limit = backlog.level0_limit.max(1);
+    let (runs_soft, runs_hard) = (limit * RUNS_SOFT_FACTOR, limit * RUNS_HARD_FACTOR);
+    if backlog.sealed >= SEALED_HARD || backlog.level0_runs >= runs_hard {
+        return Stall::Wait;
+    }
+    let past = |value: u64, soft: u64, hard: u64| value.saturating_sub(soft) as f64 / (hard - soft) as f64;
+    let pressure =
+        past(backlog.sealed, SEALED_SOFT, SEALED_HARD).max(past(backlog.level0_runs, runs_soft, runs_hard));
+    if pressure <= 0.0 {
+        return Stall::None;
+    }
+    let kib = (bytes as f64 / 1024.0).max(0.05);
+    let delay = DELAY_PER_KIB_MAX.mul_f64(pressure * pressure * kib);
+    Stall::Delay(delay.min(STALL_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_writer_is_slowed_more_the_further_behind_and_never_for_long() {
+        let at = |level0_runs| stall(Backlog { sealed: 0, level0_runs, level0_limit: 4 }, 1 << 20);
+        assert_eq!(at(4), Stall::None);
+        assert_eq!(at(8), Stall::None);
+        let delays: Vec<_> = (9..20)
+            .map(|runs| match at(runs) {
+                Stall::Delay(delay) => delay,
+                other => panic!("{runs} runs: {other:?}"),
+            })
+            .collect();
+        assert!(delays.is_sorted() && delays[0] > Duration::ZERO && *delays.last().unwrap() <= STALL_MAX);
+        assert_eq!(at(20), Stall::Wait);
+        assert_eq!(stall(Backlog { sealed: 4, level0_runs: 0, level0_limit: 4 }, 1), Stall::Wait);
+    }
+}

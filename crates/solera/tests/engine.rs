@@ -1,0 +1,361 @@
+//! The engine through its public API: each test is one promise of the documentation.
+
+use solera::{
+    Batch, Db, Durability, Error, IndexKind, KeyspaceOptions, ManualClock, Options, Shape, Slice,
+    operator::{Append, Counter},
+    vfs::mem::{MemFs, Persist},
+};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+const DIR: &str = "/db";
+
+fn small() -> Options {
+    let shape = Shape { table_bytes: 16 << 10, ..Shape::default() };
+    Options::new().memory(4 << 20).write_buffer(16 << 10).shape(shape).background_threads(0).seed(1)
+}
+
+fn open(fs: &Arc<MemFs>) -> Db {
+    small().fs(fs.clone()).open(DIR).unwrap()
+}
+
+fn key(n: u32) -> Vec<u8> {
+    format!("key{n:08}").into_bytes()
+}
+
+fn all(iter: impl Iterator<Item = solera::Result<(Slice, Slice)>>) -> Vec<(Vec<u8>, Vec<u8>)> {
+    iter.map(|entry| entry.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap()).collect()
+}
+
+#[test]
+fn what_is_put_is_got_through_flushes_compactions_and_reopens() {
+    let fs = Arc::new(MemFs::new());
+    let mut model = BTreeMap::new();
+    let mut db = open(&fs);
+    for round in 0..6u32 {
+        for n in 0..2000u32 {
+            let number = n.wrapping_mul(2_654_435_761) % 5000;
+            if n % 7 == 3 {
+                db.delete(&key(number)).unwrap();
+                model.remove(&key(number));
+            } else {
+                let value = format!("value {round} {n}").into_bytes();
+                db.put(&key(number), &value).unwrap();
+                model.insert(key(number), value);
+            }
+        }
+        match round % 3 {
+            0 => while db.step().unwrap() {},
+            1 => {
+                db.close().unwrap();
+                db = open(&fs);
+            }
+            _ => db.compact_range::<&[u8]>(..).unwrap(),
+        }
+        for number in 0..5000 {
+            assert_eq!(db.get(&key(number)).unwrap().map(|v| v.to_vec()), model.get(&key(number)).cloned());
+        }
+        let expected: Vec<_> = model.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
+        assert_eq!(all(db.iter()), expected);
+        let mut backwards = all(db.iter().rev());
+        backwards.reverse();
+        assert_eq!(backwards, expected);
+    }
+    let report = db.verify().unwrap();
+    assert!(report.problems.is_empty() && report.tables > 0, "{report:?}");
+}
+
+#[test]
+fn an_iterator_meets_itself_in_the_middle() {
+    let fs = Arc::new(MemFs::new());
+    let db = open(&fs);
+    for n in 0..100 {
+        db.put(&key(n), b"v").unwrap();
+        if n == 50 {
+            db.flush().unwrap();
+        }
+    }
+    let mut iter = db.iter();
+    let mut seen = Vec::new();
+    for turn in 0.. {
+        let next = if turn % 3 == 0 { iter.next_back() } else { iter.next() };
+        match next {
+            Some(entry) => seen.push(entry.unwrap().0.to_vec()),
+            None => break,
+        }
+    }
+    assert!(iter.next().is_none() && iter.next_back().is_none());
+    seen.sort();
+    assert_eq!(seen, (0..100).map(key).collect::<Vec<_>>());
+
+    iter = db.range::<&[u8]>(&key(10)[..]..&key(20)[..]);
+    iter.seek(&key(15)).unwrap();
+    assert_eq!(iter.next().unwrap().unwrap().0, key(15));
+    iter.seek_back(&key(17)).unwrap();
+    assert_eq!(iter.next_back().unwrap().unwrap().0, key(17));
+    assert_eq!(iter.next_back().unwrap().unwrap().0, key(16));
+    assert!(iter.next_back().is_none());
+    iter.seek(&key(5)).unwrap();
+    assert_eq!(iter.next().unwrap().unwrap().0, key(10));
+}
+
+#[test]
+fn a_batch_over_keyspaces_is_whole_after_every_crash_point() {
+    let life = |fs: Arc<MemFs>| -> solera::Result<u32> {
+        let db = small().fs(fs).open(DIR)?;
+        let (a, b) = (db.keyspace("a")?, db.keyspace("b")?);
+        let mut done = 0;
+        for n in 0..60u32 {
+            let mut batch: Batch = db.batch();
+            batch.put(&a, &key(n), &[n as u8; 600])?;
+            batch.put(&b, &key(n), &[n as u8; 600])?;
+            batch.durability(if n % 5 == 0 { Durability::Sync } else { Durability::Buffered });
+            db.write(batch)?;
+            if n % 5 == 0 {
+                done = n + 1;
+            }
+            if n % 16 == 15 {
+                db.step()?;
+            }
+        }
+        Ok(done)
+    };
+    let fs = Arc::new(MemFs::new());
+    life(fs.clone()).unwrap();
+    let operations = fs.operations();
+    for point in (0..operations).step_by(7) {
+        let fs = Arc::new(MemFs::new());
+        fs.crash_after(point);
+        let _ = life(fs.clone());
+        for persist in [Persist::Nothing, Persist::Everything, Persist::RandomPages(4096)] {
+            let image = Arc::new(fs.crash(persist, point));
+            let db = match small().fs(image.clone()).open(DIR) {
+                Ok(db) => db,
+                Err(error) => panic!("point {point} {persist:?}: {error}"),
+            };
+            let (a, b) = (db.keyspace("a").unwrap(), db.keyspace("b").unwrap());
+            let (in_a, in_b) = (all(a.iter()), all(b.iter()));
+            assert_eq!(in_a, in_b, "half a batch at point {point} {persist:?}");
+            let expected: Vec<_> = (0..in_a.len() as u32).map(key).collect();
+            assert_eq!(in_a.into_iter().map(|(k, _)| k).collect::<Vec<_>>(), expected, "not a prefix");
+        }
+    }
+}
+
+#[test]
+fn a_snapshot_sees_its_moment_whatever_happens_later() {
+    let fs = Arc::new(MemFs::new());
+    let db = open(&fs);
+    for n in 0..500 {
+        db.put(&key(n), b"old").unwrap();
+    }
+    let snapshot = db.snapshot();
+    for n in 0..500 {
+        db.put(&key(n), b"new").unwrap();
+    }
+    db.delete_range(&key(100), &key(200)).unwrap();
+    db.compact_range::<&[u8]>(..).unwrap();
+    let default = db.default();
+    assert_eq!(snapshot.get(default, &key(150)).unwrap().unwrap(), b"old");
+    assert_eq!(snapshot.iter(default).count(), 500);
+    assert_eq!(db.iter().count(), 400);
+    drop(snapshot);
+    db.compact_range::<&[u8]>(..).unwrap();
+    assert_eq!(db.iter().count(), 400);
+    assert_eq!(db.default().stats().entries, 400);
+}
+
+#[test]
+fn operands_merge_and_entries_expire() {
+    let fs = Arc::new(MemFs::new());
+    let clock = Arc::new(ManualClock::at_unix_ms(1_000_000));
+    let db = small().fs(fs).clock(clock.clone()).open(DIR).unwrap();
+    let counters = db.keyspace_with("n", KeyspaceOptions::new().merge_operator(Arc::new(Counter))).unwrap();
+    let words = db.keyspace_with("w", KeyspaceOptions::new().merge_operator(Arc::new(Append))).unwrap();
+    for n in 0..50 {
+        counters.merge(b"hits", &Counter::encode(n)).unwrap();
+        words.merge(b"line", &[b'a' + (n % 26) as u8]).unwrap();
+        if n % 20 == 10 {
+            db.flush().unwrap();
+        }
+    }
+    assert_eq!(Counter::decode(&counters.get(b"hits").unwrap().unwrap()), Some((0..50).sum()));
+    assert_eq!(words.get(b"line").unwrap().unwrap().len(), 50);
+    assert!(matches!(db.merge(b"k", b"v"), Err(Error::Invalid(_))));
+
+    db.put_with_ttl(b"lease", b"held", Duration::from_secs(10)).unwrap();
+    clock.advance(Duration::from_millis(9_999));
+    assert_eq!(db.get(b"lease").unwrap().unwrap(), b"held");
+    clock.advance(Duration::from_millis(1));
+    assert_eq!(db.get(b"lease").unwrap(), None);
+    assert_eq!(db.iter().count(), 0);
+    clock.set_unix_ms(1_000_000);
+    assert_eq!(db.get(b"lease").unwrap(), None, "what has expired does not come back");
+}
+
+#[test]
+fn a_transaction_conflicts_exactly_when_what_it_read_was_written() {
+    let fs = Arc::new(MemFs::new());
+    let db = open(&fs);
+    let default = db.default().clone();
+    db.put(b"a", b"1").unwrap();
+
+    let mut one = db.transaction();
+    assert_eq!(one.get(&default, b"a").unwrap().unwrap(), b"1");
+    one.put(&default, b"b", b"2").unwrap();
+    assert_eq!(one.get(&default, b"b").unwrap().unwrap(), b"2");
+    db.put(b"c", b"3").unwrap();
+    one.commit().unwrap();
+
+    let mut two = db.transaction();
+    two.get(&default, b"a").unwrap();
+    two.put(&default, b"d", b"4").unwrap();
+    db.put(b"a", b"5").unwrap();
+    db.flush().unwrap();
+    let outcome = two.commit();
+    assert!(matches!(outcome, Err(Error::Conflict)), "{outcome:?}");
+    assert_eq!(db.get(b"d").unwrap(), None);
+
+    let mut three = db.transaction();
+    assert_eq!(three.range::<&[u8]>(&default, &b"x"[..]..).count(), 0);
+    three.put(&default, b"seen", b"nothing").unwrap();
+    db.put(b"y", b"phantom").unwrap();
+    assert!(matches!(three.commit(), Err(Error::Conflict)));
+
+    let mut four = db.transaction();
+    four.delete_range(&default, b"a", b"c").unwrap();
+    four.put(&default, b"aa", b"kept").unwrap();
+    let seen: Vec<_> = all(four.iter(&default)).into_iter().map(|(key, _)| key).collect();
+    assert_eq!(seen, [&b"aa"[..], b"c", b"y"]);
+    four.commit().unwrap();
+    assert_eq!(all(db.iter()).len(), 3);
+}
+
+#[test]
+fn an_ingest_is_newer_than_what_was_there_and_older_than_what_comes() {
+    let fs = Arc::new(MemFs::new());
+    let db = open(&fs);
+    for n in 0..300 {
+        db.put(&key(n), b"before").unwrap();
+    }
+    let report = db.ingest((100..2000).map(|n| (key(n), b"ingested"))).unwrap();
+    assert_eq!(report.entries, 1900);
+    db.put(&key(150), b"after").unwrap();
+    for wait in 0..2 {
+        assert_eq!(db.get(&key(99)).unwrap().unwrap(), b"before", "{wait}");
+        assert_eq!(db.get(&key(100)).unwrap().unwrap(), b"ingested");
+        assert_eq!(db.get(&key(150)).unwrap().unwrap(), b"after");
+        db.compact_range::<&[u8]>(..).unwrap();
+    }
+    assert!(matches!(db.ingest([(b"b", b""), (b"a", b"")]), Err(Error::Invalid(_))));
+    drop(db);
+    assert_eq!(open(&fs).iter().count(), 2000);
+}
+
+#[test]
+fn a_checkpoint_is_a_database_of_its_own() {
+    let fs = Arc::new(MemFs::new());
+    let db = open(&fs);
+    let other = db.keyspace("other").unwrap();
+    for n in 0..1000 {
+        db.put(&key(n), b"first").unwrap();
+        other.put(&key(n), b"second").unwrap();
+    }
+    db.checkpoint("/copy").unwrap();
+    db.delete_range(&key(0), &key(900)).unwrap();
+    db.compact_range::<&[u8]>(..).unwrap();
+    let copy = small().fs(fs.clone()).open("/copy").unwrap();
+    assert_eq!(copy.iter().count(), 1000);
+    assert_eq!(copy.keyspace("other").unwrap().iter().count(), 1000);
+    copy.put(b"mine", b"alone").unwrap();
+    assert_eq!(db.get(b"mine").unwrap(), None);
+    assert!(matches!(db.checkpoint("/copy"), Err(Error::Invalid(_))));
+}
+
+#[test]
+fn limits_are_errors_and_leave_nothing_behind() {
+    let fs = Arc::new(MemFs::new());
+    let db = open(&fs);
+    let long = vec![7; 65_536];
+    assert!(matches!(db.put(&long, b""), Err(Error::TooLarge { what: "key", .. })));
+    assert!(matches!(db.get(&long), Ok(None)));
+    db.put(&long[..65_535], b"").unwrap();
+    db.put(b"", b"").unwrap();
+    db.flush().unwrap();
+    assert_eq!(db.get(&long[..65_535]).unwrap().unwrap(), b"");
+    assert_eq!(db.get(b"").unwrap().unwrap(), b"");
+    assert_eq!(db.iter().count(), 2);
+}
+
+#[test]
+fn a_read_only_database_changes_nothing() {
+    let fs = Arc::new(MemFs::new());
+    let db = open(&fs);
+    db.put(b"a", b"1").unwrap();
+    assert!(matches!(small().fs(fs.clone()).open(DIR), Err(Error::Locked { .. })));
+    drop(db);
+    let before = fs.operations();
+    let db = small().fs(fs.clone()).read_only(true).open(DIR).unwrap();
+    assert_eq!(db.get(b"a").unwrap().unwrap(), b"1");
+    assert!(matches!(db.put(b"b", b"2"), Err(Error::ReadOnly)));
+    assert!(matches!(db.keyspace("new"), Err(Error::NoKeyspace(_))));
+    drop(db);
+    assert_eq!(fs.operations(), before);
+    let missing = small().fs(fs).read_only(true).open("/nowhere");
+    assert!(matches!(missing, Err(Error::NotADatabase { .. })));
+}
+
+#[test]
+fn a_dropped_keyspace_is_gone_and_its_name_is_free() {
+    let fs = Arc::new(MemFs::new());
+    let db = open(&fs);
+    let old = db.keyspace("k").unwrap();
+    old.put(b"a", b"1").unwrap();
+    db.flush().unwrap();
+    old.put(b"b", b"2").unwrap();
+    db.drop_keyspace("k").unwrap();
+    assert!(matches!(old.get(b"a"), Err(Error::NoKeyspace(_))));
+    let new = db.keyspace("k").unwrap();
+    assert_eq!(new.iter().count(), 0);
+    new.put(b"c", b"3").unwrap();
+    drop((old, new, db));
+    let db = open(&fs);
+    assert_eq!(db.keyspaces(), ["default", "k"]);
+    assert_eq!(all(db.keyspace("k").unwrap().iter()), [(b"c".to_vec(), b"3".to_vec())]);
+    assert!(db.drop_keyspace("default").is_err());
+}
+
+#[test]
+fn threads_write_and_read_together_on_a_real_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    for index in [IndexKind::Binary, IndexKind::DoblixPla, IndexKind::DoblixPra] {
+        let layout = solera::Layout { index, ..Default::default() };
+        let options = Options::new().memory(8 << 20).write_buffer(256 << 10).layout(layout);
+        let db = options.open(dir.path().join(index.to_string())).unwrap();
+        std::thread::scope(|scope| {
+            for writer in 0..4u32 {
+                let db = db.clone();
+                scope.spawn(move || {
+                    for n in 0..5000 {
+                        let key = key(n * 4 + writer);
+                        db.put(&key, &[writer as u8; 100]).unwrap();
+                        assert_eq!(db.get(&key).unwrap().unwrap().len(), 100);
+                    }
+                });
+            }
+            let db = db.clone();
+            scope.spawn(move || {
+                for _ in 0..20 {
+                    let mut last = Vec::new();
+                    for entry in db.iter() {
+                        let key = entry.unwrap().0.to_vec();
+                        assert!(key > last);
+                        last = key;
+                    }
+                }
+            });
+        });
+        db.wait_idle().unwrap();
+        assert_eq!(db.iter().count(), 20_000);
+        assert!(db.verify().unwrap().problems.is_empty());
+    }
+}
