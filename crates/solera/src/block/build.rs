@@ -5,7 +5,9 @@
 //! block out with.
 
 use super::{
-    format::{ENTRIES_MAX, FOOTER_BYTES, Footer, HEAD_BYTES, KIND_BITS, records_at, tail_len},
+    format::{
+        ENTRIES_MAX, FOOTER_BYTES, Footer, HEAD_BYTES, KIND_BITS, RECORD_ALIGNMENT, records_at, tail_len,
+    },
     seal::TRAILER_BYTES,
 };
 use crate::{
@@ -149,10 +151,7 @@ impl BlockBuilder {
                 self.continues = true;
                 return false;
             }
-        } else if !self.is_empty()
-            && (self.plan(&extent).payload_bytes + TRAILER_BYTES as u64 > self.block_bytes
-                || extent.n > ENTRIES_MAX)
-        {
+        } else if !self.is_empty() && !self.fits(&extent) {
             return false;
         }
         if !self.admitted(&extent, key, same_key) {
@@ -242,6 +241,19 @@ impl BlockBuilder {
         }
     }
 
+    /// Whether the block may have this extent.
+    fn fits(&self, extent: &Extent) -> bool {
+        // Most blocks are far from full, and that is seen without a plan: a record takes at most its end of 4
+        // bytes (a block that fits has fewer bytes than 32 bits count), its length of 2, and its meta.
+        let meta_max = if extent.seqno_max > self.elide_below { 8 } else { 1 };
+        let record_max = (HEAD_BYTES + 4 + 2) as u64 + meta_max;
+        let around_max = (extent.skip + RECORD_ALIGNMENT + FOOTER_BYTES + TRAILER_BYTES) as u64;
+        if extent.n as u64 * record_max + extent.tails + extent.values + around_max <= self.block_bytes {
+            return true;
+        }
+        self.plan(extent).payload_bytes + TRAILER_BYTES as u64 <= self.block_bytes && extent.n <= ENTRIES_MAX
+    }
+
     fn plan(&self, extent: &Extent) -> Plan {
         let suffix_max = extent.key_len_max - extent.skip;
         let length_bytes = match suffix_max {
@@ -253,13 +265,14 @@ impl BlockBuilder {
         let delta_max = if seqnos { extent.seqno_max - extent.seqno_min } else { 0 };
         let meta_max = delta_max << kind_bits(extent.kinds) | u64::from(extent.kinds);
         let meta_bytes = 8 - meta_max.leading_zeros() as usize / 8;
-        let n = extent.n as u64;
-        let records = n * (length_bytes + meta_bytes) as u64 + extent.tails + extent.values;
+        let fixed = (length_bytes + meta_bytes) as u64;
+        let records = extent.n as u64 * fixed + extent.tails + extent.values;
         // Equal in size, without looking at each: equal values, and tails that are equally long or empty.
+        let record_bytes = fixed + tail_len(suffix_max) as u64 + extent.value_len_max;
         let equal = extent.value_len_min == extent.value_len_max
             && (length_bytes == 0 || suffix_max <= HEAD_BYTES)
-            && records / n <= u32::MAX.into();
-        let record_bytes = if equal { records / n } else { 0 };
+            && record_bytes <= u32::MAX.into();
+        let record_bytes = if equal { record_bytes } else { 0 };
         let ends_width = match records {
             _ if equal => 0,
             0..=0xffff => 2,
@@ -323,20 +336,11 @@ impl BlockBuilder {
         out.resize(ends_at + extent.n * plan.ends_width, 0);
         let columns_end = out.len() - start;
         out.resize(start + records_at(columns_end, plan.ends_width, plan.record_bytes as usize), 0);
-        let records_start = out.len();
-        let (mut key_start, mut value_start) = (0, 0);
-        for (i, entry) in self.entries.iter().enumerate() {
-            let suffix = &self.keys[key_start + skip..entry.key_end];
-            out.extend_from_slice(&(suffix.len() as u16).to_le_bytes()[..plan.length_bytes]);
-            let delta = if plan.seqnos { entry.seqno - extent.seqno_min } else { 0 };
-            let meta = delta << kind_bits(extent.kinds) | if extent.kinds { entry.kind as u64 } else { 0 };
-            out.extend_from_slice(&meta.to_le_bytes()[..plan.meta_bytes]);
-            out.extend_from_slice(suffix.get(HEAD_BYTES..).unwrap_or_default());
-            out.extend_from_slice(&self.values[value_start..entry.value_end]);
-            let end = (out.len() - records_start) as u64;
-            let at = ends_at + i * plan.ends_width;
-            out[at..at + plan.ends_width].copy_from_slice(&end.to_le_bytes()[..plan.ends_width]);
-            (key_start, value_start) = (entry.key_end, entry.value_end);
+        if plan.record_bytes == extent.value_len_max && plan.ends_width == 0 {
+            // Records of nothing but values lie in the builder as they lie in the block.
+            out.extend_from_slice(&self.values);
+        } else {
+            self.put_records(&plan, ends_at, out);
         }
         out.extend_from_slice(&self.keys[..skip]);
         out.extend_from_slice(note);
@@ -370,6 +374,39 @@ impl BlockBuilder {
         };
         self.clear();
         finished
+    }
+
+    /// Appends the records, and fills in their ends from position `ends_at` on.
+    fn put_records(&self, plan: &Plan, ends_at: usize, out: &mut Vec<u8>) {
+        let Extent { skip, seqno_min, kinds, .. } = self.extent;
+        let start = out.len();
+        let (mut key_start, mut value_start) = (0, 0);
+        for (i, entry) in self.entries.iter().enumerate() {
+            let suffix = &self.keys[key_start + skip..entry.key_end];
+            // All 8 bytes and back again: a copy of a length that is known is one instruction.
+            let mut put = |number: u64, bytes: usize| {
+                let end = out.len() + bytes;
+                out.extend_from_slice(&number.to_le_bytes());
+                out.truncate(end);
+            };
+            put(suffix.len() as u64, plan.length_bytes);
+            let delta = if plan.seqnos { entry.seqno - seqno_min } else { 0 };
+            let kind = if kinds { entry.kind as u64 } else { 0 };
+            put(delta << kind_bits(kinds) | kind, plan.meta_bytes);
+            if let Some(tail) = suffix.get(HEAD_BYTES..) {
+                out.extend_from_slice(tail);
+            }
+            out.extend_from_slice(&self.values[value_start..entry.value_end]);
+            let end = (out.len() - start) as u64;
+            let at = ends_at + i * plan.ends_width;
+            match plan.ends_width {
+                0 => {}
+                2 => out[at..at + 2].copy_from_slice(&(end as u16).to_le_bytes()),
+                4 => out[at..at + 4].copy_from_slice(&(end as u32).to_le_bytes()),
+                _ => out[at..at + 8].copy_from_slice(&end.to_le_bytes()),
+            }
+            (key_start, value_start) = (entry.key_end, entry.value_end);
+        }
     }
 
     /// The line over the block's heads and its measured error; none if it is not wanted or, at more than
