@@ -359,3 +359,24 @@ fn threads_write_and_read_together_on_a_real_directory() {
         assert!(db.verify().unwrap().problems.is_empty());
     }
 }
+
+#[test]
+fn seeking_one_end_keeps_what_the_other_has_yielded_out() {
+    let fs = Arc::new(MemFs::new());
+    let db = open(&fs);
+    for n in 0..20 {
+        db.put(&key(n), b"v").unwrap();
+    }
+    let mut iter = db.iter();
+    assert_eq!(iter.next_back().unwrap().unwrap().0, key(19));
+    assert_eq!(iter.next_back().unwrap().unwrap().0, key(18));
+    iter.seek(&key(16)).unwrap();
+    let rest: Vec<_> = iter.by_ref().map(|entry| entry.unwrap().0.to_vec()).collect();
+    assert_eq!(rest, [key(16), key(17)]);
+    assert!(iter.next_back().is_none());
+    iter.seek_back(&key(15)).unwrap();
+    assert!(iter.next_back().is_none(), "the front has been there");
+    iter.seek(&key(3)).unwrap();
+    assert_eq!(iter.next_back().unwrap().unwrap().0, key(15));
+    assert_eq!(iter.next().unwrap().unwrap().0, key(3));
+}

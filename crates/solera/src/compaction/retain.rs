@@ -197,7 +197,8 @@ impl<'j, S: Sink> Retain<'j, S> {
 
     /// The last version of the key was seen.
     fn end_key(&mut self) -> Result<()> {
-        if !self.operands.is_empty() && !(self.circumstances.drops_tombstones && self.fold(None)?) {
+        let keep = !self.operands.is_empty() && (!self.circumstances.drops_tombstones || !self.fold(None)?);
+        if keep {
             self.keep_operands()?;
         }
         if !self.circumstances.drops_tombstones {

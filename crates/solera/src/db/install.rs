@@ -284,7 +284,7 @@ fn check_name(name: &str) -> Result<()> {
 /// The record that creates `tree`.
 fn created(tree: &Tree) -> CreatedKeyspace {
     let options = KeyspaceOptions {
-        layout: tree.layout.clone(),
+        layout: tree.layout,
         shape: tree.shape.clone(),
         merge_operator: tree.operator.clone(),
     };

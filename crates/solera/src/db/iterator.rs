@@ -43,9 +43,11 @@ pub struct Iter {
     back: Option<Backward<Source>>,
     last: Last,
     done: bool,
-    /// The entry that the front (back) stands on was yielded already.
+    /// The entry that the front stands on was yielded already.
     front_stale: bool,
+    /// The back has yielded entries down to `back_key`: the front stops before it.
     back_stale: bool,
+    back_key: Vec<u8>,
 }
 
 impl fmt::Debug for Iter {
@@ -71,6 +73,7 @@ impl Iter {
             last: Last::Neither,
             front_stale: false,
             back_stale: false,
+            back_key: Vec::new(),
         }
     }
 
@@ -163,7 +166,10 @@ impl Iter {
             front.next()?;
         }
         self.front_stale = true;
-        if !front.valid() || !self.range.end.admits(front.key()) {
+        if !front.valid()
+            || !self.range.end.admits(front.key())
+            || (self.back_stale && front.key() >= &self.back_key[..])
+        {
             return Ok(false);
         }
         self.last = Last::Front;
@@ -183,12 +189,6 @@ impl Iter {
         }
         self.done = true;
         self.last = Last::Neither;
-        // Where the front has been, the back does not go.
-        let floor = match &self.front {
-            Some(front) if self.front_stale && front.valid() => Some(front.key()),
-            _ => None,
-        };
-        let floor: Option<Vec<u8>> = floor.map(<[u8]>::to_vec);
         match &mut self.back {
             Some(back) => {
                 if self.back_stale {
@@ -205,19 +205,24 @@ impl Iter {
                 self.back = Some(back);
             }
         }
-        let Some(back) = &mut self.back else { return Ok(false) };
         self.back_stale = true;
-        if !back.valid()
-            || back.key() < &self.range.start[..]
-            || floor.is_some_and(|floor| back.key() <= &floor[..])
-        {
+        let Some(back) = &self.back else { return Ok(false) };
+        if !back.valid() || back.key() < &self.range.start[..] || self.front_has_passed(back.key()) {
             return Ok(false);
         }
-        // What the back has yielded, the front does not.
-        self.range.end = KeyEnd::Excluded(back.key().into());
+        self.back_key.clear();
+        self.back_key.extend_from_slice(back.key());
         self.last = Last::Back;
         self.done = false;
         Ok(true)
+    }
+
+    /// Whether the front has yielded `key`, or stands beyond it.
+    fn front_has_passed(&self, key: &[u8]) -> bool {
+        match &self.front {
+            Some(front) if self.front_stale => !front.valid() || key <= front.key(),
+            _ => false,
+        }
     }
 
     /// Key of the entry that the last successful move came to; empty if there is none.

@@ -7,6 +7,7 @@ use crate::{
     ids::Seqno,
     key::{self, KeyEnd, KeyRange},
     pin::Slice,
+    stats::Counter,
     tree::{Outcome, ReadContext, Tree, View},
 };
 use crossbeam_epoch::Guard;
@@ -259,14 +260,19 @@ impl Keyspace {
     ) -> Result<Option<R>> {
         let probe = Probe { key, hash: key::hash(key), snapshot };
         let now_ms = || self.handle.now_ms();
-        match view.lookup(&probe, guard, now_ms, |hit, value| found(Value::InPlace(hit, value)))? {
-            Outcome::Found(value) => Ok(Some(value)),
-            Outcome::Absent => Ok(None),
-            Outcome::Operand => {
-                let folded = self.tree.fold(view, key, self.read_context(snapshot))?;
-                Ok(folded.map(|slice| found(Value::Folded(slice))))
-            }
-        }
+        let value =
+            match view.lookup(&probe, guard, now_ms, |hit, value| found(Value::InPlace(hit, value)))? {
+                Outcome::Found(value) => Some(value),
+                Outcome::Absent => None,
+                Outcome::Operand => {
+                    let folded = self.tree.fold(view, key, self.read_context(snapshot))?;
+                    folded.map(|slice| found(Value::Folded(slice)))
+                }
+            };
+        let counts = self.tree.context.stats.here();
+        counts.add(Counter::Gets, 1);
+        counts.add(Counter::GetsFound, u64::from(value.is_some()));
+        Ok(value)
     }
 
     pub(super) fn read_context(&self, snapshot: Seqno) -> ReadContext {

@@ -192,7 +192,7 @@ fn start(
         let tree = core.recorded_tree(id, keyspace, &manifest_path)?;
         core.catalog.write().insert(Arc::new(tree));
     }
-    if core.catalog.read().by_name.get(DEFAULT_KEYSPACE).is_none() {
+    if !core.catalog.read().by_name.contains_key(DEFAULT_KEYSPACE) {
         let id = KeyspaceId(core.catalog.read().next_id);
         let tree = core.new_tree(id, DEFAULT_KEYSPACE, core.options.keyspace.clone());
         core.catalog.write().insert(Arc::new(tree));

@@ -224,7 +224,7 @@ impl Options {
     /// What the default keyspace is opened with: as recorded, but for what this open says.
     pub(crate) fn override_default(&self, recorded: KeyspaceOptions) -> KeyspaceOptions {
         KeyspaceOptions {
-            layout: if self.layout_given { self.keyspace.layout.clone() } else { recorded.layout },
+            layout: if self.layout_given { self.keyspace.layout } else { recorded.layout },
             shape: if self.shape_given { self.keyspace.shape.clone() } else { recorded.shape },
             merge_operator: recorded.merge_operator,
         }

@@ -261,7 +261,7 @@ impl Core {
         let (snapshots, visible) = self.snapshots.list(|| self.visible());
         JobContext {
             context: tree.context.clone(),
-            layout: tree.layout.clone(),
+            layout: tree.layout,
             shape: tree.shape.clone(),
             snapshots,
             visible,
