@@ -1,0 +1,61 @@
+//! Facts about the machine, without which a number says nothing. What cannot be found out is absent.
+
+use serde::Serialize;
+use std::{path::Path, process::Command, thread};
+
+/// The machine that a report was made on.
+#[derive(Clone, Debug, Serialize)]
+pub struct Machine {
+    /// The processor's own name.
+    pub cpu_model: Option<String>,
+    /// Cores that this process may use.
+    pub cores: usize,
+    /// Memory of the machine, in bytes.
+    pub memory_bytes: Option<u64>,
+    /// Operating system and architecture.
+    pub system: String,
+}
+
+impl Machine {
+    /// This machine.
+    pub fn here() -> Self {
+        let first_of = |file: &str, field: &str| -> Option<String> {
+            let text = std::fs::read_to_string(file).ok()?;
+            let (_, value) = text
+                .lines()
+                .filter_map(|line| line.split_once(':'))
+                .find(|(name, _)| name.trim() == field)?;
+            Some(value.trim().to_owned())
+        };
+        let memory_kib = first_of("/proc/meminfo", "MemTotal")
+            .and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
+        Machine {
+            cpu_model: first_of("/proc/cpuinfo", "model name"),
+            cores: thread::available_parallelism().map_or(1, usize::from),
+            memory_bytes: memory_kib.map(|kib| kib * 1024),
+            system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+        }
+    }
+}
+
+/// The kind of file system that holds `path`, for example `ext4` or `tmpfs`.
+pub(crate) fn filesystem_of(path: &Path) -> Option<String> {
+    let path = path.canonicalize().ok()?;
+    let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;
+    let mounts = mounts.lines().filter_map(|line| {
+        let mut fields = line.split(' ').skip(1);
+        Some((fields.next()?, fields.next()?))
+    });
+    let holding = mounts.filter(|(at, _)| path.starts_with(at)).max_by_key(|(at, _)| at.len());
+    holding.map(|(_, kind)| kind.to_owned())
+}
+
+/// The commit of the source tree that this program was built in, as that tree is now, `-dirty` if it has
+/// changes. `None` where there is no such tree, or no git.
+pub(crate) fn commit() -> Option<String> {
+    let arguments =
+        ["-C", env!("CARGO_MANIFEST_DIR"), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"];
+    let output =
+        Command::new("git").args(arguments).output().ok().filter(|output| output.status.success())?;
+    Some(String::from_utf8(output.stdout).ok()?.trim().to_owned()).filter(|commit| !commit.is_empty())
+}

@@ -1,0 +1,80 @@
+//! Bar charts as inline SVG: one bar per index kind, its number at its end, a line over it from the least
+//! to the greatest repeat. Colours come from the page's CSS, so that one picture serves light and dark.
+
+use super::{
+    Spread,
+    html::escape,
+    number::{Quantity, digits},
+};
+use std::fmt::Write;
+
+const WIDTH: f64 = 400.0;
+const LABEL_WIDTH: f64 = 88.0;
+/// Room for the number behind the longest bar.
+const NUMBER_WIDTH: f64 = 62.0;
+const BAR_HEIGHT: f64 = 20.0;
+const ROW_HEIGHT: f64 = 30.0;
+
+/// A chart of one quantity.
+pub(super) struct Chart<'a> {
+    pub(super) title: &'a str,
+    pub(super) quantity: Quantity,
+    /// What is better, `higher` or `lower`.
+    pub(super) better: &'static str,
+    /// The index kind and its number.
+    pub(super) bars: Vec<(&'a str, Spread)>,
+}
+
+impl Chart<'_> {
+    /// The chart as a `<figure>`.
+    pub(super) fn render(&self) -> String {
+        let largest = self.bars.iter().map(|(_, spread)| spread.max).fold(0.0, f64::max);
+        let median_largest = self.bars.iter().map(|(_, spread)| spread.median).fold(0.0, f64::max);
+        let scale = self.quantity.scale(median_largest);
+        let x = |value: f64| {
+            let share = if largest > 0.0 { value / largest } else { 0.0 };
+            LABEL_WIDTH + share * (WIDTH - LABEL_WIDTH - NUMBER_WIDTH)
+        };
+        let height = ROW_HEIGHT * self.bars.len() as f64;
+        let title = escape(self.title);
+        let mut out = format!(
+            "<figure><figcaption><b>{title}</b> <span>{}, {} is better</span></figcaption>\
+             <svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{title}\">",
+            escape(&scale.unit),
+            self.better
+        );
+        for (i, (name, spread)) in self.bars.iter().enumerate() {
+            let top = ROW_HEIGHT * i as f64 + (ROW_HEIGHT - BAR_HEIGHT) / 2.0;
+            let middle = top + BAR_HEIGHT / 2.0;
+            let shown = digits(spread.median / scale.divisor);
+            let (least, greatest) = (digits(spread.min / scale.divisor), digits(spread.max / scale.divisor));
+            let (left, right) = (x(spread.min), x(spread.max));
+            let _ = write!(
+                out,
+                "<g><title>{} {shown} {}, from {least} to {greatest}</title>\
+                 <text class=\"name\" x=\"{:.1}\" y=\"{middle:.1}\">{}</text>\
+                 <rect class=\"bar k{i}\" x=\"{LABEL_WIDTH}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{BAR_HEIGHT}\" rx=\"2\"/>",
+                escape(name),
+                escape(&scale.unit),
+                LABEL_WIDTH - 8.0,
+                escape(name),
+                x(spread.median) - LABEL_WIDTH,
+            );
+            if spread.repeats.len() > 1 {
+                let (up, down) = (middle - 4.0, middle + 4.0);
+                let _ = write!(
+                    out,
+                    "<path class=\"spread\" d=\"M{left:.1} {middle:.1}H{right:.1}M{left:.1} {up:.1}V{down:.1}M{right:.1} \
+                     {up:.1}V{down:.1}\"/>"
+                );
+            }
+            let _ = write!(
+                out,
+                "<text class=\"number\" x=\"{:.1}\" y=\"{middle:.1}\">{shown}</text></g>",
+                right + 7.0
+            );
+        }
+        out.push_str("</svg></figure>");
+        out
+    }
+}
