@@ -240,17 +240,6 @@ impl<'a> Record<'a> {
         KINDS[(self.header().trailer & 3) as usize]
     }
 
-    /// Asks for the record's first cache line, for a reader that will come to it soon.
-    #[inline]
-    pub(super) fn prefetch(self) {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: a prefetch has no effect that a program can see.
-        unsafe {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_T0>(self.start.cast::<i8>().as_ptr());
-        }
-    }
-
     /// Whether the record comes before the newest entry of `key` that `seqno` sees.
     #[inline]
     pub(super) fn is_before(self, key: &[u8], seqno: Seqno) -> bool {

@@ -51,6 +51,22 @@ impl At {
     }
 }
 
+impl At {
+    /// At `place`, from where a walk forward begins or goes on in another leaf: what it will come to is
+    /// asked for.
+    fn entering(place: Place<'_>) -> Self {
+        place.leaf.prefetch_records(place.order, place.rank + 1);
+        Leaf::prefetch(place.leaf.next());
+        At::new(place)
+    }
+
+    /// At `place`, from where a walk backward begins or goes on in another leaf.
+    fn entering_from_behind(place: Place<'_>) -> Self {
+        place.leaf.prefetch_records(place.order, 0);
+        At::new(place)
+    }
+}
+
 impl MemtableCursor {
     pub(super) fn new(memtable: Arc<Memtable>) -> Self {
         MemtableCursor { at: None, memtable }
@@ -82,51 +98,52 @@ impl MemtableCursor {
     fn first_after_leaf(&self) -> Option<Place<'_>> {
         // Only the first leaf of a tree can be empty, and it has no successor then.
         let leaf = self.memtable.tree.leaf_after(self.leaf())?;
-        let order = leaf.order();
-        for rank in 0..order.len() {
-            leaf.record(order.slot(rank)).prefetch();
-        }
-        Some(Place { leaf, order, rank: 0 })
+        Some(Place { leaf, order: leaf.order(), rank: 0 })
     }
 }
 
 impl Cursor for MemtableCursor {
     fn seek_first(&mut self) -> Result<()> {
-        self.at = self.memtable.tree.first().map(At::new);
+        self.at = self.memtable.tree.first().map(At::entering);
         Ok(())
     }
 
     fn seek_last(&mut self) -> Result<()> {
-        self.at = self.memtable.tree.last().map(At::new);
+        self.at = self.memtable.tree.last().map(At::entering_from_behind);
         Ok(())
     }
 
     fn seek(&mut self, key: &[u8]) -> Result<()> {
         let position = Position { head: head(key), key, seqno: Seqno::MAX };
-        self.at = self.memtable.tree.first_from(position).map(At::new);
+        self.at = self.memtable.tree.first_from(position).map(At::entering);
         Ok(())
     }
 
     fn seek_version(&mut self, key: &[u8], snapshot: Seqno) -> Result<()> {
         let position = Position { head: head(key), key, seqno: snapshot };
-        self.at = self.memtable.tree.first_from(position).map(At::new);
+        self.at = self.memtable.tree.first_from(position).map(At::entering);
         Ok(())
     }
 
     fn seek_before(&mut self, key: &[u8]) -> Result<()> {
         let position = Position { head: head(key), key, seqno: Seqno::MAX };
-        self.at = self.memtable.tree.last_before(position).map(At::new);
+        self.at = self.memtable.tree.last_before(position).map(At::entering_from_behind);
         Ok(())
     }
 
     #[inline]
     fn next(&mut self) -> Result<()> {
         let At { order, rank, .. } = *self.at();
-        self.at = if rank + 1 < order.len() {
-            Some(At::new(self.place(rank + 1)))
-        } else {
-            self.first_after_leaf().map(At::new)
-        };
+        if rank + 1 == order.len() {
+            self.at = self.first_after_leaf().map(At::entering);
+            return Ok(());
+        }
+        if rank == order.len() / 2
+            && let Some(next) = self.memtable.tree.leaf_after(self.leaf())
+        {
+            next.prefetch_records(next.order(), 0);
+        }
+        self.at = Some(At::new(self.place(rank + 1)));
         Ok(())
     }
 
@@ -139,7 +156,7 @@ impl Cursor for MemtableCursor {
             // Leaves know only their successor: down from the root again.
             let here = self.record();
             let position = Position { head, key: here.key(), seqno: here.seqno() };
-            self.memtable.tree.last_before(position).map(At::new)
+            self.memtable.tree.last_before(position).map(At::entering_from_behind)
         };
         Ok(())
     }

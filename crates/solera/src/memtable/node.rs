@@ -196,9 +196,38 @@ impl Leaf {
         self.next.load(Ordering::Acquire)
     }
 
+    /// Asks for the leaf's cache lines.
+    #[inline]
+    pub(super) fn prefetch(leaf: *const Leaf) {
+        for line in 0..size_of::<Leaf>() / 64 {
+            prefetch(leaf.cast::<u8>().wrapping_add(64 * line));
+        }
+    }
+
+    /// Asks for the records of the entries from `rank` on.
+    #[inline]
+    pub(super) fn prefetch_records(&self, order: Order, rank: usize) {
+        for rank in rank..order.len() {
+            prefetch(self.records[order.slot(rank)].load(Ordering::Relaxed).cast());
+        }
+    }
+
     pub(super) fn set_next(&self, next: *mut Leaf) {
         self.next.store(next, Ordering::Release);
     }
+}
+
+/// Asks for the cache line at `address`, which will be read soon. Any address will do.
+#[inline]
+fn prefetch(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch has no effect that a program can see, whatever the address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
 }
 
 /// A leaf, or an inner node of one height less than the one that points to it.

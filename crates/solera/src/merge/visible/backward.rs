@@ -3,7 +3,7 @@
 //! Going down, a key's oldest version comes first and its newest last, so a pair is known only when the
 //! merge has left its key: the walker stands one key ahead of its merge, and holds the value by its pin.
 
-use super::{COVERED_STEPPED_MAX, Found, Sight, VERSIONS_STEPPED_MAX, View};
+use super::{COVERED_STEPPED_MAX, Found, Scratch, Sight, VERSIONS_STEPPED_MAX, View};
 use crate::{
     cursor::Cursor,
     error::Result,
@@ -16,11 +16,24 @@ use crate::{
 pub struct Backward<C> {
     merge: Merge<C>,
     sight: Sight,
+    valid: bool,
+    /// The key that the walker stands on, or whose entries it is passing; and its head.
     key: Vec<u8>,
-    /// The value of `key`; `None`: not valid.
-    value: Option<Slice>,
-    /// The operands over `value`, oldest first.
-    operands: Vec<Slice>,
+    head: u64,
+    /// The value of `key`, or what is known of it so far.
+    value: Slice,
+    scratch: Scratch,
+}
+
+/// What the entries of a key amount to.
+#[derive(Clone, Copy)]
+enum Passed {
+    /// No value.
+    Absent,
+    /// No value, because of a range tombstone of this rank.
+    Covered(usize),
+    /// The walker's value.
+    Present,
 }
 
 impl<C: Cursor> Backward<C> {
@@ -29,15 +42,17 @@ impl<C: Cursor> Backward<C> {
         Backward {
             merge: Merge::new(sources),
             sight: Sight::new(view),
+            valid: false,
             key: Vec::new(),
-            value: None,
-            operands: Vec::new(),
+            head: 0,
+            value: Slice::empty(),
+            scratch: Scratch::default(),
         }
     }
 
     /// To the last pair.
     pub fn seek_last(&mut self) -> Result<()> {
-        self.value = None;
+        self.valid = false;
         match &self.sight.view.range.end {
             KeyEnd::Unbounded => self.merge.seek_last()?,
             KeyEnd::Excluded(end) => self.merge.seek_before(end)?,
@@ -56,7 +71,7 @@ impl<C: Cursor> Backward<C> {
         if !self.sight.view.range.end.admits(key) {
             return self.seek_last();
         }
-        self.value = None;
+        self.valid = false;
         self.merge.seek_before(key)?;
         self.settle()
     }
@@ -64,51 +79,53 @@ impl<C: Cursor> Backward<C> {
     /// To the pair before this one. Must be valid.
     #[inline]
     pub fn prev(&mut self) -> Result<()> {
-        assert!(self.value.is_some(), "the walker stands on no pair");
-        self.value = None;
+        assert!(self.valid, "the walker stands on no pair");
+        self.valid = false;
         self.settle()
     }
 
     /// Whether the walker stands on a pair.
     #[inline]
     pub fn valid(&self) -> bool {
-        self.value.is_some()
+        self.valid
     }
 
     /// The key. Must be valid; the bytes live until the walker moves. The same holds below.
     #[inline]
     pub fn key(&self) -> &[u8] {
-        debug_assert!(self.valid());
+        assert!(self.valid, "the walker stands on no pair");
         &self.key
     }
 
     /// The value.
     #[inline]
     pub fn value(&self) -> &[u8] {
-        self.value.as_ref().expect("the walker stands on a pair")
+        assert!(self.valid, "the walker stands on no pair");
+        &self.value
     }
 
     /// The value, kept alive.
     #[inline]
     pub fn pin_value(&self) -> Slice {
-        self.value.clone().expect("the walker stands on a pair")
+        assert!(self.valid, "the walker stands on no pair");
+        self.value.clone()
     }
 
     /// From the merge's present entry, the oldest of its key, down to the first visible pair.
     fn settle(&mut self) -> Result<()> {
         let mut covered = 0;
         while self.merge.valid() && self.merge.key() >= &self.sight.view.range.start[..] {
+            self.head = self.merge.head();
             self.key.clear();
             self.key.extend_from_slice(self.merge.key());
-            let (value, cover) = self.pass_key()?;
-            if value.is_some() {
-                self.value = value;
-                return Ok(());
-            }
-            match cover {
-                None => covered = 0,
-                Some(_) if covered < COVERED_STEPPED_MAX => covered += 1,
-                Some(rank) => {
+            match self.pass_key()? {
+                Passed::Present => {
+                    self.valid = true;
+                    return Ok(());
+                }
+                Passed::Absent => covered = 0,
+                Passed::Covered(_) if covered < COVERED_STEPPED_MAX => covered += 1,
+                Passed::Covered(rank) => {
                     covered = 0;
                     self.leave_cover(rank)?;
                 }
@@ -117,68 +134,92 @@ impl<C: Cursor> Backward<C> {
         Ok(())
     }
 
-    /// Over all entries of `key`, on whose oldest one the merge stands. What they amount to: a value, or
-    /// none, and then perhaps because of a range tombstone of some rank.
-    fn pass_key(&mut self) -> Result<(Option<Slice>, Option<usize>)> {
-        let (mut base, mut cover) = (None, None);
-        self.operands.clear();
+    /// Over all entries of `key`, on whose oldest one the merge stands, to what they amount to.
+    #[inline]
+    fn pass_key(&mut self) -> Result<Passed> {
+        let mut passed = Passed::Absent;
+        self.scratch.operands.clear();
         for _ in 0..VERSIONS_STEPPED_MAX {
             if self.merge.seqno() <= self.sight.view.snapshot {
-                cover = self.sight.cover(&self.merge);
-                let kind = if cover.is_some() { Kind::Delete } else { self.merge.kind() };
-                if kind == Kind::Merge {
-                    self.operands.push(self.merge.pin_value());
-                } else {
-                    // Whatever is older does not count any more.
-                    self.operands.clear();
-                    base = match kind {
-                        Kind::Put => Some(self.merge.pin_value()),
-                        Kind::PutExpiring => self
-                            .sight
-                            .unexpired(&self.key, self.merge.value())?
-                            .map(|skipped| self.merge.pin_value().after(skipped)),
-                        Kind::Delete | Kind::Merge => None,
-                    };
-                }
+                passed = self.add_newer(passed)?;
             }
             self.merge.prev()?;
-            if !self.merge.valid() || self.merge.key() != &self.key[..] {
-                if self.operands.is_empty() {
-                    return Ok((base, cover));
+            if !self.merge.valid() || self.merge.head() != self.head || self.merge.key() != &self.key[..] {
+                if !self.scratch.operands.is_empty() {
+                    self.fold(passed)?;
+                    passed = Passed::Present;
                 }
-                self.operands.reverse();
-                let operator = self.sight.view.operator.as_deref();
-                let value = resolve(&self.key, operator, base.as_deref(), &self.operands)?;
-                return Ok((Some(value.into()), None));
+                return Ok(passed);
             }
         }
         self.pass_much_written_key()
     }
 
-    /// The same for a key with many versions: looks at it from the front, where the newest is, and then
-    /// seeks past it.
-    #[cold]
-    fn pass_much_written_key(&mut self) -> Result<(Option<Slice>, Option<usize>)> {
-        let key = std::mem::take(&mut self.key);
-        let judged = self.judge_from_front(&key);
-        self.key = key;
-        let judged = judged?;
-        self.merge.seek_before(&self.key)?;
-        Ok(judged)
+    /// What the key amounts to with the present entry over what it was, operands left aside.
+    #[inline]
+    fn add_newer(&mut self, passed: Passed) -> Result<Passed> {
+        let cover = self.sight.cover(&self.merge);
+        if cover.is_none() && self.merge.kind() == Kind::Merge {
+            self.scratch.operands.push(self.merge.pin_value());
+            return Ok(passed);
+        }
+        // Whatever is older does not count any more.
+        self.scratch.operands.clear();
+        if let Some(rank) = cover {
+            return Ok(Passed::Covered(rank));
+        }
+        let skipped = match self.merge.kind() {
+            Kind::Put => Some(0),
+            Kind::PutExpiring => self.sight.unexpired(&self.key, self.merge.value())?,
+            Kind::Delete | Kind::Merge => None,
+        };
+        Ok(match skipped {
+            None => Passed::Absent,
+            Some(0) => {
+                self.value = self.merge.pin_value();
+                Passed::Present
+            }
+            Some(skipped) => {
+                self.value = self.merge.pin_value().after(skipped);
+                Passed::Present
+            }
+        })
     }
 
-    fn judge_from_front(&mut self, key: &[u8]) -> Result<(Option<Slice>, Option<usize>)> {
-        self.merge.seek_version(key, self.sight.view.snapshot)?;
-        if !self.merge.valid() || self.merge.key() != key {
-            return Ok((None, None));
+    /// Merges the operands, gathered oldest first, onto the value if it is present.
+    fn fold(&mut self, base: Passed) -> Result<()> {
+        let operands = &mut self.scratch.operands;
+        operands.reverse();
+        let base = matches!(base, Passed::Present).then_some(&self.value[..]);
+        let value = resolve(&self.key, self.sight.view.operator.as_deref(), base, operands)?;
+        self.value = value.into();
+        operands.clear();
+        Ok(())
+    }
+
+    /// As [`pass_key`](Self::pass_key), for a key with many versions: looks at it from the front, where
+    /// the newest is, and then seeks past it.
+    #[cold]
+    fn pass_much_written_key(&mut self) -> Result<Passed> {
+        self.scratch.operands.clear();
+        self.merge.seek_version(&self.key, self.sight.view.snapshot)?;
+        let mut passed = Passed::Absent;
+        if self.merge.valid() && self.merge.key() == &self.key[..] {
+            passed = match self.sight.judge(&mut self.merge, &mut self.scratch)? {
+                Found::Absent => Passed::Absent,
+                Found::Covered(rank) => Passed::Covered(rank),
+                Found::Here(skipped) => {
+                    self.value = self.merge.pin_value().after(skipped);
+                    Passed::Present
+                }
+                Found::Merged => {
+                    self.value = self.scratch.merged.clone();
+                    Passed::Present
+                }
+            };
         }
-        // `judge` uses the key buffer, which is why ours was taken out.
-        Ok(match self.sight.judge(&mut self.merge, &mut self.key, &mut self.operands)? {
-            Found::Absent => (None, None),
-            Found::Covered(rank) => (None, Some(rank)),
-            Found::Here(skipped) => (Some(self.merge.pin_value().after(skipped)), None),
-            Found::Merged(value) => (Some(value.into()), None),
-        })
+        self.merge.seek_before(&self.key)?;
+        Ok(passed)
     }
 
     /// To the beginning of the cover that a tombstone of rank `rank` lays over `key`. What is as new as

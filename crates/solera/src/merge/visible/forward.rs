@@ -1,6 +1,6 @@
 //! Visible pairs in ascending order.
 
-use super::{COVERED_STEPPED_MAX, Found, Sight, VERSIONS_STEPPED_MAX, View};
+use super::{COVERED_STEPPED_MAX, Found, Scratch, Sight, VERSIONS_STEPPED_MAX, View};
 use crate::{cursor::Cursor, error::Result, merge::Merge, pin::Slice};
 
 /// Walks the visible pairs of a view upward. After an error it is not valid until positioned again.
@@ -8,18 +8,19 @@ pub struct Forward<C> {
     merge: Merge<C>,
     sight: Sight,
     at: At,
-    /// The key that the walker stands on or leaves, where the merge cannot tell it any more.
-    key: Vec<u8>,
+    /// Its key is the one that the walker leaves, or stands on after a merge.
+    scratch: Scratch,
+    /// The head of the key that the walker left last.
     head: u64,
-    operands: Vec<Slice>,
 }
 
+#[derive(Clone, Copy)]
 enum At {
     Nowhere,
     /// On the merge's present entry, whose value begins after so many bytes.
     Entry(usize),
-    /// On `key`, with this value.
-    Merged(Slice),
+    /// On the key and the merged value in the scratch.
+    Merged,
 }
 
 impl<C: Cursor> Forward<C> {
@@ -29,9 +30,8 @@ impl<C: Cursor> Forward<C> {
             merge: Merge::new(sources),
             sight: Sight::new(view),
             at: At::Nowhere,
-            key: Vec::new(),
+            scratch: Scratch::default(),
             head: 0,
-            operands: Vec::new(),
         }
     }
 
@@ -56,15 +56,15 @@ impl<C: Cursor> Forward<C> {
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "the pairs are lent, which an iterator cannot do")]
     pub fn next(&mut self) -> Result<()> {
-        match std::mem::replace(&mut self.at, At::Nowhere) {
-            At::Entry(_) => self.leave()?,
-            At::Merged(_) => {
-                // The merge stands on the base, or already beyond.
-                if self.merge.valid() && self.merge.key() == &self.key[..] {
-                    self.leave()?;
-                }
-            }
+        let on_key = match self.at {
+            At::Entry(_) => true,
+            // The merge stands on the base, or already beyond.
+            At::Merged => self.merge.valid() && self.merge.key() == &self.scratch.key[..],
             At::Nowhere => panic!("the walker stands on no pair"),
+        };
+        self.at = At::Nowhere;
+        if on_key {
+            self.leave()?;
         }
         self.settle()
     }
@@ -79,7 +79,7 @@ impl<C: Cursor> Forward<C> {
     #[inline]
     pub fn key(&self) -> &[u8] {
         match self.at {
-            At::Merged(_) => &self.key,
+            At::Merged => &self.scratch.key,
             _ => self.merge.key(),
         }
     }
@@ -87,9 +87,9 @@ impl<C: Cursor> Forward<C> {
     /// The value.
     #[inline]
     pub fn value(&self) -> &[u8] {
-        match &self.at {
-            At::Entry(skipped) => &self.merge.value()[*skipped..],
-            At::Merged(value) => value,
+        match self.at {
+            At::Entry(skipped) => &self.merge.value()[skipped..],
+            At::Merged => &self.scratch.merged,
             At::Nowhere => panic!("the walker stands on no pair"),
         }
     }
@@ -97,10 +97,10 @@ impl<C: Cursor> Forward<C> {
     /// The value, kept alive.
     #[inline]
     pub fn pin_value(&self) -> Slice {
-        match &self.at {
+        match self.at {
             At::Entry(0) => self.merge.pin_value(),
-            At::Entry(skipped) => self.merge.pin_value().after(*skipped),
-            At::Merged(value) => value.clone(),
+            At::Entry(skipped) => self.merge.pin_value().after(skipped),
+            At::Merged => self.scratch.merged.clone(),
             At::Nowhere => panic!("the walker stands on no pair"),
         }
     }
@@ -116,13 +116,13 @@ impl<C: Cursor> Forward<C> {
                 self.pass_unseen(&mut unseen)?;
                 continue;
             }
-            match self.sight.judge(&mut self.merge, &mut self.key, &mut self.operands)? {
+            match self.sight.judge(&mut self.merge, &mut self.scratch)? {
                 Found::Here(skipped) => {
                     self.at = At::Entry(skipped);
                     return Ok(());
                 }
-                Found::Merged(value) => {
-                    self.at = At::Merged(value.into());
+                Found::Merged => {
+                    self.at = At::Merged;
                     return Ok(());
                 }
                 Found::Absent => self.leave()?,
@@ -147,36 +147,37 @@ impl<C: Cursor> Forward<C> {
             return self.merge.next();
         }
         *unseen = 0;
-        self.key.clear();
-        self.key.extend_from_slice(self.merge.key());
-        self.merge.skip_unseen(&self.key, self.sight.view.snapshot)
+        self.scratch.keep_key(self.merge.key());
+        self.merge.skip_unseen(&self.scratch.key, self.sight.view.snapshot)
     }
 
-    /// Over the present entry and everything else of its key, which is kept in `key`.
+    /// Over the present entry and everything else of its key, which is kept in the scratch.
     #[inline]
     fn leave(&mut self) -> Result<()> {
         self.head = self.merge.head();
-        self.key.clear();
-        self.key.extend_from_slice(self.merge.key());
+        self.scratch.keep_key(self.merge.key());
         for _ in 0..VERSIONS_STEPPED_MAX {
             self.merge.next()?;
-            if !self.merge.valid() || self.merge.head() != self.head || self.merge.key() != &self.key[..] {
+            if !self.merge.valid()
+                || self.merge.head() != self.head
+                || self.merge.key() != &self.scratch.key[..]
+            {
                 return Ok(());
             }
         }
         // The smallest larger key.
-        self.key.push(0);
-        let skipped = self.merge.skip_to(0, &self.key);
-        self.key.pop();
+        self.scratch.key.push(0);
+        let skipped = self.merge.skip_to(0, &self.scratch.key);
+        self.scratch.key.pop();
         skipped
     }
 
-    /// To the end of the cover that a tombstone of rank `rank` lays over `key`. What is as new as it, or
+    /// To the end of the cover that a tombstone of rank `rank` lays over the key just left. What is as new as it, or
     /// newer, is not skipped.
     #[cold]
     fn leave_cover(&mut self, rank: usize) -> Result<()> {
         let view = &self.sight.view;
-        match view.tombstones[rank].fragment_end(&self.key, view.snapshot) {
+        match view.tombstones[rank].fragment_end(&self.scratch.key, view.snapshot) {
             Some(end) => self.merge.skip_to(rank + 1, end),
             None => Ok(()),
         }

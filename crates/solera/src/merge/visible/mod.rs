@@ -56,7 +56,27 @@ struct Sight {
     covering_ranks: Vec<usize>,
 }
 
+/// Buffers that a walker keeps from step to step.
+#[derive(Default)]
+struct Scratch {
+    /// A key that the merge may have left.
+    key: Vec<u8>,
+    /// Operands of `key`, newest first.
+    operands: Vec<Slice>,
+    /// What they amounted to.
+    merged: Slice,
+}
+
+impl Scratch {
+    #[inline]
+    fn keep_key(&mut self, key: &[u8]) {
+        self.key.clear();
+        self.key.extend_from_slice(key);
+    }
+}
+
 /// What the newest visible entry of a key, and the older ones if it is an operand, amount to.
+#[derive(Clone, Copy)]
 enum Found {
     /// No value.
     Absent,
@@ -64,8 +84,9 @@ enum Found {
     Covered(usize),
     /// The value of the entry that the merge stands on, without so many bytes at its front.
     Here(usize),
-    /// A value that the merge operator made. The merge stands on the key's base or beyond the key.
-    Merged(Vec<u8>),
+    /// The value that the merge operator made, in the scratch beside its key. The merge stands on the
+    /// key's base or beyond the key.
+    Merged,
 }
 
 impl Sight {
@@ -100,14 +121,9 @@ impl Sight {
     }
 
     /// Judges the key of the entry that `merge`, walking forward, stands on: the key's newest one that
-    /// the snapshot sees. `key` and `operands` are buffers; `key` is the key if the merge was moved.
+    /// the snapshot sees.
     #[inline]
-    fn judge<C: Cursor>(
-        &self,
-        merge: &mut Merge<C>,
-        key: &mut Vec<u8>,
-        operands: &mut Vec<Slice>,
-    ) -> Result<Found> {
+    fn judge<C: Cursor>(&self, merge: &mut Merge<C>, scratch: &mut Scratch) -> Result<Found> {
         if let Some(rank) = self.cover(merge) {
             return Ok(Found::Covered(rank));
         }
@@ -117,20 +133,17 @@ impl Sight {
             Kind::PutExpiring => {
                 self.unexpired(merge.key(), merge.value())?.map_or(Found::Absent, Found::Here)
             }
-            Kind::Merge => Found::Merged(self.fold(merge, key, operands)?),
+            Kind::Merge => {
+                self.fold(merge, scratch)?;
+                Found::Merged
+            }
         })
     }
 
     /// Merges the operands from the present entry on, down to the base.
-    fn fold<C: Cursor>(
-        &self,
-        merge: &mut Merge<C>,
-        key: &mut Vec<u8>,
-        operands: &mut Vec<Slice>,
-    ) -> Result<Vec<u8>> {
-        let operator = self.view.operator.as_deref();
-        key.clear();
-        key.extend_from_slice(merge.key());
+    fn fold<C: Cursor>(&self, merge: &mut Merge<C>, scratch: &mut Scratch) -> Result<()> {
+        scratch.keep_key(merge.key());
+        let Scratch { key, operands, merged } = scratch;
         operands.clear();
         let skipped = loop {
             operands.push(merge.pin_value());
@@ -146,6 +159,9 @@ impl Sight {
             }
         };
         let base = skipped.map(|skipped| &merge.value()[skipped..]);
-        resolve(key, operator, base, operands)
+        *merged = resolve(key, self.view.operator.as_deref(), base, operands)?.into();
+        // The operands' pins would keep blocks in memory.
+        operands.clear();
+        Ok(())
     }
 }
