@@ -9,20 +9,26 @@ use std::cmp::Ordering;
 pub struct Binary {
     prefix: Box<[u8]>,
     heads: Box<[u64]>,
-    /// The rests in full; `None` if every one is told by its head.
+    /// The rests that their heads do not tell; `None` if there are none.
     rests: Option<Rests>,
 }
 
 #[derive(Clone, Debug)]
 struct Rests {
-    ends: Box<[usize]>,
+    /// Where each ends; one that its head tells is empty.
+    ends: Box<[u32]>,
     bytes: Box<[u8]>,
 }
 
 impl Rests {
     fn get(&self, i: usize) -> &[u8] {
         let start = if i == 0 { 0 } else { self.ends[i - 1] };
-        &self.bytes[start..self.ends[i]]
+        &self.bytes[start as usize..self.ends[i] as usize]
+    }
+
+    /// Whether separator `i`, whose head is that of `rest`, is not above it.
+    fn is_up_to(&self, i: usize, rest: &[u8]) -> bool {
+        self.get(i) <= rest
     }
 }
 
@@ -64,10 +70,10 @@ impl Binary {
         };
         let rests = || separators.iter().map(|separator| &separator[prefix.len()..]);
         let stored = (!rests().all(told_by_head)).then(|| {
-            let bytes: Vec<u8> = rests().flatten().copied().collect();
-            let ends = rests().scan(0, |end, rest| {
-                *end += rest.len();
-                Some(*end)
+            let mut bytes = Vec::new();
+            let ends = rests().map(|rest| {
+                bytes.extend_from_slice(if told_by_head(rest) { &[] } else { rest });
+                bytes.len() as u32
             });
             Rests { ends: ends.collect(), bytes: bytes.into() }
         });
@@ -91,7 +97,7 @@ impl Binary {
                 let mut high = up_to;
                 while low < high {
                     let middle = low.midpoint(high);
-                    if rests.get(middle) <= rest { low = middle + 1 } else { high = middle }
+                    if rests.is_up_to(middle, rest) { low = middle + 1 } else { high = middle }
                 }
                 low
             }
@@ -102,12 +108,12 @@ impl Binary {
     /// Appends separator `i`.
     pub fn separator(&self, i: usize, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.prefix);
-        match &self.rests {
-            Some(rests) => out.extend_from_slice(rests.get(i)),
-            None => {
+        match self.rests.as_ref().map_or(&[][..], |rests| rests.get(i)) {
+            [] => {
                 let (bytes, len) = head_bytes(self.heads[i]);
                 out.extend_from_slice(&bytes[..len]);
             }
+            rest => out.extend_from_slice(rest),
         }
     }
 

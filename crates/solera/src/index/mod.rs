@@ -7,6 +7,7 @@
 //! that are not above the key. What a block's line predicts is the block's own business.
 
 mod binary;
+mod chunks;
 pub mod handles;
 pub mod separators;
 mod trie;

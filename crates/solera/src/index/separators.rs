@@ -13,6 +13,9 @@ use crate::{
     key::{KEY_BYTES_MAX, common_prefix_len, separator_len},
 };
 
+/// Separators take at most this many bytes together: indexes count them in 32 bits.
+pub const SEPARATOR_BYTES_MAX: usize = u32::MAX as usize;
+
 /// Ascending byte strings in one allocation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Separators {
@@ -86,8 +89,10 @@ impl Separators {
     }
 
     /// Reads what [`Separators::encode`] wrote. Separators that do not ascend are refused, and ones that
-    /// take more than `bytes_max` together: prefix sharing lets few bytes stand for very many.
+    /// take more than `bytes_max` or [`SEPARATOR_BYTES_MAX`] together: prefix sharing lets few bytes stand
+    /// for very many.
     pub fn decode(decoder: &mut Decoder<'_>, bytes_max: u64) -> Result<Separators, DecodeError> {
+        let bytes_max = bytes_max.min(SEPARATOR_BYTES_MAX as u64);
         let count = decoder.varint("a count of separators")?;
         // Each takes two bytes at least.
         if count > decoder.remaining() as u64 / 2 {

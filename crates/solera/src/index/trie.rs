@@ -1,7 +1,7 @@
 //! DobLIX's way to a block: a trie over 8-byte chunks of the separators (the RSS of NOTES §1).
 //!
-//! Owns [`Trie`]. A node holds the sorted chunks that follow a common prefix, under a radix table. Where
-//! one chunk does not tell a separator — several share it, it goes on beyond it, or zero bytes at its end
+//! Owns [`Trie`]. A node holds the sorted [`chunks`](super::chunks) that follow a common prefix, under a
+//! radix table. Where one chunk does not tell a separator — several share it, it goes on beyond it, or zero bytes at its end
 //! hide in the padding — a *redirector* says how to go on. Smooth keys need one node and no redirector:
 //! a search is then one radix entry and one cache line of chunks.
 //!
@@ -10,10 +10,10 @@
 
 use super::{
     binary::{compare_with_prefix, head_bytes, told_by_head},
+    chunks::{Chunks, Column},
     separators::Separators,
 };
 use crate::key::{common_prefix_len, head};
-use solera_model::knots::RadixTable;
 use std::{cmp::Ordering, ops::Range};
 
 /// Bytes of a key that one node looks at.
@@ -25,7 +25,7 @@ pub struct Trie {
     /// The first is the root.
     nodes: Box<[Node]>,
     /// The chunks of all nodes.
-    chunks: Box<[u64]>,
+    chunks: Chunks,
     /// The redirectors of all nodes.
     redirects: Box<[Redirect]>,
     /// The prefixes of all nodes, and the ends of separators that leave the trie.
@@ -40,9 +40,8 @@ struct Node {
     first: u32,
     last: u32,
     prefix: Range<usize>,
-    chunks: Part,
+    chunks: Column,
     redirects: Part,
-    radix: RadixTable,
 }
 
 /// Consecutive elements of one of the trie's arrays, each of which has at most as many as there are
@@ -102,9 +101,7 @@ impl Trie {
                 Ordering::Greater => return node.last as usize,
                 Ordering::Equal => rest = &rest[node.prefix.len()..],
             }
-            let chunks = node.chunks.of(&self.chunks);
-            let chunk = head(rest);
-            let up_to = node.radix.locate(chunks, chunk);
+            let (up_to, exact) = self.chunks.locate(&node.chunks, head(rest));
             let redirects = node.redirects.of(&self.redirects);
             if redirects.is_empty() {
                 return node.first as usize + up_to;
@@ -115,7 +112,7 @@ impl Trie {
                 return node.first as usize + up_to;
             };
             let after = up_to - 1 - redirect.chunk as usize;
-            if after > 0 || chunks[up_to - 1] != chunk {
+            if after > 0 || !exact {
                 return redirect.last as usize + after;
             }
             let Some(beyond) = rest.get(CHUNK_BYTES..).filter(|beyond| !beyond.is_empty()) else {
@@ -137,7 +134,6 @@ impl Trie {
         let mut node = &self.nodes[0];
         loop {
             out.extend_from_slice(&self.bytes[node.prefix.clone()]);
-            let chunks = node.chunks.of(&self.chunks);
             let redirects = node.redirects.of(&self.redirects);
             let before =
                 redirects[..redirects.partition_point(|redirect| redirect.first as usize <= i)].last();
@@ -146,10 +142,10 @@ impl Trie {
                     Some(redirect) => redirect.chunk as usize + 1 + (i - redirect.last as usize),
                     None => i - node.first as usize,
                 };
-                let (bytes, len) = head_bytes(chunks[chunk]);
+                let (bytes, len) = head_bytes(self.chunks.get(&node.chunks, chunk));
                 return out.extend_from_slice(&bytes[..len]);
             };
-            let chunk = chunks[redirect.chunk as usize].to_be_bytes();
+            let chunk = self.chunks.get(&node.chunks, redirect.chunk as usize).to_be_bytes();
             if let Some(&end) = redirect.ends.of(&self.ends).get(i - redirect.first as usize) {
                 return out.extend_from_slice(&chunk[..end as usize]);
             }
@@ -170,18 +166,17 @@ impl Trie {
     /// Bytes on the heap.
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.nodes)
-            + size_of_val(&*self.chunks)
+            + self.chunks.bytes()
             + size_of_val(&*self.redirects)
             + self.bytes.len()
             + self.ends.len()
-            + self.nodes.iter().map(|node| node.radix.bytes()).sum::<usize>()
     }
 }
 
 struct Builder<'s> {
     separators: &'s Separators,
     nodes: Vec<Node>,
-    chunks: Vec<u64>,
+    chunks: Chunks,
     redirects: Vec<Redirect>,
     bytes: Vec<u8>,
     ends: Vec<u8>,
@@ -192,7 +187,7 @@ impl<'s> Builder<'s> {
         Builder {
             separators,
             nodes: Vec::new(),
-            chunks: Vec::new(),
+            chunks: Chunks::default(),
             redirects: Vec::new(),
             bytes: Vec::new(),
             ends: Vec::new(),
@@ -213,9 +208,10 @@ impl<'s> Builder<'s> {
                 pending.push_back((range, path));
             }
         }
+        self.chunks.shrink();
         Trie {
             nodes: self.nodes.into(),
-            chunks: self.chunks.into(),
+            chunks: self.chunks,
             redirects: self.redirects.into(),
             bytes: self.bytes.into(),
             ends: self.ends.into(),
@@ -242,7 +238,8 @@ impl<'s> Builder<'s> {
         let path = path + prefix.len();
         let rest = |i: usize| &separators.get(i)[path..];
         let prefix = self.append(prefix);
-        let (chunks, redirects) = (self.chunks.len(), self.redirects.len());
+        let redirects = self.redirects.len();
+        let mut chunks = Vec::new();
         let mut children = Vec::new();
         let mut first = range.start;
         while first < range.end {
@@ -262,23 +259,23 @@ impl<'s> Builder<'s> {
                     }
                 };
                 self.redirects.push(Redirect {
-                    chunk: (self.chunks.len() - chunks) as u32,
+                    chunk: chunks.len() as u32,
                     first: first as u32,
                     last: last as u32,
                     ends: Part::new(ends..self.ends.len()),
                     beyond: target,
                 });
             }
-            self.chunks.push(chunk);
+            chunks.push(chunk);
             first = last;
         }
+        let chunks = self.chunks.push(&chunks);
         self.nodes.push(Node {
             first: range.start as u32,
             last: range.end as u32,
             prefix,
-            chunks: Part::new(chunks..self.chunks.len()),
+            chunks,
             redirects: Part::new(redirects..self.redirects.len()),
-            radix: RadixTable::new(&self.chunks[chunks..]),
         });
         children
     }

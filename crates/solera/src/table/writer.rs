@@ -18,7 +18,11 @@ use crate::{
     error::{Error, Result},
     filter::FilterBuilder,
     ids::{FileId, SEQNO_MAX, Seqno},
-    index::{IndexKind, handles::Handles, separators::Separators},
+    index::{
+        IndexKind,
+        handles::Handles,
+        separators::{SEPARATOR_BYTES_MAX, Separators},
+    },
     key::{KEY_BYTES_MAX, KeyRange, Kind, VALUE_BYTES_MAX, hash},
     tombstone::{RangeTombstone, RangeTombstones},
     vfs::{Fs, WriteFile},
@@ -265,12 +269,12 @@ impl TableWriter {
         let (offset, before) = (self.offset(), self.buffer.len());
         seal(&self.payload, self.layout.compression, self.binding, offset, &mut self.buffer);
         self.sizes.push((self.buffer.len() - before) as u64);
+        let too_large = |what, len| Error::TooLarge { what, len, limit: u32::MAX.into() };
+        if self.separators.total_bytes() > SEPARATOR_BYTES_MAX {
+            return Err(too_large("table, in bytes of separators", self.separators.total_bytes() as u64));
+        }
         let Some(blocks) = self.descriptor.blocks.checked_add(1) else {
-            return Err(Error::TooLarge {
-                what: "table, in blocks",
-                len: self.sizes.len() as u64,
-                limit: u32::MAX.into(),
-            });
+            return Err(too_large("table, in blocks", self.sizes.len() as u64));
         };
         self.descriptor.blocks = blocks;
         if self.buffer.len() >= WRITE_BYTES { self.write() } else { Ok(()) }
