@@ -212,10 +212,10 @@ impl Arm {
             table_bytes: stats.table_bytes,
             tables: stats.levels.iter().flat_map(|level| &level.runs).map(|run| run.tables).sum(),
             runs_per_level: stats.levels.iter().map(|level| level.runs.len()).collect(),
-            index_bytes: stats.index_bytes,
-            index_bytes_per_key: per_key(stats.index_bytes),
-            filter_bytes: stats.filter_bytes,
-            filter_bytes_per_key: per_key(stats.filter_bytes),
+            index_file_bytes: stats.index_bytes,
+            index_file_bytes_per_key: per_key(stats.index_bytes),
+            filter_file_bytes: stats.filter_bytes,
+            filter_file_bytes_per_key: per_key(stats.filter_bytes),
             block_cache_bytes: self.db.stats().block_cache_bytes,
         }
     }

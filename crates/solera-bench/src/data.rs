@@ -78,8 +78,12 @@ pub(crate) struct DataSet {
 
 impl DataSet {
     fn new(name: String, about: String, pairs: Packed, absent: Packed) -> Self {
-        let mut sorted: Vec<u32> = (0..pairs.len() as u32).collect();
-        sorted.sort_unstable_by_key(|&i| pairs.get(i as usize).0);
+        // With their first bytes beside them most ranks are sorted without a look at the pairs.
+        let heads = pairs.iter().enumerate().map(|(i, (key, _))| (solera::key::head(key), i as u32));
+        let mut sorted: Vec<(u64, u32)> = heads.collect();
+        let key = |i: u32| pairs.get(i as usize).0;
+        sorted.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| key(a.1).cmp(key(b.1))));
+        let sorted = sorted.into_iter().map(|(_, i)| i).collect();
         let key_bytes = pairs.iter().map(|(key, _)| key.len() as u64).sum();
         DataSet { name, about, value_bytes: pairs.bytes() - key_bytes, pairs, sorted, absent, key_bytes }
     }

@@ -17,7 +17,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This machine.
+    /// This machine, now.
     pub fn here() -> Self {
         let first_of = |file: &str, field: &str| -> Option<String> {
             let text = std::fs::read_to_string(file).ok()?;
@@ -35,6 +35,36 @@ impl Machine {
             memory_bytes: memory_kib.map(|kib| kib * 1024),
             system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
         }
+    }
+}
+
+/// Processor time used so far, by everybody and by this process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ProcessorTime {
+    all_s: f64,
+    own_s: f64,
+}
+
+impl ProcessorTime {
+    /// Now; `None` where the system does not tell.
+    pub(crate) fn now() -> Option<Self> {
+        /// Linux counts in hundredths of a second here, whatever its own tick is.
+        const TICKS_PER_S: f64 = 100.0;
+        let all = std::fs::read_to_string("/proc/stat").ok()?;
+        let all: Vec<f64> =
+            all.lines().next()?.split_whitespace().skip(1).map_while(|n| n.parse().ok()).collect();
+        // user, nice, system, idle, waiting for I/O, interrupts twice, stolen by the host, ...
+        let busy: f64 = all.get(..8)?.iter().sum::<f64>() - all[3] - all[4];
+        let own = std::fs::read_to_string("/proc/self/stat").ok()?;
+        // The name, in parentheses, may contain anything; user and system time are fields 14 and 15.
+        let own: Vec<&str> = own.rsplit_once(')')?.1.split_whitespace().collect();
+        let own = own.get(11)?.parse::<f64>().ok()? + own.get(12)?.parse::<f64>().ok()?;
+        Some(ProcessorTime { all_s: busy / TICKS_PER_S, own_s: own / TICKS_PER_S })
+    }
+
+    /// Cores that others kept busy since `before`, `elapsed_s` seconds ago, on average.
+    pub(crate) fn others_since(self, before: Self, elapsed_s: f64) -> f64 {
+        ((self.all_s - before.all_s) - (self.own_s - before.own_s)).max(0.0) / elapsed_s
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::{
     arm::{Arm, Blocks},
     data::{DataSet, Family},
-    machine::{self, Machine},
+    machine::{self, Machine, ProcessorTime},
     measure::{self, Pass},
     probes::{Prober, Probes, ZIPF_EXPONENT},
     report::{ArmReport, EngineFacts, Load, Phase, PhaseReport, Report, SetReport, Settings, Spread},
@@ -198,6 +198,7 @@ impl Progress for () {
 pub fn run(config: &Config, progress: &mut dyn Progress) -> Result<Report> {
     config.validate()?;
     let clock = SystemClock::new();
+    let processor_before = ProcessorTime::now();
     let started_unix_s = clock.unix_ms() / 1000;
     let start = clock.monotonic_ns();
     let clock_ns = measure::clock_ns(&clock);
@@ -211,6 +212,7 @@ pub fn run(config: &Config, progress: &mut dyn Progress) -> Result<Report> {
         let set = DataSet::generated(family, entries, value_bytes, config.seed);
         sets.push(run_set(config, &clock, &set, progress)?);
     }
+    let run_s = (clock.monotonic_ns() - start) as f64 / 1e9;
     let directory = config.directory.clone().unwrap_or_else(std::env::temp_dir);
     Ok(Report {
         format: 1,
@@ -240,7 +242,10 @@ pub fn run(config: &Config, progress: &mut dyn Progress) -> Result<Report> {
                 .into(),
         },
         started_unix_s,
-        run_s: (clock.monotonic_ns() - start) as f64 / 1e9,
+        run_s,
+        others_cores: processor_before
+            .zip(ProcessorTime::now())
+            .map(|(before, now)| now.others_since(before, run_s)),
         sets,
     })
 }

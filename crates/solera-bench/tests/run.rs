@@ -33,7 +33,11 @@ fn a_run_measures_every_phase_of_every_kind_and_finds_every_answer_right() {
         let probed = arm.phases[0].blocks_probed_per_operation.unwrap();
         assert!((1.0..1.2).contains(&probed), "{probed}");
         assert!(arm.phases[2].blocks_probed_per_operation.unwrap() < 0.1);
-        assert!(arm.size.table_bytes > 20_000 * 60 && arm.size.filter_bytes > 0 && arm.size.index_bytes > 0);
+        assert!(
+            arm.size.table_bytes > 20_000 * 60
+                && arm.size.filter_file_bytes > 0
+                && arm.size.index_file_bytes > 0
+        );
         assert!(arm.load.write_amplification > 1.0);
     }
     assert!(heard.0.iter().all(|(_, done, of)| done <= of));

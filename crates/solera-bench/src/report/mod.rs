@@ -25,6 +25,8 @@ pub struct Report {
     pub started_unix_s: u64,
     /// How long it took, in seconds.
     pub run_s: f64,
+    /// Cores that other programs kept busy meanwhile, on average.
+    pub others_cores: Option<f64>,
     /// The data sets, in the order in which they were run.
     pub sets: Vec<SetReport>,
 }
@@ -149,14 +151,14 @@ pub struct Size {
     pub tables: u64,
     /// Runs at each level, from level 0.
     pub runs_per_level: Vec<usize>,
-    /// Bytes of all indexes in memory.
-    pub index_bytes: u64,
+    /// Bytes of all indexes, in the table files. The engine does not tell what they take in memory.
+    pub index_file_bytes: u64,
     /// The same per key.
-    pub index_bytes_per_key: f64,
-    /// Bytes of all filters in memory.
-    pub filter_bytes: u64,
+    pub index_file_bytes_per_key: f64,
+    /// Bytes of all filters, in the table files.
+    pub filter_file_bytes: u64,
     /// The same per key.
-    pub filter_bytes_per_key: f64,
+    pub filter_file_bytes_per_key: f64,
     /// Bytes of blocks in the cache after the last phase.
     pub block_cache_bytes: u64,
 }
@@ -285,10 +287,10 @@ pub(crate) mod tests {
                 table_bytes: 148_000_000,
                 tables: 9,
                 runs_per_level: vec![0, 1],
-                index_bytes: 100_000,
-                index_bytes_per_key: 0.05,
-                filter_bytes: 2_500_000,
-                filter_bytes_per_key: 1.25,
+                index_file_bytes: 100_000,
+                index_file_bytes_per_key: 0.05,
+                filter_file_bytes: 2_500_000,
+                filter_file_bytes_per_key: 1.25,
                 block_cache_bytes: 150_000_000,
             },
             phases: vec![
@@ -332,6 +334,7 @@ pub(crate) mod tests {
             },
             started_unix_s: 1_790_000_000,
             run_s: 61.5,
+            others_cores: Some(0.02),
             sets: vec![SetReport {
                 name: "uniform 2 M".into(),
                 about: "generated: uniform 8-byte keys, 64-byte values".into(),

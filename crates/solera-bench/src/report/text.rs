@@ -7,12 +7,18 @@ use super::{
 };
 use std::fmt::Write;
 
+/// Cores kept busy by others above which times are not to be trusted.
+const OTHERS_CORES_MAX: f64 = 0.2;
+
 /// Facts about the run, as (name, text): the head of the text and of the web page.
 pub(super) fn facts(report: &Report) -> Vec<(&'static str, String)> {
     let (engine, machine, settings) = (&report.engine, &report.machine, &report.settings);
     let commit = engine.commit.as_deref().map_or(String::new(), |commit| format!(", commit {commit}"));
     let cpu = machine.cpu_model.as_deref().unwrap_or("unknown processor");
     let memory = machine.memory_bytes.map_or(String::new(), |n| format!(", {} of memory", bytes(n)));
+    let others = report.others_cores.map_or(String::new(), |cores| {
+        format!("; other programs kept {cores:.2} of {} cores busy meanwhile", machine.cores)
+    });
     let filesystem = settings.filesystem.as_deref().unwrap_or("unknown file system");
     let mut facts = vec![
         ("command", settings.command.clone()),
@@ -49,12 +55,18 @@ pub(super) fn facts(report: &Report) -> Vec<(&'static str, String)> {
         ),
         ("warm-up", settings.warm_up.clone()),
         ("checked", "every answer of every pass; one wrong answer fails the run".into()),
-        ("run", format!("{}, {} s", date(report.started_unix_s), digits(report.run_s))),
+        ("run", format!("{}, {} s{others}", date(report.started_unix_s), digits(report.run_s))),
     ];
     if engine.debug_build {
         facts.insert(
             0,
             ("WARNING", "built with debug assertions: these times mean nothing; use --release".into()),
+        );
+    }
+    if report.others_cores.is_some_and(|cores| cores > OTHERS_CORES_MAX) {
+        facts.insert(
+            0,
+            ("WARNING", "the machine was busy with other programs: expect better times without them".into()),
         );
     }
     facts
@@ -125,6 +137,14 @@ mod tests {
             assert!(text.contains(unit), "{unit} is missing in\n{text}");
         }
         assert!(!text.contains("WARNING"));
+    }
+
+    #[test]
+    fn a_busy_machine_is_called_one() {
+        let mut report = example();
+        report.others_cores = Some(1.7);
+        assert!(report.to_text().contains("WARNING"));
+        assert!(report.to_text().contains("other programs kept 1.70 of 2 cores busy"));
     }
 
     #[test]
