@@ -25,6 +25,16 @@ impl Core {
         self.remove_flushed_logs();
         // The versions keep their files from being removed while they are linked.
         fs.create_dir_all(to)?;
+        self.fill(to, whole, &versions).inspect_err(|_| {
+            // What cannot be removed is in the way of the next try, which says so.
+            for name in fs.list_dir(to).unwrap_or_default() {
+                let _ = fs.remove_file(&to.join(name));
+            }
+        })
+    }
+
+    fn fill(&self, to: &Path, whole: Edit, versions: &[Arc<Version>]) -> Result<()> {
+        let fs = self.fs();
         let mut linked = std::collections::BTreeSet::new();
         for table_ref in versions.iter().flat_map(|version| version.tables()) {
             let file = table_ref.id();
@@ -52,7 +62,7 @@ impl Core {
             let trees = self.trees();
             let claims: Vec<_> = trees.iter().map(|tree| self.claim_flush(tree)).collect();
             let mut writer = self.commit.lock();
-            if self.trees().len() != trees.len() {
+            if !self.trees().iter().map(|tree| tree.id).eq(trees.iter().map(|tree| tree.id)) {
                 // A keyspace came or went before the lock was ours.
                 continue;
             }

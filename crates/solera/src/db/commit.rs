@@ -38,7 +38,7 @@ use std::{
 /// A log grows to as many write buffers before the next one is begun.
 const LOG_WRITE_BUFFERS: u64 = 1;
 /// With more logs than this kept, the keyspace that pins the oldest is flushed, however small.
-const LOGS_MAX: usize = 8;
+pub(super) const LOGS_MAX: usize = 8;
 /// Bytes of scratch that a single put may leave allocated.
 const SCRATCH_BYTES_MAX: usize = 1 << 20;
 

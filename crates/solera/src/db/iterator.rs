@@ -34,6 +34,9 @@ pub struct Iter {
     snapshot: Snapshot,
     view: Arc<View>,
     overlay: Option<Box<Front>>,
+    /// Whether the keyspace was there when the iterator was made. One that is dropped later stays until
+    /// the iterator is gone.
+    live: Result<()>,
     now_ms: u64,
     /// What is left between the two ends.
     range: KeyRange,
@@ -63,6 +66,7 @@ impl Iter {
             view: keyspace.tree().view_owned(),
             now_ms: keyspace.handle().now_ms(),
             keyspace: keyspace.clone(),
+            live: keyspace.live().and_then(|()| snapshot.sees(keyspace)),
             snapshot,
             overlay: None,
             range: range.clone(),
@@ -88,7 +92,7 @@ impl Iter {
     }
 
     fn walk(&self) -> Result<Walk> {
-        self.keyspace.live()?;
+        self.live.clone()?;
         let walk = Walk::new(&self.view, &self.whole)?;
         Ok(match &self.overlay {
             Some(overlay) => {

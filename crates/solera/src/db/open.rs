@@ -320,11 +320,13 @@ impl Core {
         }
     }
 
-    /// Recovered memtables that are over their size are flushed first thing.
+    /// Recovered memtables that are over their size are flushed first thing; all are if too many logs wait
+    /// for that: a database that is opened often and written little would else gather logs forever.
     fn seal_recovered(&self) {
         let limit = self.options.effective_write_buffer();
+        let too_many_logs = self.commit.lock().logs().len() > commit::LOGS_MAX;
         for tree in self.trees() {
-            if tree.view().active.bytes() as u64 >= limit {
+            if too_many_logs || tree.view().active.bytes() as u64 >= limit {
                 tree.seal();
                 self.work.wake();
             }

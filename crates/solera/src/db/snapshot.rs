@@ -4,7 +4,12 @@
 //! [`Snapshot`].
 
 use super::{Handle, Iter, Keyspace};
-use crate::{error::Result, ids::Seqno, key::KeyRange, pin::Slice};
+use crate::{
+    error::{Error, Result},
+    ids::Seqno,
+    key::KeyRange,
+    pin::Slice,
+};
 use parking_lot::Mutex;
 use std::{collections::BTreeMap, fmt, ops::RangeBounds, sync::Arc};
 
@@ -84,11 +89,20 @@ impl Snapshot {
         self.held.seqno
     }
 
+    /// Refuses a keyspace of another database, whose sequence numbers mean something else.
+    pub(super) fn sees(&self, keyspace: &Keyspace) -> Result<()> {
+        match Arc::ptr_eq(&self.held.handle, keyspace.handle()) {
+            true => Ok(()),
+            false => Err(Error::Invalid("the snapshot and the keyspace are of two databases".into())),
+        }
+    }
+
     /// The value of `key` in `keyspace` at this moment.
     ///
     /// # Errors
     /// As [`Keyspace::get`].
     pub fn get(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Slice>> {
+        self.sees(keyspace)?;
         keyspace.get_at(key, Some(self.seqno()), |value| value.into_slice())
     }
 
@@ -97,6 +111,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Keyspace::get`].
     pub fn get_into(&self, keyspace: &Keyspace, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        self.sees(keyspace)?;
         keyspace.read_into(key, Some(self.seqno()), value)
     }
 
@@ -105,6 +120,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Keyspace::get`].
     pub fn multi_get<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, keys: &[K]) -> Result<Vec<Option<Slice>>> {
+        self.sees(keyspace)?;
         keyspace.multi_get_at(keys, Some(self.seqno()))
     }
 
@@ -113,6 +129,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Keyspace::get`].
     pub fn contains_key(&self, keyspace: &Keyspace, key: &[u8]) -> Result<bool> {
+        self.sees(keyspace)?;
         Ok(keyspace.get_at(key, Some(self.seqno()), |_| ())?.is_some())
     }
 
