@@ -1,8 +1,8 @@
 //! How numbers and byte strings become bytes, and how untrusted bytes are read back.
 //!
 //! Owns the variable-length integers, the checksum that binds bytes to their place, and
-//! [`Decoder`], through which every on-disk structure is parsed: it never panics and never allocates
-//! more than it was given.
+//! [`Decoder`], through which every on-disk structure of variable length is parsed: it never panics and never
+//! allocates more than it was given. (docs/FORMAT.md is the whole format.)
 
 use crate::ids::{DatabaseId, FileId};
 
@@ -173,7 +173,7 @@ impl Binding {
         Binding(xxhash_rust::xxh3::xxh3_64(&bytes))
     }
 
-    /// CRC-32C of `bytes` as they stand at `offset` of the bound file.
+    /// CRC-32C of the binding, `offset` (both 8 bytes) and `bytes`, which stand at `offset` of the bound file.
     pub fn checksum(self, offset: u64, bytes: &[u8]) -> u32 {
         let mut place = [0; 16];
         place[..8].copy_from_slice(&self.0.to_le_bytes());

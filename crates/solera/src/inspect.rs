@@ -1,7 +1,7 @@
 //! Looking at a database's files without opening it: `check` walks and verifies all of them, `dump`
 //! prints one for people.
 //!
-//! Reads only. Used by `solera check` and `solera dump`.
+//! Reads only (but `check` creates the file LOCK if it is missing). Used by `solera check` and `solera dump`.
 
 use crate::{
     error::{Error, Result},

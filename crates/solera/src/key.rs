@@ -6,7 +6,7 @@ use std::{cmp::Ordering, fmt};
 
 /// Longest user key, in bytes: lengths are stored in 16 bits.
 pub const KEY_BYTES_MAX: usize = u16::MAX as usize;
-/// Longest value, in bytes: lengths are stored in 32 bits.
+/// Longest value, in bytes: memtables keep lengths in 32 bits.
 pub const VALUE_BYTES_MAX: u64 = u32::MAX as u64;
 
 /// What an entry does to its key. The numbers are on disk.
@@ -47,7 +47,7 @@ pub fn split_expiry(stored: &[u8]) -> Option<(u64, &[u8])> {
     Some((u64::from_be_bytes(*moment), value))
 }
 
-/// Sequence number and kind in one word, as stored: `seqno << 8 | kind`.
+/// Sequence number and kind in one word, as memtables keep them: `seqno << 8 | kind`.
 #[inline]
 pub fn pack_trailer(seqno: Seqno, kind: Kind) -> u64 {
     debug_assert!(seqno <= SEQNO_MAX);

@@ -275,7 +275,8 @@ impl RangeTombstones {
         }
     }
 
-    /// Reads what [`encode`](RangeTombstones::encode) wrote, and nothing else.
+    /// Reads what [`encode`](RangeTombstones::encode) wrote, to the last byte. Equal starts may come in any
+    /// order.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut decoder = Decoder::new(bytes);
         // The shortest tombstone takes four bytes, so a count beyond that is a lie.

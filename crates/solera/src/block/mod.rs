@@ -27,7 +27,7 @@
 //! | bytes | what |
 //! |---|---|
 //! | 8 n | heads: the 8 bytes of each key after the prefix as a big-endian number (stored little-endian); keys that end before are padded with zeros |
-//! | w n | record ends, counted from the start of the records, ascending; absent (w = 0) if all records have the same size |
+//! | w n | record ends, counted from the start of the records, ascending; absent (w = 0) if all values are equally long and all keys are, or have at most 8 bytes after the prefix: then all records have the same size |
 //! | 0–63 | zeros up to a multiple of 64, only if w = 0 and the records' size is a multiple of 64 other than 0 |
 //! | … | records |
 //! | p | prefix: bytes that all keys begin with; only as many as the heads must skip to reach further into the keys |
@@ -39,7 +39,7 @@
 //! | bytes | what |
 //! |---|---|
 //! | l | length of the key after the prefix; absent (l = 0) if all keys have the same length |
-//! | m | meta: `(seqno - base) << 2 \| kind` if kinds are stored, `seqno - base` if not; absent (m = 0) if 0 in every record |
+//! | m | meta: `(seqno - base) << 2 \| kind` if kinds are stored, `seqno - base` if not; absent (m = 0) if kinds are not stored and it is 0 in every record |
 //! | … | tail: the key after prefix and head |
 //! | … | value: up to the record's end |
 //!
@@ -51,7 +51,7 @@
 //! | 8 | 8 | intercept of the line, a double: rank at the first head |
 //! | 16 | 7 | base: smallest sequence number; 0 if they are elided |
 //! | 23 | 1 | m, 0 to 8 |
-//! | 24 | 4 | n, at least 1 |
+//! | 24 | 4 | n, 1 to 2^26 |
 //! | 28 | 4 | size of each record if w = 0, else 0 |
 //! | 32 | 2 | measured error of the line, in ranks |
 //! | 34 | 2 | p |

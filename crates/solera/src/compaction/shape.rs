@@ -17,8 +17,8 @@ pub const SIZE_RATIO_MIN: u32 = 2;
 pub const SIZE_RATIO_MAX: u32 = 100;
 /// Largest run limit of level 0: every read looks into all of these runs.
 pub const LEVEL0_RUN_LIMIT_MAX: u32 = 64;
-/// Smallest write buffer and smallest output table, in bytes: less than a block of the default layout
-/// only makes files.
+/// Smallest write buffer and smallest output table, in bytes: a quarter of a block of the default layout.
+/// Less only makes files.
 pub const BUFFER_BYTES_MIN: u64 = 1 << 10;
 /// Largest write buffer and largest output table, in bytes.
 pub const BUFFER_BYTES_MAX: u64 = 1 << 40;

@@ -1,7 +1,8 @@
 //! Opening and recovery: lock, manifest, logs, a new manifest, a new log.
 //!
 //! Nothing of the old state is changed before the new manifest is in force (CURRENT names it), so a crash
-//! in the middle of an open is the same as no open. A read-only open changes nothing at all.
+//! in the middle of an open is the same as no open. A read-only open changes nothing, but it creates the file
+//! LOCK if that is missing and the directory can be written to.
 
 use super::{
     Catalog, Core, DEFAULT_KEYSPACE, KeyspaceOptions, Options, Poison,

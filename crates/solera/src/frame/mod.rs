@@ -10,14 +10,14 @@
 //! ```
 //!
 //! Numbers are little-endian. The file header's checksum is CRC-32C of the bytes before it. A frame's
-//! header checksum is [`Binding::checksum`](crate::codec::Binding::checksum) of the 20 bytes after it; the
-//! payload checksum is plain CRC-32C, bound by the header that holds it. `synced` is how much of the file
-//! was durable when the frame was written. Kinds:
+//! header checksum is [`Binding::checksum`](crate::codec::Binding::checksum) of the 20 bytes after it, at the
+//! offset of the frame; the payload checksum is plain CRC-32C, bound by the header that holds it. `synced` is
+//! how much of the file was known to be durable when the frame was written. Kinds:
 //!
 //! | kind | | payload |
 //! |---|---|---|
 //! | 0 | a record | the owner's |
-//! | 1 | a mark: says only what `synced` says; written after each sync | none |
+//! | 1 | a mark: says only what `synced` says; written, not synced, after each sync of records | none |
 //! | 2 | the end: nothing follows | none |
 //!
 //! **Damage.** What was never synced may be lost in any part by a power cut; what was synced may not. The

@@ -23,7 +23,7 @@ pub struct TableDescriptor {
     pub deletes: u64,
     /// Entries of kind [`crate::key::Kind::Merge`].
     pub merges: u64,
-    /// Range tombstones, after fragmenting.
+    /// Range tombstones, as the table stores them: they may overlap.
     pub range_tombstones: u64,
     /// Hull of all keys and of all range tombstones.
     pub range: KeyRange,
@@ -36,9 +36,9 @@ pub struct TableDescriptor {
     pub elided_seqno: Seqno,
     /// Data blocks.
     pub blocks: u32,
-    /// Bytes that the index takes in the file.
+    /// Bytes that the index takes in the file, codec and checksum included.
     pub index_bytes: u64,
-    /// Bytes that the filter takes in the file.
+    /// Bytes that the filter takes in the file, codec and checksum included: never 0.
     pub filter_bytes: u64,
     /// Sum of the lengths of all entries' user keys.
     pub key_bytes: u64,

@@ -23,8 +23,9 @@ pub const FILTER_BITS_PER_KEY_MAX: f32 = 64.0;
 /// a layout changes the speed of answers, never the answers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Layout {
-    /// A block is closed before it grows past this many uncompressed bytes, unless one entry alone is
-    /// larger. 256 to 1 MiB; default 4096.
+    /// A block is closed before it grows past this many uncompressed bytes (its note of a few bytes not
+    /// counted), unless one entry alone is larger, or the versions of one key, which are kept together up to
+    /// four times as many. 256 to 1 MiB; default 4096.
     pub block_bytes: u32,
     /// How the block of a key is found.
     pub index: IndexKind,

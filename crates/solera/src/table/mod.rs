@@ -18,7 +18,7 @@
 //! | part | content |
 //! |---|---|
 //! | header | 32 bytes, below |
-//! | data blocks | one after another, each as [`crate::block`] says: payload, codec byte, checksum |
+//! | data blocks | one after another, each as [`crate::block`] says: body, codec byte, checksum |
 //! | range tombstones | sealed like a block, never compressed; [`crate::tombstone::RangeTombstones::encode`] |
 //! | filter | sealed; the bytes of [`crate::filter`] over the user keys; empty: no filter |
 //! | index | sealed; below |

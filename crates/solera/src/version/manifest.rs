@@ -5,8 +5,11 @@
 //! that the change from one manifest to the next is atomic. It is one line of text:
 //!
 //! ```text
-//! solera 1 <database: 16 hex digits> MANIFEST-<number> <length of the first edits> <CRC-32C of the line so far: 8 hex digits>
+//! solera 1 <database: 16 hex digits> MANIFEST-<number> <length> <CRC-32C of the line so far: 8 hex digits>
 //! ```
+//!
+//! The length is how much of the manifest was durable when it was named: header and first edits, without
+//! the mark after them.
 //!
 //! What must hold: CURRENT never names a manifest that is not durable up to the length it gives, which is
 //! why damage before that length is never a torn end. A manifest is appended to only by the handle that

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! `op` is the number of the entry's [`Kind`], or 4 for a range deletion, whose key is the start and whose
-//! value is the end, not included. A value is as stored: of an expiring put, 8 bytes of expiry come first.
+//! value is the end, not included. A value is as stored: of an expiring put, 8 bytes of expiry
+//! come first, big-endian; all other fixed numbers are little-endian.
 //! The operations take one sequence number each, from `first_seqno` on.
 //!
 //! The same bytes are what a batch is in memory: encoded once by the writer, read once into the log and

@@ -1,16 +1,16 @@
 //! The log: what was written since the last flush, so that it can be written again after a crash.
 //!
 //! Owns [`Writer`], [`replay`] and the payload format [`batch`]. A log is a file of frames
-//! ([`crate::frame`]), each the batches of one writer or of one group: all or nothing.
+//! ([`crate::frame`]), each one batch: all or nothing.
 //!
 //! What must hold, and who sees to it:
 //!
 //! * Records of a log are older than those of every log with a larger number. The caller numbers them.
 //! * A log is sealed ([`Writer::seal`]) before the next is created. So damage in a log that is not the last
 //!   is never a torn end, and its own end is known.
-//! * A log that a crash left open is not sealed and never will be. Before its successor is created, either
-//!   its content is in tables and the manifest has let go of it, or the manifest records where recovery
-//!   found its end ([`Tail::CutAt`]).
+//! * A log that its process left open is not sealed and never will be. Before the manifest names its successor,
+//!   or with the same record, either its content is in tables and the manifest has let go of it, or the
+//!   manifest records where recovery found its end ([`Tail::CutAt`]).
 //!
 //! Called by `db`: the commit path appends, recovery replays. `inspect` replays for its checks.
 
