@@ -20,7 +20,7 @@ use crate::{
     merge::Merge,
     operator::MergeOperator,
     table::{Access, Layout, TableContext, TableDescriptor, TableWriter},
-    tombstone::RangeTombstones,
+    tombstone::{RangeTombstone, RangeTombstones},
     version::{Added, RunCursor, TableRef, TreeEdit, Version, collect_tombstones},
 };
 use std::sync::{
@@ -28,8 +28,10 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-/// Entries between two looks at whether the job was cancelled.
-const ENTRIES_PER_CANCEL_CHECK: u64 = 1024;
+/// Entries read between two looks at whether the job was cancelled.
+const ENTRIES_PER_CANCEL_CHECK: u64 = 4096;
+/// What a range tombstone takes in a table besides its two keys, nearly.
+const TOMBSTONE_BYTES: u64 = 16;
 
 /// What a job may know of the world.
 pub struct JobContext<'j> {
@@ -97,36 +99,23 @@ fn write<C: Cursor>(
     tombstones: Vec<Arc<RangeTombstones>>,
     drops_tombstones: bool,
 ) -> Result<Vec<TableDescriptor>> {
-    // Range tombstones are told from the entries of their own table by number, so then none is elided.
-    let has_tombstones = tombstones.iter().any(|set| !set.is_empty());
-    let oldest_reader = job.snapshots.first().copied().unwrap_or(job.visible);
-    let mut outputs = Outputs {
-        job,
-        elide_through: if has_tombstones { 0 } else { oldest_reader },
-        tombstones: RangeTombstones::default(),
-        open: None,
-        start: Box::default(),
-        last_key: Vec::new(),
-        entries: 0,
-        written: Vec::new(),
-    };
+    // Sources may hold what is not visible yet. A snapshot taken now would tell it from what is.
+    let mut snapshots = job.snapshots.clone();
+    snapshots.retain(|&snapshot| snapshot < job.visible);
+    snapshots.push(job.visible);
     let circumstances = Circumstances {
-        snapshots: &job.snapshots,
+        snapshots: &snapshots,
         operator: job.operator.as_deref(),
         now_unix_ms: job.now_ms,
         drops_tombstones,
     };
+    let mut outputs = Outputs::new(job, snapshots[0]);
     let done = merge_into(&mut outputs, circumstances, sources, tombstones)
         .and_then(|()| job.context.fs.sync_dir(&job.context.dir));
-    let Outputs { open, written, .. } = outputs;
     match done {
-        Ok(()) => Ok(written),
+        Ok(()) => Ok(outputs.written),
         Err(error) => {
-            drop(open);
-            for output in written {
-                // One that cannot be removed now is removed at the next open.
-                let _ = job.context.fs.remove_file(&job.context.path(output.file));
-            }
+            outputs.remove();
             Err(error)
         }
     }
@@ -138,81 +127,147 @@ fn merge_into<C: Cursor>(
     sources: Vec<C>,
     tombstones: Vec<Arc<RangeTombstones>>,
 ) -> Result<()> {
+    let cancelled = outputs.job.cancelled;
     let mut retain = Retain::new(circumstances, tombstones, outputs);
-    retain.sink().tombstones = retain.tombstones().clone();
+    let kept = retain.tombstones().clone();
+    retain.sink().keep_tombstones(kept);
     let mut merge = Merge::new(sources);
     merge.seek_first()?;
+    let mut entries = 0u64;
     while merge.valid() {
+        if entries.is_multiple_of(ENTRIES_PER_CANCEL_CHECK) && cancelled.load(Ordering::Relaxed) {
+            return Err(Error::Closed);
+        }
+        entries += 1;
         let entry =
             Entry { key: merge.key(), seqno: merge.seqno(), kind: merge.kind(), value: merge.value() };
         retain.add(merge.rank(), entry, || merge.pin_value())?;
         merge.next()?;
     }
-    retain.finish()?.close(KeyEnd::Unbounded)
+    retain.finish()?.finish()
 }
 
 /// The tables that a job writes, one after the other.
+///
+/// Every table stands for a range of keys that begins where the one before it ends, and holds the range
+/// tombstones cut to that range.
 struct Outputs<'o, 'j> {
     job: &'o JobContext<'j>,
-    elide_through: Seqno,
-    /// The range tombstones of the whole job.
+    oldest_reader: Seqno,
+    elide_below: Seqno,
+    /// The range tombstones of the whole job, and in the order of their starts, last first, those that
+    /// start behind what was written.
     tombstones: RangeTombstones,
+    ahead: Vec<RangeTombstone>,
     open: Option<TableWriter>,
-    /// Where the range of the open table begins: where the one before it ended.
+    /// Where the range of the open table begins.
     start: Box<[u8]>,
-    last_key: Vec<u8>,
-    entries: u64,
+    /// Bytes of the tombstones that start in the range of the open table.
+    tombstone_bytes: u64,
     written: Vec<TableDescriptor>,
 }
 
-impl Outputs<'_, '_> {
-    fn begin(&self) -> Result<TableWriter> {
-        TableWriter::create(&self.job.context, (self.job.new_file)(), &self.job.layout, self.elide_through)
+impl<'o, 'j> Outputs<'o, 'j> {
+    fn new(job: &'o JobContext<'j>, oldest_reader: Seqno) -> Self {
+        Outputs {
+            job,
+            oldest_reader,
+            elide_below: oldest_reader,
+            tombstones: RangeTombstones::default(),
+            ahead: Vec::new(),
+            open: None,
+            start: Box::default(),
+            tombstone_bytes: 0,
+            written: Vec::new(),
+        }
     }
 
-    /// Ends the open table, and with it the range up to `end`. The tombstones in that range are its; a
-    /// range that has nothing else gets a table of its own for them.
-    fn close(&mut self, end: KeyEnd) -> Result<()> {
-        let range = KeyRange { start: std::mem::take(&mut self.start), end };
-        let tombstones = match self.tombstones.is_empty() {
-            true => RangeTombstones::default(),
-            false => self.tombstones.clip(&range),
-        };
-        let mut open = self.open.take();
-        if open.is_none() && !tombstones.is_empty() {
-            open = Some(self.begin()?);
+    /// Said before the first entry: these range tombstones go into the tables too.
+    fn keep_tombstones(&mut self, tombstones: RangeTombstones) {
+        // They are told from the entries of their own table by number, so then none is elided.
+        self.elide_below = if tombstones.is_empty() { self.oldest_reader } else { 0 };
+        self.ahead = tombstones.iter().collect();
+        self.ahead.reverse();
+        self.tombstones = tombstones;
+    }
+
+    fn is_full(&self) -> bool {
+        let entry_bytes = self.open.as_ref().map_or(0, TableWriter::bytes_written);
+        entry_bytes + self.tombstone_bytes >= self.job.shape.table_bytes
+    }
+
+    /// Goes past the starts of range tombstones before or at `key`, or past all of them, and ends tables
+    /// that they fill.
+    fn pass_tombstones(&mut self, key: Option<&[u8]>) -> Result<()> {
+        while let Some(next) = self.ahead.pop_if(|next| key.is_none_or(|key| next.start[..] <= *key)) {
+            let last = self.open.as_ref().and_then(TableWriter::last_key);
+            if self.is_full() && last.is_none_or(|last| *last < next.start[..]) && self.start < next.start {
+                self.end_table(KeyEnd::Excluded(next.start.clone()))?;
+            }
+            self.tombstone_bytes += (next.start.len() + next.end.len()) as u64 + TOMBSTONE_BYTES;
         }
-        if let Some(mut table) = open {
-            table.add_range_tombstones(&tombstones);
+        Ok(())
+    }
+
+    /// Ends the open table, and with it the range up to `end`. A range that has nothing but tombstones
+    /// gets a table of its own for them.
+    fn end_table(&mut self, end: KeyEnd) -> Result<()> {
+        let range = KeyRange { start: std::mem::take(&mut self.start), end };
+        let mut open = self.open.take();
+        if !self.tombstones.is_empty() {
+            let tombstones = self.tombstones.clip(&range);
+            if open.is_none() && !tombstones.is_empty() {
+                open = Some(begin(self.job, self.elide_below)?);
+            }
+            if let Some(table) = &mut open {
+                table.add_range_tombstones(&tombstones);
+            }
+        }
+        if let Some(table) = open {
             self.written.extend(table.finish()?);
         }
         if let KeyEnd::Excluded(next) = range.end {
             self.start = next;
         }
+        self.tombstone_bytes = 0;
         Ok(())
     }
+
+    /// After the last entry.
+    fn finish(&mut self) -> Result<()> {
+        self.pass_tombstones(None)?;
+        self.end_table(KeyEnd::Unbounded)
+    }
+
+    /// Takes everything back.
+    fn remove(self) {
+        drop(self.open);
+        let JobContext { context, .. } = self.job;
+        for output in self.written {
+            // One that cannot be removed now is removed at the next open.
+            let _ = context.fs.remove_file(&context.path(output.file));
+        }
+    }
+}
+
+fn begin(job: &JobContext<'_>, elide_below: Seqno) -> Result<TableWriter> {
+    TableWriter::create(&job.context, (job.new_file)(), &job.layout, elide_below)
 }
 
 impl Sink for &mut Outputs<'_, '_> {
     fn keep(&mut self, entry: Entry<'_>) -> Result<()> {
-        self.entries += 1;
-        if self.entries.is_multiple_of(ENTRIES_PER_CANCEL_CHECK) && self.job.cancelled.load(Ordering::Relaxed)
-        {
-            return Err(Error::Closed);
+        let outputs = &mut **self;
+        if !outputs.ahead.is_empty() {
+            outputs.pass_tombstones(Some(entry.key))?;
         }
-        let is_full =
-            self.open.as_ref().is_some_and(|table| table.bytes_written() >= self.job.shape.table_bytes);
-        if is_full && self.last_key != entry.key {
-            self.close(KeyEnd::Excluded(entry.key.into()))?;
+        let last = outputs.open.as_ref().and_then(TableWriter::last_key);
+        if outputs.is_full() && last.is_some_and(|last| last != entry.key) {
+            outputs.end_table(KeyEnd::Excluded(entry.key.into()))?;
         }
-        if self.open.is_none() {
-            self.open = Some(self.begin()?);
-        }
-        if self.last_key != entry.key {
-            self.last_key.clear();
-            self.last_key.extend_from_slice(entry.key);
-        }
-        let Some(table) = &mut self.open else { return Ok(()) };
+        let table = match &mut outputs.open {
+            Some(table) => table,
+            none => none.insert(begin(outputs.job, outputs.elide_below)?),
+        };
         table.add(entry.key, entry.seqno, entry.kind, entry.value)
     }
 }

@@ -14,7 +14,7 @@ mod shape;
 mod sweep;
 
 pub use job::{JobContext, flush, flushed, run};
-pub use pick::{entrance, pick};
+pub use pick::pick;
 pub use plan::{InFlight, Plan, Reason, Source, Target, Ticket};
 pub use score::{debt_bytes, score};
 pub use shape::{
@@ -24,3 +24,7 @@ pub use sweep::{Step, Sweep};
 
 #[cfg(test)]
 mod retain_tests;
+#[cfg(test)]
+mod job_tests;
+#[cfg(test)]
+mod simulation;

@@ -17,7 +17,6 @@ use super::{
 };
 use crate::{
     ids::RunId,
-    key::KeyRange,
     version::{LEVELS_MAX, Run, TableRef, Version},
 };
 use std::sync::Arc;
@@ -138,23 +137,4 @@ fn cheapest(
         let _ = tables[..at].iter().rev().take_while(|table| widen(table)).count();
     }
     Some(cut.plan(range, reason))
-}
-
-/// Where tables over `range` of `bytes` in all that are newer than everything in the tree may enter it: the
-/// deepest level such that nothing above it, in it or on the way into it overlaps them, and a run of it.
-pub fn entrance(
-    version: &Version,
-    shape: &Shape,
-    in_flight: &InFlight,
-    range: &KeyRange,
-    bytes: u64,
-) -> (u32, RunId) {
-    let deepest = version.runs().last().map_or(0, |run| run.level());
-    let fitting = (1..LEVELS_MAX).find(|&level| bytes < shape.capacity_bytes(level)).unwrap_or(1);
-    let taken = |level: &u32| version.level(*level).overlaps(range) || in_flight.claimed(*level, range);
-    let free = (0..=deepest.max(fitting)).take_while(|level| !taken(level)).last();
-    match free {
-        Some(level) if level > 0 => (level, target_run(version, shape, in_flight, level)),
-        _ => (0, version.level(0).next_run()),
-    }
 }

@@ -148,11 +148,11 @@ impl<'j, S: Sink> Retain<'j, S> {
             return Ok(());
         }
         if !self.operands.is_empty() && self.operands_stripe != stripe {
-            self.keep_operands()?;
+            self.keep_operands(seqno)?;
         }
         if !self.covers.is_empty() && self.is_covered(rank, entry.key, seqno, stripe) {
             self.settled = Some(stripe);
-            return if self.operands.is_empty() { Ok(()) } else { self.fold(None).map(|_| ()) };
+            return if self.operands.is_empty() { Ok(()) } else { self.fold(None, 0).map(|_| ()) };
         }
         let kind = match entry.kind {
             Kind::PutExpiring if self.has_expired(entry.value) => Kind::Delete,
@@ -168,16 +168,16 @@ impl<'j, S: Sink> Retain<'j, S> {
                 Ok(())
             }
             Kind::Delete => {
-                let gone = !self.operands.is_empty() && self.fold(None)?;
+                let gone = !self.operands.is_empty() && self.fold(None, seqno)?;
                 if !gone {
                     self.deletes.push(seqno);
                 }
                 Ok(())
             }
-            Kind::Put if !self.operands.is_empty() && self.fold(Some(entry.value))? => Ok(()),
+            Kind::Put if !self.operands.is_empty() && self.fold(Some(entry.value), seqno)? => Ok(()),
             Kind::Put | Kind::PutExpiring => {
                 if !self.operands.is_empty() {
-                    self.keep_operands()?;
+                    self.keep_operands(seqno)?;
                 }
                 self.keep(seqno, kind, entry.value)
             }
@@ -197,11 +197,14 @@ impl<'j, S: Sink> Retain<'j, S> {
 
     /// The last version of the key was seen.
     fn end_key(&mut self) -> Result<()> {
-        let keep = !self.operands.is_empty() && (!self.circumstances.drops_tombstones || !self.fold(None)?);
-        if keep {
-            self.keep_operands()?;
+        let is_bottom = self.circumstances.drops_tombstones;
+        if !self.operands.is_empty() {
+            let folded = is_bottom && self.fold(None, 0)?;
+            if !folded {
+                self.keep_operands(0)?;
+            }
         }
-        if !self.circumstances.drops_tombstones {
+        if !is_bottom {
             self.keep_deletes()?;
         }
         self.deletes.clear();
@@ -209,15 +212,15 @@ impl<'j, S: Sink> Retain<'j, S> {
     }
 
     /// Replaces the waiting operands by the value that they give on `base`. `false`: they cannot be
-    /// folded and were kept; the base is still to be dealt with.
-    fn fold(&mut self, base: Option<&[u8]>) -> Result<bool> {
+    /// folded and were kept; the base, whose number is `below`, is still to be dealt with.
+    fn fold(&mut self, base: Option<&[u8]>, below: Seqno) -> Result<bool> {
         let oldest_first: Vec<&[u8]> = self.operands.iter().rev().map(|(_, operand)| &operand[..]).collect();
         // An operator that refuses does not stop the job: whoever reads the key is told.
         let folded = self.circumstances.operator.and_then(|operator| {
             operator.merge(&self.key, base, &oldest_first).ok().filter(|value| fits(value))
         });
         let (Some(value), Some(&(newest, _))) = (folded, self.operands.first()) else {
-            self.keep_operands()?;
+            self.keep_operands(below)?;
             return Ok(false);
         };
         self.operands.clear();
@@ -225,11 +228,17 @@ impl<'j, S: Sink> Retain<'j, S> {
         Ok(true)
     }
 
-    /// Keeps the waiting operands, as few as the operator can make of them.
-    fn keep_operands(&mut self) -> Result<()> {
+    /// Keeps the waiting operands, as few as the operator can make of them. One whose number was elided
+    /// takes that of the next older version, or `below` if it is the oldest: numbers of a key descend.
+    fn keep_operands(&mut self, below: Seqno) -> Result<()> {
         let mut operands = std::mem::take(&mut self.operands);
         if let Some(operator) = self.circumstances.operator {
             combine(operator, &self.key, &mut operands);
+        }
+        let mut below = below;
+        for (seqno, _) in operands.iter_mut().rev() {
+            below = below.max(*seqno);
+            *seqno = below;
         }
         for (seqno, operand) in operands.drain(..) {
             self.keep(seqno, Kind::Merge, &operand)?;
