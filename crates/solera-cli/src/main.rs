@@ -1,1 +1,132 @@
-fn main() {}
+//! The `solera` command: load, read, inspect and measure a Solera database.
+//!
+//! Owns the command line and the meaning of exit statuses; each command is a file in `command`. Results
+//! go to standard output, everything else to standard error as one line, `solera: <what>`.
+
+mod command;
+mod escape;
+mod failure;
+mod input;
+mod output;
+mod progress;
+mod record;
+mod report;
+mod target;
+mod units;
+
+use clap::{Parser, Subcommand, error::ErrorKind};
+use failure::{Outcome, Result};
+use std::process::ExitCode;
+
+/// Load, read, inspect and measure a Solera database
+#[derive(Debug, Parser)]
+#[command(name = "solera", version, after_long_help = HELP, after_help = EXIT_STATUS)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXIT_STATUS: &str = "\
+Exit status:
+  0  done
+  1  get: there is no such key
+  2  the command line is wrong
+  3  load: bad lines were left out, the rest is loaded
+  4  damage, or any other error";
+
+const HELP: &str = "\
+Keys and values are bytes. On the command line they are taken as they are, with --escaped as text with the
+escapes \\\\ \\t \\n \\r \\xNN, with --hex as hexadecimal digits. Output is escaped text unless --raw, --hex or
+--json asks otherwise.
+
+--dir may be given once and for all in the environment variable SOLERA_DIR. Commands that only read never
+create or change a file, and work on read-only directories.
+
+Exit status:
+  0  done
+  1  get: there is no such key
+  2  the command line is wrong
+  3  load: bad lines were left out, the rest is loaded
+  4  damage, or any other error";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Load(command::load::Load),
+    Get(command::get::Get),
+    Put(command::put::Put),
+    Del(command::del::Del),
+    Scan(command::scan::Scan),
+    Stats(command::stats::Stats),
+    Levels(command::levels::Levels),
+    Check(command::check::Check),
+    Dump(command::dump::Dump),
+    Compact(command::compact::Compact),
+    Checkpoint(command::checkpoint::Checkpoint),
+    Bench(command::bench::Bench),
+}
+
+impl Command {
+    fn run(self) -> Result<Outcome> {
+        match self {
+            Command::Load(command) => command.run(),
+            Command::Get(command) => command.run(),
+            Command::Put(command) => command.run(),
+            Command::Del(command) => command.run(),
+            Command::Scan(command) => command.run(),
+            Command::Stats(command) => command.run(),
+            Command::Levels(command) => command.run(),
+            Command::Check(command) => command.run(),
+            Command::Dump(command) => command.run(),
+            Command::Compact(command) => command.run(),
+            Command::Checkpoint(command) => command.run(),
+            Command::Bench(command) => command.run(),
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
+    match cli.command.run() {
+        Ok(outcome) => outcome.exit_code(),
+        Err(failure) => {
+            if !matches!(failure, failure::Failure::OutputClosed) {
+                // Messages of the operating system are kept to the one line that is promised.
+                eprintln!("solera: {}", failure.to_string().replace('\n', " "));
+            }
+            failure.exit_code()
+        }
+    }
+}
+
+/// Help as asked for, or what is wrong with the command line on one line.
+fn usage(error: &clap::Error) -> ExitCode {
+    if matches!(
+        error.kind(),
+        ErrorKind::DisplayHelp
+            | ErrorKind::DisplayVersion
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+    ) {
+        // Help that nobody reads any more is no failure.
+        let _ = error.print();
+        return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+    }
+    let text = error.to_string();
+    let what = text.split("\n\nUsage:").next().unwrap_or(&text);
+    let what = what.trim_start_matches("error: ").replace("For more information, try '--help'.", "");
+    let what = what.split_whitespace().collect::<Vec<_>>().join(" ");
+    eprintln!("solera: {what}; `solera --help` and `solera COMMAND --help` tell more");
+    ExitCode::from(2)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

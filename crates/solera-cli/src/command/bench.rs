@@ -1,0 +1,169 @@
+//! `solera bench`: measures the engine on this machine, in a database of its own that is gone afterwards.
+
+use crate::{
+    failure::{Failure, Outcome, Result},
+    output::print_text,
+    units,
+};
+use indicatif::{ProgressBar, ProgressStyle};
+use solera::{Compression, IndexKind, Layout};
+use solera_bench::{Config, Family, Generated, Progress};
+use std::{io::IsTerminal, path::PathBuf, time::Duration};
+
+/// Measure loading, reads, scans and space on this machine, for each index kind
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Without --n and --keys: a sample of real data (paths and times of a git history) and 2,000,000 uniform
+keys; under two minutes on two cores. With either: that generated set alone.
+
+Every answer is checked; a wrong one ends the run with an error. The databases lie in a temporary
+directory and are removed.")]
+pub(crate) struct Bench {
+    /// Keys of a generated set [default: 2000000]
+    #[arg(long, value_name = "N", value_parser = count)]
+    n: Option<usize>,
+    /// How generated keys are spread: uniform, lognormal or clustered [default: uniform]
+    #[arg(long, value_name = "FAMILY")]
+    keys: Option<Family>,
+    /// Bytes of each generated value
+    #[arg(long, value_name = "BYTES", default_value_t = 64)]
+    value_bytes: usize,
+    /// Index kinds to compare, separated by commas [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    index: Vec<IndexKind>,
+    /// Compression of the tables: none, lz4 or (where built in) zstd [default: lz4]
+    #[arg(long, value_name = "NAME")]
+    compression: Option<Compression>,
+    /// Memory of each database, such as 64M or 1G [default: twice the data: everything in memory]
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
+    memory: Option<u64>,
+    /// Background threads of each database
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    threads: usize,
+    /// Repeats of every read phase, of which the median counts
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    repeats: usize,
+    /// Seed of data and probes
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Where to make the temporary databases [default: the system's place]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Write the same as a page with charts
+    #[arg(long, value_name = "FILE", default_value = "bench.html")]
+    html: PathBuf,
+    /// Write no page
+    #[arg(long, conflicts_with = "html")]
+    no_html: bool,
+    /// Print the report as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Bench {
+    pub(crate) fn run(self) -> Result<Outcome> {
+        let config = self.config();
+        let mut progress = Shown::new();
+        let report = solera_bench::run(&config, &mut progress).map_err(|error| match error {
+            solera_bench::Error::Config(what) => Failure::Usage(what),
+            solera_bench::Error::Engine(error) => error.into(),
+            other => Failure::Error(other.to_string()),
+        })?;
+        progress.bar.finish_and_clear();
+        if !self.no_html {
+            self.write_page(&report.to_html())?;
+        }
+        if self.json {
+            print_text(&report.to_json())?;
+        } else {
+            print_text(&report.to_text())?;
+            if !self.no_html {
+                print_text(&format!("The same with charts: {}", self.html.display()))?;
+            }
+        }
+        Ok(Outcome::Done)
+    }
+
+    fn config(&self) -> Config {
+        let mut config = match (self.n, self.keys) {
+            (None, None) => Config::default(),
+            (n, keys) => Config::generated(keys.unwrap_or(Family::Uniform), n.unwrap_or(2_000_000)),
+        };
+        for generated in &mut config.generated {
+            *generated = Generated { value_bytes: self.value_bytes, ..*generated };
+        }
+        if !self.index.is_empty() {
+            config.indexes.clone_from(&self.index);
+        }
+        config.layout = Layout { compression: self.compression.unwrap_or_default(), ..config.layout };
+        config.memory_bytes = self.memory;
+        config.background_threads = self.threads;
+        config.repeats = self.repeats;
+        config.seed = self.seed;
+        config.directory.clone_from(&self.dir);
+        config.command = std::env::args().skip(1).fold("solera".to_owned(), |line, word| line + " " + &word);
+        config
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the page is the user's file, not the database's")]
+    fn write_page(&self, page: &str) -> Result<()> {
+        std::fs::write(&self.html, page).map_err(|error| Failure::file("write", self.html.display(), &error))
+    }
+}
+
+/// A line on the terminal that says what is being done.
+struct Shown {
+    bar: ProgressBar,
+}
+
+impl Shown {
+    fn new() -> Self {
+        if !std::io::stderr().is_terminal() {
+            return Shown { bar: ProgressBar::hidden() };
+        }
+        let bar = ProgressBar::new_spinner();
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed}  {msg}") {
+            bar.set_style(style);
+        }
+        // Rarely: what draws takes time from what is measured.
+        bar.enable_steady_tick(Duration::from_secs(1));
+        Shown { bar }
+    }
+}
+
+impl Progress for Shown {
+    fn at(&mut self, stage: &str, done: u64, of: u64) {
+        self.bar.set_message(match of {
+            0 | 1 => stage.to_owned(),
+            _ => format!("{stage} {:.0} %", units::percent(done, of)),
+        });
+    }
+}
+
+/// A count, with `K`, `M` and `G` for thousands, millions and billions.
+fn count(text: &str) -> Result<usize, String> {
+    let wrong = || "a number of keys, such as 10000000 or 10M".to_owned();
+    let upper = text.to_ascii_uppercase();
+    let (digits, factor) = match upper.as_bytes().last() {
+        Some(b'K') => (&upper[..upper.len() - 1], 1_000),
+        Some(b'M') => (&upper[..upper.len() - 1], 1_000_000),
+        Some(b'G') => (&upper[..upper.len() - 1], 1_000_000_000),
+        _ => (upper.as_str(), 1),
+    };
+    digits.parse::<usize>().ok().and_then(|number| number.checked_mul(factor)).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_may_have_a_decimal_unit() {
+        assert_eq!(count("10000000"), Ok(10_000_000));
+        assert_eq!(count("10m"), Ok(10_000_000));
+        assert_eq!(count("5K"), Ok(5000));
+        for wrong in ["", "M", "1.5M", "-1", "99999999999999999999"] {
+            assert!(count(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! `solera check`: is everything on disk as it was written?
+
+use crate::{
+    failure::{Outcome, Result},
+    output::stdout,
+    target::{Database, operating_system},
+    units,
+};
+use serde_json::json;
+use solera::inspect::CheckReport;
+use std::io::{self, Write};
+
+/// Verify every file of the database: checksums, order, counts, filters, index and model bounds
+#[derive(Debug, clap::Args)]
+pub(crate) struct Check {
+    #[command(flatten)]
+    database: Database,
+    /// Print one JSON object per file and per problem, and a summary as the last
+    #[arg(long)]
+    json: bool,
+}
+
+impl Check {
+    pub(crate) fn run(self) -> Result<Outcome> {
+        self.database.must_exist()?;
+        let report = solera::inspect::check(&operating_system(), self.database.path())?;
+        let mut out = stdout();
+        match self.json {
+            true => write_json(&mut out, &report)?,
+            false => write_text(&mut out, &report)?,
+        }
+        out.flush()?;
+        Ok(if report.problems.is_empty() { Outcome::Done } else { Outcome::Damaged })
+    }
+}
+
+fn write_json(out: &mut impl Write, report: &CheckReport) -> io::Result<()> {
+    for file in &report.files {
+        let object = json!({
+            "file": file.name,
+            "kind": file.kind,
+            "bytes": file.bytes,
+            "entries": file.entries,
+            "live": file.live,
+        });
+        writeln!(out, "{object}")?;
+    }
+    for problem in &report.problems {
+        writeln!(out, "{}", json!({"problem": problem.to_string()}))?;
+    }
+    let summary = json!({
+        "files": report.files.len(),
+        "entries": report.entries,
+        "bytes": report.bytes,
+        "torn_log_bytes": report.torn_log_bytes,
+        "problems": report.problems.len(),
+    });
+    writeln!(out, "{summary}")
+}
+
+fn write_text(out: &mut impl Write, report: &CheckReport) -> io::Result<()> {
+    for file in &report.files {
+        let holds = match (file.kind, file.live) {
+            ("stranger", _) => "not a file of the database".to_owned(),
+            (_, false) => "no longer needed; the next open removes it".to_owned(),
+            ("table" | "log", _) => format!("{} entries", units::count(file.entries)),
+            ("manifest", _) => units::plural(file.entries, "record"),
+            _ => String::new(),
+        };
+        let line = format!("{:<20} {:<9} {:>10}  {holds}", file.name, file.kind, units::bytes(file.bytes));
+        writeln!(out, "{}", line.trim_end())?;
+    }
+    if report.torn_log_bytes > 0 {
+        writeln!(
+            out,
+            "the log ends in {} that a crash tore off; nothing acknowledged as synced was in them",
+            units::plural(report.torn_log_bytes, "byte")
+        )?;
+    }
+    for problem in &report.problems {
+        writeln!(out, "{problem}")?;
+    }
+    let found = match report.problems.len() as u64 {
+        0 => "no damage".to_owned(),
+        problems => units::plural(problems, "problem"),
+    };
+    writeln!(
+        out,
+        "{}, {} entries, {}: {found}",
+        units::plural(report.files.len() as u64, "file"),
+        units::count(report.entries),
+        units::bytes(report.bytes)
+    )
+}

@@ -1,0 +1,75 @@
+//! `solera compact`: merge a range down to its last level.
+
+use crate::{
+    escape::Notation,
+    failure::{Outcome, Result},
+    output::{print_json, print_text},
+    target::Place,
+    units,
+};
+use serde_json::json;
+use solera::clock::{Clock, SystemClock};
+use std::{ffi::OsString, ops::Bound};
+
+/// Merge all levels of a range of keys into the last: reads get faster, deleted data gives its space back
+#[derive(Debug, clap::Args)]
+pub(crate) struct Compact {
+    #[command(flatten)]
+    place: Place,
+    /// Only keys from this one on
+    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
+    from: Option<OsString>,
+    /// Only keys before this one
+    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
+    to: Option<OsString>,
+    /// Keys are escaped text, as scan prints it: \\ \t \n \r \xNN
+    #[arg(long, conflicts_with = "hex")]
+    escaped: bool,
+    /// Keys are hexadecimal digits
+    #[arg(long)]
+    hex: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Compact {
+    pub(crate) fn run(self) -> Result<Outcome> {
+        let notation = Notation::from_flags(self.escaped, self.hex);
+        let read =
+            |argument: &Option<OsString>| argument.as_deref().map(|text| notation.read(text)).transpose();
+        let start = read(&self.from)?.map_or(Bound::Unbounded, Bound::Included);
+        let end = read(&self.to)?.map_or(Bound::Unbounded, Bound::Excluded);
+
+        let clock = SystemClock::new();
+        let (db, keyspace) = self.place.open_to_change()?;
+        let before = keyspace.stats();
+        keyspace.compact_range((start, end))?;
+        let after = keyspace.stats();
+        drop(keyspace);
+        db.close()?;
+
+        let seconds = clock.monotonic_ns() as f64 / 1e9;
+        if self.json {
+            print_json(&json!({
+                "keyspace": self.place.keyspace,
+                "table_bytes_before": before.table_bytes,
+                "table_bytes_after": after.table_bytes,
+                "entries_before": before.entries,
+                "entries_after": after.entries,
+                "seconds": seconds,
+            }))?;
+        } else {
+            print_text(&format!(
+                "{}: {} → {}, {} → {} entries, in {}",
+                self.place.keyspace,
+                units::bytes(before.table_bytes),
+                units::bytes(after.table_bytes),
+                units::count(before.entries),
+                units::count(after.entries),
+                units::seconds(seconds)
+            ))?;
+        }
+        Ok(Outcome::Done)
+    }
+}

@@ -1,0 +1,48 @@
+//! `solera get`: one value.
+
+use crate::{
+    escape::escaped,
+    failure::{Outcome, Result},
+    output::{Form, stdout},
+    target::Place,
+};
+use std::{ffi::OsString, io::Write};
+
+/// Print the value of a key
+#[derive(Debug, clap::Args)]
+pub(crate) struct Get {
+    #[command(flatten)]
+    place: Place,
+    /// The key
+    #[arg(allow_hyphen_values = true)]
+    key: OsString,
+    #[command(flatten)]
+    form: Form,
+}
+
+impl Get {
+    pub(crate) fn run(self) -> Result<Outcome> {
+        let key = self.form.notation().read(&self.key)?;
+        let (_db, keyspace) = self.place.open_to_read()?;
+        let Some(value) = keyspace.get(&key)? else {
+            eprintln!("solera: there is no key {} in {:?}", escaped(&key), self.place.keyspace);
+            return Ok(Outcome::NotFound);
+        };
+        let mut out = stdout();
+        if self.form.is_raw() {
+            // Exactly the value: a newline would be one byte too many for whoever stores it.
+            out.write_all(&value)?;
+        } else {
+            let mut line = Vec::new();
+            if self.form.is_json() {
+                self.form.write_entry(&mut line, &key, Some(&value))?;
+            } else {
+                self.form.write_bytes(&mut line, &value);
+                line.push(b'\n');
+            }
+            out.write_all(&line)?;
+        }
+        out.flush()?;
+        Ok(Outcome::Done)
+    }
+}

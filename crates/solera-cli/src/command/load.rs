@@ -1,0 +1,480 @@
+//! `solera load`: records from a file or standard input into a keyspace.
+//!
+//! Records are written in batches, each of them atomic, in the order of the input: a load that was
+//! killed leaves a prefix. Lines that are no record are reported and left out.
+
+use crate::{
+    escape::unescape,
+    failure::{Failure, Outcome, Result},
+    input::{Consumed, Input},
+    output::{print_json, print_text},
+    progress,
+    record::{Format, Next, Options, Record, Records, Selectors},
+    report::{Mark, Report},
+    target::Place,
+    units,
+};
+use indicatif::ProgressBar;
+use serde_json::{Value, json};
+use solera::{
+    Batch, Compression, Db, IndexKind, Keyspace, KeyspaceOptions, Layout,
+    clock::{Clock, SystemClock},
+    key::{KEY_BYTES_MAX, VALUE_BYTES_MAX},
+};
+use std::path::PathBuf;
+
+/// Load records from a file or standard input; creates the database if there is none
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = HELP)]
+pub(crate) struct Load {
+    #[command(flatten)]
+    place: Place,
+    /// The input, or - for standard input; gzip and Zstandard are recognised by their first bytes
+    #[arg(value_name = "FILE")]
+    input: PathBuf,
+    /// Format of the input [default: by the name: .tsv .csv .jsonl .ndjson .txt, before .gz or .zst]
+    #[arg(long)]
+    format: Option<Format>,
+    /// What makes the key: columns (numbers from 1, or names with --header; default 1) or JSON fields
+    /// (names, or pointers such as /user/id), joined by tabs
+    #[arg(long, value_name = "LIST")]
+    key: Option<Selectors>,
+    /// What makes the value, in the same way [default: the other columns; for JSON the whole line]
+    #[arg(long, value_name = "LIST")]
+    value: Option<Selectors>,
+    /// The first line names the columns (tsv, csv)
+    #[arg(long)]
+    header: bool,
+    /// What separates columns in CSV: one ASCII character [default: a comma]
+    #[arg(long, value_name = "CHAR", value_parser = ascii_character)]
+    delimiter: Option<u8>,
+    /// Lines end with a carriage return and a newline (tsv, lines)
+    #[arg(long)]
+    crlf: bool,
+    /// Longest line, and longest CSV record; longer ones are bad lines
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = units::parse_bytes)]
+    line_limit: u64,
+    /// Bits of a SOSD key, 32 or 64 [default: by the length of the file]
+    #[arg(long, value_name = "BITS", value_parser = key_bits)]
+    key_bits: Option<u32>,
+    /// Keys and values are escaped text, as scan prints it: \\ \t \n \r \xNN
+    #[arg(long)]
+    escaped: bool,
+    /// Keys come in strictly ascending order: write tables directly, without log or merging; all
+    /// becomes visible at the end, and a key out of order is a bad line
+    #[arg(long, conflicts_with_all = ["batch", "resume"])]
+    sorted: bool,
+    /// Records written at once; a batch also ends at 1 MiB
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    batch: u64,
+    /// Report every bad line to this file, and how far the load has come
+    #[arg(long, value_name = "FILE")]
+    bad_lines: Option<PathBuf>,
+    /// Go on where the load with this --bad-lines report came to
+    #[arg(long, requires = "bad_lines")]
+    resume: bool,
+    /// Index of new tables: binary, doblix-pla or doblix-pra. For a keyspace other than the default,
+    /// this and --compression can be given only by the load that creates it
+    #[arg(long, value_name = "KIND")]
+    index: Option<IndexKind>,
+    /// Compression of new tables: none, lz4 or (where built in) zstd
+    #[arg(long, value_name = "NAME")]
+    compression: Option<Compression>,
+    /// Memory that the engine may use, such as 64M or 1G
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
+    memory: Option<u64>,
+    /// Print the summary as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+const HELP: &str = "\
+Formats:
+  tsv    columns separated by tabs; no quoting; every byte but tab and newline is content
+  csv    RFC 4180: comma-separated, quoted with double quotes
+  jsonl  one JSON object per line
+  sosd   u64 count, then u32 or u64 keys, little-endian; the key is stored big-endian, the value is its
+         position as a big-endian u64
+  lines  every line is a key; values are empty
+
+When a key occurs twice, the later record wins. `solera scan | solera load --format tsv --escaped -`
+copies a keyspace exactly.
+
+Bad lines (no such column or field, not JSON, key over 65,535 bytes, ..) are left out, the rest is loaded,
+and the exit status is 3. Without --bad-lines the first of them are named on standard error. The report
+is JSON lines; `jq -r 'select(.line).text' REPORT` gives the lines again, to be mended and loaded.
+A load with --bad-lines that was interrupted goes on with the same arguments and --resume.";
+
+/// The keyspace that every database has.
+const DEFAULT_KEYSPACE: &str = "default";
+/// Bytes after which a batch is written whatever its count.
+const BATCH_BYTES: usize = 1 << 20;
+/// Bad lines that are named on standard error when there is no report.
+const BAD_LINES_SHOWN: u64 = 20;
+/// Time between two marks in the report; each costs a sync.
+const MARK_NS: u64 = 2_000_000_000;
+
+impl Load {
+    pub(crate) fn run(self) -> Result<Outcome> {
+        let format = self.format()?;
+        let options = Options {
+            format,
+            key: self.key.clone(),
+            value: self.value.clone(),
+            header: self.header,
+            delimiter: self.delimiter,
+            line_bytes_max: self.line_limit,
+            crlf: self.crlf,
+            key_bits: self.key_bits,
+        };
+        // The input and its options are looked at first: nothing is created for a load that cannot start.
+        let input = Input::open(&self.input)?;
+        let bar = progress::bar(input.source_bytes);
+        let consumed = input.consumed.clone();
+        let records = options.open(input)?;
+        let (report, before) = match &self.bad_lines {
+            Some(path) if self.resume => {
+                let (report, mark) = Report::resume(path, &self.description(format))?;
+                (Some(report), mark)
+            }
+            Some(path) => (Some(Report::create(path, &self.description(format))?), Mark::default()),
+            None => (None, Mark::default()),
+        };
+
+        let mut engine = solera::Options::new();
+        if let Some(bytes) = self.memory {
+            engine = engine.memory(bytes);
+        }
+        // The default keyspace is there from the start, so its layout comes with the database's options.
+        if let (Some(layout), DEFAULT_KEYSPACE) = (self.layout(), self.place.keyspace.as_str()) {
+            engine = engine.layout(layout);
+        }
+        let db = self.place.database.open_or_create(engine)?;
+        let keyspace = self.keyspace(&db)?;
+        let clock = SystemClock::new();
+        let mut load = Loading {
+            records,
+            record: Record::default(),
+            escaped: self.escaped,
+            skip_through: before.through_line,
+            mark: Mark { complete: false, ..before },
+            report,
+            bar,
+            consumed,
+            clock,
+        };
+        if !before.complete {
+            match self.sorted {
+                true => load.ingest(&keyspace)?,
+                false => load.write(&db, &keyspace, self.batch)?,
+            }
+            // What is left in the log would be replayed by the next open.
+            keyspace.flush()?;
+            db.sync()?;
+            load.finish()?;
+        }
+        drop(keyspace);
+        db.close()?;
+        self.summarise(&load, before)
+    }
+
+    fn format(&self) -> Result<Format> {
+        if let Some(format) = self.format {
+            return Ok(format);
+        }
+        let name = self.input.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+        let name = name.strip_suffix(".gz").or(name.strip_suffix(".zst")).unwrap_or(&name);
+        match name.rsplit_once('.').map(|(_, extension)| extension) {
+            Some("tsv") => Ok(Format::Tsv),
+            Some("csv") => Ok(Format::Csv),
+            Some("jsonl" | "ndjson") => Ok(Format::Jsonl),
+            Some("txt") => Ok(Format::Lines),
+            _ => Err(Failure::Usage(format!(
+                "{}: the name does not tell the format; give --format tsv, csv, jsonl, sosd or lines",
+                self.input.display()
+            ))),
+        }
+    }
+
+    /// The layout that the command line asks for, if it does.
+    fn layout(&self) -> Option<Layout> {
+        if self.index.is_none() && self.compression.is_none() {
+            return None;
+        }
+        let mut layout = Layout::default();
+        layout.index = self.index.unwrap_or(layout.index);
+        layout.compression = self.compression.unwrap_or(layout.compression);
+        Some(layout)
+    }
+
+    /// The keyspace, created if it is not there.
+    fn keyspace(&self, db: &Db) -> Result<Keyspace> {
+        let name = &self.place.keyspace;
+        let Some(layout) = self.layout().filter(|_| name != DEFAULT_KEYSPACE) else {
+            return Ok(db.keyspace(name)?);
+        };
+        if db.keyspaces().contains(name) {
+            return Err(Failure::Usage(format!(
+                "keyspace {name:?} is there already and keeps its layout; leave out --index and --compression"
+            )));
+        }
+        Ok(db.keyspace_with(name, KeyspaceOptions::new().layout(layout))?)
+    }
+
+    /// What must be the same for a load to be gone on with.
+    fn description(&self, format: Format) -> Value {
+        let list = |selectors: &Option<Selectors>| selectors.as_ref().map(ToString::to_string);
+        json!({
+            "load": self.input.to_string_lossy(),
+            "keyspace": self.place.keyspace,
+            "format": format.to_string(),
+            "key": list(&self.key),
+            "value": list(&self.value),
+            "header": self.header,
+            "delimiter": self.delimiter.map(char::from),
+            "crlf": self.crlf,
+            "key_bits": self.key_bits,
+            "escaped": self.escaped,
+        })
+    }
+
+    fn summarise(&self, load: &Loading, before: Mark) -> Result<Outcome> {
+        let mark = load.mark;
+        let seconds = load.clock.monotonic_ns() as f64 / 1e9;
+        let loaded = mark.loaded - before.loaded;
+        let rate = loaded as f64 / seconds.max(1e-9);
+        if self.json {
+            print_json(&json!({
+                "keyspace": self.place.keyspace,
+                "loaded": mark.loaded,
+                "loaded_now": loaded,
+                "bad_lines": mark.bad,
+                "lines": mark.through_line,
+                "input_bytes": load.consumed.bytes(),
+                "seconds": seconds,
+                "records_per_second": rate,
+            }))?;
+        } else {
+            let mut text = format!(
+                "{} records loaded in {} ({} records/s), {} read",
+                units::count(loaded),
+                units::seconds(seconds),
+                units::count(rate as u64),
+                units::bytes(load.consumed.bytes())
+            );
+            if self.resume {
+                text.push_str(&format!("; {} in all", units::count(mark.loaded)));
+            }
+            if mark.bad > 0 {
+                text.push_str(&format!("; {} bad lines left out", units::count(mark.bad)));
+                if let Some(path) = &self.bad_lines {
+                    text.push_str(&format!(", see {}", path.display()));
+                }
+            }
+            print_text(&text)?;
+        }
+        Ok(if mark.bad > 0 { Outcome::Partly } else { Outcome::Done })
+    }
+}
+
+/// A load under way.
+struct Loading {
+    records: Box<dyn Records>,
+    record: Record,
+    escaped: bool,
+    /// Lines up to this one were done by an earlier load.
+    skip_through: u64,
+    mark: Mark,
+    report: Option<Report>,
+    bar: ProgressBar,
+    consumed: Consumed,
+    clock: SystemClock,
+}
+
+impl Loading {
+    /// Goes to the next good record that is not yet loaded, reporting bad ones; false at the end.
+    fn advance(&mut self) -> Result<bool> {
+        loop {
+            let next = self.records.next(&mut self.record)?;
+            if next == Next::End {
+                return Ok(false);
+            }
+            if self.record.line <= self.skip_through {
+                continue;
+            }
+            self.mark.through_line = self.record.line;
+            match next {
+                Next::Record => match self.usable() {
+                    Ok(()) => return Ok(true),
+                    Err(reason) => self.bad(&reason, None)?,
+                },
+                Next::Bad { reason, text } => self.bad(&reason, Some(text))?,
+                Next::End => return Ok(false),
+            }
+        }
+    }
+
+    /// Takes the escapes out of the record and checks its sizes, so that one oversized record does not
+    /// fail the batch that it is in.
+    fn usable(&mut self) -> Result<(), String> {
+        let Record { key, value, .. } = &mut self.record;
+        if self.escaped {
+            *key = unescape(key).map_err(|what| format!("key: {what}"))?;
+            *value = unescape(value).map_err(|what| format!("value: {what}"))?;
+        }
+        if key.len() > KEY_BYTES_MAX {
+            return Err(format!("the key has {} bytes; at most {KEY_BYTES_MAX} are allowed", key.len()));
+        }
+        if value.len() as u64 > VALUE_BYTES_MAX {
+            return Err(format!(
+                "the value has {} bytes; at most {VALUE_BYTES_MAX} are allowed",
+                value.len()
+            ));
+        }
+        Ok(())
+    }
+
+    fn bad(&mut self, reason: &str, text: Option<Vec<u8>>) -> Result<()> {
+        self.mark.bad += 1;
+        let line = self.record.line;
+        if let Some(report) = &mut self.report {
+            let text = text.unwrap_or_else(|| self.records.text());
+            return report.bad_line(line, reason, &text);
+        }
+        let shown = self.mark.bad;
+        self.bar.suspend(|| {
+            if shown <= BAD_LINES_SHOWN {
+                eprintln!("solera: line {line}: {reason}");
+            }
+            if shown == BAD_LINES_SHOWN {
+                eprintln!("solera: further bad lines are only counted; --bad-lines FILE reports all");
+            }
+        });
+        Ok(())
+    }
+
+    /// Writes all records in batches.
+    fn write(&mut self, db: &Db, keyspace: &Keyspace, batch_records: u64) -> Result<()> {
+        let mut marked_ns = self.clock.monotonic_ns();
+        let mut batch = db.batch();
+        let mut bytes = 0;
+        while self.advance_or_stop(db, keyspace, &mut batch)? {
+            batch.put(keyspace, &self.record.key, &self.record.value)?;
+            self.mark.loaded += 1;
+            bytes += self.record.key.len() + self.record.value.len();
+            if batch.len() as u64 >= batch_records || bytes >= BATCH_BYTES {
+                db.write(std::mem::replace(&mut batch, db.batch()))?;
+                bytes = 0;
+                self.show();
+                let now_ns = self.clock.monotonic_ns();
+                if self.report.is_some() && now_ns - marked_ns >= MARK_NS {
+                    self.write_mark(db)?;
+                    marked_ns = now_ns;
+                }
+            }
+        }
+        db.write(batch)?;
+        Ok(())
+    }
+
+    /// As [`Loading::advance`]; when the input fails, what was read before is written first, so that the
+    /// message may say how far the load came.
+    fn advance_or_stop(&mut self, db: &Db, keyspace: &Keyspace, batch: &mut Batch) -> Result<bool> {
+        self.advance().or_else(|failure| {
+            db.write(std::mem::replace(batch, db.batch()))?;
+            keyspace.flush()?;
+            self.write_mark(db)?;
+            Err(match failure {
+                Failure::Error(what) => Failure::Error(format!(
+                    "{what}; the {} records before that are loaded",
+                    units::count(self.mark.loaded)
+                )),
+                other => other,
+            })
+        })
+    }
+
+    /// Notes in the report, if there is one, that everything up to here is durable.
+    fn write_mark(&mut self, db: &Db) -> Result<()> {
+        if let Some(report) = &mut self.report {
+            db.sync()?;
+            report.mark(self.mark)?;
+        }
+        Ok(())
+    }
+
+    /// Writes all records as tables. They become visible together, or not at all.
+    fn ingest(&mut self, keyspace: &Keyspace) -> Result<()> {
+        let mut failure = None;
+        let mut last: Option<Vec<u8>> = None;
+        let mut rows = 0u64;
+        keyspace.ingest(std::iter::from_fn(|| {
+            loop {
+                match self.advance() {
+                    Ok(true) => {}
+                    Ok(false) => return None,
+                    // The iterator has no way to fail: end it, and see to the failure afterwards.
+                    Err(error) => {
+                        failure = Some(error);
+                        return None;
+                    }
+                }
+                if last.as_ref().is_some_and(|last| self.record.key <= *last) {
+                    let reason = "the key is not greater than the one before (--sorted)";
+                    if let Err(error) = self.bad(reason, None) {
+                        failure = Some(error);
+                        return None;
+                    }
+                    continue;
+                }
+                last.get_or_insert_default().clone_from(&self.record.key);
+                self.mark.loaded += 1;
+                rows += 1;
+                if rows.is_multiple_of(1000) {
+                    self.show();
+                }
+                return Some((self.record.key.clone(), self.record.value.clone()));
+            }
+        }))?;
+        match failure {
+            Some(Failure::Error(what)) => Err(Failure::Error(format!(
+                "{what}; the {} records before that are loaded",
+                units::count(self.mark.loaded)
+            ))),
+            Some(other) => Err(other),
+            None => Ok(()),
+        }
+    }
+
+    fn show(&self) {
+        self.bar.set_position(self.consumed.bytes());
+        self.bar.set_message(format!("{} records", units::count(self.mark.loaded)));
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.bar.finish_and_clear();
+        self.mark.complete = true;
+        match &mut self.report {
+            Some(report) => report.mark(self.mark),
+            None => Ok(()),
+        }
+    }
+}
+
+fn ascii_character(text: &str) -> Result<u8, String> {
+    match text {
+        "\\t" => Ok(b'\t'),
+        _ => match text.as_bytes() {
+            [byte] if byte.is_ascii() && !b"\"\r\n".contains(byte) => Ok(*byte),
+            _ => Err("one ASCII character, or \\t; not a quote or a line end".to_owned()),
+        },
+    }
+}
+
+fn key_bits(text: &str) -> Result<u32, String> {
+    match text {
+        "32" => Ok(32),
+        "64" => Ok(64),
+        _ => Err("32 or 64".to_owned()),
+    }
+}

@@ -1,0 +1,14 @@
+//! The commands, one file each.
+
+pub(crate) mod bench;
+pub(crate) mod check;
+pub(crate) mod checkpoint;
+pub(crate) mod compact;
+pub(crate) mod del;
+pub(crate) mod dump;
+pub(crate) mod get;
+pub(crate) mod levels;
+pub(crate) mod load;
+pub(crate) mod put;
+pub(crate) mod scan;
+pub(crate) mod stats;

@@ -1,0 +1,81 @@
+//! `solera scan`: entries in key order.
+
+use crate::{
+    failure::{Outcome, Result},
+    output::{Form, stdout},
+    target::Place,
+};
+use solera::key::prefix_end;
+use std::{ffi::OsString, io::Write, ops::Bound};
+
+/// Print the entries of a range in key order, one per line: key, tab, value
+#[derive(Debug, clap::Args)]
+#[command(
+    after_long_help = "By default keys and values are escaped text: printable ASCII as it is, \\\\ for a backslash, \\t, \\n, \\r, \
+                             and \\xNN for every other byte; so the tab between them is the only one on its line.\n\n\
+                             The range is what all of --prefix, --from and --to admit. With --rev the entries come from its end; \
+                             --limit counts the entries printed."
+)]
+pub(crate) struct Scan {
+    #[command(flatten)]
+    place: Place,
+    /// Only keys that begin so
+    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
+    prefix: Option<OsString>,
+    /// Only keys from this one on
+    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
+    from: Option<OsString>,
+    /// Only keys before this one
+    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
+    to: Option<OsString>,
+    /// At most this many entries
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
+    /// From the last key to the first
+    #[arg(long)]
+    rev: bool,
+    /// Without values
+    #[arg(long)]
+    keys_only: bool,
+    #[command(flatten)]
+    form: Form,
+}
+
+/// Bytes of output collected before they are written.
+const LINE_BUFFER_BYTES: usize = 64 << 10;
+
+impl Scan {
+    pub(crate) fn run(self) -> Result<Outcome> {
+        let (start, end) = self.bounds()?;
+        let (_db, keyspace) = self.place.open_to_read()?;
+        let mut out = stdout();
+        let mut iter =
+            keyspace.range((Bound::Included(start), end.map_or(Bound::Unbounded, Bound::Excluded)));
+        let mut left = self.limit.unwrap_or(u64::MAX);
+        let mut lines = Vec::with_capacity(LINE_BUFFER_BYTES * 2);
+        while left > 0 && if self.rev { iter.advance_back()? } else { iter.advance()? } {
+            left -= 1;
+            let value = (!self.keys_only).then(|| iter.value());
+            self.form.write_entry(&mut lines, iter.key(), value)?;
+            if lines.len() >= LINE_BUFFER_BYTES {
+                out.write_all(&lines)?;
+                lines.clear();
+            }
+        }
+        out.write_all(&lines)?;
+        out.flush()?;
+        Ok(Outcome::Done)
+    }
+
+    /// First key, and the key before which to stop.
+    fn bounds(&self) -> Result<(Vec<u8>, Option<Vec<u8>>)> {
+        let read = |argument: &Option<OsString>| {
+            argument.as_deref().map(|text| self.form.notation().read(text)).transpose()
+        };
+        let (prefix, from, to) = (read(&self.prefix)?, read(&self.from)?, read(&self.to)?);
+        let after_prefix = prefix.as_deref().and_then(prefix_end);
+        let start = prefix.into_iter().chain(from).max().unwrap_or_default();
+        let end = after_prefix.into_iter().chain(to).min();
+        Ok((start, end))
+    }
+}

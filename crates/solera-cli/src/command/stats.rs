@@ -1,0 +1,112 @@
+//! `solera stats`: what a keyspace holds and what it costs.
+
+use crate::{
+    failure::{Outcome, Result},
+    output::{json_bytes, print_json, print_text},
+    target::Database,
+    units,
+};
+use serde_json::{Map, Value, json};
+use solera::{KeyspaceStats, LevelStats, RunStats};
+use std::fmt::Write;
+
+/// Print sizes of the database: entries, tables, index and filter bytes per key, levels
+#[derive(Debug, clap::Args)]
+pub(crate) struct Stats {
+    #[command(flatten)]
+    database: Database,
+    /// Only this keyspace [default: all]
+    #[arg(long, value_name = "NAME")]
+    keyspace: Option<String>,
+    /// Print one JSON object per keyspace
+    #[arg(long)]
+    json: bool,
+}
+
+impl Stats {
+    pub(crate) fn run(self) -> Result<Outcome> {
+        for stats in self.database.keyspace_stats(self.keyspace.as_deref())? {
+            if self.json {
+                print_json(&to_json(&stats))?;
+            } else {
+                print_text(&to_text(&stats))?;
+            }
+        }
+        Ok(Outcome::Done)
+    }
+}
+
+/// The numbers that a keyspace's handle counts since the open are left out: this process has only
+/// opened it.
+fn to_json(stats: &KeyspaceStats) -> Value {
+    json!({
+        "keyspace": stats.name,
+        "index": stats.index,
+        "entries": stats.entries,
+        "memtable_entries": stats.memtable_entries,
+        "blocks": stats.blocks,
+        "table_bytes": stats.table_bytes,
+        "index_bytes": stats.index_bytes,
+        "filter_bytes": stats.filter_bytes,
+        "memtable_bytes": stats.memtable_bytes,
+        "sealed_memtables": stats.sealed_memtables,
+        "levels": stats.levels.iter().map(level_json).collect::<Vec<_>>(),
+    })
+}
+
+/// A level and its runs.
+pub(super) fn level_json(level: &LevelStats) -> Value {
+    json!({
+        "level": level.level,
+        "capacity_bytes": level.capacity_bytes,
+        "run_limit": level.run_limit,
+        "runs": level.runs.iter().map(run_json).collect::<Vec<_>>(),
+    })
+}
+
+fn run_json(run: &RunStats) -> Value {
+    let mut object = Map::new();
+    object.insert("run".to_owned(), run.id.into());
+    object.insert("tables".to_owned(), run.tables.into());
+    object.insert("bytes".to_owned(), run.bytes.into());
+    object.insert("entries".to_owned(), run.entries.into());
+    json_bytes(&mut object, "first_key", &run.first_key);
+    json_bytes(&mut object, "last_key", &run.last_key);
+    object.into()
+}
+
+fn to_text(stats: &KeyspaceStats) -> String {
+    let per_entry = |bytes: u64| match stats.entries {
+        0 => String::new(),
+        entries => format!("{:.3} bytes per entry", bytes as f64 / entries as f64),
+    };
+    let runs = stats.levels.iter().map(|level| level.runs.len() as u64).sum::<u64>();
+    let tables = stats.levels.iter().flat_map(|level| &level.runs).map(|run| run.tables).sum::<u64>();
+    let shape = format!(
+        "{} of {} in {}",
+        units::plural(tables, "table"),
+        units::plural(stats.blocks, "block"),
+        units::plural(runs, "run")
+    );
+    let sealed = match stats.sealed_memtables {
+        0 => String::new(),
+        sealed => format!("{} waiting for a flush", units::plural(sealed, "sealed memtable")),
+    };
+    let mut out = String::new();
+    // Writing to a String cannot fail.
+    let _ = writeln!(out, "keyspace {}", stats.name);
+    for (name, value, remark) in [
+        ("entries", units::count(stats.entries), "versions and deletions counted".to_owned()),
+        ("tables", units::bytes(stats.table_bytes), shape),
+        (
+            "index",
+            units::bytes(stats.index_bytes),
+            format!("{}  {}", per_entry(stats.index_bytes), stats.index),
+        ),
+        ("filters", units::bytes(stats.filter_bytes), per_entry(stats.filter_bytes)),
+        ("memtable", units::bytes(stats.memtable_bytes), sealed),
+    ] {
+        let _ = writeln!(out, "{}", format!("  {name:<9} {value:>14}  {remark}").trim_end());
+    }
+    out
+}

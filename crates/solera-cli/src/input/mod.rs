@@ -1,0 +1,177 @@
+//! What `load` reads: a file or standard input, decompressed where its first bytes say so.
+//!
+//! Owns the detection of gzip and Zstandard, and the count of bytes taken from the source, from which
+//! the progress bar knows how far it is.
+
+mod zstd;
+
+use crate::failure::{Failure, Result};
+use std::{
+    io::{self, Chain, Cursor, Read},
+    path::Path,
+    rc::Rc,
+};
+
+/// How far into the source the reader has come: bytes as they lie in the file, compressed or not.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Consumed(Rc<std::cell::Cell<u64>>);
+
+impl Consumed {
+    /// Bytes read from the source so far.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.0.get()
+    }
+}
+
+/// An input, ready to be read.
+pub(crate) struct Input {
+    /// The decompressed bytes.
+    pub(crate) reader: Box<dyn Read>,
+    /// The name to use in messages.
+    pub(crate) name: String,
+    /// Length of the source, where it is a file.
+    pub(crate) source_bytes: Option<u64>,
+    /// Length of `reader`, where that is known before reading: a plain file.
+    pub(crate) plain_bytes: Option<u64>,
+    /// Bytes read from the source so far.
+    pub(crate) consumed: Consumed,
+}
+
+impl Input {
+    /// Opens a file, or standard input for `-`.
+    #[expect(clippy::disallowed_methods, reason = "the input is the user's file, not the database's")]
+    pub(crate) fn open(path: &Path) -> Result<Input> {
+        if path.as_os_str() == "-" {
+            return Input::new(Box::new(io::stdin().lock()), "standard input".to_owned(), None);
+        }
+        let name = path.display().to_string();
+        let failed = |error: io::Error| Failure::file("open", path.display(), &error);
+        let file = std::fs::File::open(path).map_err(failed)?;
+        let metadata = file.metadata().map_err(failed)?;
+        if metadata.is_dir() {
+            return Err(Failure::Usage(format!(
+                "{name} is a directory; name a file, or - for standard input"
+            )));
+        }
+        let bytes = metadata.is_file().then_some(metadata.len());
+        Input::new(Box::new(file), name, bytes)
+    }
+
+    fn new(source: Box<dyn Read>, name: String, source_bytes: Option<u64>) -> Result<Input> {
+        let consumed = Consumed::default();
+        let mut source = Counted { source, consumed: consumed.clone() };
+        let mut magic = Vec::with_capacity(4);
+        source
+            .by_ref()
+            .take(4)
+            .read_to_end(&mut magic)
+            .map_err(|error| Failure::file("read", &name, &error))?;
+        let compression = Compression::of(&magic);
+        let whole: Whole = Cursor::new(magic).chain(source);
+        let reader: Box<dyn Read> = match compression {
+            Compression::None => Box::new(whole),
+            Compression::Gzip => Box::new(flate2::read::MultiGzDecoder::new(whole)),
+            Compression::Zstd => Box::new(zstd::Frames::new(whole)),
+        };
+        let plain_bytes = source_bytes.filter(|_| compression == Compression::None);
+        Ok(Input { reader, name, source_bytes, plain_bytes, consumed })
+    }
+}
+
+/// The source from its first byte: the bytes that were looked at, then the rest.
+type Whole = Chain<Cursor<Vec<u8>>, Counted>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Compression {
+    None,
+    Gzip,
+    Zstd,
+}
+
+impl Compression {
+    fn of(magic: &[u8]) -> Compression {
+        match magic {
+            // Two bytes of magic and the only compression method there is.
+            [0x1f, 0x8b, 8, ..] => Compression::Gzip,
+            [0x28, 0xb5, 0x2f, 0xfd] => Compression::Zstd,
+            // A skippable frame; parallel compressors begin with one.
+            [0x50..=0x5f, 0x2a, 0x4d, 0x18] => Compression::Zstd,
+            _ => Compression::None,
+        }
+    }
+}
+
+struct Counted {
+    source: Box<dyn Read>,
+    consumed: Consumed,
+}
+
+impl Read for Counted {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let read = self.source.read(buf)?;
+        self.consumed.0.set(self.consumed.0.get() + read as u64);
+        Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn read(bytes: &[u8]) -> io::Result<Vec<u8>> {
+        let input = Input::new(Box::new(Cursor::new(bytes.to_vec())), "test".to_owned(), None).unwrap();
+        let mut content = Vec::new();
+        let mut reader = input.reader;
+        reader.read_to_end(&mut content)?;
+        assert_eq!(input.consumed.bytes(), bytes.len() as u64);
+        Ok(content)
+    }
+
+    fn gzip(content: &[u8]) -> Vec<u8> {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(content).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn zstd(content: &[u8]) -> Vec<u8> {
+        ruzstd::encoding::compress_to_vec(content, ruzstd::encoding::CompressionLevel::Fastest)
+    }
+
+    #[test]
+    fn every_compression_gives_the_same_bytes() {
+        let content: Vec<u8> = (0..300_000u32).flat_map(|i| (i / 3).to_le_bytes()).collect();
+        assert_eq!(read(&content).unwrap(), content);
+        assert_eq!(read(&gzip(&content)).unwrap(), content);
+        assert_eq!(read(&zstd(&content)).unwrap(), content);
+    }
+
+    #[test]
+    fn concatenated_frames_and_skippable_frames_are_one_stream() {
+        assert_eq!(read(&[gzip(b"one "), gzip(b""), gzip(b"two")].concat()).unwrap(), b"one two");
+        let skippable = [0x53, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 9, 9, 9];
+        let frames = [&skippable[..], &zstd(b"one "), &skippable, &zstd(b"two"), &skippable].concat();
+        assert_eq!(read(&frames).unwrap(), b"one two");
+    }
+
+    #[test]
+    fn inputs_shorter_than_a_magic_number_are_plain() {
+        for content in [&b""[..], b"a", b"\x1f\x8b", b"\x28\xb5\x2f"] {
+            assert_eq!(read(content).unwrap(), content);
+        }
+    }
+
+    #[test]
+    fn damaged_compressed_input_is_an_error_not_an_end() {
+        let content: Vec<u8> = (0..100_000u32).flat_map(u32::to_le_bytes).collect();
+        for compressed in [gzip(&content), zstd(&content)] {
+            assert!(read(&compressed[..compressed.len() / 2]).is_err());
+            assert!(read(&compressed[..compressed.len() - 1]).is_err());
+            assert!(read(&[&compressed, &b"rest"[..]].concat()).is_err());
+            let mut flipped = compressed.clone();
+            let last = flipped.len() - 1;
+            flipped[last] ^= 1;
+            assert!(read(&flipped).is_err(), "the checksum at the end is compared");
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! The progress bar of long commands: on standard error, and only on a terminal.
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::{io::IsTerminal, time::Duration};
+
+/// A bar with rate and remaining time where the length of the input is known; a count with a rate
+/// where it is not.
+pub(crate) fn bar(source_bytes: Option<u64>) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let (bar, template) = match source_bytes {
+        Some(bytes) => (
+            ProgressBar::new(bytes),
+            "{bar:30} {percent:>3} %  {bytes}/{total_bytes}  {binary_bytes_per_sec}  {msg}  ETA {eta}",
+        ),
+        None => (ProgressBar::new_spinner(), "{spinner} {bytes} in {elapsed}  {binary_bytes_per_sec}  {msg}"),
+    };
+    bar.set_draw_target(ProgressDrawTarget::stderr());
+    // The templates are constants; a wrong one would show up in the first run.
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}

@@ -1,0 +1,149 @@
+//! Lines of an input, and the format whose records are lines.
+
+use super::{Next, Record, Records, buffered};
+use crate::{
+    failure::{Failure, Result},
+    input::{Consumed, Input},
+};
+use std::io::{self, BufRead, BufReader, Read};
+
+/// Reads an input line by line into one buffer.
+pub(super) struct LineReader {
+    reader: BufReader<Box<dyn Read>>,
+    name: String,
+    consumed: Consumed,
+    line: Vec<u8>,
+    number: u64,
+    line_bytes_max: u64,
+    strip_carriage_return: bool,
+    strip_byte_order_mark: bool,
+}
+
+/// What some programs put before UTF-8 text.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// What the line reader found.
+pub(super) enum Line {
+    /// A line; [`LineReader::content`] has it.
+    Whole,
+    /// A line over the limit, passed over.
+    TooLong,
+    /// Nothing more.
+    End,
+}
+
+impl LineReader {
+    /// Reads the lines of `input`.
+    pub(super) fn new(input: Input, line_bytes_max: u64, strip_carriage_return: bool) -> Self {
+        LineReader {
+            reader: buffered(input.reader),
+            name: input.name,
+            consumed: input.consumed,
+            line: Vec::new(),
+            number: 0,
+            line_bytes_max,
+            strip_carriage_return,
+            strip_byte_order_mark: false,
+        }
+    }
+
+    /// Leaves out a UTF-8 byte order mark at the beginning of the input.
+    pub(super) fn without_byte_order_mark(mut self) -> Self {
+        self.strip_byte_order_mark = true;
+        self
+    }
+
+    /// Goes to the next line.
+    pub(super) fn advance(&mut self) -> Result<Line> {
+        self.read_line().map_err(|error| {
+            Failure::Error(format!(
+                "cannot read {} after line {}, near byte {}: {error}",
+                self.name,
+                self.number,
+                self.consumed.bytes()
+            ))
+        })
+    }
+
+    fn read_line(&mut self) -> io::Result<Line> {
+        self.line.clear();
+        let limit = self.line_bytes_max.saturating_add(1);
+        if self.reader.by_ref().take(limit).read_until(b'\n', &mut self.line)? == 0 {
+            return Ok(Line::End);
+        }
+        if self.line.last() == Some(&b'\n') {
+            self.line.pop();
+        } else if self.line.len() as u64 > self.line_bytes_max {
+            self.reader.skip_until(b'\n')?;
+            self.number += 1;
+            return Ok(Line::TooLong);
+        }
+        if self.strip_carriage_return && self.line.last() == Some(&b'\r') {
+            self.line.pop();
+        }
+        if self.number == 0 && self.strip_byte_order_mark && self.line.starts_with(BYTE_ORDER_MARK) {
+            self.line.drain(..BYTE_ORDER_MARK.len());
+        }
+        self.number += 1;
+        Ok(Line::Whole)
+    }
+
+    /// Number of the present line, from 1.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The present line without its end.
+    pub(super) fn content(&self) -> &[u8] {
+        &self.line
+    }
+
+    /// The present line as a bad one.
+    pub(super) fn bad(&self, reason: String) -> Next {
+        Next::Bad { reason, text: self.line.clone() }
+    }
+
+    /// A line that is too long. Its text would fit neither the memory nor a report.
+    pub(super) fn too_long(&self) -> Next {
+        let reason = format!("longer than {} bytes (--line-limit)", self.line_bytes_max);
+        Next::Bad { reason, text: Vec::new() }
+    }
+
+    /// Longest line and longest record of several lines, in bytes.
+    pub(super) fn line_bytes_max(&self) -> u64 {
+        self.line_bytes_max
+    }
+}
+
+/// Records of which each is a line: the key. Values are empty.
+pub(super) struct Lines {
+    lines: LineReader,
+}
+
+impl Lines {
+    /// Reads every line as a key.
+    pub(super) fn new(lines: LineReader) -> Self {
+        Lines { lines }
+    }
+}
+
+impl Records for Lines {
+    fn next(&mut self, record: &mut Record) -> Result<Next> {
+        let line = self.lines.advance()?;
+        record.line = self.lines.number();
+        record.key.clear();
+        record.value.clear();
+        Ok(match line {
+            Line::Whole => {
+                record.key.extend_from_slice(self.lines.content());
+                Next::Record
+            }
+            Line::TooLong => self.lines.too_long(),
+            Line::End => Next::End,
+        })
+    }
+
+    fn text(&self) -> Vec<u8> {
+        self.lines.content().to_vec()
+    }
+}

@@ -1,0 +1,65 @@
+//! Tab-separated columns. There is no quoting: a tab always separates, everything else is content.
+
+use super::{
+    Next, Record, Records,
+    columns::{Projection, Selectors},
+    lines::{Line, LineReader},
+};
+use crate::failure::Result;
+
+/// Records of which each is a line of columns.
+pub(super) struct Tsv {
+    lines: LineReader,
+    projection: Projection,
+    /// Where the present line's columns end.
+    ends: Vec<usize>,
+}
+
+impl Tsv {
+    /// Reads the header, if there is one.
+    pub(super) fn new(
+        mut lines: LineReader,
+        key: &Selectors,
+        value: Option<&Selectors>,
+        header: bool,
+    ) -> Result<Self> {
+        let names: Option<Vec<Vec<u8>>> = match header {
+            true => {
+                lines.advance()?;
+                Some(lines.content().split(|&byte| byte == b'\t').map(<[u8]>::to_vec).collect())
+            }
+            false => None,
+        };
+        let projection = Projection::new(key, value, names.as_deref())?;
+        Ok(Tsv { lines, projection, ends: Vec::new() })
+    }
+}
+
+impl Records for Tsv {
+    fn next(&mut self, record: &mut Record) -> Result<Next> {
+        let line = self.lines.advance()?;
+        record.line = self.lines.number();
+        match line {
+            Line::Whole => {}
+            Line::TooLong => return Ok(self.lines.too_long()),
+            Line::End => return Ok(Next::End),
+        }
+        let content = self.lines.content();
+        if content.is_empty() {
+            return Ok(self.lines.bad("the line is empty".to_owned()));
+        }
+        self.ends.clear();
+        self.ends.extend(content.iter().enumerate().filter(|(_, byte)| **byte == b'\t').map(|(i, _)| i));
+        self.ends.push(content.len());
+        let ends = &self.ends;
+        let column = |i: usize| &content[if i == 0 { 0 } else { ends[i - 1] + 1 }..ends[i]];
+        Ok(match self.projection.apply(ends.len(), column, &mut record.key, &mut record.value) {
+            Ok(()) => Next::Record,
+            Err(reason) => self.lines.bad(reason),
+        })
+    }
+
+    fn text(&self) -> Vec<u8> {
+        self.lines.content().to_vec()
+    }
+}

@@ -1,0 +1,201 @@
+//! The file behind `--bad-lines`: which lines were left out and why, and how far a load has come.
+//!
+//! JSON lines. The first says what was loaded into which keyspace; then come bad lines
+//! (`{"line":17,"reason":"..","text":".."}`; `text_hex` where the text is not UTF-8) and marks
+//! (`{"through_line":20000,"loaded":19999,"bad":1}`). A mark is written only after everything up to it
+//! is durable in the database, so a load may always go on from the last mark. What stands after the
+//! last mark describes lines that will be read again, and is cut off on resuming.
+
+use crate::{
+    failure::{Failure, Result},
+    output::json_bytes,
+};
+use serde_json::{Map, Value, json};
+use std::{
+    fs::{File, OpenOptions},
+    io::{BufWriter, Read, Seek, Write},
+    path::{Path, PathBuf},
+};
+
+/// How far a load has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Mark {
+    /// Everything up to this line is done.
+    pub(crate) through_line: u64,
+    /// Records loaded up to it.
+    pub(crate) loaded: u64,
+    /// Bad lines up to it.
+    pub(crate) bad: u64,
+    /// The input ended there.
+    pub(crate) complete: bool,
+}
+
+impl Mark {
+    fn from_json(value: &Value) -> Option<Mark> {
+        let number = |name: &str| value.get(name)?.as_u64();
+        Some(Mark {
+            through_line: number("through_line")?,
+            loaded: number("loaded")?,
+            bad: number("bad")?,
+            complete: value.get("complete").is_some(),
+        })
+    }
+
+    fn to_json(self) -> Value {
+        let mut value = json!({"through_line": self.through_line, "loaded": self.loaded, "bad": self.bad});
+        if self.complete {
+            value["complete"] = true.into();
+        }
+        value
+    }
+}
+
+/// A report being written.
+pub(crate) struct Report {
+    path: PathBuf,
+    out: BufWriter<File>,
+}
+
+impl Report {
+    /// Starts a report, replacing an older one. `load` describes what is loaded, for [`Report::resume`].
+    pub(crate) fn create(path: &Path, load: &Value) -> Result<Report> {
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(path)
+            .map_err(|error| Failure::file("create", path.display(), &error))?;
+        let mut report = Report { path: path.to_owned(), out: BufWriter::new(file) };
+        report.line(load)?;
+        report.flush()?;
+        Ok(report)
+    }
+
+    /// Opens the report of an earlier load to go on with it, and says how far that had come. Fails if
+    /// the report is of another load than `load`.
+    pub(crate) fn resume(path: &Path, load: &Value) -> Result<(Report, Mark)> {
+        let failed = |op, error: std::io::Error| Failure::file(op, path.display(), &error);
+        let mut file = OpenOptions::new().read(true).write(true).open(path).map_err(|e| failed("open", e))?;
+        let mut content = Vec::new();
+        file.read_to_end(&mut content).map_err(|e| failed("read", e))?;
+
+        let mut mark = Mark::default();
+        let (mut at, mut keep) = (0, 0);
+        for line in content.split_inclusive(|&byte| byte == b'\n') {
+            at += line.len();
+            // A line without its end was cut off in the middle of being written.
+            let Some(value) =
+                line.ends_with(b"\n").then(|| serde_json::from_slice::<Value>(line).ok()).flatten()
+            else {
+                break;
+            };
+            if keep == 0 {
+                if value != *load {
+                    return Err(Failure::Usage(format!(
+                        "{} is the report of another load ({value}); give the same input and options to --resume it",
+                        path.display()
+                    )));
+                }
+                keep = at;
+            } else if let Some(found) = Mark::from_json(&value) {
+                mark = found;
+                keep = at;
+            }
+        }
+        if keep == 0 {
+            return Err(Failure::Usage(format!(
+                "{} is not the report of a load; start without --resume",
+                path.display()
+            )));
+        }
+        file.set_len(keep as u64).map_err(|e| failed("shorten", e))?;
+        file.seek(std::io::SeekFrom::End(0)).map_err(|e| failed("write", e))?;
+        Ok((Report { path: path.to_owned(), out: BufWriter::new(file) }, mark))
+    }
+
+    /// Adds a bad line.
+    pub(crate) fn bad_line(&mut self, line: u64, reason: &str, text: &[u8]) -> Result<()> {
+        let mut object = Map::new();
+        object.insert("line".to_owned(), line.into());
+        object.insert("reason".to_owned(), reason.into());
+        json_bytes(&mut object, "text", text);
+        self.line(&object.into())
+    }
+
+    /// Adds a mark. Everything up to it must be durable in the database.
+    pub(crate) fn mark(&mut self, mark: Mark) -> Result<()> {
+        self.line(&mark.to_json())?;
+        self.flush()
+    }
+
+    fn line(&mut self, value: &Value) -> Result<()> {
+        let written = serde_json::to_writer(&mut self.out, value).map_err(std::io::Error::from);
+        written
+            .and_then(|()| self.out.write_all(b"\n"))
+            .map_err(|error| Failure::file("write", self.path.display(), &error))
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.out.flush().map_err(|error| Failure::file("write", self.path.display(), &error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn content(path: &Path) -> String {
+        let mut text = String::new();
+        OpenOptions::new().read(true).open(path).unwrap().read_to_string(&mut text).unwrap();
+        text
+    }
+
+    #[test]
+    fn a_resumed_report_goes_on_after_its_last_mark() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("bad.jsonl");
+        let load = json!({"load": "x"});
+        let first = Mark { through_line: 10, loaded: 9, bad: 1, complete: false };
+        {
+            let mut report = Report::create(&path, &load).unwrap();
+            report.bad_line(3, "short", b"a\xff").unwrap();
+            report.mark(first).unwrap();
+            report.bad_line(12, "short", b"b").unwrap();
+            report.flush().unwrap();
+        }
+        let (mut report, mark) = Report::resume(&path, &load).unwrap();
+        assert_eq!(mark, first);
+        report.bad_line(12, "again", b"b").unwrap();
+        report.mark(Mark { through_line: 20, loaded: 18, bad: 2, complete: true }).unwrap();
+        assert_eq!(
+            content(&path),
+            "{\"load\":\"x\"}\n\
+             {\"line\":3,\"reason\":\"short\",\"text_hex\":\"61ff\"}\n\
+             {\"through_line\":10,\"loaded\":9,\"bad\":1}\n\
+             {\"line\":12,\"reason\":\"again\",\"text\":\"b\"}\n\
+             {\"through_line\":20,\"loaded\":18,\"bad\":2,\"complete\":true}\n"
+        );
+        assert!(Report::resume(&path, &load).unwrap().1.complete);
+    }
+
+    #[test]
+    fn a_report_without_a_mark_starts_at_the_beginning() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("bad.jsonl");
+        drop(Report::create(&path, &json!(1)).unwrap());
+        assert_eq!(Report::resume(&path, &json!(1)).unwrap().1, Mark::default());
+    }
+
+    #[test]
+    fn the_report_of_another_load_is_refused_and_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("bad.jsonl");
+        drop(Report::create(&path, &json!({"format": "csv"})).unwrap());
+        let before = content(&path);
+        assert!(matches!(Report::resume(&path, &json!({"format": "tsv"})), Err(Failure::Usage(_))));
+        assert_eq!(content(&path), before);
+        let empty = dir.path().join("empty");
+        drop(OpenOptions::new().create_new(true).write(true).open(&empty).unwrap());
+        assert!(matches!(Report::resume(&empty, &json!(1)), Err(Failure::Usage(_))));
+    }
+}

@@ -1,0 +1,85 @@
+use crate::run::Solera;
+
+#[test]
+fn put_creates_the_database_and_get_finds_the_value() {
+    let solera = Solera::new();
+    solera.run(["put", "cask", "full"]).ok();
+    assert_eq!(solera.run(["get", "cask"]).ok(), "full\n");
+    solera.run(["put", "cask", "empty"]).ok();
+    assert_eq!(solera.run(["get", "cask"]).ok(), "empty\n");
+    solera.run(["put", "--keyspace", "other", "cask", "else"]).ok();
+    assert_eq!(solera.run(["get", "cask"]).ok(), "empty\n");
+    assert_eq!(solera.run(["get", "--keyspace", "other", "cask"]).ok(), "else\n");
+}
+
+#[test]
+fn values_may_come_from_standard_input_and_be_any_bytes() {
+    let solera = Solera::new();
+    let value: Vec<u8> = (0..=255).cycle().take(100_000).collect();
+    assert_eq!(solera.run_with_input(["put", "big"], &value).status, 0);
+    assert_eq!(solera.run(["get", "big", "--raw"]).out, value);
+    solera.run(["put", "", ""]).ok();
+    assert_eq!(solera.run(["get", "", "--raw"]).ok(), "");
+    solera.run(["put", "--escaped", "a\\tb", "\\x00\\\\"]).ok();
+    assert_eq!(solera.run(["get", "a\tb", "--raw"]).out, b"\0\\");
+    solera.run(["put", "-k", "-v"]).ok();
+    assert_eq!(solera.run(["get", "-k"]).ok(), "-v\n");
+    assert_eq!(solera.run(["get", "--hex", "2d6b"]).ok(), "2d76\n", "flags are still flags");
+    assert_eq!(solera.run(["get", "2d6b", "--hex"]).ok(), "2d76\n");
+    solera.run(["del", "--", "-k"]).ok();
+    solera.run(["get", "-k"]).fails(1);
+}
+
+#[test]
+fn an_entry_with_a_time_to_live_goes_away() {
+    let solera = Solera::new();
+    solera.run(["put", "--ttl", "0s", "gone", "x"]).ok();
+    solera.run(["put", "--ttl", "7d", "stays", "x"]).ok();
+    assert_eq!(solera.run(["scan", "--keys-only"]).ok(), "stays\n");
+    assert!(solera.run(["put", "--ttl", "soon", "k", "v"]).fails(2).contains("such as 90s"));
+}
+
+#[test]
+fn del_takes_keys_prefixes_and_ranges() {
+    let solera = Solera::new();
+    let input = "a\nb/1\nb/2\nc\nd\ne\nf\n";
+    solera.run_with_input(["load", "--format", "lines", "-"], input.as_bytes()).ok();
+    solera.run(["del", "a", "not there", "f"]).ok();
+    solera.run(["del", "--prefix", "b/"]).ok();
+    solera.run(["del", "--from", "c", "--to", "e"]).ok();
+    assert_eq!(solera.run(["scan", "--keys-only"]).ok(), "e\n");
+    solera.run(["del", "--hex", "65"]).ok();
+    assert_eq!(solera.run(["scan"]).ok(), "");
+    solera.run(["del"]).fails(2);
+    solera.run(["del", "--from", "a"]).fails(2);
+    assert!(solera.run(["del", "--hex", "--prefix", "ffff"]).fails(2).contains("--from and --to"));
+}
+
+#[test]
+fn compact_gives_space_back_and_changes_no_answer() {
+    let solera = Solera::new();
+    let input: String = (0..20_000).map(|i| format!("{i:08}\tvalue {i}\n")).collect();
+    solera.run_with_input(["load", "--format", "tsv", "-"], input.as_bytes()).ok();
+    solera.run(["del", "--from", "00001000", "--to", "00019000"]).ok();
+    let before = solera.run(["scan"]).ok();
+    assert_eq!(before.lines().count(), 2000);
+    let report: serde_json::Value = serde_json::from_str(&solera.run(["compact", "--json"]).ok()).unwrap();
+    assert!(report["table_bytes_after"].as_u64() < report["table_bytes_before"].as_u64(), "{report}");
+    assert_eq!(report["entries_after"], 2000);
+    assert_eq!(solera.run(["scan"]).ok(), before);
+    assert!(solera.run(["compact"]).ok().contains("2,000 → 2,000 entries"));
+}
+
+#[test]
+fn a_checkpoint_is_a_database_of_its_own() {
+    let solera = Solera::new();
+    solera.run(["put", "k", "before"]).ok();
+    solera.run(["checkpoint", "copy"]).ok();
+    solera.run(["put", "k", "after"]).ok();
+    assert_eq!(solera.run(["get", "--dir", "copy", "k"]).ok(), "before\n");
+    assert_eq!(solera.run(["get", "k"]).ok(), "after\n");
+    solera.run(["check", "--dir", "copy"]).ok();
+    // The copy is never written over.
+    solera.run(["checkpoint", "copy"]).fails(4);
+    assert_eq!(solera.run(["get", "--dir", "copy", "k"]).ok(), "before\n");
+}

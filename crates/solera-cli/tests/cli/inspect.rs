@@ -1,0 +1,105 @@
+use crate::run::Solera;
+use serde_json::Value;
+use std::fs;
+
+fn loaded() -> Solera {
+    let solera = Solera::new();
+    let input: String = (0..20_000).map(|i| format!("key {i:08}\tvalue {i}\n")).collect();
+    solera.run_with_input(["load", "--format", "tsv", "-"], input.as_bytes()).ok();
+    solera
+}
+
+fn table(solera: &Solera) -> std::path::PathBuf {
+    fs::read_dir(solera.db())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .find(|path| path.extension().is_some_and(|extension| extension == "table"))
+        .expect("a load ends with a flush")
+}
+
+#[test]
+fn stats_count_entries_and_bytes_per_key() {
+    let solera = loaded();
+    solera.run(["put", "--keyspace", "second", "k", "v"]).ok();
+    let text = solera.run(["stats"]).ok();
+    assert!(text.contains("default") && text.contains("second") && text.contains("20,000"), "{text}");
+    let text = solera.run(["stats", "--json"]).ok();
+    let stats: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(stats.len(), 2);
+    let of = |name: &str| stats.iter().find(|stats| stats["keyspace"] == name).unwrap();
+    assert_eq!(of("default")["entries"], 20_000);
+    assert!(of("default")["index_bytes"].as_u64().unwrap() > 0);
+    assert!(of("default")["filter_bytes"].as_u64().unwrap() > 0);
+    assert_eq!(solera.run(["stats", "--keyspace", "second"]).ok().matches("entries").count(), 1);
+}
+
+#[test]
+fn levels_draw_every_run() {
+    let solera = loaded();
+    let text = solera.run(["levels"]).ok();
+    assert!(text.contains("L0") && text.contains("20,000 entries"), "{text}");
+    assert!(text.contains("key 00000000") && text.contains("key 00019999"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 110), "{text}");
+    let json: Value = serde_json::from_str(&solera.run(["levels", "--json"]).ok()).unwrap();
+    let runs: u64 = json["levels"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|level| level["runs"].as_array().unwrap())
+        .map(|run| run["entries"].as_u64().unwrap())
+        .sum();
+    assert_eq!(runs, 20_000);
+}
+
+#[test]
+fn check_walks_every_file_and_finds_nothing_wrong() {
+    let solera = loaded();
+    let text = solera.run(["check"]).ok();
+    assert!(text.contains("no damage") && text.contains(".table") && text.contains("MANIFEST"), "{text}");
+    let summary: Value =
+        serde_json::from_str(solera.run(["check", "--json"]).ok().lines().last().unwrap()).unwrap();
+    assert_eq!(summary["problems"], 0);
+}
+
+#[test]
+fn check_names_the_damaged_file_and_the_place() {
+    let solera = loaded();
+    let table = table(&solera);
+    let mut bytes = fs::read(&table).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&table, &bytes).unwrap();
+    let name = table.file_name().unwrap().to_str().unwrap();
+
+    let run = solera.run(["check"]);
+    assert_eq!(run.status, 4, "{run:?}");
+    let text = String::from_utf8(run.out).unwrap();
+    assert!(text.contains(name) && text.contains("damaged at byte"), "{text}");
+    let run = solera.run(["check", "--json"]);
+    assert_eq!(run.status, 4);
+    let out = String::from_utf8(run.out).unwrap();
+    let last: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
+    assert!(last["problems"].as_u64().unwrap() >= 1, "{out}");
+    // Reading goes on until the damage and then says the same, on one line.
+    let run = solera.run(["scan"]);
+    assert_eq!(run.status, 4);
+    assert!(run.err.contains(name) && run.err.contains("damaged at byte"), "{}", run.err);
+    assert_eq!(run.err.lines().count(), 1);
+}
+
+#[test]
+fn dump_shows_tables_logs_and_manifests() {
+    let solera = loaded();
+    solera.run(["put", "in the log", "v"]).ok();
+    let text = solera.run(["dump".into(), table(&solera).into_os_string()]).ok();
+    assert!(text.contains("key 00000000"), "{}", &text[..text.len().min(2000)]);
+    for entry in fs::read_dir(solera.db()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.file_name().is_some_and(|name| name != "LOCK") {
+            assert!(!solera.run(["dump".into(), path.into_os_string()]).ok().is_empty());
+        }
+    }
+    solera.write("other", "not a file of a database");
+    solera.run(["dump", "other"]).fails(4);
+    solera.run(["dump", "nothing"]).fails(4);
+}

@@ -1,0 +1,359 @@
+use crate::run::Solera;
+use proptest::prelude::*;
+use serde_json::Value;
+use std::{
+    io::{Read, Write},
+    process::Stdio,
+};
+
+const TSV: &str = "src/a.rs\t100\tc1\tA\nsrc/b.rs\t90\tc2\tM\nsrc/a.rs\t120\tc3\tM\n";
+const SCANNED: &str = "src/a.rs\\t100\tc1\\tA\nsrc/a.rs\\t120\tc3\\tM\nsrc/b.rs\\t90\tc2\\tM\n";
+
+fn gzip(content: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(content).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn zstd(content: &[u8]) -> Vec<u8> {
+    ruzstd::encoding::compress_to_vec(content, ruzstd::encoding::CompressionLevel::Fastest)
+}
+
+#[test]
+fn tsv_from_standard_input_and_from_files_plain_and_compressed() {
+    for (name, content) in [
+        ("in.tsv", TSV.as_bytes().to_vec()),
+        ("in.tsv.gz", gzip(TSV.as_bytes())),
+        ("in.tsv.zst", zstd(TSV.as_bytes())),
+        ("-", TSV.as_bytes().to_vec()),
+        ("-", gzip(TSV.as_bytes())),
+        ("-", zstd(TSV.as_bytes())),
+    ] {
+        let solera = Solera::new();
+        if name != "-" {
+            solera.write(name, &content);
+        }
+        let text = solera.run_with_input(["load", "--format", "tsv", "--key", "1,2", name], &content).ok();
+        assert!(text.starts_with("3 records loaded in "), "{text}");
+        assert_eq!(solera.run(["scan"]).ok(), SCANNED);
+    }
+}
+
+#[test]
+fn the_name_of_the_file_tells_the_format() {
+    let solera = Solera::new();
+    for (name, content, key) in [
+        ("a.tsv", &b"t\t1\n"[..], "t"),
+        ("b.csv", b"c,1\n", "c"),
+        ("c.txt", b"l\n", "l"),
+        ("D.CSV", b"C,1\n", "C"),
+    ] {
+        solera.write(name, content);
+        solera.run(["load", name]).ok();
+        solera.run(["get", key]).ok();
+    }
+    solera.write("e.ndjson.gz", gzip(b"{\"k\":\"j\"}\n"));
+    solera.run(["load", "--key", "k", "e.ndjson.gz"]).ok();
+    assert_eq!(solera.run(["get", "j"]).ok(), "{\"k\":\"j\"}\n");
+    solera.write("f.data", "x\n");
+    assert!(solera.run(["load", "f.data"]).fails(2).contains("--format"));
+}
+
+#[test]
+fn csv_with_a_header_and_json_with_pointers() {
+    let solera = Solera::new();
+    solera.write("in.csv", "id,name,note\n7,\"Ana, B\",\"two\nlines\"\n");
+    solera.run(["load", "--header", "--key", "name,id", "--value", "note", "in.csv"]).ok();
+    assert_eq!(solera.run(["scan"]).ok(), "Ana, B\\t7\ttwo\\nlines\n");
+
+    solera.write("in.jsonl", "{\"user\":{\"id\":12},\"n\":[1,2]}\n");
+    solera.run(["load", "--keyspace", "json", "--key", "/user/id", "--value", "/n/1", "in.jsonl"]).ok();
+    assert_eq!(solera.run(["scan", "--keyspace", "json"]).ok(), "12\t2\n");
+}
+
+#[test]
+fn sosd_keys_of_both_widths_come_out_in_number_order() {
+    let solera = Solera::new();
+    let keys = [3u64, 1, 0x0100, 0xffff_ffff];
+    let mut wide = 4u64.to_le_bytes().to_vec();
+    keys.iter().for_each(|key| wide.extend_from_slice(&key.to_le_bytes()));
+    let mut narrow = 4u64.to_le_bytes().to_vec();
+    keys.iter().for_each(|key| narrow.extend_from_slice(&(*key as u32).to_le_bytes()));
+    solera.write("wide", &wide);
+    solera.write("narrow", &narrow);
+
+    solera.run(["load", "--format", "sosd", "--keyspace", "wide", "wide"]).ok();
+    assert_eq!(
+        solera.run(["scan", "--keyspace", "wide", "--hex"]).ok(),
+        "0000000000000001\t0000000000000001\n\
+         0000000000000003\t0000000000000000\n\
+         0000000000000100\t0000000000000002\n\
+         00000000ffffffff\t0000000000000003\n"
+    );
+    solera.run(["load", "--format", "sosd", "--keyspace", "narrow", "narrow"]).ok();
+    assert_eq!(
+        solera.run(["scan", "--keyspace", "narrow", "--hex", "--keys-only"]).ok(),
+        "00000001\n00000003\n00000100\nffffffff\n"
+    );
+    // The length of a stream is not known.
+    let load = ["load", "--format", "sosd", "--keyspace", "stream", "-"];
+    assert!(solera.run_with_input(load, &narrow).fails(2).contains("--key-bits"));
+    let load = ["load", "--format", "sosd", "--keyspace", "stream", "--key-bits", "32", "-"];
+    solera.run_with_input(load, &narrow).ok();
+    assert_eq!(
+        solera.run(["scan", "--keyspace", "stream", "--keys-only", "--limit", "1", "--hex"]).ok(),
+        "00000001\n"
+    );
+    let load = ["load", "--format", "sosd", "--keyspace", "stream", "--key-bits", "64", "-"];
+    assert!(solera.run_with_input(load, &narrow).fails(4).contains("ends at key 2 of 4 (byte 24)"));
+}
+
+#[test]
+fn later_records_win_and_lines_have_empty_values() {
+    let solera = Solera::new();
+    solera.run_with_input(["load", "--format", "tsv", "-"], b"k\told\nk\tnew\n").ok();
+    assert_eq!(solera.run(["get", "k"]).ok(), "new\n");
+    solera.run_with_input(["load", "--format", "lines", "--keyspace", "l", "-"], b"b\na\nb\n").ok();
+    assert_eq!(solera.run(["scan", "--keyspace", "l"]).ok(), "a\t\nb\t\n");
+}
+
+#[test]
+fn bad_lines_are_named_the_rest_is_loaded_and_the_status_says_so() {
+    let solera = Solera::new();
+    let run = solera.run_with_input(["load", "--format", "tsv", "--key", "1,2", "-"], b"a\t1\nb\n\nc\t2\n");
+    assert_eq!(run.status, 3);
+    assert_eq!(
+        run.err,
+        "solera: line 2: 1 column; the key needs column 2\nsolera: line 3: the line is empty\n"
+    );
+    assert!(String::from_utf8(run.out).unwrap().contains("2 bad lines left out"));
+    assert_eq!(solera.run(["scan"]).ok(), "a\\t1\t\nc\\t2\t\n");
+}
+
+#[test]
+fn only_the_first_bad_lines_are_named_on_the_terminal() {
+    let solera = Solera::new();
+    let run = solera.run_with_input(["load", "--format", "jsonl", "--key", "k", "-"], &b"nope\n".repeat(100));
+    assert_eq!(run.status, 3);
+    assert_eq!(run.err.lines().count(), 21);
+    assert!(run.err.contains("line 20: not a JSON object: "));
+    assert!(run.err.contains("--bad-lines FILE"));
+}
+
+#[test]
+fn records_over_the_limits_are_bad_lines_and_do_not_fail_their_batch() {
+    let solera = Solera::new();
+    let mut input = b"a\t1\n".to_vec();
+    input.extend(std::iter::repeat_n(b'k', 65_535));
+    input.extend(b"\tlongest\n");
+    input.extend(std::iter::repeat_n(b'k', 65_536));
+    input.extend(b"\ttoo long\nb\t2\n");
+    let run = solera.run_with_input(["load", "--format", "tsv", "-"], &input);
+    assert_eq!(
+        (run.status, run.err.as_str()),
+        (3, "solera: line 3: the key has 65536 bytes; at most 65535 are allowed\n")
+    );
+    assert_eq!(solera.run(["scan"]).ok().lines().count(), 3);
+}
+
+#[test]
+fn the_report_has_every_bad_line_with_its_text() {
+    let solera = Solera::new();
+    let load = ["load", "--format", "tsv", "--key", "1,2", "--bad-lines", "bad.jsonl", "--json", "-"];
+    let run = solera.run_with_input(load, b"a\t1\nb\n\xff\nc\t2\n");
+    assert_eq!((run.status, run.err.as_str()), (3, ""));
+    let summary: Value = serde_json::from_slice(&run.out).unwrap();
+    assert_eq!(
+        (&summary["loaded"], &summary["bad_lines"], &summary["lines"]),
+        (&2.into(), &2.into(), &4.into())
+    );
+    let report = solera.read("bad.jsonl");
+    let lines: Vec<&str> = report.lines().collect();
+    assert_eq!(
+        lines[1..],
+        [
+            r#"{"line":2,"reason":"1 column; the key needs column 2","text":"b"}"#,
+            r#"{"line":3,"reason":"1 column; the key needs column 2","text_hex":"ff"}"#,
+            r#"{"through_line":4,"loaded":2,"bad":2,"complete":true}"#,
+        ]
+    );
+}
+
+#[test]
+fn a_load_goes_on_where_its_report_says_it_came_to() {
+    let solera = Solera::new();
+    let load = ["load", "--format", "tsv", "--key", "1", "--bad-lines", "bad.jsonl", "in.tsv"];
+    solera.write("in.tsv", "a\t1\n\nb\t2\n");
+    assert_eq!(solera.run(load).status, 3);
+
+    // As if the first load had been interrupted after line 2: what follows the mark is read again.
+    let report = solera.read("bad.jsonl");
+    let (head, _) = report.split_at(report.find('\n').unwrap() + 1);
+    let interrupted = format!(
+        "{head}{}\n{}\n{}",
+        r#"{"line":2,"reason":"the line is empty","text":""}"#,
+        r#"{"through_line":2,"loaded":1,"bad":1}"#,
+        r#"{"line":3,"reason":"cut of"#
+    );
+    solera.write("bad.jsonl", interrupted);
+    solera.run(["del", "a", "b"]).ok();
+    let resume: Vec<&str> = load.into_iter().chain(["--resume"]).collect();
+    let run = solera.run(&resume);
+    assert_eq!(run.status, 3, "{run:?}");
+    let text = String::from_utf8(run.out).unwrap();
+    assert!(text.starts_with("1 records loaded") && text.contains("2 in all; 1 bad lines"), "{text}");
+    assert_eq!(solera.run(["scan"]).ok(), "b\t2\n", "line 1 was not loaded again");
+    assert!(
+        solera.read("bad.jsonl").ends_with("{\"through_line\":3,\"loaded\":2,\"bad\":1,\"complete\":true}\n")
+    );
+
+    // A finished load has nothing to go on with.
+    let run = solera.run(&resume);
+    assert_eq!(run.status, 3);
+    assert!(String::from_utf8(run.out).unwrap().starts_with("0 records loaded"));
+
+    // And it must be the same load.
+    let other = ["load", "--format", "tsv", "--key", "2", "--bad-lines", "bad.jsonl", "in.tsv", "--resume"];
+    assert!(solera.run(other).fails(2).contains("another load"));
+}
+
+#[test]
+fn an_input_that_breaks_off_says_where_and_keeps_what_came_before() {
+    let solera = Solera::new();
+    let content: String =
+        (0..50_000).map(|i| format!("key {:08}\tvalue {}\n", i, i * 7919 % 65_537)).collect();
+    for compressed in [gzip(content.as_bytes()), zstd(content.as_bytes())] {
+        let cut = &compressed[..compressed.len() * 2 / 3];
+        let message = solera.run_with_input(["load", "--format", "tsv", "-"], cut).fails(4);
+        assert!(message.contains("cannot read standard input after line "), "{message}");
+        assert!(message.contains("records before that are loaded"), "{message}");
+        assert!(solera.run(["scan", "--limit", "2"]).ok().starts_with("key 00000000\tvalue 0\n"));
+    }
+}
+
+#[test]
+fn sorted_input_goes_straight_into_tables() {
+    let solera = Solera::new();
+    let run = solera
+        .run_with_input(["load", "--format", "tsv", "--sorted", "-"], b"a\t1\nc\t2\nb\t3\nc\t4\nd\t5\n");
+    assert_eq!(run.status, 3);
+    assert_eq!(
+        run.err,
+        "solera: line 3: the key is not greater than the one before (--sorted)\n\
+         solera: line 4: the key is not greater than the one before (--sorted)\n"
+    );
+    assert_eq!(solera.run(["scan"]).ok(), "a\t1\nc\t2\nd\t5\n");
+}
+
+#[test]
+fn a_load_may_choose_index_and_compression_of_a_new_keyspace() {
+    let solera = Solera::new();
+    let content: String = (0..20_000).map(|i| format!("key {i:08}\tvalue {i}\n")).collect();
+    for index in ["binary", "doblix-pla", "doblix-pra"] {
+        for compression in ["none", "lz4"] {
+            let keyspace = format!("{index}-{compression}");
+            let load = [
+                "load",
+                "--format",
+                "tsv",
+                "--index",
+                index,
+                "--compression",
+                compression,
+                "--keyspace",
+                &keyspace,
+                "-",
+            ];
+            solera.run_with_input(load, content.as_bytes()).ok();
+            assert_eq!(solera.run(["get", "--keyspace", &keyspace, "key 00012345"]).ok(), "value 12345\n");
+            assert_eq!(solera.run(["scan", "--keyspace", &keyspace, "--raw"]).ok(), content);
+        }
+    }
+}
+
+#[test]
+fn a_killed_load_leaves_a_prefix() {
+    let solera = Solera::new();
+    let mut child = solera
+        .command(["load", "--format", "lines", "--batch", "100", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    for i in 0..200_000u64 {
+        writeln!(input, "{i:012}").unwrap();
+    }
+    input.flush().unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let keys = solera.run(["scan", "--keys-only", "--raw"]).ok();
+    let count = keys.lines().count() as u64;
+    assert!(count > 0 && count.is_multiple_of(100), "{count} keys");
+    assert!(keys.lines().zip(0u64..).all(|(key, i)| key == format!("{i:012}")));
+}
+
+#[test]
+fn loading_gives_what_sorting_gives() {
+    let solera = Solera::new();
+    let mut input = String::new();
+    for i in 0..30_000u64 {
+        let hash = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        input.push_str(&format!("dir{}/file{}\t{}\t{:x}\tM\n", hash % 97, hash >> 48, hash % 5, i));
+    }
+    solera.run_with_input(["load", "--format", "tsv", "--key", "1,2", "-"], input.as_bytes()).ok();
+    let mut expected: Vec<String> =
+        input.lines().map(|line| line.split('\t').take(2).collect::<Vec<_>>().join("\t")).collect();
+    expected.sort_unstable();
+    expected.dedup();
+    let scanned = solera.run(["scan", "--keys-only", "--raw"]).ok();
+    assert!(scanned.lines().eq(expected.iter().map(String::as_str)));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+    #[test]
+    fn a_scan_loaded_again_is_the_same_keyspace(
+        entries in prop::collection::btree_map(
+            prop::collection::vec(any::<u8>(), 0..20),
+            prop::collection::vec(any::<u8>(), 0..20),
+            1..30,
+        )
+    ) {
+        let solera = Solera::new();
+        {
+            let db = solera::Db::open(solera.db()).unwrap();
+            for (key, value) in &entries {
+                db.put(key, value).unwrap();
+            }
+            db.close().unwrap();
+        }
+        let text = solera.run(["scan"]).ok();
+        let load = ["load", "--format", "tsv", "--escaped", "--keyspace", "copy", "-"];
+        // An empty key without a value is an empty line but for its tab, so nothing is lost.
+        solera.run_with_input(load, text.as_bytes()).ok();
+        prop_assert_eq!(solera.run(["scan", "--keyspace", "copy"]).ok(), text);
+        for (key, value) in &entries {
+            let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+            let got = solera.run(["get", "--keyspace", "copy", "--hex", &hex(key)]).ok();
+            prop_assert_eq!(got.trim_end(), hex(value));
+        }
+    }
+}
+
+#[test]
+fn standard_error_stays_empty_without_a_terminal() {
+    let solera = Solera::new();
+    let mut child = solera
+        .command(["load", "--format", "lines", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"a\n").unwrap();
+    let mut err = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert_eq!(err, "", "no progress bar");
+}

@@ -1,0 +1,137 @@
+//! What must not work: and nothing on disk changes when it does not.
+
+use crate::run::Solera;
+use std::fs;
+
+const READERS: [&[&str]; 9] = [
+    &["get", "k"],
+    &["scan"],
+    &["stats"],
+    &["levels"],
+    &["check"],
+    &["compact"],
+    &["checkpoint", "copy"],
+    &["del", "k"],
+    &["stats", "--keyspace", "default"],
+];
+
+#[test]
+fn commands_that_need_a_database_create_none() {
+    let solera = Solera::new();
+    for args in READERS {
+        let message = solera.run(args).fails(4);
+        assert!(message.contains("does not exist"), "{args:?}: {message}");
+        assert_eq!(solera.files(), [], "{args:?}");
+    }
+    let failed = solera.run_with_input(["load", "--format", "jsonl", "-"], b"{}\n").fails(2);
+    assert!(failed.contains("--key"), "{failed}");
+    solera.run(["load", "--format", "tsv", "nothing.tsv"]).fails(4);
+    assert_eq!(solera.files(), [], "a load that cannot start creates nothing");
+}
+
+#[test]
+fn directories_that_are_no_database_are_left_alone() {
+    let solera = Solera::new();
+    fs::create_dir(solera.db()).unwrap();
+    for args in READERS {
+        let message = solera.run(args).fails(4);
+        assert!(message.contains("not a Solera database"), "{args:?}: {message}");
+    }
+    fs::write(solera.db().join("IMPORTANT.txt"), "of another program").unwrap();
+    let before = solera.files();
+    for args in READERS.into_iter().chain([&["put", "k", "v"][..]]) {
+        let message = solera.run(args).fails(4);
+        assert!(message.contains("not a Solera database"), "{args:?}: {message}");
+        assert_eq!(solera.files(), before, "{args:?}");
+    }
+}
+
+#[test]
+fn a_file_in_the_place_of_the_directory_is_named() {
+    let solera = Solera::new();
+    solera.write("db", "a file");
+    assert!(solera.run(["scan"]).fails(4).contains("is a file"));
+    solera.run(["put", "k", "v"]).fails(4);
+    assert_eq!(solera.read("db"), "a file");
+}
+
+#[test]
+fn a_database_that_is_open_elsewhere_says_so() {
+    let solera = Solera::new();
+    solera.run(["put", "k", "v"]).ok();
+    let db = solera::Db::open(solera.db()).unwrap();
+    for args in [&["get", "k"][..], &["scan"], &["put", "k", "w"], &["stats"], &["compact"]] {
+        let message = solera.run(args).fails(4);
+        assert!(message.contains("open elsewhere"), "{args:?}: {message}");
+    }
+    db.close().unwrap();
+    assert_eq!(solera.run(["get", "k"]).ok(), "v\n");
+}
+
+#[cfg(unix)]
+#[test]
+fn reading_leaves_every_file_as_it_is() {
+    use std::os::unix::fs::PermissionsExt;
+    let solera = Solera::new();
+    solera.run_with_input(["load", "--format", "lines", "-"], b"a\nb\n").ok();
+    solera.run(["put", "c", "in the log"]).ok();
+    let mode = |mode| fs::set_permissions(solera.db(), fs::Permissions::from_mode(mode)).unwrap();
+    let before = solera.files();
+    // Root may write anywhere, so the permission proves something only for other users; the comparison
+    // of files does for all.
+    mode(0o555);
+    for args in [&["get", "c"][..], &["scan"], &["stats"], &["levels"], &["check"]] {
+        let run = solera.run(args);
+        assert_eq!(run.status, 0, "{args:?}: {run:?}");
+    }
+    mode(0o755);
+    assert_eq!(solera.files(), before);
+}
+
+#[test]
+fn keyspaces_are_not_created_by_asking_for_them() {
+    let solera = Solera::new();
+    solera.run(["put", "k", "v"]).ok();
+    for args in [&["get", "k"][..], &["scan"], &["del", "k"], &["compact"], &["stats"]] {
+        let args = args.iter().chain(&["--keyspace", "none"]);
+        let message = solera.run(args).fails(4);
+        assert!(message.contains("no keyspace \"none\"; it has \"default\""), "{message}");
+    }
+}
+
+#[test]
+fn a_wrong_command_line_is_one_line_and_status_2() {
+    let solera = Solera::new();
+    for args in [
+        &["frobnicate"][..],
+        &["scan", "--limit", "many"],
+        &["scan", "--raw", "--json"],
+        &["get"],
+        &["get", "--hex", "4"],
+        &["get", "--hex", "zz"],
+        &["get", "--escaped", "a\\q"],
+        &["load", "--format", "xml", "-"],
+        &["load", "--format", "tsv", "--key", "0", "-"],
+        &["load", "--format", "tsv", "--key", "1,,2", "-"],
+        &["load", "--format", "tsv", "--resume", "-"],
+        &["load", "--format", "lines", "--key", "1", "-"],
+        &["put", "k", "v", "--hex", "--escaped"],
+    ] {
+        let message = solera.run(args).fails(2);
+        assert!(message.len() < 400, "{message}");
+    }
+    let message = solera.command(["scan"]).env_remove("SOLERA_DIR").output().unwrap();
+    assert_eq!(message.status.code(), Some(2));
+    assert!(String::from_utf8(message.stderr).unwrap().contains("--dir"));
+}
+
+#[test]
+fn help_documents_the_exit_statuses() {
+    let solera = Solera::new();
+    for args in [&["--help"][..], &["help"], &["-h"]] {
+        let text = solera.run(args).ok();
+        assert!(text.contains("3  load: bad lines were left out"), "{text}");
+    }
+    assert!(solera.run(["load", "--help"]).ok().contains("sosd"));
+    assert!(solera.run(["--version"]).ok().starts_with("solera "));
+}
