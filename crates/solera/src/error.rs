@@ -125,7 +125,7 @@ impl fmt::Display for Error {
             }
             Error::Corrupt { file, offset, what } => write!(
                 f,
-                "{}: damaged at byte {offset}: {what}; run `solera check --dir` on the directory to see the extent, and restore the file from a checkpoint",
+                "{}: damaged at byte {offset}: {what}; run `solera check --dir` on the directory to see the extent, and restore the database from a checkpoint",
                 file.display()
             ),
             Error::NotADatabase { path, what } => {

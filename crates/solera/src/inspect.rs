@@ -4,10 +4,11 @@
 //! Reads only (but `check` creates the file LOCK if it is missing). Used by `solera check` and `solera dump`.
 
 use crate::{
+    cache::Cache,
     error::{Error, Result},
     ids::FileId,
     key::KeyRange,
-    table,
+    table::{self, TableContext, TableDescriptor, TableFile},
     version::{Edit, Manifest, manifest},
     vfs::{Fs, read_all},
     wal::{
@@ -55,10 +56,17 @@ pub struct CheckReport {
     pub bytes: u64,
 }
 
+/// A table that the manifest names: what it should be, and every place that it has in a tree (keyspace,
+/// level, run, start of the clip).
+struct LiveTable {
+    descriptor: Arc<TableDescriptor>,
+    places: BTreeSet<(u32, u32, u64, Box<[u8]>)>,
+}
+
 /// What the manifest's edits come to, as far as a check needs it.
 #[derive(Default)]
 struct Live {
-    tables: BTreeMap<FileId, BTreeSet<(u32, u32, u64, Box<[u8]>)>>,
+    tables: BTreeMap<FileId, LiveTable>,
     logs: BTreeSet<FileId>,
     log_ends: BTreeMap<FileId, u64>,
     oldest_log: FileId,
@@ -69,19 +77,23 @@ impl Live {
         for (keyspace, tree) in &edit.trees {
             for removed in &tree.removed {
                 let place = (keyspace.0, removed.level, removed.run.0, removed.clip_start.clone());
-                if let Some(places) = self.tables.get_mut(&removed.file) {
-                    places.remove(&place);
+                if let Some(table) = self.tables.get_mut(&removed.file) {
+                    table.places.remove(&place);
                 }
             }
             for added in &tree.added {
                 let place = (keyspace.0, added.level, added.run.0, added.clip.start.clone());
-                self.tables.entry(added.descriptor.file).or_default().insert(place);
+                let table = self.tables.entry(added.descriptor.file).or_insert_with(|| LiveTable {
+                    descriptor: Arc::new(added.descriptor.clone()),
+                    places: BTreeSet::new(),
+                });
+                table.places.insert(place);
             }
         }
         for dropped in &edit.dropped {
-            self.tables.values_mut().for_each(|places| places.retain(|place| place.0 != dropped.0));
+            self.tables.values_mut().for_each(|table| table.places.retain(|place| place.0 != dropped.0));
         }
-        self.tables.retain(|_, places| !places.is_empty());
+        self.tables.retain(|_, table| !table.places.is_empty());
         self.logs.extend(edit.new_log);
         for (file, end) in &edit.log_ends {
             self.logs.insert(*file);
@@ -151,9 +163,18 @@ pub fn check(fs: &Arc<dyn Fs>, dir: &Path) -> Result<CheckReport> {
             }
         } else if let Some(id) = table::file_id(name) {
             file.kind = "table";
-            file.live = live.tables.contains_key(&id);
-            if file.live {
-                match table::open_alone(fs, &path).and_then(|table| table.table()?.check()) {
+            if let (Some(loaded), Some(table)) = (&loaded, live.tables.get(&id)) {
+                file.live = true;
+                // Opened as the database would open it: the file must be the one that the manifest means.
+                let context = Arc::new(TableContext {
+                    fs: fs.clone(),
+                    dir: dir.to_path_buf(),
+                    database: loaded.database,
+                    cache: Cache::new(0),
+                    stats: Arc::default(),
+                });
+                let table = TableFile::new(&context, table.descriptor.clone());
+                match table.table().and_then(|table| table.check()) {
                     Ok(check) => {
                         file.entries = check.entries;
                         report.problems.extend(check.problems);

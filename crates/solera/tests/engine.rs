@@ -380,3 +380,35 @@ fn seeking_one_end_keeps_what_the_other_has_yielded_out() {
     assert_eq!(iter.next_back().unwrap().unwrap().0, key(15));
     assert_eq!(iter.next().unwrap().unwrap().0, key(3));
 }
+
+/// Symptom: after the manifest had been written anew, a reopen missed the keyspace just created and lost
+/// synced writes. Cause: it was written after the edit that made it too large, from a state without that
+/// edit, and named only the log in use. Cure: it is written before an edit, and names every log.
+#[test]
+fn nothing_is_forgotten_when_the_manifest_is_written_anew() {
+    let fs = Arc::new(MemFs::new());
+    let db = small().memory(64 << 20).fs(fs.clone()).open(DIR).unwrap();
+    for n in 0..100 {
+        // Fills several logs while the memtable of `kept` stays unflushed.
+        db.keyspace("kept").unwrap().put(&key(n), b"kept").unwrap();
+        db.put(&key(n), &[n as u8; 2000]).unwrap();
+    }
+    let names: Vec<_> =
+        (0..1200).map(|n| format!("keyspace {n} with a rather long name to fill the manifest")).collect();
+    for (n, name) in names.iter().enumerate() {
+        db.keyspace(name).unwrap().put(b"n", name.as_bytes()).unwrap();
+        if n % 100 == 7 {
+            db.flush().unwrap();
+            db.put(&key(n as u32), b"after").unwrap();
+        }
+    }
+    db.sync().unwrap();
+    let image = Arc::new(fs.crash(Persist::Nothing, 1));
+    let db = small().memory(64 << 20).fs(image).open(DIR).unwrap();
+    assert_eq!(db.keyspaces().len(), names.len() + 2);
+    assert_eq!(db.keyspace("kept").unwrap().iter().count(), 100);
+    for name in &names {
+        assert_eq!(db.keyspace(name).unwrap().get(b"n").unwrap().unwrap(), name.as_bytes());
+    }
+    assert_eq!(db.get(&key(1107)).unwrap().unwrap(), b"after");
+}

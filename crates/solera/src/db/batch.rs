@@ -3,7 +3,7 @@
 use super::{Core, Durability, Handle, Keyspace, check_sizes};
 use crate::{
     error::{Error, Result},
-    key::{Kind, split_expiry},
+    key::{EXPIRY_BYTES, Kind, split_expiry},
     tree::Tree,
     wal::batch::BatchEncoder,
 };
@@ -67,7 +67,7 @@ impl Batch {
         value: &[u8],
         ttl: Duration,
     ) -> Result<()> {
-        check_sizes(key, value.len())?;
+        check_sizes(key, value.len() + EXPIRY_BYTES)?;
         self.admit(keyspace)?;
         self.encoder.put_expiring(keyspace.tree().id, key, value, keyspace.handle().expiry(ttl));
         Ok(())

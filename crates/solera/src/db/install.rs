@@ -16,8 +16,8 @@ use crate::{
 };
 use std::sync::{Arc, atomic::Ordering};
 
-/// The manifest is written anew when it has grown to as many bytes beyond its first size.
-const MANIFEST_GROWTH_BYTES: u64 = 1 << 20;
+/// The manifest is written anew when it has grown by as many bytes and by its first size.
+const MANIFEST_GROWTH_BYTES: u64 = 64 << 10;
 /// Longest keyspace name, in bytes.
 const NAME_BYTES_MAX: usize = 255;
 
@@ -28,28 +28,34 @@ pub(crate) struct Store {
     rotate_at: u64,
     /// Logs that recovery read, with their valid ends; they matter until the logs are gone.
     log_ends: Vec<(FileId, u64)>,
-    /// The log in use.
-    log: Option<FileId>,
-    oldest_log: Option<FileId>,
+    /// Every log that is needed, the one in use last.
+    logs: Vec<FileId>,
 }
 
 impl Store {
-    pub(super) fn new(manifest: Option<Manifest>, log_ends: Vec<(FileId, u64)>, log: Option<FileId>) -> Self {
-        let rotate_at = manifest.as_ref().map_or(0, |manifest| manifest.bytes() + MANIFEST_GROWTH_BYTES);
-        Store { manifest, rotate_at, log_ends, log, oldest_log: None }
+    pub(super) fn new(manifest: Option<Manifest>, log_ends: Vec<(FileId, u64)>, logs: Vec<FileId>) -> Self {
+        let rotate_at = manifest.as_ref().map_or(0, rotate_at);
+        Store { manifest, rotate_at, log_ends, logs }
     }
 }
 
+/// The size at which a manifest that is new now is written anew: twice the first size and some.
+fn rotate_at(manifest: &Manifest) -> u64 {
+    manifest.bytes() * 2 + MANIFEST_GROWTH_BYTES
+}
+
 impl Core {
-    /// The whole state as edits, for a new manifest. Under the store lock.
-    pub(super) fn whole(&self, store: &Store) -> Edit {
+    /// The whole state as edits, for a new manifest. Under the store lock, between two changes.
+    pub(super) fn whole(&self, store: &Store) -> Vec<Edit> {
+        let logs = store.logs.iter().map(|&log| Edit { new_log: Some(log), ..Edit::default() });
+        let log_ends = Edit { log_ends: store.log_ends.clone(), ..Edit::default() };
+        [self.whole_trees(), log_ends].into_iter().chain(logs).collect()
+    }
+
+    /// The part of the state that does not concern logs: what a checkpoint takes along.
+    pub(super) fn whole_trees(&self) -> Edit {
+        let mut whole = self.counters();
         let catalog = self.catalog.read();
-        let mut whole = Edit {
-            log_ends: store.log_ends.clone(),
-            new_log: store.log,
-            oldest_log: store.oldest_log,
-            ..self.counters()
-        };
         for tree in catalog.by_id.values() {
             whole.created.push(created(tree));
             whole.trees.push((tree.id, tree.view().version.to_edit()));
@@ -71,6 +77,11 @@ impl Core {
     /// Makes `edit` durable.
     fn record(&self, store: &mut Store, edit: Edit) -> Result<()> {
         self.poison.check()?;
+        // Before the append, not after it: what `edit` changes is not part of the state yet.
+        if store.manifest.as_ref().is_some_and(|manifest| manifest.bytes() >= store.rotate_at) {
+            self.rotate_manifest(store);
+            self.poison.check()?;
+        }
         let Some(manifest) = &mut store.manifest else { return Err(Error::ReadOnly) };
         if let Err(error) = manifest.append(&edit) {
             // The record may or may not be in the file: nothing may build on either.
@@ -78,9 +89,6 @@ impl Core {
                 self.poison.set(why);
             }
             return Err(error);
-        }
-        if manifest.bytes() >= store.rotate_at {
-            self.rotate_manifest(store);
         }
         Ok(())
     }
@@ -90,8 +98,8 @@ impl Core {
         let whole = self.whole(store);
         let Some(manifest) = &mut store.manifest else { return };
         let old = manifest.file();
-        let rotated = manifest.rotate(&*self.options.fs, self.dir(), self.new_file(), &[whole]);
-        store.rotate_at = manifest.bytes() + MANIFEST_GROWTH_BYTES;
+        let rotated = manifest.rotate(&*self.options.fs, self.dir(), self.new_file(), &whole);
+        store.rotate_at = rotate_at(manifest);
         match rotated {
             Ok(()) => {
                 // One that cannot be removed now is removed at the next open.
@@ -109,7 +117,7 @@ impl Core {
     pub(super) fn record_log(&self, log: FileId) -> Result<()> {
         let mut store = self.store.lock();
         self.record(&mut store, Edit { new_log: Some(log), ..self.counters() })?;
-        store.log = Some(log);
+        store.logs.push(log);
         Ok(())
     }
 
@@ -117,7 +125,7 @@ impl Core {
     pub(super) fn record_oldest_log(&self, oldest: FileId) -> Result<()> {
         let mut store = self.store.lock();
         self.record(&mut store, Edit { oldest_log: Some(oldest), ..self.counters() })?;
-        store.oldest_log = Some(oldest);
+        store.logs.retain(|file| *file >= oldest);
         store.log_ends.retain(|(file, _)| *file >= oldest);
         Ok(())
     }

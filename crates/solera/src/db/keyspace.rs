@@ -5,7 +5,7 @@ use crate::{
     cursor::{Hit, Probe},
     error::{Error, Result},
     ids::Seqno,
-    key::{self, KeyEnd, KeyRange},
+    key::{self, EXPIRY_BYTES, KeyEnd, KeyRange},
     pin::Slice,
     stats::Counter,
     tree::{Outcome, ReadContext, Tree, View},
@@ -118,12 +118,13 @@ impl Keyspace {
     }
 
     /// As [`Keyspace::put`], but the key is absent again once `ttl` has passed (resolution 1 ms). The
-    /// engine's clock decides, and never lets an expired key come back.
+    /// engine's clock decides, and never lets an expired key come back. The value may have 8 bytes less
+    /// than others.
     ///
     /// # Errors
     /// As [`Keyspace::put`].
     pub fn put_with_ttl(&self, key: &[u8], value: &[u8], ttl: Duration) -> Result<()> {
-        check_sizes(key, value.len())?;
+        check_sizes(key, value.len() + EXPIRY_BYTES)?;
         let expires_ms = self.handle.expiry(ttl);
         self.single(Single::PutExpiring { key, value, expires_ms })
     }

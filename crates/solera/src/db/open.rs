@@ -59,9 +59,19 @@ impl Recorded {
             Error::corrupt(manifest, 0, format!("an edit concerns keyspace {id}, which does not exist then"))
         };
         for created in edit.created {
+            let taken = |(id, keyspace): (&KeyspaceId, &RecordedKeyspace)| {
+                *id == created.id || keyspace.name == created.name
+            };
+            if self.keyspaces.iter().any(taken) || created.id.0 == u32::MAX {
+                let what = format!("keyspace {} {:?} is created a second time", created.id, created.name);
+                return Err(Error::corrupt(manifest, 0, what));
+            }
             let keyspace =
                 RecordedKeyspace { name: created.name, settings: created.settings, edits: Vec::new() };
             self.keyspaces.insert(created.id, keyspace);
+        }
+        for (id, settings) in edit.settings {
+            self.keyspaces.get_mut(&id).ok_or_else(|| unknown(id))?.settings = settings;
         }
         for (id, tree) in edit.trees {
             self.keyspaces.get_mut(&id).ok_or_else(|| unknown(id))?.edits.push(tree);
@@ -179,7 +189,7 @@ fn start(
         commit: Commit::new(None, Vec::new(), 0),
         visible: AtomicU64::new(0),
         snapshots: Snapshots::default(),
-        store: Mutex::new(Store::new(None, Vec::new(), None)),
+        store: Mutex::new(Store::new(None, Vec::new(), Vec::new())),
         next_file: AtomicU64::new(recorded.next_file),
         work: Work::new(),
         poison: Poison::default(),
@@ -211,10 +221,10 @@ fn start(
     let log_file = core.new_file();
     let log = core.create_log(log_file)?;
     let manifest_file = core.new_file();
-    let store = Store::new(None, log_ends.clone(), Some(log_file));
-    let whole = core.whole(&store);
-    let manifest = Manifest::create(&*core.options.fs, dir, database, manifest_file, &[whole])?;
-    core.store = Mutex::new(Store::new(Some(manifest), log_ends, Some(log_file)));
+    let files: Vec<_> = logs.iter().map(|log| log.file).chain([log_file]).collect();
+    let whole = core.whole(&Store::new(None, log_ends.clone(), files.clone()));
+    let manifest = Manifest::create(&*core.options.fs, dir, database, manifest_file, &whole)?;
+    core.store = Mutex::new(Store::new(Some(manifest), log_ends, files));
     core.commit = Commit::new(Some(log), closed, last_seqno);
     core.remove_strangers(manifest_file);
     core.seal_recovered();

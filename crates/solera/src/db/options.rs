@@ -6,7 +6,7 @@
 use crate::{
     block::Compression,
     clock::{Clock, SystemClock},
-    compaction::Shape,
+    compaction::{BUFFER_BYTES_MAX, Shape},
     db::Db,
     error::{Error, Result},
     operator::MergeOperator,
@@ -209,7 +209,7 @@ impl Options {
                 self.memory_bytes
             )));
         }
-        let buffer_max = self.memory_bytes / 4;
+        let buffer_max = (self.memory_bytes / 4).min(BUFFER_BYTES_MAX);
         if self.write_buffer_bytes != 0
             && !(WRITE_BUFFER_BYTES_MIN..=buffer_max).contains(&self.write_buffer_bytes)
         {
@@ -278,6 +278,11 @@ impl KeyspaceOptions {
     }
 
     pub(crate) fn validate(&self) -> Result<()> {
+        if self.merge_operator.as_ref().is_some_and(|operator| operator.name().is_empty()) {
+            return Err(Error::Invalid(
+                "a merge operator needs a name: it is recorded with the keyspace".into(),
+            ));
+        }
         self.layout.validate()?;
         self.shape.validate()
     }

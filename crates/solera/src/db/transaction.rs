@@ -337,7 +337,7 @@ impl Transaction {
         value: &[u8],
         ttl: Duration,
     ) -> Result<()> {
-        check_sizes(key, value.len())?;
+        check_sizes(key, value.len() + EXPIRY_BYTES)?;
         let moment: [u8; EXPIRY_BYTES] = keyspace.handle().expiry(ttl).to_be_bytes();
         let stored = Slice::from([&moment, value].concat());
         self.writes_to(keyspace)?.set(key, Kind::PutExpiring, stored);
