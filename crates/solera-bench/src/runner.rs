@@ -46,6 +46,9 @@ pub struct Config {
     /// The memory budget of each database, in bytes; `None` for twice the data's bytes, and no less
     /// than 64 MiB: everything in memory. Databases of all index kinds are open at once.
     pub memory_bytes: Option<u64>,
+    /// Whether everything is compacted to one run before the read phases. What background work leaves behind
+    /// depends on its timing, and index kinds are compared on equal shapes or not at all.
+    pub compact: bool,
     /// Background threads of each database.
     pub background_threads: usize,
     /// Seed of data and probes.
@@ -81,6 +84,7 @@ impl Default for Config {
             repeats: 3,
             pass_s_max: 4.0,
             memory_bytes: None,
+            compact: true,
             background_threads: 2,
             seed: 1,
             directory: None,
@@ -267,7 +271,12 @@ fn run_set(
         let arm = Arm::create(config, kind, memory_budget_bytes)?;
         let stage = format!("{}: loading, {kind}", set.name);
         progress.at(&stage, 0, set.pairs.len() as u64);
-        loads.push(arm.load(clock, set, |done| progress.at(&stage, done, set.pairs.len() as u64))?);
+        let mut load = arm.load(clock, set, |done| progress.at(&stage, done, set.pairs.len() as u64))?;
+        if config.compact {
+            progress.at(&format!("{}: compacting, {kind}", set.name), 0, 1);
+            load.compact_s = Some(arm.compact(clock)?);
+        }
+        loads.push(load);
         progress.at(&format!("{}: checking every pair, {kind}", set.name), 0, 1);
         refuse_wrong(set, kind, "check after the load", arm.verify(set)?)?;
         arms.push(arm);

@@ -38,7 +38,8 @@ fn a_run_measures_every_phase_of_every_kind_and_finds_every_answer_right() {
                 && arm.size.filter_file_bytes > 0
                 && arm.size.index_file_bytes > 0
         );
-        assert!(arm.load.write_amplification > 1.0);
+        assert!(arm.load.write_amplification > 1.0 && arm.load.compact_s.is_some());
+        assert_eq!(arm.size.runs_per_level.iter().sum::<usize>(), 1, "one run, whatever the timing was");
     }
     assert!(heard.0.iter().all(|(_, done, of)| done <= of));
     assert!(report.to_text().contains("doblix-pra") && report.to_html().contains("doblix-pra"));

@@ -128,21 +128,23 @@ pub struct Load {
     pub puts_per_s: f64,
     /// What flushing and compacting the rest took after it, in seconds.
     pub settle_s: f64,
+    /// What compacting everything to one run took after that, in seconds, if it was done.
+    pub compact_s: Option<f64>,
     /// Time that puts had to wait for background work, in all, in microseconds.
     pub stall_us_total: u64,
     /// The longest such wait, in microseconds.
     pub stall_us_max: u64,
-    /// Bytes written to the log.
+    /// Bytes written to the log, up to settling.
     pub log_bytes: u64,
-    /// Bytes written by flushes.
+    /// Bytes written by flushes, up to settling.
     pub flush_bytes: u64,
-    /// Bytes written by compactions.
+    /// Bytes written by compactions, up to settling.
     pub compaction_bytes: u64,
     /// Bytes written to tables and log, per byte of keys and values.
     pub write_amplification: f64,
 }
 
-/// The database after load and settling.
+/// The database as the read phases found it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Size {
     /// Bytes of all tables.
@@ -276,6 +278,7 @@ pub(crate) mod tests {
                 load_s: 2.5,
                 puts_per_s: 800_000.0 * speed,
                 settle_s: 0.8,
+                compact_s: Some(0.4),
                 stall_us_total: 1200,
                 stall_us_max: 300,
                 log_bytes: 170_000_000,

@@ -16,6 +16,12 @@ pub(super) struct Row {
     pub(super) cells: Vec<String>,
 }
 
+impl Row {
+    fn says_something(&self) -> bool {
+        self.cells.iter().any(|cell| cell != NOTHING)
+    }
+}
+
 /// Rows that belong together.
 pub(super) struct Group {
     /// What they are about.
@@ -39,9 +45,10 @@ pub(super) fn groups(set: &SetReport, scan_entries: usize) -> Vec<Group> {
     let plain = |label: &str, quantity: Quantity, value: &dyn Fn(&ArmReport) -> Option<f64>| {
         row(set, label, quantity, &|arm| value(arm).map(|x| (x, None)))
     };
-    let load = vec![
+    let mut load = vec![
         plain("rate", Quantity::Rate("puts"), &|arm| Some(arm.load.puts_per_s)),
         plain("flush and compaction after it", Quantity::Plain("s"), &|arm| Some(arm.load.settle_s)),
+        plain("compaction to one run after that", Quantity::Plain("s"), &|arm| arm.load.compact_s),
         plain("writers waited, in all", Quantity::Plain("ms"), &|arm| {
             Some(arm.load.stall_us_total as f64 / 1e3)
         }),
@@ -50,6 +57,7 @@ pub(super) fn groups(set: &SetReport, scan_entries: usize) -> Vec<Group> {
         }),
         plain("written per byte of data", Quantity::Plain("B/B"), &|arm| Some(arm.load.write_amplification)),
     ];
+    load.retain(Row::says_something);
     let mut groups = vec![Group { title: "Load in random order".into(), rows: load }];
     for phase in Phase::ALL {
         let of = |arm: &ArmReport| arm.phases.iter().find(|report| report.phase == phase).cloned();
@@ -68,7 +76,7 @@ pub(super) fn groups(set: &SetReport, scan_entries: usize) -> Vec<Group> {
             per_read("blocks probed", &|report| report.blocks_probed_per_operation),
             per_read("blocks read from file", &|report| report.blocks_read_per_operation),
         ];
-        rows.retain(|row| row.cells.iter().any(|cell| cell != NOTHING));
+        rows.retain(Row::says_something);
         groups.push(Group { title: phase_title(phase, scan_entries), rows });
     }
     let raw_bytes = (set.key_bytes + set.value_bytes).max(1) as f64;
