@@ -447,7 +447,7 @@ pub(super) mod tests {
     #[test]
     fn an_unknown_field_is_a_newer_release_and_names_the_file() {
         let mut bytes = encoded(&Edit { next_file: Some(7), ..Edit::default() });
-        bytes.extend([11, 2, 0, 0]);
+        bytes.extend([100, 2, 0, 0]);
         match decode(&bytes) {
             Err(Error::NewerFormat { file, found: 2, supported: 1 }) => {
                 assert_eq!(file, Path::new("MANIFEST-000001"));

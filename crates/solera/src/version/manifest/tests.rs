@@ -180,7 +180,8 @@ fn what_is_no_database_is_said_to_be_none() {
         let (exists, load) = refused(absent);
         assert!(!exists.unwrap() && matches!(load, Error::NotADatabase { .. }));
     }
-    for other in [&[("photo.jpg", "")][..], &[("000001.log", ""), ("MANIFEST-000001", "")]] {
+    let written = "a log that is longer than its header";
+    for other in [&[("photo.jpg", "")][..], &[("000001.log", written), ("MANIFEST-000001", "")]] {
         let (exists, load) = refused(other);
         assert!(
             matches!(exists, Err(Error::NotADatabase { .. })) && matches!(load, Error::NotADatabase { .. })
