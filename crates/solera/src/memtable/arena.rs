@@ -4,6 +4,7 @@
 //! as it lies there). Nothing is moved or freed before the arena goes, and the arena goes with its last
 //! [`Pin`]: the memtable holds one, and so does every value slice handed out.
 
+use super::node::Position;
 use crate::{
     ids::Seqno,
     key::{Kind, pack_trailer},
@@ -240,12 +241,12 @@ impl<'a> Record<'a> {
         KINDS[(self.header().trailer & 3) as usize]
     }
 
-    /// Whether the record comes before the newest entry of `key` that `seqno` sees.
+    /// Whether the record lies before `position`.
     #[inline]
-    pub(super) fn is_before(self, key: &[u8], seqno: Seqno) -> bool {
-        match self.key().cmp(key) {
+    pub(super) fn is_before(self, position: Position<'_>) -> bool {
+        match self.key().cmp(position.key) {
             Ordering::Less => true,
-            Ordering::Equal => self.seqno() > seqno,
+            Ordering::Equal => self.seqno() > position.seqno,
             Ordering::Greater => false,
         }
     }

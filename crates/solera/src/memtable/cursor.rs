@@ -9,13 +9,7 @@ use super::{
     node::{Leaf, Order, Position},
     tree::Place,
 };
-use crate::{
-    cursor::Cursor,
-    error::Result,
-    ids::Seqno,
-    key::{Kind, head},
-    pin::Slice,
-};
+use crate::{cursor::Cursor, error::Result, ids::Seqno, key::Kind, pin::Slice};
 use std::{ptr::NonNull, sync::Arc};
 
 /// A [`Cursor`] over the entries of a memtable. Its operations do not fail.
@@ -28,6 +22,7 @@ pub struct MemtableCursor {
 #[derive(Clone, Copy)]
 struct At {
     leaf: NonNull<Leaf>,
+    skip: usize,
     order: Order,
     rank: usize,
     head: u64,
@@ -43,6 +38,7 @@ impl At {
     fn new(place: Place<'_>) -> Self {
         At {
             leaf: NonNull::from(place.leaf),
+            skip: place.skip,
             order: place.order,
             rank: place.rank,
             head: place.head(),
@@ -56,7 +52,7 @@ impl At {
     /// asked for.
     fn entering(place: Place<'_>) -> Self {
         place.leaf.prefetch_records(place.order, place.rank + 1);
-        Leaf::prefetch(place.leaf.next());
+        place.leaf.prefetch_next();
         At::new(place)
     }
 
@@ -91,14 +87,7 @@ impl MemtableCursor {
 
     #[inline]
     fn place(&self, rank: usize) -> Place<'_> {
-        Place { leaf: self.leaf(), order: self.at().order, rank }
-    }
-
-    /// The first entry after the leaf that the cursor is in.
-    fn first_after_leaf(&self) -> Option<Place<'_>> {
-        // Only the first leaf of a tree can be empty, and it has no successor then.
-        let leaf = self.memtable.tree.leaf_after(self.leaf())?;
-        Some(Place { leaf, order: leaf.order(), rank: 0 })
+        Place { leaf: self.leaf(), skip: self.at().skip, order: self.at().order, rank }
     }
 }
 
@@ -114,19 +103,19 @@ impl Cursor for MemtableCursor {
     }
 
     fn seek(&mut self, key: &[u8]) -> Result<()> {
-        let position = Position { head: head(key), key, seqno: Seqno::MAX };
+        let position = Position::new(key, Seqno::MAX);
         self.at = self.memtable.tree.first_from(position).map(At::entering);
         Ok(())
     }
 
     fn seek_version(&mut self, key: &[u8], snapshot: Seqno) -> Result<()> {
-        let position = Position { head: head(key), key, seqno: snapshot };
+        let position = Position::new(key, snapshot);
         self.at = self.memtable.tree.first_from(position).map(At::entering);
         Ok(())
     }
 
     fn seek_before(&mut self, key: &[u8]) -> Result<()> {
-        let position = Position { head: head(key), key, seqno: Seqno::MAX };
+        let position = Position::new(key, Seqno::MAX);
         self.at = self.memtable.tree.last_before(position).map(At::entering_from_behind);
         Ok(())
     }
@@ -135,13 +124,13 @@ impl Cursor for MemtableCursor {
     fn next(&mut self) -> Result<()> {
         let At { order, rank, .. } = *self.at();
         if rank + 1 == order.len() {
-            self.at = self.first_after_leaf().map(At::entering);
+            self.at = self.memtable.tree.first_after(self.leaf()).map(At::entering);
             return Ok(());
         }
         if rank == order.len() / 2
-            && let Some(next) = self.memtable.tree.leaf_after(self.leaf())
+            && let Some(next) = self.memtable.tree.first_after(self.leaf())
         {
-            next.prefetch_records(next.order(), 0);
+            next.leaf.prefetch_records(next.order, 0);
         }
         self.at = Some(At::new(self.place(rank + 1)));
         Ok(())
@@ -149,13 +138,13 @@ impl Cursor for MemtableCursor {
 
     #[inline]
     fn prev(&mut self) -> Result<()> {
-        let At { rank, head, .. } = *self.at();
+        let rank = self.at().rank;
         self.at = if let Some(before) = rank.checked_sub(1) {
             Some(At::new(self.place(before)))
         } else {
             // Leaves know only their successor: down from the root again.
             let here = self.record();
-            let position = Position { head, key: here.key(), seqno: here.seqno() };
+            let position = Position::new(here.key(), here.seqno());
             self.memtable.tree.last_before(position).map(At::entering_from_behind)
         };
         Ok(())

@@ -18,7 +18,7 @@ pub use cursor::MemtableCursor;
 use crate::{
     cursor::{Hit, Probe},
     ids::Seqno,
-    key::{KEY_BYTES_MAX, Kind, head},
+    key::{KEY_BYTES_MAX, Kind},
     tombstone::{RangeTombstone, RangeTombstones},
 };
 use arc_swap::ArcSwap;
@@ -89,15 +89,12 @@ impl Memtable {
     /// the caller's to ask: [`Memtable::covering`].
     #[inline]
     pub fn lookup<R>(&self, probe: &Probe<'_>, f: impl FnOnce(Hit<'_>) -> R) -> Option<R> {
-        let position = Position { head: head(probe.key), key: probe.key, seqno: probe.snapshot };
+        let position = Position::new(probe.key, probe.snapshot);
         let place = self.tree.first_from(position)?;
-        if place.head() != position.head {
+        if !place.has_key_of(position) {
             return None;
         }
         let record = place.record();
-        if record.key() != probe.key {
-            return None;
-        }
         let pin = self.tree.arena();
         Some(f(Hit { seqno: record.seqno(), kind: record.kind(), value: record.value(), pin }))
     }

@@ -10,10 +10,15 @@
 //! in the old node finds there everything that was written before he came.
 //!
 //! Heads lie together in two cache lines with the order word, so that searching a node costs two
-//! parallel misses; records are looked at only where heads tie.
+//! parallel misses; records are looked at only where heads tie. Keys with a long common prefix would
+//! always tie. So a node has a *skip*: so many first bytes that all keys between its bounds share, after
+//! which its heads begin. Whoever points to the node keeps the skip in the pointer ([`Link`]).
 
 use super::arena::{Record, RecordHeader};
-use crate::ids::Seqno;
+use crate::{
+    ids::Seqno,
+    key::{common_prefix_len, head, head_after},
+};
 use std::{
     array,
     ptr::{self, NonNull},
@@ -61,9 +66,48 @@ impl Order {
 /// A place among entries: before the newest version of a key that a sequence number sees.
 #[derive(Clone, Copy)]
 pub(super) struct Position<'k> {
-    pub(super) head: u64,
     pub(super) key: &'k [u8],
     pub(super) seqno: Seqno,
+    head: u64,
+}
+
+impl<'k> Position<'k> {
+    pub(super) fn new(key: &'k [u8], seqno: Seqno) -> Self {
+        Position { key, seqno, head: head(key) }
+    }
+
+    /// The key's head in a node with this skip.
+    #[inline]
+    pub(super) fn head(&self, skip: usize) -> u64 {
+        if skip == 0 { self.head } else { head_after(self.key, skip) }
+    }
+}
+
+/// A pointer to a leaf or an inner node, and the node's skip.
+#[derive(Clone, Copy)]
+pub(super) struct Link(*mut ());
+
+impl Link {
+    /// Nodes begin on cache lines, so that the low bits of their addresses are free.
+    const SKIP_MAX: usize = align_of::<Heads>() - 1;
+
+    pub(super) const NULL: Link = Link(ptr::null_mut());
+
+    pub(super) fn new<T>(node: NonNull<T>, skip: usize) -> Self {
+        debug_assert!(skip <= Link::SKIP_MAX);
+        Link(node.cast::<()>().as_ptr().map_addr(|address| address | skip))
+    }
+
+    /// The node, if the link is not null.
+    #[inline]
+    pub(super) fn node<T>(self) -> Option<NonNull<T>> {
+        NonNull::new(self.0.map_addr(|address| address & !Link::SKIP_MAX).cast())
+    }
+
+    #[inline]
+    pub(super) fn skip(self) -> usize {
+        self.0.addr() & Link::SKIP_MAX
+    }
 }
 
 /// What a search reads first.
@@ -74,12 +118,11 @@ pub(super) struct Heads {
 }
 
 impl Heads {
-    fn new(heads: impl ExactSizeIterator<Item = u64>) -> Self {
-        let order = Order::ascending(heads.len());
-        let mut filled = heads;
+    fn new(slots: &[Slot]) -> Self {
+        let mut heads = slots.iter().map(|slot| slot.head);
         Heads {
-            order: AtomicU64::new(order.0),
-            heads: array::from_fn(|_| AtomicU64::new(filled.next().unwrap_or_default())),
+            order: AtomicU64::new(Order::ascending(slots.len()).0),
+            heads: array::from_fn(|_| AtomicU64::new(heads.next().unwrap_or_default())),
         }
     }
 
@@ -94,15 +137,16 @@ impl Heads {
         self.heads[slot].load(Ordering::Relaxed)
     }
 
-    /// How many slots of `order` lie before `position`. `is_before` decides for a slot whose head ties.
+    /// How many slots of `order` lie before a position with this head. `is_before` decides for a slot
+    /// whose head ties.
     #[inline]
-    fn rank(&self, order: Order, position: Position<'_>, is_before: impl Fn(usize) -> bool) -> usize {
+    fn rank(&self, order: Order, wanted: u64, is_before: impl Fn(usize) -> bool) -> usize {
         // Counting needs no order and no jumps: slots 0..len are exactly those that the order names.
         let (mut below, mut through) = (0, 0);
         for slot in &self.heads[..order.len()] {
             let head = slot.load(Ordering::Relaxed);
-            below += usize::from(head < position.head);
-            through += usize::from(head <= position.head);
+            below += usize::from(head < wanted);
+            through += usize::from(head <= wanted);
         }
         while below < through {
             let middle = below.midpoint(through);
@@ -119,17 +163,58 @@ impl Heads {
     }
 }
 
-/// An entry of a leaf, or the bound of a child: the head and where the record lies. A null record stands
-/// before everything.
+/// What a slot holds: an entry of a leaf, or a child and its bound.
 #[derive(Clone, Copy)]
-pub(super) struct Bound {
+pub(super) struct Slot {
+    /// The key's head in the node.
     pub(super) head: u64,
+    /// The entry, or the child's first entry when it was made. Null stands before everything.
     pub(super) record: *mut RecordHeader,
+    /// Null in a leaf.
+    pub(super) child: Link,
 }
 
-impl Bound {
-    /// Before every entry.
-    pub(super) const LOWEST: Bound = Bound { head: 0, record: ptr::null_mut() };
+impl Slot {
+    pub(super) fn entry(head: u64, record: Record<'_>) -> Self {
+        Slot { head, record: record.into_raw().as_ptr(), child: Link::NULL }
+    }
+
+    /// The slot of a child that begins with `bound`, in a node with this skip; `None`: the first child.
+    pub(super) fn child(bound: Option<Record<'_>>, child: Link, skip: usize) -> Self {
+        Slot {
+            head: bound.map_or(0, |bound| head_after(bound.key(), skip)),
+            record: bound.map_or(ptr::null_mut(), |bound| bound.into_raw().as_ptr()),
+            child,
+        }
+    }
+}
+
+/// Chooses the skip of a new node with `slots`, which have the heads of a node with the skip `present`.
+/// All keys that will ever be looked for in the node lie between `lower` and `upper` (`None`: no limit).
+/// If the heads tell the slots apart, all stays as it is; otherwise they are made anew.
+pub(super) fn choose_skip(
+    slots: &mut [Slot],
+    present: usize,
+    lower: Option<Record<'_>>,
+    upper: Option<Record<'_>>,
+) -> usize {
+    let (Some(lower), Some(upper)) = (lower, upper) else {
+        debug_assert!(present == 0, "a node at the edge of the tree comes from one at the edge");
+        return 0;
+    };
+    if slots.is_sorted_by(|a, b| a.head < b.head) {
+        return present;
+    }
+    let skip = common_prefix_len(lower.key(), upper.key()).min(Link::SKIP_MAX);
+    if skip != present {
+        for slot in slots {
+            // SAFETY: the slots of a node between two bounds all have records, which the writer, who alone
+            // makes nodes, wrote or found in the same tree.
+            let record: Record<'_> = unsafe { Record::from_raw(NonNull::new_unchecked(slot.record)) };
+            slot.head = head_after(record.key(), skip);
+        }
+    }
+    skip
 }
 
 /// A node that holds entries: those from its own first one up to the first of `next`; in the first leaf,
@@ -138,18 +223,13 @@ impl Bound {
 pub(super) struct Leaf {
     heads: Heads,
     records: [AtomicPtr<RecordHeader>; SLOTS],
-    next: AtomicPtr<Leaf>,
+    next: AtomicPtr<()>,
 }
 
 impl Leaf {
-    /// A leaf with `entries`, in order, before `next`.
-    pub(super) fn new(entries: &[Bound], next: *mut Leaf) -> Self {
-        let mut records = entries.iter().map(|entry| entry.record);
-        Leaf {
-            heads: Heads::new(entries.iter().map(|entry| entry.head)),
-            records: array::from_fn(|_| AtomicPtr::new(records.next().unwrap_or_default())),
-            next: AtomicPtr::new(next),
-        }
+    /// A leaf with `slots`, in order, before `next`.
+    pub(super) fn new(slots: &[Slot], next: Link) -> Self {
+        Leaf { heads: Heads::new(slots), records: records_of(slots), next: AtomicPtr::new(next.0) }
     }
 
     #[inline]
@@ -157,6 +237,7 @@ impl Leaf {
         self.heads.order()
     }
 
+    /// The head, after the leaf's skip, in a slot that an order of this leaf names.
     #[inline]
     pub(super) fn head(&self, slot: usize) -> u64 {
         self.heads.head(slot)
@@ -172,36 +253,32 @@ impl Leaf {
         unsafe { Record::from_raw(NonNull::new_unchecked(record)) }
     }
 
-    /// The entry in a slot that an order of this leaf names.
-    pub(super) fn entry(&self, slot: usize) -> Bound {
-        Bound { head: self.head(slot), record: self.record(slot).into_raw().as_ptr() }
+    /// What is in a slot that an order of this leaf names.
+    pub(super) fn slot(&self, slot: usize) -> Slot {
+        Slot::entry(self.head(slot), self.record(slot))
     }
 
     /// How many entries lie before `position`.
     #[inline]
-    pub(super) fn rank(&self, order: Order, position: Position<'_>) -> usize {
-        self.heads.rank(order, position, |slot| self.record(slot).is_before(position.key, position.seqno))
+    pub(super) fn rank(&self, order: Order, position: Position<'_>, skip: usize) -> usize {
+        self.heads.rank(order, position.head(skip), |slot| self.record(slot).is_before(position))
     }
 
     /// Adds an entry at `rank` of `order`, the leaf's present and not full order.
     #[inline]
-    pub(super) fn insert(&self, order: Order, rank: usize, entry: Bound) {
+    pub(super) fn insert(&self, order: Order, rank: usize, entry: Slot) {
         self.records[order.len()].store(entry.record, Ordering::Relaxed);
         self.heads.publish(order, rank, entry.head);
     }
 
     /// The leaf after this one; null after the last.
     #[inline]
-    pub(super) fn next(&self) -> *mut Leaf {
-        self.next.load(Ordering::Acquire)
+    pub(super) fn next(&self) -> Link {
+        Link(self.next.load(Ordering::Acquire))
     }
 
-    /// Asks for the leaf's cache lines.
-    #[inline]
-    pub(super) fn prefetch(leaf: *const Leaf) {
-        for line in 0..size_of::<Leaf>() / 64 {
-            prefetch(leaf.cast::<u8>().wrapping_add(64 * line));
-        }
+    pub(super) fn set_next(&self, next: Link) {
+        self.next.store(next.0, Ordering::Release);
     }
 
     /// Asks for the records of the entries from `rank` on.
@@ -212,8 +289,12 @@ impl Leaf {
         }
     }
 
-    pub(super) fn set_next(&self, next: *mut Leaf) {
-        self.next.store(next, Ordering::Release);
+    /// Asks for the cache lines of the next leaf.
+    #[inline]
+    pub(super) fn prefetch_next(&self) {
+        for line in 0..size_of::<Leaf>() / 64 {
+            prefetch(self.next().0.cast::<u8>().wrapping_add(64 * line));
+        }
     }
 }
 
@@ -230,9 +311,6 @@ fn prefetch(address: *const u8) {
     let _ = address;
 }
 
-/// A leaf, or an inner node of one height less than the one that points to it.
-pub(super) type Child = *mut ();
-
 /// A node that leads to leaves. A child holds the entries from its bound up to the next child's.
 #[repr(C)]
 pub(super) struct Inner {
@@ -244,15 +322,14 @@ pub(super) struct Inner {
 }
 
 impl Inner {
-    /// A node with `children`, in order.
-    pub(super) fn new(height: usize, children: &[(Bound, Child)]) -> Self {
-        let mut bounds = children.iter().map(|(bound, _)| bound.record);
-        let mut pointers = children.iter().map(|(_, child)| *child);
+    /// A node with `slots`, in order.
+    pub(super) fn new(height: usize, slots: &[Slot]) -> Self {
+        let mut children = slots.iter().map(|slot| slot.child.0);
         Inner {
-            heads: Heads::new(children.iter().map(|(bound, _)| bound.head)),
-            bounds: array::from_fn(|_| AtomicPtr::new(bounds.next().unwrap_or_default())),
+            heads: Heads::new(slots),
+            bounds: records_of(slots),
             height,
-            children: array::from_fn(|_| AtomicPtr::new(pointers.next().unwrap_or_default())),
+            children: array::from_fn(|_| AtomicPtr::new(children.next().unwrap_or_default())),
         }
     }
 
@@ -267,39 +344,47 @@ impl Inner {
     }
 
     #[inline]
-    pub(super) fn child(&self, slot: usize) -> Child {
-        self.children[slot].load(Ordering::Acquire)
+    pub(super) fn child(&self, slot: usize) -> Link {
+        Link(self.children[slot].load(Ordering::Acquire))
     }
 
-    /// The bound and the child in a slot that an order of this node names.
-    pub(super) fn entry(&self, slot: usize) -> (Bound, Child) {
-        let bound = Bound { head: self.heads.head(slot), record: self.bounds[slot].load(Ordering::Relaxed) };
-        (bound, self.child(slot))
+    /// The bound in a slot that an order of this node names; `None` for the first child of all.
+    pub(super) fn bound(&self, slot: usize) -> Option<Record<'_>> {
+        let bound = NonNull::new(self.bounds[slot].load(Ordering::Relaxed))?;
+        // SAFETY: as in `Leaf::record`.
+        Some(unsafe { Record::from_raw(bound) })
+    }
+
+    /// What is in a slot that an order of this node names.
+    pub(super) fn slot(&self, slot: usize) -> Slot {
+        let record = self.bounds[slot].load(Ordering::Relaxed);
+        Slot { head: self.heads.head(slot), record, child: self.child(slot) }
     }
 
     /// The rank of the child that `position` leads to: the last one whose bound lies before it.
     #[inline]
-    pub(super) fn rank(&self, order: Order, position: Position<'_>) -> usize {
-        let is_before = |slot: usize| match NonNull::new(self.bounds[slot].load(Ordering::Relaxed)) {
-            None => true,
-            // SAFETY: as in `Leaf::record`.
-            Some(bound) => unsafe { Record::from_raw(bound) }.is_before(position.key, position.seqno),
-        };
+    pub(super) fn rank(&self, order: Order, position: Position<'_>, skip: usize) -> usize {
+        let is_before = |slot: usize| self.bound(slot).is_none_or(|bound| bound.is_before(position));
         // Nothing lies before the first child's bound that an ancestor would have led here.
-        self.heads.rank(order, position, is_before).saturating_sub(1)
+        self.heads.rank(order, position.head(skip), is_before).saturating_sub(1)
     }
 
     /// Adds a child at `rank` of `order`, the node's present and not full order.
-    pub(super) fn insert(&self, order: Order, rank: usize, (bound, child): (Bound, Child)) {
-        self.bounds[order.len()].store(bound.record, Ordering::Relaxed);
-        self.children[order.len()].store(child, Ordering::Relaxed);
-        self.heads.publish(order, rank, bound.head);
+    pub(super) fn insert(&self, order: Order, rank: usize, slot: Slot) {
+        self.bounds[order.len()].store(slot.record, Ordering::Relaxed);
+        self.children[order.len()].store(slot.child.0, Ordering::Relaxed);
+        self.heads.publish(order, rank, slot.head);
     }
 
     /// Puts another child into a slot.
-    pub(super) fn replace_child(&self, slot: usize, child: Child) {
-        self.children[slot].store(child, Ordering::Release);
+    pub(super) fn replace_child(&self, slot: usize, child: Link) {
+        self.children[slot].store(child.0, Ordering::Release);
     }
+}
+
+fn records_of(slots: &[Slot]) -> [AtomicPtr<RecordHeader>; SLOTS] {
+    let mut records = slots.iter().map(|slot| slot.record);
+    array::from_fn(|_| AtomicPtr::new(records.next().unwrap_or_default()))
 }
 
 const _: () = assert!(size_of::<Leaf>() == 256 && size_of::<Inner>() == 384);

@@ -1,7 +1,7 @@
 //! A memtable against a `BTreeMap`, under every pattern of keys, and read while it is written.
 
 use super::*;
-use crate::{cursor::Cursor, ids::SEQNO_MAX, pin::Slice};
+use crate::{cursor::Cursor, ids::SEQNO_MAX, key::head, pin::Slice};
 use proptest::prelude::*;
 use std::{cmp::Reverse, collections::BTreeMap, thread};
 
@@ -124,17 +124,20 @@ fn scattered(i: u32) -> u32 {
 #[test]
 fn every_pattern_of_insertion_leaves_the_same_sorted_entries() {
     let long = |i: u32| format!("tenant/{:03}/row/{i:08}", i % 7).into_bytes();
-    let patterns: [(&str, &dyn Fn(u32) -> Vec<u8>); 8] = [
+    let deep = |i: u32, len: usize| [&vec![b'/'; len][..], &scattered(i).to_be_bytes()].concat();
+    let patterns: [(&str, &dyn Fn(u32) -> Vec<u8>); 12] = [
         ("ascending", &|i| i.to_be_bytes().to_vec()),
         ("descending", &|i| (u32::MAX - i).to_be_bytes().to_vec()),
         ("random", &|i| scattered(i).to_be_bytes().to_vec()),
         ("one key", &|_| b"hot".to_vec()),
         ("two keys", &|i| vec![(i % 2) as u8; 9]),
-        ("hot key among random ones", &|i| {
-            if i % 2 == 0 { vec![0x80; 4] } else { scattered(i).to_be_bytes().to_vec() }
-        }),
+        ("hot key among random ones", &|i| if i % 2 == 0 { vec![0x80; 4] } else { deep(i, 0) }),
         ("ascending streams", &long),
         ("descending streams", &|i| long(100_000 - i)),
+        ("random after a prefix", &|i| deep(i, 30)),
+        ("random after a prefix too long to skip", &|i| deep(i, 90)),
+        ("random in three places", &|i| deep(i, (i % 3) as usize * 20)),
+        ("random digits", &|i| format!("user{:020}", scattered(i)).into_bytes()),
     ];
     for (name, key) in patterns {
         let entries: Vec<Entry> =
@@ -287,5 +290,12 @@ fn readers_find_a_hot_key_and_its_neighbours_while_they_are_written() {
         } else {
             format!("hot ke{}", scattered(seqno as u32)).into_bytes()
         }
+    });
+}
+
+#[test]
+fn readers_find_keys_with_long_prefixes_while_they_are_written() {
+    readers_follow_a_writer(40_000, |seqno| {
+        [&vec![b'/'; seqno as usize % 3 * 25][..], &scattered(seqno as u32).to_be_bytes()].concat()
     });
 }

@@ -11,13 +11,18 @@
 //! the writer announces the right half in the parent's order before it puts the left half in the old
 //! one's place, and the reader looks at the order again after it has read the child.
 //!
+//! Heads begin after a node's skip, which is sound only for keys between the bounds that the node was made
+//! with. The way down keeps to that: a child's bounds only ever narrow, and the order that was checked
+//! with the child says that the key lies between them. Following a leaf to its successor does not, so
+//! there keys are compared whole.
+//!
 //! This is a B+tree and not the usual skip list because of what an insertion waits for: with 500 thousand
 //! entries a skip list, heads and all, visits about twenty nodes, eight of them outside the cache, one
 //! after the other; here there are six inner nodes, of which the caches hold nearly all, and one leaf.
 
 use super::{
     arena::{Arena, Bump, RECORD_ALIGN, Record},
-    node::{Bound, Child, Inner, Leaf, Order, Position, SLOTS},
+    node::{Inner, Leaf, Link, Order, Position, SLOTS, Slot, choose_skip},
 };
 use crate::{
     ids::Seqno,
@@ -25,7 +30,7 @@ use crate::{
     pin::Pin,
 };
 use std::{
-    ptr::{self, NonNull},
+    ptr::NonNull,
     sync::atomic::{AtomicPtr, Ordering},
 };
 
@@ -64,13 +69,19 @@ impl Writer {
     }
 }
 
-/// A step on the way from the root to a leaf: an inner node and the rank of the child taken.
-type Step<'t> = (&'t Inner, usize);
+/// A step on the way from the root to a leaf: an inner node, its skip, and the rank of the child taken.
+#[derive(Clone, Copy)]
+struct Step<'t> {
+    node: &'t Inner,
+    skip: usize,
+    rank: usize,
+}
 
 /// An entry and where it lies, so that its neighbours can be found.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'t> {
     pub(super) leaf: &'t Leaf,
+    pub(super) skip: usize,
     pub(super) order: Order,
     pub(super) rank: usize,
 }
@@ -81,9 +92,18 @@ impl<'t> Place<'t> {
         self.leaf.record(self.order.slot(self.rank))
     }
 
+    /// The head of the entry's key.
     #[inline]
     pub(super) fn head(&self) -> u64 {
-        self.leaf.head(self.order.slot(self.rank))
+        if self.skip == 0 { self.leaf.head(self.order.slot(self.rank)) } else { head(self.record().key()) }
+    }
+
+    /// Whether the entry is a version of `key`.
+    #[inline]
+    pub(super) fn has_key_of(&self, position: Position<'_>) -> bool {
+        // Heads first: most keys that are not there need not be read.
+        self.leaf.head(self.order.slot(self.rank)) == position.head(self.skip)
+            && self.record().key() == position.key
     }
 }
 
@@ -100,8 +120,8 @@ impl Tree {
         // SAFETY: the pin comes from `Arena::pinned`.
         let bump = |align| unsafe { Bump::new(arena.clone(), align) };
         let mut writer = Writer { records: bump(RECORD_ALIGN), nodes: bump(align_of::<Leaf>()) };
-        let leaf = writer.place(Leaf::new(&[], ptr::null_mut()));
-        let root = writer.place(Inner::new(1, &[(Bound::LOWEST, leaf.cast().as_ptr())]));
+        let leaf = writer.place(Leaf::new(&[], Link::NULL));
+        let root = writer.place(Inner::new(1, &[Slot::child(None, Link::new(leaf, 0), 0)]));
         (Tree { root: AtomicPtr::new(root.as_ptr()), arena }, writer)
     }
 
@@ -111,51 +131,58 @@ impl Tree {
         &self.arena
     }
 
+    /// The root, whose skip is always 0.
     #[inline]
     fn root(&self) -> &Inner {
         // SAFETY: the root is a node of this tree's arena, written before it was stored.
         unsafe { &*self.root.load(Ordering::Acquire) }
     }
 
-    /// `child` as an inner node.
+    /// The inner node that `link` points to.
     ///
     /// # Safety
-    /// `child` was loaded from an inner node of height 2 or more of this tree.
+    /// `link` was loaded from an inner node of height 2 or more of this tree.
     #[inline]
-    unsafe fn inner(&self, child: Child) -> &Inner {
-        // SAFETY: such a child is an inner node in this tree's arena, written before it was stored.
-        unsafe { &*child.cast::<Inner>() }
+    unsafe fn inner(&self, link: Link) -> &Inner {
+        // SAFETY: such a link leads to an inner node in this tree's arena, written before it was stored,
+        // and is never null.
+        unsafe { link.node::<Inner>().unwrap_unchecked().as_ref() }
     }
 
-    /// `child` as a leaf.
+    /// The leaf that `link` points to.
     ///
     /// # Safety
-    /// `child` was loaded from an inner node of height 1 of this tree.
+    /// `link` was loaded from an inner node of height 1 of this tree.
     #[inline]
-    unsafe fn leaf(&self, child: Child) -> &Leaf {
-        // SAFETY: such a child is a leaf in this tree's arena, written before it was stored.
-        unsafe { &*child.cast::<Leaf>() }
+    unsafe fn leaf(&self, link: Link) -> &Leaf {
+        // SAFETY: such a link leads to a leaf in this tree's arena, written before it was stored, and is
+        // never null.
+        unsafe { link.node::<Leaf>().unwrap_unchecked().as_ref() }
     }
 
-    /// The leaf after `leaf`, which is one of this tree.
+    /// The first entry of the leaf after `leaf`, which is one of this tree.
     #[inline]
-    pub(super) fn leaf_after<'t>(&'t self, leaf: &'t Leaf) -> Option<&'t Leaf> {
+    pub(super) fn first_after<'t>(&'t self, leaf: &'t Leaf) -> Option<Place<'t>> {
+        let link = leaf.next();
         // SAFETY: leaves point only to leaves of the same arena.
-        unsafe { leaf.next().as_ref() }
+        let leaf = unsafe { link.node::<Leaf>()?.as_ref() };
+        // Only the first leaf of a tree can be empty, and nothing is before it.
+        Some(Place { leaf, skip: link.skip(), order: leaf.order(), rank: 0 })
     }
 
-    /// From `node` down to a leaf; `step` is shown each inner node and the rank of the child taken.
+    /// From `node`, whose skip is `skip`, down to a leaf and its skip. `step` is shown each inner node.
     #[inline]
     fn descend<'t>(
         &'t self,
         mut node: &'t Inner,
+        mut skip: usize,
         way: Way<'_>,
-        mut step: impl FnMut(&'t Inner, usize),
-    ) -> &'t Leaf {
+        mut step: impl FnMut(Step<'t>),
+    ) -> (&'t Leaf, usize) {
         loop {
             let order = node.order();
             let rank = match way {
-                Way::To(position) => node.rank(order, position),
+                Way::To(position) => node.rank(order, position, skip),
                 Way::Last => order.len() - 1,
             };
             let child = node.child(order.slot(rank));
@@ -163,28 +190,38 @@ impl Tree {
                 // The child may be the left half of what it was: the right half is in the new order.
                 continue;
             }
-            step(node, rank);
+            step(Step { node, skip, rank });
+            skip = child.skip();
             if node.height() == 1 {
                 // SAFETY: the height says so.
-                return unsafe { self.leaf(child) };
+                return (unsafe { self.leaf(child) }, skip);
             }
             // SAFETY: the height says so.
             node = unsafe { self.inner(child) };
         }
     }
 
+    /// The leaf that `position` leads to, and how many of its entries lie before the position.
+    #[inline]
+    fn approach(&self, position: Position<'_>) -> Place<'_> {
+        let (leaf, skip) = self.descend(self.root(), 0, Way::To(position), |_| ());
+        let order = leaf.order();
+        Place { leaf, skip, order, rank: leaf.rank(order, position, skip) }
+    }
+
     /// The first entry not before `position`.
     #[inline]
     pub(super) fn first_from(&self, position: Position<'_>) -> Option<Place<'_>> {
-        let mut leaf = self.descend(self.root(), Way::To(position), |_, _| ());
         loop {
-            let order = leaf.order();
-            let rank = leaf.rank(order, position);
-            if rank < order.len() {
-                return Some(Place { leaf, order, rank });
+            let place = self.approach(position);
+            if place.rank < place.order.len() {
+                return Some(place);
             }
-            // The next leaf begins at or after the position, or is newer than this search.
-            leaf = self.leaf_after(leaf)?;
+            let next = self.first_after(place.leaf)?;
+            if !next.record().is_before(position) {
+                return Some(next);
+            }
+            // A leaf has come in between since the way down: take it again.
         }
     }
 
@@ -192,102 +229,116 @@ impl Tree {
     pub(super) fn last_before(&self, position: Position<'_>) -> Option<Place<'_>> {
         // A leaf that is reached holds its own bound, which is before the position: only in the first
         // leaf, which has no bound, can there be nothing.
-        let leaf = self.descend(self.root(), Way::To(position), |_, _| ());
-        let order = leaf.order();
-        let rank = leaf.rank(order, position).checked_sub(1)?;
-        Some(Place { leaf, order, rank })
+        let place = self.approach(position);
+        Some(Place { rank: place.rank.checked_sub(1)?, ..place })
     }
 
     /// The first entry.
     pub(super) fn first(&self) -> Option<Place<'_>> {
-        self.first_from(Position { head: 0, key: &[], seqno: Seqno::MAX })
+        self.first_from(Position::new(&[], Seqno::MAX))
     }
 
     /// The last entry.
     pub(super) fn last(&self) -> Option<Place<'_>> {
-        let leaf = self.descend(self.root(), Way::Last, |_, _| ());
+        let (leaf, skip) = self.descend(self.root(), 0, Way::Last, |_| ());
         let order = leaf.order();
-        Some(Place { leaf, order, rank: order.len().checked_sub(1)? })
+        Some(Place { leaf, skip, order, rank: order.len().checked_sub(1)? })
     }
 
     /// Adds an entry. No other entry has the same key and sequence number.
     pub(super) fn insert(&self, writer: &mut Writer, key: &[u8], seqno: Seqno, kind: Kind, value: &[&[u8]]) {
-        let position = Position { head: head(key), key, seqno };
-        let leaf = self.descend(self.root(), Way::To(position), |_, _| ());
-        let order = leaf.order();
-        let rank = leaf.rank(order, position);
+        let position = Position::new(key, seqno);
+        let Place { leaf, skip, order, rank } = self.approach(position);
         debug_assert!(
             self.first_from(position)
-                .is_none_or(|at| (at.record().key(), at.record().seqno()) != (key, seqno)),
+                .is_none_or(|place| (place.record().key(), place.record().seqno()) != (key, seqno)),
             "one key has two entries with one sequence number"
         );
         let record = Record::write(&mut writer.records, key, seqno, kind, value);
-        let entry = Bound { head: position.head, record: record.into_raw().as_ptr() };
+        let entry = Slot::entry(position.head(skip), record);
         if order.len() < SLOTS {
             leaf.insert(order, rank, entry);
         } else {
-            self.split(writer, position, leaf, rank, entry);
+            self.split(writer, position, rank, entry);
         }
     }
 
-    /// Makes room for `entry` at `rank` of `leaf`, which is full and where `position` leads.
+    /// Makes room for `entry` at `rank` of the leaf that `position` leads to, which is full.
     #[cold]
-    fn split(&self, writer: &mut Writer, position: Position<'_>, leaf: &Leaf, rank: usize, entry: Bound) {
-        let mut steps: [Step<'_>; HEIGHT_MAX] = [(self.root(), 0); HEIGHT_MAX];
+    fn split(&self, writer: &mut Writer, position: Position<'_>, rank: usize, entry: Slot) {
+        let mut steps = [Step { node: self.root(), skip: 0, rank: 0 }; HEIGHT_MAX];
         let mut height = 0;
-        self.descend(self.root(), Way::To(position), |node, rank| {
-            steps[height] = (node, rank);
+        let (leaf, skip) = self.descend(self.root(), 0, Way::To(position), |step| {
+            steps[height] = step;
             height += 1;
         });
         let path = &steps[..height];
-        let next = leaf.next();
-        if rank == SLOTS && next.is_null() {
-            // Ascending keys: a new last leaf, and this one stays full.
-            let last = writer.place(Leaf::new(&[entry], ptr::null_mut()));
-            self.add_child(writer, path, None, (entry, last.cast().as_ptr()));
-            leaf.set_next(last.as_ptr());
+        let (next, next_link) = (self.first_after(leaf), leaf.next());
+        // SAFETY: the entry is made of a record of this tree.
+        let record = |slot: &Slot| unsafe { Record::from_raw(NonNull::new_unchecked(slot.record)) };
+        if rank == SLOTS && next.is_none() {
+            // Ascending keys: a new last leaf, and this one stays full. Its skip is 0, and so is the skip
+            // of every leaf without a successor.
+            let entry = Slot { head: position.head(0), ..entry };
+            let last = Link::new(writer.place(Leaf::new(&[entry], Link::NULL)), 0);
+            self.add_child(writer, path, None, record(&entry), last);
+            leaf.set_next(last);
             return;
         }
         let order = leaf.order();
-        let mut entries = [entry; SLOTS + 1];
+        let mut slots = [entry; SLOTS + 1];
         for at in 0..SLOTS {
-            entries[at + usize::from(at >= rank)] = leaf.entry(order.slot(at));
+            slots[at + usize::from(at >= rank)] = leaf.slot(order.slot(at));
         }
         let cut = if rank == SLOTS { SPLIT_ASCENDING } else { SPLIT_EVEN };
-        let (left, right) = entries.split_at(cut);
-        let right_leaf = writer.place(Leaf::new(right, next));
-        let left_leaf = writer.place(Leaf::new(left, right_leaf.as_ptr()));
+        let (left, right) = slots.split_at_mut(cut);
+        let is_first = path.iter().all(|step| step.rank == 0);
+        let lowest = Some(record(&left[0])).filter(|_| !is_first);
+        let middle = record(&right[0]);
+        let skip_left = choose_skip(left, skip, lowest, Some(middle));
+        let skip_right = choose_skip(right, skip, Some(middle), next.map(|next| next.record()));
+        let right = Link::new(writer.place(Leaf::new(right, next_link)), skip_right);
+        let left = Link::new(writer.place(Leaf::new(left, right)), skip_left);
         let before = self.leaf_left_of(path);
-        self.add_child(writer, path, Some(left_leaf.cast().as_ptr()), (right[0], right_leaf.cast().as_ptr()));
+        self.add_child(writer, path, Some(left), middle, right);
         if let Some(before) = before {
-            before.set_next(left_leaf.as_ptr());
+            before.set_next(left);
         }
     }
 
     /// The leaf before the one that `path` leads to.
     fn leaf_left_of<'t>(&'t self, path: &[Step<'t>]) -> Option<&'t Leaf> {
-        let (node, rank) = path.iter().rev().find(|(_, rank)| *rank > 0)?;
+        let Step { node, rank, .. } = path.iter().rev().find(|step| step.rank > 0)?;
         let child = node.child(node.order().slot(rank - 1));
         if node.height() == 1 {
             // SAFETY: the height says so.
             return Some(unsafe { self.leaf(child) });
         }
         // SAFETY: the height says so.
-        Some(self.descend(unsafe { self.inner(child) }, Way::Last, |_, _| ()))
+        let node = unsafe { self.inner(child) };
+        Some(self.descend(node, child.skip(), Way::Last, |_| ()).0)
     }
 
-    /// Adds a child right after the one that `path` leads to, and puts `left`, if given, in the place of
-    /// that one.
-    fn add_child(&self, writer: &mut Writer, path: &[Step<'_>], left: Option<Child>, right: (Bound, Child)) {
-        let Some((&(node, rank), above)) = path.split_last() else {
+    /// Adds `right`, which begins with `bound`, right after the child that `path` leads to, and puts
+    /// `left`, if given, in the place of that one.
+    fn add_child<'t>(
+        &'t self,
+        writer: &mut Writer,
+        path: &[Step<'t>],
+        left: Option<Link>,
+        bound: Record<'t>,
+        right: Link,
+    ) {
+        let Some((&Step { node, skip, rank }, above)) = path.split_last() else {
             let root = self.root();
-            let left = left.unwrap_or(ptr::from_ref(root).cast_mut().cast());
-            let taller = writer.place(Inner::new(root.height() + 1, &[(Bound::LOWEST, left), right]));
+            let left = left.unwrap_or(Link::new(NonNull::from(root), 0));
+            let slots = [Slot::child(None, left, 0), Slot::child(Some(bound), right, 0)];
+            let taller = writer.place(Inner::new(root.height() + 1, &slots));
             self.root.store(taller.as_ptr(), Ordering::Release);
             return;
         };
         let order = node.order();
-        let on_right_edge = || above.iter().all(|(node, rank)| rank + 1 == node.order().len());
+        let right = Slot::child(Some(bound), right, skip);
         if order.len() < SLOTS {
             node.insert(order, rank + 1, right);
             // Only now: whoever sees the left half must see that there is a right one.
@@ -296,27 +347,33 @@ impl Tree {
             }
             return;
         }
-        if left.is_none() && rank + 1 == SLOTS && on_right_edge() {
+        let upper = above.iter().rev().find_map(|step| {
+            let order = step.node.order();
+            step.node.bound(order.slot((step.rank + 1 < order.len()).then_some(step.rank + 1)?))
+        });
+        if left.is_none() && rank + 1 == SLOTS && upper.is_none() {
             // Ascending keys again.
-            let last = writer.place(Inner::new(node.height(), &[right]));
-            self.add_child(writer, above, None, (right.0, last.cast().as_ptr()));
+            let right = Slot::child(Some(bound), right.child, 0);
+            let last = Link::new(writer.place(Inner::new(node.height(), &[right])), 0);
+            self.add_child(writer, above, None, bound, last);
             return;
         }
-        let mut entries = [right; SLOTS + 1];
+        let mut slots = [right; SLOTS + 1];
         for at in 0..SLOTS {
-            entries[at + usize::from(at > rank)] = node.entry(order.slot(at));
+            slots[at + usize::from(at > rank)] = node.slot(order.slot(at));
         }
         if let Some(left) = left {
-            entries[rank].1 = left;
+            slots[rank].child = left;
         }
         let cut = if rank + 1 == SLOTS { SPLIT_ASCENDING } else { SPLIT_EVEN };
-        let right_node = writer.place(Inner::new(node.height(), &entries[cut..]));
-        let left_node = writer.place(Inner::new(node.height(), &entries[..cut]));
-        self.add_child(
-            writer,
-            above,
-            Some(left_node.cast().as_ptr()),
-            (entries[cut].0, right_node.cast().as_ptr()),
-        );
+        let (left, right) = slots.split_at_mut(cut);
+        let lowest = node.bound(order.slot(0));
+        // SAFETY: only the first child of all has no bound.
+        let middle = unsafe { Record::from_raw(NonNull::new_unchecked(right[0].record)) };
+        let skip_left = choose_skip(left, skip, lowest, Some(middle));
+        let skip_right = choose_skip(right, skip, Some(middle), upper);
+        let left = Link::new(writer.place(Inner::new(node.height(), left)), skip_left);
+        let right = Link::new(writer.place(Inner::new(node.height(), right)), skip_right);
+        self.add_child(writer, above, Some(left), middle, right);
     }
 }
