@@ -47,6 +47,9 @@ pub(super) fn head_bytes(head: u64) -> ([u8; 8], usize) {
 /// `prefix` itself.
 #[inline]
 pub(super) fn compare_with_prefix(key: &[u8], prefix: &[u8]) -> Ordering {
+    if prefix.is_empty() {
+        return Ordering::Equal;
+    }
     match key.get(..prefix.len()) {
         Some(start) => start.cmp(prefix),
         None => match key.cmp(prefix) {

@@ -78,8 +78,9 @@ impl Fences {
 
     /// Whether `key`, which is not above the first key of `block`, is not below the lower separator.
     pub(super) fn admit_before_first(&self, block: &Block, key: &[u8]) -> bool {
-        if self.lower_len == 0 {
-            return true;
+        if self.lower_len == 0 || block.key_eq(0, key) {
+            // Of a separator that is the key and a zero byte, the key is not above.
+            return self.lower_len <= key.len();
         }
         let mut first = Vec::new();
         block.key_into(0, &mut first);

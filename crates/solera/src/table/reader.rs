@@ -457,7 +457,8 @@ fn decode_index(
     let index = if handles.blocks() == 0 {
         None
     } else {
-        let separators = Separators::decode(&mut decoder, EXPANSION_MAX * (data.end - data.start))?;
+        let separators =
+            Separators::decode(&mut decoder, EXPANSION_MAX.saturating_mul(data.end - data.start))?;
         if separators.len() + 1 != handles.blocks() {
             return decoder.fail("one separator between every two blocks");
         }

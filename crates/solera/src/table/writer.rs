@@ -44,6 +44,8 @@ pub struct TableWriter {
     filter: FilterBuilder,
     separators: Separators,
     sizes: Vec<u64>,
+    /// Bytes of the keys and values in the block under construction.
+    staged: u64,
     /// Sealed, not yet written; its first byte belongs at `written`.
     buffer: Vec<u8>,
     written: u64,
@@ -88,6 +90,7 @@ impl TableWriter {
             filter: FilterBuilder::new(layout.filter_bits_per_key),
             separators: Separators::new(),
             sizes: Vec::new(),
+            staged: 0,
             buffer: header.encode().to_vec(),
             written: 0,
             payload: Vec::new(),
@@ -132,6 +135,7 @@ impl TableWriter {
             let taken = self.block.try_add(key, seqno, kind, value);
             debug_assert!(taken, "an empty block takes any entry");
         }
+        self.staged += (key.len() + value.len()) as u64;
         if first {
             self.first_key.extend_from_slice(key);
         }
@@ -162,7 +166,7 @@ impl TableWriter {
     pub fn bytes_written(&self) -> u64 {
         let filter = self.filter.len() as f64 * f64::from(self.layout.filter_bits_per_key) / 8.0;
         self.offset()
-            + self.block_bytes()
+            + self.staged
             + filter as u64
             + self.separators.total_bytes() as u64
             + 3 * self.sizes.len() as u64
@@ -237,10 +241,6 @@ impl TableWriter {
         self.written + self.buffer.len() as u64
     }
 
-    fn block_bytes(&self) -> u64 {
-        if self.block.is_empty() { 0 } else { self.block.encoded_len() as u64 }
-    }
-
     fn describe(&mut self, tombstones: &RangeTombstones) {
         let descriptor = &mut self.descriptor;
         let entries = (descriptor.entries > 0).then(|| KeyRange::closed(&self.first_key, &self.last_key));
@@ -269,6 +269,7 @@ impl TableWriter {
         let (offset, before) = (self.offset(), self.buffer.len());
         seal(&self.payload, self.layout.compression, self.binding, offset, &mut self.buffer);
         self.sizes.push((self.buffer.len() - before) as u64);
+        self.staged = 0;
         let too_large = |what, len| Error::TooLarge { what, len, limit: u32::MAX.into() };
         if self.separators.total_bytes() > SEPARATOR_BYTES_MAX {
             return Err(too_large("table, in bytes of separators", self.separators.total_bytes() as u64));
