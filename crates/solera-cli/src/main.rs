@@ -18,36 +18,35 @@ use clap::{Parser, Subcommand, error::ErrorKind};
 use failure::{Outcome, Result};
 use std::process::ExitCode;
 
+/// The table of exit statuses; a macro, because `concat!` takes literals only.
+macro_rules! exit_status {
+    () => {
+        "\
+Exit status:
+  0  done
+  1  get: there is no such key
+  2  the command line is wrong
+  3  load: bad lines were left out, the rest is loaded
+  4  damage, or any other error"
+    };
+}
+
 /// Load, read, inspect and measure a Solera database
 #[derive(Debug, Parser)]
-#[command(name = "solera", version, after_long_help = HELP, after_help = EXIT_STATUS)]
+#[command(name = "solera", version, after_long_help = HELP, after_help = exit_status!())]
 struct Cli {
     #[command(subcommand)]
     command: Command,
 }
 
-const EXIT_STATUS: &str = "\
-Exit status:
-  0  done
-  1  get: there is no such key
-  2  the command line is wrong
-  3  load: bad lines were left out, the rest is loaded
-  4  damage, or any other error";
-
-const HELP: &str = "\
-Keys and values are bytes. On the command line they are taken as they are, with --escaped as text with the
-escapes \\\\ \\t \\n \\r \\xNN, with --hex as hexadecimal digits. Output is escaped text unless --raw, --hex or
---json asks otherwise.
-
---dir may be given once and for all in the environment variable SOLERA_DIR. Commands that only read never
-create or change a file, and work on read-only directories.
-
-Exit status:
-  0  done
-  1  get: there is no such key
-  2  the command line is wrong
-  3  load: bad lines were left out, the rest is loaded
-  4  damage, or any other error";
+const HELP: &str = concat!(
+    "Keys and values are bytes. On the command line they are taken as they are, with --escaped as text with the \
+     escapes \\\\ \\t \\n \\r \\xNN, with --hex as hexadecimal digits. Output is escaped text unless --raw, \
+     --hex or --json asks otherwise.\n\n\
+     --dir may be given once and for all in the environment variable SOLERA_DIR. Commands that only read never \
+     create or change a file, and work on read-only directories.\n\n",
+    exit_status!()
+);
 
 #[derive(Debug, Subcommand)]
 enum Command {

@@ -13,11 +13,11 @@ use std::{io::IsTerminal, path::PathBuf, time::Duration};
 /// Measure loading, reads, scans and space on this machine, for each index kind
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
-Without --n and --keys: a sample of real data (paths and times of a git history) and 2,000,000 uniform
-keys; under two minutes on two cores. With either: that generated set alone.
+Without --n and --keys: a sample of real data (paths and times of a git history) and 2,000,000 uniform keys; \
+under two minutes on two cores. With either: that generated set alone.
 
-Every answer is checked; a wrong one ends the run with an error. The databases lie in a temporary
-directory and are removed.")]
+Every answer is checked; a wrong one ends the run with an error. The databases lie in a temporary directory \
+and are removed.")]
 pub(crate) struct Bench {
     /// Keys of a generated set [default: 2000000]
     #[arg(long, value_name = "N", value_parser = count)]
@@ -70,14 +70,11 @@ impl Bench {
             other => Failure::Error(other.to_string()),
         })?;
         progress.bar.finish_and_clear();
+        print_text(&if self.json { report.to_json() } else { report.to_text() })?;
+        // After the text: a page that cannot be written must not cost the run.
         if !self.no_html {
             self.write_page(&report.to_html())?;
-        }
-        if self.json {
-            print_text(&report.to_json())?;
-        } else {
-            print_text(&report.to_text())?;
-            if !self.no_html {
+            if !self.json {
                 print_text(&format!("The same with charts: {}", self.html.display()))?;
             }
         }

@@ -89,21 +89,19 @@ pub(crate) struct Load {
 }
 
 const HELP: &str = "\
-Formats:
-  tsv    columns separated by tabs; no quoting; every byte but tab and newline is content
-  csv    RFC 4180: comma-separated, quoted with double quotes
-  jsonl  one JSON object per line
-  sosd   u64 count, then u32 or u64 keys, little-endian; the key is stored big-endian, the value is its
-         position as a big-endian u64
-  lines  every line is a key; values are empty
+SOSD keys are stored big-endian, so that byte order is number order; the value is the key's position in the \
+file, from 0, as a big-endian u64. When a key occurs twice, the later record wins.
 
-When a key occurs twice, the later record wins. `solera scan | solera load --format tsv --escaped -`
-copies a keyspace exactly.
+Bad lines (no such column or field, not JSON, a key over 65,535 bytes, ..) are left out, the rest is loaded, \
+and the exit status is 3. Without --bad-lines the first of them are named on standard error. The report is \
+JSON lines; `jq -r 'select(.text).text' REPORT` gives the lines again, to be mended and loaded. A load with \
+--bad-lines that was interrupted goes on with the same arguments and --resume.
 
-Bad lines (no such column or field, not JSON, key over 65,535 bytes, ..) are left out, the rest is loaded,
-and the exit status is 3. Without --bad-lines the first of them are named on standard error. The report
-is JSON lines; `jq -r 'select(.line).text' REPORT` gives the lines again, to be mended and loaded.
-A load with --bad-lines that was interrupted goes on with the same arguments and --resume.";
+Examples:
+  zstd -dc history.tsv.zst | solera load --dir DB --format tsv --key 1,2 -
+  solera load --dir DB --header --key id --bad-lines bad.jsonl people.csv.gz
+  solera load --dir DB --keyspace users --key /user/id users.jsonl
+  solera scan --dir DB | solera load --dir COPY --format tsv --escaped -";
 
 /// The keyspace that every database has.
 const DEFAULT_KEYSPACE: &str = "default";
@@ -134,6 +132,8 @@ impl Load {
         let records = options.open(input)?;
         let (report, before) = match &self.bad_lines {
             Some(path) if self.resume => {
+                // What the report says is done would be missing.
+                self.place.database.must_exist()?;
                 let (report, mark) = Report::resume(path, &self.description(format))?;
                 (Some(report), mark)
             }

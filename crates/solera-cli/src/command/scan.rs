@@ -10,12 +10,13 @@ use std::{ffi::OsString, io::Write, ops::Bound};
 
 /// Print the entries of a range in key order, one per line: key, tab, value
 #[derive(Debug, clap::Args)]
-#[command(
-    after_long_help = "By default keys and values are escaped text: printable ASCII as it is, \\\\ for a backslash, \\t, \\n, \\r, \
-                             and \\xNN for every other byte; so the tab between them is the only one on its line.\n\n\
-                             The range is what all of --prefix, --from and --to admit. With --rev the entries come from its end; \
-                             --limit counts the entries printed."
-)]
+#[command(after_long_help = "\
+By default keys and values are escaped text: printable ASCII as it is, \\\\ for a backslash, \\t, \\n, \\r, and \
+\\xNN for every other byte; so the tab between them is the only one on its line. With --raw nothing is \
+escaped: lines can be told apart only if keys and values have no newline in them.
+
+The range is what all of --prefix, --from and --to admit. With --rev the entries come from its end; --limit \
+counts the entries printed.")]
 pub(crate) struct Scan {
     #[command(flatten)]
     place: Place,

@@ -212,7 +212,9 @@ fn a_load_goes_on_where_its_report_says_it_came_to() {
     assert_eq!(run.status, 3);
     assert!(String::from_utf8(run.out).unwrap().starts_with("0 records loaded"));
 
-    // And it must be the same load.
+    // There must be something to go on with, and it must be the same load.
+    let elsewhere = resume.iter().copied().chain(["--dir", "elsewhere"]);
+    assert!(solera.run(elsewhere).fails(4).contains("does not exist"));
     let other = ["load", "--format", "tsv", "--key", "2", "--bad-lines", "bad.jsonl", "in.tsv", "--resume"];
     assert!(solera.run(other).fails(2).contains("another load"));
 }

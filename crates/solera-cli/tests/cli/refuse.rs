@@ -60,7 +60,7 @@ fn a_database_that_is_open_elsewhere_says_so() {
     let solera = Solera::new();
     solera.run(["put", "k", "v"]).ok();
     let db = solera::Db::open(solera.db()).unwrap();
-    for args in [&["get", "k"][..], &["scan"], &["put", "k", "w"], &["stats"], &["compact"]] {
+    for args in [&["get", "k"][..], &["scan"], &["put", "k", "w"], &["stats"], &["check"], &["compact"]] {
         let message = solera.run(args).fails(4);
         assert!(message.contains("open elsewhere"), "{args:?}: {message}");
     }
