@@ -69,7 +69,7 @@ impl Database {
                 self.dir.display()
             ))),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(Failure::Error(format!(
-                "{} does not exist; `solera load` and `solera put` create a database, this command does not",
+                "{} does not exist; `solera load` and `solera put` create a database",
                 self.dir.display()
             ))),
             Err(error) => Err(Failure::file("look at", self.dir.display(), &error)),
