@@ -86,7 +86,7 @@ fn charts(out: &mut String, report: &Report, set: &SetReport) {
         }
     }
     chart("Load in random order", Quantity::Rate("puts"), "higher", &|arm| once(arm.load.puts_per_s));
-    chart("Index, in table files", Quantity::Plain("B/key"), "lower", &|arm| {
+    chart("Index, in memory", Quantity::Plain("B/key"), "lower", &|arm| {
         once(arm.size.index_file_bytes_per_key)
     });
     out.push_str("</div>\n");

@@ -81,12 +81,8 @@ pub(super) fn groups(set: &SetReport, scan_entries: usize) -> Vec<Group> {
     }
     let raw_bytes = (set.key_bytes + set.value_bytes).max(1) as f64;
     let mut size = vec![
-        plain("index, in table files", Quantity::Plain("B/key"), &|arm| {
-            Some(arm.size.index_file_bytes_per_key)
-        }),
-        plain("filter, in table files", Quantity::Plain("B/key"), &|arm| {
-            Some(arm.size.filter_file_bytes_per_key)
-        }),
+        plain("index, in memory", Quantity::Plain("B/key"), &|arm| Some(arm.size.index_file_bytes_per_key)),
+        plain("filter, in memory", Quantity::Plain("B/key"), &|arm| Some(arm.size.filter_file_bytes_per_key)),
         plain("tables on disk", Quantity::Bytes, &|arm| Some(arm.size.table_bytes as f64)),
         plain("tables per byte of data", Quantity::Plain("B/B"), &|arm| {
             Some(arm.size.table_bytes as f64 / raw_bytes)

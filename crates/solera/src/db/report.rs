@@ -56,9 +56,9 @@ pub struct KeyspaceStats {
     pub sealed_memtables: u64,
     /// Data blocks in its tables.
     pub blocks: u64,
-    /// Bytes that indexes take in memory once all tables are open.
+    /// Bytes that indexes take in memory; asking opens every table.
     pub index_bytes: u64,
-    /// Bytes that filters take in memory once all tables are open.
+    /// Bytes that filters take in memory.
     pub filter_bytes: u64,
     /// Bytes of its table files.
     pub table_bytes: u64,
@@ -137,8 +137,12 @@ impl Core {
         }
         for table in view.version.tables() {
             stats.blocks += u64::from(table.descriptor().blocks);
-            stats.index_bytes += table.descriptor().index_bytes;
-            stats.filter_bytes += table.descriptor().filter_bytes;
+            // What an index takes in memory is known once its table is open; one that does not open takes
+            // nothing.
+            if let Ok(open) = table.file().table() {
+                stats.index_bytes += open.index_bytes();
+                stats.filter_bytes += open.filter_bytes();
+            }
             stats.table_bytes += table.descriptor().bytes;
             stats.entries += table.descriptor().entries;
         }
