@@ -153,11 +153,11 @@ pub struct Size {
     pub tables: u64,
     /// Runs at each level, from level 0.
     pub runs_per_level: Vec<usize>,
-    /// Bytes of all indexes, in the table files. The engine does not tell what they take in memory.
+    /// Bytes of all indexes, in memory.
     pub index_file_bytes: u64,
     /// The same per key.
     pub index_file_bytes_per_key: f64,
-    /// Bytes of all filters, in the table files.
+    /// Bytes of all filters, in memory.
     pub filter_file_bytes: u64,
     /// The same per key.
     pub filter_file_bytes_per_key: f64,
