@@ -12,9 +12,9 @@ pub(crate) fn bar(source_bytes: Option<u64>) -> ProgressBar {
     let (bar, template) = match source_bytes {
         Some(bytes) => (
             ProgressBar::new(bytes),
-            "{bar:30} {percent:>3} %  {bytes}/{total_bytes}  {binary_bytes_per_sec}  {msg}  ETA {eta}",
+            "{bar:30} {percent:>3} %  {decimal_bytes}/{decimal_total_bytes}  {decimal_bytes_per_sec}  {msg}  ETA {eta}",
         ),
-        None => (ProgressBar::new_spinner(), "{spinner} {bytes} in {elapsed}  {binary_bytes_per_sec}  {msg}"),
+        None => (ProgressBar::new_spinner(), "{spinner} {decimal_bytes} in {elapsed}  {decimal_bytes_per_sec}  {msg}"),
     };
     bar.set_draw_target(ProgressDrawTarget::stderr());
     // The templates are constants; a wrong one would show up in the first run.
