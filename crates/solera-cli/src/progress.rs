@@ -14,7 +14,10 @@ pub(crate) fn bar(source_bytes: Option<u64>) -> ProgressBar {
             ProgressBar::new(bytes),
             "{bar:30} {percent:>3} %  {decimal_bytes}/{decimal_total_bytes}  {decimal_bytes_per_sec}  {msg}  ETA {eta}",
         ),
-        None => (ProgressBar::new_spinner(), "{spinner} {decimal_bytes} in {elapsed}  {decimal_bytes_per_sec}  {msg}"),
+        None => (
+            ProgressBar::new_spinner(),
+            "{spinner} {decimal_bytes} in {elapsed}  {decimal_bytes_per_sec}  {msg}",
+        ),
     };
     bar.set_draw_target(ProgressDrawTarget::stderr());
     // The templates are constants; a wrong one would show up in the first run.
