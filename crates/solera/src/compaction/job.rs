@@ -30,6 +30,8 @@ use std::sync::{
 
 /// Entries read between two looks at whether the job was cancelled.
 const ENTRIES_PER_CANCEL_CHECK: u64 = 4096;
+/// How often, while a table fills, one looks how large it has become.
+const SIZE_CHECKS_PER_TABLE: u64 = 64;
 /// What a range tombstone takes in a table besides its two keys, nearly.
 const TOMBSTONE_BYTES: u64 = 16;
 
@@ -160,6 +162,10 @@ struct Outputs<'o, 'j> {
     tombstones: RangeTombstones,
     ahead: Vec<RangeTombstone>,
     open: Option<TableWriter>,
+    /// Bytes of entries added since the size of the open table was looked at.
+    unmeasured_bytes: u64,
+    /// Whether the open table ends before the next key.
+    ends: bool,
     /// Where the range of the open table begins.
     start: Box<[u8]>,
     /// Bytes of the tombstones that start in the range of the open table.
@@ -176,6 +182,8 @@ impl<'o, 'j> Outputs<'o, 'j> {
             tombstones: RangeTombstones::default(),
             ahead: Vec::new(),
             open: None,
+            unmeasured_bytes: 0,
+            ends: false,
             start: Box::default(),
             tombstone_bytes: 0,
             written: Vec::new(),
@@ -229,7 +237,7 @@ impl<'o, 'j> Outputs<'o, 'j> {
         if let KeyEnd::Excluded(next) = range.end {
             self.start = next;
         }
-        self.tombstone_bytes = 0;
+        (self.ends, self.unmeasured_bytes, self.tombstone_bytes) = (false, 0, 0);
         Ok(())
     }
 
@@ -260,10 +268,17 @@ impl Sink for &mut Outputs<'_, '_> {
         if !outputs.ahead.is_empty() {
             outputs.pass_tombstones(Some(entry.key))?;
         }
-        let last = outputs.open.as_ref().and_then(TableWriter::last_key);
-        if outputs.is_full() && last.is_some_and(|last| last != entry.key) {
-            outputs.end_table(KeyEnd::Excluded(entry.key.into()))?;
+        if outputs.unmeasured_bytes >= outputs.job.shape.table_bytes / SIZE_CHECKS_PER_TABLE {
+            outputs.unmeasured_bytes = 0;
+            outputs.ends = outputs.is_full();
         }
+        if outputs.ends {
+            let last = outputs.open.as_ref().and_then(TableWriter::last_key);
+            if last.is_some_and(|last| last != entry.key) {
+                outputs.end_table(KeyEnd::Excluded(entry.key.into()))?;
+            }
+        }
+        outputs.unmeasured_bytes += (entry.key.len() + entry.value.len()) as u64;
         let table = match &mut outputs.open {
             Some(table) => table,
             none => none.insert(begin(outputs.job, outputs.elide_below)?),

@@ -25,7 +25,7 @@
 use crate::{
     error::Result,
     ids::{SEQNO_MAX, Seqno},
-    key::{Kind, VALUE_BYTES_MAX, split_expiry},
+    key::{Kind, VALUE_BYTES_MAX, head, split_expiry},
     operator::MergeOperator,
     pin::Slice,
     tombstone::{RangeTombstone, RangeTombstones},
@@ -89,8 +89,9 @@ pub struct Retain<'j, S> {
     covers: Vec<Covers>,
     kept: RangeTombstones,
     sink: S,
-    /// The key whose versions are coming.
+    /// The key whose versions are coming, and its head, which nearly always tells the next key from it.
     key: Vec<u8>,
+    head: u64,
     /// The stripe of that key of which the newest version has been seen.
     settled: Option<usize>,
     /// Operands of one stripe, newest first, that wait for their base.
@@ -122,6 +123,7 @@ impl<'j, S: Sink> Retain<'j, S> {
             kept,
             sink,
             key: Vec::new(),
+            head: 0,
             settled: None,
             operands: Vec::new(),
             operands_stripe: 0,
@@ -136,8 +138,10 @@ impl<'j, S: Sink> Retain<'j, S> {
 
     /// The next entry, from the source of this rank. `pin` keeps its value beyond this call.
     pub fn add(&mut self, rank: usize, entry: Entry<'_>, pin: impl FnOnce() -> Slice) -> Result<()> {
-        if entry.key != self.key {
+        let head = head(entry.key);
+        if head != self.head || entry.key != self.key {
             self.end_key()?;
+            self.head = head;
             self.key.clear();
             self.key.extend_from_slice(entry.key);
             self.settled = None;
