@@ -7,4 +7,8 @@ pub mod random;
 pub mod script;
 pub mod setting;
 pub mod oracle;
+pub mod tell;
+pub mod life;
+pub mod crash;
+pub mod program;
 pub mod layers;

@@ -107,7 +107,8 @@ impl Operator {
 #[derive(Clone, Debug)]
 struct Space {
     operator: Operator,
-    created: Moment,
+    /// Which of all keyspaces ever created this is.
+    generation: u64,
     /// The states of each key, oldest first, each from a moment on.
     cells: BTreeMap<Vec<u8>, Vec<(Moment, Cell)>>,
     /// The last change to each key ever written, and range deletions while transactions are open.
@@ -156,6 +157,9 @@ fn seen(versions: &[(Moment, Cell)], at: Moment) -> Option<&Cell> {
     versions.iter().rev().find(|(from, _)| *from <= at).map(|(_, cell)| cell)
 }
 
+/// The two ends of a range of keys.
+pub type Ends = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
 /// The whole model.
 #[derive(Clone, Debug, Default)]
 pub struct Oracle {
@@ -163,6 +167,7 @@ pub struct Oracle {
     now_ms: u64,
     moment: Moment,
     pins: BTreeMap<Moment, usize>,
+    generations: u64,
 }
 
 /// A transaction of the model.
@@ -171,8 +176,29 @@ pub struct Transaction {
     /// What it reads.
     pub snapshot: Moment,
     changes: Vec<(usize, Change)>,
-    reads: BTreeSet<(usize, Vec<u8>)>,
-    walks: Vec<(usize, Bound<Vec<u8>>, Bound<Vec<u8>>)>,
+    /// What its outcome depends on.
+    needs: Reads,
+    /// What it has looked at all the same.
+    looks: Reads,
+}
+
+/// Keys and ranges that were read, in which keyspace and which generation of it.
+#[derive(Clone, Debug, Default)]
+struct Reads {
+    keys: BTreeSet<(usize, Option<u64>, Vec<u8>)>,
+    ranges: Vec<(usize, Option<u64>, Bound<Vec<u8>>, Bound<Vec<u8>>)>,
+}
+
+/// Whether a commit must fail with a conflict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Conflict {
+    /// Nothing that it looked at has changed.
+    No,
+    /// Something has changed that it looked at but that its outcome does not depend on: a key that it had
+    /// set itself, or the part of a range that its walk did not reach.
+    May,
+    /// What it read has changed.
+    Must,
 }
 
 impl Transaction {
@@ -186,14 +212,16 @@ impl Transaction {
         self.changes.push((space, change));
     }
 
-    /// Notes that a key was read.
-    pub fn read(&mut self, space: usize, key: &[u8]) {
-        self.reads.insert((space, key.to_vec()));
-    }
-
-    /// Notes that a range was read.
-    pub fn walked(&mut self, space: usize, start: Bound<&[u8]>, end: Bound<&[u8]>) {
-        self.walks.push((space, start.map(<[u8]>::to_vec), end.map(<[u8]>::to_vec)));
+    /// Whether what a key holds is decided by the transaction's own changes.
+    fn decides(&self, space: usize, key: &[u8]) -> bool {
+        let mut own =
+            self.changes.iter().rev().filter(|(slot, change)| *slot == space && change.concerns(key));
+        own.find(|(_, change)| !matches!(change, Change::Merge { .. })).is_some_and(
+            |(_, change)| match change {
+                Change::Put { expires_ms, .. } => expires_ms.is_none(),
+                _ => true,
+            },
+        )
     }
 }
 
@@ -220,9 +248,10 @@ impl Oracle {
 
     /// Creates a keyspace.
     pub fn create(&mut self, space: usize, operator: Operator) {
+        self.generations += 1;
         let empty = Space {
             operator,
-            created: self.moment,
+            generation: self.generations,
             cells: BTreeMap::new(),
             touched: BTreeMap::new(),
             swept: Vec::new(),
@@ -323,15 +352,25 @@ impl Oracle {
 
     /// Begins a transaction on the present.
     pub fn begin(&mut self) -> Transaction {
-        Transaction { snapshot: self.pin(), changes: Vec::new(), reads: BTreeSet::new(), walks: Vec::new() }
+        Transaction {
+            snapshot: self.pin(),
+            changes: Vec::new(),
+            needs: Reads::default(),
+            looks: Reads::default(),
+        }
     }
 
-    /// What a key holds for a transaction. Does not note the read.
-    pub fn get_in(&self, transaction: &Transaction, space: usize, key: &[u8]) -> Option<Vec<u8>> {
+    /// What a key holds for a transaction, which notes the read.
+    pub fn get_in(&self, transaction: &mut Transaction, space: usize, key: &[u8]) -> Option<Vec<u8>> {
+        let read = (space, self.generation(space), key.to_vec());
+        if !transaction.decides(space, key) {
+            transaction.needs.keys.insert(read.clone());
+        }
+        transaction.looks.keys.insert(read);
         self.get_under(space, key, transaction.snapshot, &transaction.changes)
     }
 
-    /// The pairs in a range for a transaction. Does not note the read.
+    /// The pairs in a range for a transaction. What is read of it is noted by [`Oracle::walked`].
     pub fn scan_in(
         &self,
         transaction: &Transaction,
@@ -341,31 +380,52 @@ impl Oracle {
         self.scan_under(space, range, transaction.snapshot, &transaction.changes)
     }
 
+    /// Notes that a transaction walked through the range `passed` on its way through `asked`.
+    pub fn walked(&self, transaction: &mut Transaction, space: usize, passed: Ends, asked: Ends) {
+        let generation = self.generation(space);
+        transaction.needs.ranges.push((space, generation, passed.0, passed.1));
+        transaction.looks.ranges.push((space, generation, asked.0, asked.1));
+    }
+
+    fn generation(&self, space: usize) -> Option<u64> {
+        self.spaces.get(&space).map(|space| space.generation)
+    }
+
     /// Whether something that the transaction read was written since it began.
-    pub fn conflicts(&self, transaction: &Transaction) -> bool {
-        let since = transaction.snapshot;
-        let key_changed = |space: usize, key: &[u8]| {
-            self.spaces.get(&space).is_none_or(|space| {
-                space.created > since
-                    || space.touched.get(key).is_some_and(|at| *at > since)
-                    || space
-                        .swept
-                        .iter()
-                        .any(|(start, end, at)| *at > since && (&start[..]..&end[..]).contains(&key))
-            })
+    pub fn conflicts(&self, transaction: &Transaction) -> Conflict {
+        if self.changed(&transaction.needs, transaction.snapshot) {
+            Conflict::Must
+        } else if self.changed(&transaction.looks, transaction.snapshot) {
+            Conflict::May
+        } else {
+            Conflict::No
+        }
+    }
+
+    fn changed(&self, reads: &Reads, since: Moment) -> bool {
+        // A keyspace that is gone was written: what was read in it is gone.
+        let same = |slot: &usize, generation: &Option<u64>| {
+            self.spaces.get(slot).filter(|space| Some(space.generation) == *generation)
         };
-        let range_changed = |space: usize, start: Bound<&[u8]>, end: Bound<&[u8]>| {
-            if empty(start, end) {
-                return false;
-            }
-            self.spaces.get(&space).is_none_or(|space| {
-                space.touched.range::<[u8], _>((start, end)).any(|(_, at)| *at > since)
-                    || space.swept.iter().any(|(from, to, at)| *at > since && overlaps(start, end, from, to))
-            })
+        let key_changed = |space: &Space, key: &[u8]| {
+            space.touched.get(key).is_some_and(|at| *at > since)
+                || space
+                    .swept
+                    .iter()
+                    .any(|(start, end, at)| *at > since && &start[..] <= key && key < &end[..])
         };
-        transaction.reads.iter().any(|(space, key)| key_changed(*space, key))
-            || transaction.walks.iter().any(|(space, start, end)| {
-                range_changed(*space, start.as_ref().map(|key| &key[..]), end.as_ref().map(|key| &key[..]))
+        let range_changed = |space: &Space, start: Bound<&[u8]>, end: Bound<&[u8]>| {
+            !empty(start, end)
+                && (space.touched.range::<[u8], _>((start, end)).any(|(_, at)| *at > since)
+                    || space.swept.iter().any(|(from, to, at)| *at > since && overlaps(start, end, from, to)))
+        };
+        reads
+            .keys
+            .iter()
+            .any(|(slot, generation, key)| same(slot, generation).is_none_or(|space| key_changed(space, key)))
+            || reads.ranges.iter().any(|(slot, generation, start, end)| {
+                let (start, end) = (start.as_ref().map(|key| &key[..]), end.as_ref().map(|key| &key[..]));
+                same(slot, generation).is_none_or(|space| range_changed(space, start, end))
             })
     }
 
@@ -470,20 +530,37 @@ mod tests {
         let mut blind = oracle.begin();
         blind.stage(0, merge("a", "2").1);
         let mut reader = blind.clone();
-        oracle.pin();
-        assert_eq!(oracle.get_in(&reader, 0, b"a"), Some(b"12".to_vec()));
-        reader.walked(0, Bound::Excluded(b"a"), Bound::Unbounded);
-        oracle.commit(&[put("a", "3", None)]);
-        assert!(!oracle.conflicts(&reader));
-        let mut walker = reader.clone();
-        reader.read(0, b"a");
-        assert!(oracle.conflicts(&reader) && !oracle.conflicts(&blind));
+        let mut walker = blind.clone();
+        let mut setter = blind.clone();
+        (0..3).for_each(|_| _ = oracle.pin());
+        assert_eq!(oracle.get_in(&mut reader, 0, b"a"), Some(b"12".to_vec()));
+        setter.stage(0, put("a", "9", None).1);
+        assert_eq!(oracle.get_in(&mut setter, 0, b"a"), Some(b"9".to_vec()));
+        let all = || (Bound::Unbounded, Bound::Unbounded);
+        oracle.walked(&mut walker, 0, (Bound::Excluded(b"a".to_vec()), Bound::Unbounded), all());
         oracle.commit(&[(0, Change::DeleteRange { start: "a".into(), end: "a\0".into() })]);
-        assert!(!oracle.conflicts(&walker), "the range holds no key after a");
-        walker.walked(0, Bound::Unbounded, Bound::Included(b"a"));
-        assert!(oracle.conflicts(&walker));
+        assert_eq!(oracle.conflicts(&blind), Conflict::No);
+        assert_eq!(oracle.conflicts(&setter), Conflict::May);
+        assert_eq!(oracle.conflicts(&walker), Conflict::May, "the range passed holds no key after a");
+        assert_eq!(oracle.conflicts(&reader), Conflict::Must);
+        oracle.commit(&[put("b", "3", None)]);
+        assert_eq!(oracle.conflicts(&walker), Conflict::Must);
         oracle.end(blind, true);
         assert_eq!(text(&oracle, "a", oracle.moment()).as_deref(), Some("2"));
-        oracle.end(reader, false);
+        [reader, walker, setter].into_iter().for_each(|transaction| oracle.end(transaction, false));
+    }
+
+    #[test]
+    fn a_keyspace_made_anew_is_another_one() {
+        let mut oracle = Oracle::new(0);
+        oracle.create(0, Operator::None);
+        let mut before = oracle.begin();
+        assert_eq!(oracle.get_in(&mut before, 0, b"a"), None);
+        oracle.drop_space(0);
+        oracle.create(0, Operator::None);
+        assert_eq!(oracle.conflicts(&before), Conflict::Must);
+        let mut after = oracle.begin();
+        assert_eq!(oracle.get_in(&mut after, 0, b"a"), None);
+        assert_eq!(oracle.conflicts(&after), Conflict::No);
     }
 }

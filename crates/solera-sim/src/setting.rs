@@ -8,7 +8,7 @@ use crate::{
     random::Random,
     script::text::{Text, Words, record},
 };
-use solera::{block::Compression, index::IndexKind};
+use solera::{Compression, IndexKind};
 use std::{fmt, str::FromStr};
 
 /// Which merge operator a keyspace has.
@@ -47,7 +47,7 @@ macro_rules! named {
                 out.push_str(self.name());
             }
             fn read(words: &mut Words<'_>) -> Result<Self, String> {
-                let word = words.next()?;
+                let word = words.word()?;
                 $all.into_iter().find(|one: &$type| one.name() == word).ok_or_else(|| format!("{word:?} is no {}", stringify!($type)))
             }
         }
@@ -74,8 +74,6 @@ record! {
         size_ratio: u32,
         /// K_i; the last repeats.
         run_limits: Vec<u32>,
-        /// Size at which a memtable is sealed, bytes.
-        write_buffer_bytes: u32,
         /// Target size of a table, bytes.
         table_bytes: u32,
     }
@@ -86,6 +84,8 @@ record! {
     Setting {
         /// Memory budget, bytes.
         memory_bytes: u64,
+        /// Size at which a memtable is sealed, bytes.
+        write_buffer_bytes: u64,
         /// Whether every commit is durable before it returns.
         sync: bool,
         /// The keyspaces; the first is the default one.
@@ -105,6 +105,7 @@ impl Setting {
         let operators = [Operator::None, Operator::Counter, Operator::Append, Operator::Max];
         Setting {
             memory_bytes: *random.pick(&[1 << 20, 4 << 20, 64 << 20]),
+            write_buffer_bytes: *random.pick(&[4 << 10, 4 << 10, 8 << 10, 32 << 10]),
             sync: random.one_in(4),
             spaces: operators.map(|operator| SpaceSetting::random(random, operator)).to_vec(),
         }
@@ -126,7 +127,6 @@ impl SpaceSetting {
             filter_bits: *random.pick(&[0, 1, 4, 10, 10]),
             size_ratio,
             run_limits: (0..levels).map(|_| random.between(1, size_ratio.into()) as u32).collect(),
-            write_buffer_bytes: *random.pick(&[1 << 10, 2 << 10, 4 << 10, 16 << 10]),
             table_bytes: *random.pick(&[1 << 10, 2 << 10, 8 << 10, 64 << 10]),
         }
     }

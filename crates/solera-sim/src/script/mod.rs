@@ -47,7 +47,7 @@ impl Text for Value {
     }
 
     fn read(words: &mut Words<'_>) -> Result<Self, String> {
-        let word = words.next()?;
+        let word = words.word()?;
         let parts = word.split_once('x').and_then(|(tag, len)| Some((tag.parse().ok()?, len.parse().ok()?)));
         let (tag, len) = parts.ok_or_else(|| format!("{word:?} is no value (number, x, length)"))?;
         Ok(Value { tag, len })

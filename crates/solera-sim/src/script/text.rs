@@ -24,7 +24,7 @@ impl<'t> Words<'t> {
     }
 
     /// The next word: up to a space outside of quotes.
-    pub fn next(&mut self) -> Result<&'t str, String> {
+    pub fn word(&mut self) -> Result<&'t str, String> {
         let mut quoted = false;
         let mut escaped = false;
         let end = self.rest.char_indices().find(|&(_, c)| {
@@ -41,7 +41,7 @@ impl<'t> Words<'t> {
 
     /// The next word, left in place; empty at the end.
     pub fn peek(&self) -> &'t str {
-        Words { rest: self.rest }.next().unwrap_or("")
+        Words { rest: self.rest }.word().unwrap_or("")
     }
 }
 
@@ -53,7 +53,7 @@ macro_rules! numbers {
                 write!(out, "{self}").expect("a String takes everything");
             }
             fn read(words: &mut Words<'_>) -> Result<Self, String> {
-                let word = words.next()?;
+                let word = words.word()?;
                 word.parse().map_err(|_| format!("{word:?} is no {}", stringify!($number)))
             }
         }
@@ -72,7 +72,7 @@ impl<T: Text> Text for Vec<T> {
     }
 
     fn read(words: &mut Words<'_>) -> Result<Self, String> {
-        let open = words.next()?;
+        let open = words.word()?;
         if open != "[" {
             return Err(format!("expected a list, found {open:?}"));
         }
@@ -80,7 +80,7 @@ impl<T: Text> Text for Vec<T> {
         while words.peek() != "]" {
             items.push(T::read(words)?);
         }
-        words.next()?;
+        words.word()?;
         Ok(items)
     }
 }
@@ -126,7 +126,7 @@ impl Text for Bytes {
     }
 
     fn read(words: &mut Words<'_>) -> Result<Self, String> {
-        let word = words.next()?;
+        let word = words.word()?;
         let quoted = word.strip_prefix('"').and_then(|word| word.strip_suffix('"'));
         let quoted = quoted.ok_or_else(|| format!("{word} is no quoted byte string"))?;
         let mut bytes = Vec::new();
@@ -171,7 +171,7 @@ macro_rules! worded {
             }
 
             fn read(words: &mut $crate::script::text::Words<'_>) -> Result<Self, String> {
-                match words.next()? {
+                match words.word()? {
                     $($word => Ok($name::$variant {
                         $($field: <$type as $crate::script::text::Text>::read(words)?),*
                     }),)*
@@ -212,7 +212,7 @@ macro_rules! record {
 
             fn read(words: &mut $crate::script::text::Words<'_>) -> Result<Self, String> {
                 $(
-                    let word = words.next()?;
+                    let word = words.word()?;
                     if word != stringify!($field) {
                         return Err(format!("expected {}, found {word:?}", stringify!($field)));
                     }

@@ -1,0 +1,106 @@
+//! A life: a script lived by the engine and by the oracle side by side, compared at every step.
+//!
+//! Owns [`live`]. The engine runs on files in memory, a clock that stands still unless moved, no threads
+//! and a fixed seed, so a life is a function of its script: it fails every time or never, and its
+//! [`Outcome`] is the same on every run.
+
+mod iterate;
+mod read;
+mod world;
+
+use crate::script::Script;
+use std::{
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::atomic::{AtomicU64, Ordering},
+};
+use world::World;
+
+/// What a life that went well leaves behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Digest of every answer that the engine gave.
+    pub answers: u64,
+    /// Digest of every file that it left.
+    pub files: u64,
+}
+
+/// Where engine and oracle part.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// Index of the operation; the number of operations if the fault was found after the last.
+    pub at: usize,
+    /// What was found.
+    pub what: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "operation {}: {}", self.at, self.what)
+    }
+}
+
+/// How far a life has come, for a watch over lives that hang.
+#[derive(Debug, Default)]
+pub struct Pulse(AtomicU64);
+
+impl Pulse {
+    /// Operations begun.
+    pub fn beats(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Lives a script. A panic of the engine is a failure like a wrong answer.
+pub fn live(script: &Script, pulse: &Pulse) -> Result<Outcome, Failure> {
+    let mut at = 0;
+    let lived = catch_unwind(AssertUnwindSafe(|| {
+        let mut world = World::new(&script.setting)?;
+        for operation in &script.operations {
+            pulse.0.fetch_add(1, Ordering::Relaxed);
+            world.apply(operation).map_err(|what| format!("{operation}: {what}"))?;
+            at += 1;
+        }
+        world.finish()
+    }));
+    match lived {
+        Ok(Ok(outcome)) => Ok(outcome),
+        Ok(Err(what)) => Err(Failure { at, what }),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("(no text)");
+            let operation =
+                script.operations.get(at).map_or(String::new(), |operation| format!("{operation}: "));
+            Err(Failure { at, what: format!("{operation}panicked: {text}") })
+        }
+    }
+}
+
+/// FNV-1a over everything that is fed to it, each piece with its length.
+#[derive(Clone, Copy, Debug)]
+struct Digest(u64);
+
+impl Digest {
+    fn new() -> Self {
+        Digest(0xcbf2_9ce4_8422_2325)
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        for byte in (bytes.len() as u64).to_le_bytes().iter().chain(bytes) {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+}
+
+/// For messages: short byte strings whole, long ones by their ends.
+fn shown(bytes: &[u8]) -> String {
+    if bytes.len() <= 80 {
+        return format!("\"{}\"", bytes.escape_ascii());
+    }
+    let (head, tail) = (&bytes[..40], &bytes[bytes.len() - 20..]);
+    format!("\"{}...{}\" ({} bytes)", head.escape_ascii(), tail.escape_ascii(), bytes.len())
+}
+
+fn shown_option(bytes: Option<&[u8]>) -> String {
+    bytes.map_or("nothing".to_owned(), shown)
+}

@@ -1,0 +1,45 @@
+//! The simulator's programs in the size that the test command affords.
+
+use solera_sim::{
+    life::{Pulse, live},
+    program::{crashsim, diffmodel, kill9},
+};
+
+#[test]
+fn random_lives_agree_with_the_oracle() {
+    let amount =
+        diffmodel::Amount { first_seed: 1000, seeds: 40, operations: 5_000, threads: 2, twice: false };
+    assert!(diffmodel::run(amount).kept());
+}
+
+#[test]
+fn a_seed_lived_twice_gives_the_same_answers_and_files() {
+    let script = diffmodel::script(7, 3000);
+    let outcome = live(&script, &Pulse::default()).unwrap();
+    assert_eq!(live(&script, &Pulse::default()).unwrap(), outcome);
+}
+
+#[test]
+fn no_power_cut_breaks_a_promise() {
+    let amount = crashsim::Amount {
+        first_seed: 0,
+        seeds: 6,
+        operations: 60,
+        variants: crashsim::USUAL.to_vec(),
+        threads: 2,
+    };
+    assert!(crashsim::run(&amount).kept());
+}
+
+#[test]
+fn a_killed_process_loses_nothing_that_it_acknowledged() {
+    let dir = tempfile::tempdir().unwrap();
+    let amount = kill9::Amount {
+        seed: 1,
+        kills: 12,
+        program: env!("CARGO_BIN_EXE_solera-sim").into(),
+        solera: None,
+        dir: dir.path().into(),
+    };
+    assert!(kill9::run(&amount).unwrap().kept());
+}
