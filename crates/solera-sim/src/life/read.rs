@@ -13,19 +13,20 @@ use std::ops::Bound;
 
 /// A method with the same name on a keyspace, a snapshot and a transaction. Empty slots end the operation.
 macro_rules! on_view {
-    ($world:ident, $view:expr, $space:expr, $method:ident($($argument:expr),*)) => {
+    ($world:ident, $view:expr, $space:expr, $method:ident($($argument:expr),*)) => {{
+        let Some(handle) = &$world.handles[$space] else { return Ok(()) };
         match $view {
-            View::Live {} => $world.handles[$space].$method($($argument),*),
+            View::Live {} => handle.$method($($argument),*),
             View::Snapshot { slot } => match &$world.snapshots[usize::from(*slot)] {
-                Some(pinned) => pinned.engine.$method(&$world.handles[$space], $($argument),*),
+                Some(pinned) => pinned.engine.$method(handle, $($argument),*),
                 None => return Ok(()),
             },
             View::Transaction { slot } => match &mut $world.transactions[usize::from(*slot)] {
-                Some(open) => open.engine.$method(&$world.handles[$space], $($argument),*),
+                Some(open) => open.engine.$method(handle, $($argument),*),
                 None => return Ok(()),
             },
         }
-    };
+    }};
 }
 
 impl World {
@@ -71,12 +72,13 @@ impl World {
             Asked::Copy => {
                 // What the buffer held before must not matter.
                 let mut buffer = b"stale".to_vec();
-                let there = match view {
-                    View::Snapshot { slot } => match &self.snapshots[usize::from(*slot)] {
-                        Some(pinned) => pinned.engine.get_into(&self.handles[space], key, &mut buffer),
+                let there = match (view, &self.handles[space]) {
+                    (_, None) => return Ok(()),
+                    (View::Snapshot { slot }, Some(handle)) => match &self.snapshots[usize::from(*slot)] {
+                        Some(pinned) => pinned.engine.get_into(handle, key, &mut buffer),
                         None => return Ok(()),
                     },
-                    _ => self.handles[space].get_into(key, &mut buffer),
+                    (_, Some(handle)) => handle.get_into(key, &mut buffer),
                 };
                 succeeded(there)?.then_some(buffer)
             }
@@ -100,10 +102,11 @@ impl World {
     }
 
     pub(super) fn multi_get(&mut self, view: &View, space: usize, keys: &[Bytes]) -> Checked {
+        let Some(handle) = &self.handles[space] else { return Ok(()) };
         let found = match view {
-            View::Live {} => self.handles[space].multi_get(keys),
+            View::Live {} => handle.multi_get(keys),
             View::Snapshot { slot } => match &self.snapshots[usize::from(*slot)] {
-                Some(pinned) => pinned.engine.multi_get(&self.handles[space], keys),
+                Some(pinned) => pinned.engine.multi_get(handle, keys),
                 None => return Ok(()),
             },
             View::Transaction { .. } => {
@@ -142,7 +145,7 @@ impl World {
         }
         let expected = self.model_scan(view, space, bounds);
         let digest = &mut self.digest;
-        let handle = &self.handles[space];
+        let Some(handle) = &self.handles[space] else { return Ok(()) };
         let (start, end) = bounds.ends();
         let ends = (start.as_ref().map(|key| &key[..]), end.as_ref().map(|key| &key[..]));
         let engine = match view {
@@ -184,7 +187,7 @@ impl World {
         if !self.oracle.has(space) || matches!(view, View::Transaction { .. }) {
             return Ok(());
         }
-        let handle = &self.handles[space];
+        let Some(handle) = &self.handles[space] else { return Ok(()) };
         let (start, end) = bounds.ends();
         let ends = (start.as_ref().map(|key| &key[..]), end.as_ref().map(|key| &key[..]));
         let pinned = match view {

@@ -54,8 +54,9 @@ pub(super) struct World {
     clock: Arc<ManualClock>,
     /// `None` only while the database is being opened.
     db: Option<Db>,
-    /// The last handle of each keyspace, kept after a drop: it must then be refused.
-    pub(super) handles: Vec<Keyspace>,
+    /// The last handle of each keyspace, kept after a drop: it must then be refused. `None` if the
+    /// database was opened without the keyspace.
+    pub(super) handles: Vec<Option<Keyspace>>,
     /// How often each keyspace was created or dropped.
     generations: Vec<u64>,
     pub(super) oracle: Oracle,
@@ -74,7 +75,7 @@ impl World {
             fs: MemFs::new(),
             clock: Arc::new(ManualClock::at_unix_ms(START_MS)),
             db: None,
-            handles: Vec::new(),
+            handles: vec![None; setting.spaces.len()],
             generations: vec![0; setting.spaces.len()],
             oracle: Oracle::new(START_MS),
             last_seqno: 0,
@@ -97,7 +98,7 @@ impl World {
     fn open(&mut self) -> Checked {
         let db = self.setting.options(Arc::new(self.fs.clone()), self.clock.clone()).open(DIR);
         self.db = Some(db.map_err(|error| format!("cannot open: {error}"))?);
-        for slot in 0..self.handles.len() {
+        for slot in 0..self.setting.spaces.len() {
             if self.oracle.has(slot) {
                 self.open_space(slot)?;
             }
@@ -108,6 +109,7 @@ impl World {
     /// Ends every snapshot, iterator and transaction, and lets go of the database.
     fn let_go(&mut self) {
         self.walkers = Default::default();
+        self.handles.fill(None);
         for slot in 0..SLOTS as usize {
             if let Some(open) = self.transactions[slot].take() {
                 self.oracle.end(open.model, false);
@@ -263,7 +265,8 @@ impl World {
     }
 
     fn write(&mut self, change: &Change) -> Checked {
-        let done = change.commit(&self.setting, &self.handles[change.slot(&self.setting)]);
+        let Some(handle) = &self.handles[change.slot(&self.setting)] else { return Ok(()) };
+        let done = change.commit(&self.setting, handle);
         if let Some(refusal) = self.refusal(change) {
             return refusal.expected(done);
         }
@@ -278,9 +281,11 @@ impl World {
         if sync {
             batch.durability(solera::Durability::Sync);
         }
-        let added = changes.iter().try_for_each(|change| {
-            change.add_to(&mut batch, &self.setting, &self.handles[change.slot(&self.setting)])
-        });
+        let mut added = Ok(());
+        for change in changes {
+            let Some(handle) = &self.handles[change.slot(&self.setting)] else { return Ok(()) };
+            added = added.and_then(|()| change.add_to(&mut batch, &self.setting, handle));
+        }
         let done = added.and_then(|()| self.db().write(batch));
         if changes.iter().any(|change| self.refusal(change).is_some()) {
             return match done {
@@ -314,9 +319,10 @@ impl World {
         if self.refusal(change).is_some() || change.is_void() {
             return Ok(());
         }
-        if let Some(open) = &mut self.transactions[usize::from(slot)] {
+        let handle = &self.handles[change.slot(&self.setting)];
+        if let (Some(open), Some(handle)) = (&mut self.transactions[usize::from(slot)], handle) {
             let (space, told) = change.in_oracle(&self.setting, self.oracle.now_ms());
-            succeeded(change.stage_in(&mut open.engine, &self.setting, &self.handles[space]))?;
+            succeeded(change.stage_in(&mut open.engine, &self.setting, handle))?;
             open.model.stage(space, told);
         }
         Ok(())
@@ -366,7 +372,8 @@ impl World {
     }
 
     fn on_space(&self, slot: usize, call: impl FnOnce(&Keyspace) -> solera::Result<()>) -> Checked {
-        let done = call(&self.handles[slot]);
+        let Some(handle) = &self.handles[slot] else { return Ok(()) };
+        let done = call(handle);
         if self.oracle.has(slot) { succeeded(done) } else { Refusal::NoKeyspace.expected(done) }
     }
 
@@ -374,7 +381,8 @@ impl World {
         let operator = self.setting.spaces[slot].operator;
         let entries: BTreeMap<Vec<u8>, Vec<u8>> =
             entries.iter().map(|(key, value)| (key.0.clone(), value.stored(operator))).collect();
-        let done = self.handles[slot].ingest(entries.iter());
+        let Some(handle) = &self.handles[slot] else { return Ok(()) };
+        let done = handle.ingest(entries.iter());
         if !self.oracle.has(slot) {
             return Refusal::NoKeyspace.expected(done);
         }
@@ -401,11 +409,7 @@ impl World {
     fn open_space(&mut self, slot: usize) -> Checked {
         let options = self.setting.spaces[slot].options();
         let handle = succeeded(self.db().keyspace_with(&self.setting.space_name(slot), options))?;
-        if slot < self.handles.len() {
-            self.handles[slot] = handle;
-        } else {
-            self.handles.push(handle);
-        }
+        self.handles[slot] = Some(handle);
         Ok(())
     }
 

@@ -13,7 +13,8 @@
 //!   into one value. They are not folded onto a value that is still to expire, because the result would
 //!   not expire. Without a base they are combined with each other, where the operator can.
 //! * If nothing older lies below the job's inputs, an end of a key's history needs no base: the oldest
-//!   operands become a value, deletes at the end go, and so do range tombstones of stripe 0.
+//!   operands become a value, and what only deletes goes if it is of stripe 0. A delete newer than a
+//!   snapshot stays even with nothing to hide: it tells an open transaction that what it read has changed.
 //! * A value that has expired is a delete for every reader, now and later.
 //!
 //! What must hold: a range tombstone covers the entries of every older source, and those of its own source
@@ -97,7 +98,8 @@ pub struct Retain<'j, S> {
     /// Operands of one stripe, newest first, that wait for their base.
     operands: Vec<(Seqno, Slice)>,
     operands_stripe: usize,
-    /// Deletes, newest first, that go unless something older of the key is kept.
+    /// Deletes, newest first, of which those that no snapshot precedes go unless something older of the
+    /// key is kept.
     deletes: Vec<Seqno>,
 }
 
@@ -208,11 +210,11 @@ impl<'j, S: Sink> Retain<'j, S> {
                 self.keep_operands(0)?;
             }
         }
-        if !is_bottom {
-            self.keep_deletes()?;
+        if is_bottom {
+            let oldest_snapshot = self.circumstances.snapshots.first().copied().unwrap_or(SEQNO_MAX);
+            self.deletes.retain(|&seqno| seqno > oldest_snapshot);
         }
-        self.deletes.clear();
-        Ok(())
+        self.keep_deletes()
     }
 
     /// Replaces the waiting operands by the value that they give on `base`. `false`: they cannot be

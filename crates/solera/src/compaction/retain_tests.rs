@@ -300,9 +300,14 @@ fn a_long_chain_of_operands_is_combined_into_one() {
     assert_eq!(output.entries, [entry(1, 1000, Kind::Merge, &whole)]);
 }
 
+/// Symptom: a transaction committed although a key that it had found absent was written meanwhile
+/// (`solera-sim diffmodel`, seed 11). Cause: the write was a delete, and a compaction to the bottom dropped
+/// it together with its number. Cure: a delete goes only if every snapshot, and so every open transaction,
+/// is newer.
 #[test]
-fn a_delete_at_the_bottom_goes_even_if_a_snapshot_is_older() {
-    let input = Source { entries: vec![entry(1, 9, Kind::Delete, b"")], tombstones: vec![] };
-    let output = job(&[input], Circumstances { snapshots: &[5], drops_tombstones: true, ..ALONE });
-    assert_eq!(output.entries, []);
+fn a_delete_at_the_bottom_goes_unless_a_snapshot_is_older() {
+    let input = || Source { entries: vec![entry(1, 9, Kind::Delete, b"")], tombstones: vec![] };
+    let bottom = Circumstances { drops_tombstones: true, ..ALONE };
+    assert_eq!(job(&[input()], Circumstances { snapshots: &[5], ..bottom }).entries, input().entries);
+    assert_eq!(job(&[input()], Circumstances { snapshots: &[9], ..bottom }).entries, []);
 }

@@ -27,8 +27,8 @@ enum Last {
 }
 
 /// Entries in key order; also from the back, and both at once until they meet. Sees the keyspace as it
-/// was when the iterator was made. After an error it yields nothing more until [`Iter::seek`] or
-/// [`Iter::seek_back`].
+/// was when the iterator was made. After an error it yields nothing more until the end that failed is
+/// placed anew, the front by [`Iter::seek`], the back by [`Iter::seek_back`].
 pub struct Iter {
     keyspace: Keyspace,
     snapshot: Snapshot,
@@ -45,12 +45,15 @@ pub struct Iter {
     front: Option<Forward<Source>>,
     back: Option<Backward<Source>>,
     last: Last,
-    done: bool,
-    /// The entry that the front stands on was yielded already.
-    front_stale: bool,
+    /// The front (back) stands on the entry that it yielded last; else on one that it would yield next.
+    front_yielded: bool,
+    back_yielded: bool,
     /// The back has yielded entries down to `back_key`: the front stops before it.
-    back_stale: bool,
+    back_began: bool,
     back_key: Vec<u8>,
+    /// The last move of the front (back) failed, and where it stands is not known.
+    front_failed: bool,
+    back_failed: bool,
 }
 
 impl fmt::Debug for Iter {
@@ -70,14 +73,16 @@ impl Iter {
             snapshot,
             overlay: None,
             range: range.clone(),
-            done: range.is_empty(),
             whole: range,
             front: None,
             back: None,
             last: Last::Neither,
-            front_stale: false,
-            back_stale: false,
+            front_yielded: false,
+            back_yielded: false,
+            back_began: false,
             back_key: Vec::new(),
+            front_failed: false,
+            back_failed: false,
         }
     }
 
@@ -114,20 +119,20 @@ impl Iter {
     /// As [`Keyspace::get`].
     pub fn seek(&mut self, key: &[u8]) -> Result<()> {
         self.range.start = key.max(&self.whole.start).into();
-        self.done = self.range.is_empty();
         self.last = Last::Neither;
-        self.front_stale = false;
-        if self.done {
-            return Ok(());
+        self.front_yielded = false;
+        // Kept, so that its sources are not opened anew; a failed move leaves none behind.
+        let front = self.front.take();
+        self.front_failed = true;
+        if !self.range.is_empty() {
+            let mut front = match front {
+                Some(front) => front,
+                None => self.walk()?.forward(self.context()),
+            };
+            front.seek(&self.range.start)?;
+            self.front = Some(front);
         }
-        self.done = true;
-        let mut front = match self.front.take() {
-            Some(front) => front,
-            None => self.walk()?.forward(self.context()),
-        };
-        front.seek(&self.range.start)?;
-        self.front = Some(front);
-        self.done = false;
+        self.front_failed = false;
         Ok(())
     }
 
@@ -139,10 +144,11 @@ impl Iter {
     /// As [`Keyspace::get`].
     pub fn seek_back(&mut self, key: &[u8]) -> Result<()> {
         self.range.end = KeyEnd::Included(key.into()).min(self.whole.end.clone());
-        self.done = self.range.is_empty();
         self.last = Last::Neither;
         self.back = None;
-        self.back_stale = false;
+        self.back_yielded = false;
+        self.back_began = false;
+        self.back_failed = false;
         Ok(())
     }
 
@@ -153,32 +159,30 @@ impl Iter {
     /// As [`Keyspace::get`].
     #[inline]
     pub fn advance(&mut self) -> Result<bool> {
-        if self.done {
-            self.last = Last::Neither;
+        self.last = Last::Neither;
+        if self.front_failed || self.back_failed {
             return Ok(false);
         }
-        // Done unless we come to the end of this function: an error leaves the iterator fused.
-        self.done = true;
-        self.last = Last::Neither;
-        if self.front.is_none() {
+        // Failed unless we come past every `?`: an error leaves the iterator fused.
+        self.front_failed = true;
+        if self.front.is_none() && !self.range.is_empty() {
             let mut front = self.walk()?.forward(self.context());
             front.seek(&self.range.start)?;
             self.front = Some(front);
         }
-        let Some(front) = &mut self.front else { return Ok(false) };
-        if self.front_stale {
-            front.next()?;
+        if let Some(front) = &mut self.front {
+            if self.front_yielded {
+                front.next()?;
+            }
+            self.front_yielded = front.valid()
+                && self.range.end.admits(front.key())
+                && !(self.back_began && front.key() >= &self.back_key[..]);
         }
-        self.front_stale = true;
-        if !front.valid()
-            || !self.range.end.admits(front.key())
-            || (self.back_stale && front.key() >= &self.back_key[..])
-        {
-            return Ok(false);
+        self.front_failed = false;
+        if self.front_yielded {
+            self.last = Last::Front;
         }
-        self.last = Last::Front;
-        self.done = false;
-        Ok(true)
+        Ok(self.front_yielded)
     }
 
     /// Moves the back to the entry before it, without allocating, and says whether there is one:
@@ -187,18 +191,15 @@ impl Iter {
     /// # Errors
     /// As [`Keyspace::get`].
     pub fn advance_back(&mut self) -> Result<bool> {
-        if self.done {
-            self.last = Last::Neither;
+        self.last = Last::Neither;
+        if self.front_failed || self.back_failed {
             return Ok(false);
         }
-        self.done = true;
-        self.last = Last::Neither;
+        self.back_failed = true;
         match &mut self.back {
-            Some(back) => {
-                if self.back_stale {
-                    back.prev()?;
-                }
-            }
+            Some(back) if self.back_yielded => back.prev()?,
+            Some(_) => {}
+            None if self.range.is_empty() => {}
             None => {
                 let mut back = self.walk()?.backward(self.context());
                 match &self.range.end {
@@ -209,23 +210,27 @@ impl Iter {
                 self.back = Some(back);
             }
         }
-        self.back_stale = true;
+        self.back_failed = false;
+        self.back_yielded = false;
         let Some(back) = &self.back else { return Ok(false) };
-        if !back.valid() || back.key() < &self.range.start[..] || self.front_has_passed(back.key()) {
-            return Ok(false);
+        if back.valid() && back.key() >= &self.range.start[..] && !self.front_has_passed(back.key()) {
+            self.back_key.clear();
+            self.back_key.extend_from_slice(back.key());
+            self.back_began = true;
+            self.back_yielded = true;
+            self.last = Last::Back;
         }
-        self.back_key.clear();
-        self.back_key.extend_from_slice(back.key());
-        self.last = Last::Back;
-        self.done = false;
-        Ok(true)
+        Ok(self.back_yielded)
     }
 
-    /// Whether the front has yielded `key`, or stands beyond it.
+    /// Whether the front has yielded `key` or stands beyond it. It stands on the entry that it yielded
+    /// last, or on the one that it looked at and would yield next, or it has passed them all.
     fn front_has_passed(&self, key: &[u8]) -> bool {
         match &self.front {
-            Some(front) if self.front_stale => !front.valid() || key <= front.key(),
-            _ => false,
+            None => false,
+            Some(front) if !front.valid() => true,
+            Some(front) if self.front_yielded => key <= front.key(),
+            Some(front) => key < front.key(),
         }
     }
 

@@ -160,7 +160,6 @@ impl Version {
 
         let mut version = self.with_runs(changed)?;
         version.flushed_seqno = self.flushed_seqno.max(edit.flushed_seqno.unwrap_or(0));
-        debug_assert_eq!(version.misordered_level0(), None);
         if !leaving.is_empty() {
             version.tables().for_each(|table| drop(leaving.remove(&table.id())));
         }
@@ -199,25 +198,6 @@ impl Version {
         }
         let runs = levels.iter().flat_map(|level| level.runs.iter().cloned()).collect();
         Ok(Version { levels, runs, flushed_seqno: self.flushed_seqno })
-    }
-
-    /// Two overlapping tables of level 0 of which the one in the newer run has the older entries. Only
-    /// level 0 can be judged by tables: deeper down, invariant R holds for each key, not for each table.
-    /// A table whose numbers were elided before it was written counts from 0 and is not judged; nor is an
-    /// ingested one, which may lie between the keys of a memtable that was begun before.
-    fn misordered_level0(&self) -> Option<(FileId, FileId)> {
-        let runs = self.level(0).runs();
-        for (at, newer) in runs.iter().enumerate() {
-            for table in newer.tables().iter().filter(|table| table.descriptor().seqno_min > 0) {
-                let older = runs[at + 1..].iter().flat_map(|run| run.overlapping(table.clip()));
-                for old in older.filter(|old| old.descriptor().elided_seqno == 0) {
-                    if table.descriptor().seqno_min <= old.descriptor().seqno_max {
-                        return Some((table.id(), old.id()));
-                    }
-                }
-            }
-        }
-        None
     }
 }
 
