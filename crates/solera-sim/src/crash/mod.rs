@@ -11,6 +11,7 @@
 mod history;
 
 use crate::{
+    life::caught,
     oracle,
     random::Random,
     script::{Operation, Script},
@@ -87,7 +88,7 @@ impl Sweep {
                 operation: script.operations.get(life.reached).map_or("open".to_owned(), ToString::to_string),
                 what,
             };
-            let life = Life::until(script, cut).map_err(|what| Violation {
+            let life = caught(|| Life::until(script, cut)).map_err(|what| Violation {
                 cut,
                 persist: Persist::Everything,
                 operation: String::new(),
@@ -99,8 +100,7 @@ impl Sweep {
             sweep.cuts += 1;
             for &persist in variants {
                 let mut random = Random::new(seed ^ cut.rotate_left(20) ^ (sweep.states << 40));
-                sweep
-                    .check(script, &history, &life, persist, &mut random)
+                caught(|| sweep.check(script, &history, &life, persist, &mut random))
                     .map_err(|what| violated(&life, persist, what))?;
             }
         }

@@ -10,9 +10,13 @@ mod world;
 
 use crate::script::Script;
 use std::{
+    cell::{Cell, RefCell},
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Once,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 use world::World;
 
@@ -54,7 +58,7 @@ impl Pulse {
 /// Lives a script. A panic of the engine is a failure like a wrong answer.
 pub fn live(script: &Script, pulse: &Pulse) -> Result<Outcome, Failure> {
     let mut at = 0;
-    let lived = catch_unwind(AssertUnwindSafe(|| {
+    let lived = caught(|| {
         let mut world = World::new(&script.setting)?;
         for operation in &script.operations {
             pulse.0.fetch_add(1, Ordering::Relaxed);
@@ -62,18 +66,33 @@ pub fn live(script: &Script, pulse: &Pulse) -> Result<Outcome, Failure> {
             at += 1;
         }
         world.finish()
-    }));
-    match lived {
-        Ok(Ok(outcome)) => Ok(outcome),
-        Ok(Err(what)) => Err(Failure { at, what }),
-        Err(panic) => {
-            let text = panic.downcast_ref::<String>().map(String::as_str);
-            let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("(no text)");
-            let operation =
-                script.operations.get(at).map_or(String::new(), |operation| format!("{operation}: "));
-            Err(Failure { at, what: format!("{operation}panicked: {text}") })
-        }
-    }
+    });
+    lived.map_err(|what| Failure { at, what })
+}
+
+thread_local! {
+    /// What this thread's last panic said, while its panics are caught.
+    static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
+    static CATCHING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `doing`; a panic becomes an error that says where, instead of a message on standard error.
+pub fn caught<T>(doing: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if CATCHING.get() {
+                PANIC.set(Some(panic.to_string()));
+            } else {
+                usual(panic);
+            }
+        }));
+    });
+    CATCHING.set(true);
+    let done = catch_unwind(AssertUnwindSafe(doing));
+    CATCHING.set(false);
+    done.unwrap_or_else(|_| Err(PANIC.take().unwrap_or_else(|| "panicked".to_owned())))
 }
 
 /// FNV-1a over everything that is fed to it, each piece with its length.

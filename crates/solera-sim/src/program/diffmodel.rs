@@ -142,8 +142,6 @@ pub fn reproduce(seed: u64, script: &Script, failure: &Failure) -> String {
     let mut operations = script.operations.clone();
     operations.truncate(failure.at + 1);
     let script = Script { setting: script.setting.clone(), operations };
-    let quiet = std::panic::take_hook();
-    std::panic::set_hook(Box::new(|_| {}));
     let mut last = failure.clone();
     let short = shrink(&script, SHRINK_RUNS_MAX, |candidate| match live(candidate, &Pulse::default()) {
         Ok(_) => false,
@@ -152,7 +150,6 @@ pub fn reproduce(seed: u64, script: &Script, failure: &Failure) -> String {
             true
         }
     });
-    std::panic::set_hook(quiet);
     format!(
         "FAILED: {failure}\n  shrunk to {} operations: {last}\n# seed {seed}\n{short}",
         short.operations.len()
