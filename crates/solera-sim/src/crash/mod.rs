@@ -364,8 +364,7 @@ fn go_on(script: &Script, image: &MemFs, mut expected: Contents) -> Result<(), S
         db.verify().map_err(text)?;
     }
     let image = image.crash(Persist::Nothing, 0);
-    let db = open(&script.setting, &image).map_err(text)?;
-    let found = contents(&script.setting, &db)?;
+    let found = contents(&script.setting, &open(&script.setting, &image).map_err(text)?)?;
     if found != expected {
         return Err(format!("after writing on: {}", history::explain(&found, &[expected])));
     }
