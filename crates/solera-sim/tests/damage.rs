@@ -2,6 +2,8 @@
 
 use solera::{
     Db, Durability, Error, IndexKind, KeyspaceOptions, Layout, ManualClock, Options, Shape,
+    codec::Binding,
+    ids::{DatabaseId, FileId},
     operator::builtin,
     vfs::{
         Fs,
@@ -63,6 +65,9 @@ fn healthy() -> (MemFs, Contents) {
         }
         db.write(batch).unwrap();
     }
+    for n in 0..150_u32 {
+        db.put(&n.to_be_bytes(), b"in the default keyspace").unwrap();
+    }
     let contents = read(&db).unwrap();
     assert!(contents.values().all(|pairs| pairs.len() > 100));
     // As a process that is killed leaves it: the log is needed.
@@ -111,7 +116,8 @@ fn with(fs: &MemFs, path: &Path, change: impl FnOnce(&mut Vec<u8>)) -> MemFs {
 
 /// The files whose names contain `part`.
 fn files(fs: &MemFs, part: &str) -> Vec<PathBuf> {
-    let files: Vec<_> = fs.files().into_iter().filter(|path| path.to_string_lossy().contains(part)).collect();
+    let files = fs.files().into_iter().map(|path| Path::new("/").join(path));
+    let files: Vec<_> = files.filter(|path| path.to_string_lossy().contains(part)).collect();
     assert!(!files.is_empty(), "there is no {part}");
     files
 }
@@ -236,7 +242,13 @@ fn a_newer_format_is_refused_by_version() {
         for path in files(&fs, part) {
             let copy = with(&fs, &path, |content| {
                 content[at..at + 4].copy_from_slice(&99_u32.to_le_bytes());
-                let checksum = crc32c::crc32c(&content[..28]);
+                let number = |at: usize| u64::from_le_bytes(content[at..at + 8].try_into().unwrap());
+                let checksum = match part {
+                    ".table" => {
+                        Binding::new(DatabaseId(number(12)), FileId(number(20))).checksum(0, &content[..28])
+                    }
+                    _ => crc32c::crc32c(&content[..28]),
+                };
                 content[28..32].copy_from_slice(&checksum.to_le_bytes());
             });
             let error = open_and_read(&copy).unwrap_err();
@@ -301,7 +313,8 @@ fn a_directory_of_another_program_is_left_alone() {
     for stranger in ["Cargo.toml", "000001.sst", "IDENTITY", "000003.log", "000004.table"] {
         let fs = MemFs::new();
         fs.create_dir_all(Path::new(DIR)).unwrap();
-        fs.set_content(&Path::new(DIR).join(stranger), b"content of another program").unwrap();
+        fs.set_content(&Path::new(DIR).join(stranger), b"some content that belongs to another program")
+            .unwrap();
         let error = refused_for_writing(&fs);
         assert!(
             matches!(&error, Error::NotADatabase { path, .. } if path == Path::new(DIR)),
