@@ -198,6 +198,48 @@ fn a_truncated_table_is_named() {
 }
 
 #[test]
+fn a_damaged_table_stops_what_needs_it_and_nothing_else() {
+    let (fs, contents) = healthy();
+    let path = files(&fs, ".table").pop().unwrap();
+    let damaged = with(&fs, &path, |content| content[60] ^= 1);
+    let as_found = damaged.content(&path).unwrap();
+    let hit = {
+        let db = options(&damaged).open(DIR).unwrap();
+        let mut hit = 0;
+        for name in db.keyspaces() {
+            let space = db.keyspace(&name).unwrap();
+            let read: Result<Vec<_>, Error> = space.iter().collect();
+            match read {
+                Ok(pairs) => assert!(
+                    pairs
+                        .iter()
+                        .map(|(key, value)| (&**key, &**value))
+                        .eq(contents[&name].iter().map(|(key, value)| (&key[..], &value[..])))
+                ),
+                Err(error) => {
+                    hit += 1;
+                    assert!(matches!(&error, Error::Corrupt { file, .. } if *file == path), "{error:?}");
+                    let error = space.compact_range::<&[u8]>(..).unwrap_err();
+                    assert!(matches!(&error, Error::Corrupt { file, .. } if *file == path), "{error:?}");
+                    // An iterator that has failed is at its end.
+                    let mut iter = space.iter();
+                    let failed = iter.by_ref().find(Result::is_err);
+                    assert!(failed.is_some() && iter.next().is_none() && iter.next_back().is_none());
+                }
+            }
+            space.put(b"a new key", b"is still written").unwrap();
+            assert_eq!(space.get(b"a new key").unwrap().as_deref(), Some(&b"is still written"[..]));
+        }
+        let report = db.verify().unwrap();
+        assert!(report.problems.iter().all(|error| error.to_string().contains(&name(&path))));
+        assert!(!report.problems.is_empty());
+        hit
+    };
+    assert_eq!(hit, 1);
+    assert!(damaged.content(&path).unwrap() == as_found, "the damaged file was changed");
+}
+
+#[test]
 fn a_missing_file_is_named() {
     let (fs, _) = healthy();
     for part in [".table", "MANIFEST", "CURRENT", ".log"] {

@@ -18,7 +18,7 @@ use solera::{
     },
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -43,8 +43,8 @@ pub(super) struct Pinned {
 pub(super) struct Open {
     pub(super) engine: Transaction,
     pub(super) model: oracle::Transaction,
-    /// The keyspaces as they were when it began.
-    generations: Vec<u64>,
+    /// The keyspaces that it writes to, and which generation of each.
+    targets: BTreeSet<(usize, u64)>,
 }
 
 /// Both worlds.
@@ -160,8 +160,8 @@ impl World {
                 self.rollback(*slot);
                 let engine = self.db().transaction();
                 let model = self.oracle.begin();
-                let generations = self.generations.clone();
-                self.transactions[usize::from(*slot)] = Some(Open { engine, model, generations });
+                let targets = BTreeSet::new();
+                self.transactions[usize::from(*slot)] = Some(Open { engine, model, targets });
                 Ok(())
             }
             Operation::Stage { slot, change } => self.stage(*slot, change),
@@ -323,6 +323,7 @@ impl World {
         if let (Some(open), Some(handle)) = (&mut self.transactions[usize::from(slot)], handle) {
             let (space, told) = change.in_oracle(&self.setting, self.oracle.now_ms());
             succeeded(change.stage_in(&mut open.engine, &self.setting, handle))?;
+            open.targets.insert((space, self.generations[space]));
             open.model.stage(space, told);
         }
         Ok(())
@@ -333,11 +334,7 @@ impl World {
         let wrote = !open.model.changes().is_empty();
         // Changes to a keyspace that was dropped meanwhile cannot be committed. One that has a new
         // keyspace of the same name in its place is not the one that was meant.
-        let gone = open
-            .model
-            .changes()
-            .iter()
-            .any(|(space, _)| open.generations[*space] != self.generations[*space]);
+        let gone = open.targets.iter().any(|&(slot, generation)| self.generations[slot] != generation);
         // Who only read has read one moment and is never wrong.
         let conflict = if wrote { self.oracle.conflicts(&open.model) } else { Conflict::No };
         let done = open.engine.commit();
