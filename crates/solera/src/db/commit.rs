@@ -39,6 +39,8 @@ use std::{
 const LOG_WRITE_BUFFERS: u64 = 1;
 /// With more logs than this kept, the keyspace that pins the oldest is flushed, however small.
 pub(super) const LOGS_MAX: usize = 8;
+/// A log smaller than this is read at an open in less time than it takes to begin another.
+const LOG_RETIRE_BYTES_MIN: u64 = 64 << 10;
 /// Bytes of scratch that a single put may leave allocated.
 const SCRATCH_BYTES_MAX: usize = 1 << 20;
 
@@ -393,6 +395,19 @@ impl Core {
     pub(super) fn sync_log_to(&self, seqno: Seqno) -> Result<()> {
         let mut writer = self.commit.lock();
         if writer.synced_seqno < seqno { self.sync_writer(&mut writer) } else { Ok(()) }
+    }
+
+    /// Begins a new log if everything in the present one is in tables and it is worth the two syncs: what
+    /// a flush has made useless is not read again at the next open.
+    pub(super) fn retire_log(&self) -> Result<()> {
+        let mut writer = self.commit.lock();
+        let worth = writer.log.as_ref().is_some_and(|log| log.len() >= LOG_RETIRE_BYTES_MIN);
+        if worth && self.trees().iter().all(|tree| tree.view().oldest_unflushed().is_none()) {
+            self.rotate_log(&mut writer)?;
+            drop(writer);
+            self.remove_flushed_logs();
+        }
+        Ok(())
     }
 
     /// Forgets and removes logs whose every operation is in a table.

@@ -362,7 +362,7 @@ impl Core {
                 }
             }
         }
-        Ok(())
+        self.retire_log()
     }
 
     /// Waits until there is nothing left to do.
