@@ -47,9 +47,13 @@ fn rotate_at(manifest: &Manifest) -> u64 {
 impl Core {
     /// The whole state as edits, for a new manifest. Under the store lock, between two changes.
     pub(super) fn whole(&self, store: &Store) -> Vec<Edit> {
-        let logs = store.logs.iter().map(|&log| Edit { new_log: Some(log), ..Edit::default() });
-        let log_ends = Edit { log_ends: store.log_ends.clone(), ..Edit::default() };
-        [self.whole_trees(), log_ends].into_iter().chain(logs).collect()
+        let (first, others) = match store.logs.split_first() {
+            Some((&first, others)) => (Some(first), others),
+            None => (None, &[][..]),
+        };
+        let whole = Edit { log_ends: store.log_ends.clone(), new_log: first, ..self.whole_trees() };
+        let others = others.iter().map(|&log| Edit { new_log: Some(log), ..Edit::default() });
+        std::iter::once(whole).chain(others).collect()
     }
 
     /// The part of the state that does not concern logs: what a checkpoint takes along.
