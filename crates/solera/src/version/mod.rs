@@ -18,3 +18,6 @@ pub use level::Level;
 pub use manifest::Manifest;
 pub use run::{Run, TableRef, collect_tombstones};
 pub use version::{Applied, LEVELS_MAX, Version};
+
+#[cfg(test)]
+mod tests;
