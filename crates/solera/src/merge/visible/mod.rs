@@ -148,6 +148,11 @@ impl Sight {
         let skipped = loop {
             operands.push(merge.pin_value());
             merge.next()?;
+            // Below what the snapshot sees there is nothing that it does not see, but for a transaction,
+            // whose own operands lie above everything that was committed since it began.
+            if merge.valid() && merge.seqno() > self.view.snapshot && merge.key() == &key[..] {
+                merge.skip_unseen(key, self.view.snapshot)?;
+            }
             if !merge.valid() || merge.key() != &key[..] || self.cover(merge).is_some() {
                 break None;
             }
