@@ -412,3 +412,22 @@ fn nothing_is_forgotten_when_the_manifest_is_written_anew() {
     }
     assert_eq!(db.get(&key(1107)).unwrap().unwrap(), b"after");
 }
+
+/// Symptom: a transaction that had merged onto a key read others' later writes to it. Cause: below its own
+/// operand, versions newer than its snapshot were folded as if they were seen. Cure: each version on the way
+/// down to the base is asked whether the snapshot sees it.
+#[test]
+fn a_transaction_merges_onto_what_its_snapshot_sees() {
+    let fs = Arc::new(MemFs::new());
+    let db = open(&fs);
+    let counters = db.keyspace_with("n", KeyspaceOptions::new().merge_operator(Arc::new(Counter))).unwrap();
+    counters.merge(b"hits", &Counter::encode(1)).unwrap();
+    let mut transaction = db.transaction();
+    counters.merge(b"hits", &Counter::encode(10)).unwrap();
+    counters.put(b"new", &Counter::encode(10)).unwrap();
+    transaction.merge(&counters, b"hits", &Counter::encode(100)).unwrap();
+    transaction.merge(&counters, b"new", &Counter::encode(100)).unwrap();
+    let read = |key: &[u8]| Counter::decode(&transaction.get(&counters, key).unwrap().unwrap()).unwrap();
+    assert_eq!((read(b"hits"), read(b"new")), (101, 100));
+    assert!(matches!(transaction.commit(), Err(Error::Conflict)));
+}
