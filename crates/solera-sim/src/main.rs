@@ -4,7 +4,7 @@ use clap::{Args, Parser, Subcommand};
 use solera::vfs::mem::Persist;
 use solera_sim::{
     life::{Pulse, live},
-    program::{crashsim, diffmodel, kill9},
+    program::{crashsim, crowd, diffmodel, kill9},
     script::Script,
 };
 use std::{path::PathBuf, process::ExitCode};
@@ -57,6 +57,24 @@ enum Program {
         #[arg(long)]
         all: bool,
     },
+    /// Many threads on one database with its background workers
+    Crowd {
+        /// How many databases, one after the other
+        #[arg(long, default_value_t = 20)]
+        seeds: u64,
+        /// The first seed
+        #[arg(long, default_value_t = 0)]
+        seed: u64,
+        /// Operations of each thread
+        #[arg(long, default_value_t = 20_000)]
+        ops: usize,
+        /// Threads that use the database
+        #[arg(long, default_value_t = 4)]
+        threads: u8,
+        /// Threads of the database
+        #[arg(long, default_value_t = 2)]
+        background: usize,
+    },
     /// A child process on the real file system, killed at random moments
     Kill9 {
         /// How many kills
@@ -104,6 +122,13 @@ fn main() -> ExitCode {
             operations: ops,
             variants: if all { Persist::ALL.to_vec() } else { crashsim::USUAL.to_vec() },
             threads: seeds.threads,
+        })),
+        Program::Crowd { seeds, seed, ops, threads, background } => Ok(crowd::run(crowd::Amount {
+            first_seed: seed,
+            seeds,
+            operations: ops,
+            threads,
+            background_threads: background,
         })),
         Program::Kill9 { kills, seed, solera, dir } => {
             let dir = dir.unwrap_or_else(std::env::temp_dir);

@@ -103,12 +103,21 @@ impl Setting {
     /// shape from leveling to tiering.
     pub fn random(random: &mut Random) -> Setting {
         let operators = [Operator::None, Operator::Counter, Operator::Append, Operator::Max];
-        Setting {
-            memory_bytes: *random.pick(&[1 << 20, 4 << 20, 64 << 20]),
-            write_buffer_bytes: *random.pick(&[4 << 10, 4 << 10, 8 << 10, 32 << 10]),
+        let mut setting = Setting {
+            memory_bytes: 0,
+            write_buffer_bytes: 0,
             sync: random.one_in(4),
             spaces: operators.map(|operator| SpaceSetting::random(random, operator)).to_vec(),
-        }
+        };
+        setting.change(random);
+        setting
+    }
+
+    /// Draws anew what an open may change: memory, and layout and shape of the default keyspace.
+    pub fn change(&mut self, random: &mut Random) {
+        self.memory_bytes = *random.pick(&[1 << 20, 4 << 20, 64 << 20]);
+        self.write_buffer_bytes = *random.pick(&[4 << 10, 4 << 10, 8 << 10, 32 << 10]);
+        self.spaces[0] = SpaceSetting::random(random, self.spaces[0].operator);
     }
 }
 

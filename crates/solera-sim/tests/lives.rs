@@ -2,7 +2,7 @@
 
 use solera_sim::{
     life::{Pulse, live},
-    program::{crashsim, diffmodel, kill9},
+    program::{crashsim, crowd, diffmodel, kill9},
 };
 
 #[test]
@@ -42,4 +42,11 @@ fn a_killed_process_loses_nothing_that_it_acknowledged() {
         dir: dir.path().into(),
     };
     assert!(kill9::run(&amount).unwrap().kept());
+}
+
+#[test]
+fn a_crowd_reads_what_each_of_it_wrote() {
+    let amount =
+        crowd::Amount { first_seed: 0, seeds: 4, operations: 5_000, threads: 4, background_threads: 2 };
+    assert!(crowd::run(amount).kept());
 }

@@ -6,6 +6,7 @@ use super::{
 };
 use crate::{
     oracle::{self, Conflict, Moment, Oracle},
+    random::Random,
     script::{Bounds, Change, Operation, Value, View, generate::SLOTS, text::Bytes},
     setting::Setting,
 };
@@ -196,10 +197,13 @@ impl World {
                 let slot = self.slot(*space);
                 if self.oracle.has(slot) { self.open_space(slot) } else { self.create_space(slot) }
             }
-            Operation::Reopen {} => {
+            Operation::Reopen { change } => {
                 self.let_go();
                 if let Some(db) = self.db.take() {
                     succeeded(db.close())?;
+                }
+                if *change != 0 {
+                    self.setting.change(&mut Random::new(u64::from(*change)));
                 }
                 self.open()?;
                 self.compare_all()

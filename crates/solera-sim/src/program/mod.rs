@@ -2,6 +2,7 @@
 //! through its exit code whether every promise was kept.
 
 pub mod crashsim;
+pub mod crowd;
 pub mod diffmodel;
 pub mod kill9;
 

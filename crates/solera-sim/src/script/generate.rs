@@ -54,7 +54,7 @@ const USUAL: [(fn(&mut Generator) -> Operation, u32); 29] = [
     (Generator::compact, 1),
     (Generator::drop_space, 1),
     (Generator::create_space, 3),
-    (|_| Operation::Reopen {}, 1),
+    (Generator::reopen, 1),
     (|_| Operation::Kill {}, 1),
 ];
 
@@ -319,6 +319,10 @@ impl Generator {
         let count = self.random.length(60);
         let space = self.space();
         Operation::Ingest { space, entries: (0..count).map(|_| (self.key(), self.value())).collect() }
+    }
+
+    fn reopen(&mut self) -> Operation {
+        Operation::Reopen { change: if self.random.one_in(2) { self.random.next() as u32 } else { 0 } }
     }
 
     fn compact(&mut self) -> Operation {

@@ -212,7 +212,7 @@ worded! {
         /// Creates the keyspace if it was dropped.
         CreateSpace "create-keyspace" { /** Keyspace slot. */ space: u8 }
         /// Closes and opens the database. Snapshots, iterators and transactions end.
-        Reopen "reopen" {}
+        Reopen "reopen" { /** Seed of other options for the default keyspace and memory; 0 for the same. */ change: u32 }
         /// As when the process is killed: the files stay as they are, the database is opened on them.
         Kill "kill" {}
         /// Moves the clock.
