@@ -6,8 +6,8 @@ use crate::{
     setting::{Operator, Setting, SpaceSetting},
 };
 use solera::{
-    Batch, Keyspace, KeyspaceOptions, Layout, Options, Shape, Transaction, clock::Clock, operator::builtin,
-    vfs::Fs,
+    Batch, Db, Keyspace, KeyspaceOptions, Layout, Options, Shape, Transaction, clock::Clock,
+    operator::builtin, vfs::Fs,
 };
 use std::{sync::Arc, time::Duration};
 
@@ -155,5 +155,35 @@ impl Change {
         space: &Keyspace,
     ) -> solera::Result<()> {
         stage!(self, setting, space, transaction)
+    }
+}
+
+/// What the engine did behind the calls: evidence that a life reached the rooms it was meant to test.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Memtables written out, over all keyspaces.
+    pub flushes: u64,
+    /// Compactions done.
+    pub compactions: u64,
+    /// Bytes appended to logs.
+    pub log_bytes: u64,
+}
+
+impl Work {
+    /// Adds what a database has done since it was opened.
+    pub fn note(&mut self, db: &Db) {
+        let stats = db.stats();
+        self.add(&Work {
+            flushes: stats.keyspaces.iter().map(|space| space.counters.flushes).sum(),
+            compactions: stats.keyspaces.iter().map(|space| space.counters.compactions).sum(),
+            log_bytes: stats.bytes_written_log,
+        });
+    }
+
+    /// Adds the work of another life.
+    pub fn add(&mut self, other: &Work) {
+        self.flushes += other.flushes;
+        self.compactions += other.compactions;
+        self.log_bytes += other.log_bytes;
     }
 }

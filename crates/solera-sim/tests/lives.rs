@@ -1,6 +1,8 @@
 //! The simulator's programs in the size that the test command affords.
 
+use solera::vfs::mem::Persist;
 use solera_sim::{
+    crash::Sweep,
     life::{Pulse, live},
     program::{crashsim, crowd, diffmodel, kill9},
 };
@@ -17,6 +19,14 @@ fn a_seed_lived_twice_gives_the_same_answers_and_files() {
     let script = diffmodel::script(7, 3000);
     let outcome = live(&script, &Pulse::default()).unwrap();
     assert_eq!(live(&script, &Pulse::default()).unwrap(), outcome);
+}
+
+#[test]
+fn the_scripted_life_flushes_and_compacts() {
+    for seed in 0..4 {
+        let sweep = Sweep::run(&crashsim::scripted(seed), &[Persist::Nothing], seed).unwrap();
+        assert!(sweep.work.flushes > 6 && sweep.work.compactions > 1, "{sweep:?}");
+    }
 }
 
 #[test]

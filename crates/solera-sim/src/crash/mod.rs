@@ -16,6 +16,7 @@ use crate::{
     random::Random,
     script::{Operation, Script},
     setting::Setting,
+    tell::Work,
 };
 use history::{Commit, Contents, History};
 use solera::{
@@ -44,6 +45,8 @@ pub struct Sweep {
     pub states: u64,
     /// Of these, images opened again after a cut inside the recovery.
     pub recovery_crashes: u64,
+    /// What the engine did in the life that no cut interrupted.
+    pub work: Work,
 }
 
 /// A promise that was not kept.
@@ -75,6 +78,7 @@ impl Sweep {
         self.cuts += other.cuts;
         self.states += other.states;
         self.recovery_crashes += other.recovery_crashes;
+        self.work.add(&other.work);
     }
 
     /// Cuts the power at every file operation of the script's life, `variants` ways each.
@@ -95,6 +99,7 @@ impl Sweep {
                 what: format!("before the cut: {what}"),
             })?;
             if !life.fs.crashed() {
+                sweep.work = life.work;
                 break;
             }
             sweep.cuts += 1;
@@ -195,6 +200,7 @@ struct Life {
     durable: usize,
     /// Checkpoints begun: their directory, the commits before them, and whether they were acknowledged.
     checkpoints: Vec<(PathBuf, usize, bool)>,
+    work: Work,
 }
 
 impl Life {
@@ -202,8 +208,15 @@ impl Life {
     fn until(script: &Script, cut: u64) -> Result<Life, String> {
         let fs = MemFs::new();
         fs.crash_after(cut);
-        let mut life =
-            Life { fs, reached: usize::MAX, issued: 0, acknowledged: 0, durable: 0, checkpoints: Vec::new() };
+        let mut life = Life {
+            fs,
+            reached: usize::MAX,
+            issued: 0,
+            acknowledged: 0,
+            durable: 0,
+            checkpoints: Vec::new(),
+            work: Work::default(),
+        };
         match life.lived(script) {
             Err(what) if !life.fs.crashed() => Err(what),
             _ => Ok(life),
@@ -212,7 +225,7 @@ impl Life {
 
     fn lived(&mut self, script: &Script) -> Result<(), String> {
         let text = |error: solera::Error| error.to_string();
-        let db = open(&script.setting, &self.fs).map_err(text)?;
+        let mut db = open(&script.setting, &self.fs).map_err(text)?;
         let mut spaces = BTreeMap::new();
         for slot in 0..script.setting.spaces.len() {
             self.issued += 1;
@@ -223,6 +236,24 @@ impl Life {
         self.durable = self.acknowledged;
         for (at, operation) in script.operations.iter().enumerate() {
             self.reached = at;
+            if matches!(operation, Operation::Reopen { .. } | Operation::Kill {}) {
+                let slots: Vec<usize> = std::mem::take(&mut spaces).into_keys().collect();
+                self.work.note(&db);
+                if let Operation::Kill {} = operation {
+                    // The old process goes on with files that nobody sees.
+                    self.fs = self.fs.kill();
+                    drop(db);
+                } else {
+                    db.close().map_err(text)?;
+                }
+                db = open(&script.setting, &self.fs).map_err(text)?;
+                for slot in slots {
+                    spaces.insert(slot, open_space(&script.setting, &db, slot).map_err(text)?);
+                }
+                // What was closed in order, or found by a recovery, is durable.
+                self.durable = self.acknowledged;
+                continue;
+            }
             let there = spaces.keys().copied().collect();
             let commit = history::commit_of(operation, &script.setting, &there);
             let commits = usize::from(commit.is_some());
@@ -239,6 +270,7 @@ impl Life {
             }
         }
         self.reached = script.operations.len();
+        self.work.note(&db);
         Ok(())
     }
 

@@ -8,7 +8,7 @@ mod iterate;
 mod read;
 mod world;
 
-use crate::script::Script;
+use crate::{script::Script, tell::Work};
 use std::{
     cell::{Cell, RefCell},
     fmt,
@@ -27,6 +27,8 @@ pub struct Outcome {
     pub answers: u64,
     /// Digest of every file that it left.
     pub files: u64,
+    /// What the engine did for it.
+    pub work: Work,
 }
 
 /// Where engine and oracle part.

@@ -9,6 +9,7 @@ use crate::{
     random::Random,
     script::{Bounds, Change, Operation, Value, View, generate::SLOTS, text::Bytes},
     setting::Setting,
+    tell::Work,
 };
 use solera::{
     Db, Error, Keyspace, ManualClock, Snapshot, Transaction,
@@ -66,6 +67,7 @@ pub(super) struct World {
     pub(super) transactions: [Option<Open>; SLOTS as usize],
     pub(super) walkers: [Option<Walker>; SLOTS as usize],
     pub(super) digest: Digest,
+    work: Work,
 }
 
 impl World {
@@ -84,6 +86,7 @@ impl World {
             transactions: Default::default(),
             walkers: Default::default(),
             digest: Digest::new(),
+            work: Work::default(),
         };
         world.open()?;
         for slot in 0..setting.spaces.len() {
@@ -109,6 +112,9 @@ impl World {
 
     /// Ends every snapshot, iterator and transaction, and lets go of the database.
     fn let_go(&mut self) {
+        if let Some(db) = &self.db {
+            self.work.note(db);
+        }
         self.walkers = Default::default();
         self.handles.fill(None);
         for slot in 0..SLOTS as usize {
@@ -252,7 +258,7 @@ impl World {
             files.add(path.to_string_lossy().as_bytes());
             files.add(&succeeded(self.fs.content(&path))?);
         }
-        Ok(Outcome { answers: self.digest.0, files: files.0 })
+        Ok(Outcome { answers: self.digest.0, files: files.0, work: self.work })
     }
 
     fn slot(&self, space: u8) -> usize {

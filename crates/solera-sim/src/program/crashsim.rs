@@ -75,6 +75,8 @@ pub fn run(amount: &Amount) -> Verdict {
         .figure("states", sweep.states)
         .figure("recovery_crashes", sweep.recovery_crashes)
         .figure("cuts", sweep.cuts)
+        .figure("flushes", sweep.work.flushes)
+        .figure("compactions", sweep.work.compactions)
         .must_be_none("violations", violations)
         .figure("seeds", amount.seeds)
 }
@@ -150,6 +152,11 @@ pub fn scripted(seed: u64) -> Script {
             2 => Operation::FlushAll {},
             _ => Operation::Idle {},
         });
+        match round {
+            0 => operations.push(Operation::Kill {}),
+            1 => operations.push(Operation::Reopen { change: 0 }),
+            _ => {}
+        }
     }
     Script { setting, operations }
 }
@@ -177,6 +184,8 @@ pub fn random(seed: u64, operations: usize) -> Script {
             | Operation::Step { .. }
             | Operation::Idle {}
             | Operation::Sync {}
+            | Operation::Reopen { .. }
+            | Operation::Kill {}
             | Operation::DropSpace { .. } => true,
             _ => false,
         };

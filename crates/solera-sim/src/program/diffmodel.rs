@@ -6,6 +6,7 @@ use crate::{
     random::Random,
     script::{Script, generate::Generator, shrink::shrink},
     setting::Setting,
+    tell::Work,
 };
 use std::{
     collections::BTreeSet,
@@ -43,16 +44,10 @@ pub fn script(seed: u64, operations: usize) -> Script {
     Generator::new(&setting, &mut random).script(setting, operations)
 }
 
-/// What was found out about one seed.
-struct Report {
-    seed: u64,
-    failure: Option<String>,
-}
-
 /// Lives the scripts of the seeds and prints each failure with a shrunk reproduction.
 pub fn run(amount: Amount) -> Verdict {
     let next = AtomicU64::new(amount.first_seed);
-    let reports = Mutex::new(Vec::new());
+    let total = Mutex::new((Work::default(), Vec::new()));
     let kinds = Mutex::new(BTreeSet::new());
     std::thread::scope(|scope| {
         for _ in 0..amount.threads.max(1) {
@@ -73,20 +68,29 @@ pub fn run(amount: Amount) -> Verdict {
                                 .map(|space| format!("{}+{}", space.index.name(), space.compression.name())),
                         );
                     }
-                    let failure = one(seed, &script, amount);
-                    println!("seed {seed}: {}", failure.as_deref().unwrap_or("same"));
-                    reports.lock().unwrap_or_else(PoisonError::into_inner).push(Report { seed, failure });
+                    let lived = one(seed, &script, amount);
+                    let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
+                    match lived {
+                        Ok(work) => {
+                            println!("seed {seed}: same");
+                            total.0.add(&work);
+                        }
+                        Err(failure) => {
+                            println!("seed {seed}: {failure}");
+                            total.1.push(seed);
+                        }
+                    }
                 }
             });
         }
     });
-    let reports = reports.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let failed: Vec<u64> =
-        reports.iter().filter(|report| report.failure.is_some()).map(|report| report.seed).collect();
+    let (work, failed) = total.into_inner().unwrap_or_else(PoisonError::into_inner);
     let verdict = Verdict::new("diffmodel")
         .figure("seeds", amount.seeds)
         .figure("ops", amount.seeds * amount.operations as u64)
         .figure("configs", kinds.into_inner().unwrap_or_else(PoisonError::into_inner).len())
+        .figure("flushes", work.flushes)
+        .figure("compactions", work.compactions)
         .must_be_none("mismatches", failed.len() as u64);
     if failed.is_empty() {
         verdict
@@ -95,17 +99,18 @@ pub fn run(amount: Amount) -> Verdict {
     }
 }
 
-fn one(seed: u64, script: &Script, amount: Amount) -> Option<String> {
-    let failure = match watched(seed, script) {
-        Ok(outcome) if amount.twice => match live(script, &Pulse::default()) {
-            Ok(second) if second == outcome => return None,
-            Ok(second) => return Some(format!("lived twice, ended as {outcome:x?} and as {second:x?}")),
-            Err(failure) => failure,
-        },
-        Ok(_) => return None,
-        Err(failure) => failure,
+fn one(seed: u64, script: &Script, amount: Amount) -> Result<Work, String> {
+    let again = |first| match live(script, &Pulse::default()) {
+        Ok(second) if second == first => Ok(second),
+        Ok(second) => {
+            Err(Failure { at: 0, what: format!("lived twice, ended as {first:x?} and as {second:x?}") })
+        }
+        Err(failure) => Err(failure),
     };
-    Some(reproduce(seed, script, &failure))
+    match watched(seed, script).and_then(|first| if amount.twice { again(first) } else { Ok(first) }) {
+        Ok(outcome) => Ok(outcome.work),
+        Err(failure) => Err(reproduce(seed, script, &failure)),
+    }
 }
 
 /// Lives the script on its own thread and gives up on the whole process if it hangs: a thread cannot be

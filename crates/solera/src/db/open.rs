@@ -216,6 +216,11 @@ fn start(
         core.commit = Commit::new(None, Vec::new(), last_seqno);
         return Ok(core);
     }
+    // What was read may be nowhere but in the system's memory, if a process was killed before it synced its
+    // log. From here on the manifest says that it is there, and later commits must not outlive it.
+    for log in logs.iter().filter(|log| log.end > 0 && !recorded.log_ends.contains_key(&log.file)) {
+        core.options.fs.sync_file(&dir.join(wal::file_name(log.file)))?;
+    }
     let log_ends: Vec<_> = logs.iter().map(|log| (log.file, log.end)).collect();
     let closed = logs.iter().map(|log| (log.file, log.last_seqno)).collect();
     let log_file = core.new_file();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// A file's content, now and after its last sync.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Content {
     bytes: Chunks,
     synced: u64,

@@ -189,6 +189,33 @@ impl MemFs {
         MemFs::of(dirs)
     }
 
+    /// What another process finds if this one is killed now: the same files, what is not durable of them
+    /// still not durable, and no locks. Counts on from the same number of operations to the same power cut.
+    pub fn kill(&self) -> MemFs {
+        let mut copies: BTreeMap<*const RwLock<Content>, Inode> = BTreeMap::new();
+        let mut copy = |inode: &Inode| {
+            let fresh = || Arc::new(RwLock::new(inode.read().clone()));
+            copies.entry(Arc::as_ptr(inode)).or_insert_with(fresh).clone()
+        };
+        let mut dirs = BTreeMap::new();
+        for (path, dir) in &*self.0.dirs.lock() {
+            let names = dir.names.iter().map(|(name, inode)| (name.clone(), copy(inode))).collect();
+            let durable = dir.durable.iter().map(|(name, inode)| (name.clone(), copy(inode))).collect();
+            let pending = dir.pending.iter().map(|change| match change {
+                NameChange::Set(name, inode) => NameChange::Set(name.clone(), copy(inode)),
+                NameChange::Remove(name) => NameChange::Remove(name.clone()),
+                NameChange::Rename(from, to, inode) => {
+                    NameChange::Rename(from.clone(), to.clone(), copy(inode))
+                }
+            });
+            dirs.insert(path.clone(), Directory { names, durable, pending: pending.collect() });
+        }
+        let fs = MemFs::of(dirs);
+        fs.0.operations.store(self.operations(), Ordering::SeqCst);
+        fs.0.crash_at.store(self.0.crash_at.load(Ordering::SeqCst), Ordering::SeqCst);
+        fs
+    }
+
     /// How many mutating operations were done: creations, appends, truncations, syncs and changes of
     /// names.
     pub fn operations(&self) -> u64 {
@@ -366,6 +393,12 @@ impl Fs for MemFs {
             dir.change(NameChange::Set(name, inode));
             Ok(())
         })
+    }
+
+    fn sync_file(&self, path: &Path) -> Result<()> {
+        returned(self.mutation("sync", path)?, "sync", path)?;
+        self.inode("sync", path)?.write().sync();
+        Ok(())
     }
 
     fn sync_dir(&self, path: &Path) -> Result<()> {
