@@ -4,6 +4,7 @@
 //! function of a seed. The rooms, bottom to top:
 
 pub mod random;
+pub mod digest;
 pub mod script;
 pub mod setting;
 pub mod oracle;

@@ -4,55 +4,77 @@ use clap::{Args, Parser, Subcommand};
 use solera::vfs::mem::Persist;
 use solera_sim::{
     life::{Pulse, live},
-    program::{crashsim, crowd, diffmodel, kill9},
+    program::{Scale, Verdict, crashsim, crowd, diffmodel, kill9, record::record},
     script::Script,
 };
-use std::{path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode, time::Instant};
+
+/// What `all` runs, in this order.
+const ALL: [&str; 4] = ["diffmodel", "crashsim", "crowd", "kill9"];
 
 /// Programs that try to break Solera; each ends with one line of figures and fails if a promise was broken
 #[derive(Debug, Parser)]
 #[command(name = "solera-sim", version)]
 struct Cli {
-    /// End with a line of JSON instead
-    #[arg(long, global = true)]
-    json: bool,
+    #[command(flatten)]
+    how: How,
     #[command(subcommand)]
     program: Program,
 }
 
-#[derive(Debug, Args)]
-struct Seeds {
-    /// How many seeds
-    #[arg(long, default_value_t = 50)]
-    seeds: u64,
+/// What every program understands.
+#[derive(Clone, Debug, Args)]
+struct How {
+    /// Do as much as the test command affords (the default)
+    #[arg(long, global = true, conflicts_with = "nightly")]
+    quick: bool,
+    /// Do as much as a night affords
+    #[arg(long, global = true)]
+    nightly: bool,
     /// The first seed
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, global = true, default_value_t = 0)]
     seed: u64,
-    /// Lives lived at the same time
-    #[arg(long, default_value_t = 2)]
+    /// Lives lived at the same time, by programs whose lives are independent
+    #[arg(long, global = true, default_value_t = 2)]
     threads: usize,
+    /// End with a line of JSON instead
+    #[arg(long, global = true)]
+    json: bool,
+    /// Write the figures, with command and commit, into the table of this document
+    #[arg(long, global = true, value_name = "FILE")]
+    record: Option<PathBuf>,
+}
+
+impl How {
+    fn scale(&self) -> Scale {
+        if self.nightly { Scale::Nightly } else { Scale::Quick }
+    }
 }
 
 #[derive(Debug, Subcommand)]
 enum Program {
+    /// Every program below, one after the other
+    All,
     /// Random operations against an in-memory oracle, over random layouts and shapes
     Diffmodel {
-        #[command(flatten)]
-        seeds: Seeds,
+        /// How many seeds
+        #[arg(long)]
+        seeds: Option<u64>,
         /// Operations per seed
-        #[arg(long, default_value_t = 100_000)]
-        ops: usize,
+        #[arg(long)]
+        ops: Option<usize>,
         /// Live every script twice: answers and files must be the same
         #[arg(long)]
         twice: bool,
     },
     /// Power cuts at every file operation of a life
     Crashsim {
-        #[command(flatten)]
-        seeds: Seeds,
+        /// How many seeds
+        #[arg(long)]
+        seeds: Option<u64>,
         /// Operations of a random life
-        #[arg(long, default_value_t = 120)]
-        ops: usize,
+        #[arg(long)]
+        ops: Option<usize>,
         /// Every way of losing unsynced changes, not only nothing, everything and random pages
         #[arg(long)]
         all: bool,
@@ -60,29 +82,23 @@ enum Program {
     /// Many threads on one database with its background workers
     Crowd {
         /// How many databases, one after the other
-        #[arg(long, default_value_t = 20)]
-        seeds: u64,
-        /// The first seed
-        #[arg(long, default_value_t = 0)]
-        seed: u64,
+        #[arg(long)]
+        seeds: Option<u64>,
         /// Operations of each thread
-        #[arg(long, default_value_t = 20_000)]
-        ops: usize,
+        #[arg(long)]
+        ops: Option<usize>,
         /// Threads that use the database
-        #[arg(long, default_value_t = 4)]
-        threads: u8,
+        #[arg(long)]
+        users: Option<u8>,
         /// Threads of the database
-        #[arg(long, default_value_t = 2)]
-        background: usize,
+        #[arg(long)]
+        background: Option<usize>,
     },
     /// A child process on the real file system, killed at random moments
     Kill9 {
         /// How many kills
-        #[arg(long, default_value_t = 100)]
-        kills: u64,
-        /// Seed of the moments
-        #[arg(long, default_value_t = 0)]
-        seed: u64,
+        #[arg(long)]
+        kills: Option<u64>,
         /// Kill this `solera` command during a load
         #[arg(long, value_name = "PATH")]
         solera: Option<PathBuf>,
@@ -108,45 +124,100 @@ enum Program {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let concluded = match cli.program {
-        Program::Diffmodel { seeds, ops, twice } => Ok(diffmodel::run(diffmodel::Amount {
-            first_seed: seeds.seed,
-            seeds: seeds.seeds,
-            operations: ops,
-            threads: seeds.threads,
-            twice,
-        })),
-        Program::Crashsim { seeds, ops, all } => Ok(crashsim::run(&crashsim::Amount {
-            first_seed: seeds.seed,
-            seeds: seeds.seeds,
-            operations: ops,
-            variants: if all { Persist::ALL.to_vec() } else { crashsim::USUAL.to_vec() },
-            threads: seeds.threads,
-        })),
-        Program::Crowd { seeds, seed, ops, threads, background } => Ok(crowd::run(crowd::Amount {
-            first_seed: seed,
-            seeds,
-            operations: ops,
-            threads,
-            background_threads: background,
-        })),
-        Program::Kill9 { kills, seed, solera, dir } => {
-            let dir = dir.unwrap_or_else(std::env::temp_dir);
-            std::env::current_exe()
-                .and_then(|program| kill9::run(&kill9::Amount { seed, kills, program, solera, dir }))
-                .map_err(|error| error.to_string())
+    match cli.program {
+        Program::Replay { file, crash } => replay(&file, crash),
+        Program::Kill9Child { dir } => match kill9::child(&dir) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(what) => failed(&what),
+        },
+        Program::All => all(&cli.how),
+        program => {
+            let mut said: Vec<_> = std::env::args().skip(1).collect();
+            if let Some(at) = said.iter().position(|word| word.starts_with("--record")) {
+                said.drain(at..said.len().min(at + 2 - usize::from(said[at].contains('='))));
+            }
+            tell(&cli.how, &format!("solera-sim {}", said.join(" ")), program)
         }
-        Program::Replay { file, crash } => return replay(&file, crash),
-        Program::Kill9Child { dir } => {
-            return match kill9::child(&dir) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(what) => failed(&what),
-            };
+    }
+}
+
+/// Runs every program, even after one that failed.
+fn all(how: &How) -> ExitCode {
+    let mut exit_code = ExitCode::SUCCESS;
+    for name in ALL {
+        let program = Cli::parse_from(["solera-sim", name]).program;
+        let told = tell(how, &format!("solera-sim {name} --{}", how.scale().name()), program);
+        if told != ExitCode::SUCCESS {
+            exit_code = told;
         }
+    }
+    exit_code
+}
+
+/// Runs a program and tells what it found.
+fn tell(how: &How, command: &str, program: Program) -> ExitCode {
+    #[expect(clippy::disallowed_methods, reason = "how long a program took is no part of what it does")]
+    let begun = Instant::now();
+    let verdict = match run(how, program) {
+        Ok(verdict) => verdict,
+        Err(what) => return failed(&what),
     };
-    match concluded {
-        Ok(verdict) => verdict.conclude(cli.json),
+    verdict.print(how.json);
+    let recorded = how
+        .record
+        .as_ref()
+        .map_or(Ok(()), |document| record(document, &verdict, how.scale(), command, begun.elapsed()));
+    match recorded {
+        Ok(()) => verdict.exit_code(),
         Err(what) => failed(&what),
+    }
+}
+
+fn run(how: &How, program: Program) -> Result<Verdict, String> {
+    let (scale, seed, threads) = (how.scale(), how.seed, how.threads);
+    match program {
+        Program::Diffmodel { seeds, ops, twice } => {
+            let usual = diffmodel::Amount::at(scale, seed, threads);
+            Ok(diffmodel::run(diffmodel::Amount {
+                seeds: seeds.unwrap_or(usual.seeds),
+                operations: ops.unwrap_or(usual.operations),
+                twice,
+                ..usual
+            }))
+        }
+        Program::Crashsim { seeds, ops, all } => {
+            let usual = crashsim::Amount::at(scale, seed, threads);
+            Ok(crashsim::run(&crashsim::Amount {
+                seeds: seeds.unwrap_or(usual.seeds),
+                operations: ops.unwrap_or(usual.operations),
+                variants: if all { Persist::ALL.to_vec() } else { usual.variants },
+                ..usual
+            }))
+        }
+        Program::Crowd { seeds, ops, users, background } => {
+            let usual = crowd::Amount::at(scale, seed);
+            Ok(crowd::run(crowd::Amount {
+                seeds: seeds.unwrap_or(usual.seeds),
+                operations: ops.unwrap_or(usual.operations),
+                threads: users.unwrap_or(usual.threads),
+                background_threads: background.unwrap_or(usual.background_threads),
+                ..usual
+            }))
+        }
+        Program::Kill9 { kills, solera, dir } => {
+            let child = std::env::current_exe().map_err(|error| error.to_string())?;
+            let usual = kill9::Amount::at(scale, seed, child);
+            let amount = kill9::Amount {
+                kills: kills.unwrap_or(usual.kills),
+                solera,
+                dir: dir.unwrap_or(usual.dir),
+                ..usual
+            };
+            kill9::run(&amount).map_err(|error| error.to_string())
+        }
+        Program::All | Program::Replay { .. } | Program::Kill9Child { .. } => {
+            unreachable!("not a program with a verdict")
+        }
     }
 }
 

@@ -8,7 +8,7 @@ mod iterate;
 mod read;
 mod world;
 
-use crate::{script::Script, tell::Work};
+use crate::{digest::Digest, script::Script, tell::Work};
 use std::{
     cell::{Cell, RefCell},
     fmt,
@@ -95,22 +95,6 @@ pub fn caught<T>(doing: impl FnOnce() -> Result<T, String>) -> Result<T, String>
     let done = catch_unwind(AssertUnwindSafe(doing));
     CATCHING.set(false);
     done.unwrap_or_else(|_| Err(PANIC.take().unwrap_or_else(|| "panicked".to_owned())))
-}
-
-/// FNV-1a over everything that is fed to it, each piece with its length.
-#[derive(Clone, Copy, Debug)]
-struct Digest(u64);
-
-impl Digest {
-    fn new() -> Self {
-        Digest(0xcbf2_9ce4_8422_2325)
-    }
-
-    fn add(&mut self, bytes: &[u8]) {
-        for byte in (bytes.len() as u64).to_le_bytes().iter().chain(bytes) {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-    }
 }
 
 /// For messages: short byte strings whole, long ones by their ends.

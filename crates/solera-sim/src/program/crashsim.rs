@@ -1,6 +1,6 @@
 //! `crashsim`: the power fails at every file operation of scripted and of random lives.
 
-use super::Verdict;
+use super::{Scale, Verdict, for_each_seed};
 use crate::{
     crash::{Sweep, Violation},
     random::Random,
@@ -8,10 +8,6 @@ use crate::{
     setting::Setting,
 };
 use solera::vfs::mem::Persist;
-use std::sync::{
-    Mutex, PoisonError,
-    atomic::{AtomicU64, Ordering},
-};
 
 /// Runs spent on shrinking one violation; each is a whole sweep.
 const SHRINK_RUNS_MAX: usize = 300;
@@ -34,43 +30,43 @@ pub struct Amount {
 /// Nothing, everything, random pages: what every change to the engine must survive.
 pub const USUAL: [Persist; 3] = [Persist::Nothing, Persist::Everything, Persist::RandomPages(4096)];
 
+impl Amount {
+    /// As much as the scale says, from seed `first_seed` on.
+    pub fn at(scale: Scale, first_seed: u64, threads: usize) -> Amount {
+        Amount {
+            first_seed,
+            seeds: scale.of(15, 400),
+            operations: 120,
+            variants: scale.of(USUAL.to_vec(), Persist::ALL.to_vec()),
+            threads,
+        }
+    }
+}
+
 /// Sweeps the lives of the seeds and prints each violation with a shrunk reproduction.
 pub fn run(amount: &Amount) -> Verdict {
-    let next = AtomicU64::new(amount.first_seed);
-    let total = Mutex::new((Sweep::default(), 0));
-    std::thread::scope(|scope| {
-        for _ in 0..amount.threads.max(1) {
-            scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= amount.first_seed + amount.seeds {
-                        return;
-                    }
-                    for (name, script) in
-                        [("scripted", scripted(seed)), ("random", random(seed, amount.operations))]
-                    {
-                        let swept = Sweep::run(&script, &amount.variants, seed);
-                        let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
-                        match swept {
-                            Ok(sweep) => {
-                                println!("seed {seed} {name}: {} cuts, {} states", sweep.cuts, sweep.states);
-                                total.0.add(&sweep);
-                            }
-                            Err(violation) => {
-                                total.1 += 1;
-                                drop(total);
-                                println!(
-                                    "seed {seed} {name}: {}",
-                                    reproduce(seed, &script, amount, &violation)
-                                );
-                            }
-                        }
-                    }
+    let swept = for_each_seed(amount.first_seed, amount.seeds, amount.threads, |seed| {
+        [("scripted", scripted(seed)), ("random", random(seed, amount.operations))].map(|(name, script)| {
+            match Sweep::run(&script, &amount.variants, seed) {
+                Ok(sweep) => {
+                    println!("seed {seed} {name}: {} cuts, {} states", sweep.cuts, sweep.states);
+                    Some(sweep)
                 }
-            });
-        }
+                Err(violation) => {
+                    println!("seed {seed} {name}: {}", reproduce(seed, &script, amount, &violation));
+                    None
+                }
+            }
+        })
     });
-    let (sweep, violations) = total.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut sweep = Sweep::default();
+    let mut violations = 0;
+    for swept in swept.into_iter().flatten() {
+        match swept {
+            Some(swept) => sweep.add(&swept),
+            None => violations += 1,
+        }
+    }
     Verdict::new("crashsim")
         .figure("states", sweep.states)
         .figure("recovery_crashes", sweep.recovery_crashes)

@@ -8,7 +8,7 @@
 //!
 //! Which thread comes first is not a function of the seed, so a failure need not repeat.
 
-use super::Verdict;
+use super::{Scale, Verdict};
 use crate::{
     oracle::{Change, Moment, Oracle},
     random::Random,
@@ -40,6 +40,13 @@ pub struct Amount {
     pub threads: u8,
     /// Threads of the database.
     pub background_threads: usize,
+}
+
+impl Amount {
+    /// As much as the scale says, from seed `first_seed` on.
+    pub fn at(scale: Scale, first_seed: u64) -> Amount {
+        Amount { first_seed, seeds: scale.of(10, 500), operations: 20_000, threads: 4, background_threads: 2 }
+    }
 }
 
 /// What all threads counted.

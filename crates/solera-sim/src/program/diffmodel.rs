@@ -1,21 +1,15 @@
 //! `diffmodel`: random lives, the engine against the oracle.
 
-use super::Verdict;
+use super::{Scale, Verdict, for_each_seed};
 use crate::{
-    life::{Failure, Pulse, live},
+    digest::Digest,
+    life::{Failure, Outcome, Pulse, live},
     random::Random,
     script::{Script, generate::Generator, shrink::shrink},
     setting::Setting,
     tell::Work,
 };
-use std::{
-    collections::BTreeSet,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 /// A life in which nothing happens for so long hangs.
 const HANG: Duration = Duration::from_secs(120);
@@ -44,54 +38,44 @@ pub fn script(seed: u64, operations: usize) -> Script {
     Generator::new(&setting, &mut random).script(setting, operations)
 }
 
+impl Amount {
+    /// As much as the scale says, from seed `first_seed` on.
+    pub fn at(scale: Scale, first_seed: u64, threads: usize) -> Amount {
+        Amount { first_seed, seeds: scale.of(50, 2000), operations: 100_000, threads, twice: false }
+    }
+}
+
 /// Lives the scripts of the seeds and prints each failure with a shrunk reproduction.
 pub fn run(amount: Amount) -> Verdict {
-    let next = AtomicU64::new(amount.first_seed);
-    let total = Mutex::new((Work::default(), Vec::new()));
-    let kinds = Mutex::new(BTreeSet::new());
-    std::thread::scope(|scope| {
-        for _ in 0..amount.threads.max(1) {
-            scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= amount.first_seed + amount.seeds {
-                        return;
-                    }
-                    let script = script(seed, amount.operations);
-                    {
-                        let mut kinds = kinds.lock().unwrap_or_else(PoisonError::into_inner);
-                        kinds.extend(
-                            script
-                                .setting
-                                .spaces
-                                .iter()
-                                .map(|space| format!("{}+{}", space.index.name(), space.compression.name())),
-                        );
-                    }
-                    let lived = one(seed, &script, amount);
-                    let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
-                    match lived {
-                        Ok(work) => {
-                            println!("seed {seed}: same");
-                            total.0.add(&work);
-                        }
-                        Err(failure) => {
-                            println!("seed {seed}: {failure}");
-                            total.1.push(seed);
-                        }
-                    }
-                }
-            });
-        }
+    let lived = for_each_seed(amount.first_seed, amount.seeds, amount.threads, |seed| {
+        let script = script(seed, amount.operations);
+        let lived = one(seed, &script, amount);
+        println!("seed {seed}: {}", lived.as_ref().err().map_or("same", String::as_str));
+        (seed, script.setting, lived)
     });
-    let (work, failed) = total.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut kinds = BTreeSet::new();
+    let mut work = Work::default();
+    let mut digest = Digest::new();
+    let mut failed = Vec::new();
+    for (seed, setting, lived) in lived {
+        kinds.extend(setting.spaces.iter().map(|space| (space.index.name(), space.compression.name())));
+        match lived {
+            Ok(outcome) => {
+                work.add(&outcome.work);
+                digest.add(&outcome.answers.to_le_bytes());
+                digest.add(&outcome.files.to_le_bytes());
+            }
+            Err(_) => failed.push(seed),
+        }
+    }
     let verdict = Verdict::new("diffmodel")
         .figure("seeds", amount.seeds)
         .figure("ops", amount.seeds * amount.operations as u64)
-        .figure("configs", kinds.into_inner().unwrap_or_else(PoisonError::into_inner).len())
+        .figure("configs", kinds.len())
         .figure("flushes", work.flushes)
         .figure("compactions", work.compactions)
-        .must_be_none("mismatches", failed.len() as u64);
+        .must_be_none("mismatches", failed.len() as u64)
+        .figure("digest", digest);
     if failed.is_empty() {
         verdict
     } else {
@@ -99,7 +83,7 @@ pub fn run(amount: Amount) -> Verdict {
     }
 }
 
-fn one(seed: u64, script: &Script, amount: Amount) -> Result<Work, String> {
+fn one(seed: u64, script: &Script, amount: Amount) -> Result<Outcome, String> {
     let again = |first| match live(script, &Pulse::default()) {
         Ok(second) if second == first => Ok(second),
         Ok(second) => {
@@ -107,15 +91,14 @@ fn one(seed: u64, script: &Script, amount: Amount) -> Result<Work, String> {
         }
         Err(failure) => Err(failure),
     };
-    match watched(seed, script).and_then(|first| if amount.twice { again(first) } else { Ok(first) }) {
-        Ok(outcome) => Ok(outcome.work),
-        Err(failure) => Err(reproduce(seed, script, &failure)),
-    }
+    watched(seed, script)
+        .and_then(|first| if amount.twice { again(first) } else { Ok(first) })
+        .map_err(|failure| reproduce(seed, script, &failure))
 }
 
 /// Lives the script on its own thread and gives up on the whole process if it hangs: a thread cannot be
 /// stopped from outside.
-fn watched(seed: u64, script: &Script) -> Result<crate::life::Outcome, Failure> {
+fn watched(seed: u64, script: &Script) -> Result<Outcome, Failure> {
     let pulse = Arc::new(Pulse::default());
     std::thread::scope(|scope| {
         let life = scope.spawn({

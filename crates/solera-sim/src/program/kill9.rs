@@ -5,7 +5,7 @@
 //! memory but nothing that it gave to the system, so even `Durability::Buffered` must lose nothing that was
 //! acknowledged.
 
-use super::Verdict;
+use super::{Scale, Verdict};
 use crate::random::Random;
 use solera::{
     Clock, Db, Durability, IndexKind, Keyspace, KeyspaceOptions, Layout, Options, SystemClock,
@@ -40,6 +40,14 @@ pub struct Amount {
     pub solera: Option<PathBuf>,
     /// Where databases are made; a new directory in it is used and removed.
     pub dir: PathBuf,
+}
+
+impl Amount {
+    /// As much as the scale says, with `program` as the child and databases in the system's directory for
+    /// temporary files.
+    pub fn at(scale: Scale, seed: u64, program: PathBuf) -> Amount {
+        Amount { seed, kills: scale.of(50, 1000), program, solera: None, dir: std::env::temp_dir() }
+    }
 }
 
 /// What all kills together showed.

@@ -5,8 +5,72 @@ pub mod crashsim;
 pub mod crowd;
 pub mod diffmodel;
 pub mod kill9;
+pub mod record;
 
-use std::{fmt, process::ExitCode};
+use std::{
+    fmt,
+    process::ExitCode,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+/// How much a program does if nothing else is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// What the test command affords: all programs together take less than ten minutes on two cores.
+    Quick,
+    /// What a night affords.
+    Nightly,
+}
+
+impl Scale {
+    /// The name that users write.
+    pub fn name(self) -> &'static str {
+        match self {
+            Scale::Quick => "quick",
+            Scale::Nightly => "nightly",
+        }
+    }
+
+    /// The amount for this scale.
+    pub fn of<T>(self, quick: T, nightly: T) -> T {
+        match self {
+            Scale::Quick => quick,
+            Scale::Nightly => nightly,
+        }
+    }
+}
+
+/// Does `work` for the seeds `first..first + count`, each once, on `threads` threads, and gives what came of
+/// them in the order of the seeds.
+pub fn for_each_seed<T: Send>(
+    first: u64,
+    count: u64,
+    threads: usize,
+    work: impl Fn(u64) -> T + Sync,
+) -> Vec<T> {
+    let next = AtomicU64::new(first);
+    let done = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..threads.max(1) {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= first + count {
+                        return;
+                    }
+                    let result = work(seed);
+                    done.lock().unwrap_or_else(PoisonError::into_inner).push((seed, result));
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_unstable_by_key(|(seed, _)| *seed);
+    done.into_iter().map(|(_, result)| result).collect()
+}
 
 /// The figures of a finished program, and whether all went well.
 #[derive(Debug)]
@@ -41,8 +105,19 @@ impl Verdict {
         self.kept
     }
 
-    /// Prints the last line, as words or as JSON, and gives the exit code.
-    pub fn conclude(&self, json: bool) -> ExitCode {
+    /// The program's name.
+    pub fn program(&self) -> &'static str {
+        self.program
+    }
+
+    /// The figures as words, without the program's name.
+    pub fn figures(&self) -> String {
+        let words: Vec<_> = self.figures.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        words.join(" ")
+    }
+
+    /// Prints the last line, as words or as JSON.
+    pub fn print(&self, json: bool) {
         if json {
             let fields = self.figures.iter().map(|(name, value)| match value.parse::<f64>() {
                 Ok(_) => format!(",\"{name}\":{value}"),
@@ -57,13 +132,16 @@ impl Verdict {
         } else {
             println!("{self}");
         }
+    }
+
+    /// Success if every promise was kept.
+    pub fn exit_code(&self) -> ExitCode {
         if self.kept { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
 }
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.program)?;
-        self.figures.iter().try_for_each(|(name, value)| write!(f, " {name}={value}"))
+        write!(f, "{} {}", self.program, self.figures())
     }
 }
