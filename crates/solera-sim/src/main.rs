@@ -4,13 +4,13 @@ use clap::{Args, Parser, Subcommand};
 use solera::vfs::mem::Persist;
 use solera_sim::{
     life::{Pulse, live},
-    program::{Scale, Verdict, crashsim, crowd, diffmodel, kill9, record::record},
+    program::{Scale, Verdict, crashsim, crowd, diffmodel, kill9, metamorph, record::record},
     script::Script,
 };
 use std::{path::PathBuf, process::ExitCode, time::Instant};
 
 /// What `all` runs, in this order.
-const ALL: [&str; 4] = ["diffmodel", "crashsim", "crowd", "kill9"];
+const ALL: [&str; 5] = ["diffmodel", "metamorph", "crashsim", "crowd", "kill9"];
 
 /// Programs that try to break Solera; each ends with one line of figures and fails if a promise was broken
 #[derive(Debug, Parser)]
@@ -66,6 +66,15 @@ enum Program {
         /// Live every script twice: answers and files must be the same
         #[arg(long)]
         twice: bool,
+    },
+    /// The same operations under many option sets
+    Metamorph {
+        /// How many seeds; each is lived under every set
+        #[arg(long)]
+        seeds: Option<u64>,
+        /// Operations per life
+        #[arg(long)]
+        ops: Option<usize>,
     },
     /// Power cuts at every file operation of a life
     Crashsim {
@@ -182,6 +191,14 @@ fn run(how: &How, program: Program) -> Result<Verdict, String> {
                 seeds: seeds.unwrap_or(usual.seeds),
                 operations: ops.unwrap_or(usual.operations),
                 twice,
+                ..usual
+            }))
+        }
+        Program::Metamorph { seeds, ops } => {
+            let usual = metamorph::Amount::at(scale, seed, threads);
+            Ok(metamorph::run(metamorph::Amount {
+                seeds: seeds.unwrap_or(usual.seeds),
+                operations: ops.unwrap_or(usual.operations),
                 ..usual
             }))
         }

@@ -4,7 +4,7 @@ use solera::vfs::mem::Persist;
 use solera_sim::{
     crash::Sweep,
     life::{Pulse, live},
-    program::{crashsim, crowd, diffmodel, kill9},
+    program::{crashsim, crowd, diffmodel, kill9, metamorph},
 };
 
 #[test]
@@ -14,6 +14,14 @@ fn random_lives_agree_with_the_oracle_and_with_themselves() {
     let verdict = diffmodel::run(amount);
     assert!(verdict.kept());
     assert_eq!(diffmodel::run(amount).to_string(), verdict.to_string());
+}
+
+#[test]
+fn option_sets_change_no_answer_and_a_second_run_none_of_the_figures() {
+    let amount = metamorph::Amount { first_seed: 100, seeds: 2, operations: 600, threads: 2 };
+    let verdict = metamorph::run(amount);
+    assert!(verdict.kept());
+    assert_eq!(metamorph::run(amount).to_string(), verdict.to_string());
 }
 
 #[test]

@@ -55,19 +55,41 @@ impl Pulse {
     pub fn beats(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
+
+    /// One more step is begun.
+    pub fn beat(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// Lives a script. A panic of the engine is a failure like a wrong answer.
 pub fn live(script: &Script, pulse: &Pulse) -> Result<Outcome, Failure> {
+    live_telling(script, pulse, |_| {})
+}
+
+/// As [`live`]; `told` gets the digest of what each operation answered, and at last of what the end did.
+pub fn live_telling(
+    script: &Script,
+    pulse: &Pulse,
+    mut told: impl FnMut(Digest),
+) -> Result<Outcome, Failure> {
     let mut at = 0;
     let lived = caught(|| {
         let mut world = World::new(&script.setting)?;
+        let mut answers = Digest::new();
+        let mut tell = |digest: Digest| {
+            told(digest);
+            answers.add(&digest.0.to_le_bytes());
+        };
         for operation in &script.operations {
-            pulse.0.fetch_add(1, Ordering::Relaxed);
+            pulse.beat();
             world.apply(operation).map_err(|what| format!("{operation}: {what}"))?;
+            tell(std::mem::take(&mut world.digest));
             at += 1;
         }
-        world.finish()
+        let outcome = world.finish()?;
+        tell(Digest(outcome.answers));
+        Ok(Outcome { answers: answers.0, ..outcome })
     });
     lived.map_err(|what| Failure { at, what })
 }

@@ -1,6 +1,6 @@
 //! `diffmodel`: random lives, the engine against the oracle.
 
-use super::{Scale, Verdict, for_each_seed};
+use super::{Scale, Verdict, for_each_seed, watch};
 use crate::{
     digest::Digest,
     life::{Failure, Outcome, Pulse, live},
@@ -9,10 +9,8 @@ use crate::{
     setting::Setting,
     tell::Work,
 };
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::collections::BTreeSet;
 
-/// A life in which nothing happens for so long hangs.
-const HANG: Duration = Duration::from_secs(120);
 /// Runs spent on shrinking one failure.
 const SHRINK_RUNS_MAX: usize = 4000;
 
@@ -96,33 +94,15 @@ fn one(seed: u64, script: &Script, amount: Amount) -> Result<Outcome, String> {
         .map_err(|failure| reproduce(seed, script, &failure))
 }
 
-/// Lives the script on its own thread and gives up on the whole process if it hangs: a thread cannot be
-/// stopped from outside.
+/// Lives the script under a watch.
 fn watched(seed: u64, script: &Script) -> Result<Outcome, Failure> {
-    let pulse = Arc::new(Pulse::default());
-    std::thread::scope(|scope| {
-        let life = scope.spawn({
-            let pulse = pulse.clone();
-            move || live(script, &pulse)
-        });
-        let (mut beats, mut idle) = (0, Duration::ZERO);
-        while !life.is_finished() {
-            let pause = Duration::from_millis(5);
-            std::thread::park_timeout(pause);
-            idle = if pulse.beats() == beats { idle + pause } else { Duration::ZERO };
-            beats = pulse.beats();
-            if idle > HANG {
-                let at = beats as usize - 1;
-                println!(
-                    "seed {seed}: hangs at operation {at}: {}",
-                    script.operations[at.min(script.operations.len() - 1)]
-                );
-                std::process::exit(3);
-            }
-        }
-        life.join()
-            .unwrap_or_else(|_| Err(Failure { at: 0, what: "the life's own thread panicked".to_owned() }))
-    })
+    watch(
+        |pulse| live(script, pulse),
+        |beats| {
+            let at = (beats as usize).saturating_sub(1).min(script.operations.len() - 1);
+            println!("seed {seed}: hangs at operation {at}: {}", script.operations[at]);
+        },
+    )
 }
 
 /// The failure with the shortest script found that fails.

@@ -5,8 +5,10 @@ pub mod crashsim;
 pub mod crowd;
 pub mod diffmodel;
 pub mod kill9;
+pub mod metamorph;
 pub mod record;
 
+use crate::life::Pulse;
 use std::{
     fmt,
     process::ExitCode,
@@ -14,6 +16,7 @@ use std::{
         Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 /// How much a program does if nothing else is said.
@@ -70,6 +73,30 @@ pub fn for_each_seed<T: Send>(
     let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
     done.sort_unstable_by_key(|(seed, _)| *seed);
     done.into_iter().map(|(_, result)| result).collect()
+}
+
+/// Work in which nothing happens for so long hangs.
+const HANG: Duration = Duration::from_secs(120);
+
+/// Does `work` on a thread of its own and gives up on the whole process if its pulse stops: a thread cannot
+/// be stopped from outside. `hangs` then says what was under way, by the number of beats.
+pub fn watch<T: Send>(work: impl FnOnce(&Pulse) -> T + Send, hangs: impl Fn(u64)) -> T {
+    let pulse = Pulse::default();
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(|| work(&pulse));
+        let (mut beats, mut idle) = (0, Duration::ZERO);
+        while !worker.is_finished() {
+            let pause = Duration::from_millis(5);
+            std::thread::park_timeout(pause);
+            idle = if pulse.beats() == beats { idle + pause } else { Duration::ZERO };
+            beats = pulse.beats();
+            if idle > HANG {
+                hangs(beats);
+                std::process::exit(3);
+            }
+        }
+        worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 /// The figures of a finished program, and whether all went well.
