@@ -35,6 +35,17 @@ impl Compression {
         }
     }
 
+    /// At most so many bytes come out of one that was stored.
+    pub fn expansion_max(self) -> u64 {
+        match self {
+            Compression::None => 1,
+            // A length byte of 255 stands for that many bytes.
+            Compression::Lz4 => 256,
+            // A block of 128 KiB that repeats one byte takes four bytes.
+            Compression::Zstd => 1 << 15,
+        }
+    }
+
     /// Whether this build can compress and decompress so.
     pub fn available(self) -> bool {
         self != Compression::Zstd || cfg!(feature = "zstd")

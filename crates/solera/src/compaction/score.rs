@@ -1,7 +1,6 @@
 //! How badly a level wants work.
 //!
-//! Owns [`score`]. `pick` serves the highest score first; whoever stalls writers looks at
-//! [`debt_bytes`].
+//! Owns [`score`]. `pick` serves the highest score first.
 
 use super::{
     plan::{InFlight, Reason},
@@ -30,17 +29,4 @@ pub fn score(version: &Version, shape: &Shape, in_flight: &InFlight, level: u32)
         (score, reason) = (1.0, Reason::Drain);
     }
     (score >= 1.0).then_some((score, reason))
-}
-
-/// Bytes that must move before every level is within its capacity again, a rough guess: what each level
-/// holds too much, and as much again for each level that it passes to.
-pub fn debt_bytes(version: &Version, shape: &Shape) -> u64 {
-    let mut passing = 0u64;
-    let mut debt = 0u64;
-    for level in 0..version.levels().len() as u32 {
-        let bytes = version.level(level).bytes().saturating_add(passing);
-        passing = bytes.saturating_sub(shape.capacity_bytes(level));
-        debt = debt.saturating_add(passing);
-    }
-    debt
 }

@@ -30,9 +30,6 @@ use std::{
     sync::Arc,
 };
 
-/// LZ4 shortens at most this much, so separators cannot take more than this many times the data's bytes.
-const EXPANSION_MAX: u64 = 256;
-
 /// An open table.
 #[derive(Debug)]
 pub struct Table {
@@ -457,8 +454,11 @@ fn decode_index(
     let index = if handles.blocks() == 0 {
         None
     } else {
-        let separators =
-            Separators::decode(&mut decoder, EXPANSION_MAX.saturating_mul(data.end - data.start))?;
+        // A separator is hardly longer than the key above it. The data's own size bounds them too, so that a
+        // small file cannot claim gigabytes.
+        let of_keys = descriptor.key_bytes.saturating_add(descriptor.blocks.into());
+        let of_data = descriptor.layout.compression.expansion_max().saturating_mul(data.end - data.start);
+        let separators = Separators::decode(&mut decoder, of_keys.min(of_data))?;
         if separators.len() + 1 != handles.blocks() {
             return decoder.fail("one separator between every two blocks");
         }
