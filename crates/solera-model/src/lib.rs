@@ -18,6 +18,8 @@
 //! | [`bound`] | the exact error of a line, in the arithmetic of its queries |
 //! | [`dual`] | where to cut a sorted stream into blocks: on bytes and on error at once (DobLIX) |
 //! | [`search`] | the last mile: exact lower bound from a guess |
+//! | [`lanes`] | which instructions compare several numbers at once |
+//! | [`stree`], [`eytzinger`], [`interpolation`] | the strong classical searches, to be compared with |
 //! | [`knots`] | predecessor search over a larger sorted array, through a radix table |
 //!
 //! # Example
@@ -43,6 +45,10 @@ pub mod pra;
 pub mod bound;
 pub mod dual;
 pub mod search;
+pub mod lanes;
+pub mod stree;
+pub mod eytzinger;
+pub mod interpolation;
 pub mod knots;
 
 pub use encode::Invalid;

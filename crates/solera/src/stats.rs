@@ -54,6 +54,8 @@ counters! {
     FilterFalsePositives => filter_false_positives,
     /// Lookups in which a model was of no use and a plain search was made.
     IndexFallbacks => index_fallbacks,
+    /// Data blocks that lookups and scans had to look into beyond the one where an index's answer began.
+    IndexSteps => index_steps,
     /// Data blocks read from a file by lookups and scans.
     BlocksRead => blocks_read,
     /// Data blocks found in the cache.

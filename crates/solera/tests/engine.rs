@@ -327,7 +327,7 @@ fn a_dropped_keyspace_is_gone_and_its_name_is_free() {
 #[test]
 fn threads_write_and_read_together_on_a_real_directory() {
     let dir = tempfile::tempdir().unwrap();
-    for index in [IndexKind::Binary, IndexKind::DoblixPla, IndexKind::DoblixPra] {
+    for index in IndexKind::ALL {
         let layout = solera::Layout { index, ..Default::default() };
         let options = Options::new().memory(8 << 20).write_buffer(256 << 10).layout(layout);
         let db = options.open(dir.path().join(index.to_string())).unwrap();

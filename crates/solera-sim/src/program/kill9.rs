@@ -176,7 +176,11 @@ impl Spaces {
     fn open(dir: &Path) -> solera::Result<Spaces> {
         // A small write buffer, so that flushes and compactions are under way at every moment.
         let number = dir.to_string_lossy().bytes().last().map_or(0, usize::from);
-        let layout = Layout { block_bytes: 1024, index: IndexKind::ALL[number % 3], ..Layout::default() };
+        let layout = Layout {
+            block_bytes: 1024,
+            index: IndexKind::ALL[number % IndexKind::ALL.len()],
+            ..Layout::default()
+        };
         let db = Options::new()
             .memory(16 << 20)
             .write_buffer(64 << 10)

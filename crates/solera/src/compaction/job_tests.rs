@@ -316,7 +316,7 @@ proptest! {
     #[test]
     fn a_tree_of_any_shape_keeps_what_was_written(
         shape in shapes(),
-        index in prop::sample::select(vec![IndexKind::Binary, IndexKind::DoblixPla, IndexKind::DoblixPra]),
+        index in prop::sample::select(IndexKind::ALL.to_vec()),
         ops in (2u16..400).prop_flat_map(ops),
     ) {
         let mut world = World::new(shape, index);

@@ -3,7 +3,7 @@
 //! Owns [`Chunks`], all nodes' arrays in one, and [`Column`], one node's part of them. A chunk's leading
 //! bits pick a bucket; the bits that follow are its *code*, of the width that makes the column smallest;
 //! what remains, nearly always zeros because separators are short, is kept only where it is not zero.
-//! Nothing is lost: a chunk comes back exactly.
+//! Nothing is lost: comparisons are exact.
 
 use solera_model::knots::radix_bits;
 use std::ops::Range;
@@ -198,19 +198,6 @@ impl Chunks {
         (count, exact)
     }
 
-    /// Chunk `i` of `column`.
-    pub(super) fn get(&self, column: &Column, i: usize) -> u64 {
-        // The last bucket that begins at or before `i`.
-        let (mut low, mut high) = (0, column.buckets as usize);
-        while high - low > 1 {
-            let middle = low.midpoint(high);
-            if self.number(column.starts, middle) as usize <= i { low = middle } else { high = middle }
-        }
-        let bucket = (low as u64).checked_shl(column.shift.into()).unwrap_or(0);
-        let code = self.number(column.codes, i).checked_shl(column.dropped.into()).unwrap_or(0);
-        column.first + (bucket | code | self.remainder(column, i))
-    }
-
     /// Gives back memory that will not be needed.
     pub(super) fn shrink(&mut self) {
         self.narrow.shrink_to_fit();
@@ -260,9 +247,6 @@ mod tests {
         let mut chunks = Chunks::default();
         let columns: Vec<Column> = families.iter().map(|family| chunks.push(family)).collect();
         for (family, column) in families.iter().zip(&columns) {
-            for (i, &chunk) in family.iter().enumerate() {
-                assert_eq!(chunks.get(column, i), chunk);
-            }
             let near = family.iter().flat_map(|&chunk| [chunk.wrapping_sub(1), chunk, chunk.wrapping_add(1)]);
             for x in near.chain(probes.iter().copied()).chain([0, u64::MAX]) {
                 let count = family.partition_point(|&chunk| chunk <= x);

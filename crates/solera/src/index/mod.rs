@@ -3,73 +3,101 @@
 //! Owns [`Index`], built from the [`separators`] of a table when the table is opened, [`IndexKind`], the
 //! closed list of ways to do it, and the [`handles`] that say where a block lies.
 //!
-//! What must hold: every kind gives the same block for every key, namely as many as there are separators
-//! that are not above the key. What a block's line predicts is the block's own business.
+//! What must hold: the block of a key is that whose number is how many separators are not above the key.
+//! An exact kind names it. The others name a [`Span`] that it lies in or next to, and are put right by what
+//! the blocks say of themselves. What a block's line predicts is the block's own business.
 
-mod binary;
 mod chunks;
 pub mod handles;
 pub mod separators;
+mod sorted;
 mod trie;
 
 use crate::error::Error;
-use binary::Binary;
 use separators::Separators;
+use solera_model::{eytzinger::Eytzinger, stree::STree};
+use sorted::{Order, Sorted};
 use std::{fmt, str::FromStr};
 use trie::Trie;
 
-/// The index of one table. All kinds give the same answers.
+/// Consecutive blocks: where to look for a key, from the first on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The number of the first block.
+    pub first: usize,
+    /// The number of the last one, which may be the same.
+    pub last: usize,
+}
+
+impl Span {
+    /// One block.
+    #[inline]
+    fn only(block: usize) -> Span {
+        Span { first: block, last: block }
+    }
+}
+
+/// The index of one table.
 #[derive(Clone, Debug)]
-pub enum Index {
-    /// [`IndexKind::Binary`].
-    Binary(Binary),
-    /// [`IndexKind::DoblixPla`].
-    DoblixPla(Trie),
-    /// [`IndexKind::DoblixPra`].
-    DoblixPra(Trie),
+pub struct Index {
+    kind: IndexKind,
+    locator: Locator,
+}
+
+#[derive(Clone, Debug)]
+enum Locator {
+    Sorted(Sorted),
+    Trie(Trie),
 }
 
 impl Index {
     /// The index of a table whose blocks have these separators between them: less than 2^32.
     pub fn build(kind: IndexKind, separators: &Separators) -> Index {
-        match kind {
-            IndexKind::Binary => Index::Binary(Binary::build(separators)),
-            IndexKind::DoblixPla => Index::DoblixPla(Trie::build(separators)),
-            IndexKind::DoblixPra => Index::DoblixPra(Trie::build(separators)),
-        }
+        let sorted = |order: fn(Vec<u64>) -> Order| Locator::Sorted(Sorted::build(separators, order));
+        let locator = match kind {
+            IndexKind::Binary => sorted(|heads| Order::Halved(heads.into())),
+            IndexKind::STree => sorted(|heads| Order::STree(STree::new(&heads))),
+            IndexKind::Eytzinger => sorted(|heads| Order::Eytzinger(Eytzinger::new(&heads))),
+            IndexKind::Interpolation => sorted(|heads| Order::Interpolated(heads.into())),
+            IndexKind::DoblixPla | IndexKind::DoblixPra => Locator::Trie(Trie::build(separators)),
+        };
+        Index { kind, locator }
     }
 
-    /// The only block that may hold `key`; where the versions of one key fill several blocks, the first
-    /// of them.
+    /// Where the only block is that may hold `key`; where the versions of one key fill several blocks, the
+    /// first of them. Of an exact kind the span is that block. Else the block lies in the span or at most
+    /// [`Index::reach`] blocks beside it. Larger keys never get spans that begin or end earlier.
     #[inline]
-    pub fn locate(&self, key: &[u8]) -> usize {
-        match self {
-            Index::Binary(binary) => binary.locate(key),
-            Index::DoblixPla(trie) | Index::DoblixPra(trie) => trie.locate(key),
+    pub fn locate(&self, key: &[u8]) -> Span {
+        match &self.locator {
+            Locator::Sorted(sorted) => Span::only(sorted.locate(key)),
+            Locator::Trie(trie) => Span::only(trie.locate(key)),
         }
     }
 
-    /// Appends the separator below block `block`; `1 <= block < self.blocks()`.
-    pub fn separator(&self, block: usize, out: &mut Vec<u8>) {
-        match self {
-            Index::Binary(binary) => binary.separator(block - 1, out),
-            Index::DoblixPla(trie) | Index::DoblixPra(trie) => trie.separator(block - 1, out),
-        }
+    /// How many blocks beside its span the block of a key may lie.
+    pub fn reach(&self) -> usize {
+        0
+    }
+
+    /// How the table is indexed.
+    pub fn kind(&self) -> IndexKind {
+        self.kind
     }
 
     /// How many blocks there are.
     pub fn blocks(&self) -> usize {
-        match self {
-            Index::Binary(binary) => binary.len() + 1,
-            Index::DoblixPla(trie) | Index::DoblixPra(trie) => trie.len() + 1,
+        1 + match &self.locator {
+            Locator::Sorted(sorted) => sorted.len(),
+            Locator::Trie(trie) => trie.len(),
         }
     }
 
     /// Bytes that the index takes in memory.
     pub fn bytes(&self) -> usize {
-        let heap = match self {
-            Index::Binary(binary) => binary.bytes(),
-            Index::DoblixPla(trie) | Index::DoblixPra(trie) => trie.bytes(),
+        let heap = match &self.locator {
+            Locator::Sorted(sorted) => sorted.bytes(),
+            Locator::Trie(trie) => trie.bytes(),
         };
         size_of::<Index>() + heap
     }
@@ -79,7 +107,7 @@ impl Index {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum IndexKind {
-    /// Binary search over the sorted separators between blocks: the honest baseline.
+    /// Binary search over the sorted separators between blocks: the plain baseline.
     Binary = 0,
     /// DobLIX with piecewise linear approximation: a block ends when it is full or when its keys leave
     /// the error corridor ε around the block's line (NOTES §1).
@@ -88,11 +116,24 @@ pub enum IndexKind {
     /// squares afterwards.
     #[default]
     DoblixPra = 2,
+    /// A static B+tree of the separators, 8 in a cache line, compared at once: the strong baseline.
+    STree = 3,
+    /// The separators in breadth-first order.
+    Eytzinger = 4,
+    /// Interpolation search over the sorted separators, with a guard.
+    Interpolation = 5,
 }
 
 impl IndexKind {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [IndexKind; 3] = [IndexKind::Binary, IndexKind::DoblixPla, IndexKind::DoblixPra];
+    pub const ALL: [IndexKind; 6] = [
+        IndexKind::Binary,
+        IndexKind::DoblixPla,
+        IndexKind::DoblixPra,
+        IndexKind::STree,
+        IndexKind::Eytzinger,
+        IndexKind::Interpolation,
+    ];
 
     /// The kind with this number on disk.
     pub fn from_u8(byte: u8) -> Option<IndexKind> {
@@ -105,6 +146,9 @@ impl IndexKind {
             IndexKind::Binary => "binary",
             IndexKind::DoblixPla => "doblix-pla",
             IndexKind::DoblixPra => "doblix-pra",
+            IndexKind::STree => "s-tree",
+            IndexKind::Eytzinger => "eytzinger",
+            IndexKind::Interpolation => "interpolation",
         }
     }
 }
@@ -133,20 +177,27 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Every kind must locate `key` where counting does, and give every separator back.
+    /// Every kind must locate `key` where counting does: an exact one there, the others no further from
+    /// there than they say, and larger keys no earlier.
     fn check(separators: &[Vec<u8>], keys: impl Iterator<Item = Vec<u8>> + Clone) {
         let built: Separators = separators.iter().collect();
+        let mut keys: Vec<Vec<u8>> = keys.collect();
+        keys.sort();
         for kind in IndexKind::ALL {
             let index = Index::build(kind, &built);
             assert_eq!(index.blocks(), separators.len() + 1);
-            for key in keys.clone() {
-                let expected = separators.partition_point(|separator| *separator <= key);
-                assert_eq!(index.locate(&key), expected, "{kind} {key:?} among {separators:?}");
-            }
-            for (i, separator) in separators.iter().enumerate() {
-                let mut bytes = Vec::new();
-                index.separator(i + 1, &mut bytes);
-                assert_eq!(&bytes, separator, "{kind} {i} of {separators:?}");
+            let mut before = Span::only(0);
+            for key in &keys {
+                let expected = separators.partition_point(|separator| separator <= key);
+                let span = index.locate(key);
+                let from = span.first.saturating_sub(index.reach());
+                assert!(
+                    (from..=span.last + index.reach()).contains(&expected),
+                    "{kind} {key:?} in {span:?} and not {expected} among {separators:?}"
+                );
+                assert!(before.first <= span.first && span.first <= span.last && before.last <= span.last);
+                assert!(span.last <= separators.len());
+                before = span;
             }
         }
     }
@@ -209,7 +260,9 @@ mod tests {
             let index = Index::build(kind, &built);
             assert!(index.bytes() < 3 * built.total_bytes(), "{} {}", index.bytes(), built.total_bytes());
             for key in near.clone() {
-                assert_eq!(index.locate(&key), sorted.partition_point(|separator| *separator <= key));
+                let span = index.locate(&key);
+                let expected = sorted.partition_point(|separator| *separator <= key);
+                assert!(span.first <= expected + index.reach() && expected <= span.last + index.reach());
             }
         }
     }
@@ -220,7 +273,7 @@ mod tests {
             assert_eq!(IndexKind::from_u8(kind as u8), Some(kind));
             assert_eq!(kind.name().parse::<IndexKind>().unwrap(), kind);
         }
-        assert_eq!(IndexKind::from_u8(3), None);
-        assert!("learned".parse::<IndexKind>().unwrap_err().to_string().contains("doblix-pra"));
+        assert_eq!(IndexKind::from_u8(IndexKind::ALL.len() as u8), None);
+        assert!("learnt".parse::<IndexKind>().unwrap_err().to_string().contains("doblix-pra"));
     }
 }

@@ -9,9 +9,9 @@
 //! the key. The trie is built from validated separators and never read from disk.
 
 use super::{
-    binary::{compare_with_prefix, head_bytes, told_by_head},
     chunks::{Chunks, Column},
     separators::Separators,
+    sorted::{compare_with_prefix, told_by_head},
 };
 use crate::key::{common_prefix_len, head};
 use std::{cmp::Ordering, ops::Range};
@@ -125,35 +125,6 @@ impl Trie {
                     return redirect.last as usize - usize::from(self.bytes[range.clone()] > *beyond);
                 }
                 Beyond::Node(child) => (node, rest) = (&self.nodes[*child as usize], beyond),
-            }
-        }
-    }
-
-    /// Appends separator `i`.
-    pub fn separator(&self, i: usize, out: &mut Vec<u8>) {
-        let mut node = &self.nodes[0];
-        loop {
-            out.extend_from_slice(&self.bytes[node.prefix.clone()]);
-            let redirects = node.redirects.of(&self.redirects);
-            let before =
-                redirects[..redirects.partition_point(|redirect| redirect.first as usize <= i)].last();
-            let Some(redirect) = before.filter(|redirect| i < redirect.last as usize) else {
-                let chunk = match before {
-                    Some(redirect) => redirect.chunk as usize + 1 + (i - redirect.last as usize),
-                    None => i - node.first as usize,
-                };
-                let (bytes, len) = head_bytes(self.chunks.get(&node.chunks, chunk));
-                return out.extend_from_slice(&bytes[..len]);
-            };
-            let chunk = self.chunks.get(&node.chunks, redirect.chunk as usize).to_be_bytes();
-            if let Some(&end) = redirect.ends.of(&self.ends).get(i - redirect.first as usize) {
-                return out.extend_from_slice(&chunk[..end as usize]);
-            }
-            out.extend_from_slice(&chunk);
-            match &redirect.beyond {
-                Beyond::Nothing => return,
-                Beyond::Rest(range) => return out.extend_from_slice(&self.bytes[range.clone()]),
-                Beyond::Node(child) => node = &self.nodes[*child as usize],
             }
         }
     }

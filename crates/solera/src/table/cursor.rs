@@ -12,6 +12,7 @@ use crate::{
     cursor::Cursor,
     error::Result,
     ids::Seqno,
+    index::Span,
     key::{KeyEnd, KeyRange, Kind},
     pin::Slice,
     vfs::read_exact_at,
@@ -87,23 +88,22 @@ impl Source {
         if table.blocks() == 0 {
             return Ok(None);
         }
-        let number = table.locate(target);
-        let block = self.fetch(number)?;
+        let span = table.locate(target);
+        let block = self.fetch(span.first)?;
         let rank = block.find(target);
-        if self.file.table()?.admits(number, &block, rank, target)? {
-            return Ok(Some((block, number, rank)));
+        if self.file.table()?.admits(span.first, &block, rank, target)? {
+            return Ok(Some((block, span.first, rank)));
         }
-        self.find_astray(target).map(Some)
+        self.find_beside(target, span, block).map(Some)
     }
 
-    /// [`Source::find`] where the index is wrong.
+    /// [`Source::find`] where the block is not the first of the index's span, which is `block`.
     #[cold]
-    fn find_astray(&mut self, target: &[u8]) -> Result<(Block, usize, usize)> {
+    fn find_beside(&mut self, target: &[u8], span: Span, block: Block) -> Result<(Block, usize, usize)> {
         let file = self.file.clone();
-        let table = file.table()?;
-        table.count_fallback();
-        let number = table.search(target, |number| self.fetch(number).map(Found::Loaded))?;
-        let block = self.fetch(number)?;
+        let fetch = |number| self.fetch(number).map(Found::Loaded);
+        let (number, found) = file.table()?.settle(target, span, Found::Loaded(block), fetch)?;
+        let block = Block::clone(&found);
         let rank = block.find(target);
         Ok((block, number, rank))
     }

@@ -16,7 +16,7 @@ use crate::{
     cursor::{Hit, Probe},
     error::{Error, Result},
     filter::Filter,
-    index::{Index, handles::Handles, separators::Separators},
+    index::{Index, Span, handles::Handles, separators::Separators},
     key::{KeyEnd, KeyRange},
     stats::{Counter, Here, Stats},
     tombstone::RangeTombstones,
@@ -177,7 +177,9 @@ impl Table {
         let stored = open(section(footer.filter..footer.index), binding, footer.filter, path)?;
         let filter = Filter::decode(&stored).map_err(within(footer.filter))?;
         let stored = open(section(footer.index..footer.properties), binding, footer.index, path)?;
-        let (handles, index) = decode_index(&stored, &footer, descriptor).map_err(within(footer.index))?;
+        let (handles, separators) =
+            decode_index(&stored, &footer, descriptor).map_err(within(footer.index))?;
+        let index = separators.map(|separators| Index::build(descriptor.layout.index, &separators));
         Ok(Table {
             filter,
             index,
@@ -213,34 +215,34 @@ impl Table {
                 return Ok(None);
             }
         }
-        let number = index.locate(probe.key);
-        let block = self.cached(number, guard, here)?;
+        let span = index.locate(probe.key);
+        let block = self.cached(span.first, guard, here)?;
         let elided = self.descriptor.elided_seqno;
         // A version that stands first may have newer ones in the block before, which the fences know.
         match block.lookup(probe, elided) {
             Some(rank) if rank > 0 => Ok(Some(f(block.hit(rank, elided)))),
-            found => self.lookup_at_edge(probe, guard, here, number, block, found, f),
+            found => self.lookup_at_edge(probe, guard, here, span, block, found, f),
         }
     }
 
-    /// Goes on where the first look into a block did not settle the matter: `found` is 0 or nothing.
+    /// Goes on where a look into the first block of a span did not settle the matter: `found` is 0 or nothing.
     #[expect(clippy::too_many_arguments, reason = "the state of a lookup, half done")]
     fn lookup_at_edge<'g, R>(
         &self,
         probe: &Probe<'_>,
         guard: &'g Guard,
         here: Here<'_>,
-        mut number: usize,
+        span: Span,
         mut block: Found<'g>,
         mut found: Option<usize>,
         f: impl FnOnce(Hit<'_>) -> R,
     ) -> Result<Option<R>> {
         let elided = self.descriptor.elided_seqno;
+        let mut number = span.first;
         let rank = found.unwrap_or_else(|| block.find(probe.key));
         if !self.admits(number, &block, rank, probe.key)? {
-            here.add(Counter::IndexFallbacks, 1);
-            number = self.search(probe.key, |number| self.cached(number, guard, here))?;
-            block = self.cached(number, guard, here)?;
+            (number, block) =
+                self.settle(probe.key, span, block, |number| self.cached(number, guard, here))?;
             found = block.lookup(probe, elided);
         }
         loop {
@@ -291,13 +293,41 @@ impl Table {
         Error::corrupt(self.file.path(), self.handles.offset(number.min(self.blocks())), what)
     }
 
-    /// Finds the block of `key` without the index: a binary search over the blocks, which `fetch` gets.
+    /// Finds the block of `key`, which `block`, the first of the span that the index gave, is not: block by
+    /// block through the span and what may lie beside it, and if the index was wrong, without it.
     #[cold]
-    pub(super) fn search<'g>(
+    pub(super) fn settle<'g>(
+        &self,
+        key: &[u8],
+        span: Span,
+        mut block: Found<'g>,
+        mut fetch: impl FnMut(usize) -> Result<Found<'g>>,
+    ) -> Result<(usize, Found<'g>)> {
+        let mut number = span.first;
+        let steps_max = span.last - span.first + self.index.as_ref().map_or(0, Index::reach);
+        for _ in 0..steps_max {
+            let next = match self.fences(number, &block)?.compare(&block, key) {
+                Ordering::Equal => return Ok((number, block)),
+                Ordering::Less => number.checked_sub(1),
+                Ordering::Greater => Some(number + 1).filter(|&next| next < self.blocks()),
+            };
+            let Some(next) = next else { break };
+            self.stats.add(Counter::IndexSteps, 1);
+            (number, block) = (next, fetch(next)?);
+        }
+        if self.fences(number, &block)?.compare(&block, key).is_eq() {
+            return Ok((number, block));
+        }
+        self.count_fallback();
+        self.search(key, fetch)
+    }
+
+    /// Finds the block of `key` without the index: a binary search over the blocks, which `fetch` gets.
+    fn search<'g>(
         &self,
         key: &[u8],
         mut fetch: impl FnMut(usize) -> Result<Found<'g>>,
-    ) -> Result<usize> {
+    ) -> Result<(usize, Found<'g>)> {
         let (mut low, mut high) = (0, self.blocks());
         while low < high {
             let middle = low.midpoint(high);
@@ -305,7 +335,7 @@ impl Table {
             match self.fences(middle, &block)?.compare(&block, key) {
                 Ordering::Less => high = middle,
                 Ordering::Greater => low = middle + 1,
-                Ordering::Equal => return Ok(middle),
+                Ordering::Equal => return Ok((middle, block)),
             }
         }
         Err(self.damage(low, "the fences of the blocks do not follow one another"))
@@ -377,14 +407,25 @@ impl Table {
         self.handles.blocks()
     }
 
-    /// The number of the block where `key` belongs; 0 if there are none.
+    /// Where the block is to which `key` belongs; block 0 if there are none.
     #[inline]
-    pub(super) fn locate(&self, key: &[u8]) -> usize {
-        self.index.as_ref().map_or(0, |index| index.locate(key))
+    pub(super) fn locate(&self, key: &[u8]) -> Span {
+        self.index.as_ref().map_or(Span { first: 0, last: 0 }, |index| index.locate(key))
     }
 
-    pub(super) fn index(&self) -> Option<&Index> {
+    /// The table's index; `None` if it has range tombstones only.
+    pub fn index(&self) -> Option<&Index> {
         self.index.as_ref()
+    }
+
+    /// The separators between the blocks, read from the file again; `None` if there are no blocks.
+    pub(super) fn read_separators(&self) -> Result<Option<Separators>> {
+        let Footer { index, properties, .. } = self.footer;
+        let mut stored = vec![0; (properties - index) as usize];
+        read_exact_at(&*self.file, &mut stored, index)?;
+        let stored = open(&stored, self.binding, index, self.file.path())?;
+        let decoded = decode_index(&stored, &self.footer, &self.descriptor);
+        Ok(decoded.map_err(|error| error.in_file(self.file.path(), index))?.1)
     }
 
     pub(super) fn filter(&self) -> &Filter {
@@ -403,7 +444,7 @@ impl Table {
 
     /// Bytes of data blocks before the one where `key` belongs.
     pub fn approximate_offset(&self, key: &[u8]) -> u64 {
-        self.handles.offset(self.locate(key)) - HEADER_BYTES as u64
+        self.handles.offset(self.locate(key).first) - HEADER_BYTES as u64
     }
 
     /// Bytes of the data blocks that may hold keys of `range`.
@@ -411,9 +452,9 @@ impl Table {
         if self.index.is_none() || range.is_empty() {
             return 0;
         }
-        let first = self.locate(&range.start);
+        let first = self.locate(&range.start).first;
         let last = match &range.end {
-            KeyEnd::Included(end) | KeyEnd::Excluded(end) => self.locate(end),
+            KeyEnd::Included(end) | KeyEnd::Excluded(end) => self.locate(end).last,
             KeyEnd::Unbounded => self.blocks() - 1,
         };
         self.handles.offset(last + 1) - self.handles.offset(first)
@@ -444,14 +485,14 @@ fn decode_index(
     payload: &[u8],
     footer: &Footer,
     descriptor: &TableDescriptor,
-) -> Result<(Handles, Option<Index>), DecodeError> {
+) -> Result<(Handles, Option<Separators>), DecodeError> {
     let mut decoder = Decoder::new(payload);
     let data = footer.data();
     let handles = Handles::decode(&mut decoder, data.clone())?;
     if handles.blocks() != descriptor.blocks as usize {
         return decoder.fail("as many blocks as described");
     }
-    let index = if handles.blocks() == 0 {
+    let separators = if handles.blocks() == 0 {
         None
     } else {
         // A separator is hardly longer than the key above it. The data's own size bounds them too, so that a
@@ -462,8 +503,8 @@ fn decode_index(
         if separators.len() + 1 != handles.blocks() {
             return decoder.fail("one separator between every two blocks");
         }
-        Some(Index::build(descriptor.layout.index, &separators))
+        Some(separators)
     };
     decoder.finish("the end of the index")?;
-    Ok((handles, index))
+    Ok((handles, separators))
 }

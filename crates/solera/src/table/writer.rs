@@ -75,7 +75,9 @@ impl TableWriter {
         let path = context.path(file);
         let output = context.fs.create(&path)?;
         let fit = match layout.index {
-            IndexKind::Binary => FitPolicy::None,
+            IndexKind::Binary | IndexKind::STree | IndexKind::Eytzinger | IndexKind::Interpolation => {
+                FitPolicy::None
+            }
             IndexKind::DoblixPla => FitPolicy::Pla { epsilon: layout.epsilon },
             IndexKind::DoblixPra => FitPolicy::LeastSquares,
         };

@@ -1,0 +1,169 @@
+//! Searches over the sorted separators, one 8-byte head for each: the classical indexes that a learned one is
+//! compared with.
+//!
+//! Owns [`Sorted`]: the prefix that all separators share, their heads in an [`Order`] to search them by, and
+//! what their heads do not tell.
+
+use super::separators::Separators;
+use crate::key::{common_prefix_len, head};
+use solera_model::{eytzinger::Eytzinger, interpolation, stree::STree};
+use std::cmp::Ordering;
+
+/// The heads of the separators, laid out for one way to search them.
+#[derive(Clone, Debug)]
+pub enum Order {
+    /// Ascending; halved.
+    Halved(Box<[u64]>),
+    /// Ascending; by interpolation.
+    Interpolated(Box<[u64]>),
+    /// Breadth first.
+    Eytzinger(Eytzinger),
+    /// In nodes of a cache line.
+    STree(STree),
+}
+
+impl Order {
+    /// How many heads are not above `x`.
+    #[inline]
+    fn up_to(&self, x: u64) -> usize {
+        match self {
+            Order::Halved(heads) => heads.partition_point(|&head| head <= x),
+            Order::Interpolated(heads) => interpolation::up_to(heads, x),
+            Order::Eytzinger(heads) => heads.up_to(x),
+            Order::STree(heads) => heads.up_to(x),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Order::Halved(heads) | Order::Interpolated(heads) => heads.len(),
+            Order::Eytzinger(heads) => heads.len(),
+            Order::STree(heads) => heads.len(),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Order::Halved(heads) | Order::Interpolated(heads) => size_of_val(&**heads),
+            Order::Eytzinger(heads) => heads.bytes(),
+            Order::STree(heads) => heads.bytes(),
+        }
+    }
+}
+
+/// Sorted separators: the prefix that all share once, then the heads of the rests.
+#[derive(Clone, Debug)]
+pub struct Sorted {
+    prefix: Box<[u8]>,
+    heads: Order,
+    /// The rests that their heads do not tell; `None` if there are none.
+    rests: Option<Rests>,
+}
+
+#[derive(Clone, Debug)]
+struct Rests {
+    /// Where each ends; one that its head tells is empty.
+    ends: Box<[u32]>,
+    bytes: Box<[u8]>,
+}
+
+impl Rests {
+    fn get(&self, i: usize) -> &[u8] {
+        let start = if i == 0 { 0 } else { self.ends[i - 1] };
+        &self.bytes[start as usize..self.ends[i] as usize]
+    }
+
+    /// Whether separator `i`, whose head is that of `rest`, is not above it.
+    fn is_up_to(&self, i: usize, rest: &[u8]) -> bool {
+        self.get(i) <= rest
+    }
+}
+
+/// Whether the head of `rest` says all of it: a key with the same head is then not below it. (It is not so
+/// for `a` and `a\0`, which have one head.)
+pub(super) fn told_by_head(rest: &[u8]) -> bool {
+    rest.len() <= 8 && rest.last() != Some(&0)
+}
+
+/// How the keys that begin like `key` lie to those that begin with `prefix`: `Equal` if `key` begins with
+/// `prefix` itself.
+#[inline]
+pub(super) fn compare_with_prefix(key: &[u8], prefix: &[u8]) -> Ordering {
+    if prefix.is_empty() {
+        return Ordering::Equal;
+    }
+    match key.get(..prefix.len()) {
+        Some(start) => start.cmp(prefix),
+        None => match key.cmp(prefix) {
+            // A shorter key that agrees lies before everything that begins with the prefix.
+            Ordering::Equal => Ordering::Less,
+            other => other,
+        },
+    }
+}
+
+/// What all separators begin with.
+pub(super) fn shared_prefix(separators: &Separators) -> &[u8] {
+    match separators.len() {
+        0 => &[],
+        count => {
+            let (first, last) = (separators.get(0), separators.get(count - 1));
+            &first[..common_prefix_len(first, last)]
+        }
+    }
+}
+
+impl Sorted {
+    /// The index over these separators, whose heads `order` lays out.
+    pub fn build(separators: &Separators, order: impl FnOnce(Vec<u64>) -> Order) -> Sorted {
+        let prefix = shared_prefix(separators);
+        let rests = || separators.iter().map(|separator| &separator[prefix.len()..]);
+        let stored = (!rests().all(told_by_head)).then(|| {
+            let mut bytes = Vec::new();
+            let ends = rests().map(|rest| {
+                bytes.extend_from_slice(if told_by_head(rest) { &[] } else { rest });
+                bytes.len() as u32
+            });
+            Rests { ends: ends.collect(), bytes: bytes.into() }
+        });
+        Sorted { prefix: prefix.into(), heads: order(rests().map(head).collect()), rests: stored }
+    }
+
+    /// How many separators are not above `key`: the number of its block.
+    #[inline]
+    pub fn locate(&self, key: &[u8]) -> usize {
+        match compare_with_prefix(key, &self.prefix) {
+            Ordering::Less => return 0,
+            Ordering::Greater => return self.heads.len(),
+            Ordering::Equal => {}
+        }
+        let rest = &key[self.prefix.len()..];
+        let x = head(rest);
+        let up_to = self.heads.up_to(x);
+        match &self.rests {
+            None => up_to,
+            Some(rests) => self.among_ties(rests, rest, x, up_to),
+        }
+    }
+
+    /// Goes on where separators of the key's own head may be more than heads tell.
+    fn among_ties(&self, rests: &Rests, rest: &[u8], x: u64, up_to: usize) -> usize {
+        let (mut low, mut high) = (x.checked_sub(1).map_or(0, |below| self.heads.up_to(below)), up_to);
+        while low < high {
+            let middle = low.midpoint(high);
+            if rests.is_up_to(middle, rest) { low = middle + 1 } else { high = middle }
+        }
+        low
+    }
+
+    /// Separators.
+    pub fn len(&self) -> usize {
+        self.heads.len()
+    }
+
+    /// Bytes on the heap.
+    pub fn bytes(&self) -> usize {
+        let rests = self.rests.as_ref().map_or(0, |rests| size_of_val(&*rests.ends) + rests.bytes.len());
+        self.prefix.len() + self.heads.bytes() + rests
+    }
+}
