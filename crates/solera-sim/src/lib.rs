@@ -11,5 +11,6 @@ pub mod oracle;
 pub mod tell;
 pub mod life;
 pub mod crash;
+pub mod image;
 pub mod program;
 pub mod layers;

@@ -4,13 +4,13 @@ use clap::{Args, Parser, Subcommand};
 use solera::vfs::mem::Persist;
 use solera_sim::{
     life::{Pulse, live},
-    program::{Scale, Verdict, crashsim, crowd, diffmodel, kill9, metamorph, record::record},
+    program::{Scale, Verdict, bitflip, crashsim, crowd, diffmodel, kill9, metamorph, record::record},
     script::Script,
 };
 use std::{path::PathBuf, process::ExitCode, time::Instant};
 
 /// What `all` runs, in this order.
-const ALL: [&str; 5] = ["diffmodel", "metamorph", "crashsim", "crowd", "kill9"];
+const ALL: [&str; 6] = ["diffmodel", "metamorph", "bitflip", "crashsim", "crowd", "kill9"];
 
 /// Programs that try to break Solera; each ends with one line of figures and fails if a promise was broken
 #[derive(Debug, Parser)]
@@ -75,6 +75,15 @@ enum Program {
         /// Operations per life
         #[arg(long)]
         ops: Option<usize>,
+    },
+    /// Every bit of a small complete database, one at a time
+    Bitflip {
+        /// How many flips, evenly over the image
+        #[arg(long)]
+        flips: Option<u64>,
+        /// This bit only
+        #[arg(long, conflicts_with = "flips")]
+        bit: Option<u64>,
     },
     /// Power cuts at every file operation of a life
     Crashsim {
@@ -201,6 +210,10 @@ fn run(how: &How, program: Program) -> Result<Verdict, String> {
                 operations: ops.unwrap_or(usual.operations),
                 ..usual
             }))
+        }
+        Program::Bitflip { flips, bit } => {
+            let usual = bitflip::Amount::at(scale, seed, threads);
+            bitflip::run(bitflip::Amount { flips: flips.or(usual.flips), only: bit, ..usual })
         }
         Program::Crashsim { seeds, ops, all } => {
             let usual = crashsim::Amount::at(scale, seed, threads);

@@ -4,7 +4,7 @@ use solera::vfs::mem::Persist;
 use solera_sim::{
     crash::Sweep,
     life::{Pulse, live},
-    program::{crashsim, crowd, diffmodel, kill9, metamorph},
+    program::{bitflip, crashsim, crowd, diffmodel, kill9, metamorph},
 };
 
 #[test]
@@ -22,6 +22,14 @@ fn option_sets_change_no_answer_and_a_second_run_none_of_the_figures() {
     let verdict = metamorph::run(amount);
     assert!(verdict.kept());
     assert_eq!(metamorph::run(amount).to_string(), verdict.to_string());
+}
+
+#[test]
+fn flipped_bits_give_right_answers_or_errors_and_the_same_ones_twice() {
+    let amount = bitflip::Amount { seed: 3, flips: Some(1500), only: None, threads: 2 };
+    let verdict = bitflip::run(amount).unwrap();
+    assert!(verdict.kept());
+    assert_eq!(bitflip::run(amount).unwrap().to_string(), verdict.to_string());
 }
 
 #[test]

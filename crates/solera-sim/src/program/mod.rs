@@ -1,6 +1,7 @@
 //! The programs, one file each. A program prints what it does, ends with one line of figures, and says
 //! through its exit code whether every promise was kept.
 
+pub mod bitflip;
 pub mod crashsim;
 pub mod crowd;
 pub mod diffmodel;
