@@ -26,7 +26,7 @@ fn option_sets_change_no_answer_and_a_second_run_none_of_the_figures() {
 
 #[test]
 fn flipped_bits_give_right_answers_or_errors_and_the_same_ones_twice() {
-    let amount = bitflip::Amount { seed: 3, flips: Some(1500), only: None, threads: 2 };
+    let amount = bitflip::Amount { seed: 3, flips: Some(600), only: None, threads: 2 };
     let verdict = bitflip::run(amount).unwrap();
     assert!(verdict.kept());
     assert_eq!(bitflip::run(amount).unwrap().to_string(), verdict.to_string());
