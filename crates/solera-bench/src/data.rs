@@ -59,21 +59,21 @@ impl FromStr for Family {
 
 /// Pairs to load, and keys that are never loaded.
 #[derive(Debug)]
-pub(crate) struct DataSet {
+pub struct DataSet {
     /// A short name.
-    pub(crate) name: String,
+    pub name: String,
     /// What it is, in a sentence.
-    pub(crate) about: String,
+    pub about: String,
     /// The pairs, in the random order in which they are loaded. No key twice.
-    pub(crate) pairs: Packed,
+    pub pairs: Packed,
     /// The ranks of `pairs` in key order: `pairs.get(sorted[0])` has the smallest key.
-    pub(crate) sorted: Vec<u32>,
+    pub sorted: Vec<u32>,
     /// Keys that are not among `pairs`, with empty values. At least one.
-    pub(crate) absent: Packed,
+    pub absent: Packed,
     /// Bytes of all keys of `pairs`.
-    pub(crate) key_bytes: u64,
+    pub key_bytes: u64,
     /// Bytes of all values of `pairs`.
-    pub(crate) value_bytes: u64,
+    pub value_bytes: u64,
 }
 
 impl DataSet {
@@ -89,7 +89,7 @@ impl DataSet {
     }
 
     /// `n` generated pairs of 8-byte keys and `value_bytes`-byte values of random, incompressible bytes.
-    pub(crate) fn generated(family: Family, n: usize, value_bytes: usize, seed: u64) -> Self {
+    pub fn generated(family: Family, n: usize, value_bytes: usize, seed: u64) -> Self {
         assert!(
             (1..u32::MAX as usize / 2).contains(&n),
             "a data set has at least one and at most 2^31 pairs"
@@ -122,7 +122,7 @@ impl DataSet {
 
     /// Real rows: the files touched by the commits of seven storage projects. Key: path, tab, time; value:
     /// commit, tab, kind of change.
-    pub(crate) fn git_history_sample(seed: u64) -> Self {
+    pub fn git_history_sample(seed: u64) -> Self {
         let rows = sample_rows();
         let mut rows: Vec<&str> = rows.lines().collect();
         Random::new(seed).shuffle(&mut rows);
@@ -157,7 +157,7 @@ fn sample_rows() -> String {
 /// Appends `n` keys, in no order, perhaps some twice.
 fn draw(family: Family, n: usize, random: &mut Random, keys: &mut Vec<u64>) {
     match family {
-        Family::Uniform => keys.extend((0..n).map(|_| random.next())),
+        Family::Uniform => keys.extend((0..n).map(|_| random.draw())),
         Family::Lognormal => keys.extend((0..n).map(|_| ((2.0 * random.normal()).exp() * 1e9) as u64)),
         Family::Clustered => {
             let end = keys.len() + n;
@@ -165,7 +165,7 @@ fn draw(family: Family, n: usize, random: &mut Random, keys: &mut Vec<u64>) {
                 // Sizes from 16 to 64 K keys and mean gaps from 1 to 2^16, each octave equally likely.
                 let size = (16 << random.below(13)).min(end - keys.len());
                 let gap_bits = random.below(17);
-                let mut key = random.next();
+                let mut key = random.draw();
                 for _ in 0..size {
                     keys.push(key);
                     key = key.wrapping_add(1 + random.below(2 << gap_bits));
@@ -192,7 +192,7 @@ mod tests {
     fn check(set: &DataSet) {
         let keys: BTreeSet<&[u8]> = set.pairs.iter().map(|(key, _)| key).collect();
         assert_eq!(keys.len(), set.pairs.len(), "no key comes twice");
-        assert!(set.absent.len() > 0);
+        assert!(!set.absent.is_empty());
         assert!(set.absent.iter().all(|(key, _)| !keys.contains(key)), "absent keys are absent");
         assert!(keys.into_iter().eq(set.sorted.iter().map(|&i| set.pairs.get(i as usize).0)));
         assert_eq!(set.key_bytes + set.value_bytes, set.pairs.bytes());

@@ -9,15 +9,17 @@
 //! of use. Every read is checked inside the timed loop: a found read must return the very value that was
 //! written, an absent one nothing; one wrong answer fails the run. Throughput loops do not read the clock
 //! per operation; percentiles come from a separate pass that does, and the clock's own cost is reported.
+//!
+//! The workloads and the timed loops are public, so that other engines can be measured with the very same.
 
-mod random;
-mod zipf;
-mod packed;
-mod data;
-mod probes;
-mod measure;
-mod machine;
-mod report;
+pub mod random;
+pub mod zipf;
+pub mod packed;
+pub mod data;
+pub mod probes;
+pub mod measure;
+pub mod machine;
+pub mod report;
 mod arm;
 mod runner;
 

@@ -1,7 +1,7 @@
 //! Facts about the machine, without which a number says nothing. What cannot be found out is absent.
 
 use serde::Serialize;
-use std::{path::Path, process::Command, thread};
+use std::{path::Path, thread};
 
 /// The machine that a report was made on.
 #[derive(Clone, Debug, Serialize)]
@@ -40,14 +40,14 @@ impl Machine {
 
 /// Processor time used so far, by everybody and by this process.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ProcessorTime {
+pub struct ProcessorTime {
     all_s: f64,
     own_s: f64,
 }
 
 impl ProcessorTime {
     /// Now; `None` where the system does not tell.
-    pub(crate) fn now() -> Option<Self> {
+    pub fn now() -> Option<Self> {
         /// Linux counts in hundredths of a second here, whatever its own tick is.
         const TICKS_PER_S: f64 = 100.0;
         let all = std::fs::read_to_string("/proc/stat").ok()?;
@@ -63,13 +63,13 @@ impl ProcessorTime {
     }
 
     /// Cores that others kept busy since `before`, `elapsed_s` seconds ago, on average.
-    pub(crate) fn others_since(self, before: Self, elapsed_s: f64) -> f64 {
+    pub fn others_since(self, before: Self, elapsed_s: f64) -> f64 {
         ((self.all_s - before.all_s) - (self.own_s - before.own_s)).max(0.0) / elapsed_s
     }
 }
 
 /// The kind of file system that holds `path`, for example `ext4` or `tmpfs`.
-pub(crate) fn filesystem_of(path: &Path) -> Option<String> {
+pub fn filesystem_of(path: &Path) -> Option<String> {
     let path = path.canonicalize().ok()?;
     let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;
     let mounts = mounts.lines().filter_map(|line| {
@@ -80,12 +80,8 @@ pub(crate) fn filesystem_of(path: &Path) -> Option<String> {
     holding.map(|(_, kind)| kind.to_owned())
 }
 
-/// The commit of the source tree that this program was built in, as that tree is now, `-dirty` if it has
-/// changes. `None` where there is no such tree, or no git.
-pub(crate) fn commit() -> Option<String> {
-    let arguments =
-        ["-C", env!("CARGO_MANIFEST_DIR"), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"];
-    let output =
-        Command::new("git").args(arguments).output().ok().filter(|output| output.status.success())?;
-    Some(String::from_utf8(output.stdout).ok()?.trim().to_owned()).filter(|commit| !commit.is_empty())
+/// The commit that this program was built from, `-dirty` if the tree had changes. `None` if it was built
+/// outside a repository, or without git.
+pub fn commit() -> Option<String> {
+    option_env!("SOLERA_COMMIT").map(str::to_owned)
 }

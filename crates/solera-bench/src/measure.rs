@@ -12,24 +12,24 @@ const LATENCY_NS_MAX: u64 = 60_000_000_000;
 
 /// What a timed loop did.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Pass {
+pub struct Pass {
     /// Operations done: all probes, or as many as fitted into the time.
-    pub(crate) operations: u64,
+    pub operations: u64,
     /// Time taken, in nanoseconds.
-    pub(crate) ns: u64,
+    pub ns: u64,
     /// Operations whose answer was wrong.
-    pub(crate) wrong: u64,
+    pub wrong: u64,
 }
 
 impl Pass {
     /// Operations per second.
-    pub(crate) fn per_second(&self) -> f64 {
+    pub fn per_second(&self) -> f64 {
         self.operations as f64 * 1e9 / self.ns.max(1) as f64
     }
 }
 
 /// Runs `op` over the probes, for at most `limit_ns`.
-pub(crate) fn throughput(
+pub fn throughput(
     clock: &SystemClock,
     probes: &Packed,
     limit_ns: u64,
@@ -54,7 +54,7 @@ pub(crate) fn throughput(
 /// Runs `op` over the first `count` probes, for at most `limit_ns`, and records how long each took: from the
 /// end of the one before, so that a latency includes one look at the clock, the check of the answer and
 /// nothing else.
-pub(crate) fn latencies(
+pub fn latencies(
     clock: &SystemClock,
     probes: &Packed,
     count: usize,
@@ -80,7 +80,7 @@ pub(crate) fn latencies(
 }
 
 /// The cost of one look at the clock, in nanoseconds: the least of several means.
-pub(crate) fn clock_ns(clock: &SystemClock) -> f64 {
+pub fn clock_ns(clock: &SystemClock) -> f64 {
     const LOOKS: u32 = 100_000;
     let mean = |_| {
         let start = clock.monotonic_ns();

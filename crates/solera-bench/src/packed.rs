@@ -3,7 +3,7 @@
 
 /// A list of (key, value) pairs in one allocation.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Packed {
+pub struct Packed {
     bytes: Vec<u8>,
     /// Where each pair's key and value end.
     ends: Vec<(u64, u64)>,
@@ -11,12 +11,12 @@ pub(crate) struct Packed {
 
 impl Packed {
     /// Room for `pairs` pairs of `bytes` bytes in all.
-    pub(crate) fn with_capacity(pairs: usize, bytes: usize) -> Self {
+    pub fn with_capacity(pairs: usize, bytes: usize) -> Self {
         Packed { bytes: Vec::with_capacity(bytes), ends: Vec::with_capacity(pairs) }
     }
 
     /// Appends a pair.
-    pub(crate) fn push(&mut self, key: &[u8], value: &[u8]) {
+    pub fn push(&mut self, key: &[u8], value: &[u8]) {
         self.bytes.extend_from_slice(key);
         let key_end = self.bytes.len() as u64;
         self.bytes.extend_from_slice(value);
@@ -24,18 +24,23 @@ impl Packed {
     }
 
     /// How many pairs.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.ends.len()
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
     /// Bytes of all keys and values.
-    pub(crate) fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         self.bytes.len() as u64
     }
 
     /// The pair at `i`, which exists.
     #[inline]
-    pub(crate) fn get(&self, i: usize) -> (&[u8], &[u8]) {
+    pub fn get(&self, i: usize) -> (&[u8], &[u8]) {
         let start = if i == 0 { 0 } else { self.ends[i - 1].1 };
         let (key_end, end) = self.ends[i];
         (&self.bytes[start as usize..key_end as usize], &self.bytes[key_end as usize..end as usize])
@@ -43,7 +48,7 @@ impl Packed {
 
     /// The pairs in order.
     #[inline]
-    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> {
         (0..self.len()).map(|i| self.get(i))
     }
 }

@@ -3,10 +3,10 @@
 use crate::{data::DataSet, packed::Packed, random::Random, zipf::Zipf};
 
 /// YCSB's exponent.
-pub(crate) const ZIPF_EXPONENT: f64 = 0.99;
+pub const ZIPF_EXPONENT: f64 = 0.99;
 
 /// Makes the probes of each repeat over one data set.
-pub(crate) struct Prober<'a> {
+pub struct Prober<'a> {
     set: &'a DataSet,
     /// Rank in `set.pairs` by popularity. Popularity has nothing to do with key order or age.
     by_popularity: Vec<u32>,
@@ -15,22 +15,23 @@ pub(crate) struct Prober<'a> {
 }
 
 /// The probes of one repeat, the same for every index kind.
-pub(crate) struct Probes {
+pub struct Probes {
     /// Present keys, each equally likely, with their values.
-    pub(crate) uniform: Packed,
+    pub uniform: Packed,
     /// Present keys, Zipf-distributed, with their values.
-    pub(crate) zipf: Packed,
+    pub zipf: Packed,
     /// Held-out keys, each equally likely, with empty values.
-    pub(crate) absent: Packed,
+    pub absent: Packed,
     /// Present keys from which a whole scan is possible, each equally likely, and as the value the last key
     /// that it must see.
-    pub(crate) scans: Packed,
+    pub scans: Packed,
     /// Entries of each scan: as many as were asked for, if there are so many.
-    pub(crate) scan_entries: usize,
+    pub scan_entries: usize,
 }
 
 impl<'a> Prober<'a> {
-    pub(crate) fn new(set: &'a DataSet, seed: u64) -> Self {
+    /// Over this set; the seed decides which keys are popular and which are asked for.
+    pub fn new(set: &'a DataSet, seed: u64) -> Self {
         let mut by_popularity: Vec<u32> = (0..set.pairs.len() as u32).collect();
         Random::new(seed).shuffle(&mut by_popularity);
         let zipf = Zipf::new(set.pairs.len() as u64, ZIPF_EXPONENT);
@@ -38,7 +39,7 @@ impl<'a> Prober<'a> {
     }
 
     /// The probes of repeat number `repeat`: `lookups` of each kind of read, `scans` of `scan_entries`.
-    pub(crate) fn probes(&self, repeat: usize, lookups: usize, scans: usize, scan_entries: usize) -> Probes {
+    pub fn probes(&self, repeat: usize, lookups: usize, scans: usize, scan_entries: usize) -> Probes {
         let mut random = Random::new(self.seed ^ (repeat as u64 + 1) << 32);
         let (pairs, absent_keys) = (&self.set.pairs, &self.set.absent);
         let n = pairs.len() as u64;

@@ -4,13 +4,13 @@
 
 /// A stream of random numbers.
 #[derive(Clone, Debug)]
-pub(crate) struct Random {
+pub struct Random {
     state: [u64; 4],
 }
 
 impl Random {
     /// The stream of this seed.
-    pub(crate) fn new(seed: u64) -> Self {
+    pub fn new(seed: u64) -> Self {
         let mut seed = seed;
         let mut split = || {
             seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -23,7 +23,7 @@ impl Random {
 
     /// Any number, all equally likely.
     #[inline]
-    pub(crate) fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         let [a, b, c, d] = &mut self.state;
         let result = a.wrapping_add(*d).rotate_left(23).wrapping_add(*a);
         let t = *b << 17;
@@ -38,19 +38,19 @@ impl Random {
 
     /// A number in `[0, limit)`; `limit` is at least 1.
     #[inline]
-    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+    pub fn below(&mut self, limit: u64) -> u64 {
         // The high word of the product: biased by less than limit / 2^64, nothing for a workload.
-        ((u128::from(self.next()) * u128::from(limit)) >> 64) as u64
+        ((u128::from(self.draw()) * u128::from(limit)) >> 64) as u64
     }
 
     /// A number in `[0, 1)`.
     #[inline]
-    pub(crate) fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    pub fn unit(&mut self) -> f64 {
+        (self.draw() >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// A number from the standard normal distribution (Marsaglia's polar method).
-    pub(crate) fn normal(&mut self) -> f64 {
+    pub fn normal(&mut self) -> f64 {
         loop {
             let (x, y) = (2.0 * self.unit() - 1.0, 2.0 * self.unit() - 1.0);
             let square = x * x + y * y;
@@ -61,14 +61,14 @@ impl Random {
     }
 
     /// Fills `out` with random bytes.
-    pub(crate) fn fill(&mut self, out: &mut [u8]) {
+    pub fn fill(&mut self, out: &mut [u8]) {
         for chunk in out.chunks_mut(8) {
-            chunk.copy_from_slice(&self.next().to_le_bytes()[..chunk.len()]);
+            chunk.copy_from_slice(&self.draw().to_le_bytes()[..chunk.len()]);
         }
     }
 
     /// Puts `items` into random order (Fisher and Yates).
-    pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for i in (1..items.len()).rev() {
             items.swap(i, self.below(i as u64 + 1) as usize);
         }
@@ -84,7 +84,7 @@ mod tests {
         let stream = |seed| {
             std::iter::repeat_with({
                 let mut r = Random::new(seed);
-                move || r.next()
+                move || r.draw()
             })
             .take(8)
             .collect::<Vec<_>>()

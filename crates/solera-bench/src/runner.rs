@@ -71,12 +71,13 @@ pub struct Generated {
 }
 
 impl Default for Config {
-    /// The sample and two million uniform keys, under the plain and the strong baseline and the default: under two minutes on two cores.
+    /// The sample and two million uniform keys, under the plain and the strong baseline and both forms of
+    /// DobLIX: under two minutes on two cores.
     fn default() -> Self {
         Config {
             sample: true,
             generated: vec![Generated { family: Family::Uniform, entries: 2_000_000, value_bytes: 64 }],
-            indexes: vec![IndexKind::Binary, IndexKind::STree, IndexKind::DoblixPra],
+            indexes: vec![IndexKind::Binary, IndexKind::STree, IndexKind::DoblixPla, IndexKind::DoblixPra],
             layout: Layout::default(),
             lookups: 500_000,
             scans: 10_000,

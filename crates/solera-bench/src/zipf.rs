@@ -7,7 +7,7 @@ use crate::random::Random;
 
 /// The distribution over ranks `0..n`, of which 0 is the most popular.
 #[derive(Clone, Debug)]
-pub(crate) struct Zipf {
+pub struct Zipf {
     n: f64,
     exponent: f64,
     integral_low: f64,
@@ -17,7 +17,7 @@ pub(crate) struct Zipf {
 
 impl Zipf {
     /// Over `n >= 1` ranks, with `exponent > 0`; YCSB's is 0.99.
-    pub(crate) fn new(n: u64, exponent: f64) -> Self {
+    pub fn new(n: u64, exponent: f64) -> Self {
         assert!(n >= 1 && exponent > 0.0, "a Zipf distribution needs ranks and a positive exponent");
         let mut zipf = Zipf { n: n as f64, exponent, integral_low: 0.0, integral_high: 0.0, accept: 0.0 };
         zipf.integral_low = zipf.integral(1.5) - 1.0;
@@ -27,7 +27,7 @@ impl Zipf {
     }
 
     /// A rank in `[0, n)`.
-    pub(crate) fn draw(&self, random: &mut Random) -> u64 {
+    pub fn draw(&self, random: &mut Random) -> u64 {
         loop {
             let u = self.integral_high + random.unit() * (self.integral_low - self.integral_high);
             let x = self.inverse(u);

@@ -42,6 +42,9 @@ impl Database {
 
     /// Opens the database with these options, and creates it if there is none.
     pub(crate) fn open_or_create(&self, options: Options) -> Result<Db> {
+        if std::fs::metadata(&self.dir).is_ok() {
+            self.must_exist()?;
+        }
         Ok(options.create_if_missing(true).open(&self.dir)?)
     }
 
@@ -83,7 +86,7 @@ pub(crate) struct Place {
     #[command(flatten)]
     pub(crate) database: Database,
     /// Keyspace in the database
-    #[arg(long, value_name = "NAME", default_value = "default")]
+    #[arg(long, value_name = "NAME", default_value = "default", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) keyspace: String,
 }
 

@@ -1,7 +1,8 @@
 //! Load a million sorted entries straight into tables, then take a checkpoint and open it.
 //!
 //! `ingest` writes no log and merges nothing: the fastest way to fill a keyspace. A checkpoint is a
-//! second database that shares the tables by hard links: the fastest backup.
+//! second database that shares the tables by hard links: a consistent copy in no time,
+//! though not one on other media.
 //!
 //! Run it with `cargo run --release --example bulk_load`.
 

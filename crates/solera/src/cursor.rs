@@ -74,16 +74,35 @@ pub struct Hit<'s> {
     pub seqno: Seqno,
     /// What it does.
     pub kind: Kind,
-    /// Its value, operand, or expiry and value.
-    pub value: &'s [u8],
-    /// What keeps `value` alive.
-    pub pin: &'s Pin,
+    value: &'s [u8],
+    pin: &'s Pin,
 }
 
-impl Hit<'_> {
+impl<'s> Hit<'s> {
+    /// An entry of a source.
+    ///
+    /// # Safety
+    /// As long as the object behind `pin` lives, `value` stays where it is and as it is.
+    #[inline]
+    pub unsafe fn new(seqno: Seqno, kind: Kind, value: &'s [u8], pin: &'s Pin) -> Self {
+        Hit { seqno, kind, value, pin }
+    }
+
+    /// Its value, operand, or expiry and value.
+    #[inline]
+    pub fn value(&self) -> &'s [u8] {
+        self.value
+    }
+
+    /// What keeps the value alive.
+    #[inline]
+    pub fn pin(&self) -> &'s Pin {
+        self.pin
+    }
+
     /// The value, kept alive beyond the lookup.
     pub fn pin_value(&self) -> Slice {
-        // SAFETY: a source hands out a value together with the pin that keeps it alive and unchanged.
+        // SAFETY: by the contract of `new`.
         unsafe { Slice::pinned(self.pin, self.value) }
     }
 }

@@ -70,7 +70,7 @@ pub enum Error {
     /// An earlier failure (a failed sync, a panicked worker) made further writes unsafe. Reads go on;
     /// reopen the database to write again.
     Poisoned(String),
-    /// The keyspace was dropped, or a read-only or `create_if_missing(false)` open did not find it.
+    /// The keyspace was dropped, or it is not there and a read-only database cannot create it.
     NoKeyspace(String),
     /// A merge operator refused its operands.
     Merge {

@@ -111,16 +111,13 @@ impl Live {
 /// [`Error::Locked`] if the database is open, since its files change meanwhile.
 pub fn check(fs: &Arc<dyn Fs>, dir: &Path) -> Result<CheckReport> {
     let mut report = CheckReport::default();
-    // A directory that cannot be locked because it cannot be written to has no writer either.
-    let lock = match fs.exists(&dir.join(manifest::CURRENT))? {
-        true => fs.lock(&dir.join(manifest::LOCK)),
-        false => {
-            return Err(Error::NotADatabase { path: dir.into(), what: "the file CURRENT is missing".into() });
-        }
-    };
-    if let Err(Error::Locked { .. }) = lock {
-        return Err(Error::Locked { path: dir.into() });
+    if !fs.exists(&dir.join(manifest::CURRENT))? {
+        return Err(Error::NotADatabase { path: dir.into(), what: "the file CURRENT is missing".into() });
     }
+    let _lock = fs.lock_shared(&dir.join(manifest::LOCK)).map_err(|error| match error {
+        Error::Locked { .. } => Error::Locked { path: dir.into() },
+        error => error,
+    })?;
     let mut live = Live::default();
     let loaded = match Manifest::load(&**fs, dir) {
         Ok(loaded) => {

@@ -2,31 +2,49 @@
 //!
 //! The module list is the architecture: it runs bottom to top, and each module may use only those above
 //! it in this list (`crates/solera-sim/tests/layers.rs` reads the order from here and fails on an import
-//! that points up).
+//! that points up). What users need is named at the root and in the modules listed below; the other rooms are
+//! open so that fuzzers and the simulator can enter them, and promise nothing from release to release.
 
 pub mod error;
 pub mod ids;
 pub mod clock;
+#[doc(hidden)]
 pub mod pin;
 pub mod key;
+#[doc(hidden)]
 pub mod cursor;
+#[doc(hidden)]
 pub mod codec;
 pub mod vfs;
+#[doc(hidden)]
 pub mod frame;
 pub mod operator;
+#[doc(hidden)]
 pub mod tombstone;
 pub mod stats;
+#[doc(hidden)]
 pub mod cache;
+#[doc(hidden)]
 pub mod filter;
+#[doc(hidden)]
 pub mod block;
+#[doc(hidden)]
 pub mod index;
+#[doc(hidden)]
 pub mod table;
+#[doc(hidden)]
 pub mod wal;
+#[doc(hidden)]
 pub mod memtable;
+#[doc(hidden)]
 pub mod version;
+#[doc(hidden)]
 pub mod merge;
+#[doc(hidden)]
 pub mod compaction;
+#[doc(hidden)]
 pub mod tree;
+#[doc(hidden)]
 pub mod db;
 pub mod inspect;
 

@@ -3,9 +3,12 @@
 use solera::{
     Batch, Db, Durability, Error, IndexKind, KeyspaceOptions, ManualClock, Options, Shape, Slice,
     operator::{Append, Counter},
-    vfs::mem::{MemFs, Persist},
+    vfs::{
+        Fs,
+        mem::{MemFs, Persist},
+    },
 };
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 const DIR: &str = "/db";
 
@@ -452,4 +455,41 @@ fn long_keys_that_compress_extremely_well_come_back() {
     let db = options().open(DIR).unwrap();
     assert_eq!(db.iter().count(), 200);
     assert_eq!(db.get(&long(123)).unwrap().as_deref(), Some(&b""[..]));
+}
+
+/// Symptom: files of another program were deleted, in a directory of its that had lost its CURRENT. Cause:
+/// names like `MANIFEST-000004` counted as ours, whatever they held. Cure: only what begins like a file of
+/// ours, or with nothing, is removed.
+#[test]
+fn files_of_another_program_are_not_removed() {
+    let fs = Arc::new(MemFs::new());
+    fs.create_dir_all(Path::new(DIR)).unwrap();
+    let foreign = ["MANIFEST-000004", "000007.table"].map(|name| Path::new(DIR).join(name));
+    fs.set_content(&foreign[0], b"another format").unwrap();
+    open(&fs).close().unwrap();
+    fs.set_content(&foreign[1], b"another format").unwrap();
+    let db = open(&fs);
+    db.put(b"a", b"1").unwrap();
+    db.close().unwrap();
+    for file in &foreign {
+        assert_eq!(fs.content(file).unwrap(), b"another format", "{}", file.display());
+    }
+}
+
+#[test]
+fn readers_share_a_database_and_a_writer_has_it_alone() {
+    let fs = Arc::new(MemFs::new());
+    open(&fs).put(b"a", b"1").unwrap();
+    let read = || small().fs(fs.clone()).read_only(true).open(DIR);
+    let (one, two) = (read().unwrap(), read().unwrap());
+    assert_eq!(one.get(b"a").unwrap(), two.get(b"a").unwrap());
+    let write = || small().fs(fs.clone()).open(DIR);
+    assert!(matches!(write(), Err(Error::Locked { .. })));
+    drop(one);
+    assert!(matches!(write(), Err(Error::Locked { .. })));
+    drop(two);
+    let writer = write().unwrap();
+    assert!(matches!(read(), Err(Error::Locked { .. })));
+    drop(writer);
+    read().unwrap();
 }

@@ -16,18 +16,20 @@ const BAR_HEIGHT: f64 = 20.0;
 const ROW_HEIGHT: f64 = 30.0;
 
 /// A chart of one quantity.
-pub(super) struct Chart<'a> {
-    pub(super) title: &'a str,
-    pub(super) quantity: Quantity,
+pub struct Chart<'a> {
+    /// What is shown, in a few words.
+    pub title: &'a str,
+    /// Its unit.
+    pub quantity: Quantity,
     /// What is better, `higher` or `lower`.
-    pub(super) better: &'static str,
+    pub better: &'static str,
     /// The index kind and its number.
-    pub(super) bars: Vec<(&'a str, Spread)>,
+    pub bars: Vec<(&'a str, Spread)>,
 }
 
 impl Chart<'_> {
     /// The chart as a `<figure>`.
-    pub(super) fn render(&self) -> String {
+    pub fn render(&self) -> String {
         let largest = self.bars.iter().map(|(_, spread)| spread.max).fold(0.0, f64::max);
         let median_largest = self.bars.iter().map(|(_, spread)| spread.median).fold(0.0, f64::max);
         let scale = self.quantity.scale(median_largest);

@@ -36,21 +36,12 @@ tr.group th { padding-top: .7rem; border-bottom: 1px solid var(--line); text-ali
 ";
 
 /// Text that may stand in HTML, also in an attribute.
-pub(super) fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 pub(super) fn render(report: &Report) -> String {
-    let mut out = format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
-         <title>Solera benchmark</title><style>{STYLE}</style></head><body>\n<h1>Solera benchmark</h1>\n<dl>"
-    );
-    for (name, text) in facts(report) {
-        let class = if name == "WARNING" { " class=\"warning\"" } else { "" };
-        let _ = write!(out, "<dt>{name}</dt><dd{class}>{}</dd>", escape(&text));
-    }
-    out.push_str("</dl>\n");
+    let mut out = String::new();
     for set in &report.sets {
         let _ = writeln!(
             out,
@@ -62,6 +53,24 @@ pub(super) fn render(report: &Report) -> String {
         charts(&mut out, report, set);
         table(&mut out, report, set);
     }
+    page("Solera benchmark", &facts(report), &out)
+}
+
+/// A page with a title, facts and `body`, which is HTML; nothing else in it is. A fact named `WARNING` stands
+/// out.
+pub fn page(title: &str, facts: &[(&'static str, String)], body: &str) -> String {
+    let mut out = format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+         <title>{0}</title><style>{STYLE}</style></head><body>\n<h1>{0}</h1>\n<dl>",
+        escape(title)
+    );
+    for (name, text) in facts {
+        let class = if *name == "WARNING" { " class=\"warning\"" } else { "" };
+        let _ = write!(out, "<dt>{name}</dt><dd{class}>{}</dd>", escape(text));
+    }
+    out.push_str("</dl>\n");
+    out.push_str(body);
     out.push_str("</body></html>\n");
     out
 }

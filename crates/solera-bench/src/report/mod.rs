@@ -1,11 +1,11 @@
 //! What a run found out: plain data with units in its names. It is measured in `runner`, and printed from
 //! here as text, as JSON (it is `Serialize`) and as a web page.
 
-mod number;
+pub mod number;
 mod rows;
 mod text;
-mod chart;
-mod html;
+pub mod chart;
+pub mod html;
 
 use crate::machine::Machine;
 use serde::Serialize;

@@ -2,7 +2,7 @@
 
 /// What a column of numbers counts, so that one scale can be chosen for all of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Quantity {
+pub enum Quantity {
     /// Something per second; the text says what.
     Rate(&'static str),
     /// Time, given in nanoseconds.
@@ -15,14 +15,16 @@ pub(super) enum Quantity {
 
 /// A power of ten or of 1024 and the unit that it makes.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Scale {
-    pub(super) divisor: f64,
-    pub(super) unit: String,
+pub struct Scale {
+    /// What a number is divided by.
+    pub divisor: f64,
+    /// The unit of the quotient.
+    pub unit: String,
 }
 
 impl Quantity {
     /// The scale at which `largest` is easy to read.
-    pub(super) fn scale(self, largest: f64) -> Scale {
+    pub fn scale(self, largest: f64) -> Scale {
         let pick = |steps: &[(f64, &str)]| {
             let fitting = steps.iter().rev().find(|(divisor, _)| largest >= *divisor).unwrap_or(&steps[0]);
             (fitting.0, fitting.1.to_owned())
@@ -44,7 +46,7 @@ impl Quantity {
 }
 
 /// Three to four significant digits, never in scientific notation: `0.0123`, `1.23`, `12.3`, `123`, `1234`.
-pub(super) fn digits(value: f64) -> String {
+pub fn digits(value: f64) -> String {
     let magnitude = value.abs();
     let decimals = match magnitude {
         0.0 => 0,
@@ -58,7 +60,7 @@ pub(super) fn digits(value: f64) -> String {
 }
 
 /// A count with thousands set apart: `2,000,000`.
-pub(super) fn count(value: u64) -> String {
+pub fn count(value: u64) -> String {
     let plain = value.to_string();
     let mut out = String::new();
     for (i, digit) in plain.chars().enumerate() {
@@ -71,13 +73,13 @@ pub(super) fn count(value: u64) -> String {
 }
 
 /// Bytes with a unit: `137 MiB`.
-pub(super) fn bytes(value: u64) -> String {
+pub fn bytes(value: u64) -> String {
     let scale = Quantity::Bytes.scale(value as f64);
     format!("{} {}", digits(value as f64 / scale.divisor), scale.unit)
 }
 
 /// A UTC date and time, from seconds since 1970: `2026-11-21 08:38 UTC`.
-pub(super) fn date(unix_s: u64) -> String {
+pub fn date(unix_s: u64) -> String {
     let (days, second) = (unix_s / 86_400, unix_s % 86_400);
     // Howard Hinnant's civil_from_days, for dates after 1970.
     let z = days + 719_468;

@@ -8,7 +8,11 @@ use crate::{
 use indicatif::{ProgressBar, ProgressStyle};
 use solera::{Compression, IndexKind, Layout};
 use solera_bench::{Config, Family, Generated, Progress};
-use std::{io::IsTerminal, path::PathBuf, time::Duration};
+use std::{
+    io::{IsTerminal, Write},
+    path::PathBuf,
+    time::Duration,
+};
 
 /// Measure loading, reads, scans and space on this machine, for each index kind
 #[derive(Debug, clap::Args)]
@@ -28,7 +32,7 @@ pub(crate) struct Bench {
     /// Bytes of each generated value
     #[arg(long, value_name = "BYTES", default_value_t = 64)]
     value_bytes: usize,
-    /// Index kinds to compare, separated by commas [default: binary,s-tree,doblix-pra]
+    /// Index kinds to compare, separated by commas [default: binary,s-tree,doblix-pla,doblix-pra]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     index: Vec<IndexKind>,
     /// Compression of the tables: none, lz4 or (where built in) zstd [default: lz4]
@@ -62,7 +66,17 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn run(self) -> Result<Outcome> {
+        if let Some(compression) = self.compression.filter(|compression| !compression.available()) {
+            return Err(Failure::Usage(format!(
+                "this build cannot compress with {compression}; build with --features zstd, or use none or lz4"
+            )));
+        }
         let config = self.config();
+        // Before the run: it takes minutes, and a page that cannot be written must not cost them.
+        let page = match self.no_html {
+            true => None,
+            false => Some(self.create_page()?),
+        };
         let mut progress = Shown::new();
         let report = solera_bench::run(&config, &mut progress).map_err(|error| match error {
             solera_bench::Error::Config(what) => Failure::Usage(what),
@@ -71,9 +85,9 @@ impl Bench {
         })?;
         progress.bar.finish_and_clear();
         print_text(&if self.json { report.to_json() } else { report.to_text() })?;
-        // After the text: a page that cannot be written must not cost the run.
-        if !self.no_html {
-            self.write_page(&report.to_html())?;
+        if let Some(mut page) = page {
+            page.write_all(report.to_html().as_bytes())
+                .map_err(|error| Failure::file("write", self.html.display(), &error))?;
             if !self.json {
                 print_text(&format!("The same with charts: {}", self.html.display()))?;
             }
@@ -103,8 +117,8 @@ impl Bench {
     }
 
     #[expect(clippy::disallowed_methods, reason = "the page is the user's file, not the database's")]
-    fn write_page(&self, page: &str) -> Result<()> {
-        std::fs::write(&self.html, page).map_err(|error| Failure::file("write", self.html.display(), &error))
+    fn create_page(&self) -> Result<std::fs::File> {
+        std::fs::File::create(&self.html).map_err(|error| Failure::file("write", self.html.display(), &error))
     }
 }
 

@@ -52,7 +52,7 @@ pub(crate) struct Load {
     #[arg(long)]
     crlf: bool,
     /// Longest line, and longest CSV record; longer ones are bad lines
-    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = units::parse_bytes)]
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = line_limit)]
     line_limit: u64,
     /// Bits of a SOSD key, 32 or 64 [default: by the length of the file]
     #[arg(long, value_name = "BITS", value_parser = key_bits)]
@@ -130,16 +130,10 @@ impl Load {
         let bar = progress::bar(input.source_bytes);
         let consumed = input.consumed.clone();
         let records = options.open(input)?;
-        let (report, before) = match &self.bad_lines {
-            Some(path) if self.resume => {
-                // What the report says is done would be missing.
-                self.place.database.must_exist()?;
-                let (report, mark) = Report::resume(path, &self.description(format))?;
-                (Some(report), mark)
-            }
-            Some(path) => (Some(Report::create(path, &self.description(format))?), Mark::default()),
-            None => (None, Mark::default()),
-        };
+        if self.resume {
+            // What the report says is done would be missing.
+            self.place.database.must_exist()?;
+        }
 
         let mut engine = solera::Options::new();
         if let Some(bytes) = self.memory {
@@ -151,6 +145,15 @@ impl Load {
         }
         let db = self.place.database.open_or_create(engine)?;
         let keyspace = self.keyspace(&db)?;
+        // A report of an earlier load is written over only by one that can take its place.
+        let (report, before) = match &self.bad_lines {
+            Some(path) if self.resume => {
+                let (report, mark) = Report::resume(path, &self.description(format))?;
+                (Some(report), mark)
+            }
+            Some(path) => (Some(Report::create(path, &self.description(format))?), Mark::default()),
+            None => (None, Mark::default()),
+        };
         let clock = SystemClock::new();
         let mut load = Loading {
             records,
@@ -256,8 +259,8 @@ impl Load {
             }))?;
         } else {
             let mut text = format!(
-                "{} records loaded in {} ({} records/s), {} read",
-                units::count(loaded),
+                "{} loaded in {} ({} records/s), {} read",
+                units::plural(loaded, "record"),
                 units::seconds(seconds),
                 units::count(rate as u64),
                 units::bytes(load.consumed.bytes())
@@ -266,7 +269,7 @@ impl Load {
                 text.push_str(&format!("; {} in all", units::count(mark.loaded)));
             }
             if mark.bad > 0 {
-                text.push_str(&format!("; {} bad lines left out", units::count(mark.bad)));
+                text.push_str(&format!("; {} left out", units::plural(mark.bad, "bad line")));
                 if let Some(path) = &self.bad_lines {
                     text.push_str(&format!(", see {}", path.display()));
                 }
@@ -274,6 +277,13 @@ impl Load {
             print_text(&text)?;
         }
         Ok(if mark.bad > 0 { Outcome::Partly } else { Outcome::Done })
+    }
+}
+
+fn line_limit(text: &str) -> Result<u64, String> {
+    match units::parse_bytes(text)? {
+        0 => Err("a line has at least 1 byte".to_owned()),
+        bytes => Ok(bytes),
     }
 }
 

@@ -67,8 +67,11 @@ fn duration(text: &str) -> Result<Duration, String> {
         "d" => 86_400,
         _ => return Err(wrong()),
     };
-    let number: u64 = number.parse().map_err(|_| wrong())?;
-    number.checked_mul(seconds).map(Duration::from_secs).ok_or_else(wrong)
+    if number.is_empty() || !number.bytes().all(|digit| digit.is_ascii_digit()) {
+        return Err(wrong());
+    }
+    let seconds = number.parse::<u64>().ok().and_then(|number| number.checked_mul(seconds));
+    seconds.map(Duration::from_secs).ok_or_else(|| format!("{text} is longer than 2^64 seconds"))
 }
 
 #[cfg(test)]

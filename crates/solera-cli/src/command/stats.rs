@@ -94,7 +94,7 @@ fn to_text(stats: &KeyspaceStats) -> String {
     };
     let mut out = String::new();
     // Writing to a String cannot fail.
-    let _ = writeln!(out, "keyspace {}", stats.name);
+    let _ = writeln!(out, "keyspace {}", stats.name.escape_debug());
     for (name, value, remark) in [
         ("entries", units::count(stats.entries), "versions and deletions counted".to_owned()),
         ("tables", units::bytes(stats.table_bytes), shape),

@@ -32,13 +32,22 @@ impl Selectors {
                         "column {name:?} is not a number; give --header if the first line names the columns"
                     )));
                 };
-                header.iter().position(|column| column == name.as_bytes()).ok_or_else(|| {
-                    let names: Vec<_> = header.iter().map(|name| String::from_utf8_lossy(name)).collect();
-                    Failure::Usage(format!(
-                        "no column is named {name:?}; the header has {}",
-                        names.join(", ")
-                    ))
-                })
+                let mut named = (0..header.len()).filter(|&column| header[column] == name.as_bytes());
+                match (named.next(), named.next()) {
+                    (Some(column), None) => Ok(column),
+                    (Some(first), Some(second)) => Err(Failure::Usage(format!(
+                        "columns {} and {} are both named {name:?}; name the one that is meant by its number",
+                        first + 1,
+                        second + 1
+                    ))),
+                    (None, _) => {
+                        let names: Vec<_> = header.iter().map(|name| String::from_utf8_lossy(name)).collect();
+                        Err(Failure::Usage(format!(
+                            "no column is named {name:?}; the header has {}",
+                            names.join(", ")
+                        )))
+                    }
+                }
             })
             .collect()
     }

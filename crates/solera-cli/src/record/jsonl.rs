@@ -47,7 +47,12 @@ impl Field {
                 Some(b'{') => member(text, part),
                 Some(b'[') if depth > 0 => element(text, part),
                 _ if depth > 0 => Ok(None),
-                _ => return Err(format!("not a JSON object: it begins with {:?}", text.chars().next())),
+                _ => {
+                    return Err(match text.chars().next() {
+                        Some(first) => format!("not a JSON object: it begins with {first:?}"),
+                        None => "not a JSON object: the line is empty".to_owned(),
+                    });
+                }
             };
             text = found
                 .map_err(|error| format!("not a JSON object: {error}"))?

@@ -105,7 +105,11 @@ impl Options {
         let key = self.key.clone();
         match self.format {
             Tsv => {
-                let lines = lines::LineReader::new(input, self.line_bytes_max, self.crlf);
+                let mut lines = lines::LineReader::new(input, self.line_bytes_max, self.crlf);
+                if self.header {
+                    // Names are text. Without a header the first line is content, whatever its bytes.
+                    lines = lines.without_byte_order_mark();
+                }
                 let key = key.unwrap_or_else(first_column);
                 Ok(Box::new(tsv::Tsv::new(lines, &key, self.value.as_ref(), self.header)?))
             }
@@ -333,6 +337,10 @@ mod tests {
         let mut csv = options(Format::Csv, "id");
         csv.header = true;
         assert_eq!(read(&csv, b"\xef\xbb\xbfid,x\n1,2\n").unwrap(), [Good(2, "1", "2")]);
+        let mut tsv = options(Format::Tsv, "id");
+        tsv.header = true;
+        assert_eq!(read(&tsv, b"\xef\xbb\xbfid\tx\n1\t2\n").unwrap(), [Good(2, "1", "2")]);
+        assert!(read(&tsv, b"id\tid\n1\t2\n").is_err());
         assert_eq!(
             read(&options(Format::Jsonl, "id"), b"\xef\xbb\xbf{\"id\":1}").unwrap(),
             [Good(1, "1", "{\"id\":1}")]

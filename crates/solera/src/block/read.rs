@@ -169,7 +169,8 @@ impl Block {
     /// What a lookup hands out for entry `i`.
     #[inline]
     pub fn hit(&self, i: usize, elided: Seqno) -> Hit<'_> {
-        Hit { seqno: self.seqno(i, elided), kind: self.kind(i), value: self.value(i), pin: self.pin() }
+        // SAFETY: the value lies in this block, which the pin keeps and nobody changes.
+        unsafe { Hit::new(self.seqno(i, elided), self.kind(i), self.value(i), self.pin()) }
     }
 
     /// What entry `i` does.

@@ -50,8 +50,8 @@ impl Value<'_> {
     /// The value, kept alive beyond the lookup.
     pub(super) fn into_slice(self) -> Slice {
         match self {
-            // SAFETY: `bytes` is `hit.value` or a part of it, which `hit.pin` keeps alive and unchanged.
-            Value::InPlace(hit, bytes) => unsafe { Slice::pinned(hit.pin, bytes) },
+            // SAFETY: `bytes` is the hit's value or a part of it, which its pin keeps alive and unchanged.
+            Value::InPlace(hit, bytes) => unsafe { Slice::pinned(hit.pin(), bytes) },
             Value::Folded(slice) => slice,
         }
     }
@@ -138,8 +138,8 @@ impl Keyspace {
         self.single(Single::Delete { key })
     }
 
-    /// Removes every key from `start` up to, not including, `end`, in constant time. An empty range
-    /// removes nothing.
+    /// Removes every key from `start` up to, not including, `end`, without reading them. Costs more the more
+    /// range deletions the write buffer holds already. An empty range removes nothing.
     ///
     /// # Errors
     /// As [`Keyspace::put`].

@@ -1,8 +1,8 @@
 //! Opening and recovery: lock, manifest, logs, a new manifest, a new log.
 //!
 //! Nothing of the old state is changed before the new manifest is in force (CURRENT names it), so a crash
-//! in the middle of an open is the same as no open. A read-only open changes nothing, but it creates the file
-//! LOCK if that is missing and the directory can be written to.
+//! in the middle of an open is the same as no open. A read-only open changes nothing and shares the lock with
+//! other readers.
 
 use super::{
     Catalog, Core, DEFAULT_KEYSPACE, KeyspaceOptions, Options, Poison,
@@ -110,10 +110,9 @@ pub(super) fn open(options: Options, dir: &Path) -> Result<Core> {
     if !Manifest::exists(&*fs, dir)? {
         prepare(&options, &*fs, dir)?;
     }
-    let lock = match fs.lock(&dir.join(manifest::LOCK)) {
-        Ok(lock) => Some(lock),
-        // A directory that cannot be written to can still be read.
-        Err(Error::Io { .. }) if options.read_only => None,
+    let path = dir.join(manifest::LOCK);
+    let lock = match if options.read_only { fs.lock_shared(&path) } else { fs.lock(&path).map(Some) } {
+        Ok(lock) => lock,
         Err(Error::Locked { .. }) => return Err(Error::Locked { path: dir.to_path_buf() }),
         Err(error) => return Err(error),
     };
@@ -329,9 +328,10 @@ impl Core {
             let stranger = table::file_id(&name).is_some_and(|file| !tables.contains(&file))
                 || manifest::file_id(&name).is_some_and(|file| file != manifest)
                 || wal::file_id(&name).is_some_and(|file| !logs.contains(&file));
-            if stranger {
+            let path = self.dir.join(name);
+            if stranger && manifest::may_be_ours(&*self.options.fs, &path).unwrap_or(false) {
                 // One that cannot be removed now is removed at a later open.
-                let _ = self.options.fs.remove_file(&self.dir.join(name));
+                let _ = self.options.fs.remove_file(&path);
             }
         }
     }

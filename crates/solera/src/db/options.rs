@@ -116,7 +116,8 @@ impl Options {
     }
 
     /// Opens for reading only: nothing in the directory is changed, writes fail with
-    /// [`Error::ReadOnly`]. Default false.
+    /// [`Error::ReadOnly`]. Any number of processes may read so at the same time; one that writes has the
+    /// database for itself. Default false.
     pub fn read_only(mut self, read_only: bool) -> Self {
         self.read_only = read_only;
         self

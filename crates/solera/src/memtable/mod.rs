@@ -96,7 +96,9 @@ impl Memtable {
         }
         let record = place.record();
         let pin = self.tree.arena();
-        Some(f(Hit { seqno: record.seqno(), kind: record.kind(), value: record.value(), pin }))
+        // SAFETY: the record lies in the arena that the pin keeps; records are never changed or moved.
+        let hit = unsafe { Hit::new(record.seqno(), record.kind(), record.value(), pin) };
+        Some(f(hit))
     }
 
     /// A cursor over the entries.

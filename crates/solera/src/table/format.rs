@@ -8,7 +8,8 @@ use crate::{
 use std::{ops::Range, path::Path};
 
 /// What a table file begins and ends with.
-const MAGIC: [u8; 8] = *b"SoleraTb";
+/// How a table begins and ends.
+pub const MAGIC: [u8; 8] = *b"SoleraTb";
 /// The format that this release writes, and the newest that it reads.
 pub const FORMAT_VERSION: u32 = 1;
 /// Length of the header.

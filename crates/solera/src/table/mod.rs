@@ -59,7 +59,7 @@ mod tests;
 pub use cursor::{Access, TableCursor};
 pub use descriptor::TableDescriptor;
 pub use file::{TableFile, open_alone};
-pub use format::FORMAT_VERSION;
+pub use format::{FORMAT_VERSION, MAGIC};
 pub use layout::Layout;
 pub use reader::Table;
 pub use verify::TableCheck;

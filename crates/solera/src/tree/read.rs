@@ -42,10 +42,10 @@ impl View {
             }
             let mut take = |value: &[u8]| found.take().map(|found| Outcome::Found(found(&hit, value)));
             match hit.kind {
-                Kind::Put => take(hit.value),
+                Kind::Put => take(hit.value()),
                 Kind::Delete => Some(Outcome::Absent),
                 Kind::Merge => Some(Outcome::Operand),
-                Kind::PutExpiring => match key::split_expiry(hit.value) {
+                Kind::PutExpiring => match key::split_expiry(hit.value()) {
                     Some((moment, value)) if moment > now_ms() => take(value),
                     _ => Some(Outcome::Absent),
                 },

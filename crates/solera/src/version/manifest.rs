@@ -25,6 +25,7 @@ use crate::{
     error::{Error, Result},
     frame::{Cut, FILE_HEADER_BYTES, FileKind, FrameWriter, walk},
     ids::{DatabaseId, FileId},
+    table,
     vfs::{Fs, read_all, read_exact_at},
     wal,
 };
@@ -231,6 +232,18 @@ impl Manifest {
 fn is_empty_log(fs: &dyn Fs, path: &Path) -> Result<bool> {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     Ok(wal::file_id(name).is_some() && fs.open(path)?.len()? <= FILE_HEADER_BYTES as u64)
+}
+
+/// Whether the file named like a manifest, log or table may be one of ours, which a crash may have left
+/// without its first page or with nothing at all: other programs use such names, too.
+pub fn may_be_ours(fs: &dyn Fs, path: &Path) -> Result<bool> {
+    let file = fs.open(path)?;
+    let mut magic = [0; 8];
+    let len = file.len()?.min(magic.len() as u64) as usize;
+    read_exact_at(&*file, &mut magic[..len], 0)?;
+    let magic = &magic[..len];
+    let ours = [FILE_KIND.magic, wal::FILE_KIND.magic, table::MAGIC];
+    Ok(magic.iter().all(|&byte| byte == 0) || ours.iter().any(|ours| ours.starts_with(magic)))
 }
 
 /// Makes the prepared CURRENT count.

@@ -275,6 +275,11 @@ impl Fs for FaultFs {
         self.pass(Call::Lock, path)?;
         self.below.lock(path)
     }
+
+    fn lock_shared(&self, path: &Path) -> Result<Option<Box<dyn Send + Sync>>> {
+        self.pass(Call::Lock, path)?;
+        self.below.lock_shared(path)
+    }
 }
 
 #[derive(Debug)]

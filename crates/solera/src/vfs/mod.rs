@@ -37,6 +37,10 @@ pub trait Fs: fmt::Debug + Send + Sync + 'static {
     /// Takes the exclusive lock that `path` (created if missing) stands for, until the result is
     /// dropped. Fails with [`Error::Locked`] if it is held, by another process or by this one.
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>>;
+    /// Takes a share of the lock that `path` stands for, until the result is dropped: others may share it,
+    /// nobody holds it exclusively. Changes nothing: `None` if there is no such file, so that nobody can hold
+    /// it. Fails with [`Error::Locked`] if it is held exclusively.
+    fn lock_shared(&self, path: &Path) -> Result<Option<Box<dyn Send + Sync>>>;
 }
 
 /// A file open for reading.

@@ -95,20 +95,32 @@ impl Fs for PosixFs {
     }
 
     fn exists(&self, path: &Path) -> Result<bool> {
-        path.try_exists().map_err(|error| Error::io("look for", path, error))
+        named(path).try_exists().map_err(|error| Error::io("look for", path, error))
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
         let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
         let file = file.map_err(|error| Error::io("open", path, error))?;
-        match file.try_lock() {
-            Ok(()) => Ok(Box::new(file)),
-            Err(TryLockError::WouldBlock) => {
-                Err(Error::Locked { path: path.parent().unwrap_or(path).into() })
-            }
-            Err(TryLockError::Error(error)) => Err(Error::io("lock", path, error)),
-        }
+        held(file.try_lock(), path)?;
+        Ok(Box::new(file))
     }
+
+    fn lock_shared(&self, path: &Path) -> Result<Option<Box<dyn Send + Sync>>> {
+        let file = match File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Error::io("open", path, error)),
+        };
+        held(file.try_lock_shared(), path)?;
+        Ok(Some(Box::new(file)))
+    }
+}
+
+fn held(locked: Result<(), TryLockError>, path: &Path) -> Result<()> {
+    locked.map_err(|error| match error {
+        TryLockError::WouldBlock => Error::Locked { path: path.parent().unwrap_or(path).into() },
+        TryLockError::Error(error) => Error::io("lock", path, error),
+    })
 }
 
 /// The path to give the system for a directory: the empty path means the current one.

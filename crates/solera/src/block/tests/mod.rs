@@ -130,7 +130,7 @@ fn assert_equals_model(block: &Block, entries: &[Entry], elided: bool, targets: 
             assert_eq!(block.lookup(&probe, 0), expected, "lookup {target:x?} at {snapshot}");
             if let Some(i) = expected {
                 let hit = block.hit(i, 0);
-                assert_eq!((hit.kind, hit.value), (entries[i].kind, &entries[i].value[..]));
+                assert_eq!((hit.kind, hit.value()), (entries[i].kind, &entries[i].value[..]));
                 assert_eq!(hit.pin_value(), entries[i].value);
             }
         }

@@ -37,7 +37,7 @@ fn path() -> PathBuf {
 fn lookup(file: &TableFile, key: &[u8], snapshot: Seqno) -> Result<Option<Vec<u8>>> {
     let guard = crossbeam_epoch::pin();
     let probe = Probe { key, hash: hash(key), snapshot };
-    file.table()?.lookup(&probe, &guard, |hit| hit.value.to_vec())
+    file.table()?.lookup(&probe, &guard, |hit| hit.value().to_vec())
 }
 
 /// Asks for everything in every way. The answers must be those of the entries, or errors; says whether

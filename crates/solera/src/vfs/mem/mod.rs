@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use content::Content;
 use parking_lot::{Mutex, RwLock};
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     fmt, io,
     path::{Component, Path, PathBuf},
     sync::{
@@ -70,7 +70,7 @@ pub struct MemFs(Arc<Disk>);
 
 struct Disk {
     dirs: Mutex<BTreeMap<PathBuf, Directory>>,
-    locks: Arc<Mutex<BTreeSet<PathBuf>>>,
+    locks: Arc<Mutex<BTreeMap<PathBuf, Holders>>>,
     operations: AtomicU64,
     /// The mutating operation, counted from 0, that the power cut interrupts.
     crash_at: AtomicU64,
@@ -445,25 +445,49 @@ impl Fs for MemFs {
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
         let whole = normal(path);
         let mut locks = self.0.locks.lock();
-        if locks.contains(&whole) {
+        if locks.contains_key(&whole) {
             return Err(Error::Locked { path: path.parent().unwrap_or(path).into() });
         }
         if self.inode("lock", path).is_err() {
             self.create(path)?;
         }
-        locks.insert(whole.clone());
+        locks.insert(whole.clone(), Holders::One);
         Ok(Box::new(MemLock { locks: self.0.locks.clone(), path: whole }))
+    }
+
+    fn lock_shared(&self, path: &Path) -> Result<Option<Box<dyn Send + Sync>>> {
+        if self.inode("lock", path).is_err() {
+            return Ok(None);
+        }
+        let whole = normal(path);
+        let mut locks = self.0.locks.lock();
+        match locks.entry(whole.clone()).or_insert(Holders::Sharing(0)) {
+            Holders::One => return Err(Error::Locked { path: path.parent().unwrap_or(path).into() }),
+            Holders::Sharing(count) => *count += 1,
+        }
+        Ok(Some(Box::new(MemLock { locks: self.0.locks.clone(), path: whole })))
     }
 }
 
+/// Who holds a lock.
+#[derive(Clone, Copy, Debug)]
+enum Holders {
+    One,
+    Sharing(usize),
+}
+
 struct MemLock {
-    locks: Arc<Mutex<BTreeSet<PathBuf>>>,
+    locks: Arc<Mutex<BTreeMap<PathBuf, Holders>>>,
     path: PathBuf,
 }
 
 impl Drop for MemLock {
     fn drop(&mut self) {
-        self.locks.lock().remove(&self.path);
+        let mut locks = self.locks.lock();
+        match locks.get_mut(&self.path) {
+            Some(Holders::Sharing(count)) if *count > 1 => *count -= 1,
+            _ => drop(locks.remove(&self.path)),
+        }
     }
 }
 

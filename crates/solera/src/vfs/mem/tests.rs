@@ -1,4 +1,5 @@
 use super::*;
+use std::collections::BTreeSet;
 
 fn with_dir() -> MemFs {
     let fs = MemFs::new();

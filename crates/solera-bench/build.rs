@@ -1,0 +1,22 @@
+//! Tells the program which commit it was built from: a report names what was measured, not what happens to
+//! lie in the source tree when it is read.
+
+use std::process::Command;
+
+fn main() {
+    let git = |arguments: &[&str]| {
+        let output =
+            Command::new("git").args(arguments).output().ok().filter(|output| output.status.success())?;
+        Some(String::from_utf8(output.stdout).ok()?.trim().to_owned()).filter(|text| !text.is_empty())
+    };
+    if let Some(commit) = git(&["describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]) {
+        println!("cargo::rustc-env=SOLERA_COMMIT={commit}");
+    }
+    // Every commit and every checkout writes there. Changes to files that are not committed are seen when this
+    // package is built again for another reason.
+    if let Some(log) = git(&["rev-parse", "--path-format=absolute", "--git-path", "logs/HEAD"]) {
+        println!("cargo::rerun-if-changed={log}");
+    }
+    println!("cargo::rerun-if-changed=../solera/src");
+    println!("cargo::rerun-if-changed=../solera-model/src");
+}
