@@ -201,7 +201,7 @@ fn a_load_goes_on_where_its_report_says_it_came_to() {
     let run = solera.run(&resume);
     assert_eq!(run.status, 3, "{run:?}");
     let text = String::from_utf8(run.out).unwrap();
-    assert!(text.starts_with("1 record loaded") && text.contains("2 in all; 1 bad lines"), "{text}");
+    assert!(text.starts_with("1 record loaded") && text.contains("2 in all; 1 bad line left"), "{text}");
     assert_eq!(solera.run(["scan"]).ok(), "b\t2\n", "line 1 was not loaded again");
     assert!(
         solera.read("bad.jsonl").ends_with("{\"through_line\":3,\"loaded\":2,\"bad\":1,\"complete\":true}\n")
