@@ -12,5 +12,6 @@ pub mod tell;
 pub mod life;
 pub mod crash;
 pub mod image;
+pub mod isolation;
 pub mod program;
 pub mod layers;

@@ -4,13 +4,15 @@ use clap::{Args, Parser, Subcommand};
 use solera::vfs::mem::Persist;
 use solera_sim::{
     life::{Pulse, live},
-    program::{Scale, Verdict, bitflip, crashsim, crowd, diffmodel, kill9, metamorph, record::record},
+    program::{
+        Scale, Verdict, bitflip, crashsim, crowd, diffmodel, isolate, kill9, metamorph, record::record,
+    },
     script::Script,
 };
 use std::{path::PathBuf, process::ExitCode, time::Instant};
 
 /// What `all` runs, in this order.
-const ALL: [&str; 6] = ["diffmodel", "metamorph", "bitflip", "crashsim", "crowd", "kill9"];
+const ALL: [&str; 7] = ["diffmodel", "metamorph", "bitflip", "crashsim", "crowd", "kill9", "isolate"];
 
 /// Programs that try to break Solera; each ends with one line of figures and fails if a promise was broken
 #[derive(Debug, Parser)]
@@ -123,6 +125,15 @@ enum Program {
         /// Where databases are made [default: the system's directory for temporary files]
         #[arg(long)]
         dir: Option<PathBuf>,
+    },
+    /// Concurrent transactions, and two independent judges of what they saw
+    Isolate {
+        /// How many transactions
+        #[arg(long)]
+        transactions: Option<u64>,
+        /// Threads that do them
+        #[arg(long)]
+        users: Option<u32>,
     },
     /// Lives a printed script
     Replay {
@@ -244,6 +255,14 @@ fn run(how: &How, program: Program) -> Result<Verdict, String> {
                 ..usual
             };
             kill9::run(&amount).map_err(|error| error.to_string())
+        }
+        Program::Isolate { transactions, users } => {
+            let usual = isolate::Amount::at(scale, seed);
+            Ok(isolate::run(isolate::Amount {
+                transactions: transactions.unwrap_or(usual.transactions),
+                threads: users.unwrap_or(usual.threads),
+                ..usual
+            }))
         }
         Program::All | Program::Replay { .. } | Program::Kill9Child { .. } => {
             unreachable!("not a program with a verdict")
