@@ -1,0 +1,605 @@
+//! One engine in a process of its own: it makes the data, opens the engine, and does the phases that the
+//! parent asks for, one line each way. So engines share no allocator, and their memory and processor time are
+//! the process's.
+
+use crate::{
+    engine::{Engine, Reader, Result, Setting},
+    engines,
+    phase::{Measured, Mix, Phase},
+    process,
+};
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+use solera::clock::{Clock, SystemClock};
+use solera_bench::{
+    Family,
+    data::DataSet,
+    measure,
+    packed::Packed,
+    probes::{Prober, ZIPF_EXPONENT},
+    random::Random,
+    zipf::Zipf,
+};
+use std::{
+    hint::black_box,
+    io::{BufRead, Write},
+    path::PathBuf,
+};
+
+/// Keys of one [`Phase::MultiGet`] call.
+const MULTI_GET_KEYS: usize = 64;
+/// Different values that updates choose from.
+const FRESH_VALUES: usize = 1024;
+
+/// What a child is told when it starts.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Task {
+    pub engine: String,
+    pub directory: PathBuf,
+    /// `None` for the sample of real rows.
+    pub family: Option<String>,
+    pub entries: usize,
+    pub value_bytes: usize,
+    pub memory_bytes: u64,
+    pub lz4: bool,
+    pub operations: usize,
+    pub pass_seconds: f64,
+    pub seed: u64,
+}
+
+/// One line from the parent.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Ask {
+    pub phase: Phase,
+    pub repeat: usize,
+}
+
+/// One line to the parent.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Answer {
+    /// The data is made: bytes of all pairs.
+    Ready(u64),
+    Measured(Measured),
+    Failed(String),
+}
+
+/// Serves the parent until it closes the pipe.
+pub fn serve(task: &str) -> Result<()> {
+    let task: Task = serde_json::from_str(task)?;
+    let set = match &task.family {
+        Some(family) => {
+            DataSet::generated(family.parse::<Family>()?, task.entries, task.value_bytes, task.seed)
+        }
+        None => DataSet::git_history_sample(task.seed),
+    };
+    let mut out = std::io::stdout();
+    let mut say = move |answer: &Answer| -> Result<()> {
+        writeln!(out, "{}", serde_json::to_string(answer)?)?;
+        Ok(out.flush()?)
+    };
+    say(&Answer::Ready(set.pairs.bytes()))?;
+    let mut child = Child::new(&task, &set);
+    for line in std::io::stdin().lock().lines() {
+        let ask: Ask = serde_json::from_str(&line?)?;
+        say(&match child.measure(ask) {
+            Ok(measured) => Answer::Measured(measured),
+            Err(error) => Answer::Failed(error.to_string()),
+        })?;
+    }
+    Ok(())
+}
+
+struct Child<'a> {
+    task: &'a Task,
+    set: &'a DataSet,
+    prober: Prober<'a>,
+    clock: SystemClock,
+    engine: Option<Box<dyn Engine>>,
+    fresh: Vec<Vec<u8>>,
+    /// Of the keys that were held out, so many are inserted by now.
+    inserted: usize,
+    /// Memory of the process without an engine.
+    idle_bytes: u64,
+}
+
+impl<'a> Child<'a> {
+    fn new(task: &'a Task, set: &'a DataSet) -> Self {
+        let mut random = Random::new(task.seed ^ 0xf4e5);
+        let mean = (set.value_bytes / set.pairs.len() as u64) as usize;
+        let fresh = (0..FRESH_VALUES).map(|_| {
+            let mut value = vec![0; mean];
+            random.fill(&mut value);
+            value
+        });
+        let fresh = fresh.collect();
+        let prober = Prober::new(set, task.seed);
+        let clock = SystemClock::new();
+        let idle_bytes = process::resident_bytes();
+        Child { task, set, prober, clock, engine: None, fresh, inserted: 0, idle_bytes }
+    }
+
+    fn engine(&self) -> Result<&dyn Engine> {
+        self.engine.as_deref().ok_or_else(|| "the load phase must come before the others".into())
+    }
+
+    fn limit_ns(&self) -> u64 {
+        (self.task.pass_seconds * 1e9) as u64
+    }
+
+    fn measure(&mut self, ask: Ask) -> Result<Measured> {
+        let (operations, wide) = (self.task.operations, self.task.operations / 10);
+        let seed = self.task.seed ^ (ask.repeat as u64 + 1) << 40 ^ (ask.phase as u64) << 56;
+        let probes = |lookups, scans, entries| self.prober.probes(ask.repeat, lookups, scans, entries);
+        let cpu = process::cpu_seconds();
+        let mut measured = match ask.phase {
+            Phase::LoadSorted | Phase::LoadRandom => self.load(ask.phase)?,
+            Phase::FoundUniform => self.found(&probes(operations, 1, 1).uniform)?,
+            Phase::FoundZipf => self.found(&probes(operations, 1, 1).zipf)?,
+            Phase::MultiGet => self.multi_get(&probes(operations, 1, 1).uniform)?,
+            Phase::Absent => self.absent(&probes(operations, 1, 1).absent)?,
+            Phase::Scan10 => self.scans(&probes(1, wide, 10).scans, 10)?,
+            Phase::Scan100 => self.scans(&probes(1, wide, 100).scans, 100)?,
+            Phase::Scan1000 => self.scans(&probes(1, wide / 10 + 1, 1000).scans, 1000)?,
+            Phase::FullScan => self.full_scan(false)?,
+            Phase::FullScanBack => self.full_scan(true)?,
+            Phase::TwoThreads => self.two_threads(&probes(operations, 1, 1).uniform)?,
+            Phase::Overwrite => self.overwrite(seed)?,
+            Phase::HotScan => self.hot_scan(seed)?,
+            Phase::DeleteScan => self.delete_scan(ask.repeat, seed)?,
+            Phase::Mix90
+            | Phase::Mix50
+            | Phase::Mix10
+            | Phase::YcsbA
+            | Phase::YcsbB
+            | Phase::YcsbC
+            | Phase::YcsbD
+            | Phase::YcsbE
+            | Phase::YcsbF => {
+                let mix = ask.phase.mix().ok_or("a phase without a mix")?;
+                self.mixed(mix, seed)?
+            }
+        };
+        if measured.cpu_seconds == 0.0 {
+            measured.cpu_seconds = process::cpu_seconds() - cpu;
+        }
+        Ok(measured)
+    }
+
+    /// Loads a new database in an empty directory, in random or in key order.
+    fn load(&mut self, phase: Phase) -> Result<Measured> {
+        drop(self.engine.take());
+        self.inserted = 0;
+        let directory = &self.task.directory;
+        if directory.exists() {
+            std::fs::remove_dir_all(directory)?;
+        }
+        std::fs::create_dir_all(directory)?;
+        let setting = Setting {
+            directory: directory.clone(),
+            memory_bytes: self.task.memory_bytes,
+            data_bytes: self.set.pairs.bytes(),
+            lz4: self.task.lz4,
+        };
+        let engine = engines::open(&self.task.engine, &setting)?;
+        let written = process::written_bytes();
+        let pairs = &self.set.pairs;
+        let mut write_ns_max = 0;
+        let (cpu, start) = (process::cpu_seconds(), self.clock.monotonic_ns());
+        let mut last = start;
+        let mut watched = |pair| {
+            // Between two pairs of the load lies one write of the engine, or a transaction of them.
+            let now = self.clock.monotonic_ns();
+            write_ns_max = write_ns_max.max(now - last);
+            last = now;
+            pair
+        };
+        if phase == Phase::LoadSorted {
+            engine.put_all(&mut self.set.sorted.iter().map(|&i| watched(pairs.get(i as usize))))?;
+        } else {
+            engine.put_all(&mut pairs.iter().map(&mut watched))?;
+        }
+        engine.settle()?;
+        let seconds = (self.clock.monotonic_ns() - start) as f64 / 1e9;
+        let cpu_seconds = process::cpu_seconds() - cpu;
+        let bytes = pairs.bytes() as f64;
+        let (index_bytes, filter_bytes) = engine.index_and_filter_bytes().unzip();
+        self.engine = Some(engine);
+        if phase == Phase::LoadRandom {
+            // Everything is there, and every cache is warm.
+            let wrong = self.verify()?;
+            return Ok(Measured {
+                operations: pairs.len() as u64,
+                seconds,
+                cpu_seconds,
+                write_ns_max: Some(write_ns_max),
+                written_per_byte: Some((process::written_bytes() - written) as f64 / bytes),
+                space_per_byte: Some(process::directory_bytes(directory)? as f64 / bytes),
+                resident_bytes: Some(process::resident_bytes().saturating_sub(self.idle_bytes)),
+                index_bytes,
+                filter_bytes,
+                wrong,
+                ..Measured::default()
+            });
+        }
+        Ok(Measured {
+            operations: pairs.len() as u64,
+            seconds,
+            cpu_seconds,
+            write_ns_max: Some(write_ns_max),
+            written_per_byte: Some((process::written_bytes() - written) as f64 / bytes),
+            space_per_byte: Some(process::directory_bytes(directory)? as f64 / bytes),
+            ..Measured::default()
+        })
+    }
+
+    /// Reads every pair and every key that is absent, and scans everything. Returns wrong answers.
+    fn verify(&self) -> Result<u64> {
+        let mut reader = self.engine()?.reader()?;
+        let mut wrong = 0;
+        for (key, value) in self.set.pairs.iter() {
+            wrong += u64::from(!found(&mut *reader, key, value)?);
+        }
+        for (key, _) in self.set.absent.iter() {
+            wrong += u64::from(reader.get(key, &mut |_| ())?);
+        }
+        let mut at = self.set.sorted.iter();
+        let entries = reader.scan(b"", usize::MAX, false, &mut |key, value| {
+            let expected = at.next().map(|&i| self.set.pairs.get(i as usize));
+            wrong += u64::from(expected != Some((key, value)));
+        })?;
+        Ok(wrong + (self.set.pairs.len() as u64).abs_diff(entries as u64))
+    }
+
+    fn found(&self, probes: &Packed) -> Result<Measured> {
+        let mut reader = self.engine()?.reader()?;
+        self.reads(probes, |key, value| found(&mut *reader, key, value))
+    }
+
+    fn absent(&self, probes: &Packed) -> Result<Measured> {
+        let mut reader = self.engine()?.reader()?;
+        self.reads(probes, |key, _| Ok(!reader.get(key, &mut |_| ())?))
+    }
+
+    /// A pass without a clock for the rate, and one with a clock over a quarter of the probes.
+    fn reads(&self, probes: &Packed, mut read: impl FnMut(&[u8], &[u8]) -> Result<bool>) -> Result<Measured> {
+        let mut failed = None;
+        let mut read = |key: &[u8], value: &[u8]| -> solera_bench::Result<bool> {
+            Ok(read(key, value).unwrap_or_else(|error| {
+                failed = Some(error);
+                false
+            }))
+        };
+        let cpu = process::cpu_seconds();
+        let pass = measure::throughput(&self.clock, probes, self.limit_ns(), &mut read)?;
+        let cpu_seconds = process::cpu_seconds() - cpu;
+        let (timed, histogram) =
+            measure::latencies(&self.clock, probes, probes.len().div_ceil(4), self.limit_ns(), &mut read)?;
+        failed.map_or(Ok(()), Err)?;
+        Ok(Measured {
+            operations: pass.operations,
+            seconds: pass.ns as f64 / 1e9,
+            cpu_seconds,
+            latency_ns: Some(quantiles(&histogram)),
+            wrong: pass.wrong + timed.wrong,
+            ..Measured::default()
+        })
+    }
+
+    fn multi_get(&self, probes: &Packed) -> Result<Measured> {
+        let mut reader = self.engine()?.reader()?;
+        let mut histogram = histogram();
+        let (mut operations, mut right) = (0, 0);
+        let start = self.clock.monotonic_ns();
+        let mut last = start;
+        let all: Vec<_> = probes.iter().collect();
+        for group in all.chunks_exact(MULTI_GET_KEYS) {
+            let keys: Vec<&[u8]> = group.iter().map(|(key, _)| *key).collect();
+            reader.multi_get(&keys, &mut |i, value| right += u64::from(value == group[i].1))?;
+            operations += MULTI_GET_KEYS as u64;
+            let now = self.clock.monotonic_ns();
+            histogram.saturating_record(now - last);
+            last = now;
+            if now - start > self.limit_ns() {
+                break;
+            }
+        }
+        Ok(Measured {
+            operations,
+            seconds: (last - start) as f64 / 1e9,
+            latency_ns: Some(quantiles(&histogram)),
+            wrong: operations - right,
+            ..Measured::default()
+        })
+    }
+
+    /// Each probe is the first key of a scan and the last key that it must see.
+    fn scans(&self, probes: &Packed, entries: usize) -> Result<Measured> {
+        let mut reader = self.engine()?.reader()?;
+        let mut failed = None;
+        let mut last = Vec::new();
+        let mut touched = 0u64;
+        let (pass, histogram) =
+            measure::latencies(&self.clock, probes, probes.len(), self.limit_ns(), |from, expected| {
+                let scanned = reader.scan(from, entries, false, &mut |key, value| {
+                    touched += value.last().copied().map_or(0, u64::from);
+                    last.clear();
+                    last.extend_from_slice(key);
+                });
+                if let Err(error) = scanned {
+                    failed = Some(error);
+                }
+                Ok(last == expected)
+            })?;
+        black_box(touched);
+        failed.map_or(Ok(()), Err)?;
+        Ok(Measured {
+            operations: pass.operations,
+            seconds: pass.ns as f64 / 1e9,
+            latency_ns: Some(quantiles(&histogram)),
+            wrong: pass.wrong,
+            ..Measured::default()
+        })
+    }
+
+    fn full_scan(&self, backwards: bool) -> Result<Measured> {
+        let mut reader = self.engine()?.reader()?;
+        let (mut bytes, mut touched) = (0, 0u64);
+        let start = self.clock.monotonic_ns();
+        let operations = reader.scan(b"", usize::MAX, backwards, &mut |key, value| {
+            bytes += (key.len() + value.len()) as u64;
+            touched += value.last().copied().map_or(0, u64::from);
+        })? as u64;
+        black_box(touched);
+        let seconds = (self.clock.monotonic_ns() - start) as f64 / 1e9;
+        let right = (operations, bytes) == (self.set.pairs.len() as u64, self.set.pairs.bytes());
+        Ok(Measured { operations, seconds, wrong: u64::from(!right), ..Measured::default() })
+    }
+
+    fn two_threads(&self, probes: &Packed) -> Result<Measured> {
+        let engine = self.engine()?;
+        let all: Vec<_> = probes.iter().collect();
+        let start = self.clock.monotonic_ns();
+        let halves = std::thread::scope(|scope| {
+            let threads: Vec<_> = all
+                .chunks(all.len().div_ceil(2))
+                .map(|half| {
+                    scope.spawn(move || -> Result<u64> {
+                        let mut reader = engine.reader()?;
+                        let mut wrong = 0;
+                        for (key, value) in half {
+                            wrong += u64::from(!found(&mut *reader, key, value)?);
+                        }
+                        Ok(wrong)
+                    })
+                })
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().map_err(|_| "a reading thread panicked")?)
+                .collect::<Result<Vec<_>>>()
+        })?;
+        let seconds = (self.clock.monotonic_ns() - start) as f64 / 1e9;
+        Ok(Measured {
+            operations: all.len() as u64,
+            seconds,
+            wrong: halves.iter().sum(),
+            ..Measured::default()
+        })
+    }
+
+    /// A mixed load, every operation timed.
+    fn mixed(&mut self, mix: Mix, seed: u64) -> Result<Measured> {
+        let n = self.set.pairs.len() as u64;
+        let mut random = Random::new(seed);
+        let zipf = Zipf::new(n, ZIPF_EXPONENT);
+        let mut popular: Vec<u32> = (0..n as u32).collect();
+        Random::new(self.task.seed).shuffle(&mut popular);
+        let mut inserted = self.inserted;
+        // Laid out before the clock starts: what to do, and to which key.
+        let mut plan = Vec::with_capacity(self.task.operations);
+        for _ in 0..self.task.operations {
+            let die = random.below(100) as u32;
+            let drawn = zipf.draw(&mut random);
+            let key = if mix.latest && drawn < inserted as u64 {
+                n + inserted as u64 - 1 - drawn
+            } else {
+                u64::from(popular[drawn as usize])
+            };
+            let step = if die < mix.reads {
+                Step::Read
+            } else if die < mix.reads + mix.updates {
+                Step::Update
+            } else if die < mix.reads + mix.updates + mix.scans {
+                Step::Scan(1 + random.below(100) as usize)
+            } else if die < mix.reads + mix.updates + mix.scans + mix.modifies {
+                Step::Modify
+            } else if inserted < self.set.absent.len() {
+                inserted += 1;
+                plan.push((Step::Update, n + inserted as u64 - 1));
+                continue;
+            } else {
+                Step::Update
+            };
+            plan.push((step, key));
+        }
+        let engine = self.engine()?;
+        let mut reader = engine.reader()?;
+        let mut histogram = histogram();
+        let (mut wrong, mut write_ns_max, mut touched) = (0, 0, 0u64);
+        let mut done = 0;
+        let start = self.clock.monotonic_ns();
+        let mut last = start;
+        for (i, &(step, key)) in plan.iter().enumerate() {
+            let key = if key < n {
+                self.set.pairs.get(key as usize).0
+            } else {
+                self.set.absent.get((key - n) as usize).0
+            };
+            if step != Step::Update && !engine.reader_is_live() {
+                drop(reader);
+                reader = engine.reader()?;
+            }
+            let value = &self.fresh[i % FRESH_VALUES];
+            match step {
+                Step::Read => {
+                    wrong += u64::from(!reader.get(key, &mut |value| touched += value.len() as u64)?);
+                }
+                Step::Update => engine.put(key, value)?,
+                Step::Modify => {
+                    wrong += u64::from(!reader.get(key, &mut |value| touched += value.len() as u64)?);
+                    engine.put(key, value)?;
+                }
+                Step::Scan(limit) => {
+                    let count =
+                        reader.scan(key, limit, false, &mut |_, value| touched += value.len() as u64)?;
+                    wrong += u64::from(count == 0);
+                }
+            }
+            let now = self.clock.monotonic_ns();
+            histogram.saturating_record(now - last);
+            if matches!(step, Step::Update | Step::Modify) {
+                write_ns_max = write_ns_max.max(now - last);
+            }
+            last = now;
+            done = i + 1;
+            if now - start > self.limit_ns() {
+                break;
+            }
+        }
+        black_box(touched);
+        drop(reader);
+        self.inserted += plan[..done].iter().filter(|(_, key)| *key >= n + self.inserted as u64).count();
+        Ok(Measured {
+            operations: done as u64,
+            seconds: (last - start) as f64 / 1e9,
+            latency_ns: Some(quantiles(&histogram)),
+            write_ns_max: Some(write_ns_max),
+            wrong,
+            ..Measured::default()
+        })
+    }
+
+    fn overwrite(&self, seed: u64) -> Result<Measured> {
+        let engine = self.engine()?;
+        let mut order: Vec<u32> = (0..self.set.pairs.len() as u32).collect();
+        Random::new(seed).shuffle(&mut order);
+        let written = process::written_bytes();
+        let mut bytes = 0;
+        let mut write_ns_max = 0;
+        let start = self.clock.monotonic_ns();
+        let mut last = start;
+        engine.put_all(&mut order.iter().enumerate().map(|(i, &at)| {
+            let pair = (self.set.pairs.get(at as usize).0, &self.fresh[i % FRESH_VALUES][..]);
+            bytes += (pair.0.len() + pair.1.len()) as u64;
+            let now = self.clock.monotonic_ns();
+            write_ns_max = write_ns_max.max(now - last);
+            last = now;
+            pair
+        }))?;
+        engine.settle()?;
+        let seconds = (self.clock.monotonic_ns() - start) as f64 / 1e9;
+        Ok(Measured {
+            operations: order.len() as u64,
+            seconds,
+            write_ns_max: Some(write_ns_max),
+            written_per_byte: Some((process::written_bytes() - written) as f64 / bytes.max(1) as f64),
+            space_per_byte: Some(
+                process::directory_bytes(&self.task.directory)? as f64 / bytes.max(1) as f64,
+            ),
+            resident_bytes: Some(process::resident_bytes().saturating_sub(self.idle_bytes)),
+            ..Measured::default()
+        })
+    }
+
+    /// Old versions must be skipped, not walked.
+    fn hot_scan(&self, seed: u64) -> Result<Measured> {
+        const HOT: usize = 100;
+        const TIMES: usize = 1000;
+        let engine = self.engine()?;
+        let n = self.set.sorted.len();
+        let hot = HOT.min(n);
+        let first = Random::new(seed).below((n - hot) as u64 + 1) as usize;
+        let keys: Vec<&[u8]> =
+            self.set.sorted[first..first + hot].iter().map(|&i| self.set.pairs.get(i as usize).0).collect();
+        let updates =
+            (0..TIMES).flat_map(|time| keys.iter().enumerate().map(move |(i, key)| (time + i, key)));
+        engine.put_all(&mut updates.map(|(i, key)| (*key, &self.fresh[i % FRESH_VALUES][..])))?;
+        let mut reader = engine.reader()?;
+        let mut histogram = histogram();
+        let (mut touched, mut wrong, mut operations) = (0u64, 0, 0);
+        let start = self.clock.monotonic_ns();
+        let mut last = start;
+        while operations < (self.task.operations / 100) as u64 && last - start < self.limit_ns() {
+            let count = reader.scan(keys[0], hot, false, &mut |_, value| touched += value.len() as u64)?;
+            wrong += u64::from(count != hot);
+            operations += 1;
+            let now = self.clock.monotonic_ns();
+            histogram.saturating_record(now - last);
+            last = now;
+        }
+        black_box(touched);
+        Ok(Measured {
+            operations,
+            seconds: (last - start) as f64 / 1e9,
+            latency_ns: Some(quantiles(&histogram)),
+            wrong,
+            ..Measured::default()
+        })
+    }
+
+    /// In the first repeat deletes every second key; the scans of every repeat start anywhere.
+    fn delete_scan(&self, repeat: usize, seed: u64) -> Result<Measured> {
+        let engine = self.engine()?;
+        let key = |rank: usize| self.set.pairs.get(self.set.sorted[rank] as usize).0;
+        let n = self.set.sorted.len();
+        if repeat == 0 {
+            (0..n).step_by(2).try_for_each(|rank| engine.delete(key(rank)))?;
+        }
+        let mut reader = engine.reader()?;
+        let mut random = Random::new(seed);
+        let mut histogram = histogram();
+        let (mut touched, mut operations) = (0u64, 0);
+        let start = self.clock.monotonic_ns();
+        let mut last = start;
+        while operations < (self.task.operations / 10) as u64 && last - start < self.limit_ns() {
+            reader.scan(key(random.below(n as u64) as usize), 100, false, &mut |_, value| {
+                touched += value.len() as u64
+            })?;
+            operations += 1;
+            let now = self.clock.monotonic_ns();
+            histogram.saturating_record(now - last);
+            last = now;
+        }
+        black_box(touched);
+        Ok(Measured {
+            operations,
+            seconds: (last - start) as f64 / 1e9,
+            latency_ns: Some(quantiles(&histogram)),
+            ..Measured::default()
+        })
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Step {
+    Read,
+    Update,
+    Modify,
+    Scan(usize),
+}
+
+#[inline]
+fn found(reader: &mut dyn Reader, key: &[u8], expected: &[u8]) -> Result<bool> {
+    let mut right = false;
+    reader.get(key, &mut |value| right = value == expected)?;
+    Ok(right)
+}
+
+fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("the bounds are legal")
+}
+
+fn quantiles(histogram: &Histogram<u64>) -> [u64; 5] {
+    let at = |quantile| histogram.value_at_quantile(quantile);
+    [at(0.5), at(0.95), at(0.99), at(0.999), histogram.max()]
+}

@@ -1,0 +1,275 @@
+//! The parent: starts a process per engine, asks them in turn, and collects what they say.
+
+use crate::{
+    child::{Answer, Ask, Task},
+    engine::Result,
+    engines,
+    phase::{Measured, Phase},
+};
+use serde::{Deserialize, Serialize};
+use solera_bench::{Machine, machine};
+use std::{
+    io::{BufRead, BufReader, IsTerminal, Write},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    time::{Duration, Instant, SystemTime},
+};
+
+/// What to compare.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    pub engines: Vec<String>,
+    pub phases: Vec<Phase>,
+    /// Key families, or `git-history`.
+    pub data: Vec<String>,
+    pub entries: usize,
+    pub value_bytes: usize,
+    pub repeats: usize,
+    /// `None` for one and a half times the data.
+    pub memory_bytes: Option<u64>,
+    pub lz4: bool,
+    pub operations: usize,
+    pub pass_seconds: f64,
+    pub seed: u64,
+    pub directory: PathBuf,
+    pub command: String,
+}
+
+/// Everything that was measured.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Results {
+    pub command: String,
+    pub commit: Option<String>,
+    pub machine: String,
+    pub started_unix_s: u64,
+    pub run_s: f64,
+    pub repeats: usize,
+    pub sets: Vec<SetResults>,
+}
+
+/// All engines over one data set.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SetResults {
+    pub name: String,
+    pub entries: usize,
+    pub value_bytes: usize,
+    pub data_bytes: u64,
+    pub memory_bytes: u64,
+    pub lz4: bool,
+    pub engines: Vec<EngineResults>,
+}
+
+/// One engine: for each phase its repeats.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct EngineResults {
+    pub engine: String,
+    pub phases: Vec<(Phase, Vec<Measured>)>,
+}
+
+/// Runs the comparison, every engine in turn within every repeat of every phase.
+pub fn run(comparison: &Comparison) -> Result<Results> {
+    let begun = Instant::now();
+    let started_unix_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs();
+    let mut sets = Vec::new();
+    for (number, name) in comparison.data.iter().enumerate() {
+        sets.push(run_set(comparison, number, name)?);
+    }
+    let here = Machine::here();
+    Ok(Results {
+        command: comparison.command.clone(),
+        commit: machine::commit(),
+        machine: format!(
+            "{}, {} cores, {:.1} GiB of memory, {}",
+            here.cpu_model.unwrap_or_default(),
+            here.cores,
+            here.memory_bytes.unwrap_or(0) as f64 / f64::from(1 << 30),
+            here.system
+        ),
+        started_unix_s,
+        run_s: begun.elapsed().as_secs_f64(),
+        repeats: comparison.repeats,
+        sets,
+    })
+}
+
+fn run_set(comparison: &Comparison, set: usize, name: &str) -> Result<SetResults> {
+    let mut workers = Vec::new();
+    let mut data_bytes = 0;
+    let mut memory_bytes = comparison.memory_bytes.unwrap_or(0);
+    for engine in &comparison.engines {
+        if memory_bytes == 0 {
+            // All of the data and what lies around it, and no more.
+            let pair_bytes = if name == "git-history" { 64 } else { 8 + comparison.value_bytes };
+            memory_bytes = ((comparison.entries * pair_bytes) as u64 * 3 / 2).max(64 << 20);
+        }
+        let task = Task {
+            engine: engine.clone(),
+            directory: comparison.directory.join(format!("{set}-{engine}")),
+            family: (name != "git-history").then(|| name.to_owned()),
+            entries: comparison.entries,
+            value_bytes: comparison.value_bytes,
+            memory_bytes,
+            lz4: comparison.lz4,
+            operations: comparison.operations,
+            pass_seconds: comparison.pass_seconds,
+            seed: comparison.seed,
+        };
+        let (worker, bytes) = Worker::start(&task)?;
+        data_bytes = bytes;
+        workers.push((worker, Vec::new()));
+    }
+    let steps = comparison.phases.len() * comparison.repeats * workers.len();
+    let mut progress = Progress::new(name, steps);
+    for &phase in &comparison.phases {
+        workers
+            .iter_mut()
+            .for_each(|(_, phases): &mut (_, Vec<(Phase, Vec<Measured>)>)| phases.push((phase, Vec::new())));
+        for repeat in 0..comparison.repeats {
+            for turn in 0..workers.len() {
+                let number = (turn + repeat) % workers.len();
+                let (worker, phases) = &mut workers[number];
+                progress.step(&format!("{} {}", phase.name(), worker.engine));
+                let measured = worker.ask(Ask { phase, repeat })?;
+                if measured.wrong > 0 {
+                    return Err(format!(
+                        "{}: {} wrong answers in {}",
+                        worker.engine,
+                        measured.wrong,
+                        phase.name()
+                    )
+                    .into());
+                }
+                if let Some((_, repeats)) = phases.last_mut() {
+                    repeats.push(measured);
+                }
+            }
+        }
+    }
+    progress.end();
+    Ok(SetResults {
+        name: name.to_owned(),
+        entries: comparison.entries,
+        value_bytes: comparison.value_bytes,
+        data_bytes,
+        memory_bytes,
+        lz4: comparison.lz4,
+        engines: workers
+            .into_iter()
+            .map(|(worker, phases)| EngineResults { engine: worker.engine.clone(), phases })
+            .collect(),
+    })
+}
+
+/// A process with one engine.
+struct Worker {
+    engine: String,
+    process: Child,
+    ask: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+    directory: PathBuf,
+}
+
+impl Worker {
+    fn start(task: &Task) -> Result<(Self, u64)> {
+        engines::NAMES.contains(&&task.engine[..]).then_some(()).ok_or_else(|| {
+            format!("there is no engine {:?}; the engines are {}", task.engine, engines::NAMES.join(", "))
+        })?;
+        let mut process = Command::new(std::env::current_exe()?)
+            .arg("serve")
+            .arg(serde_json::to_string(task)?)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let ask = process.stdin.take();
+        let answers = BufReader::new(process.stdout.take().ok_or("a child without output")?);
+        let mut worker =
+            Worker { engine: task.engine.clone(), process, ask, answers, directory: task.directory.clone() };
+        match worker.answer()? {
+            Answer::Ready(bytes) => Ok((worker, bytes)),
+            other => Err(format!("{}: {other:?} instead of being ready", task.engine).into()),
+        }
+    }
+
+    fn ask(&mut self, ask: Ask) -> Result<Measured> {
+        let pipe = self.ask.as_mut().ok_or("the pipe is closed")?;
+        writeln!(pipe, "{}", serde_json::to_string(&ask)?)?;
+        pipe.flush()?;
+        match self.answer()? {
+            Answer::Measured(measured) => Ok(measured),
+            Answer::Failed(what) => Err(format!("{}, {}: {what}", self.engine, ask.phase.name()).into()),
+            Answer::Ready(_) => Err(format!("{} is ready twice", self.engine).into()),
+        }
+    }
+
+    fn answer(&mut self) -> Result<Answer> {
+        let mut line = String::new();
+        if self.answers.read_line(&mut line)? == 0 {
+            return Err(format!("the process of {} ended: {}", self.engine, self.process.wait()?).into());
+        }
+        Ok(serde_json::from_str(&line)?)
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // A closed pipe ends the child; then nobody uses its files.
+        drop(self.ask.take());
+        let _ = self.process.wait();
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// Which step runs, and how long the rest will take if steps go on like this.
+struct Progress {
+    set: String,
+    done: usize,
+    steps: usize,
+    begun: Instant,
+    shown: bool,
+}
+
+impl Progress {
+    fn new(set: &str, steps: usize) -> Self {
+        Progress {
+            set: set.to_owned(),
+            done: 0,
+            steps,
+            begun: Instant::now(),
+            shown: std::io::stderr().is_terminal(),
+        }
+    }
+
+    fn step(&mut self, what: &str) {
+        let elapsed = self.begun.elapsed();
+        let rest = if self.done == 0 {
+            Duration::ZERO
+        } else {
+            elapsed / self.done as u32 * (self.steps - self.done) as u32
+        };
+        let line = format!(
+            "{}: {}/{} {what}, about {} s to go",
+            self.set,
+            self.done + 1,
+            self.steps,
+            rest.as_secs()
+        );
+        if self.shown {
+            eprint!("\r\x1b[2K{line}");
+        } else {
+            eprintln!("{line}");
+        }
+        self.done += 1;
+    }
+
+    fn end(&self) {
+        if self.shown {
+            eprintln!();
+        }
+    }
+}
+
+/// Reads results.
+pub fn read(path: &Path) -> Result<Results> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()).into())
+}

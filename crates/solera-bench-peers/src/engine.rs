@@ -1,0 +1,76 @@
+//! What every engine must do to be measured. Small, so that no adapter can hide work in it.
+
+use std::path::PathBuf;
+
+/// Whatever an engine says went wrong.
+pub type Error = Box<dyn std::error::Error + Send + Sync>;
+/// The result of a call to an engine.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Entries of one transaction of an engine that has no cheaper way to write than a transaction.
+pub const TRANSACTION_ENTRIES: usize = 1000;
+
+/// What an engine is opened with. The same for all.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// An empty directory.
+    pub directory: PathBuf,
+    /// What caches, write buffers, indexes and filters may take together, in bytes. LMDB keeps its data in
+    /// the system's page cache and cannot be told.
+    pub memory_bytes: u64,
+    /// Bytes of all keys and values that will be loaded.
+    pub data_bytes: u64,
+    /// Whether data blocks are compressed with LZ4, by the engines that can.
+    pub lz4: bool,
+}
+
+/// An open database.
+pub trait Engine: Send + Sync {
+    /// Writes one pair. A process that is killed right after does not lose it; a machine that loses power
+    /// may.
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()>;
+    /// Removes one key.
+    fn delete(&self, key: &[u8]) -> Result<()>;
+    /// Writes many pairs in this order. Where the only way to write is a transaction, it may write
+    /// [`TRANSACTION_ENTRIES`] in one.
+    fn put_all(&self, pairs: &mut dyn Iterator<Item = (&[u8], &[u8])>) -> Result<()> {
+        for (key, value) in pairs {
+            self.put(key, value)?;
+        }
+        Ok(())
+    }
+    /// Something to read with. It may see the moment of its making for ever.
+    fn reader(&self) -> Result<Box<dyn Reader + '_>>;
+    /// Whether a reader sees what is written after its making.
+    fn reader_is_live(&self) -> bool {
+        true
+    }
+    /// Returns when flushes and compactions that are due are done.
+    fn settle(&self) -> Result<()>;
+    /// Bytes that indexes and filters take, if the engine tells: (indexes, filters).
+    fn index_and_filter_bytes(&self) -> Option<(u64, u64)> {
+        None
+    }
+}
+
+/// Reads one database. Values are handed over where they lie: nobody is charged for a copy.
+pub trait Reader {
+    /// Hands over the value of `key`; false if there is none.
+    fn get(&mut self, key: &[u8], value: &mut dyn FnMut(&[u8])) -> Result<bool>;
+    /// Hands over the values of those of the `keys` that are there, with their places among them.
+    fn multi_get(&mut self, keys: &[&[u8]], value: &mut dyn FnMut(usize, &[u8])) -> Result<()> {
+        for (i, key) in keys.iter().enumerate() {
+            self.get(key, &mut |bytes| value(i, bytes))?;
+        }
+        Ok(())
+    }
+    /// Hands over up to `limit` entries from `from` on, ascending; or, backwards, from the last key on,
+    /// descending. Returns how many there were.
+    fn scan(
+        &mut self,
+        from: &[u8],
+        limit: usize,
+        backwards: bool,
+        entry: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<usize>;
+}

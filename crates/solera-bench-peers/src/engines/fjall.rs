@@ -1,0 +1,102 @@
+//! fjall, tuned for data in memory.
+
+use crate::engine::{Engine, Reader, Result, Setting};
+use fjall::{
+    CompressionType, Database, Keyspace, KeyspaceCreateOptions,
+    config::{
+        BlockSizePolicy, BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry,
+        HashRatioPolicy, PinningPolicy,
+    },
+};
+use std::time::Duration;
+
+/// A memtable that fits the last-level cache, as for RocksDB.
+const MEMTABLE_BYTES: u64 = 16 << 20;
+
+pub struct Fjall {
+    database: Database,
+    keyspace: Keyspace,
+}
+
+impl Fjall {
+    pub fn open(setting: &Setting) -> Result<Self> {
+        let cache_bytes = setting.memory_bytes.saturating_sub(4 * MEMTABLE_BYTES);
+        let database =
+            Database::builder(&setting.directory).cache_size(cache_bytes).worker_threads(2).open()?;
+        let compression = if setting.lz4 { CompressionType::Lz4 } else { CompressionType::None };
+        let options = move || {
+            KeyspaceCreateOptions::default()
+                .max_memtable_size(MEMTABLE_BYTES)
+                .data_block_size_policy(BlockSizePolicy::all(4096))
+                .data_block_compression_policy(CompressionPolicy::all(compression))
+                // Indexes and filters always in memory, at every level.
+                .index_block_pinning_policy(PinningPolicy::all(true))
+                .filter_block_pinning_policy(PinningPolicy::all(true))
+                // Ten bits a key at every level, and a hash index in every data block.
+                .filter_policy(FilterPolicy::all(FilterPolicyEntry::Bloom(
+                    BloomConstructionPolicy::BitsPerKey(10.0),
+                )))
+                .data_block_hash_ratio_policy(HashRatioPolicy::all(8.0))
+        };
+        let keyspace = database.keyspace("default", options)?;
+        Ok(Fjall { database, keyspace })
+    }
+}
+
+impl Engine for Fjall {
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        Ok(self.keyspace.insert(key, value)?)
+    }
+
+    fn delete(&self, key: &[u8]) -> Result<()> {
+        Ok(self.keyspace.remove(key)?)
+    }
+
+    fn reader(&self) -> Result<Box<dyn Reader + '_>> {
+        Ok(Box::new(Reading(&self.keyspace)))
+    }
+
+    fn settle(&self) -> Result<()> {
+        self.keyspace.rotate_memtable_and_wait()?;
+        // It cannot be asked whether a compaction is due, only whether one runs: quiet for a while is settled.
+        let mut quiet = 0;
+        while quiet < 20 {
+            let busy = self.database.active_compactions() > 0 || self.database.outstanding_flushes() > 0;
+            quiet = if busy { 0 } else { quiet + 1 };
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+}
+
+struct Reading<'a>(&'a Keyspace);
+
+impl Reader for Reading<'_> {
+    fn get(&mut self, key: &[u8], value: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let found = self.0.get(key)?;
+        found.iter().for_each(|slice| value(slice));
+        Ok(found.is_some())
+    }
+
+    fn scan(
+        &mut self,
+        from: &[u8],
+        limit: usize,
+        backwards: bool,
+        entry: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<usize> {
+        let mut count = 0;
+        let mut take = |guard: fjall::Guard| -> Result<()> {
+            let (key, value) = guard.into_inner()?;
+            entry(&key, &value);
+            count += 1;
+            Ok(())
+        };
+        if backwards {
+            self.0.iter().rev().take(limit).try_for_each(&mut take)?;
+        } else {
+            self.0.range(from..).take(limit).try_for_each(&mut take)?;
+        }
+        Ok(count)
+    }
+}

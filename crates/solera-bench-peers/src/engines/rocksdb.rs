@@ -1,0 +1,156 @@
+//! RocksDB in three settings.
+
+use crate::engine::{Engine, Reader, Result, Setting};
+use rocksdb::{
+    BlockBasedOptions, Cache, DB, DBCompressionType, DataBlockIndexType, Options, ReadOptions,
+    WaitForCompactOptions, properties,
+};
+
+/// How it is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tuning {
+    /// As in the DobLIX paper: 10-bit filters, a small cache, the page cache serves the data.
+    Paper,
+    /// For this machine and these loads.
+    Tuned,
+    /// [`Tuning::Tuned`], and values of 256 bytes or more in blob files.
+    Blob,
+}
+
+/// What write buffers may take of the budget: two of 16 MiB that are being flushed and one that is written.
+const WRITE_BUFFER_BYTES: usize = 16 << 20;
+const WRITE_BUFFERS: usize = 3;
+
+pub struct RocksDb(DB);
+
+impl RocksDb {
+    pub fn open(setting: &Setting, tuning: Tuning) -> Result<Self> {
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        options.set_compression_type(if setting.lz4 {
+            DBCompressionType::Lz4
+        } else {
+            DBCompressionType::None
+        });
+        let mut table = BlockBasedOptions::default();
+        // Ten bits a key, like everybody else here.
+        table.set_bloom_filter(10.0, false);
+        table.set_block_size(4096);
+        match tuning {
+            Tuning::Paper => table.set_block_cache(&Cache::new_lru_cache(8 << 20)),
+            Tuning::Tuned | Tuning::Blob => {
+                // The whole budget but for the write buffers, in the cache without locks on its hit path; 0
+                // lets it find out by itself what a block weighs.
+                let cache_bytes =
+                    (setting.memory_bytes as usize).saturating_sub(WRITE_BUFFER_BYTES * WRITE_BUFFERS);
+                table.set_block_cache(&Cache::new_hyper_clock_cache(cache_bytes, 0));
+                // A hash index in every data block: found reads skip the binary search over restarts.
+                table.set_data_block_index_type(DataBlockIndexType::BinaryAndHash);
+                table.set_data_block_hash_ratio(0.75);
+                // The newest format has the smallest index entries and the fastest filters.
+                table.set_format_version(7);
+                // Indexes and filters outside the cache: they are always there, and no look-up is paid for them.
+                table.set_cache_index_and_filter_blocks(false);
+                // A memtable that fits the last-level cache takes random inserts faster than the default of
+                // 64 MiB; three of them keep the writer from waiting for a flush.
+                options.set_write_buffer_size(WRITE_BUFFER_BYTES);
+                options.set_max_write_buffer_number(WRITE_BUFFERS as i32);
+                // Level 1 as large as what level 0 holds when it is due, as its own tuning guide says.
+                options.set_max_bytes_for_level_base((WRITE_BUFFER_BYTES * 4) as u64);
+                options.set_target_file_size_base(32 << 20);
+                options.set_max_background_jobs(4);
+                options.set_max_open_files(-1);
+            }
+        }
+        if tuning == Tuning::Blob {
+            options.set_enable_blob_files(true);
+            options.set_min_blob_size(256);
+            options.set_enable_blob_gc(true);
+        }
+        options.set_block_based_table_factory(&table);
+        let db = DB::open(&options, &setting.directory)?;
+        if tuning != Tuning::Paper {
+            // Interpolation in index blocks whose keys are spread evenly, binary search in the others.
+            db.set_options(&[("block_based_table_factory", "{index_block_search_type=kAuto;}")])?;
+        }
+        Ok(RocksDb(db))
+    }
+}
+
+impl Engine for RocksDb {
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        Ok(self.0.put(key, value)?)
+    }
+
+    fn delete(&self, key: &[u8]) -> Result<()> {
+        Ok(self.0.delete(key)?)
+    }
+
+    fn reader(&self) -> Result<Box<dyn Reader + '_>> {
+        Ok(Box::new(Reading(&self.0)))
+    }
+
+    fn settle(&self) -> Result<()> {
+        self.0.flush()?;
+        Ok(self.0.wait_for_compact(&WaitForCompactOptions::default())?)
+    }
+
+    fn index_and_filter_bytes(&self) -> Option<(u64, u64)> {
+        // What table readers hold outside the cache: indexes, filters and their own bookkeeping, in one.
+        let readers = self.0.property_int_value(properties::ESTIMATE_TABLE_READERS_MEM).ok()??;
+        Some((readers, 0))
+    }
+}
+
+struct Reading<'a>(&'a DB);
+
+impl Reader for Reading<'_> {
+    fn get(&mut self, key: &[u8], value: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let found = self.0.get_pinned(key)?;
+        found.iter().for_each(|slice| value(slice));
+        Ok(found.is_some())
+    }
+
+    fn multi_get(&mut self, keys: &[&[u8]], value: &mut dyn FnMut(usize, &[u8])) -> Result<()> {
+        let family = self.0.cf_handle("default").ok_or("no default column family")?;
+        for (i, found) in
+            self.0.batched_multi_get_cf(&family, keys.iter().copied(), false).into_iter().enumerate()
+        {
+            found?.iter().for_each(|slice| value(i, slice));
+        }
+        Ok(())
+    }
+
+    fn scan(
+        &mut self,
+        from: &[u8],
+        limit: usize,
+        backwards: bool,
+        entry: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<usize> {
+        let mut options = ReadOptions::default();
+        if limit > 10_000 {
+            // Fewer and larger reads where the page cache serves.
+            options.set_readahead_size(2 << 20);
+        }
+        let mut iterator = self.0.raw_iterator_opt(options);
+        if backwards {
+            iterator.seek_to_last()
+        } else {
+            iterator.seek(from)
+        };
+        let mut count = 0;
+        while count < limit {
+            let Some((key, value)) = iterator.item() else { break };
+            entry(key, value);
+            count += 1;
+            if backwards {
+                iterator.prev()
+            } else {
+                iterator.next()
+            };
+        }
+        iterator.status()?;
+        Ok(count)
+    }
+}

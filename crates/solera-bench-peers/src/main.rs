@@ -1,0 +1,145 @@
+//! Solera beside RocksDB, fjall, LMDB and redb: the same data, the same memory, in one run.
+
+mod child;
+mod compare;
+mod engine;
+mod engines;
+mod phase;
+mod process;
+mod report;
+
+use clap::{Parser, Subcommand};
+use phase::Phase;
+use std::{path::PathBuf, process::ExitCode};
+
+/// Measures Solera and other engines side by side
+#[derive(Debug, Parser)]
+#[command(version)]
+enum Cli {
+    /// Run the phases over all engines, interleaved
+    Compare(Compare),
+    /// Write results as a Markdown page and a web page with charts
+    Report {
+        /// What `compare --json` wrote
+        results: PathBuf,
+        /// The Markdown page; the web page gets the same name with .html
+        #[arg(long, default_value = "docs/results/peers.md")]
+        out: PathBuf,
+    },
+    #[command(flatten)]
+    Hidden(Hidden),
+}
+
+#[derive(Debug, Subcommand)]
+enum Hidden {
+    /// One engine under measurement: the child of compare
+    #[command(hide = true)]
+    Serve {
+        /// What to do, as JSON
+        task: String,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct Compare {
+    /// Engines, with commas between them
+    #[arg(long, value_delimiter = ',', default_value = "solera,rocksdb-tuned,fjall,lmdb,redb")]
+    engines: Vec<String>,
+    /// Phases, with commas between them [default: all]
+    #[arg(long, value_delimiter = ',')]
+    phases: Vec<Phase>,
+    /// Data: uniform, lognormal, clustered, git-history; with commas between them
+    #[arg(long, value_delimiter = ',', default_value = "uniform")]
+    data: Vec<String>,
+    /// Pairs of a generated set
+    #[arg(long, default_value_t = 10_000_000)]
+    n: usize,
+    /// Bytes of each generated value
+    #[arg(long, default_value_t = 64)]
+    value_bytes: usize,
+    /// Repeats of every phase
+    #[arg(long, default_value_t = 5)]
+    repeat: usize,
+    /// Memory budget of each engine, in MiB [default: one and a half times the data, 64 at least]
+    #[arg(long)]
+    memory_mib: Option<u64>,
+    /// Compress data blocks with LZ4, in the engines that can; generated values do not compress
+    #[arg(long)]
+    lz4: bool,
+    /// Reads per pass; scans are fewer
+    #[arg(long, default_value_t = 1_000_000)]
+    operations: usize,
+    /// No pass but loads and full scans takes longer than about this, in seconds
+    #[arg(long, default_value_t = 10.0)]
+    pass_seconds: f64,
+    /// Seed of data and operations
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Where the databases are made [default: the system's directory for temporary files]
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// Where the results are written
+    #[arg(long, default_value = "peers.json")]
+    json: PathBuf,
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse() {
+        Cli::Compare(compare) => run(compare),
+        Cli::Report { results, out } => write_report(&results, &out),
+        Cli::Hidden(Hidden::Serve { task }) => child::serve(&task),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(compare: Compare) -> engine::Result<()> {
+    let directory = tempfile::Builder::new()
+        .prefix("solera-peers-")
+        .tempdir_in(compare.dir.clone().unwrap_or_else(std::env::temp_dir))?;
+    let phases = if compare.phases.is_empty() { Phase::all().to_vec() } else { sorted(compare.phases) };
+    let comparison = compare::Comparison {
+        engines: compare.engines,
+        phases,
+        data: compare.data,
+        entries: compare.n,
+        value_bytes: compare.value_bytes,
+        repeats: compare.repeat.max(1),
+        memory_bytes: compare.memory_mib.map(|mib| mib << 20),
+        lz4: compare.lz4,
+        operations: compare.operations.max(1000),
+        pass_seconds: compare.pass_seconds,
+        seed: compare.seed,
+        directory: directory.path().to_owned(),
+        command: format!("solera-bench-peers {}", std::env::args().skip(1).collect::<Vec<_>>().join(" ")),
+    };
+    let results = compare::run(&comparison)?;
+    std::fs::write(&compare.json, serde_json::to_string_pretty(&results)?)?;
+    println!("{}", report::markdown(&results));
+    Ok(())
+}
+
+/// In the order in which phases run, whatever order was asked for: loads come first.
+fn sorted(mut phases: Vec<Phase>) -> Vec<Phase> {
+    if !phases.contains(&Phase::LoadRandom) {
+        phases.push(Phase::LoadRandom);
+    }
+    phases.sort_unstable();
+    phases.dedup();
+    phases
+}
+
+fn write_report(results: &std::path::Path, out: &std::path::Path) -> engine::Result<()> {
+    let results = compare::read(results)?;
+    if let Some(parent) = out.parent() {
+        std::fs::create_dir_all(parent)?;
+    }
+    std::fs::write(out, report::markdown(&results))?;
+    std::fs::write(out.with_extension("html"), report::html(&results))?;
+    Ok(())
+}
