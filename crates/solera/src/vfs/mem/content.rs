@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 /// Bytes per chunk; every chunk but the last is full. Images share chunks.
 const CHUNK_BYTES: usize = 64 << 10;
+/// What a device writes at once.
+const SECTOR_BYTES: u64 = 512;
 
 /// A file's content, now and after its last sync.
 #[derive(Clone, Default)]
@@ -17,6 +19,8 @@ pub(super) struct Content {
     durable_tail: Vec<u8>,
     /// What was cut off since the last sync, and from where: it may still be found on the disk.
     cut_off: Vec<(u64, Vec<u8>)>,
+    /// Where the last append began.
+    last_write: u64,
 }
 
 impl Content {
@@ -38,6 +42,7 @@ impl Content {
     }
 
     pub(super) fn append(&mut self, bytes: &[u8]) {
+        self.last_write = self.len();
         self.bytes.append(bytes);
     }
 
@@ -63,30 +68,58 @@ impl Content {
         self.cut_off.clear();
     }
 
-    /// What a power cut leaves of the file, durable.
-    pub(super) fn after_crash(&self, persist: Persist, rng: &mut Rng) -> Content {
+    /// What a power cut leaves of the file, durable. `former` is what its blocks may have held before.
+    pub(super) fn after_crash(&self, persist: Persist, former: Option<&Content>, rng: &mut Rng) -> Content {
         let durable_len = self.synced + self.durable_tail.len() as u64;
+        let unsynced = self.len() - self.synced;
         let mut bytes = self.bytes.clone();
-        match persist {
-            Persist::Everything | Persist::ContentBeforeNames => {}
-            Persist::Nothing | Persist::NamesBeforeContent => {
-                bytes.truncate(self.synced);
-                bytes.append(&self.durable_tail);
+        let keeps = match persist {
+            Persist::Everything | Persist::ContentBeforeNames | Persist::LostName => true,
+            Persist::Nothing | Persist::NamesBeforeContent => false,
+            Persist::SomeFiles => rng.below(2) == 0,
+            Persist::Torn => {
+                bytes.truncate(self.synced + rng.below(unsynced + 1));
+                true
             }
-            Persist::Torn => bytes.truncate(self.synced + rng.below(self.len() - self.synced + 1)),
-            Persist::ZeroFilled | Persist::Garbage => {
-                let mut tail = vec![0; (self.len() - self.synced) as usize];
-                if persist == Persist::Garbage {
-                    tail.fill_with(|| rng.next() as u8);
+            Persist::TornLastWrite => {
+                let from = self.synced.max(self.last_write).min(self.len());
+                bytes.truncate(from + rng.below(self.len() - from + 1));
+                true
+            }
+            Persist::FirstSector => {
+                bytes.truncate((self.synced / SECTOR_BYTES + 1) * SECTOR_BYTES);
+                true
+            }
+            Persist::ZeroFilled | Persist::Garbage | Persist::Stale => {
+                let mut tail = vec![0; unsynced as usize];
+                match (persist, former) {
+                    (Persist::Garbage, _) => tail.fill_with(|| rng.next() as u8),
+                    (_, Some(former)) => {
+                        former.read_at(&mut tail, self.synced);
+                    }
+                    _ => {}
                 }
                 bytes.truncate(self.synced);
                 bytes.append(&tail);
+                true
+            }
+            Persist::LostTruncation => {
+                for (from, cut) in self.cut_off.iter().rev() {
+                    let gone = bytes.len.saturating_sub(*from) as usize;
+                    bytes.append(cut.get(gone..).unwrap_or_default());
+                }
+                true
             }
             Persist::RandomPages(page) if durable_len != self.len() || !self.cut_off.is_empty() => {
                 bytes.truncate(self.synced);
                 bytes.append(&self.random_tail(page as u64, rng));
+                true
             }
-            Persist::RandomPages(_) => {}
+            Persist::RandomPages(_) => true,
+        };
+        if !keeps {
+            bytes.truncate(self.synced);
+            bytes.append(&self.durable_tail);
         }
         Content { synced: bytes.len, bytes, ..Content::default() }
     }

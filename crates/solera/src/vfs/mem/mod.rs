@@ -5,6 +5,9 @@
 //! these [`MemFs::crash`] makes the image that the machine may wake up with. Everything is a function of
 //! the calls made and the seed given, so a life that ended badly can be lived again.
 //!
+//! The power fails in one of two ways: at an ordered operation ([`MemFs::crash_after`]), or at all of them,
+//! in a life that is lived once ([`MemFs::record_cuts`]). Both leave the same.
+//!
 //! Images are cheap: content is kept in chunks that images share until one of them is written to.
 //!
 //! Called by every test that needs files, and by the simulator.
@@ -12,6 +15,7 @@
 use super::{Fs, ReadFile, WriteFile};
 use crate::error::{Error, Result};
 use content::Content;
+use names::{Directory, NameChange};
 use parking_lot::{Mutex, RwLock};
 use std::{
     collections::BTreeMap,
@@ -19,50 +23,17 @@ use std::{
     path::{Component, Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
 mod content;
+mod names;
+mod persist;
 #[cfg(test)]
 mod tests;
 
-/// What a power cut keeps of the changes that no sync made durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Persist {
-    /// Nothing.
-    Nothing,
-    /// Everything, as after the death of the process alone.
-    Everything,
-    /// Of content, random pages of this many bytes (4096: pages, 512: sectors), the others old or zero,
-    /// and a random length; of changed names, a random subset of the changes.
-    RandomPages(usize),
-    /// Every file up to a random byte, a random prefix of each directory's changed names.
-    Torn,
-    /// Every name and length; unsynced bytes are zero.
-    ZeroFilled,
-    /// Every name and length; unsynced bytes are garbage.
-    Garbage,
-    /// Every name but no unsynced content: renamed before it was written.
-    NamesBeforeContent,
-    /// All content but no unsynced name: created files are lost, removed ones back.
-    ContentBeforeNames,
-}
-
-impl Persist {
-    /// One of each.
-    pub const ALL: [Persist; 9] = [
-        Persist::Nothing,
-        Persist::Everything,
-        Persist::RandomPages(4096),
-        Persist::RandomPages(512),
-        Persist::Torn,
-        Persist::ZeroFilled,
-        Persist::Garbage,
-        Persist::NamesBeforeContent,
-        Persist::ContentBeforeNames,
-    ];
-}
+pub use persist::Persist;
 
 /// A file system in memory. A clone is another handle of the same one.
 #[derive(Clone)]
@@ -74,74 +45,13 @@ struct Disk {
     operations: AtomicU64,
     /// The mutating operation, counted from 0, that the power cut interrupts.
     crash_at: AtomicU64,
+    /// Syncs return success and do nothing.
+    lying: AtomicBool,
+    /// The disk as a power cut during each operation would find it, while that is recorded.
+    cuts: Mutex<Option<Vec<MemFs>>>,
 }
 
 type Inode = Arc<RwLock<Content>>;
-
-#[derive(Default)]
-struct Directory {
-    names: BTreeMap<String, Inode>,
-    durable: BTreeMap<String, Inode>,
-    /// Changes from `durable` to `names`, in order.
-    pending: Vec<NameChange>,
-}
-
-/// One atomic change of a directory.
-enum NameChange {
-    Set(String, Inode),
-    Remove(String),
-    Rename(String, String, Inode),
-}
-
-impl NameChange {
-    fn apply(&self, names: &mut BTreeMap<String, Inode>) {
-        match self {
-            NameChange::Set(name, inode) => {
-                names.insert(name.clone(), inode.clone());
-            }
-            NameChange::Remove(name) => {
-                names.remove(name);
-            }
-            NameChange::Rename(from, to, inode) => {
-                names.remove(from);
-                names.insert(to.clone(), inode.clone());
-            }
-        }
-    }
-}
-
-impl Directory {
-    fn change(&mut self, change: NameChange) {
-        change.apply(&mut self.names);
-        self.pending.push(change);
-    }
-
-    fn sync(&mut self) {
-        for change in self.pending.drain(..) {
-            change.apply(&mut self.durable);
-        }
-    }
-
-    fn after_crash(&self, persist: Persist, rng: &mut Rng) -> BTreeMap<String, Inode> {
-        let mut names = self.durable.clone();
-        let torn = rng.below(self.pending.len() as u64 + 1) as usize;
-        for (nth, change) in self.pending.iter().enumerate() {
-            let kept = match persist {
-                Persist::Nothing | Persist::ContentBeforeNames => false,
-                Persist::Everything
-                | Persist::ZeroFilled
-                | Persist::Garbage
-                | Persist::NamesBeforeContent => true,
-                Persist::RandomPages(_) => rng.below(2) == 0,
-                Persist::Torn => nth < torn,
-            };
-            if kept {
-                change.apply(&mut names);
-            }
-        }
-        names
-    }
-}
 
 /// What becomes of a mutating operation.
 #[derive(PartialEq)]
@@ -164,23 +74,34 @@ impl MemFs {
             locks: Arc::default(),
             operations: AtomicU64::new(0),
             crash_at: AtomicU64::new(u64::MAX),
+            lying: AtomicBool::new(false),
+            cuts: Mutex::new(None),
         }))
     }
 
     /// What the machine wakes up with if the power is cut now: an independent file system on which
     /// everything is durable and nothing is locked. The same history, `persist` and `seed` give the same
-    /// image; `seed` matters to [`Persist::RandomPages`], [`Persist::Torn`] and [`Persist::Garbage`].
+    /// image; `seed` matters where `persist` is random ([`Persist::is_random`]).
     pub fn crash(&self, persist: Persist, seed: u64) -> MemFs {
         let mut rng = Rng(seed);
+        let live = self.0.dirs.lock();
+        // What the blocks of a file that grew may have held before.
+        let stale: Vec<&Inode> = match persist {
+            Persist::Stale => live.values().flat_map(Directory::ever).collect(),
+            _ => Vec::new(),
+        };
         // Hard links stay links: each inode's fate is decided once.
         let mut images: BTreeMap<*const RwLock<Content>, Inode> = BTreeMap::new();
         let mut dirs = BTreeMap::new();
-        for (path, dir) in &*self.0.dirs.lock() {
+        for (path, dir) in &*live {
             let mut image = Directory::default();
             for (name, inode) in dir.after_crash(persist, &mut rng) {
-                let content = images
-                    .entry(Arc::as_ptr(&inode))
-                    .or_insert_with(|| Arc::new(RwLock::new(inode.read().after_crash(persist, &mut rng))));
+                let content = images.entry(Arc::as_ptr(&inode)).or_insert_with(|| {
+                    let former = (!stale.is_empty()).then(|| stale[rng.below(stale.len() as u64) as usize]);
+                    let former = former.filter(|former| !Arc::ptr_eq(former, &inode)).map(|f| f.read());
+                    let after = inode.read().after_crash(persist, former.as_deref(), &mut rng);
+                    Arc::new(RwLock::new(after))
+                });
                 image.names.insert(name.clone(), content.clone());
                 image.durable.insert(name, content.clone());
             }
@@ -197,22 +118,12 @@ impl MemFs {
             let fresh = || Arc::new(RwLock::new(inode.read().clone()));
             copies.entry(Arc::as_ptr(inode)).or_insert_with(fresh).clone()
         };
-        let mut dirs = BTreeMap::new();
-        for (path, dir) in &*self.0.dirs.lock() {
-            let names = dir.names.iter().map(|(name, inode)| (name.clone(), copy(inode))).collect();
-            let durable = dir.durable.iter().map(|(name, inode)| (name.clone(), copy(inode))).collect();
-            let pending = dir.pending.iter().map(|change| match change {
-                NameChange::Set(name, inode) => NameChange::Set(name.clone(), copy(inode)),
-                NameChange::Remove(name) => NameChange::Remove(name.clone()),
-                NameChange::Rename(from, to, inode) => {
-                    NameChange::Rename(from.clone(), to.clone(), copy(inode))
-                }
-            });
-            dirs.insert(path.clone(), Directory { names, durable, pending: pending.collect() });
-        }
+        let dirs = self.0.dirs.lock();
+        let dirs = dirs.iter().map(|(path, dir)| (path.clone(), dir.copied(&mut copy))).collect();
         let fs = MemFs::of(dirs);
         fs.0.operations.store(self.operations(), Ordering::SeqCst);
         fs.0.crash_at.store(self.0.crash_at.load(Ordering::SeqCst), Ordering::SeqCst);
+        fs.0.lying.store(self.0.lying.load(Ordering::SeqCst), Ordering::SeqCst);
         fs
     }
 
@@ -232,6 +143,25 @@ impl MemFs {
     /// Whether the power cut that [`MemFs::crash_after`] ordered has come.
     pub fn crashed(&self) -> bool {
         self.operations() >= self.0.crash_at.load(Ordering::SeqCst).saturating_add(1)
+    }
+
+    /// From now on keeps, for each mutating operation, the disk as the power cut that
+    /// [`MemFs::crash_after`] orders for it would leave it, until they are taken. Not for concurrent use: what
+    /// another thread changes meanwhile is found in the copy too.
+    pub fn record_cuts(&self) {
+        *self.0.cuts.lock() = Some(Vec::new());
+    }
+
+    /// Takes what [`MemFs::record_cuts`] has kept so far, in the order of the operations; recording goes on.
+    /// [`MemFs::crash`] makes an image of each.
+    pub fn take_cuts(&self) -> Vec<MemFs> {
+        self.0.cuts.lock().as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Whether syncs, of files and of directories, return success and do nothing, as with a device that
+    /// acknowledges what lies in its cache.
+    pub fn lie(&self, lying: bool) {
+        self.0.lying.store(lying, Ordering::SeqCst);
     }
 
     /// Every file's path, sorted by directory, then name.
@@ -278,6 +208,28 @@ impl MemFs {
         }
     }
 
+    /// The end of a mutating operation whose effect is there.
+    fn done(&self, fate: Fate, op: &'static str, path: &Path) -> Result<()> {
+        self.keep_cut();
+        if fate == Fate::Interrupted { Err(power_cut(op, path)) } else { Ok(()) }
+    }
+
+    /// Counts a sync; false: it does nothing. One that the power cut interrupts has no effect.
+    fn syncs(&self, op: &'static str, path: &Path) -> Result<bool> {
+        let fate = self.mutation(op, path)?;
+        self.done(fate, op, path)?;
+        Ok(!self.0.lying.load(Ordering::SeqCst))
+    }
+
+    fn keep_cut(&self) {
+        if self.0.cuts.lock().is_some() {
+            let cut = self.kill();
+            if let Some(cuts) = &mut *self.0.cuts.lock() {
+                cuts.push(cut);
+            }
+        }
+    }
+
     /// Makes one change of names in the directory of `path`; `change` may refuse.
     fn change_name(
         &self,
@@ -292,7 +244,8 @@ impl MemFs {
             return Err(Error::io(op, path, io::ErrorKind::IsADirectory.into()));
         }
         change(dirs.get_mut(&parent).ok_or_else(|| not_found(op, path))?, name)?;
-        returned(fate, op, path)
+        drop(dirs);
+        self.done(fate, op, path)
     }
 }
 
@@ -316,10 +269,7 @@ fn not_found(op: &'static str, path: &Path) -> Error {
     Error::io(op, path, io::ErrorKind::NotFound.into())
 }
 
-/// How an operation with this fate returns.
-fn returned(fate: Fate, op: &'static str, path: &Path) -> Result<()> {
-    if fate == Fate::Interrupted { Err(power_cut(op, path)) } else { Ok(()) }
-}
+
 
 /// `path` from the root, without `.`; absolute and relative paths mean the same.
 fn normal(path: &Path) -> PathBuf {
@@ -371,7 +321,8 @@ impl Fs for MemFs {
         if let Some(source) = dirs.get_mut(&from_parent) {
             source.change(NameChange::Remove(from_name));
         }
-        returned(fate, "rename", from)
+        drop(dirs);
+        self.done(fate, "rename", from)
     }
 
     fn remove_file(&self, path: &Path) -> Result<()> {
@@ -396,15 +347,19 @@ impl Fs for MemFs {
     }
 
     fn sync_file(&self, path: &Path) -> Result<()> {
-        returned(self.mutation("sync", path)?, "sync", path)?;
-        self.inode("sync", path)?.write().sync();
+        if self.syncs("sync", path)? {
+            self.inode("sync", path)?.write().sync();
+        }
         Ok(())
     }
 
     fn sync_dir(&self, path: &Path) -> Result<()> {
-        returned(self.mutation("sync directory", path)?, "sync directory", path)?;
+        let honest = self.syncs("sync directory", path)?;
         let mut dirs = self.0.dirs.lock();
-        dirs.get_mut(&normal(path)).ok_or_else(|| not_found("sync directory", path))?.sync();
+        let dir = dirs.get_mut(&normal(path)).ok_or_else(|| not_found("sync directory", path))?;
+        if honest {
+            dir.sync();
+        }
         Ok(())
     }
 
@@ -420,7 +375,7 @@ impl Fs for MemFs {
                 return Err(Error::io("create directory", path, io::ErrorKind::AlreadyExists.into()));
             }
             self.0.dirs.lock().entry(dir).or_default();
-            returned(fate, "create directory", path)?;
+            self.done(fate, "create directory", path)?;
         }
         Ok(())
     }
@@ -532,18 +487,19 @@ impl WriteFile for MemWriteFile {
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
         let fate = self.fs.mutation("append to", &self.path)?;
         self.inode.write().append(bytes);
-        returned(fate, "append to", &self.path)
+        self.fs.done(fate, "append to", &self.path)
     }
 
     fn truncate(&mut self, len: u64) -> Result<()> {
         let fate = self.fs.mutation("truncate", &self.path)?;
         self.inode.write().truncate(len);
-        returned(fate, "truncate", &self.path)
+        self.fs.done(fate, "truncate", &self.path)
     }
 
     fn sync(&mut self) -> Result<()> {
-        returned(self.fs.mutation("sync", &self.path)?, "sync", &self.path)?;
-        self.inode.write().sync();
+        if self.fs.syncs("sync", &self.path)? {
+            self.inode.write().sync();
+        }
         Ok(())
     }
 

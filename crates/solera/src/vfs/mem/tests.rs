@@ -151,3 +151,102 @@ fn hard_links_are_one_file_in_the_image_too() {
         assert_eq!(content(&image), image.content(Path::new("d/g")).ok());
     }
 }
+
+/// Every file of an image with its content.
+fn whole(fs: &MemFs) -> Vec<(PathBuf, Vec<u8>)> {
+    fs.files().into_iter().map(|path| (path.clone(), fs.content(&path).unwrap())).collect()
+}
+
+#[test]
+fn a_recorded_cut_is_the_cut_that_was_ordered() {
+    let life = |fs: &MemFs| -> Result<()> {
+        let mut file = fs.create(path())?;
+        file.append(&[1; 700])?;
+        file.sync()?;
+        fs.sync_dir(Path::new("d"))?;
+        file.append(&[2; 700])?;
+        file.truncate(900)?;
+        fs.rename(path(), Path::new("d/g"))?;
+        fs.create_dir_all(Path::new("d/e"))?;
+        fs.rename(Path::new("d/g"), Path::new("d/e/f"))?;
+        fs.sync_file(Path::new("d/e/f"))?;
+        fs.remove_file(Path::new("d/e/f"))
+    };
+    let recorded = with_dir();
+    recorded.record_cuts();
+    life(&recorded).unwrap();
+    let cuts = recorded.take_cuts();
+    assert_eq!(cuts.len(), 11);
+    for (n, cut) in cuts.iter().enumerate() {
+        let ordered = with_dir();
+        ordered.crash_after(n as u64);
+        life(&ordered).unwrap_err();
+        for persist in Persist::ALL {
+            for seed in 0..3 {
+                let (one, other) = (ordered.crash(persist, seed), cut.crash(persist, seed));
+                assert_eq!(whole(&one), whole(&other), "operation {n}, {persist:?}, seed {seed}");
+            }
+        }
+    }
+    assert!(recorded.take_cuts().is_empty(), "taken once");
+}
+
+#[test]
+fn each_way_of_losing_loses_what_it_says() {
+    let fs = with_dir();
+    let other = Path::new("d/o");
+    fs.create(other).unwrap().append(&[9; 2000]).unwrap();
+    let mut file = fs.create(path()).unwrap();
+    file.append(&[1; 600]).unwrap();
+    file.sync().unwrap();
+    fs.sync_dir(Path::new("d")).unwrap();
+    file.append(&[2; 600]).unwrap();
+    file.append(&[3; 600]).unwrap();
+    let images = |persist| -> BTreeSet<_> {
+        (0..100).map(|seed| content(&fs.crash(persist, seed)).unwrap()).collect()
+    };
+    let written = fs.content(path()).unwrap();
+    for image in images(Persist::TornLastWrite) {
+        assert!(image.len() >= 1200 && written.starts_with(&image));
+    }
+    assert!(images(Persist::TornLastWrite).len() > 50);
+    assert_eq!(images(Persist::FirstSector), BTreeSet::from([written[..1024].to_vec()]));
+    let stale: Vec<u8> = [vec![1; 600], vec![9; 1200]].concat();
+    assert!(images(Persist::Stale).contains(&stale), "blocks of the other file");
+    let some = images(Persist::SomeFiles);
+    assert_eq!(some, BTreeSet::from([written[..600].to_vec(), written.clone()]));
+    let both = |seed| {
+        let image = fs.crash(Persist::SomeFiles, seed);
+        (content(&image).unwrap().len(), image.content(other).unwrap().len())
+    };
+    let both: BTreeSet<_> = (0..100).map(both).collect();
+    assert_eq!(both, BTreeSet::from([(600, 0), (600, 2000), (1800, 0), (1800, 2000)]));
+
+    file.truncate(1500).unwrap();
+    file.append(&[4; 10]).unwrap();
+    let back = [&written[..1500], &[4; 10], &written[1510..]].concat();
+    assert_eq!(images(Persist::LostTruncation), BTreeSet::from([back]));
+
+    fs.remove_file(other).unwrap();
+    fs.rename(path(), Path::new("d/g")).unwrap();
+    fs.create(Path::new("d/h")).unwrap();
+    let names: BTreeSet<_> = (0..100).map(|seed| fs.crash(Persist::LostName, seed).files()).collect();
+    let expected = [&["d/g", "d/h", "d/o"][..], &["d/f", "d/h"], &["d/g"]];
+    assert_eq!(names, expected.iter().map(|names| names.iter().map(PathBuf::from).collect()).collect());
+}
+
+#[test]
+fn a_lying_disk_keeps_nothing() {
+    let fs = with_dir();
+    fs.lie(true);
+    let mut file = fs.create(path()).unwrap();
+    file.append(b"promised").unwrap();
+    file.sync().unwrap();
+    fs.sync_dir(Path::new("d")).unwrap();
+    fs.sync_file(path()).unwrap();
+    assert_eq!(fs.crash(Persist::Nothing, 0).files(), Vec::<PathBuf>::new());
+    assert_eq!(content(&fs.crash(Persist::NamesBeforeContent, 0)).unwrap(), b"");
+    fs.lie(false);
+    fs.sync_dir(Path::new("d")).unwrap();
+    assert_eq!(content(&fs.crash(Persist::Nothing, 0)).unwrap(), b"");
+}
