@@ -3,6 +3,7 @@
 use clap::{Args, Parser, Subcommand};
 use solera::vfs::mem::Persist;
 use solera_sim::{
+    crash::{Plan, Sweep},
     life::{Pulse, live},
     program::{
         Scale, Verdict, bitflip, crashsim, crowd, diffmodel, isolate, kill9, metamorph, record::record,
@@ -95,9 +96,9 @@ enum Program {
         /// Operations of a random life
         #[arg(long)]
         ops: Option<usize>,
-        /// Every way of losing unsynced changes, not only nothing, everything and random pages
+        /// Letters of the longest sequences, all of which are swept
         #[arg(long)]
-        all: bool,
+        letters: Option<u32>,
     },
     /// Many threads on one database with its background workers
     Crowd {
@@ -226,12 +227,12 @@ fn run(how: &How, program: Program) -> Result<Verdict, String> {
             let usual = bitflip::Amount::at(scale, seed, threads);
             bitflip::run(bitflip::Amount { flips: flips.or(usual.flips), only: bit, ..usual })
         }
-        Program::Crashsim { seeds, ops, all } => {
+        Program::Crashsim { seeds, ops, letters } => {
             let usual = crashsim::Amount::at(scale, seed, threads);
             Ok(crashsim::run(&crashsim::Amount {
                 seeds: seeds.unwrap_or(usual.seeds),
                 operations: ops.unwrap_or(usual.operations),
-                variants: if all { Persist::ALL.to_vec() } else { usual.variants },
+                letters: letters.unwrap_or(usual.letters),
                 ..usual
             }))
         }
@@ -277,8 +278,9 @@ fn replay(file: &std::path::Path, crash: bool) -> ExitCode {
     };
     let lived = script.and_then(|script| {
         if crash {
-            let swept = solera_sim::crash::Sweep::run(&script, &crashsim::USUAL, 0);
-            return swept.map(|sweep| format!("{sweep:?}")).map_err(|violation| violation.to_string());
+            let plan = Plan { variants: &Persist::ALL, draws: 2, from: 0, seed: 0 };
+            let swept = Sweep::run(&script, plan);
+            return swept.map(|sweep| sweep.to_string()).map_err(|violation| violation.to_string());
         }
         live(&script, &Pulse::default())
             .map(|outcome| format!("{outcome:x?}"))

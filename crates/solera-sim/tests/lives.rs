@@ -2,7 +2,7 @@
 
 use solera::vfs::mem::Persist;
 use solera_sim::{
-    crash::Sweep,
+    crash::{Plan, Sweep},
     life::{Pulse, live},
     program::{bitflip, crashsim, crowd, diffmodel, kill9, metamorph},
 };
@@ -42,8 +42,9 @@ fn a_seed_lived_twice_gives_the_same_answers_and_files() {
 #[test]
 fn the_scripted_life_flushes_and_compacts() {
     for seed in 0..4 {
-        let sweep = Sweep::run(&crashsim::scripted(seed), &[Persist::Nothing], seed).unwrap();
-        assert!(sweep.work.flushes > 6 && sweep.work.compactions > 1, "{sweep:?}");
+        let plan = Plan { variants: &[Persist::Nothing], draws: 1, from: 0, seed };
+        let sweep = Sweep::run(&crashsim::scripted(seed), plan).unwrap();
+        assert!(sweep.work.flushes > 6 && sweep.work.compactions > 1, "{sweep}");
     }
 }
 
@@ -53,10 +54,15 @@ fn no_power_cut_breaks_a_promise() {
         first_seed: 0,
         seeds: 2,
         operations: 60,
-        variants: crashsim::USUAL.to_vec(),
+        letters: 1,
+        variants: Persist::ALL.to_vec(),
+        draws: [1, 1],
         threads: 2,
     };
-    assert!(crashsim::run(&amount).kept());
+    let verdict = crashsim::run(&amount);
+    assert!(verdict.kept());
+    let again = crashsim::run(&crashsim::Amount { threads: 1, ..amount });
+    assert_eq!(again.to_string(), verdict.to_string(), "a seed replays to the same states");
 }
 
 #[test]

@@ -1,5 +1,9 @@
 //! What a script's commits make of the database, commit by commit: what a recovered database is compared
 //! with.
+//!
+//! Two orders are kept apart. Data comes back as a prefix of the commit order. Creating and dropping a
+//! keyspace is durable by itself, once acknowledged, whatever becomes of buffered writes before it; so the
+//! keyspaces that are there may be of a later moment than the data in them, never of an earlier one.
 
 use super::NOW_MS;
 use crate::{
@@ -7,78 +11,172 @@ use crate::{
     script::{Operation, Script},
     setting::Setting,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::RangeInclusive,
+    sync::Arc,
+};
 
+/// The pairs of one keyspace.
+pub(super) type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 /// The pairs of every keyspace that is there, by slot.
-pub(super) type Contents = BTreeMap<usize, BTreeMap<Vec<u8>, Vec<u8>>>;
+pub(super) type Contents = BTreeMap<usize, Arc<Pairs>>;
+
+/// The database after some commits.
+struct State {
+    contents: Contents,
+    /// Which keyspace of all that ever had the slot is there now.
+    generations: BTreeMap<usize, usize>,
+}
 
 /// The states that the script's commits run through. Creating and dropping a keyspace count as commits.
 pub(super) struct History {
     /// The state after so many commits.
-    states: Vec<Contents>,
+    states: Vec<State>,
+}
+
+/// What a recovery may give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Allowed {
+    /// Commits that must be there: those acknowledged as durable.
+    pub(super) low: usize,
+    /// Commits acknowledged: of these every creation and drop of a keyspace must be there.
+    pub(super) acknowledged: usize,
+    /// Commits that may be there: those begun.
+    pub(super) high: usize,
 }
 
 impl History {
     /// The history of a script.
     pub(super) fn of(script: &Script) -> History {
         let mut oracle = Oracle::new(NOW_MS);
-        let mut states = vec![Contents::new()];
-        let mut there = BTreeSet::new();
-        let mut note = |oracle: &Oracle, there: &BTreeSet<usize>| {
-            let state = there
-                .iter()
-                .map(|&slot| (slot, oracle.scan(slot, .., oracle.moment()).into_iter().collect()));
-            states.push(state.collect());
-        };
+        let empty = State { contents: Contents::new(), generations: BTreeMap::new() };
+        let mut history = History { states: vec![empty] };
+        let mut generations = BTreeMap::new();
         for (slot, space) in script.setting.spaces.iter().enumerate() {
             oracle.create(slot, space.operator);
-            there.insert(slot);
-            note(&oracle, &there);
+            generations.insert(slot, history.states.len());
+            history.note(&oracle, &generations, &BTreeSet::from([slot]));
         }
         for operation in &script.operations {
-            match commit_of(operation, &script.setting, &there) {
+            let there = generations.keys().copied().collect();
+            let changed = match commit_of(operation, &script.setting, &there) {
                 Some(Commit::Changes(changes)) => {
                     oracle.commit(&changes);
+                    changes.iter().map(|(slot, _)| *slot).collect()
+                }
+                Some(Commit::Create(slot)) => {
+                    oracle.create(slot, script.setting.spaces[slot].operator);
+                    generations.insert(slot, history.states.len());
+                    BTreeSet::from([slot])
                 }
                 Some(Commit::Drop(slot)) => {
-                    there.remove(&slot);
+                    generations.remove(&slot);
+                    BTreeSet::new()
                 }
                 None => continue,
-            }
-            note(&oracle, &there);
+            };
+            history.note(&oracle, &generations, &changed);
         }
-        History { states }
+        history
+    }
+
+    /// Adds the present state, which differs from the last one in what the slots `changed` hold.
+    fn note(&mut self, oracle: &Oracle, generations: &BTreeMap<usize, usize>, changed: &BTreeSet<usize>) {
+        let last = self.states.last().map(|state| &state.contents);
+        let pairs = |slot: usize| match last.and_then(|last| last.get(&slot)) {
+            Some(pairs) if !changed.contains(&slot) => pairs.clone(),
+            _ => Arc::new(oracle.scan(slot, .., oracle.moment()).into_iter().collect()),
+        };
+        let contents = generations.keys().map(|&slot| (slot, pairs(slot))).collect();
+        self.states.push(State { contents, generations: generations.clone() });
     }
 
     /// The state after so many commits.
     pub(super) fn after(&self, commits: usize) -> &Contents {
-        &self.states[commits]
+        &self.states[commits].contents
     }
 
-    /// The states that a recovery may give: at least `low` commits, at most `high`.
-    pub(super) fn allowed(&self, low: usize, high: usize) -> &[Contents] {
-        &self.states[low..=high]
+    /// Whether what was found is a state that a recovery may give.
+    pub(super) fn allows(&self, found: &Contents, allowed: Allowed) -> Result<(), String> {
+        let agrees = |data: usize| {
+            (data.max(allowed.acknowledged)..=allowed.high).any(|names| self.agrees(data, names, found))
+        };
+        if (allowed.low..=allowed.high).rev().any(agrees) {
+            return Ok(());
+        }
+        let named = |at: &usize| self.states[*at].contents.keys().all(|slot| found.contains_key(slot));
+        let extra = |at: &usize| found.keys().all(|slot| *slot == 0 || self.after(*at).contains_key(slot));
+        let (mut lost, mut back) = (allowed.acknowledged..=allowed.high, allowed.acknowledged..=allowed.high);
+        if !lost.any(|at| named(&at)) {
+            return Err("a keyspace is lost".to_owned());
+        }
+        if !back.any(|at| extra(&at)) {
+            return Err("a keyspace is back after its drop".to_owned());
+        }
+        Err(self.explain(found, allowed.low..=allowed.high))
     }
 
-    /// A keyspace's creation or drop is durable once acknowledged, whatever becomes of buffered writes.
-    pub(super) fn keyspaces_agree(&self, found: &Contents, low: usize, high: usize) -> Result<(), String> {
-        let slots: BTreeSet<usize> = self.states.iter().flat_map(|state| state.keys().copied()).collect();
-        for slot in slots {
-            let there = found.contains_key(&slot);
+    /// Whether what was found is the data after `data` commits in the keyspaces after `names` commits.
+    fn agrees(&self, data: usize, names: usize, found: &Contents) -> bool {
+        let (data, names) = (&self.states[data], &self.states[names]);
+        let mut slots = names.contents.keys().chain(found.keys());
+        slots.all(|slot| match (found.get(slot), names.generations.get(slot)) {
+            (Some(pairs), Some(generation)) if data.generations.get(slot) == Some(generation) => {
+                data.contents.get(slot) == Some(pairs)
+            }
+            (Some(pairs), Some(_)) => pairs.is_empty(),
             // The default keyspace is there before anything is done.
-            if slot > 0 && !self.allowed(low, high).iter().any(|state| state.contains_key(&slot) == there) {
-                let what = if there { "is back after its drop" } else { "is lost" };
-                return Err(format!("keyspace {slot} {what}"));
+            (Some(pairs), None) => *slot == 0 && pairs.is_empty(),
+            (None, generation) => generation.is_none(),
+        })
+    }
+
+    /// Which keys make the difference to the first and the last of these states.
+    pub(super) fn explain(&self, found: &Contents, states: RangeInclusive<usize>) -> String {
+        let mut text = format!("none of the states after {states:?} commits;");
+        for (name, at) in [("first", *states.start()), ("last", *states.end())] {
+            let (differences, example) = differences(found, self.after(at));
+            text.push_str(&format!(" {differences} keys differ from the {name}: {example};"));
+        }
+        text
+    }
+}
+
+/// How many keys differ, and one of them.
+pub(super) fn differences(found: &Contents, wanted: &Contents) -> (usize, String) {
+    let nothing = Arc::new(Pairs::new());
+    let mut differences = 0;
+    let mut example = String::new();
+    for (slot, pairs) in found {
+        let wanted = wanted.get(slot).unwrap_or(&nothing);
+        for key in pairs.keys().chain(wanted.keys()).collect::<BTreeSet<_>>() {
+            if pairs.get(key) == wanted.get(key) {
+                continue;
+            }
+            differences += 1;
+            let side = |pairs: &Pairs| match pairs.get(key) {
+                Some(value) => {
+                    format!("{} bytes \"{}\"", value.len(), value[..value.len().min(20)].escape_ascii())
+                }
+                None => "nothing".to_owned(),
+            };
+            if example.is_empty() {
+                let shown = key[..key.len().min(60)].escape_ascii();
+                let (found, wanted) = (side(pairs), side(wanted));
+                example = format!("keyspace {slot} key \"{shown}\" holds {found}, not {wanted}");
             }
         }
-        Ok(())
     }
+    (differences, example)
 }
 
 /// What one operation commits.
 pub(super) enum Commit {
     /// Changes, all or nothing.
     Changes(Vec<(usize, oracle::Change)>),
+    /// A keyspace that was dropped, anew.
+    Create(usize),
     /// The end of a keyspace.
     Drop(usize),
 }
@@ -102,7 +200,7 @@ pub(super) fn commit_of(operation: &Operation, setting: &Setting, there: &BTreeS
         Operation::Ingest { space, entries } => {
             let slot = usize::from(*space) % setting.spaces.len();
             let operator = setting.spaces[slot].operator;
-            // The first of equal keys wins, as in `super::act`.
+            // The first of equal keys wins, as in `super::life`.
             let mut pairs = BTreeMap::new();
             for (key, value) in entries {
                 pairs.entry(key.0.clone()).or_insert_with(|| value.stored(operator));
@@ -116,49 +214,10 @@ pub(super) fn commit_of(operation: &Operation, setting: &Setting, there: &BTreeS
             let slot = usize::from(*space) % setting.spaces.len();
             (slot != 0 && there.contains(&slot)).then_some(Commit::Drop(slot))
         }
+        Operation::CreateSpace { space } => {
+            let slot = usize::from(*space) % setting.spaces.len();
+            (!there.contains(&slot)).then_some(Commit::Create(slot))
+        }
         _ => None,
     }
-}
-
-/// Whether what was found is this state, as far as keyspaces are there.
-pub(super) fn agrees(state: &Contents, found: &Contents) -> bool {
-    let nothing = BTreeMap::new();
-    found.iter().all(|(slot, pairs)| state.get(slot).unwrap_or(&nothing) == pairs)
-}
-
-/// Which keys make the difference to the first and the last state allowed.
-pub(super) fn explain(found: &Contents, allowed: &[Contents]) -> String {
-    let mut text = format!("none of the {} allowed states;", allowed.len());
-    for (name, state) in [("first", allowed.first()), ("last", allowed.last())] {
-        let Some(state) = state else { continue };
-        let mut differences = 0;
-        let mut example = String::new();
-        for (slot, pairs) in found {
-            let nothing = BTreeMap::new();
-            let wanted = state.get(slot).unwrap_or(&nothing);
-            for key in pairs.keys().chain(wanted.keys()).collect::<BTreeSet<_>>() {
-                if pairs.get(key) != wanted.get(key) {
-                    differences += 1;
-                    if example.is_empty() {
-                        let side = |pairs: &BTreeMap<Vec<u8>, Vec<u8>>| match pairs.get(key) {
-                            Some(value) => format!(
-                                "{} bytes \"{}\"",
-                                value.len(),
-                                value[..value.len().min(20)].escape_ascii()
-                            ),
-                            None => "nothing".to_owned(),
-                        };
-                        example = format!(
-                            "keyspace {slot} key \"{}\" holds {}, not {}",
-                            key[..key.len().min(60)].escape_ascii(),
-                            side(pairs),
-                            side(wanted)
-                        );
-                    }
-                }
-            }
-        }
-        text.push_str(&format!(" {differences} keys differ from the {name}: {example};"));
-    }
-    text
 }

@@ -113,14 +113,18 @@ fn a_crash_while_sealing_never_leaves_an_unsealed_log_behind_a_newer_one() {
     for n in 0..=fs.operations() {
         let fs = disk();
         fs.crash_after(n);
-        let _ = whole(&fs);
+        let created = whole(&fs).is_ok();
         for persist in Persist::ALL {
             for seed in 0..20 {
                 let image = fs.crash(persist, seed);
                 if image.exists(&dir().join(file_name(FileId(4)))).unwrap() {
                     assert_eq!(read(&image, Tail::Sealed).unwrap().0, [record(0)]);
                     let next = replay(&image, dir(), DATABASE, FileId(4), Tail::Open, |_, _| Ok(()));
-                    assert_eq!(next.unwrap().frames, 0);
+                    // Before its creation returned no manifest names it and nobody reads it: its block may
+                    // still be the other log's.
+                    if created || persist != Persist::Stale {
+                        assert_eq!(next.unwrap().frames, 0);
+                    }
                 }
             }
         }

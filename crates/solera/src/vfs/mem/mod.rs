@@ -145,11 +145,11 @@ impl MemFs {
         self.operations() >= self.0.crash_at.load(Ordering::SeqCst).saturating_add(1)
     }
 
-    /// From now on keeps, for each mutating operation, the disk as the power cut that
-    /// [`MemFs::crash_after`] orders for it would leave it, until they are taken. Not for concurrent use: what
-    /// another thread changes meanwhile is found in the copy too.
-    pub fn record_cuts(&self) {
-        *self.0.cuts.lock() = Some(Vec::new());
+    /// Whether to keep from now on, for each mutating operation, the disk as the power cut that
+    /// [`MemFs::crash_after`] orders for it would leave it. Not for concurrent use: what another thread
+    /// changes meanwhile is found in the copy too.
+    pub fn record_cuts(&self, recording: bool) {
+        *self.0.cuts.lock() = recording.then(Vec::new);
     }
 
     /// Takes what [`MemFs::record_cuts`] has kept so far, in the order of the operations; recording goes on.
@@ -268,8 +268,6 @@ fn power_cut(op: &'static str, path: &Path) -> Error {
 fn not_found(op: &'static str, path: &Path) -> Error {
     Error::io(op, path, io::ErrorKind::NotFound.into())
 }
-
-
 
 /// `path` from the root, without `.`; absolute and relative paths mean the same.
 fn normal(path: &Path) -> PathBuf {

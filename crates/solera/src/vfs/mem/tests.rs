@@ -173,7 +173,7 @@ fn a_recorded_cut_is_the_cut_that_was_ordered() {
         fs.remove_file(Path::new("d/e/f"))
     };
     let recorded = with_dir();
-    recorded.record_cuts();
+    recorded.record_cuts(true);
     life(&recorded).unwrap();
     let cuts = recorded.take_cuts();
     assert_eq!(cuts.len(), 11);

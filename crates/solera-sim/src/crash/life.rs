@@ -1,0 +1,233 @@
+//! A script lived once, with the disk kept as a power cut at each file operation would find it.
+
+use super::{
+    NOW_MS,
+    history::{Allowed, Commit, commit_of},
+};
+use crate::{
+    oracle,
+    script::{Operation, Script},
+    setting::Setting,
+    tell::Work,
+};
+use solera::{Db, Durability, Keyspace, ManualClock, vfs::mem::MemFs};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+
+/// Where the database lies.
+pub(super) const DIR: &str = "/db";
+
+/// A checkpoint that was begun.
+#[derive(Clone, Debug)]
+pub(super) struct Checkpoint {
+    pub(super) dir: PathBuf,
+    /// Commits before it.
+    pub(super) commits: usize,
+    pub(super) acknowledged: bool,
+}
+
+/// The power fails during one file operation.
+pub(super) struct Cut {
+    /// What is on the disk then.
+    pub(super) fs: MemFs,
+    /// The operation of the script that it interrupts; `None` in the first open.
+    pub(super) during: Option<usize>,
+    /// What the recovery may give, if it is of the disk alone and not of the process.
+    pub(super) allowed: Allowed,
+    pub(super) checkpoints: Arc<Vec<Checkpoint>>,
+}
+
+/// A life and every power cut that could have ended it.
+pub(super) struct Life {
+    fs: MemFs,
+    pub(super) cuts: Vec<Cut>,
+    during: Option<usize>,
+    /// Commits begun, acknowledged, and acknowledged as durable.
+    issued: usize,
+    acknowledged: usize,
+    durable: usize,
+    checkpoints: Arc<Vec<Checkpoint>>,
+    pub(super) work: Work,
+}
+
+/// Options for a database on these files.
+pub(super) fn open_at(setting: &Setting, fs: &MemFs, dir: &str, create: bool) -> solera::Result<Db> {
+    let clock = Arc::new(ManualClock::at_unix_ms(NOW_MS));
+    setting.options(Arc::new(fs.clone()), clock).create_if_missing(create).open(dir)
+}
+
+pub(super) fn open_space(setting: &Setting, db: &Db, slot: usize) -> solera::Result<Keyspace> {
+    db.keyspace_with(&setting.space_name(slot), setting.spaces[slot].options())
+}
+
+impl Life {
+    /// Lives the script, on files that lie about syncs if `lying`. Cuts are kept from the operation
+    /// `from` of the script on; 0 for the first open too.
+    pub(super) fn of(script: &Script, from: usize, lying: bool) -> Result<Life, String> {
+        let mut life = Life {
+            fs: MemFs::new(),
+            cuts: Vec::new(),
+            during: None,
+            issued: 0,
+            acknowledged: 0,
+            durable: 0,
+            checkpoints: Arc::default(),
+            work: Work::default(),
+        };
+        life.fs.lie(lying);
+        life.lived(script, from)?;
+        Ok(life)
+    }
+
+    /// Takes what was recorded since the last time; all of it was done before what is done now was
+    /// acknowledged.
+    fn take_cuts(&mut self) {
+        let allowed = Allowed { low: self.durable, acknowledged: self.acknowledged, high: self.issued };
+        let cuts = self.fs.take_cuts().into_iter();
+        let checkpoints = &self.checkpoints;
+        let during = self.during;
+        self.cuts.extend(cuts.map(|fs| Cut { fs, during, allowed, checkpoints: checkpoints.clone() }));
+    }
+
+    fn lived(&mut self, script: &Script, from: usize) -> Result<(), String> {
+        let text = |error: solera::Error| error.to_string();
+        if from == 0 {
+            self.fs.record_cuts(true);
+        }
+        let mut db = open_at(&script.setting, &self.fs, DIR, true).map_err(text)?;
+        self.take_cuts();
+        let mut spaces = BTreeMap::new();
+        for slot in 0..script.setting.spaces.len() {
+            self.issued += 1;
+            spaces.insert(slot, open_space(&script.setting, &db, slot).map_err(text)?);
+            self.take_cuts();
+            self.acknowledged += 1;
+            // Creations are durable by themselves.
+            self.durable = self.acknowledged;
+        }
+        for (at, operation) in script.operations.iter().enumerate() {
+            self.during = Some(at);
+            if at == from {
+                self.fs.record_cuts(true);
+            }
+            if let Operation::Reopen { .. } | Operation::Kill {} = operation {
+                let slots: Vec<usize> = std::mem::take(&mut spaces).into_keys().collect();
+                self.work.note(&db);
+                if let Operation::Kill {} = operation {
+                    // The old process goes on with files that nobody sees.
+                    self.fs = self.fs.kill();
+                    if at >= from {
+                        self.fs.record_cuts(true);
+                    }
+                    drop(db);
+                } else {
+                    db.close().map_err(text)?;
+                }
+                db = open_at(&script.setting, &self.fs, DIR, true).map_err(text)?;
+                for slot in slots {
+                    spaces.insert(slot, open_space(&script.setting, &db, slot).map_err(text)?);
+                }
+                self.take_cuts();
+                // What was closed in order, or found by a recovery, is durable.
+                self.durable = self.acknowledged;
+                continue;
+            }
+            let there = spaces.keys().copied().collect();
+            let commit = commit_of(operation, &script.setting, &there);
+            let commits = usize::from(commit.is_some());
+            self.issued += commits;
+            let durable = self
+                .act(&script.setting, &db, &mut spaces, operation, commit.as_ref())
+                .map_err(|error| format!("{operation}: {error}"))?;
+            self.take_cuts();
+            self.acknowledged += commits;
+            if durable {
+                self.durable = self.acknowledged;
+            }
+            if let Operation::Checkpoint {} = operation {
+                Arc::make_mut(&mut self.checkpoints).iter_mut().for_each(|one| one.acknowledged = true);
+            }
+        }
+        self.work.note(&db);
+        Ok(())
+    }
+
+    /// Does one operation; says whether it made itself, and so all before it, durable.
+    fn act(
+        &mut self,
+        setting: &Setting,
+        db: &Db,
+        spaces: &mut BTreeMap<usize, Keyspace>,
+        operation: &Operation,
+        commit: Option<&Commit>,
+    ) -> solera::Result<bool> {
+        let slot = |space: u8| usize::from(space) % setting.spaces.len();
+        match operation {
+            Operation::Write { change } if commit.is_some() => {
+                change.commit(setting, &spaces[&change.slot(setting)])?;
+                Ok(setting.sync)
+            }
+            Operation::Batch { sync, changes } if commit.is_some() => {
+                let mut batch = db.batch();
+                if *sync {
+                    batch.durability(Durability::Sync);
+                }
+                for change in changes {
+                    change.add_to(&mut batch, setting, &spaces[&change.slot(setting)])?;
+                }
+                db.write(batch)?;
+                Ok(*sync || setting.sync)
+            }
+            Operation::Ingest { space, .. } => {
+                if let Some(Commit::Changes(changes)) = commit {
+                    let pairs = changes.iter().filter_map(|(_, change)| match change {
+                        oracle::Change::Put { key, value, .. } => Some((key, value)),
+                        _ => None,
+                    });
+                    spaces[&slot(*space)].ingest(pairs)?;
+                }
+                Ok(commit.is_some())
+            }
+            Operation::DropSpace { .. } | Operation::CreateSpace { .. } => {
+                match commit {
+                    Some(Commit::Drop(slot)) => {
+                        db.drop_keyspace(&setting.space_name(*slot))?;
+                        spaces.remove(slot);
+                    }
+                    Some(Commit::Create(slot)) => {
+                        spaces.insert(*slot, open_space(setting, db, *slot)?);
+                    }
+                    _ => {}
+                }
+                Ok(false)
+            }
+            Operation::Flush { space } => {
+                spaces.get(&slot(*space)).map_or(Ok(()), Keyspace::flush)?;
+                Ok(false)
+            }
+            Operation::FlushAll {} => db.flush().map(|()| true),
+            Operation::Sync {} => db.sync().map(|()| true),
+            Operation::Compact { space, start, end } if !oracle::empty(start.bound(), end.bound()) => {
+                if let Some(space) = spaces.get(&slot(*space)) {
+                    space.compact_range::<&[u8]>((start.bound(), end.bound()))?;
+                }
+                Ok(false)
+            }
+            Operation::Step { times } => {
+                for _ in 0..*times {
+                    db.step()?;
+                }
+                Ok(false)
+            }
+            Operation::Idle {} => db.wait_idle().map(|()| false),
+            Operation::Checkpoint {} => {
+                let nth = self.checkpoints.len();
+                let dir = PathBuf::from(format!("/checkpoint-{nth}"));
+                let begun = Checkpoint { dir: dir.clone(), commits: self.issued, acknowledged: false };
+                Arc::make_mut(&mut self.checkpoints).push(begun);
+                db.checkpoint(&dir)?;
+                Ok(false)
+            }
+            _ => Ok(false),
+        }
+    }
+}
