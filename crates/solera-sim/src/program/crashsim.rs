@@ -44,7 +44,7 @@ impl Amount {
     pub fn at(scale: Scale, first_seed: u64, threads: usize) -> Amount {
         Amount {
             first_seed,
-            seeds: scale.of(6, 100),
+            seeds: scale.of(3, 100),
             operations: 120,
             letters: scale.of(2, 3),
             variants: Persist::ALL.to_vec(),
