@@ -12,6 +12,7 @@ pub mod tell;
 pub mod life;
 pub mod crash;
 pub mod image;
+pub mod faults;
 pub mod isolation;
 pub mod program;
 pub mod layers;

@@ -6,14 +6,16 @@ use solera_sim::{
     crash::{Plan, Sweep},
     life::{Pulse, live},
     program::{
-        Scale, Verdict, bitflip, crashsim, crowd, diffmodel, isolate, kill9, metamorph, record::record,
+        Scale, Verdict, bitflip, crashsim, crowd, diffmodel, faultloop, isolate, kill9, metamorph,
+        record::record,
     },
     script::Script,
 };
 use std::{path::PathBuf, process::ExitCode, time::Instant};
 
 /// What `all` runs, in this order.
-const ALL: [&str; 7] = ["diffmodel", "metamorph", "bitflip", "crashsim", "crowd", "kill9", "isolate"];
+const ALL: [&str; 8] =
+    ["diffmodel", "metamorph", "bitflip", "crashsim", "faultloop", "crowd", "kill9", "isolate"];
 
 /// Programs that try to break Solera; each ends with one line of figures and fails if a promise was broken
 #[derive(Debug, Parser)]
@@ -99,6 +101,15 @@ enum Program {
         /// Letters of the longest sequences, all of which are swept
         #[arg(long)]
         letters: Option<u32>,
+    },
+    /// File calls that fail, each in turn and in every way
+    Faultloop {
+        /// How many seeds
+        #[arg(long)]
+        seeds: Option<u64>,
+        /// Of a life's calls, one in so many fails
+        #[arg(long)]
+        stride: Option<u64>,
     },
     /// Many threads on one database with its background workers
     Crowd {
@@ -233,6 +244,14 @@ fn run(how: &How, program: Program) -> Result<Verdict, String> {
                 seeds: seeds.unwrap_or(usual.seeds),
                 operations: ops.unwrap_or(usual.operations),
                 letters: letters.unwrap_or(usual.letters),
+                ..usual
+            }))
+        }
+        Program::Faultloop { seeds, stride } => {
+            let usual = faultloop::Amount::at(scale, seed, threads);
+            Ok(faultloop::run(faultloop::Amount {
+                seeds: seeds.unwrap_or(usual.seeds),
+                stride: stride.unwrap_or(usual.stride),
                 ..usual
             }))
         }

@@ -52,10 +52,10 @@ fn the_scripted_life_flushes_and_compacts() {
 fn no_power_cut_breaks_a_promise() {
     let amount = crashsim::Amount {
         first_seed: 0,
-        seeds: 2,
-        operations: 60,
+        seeds: 1,
+        operations: 40,
         letters: 1,
-        variants: Persist::ALL.to_vec(),
+        variants: vec![Persist::Nothing, Persist::RandomPages(512), Persist::LostName],
         draws: [1, 1],
         threads: 2,
     };

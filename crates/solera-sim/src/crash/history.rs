@@ -5,7 +5,7 @@
 //! keyspace is durable by itself, once acknowledged, whatever becomes of buffered writes before it; so the
 //! keyspaces that are there may be of a later moment than the data in them, never of an earlier one.
 
-use super::NOW_MS;
+use super::life::NOW_MS;
 use crate::{
     oracle::{self, Oracle},
     script::{Operation, Script},
@@ -18,87 +18,110 @@ use std::{
 };
 
 /// The pairs of one keyspace.
-pub(super) type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
+pub(crate) type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 /// The pairs of every keyspace that is there, by slot.
-pub(super) type Contents = BTreeMap<usize, Arc<Pairs>>;
+pub(crate) type Contents = BTreeMap<usize, Arc<Pairs>>;
 
 /// The database after some commits.
+#[derive(Clone)]
 struct State {
     contents: Contents,
     /// Which keyspace of all that ever had the slot is there now.
     generations: BTreeMap<usize, usize>,
 }
 
-/// The states that the script's commits run through. Creating and dropping a keyspace count as commits.
-pub(super) struct History {
+/// The states that commits run through. Creating and dropping a keyspace count as commits.
+#[derive(Clone)]
+pub(crate) struct History {
+    oracle: Oracle,
     /// The state after so many commits.
     states: Vec<State>,
 }
 
 /// What a recovery may give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Allowed {
+pub(crate) struct Allowed {
     /// Commits that must be there: those acknowledged as durable.
-    pub(super) low: usize,
+    pub(crate) low: usize,
     /// Commits acknowledged: of these every creation and drop of a keyspace must be there.
-    pub(super) acknowledged: usize,
+    pub(crate) acknowledged: usize,
     /// Commits that may be there: those begun.
-    pub(super) high: usize,
+    pub(crate) high: usize,
+}
+
+impl Allowed {
+    /// Exactly so many commits.
+    pub(crate) fn only(commits: usize) -> Allowed {
+        Allowed { low: commits, acknowledged: commits, high: commits }
+    }
 }
 
 impl History {
+    /// No keyspaces and no commits.
+    pub(crate) fn new() -> History {
+        let nothing = State { contents: Contents::new(), generations: BTreeMap::new() };
+        History { oracle: Oracle::new(NOW_MS), states: vec![nothing] }
+    }
+
     /// The history of a script.
-    pub(super) fn of(script: &Script) -> History {
-        let mut oracle = Oracle::new(NOW_MS);
-        let empty = State { contents: Contents::new(), generations: BTreeMap::new() };
-        let mut history = History { states: vec![empty] };
-        let mut generations = BTreeMap::new();
-        for (slot, space) in script.setting.spaces.iter().enumerate() {
-            oracle.create(slot, space.operator);
-            generations.insert(slot, history.states.len());
-            history.note(&oracle, &generations, &BTreeSet::from([slot]));
+    pub(crate) fn of(script: &Script) -> History {
+        let mut history = History::new();
+        for slot in 0..script.setting.spaces.len() {
+            history.push(&script.setting, &Commit::Create(slot));
         }
         for operation in &script.operations {
-            let there = generations.keys().copied().collect();
-            let changed = match commit_of(operation, &script.setting, &there) {
-                Some(Commit::Changes(changes)) => {
-                    oracle.commit(&changes);
-                    changes.iter().map(|(slot, _)| *slot).collect()
-                }
-                Some(Commit::Create(slot)) => {
-                    oracle.create(slot, script.setting.spaces[slot].operator);
-                    generations.insert(slot, history.states.len());
-                    BTreeSet::from([slot])
-                }
-                Some(Commit::Drop(slot)) => {
-                    generations.remove(&slot);
-                    BTreeSet::new()
-                }
-                None => continue,
-            };
-            history.note(&oracle, &generations, &changed);
+            let there = history.last().keys().copied().collect();
+            if let Some(commit) = commit_of(operation, &script.setting, &there) {
+                history.push(&script.setting, &commit);
+            }
         }
         history
     }
 
-    /// Adds the present state, which differs from the last one in what the slots `changed` hold.
-    fn note(&mut self, oracle: &Oracle, generations: &BTreeMap<usize, usize>, changed: &BTreeSet<usize>) {
-        let last = self.states.last().map(|state| &state.contents);
-        let pairs = |slot: usize| match last.and_then(|last| last.get(&slot)) {
+    /// One more commit.
+    pub(crate) fn push(&mut self, setting: &Setting, commit: &Commit) {
+        let before = &self.states[self.states.len() - 1];
+        let mut generations = before.generations.clone();
+        let changed = match commit {
+            Commit::Changes(changes) => {
+                self.oracle.commit(changes);
+                changes.iter().map(|(slot, _)| *slot).collect()
+            }
+            Commit::Create(slot) => {
+                self.oracle.create(*slot, setting.spaces[*slot].operator);
+                generations.insert(*slot, self.states.len());
+                BTreeSet::from([*slot])
+            }
+            Commit::Drop(slot) => {
+                generations.remove(slot);
+                BTreeSet::new()
+            }
+        };
+        let pairs = |slot: usize| match before.contents.get(&slot) {
             Some(pairs) if !changed.contains(&slot) => pairs.clone(),
-            _ => Arc::new(oracle.scan(slot, .., oracle.moment()).into_iter().collect()),
+            _ => Arc::new(self.oracle.scan(slot, .., self.oracle.moment()).into_iter().collect()),
         };
         let contents = generations.keys().map(|&slot| (slot, pairs(slot))).collect();
-        self.states.push(State { contents, generations: generations.clone() });
+        self.states.push(State { contents, generations });
+    }
+
+    /// How many commits.
+    pub(crate) fn len(&self) -> usize {
+        self.states.len() - 1
+    }
+
+    /// The present state.
+    pub(crate) fn last(&self) -> &Contents {
+        self.after(self.len())
     }
 
     /// The state after so many commits.
-    pub(super) fn after(&self, commits: usize) -> &Contents {
+    pub(crate) fn after(&self, commits: usize) -> &Contents {
         &self.states[commits].contents
     }
 
     /// Whether what was found is a state that a recovery may give.
-    pub(super) fn allows(&self, found: &Contents, allowed: Allowed) -> Result<(), String> {
+    pub(crate) fn allows(&self, found: &Contents, allowed: Allowed) -> Result<(), String> {
         let agrees = |data: usize| {
             (data.max(allowed.acknowledged)..=allowed.high).any(|names| self.agrees(data, names, found))
         };
@@ -133,7 +156,7 @@ impl History {
     }
 
     /// Which keys make the difference to the first and the last of these states.
-    pub(super) fn explain(&self, found: &Contents, states: RangeInclusive<usize>) -> String {
+    pub(crate) fn explain(&self, found: &Contents, states: RangeInclusive<usize>) -> String {
         let mut text = format!("none of the states after {states:?} commits;");
         for (name, at) in [("first", *states.start()), ("last", *states.end())] {
             let (differences, example) = differences(found, self.after(at));
@@ -144,7 +167,7 @@ impl History {
 }
 
 /// How many keys differ, and one of them.
-pub(super) fn differences(found: &Contents, wanted: &Contents) -> (usize, String) {
+pub(crate) fn differences(found: &Contents, wanted: &Contents) -> (usize, String) {
     let nothing = Arc::new(Pairs::new());
     let mut differences = 0;
     let mut example = String::new();
@@ -172,7 +195,7 @@ pub(super) fn differences(found: &Contents, wanted: &Contents) -> (usize, String
 }
 
 /// What one operation commits.
-pub(super) enum Commit {
+pub(crate) enum Commit {
     /// Changes, all or nothing.
     Changes(Vec<(usize, oracle::Change)>),
     /// A keyspace that was dropped, anew.
@@ -183,7 +206,7 @@ pub(super) enum Commit {
 
 /// What the operation commits, if anything, when these keyspaces are there. An operation that the engine
 /// would refuse commits nothing and is not done.
-pub(super) fn commit_of(operation: &Operation, setting: &Setting, there: &BTreeSet<usize>) -> Option<Commit> {
+pub(crate) fn commit_of(operation: &Operation, setting: &Setting, there: &BTreeSet<usize>) -> Option<Commit> {
     let legal = |change: &crate::script::Change| {
         there.contains(&change.slot(setting)) && !change.lacks_operator(setting)
     };

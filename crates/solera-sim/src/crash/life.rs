@@ -1,9 +1,6 @@
 //! A script lived once, with the disk kept as a power cut at each file operation would find it.
 
-use super::{
-    NOW_MS,
-    history::{Allowed, Commit, commit_of},
-};
+use super::history::{Allowed, Commit, Contents, commit_of};
 use crate::{
     oracle,
     script::{Operation, Script},
@@ -11,58 +8,64 @@ use crate::{
     tell::Work,
 };
 use solera::{Db, Durability, Keyspace, ManualClock, vfs::mem::MemFs};
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 /// Where the database lies.
-pub(super) const DIR: &str = "/db";
+pub(crate) const DIR: &str = "/db";
+/// When it lives.
+pub(crate) const NOW_MS: u64 = 1_700_000_000_000;
 
 /// A checkpoint that was begun.
 #[derive(Clone, Debug)]
-pub(super) struct Checkpoint {
-    pub(super) dir: PathBuf,
+pub(crate) struct Checkpoint {
+    pub(crate) dir: PathBuf,
     /// Commits before it.
-    pub(super) commits: usize,
-    pub(super) acknowledged: bool,
+    pub(crate) commits: usize,
+    pub(crate) acknowledged: bool,
 }
 
 /// The power fails during one file operation.
-pub(super) struct Cut {
+pub(crate) struct Cut {
     /// What is on the disk then.
-    pub(super) fs: MemFs,
+    pub(crate) fs: MemFs,
     /// The operation of the script that it interrupts; `None` in the first open.
-    pub(super) during: Option<usize>,
+    pub(crate) during: Option<usize>,
     /// What the recovery may give, if it is of the disk alone and not of the process.
-    pub(super) allowed: Allowed,
-    pub(super) checkpoints: Arc<Vec<Checkpoint>>,
+    pub(crate) allowed: Allowed,
+    pub(crate) checkpoints: Arc<Vec<Checkpoint>>,
 }
 
 /// A life and every power cut that could have ended it.
-pub(super) struct Life {
+pub(crate) struct Life {
     fs: MemFs,
-    pub(super) cuts: Vec<Cut>,
+    pub(crate) cuts: Vec<Cut>,
     during: Option<usize>,
     /// Commits begun, acknowledged, and acknowledged as durable.
     issued: usize,
     acknowledged: usize,
     durable: usize,
     checkpoints: Arc<Vec<Checkpoint>>,
-    pub(super) work: Work,
+    pub(crate) work: Work,
 }
 
 /// Options for a database on these files.
-pub(super) fn open_at(setting: &Setting, fs: &MemFs, dir: &str, create: bool) -> solera::Result<Db> {
+pub(crate) fn open_at(setting: &Setting, fs: &MemFs, dir: &str, create: bool) -> solera::Result<Db> {
     let clock = Arc::new(ManualClock::at_unix_ms(NOW_MS));
     setting.options(Arc::new(fs.clone()), clock).create_if_missing(create).open(dir)
 }
 
-pub(super) fn open_space(setting: &Setting, db: &Db, slot: usize) -> solera::Result<Keyspace> {
+pub(crate) fn open_space(setting: &Setting, db: &Db, slot: usize) -> solera::Result<Keyspace> {
     db.keyspace_with(&setting.space_name(slot), setting.spaces[slot].options())
 }
 
 impl Life {
     /// Lives the script, on files that lie about syncs if `lying`. Cuts are kept from the operation
     /// `from` of the script on; 0 for the first open too.
-    pub(super) fn of(script: &Script, from: usize, lying: bool) -> Result<Life, String> {
+    pub(crate) fn of(script: &Script, from: usize, lying: bool) -> Result<Life, String> {
         let mut life = Life {
             fs: MemFs::new(),
             cuts: Vec::new(),
@@ -135,8 +138,12 @@ impl Life {
             let commit = commit_of(operation, &script.setting, &there);
             let commits = usize::from(commit.is_some());
             self.issued += commits;
-            let durable = self
-                .act(&script.setting, &db, &mut spaces, operation, commit.as_ref())
+            let checkpoint = PathBuf::from(format!("/checkpoint-{}", self.checkpoints.len()));
+            if let Operation::Checkpoint {} = operation {
+                let begun = Checkpoint { dir: checkpoint.clone(), commits: self.issued, acknowledged: false };
+                Arc::make_mut(&mut self.checkpoints).push(begun);
+            }
+            let durable = act(&script.setting, &db, &mut spaces, operation, commit.as_ref(), &checkpoint)
                 .map_err(|error| format!("{operation}: {error}"))?;
             self.take_cuts();
             self.acknowledged += commits;
@@ -150,84 +157,94 @@ impl Life {
         self.work.note(&db);
         Ok(())
     }
+}
 
-    /// Does one operation; says whether it made itself, and so all before it, durable.
-    fn act(
-        &mut self,
-        setting: &Setting,
-        db: &Db,
-        spaces: &mut BTreeMap<usize, Keyspace>,
-        operation: &Operation,
-        commit: Option<&Commit>,
-    ) -> solera::Result<bool> {
-        let slot = |space: u8| usize::from(space) % setting.spaces.len();
-        match operation {
-            Operation::Write { change } if commit.is_some() => {
-                change.commit(setting, &spaces[&change.slot(setting)])?;
-                Ok(setting.sync)
+/// Does one operation; says whether it made itself, and so all before it, durable.
+///
+/// `checkpoint` is where a checkpoint goes.
+pub(crate) fn act(
+    setting: &Setting,
+    db: &Db,
+    spaces: &mut BTreeMap<usize, Keyspace>,
+    operation: &Operation,
+    commit: Option<&Commit>,
+    checkpoint: &Path,
+) -> solera::Result<bool> {
+    let slot = |space: u8| usize::from(space) % setting.spaces.len();
+    match operation {
+        Operation::Write { change } if commit.is_some() => {
+            change.commit(setting, &spaces[&change.slot(setting)])?;
+            Ok(setting.sync)
+        }
+        Operation::Batch { sync, changes } if commit.is_some() => {
+            let mut batch = db.batch();
+            if *sync {
+                batch.durability(Durability::Sync);
             }
-            Operation::Batch { sync, changes } if commit.is_some() => {
-                let mut batch = db.batch();
-                if *sync {
-                    batch.durability(Durability::Sync);
+            for change in changes {
+                change.add_to(&mut batch, setting, &spaces[&change.slot(setting)])?;
+            }
+            db.write(batch)?;
+            Ok(*sync || setting.sync)
+        }
+        Operation::Ingest { space, .. } => {
+            if let Some(Commit::Changes(changes)) = commit {
+                let pairs = changes.iter().filter_map(|(_, change)| match change {
+                    oracle::Change::Put { key, value, .. } => Some((key, value)),
+                    _ => None,
+                });
+                spaces[&slot(*space)].ingest(pairs)?;
+            }
+            Ok(commit.is_some())
+        }
+        Operation::DropSpace { .. } | Operation::CreateSpace { .. } => {
+            match commit {
+                Some(Commit::Drop(slot)) => {
+                    db.drop_keyspace(&setting.space_name(*slot))?;
+                    spaces.remove(slot);
                 }
-                for change in changes {
-                    change.add_to(&mut batch, setting, &spaces[&change.slot(setting)])?;
+                Some(Commit::Create(slot)) => {
+                    spaces.insert(*slot, open_space(setting, db, *slot)?);
                 }
-                db.write(batch)?;
-                Ok(*sync || setting.sync)
+                _ => {}
             }
-            Operation::Ingest { space, .. } => {
-                if let Some(Commit::Changes(changes)) = commit {
-                    let pairs = changes.iter().filter_map(|(_, change)| match change {
-                        oracle::Change::Put { key, value, .. } => Some((key, value)),
-                        _ => None,
-                    });
-                    spaces[&slot(*space)].ingest(pairs)?;
-                }
-                Ok(commit.is_some())
+            Ok(false)
+        }
+        Operation::Flush { space } => {
+            spaces.get(&slot(*space)).map_or(Ok(()), Keyspace::flush)?;
+            Ok(false)
+        }
+        Operation::FlushAll {} => db.flush().map(|()| true),
+        Operation::Sync {} => db.sync().map(|()| true),
+        Operation::Compact { space, start, end } if !oracle::empty(start.bound(), end.bound()) => {
+            if let Some(space) = spaces.get(&slot(*space)) {
+                space.compact_range::<&[u8]>((start.bound(), end.bound()))?;
             }
-            Operation::DropSpace { .. } | Operation::CreateSpace { .. } => {
-                match commit {
-                    Some(Commit::Drop(slot)) => {
-                        db.drop_keyspace(&setting.space_name(*slot))?;
-                        spaces.remove(slot);
-                    }
-                    Some(Commit::Create(slot)) => {
-                        spaces.insert(*slot, open_space(setting, db, *slot)?);
-                    }
-                    _ => {}
-                }
-                Ok(false)
+            Ok(false)
+        }
+        Operation::Step { times } => {
+            for _ in 0..*times {
+                db.step()?;
             }
-            Operation::Flush { space } => {
-                spaces.get(&slot(*space)).map_or(Ok(()), Keyspace::flush)?;
-                Ok(false)
-            }
-            Operation::FlushAll {} => db.flush().map(|()| true),
-            Operation::Sync {} => db.sync().map(|()| true),
-            Operation::Compact { space, start, end } if !oracle::empty(start.bound(), end.bound()) => {
-                if let Some(space) = spaces.get(&slot(*space)) {
-                    space.compact_range::<&[u8]>((start.bound(), end.bound()))?;
-                }
-                Ok(false)
-            }
-            Operation::Step { times } => {
-                for _ in 0..*times {
-                    db.step()?;
-                }
-                Ok(false)
-            }
-            Operation::Idle {} => db.wait_idle().map(|()| false),
-            Operation::Checkpoint {} => {
-                let nth = self.checkpoints.len();
-                let dir = PathBuf::from(format!("/checkpoint-{nth}"));
-                let begun = Checkpoint { dir: dir.clone(), commits: self.issued, acknowledged: false };
-                Arc::make_mut(&mut self.checkpoints).push(begun);
-                db.checkpoint(&dir)?;
-                Ok(false)
-            }
-            _ => Ok(false),
+            Ok(false)
+        }
+        Operation::Idle {} => db.wait_idle().map(|()| false),
+        Operation::Checkpoint {} => db.checkpoint(checkpoint).map(|()| false),
+        _ => Ok(false),
+    }
+}
+
+/// Everything that the database holds.
+pub(crate) fn contents(setting: &Setting, db: &Db) -> solera::Result<Contents> {
+    let mut contents = Contents::new();
+    let names = db.keyspaces();
+    for slot in 0..setting.spaces.len() {
+        if names.contains(&setting.space_name(slot)) {
+            let space = open_space(setting, db, slot)?;
+            let pairs: solera::Result<_> =
+                space.iter().map(|pair| pair.map(|(key, value)| (key.to_vec(), value.to_vec()))).collect();
+            contents.insert(slot, Arc::new(pairs?));
         }
     }
+    Ok(contents)
 }

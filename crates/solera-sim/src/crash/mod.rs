@@ -11,19 +11,18 @@
 //!
 //! Called by the `crashsim` program and by the tests.
 
-mod history;
-mod life;
+pub(crate) mod history;
+pub(crate) mod life;
 
 use crate::{
     digest::Digest,
     life::caught,
     random::Random,
     script::{Operation, Script},
-    setting::Setting,
     tell::Work,
 };
 use history::{Allowed, Contents, History, differences};
-use life::{Checkpoint, Cut, DIR, Life, open_at, open_space};
+use life::{Checkpoint, Cut, DIR, Life, contents, open_at, open_space};
 use solera::{
     Db, Durability,
     vfs::{
@@ -38,7 +37,6 @@ use std::{
     sync::Arc,
 };
 
-const NOW_MS: u64 = 1_700_000_000_000;
 /// Recoveries of recoveries that the power may interrupt.
 const RECOVERY_CRASHES_MAX: u32 = 2;
 
@@ -167,7 +165,7 @@ impl Lies {
                 let image = cut.fs.crash(persist, plan.seed ^ (nth as u64) << 20);
                 image.lie(false);
                 let seen = caught(|| {
-                    let db = open_at(&script.setting, &image, DIR, true).map_err(|error| error.to_string());
+                    let db = open_at(&script.setting, &image, DIR, true);
                     Ok(db.and_then(|db| contents(&script.setting, &db)))
                 });
                 lies.states += 1;
@@ -238,7 +236,7 @@ impl Swept<'_> {
         let db = open_at(setting, image, DIR, true).map_err(|error| format!("cannot open: {error}"))?;
         let recovery = image.take_cuts();
         image.record_cuts(false);
-        let found = contents(setting, &db)?;
+        let found = contents(setting, &db).map_err(|error| error.to_string())?;
         self.history.allows(&found, allowed)?;
         let mut of_state = Digest::new();
         of_state.add(&digest.to_le_bytes());
@@ -261,7 +259,8 @@ impl Swept<'_> {
         let dir = checkpoint.dir.display();
         let opened = open_at(&self.script.setting, image, &dir.to_string(), false);
         let found = match opened {
-            Ok(db) => contents(&self.script.setting, &db)?,
+            Ok(db) => contents(&self.script.setting, &db)
+                .map_err(|error| format!("checkpoint {dir} cannot be read: {error}"))?,
             Err(error) if checkpoint.acknowledged => {
                 return Err(format!("checkpoint {dir} does not open: {error}"));
             }
@@ -290,7 +289,7 @@ impl Swept<'_> {
         let image = image.crash(Persist::Nothing, 0);
         drop(db);
         let db = open_at(setting, &image, DIR, true).map_err(text)?;
-        let found = contents(setting, &db)?;
+        let found = contents(setting, &db).map_err(text)?;
         if found != expected {
             let (count, example) = differences(&found, &expected);
             return Err(format!("after writing on: {count} keys differ: {example}"));
@@ -303,22 +302,6 @@ impl Swept<'_> {
         }
         Err(format!("damaged after writing on: {:?}", report.problems))
     }
-}
-
-/// Everything that the database holds.
-fn contents(setting: &Setting, db: &Db) -> Result<Contents, String> {
-    let text = |error: solera::Error| error.to_string();
-    let mut contents = Contents::new();
-    let names = db.keyspaces();
-    for slot in 0..setting.spaces.len() {
-        if names.contains(&setting.space_name(slot)) {
-            let space = open_space(setting, db, slot).map_err(text)?;
-            let pairs: solera::Result<_> =
-                space.iter().map(|pair| pair.map(|(key, value)| (key.to_vec(), value.to_vec()))).collect();
-            contents.insert(slot, Arc::new(pairs.map_err(text)?));
-        }
-    }
-    Ok(contents)
 }
 
 /// Of every name and every byte.

@@ -5,6 +5,7 @@ pub mod bitflip;
 pub mod crashsim;
 pub mod crowd;
 pub mod diffmodel;
+pub mod faultloop;
 pub mod isolate;
 pub mod kill9;
 pub mod metamorph;

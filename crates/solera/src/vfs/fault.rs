@@ -120,8 +120,8 @@ impl Effect {
 /// Which calls are hit, and what happens to them.
 #[derive(Clone, Debug)]
 pub struct Fault {
-    /// The class of calls; `None`: every class.
-    pub call: Option<Call>,
+    /// The classes of calls; none: every class.
+    pub calls: Vec<Call>,
     /// Only calls on paths that contain this text.
     pub path_contains: String,
     /// How many such calls pass before the first is hit.
@@ -135,7 +135,7 @@ pub struct Fault {
 impl Fault {
     /// One call of this class fails, after `skip` of them have passed, whatever the path.
     pub fn once(call: Call, skip: u64, effect: Effect) -> Self {
-        Fault { call: Some(call), path_contains: String::new(), skip, times: 1, effect }
+        Fault { calls: vec![call], path_contains: String::new(), skip, times: 1, effect }
     }
 
     /// All calls of this class fail, after `skip` of them have passed, whatever the path.
@@ -161,6 +161,7 @@ struct State {
     faults: Vec<Fault>,
     calls: BTreeMap<Call, u64>,
     hits: u64,
+    first_hit: Option<(Call, PathBuf)>,
 }
 
 impl FaultFs {
@@ -189,14 +190,27 @@ impl FaultFs {
         self.state.lock().hits
     }
 
+    /// The first call that was hit.
+    pub fn first_hit(&self) -> Option<(Call, PathBuf)> {
+        self.state.lock().first_hit.clone()
+    }
+
+    /// The same faults, counts included, over other files: those of the next process.
+    pub fn over(&self, below: Arc<dyn Fs>) -> FaultFs {
+        FaultFs { below, state: self.state.clone() }
+    }
+
     /// Counts the call; the effect if it is hit.
     fn effect(&self, call: Call, path: &Path) -> Option<Effect> {
         let mut state = self.state.lock();
         *state.calls.entry(call).or_default() += 1;
+        let whole = path;
         let path = path.to_string_lossy();
         let mut hit = None;
         for fault in &mut state.faults {
-            if fault.call.is_some_and(|only| only != call) || !path.contains(&fault.path_contains) {
+            if !(fault.calls.is_empty() || fault.calls.contains(&call))
+                || !path.contains(&fault.path_contains)
+            {
                 continue;
             }
             if fault.skip > 0 {
@@ -206,7 +220,10 @@ impl FaultFs {
                 hit = Some(fault.effect);
             }
         }
-        state.hits += u64::from(hit.is_some());
+        if hit.is_some() {
+            state.hits += 1;
+            state.first_hit.get_or_insert_with(|| (call, whole.to_path_buf()));
+        }
         hit
     }
 

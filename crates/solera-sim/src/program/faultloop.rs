@@ -1,0 +1,181 @@
+//! `faultloop`: of a life, every file call in turn fails, in every way, once or until it heals.
+
+use super::{Scale, Verdict, crashsim, for_each_seed, watch};
+use crate::{
+    digest::Digest,
+    faults::{self, Failing, Outcome, Plan, clock},
+    script::{Script, shrink::shrink},
+};
+
+/// Runs spent on shrinking one violation; each is a whole loop.
+const SHRINK_RUNS_MAX: usize = 80;
+/// Threads of a database that has any.
+const BACKGROUND_THREADS: usize = 2;
+/// Steps of a life whose clock jumps.
+const CLOCK_STEPS: usize = 400;
+
+/// How much to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Amount {
+    /// The first seed.
+    pub first_seed: u64,
+    /// How many seeds, each with a life and a setting of its own.
+    pub seeds: u64,
+    /// Of a life's calls, one in so many fails.
+    pub stride: u64,
+    /// With background threads, one in so many.
+    pub stride_with_threads: u64,
+    /// Loops at the same time.
+    pub threads: usize,
+}
+
+impl Amount {
+    /// As much as the scale says, from seed `first_seed` on.
+    pub fn at(scale: Scale, first_seed: u64, threads: usize) -> Amount {
+        Amount {
+            first_seed,
+            seeds: scale.of(2, 10),
+            stride: scale.of(2, 1),
+            stride_with_threads: scale.of(60, 20),
+            threads,
+        }
+    }
+}
+
+/// What a loop has seen.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    points: u64,
+    errors: u64,
+    poisoned: u64,
+    /// Points at which space ran out while the database was open, and of these those that resumed.
+    must_resume: u64,
+    resumed: u64,
+    violations: u64,
+    digest: Digest,
+}
+
+/// What one loop does: one seed, one way to fail, once or sticky, with threads or without.
+struct Loop {
+    seed: u64,
+    failing: Failing,
+    sticky: bool,
+    background_threads: usize,
+    stride: u64,
+}
+
+/// Runs the loops of the seeds and prints each violation with a shrunk reproduction.
+pub fn run(amount: Amount) -> Verdict {
+    let seeds = amount.first_seed..amount.first_seed + amount.seeds;
+    let mut loops = Vec::new();
+    for seed in seeds.clone() {
+        for failing in Failing::ALL {
+            for sticky in [false, true] {
+                let alone = Loop { seed, failing, sticky, background_threads: 0, stride: amount.stride };
+                let threads = BACKGROUND_THREADS;
+                let crowd = Loop { background_threads: threads, stride: amount.stride_with_threads, ..alone };
+                loops.extend([alone, crowd]);
+            }
+        }
+    }
+    let seen = for_each_seed(0, loops.len() as u64, amount.threads, |nth| one(&loops[nth as usize]));
+    let jumps = for_each_seed(amount.first_seed, amount.seeds * 10, amount.threads, |seed| {
+        clock::live(seed, CLOCK_STEPS).unwrap_or_else(|what| {
+            println!("seed {seed}, a clock that jumps: VIOLATED: {what}");
+            u64::MAX
+        })
+    });
+    let (alone, crowd): (Vec<_>, Vec<_>) =
+        loops.iter().zip(&seen).map(|(one, seen)| (one.background_threads, seen)).partition(|(n, _)| *n == 0);
+    let sum =
+        |all: &[(usize, &Seen)], of: fn(&Seen) -> u64| all.iter().map(|(_, seen)| of(seen)).sum::<u64>();
+    let mut digest = Digest::new();
+    alone.iter().for_each(|(_, seen)| digest.add(&seen.digest.0.to_le_bytes()));
+    let clock_violations = jumps.iter().filter(|jumps| **jumps == u64::MAX).count() as u64;
+    let violations = sum(&alone, |seen| seen.violations) + sum(&crowd, |seen| seen.violations);
+    let (must, did) = (sum(&alone, |seen| seen.must_resume), sum(&alone, |seen| seen.resumed));
+    Verdict::new("faultloop")
+        .figure("points", sum(&alone, |seen| seen.points))
+        .figure("points_with_threads", sum(&crowd, |seen| seen.points))
+        .figure("ways", Failing::ALL.len() * 2)
+        .figure("errors", sum(&alone, |seen| seen.errors))
+        .figure("poisoned", sum(&alone, |seen| seen.poisoned))
+        .figure("autoresume", format!("{did}/{must}"))
+        .figure("clock_jumps", jumps.iter().filter(|jumps| **jumps != u64::MAX).sum::<u64>())
+        .figure("seeds", amount.seeds)
+        .must_be_none("violations", violations + clock_violations)
+        .figure("digest", digest)
+}
+
+fn one(one: &Loop) -> Seen {
+    let Loop { seed, failing, sticky, background_threads, stride } = *one;
+    let script = faults::with_reads(&crashsim::scripted(seed));
+    let plan = |skip| Plan { failing, skip, sticky, background_threads };
+    let mut seen = Seen::default();
+    let hangs = |beats| println!("seed {seed}: hangs in the life with {}", plan(beats * stride));
+    watch(
+        |pulse| {
+            for skip in (0..).step_by(stride as usize) {
+                pulse.beat();
+                match faults::live(&script, Some(plan(skip))) {
+                    Ok(outcome) => {
+                        if !outcome.hit {
+                            break;
+                        }
+                        count(&mut seen, &outcome, failing);
+                    }
+                    Err(what) => {
+                        seen.violations += 1;
+                        println!("seed {seed}: {}", reproduce(&script, plan(skip), &what));
+                        // One reproduction of a loop is enough to read at a time.
+                        break;
+                    }
+                }
+            }
+        },
+        hangs,
+    );
+    let threads = if background_threads == 0 { "" } else { ", with threads" };
+    let how = if sticky { "until healed" } else { "once" };
+    println!(
+        "seed {seed}: {} {how}{threads}: {} points, {} errors, {} refused writes",
+        failing.name, seen.points, seen.errors, seen.poisoned
+    );
+    seen
+}
+
+fn count(seen: &mut Seen, outcome: &Outcome, failing: Failing) {
+    seen.points += 1;
+    seen.errors += outcome.errors;
+    seen.poisoned += u64::from(outcome.poisoned);
+    if failing.space && outcome.probed {
+        seen.must_resume += 1;
+        seen.resumed += u64::from(outcome.resumed);
+    }
+    seen.digest.add(&outcome.digest.0.to_le_bytes());
+    seen.digest.add(&[u8::from(outcome.poisoned), u8::from(outcome.resumed)]);
+}
+
+fn reproduce(script: &Script, plan: Plan, what: &str) -> String {
+    let mut last = (plan, what.to_owned());
+    let short = shrink(script, SHRINK_RUNS_MAX, |candidate| {
+        for skip in 0.. {
+            let plan = Plan { skip, ..plan };
+            match faults::live(candidate, Some(plan)) {
+                Ok(outcome) if outcome.hit => {}
+                Ok(_) => return false,
+                Err(what) => {
+                    last = (plan, what);
+                    return true;
+                }
+            }
+        }
+        false
+    });
+    format!(
+        "{plan}: VIOLATED: {what}\n  shrunk to {} operations: {}: {}\n{short}",
+        short.operations.len(),
+        last.0,
+        last.1
+    )
+}
