@@ -35,11 +35,7 @@ impl Core {
             .and_then(|()| self.fs().sync_dir(self.dir()))
             .and_then(|()| self.install_ingest(tree, &written));
         if outcome.is_err() {
-            for descriptor in &written {
-                // One that cannot be removed now is removed at the next open.
-                let path = self.dir().join(crate::table::file_name(descriptor.file));
-                let _ = self.fs().remove_file(&path);
-            }
+            self.remove_outputs(&written);
         }
         outcome?;
         Ok(IngestReport {

@@ -30,12 +30,19 @@ pub(crate) struct Store {
     log_ends: Vec<(FileId, u64)>,
     /// Every log that is needed, the one in use last.
     logs: Vec<FileId>,
+    /// What the manifest says of [`Core::clock_high_ms`].
+    clock_recorded_ms: u64,
 }
 
 impl Store {
-    pub(super) fn new(manifest: Option<Manifest>, log_ends: Vec<(FileId, u64)>, logs: Vec<FileId>) -> Self {
+    pub(super) fn new(
+        manifest: Option<Manifest>,
+        log_ends: Vec<(FileId, u64)>,
+        logs: Vec<FileId>,
+        clock_recorded_ms: u64,
+    ) -> Self {
         let rotate_at = manifest.as_ref().map_or(0, rotate_at);
-        Store { manifest, rotate_at, log_ends, logs }
+        Store { manifest, rotate_at, log_ends, logs, clock_recorded_ms }
     }
 }
 
@@ -94,7 +101,18 @@ impl Core {
             }
             return Err(error);
         }
+        store.clock_recorded_ms = store.clock_recorded_ms.max(edit.clock_high_ms.unwrap_or(0));
         Ok(())
+    }
+
+    /// Records how late it has been, so that what has expired stays so if the clock is set back before the
+    /// next open.
+    pub(super) fn record_clock(&self) -> Result<()> {
+        let mut store = self.store.lock();
+        if self.clock_high_ms.load(Ordering::Relaxed) <= store.clock_recorded_ms {
+            return Ok(());
+        }
+        self.record(&mut store, self.counters())
     }
 
     /// Writes the manifest anew. A failure costs nothing: the present one goes on, if it can.

@@ -185,7 +185,7 @@ impl std::ops::Deref for Handle {
 }
 
 impl Handle {
-    /// Stops the workers and makes the log durable. Later calls do nothing.
+    /// Stops the workers, makes the log durable and records the time. Later calls do nothing.
     fn close(&self) -> Result<()> {
         if self.core.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
@@ -195,7 +195,11 @@ impl Handle {
             // A worker that panicked has poisoned the database already.
             let _ = thread.join();
         }
-        if self.core.options.read_only { Ok(()) } else { self.core.sync_log() }
+        if self.core.options.read_only {
+            return Ok(());
+        }
+        self.core.sync_log()?;
+        self.core.record_clock()
     }
 }
 

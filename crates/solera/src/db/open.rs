@@ -34,6 +34,9 @@ use std::{
     },
 };
 
+/// Recovered records are written again in groups of about so many bytes.
+const WRITE_AGAIN_BYTES: usize = 256 << 10;
+
 /// What the manifest says, edit after edit.
 #[derive(Default)]
 struct Recorded {
@@ -188,7 +191,7 @@ fn start(
         commit: Commit::new(None, Vec::new(), 0),
         visible: AtomicU64::new(0),
         snapshots: Snapshots::default(),
-        store: Mutex::new(Store::new(None, Vec::new(), Vec::new())),
+        store: Mutex::new(Store::new(None, Vec::new(), Vec::new(), 0)),
         next_file: AtomicU64::new(recorded.next_file),
         work: Work::new(),
         poison: Poison::default(),
@@ -215,20 +218,18 @@ fn start(
         core.commit = Commit::new(None, Vec::new(), last_seqno);
         return Ok(core);
     }
-    // What was read may be nowhere but in the system's memory, if a process was killed before it synced its
-    // log. From here on the manifest says that it is there, and later commits must not outlive it.
-    for log in logs.iter().filter(|log| log.end > 0 && !recorded.log_ends.contains_key(&log.file)) {
-        core.options.fs.sync_file(&dir.join(wal::file_name(log.file)))?;
-    }
-    let log_ends: Vec<_> = logs.iter().map(|log| (log.file, log.end)).collect();
-    let closed = logs.iter().map(|log| (log.file, log.last_seqno)).collect();
     let log_file = core.new_file();
-    let log = core.create_log(log_file)?;
+    let mut log = core.create_log(log_file)?;
+    for old in logs.iter().filter(|old| old.durable < old.end) {
+        core.write_again(old, &mut log)?;
+    }
+    let log_ends: Vec<_> = logs.iter().map(|log| (log.file, log.durable)).collect();
+    let closed = logs.iter().map(|log| (log.file, log.last_seqno)).collect();
     let manifest_file = core.new_file();
     let files: Vec<_> = logs.iter().map(|log| log.file).chain([log_file]).collect();
-    let whole = core.whole(&Store::new(None, log_ends.clone(), files.clone()));
+    let whole = core.whole(&Store::new(None, log_ends.clone(), files.clone(), 0));
     let manifest = Manifest::create(&*core.options.fs, dir, database, manifest_file, &whole)?;
-    core.store = Mutex::new(Store::new(Some(manifest), log_ends, files));
+    core.store = Mutex::new(Store::new(Some(manifest), log_ends, files, recorded.clock_high_ms));
     core.commit = Commit::new(Some(log), closed, last_seqno);
     core.remove_strangers(manifest_file);
     core.seal_recovered();
@@ -239,6 +240,8 @@ fn start(
 struct ReplayedLog {
     file: FileId,
     end: u64,
+    /// Known to be durable up to here.
+    durable: u64,
     last_seqno: Seqno,
 }
 
@@ -310,9 +313,35 @@ impl Core {
                 Ok(())
             })?;
             last_seqno = last_seqno.max(newest);
-            replayed.push(ReplayedLog { file, end: log.end, last_seqno });
+            replayed.push(ReplayedLog { file, end: log.end, durable: log.durable, last_seqno });
         }
         Ok(replayed)
+    }
+
+    /// Writes what follows the durable part of a log to the new one, durably.
+    ///
+    /// It may be nowhere but in the system's memory, if its process was killed before it synced, or if a sync
+    /// failed. A second sync of the old file would prove nothing then: some systems forget what they could
+    /// not write and report success.
+    fn write_again(&self, old: &ReplayedLog, log: &mut wal::Writer) -> Result<()> {
+        let mut group: Vec<Vec<u8>> = Vec::new();
+        let mut bytes = 0;
+        let tail = Tail::CutAt(old.end);
+        wal::replay(&*self.options.fs, &self.dir, self.database, old.file, tail, |offset, payload| {
+            if offset < old.durable {
+                return Ok(());
+            }
+            bytes += payload.len();
+            group.push(payload.to_vec());
+            if bytes < WRITE_AGAIN_BYTES {
+                return Ok(());
+            }
+            bytes = 0;
+            let full = std::mem::take(&mut group);
+            log.append(full.iter().map(|payload| [&payload[..]]))
+        })?;
+        log.append(group.iter().map(|payload| [&payload[..]]))?;
+        log.sync()
     }
 
     /// Removes files of ours that the new manifest does not name: outputs of unfinished jobs, old

@@ -29,6 +29,8 @@ pub struct Walked {
     pub end: u64,
     /// Whether the last frame is the end frame.
     pub ended: bool,
+    /// How much of the file was durable when one of the frames was written; the end of a frame.
+    pub durable: u64,
     /// What follows `end`, if anything does.
     pub cut: Option<Cut>,
 }
@@ -46,7 +48,7 @@ pub fn walk(
     mut each: impl FnMut(u64, &[u8]) -> Result<()>,
 ) -> Result<Walked> {
     let mut window = Window { file, bytes: Vec::new(), at: span.start, end: span.end };
-    let mut walked = Walked { frames: 0, end: span.start, ended: false, cut: None };
+    let mut walked = Walked { frames: 0, end: span.start, ended: false, durable: span.start, cut: None };
     while walked.end < span.end {
         let at = walked.end;
         let damage = match frame_at(&mut window, binding, at)? {
@@ -65,6 +67,7 @@ pub fn walk(
                     }
                 }
                 walked.end = at + FRAME_HEADER_BYTES as u64 + header.len;
+                walked.durable = walked.durable.max(header.synced);
                 continue;
             }
             Err(damage) => damage,

@@ -86,7 +86,8 @@ proptest! {
             }
         }
         let (records, walked) = read(&fs).unwrap();
-        prop_assert_eq!(walked, Walked { frames: expected.len() as u64, end: writer.len(), ended: false, cut: None });
+        let (frames, end, durable) = (expected.len() as u64, writer.len(), writer.synced_len());
+        prop_assert_eq!(walked, Walked { frames, end, ended: false, durable, cut: None });
         prop_assert!(records == expected);
         writer.finish().unwrap();
         prop_assert!(read(&fs).unwrap().1.ended);

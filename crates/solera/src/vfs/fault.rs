@@ -34,7 +34,7 @@ pub enum Call {
     Append,
     /// [`WriteFile::truncate`].
     Truncate,
-    /// [`WriteFile::sync`] and [`Fs::sync_file`].
+    /// [`WriteFile::sync`].
     Sync,
     /// [`Fs::rename`]; the path is the old one.
     Rename,
@@ -261,11 +261,6 @@ impl Fs for FaultFs {
     fn hard_link(&self, from: &Path, to: &Path) -> Result<()> {
         self.pass(Call::Link, to)?;
         self.below.hard_link(from, to)
-    }
-
-    fn sync_file(&self, path: &Path) -> Result<()> {
-        self.pass(Call::Sync, path)?;
-        self.below.sync_file(path)
     }
 
     fn sync_dir(&self, path: &Path) -> Result<()> {

@@ -24,8 +24,6 @@ pub trait Fs: fmt::Debug + Send + Sync + 'static {
     fn remove_file(&self, path: &Path) -> Result<()>;
     /// Gives a file a second name, which must not exist.
     fn hard_link(&self, from: &Path, to: &Path) -> Result<()>;
-    /// Makes content and length of an existing file durable: of one that an earlier process wrote.
-    fn sync_file(&self, path: &Path) -> Result<()>;
     /// Makes the names in a directory durable.
     fn sync_dir(&self, path: &Path) -> Result<()>;
     /// Creates a directory and its parents where missing, durably: no `sync_dir` of theirs is needed.

@@ -49,12 +49,6 @@ impl Fs for PosixFs {
         std::fs::hard_link(from, to).map_err(|error| Error::io("link", to, error))
     }
 
-    fn sync_file(&self, path: &Path) -> Result<()> {
-        let opened = OpenOptions::new().read(true).write(true).open(path);
-        let synced = opened.and_then(|file| uninterrupted(|| file.sync_data()));
-        synced.map_err(|error| Error::io("sync", path, error))
-    }
-
     fn sync_dir(&self, path: &Path) -> Result<()> {
         let synced = File::open(named(path)).and_then(|dir| dir.sync_all());
         synced.map_err(|error| Error::io("sync directory", path, error))

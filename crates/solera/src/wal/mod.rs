@@ -126,8 +126,11 @@ pub enum Tail {
 pub struct Replayed {
     /// Records handed over.
     pub frames: u64,
-    /// Where the last whole frame ends: what to record for [`Tail::CutAt`].
+    /// Where the last whole frame ends: what to record for [`Tail::CutAt`], if all of it is durable.
     pub end: u64,
+    /// How much of it is known to be durable; the end of a record. What follows was read, but perhaps from
+    /// the system's memory alone.
+    pub durable: u64,
     /// What a crash left torn after it, if anything.
     pub cut: Option<Cut>,
 }
@@ -163,7 +166,7 @@ pub fn replay(
         Tail::Open | Tail::Sealed => len,
     };
     if tail == Tail::CutAt(0) {
-        return Ok(Replayed { frames: 0, end: 0, cut: None });
+        return Ok(Replayed { frames: 0, end: 0, durable: 0, cut: None });
     }
     let mut header = vec![0; len.min(FILE_HEADER_BYTES as u64) as usize];
     read_exact_at(&*log, &mut header, 0)?;
@@ -172,7 +175,7 @@ pub fn replay(
     let never_begun = len <= FILE_HEADER_BYTES as u64 && !header.first_chunk().is_some_and(is_whole);
     if never_begun && tail == Tail::Open {
         let cut = (len > 0).then_some(Cut { offset: 0, bytes: len });
-        return Ok(Replayed { frames: 0, end: 0, cut });
+        return Ok(Replayed { frames: 0, end: 0, durable: 0, cut });
     }
     FILE_KIND.check(&path, &header, database, file)?;
     let begin = FILE_HEADER_BYTES as u64;
@@ -181,7 +184,8 @@ pub fn replay(
     if tail == Tail::Sealed && !walked.ended {
         return Err(Error::corrupt(&path, end, "the end of the log is missing, though a later log exists"));
     }
-    Ok(Replayed { frames: walked.frames, end: walked.end, cut: walked.cut })
+    let durable = if tail == Tail::Open { walked.durable } else { walked.end };
+    Ok(Replayed { frames: walked.frames, end: walked.end, durable, cut: walked.cut })
 }
 
 #[cfg(test)]

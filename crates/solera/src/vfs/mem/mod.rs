@@ -344,13 +344,6 @@ impl Fs for MemFs {
         })
     }
 
-    fn sync_file(&self, path: &Path) -> Result<()> {
-        if self.syncs("sync", path)? {
-            self.inode("sync", path)?.write().sync();
-        }
-        Ok(())
-    }
-
     fn sync_dir(&self, path: &Path) -> Result<()> {
         let honest = self.syncs("sync directory", path)?;
         let mut dirs = self.0.dirs.lock();
