@@ -3,8 +3,9 @@
 use solera::vfs::mem::Persist;
 use solera_sim::{
     crash::{Plan, Sweep},
+    faults::clock,
     life::{Pulse, live},
-    program::{bitflip, crashsim, crowd, diffmodel, kill9, metamorph},
+    program::{bitflip, crashsim, crowd, diffmodel, faultloop, kill9, metamorph},
 };
 
 #[test]
@@ -83,4 +84,20 @@ fn a_crowd_reads_what_each_of_it_wrote() {
     let amount =
         crowd::Amount { first_seed: 0, seeds: 2, operations: 5_000, threads: 4, background_threads: 2 };
     assert!(crowd::run(amount).kept());
+}
+
+#[test]
+fn a_call_that_fails_breaks_no_promise_and_a_seed_replays() {
+    let amount = faultloop::Amount { first_seed: 3, seeds: 1, stride: 25, with_threads: 1, threads: 2 };
+    let verdict = faultloop::run(amount);
+    assert!(verdict.kept());
+    let again = faultloop::run(faultloop::Amount { threads: 1, ..amount });
+    assert_eq!(again.to_string(), verdict.to_string());
+}
+
+/// Symptom: a key that had expired was back (faultloop, seeds 14 and 16): see the engine's own test.
+#[test]
+fn a_clock_that_jumps_brings_nothing_back() {
+    let jumps: u64 = (0..30).map(|seed| clock::live(seed, 200).unwrap()).sum();
+    assert!(jumps > 300);
 }

@@ -45,9 +45,10 @@ pub fn live(seed: u64, operations: usize) -> Result<u64, String> {
                 }
                 4 => db.flush().map_err(text)?,
                 5 => db.compact_range::<&[u8]>(..).map_err(text)?,
-                6 | 7 => clock.advance(Duration::from_millis(random.below(8_000))),
+                6 => clock.advance(Duration::from_millis(random.below(8_000))),
+                7 => clock.set_unix_ms(latest_ms + random.below(8_000)),
                 8 => {
-                    clock.set_unix_ms(clock.unix_ms() - random.below(60_000));
+                    clock.set_unix_ms(latest_ms - random.below(60_000));
                     jumps += 1;
                 }
                 9 => {

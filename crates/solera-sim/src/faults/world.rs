@@ -362,6 +362,9 @@ impl<'s> World<'s> {
     /// finds, after a power cut too, holds all that was acknowledged.
     pub(super) fn finish(mut self) -> Checked<Outcome> {
         self.heal();
+        if let Some(plan) = self.plan.filter(|_| self.outcome.hit && !self.poisoned) {
+            self.probe(plan)?;
+        }
         let found = contents(self.setting(), self.db()).map_err(|error| format!("cannot read: {error}"))?;
         if found != *self.history.last() {
             let (count, example) = differences(&found, self.history.last());

@@ -4,6 +4,7 @@ use super::{Scale, Verdict, crashsim, for_each_seed, watch};
 use crate::{
     digest::Digest,
     faults::{self, Failing, Outcome, Plan, clock},
+    random::Random,
     script::{Script, shrink::shrink},
 };
 
@@ -11,6 +12,8 @@ use crate::{
 const SHRINK_RUNS_MAX: usize = 80;
 /// Threads of a database that has any.
 const BACKGROUND_THREADS: usize = 2;
+/// Of a life with background threads, one of so many first calls fails.
+const CALLS_WITH_THREADS: u64 = 500;
 /// Steps of a life whose clock jumps.
 const CLOCK_STEPS: usize = 400;
 
@@ -23,8 +26,8 @@ pub struct Amount {
     pub seeds: u64,
     /// Of a life's calls, one in so many fails.
     pub stride: u64,
-    /// With background threads, one in so many.
-    pub stride_with_threads: u64,
+    /// Calls that fail in lives with background threads, for each seed and way.
+    pub with_threads: u64,
     /// Loops at the same time.
     pub threads: usize,
 }
@@ -32,13 +35,7 @@ pub struct Amount {
 impl Amount {
     /// As much as the scale says, from seed `first_seed` on.
     pub fn at(scale: Scale, first_seed: u64, threads: usize) -> Amount {
-        Amount {
-            first_seed,
-            seeds: scale.of(2, 10),
-            stride: scale.of(2, 1),
-            stride_with_threads: scale.of(60, 20),
-            threads,
-        }
+        Amount { first_seed, seeds: scale.of(2, 15), stride: 1, with_threads: scale.of(4, 20), threads }
     }
 }
 
@@ -61,7 +58,16 @@ struct Loop {
     failing: Failing,
     sticky: bool,
     background_threads: usize,
-    stride: u64,
+    skips: Skips,
+}
+
+/// Which calls fail, one in each life.
+#[derive(Clone, Copy)]
+enum Skips {
+    /// Every so many, until a life has no call left to fail.
+    Every(u64),
+    /// So many, anywhere: how many calls a life with threads makes is not known before.
+    Drawn(u64),
 }
 
 /// Runs the loops of the seeds and prints each violation with a shrunk reproduction.
@@ -71,9 +77,10 @@ pub fn run(amount: Amount) -> Verdict {
     for seed in seeds.clone() {
         for failing in Failing::ALL {
             for sticky in [false, true] {
-                let alone = Loop { seed, failing, sticky, background_threads: 0, stride: amount.stride };
-                let threads = BACKGROUND_THREADS;
-                let crowd = Loop { background_threads: threads, stride: amount.stride_with_threads, ..alone };
+                let skips = Skips::Every(amount.stride.max(1));
+                let alone = Loop { seed, failing, sticky, background_threads: 0, skips };
+                let skips = Skips::Drawn(amount.with_threads);
+                let crowd = Loop { background_threads: BACKGROUND_THREADS, skips, ..alone };
                 loops.extend([alone, crowd]);
             }
         }
@@ -108,22 +115,23 @@ pub fn run(amount: Amount) -> Verdict {
 }
 
 fn one(one: &Loop) -> Seen {
-    let Loop { seed, failing, sticky, background_threads, stride } = *one;
+    let Loop { seed, failing, sticky, background_threads, skips } = *one;
     let script = faults::with_reads(&crashsim::scripted(seed));
     let plan = |skip| Plan { failing, skip, sticky, background_threads };
     let mut seen = Seen::default();
-    let hangs = |beats| println!("seed {seed}: hangs in the life with {}", plan(beats * stride));
+    let mut random = Random::new(seed);
+    let skips: Box<dyn Iterator<Item = u64> + Send> = match skips {
+        Skips::Every(stride) => Box::new((0..).step_by(stride as usize)),
+        Skips::Drawn(count) => Box::new((0..count).map(move |_| random.below(CALLS_WITH_THREADS))),
+    };
+    let hangs = |beats| println!("seed {seed}: hangs, {beats} points after {}", plan(0));
     watch(
         |pulse| {
-            for skip in (0..).step_by(stride as usize) {
+            for skip in skips {
                 pulse.beat();
                 match faults::live(&script, Some(plan(skip))) {
-                    Ok(outcome) => {
-                        if !outcome.hit {
-                            break;
-                        }
-                        count(&mut seen, &outcome, failing);
-                    }
+                    Ok(outcome) if !outcome.hit && background_threads == 0 => break,
+                    Ok(outcome) => count(&mut seen, &outcome, failing),
                     Err(what) => {
                         seen.violations += 1;
                         println!("seed {seed}: {}", reproduce(&script, plan(skip), &what));
