@@ -12,7 +12,6 @@
 //! | module | what it gives |
 //! |---|---|
 //! | [`segment`] | the line and its prediction |
-//! | [`encode`] | lines and sorted arrays to bytes and, validated, back |
 //! | [`pla`] | the corridor: is there a line within ε of every key so far? O(1) per key |
 //! | [`pra`] | the least-squares line, one key at a time |
 //! | [`bound`] | the exact error of a line, in the arithmetic of its queries |
@@ -20,6 +19,9 @@
 //! | [`search`] | the last mile: exact lower bound from a guess |
 //! | [`lanes`] | which instructions compare several numbers at once |
 //! | [`stree`], [`eytzinger`], [`interpolation`] | the strong classical searches, to be compared with |
+//! | [`plr`] | greedy segments over block numbers with sound windows (Sherry) |
+//! | [`hull`] | the longest piece that some line passes within ε (O'Rourke, PGM) |
+//! | [`boundaries`] | Solera's own index: segments, and a 16-bit code for every boundary |
 //! | [`knots`] | predecessor search over a larger sorted array, through a radix table |
 //!
 //! # Example
@@ -38,7 +40,6 @@
 //! }
 //! ```
 
-pub mod encode;
 pub mod segment;
 pub mod pla;
 pub mod pra;
@@ -49,7 +50,9 @@ pub mod lanes;
 pub mod stree;
 pub mod eytzinger;
 pub mod interpolation;
+pub mod plr;
+pub mod hull;
+pub mod boundaries;
 pub mod knots;
 
-pub use encode::Invalid;
-pub use segment::Line;
+pub use segment::{Invalid, Line};

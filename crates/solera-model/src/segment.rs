@@ -4,7 +4,33 @@
 //! with it. Must hold: the slope is finite and not negative, the intercept finite, so that larger keys never
 //! get smaller ranks and no prediction is NaN.
 
-use crate::encode::Invalid;
+use std::{error, fmt};
+
+/// Why numbers are not a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Invalid {
+    /// A slope or an intercept is NaN or infinite.
+    NotFinite,
+    /// Larger keys would be predicted at smaller ranks.
+    NegativeSlope,
+    /// A sorted array is not sorted.
+    NotSorted,
+    /// An array has more elements than 32 bits count.
+    TooLong,
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Invalid::NotFinite => "a model's line is not finite",
+            Invalid::NegativeSlope => "a model's slope is negative",
+            Invalid::NotSorted => "a model's keys are not sorted",
+            Invalid::TooLong => "a model has more keys than 32 bits count",
+        })
+    }
+}
+
+impl error::Error for Invalid {}
 
 /// Rank as a linear function of the distance from an anchor key `x0`, which the owner of the line keeps
 /// (it is the first key of the array that the line describes).

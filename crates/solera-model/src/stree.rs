@@ -150,6 +150,11 @@ impl STree {
         self.nodes[leaves + rank / NODE].0[rank % NODE]
     }
 
+    /// Cache lines that a search touches: one per level.
+    pub fn lines(&self) -> usize {
+        self.levels.len() + usize::from(self.len > 0)
+    }
+
     /// Bytes on the heap.
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.nodes) + size_of_val(&*self.levels)

@@ -4,12 +4,18 @@
 use proptest::prelude::*;
 use solera_model::{
     Line, bound,
+    boundaries::Boundaries,
     dual::{self, Cut, Cutter, Policy},
-    encode,
+    eytzinger::Eytzinger,
+    hull::Hull,
+    interpolation,
     knots::{Knots, RadixTable},
+    lanes::Lanes,
     pla::Corridor,
+    plr::Plr,
     pra::LeastSquares,
     search,
+    stree::STree,
 };
 
 /// Sorted keys, at least one, of every family.
@@ -213,27 +219,76 @@ proptest! {
     }
 
     #[test]
-    fn models_survive_their_bytes(keys in keys(), policy in policy()) {
-        let line = dual::fit(policy, &keys).line;
-        let mut bytes = Vec::new();
-        encode::put_line(&mut bytes, line);
-        prop_assert_eq!(bytes.len(), encode::LINE_BYTES);
-        encode::put_sorted(&mut bytes, &keys).unwrap();
-        let input = &mut &bytes[..];
-        let read = encode::take_line(input).unwrap();
-        prop_assert_eq!(read.slope().to_bits(), line.slope().to_bits());
-        prop_assert_eq!(read.intercept().to_bits(), line.intercept().to_bits());
-        prop_assert_eq!(encode::take_sorted(input).unwrap(), keys);
-        prop_assert!(input.is_empty());
+    fn the_classical_searches_count_as_halving_does(keys in keys(), anywhere: u64) {
+        let eytzinger = Eytzinger::new(&keys);
+        let trees = Lanes::available().into_iter().map(|lanes| STree::with_lanes(&keys, lanes)).collect::<Vec<_>>();
+        for x in probes(&keys, anywhere) {
+            let expected = keys.partition_point(|&key| key <= x);
+            prop_assert_eq!(eytzinger.up_to(x), expected);
+            prop_assert_eq!(interpolation::up_to(&keys, x), expected);
+            for tree in &trees {
+                prop_assert_eq!(tree.up_to(x), expected);
+            }
+        }
     }
 
     #[test]
-    fn any_bytes_are_a_model_or_an_error(bytes: Vec<u8>) {
-        if let Ok(line) = encode::take_line(&mut &bytes[..]) {
-            prop_assert!(line.slope().is_finite() && line.slope() >= 0.0 && line.intercept().is_finite());
+    fn boundaries_are_counted_exactly_or_one_too_many_and_alike_by_all_instructions(
+        keys in keys(), pins in 1..50usize, anywhere: u64
+    ) {
+        let all = Lanes::available().into_iter();
+        let all: Vec<_> = all.map(|lanes| Boundaries::with_lanes(&keys, |i| i % pins == 0, lanes)).collect();
+        let mut probes: Vec<u64> = probes(&keys, anywhere).collect();
+        probes.sort_unstable();
+        let mut before = 0;
+        for x in probes {
+            let place = all[0].place(x);
+            let exact = keys.partition_point(|&key| key <= x);
+            prop_assert!(place.rank == exact || place.rank == exact + 1, "{} {:?} {}", x, place, exact);
+            prop_assert!(place.rank == exact || place.start.is_none());
+            prop_assert!(before <= place.rank && place.rank <= keys.len());
+            before = place.rank;
+            for other in &all {
+                prop_assert_eq!(other.place(x), place);
+            }
         }
-        if let Ok(keys) = encode::take_sorted(&mut &bytes[..]) {
-            prop_assert!(keys.is_sorted() && 4 + 8 * keys.len() <= bytes.len());
+        for (i, &x) in keys.iter().enumerate() {
+            let repeated = (i > 0 && keys[i - 1] == x) || keys.get(i + 1) == Some(&x);
+            prop_assert_eq!(all[0].place(x).rank, keys.partition_point(|&key| key <= x));
+            prop_assert!((i % pins != 0 && !repeated) || all[0].place(x).start.is_some());
+        }
+    }
+
+    #[test]
+    fn windows_over_blocks_hold_every_key_of_theirs(
+        keys in keys(), gamma in prop_oneof![Just(0.5), Just(1.0), Just(2.0)], untold in 1..40usize, anywhere: u64
+    ) {
+        let told = |i: usize| i % untold != 0 && keys.get(i + 1) != Some(&keys[i]) && (i == 0 || keys[i - 1] != keys[i]);
+        let plr = Plr::new(&keys, gamma, told);
+        for x in probes(&keys, anywhere) {
+            let window = plr.window(x);
+            prop_assert!(window.first <= window.last && window.last <= keys.len());
+            // Blocks that may hold the key: between the boundaries around it, and up to any that do not tell.
+            let last = keys.partition_point(|&key| key <= x);
+            let equal = keys.partition_point(|&key| key < x);
+            let first = (equal..last).find(|&i| !told(i)).unwrap_or(last);
+            prop_assert!(window.first <= first && last <= window.last, "{} {:?} {}..={}", x, window, first, last);
+        }
+    }
+
+    #[test]
+    fn a_hull_is_no_shorter_than_any_corridor_and_its_line_passes(keys in keys(), epsilon in 1..50u32) {
+        let mut keys = keys;
+        keys.dedup();
+        let mut corridor = Corridor::new(keys[0], epsilon);
+        let anchored = (1..keys.len()).take_while(|&i| corridor.push(keys[i], i)).count() + 1;
+        let mut hull = Hull::new(epsilon);
+        let free = (0..keys.len()).take_while(|&i| hull.push(keys[i], i as u32)).count();
+        prop_assert!(free >= anchored);
+        let (slope, at_first) = hull.line();
+        for (y, &x) in keys[..free].iter().enumerate() {
+            let off = slope * (x - keys[0]) as f64 + at_first - y as f64;
+            prop_assert!(off.abs() <= f64::from(epsilon) + 1e-6 * free as f64, "{} at {}", off, y);
         }
     }
 }

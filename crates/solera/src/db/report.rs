@@ -6,7 +6,7 @@ use crate::{
     stats::Counters,
     tree::Tree,
 };
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// One run of a level.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -44,7 +44,7 @@ pub struct LevelStats {
 pub struct KeyspaceStats {
     /// Its name.
     pub name: String,
-    /// Name of its index kind.
+    /// Name of its index kind; of [`IndexKind::Auto`](crate::IndexKind::Auto) also what it chose, and for how many tables.
     pub index: String,
     /// Its levels, newest first.
     pub levels: Vec<LevelStats>,
@@ -135,6 +135,7 @@ impl Core {
                 run_limit: tree.shape.run_limit(number),
             });
         }
+        let mut chosen = BTreeMap::<&str, u64>::new();
         for table in view.version.tables() {
             stats.blocks += u64::from(table.descriptor().blocks);
             // What an index takes in memory is known once its table is open; one that does not open takes
@@ -142,9 +143,17 @@ impl Core {
             if let Ok(open) = table.file().table() {
                 stats.index_bytes += open.index_bytes();
                 stats.filter_bytes += open.filter_bytes();
+                if let Some(index) = open.index().filter(|index| index.reason().is_some()) {
+                    *chosen.entry(index.kind().name()).or_default() += 1;
+                }
             }
             stats.table_bytes += table.descriptor().bytes;
             stats.entries += table.descriptor().entries;
+        }
+        if !chosen.is_empty() {
+            let chosen: Vec<String> =
+                chosen.iter().map(|(kind, tables)| format!("{tables} {kind}")).collect();
+            stats.index = format!("{} ({})", stats.index, chosen.join(", "));
         }
         stats
     }

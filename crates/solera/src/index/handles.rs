@@ -1,42 +1,41 @@
 //! Where each block lies in the file.
 //!
 //! Owns [`Handles`]. Blocks lie one after another, so a handle is an offset, and an offset is close to
-//! the line through its neighbours: 64 offsets share a base and a slope, and each keeps only its residual.
+//! the line through its neighbours: 128 offsets share a base and a slope, and each keeps only its residual, in as
+//! many bits as the largest of them needs. Blocks of one size need none.
 //! Nothing here is touched by a read that the cache serves.
 
 use crate::codec::{DecodeError, Decoder, put_varint};
 use std::ops::Range;
 
 /// Offsets that share a base and a slope.
-const GROUP: usize = 64;
+const GROUP: usize = 128;
 
 /// The places of consecutive blocks.
 #[derive(Clone, Debug)]
 pub struct Handles {
     groups: Box<[Group]>,
-    residuals: Residuals,
+    /// The residuals' bits, one after the other, low bits first; and a word more, so that two can always be read.
+    residuals: Box<[u64]>,
+    blocks: usize,
     /// Where the last block ends. It is mostly shorter than the others, and would widen all residuals.
     end: u64,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Group {
+    /// What the line and the residuals are added to; may wrap below zero.
     base: u64,
     /// In bytes per [`SLOPE_ONE`] blocks.
     slope: u64,
+    /// Where the group's residuals begin, in bits.
+    bit: u64,
+    /// Bits of each residual, 0 to 64.
+    width: u32,
 }
 
 /// The fixed point of slopes.
 const SLOPE_ONE: u64 = 256;
-
-/// The narrowest that fit.
-#[derive(Clone, Debug)]
-enum Residuals {
-    I8(Box<[i8]>),
-    I16(Box<[i16]>),
-    I32(Box<[i32]>),
-    I64(Box<[i64]>),
-}
 
 impl Handles {
     /// Blocks of these sizes, the first at `start`.
@@ -54,33 +53,33 @@ impl Handles {
             })
             .collect();
         assert!(end <= i64::MAX as u64, "a file is smaller than 2^63");
-        let groups: Box<[Group]> = offsets.chunks(GROUP).map(Group::through).collect();
-        let residuals: Vec<i64> = offsets
-            .iter()
-            .enumerate()
-            .map(|(i, &offset)| offset as i64 - groups[i / GROUP].at(i % GROUP) as i64)
-            .collect();
-        Handles { groups, residuals: Residuals::narrowest(residuals), end }
+        let mut bits = Bits::default();
+        let groups = offsets.chunks(GROUP).map(|offsets| Group::through(offsets, &mut bits)).collect();
+        bits.words.push(0);
+        Handles { groups, residuals: bits.words.into(), blocks: offsets.len(), end }
     }
 
     /// How many blocks there are.
+    #[inline]
     pub fn blocks(&self) -> usize {
-        self.residuals.len()
+        self.blocks
     }
 
     /// Where block `i` begins; for `i == blocks()`, where the last one ends.
-    #[inline]
     pub fn offset(&self, i: usize) -> u64 {
-        if i == self.blocks() {
+        if i == self.blocks {
             return self.end;
         }
-        let residual = match &self.residuals {
-            Residuals::I8(residuals) => residuals[i].into(),
-            Residuals::I16(residuals) => residuals[i].into(),
-            Residuals::I32(residuals) => residuals[i].into(),
-            Residuals::I64(residuals) => residuals[i],
+        let group = self.groups[i / GROUP];
+        let residual = if group.width == 0 {
+            0
+        } else {
+            let bit = group.bit + (i % GROUP) as u64 * u64::from(group.width);
+            let word = (bit / 64) as usize;
+            let two = u128::from(self.residuals[word]) | u128::from(self.residuals[word + 1]) << 64;
+            (two >> (bit % 64)) as u64 & u64::MAX >> (64 - group.width)
         };
-        self.groups[i / GROUP].at(i % GROUP).wrapping_add_signed(residual)
+        group.base.wrapping_add(line(group.slope, i % GROUP)).wrapping_add(residual)
     }
 
     /// Where block `i` lies.
@@ -91,13 +90,7 @@ impl Handles {
 
     /// Bytes on the heap.
     pub fn bytes(&self) -> usize {
-        let residuals = match &self.residuals {
-            Residuals::I8(residuals) => size_of_val(&**residuals),
-            Residuals::I16(residuals) => size_of_val(&**residuals),
-            Residuals::I32(residuals) => size_of_val(&**residuals),
-            Residuals::I64(residuals) => size_of_val(&**residuals),
-        };
-        size_of_val(&*self.groups) + residuals
+        size_of_val(&*self.groups) + size_of_val(&*self.residuals)
     }
 
     /// Appends block sizes: count, then each (varints).
@@ -129,10 +122,36 @@ impl Handles {
     }
 }
 
+/// Bits, the first the lowest of the first word.
+#[derive(Debug, Default)]
+struct Bits {
+    words: Vec<u64>,
+    len: u64,
+}
+
+impl Bits {
+    fn push(&mut self, number: u64, width: u32) {
+        let within = (self.len % 64) as u32;
+        self.len += u64::from(width);
+        self.words.resize(self.len.div_ceil(64) as usize, 0);
+        let shifted = u128::from(number) << within;
+        let first = (self.len - u64::from(width)) as usize / 64;
+        for (word, part) in self.words[first..].iter_mut().zip([shifted as u64, (shifted >> 64) as u64]) {
+            *word |= part;
+        }
+    }
+}
+
+/// What a line of this slope adds to the base of block `i` of a group.
+#[inline]
+fn line(slope: u64, i: usize) -> u64 {
+    (u128::from(slope) * i as u128 / u128::from(SLOPE_ONE)) as u64
+}
+
 impl Group {
-    /// The line through the first and the last of these offsets.
-    fn through(offsets: &[u64]) -> Group {
-        let (base, span) = match offsets {
+    /// The line through the first and the last of these offsets; puts their residuals into `bits`.
+    fn through(offsets: &[u64], bits: &mut Bits) -> Group {
+        let (first, span) = match offsets {
             [first, .., last] => (*first, last - first),
             [only] => (*only, 0),
             [] => (0, 0),
@@ -140,35 +159,20 @@ impl Group {
         let slope =
             u128::from(span) * u128::from(SLOPE_ONE) / (offsets.len() as u128).saturating_sub(1).max(1);
         // Blocks of more than 2^56 bytes get a slope too small, and wide residuals.
-        Group { base, slope: u64::try_from(slope).unwrap_or(u64::MAX) }
-    }
-
-    #[inline]
-    fn at(&self, i: usize) -> u64 {
-        self.base + (u128::from(self.slope) * i as u128 / u128::from(SLOPE_ONE)) as u64
-    }
-}
-
-impl Residuals {
-    fn narrowest(residuals: Vec<i64>) -> Residuals {
-        if let Ok(narrow) = residuals.iter().map(|&residual| residual.try_into()).collect() {
-            Residuals::I8(narrow)
-        } else if let Ok(narrow) = residuals.iter().map(|&residual| residual.try_into()).collect() {
-            Residuals::I16(narrow)
-        } else if let Ok(narrow) = residuals.iter().map(|&residual| residual.try_into()).collect() {
-            Residuals::I32(narrow)
-        } else {
-            Residuals::I64(residuals.into())
-        }
-    }
-
-    fn len(&self) -> usize {
-        match self {
-            Residuals::I8(residuals) => residuals.len(),
-            Residuals::I16(residuals) => residuals.len(),
-            Residuals::I32(residuals) => residuals.len(),
-            Residuals::I64(residuals) => residuals.len(),
-        }
+        let slope = u64::try_from(slope).unwrap_or(u64::MAX);
+        let off =
+            |(i, &offset): (usize, &u64)| offset.wrapping_sub(first).wrapping_sub(line(slope, i)) as i64;
+        let least = offsets.iter().enumerate().map(off).min().unwrap_or(0);
+        let residual = |place| off(place).wrapping_sub(least) as u64;
+        let largest = offsets.iter().enumerate().map(residual).max().unwrap_or(0);
+        let group = Group {
+            base: first.wrapping_add_signed(least),
+            slope,
+            bit: bits.len,
+            width: u64::BITS - largest.leading_zeros(),
+        };
+        offsets.iter().enumerate().for_each(|place| bits.push(residual(place), group.width));
+        group
     }
 }
 
@@ -201,10 +205,12 @@ mod tests {
     }
 
     #[test]
-    fn blocks_of_about_one_size_take_one_or_two_bytes_each() {
+    fn blocks_of_about_one_size_take_a_byte_or_little_more_each_and_of_one_size_none() {
         let varied: Vec<u64> = (0..10_000u64).map(|i| 4000 + i * 7919 % 97).collect();
-        assert!(Handles::new(32, &varied).bytes() < 23_000);
+        assert!(Handles::new(32, &varied).bytes() < 14_000, "{}", Handles::new(32, &varied).bytes());
         let alike: Vec<u64> = (0..9999u64).map(|i| 4080 + i * 7919 % 5).chain([17]).collect();
-        assert!(Handles::new(32, &alike).bytes() < 13_000);
+        assert!(Handles::new(32, &alike).bytes() < 8_000, "{}", Handles::new(32, &alike).bytes());
+        let equal: Vec<u64> = (0..9999u64).map(|_| 4096).chain([17]).collect();
+        assert!(Handles::new(32, &equal).bytes() < 3_000, "{}", Handles::new(32, &equal).bytes());
     }
 }

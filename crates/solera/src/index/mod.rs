@@ -4,17 +4,21 @@
 //! closed list of ways to do it, and the [`handles`] that say where a block lies.
 //!
 //! What must hold: the block of a key is that whose number is how many separators are not above the key.
-//! An exact kind names it. The others name a [`Span`] that it lies in or next to, and are put right by what
-//! the blocks say of themselves. What a block's line predicts is the block's own business.
+//! An exact kind names it. The others name a [`Span`] that it lies in or right before, and are put right by
+//! what the blocks say of themselves. What a block's line predicts is the block's own business.
 
 mod chunks;
 pub mod handles;
+mod learned;
 pub mod separators;
+mod sherry;
 mod sorted;
 mod trie;
 
 use crate::error::Error;
+use learned::Learned;
 use separators::Separators;
+use sherry::Sherry;
 use solera_model::{eytzinger::Eytzinger, stree::STree};
 use sorted::{Order, Sorted};
 use std::{fmt, str::FromStr};
@@ -32,7 +36,7 @@ pub struct Span {
 impl Span {
     /// One block.
     #[inline]
-    fn only(block: usize) -> Span {
+    const fn only(block: usize) -> Span {
         Span { first: block, last: block }
     }
 }
@@ -42,17 +46,52 @@ impl Span {
 pub struct Index {
     kind: IndexKind,
     locator: Locator,
+    /// Why this kind, if it was chosen.
+    reason: Option<Box<str>>,
 }
 
 #[derive(Clone, Debug)]
 enum Locator {
     Sorted(Sorted),
     Trie(Trie),
+    Sherry(Sherry),
+    Learned(Learned),
+}
+
+/// What one block too many costs a lookup, in cache lines: its control, heads and fences, and a detour on a path
+/// that is not the usual one.
+const BLOCK_LINES: f64 = 20.0;
+/// What a byte of index per block is worth, in cache lines of a lookup: what the S-tree's 7 bytes more than the least
+/// may buy is about the three lines that they can save.
+const BYTE_LINES: f64 = 0.5;
+
+/// What an index costs, counted when it is built.
+struct Cost {
+    /// Bytes in memory per block.
+    bytes: f64,
+    /// Cache lines of the index that a lookup touches.
+    lines: f64,
+    /// Blocks that a lookup of a present key looks into.
+    blocks: f64,
+}
+
+impl Cost {
+    fn total(&self) -> f64 {
+        self.lines + BLOCK_LINES * (self.blocks - 1.0) + BYTE_LINES * self.bytes
+    }
+}
+
+impl fmt::Display for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Cost { bytes, lines, blocks } = self;
+        write!(f, "{bytes:.2} bytes per block, {lines:.1} lines and {blocks:.4} blocks per lookup")
+    }
 }
 
 impl Index {
-    /// The index of a table whose blocks have these separators between them: less than 2^32.
-    pub fn build(kind: IndexKind, separators: &Separators) -> Index {
+    /// The index of a table whose blocks have these separators between them: less than 2^31. `epsilon` is that of
+    /// the layout; only [`IndexKind::SherryPlr`] asks.
+    pub fn build(kind: IndexKind, epsilon: u32, separators: &Separators) -> Index {
         let sorted = |order: fn(Vec<u64>) -> Order| Locator::Sorted(Sorted::build(separators, order));
         let locator = match kind {
             IndexKind::Binary => sorted(|heads| Order::Halved(heads.into())),
@@ -60,29 +99,66 @@ impl Index {
             IndexKind::Eytzinger => sorted(|heads| Order::Eytzinger(Eytzinger::new(&heads))),
             IndexKind::Interpolation => sorted(|heads| Order::Interpolated(heads.into())),
             IndexKind::DoblixPla | IndexKind::DoblixPra => Locator::Trie(Trie::build(separators)),
+            IndexKind::SherryPlr => {
+                let gamma = f64::from(epsilon.min(GAMMA_HALVES_MAX)) / 2.0;
+                Locator::Sherry(Sherry::build(separators, gamma))
+            }
+            IndexKind::Learned => Locator::Learned(Learned::build(separators)),
+            IndexKind::Auto => return Index::choose(epsilon, separators),
         };
-        Index { kind, locator }
+        Index { kind, locator, reason: None }
+    }
+
+    /// The cheapest of the kinds that are ever so.
+    fn choose(epsilon: u32, separators: &Separators) -> Index {
+        let candidates = [IndexKind::Learned, IndexKind::STree, IndexKind::DoblixPra, IndexKind::SherryPlr];
+        let mut built = candidates.map(|kind| {
+            let index = Index::build(kind, epsilon, separators);
+            (index.cost(), index)
+        });
+        built.sort_by(|(a, _), (b, _)| a.total().total_cmp(&b.total()));
+        let costs = built.each_ref().map(|(cost, index)| format!("{}: {cost}", index.kind));
+        let [(_, cheapest), ..] = built;
+        Index { reason: Some(costs.join("; ").into()), ..cheapest }
+    }
+
+    fn cost(&self) -> Cost {
+        let (lines, blocks) = match &self.locator {
+            Locator::Sorted(sorted) => (sorted.lines(), 1.0),
+            Locator::Trie(trie) => (trie.lines(), 1.0),
+            Locator::Sherry(sherry) => (sherry.lines(), 1.0 + sherry.blocks_before()),
+            Locator::Learned(learned) => (learned.lines(), 1.0 + learned.ambiguity()),
+        };
+        Cost { bytes: self.bytes() as f64 / self.blocks() as f64, lines, blocks }
     }
 
     /// Where the only block is that may hold `key`; where the versions of one key fill several blocks, the
     /// first of them. Of an exact kind the span is that block. Else the block lies in the span or at most
-    /// [`Index::reach`] blocks beside it. Larger keys never get spans that begin or end earlier.
+    /// [`Index::reach`] blocks before it.
     #[inline]
     pub fn locate(&self, key: &[u8]) -> Span {
         match &self.locator {
             Locator::Sorted(sorted) => Span::only(sorted.locate(key)),
             Locator::Trie(trie) => Span::only(trie.locate(key)),
+            Locator::Sherry(sherry) => sherry.locate(key),
+            Locator::Learned(learned) => Span::only(learned.locate(key)),
         }
     }
 
-    /// How many blocks beside its span the block of a key may lie.
+    /// How many blocks before its span the block of a key may lie.
     pub fn reach(&self) -> usize {
-        0
+        usize::from(matches!(self.locator, Locator::Learned(_)))
     }
 
-    /// How the table is indexed.
+    /// How the table is indexed: never [`IndexKind::Auto`], but what that chose.
     pub fn kind(&self) -> IndexKind {
         self.kind
+    }
+
+    /// Why this kind was chosen: the counted costs of all that were considered, the cheapest first. `None` if it
+    /// was not chosen but asked for.
+    pub fn reason(&self) -> Option<&str> {
+        self.reason.as_deref()
     }
 
     /// How many blocks there are.
@@ -90,6 +166,8 @@ impl Index {
         1 + match &self.locator {
             Locator::Sorted(sorted) => sorted.len(),
             Locator::Trie(trie) => trie.len(),
+            Locator::Sherry(sherry) => sherry.len(),
+            Locator::Learned(learned) => learned.len(),
         }
     }
 
@@ -98,10 +176,15 @@ impl Index {
         let heap = match &self.locator {
             Locator::Sorted(sorted) => sorted.bytes(),
             Locator::Trie(trie) => trie.bytes(),
+            Locator::Sherry(sherry) => sherry.bytes(),
+            Locator::Learned(learned) => learned.bytes(),
         };
-        size_of::<Index>() + heap
+        size_of::<Index>() + heap + self.reason.as_ref().map_or(0, |reason| reason.len())
     }
 }
+
+/// Largest γ of [`IndexKind::SherryPlr`], in half blocks: 2 blocks, the largest of the paper.
+const GAMMA_HALVES_MAX: u32 = 4;
 
 /// How a table finds the block of a key. The numbers are on disk. Every kind gives the same answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -122,17 +205,29 @@ pub enum IndexKind {
     Eytzinger = 4,
     /// Interpolation search over the sorted separators, with a guard.
     Interpolation = 5,
+    /// Sherry: a piecewise linear model of block numbers within γ, with windows that lose no key (NOTES §5). Of a
+    /// window it reads block after block: two to three for a key on average. γ is ε half blocks, 2
+    /// blocks at most.
+    SherryPlr = 6,
+    /// Solera's own: segments, and two bytes for each boundary between blocks (docs/decisions/0007).
+    Learned = 7,
+    /// What costs least of `learned`, `s-tree`, `doblix-pra` and `sherry-plr`, counted for each table when it is
+    /// opened.
+    Auto = 8,
 }
 
 impl IndexKind {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [IndexKind; 6] = [
+    pub const ALL: [IndexKind; 9] = [
         IndexKind::Binary,
         IndexKind::DoblixPla,
         IndexKind::DoblixPra,
         IndexKind::STree,
         IndexKind::Eytzinger,
         IndexKind::Interpolation,
+        IndexKind::SherryPlr,
+        IndexKind::Learned,
+        IndexKind::Auto,
     ];
 
     /// The kind with this number on disk.
@@ -149,6 +244,9 @@ impl IndexKind {
             IndexKind::STree => "s-tree",
             IndexKind::Eytzinger => "eytzinger",
             IndexKind::Interpolation => "interpolation",
+            IndexKind::SherryPlr => "sherry-plr",
+            IndexKind::Learned => "learned",
+            IndexKind::Auto => "auto",
         }
     }
 }
@@ -178,26 +276,22 @@ mod tests {
     use proptest::prelude::*;
 
     /// Every kind must locate `key` where counting does: an exact one there, the others no further from
-    /// there than they say, and larger keys no earlier.
+    /// there than they say.
     fn check(separators: &[Vec<u8>], keys: impl Iterator<Item = Vec<u8>> + Clone) {
         let built: Separators = separators.iter().collect();
         let mut keys: Vec<Vec<u8>> = keys.collect();
         keys.sort();
         for kind in IndexKind::ALL {
-            let index = Index::build(kind, &built);
+            let index = Index::build(kind, 2, &built);
             assert_eq!(index.blocks(), separators.len() + 1);
-            let mut before = Span::only(0);
             for key in &keys {
                 let expected = separators.partition_point(|separator| separator <= key);
                 let span = index.locate(key);
-                let from = span.first.saturating_sub(index.reach());
                 assert!(
-                    (from..=span.last + index.reach()).contains(&expected),
+                    (span.first.saturating_sub(index.reach())..=span.last).contains(&expected),
                     "{kind} {key:?} in {span:?} and not {expected} among {separators:?}"
                 );
-                assert!(before.first <= span.first && span.first <= span.last && before.last <= span.last);
-                assert!(span.last <= separators.len());
-                before = span;
+                assert!(span.first <= span.last && span.last <= separators.len());
             }
         }
     }
@@ -257,12 +351,12 @@ mod tests {
         };
         let built: Separators = sorted.iter().collect();
         for kind in IndexKind::ALL {
-            let index = Index::build(kind, &built);
+            let index = Index::build(kind, 2, &built);
             assert!(index.bytes() < 3 * built.total_bytes(), "{} {}", index.bytes(), built.total_bytes());
             for key in near.clone() {
                 let span = index.locate(&key);
                 let expected = sorted.partition_point(|separator| *separator <= key);
-                assert!(span.first <= expected + index.reach() && expected <= span.last + index.reach());
+                assert!(span.first <= expected + index.reach() && expected <= span.last);
             }
         }
     }

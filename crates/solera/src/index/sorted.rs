@@ -42,6 +42,17 @@ impl Order {
         }
     }
 
+    /// Cache lines that a search touches.
+    fn lines(&self) -> f64 {
+        // Halving ends within a line of 8 heads.
+        let halvings = f64::from((self.len() as u32).checked_ilog2().unwrap_or(0));
+        match self {
+            Order::Halved(_) | Order::Interpolated(_) => (halvings - 2.0).max(1.0),
+            Order::Eytzinger(_) => halvings.max(1.0),
+            Order::STree(heads) => heads.lines() as f64,
+        }
+    }
+
     fn bytes(&self) -> usize {
         match self {
             Order::Halved(heads) | Order::Interpolated(heads) => size_of_val(&**heads),
@@ -154,6 +165,11 @@ impl Sorted {
             if rests.is_up_to(middle, rest) { low = middle + 1 } else { high = middle }
         }
         low
+    }
+
+    /// Cache lines that a lookup touches; two more where rests may have to be compared.
+    pub fn lines(&self) -> f64 {
+        self.heads.lines() + if self.rests.is_some() { 2.0 } else { 0.0 }
     }
 
     /// Separators.

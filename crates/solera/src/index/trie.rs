@@ -129,6 +129,14 @@ impl Trie {
         }
     }
 
+    /// Cache lines that a lookup touches, on average over separators: of each node itself, its radix table
+    /// and its chunks, and two of redirectors where there are any.
+    pub fn lines(&self) -> f64 {
+        let visits: u64 = self.nodes.iter().map(|node| u64::from(node.last - node.first)).sum();
+        let depth = visits as f64 / self.len().max(1) as f64;
+        4.0 * depth.max(1.0) + if self.redirects.is_empty() { 0.0 } else { 2.0 }
+    }
+
     /// Separators.
     pub fn len(&self) -> usize {
         self.nodes[0].last as usize

@@ -29,7 +29,8 @@ pub struct Layout {
     pub block_bytes: u32,
     /// How the block of a key is found.
     pub index: IndexKind,
-    /// For [`IndexKind::DoblixPla`]: entries that a key's rank may lie from its block's line. 1 to
+    /// For [`IndexKind::DoblixPla`]: entries that a key's rank may lie from its block's line. For
+    /// [`IndexKind::SherryPlr`]: half blocks that a block may lie from the model's line, at most 4. 1 to
     /// 65536; default 64.
     pub epsilon: u32,
     /// Bits of filter for every key; 0 for no filter, else 1 to 64. Default 10.

@@ -179,7 +179,8 @@ impl Table {
         let stored = open(section(footer.index..footer.properties), binding, footer.index, path)?;
         let (handles, separators) =
             decode_index(&stored, &footer, descriptor).map_err(within(footer.index))?;
-        let index = separators.map(|separators| Index::build(descriptor.layout.index, &separators));
+        let index = separators
+            .map(|separators| Index::build(descriptor.layout.index, descriptor.layout.epsilon, &separators));
         Ok(Table {
             filter,
             index,
@@ -457,7 +458,7 @@ impl Table {
             KeyEnd::Included(end) | KeyEnd::Excluded(end) => self.locate(end).last,
             KeyEnd::Unbounded => self.blocks() - 1,
         };
-        self.handles.offset(last + 1) - self.handles.offset(first)
+        self.handles.offset(last + 1).saturating_sub(self.handles.offset(first))
     }
 
     /// Bytes that the open table takes in memory, its cached blocks aside: index, handles, filter, cache

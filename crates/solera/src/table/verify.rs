@@ -138,8 +138,8 @@ impl Table {
     /// Whether the index leads from `key` to block `number`.
     fn leads(&self, key: &[u8], number: usize) -> bool {
         self.index().is_some_and(|index| {
-            let (span, reach) = (index.locate(key), index.reach());
-            span.first <= number + reach && number <= span.last + reach
+            let span = index.locate(key);
+            span.first <= number + index.reach() && number <= span.last
         })
     }
 
@@ -222,6 +222,9 @@ impl Table {
                 layout.block_bytes,
                 layout.compression
             )?;
+            if let Some((index, reason)) = self.index().and_then(|index| Some((index, index.reason()?))) {
+                writeln!(out, "  index chosen: {} of {reason}", index.kind())?;
+            }
             self.tombstones().iter().try_for_each(|tombstone| {
                 writeln!(
                     out,

@@ -75,11 +75,13 @@ impl TableWriter {
         let path = context.path(file);
         let output = context.fs.create(&path)?;
         let fit = match layout.index {
-            IndexKind::Binary | IndexKind::STree | IndexKind::Eytzinger | IndexKind::Interpolation => {
-                FitPolicy::None
-            }
+            IndexKind::Binary
+            | IndexKind::STree
+            | IndexKind::Eytzinger
+            | IndexKind::Interpolation
+            | IndexKind::SherryPlr => FitPolicy::None,
             IndexKind::DoblixPla => FitPolicy::Pla { epsilon: layout.epsilon },
-            IndexKind::DoblixPra => FitPolicy::LeastSquares,
+            IndexKind::DoblixPra | IndexKind::Learned | IndexKind::Auto => FitPolicy::LeastSquares,
         };
         let header = Header { database: context.database, file };
         Ok(TableWriter {

@@ -1,12 +1,19 @@
 //! Which table of a run may hold a key, answered from two small arrays of numbers.
 //!
 //! Owns [`Fence`]. A point lookup asks it once per run, so the answer comes from the heads of the
-//! tables' first and last keys alone; key bytes are compared only when heads tie.
+//! tables' first and last keys alone; key bytes are compared only when heads tie. The tables of a run are about
+//! equally large, so a line over their first keys says which of them it is within one or two, and a walk from
+//! there finds the one: a run is one model of all its tables, and each table one of its blocks.
 
 use crate::key::{KeyEnd, KeyRange, common_prefix_len, head_after};
+use solera_model::{
+    Line,
+    dual::{self, Fit, Policy},
+    search,
+};
 
 /// The ends of sorted, disjoint ranges of keys.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Fence {
     /// What all bounds have in common. A key in any of the ranges has it too, because between two keys
     /// with a common prefix there are only keys with that prefix.
@@ -15,6 +22,10 @@ pub(super) struct Fence {
     starts: Box<[u64]>,
     /// The same of every range's end; the largest number for a range without end.
     ends: Box<[u64]>,
+    /// The number of a range over its start.
+    line: Line,
+    /// The line's measured error, in ranges.
+    error: usize,
 }
 
 impl Fence {
@@ -26,9 +37,13 @@ impl Fence {
             prefix = &prefix[..common_prefix_len(prefix, bound.unwrap_or_default())];
         }
         let skip = prefix.len();
+        let starts: Box<[u64]> = ranges.clone().map(|range| head_after(&range.start, skip)).collect();
+        let Fit { line, error } = dual::fit(Policy::Pra, &starts);
         Fence {
             prefix: prefix.into(),
-            starts: ranges.clone().map(|range| head_after(&range.start, skip)).collect(),
+            starts,
+            line,
+            error: error as usize,
             ends: ranges.map(|range| range.end.key().map_or(u64::MAX, |end| head_after(end, skip))).collect(),
         }
     }
@@ -41,7 +56,7 @@ impl Fence {
             return None;
         }
         let wanted = head_after(key, self.prefix.len());
-        let mut upto = self.starts.partition_point(|&start| start <= wanted);
+        let mut upto = self.upto(wanted);
         if upto > 0 && self.starts[upto - 1] == wanted {
             upto = self.upto_among_ties(key, wanted, upto, &range);
         }
@@ -52,6 +67,16 @@ impl Fence {
             std::cmp::Ordering::Equal => range(at).end.admits(key),
         };
         inside.then_some(at)
+    }
+
+    /// How many starts are not above `wanted`.
+    #[inline]
+    fn upto(&self, wanted: u64) -> usize {
+        let (Some(&first), Some(behind)) = (self.starts.first(), wanted.checked_add(1)) else {
+            return self.starts.len();
+        };
+        let guess = self.line.rank(first, wanted, self.starts.len());
+        search::lower_bound(&self.starts, behind, guess, self.error)
     }
 
     /// How many ranges start at or before `key`, when the last of `upto` has the key's head.
@@ -130,6 +155,28 @@ mod tests {
             for key in keys.iter().chain(&bounds) {
                 let scanned = ranges.iter().position(|range| range.contains(key));
                 prop_assert_eq!(fence.find(key, |i| &ranges[i]), scanned);
+            }
+        }
+
+        #[test]
+        fn the_model_of_a_run_counts_as_halving_does(
+            starts in prop_oneof![
+                prop::collection::vec(any::<u64>(), 0..200),
+                prop::collection::vec(0u64..100, 0..200),
+                prop::collection::vec((0u64..64).prop_map(|shift| u64::MAX >> shift), 0..200),
+            ],
+            wanted: Vec<u64>,
+        ) {
+            let mut starts = starts;
+            starts.sort_unstable();
+            let ranges: Vec<KeyRange> =
+                starts.iter().map(|start| KeyRange::closed(&start.to_be_bytes(), &[255; 9])).collect();
+            let mut fence = Fence::new(ranges.iter());
+            let Fit { line, error } = dual::fit(Policy::Pra, &starts);
+            (fence.starts, fence.line, fence.error) = (starts.clone().into(), line, error as usize);
+            let near = starts.iter().flat_map(|&start| [start.saturating_sub(1), start, start.saturating_add(1)]);
+            for x in near.chain(wanted).chain([0, u64::MAX]) {
+                prop_assert_eq!(fence.upto(x), starts.partition_point(|&start| start <= x));
             }
         }
 

@@ -253,7 +253,9 @@ fn an_index_that_lies_is_found_out_by_the_blocks() {
             let context = context(&fs, 1 << 20);
             let file = TableFile::new(&context, Arc::new(descriptor));
             assert!(!everything_is_right_or_refused(&file, &small_entries()), "lie {i}, {layout:?}");
-            assert!(context.stats.snapshot().index_fallbacks > 0, "lie {i}, {layout:?}");
+            // What a lie moves by one block, an index that may be wrong by one puts right as if it were so.
+            let counters = context.stats.snapshot();
+            assert!(counters.index_fallbacks + counters.index_steps > 0, "lie {i}, {layout:?}");
             assert!(found_damaged(&file), "lie {i}, {layout:?}");
         }
     }

@@ -77,10 +77,39 @@ fn an_absent_key_costs_at_most_one_block_even_without_a_filter() {
                 lookup(file.table().unwrap(), key, SEQNO_MAX);
             }
             let counters = counters(&context);
-            assert_eq!(counters.blocks_probed, probes.len() as u64, "{name}, {index}");
+            let steps = counters.index_steps;
+            assert_eq!(counters.blocks_probed, probes.len() as u64 + steps, "{name}, {index}");
+            let exact = !matches!(index, IndexKind::SherryPlr | IndexKind::Learned | IndexKind::Auto);
+            assert!(!exact || steps == 0, "{name}, {index}");
             assert_eq!(counters.filter_probes, 0);
             assert!(counters.blocks_read <= file.descriptor().blocks.into());
         }
+    }
+}
+
+#[test]
+fn a_learned_index_costs_one_block_in_a_thousand_too_many_at_most() {
+    let mut rng = Rng(3);
+    let mut keys: Vec<u64> = (0..40_000).map(|_| rng.next()).collect();
+    keys.sort_unstable();
+    let entries: Vec<Entry> = keys.iter().map(|key| put(key.to_be_bytes(), 5)).collect();
+    for index in [IndexKind::Learned, IndexKind::Auto] {
+        let context = context(&fresh_fs(), 64 << 20);
+        let layout = Layout { block_bytes: 1024, index, filter_bits_per_key: 0.0, ..Layout::default() };
+        let file = table_of(&context, &layout, &entries);
+        let index = file.table().unwrap().index().unwrap();
+        assert_eq!(index.kind(), IndexKind::Learned, "{:?}", index.reason());
+        for entry in &entries {
+            assert!(lookup(file.table().unwrap(), &entry.key, SEQNO_MAX).is_some());
+        }
+        let found = counters(&context);
+        assert!(found.index_steps <= entries.len() as u64 / 1000, "{found:?}");
+        for _ in 0..entries.len() {
+            lookup(file.table().unwrap(), &rng.next().to_be_bytes(), SEQNO_MAX);
+        }
+        let absent = counters(&context);
+        assert!(absent.index_steps - found.index_steps <= entries.len() as u64 / 100, "{absent:?}");
+        assert_eq!(absent.index_fallbacks, 0);
     }
 }
 

@@ -1,0 +1,298 @@
+//! Sherry's index: greedy piecewise linear regression over block numbers, with windows that are sound.
+//!
+//! Owns [`Plr`]. The segments are those of Xie et al.'s greedy algorithm, as Sherry trains them: one point per
+//! block, within γ. The window that is searched is not Sherry's: the rule it prints for a prediction that
+//! overshoots its segment loses keys (NOTES §5; [`tests`] shows it). Here every segment keeps how far the blocks of its keys lie
+//! from the prediction at most, measured at build with the function that queries use; predictions are
+//! monotone, so it is enough to measure at the ends of every block.
+
+/// Consecutive blocks, ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// The first block that may hold the key.
+    pub first: usize,
+    /// The last block that may hold it.
+    pub last: usize,
+}
+
+/// One line: block over key.
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    /// Where it begins.
+    start: u64,
+    /// Blocks per unit of key: finite, not negative.
+    slope: f64,
+    /// The block of the segment's first key, and the first that any of its keys may be in.
+    first: u32,
+    /// The least and the largest distance of a key's block from its prediction; the ends of `i16` stand
+    /// for the ends of the segment.
+    below: i16,
+    above: i16,
+}
+
+impl Segment {
+    /// The predicted block of `x`, which is not below the start. Monotone.
+    #[inline]
+    fn predict(&self, x: u64, last: usize) -> usize {
+        let blocks = self.slope * (x - self.start) as f64;
+        // A cast of floats saturates.
+        (self.first as usize).saturating_add(blocks as usize).min(last)
+    }
+}
+
+/// A model of block numbers.
+#[derive(Clone, Debug)]
+pub struct Plr {
+    segments: Box<[Segment]>,
+    /// Boundaries: one block less than there are.
+    len: usize,
+    /// Blocks before a key's own in its window, on average over first keys of blocks.
+    blocks_before: f32,
+}
+
+/// The greedy algorithm's state: all lines within γ of the segment's points pass one pivot, nearly.
+struct Cone {
+    start: u64,
+    first: f64,
+    pivot: Option<(f64, f64)>,
+    slopes: (f64, f64),
+}
+
+impl Cone {
+    fn new(x: u64, y: f64) -> Cone {
+        Cone { start: x, first: y, pivot: None, slopes: (0.0, 0.0) }
+    }
+
+    fn push(&mut self, x: u64, y: f64, gamma: f64) -> bool {
+        let dx = (x - self.start) as f64;
+        let Some((px, py)) = self.pivot else {
+            // The lines through the first two points, γ up and γ down, cross in the middle.
+            self.pivot = Some((dx / 2.0, (self.first + y) / 2.0));
+            self.slopes =
+                (((y - gamma) - (self.first + gamma)) / dx, ((y + gamma) - (self.first - gamma)) / dx);
+            return true;
+        };
+        let run = dx - px;
+        let (low, high) = ((y - gamma - py) / run, (y + gamma - py) / run);
+        let slopes = (self.slopes.0.max(low), self.slopes.1.min(high));
+        if slopes.0 > slopes.1 {
+            return false;
+        }
+        self.slopes = slopes;
+        true
+    }
+
+    fn slope(&self) -> f64 {
+        ((self.slopes.0 + self.slopes.1) / 2.0).max(0.0)
+    }
+}
+
+impl Plr {
+    /// The model of blocks between which these boundaries lie, ascending; within `gamma` blocks. `told(i)`
+    /// says that no key of block `i`, which lies before boundary `i`, is equal to it.
+    ///
+    /// # Panics
+    /// If there are 2^32 boundaries or more.
+    pub fn new(keys: &[u64], gamma: f64, told: impl Fn(usize) -> bool) -> Plr {
+        debug_assert!(keys.is_sorted());
+        assert!(u32::try_from(keys.len()).is_ok(), "blocks are counted in 32 bits");
+        let mut segments = Vec::new();
+        let mut cone: Option<Cone> = None;
+        let mut emit = |cone: &Cone| {
+            segments.push(Segment {
+                start: cone.start,
+                slope: cone.slope(),
+                first: cone.first as u32,
+                below: i16::MAX,
+                above: i16::MIN,
+            });
+        };
+        for (i, &x) in keys.iter().enumerate() {
+            if i > 0 && keys[i - 1] == x {
+                continue;
+            }
+            // The first block that a key equal to the boundary may be in.
+            let block = if told(i) { i + 1 } else { i } as f64;
+            if !cone.as_mut().is_some_and(|cone| cone.push(x, block, gamma)) {
+                cone.iter().for_each(&mut emit);
+                cone = Some(Cone::new(x, block));
+            }
+        }
+        cone.iter().for_each(&mut emit);
+        let mut plr = Plr { segments: segments.into(), len: keys.len(), blocks_before: 0.0 };
+        plr.measure(keys, told);
+        plr
+    }
+
+    /// Measures every segment's windows at the ends of the blocks.
+    fn measure(&mut self, keys: &[u64], told: impl Fn(usize) -> bool) {
+        for block in 0..=keys.len() {
+            let lowest = if block == 0 { 0 } else { keys[block - 1] };
+            let bound = keys.get(block).copied();
+            // Between the lowest and the highest key another segment can begin only at the bound itself.
+            let highest = bound.map_or(Some(u64::MAX), |bound| bound.checked_sub(1).filter(|&x| x >= lowest));
+            for x in [Some(lowest), highest, bound.filter(|_| !told(block))].into_iter().flatten() {
+                let Some(number) = self.segment(x) else { continue };
+                let last = self.last(number);
+                let segment = &mut self.segments[number];
+                let off = block as i64 - segment.predict(x, last) as i64;
+                let off = off.clamp(i16::MIN.into(), i16::MAX.into()) as i16;
+                segment.below = segment.below.min(off);
+                segment.above = segment.above.max(off);
+            }
+        }
+        let before = |block: usize| (block - self.window(keys[block - 1]).first.min(block)) as f64;
+        let sum: f64 = (1..=keys.len()).map(before).sum();
+        self.blocks_before = (sum / keys.len().max(1) as f64) as f32;
+    }
+
+    /// The segment of `x`; `None` before all.
+    #[inline]
+    fn segment(&self, x: u64) -> Option<usize> {
+        self.segments.partition_point(|segment| segment.start <= x).checked_sub(1)
+    }
+
+    /// The last block of a segment's keys.
+    #[inline]
+    fn last(&self, segment: usize) -> usize {
+        self.segments.get(segment + 1).map_or(self.len, |next| next.first as usize)
+    }
+
+    /// The blocks that may hold `x`.
+    #[inline]
+    pub fn window(&self, x: u64) -> Window {
+        let Some(number) = self.segment(x) else { return Window { first: 0, last: 0 } };
+        let segment = &self.segments[number];
+        let (first, last) = (segment.first as usize, self.last(number));
+        let predicted = segment.predict(x, last);
+        let below = if segment.below == i16::MIN { isize::MIN } else { segment.below.into() };
+        let above = if segment.above == i16::MAX { isize::MAX } else { segment.above.into() };
+        Window {
+            first: predicted.saturating_add_signed(below).clamp(first, last),
+            last: predicted.saturating_add_signed(above).clamp(first, last),
+        }
+    }
+
+    /// How many blocks of a window come before that of the key, on average over the first keys of
+    /// blocks: a search that goes forward through the window reads one more.
+    pub fn blocks_before(&self) -> f64 {
+        self.blocks_before.into()
+    }
+
+    /// Segments.
+    pub fn segments(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// Boundaries: one block less than there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no boundary: one block.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Bytes on the heap.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.segments)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Keys with gaps of very different sizes, `per_block` in a block, and the first key of every block but the
+    /// first.
+    fn blocks(per_block: usize) -> (Vec<u64>, Vec<u64>) {
+        let mut state = 5u64;
+        let mut x = 0;
+        let keys: Vec<u64> = (0..60_000)
+            .map(|i| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                x += 1 + (state >> 33) % (1 << (4 + i / 400 % 12));
+                x
+            })
+            .collect();
+        let boundaries = keys.chunks(per_block).skip(1).map(|block| block[0]).collect();
+        (keys, boundaries)
+    }
+
+    /// A segment as Sherry stores it: start, slope, intercept.
+    struct Printed(u64, f64, f64);
+
+    /// Sherry's training as printed: one point per block, its first key.
+    fn printed_segments(keys: &[u64], per_block: usize, gamma: f64) -> Vec<Printed> {
+        let mut segments = Vec::new();
+        let mut cone: Option<Cone> = None;
+        let printed = |cone: &Cone| {
+            let (px, py) = cone.pivot.unwrap_or((0.0, cone.first));
+            Printed(cone.start, cone.slope(), py - cone.slope() * px)
+        };
+        for (block, keys) in keys.chunks(per_block).enumerate() {
+            if !cone.as_mut().is_some_and(|cone| cone.push(keys[0], block as f64, gamma)) {
+                segments.extend(cone.as_ref().map(printed));
+                cone = Some(Cone::new(keys[0], block as f64));
+            }
+        }
+        segments.extend(cone.as_ref().map(printed));
+        segments
+    }
+
+    /// The window as printed, with its rule for overshooting.
+    fn printed_window(segments: &[Printed], x: u64, gamma: f64) -> (f64, f64) {
+        let number = segments.partition_point(|segment| segment.0 <= x) - 1;
+        let at = |number: usize, x: u64| {
+            let Printed(start, slope, intercept) = segments[number];
+            slope * (x - start) as f64 + intercept
+        };
+        let predicted = at(number, x);
+        let (low, high) = ((predicted - gamma).floor(), (predicted + gamma).ceil());
+        match segments.get(number + 1) {
+            Some(next) if at(number + 1, next.0) - gamma < high => {
+                let first = at(number + 1, next.0);
+                ((first - gamma).floor(), (first + gamma).ceil())
+            }
+            _ => (low, high),
+        }
+    }
+
+    #[test]
+    fn the_printed_overshoot_rule_loses_keys_and_the_measured_window_none() {
+        for per_block in [10, 50] {
+            let (keys, boundaries) = blocks(per_block);
+            for gamma in [0.5, 1.0, 2.0] {
+                let printed = printed_segments(&keys, per_block, gamma);
+                let plr = Plr::new(&boundaries, gamma, |_| true);
+                let mut lost = 0;
+                for (i, &x) in keys.iter().enumerate() {
+                    let block = i / per_block;
+                    lost += usize::from(printed_window(&printed, x, gamma).0 > block as f64);
+                    let window = plr.window(x);
+                    assert!((window.first..=window.last).contains(&block), "{window:?} {block}");
+                }
+                assert!(lost > keys.len() / 1000, "{lost} of {} keys, γ {gamma}", keys.len());
+            }
+        }
+    }
+
+    #[test]
+    fn a_larger_gamma_has_fewer_segments_and_wider_windows() {
+        let (_, boundaries) = blocks(50);
+        let models = [0.5, 1.0, 2.0].map(|gamma| Plr::new(&boundaries, gamma, |_| true));
+        assert!(models.is_sorted_by(|a, b| a.segments() > b.segments()));
+        assert!(models.is_sorted_by(|a, b| a.blocks_before() < b.blocks_before()));
+    }
+
+    #[test]
+    fn keys_equal_to_many_boundaries_have_windows_over_all_their_blocks() {
+        let boundaries = [5, 9, 9, 9, 9, 20];
+        let plr = Plr::new(&boundaries, 0.5, |i| !(1..5).contains(&i));
+        for (x, low, high) in [(4, 0, 0), (5, 1, 1), (8, 1, 1), (9, 1, 5), (10, 5, 5), (20, 6, 6)] {
+            let window = plr.window(x);
+            assert!(window.first <= low && high <= window.last, "{x} {window:?}");
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Solera's own way to a block: two bytes for each boundary, and exact bytes only where those cannot tell.
+//!
+//! Owns [`Learned`]. The heads of the separators, after the prefix that all share, are
+//! [`Boundaries`]: segments and codes (docs/decisions/0007). One node is enough where heads tell separators apart.
+//! Separators that share a head, or go on beyond theirs, form a *group*: its head is the exact first boundary of a segment,
+//! and only a key with that very head is compared further, with the rests of a small group or in another node of a
+//! large one.
+//!
+//! What must hold: [`Learned::locate`] gives how many separators are not above the key, or one more.
+
+use super::{
+    separators::Separators,
+    sorted::{compare_with_prefix, told_by_head},
+};
+use crate::key::{common_prefix_len, head};
+use solera_model::boundaries::Boundaries;
+use std::{cmp::Ordering, collections::VecDeque, ops::Range};
+
+/// Groups of at most this many separators are halved; larger ones get a node.
+const HALVED_MAX: usize = 16;
+
+/// Learned boundaries.
+#[derive(Clone, Debug)]
+pub struct Learned {
+    /// The first is the root.
+    nodes: Box<[Node]>,
+    /// Separators that do not go by their heads alone.
+    grouped: u32,
+}
+
+/// Consecutive separators that share a prefix.
+#[derive(Clone, Debug)]
+struct Node {
+    /// How many separators lie before it.
+    first: u32,
+    prefix: Box<[u8]>,
+    boundaries: Boundaries,
+    /// Ascending by segment.
+    groups: Box<[Group]>,
+    rests: Rests,
+}
+
+/// Separators `first..last` have the head with which a segment begins.
+#[derive(Clone, Debug)]
+struct Group {
+    segment: u32,
+    first: u32,
+    last: u32,
+    within: Within,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Within {
+    /// From this one on among the rests.
+    Rests(u32),
+    Node(u32),
+}
+
+/// Separators after the node's prefix, one after the other.
+#[derive(Clone, Debug, Default)]
+struct Rests {
+    bytes: Vec<u8>,
+    ends: Vec<u32>,
+}
+
+impl Rests {
+    fn push(&mut self, rest: &[u8]) {
+        self.bytes.extend_from_slice(rest);
+        self.ends.push(self.bytes.len() as u32);
+    }
+
+    fn get(&self, i: usize) -> &[u8] {
+        let start = if i == 0 { 0 } else { self.ends[i - 1] as usize };
+        &self.bytes[start..self.ends[i] as usize]
+    }
+
+    /// How many of the rests in `range` are not above `rest`.
+    fn up_to(&self, range: Range<usize>, rest: &[u8]) -> usize {
+        let (mut low, mut high) = (range.start, range.end);
+        while low < high {
+            let middle = low.midpoint(high);
+            if self.get(middle) <= rest { low = middle + 1 } else { high = middle }
+        }
+        low - range.start
+    }
+}
+
+impl Learned {
+    /// The index over these separators, of which there are less than 2^31.
+    pub fn build(separators: &Separators) -> Learned {
+        let mut nodes: Vec<Node> = Vec::new();
+        let mut grouped = 0;
+        // Nodes that a group already names, in order: separators, and how much of them is behind the key already.
+        // Breadth first, without recursion: the depth is up to the keys.
+        let mut pending = VecDeque::from([(0..separators.len(), 0)]);
+        let mut named = 1;
+        while let Some((range, path)) = pending.pop_front() {
+            let (node, large) = Node::build(separators, range, path);
+            if nodes.is_empty() {
+                grouped = node.groups.iter().map(|group| group.last - group.first).sum();
+            }
+            nodes.push(node);
+            let node = nodes.len() - 1;
+            for (group, path) in large {
+                let group = &mut nodes[node].groups[group];
+                group.within = Within::Node(named);
+                named += 1;
+                pending.push_back((group.first as usize..group.last as usize, path));
+            }
+        }
+        Learned { nodes: nodes.into(), grouped }
+    }
+
+    /// How many separators are not above `key`, or one more: the number of its block, or of the next.
+    #[inline]
+    pub fn locate(&self, key: &[u8]) -> usize {
+        let mut node = &self.nodes[0];
+        let mut rest = key;
+        loop {
+            match compare_with_prefix(rest, &node.prefix) {
+                Ordering::Less => return node.first as usize,
+                Ordering::Greater => return node.first as usize + node.boundaries.len(),
+                Ordering::Equal => rest = &rest[node.prefix.len()..],
+            }
+            let place = node.boundaries.place(head(rest));
+            let (Some(segment), false) = (place.start, node.groups.is_empty()) else {
+                return node.first as usize + place.rank;
+            };
+            let Ok(group) = node.groups.binary_search_by_key(&(segment as u32), |group| group.segment) else {
+                return node.first as usize + place.rank;
+            };
+            let group = &node.groups[group];
+            match group.within {
+                Within::Rests(start) => {
+                    let start = start as usize;
+                    let count = (group.last - group.first) as usize;
+                    return group.first as usize + node.rests.up_to(start..start + count, rest);
+                }
+                Within::Node(child) => node = &self.nodes[child as usize],
+            }
+        }
+    }
+
+    /// The part of all keys that are sent one block too far, if keys are spread evenly within blocks.
+    pub fn ambiguity(&self) -> f64 {
+        let sum: f64 =
+            self.nodes.iter().map(|node| node.boundaries.ambiguity() * node.boundaries.len() as f64).sum();
+        sum / self.len().max(1) as f64
+    }
+
+    /// Cache lines that a lookup touches, on average over separators.
+    pub fn lines(&self) -> f64 {
+        let grouped = f64::from(self.grouped) / self.len().max(1) as f64;
+        // A key of a group looks for the group, and halves rests or descends once more.
+        let deeper = if self.nodes.len() > 1 { self.nodes[1].boundaries.lines() } else { 4.0 };
+        self.nodes[0].boundaries.lines() + grouped * (2.0 + deeper)
+    }
+
+    /// Separators.
+    pub fn len(&self) -> usize {
+        self.nodes[0].boundaries.len()
+    }
+
+    /// Bytes on the heap.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.nodes) + self.nodes.iter().map(Node::bytes).sum::<usize>()
+    }
+}
+
+impl Node {
+    /// The node of the separators in `range`, of which the first `path` bytes are behind the key that comes to it;
+    /// and which of its groups are to be nodes, with the bytes that are behind a key then.
+    fn build(separators: &Separators, range: Range<usize>, path: usize) -> (Node, Vec<(usize, usize)>) {
+        let shared =
+            |first: usize, last: usize| common_prefix_len(separators.get(first), separators.get(last));
+        let prefix = if range.is_empty() { path } else { shared(range.start, range.end - 1) };
+        let rest = |i: usize| &separators.get(i)[prefix..];
+        let heads: Vec<u64> = range.clone().map(|i| head(rest(i))).collect();
+        let grouped = |i: usize| !told_by_head(rest(range.start + i));
+        let boundaries = Boundaries::new(&heads, grouped);
+        let (mut groups, mut large, mut rests) = (Vec::new(), Vec::new(), Rests::default());
+        let mut first = 0;
+        while first < heads.len() {
+            let last = first + heads[first..].iter().take_while(|&&head| head == heads[first]).count();
+            if last - first > 1 || grouped(first) {
+                let whole = range.start + first..range.start + last;
+                // A node must go on behind the head, or it would have the same group again.
+                let beyond_head = shared(whole.start, whole.end - 1) >= prefix + size_of::<u64>();
+                let within = if last - first > HALVED_MAX && beyond_head {
+                    large.push((groups.len(), prefix));
+                    Within::Node(0)
+                } else {
+                    let start = rests.ends.len() as u32;
+                    whole.clone().for_each(|i| rests.push(rest(i)));
+                    Within::Rests(start)
+                };
+                let segment = boundaries.place(heads[first]).start.expect("a group's head begins a segment");
+                groups.push(Group {
+                    segment: segment as u32,
+                    first: whole.start as u32,
+                    last: whole.end as u32,
+                    within,
+                });
+            }
+            first = last;
+        }
+        rests.bytes.shrink_to_fit();
+        rests.ends.shrink_to_fit();
+        let prefix =
+            if range.is_empty() { Box::default() } else { separators.get(range.start)[path..prefix].into() };
+        (Node { first: range.start as u32, prefix, boundaries, groups: groups.into(), rests }, large)
+    }
+
+    fn bytes(&self) -> usize {
+        self.prefix.len()
+            + self.boundaries.bytes()
+            + size_of_val(&*self.groups)
+            + self.rests.bytes.capacity()
+            + size_of_val(&*self.rests.ends)
+    }
+}

@@ -1,0 +1,62 @@
+//! Sherry's way to a block: a piecewise linear model of block numbers, which names a few of them.
+
+use super::{
+    Span,
+    separators::Separators,
+    sorted::{compare_with_prefix, shared_prefix, told_by_head},
+};
+use crate::key::head;
+use solera_model::plr::Plr;
+use std::cmp::Ordering;
+
+/// A model over the heads of the separators, after the prefix that they share.
+#[derive(Clone, Debug)]
+pub struct Sherry {
+    prefix: Box<[u8]>,
+    model: Plr,
+}
+
+impl Sherry {
+    /// The model of these separators' blocks, within `gamma` blocks.
+    pub fn build(separators: &Separators, gamma: f64) -> Sherry {
+        let prefix = shared_prefix(separators);
+        let rest = |i: usize| &separators.get(i)[prefix.len()..];
+        let heads: Vec<u64> = (0..separators.len()).map(|i| head(rest(i))).collect();
+        // Keys below a separator that its head does not tell may have that head too.
+        Sherry { prefix: prefix.into(), model: Plr::new(&heads, gamma, |i| told_by_head(rest(i))) }
+    }
+
+    /// The blocks that may hold `key`.
+    #[inline]
+    pub fn locate(&self, key: &[u8]) -> Span {
+        match compare_with_prefix(key, &self.prefix) {
+            Ordering::Less => Span::only(0),
+            Ordering::Greater => Span::only(self.model.len()),
+            Ordering::Equal => {
+                let window = self.model.window(head(&key[self.prefix.len()..]));
+                Span { first: window.first, last: window.last }
+            }
+        }
+    }
+
+    /// Blocks that a search through a span looks into before the key's own, on average.
+    pub fn blocks_before(&self) -> f64 {
+        self.model.blocks_before()
+    }
+
+    /// Cache lines that a search for a span touches, on average: of halving among 24-byte segments all but
+    /// the last two or three steps are lines of their own.
+    pub fn lines(&self) -> f64 {
+        1.0 + f64::from((self.model.segments() as u32).checked_ilog2().unwrap_or(0)).max(1.0) - 1.0
+    }
+
+    /// Separators.
+    pub fn len(&self) -> usize {
+        self.model.len()
+    }
+
+    /// Bytes on the heap.
+    pub fn bytes(&self) -> usize {
+        self.prefix.len() + self.model.bytes()
+    }
+}
