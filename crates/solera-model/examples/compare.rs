@@ -58,13 +58,14 @@ fn keys(family: &str, n: usize, random: &mut Random) -> Vec<u64> {
                 draw => (draw - 16) / 8 * 5,
             };
             (0..n)
-                .map(|_| (0..12).fold(0, |key, _| key << 4 | part(random)) << 16 | random.below(1 << 16))
+                .map(|_| (0..12).fold(0, |key, _| (key << 4) | part(random)) << 16 | random.below(1 << 16))
                 .collect()
         }
         // Digits of hexadecimal text.
         "hex text" => (0..n)
             .map(|_| {
-                (0..8).fold(0, |key, _| key << 8 | u64::from(b"0123456789abcdef"[random.below(16) as usize]))
+                (0..8)
+                    .fold(0, |key, _| (key << 8) | u64::from(b"0123456789abcdef"[random.below(16) as usize]))
             })
             .collect(),
         // Times in seconds, most days busy and some very busy, with a microsecond to tell them apart.

@@ -75,7 +75,7 @@ impl Line {
     /// Steps from the first boundary to a key that is `dx` above it. Monotone.
     #[inline]
     fn steps(self, dx: u64) -> i64 {
-        let product = u128::from(dx) * u128::from(self.factor) >> self.shift;
+        let product = (u128::from(dx) * u128::from(self.factor)) >> self.shift;
         // A key behind the segment's last boundary can be very far.
         (product as u64).min(i64::MAX as u64 / 2) as i64
     }
@@ -344,7 +344,7 @@ mod tests {
 
     #[test]
     fn smooth_boundaries_take_two_bytes_and_one_segment() {
-        let keys: Vec<u64> = (0..4000u64).map(|i| (i << 40) + (i * 7919 % 1000 << 28)).collect();
+        let keys: Vec<u64> = (0..4000u64).map(|i| (i << 40) + ((i * 7919 % 1000) << 28)).collect();
         let boundaries = Boundaries::new(&keys, |_| false);
         assert_eq!(boundaries.segments(), 1);
         assert!(boundaries.bytes() < 2 * keys.len() + 300, "{}", boundaries.bytes());

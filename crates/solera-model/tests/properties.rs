@@ -237,7 +237,7 @@ proptest! {
         keys in keys(), pins in 1..50usize, anywhere: u64
     ) {
         let all = Lanes::available().into_iter();
-        let all: Vec<_> = all.map(|lanes| Boundaries::with_lanes(&keys, |i| i % pins == 0, lanes)).collect();
+        let all: Vec<_> = all.map(|lanes| Boundaries::with_lanes(&keys, |i| i.is_multiple_of(pins), lanes)).collect();
         let mut probes: Vec<u64> = probes(&keys, anywhere).collect();
         probes.sort_unstable();
         let mut before = 0;
@@ -255,7 +255,7 @@ proptest! {
         for (i, &x) in keys.iter().enumerate() {
             let repeated = (i > 0 && keys[i - 1] == x) || keys.get(i + 1) == Some(&x);
             prop_assert_eq!(all[0].place(x).rank, keys.partition_point(|&key| key <= x));
-            prop_assert!((i % pins != 0 && !repeated) || all[0].place(x).start.is_some());
+            prop_assert!((!i.is_multiple_of(pins) && !repeated) || all[0].place(x).start.is_some());
         }
     }
 
@@ -263,7 +263,7 @@ proptest! {
     fn windows_over_blocks_hold_every_key_of_theirs(
         keys in keys(), gamma in prop_oneof![Just(0.5), Just(1.0), Just(2.0)], untold in 1..40usize, anywhere: u64
     ) {
-        let told = |i: usize| i % untold != 0 && keys.get(i + 1) != Some(&keys[i]) && (i == 0 || keys[i - 1] != keys[i]);
+        let told = |i: usize| !i.is_multiple_of(untold) && keys.get(i + 1) != Some(&keys[i]) && (i == 0 || keys[i - 1] != keys[i]);
         let plr = Plr::new(&keys, gamma, told);
         for x in probes(&keys, anywhere) {
             let window = plr.window(x);
