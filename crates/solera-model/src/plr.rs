@@ -2,7 +2,7 @@
 //!
 //! Owns [`Plr`]. The segments are those of Xie et al.'s greedy algorithm, as Sherry trains them: one point per
 //! block, within γ. The window that is searched is not Sherry's: the rule it prints for a prediction that
-//! overshoots its segment loses keys (NOTES §5; [`tests`] shows it). Here every segment keeps how far the blocks of its keys lie
+//! overshoots its segment loses keys (NOTES §5; a test below shows it). Here every segment keeps how far the blocks of its keys lie
 //! from the prediction at most, measured at build with the function that queries use; predictions are
 //! monotone, so it is enough to measure at the ends of every block.
 
