@@ -20,7 +20,7 @@ pub trait Fs: fmt::Debug + Send + Sync + 'static {
     fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>>;
     /// Gives a file a new name, atomically replacing what had it.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
-    /// Removes a file. The content lives on in handles that are open.
+    /// Removes a file. Nothing more may be read through handles that are open.
     fn remove_file(&self, path: &Path) -> Result<()>;
     /// Gives a file a second name, which must not exist.
     fn hard_link(&self, from: &Path, to: &Path) -> Result<()>;

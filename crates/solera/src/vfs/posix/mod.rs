@@ -1,10 +1,14 @@
 //! The operating system's files, through the standard library alone.
 //!
 //! The only module that names `std::fs`. Appends are written where this process knows the file to end,
-//! so that a retried append overwrites the remains of a failed one instead of following them.
+//! so that a retried append overwrites the remains of a failed one instead of following them. Files to read
+//! share the descriptors that the process has (`handles`).
+
+mod handles;
 
 use super::{Fs, ReadFile, WriteFile};
 use crate::error::{Error, Result};
+use handles::Handles;
 use std::{
     fs::{File, OpenOptions, TryLockError},
     io,
@@ -27,12 +31,11 @@ impl PosixFs {
 #[expect(clippy::disallowed_methods, reason = "this is the one place that asks the machine")]
 impl Fs for PosixFs {
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
-        let file = File::open(path).map_err(|error| Error::io("open", path, error))?;
-        Ok(Arc::new(PosixReadFile { file, path: path.into() }))
+        Ok(Handles::of_process().open(path).map_err(|error| Error::io("open", path, error))?)
     }
 
     fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
-        let file = OpenOptions::new().write(true).create_new(true).open(path);
+        let file = with_descriptor(|| OpenOptions::new().write(true).create_new(true).open(path));
         let file = file.map_err(|error| Error::io("create", path, error))?;
         Ok(Box::new(PosixWriteFile { file, len: 0, path: path.into() }))
     }
@@ -50,7 +53,7 @@ impl Fs for PosixFs {
     }
 
     fn sync_dir(&self, path: &Path) -> Result<()> {
-        let synced = File::open(named(path)).and_then(|dir| dir.sync_all());
+        let synced = with_descriptor(|| File::open(named(path))).and_then(|dir| dir.sync_all());
         synced.map_err(|error| Error::io("sync directory", path, error))
     }
 
@@ -81,7 +84,7 @@ impl Fs for PosixFs {
             let name = |entry: io::Result<std::fs::DirEntry>| -> io::Result<String> {
                 Ok(entry?.file_name().to_string_lossy().into_owned())
             };
-            std::fs::read_dir(named(path))?.map(name).collect()
+            with_descriptor(|| std::fs::read_dir(named(path)))?.map(name).collect()
         };
         let mut names = list().map_err(|error| Error::io("list", path, error))?;
         names.sort_unstable();
@@ -93,7 +96,7 @@ impl Fs for PosixFs {
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+        let file = with_descriptor(|| OpenOptions::new().write(true).create(true).truncate(false).open(path));
         let file = file.map_err(|error| Error::io("open", path, error))?;
         held(file.try_lock(), path)?;
         Ok(Box::new(file))
@@ -122,30 +125,9 @@ fn named(dir: &Path) -> &Path {
     if dir.as_os_str().is_empty() { Path::new(".") } else { dir }
 }
 
-#[derive(Debug)]
-struct PosixReadFile {
-    file: File,
-    path: PathBuf,
-}
-
-impl ReadFile for PosixReadFile {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
-        loop {
-            match self.file.read_at(buf, offset) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                read => return read.map_err(|error| Error::io("read", &self.path, error)),
-            }
-        }
-    }
-
-    fn len(&self) -> Result<u64> {
-        let metadata = self.file.metadata().map_err(|error| Error::io("measure", &self.path, error))?;
-        Ok(metadata.len())
-    }
-
-    fn path(&self) -> &Path {
-        &self.path
-    }
+/// Does what needs a descriptor, if need be with that of a file that rests.
+fn with_descriptor<T>(call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    Handles::of_process().with_descriptor(call)
 }
 
 #[derive(Debug)]

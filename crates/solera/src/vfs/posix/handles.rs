@@ -1,0 +1,326 @@
+//! Descriptors of files that are read: a process has few, a database may have many tables.
+//!
+//! Owns [`Handles`], which says how many are open at once, and [`PosixReadFile`], a file that gives its
+//! descriptor up when others need one and opens itself anew when it is read again. The system counts
+//! descriptors by process, so there is one `Handles` for all databases of a process.
+//!
+//! Invariants. `Handles::open` is the number of files that have a descriptor, and each of them has a place in
+//! the ring. A read that is under way keeps the descriptor that it began with: readers may so hold as many
+//! more as there are threads.
+
+use crate::{
+    error::{Error, Result},
+    vfs::ReadFile,
+};
+use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
+use std::{
+    collections::VecDeque,
+    fmt,
+    fs::File,
+    io,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, OnceLock, Weak,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+};
+
+/// Descriptors of a process for which the system names no limit: the smallest default of the systems in use.
+const LIMIT_UNKNOWN: usize = 256;
+/// Share of the process's descriptors that files to read may take. The other half is for logs, tables being
+/// written, directories being synced, and the program around the database.
+const SHARE: usize = 2;
+/// Files that may be open however small the limit is.
+const MIN: usize = 4;
+/// `EMFILE`: this process has too many open files. The same number on every Unix.
+const TOO_MANY_HERE: i32 = 24;
+/// `ENFILE`: the machine has.
+const TOO_MANY_EVERYWHERE: i32 = 23;
+/// Places of files that are gone are swept out when there are so many more of them than of living ones.
+const DEAD_PLACES_MAX: usize = 64;
+
+/// The files that are open for reading.
+#[derive(Debug)]
+pub(super) struct Handles {
+    max: usize,
+    open: AtomicUsize,
+    /// Files that have a descriptor, the one that got it first in front. The hand stands there.
+    ring: Mutex<VecDeque<Weak<PosixReadFile>>>,
+}
+
+impl Handles {
+    pub(super) fn new(max: usize) -> Handles {
+        Handles { max, open: AtomicUsize::new(0), ring: Mutex::default() }
+    }
+
+    /// Those of this process.
+    pub(super) fn of_process() -> &'static Handles {
+        static HANDLES: OnceLock<Handles> = OnceLock::new();
+        HANDLES.get_or_init(|| Handles::new((descriptors_of_process() / SHARE).max(MIN)))
+    }
+
+    /// Does what needs a descriptor. If the process has none left, files that are not being read give theirs
+    /// up until it succeeds.
+    pub(super) fn with_descriptor<T>(&self, mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+        loop {
+            match call() {
+                Err(error) if is_exhausted(&error) && self.close_one(&mut self.ring.lock()) => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// Opens a file.
+    pub(super) fn open(&'static self, path: &Path) -> io::Result<Arc<PosixReadFile>> {
+        let opened = Arc::new_cyclic(|this| PosixReadFile {
+            handles: self,
+            this: this.clone(),
+            path: path.into(),
+            file: ArcSwapOption::empty(),
+            used: AtomicBool::new(false),
+        });
+        opened.file()?;
+        Ok(opened)
+    }
+
+    /// Closes one file that is not in use, or, if all are, the next one. False: none is open.
+    fn close_one(&self, ring: &mut VecDeque<Weak<PosixReadFile>>) -> bool {
+        let mut second_chances = ring.len();
+        while let Some(place) = ring.pop_front() {
+            let Some(file) = place.upgrade() else { continue };
+            if file.used.swap(false, Ordering::Relaxed) && second_chances > 0 {
+                second_chances -= 1;
+                ring.push_back(place);
+                continue;
+            }
+            if file.file.swap(None).is_some() {
+                self.open.fetch_sub(1, Ordering::Relaxed);
+                return true;
+            }
+        }
+        false
+    }
+}
+
+fn is_exhausted(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(TOO_MANY_HERE | TOO_MANY_EVERYWHERE))
+}
+
+/// How many descriptors this process may have, as far as the system tells.
+fn descriptors_of_process() -> usize {
+    // Without a call into C, only Linux tells.
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    soft_limit(&limits).unwrap_or(LIMIT_UNKNOWN)
+}
+
+fn soft_limit(limits: &str) -> Option<usize> {
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    match line.split_whitespace().next()? {
+        "unlimited" => Some(usize::MAX),
+        number => number.parse().ok(),
+    }
+}
+
+/// A file to read, with a descriptor or without.
+pub(super) struct PosixReadFile {
+    handles: &'static Handles,
+    this: Weak<PosixReadFile>,
+    path: PathBuf,
+    file: ArcSwapOption<File>,
+    /// Read since the hand last passed.
+    used: AtomicBool,
+}
+
+impl PosixReadFile {
+    /// The open file; opens it if it has no descriptor.
+    fn file(&self) -> io::Result<Arc<File>> {
+        let handles = self.handles;
+        let mut ring = handles.ring.lock();
+        if let Some(file) = self.file.load_full() {
+            return Ok(file);
+        }
+        while handles.open.load(Ordering::Relaxed) >= handles.max && handles.close_one(&mut ring) {}
+        let file = loop {
+            #[expect(clippy::disallowed_methods, reason = "a part of the one place that asks the machine")]
+            match File::open(&self.path) {
+                Err(error) if is_exhausted(&error) && handles.close_one(&mut ring) => {}
+                opened => break Arc::new(opened?),
+            }
+        };
+        self.file.store(Some(file.clone()));
+        handles.open.fetch_add(1, Ordering::Relaxed);
+        if ring.len() > 2 * handles.open.load(Ordering::Relaxed) + DEAD_PLACES_MAX {
+            ring.retain(|place| place.strong_count() > 0);
+        }
+        ring.push_back(self.this.clone());
+        Ok(file)
+    }
+
+    fn with_file<T>(&self, call: impl Fn(&File) -> io::Result<T>) -> io::Result<T> {
+        if !self.used.load(Ordering::Relaxed) {
+            self.used.store(true, Ordering::Relaxed);
+        }
+        // Usually it has a descriptor, and then nothing is counted and nothing locked.
+        match &*self.file.load() {
+            Some(file) => call(file),
+            None => call(&*self.file()?),
+        }
+    }
+}
+
+impl ReadFile for PosixReadFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
+        // The closure is called once at a time; the cell only tells the compiler so.
+        let buf = std::cell::RefCell::new(buf);
+        let read = self.with_file(|file| {
+            loop {
+                match file.read_at(&mut buf.borrow_mut(), offset) {
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    read => return read,
+                }
+            }
+        });
+        read.map_err(|error| Error::io("read", &self.path, error))
+    }
+
+    fn len(&self) -> Result<u64> {
+        let measured = self.with_file(|file| file.metadata());
+        Ok(measured.map_err(|error| Error::io("measure", &self.path, error))?.len())
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for PosixReadFile {
+    fn drop(&mut self) {
+        if self.file.swap(None).is_some() {
+            self.handles.open.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl fmt::Debug for PosixReadFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PosixReadFile")
+            .field("path", &self.path)
+            .field("has_descriptor", &self.file.load().is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vfs::{Fs, posix::PosixFs, read_all};
+
+    fn files(dir: &Path, count: usize) -> Vec<PathBuf> {
+        (0..count)
+            .map(|number| {
+                let path = dir.join(number.to_string());
+                PosixFs::new().create(&path).unwrap().append(number.to_string().as_bytes()).unwrap();
+                path
+            })
+            .collect()
+    }
+
+    fn open_count(files: &[Arc<PosixReadFile>]) -> usize {
+        files.iter().filter(|file| file.file.load().is_some()).count()
+    }
+
+    #[test]
+    fn more_files_than_descriptors_are_all_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let handles: &'static Handles = Box::leak(Box::new(Handles::new(5)));
+        let paths = files(dir.path(), 30);
+        let opened: Vec<_> = paths.iter().map(|path| handles.open(path).unwrap()).collect();
+        for round in 0..3 {
+            for (number, file) in opened.iter().enumerate() {
+                assert_eq!(read_all(&**file).unwrap(), number.to_string().as_bytes(), "round {round}");
+                assert!(open_count(&opened) <= 5);
+                assert_eq!(open_count(&opened), handles.open.load(Ordering::Relaxed));
+            }
+        }
+        drop(opened);
+        assert_eq!(handles.open.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_file_that_is_read_keeps_its_descriptor_before_one_that_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let handles: &'static Handles = Box::leak(Box::new(Handles::new(3)));
+        let paths = files(dir.path(), 20);
+        let hot = handles.open(&paths[0]).unwrap();
+        let cold: Vec<_> = paths[1..]
+            .iter()
+            .map(|path| {
+                read_all(&*hot).unwrap();
+                handles.open(path).unwrap()
+            })
+            .collect();
+        assert!(hot.file.load().is_some());
+        assert_eq!(open_count(&cold), 2);
+    }
+
+    #[test]
+    fn places_of_files_that_are_gone_do_not_gather() {
+        let dir = tempfile::tempdir().unwrap();
+        let handles: &'static Handles = Box::leak(Box::new(Handles::new(4)));
+        let paths = files(dir.path(), 1);
+        for _ in 0..10 * DEAD_PLACES_MAX {
+            handles.open(&paths[0]).unwrap();
+        }
+        assert!(handles.ring.lock().len() <= 2 * DEAD_PLACES_MAX);
+    }
+
+    #[test]
+    fn many_readers_of_few_descriptors_read_what_they_should() {
+        let dir = tempfile::tempdir().unwrap();
+        let handles: &'static Handles = Box::leak(Box::new(Handles::new(2)));
+        let opened: Vec<_> = files(dir.path(), 12).iter().map(|path| handles.open(path).unwrap()).collect();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let opened = &opened;
+                scope.spawn(move || {
+                    for step in 0..3000 {
+                        let number = (step * (thread + 3)) % opened.len();
+                        assert_eq!(read_all(&*opened[number]).unwrap(), number.to_string().as_bytes());
+                    }
+                });
+            }
+        });
+        assert_eq!(open_count(&opened), handles.open.load(Ordering::Relaxed));
+        assert!(open_count(&opened) <= 2);
+    }
+
+    #[test]
+    fn a_call_that_finds_no_descriptor_gets_one_from_a_file_that_rests() {
+        let dir = tempfile::tempdir().unwrap();
+        let handles: &'static Handles = Box::leak(Box::new(Handles::new(10)));
+        let opened: Vec<_> = files(dir.path(), 4).iter().map(|path| handles.open(path).unwrap()).collect();
+        let mut refused = 2;
+        let done = handles.with_descriptor(|| {
+            if refused == 0 {
+                return Ok(());
+            }
+            refused -= 1;
+            Err(io::Error::from_raw_os_error(TOO_MANY_HERE))
+        });
+        assert!(done.is_ok());
+        assert_eq!(open_count(&opened), 2);
+        let refused = handles.with_descriptor(|| Err::<(), _>(io::Error::from_raw_os_error(TOO_MANY_HERE)));
+        assert_eq!(refused.unwrap_err().raw_os_error(), Some(TOO_MANY_HERE));
+        assert_eq!(open_count(&opened), 0);
+    }
+
+    #[test]
+    fn the_limit_is_read_where_linux_tells_it() {
+        let limits = "Limit                     Soft Limit           Hard Limit           Units\nMax open files            64                   4096                 files\n";
+        assert_eq!(soft_limit(limits), Some(64));
+        assert_eq!(soft_limit("Max open files            unlimited            unlimited"), Some(usize::MAX));
+        assert_eq!(soft_limit(""), None);
+    }
+}
