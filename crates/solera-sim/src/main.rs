@@ -6,7 +6,7 @@ use solera_sim::{
     crash::{Plan, Sweep},
     life::{Pulse, live},
     program::{
-        Scale, Verdict, bitflip, crashsim, crowd, diffmodel, faultloop, isolate, kill9, metamorph,
+        Scale, Verdict, bitflip, crashsim, crowd, diffmodel, faultloop, isolate, kill9, limits, metamorph,
         record::record,
     },
     script::Script,
@@ -147,6 +147,18 @@ enum Program {
         #[arg(long)]
         users: Option<u32>,
     },
+    /// Memory budgets, few descriptors for many tables, many tombstones, many iterators
+    Limits {
+        /// Memory budgets, MiB
+        #[arg(long, value_delimiter = ',')]
+        budgets: Option<Vec<u64>>,
+        /// Operations for each MiB of a budget
+        #[arg(long)]
+        ops: Option<u64>,
+        /// Where databases are made [default: the system's directory for temporary files]
+        #[arg(long)]
+        dir: Option<PathBuf>,
+    },
     /// Lives a printed script
     Replay {
         /// The file with the script
@@ -154,6 +166,14 @@ enum Program {
         /// Cut the power at every file operation of it
         #[arg(long)]
         crash: bool,
+    },
+    /// The children of limits
+    #[command(hide = true)]
+    LimitsChild {
+        /// The database
+        dir: PathBuf,
+        #[command(subcommand)]
+        task: limits::Task,
     },
     /// The child of kill9
     #[command(hide = true)]
@@ -168,6 +188,10 @@ fn main() -> ExitCode {
     match cli.program {
         Program::Replay { file, crash } => replay(&file, crash),
         Program::Kill9Child { dir } => match kill9::child(&dir) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(what) => failed(&what),
+        },
+        Program::LimitsChild { dir, task } => match limits::run_child(&dir, &task) {
             Ok(()) => ExitCode::SUCCESS,
             Err(what) => failed(&what),
         },
@@ -284,7 +308,17 @@ fn run(how: &How, program: Program) -> Result<Verdict, String> {
                 ..usual
             }))
         }
-        Program::All | Program::Replay { .. } | Program::Kill9Child { .. } => {
+        Program::Limits { budgets, ops, dir } => {
+            let program = std::env::current_exe().map_err(|error| error.to_string())?;
+            let usual = limits::Amount::at(scale, seed, program);
+            limits::run(&limits::Amount {
+                budgets_mib: budgets.unwrap_or(usual.budgets_mib),
+                operations_per_mib: ops.unwrap_or(usual.operations_per_mib),
+                dir: dir.unwrap_or(usual.dir),
+                ..usual
+            })
+        }
+        Program::All | Program::Replay { .. } | Program::Kill9Child { .. } | Program::LimitsChild { .. } => {
             unreachable!("not a program with a verdict")
         }
     }

@@ -10,6 +10,7 @@ pub mod ids;
 pub mod clock;
 #[doc(hidden)]
 pub mod pin;
+pub mod pool;
 pub mod key;
 #[doc(hidden)]
 pub mod cursor;

@@ -57,7 +57,8 @@ impl Input {
         Input::new(Box::new(file), name, bytes)
     }
 
-    fn new(source: Box<dyn Read>, name: String, source_bytes: Option<u64>) -> Result<Input> {
+    /// An input of the bytes of `source`, decompressed if they say that they are compressed.
+    pub(crate) fn new(source: Box<dyn Read>, name: String, source_bytes: Option<u64>) -> Result<Input> {
         let consumed = Consumed::default();
         let mut source = Counted { source, consumed: consumed.clone() };
         let mut magic = Vec::with_capacity(4);

@@ -9,6 +9,7 @@ pub mod faultloop;
 pub mod isolate;
 pub mod kill9;
 pub mod metamorph;
+pub mod limits;
 pub mod record;
 
 use crate::life::Pulse;

@@ -91,6 +91,11 @@ impl Generator {
         generator
     }
 
+    /// Goes on with the randomness of `seed`, keys and weights unchanged: for those who choose each operation.
+    pub fn reseed(&mut self, seed: u64) {
+        self.random = Random::new(seed);
+    }
+
     /// A script of `count` operations.
     pub fn script(&mut self, setting: Setting, count: usize) -> Script {
         Script { setting, operations: (0..count).map(|_| self.operation()).collect() }

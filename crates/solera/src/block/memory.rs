@@ -7,9 +7,9 @@ use super::format::{FOOTER_BYTES, Geometry, HEAD_BYTES};
 use crate::{
     codec::DecodeError,
     pin::{Pin, PinHeader},
+    pool::{self, BLOCKS},
 };
 use std::{
-    alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error},
     mem::{self, offset_of},
     ptr::NonNull,
 };
@@ -25,15 +25,14 @@ struct Control {
 
 const CONTROL_BYTES: usize = size_of::<Control>();
 const _: () = assert!(CONTROL_BYTES == 128);
+const _: () = assert!(align_of::<Control>() <= pool::ALIGN);
 const _: () = assert!(offset_of!(Control, geometry) + offset_of!(Geometry, base) == 64);
 // `meta_word` reads 8 bytes at any record's start.
 const _: () = assert!(FOOTER_BYTES >= 8);
 
-fn layout(capacity: usize) -> Layout {
-    CONTROL_BYTES
-        .checked_add(capacity)
-        .and_then(|bytes| Layout::from_size_align(bytes, align_of::<Control>()).ok())
-        .expect("a block fits the address space")
+/// Bytes of an allocation whose payload has `capacity`.
+fn allocated(capacity: usize) -> usize {
+    CONTROL_BYTES.checked_add(capacity).expect("a block fits the address space")
 }
 
 /// Memory for a block's bytes, aligned as a block needs it, so that what is read into it becomes a
@@ -50,14 +49,10 @@ unsafe impl Send for BlockAllocation {}
 unsafe impl Sync for BlockAllocation {}
 
 impl BlockAllocation {
-    /// Memory for `capacity` bytes, all zeros. The caller has checked a length that came from a file against
-    /// the file's; a length over the address space panics.
+    /// Memory for `capacity` bytes of whatever content. The caller has checked a length that came from a file
+    /// against the file's; a length over the address space panics.
     pub fn new(capacity: usize) -> Self {
-        let layout = layout(capacity);
-        // SAFETY: the layout is at least the control's size, so not empty.
-        let start = unsafe { alloc_zeroed(layout) };
-        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
-        BlockAllocation { start, capacity }
+        BlockAllocation { start: BLOCKS.take(allocated(capacity)), capacity }
     }
 
     /// The bytes.
@@ -95,8 +90,8 @@ impl BlockAllocation {
 
 impl Drop for BlockAllocation {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this layout.
-        unsafe { dealloc(self.start.as_ptr(), layout(self.capacity)) }
+        // SAFETY: taken in `new`, and this is the end of it.
+        unsafe { BLOCKS.give(self.start, allocated(self.capacity)) }
     }
 }
 
@@ -150,7 +145,7 @@ impl Block {
 
     /// Weight in memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        CONTROL_BYTES + self.control().capacity
+        BLOCKS.rounded(allocated(self.control().capacity))
     }
 
     /// The heads.

@@ -37,6 +37,7 @@ use crate::{
     ids::{DatabaseId, FileId, KeyspaceId, Seqno},
     key::{KEY_BYTES_MAX, VALUE_BYTES_MAX},
     pin::Slice,
+    pool::Share,
     stats,
     tree::Tree,
     vfs::Fs,
@@ -67,6 +68,8 @@ pub(crate) struct Core {
     pub(crate) database: DatabaseId,
     pub(crate) dir: PathBuf,
     pub(crate) cache: Arc<Cache>,
+    /// Held for its `Drop`: chunks of memtables that were flushed are kept for the next ones.
+    pub(crate) _chunks: Share<1>,
     /// What is counted for the database as a whole: the log's bytes.
     pub(crate) stats: stats::Stats,
     pub(crate) catalog: RwLock<Catalog>,

@@ -94,8 +94,8 @@ impl Options {
         }
     }
 
-    /// Memory for everything together, in bytes: write buffers, filters, indexes and the block cache.
-    /// At least 1 MiB; default 256 MiB.
+    /// Memory for everything together, in bytes: write buffers, filters, indexes, the block cache, and what
+    /// background work and the allocator need beside them. At least 1 MiB; default 256 MiB.
     pub fn memory(mut self, bytes: u64) -> Self {
         self.memory_bytes = bytes;
         self

@@ -9,6 +9,7 @@ use crate::{
     ids::Seqno,
     key::{Kind, pack_trailer},
     pin::{Pin, PinHeader},
+    pool::{self, CHUNK_BYTES, CHUNKS},
 };
 use parking_lot::Mutex;
 use std::{
@@ -20,10 +21,11 @@ use std::{
 
 /// First chunk of a bump: an empty keyspace should cost next to nothing.
 const CHUNK_BYTES_MIN: usize = 4 << 10;
-/// Later chunks double up to this, so that the last one wastes little of a write buffer.
-const CHUNK_BYTES_MAX: usize = 1 << 20;
+/// Later chunks double up to this, so that the last one wastes little of a write buffer. Chunks of this size
+/// go from memtable to memtable.
+const CHUNK_BYTES_MAX: usize = CHUNK_BYTES;
 /// Chunks begin on a cache line, so that nodes do.
-const CHUNK_ALIGN: usize = 64;
+const CHUNK_ALIGN: usize = pool::ALIGN;
 
 /// Memory that a memtable's nodes and records live in.
 #[repr(C)]
@@ -73,6 +75,9 @@ impl Chunk {
             // Larger than the address space.
             handle_alloc_error(Layout::new::<u8>())
         };
+        if bytes == CHUNK_BYTES {
+            return Chunk { start: CHUNKS.take(bytes), layout };
+        }
         // SAFETY: no caller asks for zero bytes.
         let Some(start) = NonNull::new(unsafe { alloc(layout) }) else { handle_alloc_error(layout) };
         Chunk { start, layout }
@@ -81,6 +86,10 @@ impl Chunk {
 
 impl Drop for Chunk {
     fn drop(&mut self) {
+        if self.layout.size() == CHUNK_BYTES {
+            // SAFETY: taken in `Chunk::new` with this size; whoever could use it held the arena.
+            return unsafe { CHUNKS.give(self.start, CHUNK_BYTES) };
+        }
         // SAFETY: allocated in `Chunk::new` with this layout.
         unsafe { dealloc(self.start.as_ptr(), self.layout) }
     }

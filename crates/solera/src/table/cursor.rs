@@ -20,7 +20,7 @@ use crate::{
 use std::{ops::Range, sync::Arc};
 
 /// A sequential cursor reads this many bytes at once, if it goes forward.
-const READ_AHEAD_BYTES: u64 = 512 << 10;
+const READ_AHEAD_BYTES: u64 = 128 << 10;
 
 /// How a cursor gets at blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

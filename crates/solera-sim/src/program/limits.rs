@@ -1,0 +1,378 @@
+//! `limits`: memory, open files, and the sizes at which engines give in.
+//!
+//! Each measurement is a process of its own, because the system counts memory and descriptors by process.
+//! It says what it measured in lines of a name and a number; what the promise allows is judged here.
+//!
+//! * *memory*: under a budget, with twenty times as much data, threads read, scan and write while tables are
+//!   flushed and merged. What counts is the largest resident set (`VmHWM`), the program itself included.
+//! * *tables*: a database of 10,000 tables, opened and read by a process that may have 64 files open.
+//! * *shapes*: a seek across 100,000 deleted keys; 10,000 iterators at once.
+
+use super::{Scale, Verdict};
+use crate::random::Random;
+use solera::{Clock, Compression, Db, Layout, Options, Shape, SystemClock};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+/// Most that a process may take, as parts of a hundred of its budget.
+const RSS_PERCENT_MAX: u64 = 110;
+/// The data is so many times as large as the budget.
+const DATA_FACTOR: u64 = 20;
+const VALUE_BYTES: u64 = 1000;
+const KEY_BYTES: u64 = 16;
+/// Threads that use the database.
+const USERS: u64 = 2;
+/// Descriptors of the process that reads many tables.
+const DESCRIPTORS: u64 = 64;
+const TABLES: u64 = 10_000;
+/// Longest that opening them may take.
+const OPEN_MS_MAX: u64 = 1000;
+const TOMBSTONES: u64 = 100_000;
+const ITERATORS: usize = 10_000;
+
+/// How much to do.
+#[derive(Clone, Debug)]
+pub struct Amount {
+    /// Seed of the load.
+    pub seed: u64,
+    /// The memory budgets to try, MiB.
+    pub budgets_mib: Vec<u64>,
+    /// Operations under each, in proportion: so many for each MiB of the budget.
+    pub operations_per_mib: u64,
+    /// This program, to run as the child.
+    pub program: PathBuf,
+    /// Where databases are made; a new directory in it is used and removed.
+    pub dir: PathBuf,
+}
+
+impl Amount {
+    /// As much as the scale says, with `program` as the child and databases in the system's directory for
+    /// temporary files.
+    pub fn at(scale: Scale, seed: u64, program: PathBuf) -> Amount {
+        Amount {
+            seed,
+            budgets_mib: scale.of(vec![64, 256], vec![64, 256, 1024]),
+            operations_per_mib: scale.of(1000, 5000),
+            program,
+            dir: std::env::temp_dir(),
+        }
+    }
+}
+
+/// What a child is to do.
+#[derive(Clone, Debug, clap::Subcommand)]
+pub enum Task {
+    /// Load and use a database under a memory budget
+    Memory {
+        /// Bytes
+        budget: u64,
+        /// Of all threads together
+        operations: u64,
+        /// Of the load
+        seed: u64,
+    },
+    /// Make a database of many tables
+    MakeTables,
+    /// Open and read it
+    ReadTables,
+    /// Seek across deleted keys, and hold many iterators
+    Shapes,
+}
+
+/// Runs the measurements.
+pub fn run(amount: &Amount) -> Result<Verdict, String> {
+    let place = amount.dir.join(format!("solera-limits-{}", std::process::id()));
+    std::fs::create_dir_all(&place).map_err(|error| error.to_string())?;
+    let measured = measure(amount, &place);
+    std::fs::remove_dir_all(&place).map_err(|error| error.to_string())?;
+    measured
+}
+
+fn measure(amount: &Amount, place: &Path) -> Result<Verdict, String> {
+    let mut verdict = Verdict::new("limits");
+    let (mut over, mut worst) = (0, 0);
+    for mib in &amount.budgets_mib {
+        let budget = mib << 20;
+        let operations = (amount.operations_per_mib * mib).to_string();
+        let (bytes, seed) = (budget.to_string(), amount.seed.to_string());
+        let dir = place.join(format!("memory{mib}"));
+        let found = child(&amount.program, None, &dir, &["memory", &bytes, &operations, &seed])?;
+        std::fs::remove_dir_all(&dir).map_err(|error| error.to_string())?;
+        let percent = (figure(&found, "rss_kib")? << 10) * 100 / budget;
+        println!("budget of {mib} MiB: {percent} % resident: {found:?}");
+        (over, worst) = (over + u64::from(percent > RSS_PERCENT_MAX), percent.max(worst));
+    }
+    let budgets: Vec<_> = amount.budgets_mib.iter().map(u64::to_string).collect();
+    verdict = verdict
+        .figure("budgets_mib", budgets.join(","))
+        .figure("data_factor", DATA_FACTOR)
+        .figure("rss_percent_max", worst)
+        .must_be_none("over_budget", over);
+
+    let dir = place.join("tables");
+    child(&amount.program, None, &dir, &["make-tables"])?;
+    let found = child(&amount.program, Some(DESCRIPTORS), &dir, &["read-tables"])?;
+    let open_ms = figure(&found, "open_ms")?;
+    verdict = verdict
+        .figure("tables", figure(&found, "tables")?)
+        .figure("open_ms", open_ms)
+        .must_be_none("slow_opens", u64::from(open_ms > OPEN_MS_MAX))
+        .figure("fd_limit", DESCRIPTORS)
+        .figure("fd_max", figure(&found, "fd_max")?);
+
+    let found = child(&amount.program, Some(DESCRIPTORS), &place.join("shapes"), &["shapes"])?;
+    Ok(verdict
+        .figure("tombstones", TOMBSTONES)
+        .figure("seek_us", figure(&found, "seek_us")?)
+        .figure("iterators", figure(&found, "iterators")?)
+        .figure("iterator_bytes", figure(&found, "iterator_bytes")?))
+}
+
+/// Runs a child, under a limit of descriptors if one is given, and gives its figures.
+fn child(
+    program: &Path,
+    descriptors: Option<u64>,
+    dir: &Path,
+    task: &[&str],
+) -> Result<BTreeMap<String, u64>, String> {
+    let mut command = match descriptors {
+        None => Command::new(program),
+        Some(limit) => {
+            let mut shell = Command::new("sh");
+            shell.arg("-c").arg(format!("ulimit -n {limit}; exec \"$0\" \"$@\"")).arg(program);
+            shell
+        }
+    };
+    let output =
+        command.arg("limits-child").arg(dir).args(task).output().map_err(|error| error.to_string())?;
+    if !output.status.success() {
+        return Err(format!("{task:?}: {}: {}", output.status, String::from_utf8_lossy(&output.stderr)));
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let figures = text.lines().filter_map(|line| {
+        let (name, number) = line.split_once(' ')?;
+        Some((name.to_owned(), number.parse().ok()?))
+    });
+    Ok(figures.collect())
+}
+
+fn figure(figures: &BTreeMap<String, u64>, name: &str) -> Result<u64, String> {
+    figures.get(name).copied().ok_or_else(|| format!("the child did not say {name}: {figures:?}"))
+}
+
+/// The child: does its task and prints the figures.
+///
+/// # Errors
+/// Whatever went wrong.
+pub fn run_child(dir: &Path, task: &Task) -> Result<(), String> {
+    match *task {
+        Task::Memory { budget, operations, seed } => memory(dir, budget, operations, seed),
+        Task::MakeTables => make_tables(dir),
+        Task::ReadTables => read_tables(dir),
+        Task::Shapes => shapes(dir),
+    }
+    .map_err(|error| error.to_string())
+}
+
+/// Largest resident set of this process so far, KiB.
+fn peak_rss_kib() -> u64 {
+    status("VmHWM:").unwrap_or(0)
+}
+
+fn status(name: &str) -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// Descriptors of this process.
+fn descriptors() -> u64 {
+    std::fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count() as u64)
+}
+
+/// Spreads numbers over all keys, one to one.
+fn key(number: u64) -> [u8; KEY_BYTES as usize] {
+    let mut key = [0; KEY_BYTES as usize];
+    key[..8].copy_from_slice(&(number << 20).to_be_bytes());
+    key[8..].copy_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// A value that shrinks to about half when compressed, as records do.
+fn fill(value: &mut Vec<u8>, random: &mut Random) {
+    value.clear();
+    let len = VALUE_BYTES / 2 + random.below(VALUE_BYTES);
+    while value.len() < len as usize {
+        value.extend_from_slice(&random.next().to_le_bytes());
+        value.extend_from_slice(b"solera__");
+    }
+    value.truncate(len as usize);
+}
+
+fn memory(dir: &Path, budget: u64, operations: u64, seed: u64) -> solera::Result<()> {
+    let keys = budget * DATA_FACTOR / (KEY_BYTES + VALUE_BYTES);
+    println!("rss_begin_kib {}", peak_rss_kib());
+    let db = Options::new().memory(budget).open(dir)?;
+    let mut random = Random::new(seed);
+    let mut value = Vec::new();
+    db.ingest((0..keys).map(|number| {
+        fill(&mut value, &mut random);
+        (key(number), value.clone())
+    }))?;
+    println!("rss_loaded_kib {}", peak_rss_kib());
+    let left = AtomicU64::new(operations);
+    std::thread::scope(|scope| {
+        let users: Vec<_> = (0..USERS)
+            .map(|user| {
+                let (db, left) = (&db, &left);
+                let random = Random::new(seed << 8 | user);
+                scope.spawn(move || use_database(db, keys, random, left))
+            })
+            .collect();
+        users.into_iter().try_for_each(|user| {
+            user.join().unwrap_or_else(|_| Err(solera::Error::Poisoned("a thread panicked".into())))
+        })
+    })?;
+    println!("rss_mixed_kib {}", peak_rss_kib());
+    // Everything that one iterator passes over, then a merge of a part of it.
+    let some = db
+        .iter()
+        .take((keys / 4) as usize)
+        .try_fold(0u64, |sum, pair| pair.map(|(_, value)| sum + value.len() as u64))?;
+    db.compact_range(key(0)..key(keys / 16))?;
+    db.wait_idle()?;
+    let stats = db.stats();
+    let spaces = || stats.keyspaces.iter();
+    println!("scanned {some}");
+    println!("flushes {}", spaces().map(|space| space.counters.flushes).sum::<u64>());
+    println!("compactions {}", spaces().map(|space| space.counters.compactions).sum::<u64>());
+    println!("table_bytes {}", spaces().map(|space| space.table_bytes).sum::<u64>());
+    println!("index_kib {}", spaces().map(|space| space.index_bytes).sum::<u64>() >> 10);
+    println!("filter_kib {}", spaces().map(|space| space.filter_bytes).sum::<u64>() >> 10);
+    println!("cache_kib {}", stats.block_cache_bytes >> 10);
+    println!("rss_end_kib {}", status("VmRSS:").unwrap_or(0));
+    println!("rss_file_kib {}", status("RssFile:").unwrap_or(0));
+    println!("rss_kib {}", peak_rss_kib());
+    Ok(())
+}
+
+/// Reads, scans and writes until `left` is used up.
+fn use_database(db: &Db, keys: u64, mut random: Random, left: &AtomicU64) -> solera::Result<()> {
+    let mut value = Vec::new();
+    while left.try_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {
+        let at = key(random.below(keys));
+        match random.below(100) {
+            0..55 => {
+                db.get(&at)?;
+            }
+            55..57 => {
+                for pair in db.range(at.as_slice()..).take(100) {
+                    pair?;
+                }
+            }
+            57..58 => db.delete(&at)?,
+            _ => {
+                fill(&mut value, &mut random);
+                db.put(&at, &value)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Tables of a few entries each.
+fn small_tables() -> Options {
+    let shape = Shape { table_bytes: 1 << 10, ..Shape::default() };
+    let layout = Layout { compression: Compression::None, ..Layout::default() };
+    Options::new().shape(shape).layout(layout)
+}
+
+fn make_tables(dir: &Path) -> solera::Result<()> {
+    // Nothing in the background: the tables shall stay as they are.
+    let db = small_tables().background_threads(0).open(dir)?;
+    let mut tables = 0;
+    let mut next = 0;
+    while tables < TABLES {
+        let from = next;
+        next += (TABLES - tables) * 2;
+        tables += db.ingest((from..next).map(|number| (key(number), [number as u8; 600])))?.tables;
+    }
+    db.close()
+}
+
+fn read_tables(dir: &Path) -> solera::Result<()> {
+    let clock = SystemClock::new();
+    let before = clock.monotonic_ns();
+    let db = small_tables().background_threads(0).create_if_missing(false).open(dir)?;
+    println!("open_ms {}", (clock.monotonic_ns() - before) / 1_000_000);
+    let (mut fd_max, mut entries) = (descriptors(), 0u64);
+    for pair in db.iter() {
+        let (found, value) = pair?;
+        if *found != key(entries)[..] || *value != [entries as u8; 600] {
+            return Err(solera::Error::Invalid(format!("entry {entries} is {found:?}")));
+        }
+        entries += 1;
+        if entries.is_multiple_of(1000) {
+            fd_max = fd_max.max(descriptors());
+        }
+    }
+    let mut random = Random::new(1);
+    for _ in 0..20_000 {
+        let number = random.below(entries);
+        let found = db.get(&key(number))?;
+        if found.as_deref() != Some(&[number as u8; 600][..]) {
+            return Err(solera::Error::Invalid(format!("entry {number} is {found:?}")));
+        }
+    }
+    let stats = db.stats();
+    let tables = stats.keyspaces.iter().flat_map(|space| &space.levels).flat_map(|level| &level.runs);
+    println!("tables {}", tables.map(|run| run.tables).sum::<u64>());
+    println!("fd_max {}", fd_max.max(descriptors()));
+    Ok(())
+}
+
+fn shapes(dir: &Path) -> solera::Result<()> {
+    let clock = SystemClock::new();
+    let db = Options::new().background_threads(0).open(dir)?;
+    for number in 0..=TOMBSTONES {
+        db.put(&key(number), b"here")?;
+    }
+    db.flush()?;
+    for number in 0..TOMBSTONES {
+        db.delete(&key(number))?;
+    }
+    db.flush()?;
+    // The second time, when the blocks are in memory.
+    let mut seek_us = 0;
+    for _ in 0..2 {
+        let before = clock.monotonic_ns();
+        let first = db.iter().next().transpose()?;
+        seek_us = (clock.monotonic_ns() - before) / 1000;
+        if first.is_none_or(|(found, _)| *found != key(TOMBSTONES)[..]) {
+            return Err(solera::Error::Invalid("the first key that is left was not found".into()));
+        }
+    }
+    println!("seek_us {seek_us}");
+
+    let rss_before = peak_rss_kib();
+    let mut iterators = Vec::with_capacity(ITERATORS);
+    for number in 0..ITERATORS as u64 {
+        let mut iterator = db.range(key(number)..);
+        iterator.seek(&key(TOMBSTONES))?;
+        iterators.push(iterator);
+    }
+    db.put(&key(TOMBSTONES + 1), b"too late to be seen")?;
+    for iterator in &mut iterators {
+        let (first, second) = (iterator.next().transpose()?, iterator.next().transpose()?);
+        if first.is_none_or(|(found, _)| *found != key(TOMBSTONES)[..]) || second.is_some() {
+            return Err(solera::Error::Invalid("an iterator saw what it should not".into()));
+        }
+    }
+    println!("iterators {}", iterators.len());
+    println!("iterator_bytes {}", ((peak_rss_kib() - rss_before) << 10) / iterators.len() as u64);
+    Ok(())
+}
