@@ -54,8 +54,9 @@ pub use crate::{
     clock::{Clock, ManualClock, SystemClock},
     compaction::Shape,
     db::{
-        Batch, Db, Durability, IngestReport, Iter, Keys, Keyspace, KeyspaceOptions, KeyspaceStats,
-        LevelStats, Options, RunStats, Snapshot, Stats, Transaction, TransactionIter, VerifyReport,
+        Batch, DamagedTable, Db, Durability, IngestReport, Iter, Keys, Keyspace, KeyspaceOptions,
+        KeyspaceStats, LevelStats, Options, RunStats, Snapshot, Stats, Transaction, TransactionIter,
+        VerifyReport,
     },
     error::{Error, Result},
     index::IndexKind,

@@ -29,6 +29,8 @@ pub(super) struct Cut<'v> {
     /// The target's tables; none if it does not exist yet.
     target_tables: &'v [TableRef],
     bytes_max: u64,
+    /// Keys to leave where they are.
+    avoided: Vec<&'v KeyRange>,
 }
 
 impl<'v> Cut<'v> {
@@ -47,23 +49,41 @@ impl<'v> Cut<'v> {
             target,
             target_tables: target_run.map_or(&[], |run| &run.tables()[..]),
             bytes_max: shape.table_bytes.saturating_mul(PLAN_TABLES_MAX),
+            avoided: Vec::new(),
         }
     }
 
-    /// The first range at or after `from` that no running plan stands in the way of. Any part of the
+    /// Leaves the keys of damaged tables where they are, if moving them would read the table, or carry newer
+    /// versions past it (invariant R).
+    pub(super) fn around_damage(mut self) -> Self {
+        let damaged = self.in_flight.damaged();
+        if damaged.is_empty() {
+            return self;
+        }
+        let age = |level: u32, run: RunId| (level, u64::MAX - run.0);
+        let newest = self.sources.iter().map(|run| age(run.level(), run.id())).min();
+        let span = newest.unwrap_or_default()..=age(self.target.0, self.target.1);
+        let runs = self.version.runs().iter().filter(|run| span.contains(&age(run.level(), run.id())));
+        let tables = runs.flat_map(|run| run.tables().iter());
+        self.avoided = tables.filter(|table| damaged.contains_key(&table.id())).map(TableRef::clip).collect();
+        self
+    }
+
+    /// What stands in the way of the sources' keys: running plans and damage.
+    fn obstacles(&self) -> impl Iterator<Item = &KeyRange> {
+        let claims = self.sources.iter().flat_map(|run| self.in_flight.claims(run.level()));
+        claims.chain(self.avoided.iter().copied())
+    }
+
+    /// The first range at or after `from` that nothing stands in the way of. Any part of the
     /// sources before it has to wait. `None`: nothing left, or all of it has to wait.
     pub(super) fn first_range(&self, from: &[u8]) -> Option<KeyRange> {
         let mut from: Box<[u8]> = from.into();
         loop {
             let range = self.range_at(&from)?;
-            let in_the_way = self
-                .sources
-                .iter()
-                .map(|run| run.level())
-                .flat_map(|level| self.in_flight.claims(level))
-                .find(|claim| claim.contains(&range.start));
+            let in_the_way = self.obstacles().find(|obstacle| obstacle.contains(&range.start));
             from = match in_the_way {
-                Some(claim) => first_after(&claim.end)?,
+                Some(obstacle) => first_after(&obstacle.end)?,
                 None if !self.in_flight.claimed(self.target.0, &self.hull(&range)) => return Some(range),
                 None => first_after(&range.end)?,
             };
@@ -78,11 +98,10 @@ impl<'v> Cut<'v> {
             run.tables().get(at)
         });
         let start: Box<[u8]> = reaching.map(|table| (&table.clip().start[..]).max(from)).min()?.into();
-        let claims = self.sources.iter().flat_map(|run| self.in_flight.claims(run.level()));
-        let next_claim = claims.map(|claim| &claim.start).filter(|claim| **claim > start).min();
+        let next = self.obstacles().map(|obstacle| &obstacle.start).filter(|next| **next > start).min();
         let last = self.sources.iter().map(|run| run.range().end).max()?;
-        let stop = match next_claim {
-            Some(claim) => last.min(KeyEnd::Excluded(claim.clone())),
+        let stop = match next {
+            Some(next) => last.min(KeyEnd::Excluded(next.clone())),
             None => last,
         };
         let end = self.end_within_limit(&start, stop);
@@ -145,9 +164,9 @@ impl<'v> Cut<'v> {
         self.in_target(range).iter().fold(range.clone(), |hull, table| hull.hull(table.clip()))
     }
 
-    /// Whether a running plan stands in the way of one over `range`.
+    /// Whether a running plan, or damage to be avoided, stands in the way of a plan over `range`.
     pub(super) fn blocked(&self, range: &KeyRange) -> bool {
-        self.sources.iter().any(|run| self.in_flight.claimed(run.level(), range))
+        self.obstacles().any(|obstacle| obstacle.overlaps(range))
             || self.in_flight.claimed(self.target.0, &self.hull(range))
     }
 

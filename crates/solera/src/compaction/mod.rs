@@ -16,7 +16,7 @@ mod sweep;
 pub use job::{JobContext, flush, flushed, run};
 pub use pick::pick;
 pub use plan::{InFlight, Plan, Reason, Source, Target, Ticket};
-pub use score::score;
+pub use score::{score, urgency};
 pub use shape::{
     BUFFER_BYTES_MAX, BUFFER_BYTES_MIN, LEVEL0_RUN_LIMIT_MAX, SIZE_RATIO_MAX, SIZE_RATIO_MIN, Shape,
 };

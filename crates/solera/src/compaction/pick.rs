@@ -8,6 +8,9 @@
 //!   a new run. This is RusKey's flexible transition at the price of bounded pieces: a smaller run limit
 //!   lets the newest run grow, a larger one makes the next arrival open another, nothing is rewritten.
 //! * Merges enter only the newest run of a level, unless it is full (C_i/K_i) or sealed: then a new one.
+//! * What is damaged stays where it is, and what lies above it stays above it: plans go around its keys. If
+//!   that leaves a full level nothing to move down, its undamaged runs are merged among themselves, so that
+//!   their number stays bounded and writers go on.
 
 use super::{
     cut::Cut,
@@ -31,17 +34,44 @@ pub fn pick(version: &Version, shape: &Shape, in_flight: &InFlight) -> Option<Pl
     due.into_iter().find_map(|(_, level, reason)| {
         let runs = version.level(level).runs();
         let deepest = version.runs().last()?.level();
-        match reason {
+        let plan = match &reason {
             Reason::Runs { .. } if are_small(runs, shape) => {
                 fold(version, shape, in_flight, runs, Reason::Gather)
             }
             // Nothing below to merge with, and no reason to make the tree deeper.
-            Reason::Excess { .. } if level == deepest => fold(version, shape, in_flight, runs, reason),
+            Reason::Excess { .. } if level == deepest => {
+                fold(version, shape, in_flight, runs, reason.clone())
+            }
             _ if level + 1 == LEVELS_MAX => None,
-            _ if is_leveled(runs, shape, in_flight) => cheapest(version, shape, in_flight, runs, reason),
-            _ => drain(version, shape, in_flight, runs, reason),
-        }
+            _ if is_leveled(runs, shape, in_flight) => {
+                cheapest(version, shape, in_flight, runs, reason.clone())
+            }
+            _ => drain(version, shape, in_flight, runs, in_flight.sealed(level), reason.clone()),
+        };
+        plan.or_else(|| beside_damage(version, shape, in_flight, runs, reason))
     })
+}
+
+/// For a full level of which damage leaves nothing else to do: moves what can be moved of all its runs,
+/// sealed before or not, then merges neighbours among its undamaged runs.
+fn beside_damage(
+    version: &Version,
+    shape: &Shape,
+    in_flight: &InFlight,
+    runs: &[Arc<Run>],
+    reason: Reason,
+) -> Option<Plan> {
+    if in_flight.damaged().is_empty() || reason == Reason::Drain {
+        return None;
+    }
+    let newest = runs.first()?;
+    let moved = match newest.level() + 1 < LEVELS_MAX && !is_leveled(runs, shape, in_flight) {
+        true => drain(version, shape, in_flight, runs, newest.id(), reason.clone()),
+        false => None,
+    };
+    let is_damaged = |run: &Arc<Run>| run.tables().iter().any(|t| in_flight.damaged().contains_key(&t.id()));
+    let mut neighbours = runs.split(is_damaged).filter(|runs| runs.len() > 1);
+    moved.or_else(|| neighbours.find_map(|runs| fold(version, shape, in_flight, runs, reason.clone())))
 }
 
 /// The run of `level` that takes what comes from above.
@@ -75,26 +105,28 @@ fn fold(
     reason: Reason,
 ) -> Option<Plan> {
     let (oldest, newer) = runs.split_last()?;
-    let cut = Cut::new(version, shape, in_flight, newer.iter().collect(), (oldest.level(), oldest.id()));
+    let target = (oldest.level(), oldest.id());
+    let cut = Cut::new(version, shape, in_flight, newer.iter().collect(), target).around_damage();
     let plan = cut.plan(cut.first_range(&[])?, reason);
     // Small files are to become one file, not to share a run.
     Some(Plan { moves: plan.moves && plan.reason != Reason::Gather, ..plan })
 }
 
-/// Moves the next piece of the sealed runs down; seals all runs first if none is.
+/// Moves the next piece of the runs up to `sealed` down; seals all runs first if there is none of these.
 fn drain(
     version: &Version,
     shape: &Shape,
     in_flight: &InFlight,
     runs: &[Arc<Run>],
+    sealed: RunId,
     reason: Reason,
 ) -> Option<Plan> {
     let level = runs.first()?.level();
-    let draining = runs.last()?.id() <= in_flight.sealed(level);
-    let seals = if draining { in_flight.sealed(level) } else { runs.first()?.id() };
+    let draining = runs.last()?.id() <= sealed;
+    let seals = if draining { sealed } else { runs.first()?.id() };
     let sealed = runs.iter().filter(|run| run.id() <= seals).collect();
     let target = (level + 1, target_run(version, shape, in_flight, level + 1));
-    let cut = Cut::new(version, shape, in_flight, sealed, target);
+    let cut = Cut::new(version, shape, in_flight, sealed, target).around_damage();
     let plan = cut.plan(cut.first_range(&[])?, if draining { Reason::Drain } else { reason });
     Some(Plan { seals: Some(seals), ..plan })
 }
@@ -110,7 +142,7 @@ fn cheapest(
 ) -> Option<Plan> {
     let run = runs.first()?;
     let target = (run.level() + 1, target_run(version, shape, in_flight, run.level() + 1));
-    let cut = Cut::new(version, shape, in_flight, vec![run], target);
+    let cut = Cut::new(version, shape, in_flight, vec![run], target).around_damage();
     let tables = run.tables();
     let price = |table: &TableRef| {
         let overlap: u64 = cut.in_target(table.clip()).iter().map(TableRef::bytes).sum();

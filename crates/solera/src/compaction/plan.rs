@@ -13,12 +13,13 @@
 //! without a gap, which gives this for free.
 
 use crate::{
-    ids::RunId,
+    error::Error,
+    ids::{FileId, RunId},
     key::KeyRange,
     table::TableDescriptor,
     version::{Added, Removed, TableRef, TreeEdit, Version},
 };
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 /// A run that gives up its keys in the plan's range.
 #[derive(Clone, Debug)]
@@ -211,14 +212,17 @@ impl fmt::Display for Reason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket(u64);
 
-/// The plans of one tree that are being carried out, and which runs are sealed. Not on disk: after a
-/// restart nothing runs, and a level that was being drained goes on filling until it is full again.
+/// The plans of one tree that are being carried out, which runs are sealed and which tables are damaged.
+/// Not on disk: after a restart nothing runs, a level that was being drained goes on filling until it is
+/// full again, and damage is found again.
 #[derive(Debug, Default)]
 pub struct InFlight {
     running: Vec<Running>,
     next_ticket: u64,
     /// By level: runs up to this id take no more data.
     sealed: Vec<RunId>,
+    /// Tables that a plan could not read, and why. `pick` leaves them alone.
+    damaged: BTreeMap<FileId, Error>,
 }
 
 #[derive(Debug)]
@@ -275,6 +279,30 @@ impl InFlight {
     /// Runs of `level` up to this id are being emptied and take no more data.
     pub fn sealed(&self, level: u32) -> RunId {
         self.sealed.get(level as usize).copied().unwrap_or_default()
+    }
+
+    /// Notes that a table of `plan` cannot be read, if `error` says so. From now on `pick` makes its plans
+    /// around the table; the version that the tree has then forgets it once it is gone.
+    pub fn note_damage(&mut self, plan: &Plan, error: &Error) -> bool {
+        let Error::Corrupt { file, .. } = error else { return false };
+        let tables = plan.sources.iter().flat_map(|source| &source.tables).chain(&plan.target.tables);
+        let damaged = tables.filter(|table| table.file().path() == file).map(TableRef::id).next();
+        damaged.is_some_and(|table| {
+            self.damaged.insert(table, error.clone());
+            true
+        })
+    }
+
+    /// Tables that could not be read, and why.
+    pub fn damaged(&self) -> &BTreeMap<FileId, Error> {
+        &self.damaged
+    }
+
+    /// Forgets damaged tables that `version` does not have any more.
+    pub fn forget_replaced(&mut self, version: &Version) {
+        if !self.damaged.is_empty() {
+            self.damaged.retain(|damaged, _| version.tables().any(|table| table.id() == *damaged));
+        }
     }
 
     /// Bytes that running plans are taking out of `level`.

@@ -1,6 +1,7 @@
 //! How badly a level wants work.
 //!
-//! Owns [`score`]. `pick` serves the highest score first.
+//! Owns [`score`], by which `pick` serves the highest level first, and [`urgency`], by which `db` does so
+//! with trees.
 
 use super::{
     plan::{InFlight, Reason},
@@ -29,4 +30,12 @@ pub fn score(version: &Version, shape: &Shape, in_flight: &InFlight, level: u32)
         (score, reason) = (1.0, Reason::Drain);
     }
     (score >= 1.0).then_some((score, reason))
+}
+
+/// The highest score of the tree's levels, in thousandths, to be compared with other trees'; 0: nothing is
+/// due.
+pub fn urgency(version: &Version, shape: &Shape, in_flight: &InFlight) -> u64 {
+    let levels = 0..version.levels().len() as u32;
+    let scores = levels.filter_map(|level| score(version, shape, in_flight, level));
+    scores.map(|(score, _)| (score * 1000.0) as u64).max().unwrap_or(0)
 }

@@ -74,6 +74,8 @@ pub(crate) struct Writer {
 /// Writers that wait for whoever holds the commit lock to commit for them.
 struct Waiting {
     batch: Mutex<Option<BatchEncoder>>,
+    /// The trees that must be there still for the batch to be written.
+    trees: Vec<Arc<Tree>>,
     durability: Durability,
     outcome: Mutex<Option<Result<Seqno>>>,
 }
@@ -132,9 +134,9 @@ impl Core {
         if self.commit.waiting_count.load(Ordering::Relaxed) == 0
             && let Some(mut writer) = self.commit.writer.try_lock()
         {
-            return self.commit_group(&mut writer, &mut batch.encoder, batch.durability);
+            return self.commit_batch(&mut writer, &mut batch);
         }
-        self.write_contended(batch.encoder, batch.durability)
+        self.write_contended(batch.encoder, batch.trees, batch.durability)
     }
 
     /// Commits a batch if `check`, made under the commit lock, finds nothing against it.
@@ -150,7 +152,7 @@ impl Core {
         }
         let mut writer = self.commit.writer.lock();
         check(self)?;
-        self.commit_group(&mut writer, &mut batch.encoder, batch.durability)
+        self.commit_batch(&mut writer, &mut batch)
     }
 
     /// Commits one operation: as a batch of one, but encoded into the writer's own buffer.
@@ -191,13 +193,18 @@ impl Core {
         }
         let mut encoder = BatchEncoder::new();
         encode(&mut encoder);
-        self.write_contended(encoder, durability).map(drop)
+        self.write_contended(encoder, Vec::new(), durability).map(drop)
     }
 
     /// Queues behind the writer that holds the lock; commits for everybody in the queue if nobody did.
-    fn write_contended(&self, encoder: BatchEncoder, durability: Durability) -> Result<Seqno> {
-        let waiting =
-            Arc::new(Waiting { batch: Mutex::new(Some(encoder)), durability, outcome: Mutex::default() });
+    fn write_contended(
+        &self,
+        encoder: BatchEncoder,
+        trees: Vec<Arc<Tree>>,
+        durability: Durability,
+    ) -> Result<Seqno> {
+        let batch = Mutex::new(Some(encoder));
+        let waiting = Arc::new(Waiting { batch, trees, durability, outcome: Mutex::default() });
         self.commit.waiting.lock().push(waiting.clone());
         self.commit.waiting_count.fetch_add(1, Ordering::Relaxed);
         let mut writer = self.commit.writer.lock();
@@ -211,8 +218,15 @@ impl Core {
 
     /// Commits everything in the queue as one group.
     fn commit_waiting(&self, writer: &mut Writer) {
-        let group = std::mem::take(&mut *self.commit.waiting.lock());
+        let mut group = std::mem::take(&mut *self.commit.waiting.lock());
         self.commit.waiting_count.fetch_sub(group.len(), Ordering::Relaxed);
+        group.retain(|waiting| match all_there(&waiting.trees) {
+            Ok(()) => true,
+            Err(error) => {
+                *waiting.outcome.lock() = Some(Err(error));
+                false
+            }
+        });
         let mut encoders: Vec<BatchEncoder> =
             group.iter().filter_map(|waiting| waiting.batch.lock().take()).collect();
         let sync = group.iter().any(|waiting| waiting.durability == Durability::Sync);
@@ -225,8 +239,13 @@ impl Core {
         }
     }
 
+    fn commit_batch(&self, writer: &mut Writer, batch: &mut Batch) -> Result<Seqno> {
+        all_there(&batch.trees)?;
+        self.commit_group(writer, &mut batch.encoder, batch.durability)
+    }
+
     /// Commits `encoder` under the lock that the caller holds.
-    pub(super) fn commit_group(
+    fn commit_group(
         &self,
         writer: &mut Writer,
         encoder: &mut BatchEncoder,
@@ -346,10 +365,7 @@ impl Core {
             writer.closed.push(ClosedLog { file: log.file(), last_seqno: writer.last_seqno });
             writer.log = None;
         }
-        let file = self.new_file();
-        let log = self.create_log(file)?;
-        self.record_log(file)?;
-        writer.log = Some(log);
+        writer.log = Some(self.begin_log()?);
         if writer.closed.len() > LOGS_MAX {
             let oldest = writer.closed[0].last_seqno;
             for tree in self.trees() {
@@ -412,20 +428,21 @@ impl Core {
 
     /// Forgets and removes logs whose every operation is in a table.
     pub(super) fn remove_flushed_logs(&self) {
-        let mut writer = self.commit.lock();
+        let writer = self.commit.lock();
         let needed = self.trees().iter().filter_map(|tree| tree.view().oldest_unflushed()).min();
-        let keep_from = writer
-            .closed
-            .iter()
-            .position(|log| needed.is_some_and(|needed| log.last_seqno >= needed))
-            .unwrap_or(writer.closed.len());
-        let gone: Vec<_> = writer.closed.drain(..keep_from).collect();
-        let oldest = writer.logs().first().copied();
+        let unneeded = |log: &&ClosedLog| needed.is_none_or(|needed| log.last_seqno < needed);
+        let gone = writer.closed.iter().take_while(unneeded).count();
+        let oldest = writer.logs().get(gone).copied();
         drop(writer);
-        let (Some(oldest), false) = (oldest, gone.is_empty()) else { return };
+        let (Some(oldest), true) = (oldest, gone > 0) else { return };
+        // They are forgotten only once the manifest has forgotten them: else nobody would try again.
         if self.record_oldest_log(oldest).is_err() {
             return;
         }
+        let mut writer = self.commit.lock();
+        let kept = writer.closed.partition_point(|log| log.file < oldest);
+        let gone: Vec<_> = writer.closed.drain(..kept).collect();
+        drop(writer);
         for log in gone {
             // One that cannot be removed now is removed at the next open.
             let _ = self.fs().remove_file(&self.dir().join(wal::file_name(log.file)));
@@ -444,6 +461,8 @@ impl Core {
     #[cold]
     fn hold(&self, tree: &Tree, bytes: u64, first: Stall) -> Result<()> {
         let start = self.clock().monotonic_ns();
+        // A simulated clock may be set back.
+        let elapsed = || Duration::from_nanos(self.clock().monotonic_ns().saturating_sub(start));
         if self.options.background_threads == 0 {
             // Nobody else does the work: the writer does one step of it.
             self.step()?;
@@ -455,7 +474,7 @@ impl Core {
                     let mut waited = Duration::ZERO;
                     while stall::stall(backlog(tree), bytes) == Stall::Wait && waited < stall::STALL_MAX {
                         self.work.wait_for_progress(stall::STALL_MAX - waited);
-                        waited = Duration::from_nanos(self.clock().monotonic_ns() - start);
+                        waited = elapsed();
                     }
                     // Held as long as a writer may be: if the work stands still because it fails, say so
                     // instead of filling the memory.
@@ -465,8 +484,17 @@ impl Core {
                 }
             }
         }
-        tree.context.stats.stalled((self.clock().monotonic_ns() - start) / 1000);
+        tree.context.stats.stalled(elapsed().as_micros() as u64);
         Ok(())
+    }
+}
+
+/// Refuses a batch if a keyspace that it writes to was dropped. Under the commit lock, or one might be
+/// dropped yet.
+fn all_there(trees: &[Arc<Tree>]) -> Result<()> {
+    match trees.iter().find(|tree| tree.is_dropped()) {
+        Some(gone) => Err(Error::NoKeyspace(gone.name.clone())),
+        None => Ok(()),
     }
 }
 

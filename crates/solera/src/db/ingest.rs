@@ -34,10 +34,7 @@ impl Core {
             .write_ingest_tables(tree, entries, &mut written)
             .and_then(|()| self.fs().sync_dir(self.dir()))
             .and_then(|()| self.install_ingest(tree, &written));
-        if outcome.is_err() {
-            self.remove_outputs(&written);
-        }
-        outcome?;
+        outcome.inspect_err(|_| self.remove_outputs(&written))?;
         Ok(IngestReport {
             entries: written.iter().map(|table| table.entries).sum(),
             bytes: written.iter().map(|table| table.bytes).sum(),

@@ -136,7 +136,7 @@ impl Core {
     }
 
     /// Records that `log` exists from now on.
-    pub(super) fn record_log(&self, log: FileId) -> Result<()> {
+    fn record_log(&self, log: FileId) -> Result<()> {
         let mut store = self.store.lock();
         self.record(&mut store, Edit { new_log: Some(log), ..self.counters() })?;
         store.logs.push(log);
@@ -155,6 +155,18 @@ impl Core {
     /// Creates an empty log whose name is durable.
     pub(super) fn create_log(&self, file: FileId) -> Result<wal::Writer> {
         wal::Writer::create(&*self.options.fs, self.dir(), self.database, file)
+    }
+
+    /// Creates the log that follows those that exist, and records it. No file is left of it if that fails.
+    pub(super) fn begin_log(&self) -> Result<wal::Writer> {
+        let file = self.new_file();
+        let log = self.create_log(file)?;
+        if let Err(error) = self.record_log(file) {
+            drop(log);
+            self.remove_unrecorded(&wal::file_name(file));
+            return Err(error);
+        }
+        Ok(log)
     }
 
     /// Makes a change of `tree` durable, then visible. `edit` is made from the version that it will
@@ -215,14 +227,19 @@ impl Core {
         Ok(applied)
     }
 
-    /// Removes tables that did not come into use. After a failed sync of the manifest its record may be
-    /// there after all, so then they stay for recovery to judge.
+    /// Removes tables that did not come into use.
     pub(super) fn remove_outputs(&self, outputs: &[TableDescriptor]) {
+        for output in outputs {
+            self.remove_unrecorded(&crate::table::file_name(output.file));
+        }
+    }
+
+    /// Removes a file that the manifest was to name and does not. After a failed sync of the manifest its
+    /// record may be there after all, so then the file stays for the next open to judge.
+    fn remove_unrecorded(&self, name: &str) {
         if self.poison.check().is_ok() {
-            for output in outputs {
-                // One that cannot be removed now is removed at the next open.
-                let _ = self.options.fs.remove_file(&self.dir.join(crate::table::file_name(output.file)));
-            }
+            // One that cannot be removed now is removed at the next open.
+            let _ = self.options.fs.remove_file(&self.dir.join(name));
         }
     }
 
@@ -295,6 +312,7 @@ impl Core {
         }
         drop(store);
         drop(_writer);
+        self.work.forget(&tree);
         self.fit_cache();
         self.remove_flushed_logs();
         Ok(())

@@ -26,7 +26,7 @@ pub use ingest::IngestReport;
 pub use iterator::{Iter, Keys};
 pub use keyspace::Keyspace;
 pub use options::{Durability, KeyspaceOptions, MEMORY_BYTES_DEFAULT, MEMORY_BYTES_MIN, Options};
-pub use report::{KeyspaceStats, LevelStats, RunStats, Stats, VerifyReport};
+pub use report::{DamagedTable, KeyspaceStats, LevelStats, RunStats, Stats, VerifyReport};
 pub use snapshot::Snapshot;
 pub use transaction::{Transaction, TransactionIter};
 

@@ -6,7 +6,7 @@ use crate::{
     stats::Counters,
     tree::Tree,
 };
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 /// One run of a level.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -38,6 +38,19 @@ pub struct LevelStats {
     pub run_limit: u32,
 }
 
+/// A table that a compaction could not read. Reads of what is damaged fail, and its keys are not compacted;
+/// all else goes on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DamagedTable {
+    /// The file.
+    pub file: PathBuf,
+    /// Byte offset of the damage.
+    pub offset: u64,
+    /// What is wrong there.
+    pub what: String,
+}
+
 /// One keyspace.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
@@ -64,6 +77,9 @@ pub struct KeyspaceStats {
     pub table_bytes: u64,
     /// Entries in tables and memtables, versions and tombstones included: an upper bound of the keys.
     pub entries: u64,
+    /// Tables that compactions found damaged since it was opened and that are there still.
+    /// [`Db::verify`](crate::Db::verify) finds all damage.
+    pub damaged: Vec<DamagedTable>,
     /// What it has done since it was opened.
     pub counters: Counters,
 }
@@ -105,6 +121,13 @@ pub struct VerifyReport {
     pub problems: Vec<Error>,
 }
 
+fn damaged_table(error: Error) -> Option<DamagedTable> {
+    match error {
+        Error::Corrupt { file, offset, what } => Some(DamagedTable { file, offset, what }),
+        _ => None,
+    }
+}
+
 impl Core {
     pub(super) fn report_keyspace(&self, tree: &Tree) -> KeyspaceStats {
         let view = tree.view_owned();
@@ -114,6 +137,7 @@ impl Core {
             memtable_bytes: view.memtable_bytes(),
             memtable_entries: view.memtables().map(|memtable| memtable.entries() as u64).sum(),
             sealed_memtables: view.sealed.len() as u64,
+            damaged: self.work.damaged(tree).into_iter().filter_map(damaged_table).collect(),
             counters: tree.context.stats.snapshot(),
             ..KeyspaceStats::default()
         };

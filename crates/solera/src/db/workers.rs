@@ -1,8 +1,12 @@
 //! Background work: which flush or compaction is next, who does it, what happens when it fails.
 //!
-//! A unit of work is chosen under the work lock and done without it. With background threads the first
-//! thread only flushes, so that writers never wait for a compaction to end before a memtable is written
-//! out; the others do either. Without threads [`Core::step`] does one unit on the caller's thread.
+//! A unit of work is chosen under the work lock and done without it, under a [`Claim`] that ends whatever
+//! becomes of the work. With background threads the first thread only flushes, so that writers never wait
+//! for a compaction to end before a memtable is written out; the others do either. Without threads
+//! [`Core::step`] does one unit on the caller's thread.
+//!
+//! A panic in the work (a user's merge operator is called there) is the work's failure, not the thread's:
+//! it poisons the database, and everybody who waits is told.
 
 use super::{Core, commit::Writer};
 use crate::{
@@ -18,6 +22,7 @@ use crate::{
 use parking_lot::{Condvar, Mutex};
 use std::{
     collections::{BTreeMap, BTreeSet},
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -55,28 +60,68 @@ struct State {
     calls: u64,
 }
 
-/// The right to flush one tree; given back when dropped.
-pub(super) struct FlushClaim<'c> {
-    core: &'c Core,
-    tree: KeyspaceId,
+impl State {
+    /// The running plans of `tree`; none are begun any more once it is dropped.
+    fn in_flight(&mut self, tree: &Tree) -> Option<&mut InFlight> {
+        if tree.is_dropped() { None } else { Some(self.in_flight.entry(tree.id).or_default()) }
+    }
 }
 
-impl Drop for FlushClaim<'_> {
+/// What a [`Claim`] keeps others from doing.
+enum Claimed {
+    /// Flush the tree.
+    Flush,
+    /// Touch what a plan needs for itself.
+    Plan(Ticket),
+}
+
+/// The right to do one piece of work on one tree. Given back when dropped, in a panic too.
+pub(super) struct Claim<'c> {
+    core: &'c Core,
+    tree: Arc<Tree>,
+    claimed: Claimed,
+}
+
+impl Drop for Claim<'_> {
     fn drop(&mut self) {
-        let mut state = self.core.work.state.lock();
-        state.flushing.remove(&self.tree);
+        let work = &self.core.work;
+        let mut state = work.state.lock();
         state.running -= 1;
+        let id = self.tree.id;
+        match self.claimed {
+            Claimed::Flush => {
+                state.flushing.remove(&id);
+            }
+            Claimed::Plan(ticket) => {
+                if let Some(in_flight) = state.in_flight.get_mut(&id) {
+                    in_flight.finish(ticket);
+                    if in_flight.is_empty() && self.tree.is_dropped() {
+                        state.in_flight.remove(&id);
+                    }
+                }
+            }
+        }
+        // What was done may have made more possible.
         state.calls += 1;
         drop(state);
-        self.core.work.progress.notify_all();
-        self.core.work.wake.notify_all();
+        work.progress.notify_all();
+        work.wake.notify_all();
     }
 }
 
 /// One unit of background work.
 enum Job {
-    Flush(Arc<Tree>, Vec<Arc<Memtable>>),
-    Compact(Arc<Tree>, Plan, Ticket),
+    Flush(Vec<Arc<Memtable>>),
+    Compact(Plan),
+}
+
+impl Job {
+    fn plan(&self) -> Option<&Plan> {
+        match self {
+            Job::Flush(_) => None,
+            Job::Compact(plan) => Some(plan),
+        }
+    }
 }
 
 impl Work {
@@ -118,6 +163,22 @@ impl Work {
         state.failure = Some(error.clone());
     }
 
+    /// Forgets a dropped tree. Plans that run still are forgotten when they end.
+    pub(super) fn forget(&self, tree: &Tree) {
+        let mut state = self.state.lock();
+        if state.in_flight.get(&tree.id).is_some_and(InFlight::is_empty) {
+            state.in_flight.remove(&tree.id);
+        }
+    }
+
+    /// The tables of `tree` that compactions found damaged.
+    pub(super) fn damaged(&self, tree: &Tree) -> Vec<Error> {
+        let mut state = self.state.lock();
+        let Some(in_flight) = state.in_flight.get_mut(&tree.id) else { return Vec::new() };
+        in_flight.forget_replaced(&tree.view().version);
+        in_flight.damaged().values().cloned().collect()
+    }
+
     /// The failure that background work is stuck on, if it is.
     pub(super) fn failure(&self) -> Result<()> {
         self.state.lock().failure.clone().map_or(Ok(()), Err)
@@ -150,16 +211,6 @@ pub(super) fn spawn(core: &Arc<Core>) -> Result<Vec<JoinHandle<()>>> {
 }
 
 fn work_until_stopped(core: &Arc<Core>, flush_only: bool) {
-    struct PoisonOnPanic<'c>(&'c Core);
-    impl Drop for PoisonOnPanic<'_> {
-        fn drop(&mut self) {
-            if std::thread::panicking() {
-                self.0.poison.set("a background worker panicked");
-                self.0.work.progress.notify_all();
-            }
-        }
-    }
-    let _poison = PoisonOnPanic(core);
     loop {
         let calls = core.work.state.lock().calls;
         if core.work.is_stopping() {
@@ -188,10 +239,16 @@ fn work_until_stopped(core: &Arc<Core>, flush_only: bool) {
 impl Core {
     /// Chooses and does one unit of work. False: there was none.
     fn do_one(&self, flush_only: bool) -> Result<bool> {
-        let Some(job) = self.next_job(flush_only) else { return Ok(false) };
-        let done = self.poison.check().and_then(|()| self.run(&job));
+        let Some((claim, job)) = self.next_job(flush_only) else { return Ok(false) };
+        let tree = &claim.tree;
+        let done = match self.poison.check().and_then(|()| self.run(tree, &job)) {
+            // There is nothing left to do for a tree that was dropped meanwhile.
+            Err(Error::NoKeyspace(_)) if tree.is_dropped() => Ok(()),
+            // Plans go around it from now on; `Stats` tells, and so does whoever reads there.
+            Err(error) if job.plan().is_some_and(|plan| self.note_damage(tree, plan, &error)) => Ok(()),
+            done => done,
+        };
         let mut state = self.work.state.lock();
-        self.finish(&mut state, &job);
         match &done {
             Ok(()) => {
                 state.failures = 0;
@@ -202,57 +259,72 @@ impl Core {
                 state.failure = Some(error.clone());
             }
         }
-        // What was done may have made more possible.
-        state.calls += 1;
         drop(state);
-        self.work.progress.notify_all();
-        self.work.wake.notify_all();
         done.map(|()| true)
     }
 
-    fn next_job(&self, flush_only: bool) -> Option<Job> {
-        let trees = self.trees();
+    fn note_damage(&self, tree: &Tree, plan: &Plan, error: &Error) -> bool {
         let mut state = self.work.state.lock();
-        for tree in &trees {
-            let sealed = &tree.view().sealed;
-            if !sealed.is_empty() && state.flushing.insert(tree.id) {
-                state.running += 1;
-                return Some(Job::Flush(tree.clone(), sealed.clone()));
-            }
+        state.in_flight(tree).is_some_and(|in_flight| in_flight.note_damage(plan, error))
+    }
+
+    /// The most pressing work that nobody does yet. Flushes come before compactions; among trees, the one
+    /// that is furthest behind comes first, so that none starves another.
+    fn next_job(&self, flush_only: bool) -> Option<(Claim<'_>, Job)> {
+        let mut trees = self.trees();
+        let mut state = self.work.state.lock();
+        trees.retain(|tree| !tree.is_dropped());
+        let waiting = |tree: &&Arc<Tree>| tree.view().sealed.len();
+        let unclaimed = trees.iter().filter(|tree| waiting(tree) > 0 && !state.flushing.contains(&tree.id));
+        if let Some(tree) = unclaimed.max_by_key(waiting) {
+            state.flushing.insert(tree.id);
+            let claim = self.claim(&mut state, tree, Claimed::Flush);
+            // Read under the claim: nobody else takes memtables out of the view.
+            return Some((claim, Job::Flush(tree.view().sealed.clone())));
         }
         if flush_only {
             return None;
         }
-        for tree in &trees {
+        trees.sort_by_cached_key(|tree| {
             let in_flight = state.in_flight.entry(tree.id).or_default();
-            let version = tree.view().version.clone();
-            if let Some(plan) = compaction::pick(&version, &tree.shape, in_flight) {
+            std::cmp::Reverse(compaction::urgency(&tree.view().version, &tree.shape, in_flight))
+        });
+        for tree in &trees {
+            let Some(in_flight) = state.in_flight(tree) else { continue };
+            in_flight.forget_replaced(&tree.view().version);
+            if let Some(plan) = compaction::pick(&tree.view().version, &tree.shape, in_flight) {
                 let ticket = in_flight.start(&plan);
-                state.running += 1;
-                return Some(Job::Compact(tree.clone(), plan, ticket));
+                return Some((self.claim(&mut state, tree, Claimed::Plan(ticket)), Job::Compact(plan)));
             }
         }
         None
     }
 
-    fn finish(&self, state: &mut State, job: &Job) {
-        state.running -= 1;
+    /// What was claimed in `state` is given back when the result is dropped.
+    fn claim(&self, state: &mut State, tree: &Arc<Tree>, claimed: Claimed) -> Claim<'_> {
+        state.running += 1;
+        Claim { core: self, tree: tree.clone(), claimed }
+    }
+
+    fn run(&self, tree: &Arc<Tree>, job: &Job) -> Result<()> {
         match job {
-            Job::Flush(tree, _) => {
-                state.flushing.remove(&tree.id);
-            }
-            Job::Compact(tree, _, ticket) => {
-                if let Some(in_flight) = state.in_flight.get_mut(&tree.id) {
-                    in_flight.finish(*ticket);
-                }
-            }
+            Job::Flush(memtables) => self.flush_memtables(tree, memtables),
+            Job::Compact(plan) => self.compact(tree, plan),
         }
     }
 
-    fn run(&self, job: &Job) -> Result<()> {
-        match job {
-            Job::Flush(tree, memtables) => self.flush_memtables(tree, memtables),
-            Job::Compact(tree, plan, _) => self.compact(tree, plan),
+    /// Does `work` on `tree`; a panic in it is its failure. It may have stopped anywhere, so nothing more
+    /// may be written.
+    fn guarded<R>(&self, what: &str, tree: &Tree, work: impl FnOnce() -> Result<R>) -> Result<R> {
+        match catch_unwind(AssertUnwindSafe(work)) {
+            Ok(done) => done,
+            Err(panic) => {
+                let message = panic.downcast_ref::<&str>().copied();
+                let message = message.or(panic.downcast_ref::<String>().map(String::as_str));
+                let (name, message) = (&tree.name, message.unwrap_or("no message"));
+                self.poison.set(format_args!("{what} of keyspace {name:?} panicked: {message}"));
+                self.poison.check().and(Err(Error::Closed))
+            }
         }
     }
 
@@ -275,6 +347,10 @@ impl Core {
     /// Writes sealed memtables (newest first) out as the newest run of level 0. The caller holds the
     /// tree's flush claim.
     fn flush_memtables(&self, tree: &Arc<Tree>, memtables: &[Arc<Memtable>]) -> Result<()> {
+        self.guarded("a flush", tree, || self.flush_unguarded(tree, memtables))
+    }
+
+    fn flush_unguarded(&self, tree: &Arc<Tree>, memtables: &[Arc<Memtable>]) -> Result<()> {
         let outputs = self.write_flush(tree, memtables)?;
         let last = last_seqno(memtables);
         // In a power failure these tables must not outlive what came before them in the log.
@@ -298,7 +374,7 @@ impl Core {
     /// Seals and flushes everything in `tree`'s memtables while the caller keeps writers out.
     pub(super) fn flush_locked(
         &self,
-        _claim: &FlushClaim<'_>,
+        _claim: &Claim<'_>,
         tree: &Arc<Tree>,
         writer: &mut Writer,
     ) -> Result<()> {
@@ -307,7 +383,7 @@ impl Core {
         if sealed.is_empty() {
             return Ok(());
         }
-        let outputs = self.write_flush(tree, &sealed)?;
+        let outputs = self.guarded("a flush", tree, || self.write_flush(tree, &sealed))?;
         if let Err(error) = self.sync_log_locked(writer) {
             self.remove_outputs(&outputs);
             return Err(error);
@@ -318,22 +394,23 @@ impl Core {
 
     /// Makes this thread the only one that flushes `tree`, waiting for another that does. Taken before
     /// the commit lock, never after.
-    pub(super) fn claim_flush(&self, tree: &Arc<Tree>) -> FlushClaim<'_> {
+    pub(super) fn claim_flush(&self, tree: &Arc<Tree>) -> Claim<'_> {
         let mut state = self.work.state.lock();
         while !state.flushing.insert(tree.id) {
             self.work.progress.wait_for(&mut state, CLAIM_POLL);
         }
-        state.running += 1;
-        FlushClaim { core: self, tree: tree.id }
+        self.claim(&mut state, tree, Claimed::Flush)
     }
 
     fn compact(&self, tree: &Arc<Tree>, plan: &Plan) -> Result<()> {
-        let outputs = compaction::run(plan, &self.job_context(tree))?;
-        self.install(tree, &outputs, &[], |version| plan.edit(version, &outputs))?;
-        let written = outputs.iter().map(|table| table.bytes).sum();
-        tree.context.stats.add(Counter::BytesWrittenCompaction, written);
-        tree.context.stats.add(Counter::Compactions, 1);
-        Ok(())
+        self.guarded("a compaction", tree, || {
+            let outputs = compaction::run(plan, &self.job_context(tree))?;
+            self.install(tree, &outputs, &[], |version| plan.edit(version, &outputs))?;
+            let written = outputs.iter().map(|table| table.bytes).sum();
+            tree.context.stats.add(Counter::BytesWrittenCompaction, written);
+            tree.context.stats.add(Counter::Compactions, 1);
+            Ok(())
+        })
     }
 
     /// One unit of background work on this thread. False: there was none.
@@ -357,8 +434,11 @@ impl Core {
                 self.writable()?;
                 let _claim = self.claim_flush(tree);
                 let sealed = tree.view().sealed.clone();
-                if !sealed.is_empty() {
-                    self.flush_memtables(tree, &sealed)?;
+                if !sealed.is_empty()
+                    && let Err(error) = self.flush_memtables(tree, &sealed)
+                    && !tree.is_dropped()
+                {
+                    return Err(error);
                 }
             }
         }
@@ -380,7 +460,7 @@ impl Core {
             let idle = state.running == 0
                 && trees.iter().all(|tree| {
                     let view = tree.view();
-                    let in_flight = state.in_flight.entry(tree.id).or_default();
+                    let Some(in_flight) = state.in_flight(tree) else { return true };
                     view.sealed.is_empty()
                         && compaction::pick(&view.version, &tree.shape, in_flight).is_none()
                 });
@@ -403,11 +483,10 @@ impl Core {
         let mut sweep = Sweep::new(&tree.view().version, range.clone());
         loop {
             self.writable()?;
-            if tree.is_dropped() {
-                return Err(Error::NoKeyspace(tree.name.clone()));
-            }
             let mut state = self.work.state.lock();
-            let in_flight = state.in_flight.entry(tree.id).or_default();
+            let Some(in_flight) = state.in_flight(tree) else {
+                return Err(Error::NoKeyspace(tree.name.clone()));
+            };
             // The version is read under the work lock: what a plan that ended has done is in it.
             match sweep.next(&tree.view().version, &tree.shape, in_flight) {
                 Step::Done => return Ok(()),
@@ -416,14 +495,11 @@ impl Core {
                 }
                 Step::Run(plan) => {
                     let ticket = in_flight.start(&plan);
-                    state.running += 1;
+                    let _claim = self.claim(&mut state, tree, Claimed::Plan(ticket));
                     drop(state);
-                    let job = Job::Compact(tree.clone(), plan, ticket);
-                    let done = self.run(&job);
-                    self.finish(&mut self.work.state.lock(), &job);
-                    self.work.progress.notify_all();
-                    self.work.wake();
-                    done?;
+                    self.compact(tree, &plan).inspect_err(|error| {
+                        self.note_damage(tree, &plan, error);
+                    })?;
                 }
             }
         }

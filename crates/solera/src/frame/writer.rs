@@ -32,7 +32,7 @@ pub struct FrameWriter {
 
 impl FrameWriter {
     /// Creates the file and syncs its header, so that a file that is longer than its header has a good one.
-    /// The name is durable only after a `sync_dir`.
+    /// The name is durable only after a `sync_dir`. After an error there is no file.
     pub fn create(
         fs: &dyn Fs,
         path: &Path,
@@ -42,8 +42,12 @@ impl FrameWriter {
     ) -> Result<FrameWriter> {
         let header = kind.header(database, file);
         let mut handle = fs.create(path)?;
-        handle.append(&header)?;
-        handle.sync()?;
+        if let Err(error) = handle.append(&header).and_then(|()| handle.sync()) {
+            drop(handle);
+            // One that cannot be removed now is removed at the next open.
+            let _ = fs.remove_file(path);
+            return Err(error);
+        }
         Ok(FrameWriter {
             file: handle,
             binding: Binding::new(database, file),

@@ -49,10 +49,16 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Creates the log, durably.
+    /// Creates the log, durably. After an error there is no file.
     pub fn create(fs: &dyn Fs, dir: &Path, database: DatabaseId, file: FileId) -> Result<Writer> {
-        let frames = FrameWriter::create(fs, &dir.join(file_name(file)), &FILE_KIND, database, file)?;
-        fs.sync_dir(dir)?;
+        let path = dir.join(file_name(file));
+        let frames = FrameWriter::create(fs, &path, &FILE_KIND, database, file)?;
+        if let Err(error) = fs.sync_dir(dir) {
+            drop(frames);
+            // One that cannot be removed now is removed at the next open.
+            let _ = fs.remove_file(&path);
+            return Err(error);
+        }
         Ok(Writer { frames, file })
     }
 

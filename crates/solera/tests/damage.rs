@@ -1,0 +1,117 @@
+//! Damaged tables: reads that need the damage fail and say where it is, all else goes on.
+
+use solera::{Db, Error, Options, Shape, vfs::mem::MemFs};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+const DIR: &str = "/db";
+const KEYS: u32 = 4000;
+
+fn open(fs: &MemFs) -> Db {
+    let shape = Shape { table_bytes: 16 << 10, ..Shape::default() };
+    let options = Options::new().memory(4 << 20).write_buffer(16 << 10).shape(shape).background_threads(0);
+    options.fs(Arc::new(fs.clone())).seed(1).open(DIR).unwrap()
+}
+
+fn key(n: u32) -> [u8; 4] {
+    n.to_be_bytes()
+}
+
+/// Some bytes that no compression takes away, another text for each number and round.
+fn value(n: u32, round: u32) -> Vec<u8> {
+    let mix = |at: u64| (u64::from(n) << 32 | u64::from(round) << 8 | at).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (0..100).map(|at| (mix(at) >> 56) as u8 ^ at as u8).collect()
+}
+
+fn tables(fs: &MemFs) -> Vec<PathBuf> {
+    let tables = fs.files().into_iter().filter(|path| path.extension().is_some_and(|kind| kind == "table"));
+    tables.map(|path| Path::new("/").join(path)).collect()
+}
+
+/// Flips a bit in the first block of a table.
+fn damage(fs: &MemFs, table: &Path) {
+    let mut bytes = fs.content(table).unwrap();
+    bytes[200] ^= 1;
+    fs.set_content(table, &bytes).unwrap();
+}
+
+/// The compaction that met the damage was chosen again and again. Level 0 filled up and every put failed.
+#[test]
+fn a_damaged_block_stops_only_what_needs_it() {
+    for level_0 in [false, true] {
+        let fs = MemFs::new();
+        let db = open(&fs);
+        for n in 0..KEYS {
+            db.put(&key(n), &value(n, 0)).unwrap();
+        }
+        db.flush().unwrap();
+        if !level_0 {
+            db.compact_range::<&[u8]>(..).unwrap();
+        }
+        db.close().unwrap();
+        let all = tables(&fs);
+        let damaged = &all[if level_0 { all.len() - 1 } else { all.len() / 2 }];
+        damage(&fs, damaged);
+
+        let db = open(&fs);
+        for round in 1..12 {
+            for n in 0..KEYS {
+                db.put(&key(n * 1237 % KEYS), &value(n, round)).unwrap();
+            }
+            for n in 0..KEYS {
+                let number = n * 1237 % KEYS;
+                let got = db.get(&key(number)).unwrap().expect("what is newer than the damage is read");
+                assert_eq!(got, value(n, round));
+            }
+            let level0_runs = db.stats().keyspaces[0].levels[0].runs.len();
+            assert!(level0_runs < 12, "{level0_runs} runs in level 0 in round {round}");
+        }
+        db.wait_idle().unwrap();
+        let stats = &db.stats().keyspaces[0];
+        assert_eq!(stats.damaged.len(), 1, "{:?}", stats.damaged);
+        assert_eq!(&stats.damaged[0].file, damaged);
+        let problems = db.verify().unwrap().problems;
+        assert!(
+            matches!(&problems[..], [Error::Corrupt { file, offset, .. }]
+            if file == damaged && *offset == stats.damaged[0].offset),
+            "{problems:?}"
+        );
+        let lower = stats.levels.iter().filter(|level| level.level > 0 && !level.runs.is_empty());
+        assert!(lower.count() > 0, "data goes on to lower levels");
+        assert_eq!(db.iter().filter(Result::is_err).count(), 1, "a walk over the damage fails");
+        assert!(matches!(db.compact_range::<&[u8]>(..), Err(Error::Corrupt { .. })));
+    }
+}
+
+/// Bytes restored from elsewhere are read again, and the mark goes with the table.
+#[test]
+fn damage_is_forgotten_when_its_table_is_gone() {
+    let fs = MemFs::new();
+    let db = open(&fs);
+    for n in 0..KEYS {
+        db.put(&key(n), &value(n, 0)).unwrap();
+    }
+    db.compact_range::<&[u8]>(..).unwrap();
+    db.close().unwrap();
+    let table = &tables(&fs)[3];
+    let good = fs.content(table).unwrap();
+    damage(&fs, table);
+    let db = open(&fs);
+    assert!(matches!(db.compact_range::<&[u8]>(..), Ok(())), "nothing there to be compacted");
+    for n in 0..KEYS {
+        db.put(&key(n), &value(n, 1)).unwrap();
+    }
+    while db.step().unwrap() {}
+    assert_eq!(db.stats().keyspaces[0].damaged.len(), 1);
+    drop(db);
+    fs.set_content(table, &good).unwrap();
+    let db = open(&fs);
+    assert!(db.stats().keyspaces[0].damaged.is_empty());
+    db.compact_range::<&[u8]>(..).unwrap();
+    assert!(db.verify().unwrap().problems.is_empty());
+    for n in 0..KEYS {
+        assert_eq!(db.get(&key(n)).unwrap().unwrap(), value(n, 1));
+    }
+}
