@@ -561,3 +561,92 @@ fn what_has_expired_does_not_come_back_after_a_reopening() {
     clock.set_unix_ms(1_000_000);
     assert_eq!(open().get(b"lease").unwrap(), None);
 }
+
+/// An ingest always became a run of level 0 and was never held back: 172 runs, where puts stop at 20.
+#[test]
+fn ingests_do_not_outrun_compaction() {
+    let fs = Arc::new(MemFs::new());
+    let db = open(&fs);
+    for n in 0..400u64 {
+        let entries = (0..20u64).map(|j| ((j * 1000 + n).to_be_bytes(), [n as u8; 50]));
+        db.ingest(entries).unwrap();
+        let runs = db.stats().keyspaces[0].levels[0].runs.len();
+        assert!(runs <= 20, "{runs} runs in level 0 after {n} ingests");
+    }
+    assert_eq!(db.iter().count(), 20 * 400);
+    assert!(db.verify().unwrap().problems.is_empty());
+}
+
+#[test]
+fn an_ingest_beside_what_is_there_goes_to_the_bottom() {
+    let fs = Arc::new(MemFs::new());
+    let db = open(&fs);
+    for part in 0..50u32 {
+        db.ingest((0..100).map(|n| (key(part * 100 + n), [part as u8; 50]))).unwrap();
+    }
+    let levels = &db.stats().keyspaces[0].levels;
+    assert!(levels[0].runs.is_empty() && levels[1].runs.len() == 1, "{levels:?}");
+    assert!(!db.step().unwrap(), "nothing has to be merged");
+    // Newer versions of the same keys go above them, and the next ones above these.
+    for round in 0..3u8 {
+        db.ingest((0..100).map(|n| (key(n * 7), [100 + round; 50]))).unwrap();
+        assert_eq!(db.get(&key(77)).unwrap().unwrap(), [100 + round; 50][..]);
+    }
+    db.compact_range::<&[u8]>(..).unwrap();
+    assert_eq!(db.get(&key(77)).unwrap().unwrap(), [102; 50][..]);
+    assert_eq!(db.get(&key(78)).unwrap().unwrap(), [0; 50][..]);
+    assert_eq!(db.iter().count(), 5000);
+}
+
+/// What a compaction has taken and not yet installed is not in the way of an ingest, nor the ingest in its.
+#[test]
+fn ingests_and_compactions_run_side_by_side() {
+    let fs = Arc::new(MemFs::new());
+    let db = small().background_threads(2).fs(fs.clone()).open(DIR).unwrap();
+    let mut model = BTreeMap::new();
+    for round in 0..60u32 {
+        for n in 0..200u32 {
+            let number = (n * 7919 + round * 104_729) % 20_000;
+            db.put(&key(number), &[round as u8; 40]).unwrap();
+            model.insert(key(number), [round as u8; 40]);
+        }
+        let start = round * 7907 % 20_000;
+        let entries: BTreeMap<_, _> = (0..50).map(|n| (key(start + n), [200; 40])).collect();
+        db.ingest(&entries).unwrap();
+        model.extend(entries);
+    }
+    for threads in [2, 0] {
+        let found = all(db.iter());
+        assert!(found.iter().map(|(k, v)| (k, &v[..])).eq(model.iter().map(|(k, v)| (k, &v[..]))));
+        assert!(threads == 0 || db.compact_range::<&[u8]>(..).is_ok());
+    }
+    assert!(db.verify().unwrap().problems.is_empty());
+}
+
+/// The operator given at a later open was ignored, and a keyspace could never gain one.
+#[test]
+fn a_keyspace_gains_a_merge_operator_once_and_keeps_its_name() {
+    let fs = Arc::new(MemFs::new());
+    let with = |fs: &Arc<MemFs>, operator: Arc<dyn solera::MergeOperator>| {
+        small().fs(fs.clone()).merge_operator(operator).open(DIR)
+    };
+    let db = open(&fs);
+    db.keyspace("other").unwrap();
+    assert!(matches!(db.merge(b"k", b"a"), Err(Error::Invalid(_))));
+    drop(db);
+    let db = with(&fs, Arc::new(Append)).unwrap();
+    db.merge(b"k", b"a").unwrap();
+    let options = || KeyspaceOptions::new().merge_operator(Arc::new(Counter));
+    let other = db.keyspace_with("other", options()).unwrap();
+    other.merge(b"n", &Counter::encode(1)).unwrap();
+    assert!(matches!(db.keyspace_with("default", options()), Err(Error::Invalid(_))));
+    drop((db, other));
+    let refused = with(&fs, Arc::new(Counter)).unwrap_err();
+    assert!(refused.to_string().contains("append"), "{refused}");
+    let db = open(&fs);
+    db.merge(b"k", b"b").unwrap();
+    assert_eq!(db.get(b"k").unwrap().unwrap(), b"ab");
+    let other = db.keyspace("other").unwrap();
+    other.merge(b"n", &Counter::encode(2)).unwrap();
+    assert_eq!(other.get(b"n").unwrap().unwrap(), Counter::encode(3)[..]);
+}

@@ -1,10 +1,12 @@
 //! Keeping the tree in shape.
 //!
 //! Deciding and doing never share a function. Decided, purely: [`Shape`] says what is wanted, [`score()`]
-//! which level needs it, [`pick`] (or a requested [`Sweep`]) what to do next: a [`Plan`], which prints.
+//! which level needs it, [`pick`] (or a requested [`Sweep`]) what to do next: a [`Plan`], which prints; and
+//! [`entrance()`] where tables from outside belong.
 //! Done: [`flush`] and [`run`] write tables.
 
 mod cut;
+mod entrance;
 mod job;
 mod pick;
 mod plan;
@@ -13,6 +15,7 @@ mod score;
 mod shape;
 mod sweep;
 
+pub use entrance::entrance;
 pub use job::{JobContext, flush, flushed, run};
 pub use pick::pick;
 pub use plan::{InFlight, Plan, Reason, Source, Target, Ticket};

@@ -260,14 +260,18 @@ impl InFlight {
             let sealed = &mut self.sealed[level as usize];
             *sealed = run.max(*sealed);
         }
+        self.run(plan.claims().collect(), source_level, plan.source_bytes())
+    }
+
+    /// Tables with keys of `range` are about to enter `level` from outside.
+    pub(super) fn enter(&mut self, level: u32, range: &KeyRange) -> Ticket {
+        self.run(vec![(level, range.clone())], None, 0)
+    }
+
+    fn run(&mut self, claims: Vec<(u32, KeyRange)>, source_level: Option<u32>, source_bytes: u64) -> Ticket {
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
-        self.running.push(Running {
-            ticket,
-            claims: plan.claims().collect(),
-            source_level,
-            source_bytes: plan.source_bytes(),
-        });
+        self.running.push(Running { ticket, claims, source_level, source_bytes });
         ticket
     }
 

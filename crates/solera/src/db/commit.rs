@@ -7,9 +7,15 @@
 //! 3. then `Core::visible` moves past all of them at once, so no reader sees half a batch.
 //!
 //! A failed append is taken back and reported: nothing was committed. A failed sync poisons the database,
-//! because no later success would tell whether these bytes are durable.
+//! because no later success would tell whether these bytes are durable: nobody sees the writes until the
+//! next open, which may find them.
+//!
+//! Transactions queue like other writers. What they read is validated before they queue (`reads`).
 
-use super::{Batch, Core, Durability};
+use super::{
+    Batch, Core, Durability,
+    reads::{Announced, Announcements, ReadSet},
+};
 use crate::{
     codec::DecodeError,
     error::{Error, Result},
@@ -17,22 +23,16 @@ use crate::{
     memtable::Memtable,
     stats::Counter,
     tombstone::RangeTombstone,
-    tree::{
-        Tree, View,
-        stall::{self, Backlog, Stall},
-    },
+    tree::{Tree, View},
     wal::{
         self,
         batch::{BatchEncoder, BatchReader, Operation},
     },
 };
 use parking_lot::{Mutex, MutexGuard};
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
 };
 
 /// A log grows to as many write buffers before the next one is begun.
@@ -71,11 +71,28 @@ pub(crate) struct Writer {
     scratch: BatchEncoder,
 }
 
+/// A write whose batch must be as a whole: which trees must be there still, and what must not have been
+/// written meanwhile because a transaction read it.
+#[derive(Default)]
+struct Terms {
+    trees: Vec<Arc<Tree>>,
+    reads: Option<Arc<Announced>>,
+}
+
+impl Terms {
+    /// Refuses a batch whose terms are not met, `before` being committed first. Under the commit lock.
+    fn check<'b>(&self, before: impl Iterator<Item = &'b BatchEncoder>) -> Result<()> {
+        if let Some(gone) = self.trees.iter().find(|tree| tree.is_dropped()) {
+            return Err(Error::NoKeyspace(gone.name.clone()));
+        }
+        self.reads.as_ref().map_or(Ok(()), |reads| reads.check(before))
+    }
+}
+
 /// Writers that wait for whoever holds the commit lock to commit for them.
 struct Waiting {
     batch: Mutex<Option<BatchEncoder>>,
-    /// The trees that must be there still for the batch to be written.
-    trees: Vec<Arc<Tree>>,
+    terms: Terms,
     durability: Durability,
     outcome: Mutex<Option<Result<Seqno>>>,
 }
@@ -85,6 +102,8 @@ pub(crate) struct Commit {
     writer: Mutex<Writer>,
     waiting: Mutex<Vec<Arc<Waiting>>>,
     waiting_count: AtomicUsize,
+    /// What transactions that are about to commit have read.
+    pub(super) announcements: Announcements,
 }
 
 impl Commit {
@@ -94,7 +113,12 @@ impl Commit {
         let closed = closed.into_iter().map(|(file, last_seqno)| ClosedLog { file, last_seqno }).collect();
         let writer =
             Writer { log, closed, last_seqno, synced_seqno: last_seqno, scratch: BatchEncoder::new() };
-        Commit { writer: Mutex::new(writer), waiting: Mutex::default(), waiting_count: AtomicUsize::new(0) }
+        Commit {
+            writer: Mutex::new(writer),
+            waiting: Mutex::default(),
+            waiting_count: AtomicUsize::new(0),
+            announcements: Announcements::default(),
+        }
     }
 
     /// Takes the commit lock: while it is held nothing is committed.
@@ -122,37 +146,38 @@ impl Writer {
 
 impl Core {
     /// Commits a batch.
-    pub(super) fn write(&self, mut batch: Batch) -> Result<Seqno> {
-        self.writable()?;
-        batch.belongs_to(self)?;
+    pub(super) fn write(&self, batch: Batch) -> Result<Seqno> {
+        self.admit(&batch)?;
         if batch.is_empty() {
             return Ok(self.visible());
         }
-        for tree in &batch.trees {
-            self.throttle(tree, batch.encoder.bytes() as u64)?;
-        }
+        self.write_on_terms(batch, None)
+    }
+
+    /// Commits a transaction's batch if nothing of what it read at `since`, its snapshot, was written.
+    pub(super) fn write_transaction(&self, batch: Batch, reads: ReadSet, since: Seqno) -> Result<Seqno> {
+        self.admit(&batch)?;
+        let announced = self.commit.announcements.announce(reads);
+        announced.validate(self, since)?;
+        self.write_on_terms(batch, Some(announced.clone()))
+    }
+
+    fn admit(&self, batch: &Batch) -> Result<()> {
+        self.writable()?;
+        batch.belongs_to(self)?;
+        batch.trees.iter().try_for_each(|tree| self.throttle(tree, batch.encoder.bytes() as u64))
+    }
+
+    fn write_on_terms(&self, batch: Batch, reads: Option<Arc<Announced>>) -> Result<Seqno> {
+        let Batch { mut encoder, trees, durability, .. } = batch;
+        let terms = Terms { trees, reads };
         if self.commit.waiting_count.load(Ordering::Relaxed) == 0
             && let Some(mut writer) = self.commit.writer.try_lock()
         {
-            return self.commit_batch(&mut writer, &mut batch);
+            terms.check(std::iter::empty())?;
+            return self.commit_one(&mut writer, &mut encoder, durability);
         }
-        self.write_contended(batch.encoder, batch.trees, batch.durability)
-    }
-
-    /// Commits a batch if `check`, made under the commit lock, finds nothing against it.
-    pub(super) fn write_if(
-        &self,
-        mut batch: Batch,
-        check: impl FnOnce(&Core) -> Result<()>,
-    ) -> Result<Seqno> {
-        self.writable()?;
-        batch.belongs_to(self)?;
-        for tree in &batch.trees {
-            self.throttle(tree, batch.encoder.bytes() as u64)?;
-        }
-        let mut writer = self.commit.writer.lock();
-        check(self)?;
-        self.commit_batch(&mut writer, &mut batch)
+        self.write_contended(encoder, terms, durability)
     }
 
     /// Commits one operation: as a batch of one, but encoded into the writer's own buffer.
@@ -185,7 +210,7 @@ impl Core {
             let mut scratch = std::mem::take(&mut writer.scratch);
             scratch.clear();
             encode(&mut scratch);
-            let committed = self.commit_group(&mut writer, &mut scratch, durability);
+            let committed = self.commit_one(&mut writer, &mut scratch, durability);
             if scratch.bytes() <= SCRATCH_BYTES_MAX {
                 writer.scratch = scratch;
             }
@@ -193,18 +218,13 @@ impl Core {
         }
         let mut encoder = BatchEncoder::new();
         encode(&mut encoder);
-        self.write_contended(encoder, Vec::new(), durability).map(drop)
+        self.write_contended(encoder, Terms::default(), durability).map(drop)
     }
 
     /// Queues behind the writer that holds the lock; commits for everybody in the queue if nobody did.
-    fn write_contended(
-        &self,
-        encoder: BatchEncoder,
-        trees: Vec<Arc<Tree>>,
-        durability: Durability,
-    ) -> Result<Seqno> {
+    fn write_contended(&self, encoder: BatchEncoder, terms: Terms, durability: Durability) -> Result<Seqno> {
         let batch = Mutex::new(Some(encoder));
-        let waiting = Arc::new(Waiting { batch, trees, durability, outcome: Mutex::default() });
+        let waiting = Arc::new(Waiting { batch, terms, durability, outcome: Mutex::default() });
         self.commit.waiting.lock().push(waiting.clone());
         self.commit.waiting_count.fetch_add(1, Ordering::Relaxed);
         let mut writer = self.commit.writer.lock();
@@ -218,17 +238,25 @@ impl Core {
 
     /// Commits everything in the queue as one group.
     fn commit_waiting(&self, writer: &mut Writer) {
-        let mut group = std::mem::take(&mut *self.commit.waiting.lock());
-        self.commit.waiting_count.fetch_sub(group.len(), Ordering::Relaxed);
-        group.retain(|waiting| match all_there(&waiting.trees) {
-            Ok(()) => true,
-            Err(error) => {
-                *waiting.outcome.lock() = Some(Err(error));
-                false
+        let waiting = std::mem::take(&mut *self.commit.waiting.lock());
+        self.commit.waiting_count.fetch_sub(waiting.len(), Ordering::Relaxed);
+        let mut group = Vec::with_capacity(waiting.len());
+        let mut encoders: Vec<BatchEncoder> = Vec::with_capacity(waiting.len());
+        for waiting in waiting {
+            let Some(mut encoder) = waiting.batch.lock().take() else { continue };
+            // Numbered anew at the commit; until then those who come later can read it.
+            encoder.finish(0);
+            match waiting.terms.check(encoders.iter()) {
+                Ok(()) => {
+                    encoders.push(encoder);
+                    group.push(waiting);
+                }
+                Err(error) => *waiting.outcome.lock() = Some(Err(error)),
             }
-        });
-        let mut encoders: Vec<BatchEncoder> =
-            group.iter().filter_map(|waiting| waiting.batch.lock().take()).collect();
+        }
+        if encoders.is_empty() {
+            return;
+        }
         let sync = group.iter().any(|waiting| waiting.durability == Durability::Sync);
         let before = writer.last_seqno;
         let committed = self.commit_encoders(writer, &mut encoders, sync);
@@ -239,13 +267,8 @@ impl Core {
         }
     }
 
-    fn commit_batch(&self, writer: &mut Writer, batch: &mut Batch) -> Result<Seqno> {
-        all_there(&batch.trees)?;
-        self.commit_group(writer, &mut batch.encoder, batch.durability)
-    }
-
     /// Commits `encoder` under the lock that the caller holds.
-    fn commit_group(
+    fn commit_one(
         &self,
         writer: &mut Writer,
         encoder: &mut BatchEncoder,
@@ -287,6 +310,7 @@ impl Core {
             self.apply(encoder, &mut full).inspect_err(|error| self.poison.set(error))?;
         }
         self.visible.store(next, Ordering::Release);
+        self.commit.announcements.committed(encoders);
         for tree in full {
             self.seal(writer, &tree);
         }
@@ -447,63 +471,6 @@ impl Core {
             // One that cannot be removed now is removed at the next open.
             let _ = self.fs().remove_file(&self.dir().join(wal::file_name(log.file)));
         }
-    }
-
-    /// Slows a writer down when flush and compaction are behind.
-    #[inline]
-    fn throttle(&self, tree: &Tree, bytes: u64) -> Result<()> {
-        match stall::stall(backlog(tree), bytes) {
-            Stall::None => Ok(()),
-            stalled => self.hold(tree, bytes, stalled),
-        }
-    }
-
-    #[cold]
-    fn hold(&self, tree: &Tree, bytes: u64, first: Stall) -> Result<()> {
-        let start = self.clock().monotonic_ns();
-        // A simulated clock may be set back.
-        let elapsed = || Duration::from_nanos(self.clock().monotonic_ns().saturating_sub(start));
-        if self.options.background_threads == 0 {
-            // Nobody else does the work: the writer does one step of it.
-            self.step()?;
-        } else {
-            match first {
-                Stall::None => {}
-                Stall::Delay(delay) => self.clock().sleep(delay),
-                Stall::Wait => {
-                    let mut waited = Duration::ZERO;
-                    while stall::stall(backlog(tree), bytes) == Stall::Wait && waited < stall::STALL_MAX {
-                        self.work.wait_for_progress(stall::STALL_MAX - waited);
-                        waited = elapsed();
-                    }
-                    // Held as long as a writer may be: if the work stands still because it fails, say so
-                    // instead of filling the memory.
-                    if waited >= stall::STALL_MAX {
-                        self.work.failure()?;
-                    }
-                }
-            }
-        }
-        tree.context.stats.stalled(elapsed().as_micros() as u64);
-        Ok(())
-    }
-}
-
-/// Refuses a batch if a keyspace that it writes to was dropped. Under the commit lock, or one might be
-/// dropped yet.
-fn all_there(trees: &[Arc<Tree>]) -> Result<()> {
-    match trees.iter().find(|tree| tree.is_dropped()) {
-        Some(gone) => Err(Error::NoKeyspace(gone.name.clone())),
-        None => Ok(()),
-    }
-}
-
-fn backlog(tree: &Tree) -> Backlog {
-    let view = tree.view();
-    Backlog {
-        sealed: view.sealed.len() as u64,
-        level0_runs: view.version.level(0).runs().len() as u64,
-        level0_limit: u64::from(tree.shape.run_limit(0)),
     }
 }
 

@@ -91,11 +91,15 @@ impl Core {
         Ok(())
     }
 
-    /// Makes the tables the newest run of level 0. Under the commit lock, with no memtable that could
-    /// hold an older version of an ingested key above them.
+    /// Installs the tables as deep as older versions of their keys allow. Under the commit lock, with no
+    /// memtable that could hold an older version of an ingested key above them.
     fn install_ingest(&self, tree: &Arc<Tree>, written: &[TableDescriptor]) -> Result<()> {
         let Some((first, rest)) = written.split_first() else { return Ok(()) };
         let range = rest.iter().fold(first.range.clone(), |range, table| range.hull(&table.range));
+        if tree.view().version.level(0).runs().iter().any(|run| !run.overlapping(&range).is_empty()) {
+            // They will be one more run of level 0.
+            self.throttle(tree, written.iter().map(|table| table.bytes).sum())?;
+        }
         // Most of the flush happens before writers are held up.
         if self.memtables_touch(tree, &range)? {
             self.flush_trees(std::slice::from_ref(tree))?;
@@ -108,13 +112,16 @@ impl Core {
         // What was acknowledged before must not be lost while this survives.
         self.sync_log_locked(&mut writer)?;
         let seqno = writer.next_seqno()?;
-        self.install_at(tree, &[], &[], Some(seqno), |version| {
-            let run = version.level(0).next_run();
-            let added =
-                written.iter().map(|descriptor| Added::whole(0, run, descriptor.clone().ingested_at(seqno)));
+        let (level, run, place) = self.claim_entrance(tree, &range)?;
+        self.install_at(tree, &[], &[], Some(seqno), |_| {
+            let table = |descriptor: &TableDescriptor| descriptor.clone().ingested_at(seqno);
+            let added = written.iter().map(|descriptor| Added::whole(level, run, table(descriptor)));
             TreeEdit { added: added.collect(), ..TreeEdit::default() }
         })?;
         self.visible.store(seqno, Ordering::Release);
+        let ranges: Vec<_> = written.iter().map(|table| table.range.clone()).collect();
+        self.commit.announcements.written(tree.id, &ranges);
+        drop(place);
         drop(writer);
         drop(claim);
         self.remove_flushed_logs();

@@ -8,7 +8,9 @@ use crate::{
     compaction::Shape,
     error::{Error, Result},
     ids::{FileId, KeyspaceId, Seqno},
+    key::KeyRange,
     memtable::Memtable,
+    operator::MergeOperator,
     table::{TableContext, TableDescriptor, TableFile},
     tree::Tree,
     version::{Applied, CreatedKeyspace, Edit, Manifest, TreeEdit, Version, manifest},
@@ -278,6 +280,32 @@ impl Core {
         Ok(tree)
     }
 
+    /// Gives an existing keyspace the merge operator that it lacks, durably. One that it has is code that is
+    /// given at every open: only its name is recorded, and no other may take its place.
+    pub(super) fn adopt_operator(&self, tree: &Tree, given: Option<Arc<dyn MergeOperator>>) -> Result<()> {
+        let Some(given) = given else { return Ok(()) };
+        settings::check_operator(&tree.name, tree.operator(), &given)?;
+        if tree.operator().is_some() {
+            return Ok(());
+        }
+        self.writable()?;
+        let mut store = self.store.lock();
+        settings::check_operator(&tree.name, tree.operator(), &given)?;
+        if tree.is_dropped() {
+            return Err(Error::NoKeyspace(tree.name.clone()));
+        }
+        let options = KeyspaceOptions {
+            layout: tree.layout,
+            shape: tree.shape.clone(),
+            merge_operator: Some(given.clone()),
+        };
+        options.validate()?;
+        let settings = vec![(tree.id, settings::encode(&options))];
+        self.record(&mut store, Edit { settings, ..self.counters() })?;
+        tree.set_operator(given);
+        Ok(())
+    }
+
     pub(super) fn new_tree(&self, id: KeyspaceId, name: &str, options: KeyspaceOptions) -> Tree {
         let shape = Shape { write_buffer_bytes: self.options.effective_write_buffer(), ..options.shape };
         Tree::new(
@@ -307,6 +335,7 @@ impl Core {
         let mut catalog: parking_lot::RwLockWriteGuard<'_, Catalog> = self.catalog.write();
         catalog.remove(&tree);
         drop(catalog);
+        self.commit.announcements.written(tree.id, &[KeyRange::all()]);
         for table in tree.view().version.tables() {
             table.file().mark_obsolete();
         }
@@ -334,7 +363,7 @@ fn created(tree: &Tree) -> CreatedKeyspace {
     let options = KeyspaceOptions {
         layout: tree.layout,
         shape: tree.shape.clone(),
-        merge_operator: tree.operator.clone(),
+        merge_operator: tree.operator().cloned(),
     };
     CreatedKeyspace { id: tree.id, name: tree.name.clone(), settings: settings::encode(&options) }
 }

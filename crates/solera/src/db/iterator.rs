@@ -262,7 +262,7 @@ impl Iter {
         }
     }
 
-    fn item(&self, moved: Result<bool>) -> Option<Result<(Slice, Slice)>> {
+    pub(super) fn item(&self, moved: Result<bool>) -> Option<Result<(Slice, Slice)>> {
         match moved {
             Ok(true) => Some(Ok((Slice::copy_from(self.key()), self.pin_value()))),
             Ok(false) => None,

@@ -118,8 +118,9 @@ impl Keyspace {
     }
 
     /// As [`Keyspace::put`], but the key is absent again once `ttl` has passed (resolution 1 ms). The
-    /// engine's clock decides, and never lets an expired key come back. The value may have 8 bytes less
-    /// than others.
+    /// engine's clock decides. A key that was found expired does not come back when the clock is set back,
+    /// neither while the database is open nor after it was closed; only a crash forgets what time it was
+    /// since the last change of the tables. The value may have 8 bytes less than others.
     ///
     /// # Errors
     /// As [`Keyspace::put`].
@@ -163,10 +164,10 @@ impl Keyspace {
     }
 
     pub(super) fn can_merge(&self) -> Result<()> {
-        match self.tree.operator {
+        match self.tree.operator() {
             Some(_) => Ok(()),
             None => Err(Error::Invalid(format!(
-                "keyspace {:?} has no merge operator; create it with KeyspaceOptions::merge_operator",
+                "keyspace {:?} has no merge operator; give it one with Db::keyspace_with",
                 self.tree.name
             ))),
         }
@@ -277,7 +278,7 @@ impl Keyspace {
     }
 
     pub(super) fn read_context(&self, snapshot: Seqno) -> ReadContext {
-        ReadContext { snapshot, now_ms: self.handle.now_ms(), operator: self.tree.operator.clone() }
+        ReadContext { snapshot, now_ms: self.handle.now_ms(), operator: self.tree.operator().cloned() }
     }
 
     /// All entries in key order, as of now.
@@ -309,7 +310,9 @@ impl Keyspace {
     }
 
     /// Loads sorted entries straight into tables: no log, no memtable, all visible and durable at once
-    /// when the call returns. The entries are newer than everything written before.
+    /// when the call returns. The entries are newer than everything written before. Where nothing older has
+    /// keys between theirs, the tables go to a lower level and are not merged again; else they are a new run
+    /// of level 0, and the call is slowed like other writes when compaction is behind.
     ///
     /// # Errors
     /// [`Error::Invalid`] if a key is not above the one before it, [`Error::TooLarge`],

@@ -15,9 +15,11 @@ mod keyspace;
 mod memory;
 mod open;
 mod options;
+mod reads;
 mod report;
 mod settings;
 mod snapshot;
+mod throttle;
 mod transaction;
 mod workers;
 
@@ -28,7 +30,7 @@ pub use keyspace::Keyspace;
 pub use options::{Durability, KeyspaceOptions, MEMORY_BYTES_DEFAULT, MEMORY_BYTES_MIN, Options};
 pub use report::{DamagedTable, KeyspaceStats, LevelStats, RunStats, Stats, VerifyReport};
 pub use snapshot::Snapshot;
-pub use transaction::{Transaction, TransactionIter};
+pub use transaction::{Transaction, TransactionIter, TransactionKeys};
 
 use crate::{
     cache::Cache,
@@ -280,17 +282,23 @@ impl Db {
         let existing = self.handle.catalog.read().by_name.get(name).cloned();
         match existing {
             Some(tree) => Ok(Keyspace::new(self.handle.clone(), tree)),
-            None => self.keyspace_with(name, self.handle.options.keyspace.clone()),
+            None => {
+                let tree = self.handle.create_keyspace(name, self.handle.options.keyspace.clone())?;
+                Ok(Keyspace::new(self.handle.clone(), tree))
+            }
         }
     }
 
-    /// The keyspace `name`, created with `options` if missing. An existing keyspace keeps the options
-    /// that it was created with.
+    /// The keyspace `name`, created with `options` if missing. An existing keyspace keeps the layout and
+    /// shape that it was created with; it gets the merge operator if it has none.
     ///
     /// # Errors
-    /// As [`Db::keyspace`], and [`Error::Invalid`] for an option out of range.
+    /// As [`Db::keyspace`], and [`Error::Invalid`] for an option out of range, or if the keyspace has a
+    /// merge operator of another name.
     pub fn keyspace_with(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
+        let operator = options.merge_operator.clone();
         let tree = self.handle.create_keyspace(name, options)?;
+        self.handle.adopt_operator(&tree, operator)?;
         Ok(Keyspace::new(self.handle.clone(), tree))
     }
 
@@ -317,8 +325,11 @@ impl Db {
     /// its last operation.
     ///
     /// # Errors
-    /// [`Error::Io`] if the log cannot be written (nothing was committed; after a full disk, try again),
-    /// [`Error::Poisoned`], [`Error::ReadOnly`], [`Error::NoKeyspace`] if one was dropped.
+    /// [`Error::NoKeyspace`] if one was dropped, [`Error::ReadOnly`], [`Error::Poisoned`], [`Error::Closed`]:
+    /// nothing was committed. [`Error::Io`] if the log cannot be written: nothing was committed, and after a
+    /// full disk the call may be tried again. The exception is a failed sync of the log, after which every
+    /// write is refused with [`Error::Poisoned`]: nobody sees the batch while the database stays open, but
+    /// its bytes may be on the disk, and then the next open finds it, whole.
     pub fn write(&self, batch: Batch) -> Result<Seqno> {
         self.handle.write(batch)
     }
@@ -399,12 +410,12 @@ impl Db {
         self.handle.report()
     }
 
-    /// Stops background work, makes the log durable and closes the database for every handle: later
+    /// Stops background work, makes the log and the time that expiry has come to durable, and closes the database for every handle: later
     /// writes fail with [`Error::Closed`], reads go on until the handles are gone. Dropping the last
     /// handle does the same but cannot report a failure.
     ///
     /// # Errors
-    /// [`Error::Io`] if the log cannot be synced.
+    /// [`Error::Io`] if the log or the manifest cannot be synced.
     pub fn close(self) -> Result<()> {
         self.handle.close()
     }

@@ -254,7 +254,7 @@ impl Core {
         let mut options = KeyspaceOptions::new().layout(recorded.layout).shape(recorded.shape);
         options.merge_operator = operator;
         if keyspace.name == DEFAULT_KEYSPACE {
-            options = self.options.override_default(options);
+            options = self.options.override_default(options)?;
         }
         let tree = self.new_tree(id, &keyspace.name, options);
         let mut version = Version::new();

@@ -7,7 +7,7 @@ use crate::{
     block::Compression,
     clock::{Clock, SystemClock},
     compaction::{BUFFER_BYTES_MAX, Shape},
-    db::Db,
+    db::{DEFAULT_KEYSPACE, Db, settings},
     error::{Error, Result},
     operator::MergeOperator,
     table::Layout,
@@ -161,8 +161,10 @@ impl Options {
         self
     }
 
-    /// The merge operator of keyspaces that are created without options of their own, and one that
-    /// existing keyspaces may ask for by its name. Built-in operators need not be given.
+    /// The merge operator of the default keyspace, of keyspaces that are created without options of their
+    /// own, and one that existing keyspaces may ask for by its name. It is code, so it is given at every open;
+    /// its name is recorded. A default keyspace that has none yet gets it; one that has another is
+    /// refused with [`Error::Invalid`]. Built-in operators need not be given.
     pub fn merge_operator(mut self, operator: Arc<dyn MergeOperator>) -> Self {
         self.keyspace.merge_operator = Some(operator.clone());
         self.operators.push(operator);
@@ -223,12 +225,15 @@ impl Options {
     }
 
     /// What the default keyspace is opened with: as recorded, but for what this open says.
-    pub(crate) fn override_default(&self, recorded: KeyspaceOptions) -> KeyspaceOptions {
-        KeyspaceOptions {
+    pub(super) fn override_default(&self, recorded: KeyspaceOptions) -> Result<KeyspaceOptions> {
+        if let Some(given) = &self.keyspace.merge_operator {
+            settings::check_operator(DEFAULT_KEYSPACE, recorded.merge_operator.as_ref(), given)?;
+        }
+        Ok(KeyspaceOptions {
             layout: if self.layout_given { self.keyspace.layout } else { recorded.layout },
             shape: if self.shape_given { self.keyspace.shape.clone() } else { recorded.shape },
-            merge_operator: recorded.merge_operator,
-        }
+            merge_operator: recorded.merge_operator.or(self.keyspace.merge_operator.clone()),
+        })
     }
 
     /// Bytes at which a memtable is sealed.

@@ -38,6 +38,22 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Recorded, DecodeError> {
     Ok(Recorded { layout, shape, operator })
 }
 
+/// Refuses an operator in the place of another one: operands of one mean nothing to the other.
+pub(super) fn check_operator(
+    keyspace: &str,
+    has: Option<&Arc<dyn MergeOperator>>,
+    given: &Arc<dyn MergeOperator>,
+) -> Result<()> {
+    match has {
+        Some(has) if has.name() != given.name() => Err(Error::Invalid(format!(
+            "keyspace {keyspace:?} has the merge operator {:?} and cannot have {:?}: its operands are the other's",
+            has.name(),
+            given.name()
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// The operator that a keyspace was created with: one that the program gave, or a built-in one.
 pub(super) fn find_operator(
     name: &str,

@@ -1,11 +1,14 @@
 //! Optimistic transactions: read at a snapshot, write privately, validate at commit.
 //!
-//! Owns the read set and the private writes. Serializable: at commit, under the commit lock, nothing that
-//! the transaction read (keys and ranges, absent keys too) may have been written since its snapshot; then
-//! its place in the serial order is its commit. A transaction that wrote nothing read one snapshot and
-//! needs no validation.
+//! Owns the private writes; `reads` owns what was read. Serializable: nothing that the transaction read (keys
+//! and ranges, absent keys too) may have been written between its snapshot and its commit; then its place in
+//! the serial order is its commit. A transaction that wrote nothing read one snapshot and needs no
+//! validation.
 
-use super::{Batch, Handle, Iter, Keyspace, Snapshot, check_sizes, keyspace};
+use super::{
+    Batch, Handle, Iter, Keyspace, Snapshot, check_sizes, keyspace,
+    reads::{Reads, Span},
+};
 use crate::{
     cursor::Cursor,
     error::{Error, Result},
@@ -16,14 +19,7 @@ use crate::{
     tree::Walk,
 };
 use parking_lot::Mutex;
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-    iter::FusedIterator,
-    ops::RangeBounds,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, fmt, iter::FusedIterator, ops::RangeBounds, sync::Arc, time::Duration};
 
 /// One private write, as an entry would store it.
 #[derive(Clone)]
@@ -165,13 +161,6 @@ impl Cursor for WritesCursor {
     }
 }
 
-/// What a transaction has read.
-#[derive(Default)]
-struct Reads {
-    keys: BTreeMap<KeyspaceId, BTreeSet<Box<[u8]>>>,
-    ranges: Vec<(KeyspaceId, KeyRange)>,
-}
-
 /// A unit of reads and writes that takes effect as if it ran alone, at its commit. It sees the database
 /// as it was when it began, and its own writes. Dropping it without [`commit`](Transaction::commit) rolls
 /// it back.
@@ -232,6 +221,7 @@ impl Transaction {
     pub fn get(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Slice>> {
         check_sizes(key, 0)?;
         keyspace.live()?;
+        self.snapshot.sees(keyspace)?;
         let own = self.writes.get(&keyspace.tree().id).map(|(_, writes)| writes);
         // A key that the transaction itself has set is read without looking at the database.
         if let Some(newest) = own.and_then(|writes| writes.keys.get(key)).and_then(|writes| writes.first()) {
@@ -241,7 +231,7 @@ impl Transaction {
                 Kind::PutExpiring | Kind::Merge => {}
             }
         }
-        self.reads.lock().keys.entry(keyspace.tree().id).or_default().insert(key.into());
+        self.reads.lock().add_key(keyspace.tree().id, key);
         match own {
             None => self.snapshot.get(keyspace, key),
             Some(writes) => {
@@ -255,6 +245,25 @@ impl Transaction {
                 Ok(if walker.valid() { Some(walker.pin_value()) } else { None })
             }
         }
+    }
+
+    /// As [`Transaction::get`], into the caller's buffer, whose old content is replaced if the key is found.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn get_into(&self, keyspace: &Keyspace, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        let Some(found) = self.get(keyspace, key)? else { return Ok(false) };
+        value.clear();
+        value.extend_from_slice(&found);
+        Ok(true)
+    }
+
+    /// The values of several keys, in their order; all join the read set.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, keys: &[K]) -> Result<Vec<Option<Slice>>> {
+        keys.iter().map(|key| self.get(keyspace, key.as_ref())).collect()
     }
 
     /// Whether `key` has a value; it joins the read set.
@@ -298,8 +307,8 @@ impl Transaction {
             transaction: self,
             keyspace: keyspace.tree().id,
             iter,
-            front: Extent { start: range.start.clone(), reached: None },
-            back: None,
+            front: End { from: range.start.clone(), passed: None },
+            back: End { from: range.end.clone(), passed: None },
             range,
         }
     }
@@ -403,50 +412,28 @@ impl Transaction {
         if batch.is_empty() {
             return Ok(self.snapshot.seqno());
         }
-        let reads = self.reads.into_inner();
-        handle.write_if(batch, |core| {
-            let since = self.snapshot.seqno();
-            let tree_of = |id: KeyspaceId| core.catalog.read().by_id.get(&id).cloned();
-            for (&id, keys) in &reads.keys {
-                // A keyspace that was dropped meanwhile was written: what was read is gone.
-                let Some(tree) = tree_of(id) else { return Err(Error::Conflict) };
-                let view = tree.view_owned();
-                for key in keys {
-                    if tree.written_since(&view, key, since)? {
-                        return Err(Error::Conflict);
-                    }
-                }
-            }
-            for (id, range) in &reads.ranges {
-                let Some(tree) = tree_of(*id) else { return Err(Error::Conflict) };
-                if tree.range_written_since(&tree.view_owned(), range, since)? {
-                    return Err(Error::Conflict);
-                }
-            }
-            Ok(())
-        })
+        handle.write_transaction(batch, self.reads.into_inner().finish(), self.snapshot.seqno())
     }
 
     /// Forgets the writes. The same as dropping the transaction.
     pub fn rollback(self) {}
 }
 
-/// How far one end of an iterator has come.
-struct Extent {
-    start: Box<[u8]>,
-    reached: Option<KeyEnd>,
+/// One end of an iterator: where it began, and what it has passed over since.
+struct End<F> {
+    from: F,
+    passed: Option<Span>,
 }
 
-/// Entries as a [`Transaction`] sees them; what it passes over joins the transaction's read set.
+/// Entries as a [`Transaction`] sees them. What it passes over joins the transaction's read set at once.
 pub struct TransactionIter<'t> {
     transaction: &'t Transaction,
     keyspace: KeyspaceId,
     iter: Iter,
     /// The whole range asked for.
     range: KeyRange,
-    front: Extent,
-    /// Lowest key that the back has read down to.
-    back: Option<Box<[u8]>>,
+    front: End<Box<[u8]>>,
+    back: End<KeyEnd>,
 }
 
 impl fmt::Debug for TransactionIter<'_> {
@@ -455,27 +442,63 @@ impl fmt::Debug for TransactionIter<'_> {
     }
 }
 
-impl TransactionIter<'_> {
-    /// As [`Iter::seek`]. Only what is passed over after the seek joins the read set.
+impl<'t> TransactionIter<'t> {
+    /// As [`Iter::seek`]. What is passed over after the seek joins the read set, not what lies between.
     ///
     /// # Errors
     /// As [`Keyspace::get`].
     pub fn seek(&mut self, key: &[u8]) -> Result<()> {
-        self.record_front();
-        self.front = Extent { start: key.max(&self.range.start).into(), reached: None };
+        self.front = End { from: key.max(&self.range.start).into(), passed: None };
         self.iter.seek(key)
     }
 
-    fn record(&self, range: KeyRange) {
-        if !range.is_empty() {
-            self.transaction.reads.lock().ranges.push((self.keyspace, range));
-        }
+    /// As [`Iter::seek_back`]. What is passed over after the seek joins the read set, not what lies between.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn seek_back(&mut self, key: &[u8]) -> Result<()> {
+        self.back = End { from: KeyEnd::Included(key.into()).min(self.range.end.clone()), passed: None };
+        self.iter.seek_back(key)
     }
 
-    fn record_front(&mut self) {
-        if let Some(end) = self.front.reached.take() {
-            self.record(KeyRange { start: self.front.start.clone(), end });
+    /// Only the keys: values are not looked at.
+    pub fn keys(self) -> TransactionKeys<'t> {
+        TransactionKeys { entries: self }
+    }
+
+    fn advance(&mut self) -> Result<bool> {
+        let moved = self.iter.advance();
+        // An end or an error says something about everything up to the end.
+        let end = match moved {
+            Ok(true) => KeyEnd::Included(self.iter.key().into()),
+            _ => self.range.end.clone(),
+        };
+        let mut reads = self.transaction.reads.lock();
+        match self.front.passed {
+            Some(span) => reads.span_mut(span).end = end,
+            None => {
+                let range = KeyRange { start: self.front.from.clone(), end };
+                self.front.passed = Some(reads.add_span(self.keyspace, range));
+            }
         }
+        moved
+    }
+
+    fn advance_back(&mut self) -> Result<bool> {
+        let moved = self.iter.advance_back();
+        let start = match moved {
+            Ok(true) => self.iter.key().into(),
+            _ => self.range.start.clone(),
+        };
+        let mut reads = self.transaction.reads.lock();
+        match self.back.passed {
+            Some(span) => reads.span_mut(span).start = start,
+            None => {
+                let range = KeyRange { start, end: self.back.from.clone() };
+                self.back.passed = Some(reads.add_span(self.keyspace, range));
+            }
+        }
+        moved
     }
 }
 
@@ -483,34 +506,62 @@ impl Iterator for TransactionIter<'_> {
     type Item = Result<(Slice, Slice)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let item = self.iter.next();
-        // An end or an error says something about everything up to the end.
-        self.front.reached = Some(match &item {
-            Some(Ok((key, _))) => KeyEnd::Included((**key).into()),
-            _ => self.range.end.clone(),
-        });
-        item
+        let moved = self.advance();
+        self.iter.item(moved)
     }
 }
 
 impl DoubleEndedIterator for TransactionIter<'_> {
     fn next_back(&mut self) -> Option<Self::Item> {
-        let item = self.iter.next_back();
-        self.back = Some(match &item {
-            Some(Ok((key, _))) => (**key).into(),
-            _ => self.range.start.clone(),
-        });
-        item
+        let moved = self.advance_back();
+        self.iter.item(moved)
     }
 }
 
 impl FusedIterator for TransactionIter<'_> {}
 
-impl Drop for TransactionIter<'_> {
-    fn drop(&mut self) {
-        self.record_front();
-        if let Some(start) = self.back.take() {
-            self.record(KeyRange { start, end: self.range.end.clone() });
-        }
+/// As [`TransactionIter`], but yields keys only.
+#[derive(Debug)]
+pub struct TransactionKeys<'t> {
+    entries: TransactionIter<'t>,
+}
+
+impl TransactionKeys<'_> {
+    /// As [`TransactionIter::seek`].
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn seek(&mut self, key: &[u8]) -> Result<()> {
+        self.entries.seek(key)
+    }
+
+    /// As [`TransactionIter::seek_back`].
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn seek_back(&mut self, key: &[u8]) -> Result<()> {
+        self.entries.seek_back(key)
+    }
+
+    fn item(&self, moved: Result<bool>) -> Option<Result<Slice>> {
+        moved.map(|moved| moved.then(|| Slice::copy_from(self.entries.iter.key()))).transpose()
     }
 }
+
+impl Iterator for TransactionKeys<'_> {
+    type Item = Result<Slice>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let moved = self.entries.advance();
+        self.item(moved)
+    }
+}
+
+impl DoubleEndedIterator for TransactionKeys<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        let moved = self.entries.advance_back();
+        self.item(moved)
+    }
+}
+
+impl FusedIterator for TransactionKeys<'_> {}

@@ -12,7 +12,7 @@ use super::{Core, commit::Writer};
 use crate::{
     compaction::{self, InFlight, JobContext, Plan, Step, Sweep, Ticket},
     error::{Error, Result},
-    ids::{KeyspaceId, Seqno},
+    ids::{KeyspaceId, RunId, Seqno},
     key::KeyRange,
     memtable::Memtable,
     stats::Counter,
@@ -300,6 +300,23 @@ impl Core {
         None
     }
 
+    /// Where tables over `range`, newer than everything in `tree`, enter it. The claim keeps the place for
+    /// them. The caller holds the tree's flush claim and keeps writers out.
+    pub(super) fn claim_entrance(
+        &self,
+        tree: &Arc<Tree>,
+        range: &KeyRange,
+    ) -> Result<(u32, RunId, Option<Claim<'_>>)> {
+        let mut state = self.work.state.lock();
+        let Some(in_flight) = state.in_flight(tree) else {
+            return Err(Error::NoKeyspace(tree.name.clone()));
+        };
+        let version = tree.view().version.clone();
+        let (level, run, ticket) = compaction::entrance(&version, &tree.shape, in_flight, range);
+        let claim = ticket.map(|ticket| self.claim(&mut state, tree, Claimed::Plan(ticket)));
+        Ok((level, run, claim))
+    }
+
     /// What was claimed in `state` is given back when the result is dropped.
     fn claim(&self, state: &mut State, tree: &Arc<Tree>, claimed: Claimed) -> Claim<'_> {
         state.running += 1;
@@ -337,7 +354,7 @@ impl Core {
             shape: tree.shape.clone(),
             snapshots,
             visible,
-            operator: tree.operator.clone(),
+            operator: tree.operator().cloned(),
             now_ms: self.now_ms(),
             cancelled: &self.work.stopping,
             new_file: Box::new(|| self.new_file()),

@@ -29,7 +29,7 @@ use parking_lot::Mutex;
 use std::{
     fmt,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -71,10 +71,9 @@ pub struct Tree {
     pub layout: Layout,
     /// Its shape.
     pub shape: Shape,
-    /// How its merge operands fold.
-    pub operator: Option<Arc<dyn MergeOperator>>,
     /// What its tables share: files, cache, counters.
     pub context: Arc<TableContext>,
+    operator: OnceLock<Arc<dyn MergeOperator>>,
     view: ArcSwap<View>,
     /// Serialises changes of the view; readers never take it.
     changing: Mutex<()>,
@@ -104,12 +103,22 @@ impl Tree {
             name,
             layout,
             shape,
-            operator,
             context,
+            operator: operator.map_or_else(OnceLock::new, OnceLock::from),
             view: ArcSwap::from_pointee(view),
             changing: Mutex::new(()),
             dropped: AtomicBool::new(false),
         }
+    }
+
+    /// How its merge operands fold.
+    pub fn operator(&self) -> Option<&Arc<dyn MergeOperator>> {
+        self.operator.get()
+    }
+
+    /// Gives a tree that has none its operator. Nothing if it has one.
+    pub fn set_operator(&self, operator: Arc<dyn MergeOperator>) {
+        let _ = self.operator.set(operator);
     }
 
     /// The present view, for the length of one operation: no count is touched.

@@ -80,7 +80,5 @@ impl View {
 
 /// The error for an operand in a keyspace that has no operator.
 pub(super) fn no_operator(keyspace: &str) -> Error {
-    Error::Invalid(format!(
-        "keyspace {keyspace:?} has no merge operator; create it with KeyspaceOptions::merge_operator"
-    ))
+    Error::Invalid(format!("keyspace {keyspace:?} has no merge operator; give it one with Db::keyspace_with"))
 }

@@ -20,8 +20,7 @@
 //! | 11 | new log | file:varint |
 //!
 //! `removed = level:varint run:varint file:varint start_len:varint start`,
-//! `added = level:varint run:varint descriptor clip`. Fields 1 to 4 and 10 may repeat, the others not. Nobody
-//! writes or obeys field 3 yet. A tag
+//! `added = level:varint run:varint descriptor clip`. Fields 1 to 4 and 10 may repeat, the others not. A tag
 //! that is not listed was written by a newer release, and means something that must not be passed over.
 
 use crate::{
