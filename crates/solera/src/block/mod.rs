@@ -1,7 +1,7 @@
 //! Blocks: the unit of reading and caching, and the last mile of a lookup.
 //!
 //! Owns the block's bytes ([`BlockBuilder`] writes them, [`Block`] reads them), their compression and
-//! checksum ([`seal`], [`open`]), and a table's cached blocks ([`BlockSlots`]). Called by `table`, which also
+//! checksum ([`seal()`], [`open()`]), and a table's cached blocks ([`BlockSlots`]). Called by `table`, which also
 //! seals what else it stores.
 //!
 //! # What a lookup touches

@@ -1,7 +1,7 @@
 //! Keeping the tree in shape.
 //!
 //! Deciding and doing never share a function. Decided, purely: [`Shape`] says what is wanted, [`score()`]
-//! which level needs it, [`pick`] (or a requested [`Sweep`]) what to do next: a [`Plan`], which prints; and
+//! which level needs it, [`pick()`] (or a requested [`Sweep`]) what to do next: a [`Plan`], which prints; and
 //! [`entrance()`] where tables from outside belong.
 //! Done: [`flush`] and [`run`] write tables.
 
