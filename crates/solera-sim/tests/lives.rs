@@ -45,7 +45,7 @@ fn the_scripted_life_flushes_and_compacts() {
     for seed in 0..4 {
         let plan = Plan { variants: &[Persist::Nothing], draws: 1, from: 0, seed };
         let sweep = Sweep::run(&crashsim::scripted(seed), plan).unwrap();
-        assert!(sweep.work.flushes > 6 && sweep.work.compactions > 1, "{sweep}");
+        assert!(sweep.work.flushes > 6 && sweep.work.compactions > 0, "{sweep}, {:?}", sweep.work);
     }
 }
 
