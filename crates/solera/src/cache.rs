@@ -268,6 +268,8 @@ mod tests {
         alive: Arc<AtomicU64>,
     }
 
+    /// # Safety
+    /// `header` begins a block that `counted` made, and nobody refers to it any more.
     unsafe fn free(header: NonNull<PinHeader>) {
         // SAFETY: `counted` leaked this box, with the header as its first field.
         let counted = unsafe { Box::from_raw(header.cast::<Counted>().as_ptr()) };

@@ -22,6 +22,7 @@ pub struct PinHeader {
     references: AtomicU32,
     /// Set by readers, cleared by the cache's clock hand: "used since the hand last passed".
     hot: AtomicBool,
+    /// SAFETY: called once, by the last reference, on the object that this header begins.
     free: unsafe fn(NonNull<PinHeader>),
 }
 
@@ -142,6 +143,10 @@ struct Owned {
     bytes: Box<[u8]>,
 }
 
+/// Releases bytes that a slice owned.
+///
+/// # Safety
+/// `header` begins an object that `Slice::owned` made, and nobody refers to it any more.
 unsafe fn free_owned(header: NonNull<PinHeader>) {
     // SAFETY: only `Slice::owned` uses this function, on a leaked `Box<Owned>`.
     drop(unsafe { Box::from_raw(header.cast::<Owned>().as_ptr()) });

@@ -96,6 +96,9 @@ impl Drop for BlockAllocation {
 }
 
 /// Releases a block's allocation.
+///
+/// # Safety
+/// `header` begins a block that `into_block` made, and nobody refers to it any more.
 unsafe fn free(header: NonNull<PinHeader>) {
     let start = header.cast::<u8>();
     // SAFETY: only `into_block` names this function, on an allocation that begins with a control; nothing

@@ -54,6 +54,10 @@ impl Arena {
     }
 }
 
+/// Releases an arena.
+///
+/// # Safety
+/// `header` begins an arena that `Arena::pinned` made, and nobody refers to it any more.
 unsafe fn free_arena(header: NonNull<PinHeader>) {
     // SAFETY: only `Arena::pinned` uses this function, on a leaked `Box<Arena>`.
     drop(unsafe { Box::from_raw(header.cast::<Arena>().as_ptr()) });
