@@ -1,7 +1,8 @@
 //! The last mile: the exact lower bound in a sorted array, from a guess and an error.
 //!
 //! Must hold: the answer is `partition_point(|head| head < x)`, whatever the guess and the error say; they
-//! decide only how long it takes.
+//! decide only how long it takes, and not even that without a bound ([`comparisons_max`]). Heads are `u64`; the
+//! searches take any ordered words so that a test can count comparisons.
 //!
 //! The search walks from the guess, one head at a time, and gallops if that was not enough: a guess that is
 //! off by `d` costs `d` steps while `d` is small and O(log d) after. It does not search the window that the
@@ -15,11 +16,17 @@ use std::hint::black_box;
 /// Heads that are compared one by one, next to the guess: one cache line of them.
 const WALK: usize = 8;
 
+/// The most comparisons that [`lower_bound`] makes among `n` heads, however bad the guess: one of the guess
+/// and a walk, a gallop to the end whose steps double, and the halving of the last step.
+pub fn comparisons_max(n: usize) -> usize {
+    2 * (n + 1).next_power_of_two().ilog2() as usize + 1 + WALK
+}
+
 /// The rank of the first head that is not less than `x`; `heads.len()` if there is none. `heads` ascends.
 /// `guess` and `error` are those of a line and its [`crate::bound::measured_error`]; an error of half the
 /// heads or more says that the line is of no use, and the guess is not looked at.
 #[inline]
-pub fn lower_bound(heads: &[u64], x: u64, guess: usize, error: usize) -> usize {
+pub fn lower_bound<T: Copy + PartialOrd>(heads: &[T], x: T, guess: usize, error: usize) -> usize {
     if error >= heads.len() / 2 {
         return lower_bound_binary(heads, x);
     }
@@ -38,7 +45,7 @@ pub fn lower_bound(heads: &[u64], x: u64, guess: usize, error: usize) -> usize {
 
 /// [`lower_bound`] without a model: the plain twin, and the answer to what a model is worth.
 #[inline]
-pub fn lower_bound_binary(heads: &[u64], x: u64) -> usize {
+pub fn lower_bound_binary<T: Copy + PartialOrd>(heads: &[T], x: T) -> usize {
     let (mut low, mut high) = (0, heads.len());
     while low < high {
         let middle = low + (high - low) / 2;
@@ -54,7 +61,7 @@ pub fn lower_bound_binary(heads: &[u64], x: u64) -> usize {
 }
 
 /// The lower bound, known to be at most `high`.
-fn gallop_down(heads: &[u64], x: u64, mut high: usize) -> usize {
+fn gallop_down<T: Copy + PartialOrd>(heads: &[T], x: T, mut high: usize) -> usize {
     let mut step = WALK;
     let low = loop {
         if step > high {
@@ -70,7 +77,7 @@ fn gallop_down(heads: &[u64], x: u64, mut high: usize) -> usize {
 }
 
 /// The lower bound, known to be at least `low`.
-fn gallop_up(heads: &[u64], x: u64, mut low: usize) -> usize {
+fn gallop_up<T: Copy + PartialOrd>(heads: &[T], x: T, mut low: usize) -> usize {
     let mut step = WALK;
     let high = loop {
         if step > heads.len() - low {

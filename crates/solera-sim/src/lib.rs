@@ -14,5 +14,6 @@ pub mod crash;
 pub mod image;
 pub mod faults;
 pub mod isolation;
+pub mod forge;
 pub mod program;
 pub mod layers;

@@ -2,20 +2,22 @@
 
 use clap::{Args, Parser, Subcommand};
 use solera::vfs::mem::Persist;
+#[cfg(feature = "canary")]
+use solera_sim::program::canary;
 use solera_sim::{
     crash::{Plan, Sweep},
     life::{Pulse, live},
     program::{
-        Scale, Verdict, bitflip, crashsim, crowd, diffmodel, faultloop, isolate, kill9, limits, metamorph,
-        record::record,
+        Scale, Verdict, bitflip, crashsim, crowd, diffmodel, evilmodel, faultloop, isolate, kill9, limits,
+        metamorph, record::record,
     },
     script::Script,
 };
 use std::{path::PathBuf, process::ExitCode, time::Instant};
 
 /// What `all` runs, in this order.
-const ALL: [&str; 8] =
-    ["diffmodel", "metamorph", "bitflip", "crashsim", "faultloop", "crowd", "kill9", "isolate"];
+const ALL: [&str; 9] =
+    ["diffmodel", "metamorph", "bitflip", "evilmodel", "crashsim", "faultloop", "crowd", "kill9", "isolate"];
 
 /// Programs that try to break Solera; each ends with one line of figures and fails if a promise was broken
 #[derive(Debug, Parser)]
@@ -90,6 +92,15 @@ enum Program {
         #[arg(long, conflicts_with = "flips")]
         bit: Option<u64>,
     },
+    /// Models and index bytes made by an enemy, with right checksums
+    Evilmodel {
+        /// How many seeds, each a table and a climb of models from it
+        #[arg(long)]
+        seeds: Option<u64>,
+        /// Lookups of each model
+        #[arg(long)]
+        lookups: Option<usize>,
+    },
     /// Power cuts at every file operation of a life
     Crashsim {
         /// How many seeds
@@ -159,6 +170,9 @@ enum Program {
         #[arg(long)]
         dir: Option<PathBuf>,
     },
+    /// Bugs planted into the engine, each of which a program must find
+    #[cfg(feature = "canary")]
+    Canary,
     /// Lives a printed script
     Replay {
         /// The file with the script
@@ -185,6 +199,10 @@ enum Program {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    #[cfg(feature = "canary")]
+    if let Err(what) = canary::plant_named() {
+        return failed(&what);
+    }
     match cli.program {
         Program::Replay { file, crash } => replay(&file, crash),
         Program::Kill9Child { dir } => match kill9::child(&dir) {
@@ -262,6 +280,14 @@ fn run(how: &How, program: Program) -> Result<Verdict, String> {
             let usual = bitflip::Amount::at(scale, seed, threads);
             bitflip::run(bitflip::Amount { flips: flips.or(usual.flips), only: bit, ..usual })
         }
+        Program::Evilmodel { seeds, lookups } => {
+            let usual = evilmodel::Amount::at(scale, seed, threads);
+            Ok(evilmodel::run(evilmodel::Amount {
+                seeds: seeds.unwrap_or(usual.seeds),
+                lookups: lookups.unwrap_or(usual.lookups),
+                ..usual
+            }))
+        }
         Program::Crashsim { seeds, ops, letters } => {
             let usual = crashsim::Amount::at(scale, seed, threads);
             Ok(crashsim::run(&crashsim::Amount {
@@ -318,6 +344,8 @@ fn run(how: &How, program: Program) -> Result<Verdict, String> {
                 ..usual
             })
         }
+        #[cfg(feature = "canary")]
+        Program::Canary => canary::run(&std::env::current_exe().map_err(|error| error.to_string())?),
         Program::All | Program::Replay { .. } | Program::Kill9Child { .. } | Program::LimitsChild { .. } => {
             unreachable!("not a program with a verdict")
         }

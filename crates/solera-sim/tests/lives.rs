@@ -5,7 +5,7 @@ use solera_sim::{
     crash::{Plan, Sweep},
     faults::clock,
     life::{Pulse, live},
-    program::{bitflip, crashsim, crowd, diffmodel, faultloop, kill9, metamorph},
+    program::{bitflip, crashsim, crowd, diffmodel, evilmodel, faultloop, kill9, metamorph},
 };
 
 #[test]
@@ -31,6 +31,14 @@ fn flipped_bits_give_right_answers_or_errors_and_the_same_ones_twice() {
     let verdict = bitflip::run(amount).unwrap();
     assert!(verdict.kept());
     assert_eq!(bitflip::run(amount).unwrap().to_string(), verdict.to_string());
+}
+
+#[test]
+fn evil_models_cost_no_more_than_is_allowed_and_a_second_run_finds_the_same() {
+    let amount = evilmodel::Amount { first_seed: 5, seeds: 30, lookups: 60, threads: 2 };
+    let verdict = evilmodel::run(amount);
+    assert!(verdict.kept());
+    assert_eq!(evilmodel::run(amount).to_string(), verdict.to_string());
 }
 
 #[test]

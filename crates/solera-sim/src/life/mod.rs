@@ -113,9 +113,9 @@ pub fn caught<T>(doing: impl FnOnce() -> Result<T, String>) -> Result<T, String>
             }
         }));
     });
-    CATCHING.set(true);
+    let outer = CATCHING.replace(true);
     let done = catch_unwind(AssertUnwindSafe(doing));
-    CATCHING.set(false);
+    CATCHING.set(outer);
     done.unwrap_or_else(|_| Err(PANIC.take().unwrap_or_else(|| "panicked".to_owned())))
 }
 

@@ -41,7 +41,7 @@ pub struct Amount {
 impl Amount {
     /// As much as the scale says, from seed `first_seed` on.
     pub fn at(scale: Scale, first_seed: u64, threads: usize) -> Amount {
-        Amount { first_seed, seeds: scale.of(8, 160), operations: 2500, threads }
+        Amount { first_seed, seeds: scale.of(6, 130), operations: 2500, threads }
     }
 }
 

@@ -2,11 +2,14 @@
 //! through its exit code whether every promise was kept.
 
 pub mod bitflip;
+#[cfg(feature = "canary")]
+pub mod canary;
 pub mod crashsim;
 pub mod crowd;
 pub mod diffmodel;
 pub mod faultloop;
 pub mod isolate;
+pub mod evilmodel;
 pub mod kill9;
 pub mod metamorph;
 pub mod limits;

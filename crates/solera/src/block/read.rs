@@ -10,6 +10,7 @@ use super::{
     memory::{Block, BlockAllocation},
 };
 use crate::{
+    canary::{Bug, planted},
     codec::DecodeError,
     cursor::{Hit, Probe},
     ids::{SEQNO_MAX, Seqno},
@@ -76,7 +77,8 @@ impl Block {
         let x = key::head(suffix);
         let rank = if geometry.flags & LINE != 0 {
             let guess = geometry.line.rank(geometry.x0, x, heads.len());
-            search::lower_bound(heads, x, guess, geometry.error.into())
+            let rank = search::lower_bound(heads, x, guess, geometry.error.into());
+            if planted(Bug::LineBoundOffByOne) { rank.min(guess + usize::from(geometry.error)) } else { rank }
         } else {
             search::lower_bound_binary(heads, x)
         };
@@ -98,6 +100,7 @@ impl Block {
         let prefix = self.prefix();
         match key.split_at_checked(prefix.len()) {
             Some((start, suffix)) if equal(start, prefix) => Ok(suffix),
+            _ if planted(Bug::ShortSeekKey) && key.len() < prefix.len() => Err(self.len()),
             _ => Err(if key < prefix { 0 } else { self.len() }),
         }
     }
@@ -158,7 +161,7 @@ impl Block {
     /// Whether the last key's versions go on in the next block.
     #[inline]
     pub fn continues(&self) -> bool {
-        self.geometry().flags & CONTINUES != 0
+        self.geometry().flags & CONTINUES != 0 && !planted(Bug::KeyAcrossBlocks)
     }
 
     /// Whether the last entry has this key.

@@ -24,6 +24,7 @@
 //! every live snapshot, so no reader can see the difference (docs/decisions/0002).
 
 use crate::{
+    canary::{Bug, planted},
     error::Result,
     ids::{SEQNO_MAX, Seqno},
     key::{Kind, VALUE_BYTES_MAX, head, split_expiry},
@@ -210,7 +211,7 @@ impl<'j, S: Sink> Retain<'j, S> {
                 self.keep_operands(0)?;
             }
         }
-        if is_bottom {
+        if is_bottom || planted(Bug::DropTombstoneEarly) {
             let oldest_snapshot = self.circumstances.snapshots.first().copied().unwrap_or(SEQNO_MAX);
             self.deletes.retain(|&seqno| seqno > oldest_snapshot);
         }

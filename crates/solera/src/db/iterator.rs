@@ -5,6 +5,7 @@
 
 use super::{Keyspace, Snapshot};
 use crate::{
+    canary::{Bug, planted},
     cursor::Cursor,
     error::Result,
     key::{KeyEnd, KeyRange},
@@ -164,7 +165,7 @@ impl Iter {
             return Ok(false);
         }
         // Failed unless we come past every `?`: an error leaves the iterator fused.
-        self.front_failed = true;
+        self.front_failed = !planted(Bug::IteratorNotFused);
         if self.front.is_none() && !self.range.is_empty() {
             let mut front = self.walk()?.forward(self.context());
             front.seek(&self.range.start)?;

@@ -5,6 +5,7 @@
 
 use super::{Handle, Iter, Keyspace};
 use crate::{
+    canary::{Bug, planted},
     error::{Error, Result},
     ids::Seqno,
     key::KeyRange,
@@ -76,7 +77,7 @@ impl fmt::Debug for Snapshot {
 
 impl Snapshot {
     pub(crate) fn new(handle: Arc<Handle>) -> Self {
-        let seqno = handle.snapshots.hold(|| handle.visible());
+        let seqno = handle.snapshots.hold(|| handle.visible() + Seqno::from(planted(Bug::SnapshotTooNew)));
         Snapshot { held: Arc::new(Held { handle, seqno }) }
     }
 

@@ -261,6 +261,44 @@ fn an_index_that_lies_is_found_out_by_the_blocks() {
     }
 }
 
+/// Symptom: a key was not found, or a cursor stood on a key from elsewhere (evilmodel, fences of several blocks
+/// changed). Cause: a block whose fences deny a key made the lookup search all blocks by their fences, and
+/// another block whose fences lie claimed the key. Cure: that search goes by the blocks' keys.
+#[test]
+fn fences_that_lie_together_hide_no_key() {
+    // Kinds that name one block; where an index names several, fences choose between them.
+    for index in [IndexKind::Binary, IndexKind::STree, IndexKind::DoblixPla, IndexKind::DoblixPra] {
+        let fs = fresh_fs();
+        let layout = Layout { block_bytes: 256, index, compression: Compression::None, ..Layout::default() };
+        let descriptor = Arc::new(small_table(&fs, &layout));
+        let honest = fs.content(&path()).unwrap();
+        let file = TableFile::new(&context(&fs, 0), descriptor.clone());
+        let table = file.table().unwrap();
+        for liar in 0..table.blocks() {
+            let mut content = honest.clone();
+            for number in 0..table.blocks() {
+                let (start, end) =
+                    (table.handles.range(number).start as usize, table.handles.range(number).end as usize);
+                let footer = end - 5 - 40;
+                let note = footer - usize::from(content[footer + 39])..footer;
+                // One denies its first key, all others claim every key.
+                let first_key = table.read(number).unwrap().key_len(0) as u8;
+                match &mut content[note] {
+                    [lower, ..] if number == liar => *lower = first_key + 1,
+                    [lower, shared, last] => (*lower, *shared, *last) = (0, 0, 0xff),
+                    note => note.fill(0),
+                }
+                let checksum = table.binding.checksum(start as u64, &content[start..end - 4]);
+                content[end - 4..end].copy_from_slice(&checksum.to_le_bytes());
+            }
+            fs.set_content(&path(), &content).unwrap();
+            let file = TableFile::new(&context(&fs, 1 << 20), descriptor.clone());
+            assert!(!everything_is_right_or_refused(&file, &small_entries()), "{index}, block {liar}");
+            assert!(found_damaged(&file), "{index}, block {liar}");
+        }
+    }
+}
+
 #[test]
 fn the_honest_index_survives_the_forger() {
     let fs = fresh_fs();

@@ -1,0 +1,190 @@
+//! A table taken apart and put together again with other parts, every checksum right: what an enemy, or a
+//! writer with a bug, would leave.
+//!
+//! Owns [`Forge`], which knows the table's format (docs/FORMAT.md §6 and §7) and not the engine's writer.
+
+use crate::image::Parts;
+use solera::{
+    Compression,
+    block::{TRAILER_BYTES, open, seal},
+    codec::{Binding, Decoder, put_bytes, put_varint},
+    ids::{DatabaseId, FileId},
+    table::{FORMAT_VERSION, TableDescriptor},
+};
+use std::path::Path;
+
+const MAGIC: &[u8; 8] = b"SoleraTb";
+const HEADER_BYTES: usize = 32;
+const BLOCK_FOOTER_BYTES: usize = 40;
+/// In a block's flags: there is a line.
+const FLAG_LINE: u8 = 1 << 6;
+
+/// The parts of a table without compression, each as it was before it was sealed.
+#[derive(Clone, Debug)]
+pub struct Forge {
+    /// Whose table it is.
+    pub database: DatabaseId,
+    header: Vec<u8>,
+    binding: Binding,
+    /// Payloads of the data blocks.
+    pub blocks: Vec<Vec<u8>>,
+    tombstones: Vec<u8>,
+    /// The filter.
+    pub filter: Vec<u8>,
+    /// Between the blocks.
+    pub separators: Vec<Vec<u8>>,
+    descriptor: TableDescriptor,
+}
+
+/// A block's line as it stands in its footer: any bits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StoredLine {
+    /// Ranks per unit of head.
+    pub slope: f64,
+    /// Rank at the first head.
+    pub intercept: f64,
+    /// Measured error, ranks.
+    pub error: u16,
+}
+
+impl StoredLine {
+    /// Whether a reader must refuse it.
+    pub fn is_bad(self) -> bool {
+        !self.slope.is_finite() || !self.intercept.is_finite() || self.slope < 0.0
+    }
+}
+
+impl Forge {
+    /// Takes a table apart.
+    ///
+    /// # Errors
+    /// It is not a whole table.
+    pub fn new(table: &[u8]) -> Result<Forge, String> {
+        let path = Path::new("table");
+        let parts = Parts::of(table).ok_or("no footer")?;
+        let number = |at: usize| u64::from_le_bytes(table[at..at + 8].try_into().unwrap_or_default());
+        let (database, file) = (DatabaseId(number(12)), FileId(number(20)));
+        let binding = Binding::new(database, file);
+        let section = |place: &std::ops::Range<usize>| {
+            let opened = open(&table[place.clone()], binding, place.start as u64, path);
+            opened.map(|payload| payload.into_owned()).map_err(|error| error.to_string())
+        };
+        let text = |error: solera::codec::DecodeError| error.what.to_owned();
+        let index = section(&parts.index)?;
+        let mut decoder = Decoder::new(&index);
+        let mut at = parts.blocks.start;
+        let mut blocks = Vec::new();
+        for _ in 0..decoder.varint("a count").map_err(text)? {
+            let size = decoder.varint("a size").map_err(text)? as usize;
+            blocks.push(section(&(at..at + size))?);
+            at += size;
+        }
+        let mut separators: Vec<Vec<u8>> = Vec::new();
+        for _ in 0..decoder.varint("a count").map_err(text)? {
+            let shared = decoder.varint("a length").map_err(text)? as usize;
+            let rest = decoder.bytes("a rest").map_err(text)?;
+            let before = separators.last().map_or(&[][..], |before| &before[..shared]);
+            separators.push([before, rest].concat());
+        }
+        let properties = section(&parts.properties)?;
+        let descriptor = TableDescriptor::decode(&mut Decoder::new(&properties)).map_err(text)?;
+        Ok(Forge {
+            database,
+            header: table[..HEADER_BYTES].to_vec(),
+            binding,
+            blocks,
+            tombstones: section(&parts.tombstones)?,
+            filter: section(&parts.filter)?,
+            separators,
+            descriptor,
+        })
+    }
+
+    /// The line of a block.
+    pub fn line(&self, block: usize) -> StoredLine {
+        let payload = &self.blocks[block];
+        let footer = &payload[payload.len() - BLOCK_FOOTER_BYTES..];
+        let float = |at: usize| f64::from_le_bytes(footer[at..at + 8].try_into().unwrap_or_default());
+        StoredLine {
+            slope: float(0),
+            intercept: float(8),
+            error: u16::from_le_bytes([footer[32], footer[33]]),
+        }
+    }
+
+    /// Gives a block another line.
+    pub fn set_line(&mut self, block: usize, line: StoredLine) {
+        let payload = &mut self.blocks[block];
+        let at = payload.len() - BLOCK_FOOTER_BYTES;
+        let footer = &mut payload[at..];
+        footer[..8].copy_from_slice(&line.slope.to_le_bytes());
+        footer[8..16].copy_from_slice(&line.intercept.to_le_bytes());
+        footer[32..34].copy_from_slice(&line.error.to_le_bytes());
+        footer[38] |= FLAG_LINE;
+    }
+
+    /// The fences of a block.
+    pub fn note_mut(&mut self, block: usize) -> &mut [u8] {
+        let payload = &mut self.blocks[block];
+        let end = payload.len() - BLOCK_FOOTER_BYTES;
+        let len = usize::from(payload[end + 39]);
+        &mut payload[end - len..end]
+    }
+
+    /// The sizes of the blocks as they are stored.
+    pub fn sizes(&self) -> Vec<u64> {
+        self.blocks.iter().map(|payload| (payload.len() + TRAILER_BYTES) as u64).collect()
+    }
+
+    /// An index section of these sizes and the separators, in whatever order they are.
+    pub fn index(&self, sizes: &[u64]) -> Vec<u8> {
+        let mut index = Vec::new();
+        put_varint(&mut index, sizes.len() as u64);
+        sizes.iter().for_each(|&size| put_varint(&mut index, size));
+        put_varint(&mut index, self.separators.len() as u64);
+        let mut before: &[u8] = &[];
+        for separator in &self.separators {
+            let shared = separator.iter().zip(before).take_while(|(a, b)| a == b).count();
+            put_varint(&mut index, shared as u64);
+            put_bytes(&mut index, &separator[shared..]);
+            before = separator;
+        }
+        index
+    }
+
+    /// The table with this index section, and the descriptor that fits it.
+    pub fn table(&self, index: &[u8]) -> (Vec<u8>, TableDescriptor) {
+        let mut out = self.header.clone();
+        let put = |payload: &[u8], out: &mut Vec<u8>| {
+            let at = out.len() as u64;
+            seal(payload, Compression::None, self.binding, at, out);
+            at
+        };
+        for payload in &self.blocks {
+            put(payload, &mut out);
+        }
+        let tombstones = put(&self.tombstones, &mut out);
+        let filter = put(&self.filter, &mut out);
+        let index = put(index, &mut out);
+        let properties = out.len() as u64;
+        let mut descriptor = TableDescriptor {
+            bytes: 0,
+            filter_bytes: index - filter,
+            index_bytes: properties - index,
+            ..self.descriptor.clone()
+        };
+        let mut payload = Vec::new();
+        descriptor.encode(&mut payload);
+        put(&payload, &mut out);
+        let footer_at = out.len();
+        descriptor.bytes = footer_at as u64 + 56;
+        for number in [tombstones, filter, index, properties, descriptor.bytes] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+        let checksum = self.binding.checksum(footer_at as u64, &out[footer_at..]);
+        out.extend_from_slice(&checksum.to_le_bytes());
+        out.extend_from_slice(MAGIC);
+        (out, descriptor)
+    }
+}
