@@ -103,9 +103,22 @@ impl RangeTombstones {
         RangeTombstones { fragments: seen_from_above(&tombstones), newest_first: tombstones }
     }
 
+    /// This set and more.
+    pub fn with_all(&self, tombstones: impl IntoIterator<Item = RangeTombstone>) -> Self {
+        let mut tombstones = tombstones.into_iter().peekable();
+        match (tombstones.next(), tombstones.peek()) {
+            (None, _) => self.clone(),
+            (Some(only), None) => self.with(only),
+            (Some(first), Some(_)) => {
+                let more = std::iter::once(first).chain(tombstones).map(Arc::new);
+                RangeTombstones::from_shared(self.newest_first.iter().cloned().chain(more).collect())
+            }
+        }
+    }
+
     /// This set and one more. Costs a copy of two lists of pointers if `tombstone` is the newest, as it
     /// is in a memtable.
-    pub fn with(&self, tombstone: RangeTombstone) -> Self {
+    fn with(&self, tombstone: RangeTombstone) -> Self {
         let mut newest_first = Vec::with_capacity(self.newest_first.len() + 1);
         newest_first.extend_from_slice(&self.newest_first);
         if tombstone.is_empty() || self.max_seqno().is_some_and(|newest| newest >= tombstone.seqno) {
@@ -398,6 +411,9 @@ mod tests {
             let in_order = by_age.iter().cloned().fold(RangeTombstones::default(), |set, t| set.with(t));
             prop_assert_eq!(&set, &one_by_one);
             prop_assert_eq!(&set, &in_order);
+            let half = list.len() / 2;
+            let in_two = RangeTombstones::new(list[..half].to_vec()).with_all(list[half..].iter().cloned());
+            prop_assert_eq!(&set, &in_two);
             for key in interesting(&list) {
                 for snapshot in 0..21 {
                     let expected = covering(&list, &key, snapshot);

@@ -255,6 +255,40 @@ fn an_ingest_is_newer_than_what_was_there_and_older_than_what_comes() {
     assert_eq!(open(&fs).iter().count(), 2000);
 }
 
+/// Symptom: a batch of 100,000 range deletions took minutes, and so did the open after it. Cause: each copied
+/// the list of all that were in the memtable. Cure: those of a batch, and those of the logs that an open
+/// replays, go in together.
+#[test]
+fn very_many_range_deletions_fit_into_one_batch_and_one_recovery() {
+    let fs = Arc::new(MemFs::new());
+    let db = open(&fs);
+    let default = db.default().clone();
+    (0..1000).for_each(|n| db.put(&key(n), b"value").unwrap());
+    let mut batch = db.batch();
+    for n in 0..100_000u32 {
+        let start = [&key(n % 1000)[..], &n.to_be_bytes()].concat();
+        let end = [&start[..], &[0]].concat();
+        batch.delete_range(&default, &start, &end).unwrap();
+    }
+    batch.delete_range(&default, &key(10), &key(990)).unwrap();
+    batch.put(&default, &key(11), b"after").unwrap();
+    db.write(batch).unwrap();
+    drop((db, default));
+    for _ in 0..2 {
+        let db = open(&fs);
+        assert_eq!(db.iter().count(), 21);
+        assert_eq!(db.get(&key(11)).unwrap().as_deref(), Some(&b"after"[..]));
+    }
+}
+
+#[test]
+fn a_memtable_with_very_many_range_deletions_gives_way_to_the_next() {
+    let fs = Arc::new(MemFs::new());
+    let db = small().write_buffer(1 << 20).fs(fs).open(DIR).unwrap();
+    (0..3000).for_each(|n| db.delete_range(&key(n), &key(n + 1)).unwrap());
+    assert_eq!(db.default().stats().sealed_memtables, 2);
+}
+
 #[test]
 fn a_checkpoint_is_a_database_of_its_own() {
     let fs = Arc::new(MemFs::new());

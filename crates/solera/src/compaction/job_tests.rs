@@ -214,7 +214,7 @@ impl World {
                 let (start, end) = (key(*a).into(), key(*b).into());
                 let tombstone = RangeTombstone { start, end, seqno: self.seqno };
                 if !tombstone.is_empty() {
-                    self.memtable.add_range_tombstone(tombstone.clone());
+                    self.memtable.add_range_tombstones(vec![tombstone.clone()]);
                     self.deleted.push(tombstone);
                 }
             }

@@ -30,9 +30,12 @@ use crate::{
     },
 };
 use parking_lot::{Mutex, MutexGuard};
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    mem,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 /// A log grows to as many write buffers before the next one is begun.
@@ -322,13 +325,15 @@ impl Core {
         let catalog = self.catalog.read();
         let limit = self.options.effective_write_buffer();
         let undecodable = |error: DecodeError| Error::Poisoned(format!("a batch does not decode: {error:?}"));
+        // One tree after the other, each with how many operations it got, and the ranges among them.
         let mut current: Option<(&Arc<Tree>, arc_swap::Guard<Arc<View>>, u64)> = None;
+        let mut deleted = Vec::new();
         let leave = |(tree, view, entries): (&Arc<Tree>, arc_swap::Guard<Arc<View>>, u64),
+                     deleted: &mut Vec<_>,
                      full: &mut Vec<_>| {
+            view.active.add_range_tombstones(mem::take(deleted));
             tree.context.stats.add(Counter::EntriesWritten, entries);
-            if view.active.bytes() as u64 >= limit
-                && !full.iter().any(|other: &Arc<Tree>| other.id == tree.id)
-            {
+            if view.active.is_full(limit) && !full.iter().any(|other: &Arc<Tree>| other.id == tree.id) {
                 full.push(tree.clone());
             }
         };
@@ -336,17 +341,17 @@ impl Core {
             let (seqno, operation) = numbered.map_err(undecodable)?;
             let id = operation.keyspace();
             if current.as_ref().is_none_or(|(tree, ..)| tree.id != id) {
-                current.take().into_iter().for_each(|left| leave(left, full));
+                current.take().into_iter().for_each(|left| leave(left, &mut deleted, full));
                 // A keyspace dropped since the batch was filled: its operations go nowhere.
                 let Some(tree) = catalog.by_id.get(&id) else { continue };
                 current = Some((tree, tree.view(), 0));
             }
             if let Some((_, view, entries)) = &mut current {
-                insert(&view.active, seqno, operation);
+                insert(&view.active, seqno, operation, &mut deleted);
                 *entries += 1;
             }
         }
-        current.take().into_iter().for_each(|left| leave(left, full));
+        current.take().into_iter().for_each(|left| leave(left, &mut deleted, full));
         Ok(())
     }
 
@@ -474,12 +479,18 @@ impl Core {
     }
 }
 
-/// Applies one operation to a memtable: at commit and at recovery.
-pub(super) fn insert(memtable: &Memtable, seqno: Seqno, operation: Operation<'_>) {
+/// Applies one operation to a memtable, at commit and at recovery. A range deletion is put with those that
+/// the caller then adds together.
+pub(super) fn insert(
+    memtable: &Memtable,
+    seqno: Seqno,
+    operation: Operation<'_>,
+    deleted: &mut Vec<RangeTombstone>,
+) {
     match operation {
         Operation::Entry { kind, key, value, .. } => memtable.insert(key, seqno, kind, &[value]),
         Operation::DeleteRange { start, end, .. } => {
-            memtable.add_range_tombstone(RangeTombstone { start: start.into(), end: end.into(), seqno });
+            deleted.push(RangeTombstone { start: start.into(), end: end.into(), seqno });
         }
     }
 }

@@ -118,9 +118,13 @@ impl Keyspace {
     }
 
     /// As [`Keyspace::put`], but the key is absent again once `ttl` has passed (resolution 1 ms). The
-    /// engine's clock decides. A key that was found expired does not come back when the clock is set back,
-    /// neither while the database is open nor after it was closed; only a crash forgets what time it was
-    /// since the last change of the tables. The value may have 8 bytes less than others.
+    /// engine's clock decides, at the moment of the read or of the iterator's creation: time is not part of
+    /// a snapshot, so an entry expires for older snapshots and transactions too.
+    ///
+    /// A key that was found expired does not come back when the clock is set back, neither while the
+    /// database is open nor after it was closed. A crash forgets what time it was since the last change of
+    /// the tables; then a clock that was set back makes such keys expire later. The value may have 8 bytes
+    /// less than others.
     ///
     /// # Errors
     /// As [`Keyspace::put`].
@@ -139,8 +143,8 @@ impl Keyspace {
         self.single(Single::Delete { key })
     }
 
-    /// Removes every key from `start` up to, not including, `end`, without reading them. Costs more the more
-    /// range deletions the write buffer holds already. An empty range removes nothing.
+    /// Removes every key from `start` up to, not including, `end`, without reading them. An empty range
+    /// removes nothing. A write buffer is full with 1,024 range deletions; many are fastest in one batch.
     ///
     /// # Errors
     /// As [`Keyspace::put`].

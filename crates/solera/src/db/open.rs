@@ -20,6 +20,7 @@ use crate::{
     pool::CHUNKS,
     stats::Stats,
     table::{self, TableFile},
+    tombstone::RangeTombstone,
     tree::Tree,
     version::{Edit, Manifest, TreeEdit, Version, manifest},
     vfs::Fs,
@@ -287,6 +288,7 @@ impl Core {
         let mut replayed = Vec::new();
         let mut last_seqno = recorded.last_seqno;
         let mut newest = 0;
+        let mut deleted: BTreeMap<KeyspaceId, Vec<RangeTombstone>> = BTreeMap::new();
         for &file in files {
             let path = self.dir.join(wal::file_name(file));
             if !fs.exists(&path)? {
@@ -310,13 +312,17 @@ impl Core {
                         continue;
                     };
                     if seqno > tree.flushed_seqno() {
-                        commit::insert(&tree.view().active, seqno, operation);
+                        let deleted = deleted.entry(tree.id).or_default();
+                        commit::insert(&tree.view().active, seqno, operation, deleted);
                     }
                 }
                 Ok(())
             })?;
             last_seqno = last_seqno.max(newest);
             replayed.push(ReplayedLog { file, end: log.end, durable: log.durable, last_seqno });
+        }
+        for tree in self.trees() {
+            tree.view().active.add_range_tombstones(deleted.remove(&tree.id).unwrap_or_default());
         }
         Ok(replayed)
     }
@@ -374,7 +380,7 @@ impl Core {
         let limit = self.options.effective_write_buffer();
         let too_many_logs = self.commit.lock().logs().len() > commit::LOGS_MAX;
         for tree in self.trees() {
-            if too_many_logs || tree.view().active.bytes() as u64 >= limit {
+            if too_many_logs || tree.view().active.is_full(limit) {
                 tree.seal();
                 self.work.wake();
             }

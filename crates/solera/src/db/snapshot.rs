@@ -63,7 +63,8 @@ impl Drop for Held {
     }
 }
 
-/// All keyspaces as they were at one moment. Clones share the moment; the last one releases it.
+/// All keyspaces as they were at one moment of the commit order. Clones share the moment; the last one
+/// releases it. Entries with a time to live still expire: see [`Keyspace::put_with_ttl`].
 #[derive(Clone)]
 pub struct Snapshot {
     held: Arc<Held>,

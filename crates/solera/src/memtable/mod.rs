@@ -37,6 +37,9 @@ use tree::{Tree, Writer};
 /// list, and the pointers to them.
 const TOMBSTONE_BYTES: usize = 160;
 
+/// A memtable with so many range tombstones is full: each one more costs a copy of the list of them.
+const RANGE_TOMBSTONES_MAX: usize = 1024;
+
 /// A sorted set of entries that can be read while it is written.
 pub struct Memtable {
     tree: Tree,
@@ -80,9 +83,9 @@ impl Memtable {
         self.writer().insert(key, seqno, kind, value);
     }
 
-    /// Adds one range tombstone; see [`MemtableWriter::add_range_tombstone`].
-    pub fn add_range_tombstone(&self, tombstone: RangeTombstone) {
-        self.writer().add_range_tombstone(tombstone);
+    /// Adds range tombstones; see [`MemtableWriter::add_range_tombstones`].
+    pub fn add_range_tombstones(&self, tombstones: Vec<RangeTombstone>) {
+        self.writer().add_range_tombstones(tombstones);
     }
 
     /// The newest version of the probe's key that its snapshot sees, shown to `f`. Range tombstones are
@@ -129,6 +132,12 @@ impl Memtable {
     /// Bytes in use: records, nodes and range tombstones. A new memtable has less than a kilobyte.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed) + self.tombstone_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is time for the next one: there are `limit_bytes`, or very many range tombstones.
+    pub fn is_full(&self, limit_bytes: u64) -> bool {
+        self.bytes() as u64 >= limit_bytes
+            || self.has_range_tombstones() && self.tombstones.load().len() >= RANGE_TOMBSTONES_MAX
     }
 
     /// Entries, range tombstones not counted.
@@ -184,18 +193,22 @@ impl MemtableWriter<'_> {
         self.saw(seqno);
     }
 
-    /// Adds a range tombstone.
-    pub fn add_range_tombstone(&mut self, tombstone: RangeTombstone) {
+    /// Adds range tombstones. Costs a copy of the list of those that are there: many at once cost little
+    /// more than one.
+    pub fn add_range_tombstones(&mut self, tombstones: Vec<RangeTombstone>) {
+        if tombstones.is_empty() {
+            return;
+        }
         let memtable = self.memtable;
-        let bytes = TOMBSTONE_BYTES + 2 * (tombstone.start.len() + tombstone.end.len());
-        memtable
-            .tombstone_bytes
-            .store(memtable.tombstone_bytes.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
-        let seqno = tombstone.seqno;
-        let tombstones = memtable.tombstones.load().with(tombstone);
-        memtable.tombstones.store(Arc::new(tombstones));
+        let mut bytes = memtable.tombstone_bytes.load(Ordering::Relaxed);
+        for tombstone in &tombstones {
+            bytes += TOMBSTONE_BYTES + 2 * (tombstone.start.len() + tombstone.end.len());
+            self.saw(tombstone.seqno);
+        }
+        memtable.tombstone_bytes.store(bytes, Ordering::Relaxed);
+        let all = memtable.tombstones.load().with_all(tombstones);
+        memtable.tombstones.store(Arc::new(all));
         memtable.has_tombstones.store(true, Ordering::Release);
-        self.saw(seqno);
     }
 
     fn saw(&self, seqno: Seqno) {

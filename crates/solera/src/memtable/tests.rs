@@ -202,7 +202,11 @@ fn range_tombstones_are_seen_and_counted() {
     let memtable = Memtable::new();
     assert!(!memtable.has_range_tombstones());
     let bytes = memtable.bytes();
-    memtable.add_range_tombstone(RangeTombstone { start: b"b"[..].into(), end: b"d"[..].into(), seqno: 7 });
+    memtable.add_range_tombstones(vec![RangeTombstone {
+        start: b"b"[..].into(),
+        end: b"d"[..].into(),
+        seqno: 7,
+    }]);
     assert!(memtable.has_range_tombstones() && !memtable.is_empty());
     assert!(memtable.bytes() > bytes);
     assert_eq!(memtable.covering(b"c", 7), Some(7));
