@@ -12,6 +12,7 @@
 use crate::{
     pin::{Pin, PinHeader},
     pool::{BLOCK_CLASSES, BLOCKS, Share},
+    prefetch::prefetch,
 };
 use crossbeam_epoch::{self as epoch, Guard};
 use parking_lot::Mutex;
@@ -193,6 +194,12 @@ impl Slots {
             weight: AtomicUsize::new(0),
             slots: (0..n).map(|_| AtomicPtr::default()).collect(),
         })
+    }
+
+    /// Asks for slot `i`.
+    #[inline]
+    pub fn prefetch_slot(&self, i: usize) {
+        prefetch(self.slots.as_ptr().wrapping_add(i).cast());
     }
 
     /// What slot `i` holds; it lives at least as long as the guard. Marks it as used.

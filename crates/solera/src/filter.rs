@@ -8,7 +8,7 @@
 //! Bytes: the lines, 64 bytes each (eight little-endian `u64`), then one byte, the number of probes (1 to
 //! [`PROBES_MAX`]). No bytes at all: no filter.
 
-use crate::codec::DecodeError;
+use crate::{codec::DecodeError, prefetch::prefetch};
 
 const LINE_BYTES: usize = 64;
 const LINE_BITS: u32 = 512;
@@ -164,6 +164,12 @@ impl Filter {
     pub fn may_contain(&self, hash: u64) -> bool {
         let Some(line) = self.lines.get(line_of(hash, self.lines.len())) else { return true };
         bits_of(hash, self.probes).all(|bit| line.0[bit as usize / 64] >> (bit % 64) & 1 != 0)
+    }
+
+    /// Asks for the line that [`Filter::may_contain`] reads.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        prefetch(self.lines.as_ptr().wrapping_add(line_of(hash, self.lines.len())).cast());
     }
 
     /// Bytes in memory.

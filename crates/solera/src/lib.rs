@@ -9,6 +9,7 @@ pub mod canary;
 pub mod error;
 pub mod ids;
 pub mod clock;
+mod prefetch;
 #[doc(hidden)]
 pub mod pin;
 pub mod pool;

@@ -255,6 +255,36 @@ fn an_ingest_is_newer_than_what_was_there_and_older_than_what_comes() {
     assert_eq!(open(&fs).iter().count(), 2000);
 }
 
+#[test]
+fn many_keys_at_once_are_what_they_are_one_by_one() {
+    let fs = Arc::new(MemFs::new());
+    let options = || small().merge_operator(Arc::new(Append)).fs(fs.clone());
+    let db = options().open(DIR).unwrap();
+    // Several runs, a memtable, every kind of entry, range deletions beside newer and older entries.
+    for round in 0..5 {
+        for n in (round..3000).step_by(5 + round as usize) {
+            match n % 11 {
+                0 => db.delete(&key(n)).unwrap(),
+                1 => db.merge(&key(n), b"+").unwrap(),
+                2 => db.put_with_ttl(&key(n), b"soon", Duration::ZERO).unwrap(),
+                3 => db.delete_range(&key(n), &key(n + 3)).unwrap(),
+                _ => db.put(&key(n), format!("{round} {n}").as_bytes()).unwrap(),
+            }
+        }
+        if round < 4 {
+            db.flush().unwrap();
+        }
+    }
+    let asked: Vec<_> = (0..4000).map(|n: u32| key(n.wrapping_mul(2_654_435_761) % 3500)).collect();
+    for _ in 0..2 {
+        let one_by_one: Vec<_> = asked.iter().map(|key| db.get(key).unwrap()).collect();
+        assert_eq!(db.multi_get(&asked).unwrap(), one_by_one);
+        assert!(one_by_one.iter().any(Option::is_some) && one_by_one.iter().any(Option::is_none));
+        db.compact_range::<&[u8]>(..).unwrap();
+    }
+    assert_eq!(db.multi_get::<&[u8]>(&[]).unwrap(), []);
+}
+
 /// Symptom: a batch of 100,000 range deletions took minutes, and so did the open after it. Cause: each copied
 /// the list of all that were in the memtable. Cure: those of a batch, and those of the logs that an open
 /// replays, go in together.

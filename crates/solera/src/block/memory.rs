@@ -8,6 +8,7 @@ use crate::{
     codec::DecodeError,
     pin::{Pin, PinHeader},
     pool::{self, BLOCKS},
+    prefetch::{prefetch, prefetch_bytes},
 };
 use std::{
     mem::{self, offset_of},
@@ -29,6 +30,9 @@ const _: () = assert!(align_of::<Control>() <= pool::ALIGN);
 const _: () = assert!(offset_of!(Control, geometry) + offset_of!(Geometry, base) == 64);
 // `meta_word` reads 8 bytes at any record's start.
 const _: () = assert!(FOOTER_BYTES >= 8);
+
+/// Heads that are asked for with a block's control. Most blocks have hardly more.
+const PREFETCHED_HEADS: usize = 56;
 
 /// Bytes of an allocation whose payload has `capacity`.
 fn allocated(capacity: usize) -> usize {
@@ -149,6 +153,22 @@ impl Block {
     /// Weight in memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
         BLOCKS.rounded(allocated(self.control().capacity))
+    }
+
+    /// Asks for the control and the first heads. Heads lie where they lie, so they need not wait for the
+    /// control, which says how many there are.
+    #[inline]
+    pub fn prefetch(&self) {
+        prefetch_bytes(self.0.as_ptr().as_ptr().cast(), CONTROL_BYTES + PREFETCHED_HEADS * HEAD_BYTES);
+    }
+
+    /// Asks for the record of entry `i`.
+    #[inline]
+    pub fn prefetch_record(&self, i: usize) {
+        let (at, len) = self.place(i);
+        let start = self.payload().wrapping_add(at);
+        prefetch(start);
+        prefetch(start.wrapping_add(len));
     }
 
     /// The heads.

@@ -24,6 +24,20 @@ impl BlockSlots {
         self.0.get(i, guard).map(block_of)
     }
 
+    /// Asks for the place of block `i`.
+    #[inline]
+    pub fn prefetch_slot(&self, i: usize) {
+        self.0.prefetch_slot(i);
+    }
+
+    /// Asks for the control and the heads of block `i`, if it is cached.
+    #[inline]
+    pub fn prefetch(&self, i: usize, guard: &Guard) {
+        if let Some(block) = self.peek(i, guard) {
+            block.prefetch();
+        }
+    }
+
     /// [`BlockSlots::get`] without marking: for those who will not come again.
     #[inline]
     pub fn peek<'g>(&self, i: usize, guard: &'g Guard) -> Option<BlockRef<'g>> {

@@ -227,10 +227,27 @@ impl Keyspace {
         self.live()?;
         let view = self.tree.view();
         let snapshot = snapshot.unwrap_or_else(|| self.handle.visible());
-        let guard = crossbeam_epoch::pin();
-        keys.iter()
-            .map(|key| self.lookup(&view, &guard, key.as_ref(), snapshot, |value| value.into_slice()))
-            .collect()
+        let mut order: Vec<_> = keys.iter().map(|key| key::head(key.as_ref())).zip(0..keys.len()).collect();
+        order.sort_unstable_by(|&(a, i), &(b, j)| {
+            a.cmp(&b).then_with(|| keys[i].as_ref().cmp(keys[j].as_ref()))
+        });
+        let probe = |key| Probe { key, hash: key::hash(key), snapshot };
+        let probes: Vec<_> = order.iter().map(|&(_, i)| probe(keys[i].as_ref())).collect();
+        let now_ms = || self.handle.now_ms();
+        let found = |_, hit: &Hit<'_>, value: &[u8]| Value::InPlace(hit, value).into_slice();
+        let outcomes = view.lookup_many(&probes, &crossbeam_epoch::pin(), now_ms, found)?;
+        let mut values: Vec<_> = std::iter::repeat_with(|| None).take(keys.len()).collect();
+        for ((outcome, probe), (_, i)) in outcomes.into_iter().zip(&probes).zip(order) {
+            values[i] = match outcome {
+                Outcome::Found(value) => Some(value),
+                Outcome::Absent => None,
+                Outcome::Operand => self.tree.fold(&view, probe.key, self.read_context(snapshot))?,
+            };
+        }
+        let counts = self.tree.context.stats.here();
+        counts.add(Counter::Gets, keys.len() as u64);
+        counts.add(Counter::GetsFound, values.iter().flatten().count() as u64);
+        Ok(values)
     }
 
     pub(super) fn read_into(&self, key: &[u8], snapshot: Option<Seqno>, out: &mut Vec<u8>) -> Result<bool> {

@@ -18,6 +18,7 @@ use super::arena::{Record, RecordHeader};
 use crate::{
     ids::Seqno,
     key::{common_prefix_len, head, head_after},
+    prefetch::{prefetch, prefetch_bytes},
 };
 use std::{
     array,
@@ -292,23 +293,8 @@ impl Leaf {
     /// Asks for the cache lines of the next leaf.
     #[inline]
     pub(super) fn prefetch_next(&self) {
-        for line in 0..size_of::<Leaf>() / 64 {
-            prefetch(self.next().0.cast::<u8>().wrapping_add(64 * line));
-        }
+        prefetch_bytes(self.next().0.cast(), size_of::<Leaf>());
     }
-}
-
-/// Asks for the cache line at `address`, which will be read soon. Any address will do.
-#[inline]
-fn prefetch(address: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch has no effect that a program can see, whatever the address.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(address.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
 }
 
 /// A node that leads to leaves. A child holds the entries from its bound up to the next child's.

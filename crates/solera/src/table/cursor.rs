@@ -3,10 +3,7 @@
 //! Owns [`TableCursor`]. It holds one block at a time, by a count, so that values can be pinned. Reads of
 //! users go through the cache; compactions read ahead in large pieces and leave the cache alone.
 
-use super::{
-    TableFile,
-    reader::{Found, Table},
-};
+use super::{TableFile, lookup::Found, reader::Table};
 use crate::{
     block::Block,
     cursor::Cursor,

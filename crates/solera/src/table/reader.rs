@@ -1,67 +1,39 @@
-//! An open table: point lookups, and the way to a block for everybody who needs one.
+//! An open table, and the way to a block for everybody who needs one.
 //!
-//! Owns [`Table`]. The index says which block to look into; the block's own keys and fences have the last
-//! word. A lookup that an index sends astray is put right by a search over the blocks and counted: a model
-//! may make a read slower, never wrong.
+//! Owns [`Table`]: opening one, reading its blocks, and what it says of itself. Lookups are next door.
 
 use super::{
     TableContext,
     descriptor::TableDescriptor,
-    fences::Fences,
     format::{FOOTER_BYTES, Footer, HEADER_BYTES, Header},
 };
 use crate::{
-    block::{Block, BlockAllocation, BlockRef, BlockSlots, open},
-    canary::{Bug, planted},
+    block::{Block, BlockAllocation, BlockSlots, open},
     codec::{Binding, DecodeError, Decoder},
-    cursor::{Hit, Probe},
     error::{Error, Result},
     filter::Filter,
     index::{Index, Span, handles::Handles, separators::Separators},
     key::{KeyEnd, KeyRange},
-    stats::{Counter, Here, Stats},
+    stats::{Counter, Stats},
     tombstone::RangeTombstones,
     vfs::{ReadFile, read_exact_at},
 };
-use crossbeam_epoch::Guard;
-use std::{
-    cmp::Ordering,
-    ops::{Deref, Range},
-    path::Path,
-    sync::Arc,
-};
+use std::{ops::Range, path::Path, sync::Arc};
 
 /// An open table.
 #[derive(Debug)]
 pub struct Table {
-    filter: Filter,
+    pub(super) filter: Filter,
     /// `None` if the table has range tombstones only.
-    index: Option<Index>,
-    slots: BlockSlots,
-    stats: Arc<Stats>,
+    pub(super) index: Option<Index>,
+    pub(super) slots: BlockSlots,
+    pub(super) stats: Arc<Stats>,
     pub(super) descriptor: Arc<TableDescriptor>,
     pub(super) handles: Handles,
     pub(super) file: Arc<dyn ReadFile>,
     pub(super) binding: Binding,
     pub(super) footer: Footer,
     tombstones: Arc<RangeTombstones>,
-}
-
-/// A block to look into, wherever it came from.
-pub(super) enum Found<'g> {
-    Cached(BlockRef<'g>),
-    Loaded(Block),
-}
-
-impl Deref for Found<'_> {
-    type Target = Block;
-    #[inline]
-    fn deref(&self) -> &Block {
-        match self {
-            Found::Cached(block) => block,
-            Found::Loaded(block) => block,
-        }
-    }
 }
 
 /// The first bytes of a table file.
@@ -196,163 +168,6 @@ impl Table {
         })
     }
 
-    /// Looks for the newest version of the probe's key that its snapshot sees, and hands it to `f`. Range
-    /// tombstones are not asked.
-    ///
-    /// Costs no allocation, lock or system call if the filter says no or the cache has the block (but for
-    /// a key that lies before the first or behind the last one of its block, which takes an allocation).
-    #[inline]
-    pub fn lookup<R>(
-        &self,
-        probe: &Probe<'_>,
-        guard: &Guard,
-        f: impl FnOnce(Hit<'_>) -> R,
-    ) -> Result<Option<R>> {
-        let here = self.stats.here();
-        let Some(index) = &self.index else { return Ok(None) };
-        if !self.filter.is_none() {
-            here.add(Counter::FilterProbes, 1);
-            if !self.filter.may_contain(probe.hash) {
-                here.add(Counter::FilterNegatives, 1);
-                return Ok(None);
-            }
-        }
-        let span = index.locate(probe.key);
-        let block = self.cached(span.first, guard, here)?;
-        let elided = self.descriptor.elided_seqno;
-        // A version that stands first may have newer ones in the block before, which the fences know.
-        match block.lookup(probe, elided) {
-            Some(rank) if rank > 0 => Ok(Some(f(block.hit(rank, elided)))),
-            found => self.lookup_at_edge(probe, guard, here, span, block, found, f),
-        }
-    }
-
-    /// Goes on where a look into the first block of a span did not settle the matter: `found` is 0 or nothing.
-    #[expect(clippy::too_many_arguments, reason = "the state of a lookup, half done")]
-    fn lookup_at_edge<'g, R>(
-        &self,
-        probe: &Probe<'_>,
-        guard: &'g Guard,
-        here: Here<'_>,
-        span: Span,
-        mut block: Found<'g>,
-        mut found: Option<usize>,
-        f: impl FnOnce(Hit<'_>) -> R,
-    ) -> Result<Option<R>> {
-        let elided = self.descriptor.elided_seqno;
-        let mut number = span.first;
-        let rank = found.unwrap_or_else(|| block.find(probe.key));
-        if !planted(Bug::TrustIndexOnMiss) && !self.admits(number, &block, rank, probe.key)? {
-            (number, block) =
-                self.settle(probe.key, span, block, |number| self.cached(number, guard, here))?;
-            found = block.lookup(probe, elided);
-        }
-        loop {
-            if let Some(rank) = found {
-                return Ok(Some(f(block.hit(rank, elided))));
-            }
-            if !block.continues() || !block.ends_with(probe.key) {
-                break;
-            }
-            number += 1;
-            if number == self.blocks() {
-                return Err(self.damage(number, "the last block says that another one follows"));
-            }
-            block = self.cached(number, guard, here)?;
-            found = block.lookup(probe, elided);
-        }
-        if !self.filter.is_none() {
-            let rank = block.find(probe.key);
-            if rank == block.len() || !block.key_eq(rank, probe.key) {
-                here.add(Counter::FilterFalsePositives, 1);
-            }
-        }
-        Ok(None)
-    }
-
-    /// Whether `block`, where `key` has `rank`, is responsible for the key. Only a key that is not
-    /// between two of the block's keys can belong elsewhere.
-    #[inline]
-    pub(super) fn admits(&self, number: usize, block: &Block, rank: usize, key: &[u8]) -> Result<bool> {
-        if rank > 0 && rank < block.len() {
-            return Ok(true);
-        }
-        let fences = self.fences(number, block)?;
-        Ok(if rank == 0 {
-            fences.admit_before_first(block, key)
-        } else {
-            fences.admit_after_last(block, key)
-        })
-    }
-
-    /// The fences in the note of `block`.
-    pub(super) fn fences(&self, number: usize, block: &Block) -> Result<Fences> {
-        Fences::of(block).map_err(|error| self.damage(number, &format!("expected {}", error.what)))
-    }
-
-    /// Damage where block `number` begins, or where the data blocks end.
-    pub(super) fn damage(&self, number: usize, what: &str) -> Error {
-        Error::corrupt(self.file.path(), self.handles.offset(number.min(self.blocks())), what)
-    }
-
-    /// Finds the block of `key`, which `block`, the first of the span that the index gave, is not: block by
-    /// block through the span and what may lie beside it, and if the index was wrong, without it.
-    #[cold]
-    pub(super) fn settle<'g>(
-        &self,
-        key: &[u8],
-        span: Span,
-        mut block: Found<'g>,
-        mut fetch: impl FnMut(usize) -> Result<Found<'g>>,
-    ) -> Result<(usize, Found<'g>)> {
-        let mut number = span.first;
-        let steps_max = span.last - span.first + self.index.as_ref().map_or(0, Index::reach);
-        for _ in 0..steps_max {
-            let next = match self.fences(number, &block)?.compare(&block, key) {
-                Ordering::Equal => return Ok((number, block)),
-                Ordering::Less => number.checked_sub(1),
-                Ordering::Greater => Some(number + 1).filter(|&next| next < self.blocks()),
-            };
-            let Some(next) = next else { break };
-            self.stats.add(Counter::IndexSteps, 1);
-            (number, block) = (next, fetch(next)?);
-        }
-        if self.fences(number, &block)?.compare(&block, key).is_eq() {
-            return Ok((number, block));
-        }
-        self.count_fallback();
-        self.search(key, fetch)
-    }
-
-    /// Finds the block of `key` by the keys alone, whatever the index and the fences say: a binary search for
-    /// the first block of which the last key is not below `key`; the last block, if there is none.
-    fn search<'g>(
-        &self,
-        key: &[u8],
-        mut fetch: impl FnMut(usize) -> Result<Found<'g>>,
-    ) -> Result<(usize, Found<'g>)> {
-        let (mut low, mut high) = (0, self.blocks() - 1);
-        while low < high {
-            let middle = low.midpoint(high);
-            let block = fetch(middle)?;
-            if block.find(key) == block.len() { low = middle + 1 } else { high = middle }
-        }
-        Ok((low, fetch(low)?))
-    }
-
-    /// Block `number`, for a lookup.
-    #[inline]
-    fn cached<'g>(&self, number: usize, guard: &'g Guard, here: Here<'_>) -> Result<Found<'g>> {
-        here.add(Counter::BlocksProbed, 1);
-        match self.slots.get(number, guard) {
-            Some(block) => {
-                here.add(Counter::BlocksHit, 1);
-                Ok(Found::Cached(block))
-            }
-            None => self.load(number).map(Found::Loaded),
-        }
-    }
-
     /// Block `number` from the cache, kept alive by a count.
     pub(super) fn pinned(&self, number: usize) -> Result<Block> {
         let guard = crossbeam_epoch::pin();
@@ -370,7 +185,7 @@ impl Table {
 
     /// Reads block `number` and puts it into the cache.
     #[cold]
-    fn load(&self, number: usize) -> Result<Block> {
+    pub(super) fn load(&self, number: usize) -> Result<Block> {
         let block = self.read(number)?;
         self.stats.add(Counter::BlocksRead, 1);
         self.slots.insert(number, &block);
@@ -389,6 +204,11 @@ impl Table {
             self.count_fallback();
         }
         Ok(block)
+    }
+
+    /// Damage where block `number` begins, or where the data blocks end.
+    pub(super) fn damage(&self, number: usize, what: &str) -> Error {
+        Error::corrupt(self.file.path(), self.handles.offset(number.min(self.blocks())), what)
     }
 
     /// Counts bytes read from the file.

@@ -1,13 +1,21 @@
-//! Point lookups: one walk from the newest source to the oldest, stopping at the first version seen.
+//! Point lookups: a walk from the newest source to the oldest that stops at the first version seen, for one
+//! key or for many at once.
 
 use super::View;
 use crate::{
     cursor::{Hit, Probe},
     error::{Error, Result},
     ids::Seqno,
+    index::Span,
     key::{self, Kind},
+    table::{Entered, Table},
+    version::Run,
 };
 use crossbeam_epoch::Guard;
+
+/// So many keys wait for memory together: more than a processor's outstanding misses, few enough that what
+/// was asked for is still in its first caches when its turn comes.
+const WAVE: usize = 32;
 
 /// What a lookup came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +26,40 @@ pub enum Outcome<R> {
     Found(R),
     /// The newest version is an operand: the value must be folded from several versions.
     Operand,
+}
+
+/// What a version says of its key, if `cover` is the newest range tombstone of the same source. `found` gets
+/// the hit and the user value.
+#[inline]
+fn judge<R>(
+    hit: Hit<'_>,
+    cover: Option<Seqno>,
+    now_ms: impl Fn() -> u64,
+    found: impl FnOnce(&Hit<'_>, &[u8]) -> R,
+) -> Outcome<R> {
+    // A tombstone of the same source covers what is older than itself.
+    if cover.is_some_and(|tombstone| tombstone > hit.seqno) {
+        return Outcome::Absent;
+    }
+    match hit.kind {
+        Kind::Put => Outcome::Found(found(&hit, hit.value())),
+        Kind::Delete => Outcome::Absent,
+        Kind::Merge => Outcome::Operand,
+        Kind::PutExpiring => match key::split_expiry(hit.value()) {
+            Some((moment, value)) if moment > now_ms() => Outcome::Found(found(&hit, value)),
+            _ => Outcome::Absent,
+        },
+    }
+}
+
+/// One table's part in a lookup of many keys, between two steps.
+struct Step<'v, 'g> {
+    /// Which of the probes.
+    probe: usize,
+    table: &'v Table,
+    cover: Option<Seqno>,
+    span: Option<Span>,
+    entered: Option<Entered<'g>>,
 }
 
 impl View {
@@ -32,50 +74,104 @@ impl View {
         probe: &Probe<'_>,
         guard: &Guard,
         now_ms: impl Fn() -> u64,
-        found: impl FnOnce(&Hit<'_>, &[u8]) -> R,
+        mut found: impl FnMut(&Hit<'_>, &[u8]) -> R,
     ) -> Result<Outcome<R>> {
-        let mut found = Some(found);
-        let mut judge = |hit: Hit<'_>, cover: Option<Seqno>| -> Option<Outcome<R>> {
-            // A tombstone of the same source covers what is older than itself.
-            if cover.is_some_and(|tombstone| tombstone > hit.seqno) {
-                return Some(Outcome::Absent);
-            }
-            let mut take = |value: &[u8]| found.take().map(|found| Outcome::Found(found(&hit, value)));
-            match hit.kind {
-                Kind::Put => take(hit.value()),
-                Kind::Delete => Some(Outcome::Absent),
-                Kind::Merge => Some(Outcome::Operand),
-                Kind::PutExpiring => match key::split_expiry(hit.value()) {
-                    Some((moment, value)) if moment > now_ms() => take(value),
-                    _ => Some(Outcome::Absent),
-                },
-            }
-        };
-        for memtable in self.memtables() {
-            let cover = memtable.covering(probe.key, probe.snapshot);
-            if let Some(Some(outcome)) = memtable.lookup(probe, |hit| judge(hit, cover)) {
-                return Ok(outcome);
-            }
-            if cover.is_some() {
-                return Ok(Outcome::Absent);
-            }
+        if let Some(outcome) = self.lookup_in_memory(probe, &now_ms, &mut found) {
+            return Ok(outcome);
         }
         for run in self.version.runs() {
-            let Some(table_ref) = run.find(probe.key) else { continue };
-            let table = table_ref.file().table()?;
-            let cover = match table_ref.has_tombstones() {
-                true => table.tombstones().covering(probe.key, probe.snapshot),
-                false => None,
-            };
-            if let Some(Some(outcome)) = table.lookup(probe, guard, |hit| judge(hit, cover))? {
+            let Some((table, cover)) = part_of(run, probe)? else { continue };
+            let outcome = table.lookup(probe, guard, |hit| judge(hit, cover, &now_ms, &mut found))?;
+            if let Some(outcome) = outcome.or(cover.map(|_| Outcome::Absent)) {
                 return Ok(outcome);
-            }
-            if cover.is_some() {
-                return Ok(Outcome::Absent);
             }
         }
         Ok(Outcome::Absent)
     }
+
+    /// [`View::lookup`] of many keys: what becomes of each is put in its place in `outcomes`.
+    ///
+    /// Every step (filter line, place in the cache, block, entry) is asked for on behalf of all keys before
+    /// it is taken for the first, so the keys wait for memory together and not one after the other. Keys
+    /// that lie together should come together: they share blocks.
+    pub fn lookup_many<R>(
+        &self,
+        probes: &[Probe<'_>],
+        guard: &Guard,
+        now_ms: impl Fn() -> u64,
+        mut found: impl FnMut(usize, &Hit<'_>, &[u8]) -> R,
+    ) -> Result<Vec<Outcome<R>>> {
+        let mut outcomes: Vec<_> = probes
+            .iter()
+            .enumerate()
+            .map(|(i, probe)| self.lookup_in_memory(probe, &now_ms, |hit, value| found(i, hit, value)))
+            .collect();
+        let mut open: Vec<_> = (0..probes.len()).filter(|&i| outcomes[i].is_none()).collect();
+        let mut steps: Vec<Step<'_, '_>> = Vec::with_capacity(open.len().min(WAVE));
+        for run in self.version.runs() {
+            for wave in open.chunks(WAVE) {
+                for &probe in wave {
+                    let Some((table, cover)) = part_of(run, &probes[probe])? else { continue };
+                    table.prefetch_filter(probes[probe].hash);
+                    steps.push(Step { probe, table, cover, span: None, entered: None });
+                }
+                for step in &mut steps {
+                    step.span = step.table.may_hold(&probes[step.probe]);
+                    step.span.inspect(|&span| step.table.prefetch_slot(span));
+                }
+                for step in &steps {
+                    step.span.inspect(|&span| step.table.prefetch_block(span, guard));
+                }
+                for step in &mut steps {
+                    let Some(span) = step.span else { continue };
+                    let entered = step.table.enter(span, &probes[step.probe], guard)?;
+                    entered.prefetch_entry();
+                    step.entered = Some(entered);
+                }
+                for Step { probe, table, cover, entered, .. } in steps.drain(..) {
+                    let mut outcome = None;
+                    if let Some(entered) = entered {
+                        let found = |hit: &Hit<'_>, value: &[u8]| found(probe, hit, value);
+                        let f = |hit: Hit<'_>| judge(hit, cover, &now_ms, found);
+                        outcome = table.finish(entered, &probes[probe], guard, f)?;
+                    }
+                    outcomes[probe] = outcome.or(cover.map(|_| Outcome::Absent));
+                }
+            }
+            open.retain(|&i| outcomes[i].is_none());
+            if open.is_empty() {
+                break;
+            }
+        }
+        Ok(outcomes.into_iter().map(|outcome| outcome.unwrap_or(Outcome::Absent)).collect())
+    }
+
+    /// What the memtables say; `None` if they do not know the key.
+    #[inline]
+    fn lookup_in_memory<R>(
+        &self,
+        probe: &Probe<'_>,
+        now_ms: impl Fn() -> u64,
+        mut found: impl FnMut(&Hit<'_>, &[u8]) -> R,
+    ) -> Option<Outcome<R>> {
+        self.memtables().find_map(|memtable| {
+            let cover = memtable.covering(probe.key, probe.snapshot);
+            let outcome = memtable.lookup(probe, |hit| judge(hit, cover, &now_ms, &mut found));
+            outcome.or(cover.map(|_| Outcome::Absent))
+        })
+    }
+}
+
+/// The table of `run` that may hold the probe's key, and its newest range tombstone over it.
+#[inline]
+fn part_of<'v>(run: &'v Run, probe: &Probe<'_>) -> Result<Option<(&'v Table, Option<Seqno>)>> {
+    let Some(table_ref) = run.find(probe.key) else { return Ok(None) };
+    let table = table_ref.file().table()?;
+    let cover = match table_ref.has_tombstones() {
+        true => table.tombstones().covering(probe.key, probe.snapshot),
+        false => None,
+    };
+    Ok(Some((table, cover)))
 }
 
 /// The error for an operand in a keyspace that has no operator.

@@ -1,0 +1,255 @@
+//! Point lookups in an open table.
+//!
+//! Owns the steps of a lookup, so that many lookups can take them together, and [`Entered`], one that is half
+//! done. The index says which block to look into; the block's own keys and fences have the last word. A
+//! lookup that an index sends astray is put right by a search over the blocks and counted: a model may make
+//! a read slower, never wrong.
+
+use super::{fences::Fences, reader::Table};
+use crate::{
+    block::{Block, BlockRef},
+    canary::{Bug, planted},
+    cursor::{Hit, Probe},
+    error::Result,
+    index::{Index, Span},
+    stats::{Counter, Here},
+};
+use crossbeam_epoch::Guard;
+use std::{cmp::Ordering, ops::Deref};
+
+/// A block to look into, wherever it came from.
+pub(super) enum Found<'g> {
+    Cached(BlockRef<'g>),
+    Loaded(Block),
+}
+
+impl Deref for Found<'_> {
+    type Target = Block;
+    #[inline]
+    fn deref(&self) -> &Block {
+        match self {
+            Found::Cached(block) => block,
+            Found::Loaded(block) => block,
+        }
+    }
+}
+
+/// A lookup half done: inside the first block of its span.
+pub struct Entered<'g> {
+    span: Span,
+    block: Found<'g>,
+    /// Where the version that counts stands, if the block has one.
+    found: Option<usize>,
+}
+
+impl Entered<'_> {
+    /// Asks for the entry that was found.
+    #[inline]
+    pub fn prefetch_entry(&self) {
+        if let Some(rank) = self.found {
+            self.block.prefetch_record(rank);
+        }
+    }
+}
+
+impl Table {
+    /// Looks for the newest version of the probe's key that its snapshot sees, and hands it to `f`. Range
+    /// tombstones are not asked.
+    ///
+    /// Costs no allocation, lock or system call if the filter says no or the cache has the block (but for
+    /// a key that lies before the first or behind the last one of its block, which takes an allocation).
+    #[inline]
+    pub fn lookup<R>(
+        &self,
+        probe: &Probe<'_>,
+        guard: &Guard,
+        f: impl FnOnce(Hit<'_>) -> R,
+    ) -> Result<Option<R>> {
+        match self.may_hold(probe) {
+            Some(span) => self.finish(self.enter(span, probe, guard)?, probe, guard, f),
+            None => Ok(None),
+        }
+    }
+
+    /// The first step of a lookup: the filter and the index. `None` if the table does not hold the key.
+    #[inline]
+    pub fn may_hold(&self, probe: &Probe<'_>) -> Option<Span> {
+        let index = self.index.as_ref()?;
+        // While the filter's line is on its way, the index is asked, and the line behind its answer sets off.
+        self.filter.prefetch(probe.hash);
+        let span = index.locate(probe.key);
+        self.slots.prefetch_slot(span.first);
+        if !self.filter.is_none() {
+            let here = self.stats.here();
+            here.add(Counter::FilterProbes, 1);
+            if !self.filter.may_contain(probe.hash) {
+                here.add(Counter::FilterNegatives, 1);
+                return None;
+            }
+        }
+        Some(span)
+    }
+
+    /// The second step: the first block of the span, and the key's place in it.
+    #[inline]
+    pub fn enter<'g>(&self, span: Span, probe: &Probe<'_>, guard: &'g Guard) -> Result<Entered<'g>> {
+        let block = self.cached(span.first, guard, self.stats.here())?;
+        block.prefetch();
+        let found = block.lookup(probe, self.descriptor.elided_seqno);
+        Ok(Entered { span, block, found })
+    }
+
+    /// The last step: what was found is handed to `f`, or looked for in the blocks beside the first.
+    #[inline]
+    pub fn finish<R>(
+        &self,
+        entered: Entered<'_>,
+        probe: &Probe<'_>,
+        guard: &Guard,
+        f: impl FnOnce(Hit<'_>) -> R,
+    ) -> Result<Option<R>> {
+        match entered.found {
+            // A version that stands first may have newer ones in the block before, which the fences know.
+            Some(rank) if rank > 0 => Ok(Some(f(entered.block.hit(rank, self.descriptor.elided_seqno)))),
+            _ => self.finish_at_edge(entered, probe, guard, f),
+        }
+    }
+
+    /// Asks for the line of the filter that [`Table::may_hold`] reads.
+    #[inline]
+    pub fn prefetch_filter(&self, hash: u64) {
+        self.filter.prefetch(hash);
+    }
+
+    /// Asks for the cache's place of the span's first block.
+    #[inline]
+    pub fn prefetch_slot(&self, span: Span) {
+        self.slots.prefetch_slot(span.first);
+    }
+
+    /// Asks for what [`Table::enter`] reads first, if it is in the cache.
+    #[inline]
+    pub fn prefetch_block(&self, span: Span, guard: &Guard) {
+        self.slots.prefetch(span.first, guard);
+    }
+
+    /// Goes on where a look into the first block of a span did not settle the matter: the key stands first, or
+    /// is not there.
+    fn finish_at_edge<'g, R>(
+        &self,
+        entered: Entered<'g>,
+        probe: &Probe<'_>,
+        guard: &'g Guard,
+        f: impl FnOnce(Hit<'_>) -> R,
+    ) -> Result<Option<R>> {
+        let Entered { span, mut block, mut found } = entered;
+        let here = self.stats.here();
+        let elided = self.descriptor.elided_seqno;
+        let mut number = span.first;
+        let rank = found.unwrap_or_else(|| block.find(probe.key));
+        if !planted(Bug::TrustIndexOnMiss) && !self.admits(number, &block, rank, probe.key)? {
+            (number, block) =
+                self.settle(probe.key, span, block, |number| self.cached(number, guard, here))?;
+            found = block.lookup(probe, elided);
+        }
+        loop {
+            if let Some(rank) = found {
+                return Ok(Some(f(block.hit(rank, elided))));
+            }
+            if !block.continues() || !block.ends_with(probe.key) {
+                break;
+            }
+            number += 1;
+            if number == self.blocks() {
+                return Err(self.damage(number, "the last block says that another one follows"));
+            }
+            block = self.cached(number, guard, here)?;
+            found = block.lookup(probe, elided);
+        }
+        if !self.filter.is_none() {
+            let rank = block.find(probe.key);
+            if rank == block.len() || !block.key_eq(rank, probe.key) {
+                here.add(Counter::FilterFalsePositives, 1);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether `block`, where `key` has `rank`, is responsible for the key. Only a key that is not
+    /// between two of the block's keys can belong elsewhere.
+    #[inline]
+    pub(super) fn admits(&self, number: usize, block: &Block, rank: usize, key: &[u8]) -> Result<bool> {
+        if rank > 0 && rank < block.len() {
+            return Ok(true);
+        }
+        let fences = self.fences(number, block)?;
+        Ok(if rank == 0 {
+            fences.admit_before_first(block, key)
+        } else {
+            fences.admit_after_last(block, key)
+        })
+    }
+
+    /// The fences in the note of `block`.
+    pub(super) fn fences(&self, number: usize, block: &Block) -> Result<Fences> {
+        Fences::of(block).map_err(|error| self.damage(number, &format!("expected {}", error.what)))
+    }
+
+    /// Finds the block of `key`, which `block`, the first of the span that the index gave, is not: block by
+    /// block through the span and what may lie beside it, and if the index was wrong, without it.
+    #[cold]
+    pub(super) fn settle<'g>(
+        &self,
+        key: &[u8],
+        span: Span,
+        mut block: Found<'g>,
+        mut fetch: impl FnMut(usize) -> Result<Found<'g>>,
+    ) -> Result<(usize, Found<'g>)> {
+        let mut number = span.first;
+        let steps_max = span.last - span.first + self.index.as_ref().map_or(0, Index::reach);
+        for _ in 0..steps_max {
+            let next = match self.fences(number, &block)?.compare(&block, key) {
+                Ordering::Equal => return Ok((number, block)),
+                Ordering::Less => number.checked_sub(1),
+                Ordering::Greater => Some(number + 1).filter(|&next| next < self.blocks()),
+            };
+            let Some(next) = next else { break };
+            self.stats.add(Counter::IndexSteps, 1);
+            (number, block) = (next, fetch(next)?);
+        }
+        if self.fences(number, &block)?.compare(&block, key).is_eq() {
+            return Ok((number, block));
+        }
+        self.count_fallback();
+        self.search(key, fetch)
+    }
+
+    /// Finds the block of `key` by the keys alone, whatever the index and the fences say: a binary search for
+    /// the first block of which the last key is not below `key`; the last block, if there is none.
+    fn search<'g>(
+        &self,
+        key: &[u8],
+        mut fetch: impl FnMut(usize) -> Result<Found<'g>>,
+    ) -> Result<(usize, Found<'g>)> {
+        let (mut low, mut high) = (0, self.blocks() - 1);
+        while low < high {
+            let middle = low.midpoint(high);
+            let block = fetch(middle)?;
+            if block.find(key) == block.len() { low = middle + 1 } else { high = middle }
+        }
+        Ok((low, fetch(low)?))
+    }
+
+    /// Block `number`, for a lookup.
+    #[inline]
+    fn cached<'g>(&self, number: usize, guard: &'g Guard, here: Here<'_>) -> Result<Found<'g>> {
+        here.add(Counter::BlocksProbed, 1);
+        match self.slots.get(number, guard) {
+            Some(block) => {
+                here.add(Counter::BlocksHit, 1);
+                Ok(Found::Cached(block))
+            }
+            None => self.load(number).map(Found::Loaded),
+        }
+    }
+}
