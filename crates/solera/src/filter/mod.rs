@@ -8,33 +8,19 @@
 //! Bytes: the lines, 64 bytes each (eight little-endian `u64`), then one byte, the number of probes (1 to
 //! [`PROBES_MAX`]). No bytes at all: no filter.
 
-use crate::{codec::DecodeError, prefetch::prefetch};
+mod line;
 
-const LINE_BYTES: usize = 64;
-const LINE_BITS: u32 = 512;
-/// More probes than this never pay: at 64 bits per key a line of eight keys wants no more.
-const PROBES_MAX: u8 = 24;
+use crate::{codec::DecodeError, prefetch::prefetch};
+use line::{LINE_BITS, LINE_BYTES, Line, PROBES_MAX};
+use solera_model::lanes::Lanes;
+
 /// A line is chosen by a 32-bit multiplication, which reaches no further.
 const LINES_MAX: usize = u32::MAX as usize;
-
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C, align(64))]
-struct Line([u64; 8]);
 
 /// The line of a hash among `lines`: its upper half, scaled.
 #[inline]
 fn line_of(hash: u64, lines: usize) -> usize {
     (((hash >> 32) * lines as u64) >> 32) as usize
-}
-
-/// The bits of a hash in its line: the top 9 bits of the lower half, multiplied on by the golden ratio.
-#[inline]
-fn bits_of(hash: u64, probes: u8) -> impl Iterator<Item = u32> {
-    let mut state = hash as u32;
-    (0..probes).map(move |_| {
-        state = state.wrapping_mul(0x9e37_79b9);
-        state >> (32 - LINE_BITS.ilog2())
-    })
 }
 
 /// The share of absent keys that pass, expected of lines of 512 bits at `bits_per_key`: the number of keys in
@@ -108,10 +94,7 @@ impl FilterBuilder {
         let count = ((bits / f64::from(LINE_BITS)).ceil() as usize).clamp(1, LINES_MAX);
         let mut lines = vec![Line::default(); count];
         for &hash in &self.hashes {
-            let line = &mut lines[line_of(hash, count)].0;
-            for bit in bits_of(hash, self.probes) {
-                line[bit as usize / 64] |= 1 << (bit % 64);
-            }
+            lines[line_of(hash, count)].set(hash, self.probes);
         }
         self.hashes.clear();
         let mut bytes = Vec::with_capacity(count * LINE_BYTES + 1);
@@ -126,6 +109,7 @@ impl FilterBuilder {
 pub struct Filter {
     lines: Box<[Line]>,
     probes: u8,
+    lanes: Lanes,
 }
 
 impl Filter {
@@ -135,7 +119,7 @@ impl Filter {
     /// The bytes are not whole lines and a legal number of probes.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let Some((&probes, lines)) = bytes.split_last() else {
-            return Ok(Filter { lines: Box::default(), probes: 0 });
+            return Ok(Filter { lines: Box::default(), probes: 0, lanes: Lanes::Scalar });
         };
         if lines.is_empty() || !lines.len().is_multiple_of(LINE_BYTES) || lines.len() / LINE_BYTES > LINES_MAX
         {
@@ -151,7 +135,11 @@ impl Filter {
             }
             line
         };
-        Ok(Filter { lines: lines.chunks_exact(LINE_BYTES).map(line).collect(), probes })
+        Ok(Filter {
+            lines: lines.chunks_exact(LINE_BYTES).map(line).collect(),
+            probes,
+            lanes: Lanes::detect(),
+        })
     }
 
     /// Whether there is no filter, so that every key may be there.
@@ -163,7 +151,7 @@ impl Filter {
     #[inline]
     pub fn may_contain(&self, hash: u64) -> bool {
         let Some(line) = self.lines.get(line_of(hash, self.lines.len())) else { return true };
-        bits_of(hash, self.probes).all(|bit| line.0[bit as usize / 64] >> (bit % 64) & 1 != 0)
+        line.has(hash, self.probes, self.lanes)
     }
 
     /// Asks for the line that [`Filter::may_contain`] reads.
