@@ -22,6 +22,7 @@ mod snapshot;
 mod throttle;
 mod transaction;
 mod workers;
+mod writes;
 
 pub use batch::Batch;
 pub use ingest::IngestReport;

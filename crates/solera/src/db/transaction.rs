@@ -1,6 +1,6 @@
 //! Optimistic transactions: read at a snapshot, write privately, validate at commit.
 //!
-//! Owns the private writes; `reads` owns what was read. Serializable: nothing that the transaction read (keys
+//! Owns [`Transaction`] and its iterators; `writes` owns what it wrote, `reads` what it read. Serializable: nothing that the transaction read (keys
 //! and ranges, absent keys too) may have been written between its snapshot and its commit; then its place in
 //! the serial order is its commit. A transaction that wrote nothing read one snapshot and needs no
 //! validation.
@@ -8,158 +8,18 @@
 use super::{
     Batch, Handle, Iter, Keyspace, Snapshot, check_sizes, keyspace,
     reads::{Reads, Span},
+    writes::{Writes, WritesCursor},
 };
 use crate::{
     cursor::Cursor,
     error::{Error, Result},
     ids::{KeyspaceId, Seqno},
-    key::{self, EXPIRY_BYTES, KeyEnd, KeyRange, Kind},
+    key::{EXPIRY_BYTES, KeyEnd, KeyRange, Kind},
     pin::Slice,
-    tombstone::{RangeTombstone, RangeTombstones},
     tree::Walk,
 };
 use parking_lot::Mutex;
 use std::{collections::BTreeMap, fmt, iter::FusedIterator, ops::RangeBounds, sync::Arc, time::Duration};
-
-/// One private write, as an entry would store it.
-#[derive(Clone)]
-struct Write {
-    kind: Kind,
-    stored: Slice,
-}
-
-/// A transaction's writes to one keyspace: for each key the writes that count, newest first, and the
-/// ranges deleted. A later range deletion removes the keys' earlier writes from the map, so within the
-/// map a key's writes are always newer than the ranges: the tombstones carry number 0 and so cover
-/// nothing of their own rank (see `cursor`).
-#[derive(Clone, Default)]
-struct Writes {
-    keys: BTreeMap<Box<[u8]>, Vec<Write>>,
-    deleted: Vec<KeyRange>,
-}
-
-impl Writes {
-    fn set(&mut self, key: &[u8], kind: Kind, stored: Slice) {
-        let writes = self.keys.entry(key.into()).or_default();
-        if kind != Kind::Merge {
-            writes.clear();
-        }
-        writes.insert(0, Write { kind, stored });
-    }
-
-    fn delete_range(&mut self, start: &[u8], end: &[u8]) {
-        let range = KeyRange::half_open(start, end);
-        let covered: Vec<_> = self
-            .keys
-            .range::<[u8], _>((std::ops::Bound::Included(start), std::ops::Bound::Excluded(end)))
-            .map(|(key, _)| key.clone())
-            .collect();
-        for key in covered {
-            self.keys.remove(&key);
-        }
-        self.deleted.push(range);
-    }
-
-    fn tombstones(&self) -> RangeTombstones {
-        RangeTombstones::new(
-            self.deleted
-                .iter()
-                .filter_map(|range| {
-                    let end = range.end.key()?;
-                    Some(RangeTombstone { start: range.start.clone(), end: end.into(), seqno: 0 })
-                })
-                .collect(),
-        )
-    }
-}
-
-/// Walks a transaction's writes to one keyspace. Numbers are 0: visible at every snapshot; order is by
-/// position.
-struct WritesCursor {
-    writes: Arc<Writes>,
-    key: Option<Box<[u8]>>,
-    at: usize,
-}
-
-impl WritesCursor {
-    fn versions(&self) -> &[Write] {
-        self.key.as_ref().and_then(|key| self.writes.keys.get(key)).map_or(&[], Vec::as_slice)
-    }
-
-    fn stand_on(&mut self, key: Option<Box<[u8]>>, oldest: bool) {
-        self.key = key;
-        self.at = if oldest { self.versions().len().saturating_sub(1) } else { 0 };
-    }
-
-    fn current(&self) -> &Write {
-        &self.versions()[self.at]
-    }
-}
-
-impl Cursor for WritesCursor {
-    fn seek_first(&mut self) -> Result<()> {
-        let first = self.writes.keys.keys().next().cloned();
-        self.stand_on(first, false);
-        Ok(())
-    }
-    fn seek_last(&mut self) -> Result<()> {
-        let last = self.writes.keys.keys().next_back().cloned();
-        self.stand_on(last, true);
-        Ok(())
-    }
-    fn seek(&mut self, key: &[u8]) -> Result<()> {
-        let bounds = (std::ops::Bound::Included(key), std::ops::Bound::Unbounded);
-        let found = self.writes.keys.range::<[u8], _>(bounds).next().map(|(key, _)| key.clone());
-        self.stand_on(found, false);
-        Ok(())
-    }
-    fn seek_before(&mut self, key: &[u8]) -> Result<()> {
-        let bounds = (std::ops::Bound::Unbounded, std::ops::Bound::Excluded(key));
-        let found = self.writes.keys.range::<[u8], _>(bounds).next_back().map(|(key, _)| key.clone());
-        self.stand_on(found, true);
-        Ok(())
-    }
-    fn next(&mut self) -> Result<()> {
-        if self.at + 1 < self.versions().len() {
-            self.at += 1;
-            return Ok(());
-        }
-        let Some(key) = self.key.take() else { return Ok(()) };
-        let bounds = (std::ops::Bound::Excluded(&key[..]), std::ops::Bound::Unbounded);
-        let next = self.writes.keys.range::<[u8], _>(bounds).next().map(|(key, _)| key.clone());
-        self.stand_on(next, false);
-        Ok(())
-    }
-    fn prev(&mut self) -> Result<()> {
-        if self.at > 0 {
-            self.at -= 1;
-            return Ok(());
-        }
-        let Some(key) = self.key.take() else { return Ok(()) };
-        self.seek_before(&key)
-    }
-    fn valid(&self) -> bool {
-        self.key.is_some()
-    }
-    fn key(&self) -> &[u8] {
-        self.key.as_deref().unwrap_or_default()
-    }
-    fn head(&self) -> u64 {
-        key::head(self.key())
-    }
-    fn seqno(&self) -> Seqno {
-        0
-    }
-    fn kind(&self) -> Kind {
-        self.current().kind
-    }
-    fn value(&self) -> &[u8] {
-        &self.current().stored
-    }
-    fn pin_value(&self) -> Slice {
-        self.current().stored.clone()
-    }
-}
 
 /// A unit of reads and writes that takes effect as if it ran alone, at its commit. It sees the database
 /// as it was when it began, and its own writes. Dropping it without [`commit`](Transaction::commit) rolls
@@ -237,7 +97,7 @@ impl Transaction {
             Some(writes) => {
                 let range = KeyRange::closed(key, key);
                 let view = keyspace.tree().view_owned();
-                let cursor = WritesCursor { writes: writes.clone(), key: None, at: 0 };
+                let cursor = WritesCursor::new(writes.clone());
                 let mut walker = Walk::new(&view, &range)?
                     .with_front(Box::new(cursor), Arc::new(writes.tombstones()))
                     .forward(keyspace.read_context(self.snapshot.seqno()));
@@ -299,7 +159,7 @@ impl Transaction {
         if let Some((_, writes)) = self.writes.get(&keyspace.tree().id) {
             let writes = writes.clone();
             iter = iter.with_overlay(Box::new(move || {
-                let cursor = WritesCursor { writes: writes.clone(), key: None, at: 0 };
+                let cursor = WritesCursor::new(writes.clone());
                 (Box::new(cursor) as Box<dyn Cursor + Send>, Arc::new(writes.tombstones()))
             }));
         }

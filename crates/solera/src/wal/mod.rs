@@ -10,7 +10,8 @@
 //!   is never a torn end, and its own end is known.
 //! * A log that its process left open is not sealed and never will be. Before the manifest names its successor,
 //!   or with the same record, either its content is in tables and the manifest has let go of it, or the
-//!   manifest records where recovery found its end ([`Tail::CutAt`]).
+//!   manifest records how far recovery proved it to be durable ([`Tail::CutAt`]). What lay behind was written
+//!   again, to the successor.
 //!
 //! Called by `db`: the commit path appends, recovery replays. `inspect` replays for its checks.
 
