@@ -92,6 +92,10 @@ impl Memtable {
     /// the caller's to ask: [`Memtable::covering`].
     #[inline]
     pub fn lookup<R>(&self, probe: &Probe<'_>, f: impl FnOnce(Hit<'_>) -> R) -> Option<R> {
+        // Where most reads are, there often was no write since the last flush.
+        if self.is_empty() {
+            return None;
+        }
         let position = Position::new(probe.key, probe.snapshot);
         let place = self.tree.first_from(position)?;
         if !place.has_key_of(position) {

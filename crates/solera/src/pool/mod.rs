@@ -9,7 +9,10 @@
 //! open databases hold. Beyond it, a piece goes back to the allocator. All databases of a process share the
 //! pools, as they share the allocator.
 
+mod regions;
+
 use parking_lot::Mutex;
+use regions::Regions;
 use std::{
     alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error},
     ptr::NonNull,
@@ -29,6 +32,9 @@ const SHARE_MAX: usize = 1 << 44;
 pub static BLOCKS: Pool<BLOCK_CLASSES> = Pool::new(256);
 /// Memory of memtables.
 pub static CHUNKS: Pool<1> = Pool::new(CHUNK_BYTES);
+
+/// Where the pieces of both lie.
+static REGIONS: Regions = Regions::new();
 
 /// A piece that is not in use.
 struct Piece(NonNull<u8>);
@@ -85,7 +91,9 @@ impl<const CLASSES: usize> Pool<CLASSES> {
         let layout = Self::layout(rounded);
         // SAFETY: a multiple of the step of at least one byte is not 0.
         let start = unsafe { alloc_zeroed(layout) };
-        NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout))
+        let start = NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout));
+        REGIONS.add(start, rounded);
+        start
     }
 
     /// Gives a piece back.
@@ -102,8 +110,8 @@ impl<const CLASSES: usize> Pool<CLASSES> {
             class.lock().push(Piece(start));
             return;
         }
-        // SAFETY: `take` allocated it with this layout.
-        unsafe { dealloc(start.as_ptr(), Self::layout(rounded)) }
+        // SAFETY: `take` allocated it with this size; by the contract it is used no more.
+        unsafe { Self::release(start, rounded) }
     }
 
     /// Gives kept pieces back to the allocator until the rest is within the limit: each time one of the size
@@ -119,9 +127,19 @@ impl<const CLASSES: usize> Pool<CLASSES> {
             // Another thread may have been faster.
             let Some(Piece(start)) = class.lock().pop() else { return };
             self.kept.fetch_sub(rounded, Ordering::Relaxed);
-            // SAFETY: `take` allocated it with this layout, and it was in nobody's use.
-            unsafe { dealloc(start.as_ptr(), Self::layout(rounded)) }
+            // SAFETY: `take` allocated it with this size, and it was in nobody's use.
+            unsafe { Self::release(start, rounded) }
         }
+    }
+
+    /// Gives a piece back to the allocator.
+    ///
+    /// # Safety
+    /// `take` allocated it with this size, and it is used no more.
+    unsafe fn release(start: NonNull<u8>, rounded: usize) {
+        REGIONS.remove(start, rounded);
+        // SAFETY: by the contract.
+        unsafe { dealloc(start.as_ptr(), Self::layout(rounded)) }
     }
 
     /// Lets the pool hold `bytes` more for as long as the share lives.

@@ -1,0 +1,199 @@
+//! Huge pages for memory that is full of pieces (docs/decisions/0008).
+//!
+//! Owns [`Regions`]: how many bytes of each stretch of 2 MiB are pieces, and the thread that asks the system to
+//! make one page of a stretch that is nearly full. A processor remembers the places of some thousand
+//! pages; with 4 KiB each, a random read in a gigabyte of blocks waits as long for their places as for
+//! themselves. The request changes where memory lies, never what is in it, and asks for nothing new: only
+//! stretches that are in use anyway.
+//!
+//! What must hold: nothing rests on the answer. Where the system cannot, nobody asks again.
+
+use parking_lot::Mutex;
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ptr::NonNull,
+};
+
+/// What one huge page covers, on x86-64 and, with pages of 4 KiB, on AArch64.
+const REGION_BYTES: usize = 2 << 20;
+/// A region with so many bytes of pieces is nearly full: between pieces lie an allocator's own bytes.
+const FULL_BYTES: usize = REGION_BYTES / 16 * 15;
+
+/// Stretches of [`REGION_BYTES`], by their number: address divided by size.
+pub(super) struct Regions(Mutex<State>);
+
+struct State {
+    regions: BTreeMap<usize, Region>,
+    /// Regions to make one page each, oldest first.
+    waiting: VecDeque<usize>,
+    /// Whether a thread works on them.
+    working: bool,
+    /// Whether the system has not refused.
+    able: bool,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Region {
+    /// Bytes of pieces.
+    used: usize,
+    /// Whether it has been asked for since it was last half empty.
+    asked: bool,
+}
+
+impl Regions {
+    pub(super) const fn new() -> Self {
+        Regions(Mutex::new(State {
+            regions: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            working: false,
+            able: cfg!(target_os = "linux") && !cfg!(miri),
+        }))
+    }
+
+    /// Counts a piece that came from the allocator. What it filled up is asked for in the background.
+    pub(super) fn add(&'static self, start: NonNull<u8>, bytes: usize) {
+        let mut state = self.0.lock();
+        if !state.able {
+            return;
+        }
+        for (number, bytes) in parts(start, bytes) {
+            let region = state.regions.entry(number).or_default();
+            region.used += bytes;
+            if region.used >= FULL_BYTES && !region.asked {
+                region.asked = true;
+                state.waiting.push_back(number);
+            }
+        }
+        if !state.waiting.is_empty() && !state.working {
+            let thread = std::thread::Builder::new().name("solera-pages".into());
+            // Where no thread can be had, the next piece tries again.
+            state.working = thread.spawn(move || self.work()).is_ok();
+        }
+    }
+
+    /// Counts a piece that goes back to the allocator.
+    pub(super) fn remove(&self, start: NonNull<u8>, bytes: usize) {
+        let mut state = self.0.lock();
+        for (number, bytes) in parts(start, bytes) {
+            let Some(region) = state.regions.get_mut(&number) else { continue };
+            region.used = region.used.saturating_sub(bytes);
+            region.asked &= region.used >= REGION_BYTES / 2;
+            if region.used == 0 {
+                state.regions.remove(&number);
+            }
+        }
+    }
+
+    /// Asks for one region after the other until none waits.
+    fn work(&self) {
+        loop {
+            let mut state = self.0.lock();
+            let Some(number) = state.waiting.pop_front() else {
+                state.working = false;
+                return;
+            };
+            if !state.regions.get(&number).is_some_and(|region| region.asked) {
+                continue;
+            }
+            drop(state);
+            if !collapse(number * REGION_BYTES) {
+                let mut state = self.0.lock();
+                *state =
+                    State { able: false, working: false, regions: BTreeMap::new(), waiting: VecDeque::new() };
+                return;
+            }
+        }
+    }
+}
+
+/// The numbers of the regions that a piece lies in, and how many of its bytes lie in each.
+fn parts(start: NonNull<u8>, bytes: usize) -> impl Iterator<Item = (usize, usize)> {
+    let (start, end) = (start.addr().get(), start.addr().get() + bytes);
+    (start / REGION_BYTES..end.div_ceil(REGION_BYTES)).map(move |number| {
+        let (first, last) = (number * REGION_BYTES, (number + 1) * REGION_BYTES);
+        (number, end.min(last) - start.max(first))
+    })
+}
+
+/// Asks the system to make the region at `address` one page. False: it does not know how, so that asking for
+/// others is of no use.
+#[cfg(target_os = "linux")]
+fn collapse(address: usize) -> bool {
+    // The same on every processor; the C library's headers do not all have it.
+    const MADV_COLLAPSE: libc::c_int = 25;
+    let start = std::ptr::without_provenance_mut(address);
+    // SAFETY: the request (Linux 6.1) moves memory behind its addresses and changes no byte of it; where nothing is
+    // mapped any more, or something else, it does as little harm.
+    let refused = unsafe { libc::madvise(start, REGION_BYTES, MADV_COLLAPSE) } != 0;
+    // An older system, or one set never to have huge pages, finds the request itself invalid. Too little memory, or
+    // a piece gone meanwhile, may be otherwise the next time.
+    !refused || std::io::Error::last_os_error().raw_os_error() != Some(libc::EINVAL)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn collapse(_address: usize) -> bool {
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::alloc::{Layout, alloc, dealloc};
+
+    fn regions() -> &'static Regions {
+        Box::leak(Box::new(Regions::new()))
+    }
+
+    fn at(address: usize) -> NonNull<u8> {
+        NonNull::new(std::ptr::without_provenance_mut(address)).unwrap()
+    }
+
+    #[test]
+    fn a_piece_counts_where_it_lies() {
+        let list = |start, bytes| parts(at(start), bytes).collect::<Vec<_>>();
+        assert_eq!(list(REGION_BYTES, 64), [(1, 64)]);
+        assert_eq!(list(2 * REGION_BYTES - 64, 64), [(1, 64)]);
+        assert_eq!(list(2 * REGION_BYTES - 64, 65), [(1, 64), (2, 1)]);
+        assert_eq!(
+            list(REGION_BYTES + 1, 2 * REGION_BYTES),
+            [(1, REGION_BYTES - 1), (2, REGION_BYTES), (3, 1)]
+        );
+    }
+
+    #[test]
+    fn what_is_added_and_removed_leaves_nothing_behind() {
+        let regions = regions();
+        for address in (REGION_BYTES / 2..3 * REGION_BYTES).step_by(5000) {
+            regions.add(at(address), 3000);
+        }
+        assert_eq!(regions.0.lock().regions.values().map(|region| region.used).sum::<usize>() % 3000, 0);
+        for address in (REGION_BYTES / 2..3 * REGION_BYTES).step_by(5000) {
+            regions.remove(at(address), 3000);
+        }
+        assert!(regions.0.lock().regions.is_empty());
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    #[cfg_attr(miri, ignore = "asks the system")]
+    fn a_full_region_keeps_its_content_and_is_asked_for_once() {
+        let regions = regions();
+        let layout = Layout::from_size_align(REGION_BYTES, REGION_BYTES).unwrap();
+        // SAFETY: the size is not 0.
+        let start = NonNull::new(unsafe { alloc(layout) }).unwrap();
+        // SAFETY: as many bytes were allocated.
+        let memory = unsafe { NonNull::slice_from_raw_parts(start, REGION_BYTES).as_mut() };
+        memory.iter_mut().enumerate().for_each(|(i, byte)| *byte = (i / 7) as u8);
+        (0..16).for_each(|i| regions.add(at(start.addr().get() + i * REGION_BYTES / 16), REGION_BYTES / 16));
+        while regions.0.lock().working {
+            std::thread::yield_now();
+        }
+        assert!(memory.iter().enumerate().all(|(i, &byte)| byte == (i / 7) as u8));
+        let state = regions.0.lock();
+        assert!(state.waiting.is_empty());
+        assert!(!state.able || state.regions.values().all(|region| region.asked));
+        drop(state);
+        // SAFETY: allocated above with this layout.
+        unsafe { dealloc(start.as_ptr(), layout) }
+    }
+}
