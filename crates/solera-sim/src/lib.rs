@@ -15,5 +15,6 @@ pub mod image;
 pub mod faults;
 pub mod isolation;
 pub mod forge;
+pub mod victim;
 pub mod program;
 pub mod layers;

@@ -137,7 +137,7 @@ enum Program {
         #[arg(long)]
         background: Option<usize>,
     },
-    /// A child process on the real file system, killed at random moments
+    /// A child process on the real file system, killed at random moments and at named points
     Kill9 {
         /// How many kills
         #[arg(long)]
@@ -191,10 +191,7 @@ enum Program {
     },
     /// The child of kill9
     #[command(hide = true)]
-    Kill9Child {
-        /// The database
-        dir: PathBuf,
-    },
+    Kill9Child(kill9::Sentence),
 }
 
 fn main() -> ExitCode {
@@ -205,7 +202,7 @@ fn main() -> ExitCode {
     }
     match cli.program {
         Program::Replay { file, crash } => replay(&file, crash),
-        Program::Kill9Child { dir } => match kill9::child(&dir) {
+        Program::Kill9Child(sentence) => match kill9::child(&sentence) {
             Ok(()) => ExitCode::SUCCESS,
             Err(what) => failed(&what),
         },
@@ -346,7 +343,7 @@ fn run(how: &How, program: Program) -> Result<Verdict, String> {
         }
         #[cfg(feature = "canary")]
         Program::Canary => canary::run(&std::env::current_exe().map_err(|error| error.to_string())?),
-        Program::All | Program::Replay { .. } | Program::Kill9Child { .. } | Program::LimitsChild { .. } => {
+        Program::All | Program::Replay { .. } | Program::Kill9Child(_) | Program::LimitsChild { .. } => {
             unreachable!("not a program with a verdict")
         }
     }

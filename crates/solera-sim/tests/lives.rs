@@ -79,12 +79,27 @@ fn a_killed_process_loses_nothing_that_it_acknowledged() {
     let dir = tempfile::tempdir().unwrap();
     let amount = kill9::Amount {
         seed: 1,
-        kills: 6,
+        kills: 12,
         program: env!("CARGO_BIN_EXE_solera-sim").into(),
         solera: None,
         dir: dir.path().into(),
     };
     assert!(kill9::run(&amount).unwrap().kept());
+}
+
+#[test]
+fn a_process_dies_at_the_point_that_it_was_told() {
+    use std::{os::unix::process::ExitStatusExt, process::Command};
+    let dir = tempfile::tempdir().unwrap();
+    let mut left = ["current-rename-before", "current-rename-after"].into_iter().map(|site| {
+        let db = dir.path().join(site);
+        let mut child = Command::new(env!("CARGO_BIN_EXE_solera-sim"));
+        let child = child.arg("kill9-child").args([&db, dir.path()]).args(["0", "--in-open", "--site", site]);
+        assert_eq!(child.output().unwrap().status.signal(), Some(9));
+        (db.join("CURRENT.tmp").exists(), db.join("CURRENT").exists())
+    });
+    assert_eq!(left.next(), Some((true, false)));
+    assert_eq!(left.next(), Some((false, true)));
 }
 
 #[test]

@@ -1,36 +1,45 @@
-//! `kill9`: a real process on the real file system, killed at random moments and opened again.
+//! `kill9`: a real process on the real file system, killed and opened again.
 //!
-//! The child is this program itself, writing through the public API from several threads and acknowledging
-//! each commit over a pipe; or, when told where it is, `solera load`. A kill loses what the process had in
+//! The child is this program itself ([`crate::victim`]), writing through the public API from several threads
+//! and acknowledging over a pipe; or, when told where it is, `solera load`. It is killed at a random moment,
+//! or kills itself at a named point of its file calls, such as between a table's sync and the manifest's
+//! record; while it works, or while it opens what the kill before left. A kill loses what the process had in
 //! memory but nothing that it gave to the system, so even `Durability::Buffered` must lose nothing that was
 //! acknowledged.
+//!
+//! A seed fixes how each child is to die: the moment, or the point and how often it is passed before. What
+//! the child's threads have done by then is the scheduler's choice, so a failure need not come again.
 
 use super::{Scale, Verdict};
-use crate::random::Random;
-use solera::{
-    Clock, Db, Durability, IndexKind, Keyspace, KeyspaceOptions, Layout, Options, SystemClock,
-    operator::{Counter, builtin},
+use crate::{
+    random::Random,
+    victim::{self, Fate, Found, SITES, Site, Spaces, Told, Word, whole},
 };
+use solera::{Clock, Db, SystemClock, vfs::posix::PosixFs};
 use std::{
+    collections::BTreeSet,
     io::{BufRead, BufReader, Write},
+    os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::Arc,
     time::Duration,
 };
 
-/// Writing threads of the child: group commit needs company.
-const WRITERS: u64 = 3;
-/// Each writer deletes what it wrote this many commits ago, so that the database stays small.
-const WINDOW: u64 = 2000;
 /// A database is killed this often before a new one is begun.
 const KILLS_PER_DATABASE: u64 = 20;
-/// Longest life of a child, microseconds.
+/// Longest life of a child that is killed at a random moment, microseconds.
 const LIFE_MAX_US: u64 = 250_000;
+/// Longest life of a child that is to die at a named point, looks at it and what lies between them.
+const NAMED_LIFE_LOOKS: u32 = 2000;
+const LOOK: Duration = Duration::from_millis(1);
+/// SIGKILL's number, the same on every Unix.
+const SIGKILL: i32 = 9;
 
 /// How much to do.
 #[derive(Clone, Debug)]
 pub struct Amount {
-    /// Seed of the moments at which children are killed.
+    /// Seed of the ways in which children are killed.
     pub seed: u64,
     /// How many kills.
     pub kills: u64,
@@ -53,10 +62,52 @@ impl Amount {
 /// What all kills together showed.
 #[derive(Default)]
 struct Seen {
-    acknowledged: u64,
-    lost: u64,
+    found: Found,
+    /// Kills at a named point.
+    named: u64,
+    /// Kills of a child that had not opened its database yet.
+    in_open: u64,
+    /// The named points at which children died.
+    sites: BTreeSet<String>,
     wrong: u64,
     open_ms_max: u64,
+}
+
+impl Seen {
+    fn timed_open<T>(&mut self, open: impl FnOnce() -> solera::Result<T>) -> Result<T, String> {
+        let clock = SystemClock::new();
+        let before = clock.monotonic_ns();
+        let opened = open().map_err(|error| format!("cannot open: {error}"))?;
+        self.open_ms_max = self.open_ms_max.max((clock.monotonic_ns() - before) / 1_000_000);
+        Ok(opened)
+    }
+}
+
+/// How a child is to die.
+#[derive(Clone, Copy, Debug)]
+enum Manner {
+    /// After so many microseconds.
+    Moment(u64),
+    /// At a named point, or, if it does not get there, after [`NAMED_LIFE_LOOKS`].
+    Named(Fate),
+}
+
+impl Manner {
+    fn draw(random: &mut Random) -> Manner {
+        let in_open = match random.weighted(&[2, 2, 1]) {
+            0 => return Manner::Moment(random.below(LIFE_MAX_US)),
+            way => way == 2,
+        };
+        let calls = |site: &Site| if in_open { site.in_open } else { site.at_work };
+        let sites: Vec<_> = SITES.into_iter().filter(|site| calls(site) > 0).collect();
+        let site = *random.pick(&sites);
+        Manner::Named(Fate { site, skip: random.below(calls(&site)), in_open })
+    }
+
+    /// Whether it is to die while it opens, and so should find a database that was killed.
+    fn in_open(self) -> bool {
+        matches!(self, Manner::Named(Fate { in_open: true, .. }))
+    }
 }
 
 /// Kills children and checks what they left.
@@ -65,222 +116,170 @@ pub fn run(amount: &Amount) -> std::io::Result<Verdict> {
     let mut random = Random::new(amount.seed);
     let place = amount.dir.join(format!("solera-kill9-{}", std::process::id()));
     std::fs::create_dir_all(&place)?;
+    let mut victim = None;
+    let mut manner = Manner::draw(&mut random);
     for kill in 0..amount.kills {
+        let next = Manner::draw(&mut random);
         let found = match &amount.solera {
             Some(solera) => kill_load(solera, &place, kill, &mut random, &mut seen),
-            None => kill_writers(&amount.program, &place, kill, &mut random, &mut seen),
+            None => {
+                let victim = match &mut victim {
+                    Some(victim) if !kill.is_multiple_of(KILLS_PER_DATABASE) => victim,
+                    _ => victim.insert(Victim::new(amount, &place, (kill / KILLS_PER_DATABASE) as usize)?),
+                };
+                let last = kill + 1 == amount.kills || (kill + 1).is_multiple_of(KILLS_PER_DATABASE);
+                victim
+                    .kill(manner, &mut seen)
+                    .and_then(|()| if next.in_open() && !last { Ok(()) } else { victim.look(&mut seen) })
+            }
         };
         if let Err(what) = found {
             seen.wrong += 1;
             println!(
-                "kill {kill} (seed {}): {what}; the database is kept in {}",
+                "kill {kill} (seed {}, {manner:?}): {what}; the database is kept in {}",
                 amount.seed,
                 place.display()
             );
             break;
         }
+        manner = next;
     }
     if seen.wrong == 0 {
         std::fs::remove_dir_all(&place)?;
     }
+    if amount.solera.is_none() {
+        let unmet = SITES.iter().map(Site::to_string).filter(|site| !seen.sites.contains(site));
+        println!("no child died at: {}", unmet.collect::<Vec<_>>().join(" "));
+    }
     Ok(Verdict::new("kill9")
         .figure("kills", amount.kills)
-        .figure("acked", seen.acknowledged)
-        .must_be_none("lost", seen.lost)
+        .figure("named", seen.named)
+        .figure("sites", format!("{}/{}", seen.sites.len(), SITES.len()))
+        .figure("in_open", seen.in_open)
+        .figure("acked", seen.found.acknowledged)
+        .figure("checkpoints", seen.found.checkpoints)
+        .must_be_none("lost", seen.found.lost)
         .must_be_none("wrong", seen.wrong)
         .figure("max_open_ms", seen.open_ms_max))
 }
 
-fn kill_writers(
-    program: &Path,
-    place: &Path,
-    kill: u64,
-    random: &mut Random,
-    seen: &mut Seen,
-) -> Result<(), String> {
-    let text = |error: std::io::Error| error.to_string();
-    let dir = place.join(format!("db{}", kill / KILLS_PER_DATABASE));
-    let mut child = Command::new(program)
-        .arg("kill9-child")
-        .arg(&dir)
-        .stdout(Stdio::piped())
-        .stdin(Stdio::null())
-        .spawn()
-        .map_err(text)?;
-    let pipe = child.stdout.take().ok_or("the child has no pipe")?;
-    let reader = std::thread::spawn(move || {
-        // Each line: a writer and how many commits it has had acknowledged.
-        let mut acknowledged = [0_u64; WRITERS as usize];
-        for line in BufReader::new(pipe).lines().map_while(Result::ok) {
-            let mut numbers = line.split(' ').map(str::parse::<u64>);
-            // A line that the kill cut short has no second number, or a shorter and so smaller one.
-            if let (Some(Ok(writer)), Some(Ok(commits))) = (numbers.next(), numbers.next()) {
-                let last = &mut acknowledged[writer as usize];
-                *last = commits.max(*last);
-            }
-        }
-        acknowledged
-    });
-    std::thread::sleep(Duration::from_micros(random.below(LIFE_MAX_US)));
-    end(&mut child)?;
-    let acknowledged = reader.join().map_err(|_| "the reader of acknowledgements panicked")?;
+/// A database, and the children that are killed on it one after the other.
+struct Victim<'a> {
+    program: &'a Path,
+    dir: PathBuf,
+    checkpoints: PathBuf,
+    kind: usize,
+    told: Told,
+}
 
-    let clock = SystemClock::new();
-    let before = clock.monotonic_ns();
-    let spaces = Spaces::open(&dir).map_err(|error| format!("cannot open: {error}"))?;
-    seen.open_ms_max = seen.open_ms_max.max((clock.monotonic_ns() - before) / 1_000_000);
-    for (writer, acknowledged) in (0..).zip(acknowledged) {
-        let commits = spaces.commits(writer).map_err(|error| error.to_string())?;
-        if commits < acknowledged {
-            seen.lost += acknowledged - commits;
-            return Err(format!(
-                "writer {writer}: {commits} commits are there, {acknowledged} were acknowledged"
-            ));
-        }
-        // A writer has one commit under way at most.
-        if acknowledged > 0 && commits > acknowledged + 1 {
-            return Err(format!(
-                "writer {writer}: {commits} commits are there, {acknowledged} were acknowledged"
-            ));
-        }
-        seen.acknowledged += acknowledged;
-        spaces.check(writer, commits)?;
+impl<'a> Victim<'a> {
+    fn new(amount: &'a Amount, place: &Path, number: usize) -> std::io::Result<Victim<'a>> {
+        let checkpoints = place.join(format!("checkpoints{number}"));
+        std::fs::create_dir_all(&checkpoints)?;
+        let dir = place.join(format!("db{number}"));
+        Ok(Victim { program: &amount.program, dir, checkpoints, kind: number, told: Told::default() })
     }
-    let report = spaces.db.verify().map_err(|error| error.to_string())?;
-    if !report.problems.is_empty() {
-        return Err(format!("damaged: {:?}", report.problems));
+
+    /// A child lives and dies.
+    fn kill(&mut self, manner: Manner, seen: &mut Seen) -> Result<(), String> {
+        let text = |error: std::io::Error| error.to_string();
+        let mut command = Command::new(self.program);
+        command.arg("kill9-child").args([&self.dir, &self.checkpoints]).arg(self.kind.to_string());
+        if let Manner::Named(Fate { site, skip, in_open }) = manner {
+            command.arg("--site").arg(site.to_string()).arg("--skip").arg(skip.to_string());
+            command.args(in_open.then_some("--in-open"));
+        }
+        let mut child = command.stdout(Stdio::piped()).stdin(Stdio::null()).spawn().map_err(text)?;
+        let pipe = child.stdout.take().ok_or("the child has no pipe")?;
+        let mut told = self.told.clone();
+        told.begin_life();
+        let reader = std::thread::spawn(move || {
+            let (mut pipe, mut line) = (BufReader::new(pipe), String::new());
+            while pipe.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
+                if let Some(word) = Word::parse(&line) {
+                    told.hear(word);
+                }
+                line.clear();
+            }
+            told
+        });
+        let ended = match manner {
+            Manner::Moment(us) => {
+                std::thread::sleep(Duration::from_micros(us));
+                end(&mut child)
+            }
+            Manner::Named(fate) => await_death(&mut child).inspect(|died| {
+                if *died {
+                    seen.named += 1;
+                    seen.sites.insert(fate.site.to_string());
+                }
+            }),
+        };
+        self.told = reader.join().map_err(|_| "the reader of acknowledgements panicked")?;
+        ended?;
+        seen.in_open += u64::from(!self.told.opened);
+        Ok(())
     }
-    Ok(())
+
+    /// Opens what is left and judges it.
+    fn look(&mut self, seen: &mut Seen) -> Result<(), String> {
+        let spaces = seen.timed_open(|| Spaces::open(&self.dir, Arc::new(PosixFs::new()), self.kind))?;
+        self.told.judge(&spaces, &mut seen.found)?;
+        self.told.judge_checkpoints(&self.checkpoints, self.kind, &mut seen.found)?;
+        whole(&spaces)
+    }
+}
+
+/// Waits until the child has killed itself; kills it if that takes too long. Says whether it did so itself.
+fn await_death(child: &mut Child) -> Result<bool, String> {
+    for _ in 0..NAMED_LIFE_LOOKS {
+        if let Some(status) = child.try_wait().map_err(|error| error.to_string())? {
+            return match status.signal() {
+                Some(SIGKILL) => Ok(true),
+                _ => Err(format!("the child ended by itself: {status}")),
+            };
+        }
+        std::thread::sleep(LOOK);
+    }
+    end(child)
 }
 
 /// SIGKILL, unless it ended by itself, which it must not.
-fn end(child: &mut Child) -> Result<(), String> {
+fn end(child: &mut Child) -> Result<bool, String> {
     let early = child.try_wait().map_err(|error| error.to_string())?;
     child.kill().map_err(|error| error.to_string())?;
     child.wait().map_err(|error| error.to_string())?;
     match early {
         Some(status) => Err(format!("the child ended by itself: {status}")),
-        None => Ok(()),
+        None => Ok(false),
     }
 }
 
-/// The child's database.
-struct Spaces {
-    db: Db,
-    records: Keyspace,
-    latest: Keyspace,
-    counts: Keyspace,
+/// What the child is told.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Sentence {
+    /// The database
+    dir: PathBuf,
+    /// Where its checkpoints go
+    checkpoints: PathBuf,
+    /// Which index its records have
+    kind: usize,
+    /// The named point at which to die
+    #[arg(long)]
+    site: Option<Site>,
+    /// How often to pass it before
+    #[arg(long, default_value_t = 0)]
+    skip: u64,
+    /// Count from the first call on, not only once the database is open
+    #[arg(long)]
+    in_open: bool,
 }
 
-impl Spaces {
-    fn open(dir: &Path) -> solera::Result<Spaces> {
-        // A small write buffer, so that flushes and compactions are under way at every moment.
-        let number = dir.to_string_lossy().bytes().last().map_or(0, usize::from);
-        let layout = Layout {
-            block_bytes: 1024,
-            index: IndexKind::ALL[number % IndexKind::ALL.len()],
-            ..Layout::default()
-        };
-        let db = Options::new()
-            .memory(16 << 20)
-            .write_buffer(64 << 10)
-            .durability(Durability::Buffered)
-            .open(dir)?;
-        let records = db.keyspace_with("records", KeyspaceOptions::new().layout(layout))?;
-        let latest = db.keyspace("latest")?;
-        let mut counting = KeyspaceOptions::new();
-        if let Some(counter) = builtin("counter") {
-            counting = counting.merge_operator(counter);
-        }
-        let counts = db.keyspace_with("counts", counting)?;
-        Ok(Spaces { db, records, latest, counts })
-    }
-
-    /// How many commits of a writer are there.
-    fn commits(&self, writer: u64) -> solera::Result<u64> {
-        let stored = self.counts.get(&writer.to_be_bytes())?;
-        Ok(stored.and_then(|stored| Some(u64::from_le_bytes((*stored).try_into().ok()?))).unwrap_or(0))
-    }
-
-    /// One commit: a record into the first keyspace, an old one out of it, its number into the second,
-    /// and one more into the third.
-    fn commit(&self, writer: u64, number: u64) -> solera::Result<()> {
-        let mut batch = self.db.batch();
-        batch.put(&self.records, &record_key(writer, number), &record_value(writer, number))?;
-        if let Some(old) = number.checked_sub(WINDOW) {
-            batch.delete(&self.records, &record_key(writer, old))?;
-        }
-        batch.put(&self.latest, &writer.to_be_bytes(), &number.to_be_bytes())?;
-        batch.merge(&self.counts, &writer.to_be_bytes(), &Counter::encode(1))?;
-        // Some of them durable, so that both ways of committing share groups.
-        if number % 64 == writer {
-            batch.durability(Durability::Sync);
-        }
-        self.db.write(batch).map(|_| ())
-    }
-
-    /// Whether the database holds exactly what `commits` commits of a writer make.
-    fn check(&self, writer: u64, commits: u64) -> Result<(), String> {
-        let latest = self.latest.get(&writer.to_be_bytes()).map_err(|error| error.to_string())?;
-        let expected = commits.checked_sub(1).map(u64::to_be_bytes);
-        if latest.as_deref() != expected.as_ref().map(|bytes| &bytes[..]) {
-            return Err(format!(
-                "writer {writer}: half a batch: {commits} counted, the latest is {latest:?}"
-            ));
-        }
-        let mut found = self.records.prefix(&writer.to_be_bytes());
-        for number in commits.saturating_sub(WINDOW)..commits {
-            let pair = found.next().transpose().map_err(|error| error.to_string())?;
-            let expected = (record_key(writer, number), record_value(writer, number));
-            if pair.as_ref().is_none_or(|(key, value)| **key != expected.0 || **value != expected.1) {
-                return Err(format!("writer {writer}: record {number} of {commits} is wrong: {pair:?}"));
-            }
-        }
-        match found.next() {
-            None => Ok(()),
-            Some(pair) => Err(format!("writer {writer}: a record beyond its {commits} commits: {pair:?}")),
-        }
-    }
-}
-
-fn record_key(writer: u64, number: u64) -> Vec<u8> {
-    [writer.to_be_bytes(), number.to_be_bytes()].concat()
-}
-
-fn record_value(writer: u64, number: u64) -> Vec<u8> {
-    let mut random = Random::new(writer << 48 | number);
-    let len = random.length(400) as usize;
-    (0..len).map(|_| random.next() as u8).collect()
-}
-
-/// The child: writes until it is killed.
-pub fn child(dir: &Path) -> Result<(), String> {
-    let spaces = Spaces::open(dir).map_err(|error| error.to_string())?;
-    std::thread::scope(|scope| {
-        for writer in 0..WRITERS {
-            let spaces = &spaces;
-            scope.spawn(move || {
-                let written: solera::Result<()> = (|| {
-                    for number in spaces.commits(writer)?.. {
-                        spaces.commit(writer, number)?;
-                        // One write call for the line, so that lines of writers do not mix.
-                        let line = format!("{writer} {}\n", number + 1);
-                        let out = std::io::stdout();
-                        let mut out = out.lock();
-                        if out.write_all(line.as_bytes()).and_then(|()| out.flush()).is_err() {
-                            return Ok(());
-                        }
-                    }
-                    Ok(())
-                })();
-                if let Err(error) = written {
-                    eprintln!("writer {writer}: {error}");
-                    std::process::exit(1);
-                }
-            });
-        }
-    });
-    Ok(())
+/// The child: lives until it is killed.
+pub fn child(sentence: &Sentence) -> Result<(), String> {
+    let Sentence { dir, checkpoints, kind, site, skip, in_open } = sentence;
+    let fate = site.map(|site| Fate { site, skip: *skip, in_open: *in_open });
+    victim::live(dir, checkpoints, *kind, fate)
 }
 
 /// Lines in the file that is loaded.
@@ -325,10 +324,7 @@ fn kill_load(
     if !dir.exists() {
         return Ok(());
     }
-    let clock = SystemClock::new();
-    let before = clock.monotonic_ns();
-    let db = Db::open(&dir).map_err(|error| format!("cannot open: {error}"))?;
-    seen.open_ms_max = seen.open_ms_max.max((clock.monotonic_ns() - before) / 1_000_000);
+    let db = seen.timed_open(|| Db::open(&dir))?;
     let mut found = 0;
     for pair in db.iter() {
         pair.map_err(|error| error.to_string())?;
@@ -341,7 +337,7 @@ fn kill_load(
             return Err(format!("{found} records are there, but not that of line {}", line + 1));
         }
     }
-    seen.acknowledged += found;
+    seen.found.acknowledged += found;
     println!("kill {kill}: the first {found} lines are there");
     Ok(())
 }
