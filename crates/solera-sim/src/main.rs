@@ -16,8 +16,18 @@ use solera_sim::{
 use std::{path::PathBuf, process::ExitCode, time::Instant};
 
 /// What `all` runs, in this order.
-const ALL: [&str; 9] =
-    ["diffmodel", "metamorph", "bitflip", "evilmodel", "crashsim", "faultloop", "crowd", "kill9", "isolate"];
+const ALL: [&str; 10] = [
+    "diffmodel",
+    "metamorph",
+    "bitflip",
+    "evilmodel",
+    "crashsim",
+    "faultloop",
+    "crowd",
+    "kill9",
+    "isolate",
+    "limits",
+];
 
 /// Programs that try to break Solera; each ends with one line of figures and fails if a promise was broken
 #[derive(Debug, Parser)]
