@@ -13,6 +13,10 @@ use crate::{
     pin::{Pin, Slice},
 };
 
+/// So many versions of one key are stepped over; after that a seek goes past the rest. A seek costs about as
+/// much as this many steps.
+pub const VERSIONS_STEPPED_MAX: usize = 8;
+
 /// A position in a sorted sequence of entries. A new cursor is not valid until positioned.
 ///
 /// A cursor may be moved only in the direction of its last positioning call: after `seek` or
@@ -38,6 +42,19 @@ pub trait Cursor {
     fn seek_before(&mut self, key: &[u8]) -> Result<()>;
     /// One entry forward. Must be valid.
     fn next(&mut self) -> Result<()>;
+    /// Over all entries of this key, forward to the first one of a larger key. Must be valid.
+    fn next_key(&mut self) -> Result<()> {
+        let mut key = self.key().to_vec();
+        for _ in 0..VERSIONS_STEPPED_MAX {
+            self.next()?;
+            if !self.valid() || self.key() != key {
+                return Ok(());
+            }
+        }
+        // The smallest larger key.
+        key.push(0);
+        self.seek(&key)
+    }
     /// One entry back. Must be valid.
     fn prev(&mut self) -> Result<()>;
     /// Whether the cursor stands on an entry.

@@ -224,16 +224,22 @@ impl Block {
     /// Replaces what `out` holds by the key of entry `i`.
     #[inline]
     pub fn key_into(&self, i: usize, out: &mut Vec<u8>) {
-        let (len, tail) = self.len_and_tail(i);
         out.clear();
-        let prefix = self.prefix();
-        if !prefix.is_empty() {
-            out.extend_from_slice(prefix);
-        }
+        out.extend_from_slice(self.prefix());
+        self.key_beside_into(i, out);
+    }
+
+    /// [`Block::key_into`], where `out` holds the key of another entry of this block, or its prefix: that is not
+    /// copied again.
+    #[inline]
+    pub fn key_beside_into(&self, i: usize, out: &mut Vec<u8>) {
+        let (len, tail) = self.len_and_tail(i);
+        let prefix_len = usize::from(self.geometry().prefix_len);
+        out.truncate(prefix_len);
         // All 8 bytes and back again: a copy of a length that is known is one instruction.
         out.extend_from_slice(&self.heads()[i].to_be_bytes());
         if len < HEAD_BYTES {
-            out.truncate(prefix.len() + len);
+            out.truncate(prefix_len + len);
         } else if !tail.is_empty() {
             out.extend_from_slice(tail);
         }
@@ -257,16 +263,6 @@ impl Block {
         let heads = self.heads();
         heads[i] == heads[j]
             && (self.geometry().flags & WHOLE != 0 || self.len_and_tail(i) == self.len_and_tail(j))
-    }
-
-    /// [`key::head`] of the whole key of entry `i`.
-    #[inline]
-    pub fn key_head(&self, i: usize) -> u64 {
-        let head = self.heads()[i];
-        match self.prefix() {
-            [] => head,
-            prefix => key::head(prefix) | head.checked_shr(8 * prefix.len().min(8) as u32).unwrap_or(0),
-        }
     }
 
     /// Measured error of the line, in ranks; `None` if the block has no line, or none that can be used.

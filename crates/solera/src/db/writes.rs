@@ -126,6 +126,10 @@ impl Cursor for WritesCursor {
         self.stand_on(next, false);
         Ok(())
     }
+    fn next_key(&mut self) -> Result<()> {
+        self.at = self.versions().len();
+        self.next()
+    }
     fn prev(&mut self) -> Result<()> {
         if self.at > 0 {
             self.at -= 1;

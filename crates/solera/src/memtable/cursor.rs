@@ -9,7 +9,13 @@ use super::{
     node::{Leaf, Order, Position},
     tree::Place,
 };
-use crate::{cursor::Cursor, error::Result, ids::Seqno, key::Kind, pin::Slice};
+use crate::{
+    cursor::{Cursor, VERSIONS_STEPPED_MAX},
+    error::Result,
+    ids::Seqno,
+    key::Kind,
+    pin::Slice,
+};
 use std::{ptr::NonNull, sync::Arc};
 
 /// A [`Cursor`] over the entries of a memtable. Its operations do not fail.
@@ -134,6 +140,21 @@ impl Cursor for MemtableCursor {
         }
         self.at = Some(At::new(self.place(rank + 1)));
         Ok(())
+    }
+
+    #[inline]
+    fn next_key(&mut self) -> Result<()> {
+        let At { head, record, .. } = *self.at();
+        // SAFETY: taken from a `Record` of the memtable that the cursor keeps alive, in here too: moving does
+        // not change which memtable that is.
+        let left = unsafe { Record::from_raw(record) }.key();
+        for _ in 0..VERSIONS_STEPPED_MAX {
+            self.next()?;
+            if self.at.is_none_or(|at| at.head != head) || self.key() != left {
+                return Ok(());
+            }
+        }
+        self.seek(&[left, &[0]].concat())
     }
 
     #[inline]

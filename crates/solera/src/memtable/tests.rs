@@ -54,6 +54,14 @@ fn check_against(model: &Model, memtable: &Arc<Memtable>, probes: &[Vec<u8>], sn
     assert_eq!(memtable.entries(), expected.len());
     assert!(forward(&mut cursor) == expected, "forward");
     assert!(backward(&mut cursor) == expected, "backward");
+    let mut newest = expected.clone();
+    newest.dedup_by(|second, first| second.0 == first.0);
+    cursor.seek_first().unwrap();
+    for entry in &newest {
+        assert_eq!(entry_at(&cursor).as_ref(), Some(entry));
+        cursor.next_key().unwrap();
+    }
+    assert!(!cursor.valid());
     for key in probes {
         let at = expected.partition_point(|entry| entry.0 < *key);
         cursor.seek(key).unwrap();
@@ -97,9 +105,13 @@ proptest! {
     #[test]
     fn a_memtable_is_a_sorted_map(
         contents in prop::collection::vec((keys(), 0usize..4, prop::collection::vec(any::<u8>(), 0..40)), 0..200),
+        again in prop_oneof![3 => Just(1usize), 1 => Just(12)],
         order in prop_oneof![Just(false), Just(true)],
         mut probes in prop::collection::vec(keys(), 0..10),
     ) {
+        // The same keys again and again have many versions each.
+        let kept = contents.len() / again;
+        let contents: Vec<_> = (0..kept * again).map(|i| contents[i % kept].clone()).collect();
         let count = contents.len() as u64;
         // Sequence numbers ascend in life; the tree does not depend on it.
         let seqno = |i: usize| if order { i as u64 + 1 } else { (i as u64 * 7919) % count.next_multiple_of(8).max(8) * 1000 + i as u64 };

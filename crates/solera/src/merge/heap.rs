@@ -6,9 +6,9 @@
 use crate::{cursor::Cursor, error::Result, ids::Seqno, key::Kind, pin::Slice};
 use std::cmp::Ordering;
 
-/// A source in the heap, with the head of the key that it stands on.
+/// A source that stands on an entry, with the head of its key.
 #[derive(Clone, Copy)]
-struct Waiting {
+struct Standing {
     head: u64,
     rank: usize,
 }
@@ -20,10 +20,10 @@ struct Waiting {
 /// Itself a [`Cursor`]. After an error it is not valid until positioned again.
 pub struct Merge<C> {
     sources: Vec<C>,
-    /// The rank in front; `None`: not valid.
-    front: Option<usize>,
+    /// The source in front; `None`: not valid.
+    front: Option<Standing>,
     /// The other sources that stand on an entry: a binary heap.
-    waiting: Vec<Waiting>,
+    waiting: Vec<Standing>,
     /// Which way the last positioning call went.
     back: bool,
 }
@@ -37,7 +37,7 @@ impl<C: Cursor> Merge<C> {
     /// The rank of the source that the present entry comes from. Must be valid.
     #[inline]
     pub fn rank(&self) -> usize {
-        self.front.expect("the merge stands on an entry")
+        self.front.expect("the merge stands on an entry").rank
     }
 
     /// Walking forward: takes every source of rank `rank` or older that stands before `key` to its first
@@ -95,7 +95,7 @@ impl<C: Cursor> Merge<C> {
     fn find_front<const BACK: bool>(&mut self) {
         self.waiting.clear();
         let standing = self.sources.iter().enumerate().filter(|(_, source)| source.valid());
-        self.waiting.extend(standing.map(|(rank, source)| Waiting { head: source.head(), rank }));
+        self.waiting.extend(standing.map(|(rank, source)| Standing { head: source.head(), rank }));
         for at in (0..self.waiting.len() / 2).rev() {
             self.sink::<BACK>(at);
         }
@@ -107,7 +107,7 @@ impl<C: Cursor> Merge<C> {
             self.front = None;
             return;
         }
-        self.front = Some(self.waiting.swap_remove(0).rank);
+        self.front = Some(self.waiting.swap_remove(0));
         self.sink::<BACK>(0);
     }
 
@@ -119,26 +119,50 @@ impl<C: Cursor> Merge<C> {
         self.front = None;
         let source = &mut self.sources[rank];
         if BACK { source.prev() } else { source.next() }?;
+        self.front_from_moved::<BACK>(rank);
+        Ok(())
+    }
+
+    /// Finds the front after the source of this rank, which was the front, has moved.
+    #[inline]
+    fn front_from_moved<const BACK: bool>(&mut self, rank: usize) {
+        let source = &self.sources[rank];
         if !source.valid() {
-            self.front_from_waiting::<BACK>();
-        } else if let Some(&next) = self.waiting.first() {
-            let moved = Waiting { head: source.head(), rank };
-            if self.precedes::<BACK>(moved, next) {
-                self.front = Some(rank);
-            } else {
-                self.front = Some(next.rank);
+            return self.front_from_waiting::<BACK>();
+        }
+        let moved = Standing { head: source.head(), rank };
+        match self.waiting.first() {
+            Some(&next) if !self.precedes::<BACK>(moved, next) => {
+                self.front = Some(next);
                 self.waiting[0] = moved;
                 self.sink::<BACK>(0);
             }
-        } else {
-            self.front = Some(rank);
+            _ => self.front = Some(moved),
+        }
+    }
+
+    /// Takes every waiting source that stands on the key of `front` past it.
+    #[inline]
+    fn pass_waiting(&mut self, front: Standing) -> Result<()> {
+        while let Some(&next) = self.waiting.first()
+            && next.head == front.head
+            && self.sources[next.rank].key() == self.sources[front.rank].key()
+        {
+            let source = &mut self.sources[next.rank];
+            source.next_key()?;
+            if source.valid() {
+                self.waiting[0].head = source.head();
+            } else {
+                self.waiting.swap_remove(0);
+            }
+            self.sink::<false>(0);
         }
         Ok(())
     }
 
     /// Whether the entry that `a` stands on comes before the one of `b` on the way that we go.
     #[inline]
-    fn precedes<const BACK: bool>(&self, a: Waiting, b: Waiting) -> bool {
+    fn precedes<const BACK: bool>(&self, a: Standing, b: Standing) -> bool {
         let order = a.head.cmp(&b.head).then_with(|| {
             let keys = self.sources[a.rank].key().cmp(self.sources[b.rank].key());
             keys.then(a.rank.cmp(&b.rank))
@@ -198,6 +222,18 @@ impl<C: Cursor> Cursor for Merge<C> {
         self.step::<false>()
     }
 
+    /// The key is compared where it stands: nothing is copied, and sources that stand on it never come to the
+    /// front.
+    #[inline]
+    fn next_key(&mut self) -> Result<()> {
+        debug_assert!(!self.back, "a cursor moves in the direction of its last positioning");
+        let front = self.front.take().expect("the merge stands on an entry");
+        self.pass_waiting(front)?;
+        self.sources[front.rank].next_key()?;
+        self.front_from_moved::<false>(front.rank);
+        Ok(())
+    }
+
     #[inline]
     fn prev(&mut self) -> Result<()> {
         self.step::<true>()
@@ -215,7 +251,7 @@ impl<C: Cursor> Cursor for Merge<C> {
 
     #[inline]
     fn head(&self) -> u64 {
-        self.front().head()
+        self.front.expect("the merge stands on an entry").head
     }
 
     #[inline]

@@ -301,6 +301,14 @@ proptest! {
             merge.next().unwrap();
         }
         prop_assert!(!merge.valid());
+        let mut newest = expected.clone();
+        newest.dedup_by(|second, first| second.1.key == first.1.key);
+        merge.seek_first().unwrap();
+        for entry in &newest {
+            assert_eq!(entry_of(&merge).as_ref(), Some(entry));
+            merge.next_key().unwrap();
+        }
+        prop_assert!(!merge.valid());
         merge.seek_last().unwrap();
         for entry in expected.iter().rev() {
             assert_eq!(entry_of(&merge).as_ref(), Some(entry));

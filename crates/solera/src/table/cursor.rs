@@ -6,11 +6,11 @@
 use super::{TableFile, lookup::Found, reader::Table};
 use crate::{
     block::Block,
-    cursor::Cursor,
+    cursor::{Cursor, VERSIONS_STEPPED_MAX},
     error::Result,
     ids::Seqno,
     index::Span,
-    key::{KeyEnd, KeyRange, Kind},
+    key::{self, KeyEnd, KeyRange, Kind},
     pin::Slice,
     vfs::read_exact_at,
 };
@@ -167,6 +167,25 @@ impl TableCursor {
         Ok(())
     }
 
+    /// To the first entry of a larger key, which is not among those before `rank`.
+    #[cold]
+    fn leave_key(&mut self, rank: usize) -> Result<()> {
+        let mut left = self.key.clone();
+        if let Some(place) = &mut self.place
+            && rank == place.clip.end
+        {
+            // The next block usually begins with another key.
+            place.rank = rank;
+            self.settle_forward()?;
+            if !self.valid() || self.key != left {
+                return Ok(());
+            }
+        }
+        // The smallest larger key.
+        left.push(0);
+        self.seek(&left)
+    }
+
     fn place(&self) -> &Place {
         self.place.as_ref().expect("the cursor is valid")
     }
@@ -251,17 +270,30 @@ impl Cursor for TableCursor {
         let place = self.place.as_mut().expect("the cursor is valid");
         place.rank += 1;
         if place.rank < place.clip.end {
-            place.block.key_into(place.rank, &mut self.key);
+            place.block.key_beside_into(place.rank, &mut self.key);
             return Ok(());
         }
         self.settle_forward()
+    }
+
+    fn next_key(&mut self) -> Result<()> {
+        let place = self.place.as_mut().expect("the cursor is valid");
+        let stepped = place.clip.end.min(place.rank + 1 + VERSIONS_STEPPED_MAX);
+        for rank in place.rank + 1..stepped {
+            if !place.block.same_key(rank, place.rank) {
+                place.rank = rank;
+                place.block.key_beside_into(rank, &mut self.key);
+                return Ok(());
+            }
+        }
+        self.leave_key(stepped)
     }
 
     fn prev(&mut self) -> Result<()> {
         let place = self.place.as_mut().expect("the cursor is valid");
         if place.rank > place.clip.start {
             place.rank -= 1;
-            place.block.key_into(place.rank, &mut self.key);
+            place.block.key_beside_into(place.rank, &mut self.key);
             return Ok(());
         }
         self.settle_back()
@@ -277,8 +309,8 @@ impl Cursor for TableCursor {
     }
 
     fn head(&self) -> u64 {
-        let place = self.place();
-        place.block.key_head(place.rank)
+        debug_assert!(self.valid());
+        key::head(&self.key)
     }
 
     fn seqno(&self) -> Seqno {

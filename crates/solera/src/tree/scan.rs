@@ -54,6 +54,10 @@ impl Cursor for Source {
         each!(self, cursor => cursor.next())
     }
     #[inline]
+    fn next_key(&mut self) -> Result<()> {
+        each!(self, cursor => cursor.next_key())
+    }
+    #[inline]
     fn prev(&mut self) -> Result<()> {
         each!(self, cursor => cursor.prev())
     }

@@ -116,6 +116,14 @@ impl Cursor for RunCursor {
     }
 
     #[inline]
+    fn next_key(&mut self) -> Result<()> {
+        let cursor = self.open.as_mut().expect("a valid cursor stands in an open table");
+        cursor.next_key()?;
+        // A key's versions are all in one table.
+        if cursor.valid() { Ok(()) } else { self.settle_forward() }
+    }
+
+    #[inline]
     fn prev(&mut self) -> Result<()> {
         let cursor = self.open.as_mut().expect("a valid cursor stands in an open table");
         cursor.prev()?;

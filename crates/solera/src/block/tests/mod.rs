@@ -5,11 +5,7 @@ mod hostile;
 mod stored;
 
 use super::*;
-use crate::{
-    cursor::Probe,
-    ids::Seqno,
-    key::{self, Kind},
-};
+use crate::{cursor::Probe, ids::Seqno, key::Kind};
 use proptest::prelude::*;
 
 /// A model's entry.
@@ -102,7 +98,8 @@ fn assert_equals_model(block: &Block, entries: &[Entry], elided: bool, targets: 
         block.key_into(i, &mut key);
         assert_eq!(key, expected.key, "key {i}");
         assert_eq!(block.key_len(i), expected.key.len());
-        assert_eq!(block.key_head(i), key::head(&expected.key));
+        block.key_beside_into(block.len() - 1 - i, &mut key);
+        assert_eq!(key, entries[block.len() - 1 - i].key);
         assert!(block.key_eq(i, &expected.key));
         assert_eq!(block.value(i), expected.value, "value {i}");
         assert_eq!(block.pin_value(i), expected.value);

@@ -3,9 +3,9 @@
 //! Going down, a key's oldest version comes first and its newest last, so a pair is known only when the
 //! merge has left its key: the walker stands one key ahead of its merge, and holds the value by its pin.
 
-use super::{COVERED_STEPPED_MAX, Found, Scratch, Sight, VERSIONS_STEPPED_MAX, View};
+use super::{COVERED_STEPPED_MAX, Found, Scratch, Sight, View};
 use crate::{
-    cursor::Cursor,
+    cursor::{Cursor, VERSIONS_STEPPED_MAX},
     error::Result,
     key::{KeyEnd, Kind},
     merge::{Merge, resolve},

@@ -1,16 +1,21 @@
 //! Visible pairs in ascending order.
 
-use super::{COVERED_STEPPED_MAX, Found, Scratch, Sight, VERSIONS_STEPPED_MAX, View};
-use crate::{cursor::Cursor, error::Result, merge::Merge, pin::Slice};
+use super::{COVERED_STEPPED_MAX, Found, Scratch, Sight, View};
+use crate::{
+    cursor::{Cursor, VERSIONS_STEPPED_MAX},
+    error::Result,
+    merge::Merge,
+    pin::Slice,
+};
 
 /// Walks the visible pairs of a view upward. After an error it is not valid until positioned again.
 pub struct Forward<C> {
     merge: Merge<C>,
     sight: Sight,
     at: At,
-    /// Its key is the one that the walker leaves, or stands on after a merge.
+    /// Its key is the one that the walker stands on after a merge.
     scratch: Scratch,
-    /// The head of the key that the walker left last.
+    /// The head of the last entry that the snapshot did not see.
     head: u64,
 }
 
@@ -64,7 +69,7 @@ impl<C: Cursor> Forward<C> {
         };
         self.at = At::Nowhere;
         if on_key {
-            self.leave()?;
+            self.merge.next_key()?;
         }
         self.settle()
     }
@@ -125,14 +130,14 @@ impl<C: Cursor> Forward<C> {
                     self.at = At::Merged;
                     return Ok(());
                 }
-                Found::Absent => self.leave()?,
-                Found::Covered(rank) => {
+                Found::Absent => self.merge.next_key()?,
+                Found::Covered(_) if covered < COVERED_STEPPED_MAX => {
                     covered += 1;
-                    self.leave()?;
-                    if covered > COVERED_STEPPED_MAX {
-                        covered = 0;
-                        self.leave_cover(rank)?;
-                    }
+                    self.merge.next_key()?;
+                }
+                Found::Covered(rank) => {
+                    covered = 0;
+                    self.leave_cover(rank)?;
                 }
             }
         }
@@ -151,31 +156,12 @@ impl<C: Cursor> Forward<C> {
         self.merge.skip_unseen(&self.scratch.key, self.sight.view.snapshot)
     }
 
-    /// Over the present entry and everything else of its key, which is kept in the scratch.
-    #[inline]
-    fn leave(&mut self) -> Result<()> {
-        self.head = self.merge.head();
-        self.scratch.keep_key(self.merge.key());
-        for _ in 0..VERSIONS_STEPPED_MAX {
-            self.merge.next()?;
-            if !self.merge.valid()
-                || self.merge.head() != self.head
-                || self.merge.key() != &self.scratch.key[..]
-            {
-                return Ok(());
-            }
-        }
-        // The smallest larger key.
-        self.scratch.key.push(0);
-        let skipped = self.merge.skip_to(0, &self.scratch.key);
-        self.scratch.key.pop();
-        skipped
-    }
-
-    /// To the end of the cover that a tombstone of rank `rank` lays over the key just left. What is as new as it, or
-    /// newer, is not skipped.
+    /// Past the present key and to the end of the cover that a tombstone of rank `rank` lays over it. What is as
+    /// new as the tombstone, or newer, is not skipped.
     #[cold]
     fn leave_cover(&mut self, rank: usize) -> Result<()> {
+        self.scratch.keep_key(self.merge.key());
+        self.merge.next_key()?;
         let view = &self.sight.view;
         match view.tombstones[rank].fragment_end(&self.scratch.key, view.snapshot) {
             Some(end) => self.merge.skip_to(rank + 1, end),

@@ -7,6 +7,10 @@
 //! The first one seen decides: a put is the value; an expiring put is the value until its moment; a
 //! delete, an expired put and a cover by a range tombstone mean absence, and nothing older counts; a
 //! merge operand is put aside and the next older entry is asked for the base.
+//!
+//! A key that a point delete hides costs a step of each source that has an entry of it: the newer source says
+//! that this key is deleted and nothing about the next one, so no block of an older source can be passed over
+//! unread. What is covered by a range tombstone is passed by seeking. Compaction takes both away.
 
 mod backward;
 mod forward;
@@ -26,9 +30,6 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// So many versions of one key are stepped over; after that the walker seeks past the rest. A seek costs
-/// about as much as this many steps.
-const VERSIONS_STEPPED_MAX: usize = 8;
 /// So many keys in a row that range tombstones cover are stepped over; after that the walker seeks to
 /// the end of the cover.
 const COVERED_STEPPED_MAX: usize = 4;

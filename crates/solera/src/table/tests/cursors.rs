@@ -24,6 +24,23 @@ fn forward(cursor: &mut TableCursor) -> Vec<Entry> {
     entries
 }
 
+/// From where it stands on, the newest version of each key.
+fn by_key(cursor: &mut TableCursor) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    while cursor.valid() {
+        entries.push(entry(cursor));
+        cursor.next_key().unwrap();
+    }
+    entries
+}
+
+/// The first of the entries of each key.
+fn newest(entries: &[Entry]) -> Vec<Entry> {
+    let mut newest = entries.to_vec();
+    newest.dedup_by(|second, first| second.key == first.key);
+    newest
+}
+
 fn backward(cursor: &mut TableCursor) -> Vec<Entry> {
     let mut entries = Vec::new();
     while cursor.valid() {
@@ -51,6 +68,8 @@ fn cursors_walk_every_layout_of_every_family_both_ways() {
                 assert!(!cursor.valid());
                 cursor.seek_first().unwrap();
                 assert!(forward(&mut cursor) == entries, "{name}, {layout:?}, {access:?}");
+                cursor.seek_first().unwrap();
+                assert!(by_key(&mut cursor) == newest(&entries), "{name}, {layout:?}, {access:?}");
                 cursor.seek_last().unwrap();
                 assert!(backward(&mut cursor) == entries, "{name}, {layout:?}, {access:?}");
             }
@@ -81,6 +100,8 @@ fn seeks_and_clips_admit_what_the_model_admits() {
                 let mut cursor = file.cursor(&clip, access).unwrap();
                 cursor.seek_first().unwrap();
                 assert!(forward(&mut cursor) == model, "{says}");
+                cursor.seek_first().unwrap();
+                assert!(by_key(&mut cursor) == newest(model), "{says}");
                 cursor.seek_last().unwrap();
                 assert!(backward(&mut cursor) == model, "{says}");
                 for _ in 0..6 {
