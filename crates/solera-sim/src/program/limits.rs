@@ -28,6 +28,8 @@ const RSS_PERCENT_MAX: u64 = 110;
 const DATA_FACTOR: u64 = 20;
 const VALUE_BYTES: u64 = 1000;
 const KEY_BYTES: u64 = 16;
+/// Fewest operations under a budget: what an allocator keeps of a process's memory grows for about so long.
+const OPERATIONS_MIN: u64 = 300_000;
 /// Threads that use the database.
 const USERS: u64 = 2;
 /// Descriptors of each process.
@@ -45,7 +47,7 @@ pub struct Amount {
     pub seed: u64,
     /// The memory budgets to try, MiB.
     pub budgets_mib: Vec<u64>,
-    /// Operations under each, in proportion: so many for each MiB of the budget.
+    /// Operations under each: so many for each MiB of the budget, and 300,000 at least.
     pub operations_per_mib: u64,
     /// This program, to run as the child.
     pub program: PathBuf,
@@ -145,7 +147,8 @@ fn measure(amount: &Amount, place: &Path) -> Result<Verdict, String> {
 
 /// What the use of a database under a budget measured.
 fn memory_figures(amount: &Amount, place: &Path, mib: u64) -> Result<BTreeMap<String, u64>, String> {
-    let (budget, operations) = ((mib << 20).to_string(), (amount.operations_per_mib * mib).to_string());
+    let operations = (amount.operations_per_mib * mib).max(OPERATIONS_MIN);
+    let (budget, operations) = ((mib << 20).to_string(), operations.to_string());
     let dir = place.join(format!("memory{mib}"));
     let task = ["memory", &budget, &operations, &amount.seed.to_string()];
     let found = child(&amount.program, &dir, &task)?;
