@@ -6,7 +6,8 @@
 //! Beside that all threads move money between common accounts in transactions, which do conflict; the sum
 //! must be the same in every snapshot.
 //!
-//! Which thread comes first is not a function of the seed, so a failure need not repeat.
+//! A seed fixes the layouts and what each thread draws. Which thread comes first is not a function of it, so a
+//! failure need not repeat.
 
 use super::{Scale, Verdict};
 use crate::{

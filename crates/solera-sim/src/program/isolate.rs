@@ -6,8 +6,8 @@
 //! threads move money between accounts, and an auditor counts it. When all have ended, the history goes to
 //! the judges of [`crate::isolation`].
 //!
-//! Which thread comes first is not a function of the seed, so a failure need not repeat; what is printed is
-//! the cycle itself.
+//! A seed fixes the layouts and what each thread draws. Which thread comes first is not a function of it, so a
+//! failure need not repeat; what is printed is the cycle itself.
 
 use super::{Scale, Verdict};
 use crate::{

@@ -10,7 +10,7 @@
 //! * *shapes*: a seek across 100,000 deleted keys; 10,000 iterators at once.
 //!
 //! The data is counted as users do, before compression. A load and the making of tables each keep one core or
-//! the disk busy, so they go side by side; what is timed follows alone.
+//! the disk busy, so they go side by side; what is timed follows alone. A seed fixes the data, not the figures.
 
 use super::{Scale, Verdict};
 use crate::random::Random;
