@@ -1,0 +1,161 @@
+//! `seeds DIR`: the beginnings of the corpora, written by the engine itself, one directory for each target.
+
+use solera::{
+    Compression, IndexKind, Layout, Options,
+    block::{BlockBuilder, FitPolicy},
+    codec::Decoder,
+    index::{handles::Handles, separators::Separators},
+    key::Kind,
+    table,
+    tombstone::{RangeTombstone, RangeTombstones},
+    version::manifest,
+    vfs::{Fs, mem::MemFs, read_all},
+    wal,
+};
+use solera_fuzz::DIR;
+use solera_sim::random::Random;
+use std::{error::Error, path::Path, sync::Arc};
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+struct Corpora<'d> {
+    dir: &'d Path,
+    number: u32,
+}
+
+impl Corpora<'_> {
+    fn add(&mut self, target: &str, bytes: &[u8]) -> Outcome {
+        let dir = self.dir.join(target);
+        std::fs::create_dir_all(&dir)?;
+        self.number += 1;
+        std::fs::write(dir.join(format!("seed{:03}", self.number)), bytes)?;
+        Ok(())
+    }
+
+    /// Logs, manifests and tables of a small database of this kind.
+    fn database(&mut self, index: IndexKind, compression: Compression) -> Outcome {
+        let fs = MemFs::new();
+        let layout = Layout { index, compression, block_bytes: 256, ..Layout::default() };
+        let options = Options::new().fs(Arc::new(fs.clone())).seed(1).background_threads(0).layout(layout);
+        let db = options.open(DIR)?;
+        let other = db.keyspace("other")?;
+        for number in 0..200u32 {
+            db.put(&(number * 7).to_be_bytes(), &vec![number as u8; number as usize % 40])?;
+            if number % 10 == 0 {
+                other.put_with_ttl(format!("key{number}").as_bytes(), b"soon", std::time::Duration::from_secs(9))?;
+                db.delete(&(number * 3).to_be_bytes())?;
+            }
+        }
+        db.delete_range(b"\0\0\0\x20", b"\0\0\0\x80")?;
+        db.flush()?;
+        db.put(b"late", b"still in the log")?;
+        db.close()?;
+        for name in fs.list_dir(Path::new(DIR))? {
+            let content = read_all(&*fs.open(&Path::new(DIR).join(&name))?)?;
+            if wal::file_id(&name).is_some() {
+                self.add("wal", &content)?;
+                // A payload without its frame.
+                self.add("wal", content.get(32 + 24..).unwrap_or_default())?;
+            } else if manifest::file_id(&name).is_some() {
+                self.add("manifest", &content)?;
+                self.add("manifest", content.get(32 + 24..).unwrap_or_default())?;
+            } else if table::file_id(&name).is_some() {
+                self.add("table", &content)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn blocks(&mut self) -> Outcome {
+        for fit in [FitPolicy::None, FitPolicy::Pla { epsilon: 4 }, FitPolicy::LeastSquares] {
+            for (elide_below, step) in [(0, 1), (u64::MAX >> 8, 1000)] {
+                let mut builder = BlockBuilder::new(512, fit, elide_below);
+                for number in 0..60u64 {
+                    let key = [b"prefix", &(number * step).to_be_bytes()[..]].concat();
+                    let kind = if number % 9 == 0 { Kind::Delete } else { Kind::Put };
+                    let value = if kind == Kind::Put { vec![3; (number % 5) as usize] } else { Vec::new() };
+                    if !builder.try_add(&key, 1000 - number, kind, &value) {
+                        break;
+                    }
+                }
+                let mut payload = Vec::new();
+                builder.finish(b"note", &mut payload);
+                self.add("block", &payload)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn indexes(&mut self) -> Outcome {
+        for step in [1u64, 1 << 20, 0x0123_4567_89ab] {
+            let separators: Separators =
+                (0..100u64).map(|number| (number * step).to_be_bytes().to_vec()).collect::<Vec<_>>().iter().collect();
+            let mut bytes = Vec::new();
+            separators.encode(&mut bytes);
+            Separators::decode(&mut Decoder::new(&bytes), 1 << 20).map_err(|error| error.what)?;
+            self.add("index", &bytes)?;
+            bytes.clear();
+            Handles::encode_sizes(&[4096; 20], &mut bytes);
+            self.add("index", &bytes)?;
+        }
+        Ok(())
+    }
+
+    fn values(&mut self) -> Outcome {
+        let tombstone = |start: &[u8], end: &[u8], seqno| RangeTombstone { start: start.into(), end: end.into(), seqno };
+        let mut bytes = Vec::new();
+        RangeTombstones::new(vec![tombstone(b"a", b"c", 5), tombstone(b"b", b"f", 9)]).encode(&mut bytes);
+        self.add("values", &bytes)?;
+        bytes.clear();
+        solera::Shape::default().encode(&mut bytes);
+        self.add("values", &bytes)?;
+        bytes.clear();
+        Layout::default().encode(&mut bytes);
+        self.add("values", &bytes)?;
+        let mut filter = solera::filter::FilterBuilder::new(10.0);
+        (0..100u64).for_each(|number| filter.add(number << 32 | number));
+        self.add("values", &filter.finish())
+    }
+
+    fn loads(&mut self) -> Outcome {
+        let texts: [&[u8]; 5] = [
+            b"a\tb\nkey one\tvalue\nkey two\tother\n",
+            b"a,b\n\"quoted \"\"key\",\"a\nb\"\nplain,2\n",
+            b"{\"a\":\"key\",\"b\":[1,2.5e3,null]}\n{\"a\":7,\"2\":\"\\u00e9\"}\n",
+            &[3, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0],
+            b"one\r\ntwo\r\n\r\nthree",
+        ];
+        for (format, text) in (0u8..).zip(texts) {
+            for flags in [0u8, 3, 20] {
+                self.add("load", &[&[format + 5 * flags], text].concat())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn scripts(&mut self) -> Outcome {
+        for seed in 0..20 {
+            let mut random = Random::new(seed);
+            let bytes: Vec<u8> = (0..8 + 3 * 60).map(|_| random.next() as u8).collect();
+            self.add("script", &bytes)?;
+        }
+        Ok(())
+    }
+}
+
+fn main() -> Outcome {
+    let dir = std::env::args_os().nth(1).ok_or("seeds DIR: say where")?;
+    let mut corpora = Corpora { dir: Path::new(&dir), number: 0 };
+    for index in IndexKind::ALL {
+        for compression in Compression::ALL.into_iter().filter(|compression| compression.available()) {
+            corpora.database(index, compression)?;
+        }
+    }
+    corpora.blocks()?;
+    corpora.indexes()?;
+    corpora.values()?;
+    corpora.loads()?;
+    corpora.scripts()?;
+    println!("{} seeds", corpora.number);
+    Ok(())
+}
