@@ -2,8 +2,10 @@
 #![no_main]
 
 #[path = "../../crates/solera-cli/src/failure.rs"]
+#[expect(dead_code, reason = "of the command's own file only what parsing needs is used")]
 mod failure;
 #[path = "../../crates/solera-cli/src/input/mod.rs"]
+#[expect(dead_code, reason = "as above")]
 mod input;
 #[path = "../../crates/solera-cli/src/record/mod.rs"]
 mod record;

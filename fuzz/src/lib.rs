@@ -1,7 +1,9 @@
 //! What the fuzz targets do with bytes, one function each. A function returns, or it found a defect.
 //!
-//! Checksums keep a fuzzer out, so that what lies behind one is given bytes without it as well. The corpora
-//! begin with what the engine writes (`seeds`).
+//! Checksums keep a fuzzer out. So files are given twice, as they are and sealed again ([`reseal`]), and what lies
+//! behind a checksum is given bytes without it as well. The corpora begin with what the engine writes (`seeds`).
+
+pub mod reseal;
 
 use solera::{
     Error, IndexKind, Layout, Shape,
@@ -19,6 +21,7 @@ use solera::{
     vfs::{Fs, mem::MemFs},
     wal::{self, Tail, batch::BatchReader},
 };
+use solera_model::{Line, search};
 use solera_sim::{
     life::{Pulse, live},
     random::Random,
@@ -29,10 +32,8 @@ use std::{path::Path, sync::Arc};
 
 /// The directory in which files of bytes are put.
 pub const DIR: &str = "/db";
-/// The database to which the seeds belong.
-pub const DATABASE: DatabaseId = DatabaseId(7);
-/// The file that a log or a manifest is.
-pub const FILE: FileId = FileId(1);
+/// The file that a table is.
+const TABLE: FileId = FileId(1);
 
 /// A file system with one file.
 fn disk(name: &str, data: &[u8]) -> MemFs {
@@ -44,6 +45,14 @@ fn disk(name: &str, data: &[u8]) -> MemFs {
     fs
 }
 
+/// Whose file it is and which: what the header of a log or a manifest says.
+fn whose(data: &[u8]) -> (DatabaseId, FileId) {
+    let number = |at: usize| {
+        data.get(at..).and_then(<[u8]>::first_chunk).map_or(1, |bytes| u64::from_le_bytes(*bytes))
+    };
+    (DatabaseId(number(8)), FileId(number(16)))
+}
+
 /// Only damage may be found, and nothing else may go wrong.
 fn damage_only<T>(result: Result<T, Error>) -> Option<T> {
     match result {
@@ -53,12 +62,29 @@ fn damage_only<T>(result: Result<T, Error>) -> Option<T> {
     }
 }
 
+/// The bytes as they are, and as `seal` seals them if that makes others of them.
+fn and_sealed(data: &[u8], seal: impl FnOnce(&mut [u8]) -> Option<()>, each: impl Fn(&[u8])) {
+    each(data);
+    let mut sealed = data.to_vec();
+    // What it could not seal is left as damage.
+    let _ = seal(&mut sealed);
+    if sealed != data {
+        each(&sealed);
+    }
+}
+
 /// A log: whole, and as the payload of one frame.
 pub fn wal(data: &[u8]) {
-    let fs = disk(&wal::file_name(FILE), data);
+    and_sealed(data, reseal::frames, replay);
+    operations(data);
+}
+
+fn replay(data: &[u8]) {
+    let (database, file) = whose(data);
+    let fs = disk(&wal::file_name(file), data);
     for tail in [Tail::Open, Tail::Sealed, Tail::CutAt(data.len() as u64 / 2)] {
         let mut end = 0;
-        let replayed = wal::replay(&fs, Path::new(DIR), DATABASE, FILE, tail, |offset, payload| {
+        let replayed = wal::replay(&fs, Path::new(DIR), database, file, tail, |offset, payload| {
             assert!(offset >= end && offset + payload.len() as u64 <= data.len() as u64);
             end = offset;
             operations(payload);
@@ -68,7 +94,6 @@ pub fn wal(data: &[u8]) {
             assert!(replayed.end <= data.len() as u64);
         }
     }
-    operations(data);
 }
 
 fn operations(payload: &[u8]) {
@@ -84,10 +109,9 @@ fn operations(payload: &[u8]) {
 
 /// A manifest: whole, and as one edit, which must come back from its own bytes.
 pub fn manifest(data: &[u8]) {
-    let name = manifest::file_name(FILE);
-    let fs = disk(&name, data);
+    let name = manifest::file_name(whose(data).1);
     let path = Path::new(DIR).join(&name);
-    damage_only(Manifest::read(&fs, &path));
+    and_sealed(data, reseal::frames, |bytes| drop(damage_only(Manifest::read(&disk(&name, bytes), &path))));
     if let Some(edit) = damage_only(Edit::decode(&path, 0, data)) {
         let mut again = Vec::new();
         edit.encode(&mut again);
@@ -97,8 +121,12 @@ pub fn manifest(data: &[u8]) {
 
 /// A table file, opened without a manifest, checked, dumped and walked both ways.
 pub fn table(data: &[u8]) {
-    let path = Path::new(DIR).join(table::file_name(FILE));
-    let fs: Arc<dyn Fs> = Arc::new(disk(&table::file_name(FILE), data));
+    and_sealed(data, reseal::table, walk_and_ask);
+}
+
+fn walk_and_ask(data: &[u8]) {
+    let path = Path::new(DIR).join(table::file_name(TABLE));
+    let fs: Arc<dyn Fs> = Arc::new(disk(&table::file_name(TABLE), data));
     let mut dumped = Vec::new();
     let _ = inspect::dump(&fs, &path, &mut dumped);
     let Some(file) = damage_only(table::open_alone(&fs, &path)) else { return };
@@ -117,12 +145,11 @@ pub fn table(data: &[u8]) {
     let guard = crossbeam_epoch::pin();
     for key in keys.iter().step_by(7) {
         let probe = Probe { key, hash: key::hash(key), snapshot: SEQNO_MAX };
-        damage_only(file.table().and_then(|table| table.lookup(&probe, &guard, |hit| hit.value.len())));
+        damage_only(file.table().and_then(|table| table.lookup(&probe, &guard, |hit| hit.value().len())));
         damage_only(cursor.seek_before(key));
     }
     damage_only(file.table().and_then(|table| table.check().map(drop)));
 }
-
 
 /// A block's payload, behind its checksum: every answer that it gives.
 pub fn block(data: &[u8]) {
@@ -131,7 +158,8 @@ pub fn block(data: &[u8]) {
     for i in 0..block.len().min(300) {
         block.key_into(i, &mut key);
         assert_eq!(key.len(), block.key_len(i));
-        let _ = (block.kind(i), block.seqno(i, 5), block.value(i).len(), block.key_head(i), block.pin_value(i));
+        let _ =
+            (block.kind(i), block.seqno(i, 5), block.value(i).len(), block.key_head(i), block.pin_value(i));
         assert!(block.find(&key) <= block.len());
         let probe = Probe { key: &key, hash: key::hash(&key), snapshot: SEQNO_MAX };
         if let Some(found) = block.lookup(&probe, 5) {
@@ -149,32 +177,58 @@ pub fn block(data: &[u8]) {
     }
 }
 
-/// An index section, behind its checksum, with every kind of index built of it; and model bytes.
+/// What an index section holds, behind its checksum, with every kind of index built of it. The first four bytes are
+/// where the blocks end, and ε.
 pub fn index(data: &[u8]) {
-    let mut input = data;
-    let _ = solera_model::encode::take_line(&mut input);
-    let mut input = data;
-    if let Ok(keys) = solera_model::encode::take_sorted(&mut input) {
-        assert!(keys.is_sorted());
+    let Some((&[low, middle, high, epsilon], section)) = data.split_first_chunk() else { return };
+    let end = u64::from_le_bytes([low, middle, high, 0, 0, 0, 0, 0]);
+    if end >= 32
+        && let Ok(handles) = Handles::decode(&mut Decoder::new(section), 32..end)
+    {
+        assert_eq!((handles.offset(0), handles.offset(handles.blocks())), (32, end));
+        assert!((0..handles.blocks()).all(|block| !handles.range(block).is_empty()));
     }
-    let mut decoder = Decoder::new(data);
-    let _ = Handles::decode(&mut decoder, 32..1 << 20);
-    let mut decoder = Decoder::new(data);
-    let Ok(separators) = Separators::decode(&mut decoder, 1 << 20) else { return };
+    let Ok(separators) = Separators::decode(&mut Decoder::new(section), 1 << 20) else { return };
     let sorted: Vec<&[u8]> = separators.iter().collect();
+    assert!(sorted.is_sorted());
+    let mut keys: Vec<Vec<u8>> = section.chunks(9).map(<[u8]>::to_vec).collect();
+    for separator in &sorted {
+        keys.extend([
+            separator.to_vec(),
+            [separator, &[0][..]].concat(),
+            separator[..separator.len() / 2].to_vec(),
+        ]);
+    }
     for kind in IndexKind::ALL {
-        let index = Index::build(kind, &separators);
+        let index = Index::build(kind, epsilon.into(), &separators);
         assert_eq!(index.blocks(), separators.len() + 1);
-        for separator in &sorted {
-            for key in [separator, &[separator, &[0][..]].concat()[..], &separator[..separator.len() / 2]] {
-                let found = index.locate(key);
-                assert!(found.first <= found.last && found.last < index.blocks());
-                if sorted.is_sorted() {
-                    let block = sorted.partition_point(|separator| *separator <= key);
-                    let near = found.first.saturating_sub(index.reach())..=found.last + index.reach();
-                    assert!(near.contains(&block), "{kind} {key:x?}: {found:?}, not {block}");
-                }
-            }
+        for key in &keys {
+            let found = index.locate(key);
+            assert!(found.first <= found.last && found.last < index.blocks());
+            let block = sorted.partition_point(|separator| *separator <= &key[..]);
+            let near = found.first.saturating_sub(index.reach())..=found.last;
+            assert!(near.contains(&block), "{kind} {key:x?}: {found:?}, not {block}");
+        }
+    }
+}
+
+/// A model that anybody could have written: a line, and heads of which it says where they are.
+pub fn model(data: &[u8]) {
+    let words: Vec<u64> = data.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+    let [slope, intercept, error, heads @ ..] = &words[..] else { return };
+    let mut heads = heads.to_vec();
+    let error = *error as usize;
+    let line = Line::new(f64::from_bits(*slope), f64::from_bits(*intercept));
+    for sorted in [false, true] {
+        if sorted {
+            heads.sort();
+        }
+        let Some(&x0) = heads.first() else { return };
+        for x in heads.iter().flat_map(|head| [*head, head.wrapping_add(1), head.swap_bytes()]) {
+            let guess = line.as_ref().map_or(error, |line| line.rank(x0, x, heads.len()));
+            let found = search::lower_bound(&heads, x, guess, error);
+            assert!(found <= heads.len());
+            assert!(!sorted || found == heads.partition_point(|&head| head < x));
         }
     }
 }
@@ -195,7 +249,10 @@ pub fn values(data: &[u8]) {
     if let Ok(descriptor) = TableDescriptor::decode(&mut Decoder::new(data)) {
         let mut again = Vec::new();
         descriptor.encode(&mut again);
-        assert_eq!(TableDescriptor::decode(&mut Decoder::new(&again)).expect("it was just encoded"), descriptor);
+        assert_eq!(
+            TableDescriptor::decode(&mut Decoder::new(&again)).expect("it was just encoded"),
+            descriptor
+        );
     }
 }
 

@@ -3,7 +3,6 @@
 use solera::{
     Compression, IndexKind, Layout, Options,
     block::{BlockBuilder, FitPolicy},
-    codec::Decoder,
     index::{handles::Handles, separators::Separators},
     key::Kind,
     table,
@@ -13,6 +12,7 @@ use solera::{
     wal,
 };
 use solera_fuzz::DIR;
+use solera_model::dual::{self, Policy};
 use solera_sim::random::Random;
 use std::{error::Error, path::Path, sync::Arc};
 
@@ -42,7 +42,11 @@ impl Corpora<'_> {
         for number in 0..200u32 {
             db.put(&(number * 7).to_be_bytes(), &vec![number as u8; number as usize % 40])?;
             if number % 10 == 0 {
-                other.put_with_ttl(format!("key{number}").as_bytes(), b"soon", std::time::Duration::from_secs(9))?;
+                other.put_with_ttl(
+                    format!("key{number}").as_bytes(),
+                    b"soon",
+                    std::time::Duration::from_secs(9),
+                )?;
                 db.delete(&(number * 3).to_be_bytes())?;
             }
         }
@@ -88,21 +92,36 @@ impl Corpora<'_> {
 
     fn indexes(&mut self) -> Outcome {
         for step in [1u64, 1 << 20, 0x0123_4567_89ab] {
-            let separators: Separators =
-                (0..100u64).map(|number| (number * step).to_be_bytes().to_vec()).collect::<Vec<_>>().iter().collect();
-            let mut bytes = Vec::new();
+            let separators: Separators = (0..100u64)
+                .map(|number| (number * step).to_be_bytes().to_vec())
+                .collect::<Vec<_>>()
+                .iter()
+                .collect();
+            let mut bytes = vec![0, 0, 1, 4];
             separators.encode(&mut bytes);
-            Separators::decode(&mut Decoder::new(&bytes), 1 << 20).map_err(|error| error.what)?;
             self.add("index", &bytes)?;
-            bytes.clear();
+            let end = 32 + 20 * 4096u32;
+            bytes = [&end.to_le_bytes()[..3], &[4]].concat();
             Handles::encode_sizes(&[4096; 20], &mut bytes);
             self.add("index", &bytes)?;
         }
         Ok(())
     }
 
+    fn models(&mut self) -> Outcome {
+        for step in [1u64, 1000, 1 << 40] {
+            let heads: Vec<u64> = (0..200).map(|number| number * number * step).collect();
+            let fit = dual::fit(Policy::Pra, &heads);
+            let line = [fit.line.slope().to_bits(), fit.line.intercept().to_bits(), fit.error.into()];
+            let bytes: Vec<u8> = line.iter().chain(&heads).flat_map(|word| word.to_le_bytes()).collect();
+            self.add("model", &bytes)?;
+        }
+        Ok(())
+    }
+
     fn values(&mut self) -> Outcome {
-        let tombstone = |start: &[u8], end: &[u8], seqno| RangeTombstone { start: start.into(), end: end.into(), seqno };
+        let tombstone =
+            |start: &[u8], end: &[u8], seqno| RangeTombstone { start: start.into(), end: end.into(), seqno };
         let mut bytes = Vec::new();
         RangeTombstones::new(vec![tombstone(b"a", b"c", 5), tombstone(b"b", b"f", 9)]).encode(&mut bytes);
         self.add("values", &bytes)?;
@@ -153,6 +172,7 @@ fn main() -> Outcome {
     }
     corpora.blocks()?;
     corpora.indexes()?;
+    corpora.models()?;
     corpora.values()?;
     corpora.loads()?;
     corpora.scripts()?;
