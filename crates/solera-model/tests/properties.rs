@@ -74,7 +74,7 @@ fn truth(keys: &[u64], x: u64) -> usize {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 3 } else { 400 }))]
 
     #[test]
     fn search_is_the_partition_point_whatever_the_guess_and_error(

@@ -124,7 +124,9 @@ impl Block {
                 _ => high = middle,
             }
         }
-        (low, low < first + equal && self.equal_behind_head(low, suffix))
+        // Where heads are out of order, the halves may have led to another one.
+        let found = low < first + equal && heads[low] == heads[first];
+        (low, found && self.equal_behind_head(low, suffix))
     }
 
     /// Whether entry `i` has the key of the same prefix and head that goes on with `suffix`.

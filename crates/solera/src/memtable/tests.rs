@@ -101,7 +101,7 @@ fn keys() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 200 }))]
     #[test]
     fn a_memtable_is_a_sorted_map(
         contents in prop::collection::vec((keys(), 0usize..4, prop::collection::vec(any::<u8>(), 0..40)), 0..200),
@@ -151,12 +151,13 @@ fn every_pattern_of_insertion_leaves_the_same_sorted_entries() {
         ("random in three places", &|i| deep(i, (i % 3) as usize * 20)),
         ("random digits", &|i| format!("user{:020}", scattered(i)).into_bytes()),
     ];
+    let count = if cfg!(miri) { 300 } else { 30_000 };
     for (name, key) in patterns {
         let entries: Vec<Entry> =
-            (0..30_000).map(|i| (key(i), u64::from(i) + 1, Kind::Put, i.to_le_bytes().to_vec())).collect();
+            (0..count).map(|i| (key(i), u64::from(i) + 1, Kind::Put, i.to_le_bytes().to_vec())).collect();
         let (model, memtable) = filled(&entries);
-        let probes: Vec<Vec<u8>> = (0..30_000).step_by(997).map(key).chain([vec![], vec![255; 30]]).collect();
-        check_against(&model, &memtable, &probes, &[0, 1, 14_999, 30_000]);
+        let probes: Vec<Vec<u8>> = (0..count).step_by(997).map(key).chain([vec![], vec![255; 30]]).collect();
+        check_against(&model, &memtable, &probes, &[0, 1, u64::from(count / 2), u64::from(count)]);
         let per_entry = memtable.bytes() / entries.len();
         let record = (16 + entries[0].0.len() + 4).next_multiple_of(8);
         assert!(per_entry < record + 90, "{name}: {per_entry} bytes per entry");
@@ -230,7 +231,8 @@ fn range_tombstones_are_seen_and_counted() {
 
 /// Readers follow a writer: whatever had been published when a reader began, it finds, in order, whole,
 /// by lookup and by walking both ways.
-fn readers_follow_a_writer(count: u64, key: impl Fn(u64) -> Vec<u8> + Sync) {
+fn readers_follow_a_writer(key: impl Fn(u64) -> Vec<u8> + Sync) {
+    let count = if cfg!(miri) { 300 } else { 40_000 };
     let memtable = Memtable::new();
     let published = AtomicU64::new(0);
     let (key, published, memtable) = (&key, &published, &memtable);
@@ -250,7 +252,7 @@ fn readers_follow_a_writer(count: u64, key: impl Fn(u64) -> Vec<u8> + Sync) {
                 let mut random = reader + 1;
                 loop {
                     let snapshot = published.load(Ordering::Acquire);
-                    for _ in 0..200.min(snapshot) {
+                    for _ in 0..snapshot.min(if cfg!(miri) { 10 } else { 200 }) {
                         random = random
                             .wrapping_mul(6_364_136_223_846_793_005)
                             .wrapping_add(1_442_695_040_888_963_407);
@@ -285,22 +287,22 @@ fn readers_follow_a_writer(count: u64, key: impl Fn(u64) -> Vec<u8> + Sync) {
 
 #[test]
 fn readers_find_random_keys_while_they_are_written() {
-    readers_follow_a_writer(40_000, |seqno| scattered(seqno as u32).to_be_bytes().to_vec());
+    readers_follow_a_writer(|seqno| scattered(seqno as u32).to_be_bytes().to_vec());
 }
 
 #[test]
 fn readers_find_ascending_keys_while_they_are_written() {
-    readers_follow_a_writer(40_000, |seqno| seqno.to_be_bytes().to_vec());
+    readers_follow_a_writer(|seqno| seqno.to_be_bytes().to_vec());
 }
 
 #[test]
 fn readers_find_descending_keys_while_they_are_written() {
-    readers_follow_a_writer(40_000, |seqno| (u64::MAX - seqno).to_be_bytes().to_vec());
+    readers_follow_a_writer(|seqno| (u64::MAX - seqno).to_be_bytes().to_vec());
 }
 
 #[test]
 fn readers_find_a_hot_key_and_its_neighbours_while_they_are_written() {
-    readers_follow_a_writer(40_000, |seqno| {
+    readers_follow_a_writer(|seqno| {
         if seqno % 3 == 0 {
             b"hot key".to_vec()
         } else {
@@ -311,7 +313,7 @@ fn readers_find_a_hot_key_and_its_neighbours_while_they_are_written() {
 
 #[test]
 fn readers_find_keys_with_long_prefixes_while_they_are_written() {
-    readers_follow_a_writer(40_000, |seqno| {
+    readers_follow_a_writer(|seqno| {
         [&vec![b'/'; seqno as usize % 3 * 25][..], &scattered(seqno as u32).to_be_bytes()].concat()
     });
 }

@@ -7,6 +7,7 @@ use crate::{
 };
 
 #[test]
+#[cfg_attr(miri, ignore = "minutes under Miri, and what it does others do too")]
 fn entries_of_8_and_64_bytes_cost_at_most_73_bytes_in_the_file() {
     let binding = Binding::new(DatabaseId(1), FileId(1));
     let entries: Vec<_> =

@@ -5,6 +5,13 @@ use super::{
     *,
 };
 
+/// What is found for a key has that key, whatever the block's bytes.
+fn finds_that_key(block: &Block, key: &[u8], snapshot: Seqno) {
+    if let Some(found) = block.lookup(&Probe { key, hash: 0, snapshot }, 0) {
+        assert!(block.key_eq(found, key), "entry {found} of {block:?} does not have the key {key:x?}");
+    }
+}
+
 /// Calls everything that can be called on a block.
 fn exercise(block: &Block, targets: &[Vec<u8>]) {
     let mut key = Vec::new();
@@ -13,11 +20,11 @@ fn exercise(block: &Block, targets: &[Vec<u8>]) {
         std::hint::black_box((block.key_len(i), block.key_eq(i, &key)));
         std::hint::black_box((block.value(i), block.kind(i), block.seqno(i, 0), block.hit(i, 0)));
         std::hint::black_box((block.same_key(0, i), block.find(&key), block.pin_value(i)));
-        std::hint::black_box(block.lookup(&Probe { key: &key, hash: 0, snapshot: 9 }, 0));
+        finds_that_key(block, &key, 9);
     }
     for target in targets {
         assert!(block.find(target) <= block.len());
-        std::hint::black_box(block.lookup(&Probe { key: target, hash: 0, snapshot: 1 << 30 }, 0));
+        finds_that_key(block, target, 1 << 30);
         block.ends_with(target);
     }
     let _ = block.check();
@@ -99,5 +106,22 @@ proptest! {
         for block in read_all_ways(&body, 0).into_iter().flatten() {
             exercise(&block, &[vec![], vec![1]]);
         }
+    }
+}
+
+/// Symptom: a lookup in a block with an unsorted head, behind a good checksum, gave the value of another key. Cause: the
+/// end of the entries with equal heads is found by halving, which steps over a head that is out of order; among them
+/// only lengths and tails were compared. Cure: what is found must have the head too.
+#[test]
+fn a_head_out_of_order_among_equal_ones_leads_to_no_other_key() {
+    let keys: Vec<Vec<u8>> =
+        [b"a".to_vec()].into_iter().chain((0..9).map(|i| format!("same head{i}").into_bytes())).collect();
+    let entries: Vec<_> = keys.iter().map(|key| entry(key, 1, b"value")).collect();
+    let (payload, _) = payloads(&mut BlockBuilder::new(2000, FITS[0], 50), &entries).swap_remove(0);
+    for damaged in 1..keys.len() {
+        let mut payload = payload.clone();
+        payload[8 * damaged] ^= 1;
+        let block = Block::from_payload(&payload).unwrap();
+        keys.iter().for_each(|key| finds_that_key(&block, key, 9));
     }
 }

@@ -204,6 +204,7 @@ fn every_version_is_seen_by_its_snapshots() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "minutes under Miri, and what it does others do too")]
 fn values_of_all_sizes_come_back() {
     let sizes = [0, 1, 100_000, 3, 70_000, 0];
     let entries: Vec<_> =

@@ -69,6 +69,7 @@ fn what_compression_does_not_shrink_by_an_eighth_is_stored_as_it_is() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "minutes under Miri, and what it does others do too")]
 fn every_flipped_bit_of_a_stored_block_is_noticed() {
     let (binding, file) = place();
     let entries = puts((0..20u64).map(|i| i.to_be_bytes()));
