@@ -13,9 +13,12 @@ use crate::{
     pin::{Pin, PinHeader},
     pool::{BLOCK_CLASSES, BLOCKS, Share},
     prefetch::prefetch,
+    sync::{
+        Mutex,
+        atomic::{AtomicPtr, AtomicUsize, Ordering},
+    },
 };
 use crossbeam_epoch::{self as epoch, Guard};
-use parking_lot::Mutex;
 use std::{
     collections::VecDeque,
     fmt,
@@ -23,10 +26,7 @@ use std::{
     mem::ManuallyDrop,
     ops::Deref,
     ptr::{self, NonNull},
-    sync::{
-        Arc, Weak,
-        atomic::{AtomicPtr, AtomicUsize, Ordering},
-    },
+    sync::{Arc, Weak},
 };
 
 /// Evicted bytes that may wait in a thread's bag of garbage before it is handed over: handing over costs as

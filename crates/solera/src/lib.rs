@@ -10,6 +10,7 @@ pub mod error;
 pub mod ids;
 pub mod clock;
 mod prefetch;
+mod sync;
 #[doc(hidden)]
 pub mod pin;
 pub mod pool;

@@ -20,14 +20,12 @@ use crate::{
     memtable::Memtable,
     merge::Merge,
     operator::MergeOperator,
+    sync::atomic::{AtomicBool, Ordering},
     table::{Access, Layout, TableContext, TableDescriptor, TableWriter},
     tombstone::{RangeTombstone, RangeTombstones},
     version::{Added, RunCursor, TableRef, TreeEdit, Version, collect_tombstones},
 };
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::Arc;
 
 /// Entries read between two looks at whether the job was cancelled.
 const ENTRIES_PER_CANCEL_CHECK: u64 = 4096;

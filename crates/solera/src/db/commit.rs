@@ -22,6 +22,10 @@ use crate::{
     ids::{FileId, SEQNO_MAX, Seqno},
     memtable::Memtable,
     stats::Counter,
+    sync::{
+        Guard, Mutex, MutexGuard,
+        atomic::{AtomicUsize, Ordering},
+    },
     tombstone::RangeTombstone,
     tree::{Tree, View},
     wal::{
@@ -29,14 +33,7 @@ use crate::{
         batch::{BatchEncoder, BatchReader, Operation},
     },
 };
-use parking_lot::{Mutex, MutexGuard};
-use std::{
-    mem,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
+use std::{mem, sync::Arc};
 
 /// A log grows to as many write buffers before the next one is begun.
 const LOG_WRITE_BUFFERS: u64 = 1;
@@ -326,9 +323,9 @@ impl Core {
         let limit = self.options.effective_write_buffer();
         let undecodable = |error: DecodeError| Error::Poisoned(format!("a batch does not decode: {error:?}"));
         // One tree after the other, each with how many operations it got, and the ranges among them.
-        let mut current: Option<(&Arc<Tree>, arc_swap::Guard<Arc<View>>, u64)> = None;
+        let mut current: Option<(&Arc<Tree>, Guard<Arc<View>>, u64)> = None;
         let mut deleted = Vec::new();
-        let leave = |(tree, view, entries): (&Arc<Tree>, arc_swap::Guard<Arc<View>>, u64),
+        let leave = |(tree, view, entries): (&Arc<Tree>, Guard<Arc<View>>, u64),
                      deleted: &mut Vec<_>,
                      full: &mut Vec<_>| {
             view.active.add_range_tombstones(mem::take(deleted));

@@ -5,11 +5,12 @@ use crate::{
     error::{Error, Result},
     ids::SEQNO_MAX,
     key::{KeyRange, Kind},
+    sync::atomic::Ordering,
     table::{TableDescriptor, TableWriter},
     tree::Tree,
     version::{Added, TreeEdit},
 };
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::Arc;
 
 /// What an ingest did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

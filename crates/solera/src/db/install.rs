@@ -11,12 +11,13 @@ use crate::{
     key::KeyRange,
     memtable::Memtable,
     operator::MergeOperator,
+    sync::{RwLockWriteGuard, atomic::Ordering},
     table::{TableContext, TableDescriptor, TableFile},
     tree::Tree,
     version::{Applied, CreatedKeyspace, Edit, Manifest, TreeEdit, Version, manifest},
     wal,
 };
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::Arc;
 
 /// The manifest is written anew when it has grown by as many bytes and by its first size.
 const MANIFEST_GROWTH_BYTES: u64 = 64 << 10;
@@ -332,7 +333,7 @@ impl Core {
         };
         self.record(&mut store, Edit { dropped: vec![tree.id], ..self.counters() })?;
         tree.mark_dropped();
-        let mut catalog: parking_lot::RwLockWriteGuard<'_, Catalog> = self.catalog.write();
+        let mut catalog: RwLockWriteGuard<'_, Catalog> = self.catalog.write();
         catalog.remove(&tree);
         drop(catalog);
         self.commit.announcements.written(tree.id, &[KeyRange::all()]);

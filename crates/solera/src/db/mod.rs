@@ -42,22 +42,22 @@ use crate::{
     pin::Slice,
     pool::Share,
     stats,
+    sync::{
+        Mutex, RwLock,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     tree::Tree,
     vfs::Fs,
 };
 use commit::Commit;
 use install::Store;
-use parking_lot::{Mutex, RwLock};
 use snapshot::Snapshots;
 use std::{
     collections::BTreeMap,
     fmt,
     ops::RangeBounds,
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    sync::Arc,
     time::Duration,
 };
 use workers::Work;

@@ -19,6 +19,10 @@ use crate::{
     ids::{DatabaseId, FileId, KeyspaceId, Seqno},
     pool::CHUNKS,
     stats::Stats,
+    sync::{
+        Mutex, RwLock,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     table::{self, TableFile},
     tombstone::RangeTombstone,
     tree::Tree,
@@ -26,15 +30,11 @@ use crate::{
     vfs::Fs,
     wal::{self, Tail, batch::BatchReader},
 };
-use parking_lot::{Mutex, RwLock};
 use std::{
     collections::{BTreeMap, BTreeSet},
     hash::{BuildHasher, RandomState},
     path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    sync::Arc,
 };
 
 /// Recovered records are written again in groups of about so many bytes.

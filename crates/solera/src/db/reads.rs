@@ -15,16 +15,16 @@ use crate::{
     error::{Error, Result},
     ids::{KeyspaceId, Seqno},
     key::{KeyEnd, KeyRange},
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     wal::batch::{BatchEncoder, BatchReader, Operation},
 };
-use parking_lot::Mutex;
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Bound,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
 };
 
 /// Keys and spans of keys, present or absent, in the order in which they were read.

@@ -10,8 +10,8 @@ use crate::{
     ids::Seqno,
     key::KeyRange,
     pin::Slice,
+    sync::Mutex,
 };
-use parking_lot::Mutex;
 use std::{collections::BTreeMap, fmt, ops::RangeBounds, sync::Arc};
 
 /// Which moments are held, and how often.

@@ -16,9 +16,9 @@ use crate::{
     ids::{KeyspaceId, Seqno},
     key::{EXPIRY_BYTES, KeyEnd, KeyRange, Kind},
     pin::Slice,
+    sync::Mutex,
     tree::Walk,
 };
-use parking_lot::Mutex;
 use std::{collections::BTreeMap, fmt, iter::FusedIterator, ops::RangeBounds, sync::Arc, time::Duration};
 
 /// A unit of reads and writes that takes effect as if it ran alone, at its commit. It sees the database

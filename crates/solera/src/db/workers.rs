@@ -16,17 +16,17 @@ use crate::{
     key::KeyRange,
     memtable::Memtable,
     stats::Counter,
+    sync::{
+        Condvar, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     table::TableDescriptor,
     tree::Tree,
 };
-use parking_lot::{Condvar, Mutex};
 use std::{
     collections::{BTreeMap, BTreeSet},
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     thread::JoinHandle,
     time::Duration,
 };

@@ -19,18 +19,14 @@ use crate::{
     cursor::{Hit, Probe},
     ids::Seqno,
     key::{KEY_BYTES_MAX, Kind},
-    tombstone::{RangeTombstone, RangeTombstones},
-};
-use arc_swap::ArcSwap;
-use node::Position;
-use parking_lot::{Mutex, MutexGuard};
-use std::{
-    fmt,
     sync::{
-        Arc,
+        ArcSwap, Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
+    tombstone::{RangeTombstone, RangeTombstones},
 };
+use node::Position;
+use std::{fmt, sync::Arc};
 use tree::{Tree, Writer};
 
 /// What a range tombstone takes besides its two keys: two counted keys in a fragment, two boxes in the

@@ -28,11 +28,9 @@ use crate::{
     ids::Seqno,
     key::{Kind, head},
     pin::Pin,
-};
-use std::{
-    ptr::NonNull,
     sync::atomic::{AtomicPtr, Ordering},
 };
+use std::ptr::NonNull;
 
 /// How many of the sixteen entries of a split node go left.
 const SPLIT_EVEN: usize = 8;

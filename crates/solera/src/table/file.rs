@@ -13,16 +13,16 @@ use crate::{
     error::Result,
     key::KeyRange,
     stats::{Counter, Stats},
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     vfs::Fs,
 };
-use parking_lot::Mutex;
 use std::{
     fmt,
     path::{Path, PathBuf},
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, OnceLock},
 };
 
 /// A table file; opened when first needed.

@@ -21,17 +21,16 @@ use crate::{
     key::KeyRange,
     memtable::Memtable,
     operator::MergeOperator,
+    sync::{
+        ArcSwap, Guard, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     table::{Access, Layout, TableContext},
     version::Version,
 };
-use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 use std::{
     fmt,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, OnceLock},
 };
 
 /// Everything a reader needs, immutable but for the active memtable's growth.
@@ -123,7 +122,7 @@ impl Tree {
 
     /// The present view, for the length of one operation: no count is touched.
     #[inline]
-    pub fn view(&self) -> arc_swap::Guard<Arc<View>> {
+    pub fn view(&self) -> Guard<Arc<View>> {
         self.view.load()
     }
 

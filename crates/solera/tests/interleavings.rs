@@ -1,0 +1,348 @@
+//! The engine where threads meet, run through many orders of its steps: `.ci/interleavings`.
+//!
+//! With `--cfg shuttle` the engine's locks and atomics ask a scheduler which thread goes on (src/sync.rs). An order is made
+//! from a seed, half of them at random, half by few changes of priorities (PCT, Burckhardt et al. 2010), which finds
+//! what needs few switches at the right places. A failure prints the schedule that repeats it.
+//!
+//! What this does not see: orders that only weak memory allows (each step is seen by all at once; Miri tries some others),
+//! and what happens inside of crossbeam-epoch and the file system, which are single steps. All threads here are one to
+//! crossbeam-epoch, so that garbage waits for all guards: what is released at once is found, a guard that is missing is not.
+#![cfg(shuttle)]
+
+use shuttle::{
+    Config, MaxSteps, Runner,
+    rand::{Rng, thread_rng},
+    scheduler::{PctScheduler, RandomScheduler},
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+};
+use solera::{
+    Db, Durability, Error, Options, Slice,
+    cache::{Cache, Slots},
+    cursor::{Cursor, Probe},
+    ids::Seqno,
+    key::{self, Kind},
+    memtable::Memtable,
+    pin::{Pin, PinHeader},
+    vfs::mem::{MemFs, Persist},
+};
+use std::{
+    ptr::NonNull,
+    sync::{Arc, atomic::AtomicBool},
+};
+
+const DIR: &str = "/db";
+/// Switches of priority that PCT makes: as many as a race needs it finds.
+const DEPTH: usize = 3;
+
+/// Runs `test` in `orders` orders; times `INTERLEAVINGS`, if that is set.
+fn explore(orders: usize, test: impl Fn() + Send + Sync + 'static) {
+    let times = std::env::var("INTERLEAVINGS").map_or(1, |times| times.parse().expect("a number"));
+    let seed = std::env::var("SEED").map_or(1, |seed| seed.parse().expect("a number"));
+    let mut config = Config::new();
+    config.stack_size = 1 << 20;
+    config.max_steps = MaxSteps::FailAfter(5_000_000);
+    config.silence_warnings = true;
+    let test = Arc::new(test);
+    let again = test.clone();
+    let orders = (orders * times).div_ceil(2);
+    Runner::new(RandomScheduler::new_from_seed(seed, orders), config.clone()).run(move || test());
+    Runner::new(PctScheduler::new_from_seed(seed, DEPTH, orders), config).run(move || again());
+}
+
+fn spawn_all(threads: Vec<Box<dyn FnOnce() + Send>>) {
+    let threads: Vec<_> = threads.into_iter().map(thread::spawn).collect();
+    threads.into_iter().for_each(|thread| thread.join().expect("no thread panics"));
+}
+
+/// Entries that the memtable has before readers come: so many that splits of leaves and of inner nodes are met.
+const BEFORE_MAX: u64 = 300;
+
+fn readers_follow_a_writer(orders: usize, key: fn(u64) -> Vec<u8>) {
+    explore(orders, move || {
+        let memtable = Memtable::new();
+        let before = thread_rng().gen_range(0..BEFORE_MAX);
+        let last = before + 4;
+        let value = |seqno: Seqno| seqno.to_le_bytes();
+        (1..=before).for_each(|seqno| memtable.insert(&key(seqno), seqno, Kind::Put, &[&value(seqno)]));
+        let published = Arc::new(AtomicU64::new(before));
+        let writes = (memtable.clone(), published.clone());
+        let mut threads: Vec<Box<dyn FnOnce() + Send>> = vec![Box::new(move || {
+            for seqno in before + 1..=last {
+                writes.0.insert(&key(seqno), seqno, Kind::Put, &[&value(seqno)]);
+                writes.1.store(seqno, Ordering::Release);
+            }
+        })];
+        for reader in 0..2 {
+            let (memtable, published) = (memtable.clone(), published.clone());
+            threads.push(Box::new(move || {
+                let snapshot = published.load(Ordering::Acquire);
+                // The newest entries are where the writer is.
+                for seqno in snapshot.saturating_sub(2).max(1)..=snapshot {
+                    let wanted = key(seqno);
+                    let probe = Probe { key: &wanted, hash: key::hash(&wanted), snapshot };
+                    let found = memtable.lookup(&probe, |hit| (hit.seqno, hit.value().to_vec()));
+                    let (found, bytes) = found.expect("published");
+                    assert!(seqno <= found && found <= snapshot && bytes == value(found));
+                }
+                let mut cursor = memtable.cursor();
+                let backwards = reader == 1;
+                if backwards { cursor.seek_last() } else { cursor.seek_first() }
+                    .expect("memory does not fail");
+                let (mut seen, mut previous) = (0, None);
+                while cursor.valid() {
+                    let here = (cursor.key().to_vec(), std::cmp::Reverse(cursor.seqno()));
+                    assert_eq!((&here.0, cursor.value()), (&key(here.1.0), &value(here.1.0)[..]));
+                    seen += u64::from(here.1.0 <= snapshot);
+                    if let Some(previous) = previous {
+                        assert!(if backwards { here < previous } else { previous < here });
+                    }
+                    previous = Some(here);
+                    if backwards { cursor.prev() } else { cursor.next() }.expect("memory does not fail");
+                }
+                assert_eq!(seen, snapshot, "everything published is walked over, once");
+            }));
+        }
+        spawn_all(threads);
+    });
+}
+
+#[test]
+fn readers_find_scattered_keys_while_they_are_written() {
+    readers_follow_a_writer(300, |seqno| (seqno as u16).wrapping_mul(40_503).to_be_bytes().to_vec());
+}
+
+#[test]
+fn readers_find_ascending_keys_while_they_are_written() {
+    readers_follow_a_writer(300, |seqno| seqno.to_be_bytes().to_vec());
+}
+
+#[test]
+fn readers_find_descending_keys_while_they_are_written() {
+    readers_follow_a_writer(300, |seqno| (u64::MAX - seqno).to_be_bytes().to_vec());
+}
+
+#[test]
+fn readers_find_keys_with_long_prefixes_while_they_are_written() {
+    readers_follow_a_writer(300, |seqno| {
+        [&vec![b'/'; seqno as usize % 3 * 20][..], &(seqno as u16).wrapping_mul(40_503).to_be_bytes()]
+            .concat()
+    });
+}
+
+/// A block that says when it is released.
+#[repr(C)]
+struct Witness {
+    header: PinHeader,
+    number: usize,
+    released: Arc<AtomicBool>,
+}
+
+impl Witness {
+    fn pin(number: usize) -> Pin {
+        let header = PinHeader::new(release);
+        let witness = Box::leak(Box::new(Witness { header, number, released: Arc::default() }));
+        // SAFETY: repr(C) with the header first, immutable, Send + Sync, and its one reference is ours.
+        unsafe { Pin::from_raw(NonNull::from(witness).cast()) }
+    }
+
+    fn of(pin: &Pin) -> &Witness {
+        // SAFETY: this test puts nothing but witnesses into slots.
+        unsafe { pin.as_ptr().cast::<Witness>().as_ref() }
+    }
+}
+
+/// # Safety
+/// `header` begins a witness that `Witness::pin` made, and nobody refers to it any more.
+unsafe fn release(header: NonNull<PinHeader>) {
+    // SAFETY: `pin` leaked this box.
+    let witness = unsafe { Box::from_raw(header.cast::<Witness>().as_ptr()) };
+    witness.released.store(true, Ordering::SeqCst);
+}
+
+#[test]
+fn what_a_reader_found_in_the_cache_outlives_its_eviction() {
+    explore(4000, || {
+        let cache = Cache::new(250);
+        let tables = [Slots::new(&cache, 3), Slots::new(&cache, 3)];
+        let reader = |moves: u64| {
+            let (tables, cache) = (tables.clone(), cache.clone());
+            Box::new(move || {
+                for step in 0..6 {
+                    let number = thread_rng().gen_range(0..6usize);
+                    let slots = &tables[number / 3];
+                    let guard = crossbeam_epoch::pin();
+                    match slots.get(number % 3, &guard) {
+                        Some(pin) => {
+                            let released = Witness::of(&pin).released.clone();
+                            for _ in 0..3 {
+                                assert!(!released.load(Ordering::SeqCst), "released under a guard");
+                                assert_eq!(Witness::of(&pin).number, number);
+                                thread::yield_now();
+                            }
+                        }
+                        None => slots.insert(number % 3, Witness::pin(number), 100),
+                    }
+                    if step == moves {
+                        cache.set_capacity(if moves % 2 == 0 { 120 } else { 250 });
+                    }
+                }
+            }) as Box<dyn FnOnce() + Send>
+        };
+        let readers = (0..3).map(reader).collect();
+        spawn_all(readers);
+        let guard = crossbeam_epoch::pin();
+        let full =
+            tables.iter().flat_map(|slots| (0..3).filter(|&i| slots.peek(i, &guard).is_some())).count();
+        assert!(cache.used() == 100 * full && cache.used() <= cache.capacity(), "{full} of {cache:?}");
+        drop(tables);
+        assert_eq!(cache.used(), 0);
+    });
+}
+
+fn open(fs: &MemFs) -> Db {
+    let options = Options::new().memory(4 << 20).write_buffer(16 << 10).background_threads(0).seed(1);
+    options.fs(Arc::new(fs.clone())).open(DIR).expect("the file system does not fail")
+}
+
+fn number(value: Option<Slice>) -> u64 {
+    value.map_or(0, |value| u64::from_le_bytes(value[..].try_into().expect("8 bytes")))
+}
+
+/// Writes `value` under both keys.
+fn write_pair(db: &Db, value: u64, durability: Durability) -> Result<Seqno, Error> {
+    let mut batch = db.batch();
+    batch.put(db.default(), b"a", &value.to_le_bytes())?;
+    batch.put(db.default(), b"b", &value.to_le_bytes())?;
+    batch.durability(durability);
+    db.write(batch)
+}
+
+#[test]
+fn readers_see_whole_batches_and_never_an_older_one_while_versions_are_published() {
+    explore(300, || {
+        let db = Arc::new(open(&MemFs::new()));
+        write_pair(&db, 1, Durability::Buffered).unwrap();
+        let writes = db.clone();
+        let moves = db.clone();
+        let mut threads: Vec<Box<dyn FnOnce() + Send>> = vec![
+            Box::new(move || {
+                for value in 2..6 {
+                    write_pair(&writes, value, Durability::Buffered).unwrap();
+                }
+            }),
+            Box::new(move || {
+                moves.flush().unwrap();
+                moves.compact_range::<&[u8]>(..).unwrap();
+            }),
+        ];
+        for _ in 0..2 {
+            let db = db.clone();
+            threads.push(Box::new(move || {
+                let mut before = 1;
+                for _ in 0..3 {
+                    let snapshot = db.snapshot();
+                    let pair = [b"a", b"b"].map(|key| number(snapshot.get(db.default(), key).unwrap()));
+                    assert!(pair[0] == pair[1] && pair[0] >= before, "{pair:?} after {before}");
+                    let walked: Vec<u64> =
+                        snapshot.iter(db.default()).map(|entry| number(Some(entry.unwrap().1))).collect();
+                    assert_eq!(walked, pair);
+                    before = pair[0];
+                    let now = number(db.get(b"a").unwrap());
+                    assert!(now >= before, "{now} after {before}");
+                    before = now;
+                }
+            }));
+        }
+        spawn_all(threads);
+        assert_eq!(number(db.get(b"b").unwrap()), 5);
+    });
+}
+
+#[test]
+fn every_writer_of_a_group_gets_its_own_number_and_what_it_was_promised() {
+    explore(400, || {
+        let fs = MemFs::new();
+        let db = Arc::new(open(&fs));
+        // Of each writer the newest value that is promised to be durable.
+        let promised: Arc<[AtomicU64; 3]> = Arc::default();
+        let seqnos = Arc::new(shuttle::sync::Mutex::new(Vec::new()));
+        let mut threads: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
+        for writer in 0..3u8 {
+            let (db, promised, seqnos) = (db.clone(), promised.clone(), seqnos.clone());
+            threads.push(Box::new(move || {
+                for value in 1..4u64 {
+                    let durability = if (value + u64::from(writer)) % 2 == 0 {
+                        Durability::Sync
+                    } else {
+                        Durability::Buffered
+                    };
+                    let mut batch = db.batch();
+                    batch.put(db.default(), &[writer, 0], &value.to_le_bytes()).unwrap();
+                    batch.put(db.default(), &[writer, 1], &value.to_le_bytes()).unwrap();
+                    batch.durability(durability);
+                    let seqno = db.write(batch).unwrap();
+                    assert!(db.last_seqno() >= seqno, "acknowledged before it is visible");
+                    assert_eq!(number(db.get(&[writer, 1]).unwrap()), value, "one reads one's own write");
+                    seqnos.lock().unwrap().push((seqno, writer, value));
+                    if durability == Durability::Sync {
+                        promised[usize::from(writer)].store(value, Ordering::SeqCst);
+                    }
+                }
+            }));
+        }
+        let cut = (fs.clone(), promised.clone());
+        threads.push(Box::new(move || {
+            let (fs, promised) = cut;
+            let promised = [0, 1, 2].map(|writer: usize| promised[writer].load(Ordering::SeqCst));
+            let db = open(&fs.crash(Persist::Nothing, 1));
+            for (writer, promised) in (0u8..).zip(promised) {
+                let pair = [0, 1].map(|key| number(db.get(&[writer, key]).unwrap()));
+                assert!(
+                    pair[0] == pair[1] && pair[0] >= promised,
+                    "{pair:?} of writer {writer}, promised {promised}"
+                );
+            }
+        }));
+        spawn_all(threads);
+        let mut seqnos = std::mem::take(&mut *seqnos.lock().unwrap());
+        seqnos.sort();
+        assert_eq!(
+            seqnos.iter().map(|(seqno, ..)| *seqno).collect::<Vec<_>>(),
+            (1..=9).map(|n| 2 * n).collect::<Vec<_>>()
+        );
+        for writer in 0..3u8 {
+            let values: Vec<u64> = seqnos.iter().filter(|of| of.1 == writer).map(|of| of.2).collect();
+            assert_eq!(values, [1, 2, 3], "a writer's order is the commit order");
+        }
+    });
+}
+
+#[test]
+fn of_transactions_that_read_and_write_one_key_no_increment_is_lost() {
+    explore(300, || {
+        let db = Arc::new(open(&MemFs::new()));
+        let committed = Arc::new(AtomicU64::new(0));
+        let mut threads: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
+        for _ in 0..3 {
+            let (db, committed) = (db.clone(), committed.clone());
+            threads.push(Box::new(move || {
+                for _ in 0..2 {
+                    let mut transaction = db.transaction();
+                    let before = number(transaction.get(db.default(), b"n").unwrap());
+                    transaction.put(db.default(), b"n", &(before + 1).to_le_bytes()).unwrap();
+                    match transaction.commit() {
+                        Ok(_) => _ = committed.fetch_add(1, Ordering::SeqCst),
+                        Err(Error::Conflict) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            }));
+        }
+        let flushes = db.clone();
+        threads.push(Box::new(move || flushes.flush().unwrap()));
+        spawn_all(threads);
+        let committed = committed.load(Ordering::SeqCst);
+        assert!(committed > 0 && number(db.get(b"n").unwrap()) == committed);
+    });
+}
