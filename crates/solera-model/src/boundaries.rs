@@ -190,7 +190,8 @@ impl Boundaries {
         let step = if scale == Scale::Long { STEP as i16 } else { 0 };
         match self.lanes {
             Lanes::Scalar => lanes::below_line_scalar(window, limit, step),
-            // SAFETY: boundaries are made with instructions that the processor has.
+            // SAFETY: boundaries are made with instructions that the processor has: their S-tree of starts, made with
+            // the same, asserts it.
             #[cfg(target_arch = "x86_64")]
             Lanes::Avx2 | Lanes::Avx512 => unsafe { lanes::x86::below_line_avx2(window, limit, step) },
             // SAFETY: as above.

@@ -86,7 +86,7 @@ pub(crate) mod x86 {
     #[inline]
     #[target_feature(enable = "avx2")]
     pub(crate) fn below_line_avx2(codes: &[i16; CODES], limit: i16, step: i16) -> u32 {
-        // SAFETY: there are 16 codes and 16 lanes; the loads may be unaligned.
+        // SAFETY: a load takes 32 bytes, which 16 codes and 16 lane numbers have; it may be unaligned.
         let (codes, lanes) =
             unsafe { (_mm256_loadu_si256(codes.as_ptr().cast()), _mm256_loadu_si256(LANES.as_ptr().cast())) };
         let second = _mm_set1_epi16(limit_of_second_half(limit, step));

@@ -119,7 +119,8 @@ impl Cache {
             let Some(table) = place.table.upgrade() else { continue };
             let slot = &table.slots[place.slot as usize];
             let Some(header) = NonNull::new(slot.load(Ordering::Acquire)) else { continue };
-            // SAFETY: a slot is emptied only under the mutex that is held here, or when its table drops.
+            // SAFETY: a slot is emptied only under the mutex that is held here, or when its table drops, which
+            // `table` keeps from happening; so it still owns the reference that keeps the header alive.
             if unsafe { header.as_ref() }.take_touched() && second_chances > 0 {
                 second_chances -= 1;
                 ring.push_back(place);
@@ -212,10 +213,12 @@ impl Slots {
 
     /// [`Slots::get`] without marking: for those who will not come again.
     #[inline]
-    pub fn peek<'g>(&self, i: usize, _guard: &'g Guard) -> Option<PinRef<'g>> {
+    pub fn peek<'g>(&self, i: usize, guard: &'g Guard) -> Option<PinRef<'g>> {
+        // Another collector's guard holds nothing back here. There is no other in this crate.
+        debug_assert_eq!(guard.collector(), Some(epoch::default_collector()));
         let header = NonNull::new(self.slots[i].load(Ordering::Acquire))?;
         // SAFETY: a full slot owns a reference. When it loses it, the reference is dropped through the epoch,
-        // which waits for the guard; and `PinRef` never drops it.
+        // which waits for the guard, pinned before the slot was read; and `PinRef` never drops it.
         let pin = unsafe { Pin::from_raw(header) };
         Some(PinRef { pin: ManuallyDrop::new(pin), _guard: PhantomData })
     }
@@ -247,7 +250,8 @@ impl Slots {
 impl Drop for Slots {
     fn drop(&mut self) {
         let headers = self.slots.iter_mut().filter_map(|slot| NonNull::new(*slot.get_mut()));
-        // SAFETY: a full slot owns a reference, and nobody else can reach this table any more.
+        // SAFETY: a full slot owns a reference, which it loses here: nobody else can reach this table any more. Who
+        // found a block before has a guard, for which `release` waits.
         let pins: Vec<Pin> = headers.map(|header| unsafe { Pin::from_raw(header) }).collect();
         self.cache.used.fetch_sub(*self.weight.get_mut(), Ordering::Relaxed);
         self.cache.dead.fetch_add(pins.len(), Ordering::Relaxed);

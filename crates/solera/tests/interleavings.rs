@@ -130,6 +130,38 @@ fn readers_find_keys_with_long_prefixes_while_they_are_written() {
     });
 }
 
+#[test]
+fn a_reader_beside_a_split_finds_both_halves() {
+    explore(6000, || {
+        let memtable = Memtable::new();
+        // Even numbers fill a leaf or a few; the odd one splits some leaf, or a node above.
+        let before = thread_rng().gen_range(14..60u64);
+        let key = |number: u64| number.to_be_bytes();
+        (0..before).for_each(|i| memtable.insert(&key(2 * i), i + 1, Kind::Put, &[]));
+        let odd = 2 * thread_rng().gen_range(0..before) + 1;
+        let writes = memtable.clone();
+        let mut threads: Vec<Box<dyn FnOnce() + Send>> =
+            vec![Box::new(move || writes.insert(&key(odd), before + 1, Kind::Put, &[]))];
+        for _ in 0..2 {
+            let memtable = memtable.clone();
+            threads.push(Box::new(move || {
+                let mut cursor = memtable.cursor();
+                cursor.seek_last().expect("memory does not fail");
+                assert!(cursor.valid() && cursor.key() >= &key(2 * before - 2)[..]);
+                for even in
+                    (odd.saturating_sub(9)..odd + 16).filter(|number| number % 2 == 0 && *number < 2 * before)
+                {
+                    cursor.seek_before(&key(even + 2)).expect("memory does not fail");
+                    assert!(cursor.valid() && cursor.key() >= &key(even)[..], "{even} is there, {odd} comes");
+                    cursor.seek(&key(even)).expect("memory does not fail");
+                    assert!(cursor.valid() && cursor.key() == &key(even)[..], "{even} is there, {odd} comes");
+                }
+            }));
+        }
+        spawn_all(threads);
+    });
+}
+
 /// A block that says when it is released.
 #[repr(C)]
 struct Witness {
@@ -224,7 +256,7 @@ fn readers_see_whole_batches_and_never_an_older_one_while_versions_are_published
         let db = Arc::new(open(&MemFs::new()));
         write_pair(&db, 1, Durability::Buffered).unwrap();
         let writes = db.clone();
-        let moves = db.clone();
+        let (moves, flushes) = (db.clone(), db.clone());
         let mut threads: Vec<Box<dyn FnOnce() + Send>> = vec![
             Box::new(move || {
                 for value in 2..6 {
@@ -235,6 +267,8 @@ fn readers_see_whole_batches_and_never_an_older_one_while_versions_are_published
                 moves.flush().unwrap();
                 moves.compact_range::<&[u8]>(..).unwrap();
             }),
+            // A memtable is sealed while the other thread installs tables.
+            Box::new(move || (0..3).for_each(|_| flushes.flush().unwrap())),
         ];
         for _ in 0..2 {
             let db = db.clone();
@@ -291,20 +325,22 @@ fn every_writer_of_a_group_gets_its_own_number_and_what_it_was_promised() {
                 }
             }));
         }
-        let cut = (fs.clone(), promised.clone());
-        threads.push(Box::new(move || {
-            let (fs, promised) = cut;
-            let promised = [0, 1, 2].map(|writer: usize| promised[writer].load(Ordering::SeqCst));
-            let db = open(&fs.crash(Persist::Nothing, 1));
-            for (writer, promised) in (0u8..).zip(promised) {
-                let pair = [0, 1].map(|key| number(db.get(&[writer, key]).unwrap()));
-                assert!(
-                    pair[0] == pair[1] && pair[0] >= promised,
-                    "{pair:?} of writer {writer}, promised {promised}"
-                );
+        let power_cut = {
+            let promised = promised.clone();
+            move || {
+                let promised = [0, 1, 2].map(|writer: usize| promised[writer].load(Ordering::SeqCst));
+                let db = open(&fs.crash(Persist::Nothing, 1));
+                for (writer, promised) in (0u8..).zip(promised) {
+                    let pair = [0, 1].map(|key| number(db.get(&[writer, key]).unwrap()));
+                    let kept = pair[0] == pair[1] && pair[0] >= promised;
+                    assert!(kept, "{pair:?} of writer {writer}, promised {promised}");
+                }
             }
-        }));
+        };
+        let amid = power_cut.clone();
+        threads.push(Box::new(move || (0..3).for_each(|_| amid())));
         spawn_all(threads);
+        power_cut();
         let mut seqnos = std::mem::take(&mut *seqnos.lock().unwrap());
         seqnos.sort();
         assert_eq!(

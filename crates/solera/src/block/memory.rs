@@ -61,7 +61,8 @@ impl BlockAllocation {
 
     /// The bytes.
     pub fn buffer(&self) -> &[u8] {
-        // SAFETY: `capacity` initialised bytes follow the control.
+        // SAFETY: `capacity` bytes follow the control. They are initialised: the pool's memory begins as zeros, nobody
+        // but blocks has it, and behind the control, which has padding, they write nothing but bytes.
         unsafe { NonNull::slice_from_raw_parts(self.start.add(CONTROL_BYTES), self.capacity).as_ref() }
     }
 
@@ -82,7 +83,7 @@ impl BlockAllocation {
         let control = Control { header: PinHeader::new(free), geometry, capacity: self.capacity };
         let start = self.start;
         mem::forget(self);
-        // SAFETY: `start` is aligned for a `Control` and has room for one; nothing is there yet. What it
+        // SAFETY: `start` is aligned for a `Control` and has room for one; nothing in use is there yet. What it
         // holds from now on is `Send + Sync`, begins with a `PinHeader` that `free` releases, and has the one
         // reference that goes into the pin.
         unsafe {

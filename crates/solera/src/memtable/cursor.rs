@@ -36,7 +36,8 @@ struct At {
 }
 
 // SAFETY: the pointers lead into the arena of `memtable`, which is Send + Sync and which the cursor
-// keeps alive; what they lead to is read through atomics or immutable.
+// keeps alive; what they lead to is read through atomics or immutable. That its writing happened before comes along
+// with whatever hands the cursor to another thread.
 unsafe impl Send for MemtableCursor {}
 
 impl At {

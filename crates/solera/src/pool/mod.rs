@@ -78,7 +78,8 @@ impl<const CLASSES: usize> Pool<CLASSES> {
         Layout::from_size_align(rounded, ALIGN).expect("a piece fits the address space")
     }
 
-    /// At least `bytes` of initialised memory of whatever content, aligned to [`ALIGN`]. `bytes` is not 0.
+    /// At least `bytes` of memory of whatever content, aligned to [`ALIGN`]. `bytes` is not 0. New memory is zeros; what
+    /// was given back is as initialised as its holders left it, which is not where they wrote types with padding.
     pub fn take(&self, bytes: usize) -> NonNull<u8> {
         let rounded = self.rounded(bytes);
         self.in_use.fetch_add(rounded, Ordering::Relaxed);
