@@ -216,7 +216,7 @@ fn what_a_reader_found_in_the_cache_outlives_its_eviction() {
                         None => slots.insert(number % 3, Witness::pin(number), 100),
                     }
                     if step == moves {
-                        cache.set_capacity(if moves % 2 == 0 { 120 } else { 250 });
+                        cache.set_capacity(if moves.is_multiple_of(2) { 120 } else { 250 });
                     }
                 }
             }) as Box<dyn FnOnce() + Send>

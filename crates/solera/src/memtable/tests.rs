@@ -151,7 +151,7 @@ fn every_pattern_of_insertion_leaves_the_same_sorted_entries() {
         ("random in three places", &|i| deep(i, (i % 3) as usize * 20)),
         ("random digits", &|i| format!("user{:020}", scattered(i)).into_bytes()),
     ];
-    let count = if cfg!(miri) { 300 } else { 30_000 };
+    let count = if cfg!(miri) { 50 } else { 30_000 };
     for (name, key) in patterns {
         let entries: Vec<Entry> =
             (0..count).map(|i| (key(i), u64::from(i) + 1, Kind::Put, i.to_le_bytes().to_vec())).collect();
@@ -160,7 +160,7 @@ fn every_pattern_of_insertion_leaves_the_same_sorted_entries() {
         check_against(&model, &memtable, &probes, &[0, 1, u64::from(count / 2), u64::from(count)]);
         let per_entry = memtable.bytes() / entries.len();
         let record = (16 + entries[0].0.len() + 4).next_multiple_of(8);
-        assert!(per_entry < record + 90, "{name}: {per_entry} bytes per entry");
+        assert!(cfg!(miri) || per_entry < record + 90, "{name}: {per_entry} bytes per entry");
     }
 }
 
@@ -198,16 +198,17 @@ fn the_limits_of_keys_and_values_are_reachable() {
 #[test]
 fn a_cursor_keeps_the_memtable_and_a_slice_keeps_the_bytes() {
     let memtable = Memtable::new();
-    for i in 0..1000u32 {
+    let count = if cfg!(miri) { 100 } else { 1000u32 };
+    for i in 0..count {
         memtable.insert(&i.to_be_bytes(), u64::from(i), Kind::Put, &[&[i as u8; 100]]);
     }
     let mut cursor = memtable.cursor();
     drop(memtable);
-    cursor.seek(&500u32.to_be_bytes()).unwrap();
+    cursor.seek(&(count / 2).to_be_bytes()).unwrap();
     let slice = cursor.pin_value();
-    assert_eq!(forward(&mut cursor).len(), 1000);
+    assert_eq!(forward(&mut cursor).len(), count as usize);
     drop(cursor);
-    assert_eq!(slice, vec![500u32 as u8; 100]);
+    assert_eq!(slice, vec![(count / 2) as u8; 100]);
 }
 
 #[test]
@@ -232,7 +233,7 @@ fn range_tombstones_are_seen_and_counted() {
 /// Readers follow a writer: whatever had been published when a reader began, it finds, in order, whole,
 /// by lookup and by walking both ways.
 fn readers_follow_a_writer(key: impl Fn(u64) -> Vec<u8> + Sync) {
-    let count = if cfg!(miri) { 300 } else { 40_000 };
+    let count = if cfg!(miri) { 50 } else { 40_000 };
     let memtable = Memtable::new();
     let published = AtomicU64::new(0);
     let (key, published, memtable) = (&key, &published, &memtable);

@@ -240,23 +240,24 @@ fn entries() -> impl Strategy<Value = Vec<Entry>> {
     let value = prop_oneof![
         3 => Just(vec![5; 12]),
         2 => prop::collection::vec(any::<u8>(), 8..40),
-        1 => (8usize..70_000).prop_map(|len| vec![3; len]),
+        1 => (8usize..if cfg!(miri) { 300 } else { 70_000 }).prop_map(|len| vec![3; len]),
     ];
     let prefix = prop_oneof![2 => Just(Vec::new()), 1 => prop::collection::vec(any::<u8>(), 0..60)];
     let seqno = prop_oneof![3 => 1u64..200, 1 => 1u64..1 << 50];
-    (prefix, prop::collection::vec((keys(), seqno, kind, value), 1..120)).prop_map(|(prefix, entries)| {
-        sorted(
-            entries
-                .into_iter()
-                .map(|(key, seqno, kind, value)| Entry {
-                    key: [&prefix[..], &key].concat(),
-                    seqno,
-                    kind: Kind::from_u8(kind).unwrap(),
-                    value,
-                })
-                .collect(),
-        )
-    })
+    (prefix, prop::collection::vec((keys(), seqno, kind, value), 1..if cfg!(miri) { 12 } else { 120 }))
+        .prop_map(|(prefix, entries)| {
+            sorted(
+                entries
+                    .into_iter()
+                    .map(|(key, seqno, kind, value)| Entry {
+                        key: [&prefix[..], &key].concat(),
+                        seqno,
+                        kind: Kind::from_u8(kind).unwrap(),
+                        value,
+                    })
+                    .collect(),
+            )
+        })
 }
 
 proptest! {
