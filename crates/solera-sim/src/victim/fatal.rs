@@ -94,6 +94,11 @@ impl Fs for FatalFs {
         Ok(Box::new(FatalWriteFile { below, fs: self.clone(), path: path.into() }))
     }
 
+    fn create_reserving(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
+        let below = self.pass(Call::Create, path, || self.below.create_reserving(path))?;
+        Ok(Box::new(FatalWriteFile { below, fs: self.clone(), path: path.into() }))
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
         self.pass(Call::Rename, from, || self.below.rename(from, to))
     }
@@ -176,6 +181,11 @@ impl WriteFile for FatalWriteFile {
     fn truncate(&mut self, len: u64) -> Result<()> {
         let FatalWriteFile { below, fs, path } = self;
         fs.pass(Call::Truncate, path, || below.truncate(len))
+    }
+
+    fn trim(&mut self) -> Result<()> {
+        let FatalWriteFile { below, fs, path } = self;
+        fs.pass(Call::Truncate, path, || below.trim())
     }
 
     fn sync(&mut self) -> Result<()> {

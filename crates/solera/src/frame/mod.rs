@@ -20,6 +20,8 @@
 //! | 1 | a mark: says only what `synced` says; written, not synced, after each sync of records | none |
 //! | 2 | the end: nothing follows | none |
 //!
+//! **Reserved.** A file that was not ended may be longer than what was written, by zeros. They are no damage.
+//!
 //! **Damage.** What was never synced may be lost in any part by a power cut; what was synced may not. The
 //! `synced` of frames tells the two apart. Damage at offset `d` is an error if any later frame, found by
 //! looking at every offset, was written when more than `d` was durable; otherwise it is what a power cut
@@ -56,6 +58,8 @@ pub struct FileKind {
     pub version: u32,
     /// What such a file is called in messages.
     pub noun: &'static str,
+    /// Whether such files grow by very many small appends: [`crate::vfs::Fs::create_reserving`].
+    pub reserves: bool,
 }
 
 impl FileKind {

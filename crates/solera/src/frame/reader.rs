@@ -31,7 +31,7 @@ pub struct Walked {
     pub ended: bool,
     /// How much of the file was durable when one of the frames was written; the end of a frame.
     pub durable: u64,
-    /// What follows `end`, if anything does.
+    /// What follows `end`, if anything but zeros does.
     pub cut: Option<Cut>,
 }
 
@@ -74,6 +74,10 @@ pub fn walk(
         };
         if at < proven {
             return Err(Error::corrupt(file.path(), at, damage));
+        }
+        if window.is_zero_from(at)? {
+            // Reserved and not used.
+            break;
         }
         if let Some(witness) = find_witness(&mut window, binding, at)? {
             let what = format!("{damage}; it was durable when the record at byte {witness} was written");
@@ -152,6 +156,18 @@ impl Window<'_> {
             read_exact_at(self.file, &mut self.bytes[held..], at + held as u64)?;
         }
         Ok(&self.bytes[skip..skip + len])
+    }
+
+    /// Whether nothing but zeros follows, `from` on.
+    fn is_zero_from(&mut self, mut from: u64) -> Result<bool> {
+        while from < self.end {
+            let bytes = self.get(from, (self.end - from).min(READ_BYTES as u64))?;
+            if bytes.iter().any(|&byte| byte != 0) {
+                return Ok(false);
+            }
+            from += bytes.len() as u64;
+        }
+        Ok(true)
     }
 
     fn header(&mut self, at: u64, binding: Binding) -> Result<Option<FrameHeader>> {

@@ -3,7 +3,7 @@ use crate::vfs::{Fs, mem::MemFs};
 use proptest::prelude::*;
 use std::path::PathBuf;
 
-const KIND: FileKind = FileKind { magic: *b"SOLERATS", version: 3, noun: "test" };
+const KIND: FileKind = FileKind { magic: *b"SOLERATS", version: 3, noun: "test", reserves: false };
 const DATABASE: DatabaseId = DatabaseId(0x1122_3344_5566_7788);
 const FILE: FileId = FileId(7);
 

@@ -41,7 +41,7 @@ impl FrameWriter {
         file: FileId,
     ) -> Result<FrameWriter> {
         let header = kind.header(database, file);
-        let mut handle = fs.create(path)?;
+        let mut handle = if kind.reserves { fs.create_reserving(path)? } else { fs.create(path)? };
         if let Err(error) = handle.append(&header).and_then(|()| handle.sync()) {
             drop(handle);
             // One that cannot be removed now is removed at the next open.
@@ -123,7 +123,7 @@ impl FrameWriter {
     /// the file has none and may go on.
     pub fn finish(&mut self) -> Result<()> {
         self.check_alive()?;
-        if let Err(error) = self.put_alone(FrameKind::End) {
+        if let Err(error) = self.put_alone(FrameKind::End).and_then(|()| self.file.trim()) {
             self.take_back(&error);
             return Err(error);
         }

@@ -35,7 +35,8 @@ use std::{
 };
 
 /// How a manifest begins.
-pub const FILE_KIND: FileKind = FileKind { magic: *b"SOLERAMF", version: FORMAT_VERSION, noun: "manifest" };
+pub const FILE_KIND: FileKind =
+    FileKind { magic: *b"SOLERAMF", version: FORMAT_VERSION, noun: "manifest", reserves: false };
 /// The file that names the manifest.
 pub const CURRENT: &str = "CURRENT";
 /// The name under which the next CURRENT is written.

@@ -248,6 +248,12 @@ impl Fs for FaultFs {
         Ok(Box::new(FaultWriteFile { below, fs: self.clone(), unsyncable: false, path: path.into() }))
     }
 
+    fn create_reserving(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
+        self.pass(Call::Create, path)?;
+        let below = self.below.create_reserving(path)?;
+        Ok(Box::new(FaultWriteFile { below, fs: self.clone(), unsyncable: false, path: path.into() }))
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
         self.pass(Call::Rename, from)?;
         self.below.rename(from, to)
@@ -346,6 +352,11 @@ impl WriteFile for FaultWriteFile {
     fn truncate(&mut self, len: u64) -> Result<()> {
         self.fs.pass(Call::Truncate, &self.path)?;
         self.below.truncate(len)
+    }
+
+    fn trim(&mut self) -> Result<()> {
+        self.fs.pass(Call::Truncate, &self.path)?;
+        self.below.trim()
     }
 
     fn sync(&mut self) -> Result<()> {

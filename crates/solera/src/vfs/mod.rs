@@ -18,6 +18,12 @@ pub trait Fs: fmt::Debug + Send + Sync + 'static {
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>>;
     /// Creates a file that must not exist, for appending.
     fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>>;
+    /// [`Fs::create`] of a file that will grow by very many small appends. It may be longer than what was
+    /// appended, with zeros behind, until it is [trimmed](WriteFile::trim) or dropped: a process that is
+    /// killed leaves them there.
+    fn create_reserving(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
+        self.create(path)
+    }
     /// Gives a file a new name, atomically replacing what had it.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
     /// Removes a file. Nothing more may be read through handles that are open.
@@ -61,6 +67,11 @@ pub trait WriteFile: fmt::Debug + Send + 'static {
     fn append(&mut self, bytes: &[u8]) -> Result<()>;
     /// Cuts the file to `len` bytes, to take back a part of a failed append.
     fn truncate(&mut self, len: u64) -> Result<()>;
+    /// Makes the file end behind the last append, if it was [created longer](Fs::create_reserving). An append
+    /// may make it longer again.
+    fn trim(&mut self) -> Result<()> {
+        Ok(())
+    }
     /// Makes content and length durable. After an error nothing is known of any byte that was appended
     /// since the last success, and trying again proves nothing.
     fn sync(&mut self) -> Result<()>;

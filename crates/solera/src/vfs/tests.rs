@@ -51,6 +51,43 @@ fn what_was_appended_is_read_at_any_offset() {
 }
 
 #[test]
+fn a_file_that_reserves_holds_what_was_appended_and_zeros_and_is_trimmed_to_it() {
+    on_each(|fs, dir| {
+        fs.create_dir_all(&dir).unwrap();
+        let path = dir.join("f");
+        let content: Vec<u8> = (0..1_000_000u32).map(|i| (i / 7) as u8 | 1).collect();
+        let mut file = fs.create_reserving(&path).unwrap();
+        let mut appended = 0;
+        for (i, part) in content.chunks(7_777).enumerate() {
+            file.append(part).unwrap();
+            appended += part.len();
+            let there = get(fs, &path);
+            assert_eq!(there[..appended], content[..appended]);
+            assert!(there[appended..].iter().all(|&byte| byte == 0));
+            match i % 40 {
+                10 => file.sync().unwrap(),
+                20 => {
+                    file.trim().unwrap();
+                    assert_eq!(get(fs, &path), content[..appended]);
+                }
+                30 => {
+                    // Cut, here within a page, and appended again.
+                    file.truncate(appended as u64 - 5_000).unwrap();
+                    assert_eq!(get(fs, &path), content[..appended - 5_000]);
+                    file.append(&content[appended - 5_000..appended]).unwrap();
+                }
+                _ => {}
+            }
+        }
+        file.append(&[]).unwrap();
+        file.sync().unwrap();
+        drop(file);
+        assert_eq!(get(fs, &path), content);
+        assert!(fs.create_reserving(&path).is_err(), "it must not exist");
+    });
+}
+
+#[test]
 fn a_truncated_file_goes_on_where_it_was_cut() {
     on_each(|fs, dir| {
         fs.create_dir_all(&dir).unwrap();

@@ -23,14 +23,14 @@ use crate::{
     error::{Error, Result},
     frame::{FILE_HEADER_BYTES, FileKind, FrameWriter, is_whole, walk},
     ids::{DatabaseId, FileId},
-    vfs::{Fs, read_exact_at},
+    vfs::{Fs, ReadFile, read_all, read_exact_at},
 };
 use std::path::Path;
 
 pub use crate::frame::Cut;
 
 /// How a log begins.
-pub const FILE_KIND: FileKind = FileKind { magic: *b"SOLERALG", version: 1, noun: "log" };
+pub const FILE_KIND: FileKind = FileKind { magic: *b"SOLERALG", version: 1, noun: "log", reserves: true };
 
 /// The name of a log.
 pub fn file_name(file: FileId) -> String {
@@ -143,6 +143,11 @@ pub struct Replayed {
     pub cut: Option<Cut>,
 }
 
+/// Whether a file behind its header holds nothing but zeros.
+fn is_zero(file: &dyn ReadFile) -> Result<bool> {
+    Ok(read_all(file)?[FILE_HEADER_BYTES..].iter().all(|&byte| byte == 0))
+}
+
 /// The database that the log at `path` belongs to, from its header.
 pub fn database_of(fs: &dyn Fs, path: &Path) -> Result<DatabaseId> {
     let log = fs.open(path)?;
@@ -178,11 +183,12 @@ pub fn replay(
     }
     let mut header = vec![0; len.min(FILE_HEADER_BYTES as u64) as usize];
     read_exact_at(&*log, &mut header, 0)?;
-    // The header is synced before anything follows it, so only a log of nothing else can lack it; and one
-    // that was never finished must not hide one that is another file's.
-    let never_begun = len <= FILE_HEADER_BYTES as u64 && !header.first_chunk().is_some_and(is_whole);
-    if never_begun && tail == Tail::Open {
-        let cut = (len > 0).then_some(Cut { offset: 0, bytes: len });
+    // The header is synced before anything follows it, so only a log of nothing else can lack it, and what was
+    // reserved for it may be there first; and one that was never finished must not hide one that is another
+    // file's.
+    let lacks_header = !header.first_chunk().is_some_and(is_whole);
+    if lacks_header && tail == Tail::Open && (len <= FILE_HEADER_BYTES as u64 || is_zero(&*log)?) {
+        let cut = header.iter().any(|&byte| byte != 0).then_some(Cut { offset: 0, bytes: len });
         return Ok(Replayed { frames: 0, end: 0, durable: 0, cut });
     }
     FILE_KIND.check(&path, &header, database, file)?;

@@ -1,10 +1,12 @@
-//! The operating system's files, through the standard library alone.
+//! The operating system's files, through the standard library, and on Linux through memory (`mapped`).
 //!
 //! The only module that names `std::fs`. Appends are written where this process knows the file to end,
 //! so that a retried append overwrites the remains of a failed one instead of following them. Files to read
 //! share the descriptors that the process has (`handles`).
 
 mod handles;
+#[cfg(target_os = "linux")]
+mod mapped;
 
 use super::{Fs, ReadFile, WriteFile};
 use crate::error::{Error, Result};
@@ -38,6 +40,17 @@ impl Fs for PosixFs {
         let file = with_descriptor(|| OpenOptions::new().write(true).create_new(true).open(path));
         let file = file.map_err(|error| Error::io("create", path, error))?;
         Ok(Box::new(PosixWriteFile { file, len: 0, path: path.into() }))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn create_reserving(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
+        let create = || OpenOptions::new().read(true).write(true).create_new(true).open(path);
+        let file = with_descriptor(create).map_err(|error| Error::io("create", path, error))?;
+        Ok(match mapped::MappedFile::new(file, path) {
+            Ok(mapped) => Box::new(mapped),
+            // What cannot be mapped can still be written.
+            Err(file) => Box::new(PosixWriteFile { file, len: 0, path: path.into() }),
+        })
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
