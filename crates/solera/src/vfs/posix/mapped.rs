@@ -22,8 +22,8 @@ use std::{
 
 /// A file is reserved ahead by as many bytes as it has, but no less than this,
 const RESERVED_BYTES_MIN: u64 = 64 << 10;
-/// and no more than this.
-const RESERVED_BYTES_MAX: u64 = 4 << 20;
+/// and no more than this: what is mapped counts as the process's memory.
+const RESERVED_BYTES_MAX: u64 = 1 << 20;
 
 /// A file that grows by many small appends.
 #[derive(Debug)]
