@@ -232,7 +232,7 @@ impl Manifest {
 /// Whether this is a log that nothing was written to: a creation makes one before the first CURRENT.
 fn is_empty_log(fs: &dyn Fs, path: &Path) -> Result<bool> {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    Ok(wal::file_id(name).is_some() && fs.open(path)?.len()? <= FILE_HEADER_BYTES as u64)
+    Ok(wal::file_id(name).is_some() && wal::is_unwritten(fs, path)?)
 }
 
 /// Whether the file named like a manifest, log or table may be one of ours, which a crash may have left

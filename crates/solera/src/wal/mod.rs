@@ -23,7 +23,7 @@ use crate::{
     error::{Error, Result},
     frame::{FILE_HEADER_BYTES, FileKind, FrameWriter, is_whole, walk},
     ids::{DatabaseId, FileId},
-    vfs::{Fs, ReadFile, read_all, read_exact_at},
+    vfs::{Fs, ReadFile, read_exact_at},
 };
 use std::path::Path;
 
@@ -143,9 +143,21 @@ pub struct Replayed {
     pub cut: Option<Cut>,
 }
 
-/// Whether a file behind its header holds nothing but zeros.
-fn is_zero(file: &dyn ReadFile) -> Result<bool> {
-    Ok(read_all(file)?[FILE_HEADER_BYTES..].iter().all(|&byte| byte == 0))
+/// Whether nothing was written to the log at `path` yet: behind the place of its header there is nothing but what was
+/// reserved. Stops reading at the first byte that says otherwise, so that any file can be asked.
+pub fn is_unwritten(fs: &dyn Fs, path: &Path) -> Result<bool> {
+    is_reserved_only(&*fs.open(path)?)
+}
+
+fn is_reserved_only(file: &dyn ReadFile) -> Result<bool> {
+    let (mut at, mut bytes) = (FILE_HEADER_BYTES as u64, [0; 4096]);
+    loop {
+        match file.read_at(&mut bytes, at)? {
+            0 => return Ok(true),
+            read if bytes[..read].iter().any(|&byte| byte != 0) => return Ok(false),
+            read => at += read as u64,
+        }
+    }
 }
 
 /// The database that the log at `path` belongs to, from its header.
@@ -187,7 +199,7 @@ pub fn replay(
     // reserved for it may be there first; and one that was never finished must not hide one that is another
     // file's.
     let lacks_header = !header.first_chunk().is_some_and(is_whole);
-    if lacks_header && tail == Tail::Open && (len <= FILE_HEADER_BYTES as u64 || is_zero(&*log)?) {
+    if lacks_header && tail == Tail::Open && is_reserved_only(&*log)? {
         let cut = header.iter().any(|&byte| byte != 0).then_some(Cut { offset: 0, bytes: len });
         return Ok(Replayed { frames: 0, end: 0, durable: 0, cut });
     }
