@@ -75,10 +75,6 @@ impl Table {
     #[inline]
     pub fn may_hold(&self, probe: &Probe<'_>) -> Option<Span> {
         let index = self.index.as_ref()?;
-        // While the filter's line is on its way, the index is asked, and the line behind its answer sets off.
-        self.filter.prefetch(probe.hash);
-        let span = index.locate(probe.key);
-        self.slots.prefetch_slot(span.first);
         if !self.filter.is_none() {
             let here = self.stats.here();
             here.add(Counter::FilterProbes, 1);
@@ -87,7 +83,8 @@ impl Table {
                 return None;
             }
         }
-        Some(span)
+        // Where the filter said yes before, the processor bets on it and is here before the filter's line.
+        Some(index.locate(probe.key))
     }
 
     /// The second step: the first block of the span, and the key's place in it.
