@@ -123,7 +123,9 @@ impl FrameWriter {
     /// the file has none and may go on.
     pub fn finish(&mut self) -> Result<()> {
         self.check_alive()?;
+        let before = self.len;
         if let Err(error) = self.put_alone(FrameKind::End).and_then(|()| self.file.trim()) {
+            self.len = before;
             self.take_back(&error);
             return Err(error);
         }

@@ -378,3 +378,22 @@ fn a_log_of_the_operating_system_comes_back_too() {
     let replayed = replay(&fs, dir, DATABASE, LOG, Tail::Open, collect).unwrap();
     assert!(is_prefix(&records) && (replayed.frames, replayed.end, replayed.cut) == (5, log.len(), None));
 }
+
+/// Symptom: after a log could not be ended, the next open found "bytes after the end of the records". Cause: when
+/// the space reserved behind the end could not be given back, the end itself stayed, and the log went on behind it.
+/// Cure: it is taken back too.
+#[test]
+fn a_log_that_cannot_be_ended_goes_on_without_an_end() {
+    for call in [Call::Append, Call::Truncate] {
+        let fs = FaultFs::new(Arc::new(disk()));
+        let mut log = create(&fs).unwrap();
+        log.append([[&record(0)[..]]]).unwrap();
+        fs.inject(Fault::once(call, 0, Effect::FailOs(5)));
+        log.seal().unwrap_err();
+        log.append([[&record(1)[..]]]).unwrap();
+        log.sync().unwrap();
+        assert_eq!(read(&fs, Tail::Open).unwrap().0, [record(0), record(1)]);
+        log.seal().unwrap();
+        assert_eq!(read(&fs, Tail::Sealed).unwrap().0, [record(0), record(1)]);
+    }
+}
