@@ -322,6 +322,8 @@ mod tests {
     #[test]
     fn the_last_reference_frees_the_object() {
         static FREED: AtomicU32 = AtomicU32::new(0);
+        /// # Safety
+        /// `header` was leaked from a box, and nobody refers to it any more.
         unsafe fn free(header: NonNull<PinHeader>) {
             FREED.fetch_add(1, Ordering::SeqCst);
             // SAFETY: leaked from a Box below.

@@ -1,0 +1,83 @@
+//! Very many of something in one call: keys of a `multi_get`, range deletions of a batch.
+
+use solera::{Db, Options, Shape, operator::Append, vfs::mem::MemFs};
+use std::{sync::Arc, time::Duration};
+
+const DIR: &str = "/db";
+
+fn small() -> Options {
+    let shape = Shape { table_bytes: 16 << 10, ..Shape::default() };
+    Options::new().memory(4 << 20).write_buffer(16 << 10).shape(shape).background_threads(0).seed(1)
+}
+
+fn open(fs: &Arc<MemFs>) -> Db {
+    small().fs(fs.clone()).open(DIR).unwrap()
+}
+
+fn key(n: u32) -> Vec<u8> {
+    format!("key{n:08}").into_bytes()
+}
+
+#[test]
+fn many_keys_at_once_are_what_they_are_one_by_one() {
+    let fs = Arc::new(MemFs::new());
+    let options = || small().merge_operator(Arc::new(Append)).fs(fs.clone());
+    let db = options().open(DIR).unwrap();
+    // Several runs, a memtable, every kind of entry, range deletions beside newer and older entries.
+    for round in 0..5 {
+        for n in (round..3000).step_by(5 + round as usize) {
+            match n % 11 {
+                0 => db.delete(&key(n)).unwrap(),
+                1 => db.merge(&key(n), b"+").unwrap(),
+                2 => db.put_with_ttl(&key(n), b"soon", Duration::ZERO).unwrap(),
+                3 => db.delete_range(&key(n), &key(n + 3)).unwrap(),
+                _ => db.put(&key(n), format!("{round} {n}").as_bytes()).unwrap(),
+            }
+        }
+        if round < 4 {
+            db.flush().unwrap();
+        }
+    }
+    let asked: Vec<_> = (0..4000).map(|n: u32| key(n.wrapping_mul(2_654_435_761) % 3500)).collect();
+    for _ in 0..2 {
+        let one_by_one: Vec<_> = asked.iter().map(|key| db.get(key).unwrap()).collect();
+        assert_eq!(db.multi_get(&asked).unwrap(), one_by_one);
+        assert!(one_by_one.iter().any(Option::is_some) && one_by_one.iter().any(Option::is_none));
+        db.compact_range::<&[u8]>(..).unwrap();
+    }
+    assert_eq!(db.multi_get::<&[u8]>(&[]).unwrap(), []);
+}
+
+/// Symptom: a batch of 100,000 range deletions took minutes, and so did the open after it. Cause: each copied
+/// the list of all that were in the memtable. Cure: those of a batch, and those of the logs that an open
+/// replays, go in together.
+#[test]
+fn very_many_range_deletions_fit_into_one_batch_and_one_recovery() {
+    let fs = Arc::new(MemFs::new());
+    let db = open(&fs);
+    let default = db.default().clone();
+    (0..1000).for_each(|n| db.put(&key(n), b"value").unwrap());
+    let mut batch = db.batch();
+    for n in 0..100_000u32 {
+        let start = [&key(n % 1000)[..], &n.to_be_bytes()].concat();
+        let end = [&start[..], &[0]].concat();
+        batch.delete_range(&default, &start, &end).unwrap();
+    }
+    batch.delete_range(&default, &key(10), &key(990)).unwrap();
+    batch.put(&default, &key(11), b"after").unwrap();
+    db.write(batch).unwrap();
+    drop((db, default));
+    for _ in 0..2 {
+        let db = open(&fs);
+        assert_eq!(db.iter().count(), 21);
+        assert_eq!(db.get(&key(11)).unwrap().as_deref(), Some(&b"after"[..]));
+    }
+}
+
+#[test]
+fn a_memtable_with_very_many_range_deletions_gives_way_to_the_next() {
+    let fs = Arc::new(MemFs::new());
+    let db = small().write_buffer(1 << 20).fs(fs).open(DIR).unwrap();
+    (0..3000).for_each(|n| db.delete_range(&key(n), &key(n + 1)).unwrap());
+    assert_eq!(db.default().stats().sealed_memtables, 2);
+}
