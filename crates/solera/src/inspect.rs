@@ -167,6 +167,7 @@ pub fn check(fs: &Arc<dyn Fs>, dir: &Path) -> Result<CheckReport> {
                     fs: fs.clone(),
                     dir: dir.to_path_buf(),
                     database: loaded.database,
+                    direct_reads: false,
                     cache: Cache::new(0),
                     stats: Arc::default(),
                 });

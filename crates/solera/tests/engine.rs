@@ -7,6 +7,7 @@ use solera::{
         Fs,
         fault::{Call, Effect, Fault, FaultFs},
         mem::{MemFs, Persist},
+        posix::PosixFs,
     },
 };
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
@@ -33,8 +34,36 @@ fn all(iter: impl Iterator<Item = solera::Result<(Slice, Slice)>>) -> Vec<(Vec<u
 #[test]
 fn what_is_put_is_got_through_flushes_compactions_and_reopens() {
     let fs = Arc::new(MemFs::new());
+    live_through_flushes_compactions_and_reopens(|| open(&fs));
+}
+
+#[test]
+fn direct_reads_give_the_same_answers_and_where_there_are_none_the_open_says_so() {
+    let memory: Arc<dyn Fs> = Arc::new(MemFs::new());
+    let refused = |options: Options, dir: &Path| match options.direct_reads(true).open(dir) {
+        Err(Error::Invalid(what)) => what.contains("O_DIRECT") && what.contains(&*dir.to_string_lossy()),
+        other => panic!("{other:?}"),
+    };
+    assert!(refused(small().fs(memory), Path::new(DIR)));
+
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("probe");
+    drop(PosixFs::new().create(&file).unwrap());
+    if PosixFs::new().open_direct(&file).is_err() {
+        // A system or a file system without them.
+        assert!(refused(small(), dir.path()));
+        return;
+    }
+    let db = dir.path().join("db");
+    // A cache of next to nothing, so that blocks are read again and again.
+    live_through_flushes_compactions_and_reopens(|| {
+        small().memory(1 << 20).direct_reads(true).open(&db).unwrap()
+    });
+}
+
+fn live_through_flushes_compactions_and_reopens(open: impl Fn() -> Db) {
     let mut model = BTreeMap::new();
-    let mut db = open(&fs);
+    let mut db = open();
     for round in 0..6u32 {
         for n in 0..2000u32 {
             let number = n.wrapping_mul(2_654_435_761) % 5000;
@@ -51,7 +80,7 @@ fn what_is_put_is_got_through_flushes_compactions_and_reopens() {
             0 => while db.step().unwrap() {},
             1 => {
                 db.close().unwrap();
-                db = open(&fs);
+                db = open();
             }
             _ => db.compact_range::<&[u8]>(..).unwrap(),
         }

@@ -310,6 +310,7 @@ impl Subject {
             fs: Arc::new(fs),
             dir: "".into(),
             database: self.forge.database,
+            direct_reads: false,
             cache: Cache::new(1 << 22),
             stats: stats.clone(),
         };

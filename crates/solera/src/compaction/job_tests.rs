@@ -115,6 +115,7 @@ impl World {
             fs: Arc::new(fs.clone()),
             dir: "/db".into(),
             database: DatabaseId(7),
+            direct_reads: false,
             cache: Cache::new(1 << 20),
             stats: Arc::new(Stats::new()),
         };

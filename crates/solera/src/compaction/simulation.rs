@@ -50,6 +50,7 @@ fn nowhere() -> Arc<TableContext> {
         fs: Arc::new(MemFs::new()),
         dir: "/pretended".into(),
         database: DatabaseId(1),
+        direct_reads: false,
         cache: Cache::new(0),
         stats: Arc::new(Stats::new()),
     })

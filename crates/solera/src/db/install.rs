@@ -252,6 +252,7 @@ impl Core {
             fs: self.fs(),
             dir: self.dir().to_path_buf(),
             database: self.database,
+            direct_reads: self.options.direct_reads,
             cache: self.cache.clone(),
             stats: Arc::default(),
         })

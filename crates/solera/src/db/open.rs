@@ -33,6 +33,7 @@ use crate::{
 use std::{
     collections::{BTreeMap, BTreeSet},
     hash::{BuildHasher, RandomState},
+    io::ErrorKind,
     path::Path,
     sync::Arc,
 };
@@ -122,6 +123,9 @@ pub(super) fn open(options: Options, dir: &Path) -> Result<Core> {
         Err(Error::Locked { .. }) => return Err(Error::Locked { path: dir.to_path_buf() }),
         Err(error) => return Err(error),
     };
+    if options.direct_reads && lock.is_some() {
+        probe_direct_reads(&*fs, dir, &path)?;
+    }
     // Another opener may have created it between the look and the lock.
     if Manifest::exists(&*fs, dir)? {
         recover(options, dir, lock)
@@ -130,6 +134,20 @@ pub(super) fn open(options: Options, dir: &Path) -> Result<Core> {
         let mut recorded = Recorded { next_file: 1, ..Recorded::default() };
         recorded.pass_over_files(&*fs, dir)?;
         start(options, dir, lock, database, recorded, None)
+    }
+}
+
+/// Refuses direct reads where there are none, at the open and not at the first read of a table. `file` exists.
+fn probe_direct_reads(fs: &dyn Fs, dir: &Path, file: &Path) -> Result<()> {
+    match fs.open_direct(file) {
+        Ok(_) => Ok(()),
+        Err(error) => match error.io_kind() {
+            Some(ErrorKind::Unsupported | ErrorKind::InvalidInput) => Err(Error::Invalid(format!(
+                "{}: files there cannot be read past the system's cache (O_DIRECT); open without direct_reads",
+                dir.display()
+            ))),
+            _ => Err(error),
+        },
     }
 }
 

@@ -57,6 +57,7 @@ pub struct Options {
     pub(crate) durability: Durability,
     pub(crate) read_only: bool,
     pub(crate) create_if_missing: bool,
+    pub(crate) direct_reads: bool,
     pub(crate) background_threads: usize,
     pub(crate) keyspace: KeyspaceOptions,
     /// Layout and shape were given, and replace what the default keyspace has recorded.
@@ -83,6 +84,7 @@ impl Options {
             durability: Durability::Buffered,
             read_only: false,
             create_if_missing: true,
+            direct_reads: false,
             background_threads: 2,
             keyspace: KeyspaceOptions::new(),
             layout_given: false,
@@ -127,6 +129,18 @@ impl Options {
     /// open never creates.
     pub fn create_if_missing(mut self, create: bool) -> Self {
         self.create_if_missing = create;
+        self
+    }
+
+    /// Whether tables are read past the operating system's cache of files (Linux: `O_DIRECT`), so that the
+    /// [`memory`](Options::memory) budget is all the memory that reads have: for data much larger than
+    /// memory on a device of one's own, and for measurements that want to see the device. A block that is
+    /// not in the block cache is one read of the device, of the sectors that it touches; nothing is read ahead
+    /// by the system. Logs and the manifest, and whatever is written, go through the system's cache as ever.
+    /// Default false. Where the file system or the device has no such reads, [`open`](Options::open) fails with
+    /// [`Error::Invalid`]: they are never replaced by others silently.
+    pub fn direct_reads(mut self, direct: bool) -> Self {
+        self.direct_reads = direct;
         self
     }
 

@@ -78,7 +78,10 @@ impl TableFile {
         if let Some(table) = self.table.get() {
             return Ok(table);
         }
-        let table = Table::open(&self.context, &self.descriptor, self.context.fs.open(&self.path)?)?;
+        let fs = &self.context.fs;
+        let direct = self.context.direct_reads;
+        let file = if direct { fs.open_direct(&self.path)? } else { fs.open(&self.path)? };
+        let table = Table::open(&self.context, &self.descriptor, file)?;
         Ok(self.table.get_or_init(|| table))
     }
 
@@ -134,6 +137,7 @@ pub fn open_alone(fs: &Arc<dyn Fs>, path: &Path) -> Result<Arc<TableFile>> {
         fs: fs.clone(),
         dir: path.parent().unwrap_or(Path::new("")).into(),
         database: header.database,
+        direct_reads: false,
         cache: Cache::new(0),
         stats: Arc::new(Stats::new()),
     });

@@ -84,6 +84,8 @@ pub struct TableContext {
     pub dir: PathBuf,
     /// The database that the files belong to.
     pub database: DatabaseId,
+    /// Whether tables are read past the system's cache of files.
+    pub direct_reads: bool,
     /// Where blocks are cached.
     pub cache: Arc<Cache>,
     /// Where reads are counted.

@@ -20,6 +20,7 @@ fn context() -> Arc<TableContext> {
         fs: Arc::new(MemFs::new()),
         dir: "".into(),
         database: DatabaseId(1),
+        direct_reads: false,
         cache: Cache::new(1 << 20),
         stats: Arc::new(Stats::new()),
     })

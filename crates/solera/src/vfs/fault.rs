@@ -242,6 +242,11 @@ impl Fs for FaultFs {
         Ok(Arc::new(FaultReadFile { below: self.below.open(path)?, fs: self.clone() }))
     }
 
+    fn open_direct(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
+        self.pass(Call::Open, path)?;
+        Ok(Arc::new(FaultReadFile { below: self.below.open_direct(path)?, fs: self.clone() }))
+    }
+
     fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
         self.pass(Call::Create, path)?;
         let below = self.below.create(path)?;

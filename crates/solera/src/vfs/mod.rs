@@ -10,12 +10,18 @@ pub mod mem;
 pub mod posix;
 
 use crate::error::{Error, Result};
-use std::{fmt, path::Path, sync::Arc};
+use std::{fmt, io, path::Path, sync::Arc};
 
 /// A file system. Errors are [`Error::Io`] and name the operation and the path.
 pub trait Fs: fmt::Debug + Send + Sync + 'static {
     /// Opens an existing file for reading at any offset.
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>>;
+    /// [`Fs::open`] for reads that go to the device, past the system's cache of files. Fails with an
+    /// [`Error::Io`] of kind [`Unsupported`](io::ErrorKind::Unsupported) or
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput) where there are no such reads.
+    fn open_direct(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
+        Err(Error::io("open for direct reads", path, io::ErrorKind::Unsupported.into()))
+    }
     /// Creates a file that must not exist, for appending.
     fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>>;
     /// [`Fs::create`] of a file that will grow by very many small appends. It may be longer than what was

@@ -51,6 +51,42 @@ fn what_was_appended_is_read_at_any_offset() {
 }
 
 #[test]
+fn direct_reads_read_what_is_there_at_any_offset_or_say_that_there_are_none() {
+    let unsupported = |error: Error| {
+        let kind = error.io_kind().unwrap();
+        assert!(matches!(kind, ErrorKind::Unsupported | ErrorKind::InvalidInput), "{error}");
+    };
+    let memory = MemFs::new();
+    memory.create_dir_all(Path::new("/d")).unwrap();
+    put(&memory, Path::new("/d/f"), b"");
+    unsupported(memory.open_direct(Path::new("/d/f")).unwrap_err());
+
+    let (temporary, fs) = (tempfile::tempdir().unwrap(), PosixFs::new());
+    let path = temporary.path().join("f");
+    let content: Vec<u8> = (0..2_500_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    put(&fs, &path, &content);
+    let reader = match fs.open_direct(&path) {
+        Ok(reader) => reader,
+        Err(error) => return unsupported(error),
+    };
+    assert_eq!(reader.len().unwrap(), content.len() as u64);
+    assert_eq!(read_all(&*reader).unwrap(), content, "longer than one call reads");
+    for at in [0, 1, 511, 512, 513, 4095, 4096, 4097, 65_536, 1_048_575, 2_499_999] {
+        for len in [0, 1, 100, 511, 512, 4096, 4103, 70_000, 1_048_576] {
+            let mut buf = vec![0; len.min(content.len() - at)];
+            read_exact_at(&*reader, &mut buf, at as u64).unwrap();
+            assert_eq!(buf, content[at..at + buf.len()], "{len} bytes at {at}");
+        }
+    }
+    let mut buf = [0; 10];
+    assert_eq!(reader.read_at(&mut buf, content.len() as u64 - 3).unwrap(), 3);
+    assert_eq!(reader.read_at(&mut buf, content.len() as u64).unwrap(), 0);
+    assert_eq!(reader.read_at(&mut buf, 99_999_999).unwrap(), 0);
+    let absent = fs.open_direct(&temporary.path().join("absent")).unwrap_err();
+    assert_eq!(absent.io_kind().unwrap(), ErrorKind::NotFound);
+}
+
+#[test]
 fn a_file_that_reserves_holds_what_was_appended_and_zeros_and_is_trimmed_to_it() {
     on_each(|fs, dir| {
         fs.create_dir_all(&dir).unwrap();

@@ -56,6 +56,7 @@ pub(super) fn context(fs: &MemFs, cache_bytes: usize) -> Arc<TableContext> {
         fs: Arc::new(fs.clone()),
         dir: PathBuf::from("db"),
         database: DatabaseId(0xdb),
+        direct_reads: false,
         cache: Cache::new(cache_bytes),
         stats: Arc::new(Stats::new()),
     })

@@ -8,6 +8,7 @@
 //! the ring. A read that is under way keeps the descriptor that it began with: readers may so hold as many
 //! more as there are threads.
 
+use super::direct;
 use crate::{
     error::{Error, Result},
     vfs::ReadFile,
@@ -74,10 +75,20 @@ impl Handles {
 
     /// Opens a file.
     pub(super) fn open(&'static self, path: &Path) -> io::Result<Arc<PosixReadFile>> {
+        self.open_aligned(path, None)
+    }
+
+    /// Opens a file for direct reads.
+    pub(super) fn open_direct(&'static self, path: &Path) -> io::Result<Arc<PosixReadFile>> {
+        self.open_aligned(path, Some(direct::alignment(path)?))
+    }
+
+    fn open_aligned(&'static self, path: &Path, alignment: Option<usize>) -> io::Result<Arc<PosixReadFile>> {
         let opened = Arc::new_cyclic(|this| PosixReadFile {
             handles: self,
             this: this.clone(),
             path: path.into(),
+            alignment,
             file: ArcSwapOption::empty(),
             used: AtomicBool::new(false),
         });
@@ -128,6 +139,8 @@ pub(super) struct PosixReadFile {
     handles: &'static Handles,
     this: Weak<PosixReadFile>,
     path: PathBuf,
+    /// Of direct reads; `None` if it is read through the system's cache.
+    alignment: Option<usize>,
     file: ArcSwapOption<File>,
     /// Read since the hand last passed.
     used: AtomicBool,
@@ -142,9 +155,13 @@ impl PosixReadFile {
             return Ok(file);
         }
         while handles.open.load(Ordering::Relaxed) >= handles.max && handles.close_one(&mut ring) {}
+        #[expect(clippy::disallowed_methods, reason = "a part of the one place that asks the machine")]
+        let open = || match self.alignment {
+            Some(_) => direct::open(&self.path),
+            None => File::open(&self.path),
+        };
         let file = loop {
-            #[expect(clippy::disallowed_methods, reason = "a part of the one place that asks the machine")]
-            match File::open(&self.path) {
+            match open() {
                 Err(error) if is_exhausted(&error) && handles.close_one(&mut ring) => {}
                 opened => break Arc::new(opened?),
             }
@@ -176,7 +193,12 @@ impl ReadFile for PosixReadFile {
         let buf = std::cell::RefCell::new(buf);
         let read = self.with_file(|file| {
             loop {
-                match file.read_at(&mut buf.borrow_mut(), offset) {
+                let buf = &mut *buf.borrow_mut();
+                let read = match self.alignment {
+                    Some(alignment) => direct::read_at(file, alignment, buf, offset),
+                    None => file.read_at(buf, offset),
+                };
+                match read {
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     read => return read,
                 }
@@ -207,6 +229,7 @@ impl fmt::Debug for PosixReadFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PosixReadFile")
             .field("path", &self.path)
+            .field("direct", &self.alignment.is_some())
             .field("has_descriptor", &self.file.load().is_some())
             .finish_non_exhaustive()
     }

@@ -2,8 +2,9 @@
 //!
 //! The only module that names `std::fs`. Appends are written where this process knows the file to end,
 //! so that a retried append overwrites the remains of a failed one instead of following them. Files to read
-//! share the descriptors that the process has (`handles`).
+//! share the descriptors that the process has (`handles`) and may be read past the system's cache (`direct`).
 
+mod direct;
 mod handles;
 #[cfg(target_os = "linux")]
 mod mapped;
@@ -34,6 +35,11 @@ impl PosixFs {
 impl Fs for PosixFs {
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
         Ok(Handles::of_process().open(path).map_err(|error| Error::io("open", path, error))?)
+    }
+
+    fn open_direct(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
+        let opened = Handles::of_process().open_direct(path);
+        Ok(opened.map_err(|error| Error::io("open for direct reads", path, error))?)
     }
 
     fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
