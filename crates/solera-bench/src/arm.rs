@@ -49,7 +49,7 @@ impl Arm {
         Ok(Arm { kind, layout, db: options.open(directory.path())?, _directory: directory })
     }
 
-    /// Puts every pair of the set, in its random order, then lets background work finish.
+    /// Puts every pair of the set, older versions first, in its random order, then lets background work finish.
     pub(crate) fn load(
         &self,
         clock: &SystemClock,
@@ -57,15 +57,19 @@ impl Arm {
         mut progress: impl FnMut(u64),
     ) -> Result<Load> {
         let start = clock.monotonic_ns();
-        let mut at = 0;
-        while at < set.pairs.len() {
-            let end = (at + LOAD_CHUNK).min(set.pairs.len());
-            for i in at..end {
-                let (key, value) = set.pairs.get(i);
-                self.db.put(key, value)?;
+        let mut done = 0;
+        for pairs in set.older.iter().chain([&set.pairs]) {
+            let mut at = 0;
+            while at < pairs.len() {
+                let end = (at + LOAD_CHUNK).min(pairs.len());
+                for i in at..end {
+                    let (key, value) = pairs.get(i);
+                    self.db.put(key, value)?;
+                }
+                done += end - at;
+                at = end;
+                progress(done as u64);
             }
-            at = end;
-            progress(at as u64);
         }
         let loaded = clock.monotonic_ns();
         self.db.flush()?;
@@ -76,9 +80,9 @@ impl Arm {
             stats.bytes_written_log + counters.bytes_written_flush + counters.bytes_written_compaction;
         let load_s = (loaded - start) as f64 / 1e9;
         Ok(Load {
-            puts: set.pairs.len() as u64,
+            puts: set.writes() as u64,
             load_s,
-            puts_per_s: set.pairs.len() as f64 / load_s,
+            puts_per_s: set.writes() as f64 / load_s,
             settle_s: (settled - loaded) as f64 / 1e9,
             compact_s: None,
             stall_us_total: counters.stall_us_total,
@@ -86,7 +90,7 @@ impl Arm {
             log_bytes: stats.bytes_written_log,
             flush_bytes: counters.bytes_written_flush,
             compaction_bytes: counters.bytes_written_compaction,
-            write_amplification: written as f64 / set.pairs.bytes().max(1) as f64,
+            write_amplification: written as f64 / set.written_bytes().max(1) as f64,
         })
     }
 

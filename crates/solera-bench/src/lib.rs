@@ -22,8 +22,9 @@ pub mod machine;
 pub mod report;
 mod arm;
 mod runner;
+pub mod paper;
 
-pub use data::Family;
+pub use data::{Family, Keys};
 pub use machine::Machine;
 pub use report::{
     ArmReport, EngineFacts, Load, Phase, PhaseReport, Report, SetReport, Settings, Size, Spread,

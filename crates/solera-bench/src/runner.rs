@@ -271,8 +271,9 @@ fn run_set(
     for &kind in &config.indexes {
         let arm = Arm::create(config, kind, memory_budget_bytes)?;
         let stage = format!("{}: loading, {kind}", set.name);
-        progress.at(&stage, 0, set.pairs.len() as u64);
-        let mut load = arm.load(clock, set, |done| progress.at(&stage, done, set.pairs.len() as u64))?;
+        let puts = set.writes() as u64;
+        progress.at(&stage, 0, puts);
+        let mut load = arm.load(clock, set, |done| progress.at(&stage, done, puts))?;
         if config.compact {
             progress.at(&format!("{}: compacting, {kind}", set.name), 0, 1);
             load.compact_s = Some(arm.compact(clock)?);

@@ -14,6 +14,8 @@ const LABEL_WIDTH: f64 = 88.0;
 const NUMBER_WIDTH: f64 = 62.0;
 const BAR_HEIGHT: f64 = 20.0;
 const ROW_HEIGHT: f64 = 30.0;
+/// Colours that the page's CSS has for bars.
+const COLOURS: usize = 10;
 
 /// A chart of one quantity.
 pub struct Chart<'a> {
@@ -55,11 +57,12 @@ impl Chart<'_> {
                 out,
                 "<g><title>{} {shown} {}, from {least} to {greatest}</title>\
                  <text class=\"name\" x=\"{:.1}\" y=\"{middle:.1}\">{}</text>\
-                 <rect class=\"bar k{i}\" x=\"{LABEL_WIDTH}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{BAR_HEIGHT}\" rx=\"2\"/>",
+                 <rect class=\"bar k{}\" x=\"{LABEL_WIDTH}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{BAR_HEIGHT}\" rx=\"2\"/>",
                 escape(name),
                 escape(&scale.unit),
                 LABEL_WIDTH - 8.0,
                 escape(name),
+                i % COLOURS,
                 x(spread.median) - LABEL_WIDTH,
             );
             if spread.repeats.len() > 1 {

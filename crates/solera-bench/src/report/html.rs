@@ -11,9 +11,11 @@ use std::fmt::Write;
 
 const STYLE: &str = "
 :root { color-scheme: light dark; --page: #fbfaf8; --ink: #1d1b19; --soft: #6b655e; --line: #ddd7ce; --card: #ffffff;
-  --k0: #9a9288; --k1: #c9822b; --k2: #8c2f39; --k3: #3c6e71; --k4: #5b5f97; }
+  --k0: #9a9288; --k1: #c9822b; --k2: #8c2f39; --k3: #3c6e71; --k4: #5b5f97;
+  --k5: #7a8450; --k6: #b5838d; --k7: #4f5d75; --k8: #a98467; --k9: #6d597a; }
 @media (prefers-color-scheme: dark) { :root { --page: #171513; --ink: #ece7e0; --soft: #a39b91; --line: #38332e;
-  --card: #1f1c19; --k0: #8b847b; --k1: #d9973f; --k2: #c65b66; --k3: #5f9ea0; --k4: #8b90cf; } }
+  --card: #1f1c19; --k0: #8b847b; --k1: #d9973f; --k2: #c65b66; --k3: #5f9ea0; --k4: #8b90cf;
+  --k5: #a3ad75; --k6: #cfa3ab; --k7: #8092b3; --k8: #c7a98f; --k9: #a08cad; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 1080px; padding: 2rem 1.25rem 4rem; background: var(--page); color: var(--ink);
   font: 16px/1.5 system-ui, sans-serif; }
@@ -28,6 +30,7 @@ svg { display: block; width: 100%; height: auto; } svg text { font-size: 13px; d
 svg .name { text-anchor: end; fill: var(--soft); } svg .number { font-weight: 600; }
 .spread { stroke: var(--ink); stroke-width: 1.2; fill: none; opacity: .75; }
 .k0 { fill: var(--k0); } .k1 { fill: var(--k1); } .k2 { fill: var(--k2); } .k3 { fill: var(--k3); } .k4 { fill: var(--k4); }
+.k5 { fill: var(--k5); } .k6 { fill: var(--k6); } .k7 { fill: var(--k7); } .k8 { fill: var(--k8); } .k9 { fill: var(--k9); }
 .wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .88rem; font-variant-numeric: tabular-nums; width: 100%; }
 th, td { padding: .2rem .75rem .2rem 0; text-align: right; white-space: nowrap; } th:first-child, td:first-child, td:nth-child(2),
 th:nth-child(2) { text-align: left; } td:nth-child(2) { color: var(--soft); }

@@ -236,6 +236,18 @@ impl Spread {
         let (low, high) = (sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2]);
         Spread { median: (low + high) / 2.0, min: sorted[0], max: sorted[sorted.len() - 1], repeats }
     }
+
+    /// The lower and the upper quartile, interpolated between the nearest repeats.
+    pub fn quartiles(&self) -> (f64, f64) {
+        let mut sorted = self.repeats.clone();
+        sorted.sort_unstable_by(f64::total_cmp);
+        let at = |share: f64| {
+            let place = share * (sorted.len() - 1) as f64;
+            let (below, above) = (sorted[place as usize], sorted[place.ceil() as usize]);
+            below + (above - below) * place.fract()
+        };
+        (at(0.25), at(0.75))
+    }
 }
 
 impl Report {
@@ -360,6 +372,9 @@ pub(crate) mod tests {
             Spread { median: 2.0, min: 1.0, max: 3.0, repeats: vec![3.0, 1.0, 2.0] }
         );
         assert_eq!(Spread::of(vec![4.0, 1.0]).median, 2.5);
+        assert_eq!(Spread::of(vec![5.0, 1.0, 3.0, 2.0, 4.0]).quartiles(), (2.0, 4.0));
+        assert_eq!(Spread::of(vec![7.0]).quartiles(), (7.0, 7.0));
+        assert_eq!(Spread::of(vec![0.0, 2.0]).quartiles(), (0.5, 1.5));
     }
 
     #[test]

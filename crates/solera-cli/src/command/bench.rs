@@ -1,12 +1,13 @@
 //! `solera bench`: measures the engine on this machine, in a database of its own that is gone afterwards.
 
+use super::paper::PaperBench;
 use crate::{
     failure::{Failure, Outcome, Result},
     output::print_text,
     units,
 };
 use indicatif::{ProgressBar, ProgressStyle};
-use solera::{Compression, IndexKind, Layout};
+use solera::{Clock, Compression, IndexKind, Layout, SystemClock};
 use solera_bench::{Config, Family, Generated, Progress};
 use std::{
     io::{IsTerminal, Write},
@@ -16,17 +17,23 @@ use std::{
 
 /// Measure loading, reads, scans and space on this machine, for each index kind
 #[derive(Debug, clap::Args)]
-#[command(after_long_help = "\
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_long_help = "\
 Without --n and --keys: a sample of real data (paths and times of a git history) and 2,000,000 uniform keys; \
 under two minutes on two cores. With either: that generated set alone.
 
 Every answer is checked; a wrong one ends the run with an error. The databases lie in a temporary directory \
-and are removed.")]
+and are removed."
+)]
 pub(crate) struct Bench {
+    #[command(subcommand)]
+    experiment: Option<Experiment>,
     /// Keys of a generated set [default: 2000000]
     #[arg(long, value_name = "N", value_parser = count)]
     n: Option<usize>,
-    /// How generated keys are spread: uniform, lognormal or clustered [default: uniform]
+    /// How generated keys are spread: uniform, lognormal, clustered, books-like, fb-like, wiki-like or strings [default:
+    /// uniform]
     #[arg(long, value_name = "FAMILY")]
     keys: Option<Family>,
     /// Bytes of each generated value
@@ -64,8 +71,16 @@ pub(crate) struct Bench {
     json: bool,
 }
 
+#[derive(Debug, clap::Subcommand)]
+enum Experiment {
+    Paper(PaperBench),
+}
+
 impl Bench {
     pub(crate) fn run(self) -> Result<Outcome> {
+        if let Some(Experiment::Paper(paper)) = self.experiment {
+            return paper.run();
+        }
         if let Some(compression) = self.compression.filter(|compression| !compression.available()) {
             return Err(Failure::Usage(format!(
                 "this build cannot compress with {compression}; build with --features zstd, or use none or lz4"
@@ -78,12 +93,8 @@ impl Bench {
             false => Some(self.create_page()?),
         };
         let mut progress = Shown::new();
-        let report = solera_bench::run(&config, &mut progress).map_err(|error| match error {
-            solera_bench::Error::Config(what) => Failure::Usage(what),
-            solera_bench::Error::Engine(error) => error.into(),
-            other => Failure::Error(other.to_string()),
-        })?;
-        progress.bar.finish_and_clear();
+        let report = solera_bench::run(&config, &mut progress).map_err(failed)?;
+        progress.finish();
         print_text(&if self.json { report.to_json() } else { report.to_text() })?;
         if let Some(mut page) = page {
             page.write_all(report.to_html().as_bytes())
@@ -112,7 +123,7 @@ impl Bench {
         config.repeats = self.repeats;
         config.seed = self.seed;
         config.directory.clone_from(&self.dir);
-        config.command = std::env::args().skip(1).fold("solera".to_owned(), |line, word| line + " " + &word);
+        config.command = command_line();
         config
     }
 
@@ -122,15 +133,32 @@ impl Bench {
     }
 }
 
-/// A line on the terminal that says what is being done.
-struct Shown {
+/// The command line, for the report.
+pub(super) fn command_line() -> String {
+    std::env::args().skip(1).fold("solera".to_owned(), |line, word| line + " " + &word)
+}
+
+/// What a failed run means for the command.
+pub(super) fn failed(error: solera_bench::Error) -> Failure {
+    match error {
+        solera_bench::Error::Config(what) => Failure::Usage(what),
+        solera_bench::Error::Engine(error) => error.into(),
+        other => Failure::Error(other.to_string()),
+    }
+}
+
+/// A line on the terminal that says what is being done, and how long that will take.
+pub(super) struct Shown {
     bar: ProgressBar,
+    clock: SystemClock,
+    stage: String,
+    stage_start_ns: u64,
 }
 
 impl Shown {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         if !std::io::stderr().is_terminal() {
-            return Shown { bar: ProgressBar::hidden() };
+            return Shown::with(ProgressBar::hidden());
         }
         let bar = ProgressBar::new_spinner();
         if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed}  {msg}") {
@@ -138,21 +166,38 @@ impl Shown {
         }
         // Rarely: what draws takes time from what is measured.
         bar.enable_steady_tick(Duration::from_secs(1));
-        Shown { bar }
+        Shown::with(bar)
+    }
+
+    fn with(bar: ProgressBar) -> Self {
+        Shown { bar, clock: SystemClock::new(), stage: String::new(), stage_start_ns: 0 }
+    }
+
+    /// Takes the line away.
+    pub(super) fn finish(&self) {
+        self.bar.finish_and_clear();
     }
 }
 
 impl Progress for Shown {
     fn at(&mut self, stage: &str, done: u64, of: u64) {
-        self.bar.set_message(match of {
-            0 | 1 => stage.to_owned(),
-            _ => format!("{stage} {:.0} %", units::percent(done, of)),
+        let now = self.clock.monotonic_ns();
+        if self.stage != stage {
+            (self.stage, self.stage_start_ns) = (stage.to_owned(), now);
+        }
+        self.bar.set_message(match (done, of) {
+            (_, 0 | 1) => stage.to_owned(),
+            (0, _) => format!("{stage} 0 %"),
+            _ => {
+                let left_s = (now - self.stage_start_ns) as f64 / 1e9 * (of - done) as f64 / done as f64;
+                format!("{stage} {:.0} %, {left_s:.0} s left", units::percent(done, of))
+            }
         });
     }
 }
 
 /// A count, with `K`, `M` and `G` for thousands, millions and billions.
-fn count(text: &str) -> Result<usize, String> {
+pub(super) fn count(text: &str) -> Result<usize, String> {
     let wrong = || "a number of keys, such as 10000000 or 10M".to_owned();
     let upper = text.to_ascii_uppercase();
     let (digits, factor) = match upper.as_bytes().last() {

@@ -9,6 +9,7 @@ pub(crate) mod dump;
 pub(crate) mod get;
 pub(crate) mod levels;
 pub(crate) mod load;
+pub(crate) mod paper;
 pub(crate) mod put;
 pub(crate) mod scan;
 pub(crate) mod stats;

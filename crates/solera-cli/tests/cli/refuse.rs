@@ -30,6 +30,18 @@ fn commands_that_need_a_database_create_none() {
 }
 
 #[test]
+fn experiments_that_there_are_not_are_refused_with_those_that_there_are() {
+    let solera = Solera::new();
+    let message = solera.run(["bench", "paper", "rmi"]).fails(2);
+    assert!(message.contains("doblix, sherry"), "{message}");
+    let message = solera.run(["bench", "paper", "sherry", "--keys", "primes"]).fails(2);
+    assert!(message.contains("wiki-like") && message.contains("sosd:FILE"), "{message}");
+    let missing = ["bench", "paper", "doblix", "--quick", "--out", "out", "--keys", "sosd:books_200M"];
+    let message = solera.run(missing).fails(2);
+    assert!(message.contains("books_200M: cannot be read"), "{message}");
+}
+
+#[test]
 fn directories_that_are_no_database_are_left_alone() {
     let solera = Solera::new();
     fs::create_dir(solera.db()).unwrap();

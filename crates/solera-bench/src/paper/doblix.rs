@@ -1,0 +1,530 @@
+//! DobLIX's experiments: D1 read-only over key families, hot and from the device; the grid of ε and block size; D2 key
+//! and value sizes; D3 index bytes and build time.
+
+use super::{
+    Scale,
+    document::{Bars, Section, Table, cell},
+    subject::{Answer, Arm, Ask, Subject, interleave},
+    training, verdict,
+};
+use crate::{
+    data::{DataSet, Family, Keys, Sizes},
+    report::{
+        Spread,
+        number::{Quantity, digits},
+    },
+    runner::{Error, Progress, Result},
+};
+use solera::{IndexKind, clock::SystemClock};
+
+/// DobLIX's own sizes.
+const SIZES: Sizes = Sizes::Fixed { key_bytes: 8, value_bytes: 64 };
+/// Data are this many times the memory when reads go to the device.
+const DATA_PER_MEMORY: u64 = 8;
+/// The engine's smallest budget, in bytes.
+const MEMORY_BYTES_LEAST: u64 = 1 << 20;
+
+/// Every kind, at the defaults of its paper: ε 128 and 4 KiB for PLA (what the authors' code fixes), γ 1 for Sherry.
+fn kinds() -> Vec<Arm> {
+    vec![
+        Arm::new("binary", IndexKind::Binary, 64),
+        Arm::new("interpolation", IndexKind::Interpolation, 64),
+        Arm::new("eytzinger", IndexKind::Eytzinger, 64),
+        Arm::new("s-tree", IndexKind::STree, 64),
+        Arm::new("doblix-pla", IndexKind::DoblixPla, 128),
+        Arm::new("doblix-pra", IndexKind::DoblixPra, 64),
+        Arm::new("sherry-plr γ=1", IndexKind::SherryPlr, 2),
+        Arm::new("learned", IndexKind::Learned, 64),
+        Arm::new("auto", IndexKind::Auto, 64),
+    ]
+}
+
+fn few() -> Vec<Arm> {
+    let few =
+        [IndexKind::Binary, IndexKind::STree, IndexKind::DoblixPla, IndexKind::DoblixPra, IndexKind::Learned];
+    kinds().into_iter().filter(|arm| few.contains(&arm.layout.index)).collect()
+}
+
+pub(super) fn run(scale: &Scale, clock: &SystemClock, progress: &mut dyn Progress) -> Result<Vec<Section>> {
+    let (hot, mut verdicts) = hot(scale, clock, progress)?;
+    let cold = cold(scale, clock, progress, &mut verdicts)?;
+    let grid = grid(scale, clock, progress)?;
+    let sizes = sizes(scale, clock, progress)?;
+    let build = build(scale, progress, &mut verdicts)?;
+    let said = Section {
+        title: "What holds here, and what does not".into(),
+        text: verdicts.into_iter().map(|line| format!("- {line}")).collect(),
+        ..Section::default()
+    };
+    Ok(vec![said, hot, cold, grid, sizes, build])
+}
+
+fn subjects(scale: &Scale, set: &DataSet, arms: &[Arm], progress: &mut dyn Progress) -> Result<Vec<Subject>> {
+    let mut subjects = Vec::new();
+    for (i, arm) in arms.iter().enumerate() {
+        progress.at(&format!("{}: loading, {}", set.name, arm.name), i as u64, arms.len() as u64);
+        let subject = Subject::create(arm, set, scale.directory.as_deref())?;
+        subject.verify(set)?;
+        subjects.push(subject);
+    }
+    Ok(subjects)
+}
+
+/// What one arm did over the sets of an experiment.
+struct Column {
+    set: String,
+    answers: Vec<Vec<Answer>>,
+    index: Vec<(u64, u64)>,
+    keys: u64,
+}
+
+/// A table with a row per arm and a column per set.
+fn over_sets(
+    title: &str,
+    arms: &[Arm],
+    columns: &[Column],
+    show: impl Fn(&Column, usize) -> String,
+) -> Table {
+    let heads: Vec<&str> =
+        ["index"].into_iter().chain(columns.iter().map(|column| &column.set[..])).collect();
+    let mut table = Table::new(title, &heads);
+    for (i, arm) in arms.iter().enumerate() {
+        table.row(&arm.name, columns.iter().map(|column| show(column, i)));
+    }
+    table
+}
+
+/// Ratio of medians of one question, of arm `a` to the best or the worst of others.
+fn median(column: &Column, arm: usize, ask: usize) -> f64 {
+    column.answers[arm][ask].per_second.median
+}
+
+fn place(arms: &[Arm], index: IndexKind) -> usize {
+    arms.iter().position(|arm| arm.layout.index == index).expect("every kind is an arm")
+}
+
+/// D1, everything in memory.
+fn hot(scale: &Scale, clock: &SystemClock, progress: &mut dyn Progress) -> Result<(Section, Vec<String>)> {
+    const ASKS: [Ask; 3] = [Ask::Found, Ask::FoundZipf, Ask::Absent];
+    let arms = kinds();
+    let mut columns = Vec::new();
+    for keys in &scale.keys {
+        let set = scale.set(keys, scale.entries, SIZES)?;
+        let subjects = subjects(scale, &set, &arms, progress)?;
+        let answers = interleave(clock, &set, &subjects, &ASKS, scale.effort(), progress)?;
+        let index = subjects.iter().map(Subject::index_bytes_and_blocks).collect();
+        columns.push(Column { set: keys.to_string(), answers, index, keys: set.pairs.len() as u64 });
+    }
+    let rates =
+        |ask: usize| move |column: &Column, arm: usize| cell(&column.answers[arm][ask].per_second, 1e6);
+    let tables = vec![
+        over_sets("Found reads, uniform, M/s", &arms, &columns, rates(0)),
+        over_sets("Found reads, Zipf 0.99, M/s", &arms, &columns, rates(1)),
+        over_sets("Absent reads, M/s", &arms, &columns, rates(2)),
+        over_sets("Found reads, uniform, p50, ns", &arms, &columns, |column, arm| {
+            cell(&column.answers[arm][0].p50_ns, 1.0)
+        }),
+        over_sets("Found reads, uniform, p99, ns", &arms, &columns, |column, arm| {
+            cell(&column.answers[arm][0].p99_ns, 1.0)
+        }),
+        over_sets("Data blocks looked into per found read", &arms, &columns, |column, arm| {
+            format!("{:.4}", column.answers[arm][0].blocks_probed)
+        }),
+        over_sets(
+            "Data blocks looked into per absent read that passes the filter",
+            &arms,
+            &columns,
+            |column, arm| format!("{:.4}", column.answers[arm][2].blocks_probed),
+        ),
+        over_sets("Index and handles in memory, bytes per block", &arms, &columns, |column, arm| {
+            digits(bytes_per_block(column, arm))
+        }),
+        over_sets("Index and handles in memory, bytes per key", &arms, &columns, |column, arm| {
+            digits(column.index[arm].0 as f64 / column.keys as f64)
+        }),
+        over_sets("Data blocks", &arms, &columns, |column, arm| column.index[arm].1.to_string()),
+    ];
+    let bars = columns
+        .iter()
+        .map(|column| Bars {
+            title: format!("Found reads, uniform: {}", column.set),
+            quantity: Quantity::Rate("reads"),
+            better: "higher",
+            bars: arms
+                .iter()
+                .enumerate()
+                .map(|(i, arm)| (arm.name.clone(), column.answers[i][0].per_second.clone()))
+                .collect(),
+        })
+        .collect();
+    let text = vec![
+        format!(
+            "{} pairs of 8-byte keys (strings: 64 bytes) and 64-byte values in one run, all blocks in the block cache; blocks of \
+             4 KiB, filter of 10 bits per key, no compression. `wiki-like` has keys with several versions, which \
+             snapshots keep in the tables.",
+            scale.entries
+        ),
+        "The paper's figures are of RocksDB without a cache; the arms here differ in the index alone and share everything \
+         else. An in-block hash index is not among them: the engine has none, because its blocks are searched by \
+         a column of heads."
+            .into(),
+    ];
+    let verdicts = hot_verdicts(&arms, &columns);
+    Ok((Section { title: "D1: read-only, in memory".into(), text, tables, bars }, verdicts))
+}
+
+fn bytes_per_block(column: &Column, arm: usize) -> f64 {
+    let (bytes, blocks) = column.index[arm];
+    bytes as f64 / blocks.max(1) as f64
+}
+
+fn hot_verdicts(arms: &[Arm], columns: &[Column]) -> Vec<String> {
+    let [binary, stree, learned, pla, pra] =
+        [IndexKind::Binary, IndexKind::STree, IndexKind::Learned, IndexKind::DoblixPla, IndexKind::DoblixPra]
+            .map(|kind| place(arms, kind));
+    let classical = [IndexKind::Binary, IndexKind::Interpolation, IndexKind::Eytzinger, IndexKind::STree];
+    let classical: Vec<usize> = classical.iter().map(|&kind| place(arms, kind)).collect();
+    let list = |value: &dyn Fn(&Column) -> String| {
+        columns
+            .iter()
+            .map(|column| format!("{} {}", column.set, value(column)))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let all = |holds: &dyn Fn(&Column) -> bool| columns.iter().all(holds);
+    let ratio = |a: usize, b: usize, column: &Column| median(column, a, 0) / median(column, b, 0);
+    let smooth = |column: &Column| ["uniform", "lognormal"].contains(&&column.set[..]);
+    let best_p99 = |column: &Column| {
+        let p99 = |arm: &usize| column.answers[*arm][0].p99_ns.median;
+        classical.iter().map(p99).fold(f64::INFINITY, f64::min)
+    };
+    let best = |column: &Column| classical.iter().map(|&arm| median(column, arm, 0)).fold(0.0, f64::max);
+    let share = |column: &Column| bytes_per_block(column, learned) / bytes_per_block(column, binary);
+    let share_max =
+        |column: &Column| if ["clustered", "strings"].contains(&&column.set[..]) { 1.0 / 3.0 } else { 0.25 };
+    let exact = |ask: usize, limit: f64| {
+        let worst = columns.iter().flat_map(|column| {
+            arms.iter().zip(&column.answers).filter(|(arm, _)| arm.layout.index != IndexKind::SherryPlr).map(
+                move |(arm, answers)| (answers[ask].blocks_probed, format!("{} on {}", arm.name, column.set)),
+            )
+        });
+        let worst = worst.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or_default();
+        (worst.0 <= limit, format!("the most is {:.4}, {}", worst.0, worst.1))
+    };
+    let (found_exact, found_worst) = exact(0, 1.001);
+    let (absent_exact, absent_worst) = exact(2, 1.01);
+    vec![
+        verdict(
+            "`learned` reads as fast as the S-tree on every family",
+            all(&|column| ratio(learned, stree, column) >= 1.0),
+            &format!("learned / S-tree {}", list(&|column| format!("{:.2}×", ratio(learned, stree, column)))),
+        ),
+        verdict(
+            "`learned` reads 1.3 times as fast as plain binary search on uniform and lognormal keys",
+            all(&|column| !smooth(column) || ratio(learned, binary, column) >= 1.3),
+            &format!(
+                "learned / binary {}",
+                list(&|column| format!("{:.2}×", ratio(learned, binary, column)))
+            ),
+        ),
+        verdict(
+            "`learned`'s p99 is no worse than the best classical index's",
+            all(&|column| column.answers[learned][0].p99_ns.median <= best_p99(column)),
+            &format!(
+                "learned / best classical {}",
+                list(&|column| format!(
+                    "{:.2}×",
+                    column.answers[learned][0].p99_ns.median / best_p99(column)
+                ))
+            ),
+        ),
+        verdict(
+            "DobLIX's kinds read faster than the best classical index (the paper: 1.92 times RocksDB)",
+            all(&|column| median(column, pla, 0).max(median(column, pra, 0)) > best(column)),
+            &format!(
+                "PLA, PRA / best classical {}",
+                list(&|column| format!(
+                    "{:.2}×, {:.2}×",
+                    median(column, pla, 0) / best(column),
+                    median(column, pra, 0) / best(column)
+                ))
+            ),
+        ),
+        verdict(
+            "`learned` takes at most 4 bytes per block, handles included",
+            all(&|column| bytes_per_block(column, learned) <= 4.0),
+            &list(&|column| digits(bytes_per_block(column, learned))),
+        ),
+        verdict(
+            "`learned` takes at most a quarter of `binary`'s bytes (a third on clustered keys and strings)",
+            all(&|column| share(column) <= share_max(column)),
+            &list(&|column| format!("{:.2}", share(column))),
+        ),
+        verdict(
+            "a found read looks into at most 1.001 blocks in every kind but Sherry",
+            found_exact,
+            &found_worst,
+        ),
+        verdict(
+            "an absent read that passes the filter looks into at most 1.01 blocks in every kind but Sherry",
+            absent_exact,
+            &absent_worst,
+        ),
+    ]
+}
+
+/// D1 from the device.
+fn cold(
+    scale: &Scale,
+    clock: &SystemClock,
+    progress: &mut dyn Progress,
+    verdicts: &mut Vec<String>,
+) -> Result<Section> {
+    let mut section = Section {
+        title: "D1: read-only, data 8 times the memory, from the device (O_DIRECT)".into(),
+        text: vec![format!(
+            "{} pairs of 8 + 64 bytes; memory budget: an eighth of the data, filters and indexes in it. One read of the \
+             device is one read call, of the device's own blocks that the data block touches: data blocks are not \
+             padded to them. `read calls` and `device bytes` are the system's counts for this process \
+             (/proc/self/io). `settled` is a tree as a random-order load leaves it, of several runs, where a \
+             false positive of a filter is another read; the others are one run.",
+            scale.entries_small
+        )],
+        ..Section::default()
+    };
+    for family in [Family::Uniform, Family::Clustered] {
+        let set = scale.set(&Keys::Family(family), scale.entries_small, SIZES)?;
+        let memory = (set.pairs.bytes() / DATA_PER_MEMORY).max(MEMORY_BYTES_LEAST);
+        let mut arms: Vec<Arm> = kinds();
+        arms.retain(|arm| !["interpolation", "eytzinger"].contains(&&arm.name[..]));
+        let mut databases = Vec::new();
+        for (i, arm) in arms.iter().enumerate() {
+            progress.at(
+                &format!("{}: loading for the device, {}", set.name, arm.name),
+                i as u64,
+                arms.len() as u64,
+            );
+            let subject = Subject::create(arm, &set, scale.directory.as_deref())?;
+            databases.push(match subject.reopened_direct(memory) {
+                Err(Error::Engine(solera::Error::Invalid(what))) => {
+                    section.text.push(format!("Not measured: {what}."));
+                    return Ok(section);
+                }
+                reopened => reopened?,
+            });
+        }
+        let settled = Arm { name: "learned, settled".into(), ..Arm::new("", IndexKind::Learned, 64) };
+        progress.at(&format!("{}: loading in random order", set.name), 0, 1);
+        let subject = Subject::settled(&settled, &set, memory, scale.directory.as_deref())?;
+        databases.push(subject.reopened_direct(memory)?);
+        let effort = super::Effort {
+            lookups: scale.lookups_cold,
+            pass_s_max: 4.0 * scale.pass_s_max,
+            ..scale.effort()
+        };
+        let answers = interleave(clock, &set, &databases, &[Ask::Found], effort, progress)?;
+        let mut table = Table::new(
+            format!("{family} keys, found reads, uniform"),
+            &[
+                "index",
+                "K reads/s",
+                "p50 µs",
+                "p99 µs",
+                "blocks looked into",
+                "blocks read",
+                "read calls",
+                "device bytes",
+                "runs",
+            ],
+        );
+        let mut bars = Vec::new();
+        for (subject, answer) in databases.iter().zip(&answers) {
+            let answer = &answer[0];
+            let told = |count: Option<f64>, decimals: usize| {
+                count.map_or("–".to_owned(), |count| format!("{count:.decimals$}"))
+            };
+            table.row(
+                &subject.arm.name,
+                [
+                    cell(&answer.per_second, 1e3),
+                    cell(&answer.p50_ns, 1e3),
+                    cell(&answer.p99_ns, 1e3),
+                    format!("{:.4}", answer.blocks_probed),
+                    format!("{:.4}", answer.blocks_read),
+                    told(answer.read_calls, 4),
+                    told(answer.device_bytes, 0),
+                    subject.runs().to_string(),
+                ],
+            );
+            bars.push((subject.arm.name.clone(), answer.per_second.clone()));
+        }
+        let reads = |name: &str| {
+            let at = databases.iter().position(|subject| subject.arm.name == name);
+            at.map_or(f64::NAN, |at| answers[at][0].read_calls.unwrap_or(answers[at][0].blocks_read))
+        };
+        let (one_run, settled) = (reads("learned"), reads("learned, settled"));
+        verdicts.push(verdict(
+            &format!("with data 8 times the memory a found read is at most 1.02 reads of the device ({family} keys)"),
+            one_run <= 1.02 && settled <= 1.02,
+            &format!("{one_run:.4} in one run, {settled:.4} as a random-order load leaves the tree"),
+        ));
+        section.tables.push(table);
+        section.bars.push(Bars {
+            title: format!("From the device: {family}"),
+            quantity: Quantity::Rate("reads"),
+            better: "higher",
+            bars,
+        });
+    }
+    Ok(section)
+}
+
+/// The grid of ε and block size.
+fn grid(scale: &Scale, clock: &SystemClock, progress: &mut dyn Progress) -> Result<Section> {
+    const EPSILONS: [u32; 4] = [32, 64, 128, 256];
+    const BLOCKS: [u32; 4] = [4, 8, 16, 32];
+    let mut arms = Vec::new();
+    for kib in BLOCKS {
+        for epsilon in EPSILONS {
+            let arm = Arm::new(&format!("PLA {epsilon}"), IndexKind::DoblixPla, epsilon);
+            arms.push(arm.block_bytes(kib << 10));
+        }
+        arms.push(Arm::new("PRA", IndexKind::DoblixPra, 64).block_bytes(kib << 10));
+    }
+    let mut section = Section {
+        title: "The grid of ε and block size (the paper's Fig. 15)".into(),
+        text: vec![format!(
+            "{} pairs of 8 + 64 bytes, found reads, uniform, in memory. Where two cells have the same number of blocks, ε did \
+             not end a single block: the two are the same table, and what differs is noise (NOTES §0, finding 2).",
+            scale.entries_small
+        )],
+        ..Section::default()
+    };
+    let heads = ["model", "4 KiB", "8 KiB", "16 KiB", "32 KiB"];
+    for family in [Family::Uniform, Family::Lognormal, Family::Clustered] {
+        let set = scale.set(&Keys::Family(family), scale.entries_small, SIZES)?;
+        let subjects = subjects(scale, &set, &arms, progress)?;
+        let answers = interleave(clock, &set, &subjects, &[Ask::Found], scale.effort(), progress)?;
+        let rows = EPSILONS.len() + 1;
+        let mut rates = Table::new(format!("{family}: M reads/s"), &heads);
+        let mut blocks = Table::new(format!("{family}: data blocks"), &heads);
+        for (row, arm) in arms.iter().enumerate().take(rows) {
+            let of = |column: usize| column * rows + row;
+            rates.row(
+                &arm.name,
+                (0..BLOCKS.len()).map(|column| cell(&answers[of(column)][0].per_second, 1e6)),
+            );
+            blocks.row(
+                &arm.name,
+                (0..BLOCKS.len()).map(|column| subjects[of(column)].index_bytes_and_blocks().1.to_string()),
+            );
+        }
+        section.tables.extend([rates, blocks]);
+    }
+    Ok(section)
+}
+
+/// D2: key and value sizes.
+fn sizes(scale: &Scale, clock: &SystemClock, progress: &mut dyn Progress) -> Result<Section> {
+    /// Bytes of pairs in each set, at most: large values need fewer of them.
+    const BYTES_MAX: usize = 256 << 20;
+    let fixed = |key_bytes, value_bytes| Sizes::Fixed { key_bytes, value_bytes };
+    let keys = [8, 16, 32, 64, 128].map(|key_bytes| fixed(key_bytes, 64));
+    let values = [16, 256, 1024, 4096].map(|value_bytes| fixed(8, value_bytes));
+    let arms = few();
+    let heads: Vec<&str> =
+        ["sizes", "pairs"].into_iter().chain(arms.iter().map(|arm| &arm.name[..])).collect();
+    let mut rates = Table::new("Found reads, uniform, M/s", &heads);
+    let mut index = Table::new("Index and handles in memory, bytes per block", &heads);
+    for sizes in keys.into_iter().chain(values).chain(Sizes::MIXES) {
+        let pair_bytes = match sizes {
+            Sizes::Fixed { key_bytes, value_bytes } => key_bytes + value_bytes,
+            _ => 160,
+        };
+        let entries = scale.entries_small.min(BYTES_MAX / pair_bytes);
+        let set = scale.set(&Keys::Family(Family::Clustered), entries, sizes)?;
+        let subjects = subjects(scale, &set, &arms, progress)?;
+        let answers = interleave(clock, &set, &subjects, &[Ask::Found], scale.effort(), progress)?;
+        let pairs = || [set.pairs.len().to_string()].into_iter();
+        rates.row(
+            sizes.to_string(),
+            pairs().chain(answers.iter().map(|answer| cell(&answer[0].per_second, 1e6))),
+        );
+        let per_block = |subject: &Subject| {
+            let (bytes, blocks) = subject.index_bytes_and_blocks();
+            digits(bytes as f64 / blocks.max(1) as f64)
+        };
+        index.row(sizes.to_string(), pairs().chain(subjects.iter().map(per_block)));
+    }
+    Ok(Section {
+        title: "D2: key and value sizes".into(),
+        text: vec![
+            "Clustered keys (the paper uses OSM). A key longer than 8 bytes is one of 64 prefixes, then the number; the mixes \
+             are those of three uses of RocksDB at Facebook (Cao et al., FAST 2020): UDB 27.1 + 126.7 bytes, ZippyDB \
+             47.9 + 42.9, UP2X 10.4 + 46.8 on average. In memory."
+                .into(),
+        ],
+        tables: vec![rates, index],
+        bars: Vec::new(),
+    })
+}
+
+/// D3: index bytes and build time.
+fn build(scale: &Scale, progress: &mut dyn Progress, verdicts: &mut Vec<String>) -> Result<Section> {
+    let arms = kinds();
+    let mut section = Section {
+        title: "D3: what models cost to build".into(),
+        text: vec![format!(
+            "{} pairs with 64-byte values in two runs, every key of one between keys of the other, merged into one by one thread; \
+             its processor time, least of {} repeats. `fit`: lines in blocks, with PLA's corridor over every key. `index`: \
+             the index from separators, built when a table is opened. `encode`: separators and sizes. The three are timed by \
+             doing them again alone on the same blocks. Index bytes per block are in D1 (8-byte keys; strings: 64 \
+             bytes) and D2.",
+            scale.entries_small, scale.repeats
+        )],
+        ..Section::default()
+    };
+    let mut worst: Option<(f64, String)> = None;
+    for family in [Family::Uniform, Family::Clustered, Family::Strings] {
+        let set = scale.set(&Keys::Family(family), scale.entries_small, SIZES)?;
+        let mut table = Table::new(
+            format!("{family}: processor time, ns per entry"),
+            &["index", "compaction", "fit", "index", "encode", "share of all"],
+        );
+        let mut bars = Vec::new();
+        for (i, arm) in arms.iter().enumerate() {
+            progress.at(&format!("{}: building, {}", set.name, arm.name), i as u64, arms.len() as u64);
+            let cost = training::measure(arm, &set, scale.repeats, scale.directory.as_deref())?;
+            let per_entry = |ns: f64| digits(ns / cost.entries as f64);
+            table.row(
+                &arm.name,
+                [
+                    per_entry(cost.compaction_ns),
+                    per_entry(cost.fit_ns),
+                    per_entry(cost.index_ns),
+                    per_entry(cost.encode_ns),
+                    format!("{:.2} %", 100.0 * cost.share()),
+                ],
+            );
+            bars.push((arm.name.clone(), Spread::of(vec![100.0 * cost.share()])));
+            if worst.as_ref().is_none_or(|(share, _)| *share < cost.share()) {
+                worst = Some((cost.share(), format!("{} on {family} keys", arm.name)));
+            }
+        }
+        section.tables.push(table);
+        section.bars.push(Bars {
+            title: format!("Training and encoding: {family}"),
+            quantity: Quantity::Plain("% of compaction"),
+            better: "lower",
+            bars,
+        });
+    }
+    if let Some((share, arm)) = worst {
+        verdicts.push(verdict(
+            "training and encoding take at most 5 % of a compaction's processor time (the paper: 8.5 %)",
+            share <= 0.05,
+            &format!("the most is {:.2} %, {arm}", 100.0 * share),
+        ));
+    }
+    Ok(section)
+}

@@ -1,0 +1,239 @@
+//! Papers' experiments, repeated: what `solera bench paper` runs.
+//!
+//! Owns the list of them ([`Paper`]), their common scale ([`Scale`]) and conditions. Each has a file of its own and
+//! returns a [`Document`], which says with figures where a paper's claim holds here and where it does not. Arms of one
+//! comparison are open at once and asked in turns, so that a machine that drifts drifts for all; every
+//! answer is checked, and a wrong one fails the run.
+
+pub mod document;
+pub mod formats;
+mod blocks;
+mod doblix;
+mod sherry;
+mod subject;
+mod training;
+
+pub use document::Document;
+
+use crate::{
+    data::DataSet,
+    data::{Family, Keys, Recipe, Sizes},
+    machine::{self, Machine, ProcessorTime},
+    report::number::{bytes, count, date, digits},
+    runner::{Error, Progress, Result},
+};
+use solera::clock::{Clock, SystemClock};
+use std::{fmt, path::PathBuf, str::FromStr};
+use subject::Effort;
+
+/// A paper whose experiments can be repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Paper {
+    /// DobLIX: block cuts and models chosen together. Experiments D1 to D3 of the plan.
+    Doblix,
+    /// Sherry: an index block that is a piecewise linear model. Experiments S1 and S2.
+    Sherry,
+}
+
+impl Paper {
+    /// All of them.
+    pub const ALL: [Paper; 2] = [Paper::Doblix, Paper::Sherry];
+
+    /// The name that users write, and of the files with the results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Paper::Doblix => "doblix",
+            Paper::Sherry => "sherry",
+        }
+    }
+}
+
+impl fmt::Display for Paper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Paper {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Paper::ALL.into_iter().find(|paper| paper.name() == name).ok_or_else(|| {
+            format!("there is no paper {name:?}; the papers are {}", Paper::ALL.map(Paper::name).join(", "))
+        })
+    }
+}
+
+/// How large an experiment is.
+#[derive(Clone, Debug)]
+pub struct Scale {
+    /// Pairs of each set of the main comparisons.
+    pub entries: usize,
+    /// Pairs of each set where many sets or many layouts are compared, and of data larger than memory.
+    pub entries_small: usize,
+    /// Reads per pass.
+    pub lookups: usize,
+    /// Reads per pass that goes to the device.
+    pub lookups_cold: usize,
+    /// Interleaved repeats.
+    pub repeats: usize,
+    /// No pass takes longer than about this, in seconds.
+    pub pass_s_max: f64,
+    /// Where the keys of the main comparisons come from.
+    pub keys: Vec<Keys>,
+    /// Seed of data and probes.
+    pub seed: u64,
+    /// Where to make the temporary directories; `None` for the system's place. Data larger than memory need a
+    /// file system with direct reads there.
+    pub directory: Option<PathBuf>,
+    /// The command, for the document.
+    pub command: String,
+}
+
+impl Default for Scale {
+    /// Two million pairs, five repeats: about a quarter of an hour for a paper on two cores.
+    fn default() -> Self {
+        Scale {
+            entries: 2_000_000,
+            entries_small: 1_000_000,
+            lookups: 300_000,
+            lookups_cold: 10_000,
+            repeats: 5,
+            pass_s_max: 2.0,
+            keys: Family::ALL.map(Keys::Family).into(),
+            seed: 1,
+            directory: None,
+            command: "solera bench paper".into(),
+        }
+    }
+}
+
+impl Scale {
+    /// Everything once in seconds: to see that it works, not what it says.
+    pub fn quick() -> Self {
+        Scale {
+            entries: 20_000,
+            entries_small: 10_000,
+            lookups: 2_000,
+            lookups_cold: 200,
+            repeats: 2,
+            ..Scale::default()
+        }
+    }
+
+    fn validate(&self) -> Result<()> {
+        let entries = 100..=1usize << 30;
+        if !entries.contains(&self.entries) || !entries.contains(&self.entries_small) {
+            return Err(Error::Config("an experiment has 100 to 2^30 pairs".into()));
+        }
+        if self.lookups == 0 || self.lookups_cold == 0 || self.repeats == 0 || self.keys.is_empty() {
+            return Err(Error::Config("reads, repeats and key families must each be at least 1".into()));
+        }
+        Ok(())
+    }
+
+    fn effort(&self) -> Effort {
+        Effort { lookups: self.lookups, repeats: self.repeats, pass_s_max: self.pass_s_max, seed: self.seed }
+    }
+
+    fn set(&self, keys: &Keys, entries: usize, sizes: Sizes) -> Result<DataSet> {
+        DataSet::of(&Recipe { keys: keys.clone(), entries, sizes, seed: self.seed }).map_err(Error::Config)
+    }
+}
+
+/// Repeats the experiments of a paper.
+///
+/// # Errors
+/// [`Error::Config`] for a scale that is not legal or a file of keys that is not one; [`Error::WrongAnswers`] as
+/// soon as there is one; [`Error::Engine`] and [`Error::Io`].
+pub fn run(paper: Paper, scale: &Scale, progress: &mut dyn Progress) -> Result<Document> {
+    scale.validate()?;
+    let clock = SystemClock::new();
+    let (start, started_unix_s) = (clock.monotonic_ns(), clock.unix_ms() / 1000);
+    let processor = ProcessorTime::now();
+    let (title, sections) = match paper {
+        Paper::Doblix => ("DobLIX, repeated on Solera", doblix::run(scale, &clock, progress)?),
+        Paper::Sherry => ("Sherry, repeated on Solera", sherry::run(scale, &clock, progress)?),
+    };
+    let run_s = (clock.monotonic_ns() - start) as f64 / 1e9;
+    let others = processor.zip(ProcessorTime::now()).map(|(before, now)| now.others_since(before, run_s));
+    Ok(Document { title: title.into(), facts: facts(scale, started_unix_s, run_s, others), sections })
+}
+
+/// Under which conditions a document was made.
+fn facts(
+    scale: &Scale,
+    started_unix_s: u64,
+    run_s: f64,
+    others_cores: Option<f64>,
+) -> Vec<(&'static str, String)> {
+    let machine = Machine::here();
+    let commit = machine::commit().map_or(String::new(), |commit| format!(", commit {commit}"));
+    let cpu = machine.cpu_model.as_deref().unwrap_or("unknown processor");
+    let memory = machine.memory_bytes.map_or(String::new(), |n| format!(", {} of memory", bytes(n)));
+    let directory = scale.directory.clone().unwrap_or_else(std::env::temp_dir);
+    let filesystem = machine::filesystem_of(&directory).unwrap_or_else(|| "unknown file system".into());
+    let mut facts = vec![
+        ("command", scale.command.clone()),
+        ("engine", format!("soleradb {}{commit}", env!("CARGO_PKG_VERSION"))),
+        ("machine", format!("{cpu}, {} cores{memory}, {}; {filesystem}", machine.cores, machine.system)),
+        (
+            "method",
+            format!(
+                "median [quartiles] of {} repeats, the layouts of a comparison in turns; {} reads per pass ({} where they go to \
+                 the device), a quarter of them again one by one for the percentiles; one client thread; seed {}; every \
+                 answer checked",
+                scale.repeats,
+                count(scale.lookups as u64),
+                count(scale.lookups_cold as u64),
+                scale.seed
+            ),
+        ),
+        (
+            "run",
+            format!(
+                "{}, {} s{}",
+                date(started_unix_s),
+                digits(run_s),
+                others_cores.map_or(String::new(), |cores| format!(
+                    "; other programs kept {cores:.2} of {} cores busy meanwhile",
+                    machine.cores
+                ))
+            ),
+        ),
+    ];
+    if cfg!(debug_assertions) {
+        facts
+            .push(("WARNING", "built with debug assertions: these times mean nothing; use --release".into()));
+    }
+    facts
+}
+
+/// Whether a claim holds, as a line of text.
+fn verdict(claim: &str, holds: bool, figures: &str) -> String {
+    format!("{} {claim}: {figures}", if holds { "**Holds.**" } else { "**Does not hold.**" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn papers_are_known_by_their_names() {
+        for paper in Paper::ALL {
+            assert_eq!(paper.name().parse(), Ok(paper));
+        }
+        assert!("alex".parse::<Paper>().unwrap_err().contains("doblix, sherry"));
+    }
+
+    #[test]
+    fn a_scale_that_says_nothing_is_refused() {
+        for scale in [
+            Scale { entries: 0, ..Scale::quick() },
+            Scale { repeats: 0, ..Scale::quick() },
+            Scale { keys: Vec::new(), ..Scale::quick() },
+        ] {
+            assert!(matches!(run(Paper::Sherry, &scale, &mut ()), Err(Error::Config(_))));
+        }
+    }
+}

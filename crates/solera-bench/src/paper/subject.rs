@@ -1,0 +1,318 @@
+//! A database under measurement, and the interleaved repeats over several of them.
+
+use crate::{
+    data::DataSet,
+    measure::{self, Pass},
+    packed::Packed,
+    probes::{Prober, Probes},
+    report::Spread,
+    runner::{Error, Progress, Result},
+};
+use solera::{Db, IndexKind, Layout, Options, Snapshot, clock::SystemClock, stats::Counters};
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// A chosen budget holds this many times the data.
+const MEMORY_PER_DATA: u64 = 2;
+/// The least budget, in bytes.
+const MEMORY_BYTES_LEAST: u64 = 64 << 20;
+/// One probe in this many is timed for itself.
+const TIMED_OF: usize = 4;
+
+/// What to call a layout, and the layout.
+#[derive(Clone, Debug)]
+pub struct Arm {
+    /// A short name.
+    pub name: String,
+    /// How its tables are laid out.
+    pub layout: Layout,
+}
+
+impl Arm {
+    /// The default layout with this index and ε.
+    pub fn new(name: &str, index: IndexKind, epsilon: u32) -> Arm {
+        // Values are random bytes: compression would measure itself.
+        let layout = Layout { index, epsilon, compression: solera::Compression::None, ..Layout::default() };
+        Arm { name: name.into(), layout }
+    }
+
+    /// With other blocks.
+    pub fn block_bytes(mut self, block_bytes: u32) -> Arm {
+        self.layout.block_bytes = block_bytes;
+        self
+    }
+}
+
+/// An open database that holds a set in one run.
+pub struct Subject {
+    /// What is measured.
+    pub arm: Arm,
+    db: Db,
+    /// They keep older versions where they are.
+    snapshots: Vec<Snapshot>,
+    directory: TempDir,
+}
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// Present keys, each equally likely.
+    Found,
+    /// Present keys, Zipf-distributed.
+    FoundZipf,
+    /// Keys that were never written.
+    Absent,
+}
+
+/// What the repeats came to.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// Operations per second.
+    pub per_second: Spread,
+    /// Half of the operations took no longer, in nanoseconds.
+    pub p50_ns: Spread,
+    /// 99 % of the operations took no longer, in nanoseconds.
+    pub p99_ns: Spread,
+    /// Data blocks looked into, per operation that got so far: a found one, or an absent one that passed a filter.
+    pub blocks_probed: f64,
+    /// Data blocks read from a file, per operation.
+    pub blocks_read: f64,
+    /// Bytes that the device gave, per operation, if the system tells.
+    pub device_bytes: Option<f64>,
+    /// Read calls of this process, per operation, if the system tells.
+    pub read_calls: Option<f64>,
+}
+
+fn temporary(parent: Option<&Path>) -> Result<TempDir> {
+    let mut directory = tempfile::Builder::new();
+    directory.prefix("solera-paper-");
+    Ok(match parent {
+        Some(parent) => directory.tempdir_in(parent)?,
+        None => directory.tempdir()?,
+    })
+}
+
+/// A budget that holds all of `set`.
+pub fn memory_of(set: &DataSet) -> u64 {
+    (set.written_bytes() * MEMORY_PER_DATA).max(MEMORY_BYTES_LEAST)
+}
+
+fn options(arm: &Arm, memory_bytes: u64) -> Options {
+    Options::new().memory(memory_bytes).layout(arm.layout).background_threads(1)
+}
+
+/// The pairs in key order.
+fn in_order(pairs: &Packed) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..pairs.len() as u32).collect();
+    order.sort_unstable_by(|&a, &b| pairs.get(a as usize).0.cmp(pairs.get(b as usize).0));
+    order
+}
+
+impl Subject {
+    /// A database with all pairs of `set` in one run, older versions kept, everything in memory. Loaded in key
+    /// order: what tables hold in the end does not depend on the order, and 20 arms are 20 loads.
+    pub fn create(arm: &Arm, set: &DataSet, parent: Option<&Path>) -> Result<Subject> {
+        let directory = temporary(parent)?;
+        let db = options(arm, memory_of(set)).open(directory.path())?;
+        let mut snapshots = Vec::new();
+        for pairs in &set.older {
+            db.ingest(in_order(pairs).into_iter().map(|i| pairs.get(i as usize)))?;
+            snapshots.push(db.snapshot());
+        }
+        db.ingest(set.sorted.iter().map(|&i| set.pairs.get(i as usize)))?;
+        db.compact_range::<&[u8]>(..)?;
+        db.wait_idle()?;
+        Ok(Subject { arm: arm.clone(), db, snapshots, directory })
+    }
+
+    /// A database as it is after a random-order load with this budget, once background work is done.
+    pub fn settled(arm: &Arm, set: &DataSet, memory_bytes: u64, parent: Option<&Path>) -> Result<Subject> {
+        let directory = temporary(parent)?;
+        let db = options(arm, memory_bytes).open(directory.path())?;
+        for (key, value) in set.pairs.iter() {
+            db.put(key, value)?;
+        }
+        db.flush()?;
+        db.wait_idle()?;
+        Ok(Subject { arm: arm.clone(), db, snapshots: Vec::new(), directory })
+    }
+
+    /// The same database, opened anew with another budget and direct reads.
+    pub fn reopened_direct(self, memory_bytes: u64) -> Result<Subject> {
+        let Subject { arm, db, snapshots, directory } = self;
+        drop(snapshots);
+        db.close()?;
+        let db = options(&arm, memory_bytes).direct_reads(true).open(directory.path())?;
+        Ok(Subject { arm, db, snapshots: Vec::new(), directory })
+    }
+
+    /// Where it lies.
+    pub fn directory(&self) -> PathBuf {
+        self.directory.path().into()
+    }
+
+    /// Bytes of index and handles in memory, and how many blocks they are for.
+    pub fn index_bytes_and_blocks(&self) -> (u64, u64) {
+        let stats = self.db.default().stats();
+        (stats.index_bytes, stats.blocks)
+    }
+
+    /// Runs at each level, from level 0, without the empty ones.
+    pub fn runs(&self) -> usize {
+        self.db.default().stats().levels.iter().map(|level| level.runs.len()).sum()
+    }
+
+    fn counters(&self) -> Counters {
+        self.db.default().stats().counters
+    }
+
+    /// Reads every pair once and asks once for every absent key.
+    pub fn verify(&self, set: &DataSet) -> Result<()> {
+        let mut wrong = 0;
+        for (key, value) in set.pairs.iter() {
+            wrong += u64::from(!self.right(Ask::Found, key, value)?);
+        }
+        for (key, value) in set.absent.iter() {
+            wrong += u64::from(!self.right(Ask::Absent, key, value)?);
+        }
+        self.refuse_wrong(set, "check after the load", wrong)
+    }
+
+    fn refuse_wrong(&self, set: &DataSet, stage: &str, wrong: u64) -> Result<()> {
+        match wrong {
+            0 => Ok(()),
+            _ => Err(Error::WrongAnswers {
+                set: set.name.clone(),
+                index: self.arm.layout.index,
+                stage: format!("{}, {stage}", self.arm.name),
+                wrong,
+            }),
+        }
+    }
+
+    #[inline]
+    fn right(&self, ask: Ask, key: &[u8], value: &[u8]) -> Result<bool> {
+        let found = self.db.get(key)?;
+        Ok(match ask {
+            Ask::Absent => found.is_none(),
+            Ask::Found | Ask::FoundZipf => found.is_some_and(|slice| *slice == *value),
+        })
+    }
+}
+
+/// How much to ask.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Reads per pass.
+    pub lookups: usize,
+    /// Interleaved repeats.
+    pub repeats: usize,
+    /// No pass takes longer than about this, in seconds.
+    pub pass_s_max: f64,
+    /// Seed of the probes.
+    pub seed: u64,
+}
+
+/// What this process asked of devices so far: bytes read, read calls.
+fn device() -> Option<(u64, u64)> {
+    #[expect(clippy::disallowed_methods, reason = "a fact about the process, not a file of the database")]
+    let text = std::fs::read("/proc/self/io").ok()?;
+    let text = String::from_utf8(text).ok()?;
+    let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok();
+    Some((field("read_bytes:")?, field("syscr:")?))
+}
+
+#[derive(Clone, Default)]
+struct Tally {
+    operations: u64,
+    reaching: u64,
+    probed: u64,
+    read: u64,
+    device: Option<(u64, u64)>,
+    rates: Vec<f64>,
+    p50_ns: Vec<f64>,
+    p99_ns: Vec<f64>,
+}
+
+/// Asks every subject everything, `repeats` times, and in each repeat begins with another one. For each subject an
+/// answer per question.
+pub fn interleave(
+    clock: &SystemClock,
+    set: &DataSet,
+    subjects: &[Subject],
+    asks: &[Ask],
+    effort: Effort,
+    progress: &mut dyn Progress,
+) -> Result<Vec<Vec<Answer>>> {
+    let prober = Prober::new(set, effort.seed);
+    let mut tallies = vec![vec![Tally::default(); asks.len()]; subjects.len()];
+    let stage = format!("{}: measuring {} layouts", set.name, subjects.len());
+    let steps = (effort.repeats * asks.len() * subjects.len()) as u64;
+    let mut done = 0;
+    for repeat in 0..effort.repeats {
+        let probes = prober.probes(repeat, effort.lookups, 0, 1);
+        for (number, &ask) in asks.iter().enumerate() {
+            for turn in 0..subjects.len() {
+                progress.at(&stage, done, steps);
+                let which = (turn + repeat) % subjects.len();
+                measure(clock, set, &subjects[which], ask, &probes, effort, &mut tallies[which][number])?;
+                done += 1;
+            }
+        }
+    }
+    progress.at(&stage, steps, steps);
+    let answer = |tally: Tally| {
+        let per = |count: u64| count as f64 / tally.operations.max(1) as f64;
+        Answer {
+            per_second: Spread::of(tally.rates),
+            p50_ns: Spread::of(tally.p50_ns),
+            p99_ns: Spread::of(tally.p99_ns),
+            blocks_probed: tally.probed as f64 / tally.reaching.max(1) as f64,
+            blocks_read: per(tally.read),
+            device_bytes: tally.device.map(|(bytes, _)| per(bytes)),
+            read_calls: tally.device.map(|(_, calls)| per(calls)),
+        }
+    };
+    Ok(tallies.into_iter().map(|tallies| tallies.into_iter().map(answer).collect()).collect())
+}
+
+fn measure(
+    clock: &SystemClock,
+    set: &DataSet,
+    subject: &Subject,
+    ask: Ask,
+    probes: &Probes,
+    effort: Effort,
+    tally: &mut Tally,
+) -> Result<()> {
+    let probes = match ask {
+        Ask::Found => &probes.uniform,
+        Ask::FoundZipf => &probes.zipf,
+        Ask::Absent => &probes.absent,
+    };
+    let limit_ns = (effort.pass_s_max * 1e9) as u64;
+    let (before, device_before) = (subject.counters(), device());
+    let right = |key: &[u8], value: &[u8]| subject.right(ask, key, value);
+    let pass: Pass = measure::throughput(clock, probes, limit_ns, right)?;
+    let (after, device_after) = (subject.counters(), device());
+    let timed = effort.lookups.div_ceil(TIMED_OF);
+    let (timed, histogram) = measure::latencies(clock, probes, timed, limit_ns, right)?;
+    subject.refuse_wrong(set, "reads", pass.wrong + timed.wrong)?;
+    tally.operations += pass.operations;
+    tally.reaching += match ask {
+        Ask::Absent => after.filter_false_positives - before.filter_false_positives,
+        Ask::Found | Ask::FoundZipf => pass.operations,
+    };
+    tally.probed += after.blocks_probed - before.blocks_probed;
+    tally.read += after.blocks_read - before.blocks_read;
+    if let Some(((bytes, calls), (bytes_before, calls_before))) = device_after.zip(device_before) {
+        let sum = tally.device.get_or_insert_default();
+        sum.0 += bytes - bytes_before;
+        // Reading the counts is among them: two calls in a pass.
+        sum.1 += calls - calls_before;
+    }
+    tally.rates.push(pass.per_second());
+    tally.p50_ns.push(histogram.value_at_quantile(0.5) as f64);
+    tally.p99_ns.push(histogram.value_at_quantile(0.99) as f64);
+    Ok(())
+}

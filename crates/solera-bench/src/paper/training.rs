@@ -1,0 +1,154 @@
+//! What models cost to build, beside what the compaction around them costs.
+//!
+//! Training is timed by doing it again, alone, on the very blocks that the compaction wrote and with the functions that
+//! it calls: timers inside a merge loop of 100 ns per entry would measure themselves. The compaction is one of
+//! two runs, every key of one between keys of the other, in this thread, and counted in its processor time.
+
+use super::{
+    blocks::{self, TableBlocks},
+    subject::Arm,
+};
+use crate::{
+    data::DataSet,
+    runner::{Error, Result},
+};
+use solera::{
+    IndexKind, Options,
+    clock::{Clock, SystemClock},
+    index::{Index, handles::Handles},
+};
+use solera_model::{
+    dual::{self, Policy},
+    pla::Corridor,
+};
+use std::{hint::black_box, path::Path};
+
+/// Processor time of one compaction and of the parts that a model adds to it, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct BuildCost {
+    /// Everything: reading, merging, writing.
+    pub compaction_ns: f64,
+    /// Fitting lines to blocks, and for PLA the corridor that every key passes.
+    pub fit_ns: f64,
+    /// Building the index from separators: done when a table is opened.
+    pub index_ns: f64,
+    /// Encoding separators and sizes.
+    pub encode_ns: f64,
+    /// Entries written.
+    pub entries: u64,
+}
+
+impl BuildCost {
+    /// Training and encoding as a share of the compaction, both counted.
+    pub fn share(&self) -> f64 {
+        let models = self.fit_ns + self.index_ns + self.encode_ns;
+        // The index is built outside the compaction's time.
+        models / (self.compaction_ns + self.index_ns)
+    }
+}
+
+/// Processor time of this thread so far, in nanoseconds. Linux tells.
+fn thread_ns() -> Option<u64> {
+    #[expect(clippy::disallowed_methods, reason = "a fact about the thread, not a file of the database")]
+    let text = std::fs::read("/proc/thread-self/schedstat").ok()?;
+    String::from_utf8(text).ok()?.split_whitespace().next()?.parse().ok()
+}
+
+/// The cost of building tables of this layout from the pairs of `set`; the least of `repeats` of each part.
+pub fn measure(arm: &Arm, set: &DataSet, repeats: usize, parent: Option<&Path>) -> Result<BuildCost> {
+    let mut compaction_ns = f64::INFINITY;
+    let mut tables = Vec::new();
+    for _ in 0..repeats {
+        let mut directory = tempfile::Builder::new();
+        directory.prefix("solera-paper-");
+        let directory = match parent {
+            Some(parent) => directory.tempdir_in(parent)?,
+            None => directory.tempdir()?,
+        };
+        let options = Options::new().memory(super::subject::memory_of(set)).layout(arm.layout);
+        let db = options.background_threads(0).open(directory.path())?;
+        for half in 0..2 {
+            let every_other = set.sorted.iter().skip(half).step_by(2);
+            db.ingest(every_other.map(|&i| set.pairs.get(i as usize)))?;
+        }
+        let before = thread_ns();
+        db.compact_range::<&[u8]>(..)?;
+        let spent = thread_ns().zip(before).map(|(after, before)| (after - before) as f64);
+        let told = || Error::Config("this system does not tell a thread's processor time".into());
+        compaction_ns = compaction_ns.min(spent.ok_or_else(told)?);
+        if tables.is_empty() && is_exact(arm.layout.index) {
+            tables = blocks::of(directory.path(), set)?;
+        }
+    }
+    if tables.is_empty() {
+        // The same blocks under an index that names them exactly.
+        let exact = Arm::new("", IndexKind::Binary, arm.layout.epsilon).block_bytes(arm.layout.block_bytes);
+        let subject = super::subject::Subject::create(&exact, set, parent)?;
+        tables = blocks::of(&subject.directory(), set)?;
+    }
+    let clock = SystemClock::new();
+    let heads: Vec<Vec<u64>> = tables.iter().flat_map(|table| table.heads(set)).collect();
+    let least = |work: &dyn Fn()| {
+        let time = |_| {
+            let start = clock.monotonic_ns();
+            work();
+            (clock.monotonic_ns() - start) as f64
+        };
+        (0..repeats).map(time).fold(f64::INFINITY, f64::min)
+    };
+    Ok(BuildCost {
+        compaction_ns,
+        fit_ns: least(&|| fit(arm, &heads)),
+        index_ns: least_index(arm, &tables, &clock, repeats),
+        encode_ns: least(&|| encode(&tables)),
+        entries: set.pairs.len() as u64,
+    })
+}
+
+/// Whether the kind names one block and never its neighbour.
+pub fn is_exact(kind: IndexKind) -> bool {
+    !matches!(kind, IndexKind::SherryPlr | IndexKind::Learned | IndexKind::Auto)
+}
+
+/// Fits every block as the block builder does for this kind.
+fn fit(arm: &Arm, heads: &[Vec<u64>]) {
+    let epsilon = arm.layout.epsilon;
+    for heads in heads {
+        match arm.layout.index {
+            IndexKind::DoblixPla => {
+                let mut corridor = Corridor::new(heads[0], epsilon);
+                for (rank, &head) in heads.iter().enumerate().skip(1) {
+                    black_box(corridor.push(head, rank));
+                }
+                black_box(dual::fit(Policy::Pla { epsilon }, heads));
+            }
+            IndexKind::DoblixPra | IndexKind::Learned | IndexKind::Auto => {
+                black_box(dual::fit(Policy::Pra, heads));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn least_index(arm: &Arm, tables: &[TableBlocks], clock: &SystemClock, repeats: usize) -> f64 {
+    let separators: Vec<_> = tables.iter().map(TableBlocks::separators).collect();
+    let time = |_| {
+        let start = clock.monotonic_ns();
+        for separators in &separators {
+            black_box(Index::build(arm.layout.index, arm.layout.epsilon, separators));
+        }
+        (clock.monotonic_ns() - start) as f64
+    };
+    (0..repeats).map(time).fold(f64::INFINITY, f64::min)
+}
+
+fn encode(tables: &[TableBlocks]) {
+    let mut out = Vec::new();
+    for table in tables {
+        out.clear();
+        let sizes: Vec<u64> = table.blocks.iter().map(|block| block.size).collect();
+        Handles::encode_sizes(&sizes, &mut out);
+        table.separators().encode(&mut out);
+        black_box(&out);
+    }
+}

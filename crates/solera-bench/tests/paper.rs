@@ -1,0 +1,73 @@
+//! Every experiment once, in small.
+
+use solera_bench::{
+    Family, Keys, Progress,
+    paper::{self, Document, Paper, Scale},
+};
+
+#[derive(Default)]
+struct Heard(Vec<(u64, u64)>);
+
+impl Progress for Heard {
+    fn at(&mut self, _: &str, done: u64, of: u64) {
+        self.0.push((done, of));
+    }
+}
+
+fn run(paper: Paper) -> Document {
+    let keys = [Family::Clustered, Family::WikiLike, Family::Strings].map(Keys::Family).into();
+    let scale = Scale { entries: 5_000, entries_small: 3_000, lookups: 500, keys, ..Scale::quick() };
+    let mut heard = Heard::default();
+    let document = paper::run(paper, &scale, &mut heard).unwrap();
+    assert!(heard.0.len() > 20 && heard.0.iter().all(|(done, of)| done <= of));
+    let markdown = document.to_markdown("page.html");
+    for said in ["command", "machine", "soleradb", "every answer checked"] {
+        assert!(markdown.contains(said), "{said}");
+    }
+    assert!(!markdown.contains("NaN") && document.to_html().contains("<svg"));
+    document
+}
+
+/// The number in a cell, without its quartiles and unit.
+fn number(cell: &str) -> f64 {
+    cell.split(' ').next().unwrap().parse().unwrap_or_else(|_| panic!("{cell:?} is no number"))
+}
+
+#[test]
+fn doblix_is_repeated_with_every_kind_on_every_family() {
+    let document = run(Paper::Doblix);
+    let titles: Vec<&str> = document.sections.iter().map(|section| &section.title[..2]).collect();
+    assert_eq!(titles, ["Wh", "D1", "D1", "Th", "D2", "D3"]);
+    assert!(document.sections[0].text.len() >= 9);
+    let hot = &document.sections[1];
+    assert_eq!(hot.tables[0].columns, ["index", "clustered", "wiki-like", "strings"]);
+    for table in &hot.tables {
+        assert_eq!(table.rows.len(), 9, "{}", table.title);
+        assert!(table.rows.iter().flat_map(|(_, cells)| cells).all(|cell| number(cell) >= 0.0));
+    }
+    let probed = hot.tables.iter().find(|table| table.title.contains("per found read")).unwrap();
+    for (name, cells) in &probed.rows {
+        // Of strings Sherry sees 8 bytes, which many blocks share.
+        let most = if name.starts_with("sherry") { 100.0 } else { 1.1 };
+        assert!(cells.iter().all(|cell| (1.0..=most).contains(&number(cell))), "{name} {cells:?}");
+    }
+    let build = &document.sections[5];
+    assert!(build.tables.iter().all(|table| table.rows.iter().all(|(_, cells)| number(&cells[0]) > 0.0)));
+}
+
+#[test]
+fn sherry_is_repeated_and_saves_of_the_very_same_blocks() {
+    let document = run(Paper::Sherry);
+    let space = &document.sections[1];
+    assert_eq!(space.tables.len(), 4);
+    for table in &space.tables {
+        assert_eq!(table.rows.len(), 13);
+        for (name, cells) in &table.rows {
+            // RocksDB's entry is a key, an offset and a size; with restarts 16 apart it takes less.
+            let (every, sixteenth) = (number(&cells[1]), number(&cells[2]));
+            assert!((8.0..40.0).contains(&every) && sixteenth < every, "{name} {cells:?}");
+            assert!(number(&cells[4]) > number(&cells[9]) || number(&cells[0]) < 100.0, "{name} {cells:?}");
+        }
+    }
+    assert_eq!(document.sections[2].tables.len(), 6);
+}

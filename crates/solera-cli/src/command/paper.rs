@@ -1,0 +1,93 @@
+//! `solera bench paper`: repeats a paper's experiments and writes what came out.
+
+use super::bench::{Shown, command_line, count, failed};
+use crate::{
+    failure::{Failure, Outcome, Result},
+    output::print_text,
+};
+use solera_bench::{
+    Keys,
+    paper::{self, Paper, Scale},
+};
+use std::path::{Path, PathBuf};
+
+/// Repeat the experiments of a paper and write tables and charts
+///
+/// doblix: reads under every index kind over key families, in memory and from the device; the grid of ε and block
+/// size; key and value sizes; index bytes and build time. sherry: index bytes against RocksDB's format over the same
+/// blocks; reads.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Writes NAME.md and NAME.html into the directory --out. A quarter of an hour at the default scale; every answer is checked. \
+The databases lie in a temporary directory, several at a time, and are removed.")]
+pub(crate) struct PaperBench {
+    /// doblix or sherry
+    #[arg(value_name = "NAME")]
+    paper: Paper,
+    /// Pairs of each set of the main comparisons [default: 2000000]
+    #[arg(long, value_name = "N", value_parser = count)]
+    n: Option<usize>,
+    /// Pairs where many sets or layouts are compared, and from the device [default: 1000000]
+    #[arg(long, value_name = "N", value_parser = count)]
+    n_small: Option<usize>,
+    /// Reads per pass [default: 300000]
+    #[arg(long, value_name = "N", value_parser = count)]
+    lookups: Option<usize>,
+    /// Interleaved repeats, of which the median counts [default: 5]
+    #[arg(long, value_name = "N")]
+    repeats: Option<usize>,
+    /// Key families of doblix's main comparison, or sosd:FILE for a file of the SOSD benchmark, separated by commas
+    /// [default: every family]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    keys: Vec<Keys>,
+    /// Seed of data and probes
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Where to make the temporary databases [default: the system's place]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Where to write the results
+    #[arg(long, value_name = "DIR", default_value = "docs/results")]
+    out: PathBuf,
+    /// Everything once in seconds: to see that it works, not what it says
+    #[arg(long)]
+    quick: bool,
+}
+
+impl PaperBench {
+    pub(crate) fn run(self) -> Result<Outcome> {
+        let scale = self.scale();
+        // Before the run: it takes minutes, and results that cannot be written must not cost them.
+        std::fs::create_dir_all(&self.out)
+            .map_err(|error| Failure::file("create", self.out.display(), &error))?;
+        let mut progress = Shown::new();
+        let document = paper::run(self.paper, &scale, &mut progress).map_err(failed)?;
+        progress.finish();
+        let page = format!("{}.html", self.paper);
+        let text = document.to_markdown(&page);
+        write(&self.out.join(format!("{}.md", self.paper)), &text)?;
+        write(&self.out.join(page), &document.to_html())?;
+        print_text(&text)?;
+        Ok(Outcome::Done)
+    }
+
+    fn scale(&self) -> Scale {
+        let scale = if self.quick { Scale::quick() } else { Scale::default() };
+        Scale {
+            entries: self.n.unwrap_or(scale.entries),
+            entries_small: self.n_small.unwrap_or(scale.entries_small),
+            lookups: self.lookups.unwrap_or(scale.lookups),
+            repeats: self.repeats.unwrap_or(scale.repeats),
+            keys: if self.keys.is_empty() { scale.keys } else { self.keys.clone() },
+            seed: self.seed,
+            directory: self.dir.clone(),
+            command: command_line(),
+            ..scale
+        }
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    #[expect(clippy::disallowed_methods, reason = "the results are the user's files, not the database's")]
+    std::fs::write(path, text).map_err(|error| Failure::file("write", path.display(), &error))
+}
