@@ -19,6 +19,7 @@ pub mod key;
 pub mod cursor;
 #[doc(hidden)]
 pub mod codec;
+pub mod knob;
 pub mod vfs;
 #[doc(hidden)]
 pub mod frame;
@@ -50,12 +51,14 @@ pub mod compaction;
 pub mod tree;
 #[doc(hidden)]
 pub mod db;
+pub mod control;
 pub mod inspect;
 
 pub use crate::{
     block::Compression,
     clock::{Clock, ManualClock, SystemClock},
     compaction::Shape,
+    control::Control,
     db::{
         Batch, DamagedTable, Db, Durability, IngestReport, Iter, Keys, Keyspace, KeyspaceOptions,
         KeyspaceStats, LevelStats, Options, RunStats, Snapshot, Stats, Transaction, TransactionIter,

@@ -21,7 +21,8 @@ pub use pick::pick;
 pub use plan::{InFlight, Plan, Reason, Source, Target, Ticket};
 pub use score::{score, urgency};
 pub use shape::{
-    BUFFER_BYTES_MAX, BUFFER_BYTES_MIN, LEVEL0_RUN_LIMIT_MAX, SIZE_RATIO_MAX, SIZE_RATIO_MIN, Shape,
+    BUFFER_BYTES_MAX, BUFFER_BYTES_MIN, LEVEL0_RUN_LIMIT_MAX, RUN_LIMIT, SIZE_RATIO, SIZE_RATIO_MAX,
+    SIZE_RATIO_MIN, Shape,
 };
 pub use sweep::{Step, Sweep};
 

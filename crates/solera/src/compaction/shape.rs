@@ -7,6 +7,7 @@
 use crate::{
     codec::{DecodeError, Decoder, put_varint},
     error::{Error, Result},
+    knob::{Knob, Legal, Scope, Value},
     version::LEVELS_MAX,
 };
 use std::fmt;
@@ -22,6 +23,28 @@ pub const LEVEL0_RUN_LIMIT_MAX: u32 = 64;
 pub const BUFFER_BYTES_MIN: u64 = 1 << 10;
 /// Largest write buffer and largest output table, in bytes.
 pub const BUFFER_BYTES_MAX: u64 = 1 << 40;
+
+/// T.
+pub static SIZE_RATIO: Knob = Knob::new(
+    "size_ratio",
+    Scope::Keyspace,
+    Legal::Whole { min: SIZE_RATIO_MIN as u64, max: SIZE_RATIO_MAX as u64 },
+)
+.with(
+    "10",
+    "by the compactions to come",
+    "T: how many times larger a level is than the one above it. Not below a run limit.",
+);
+/// K_i.
+pub static RUN_LIMIT: Knob =
+    Knob::new("run_limit", Scope::Level, Legal::Whole { min: 1, max: SIZE_RATIO_MAX as u64 })
+        .unit("runs")
+        .with(
+            "4 in level 0, else 1",
+            "with the next data that comes to the level",
+            "K_i: runs that a level fills before all move down. 1: fewest reads; T: fewest rewrites. \
+             Without a level: every level below 0.",
+        );
 
 /// How large each level may grow and how many runs it may hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +92,48 @@ impl Shape {
     /// Only a run limit that goes up and down can leave so many (NOTES §3a'' point 6).
     pub fn run_count_max(&self) -> u32 {
         self.size_ratio.max(self.run_limit(0)) + 2
+    }
+
+    /// The knobs that this obeys.
+    pub const KNOBS: [&'static Knob; 2] = [&SIZE_RATIO, &RUN_LIMIT];
+
+    /// What `knob` is set to, if it is one of these. Of all levels below 0, the deepest named speaks.
+    pub fn setting(&self, knob: &Knob, level: Option<u32>) -> Option<Value> {
+        match knob {
+            knob if *knob == SIZE_RATIO => Some(self.size_ratio.into()),
+            knob if *knob == RUN_LIMIT => Some(self.run_limit(level.unwrap_or(LEVELS_MAX)).into()),
+            _ => None,
+        }
+    }
+
+    /// What `knob`, one of these, may be set to while all else stays as it is.
+    pub fn legal(&self, knob: &Knob, level: Option<u32>) -> Legal {
+        let (min, max) = match level {
+            _ if *knob == SIZE_RATIO => (self.run_limit_max().max(SIZE_RATIO_MIN), SIZE_RATIO_MAX),
+            Some(0) => (1, LEVEL0_RUN_LIMIT_MAX),
+            _ => (1, self.size_ratio),
+        };
+        Legal::Whole { min: min.into(), max: max.into() }
+    }
+
+    /// The largest run limit below level 0.
+    fn run_limit_max(&self) -> u32 {
+        self.run_limits.iter().copied().skip(1).fold(self.run_limit(1), u32::max)
+    }
+
+    /// Sets `knob`, one of these, to a number that may be out of its range: [`Shape::validate`] then says so.
+    pub fn set(&mut self, knob: &Knob, level: Option<u32>, number: u64) {
+        let number = u32::try_from(number).unwrap_or(u32::MAX);
+        match level {
+            _ if *knob == SIZE_RATIO => self.size_ratio = number,
+            None => self.run_limits = vec![self.run_limit(0), number],
+            Some(level) => {
+                // The levels below it keep what they have.
+                let named = (self.run_limits.len() as u32).max(level + 2).min(LEVELS_MAX);
+                self.run_limits = (0..named).map(|level| self.run_limit(level)).collect();
+                self.run_limits[level as usize] = number;
+            }
+        }
     }
 
     /// Whether every field is in its range; the error says which is not and what is legal.
@@ -177,6 +242,46 @@ mod tests {
         ] {
             let error = wrong.validate().unwrap_err().to_string();
             assert!(error.contains(says), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_run_limit_is_set_for_one_level_or_for_all_below_0() {
+        let mut shape = Shape::default();
+        let limits = |shape: &Shape| (0..6).map(|level| shape.run_limit(level)).collect::<Vec<_>>();
+        shape.set(&RUN_LIMIT, Some(3), 7);
+        assert_eq!(limits(&shape), [4, 1, 1, 7, 1, 1]);
+        shape.set(&RUN_LIMIT, Some(0), 9);
+        shape.set(&RUN_LIMIT, Some(1), 2);
+        assert_eq!(limits(&shape), [9, 2, 1, 7, 1, 1]);
+        assert_eq!(shape.setting(&RUN_LIMIT, Some(3)), Some(7u32.into()));
+        shape.set(&RUN_LIMIT, None, 5);
+        assert_eq!(limits(&shape), [9, 5, 5, 5, 5, 5]);
+        shape.set(&RUN_LIMIT, Some(LEVELS_MAX - 1), 3);
+        shape.validate().unwrap();
+        assert_eq!(limits(&shape), [9, 5, 5, 5, 5, 5]);
+        let mut single = Shape { run_limits: vec![2], ..Shape::default() };
+        single.set(&RUN_LIMIT, Some(0), 20);
+        assert_eq!(limits(&single), [20, 2, 2, 2, 2, 2]);
+    }
+
+    #[test]
+    fn what_is_legal_now_passes_and_the_next_number_does_not() {
+        let shape = Shape { size_ratio: 8, run_limits: vec![40, 5, 3], ..Shape::default() };
+        for (knob, level, legal) in [
+            (&SIZE_RATIO, None, 5..=100),
+            (&RUN_LIMIT, Some(0), 1..=64),
+            (&RUN_LIMIT, Some(1), 1..=8),
+            (&RUN_LIMIT, Some(7), 1..=8),
+            (&RUN_LIMIT, None, 1..=8),
+        ] {
+            let (min, max) = (*legal.start(), *legal.end());
+            assert_eq!(shape.legal(knob, level), Legal::Whole { min, max }, "{} {level:?}", knob.name);
+            for (number, is_legal) in [(min, true), (max, true), (min - 1, false), (max + 1, false)] {
+                let mut changed = shape.clone();
+                changed.set(knob, level, number);
+                assert_eq!(changed.validate().is_ok(), is_legal, "{} {level:?} {number}", knob.name);
+            }
         }
     }
 

@@ -69,8 +69,8 @@ impl Core {
             for (tree, claim) in trees.iter().zip(&claims) {
                 self.flush_locked(claim, tree, &mut writer)?;
             }
-            let _store = self.store.lock();
-            let whole = self.whole_trees();
+            let store = self.store.lock();
+            let whole = self.whole_trees(&store);
             let versions = trees.iter().map(|tree| tree.view().version.clone()).collect();
             return Ok((whole, versions));
         }

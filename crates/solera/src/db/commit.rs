@@ -320,7 +320,7 @@ impl Core {
     /// Puts a batch's operations into the memtables; notes trees whose memtable is now full.
     fn apply(&self, encoder: &BatchEncoder, full: &mut Vec<Arc<Tree>>) -> Result<()> {
         let catalog = self.catalog.read();
-        let limit = self.options.effective_write_buffer();
+        let limit = self.write_buffer_bytes();
         let undecodable = |error: DecodeError| Error::Poisoned(format!("a batch does not decode: {error:?}"));
         // One tree after the other, each with how many operations it got, and the ranges among them.
         let mut current: Option<(&Arc<Tree>, Guard<Arc<View>>, u64)> = None;
@@ -367,7 +367,7 @@ impl Core {
     }
 
     fn log_bytes_max(&self) -> u64 {
-        self.options.effective_write_buffer() * LOG_WRITE_BUFFERS
+        self.write_buffer_bytes() * LOG_WRITE_BUFFERS
     }
 
     /// The log to append to, begun anew if the present one is full or was ended without a successor.

@@ -51,6 +51,8 @@ impl Core {
         entries: impl IntoIterator<Item = (K, V)>,
         written: &mut Vec<TableDescriptor>,
     ) -> Result<()> {
+        let settings = tree.view().settings.clone();
+        let layout = self.layout_now(&settings, 0);
         let mut writer: Option<TableWriter> = None;
         let mut last: Option<Vec<u8>> = None;
         for (at, (key, value)) in entries.into_iter().enumerate() {
@@ -70,19 +72,16 @@ impl Core {
                 }
                 None => last = Some(key.to_vec()),
             }
-            if writer.as_ref().is_some_and(|writer| writer.bytes_written() >= tree.shape.table_bytes)
+            if writer.as_ref().is_some_and(|writer| writer.bytes_written() >= settings.shape.table_bytes)
                 && let Some(full) = writer.take()
             {
                 written.extend(full.finish()?);
             }
             let writer = match &mut writer {
                 Some(writer) => writer,
-                None => writer.insert(TableWriter::create(
-                    &tree.context,
-                    self.new_file(),
-                    &tree.layout,
-                    SEQNO_MAX,
-                )?),
+                None => {
+                    writer.insert(TableWriter::create(&tree.context, self.new_file(), &layout, SEQNO_MAX)?)
+                }
             };
             writer.add(key, 0, Kind::Put, value)?;
         }

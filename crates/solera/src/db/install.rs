@@ -3,7 +3,7 @@
 //! Owns the store lock. A change is first one manifest record, synced; only then do readers see it. Files
 //! that a change makes useless are marked, and go when their last reader does.
 
-use super::{Catalog, Core, KeyspaceOptions, settings};
+use super::{Catalog, Core, KeyspaceOptions, knobs::Knobs, settings};
 use crate::{
     compaction::Shape,
     error::{Error, Result},
@@ -13,7 +13,7 @@ use crate::{
     operator::MergeOperator,
     sync::{RwLockWriteGuard, atomic::Ordering},
     table::{TableContext, TableDescriptor, TableFile},
-    tree::Tree,
+    tree::{Settings, Tree},
     version::{Applied, CreatedKeyspace, Edit, Manifest, TreeEdit, Version, manifest},
     wal,
 };
@@ -35,6 +35,8 @@ pub(crate) struct Store {
     logs: Vec<FileId>,
     /// What the manifest says of [`Core::clock_high_ms`].
     clock_recorded_ms: u64,
+    /// Knobs that were set while the database ran, this time or earlier.
+    pub(super) knobs: Knobs,
 }
 
 impl Store {
@@ -43,9 +45,10 @@ impl Store {
         log_ends: Vec<(FileId, u64)>,
         logs: Vec<FileId>,
         clock_recorded_ms: u64,
+        knobs: Knobs,
     ) -> Self {
         let rotate_at = manifest.as_ref().map_or(0, rotate_at);
-        Store { manifest, rotate_at, log_ends, logs, clock_recorded_ms }
+        Store { manifest, rotate_at, log_ends, logs, clock_recorded_ms, knobs }
     }
 }
 
@@ -61,14 +64,15 @@ impl Core {
             Some((&first, others)) => (Some(first), others),
             None => (None, &[][..]),
         };
-        let whole = Edit { log_ends: store.log_ends.clone(), new_log: first, ..self.whole_trees() };
+        let whole = Edit { log_ends: store.log_ends.clone(), new_log: first, ..self.whole_trees(store) };
         let others = others.iter().map(|&log| Edit { new_log: Some(log), ..Edit::default() });
         std::iter::once(whole).chain(others).collect()
     }
 
     /// The part of the state that does not concern logs: what a checkpoint takes along.
-    pub(super) fn whole_trees(&self) -> Edit {
+    pub(super) fn whole_trees(&self, store: &Store) -> Edit {
         let mut whole = self.counters();
+        Edit { receipts: whole.receipts, turned: whole.turned, .. } = store.knobs.to_edit();
         let catalog = self.catalog.read();
         for tree in catalog.by_id.values() {
             whole.created.push(created(tree));
@@ -96,8 +100,14 @@ impl Core {
             self.rotate_manifest(store);
             self.poison.check()?;
         }
+        self.append(store, &edit)
+    }
+
+    /// As [`Core::record`], but never writes the manifest anew.
+    pub(super) fn append(&self, store: &mut Store, edit: &Edit) -> Result<()> {
+        self.poison.check()?;
         let Some(manifest) = &mut store.manifest else { return Err(Error::ReadOnly) };
-        if let Err(error) = manifest.append(&edit) {
+        if let Err(error) = manifest.append(edit) {
             // The record may or may not be in the file: nothing may build on either.
             if let Some(why) = manifest.poisoned() {
                 self.poison.set(why);
@@ -278,6 +288,7 @@ impl Core {
         let next_keyspace = Some(id.0 + 1);
         self.record(&mut store, Edit { created: vec![created], next_keyspace, ..self.counters() })?;
         let tree = Arc::new(self.new_tree(id, name, options));
+        tree.keep_like(Arc::new(self.settings_of(&store.knobs, &tree)));
         self.catalog.write().insert(tree.clone());
         Ok(tree)
     }
@@ -297,8 +308,8 @@ impl Core {
             return Err(Error::NoKeyspace(tree.name.clone()));
         }
         let options = KeyspaceOptions {
-            layout: tree.layout,
-            shape: tree.shape.clone(),
+            layout: tree.given.layout,
+            shape: tree.given.shape.clone(),
             merge_operator: Some(given.clone()),
         };
         options.validate()?;
@@ -313,8 +324,7 @@ impl Core {
         Tree::new(
             id,
             name.into(),
-            options.layout,
-            shape,
+            Settings::new(options.layout, shape),
             options.merge_operator,
             self.table_context(),
             Version::new(),
@@ -333,6 +343,7 @@ impl Core {
             return Err(Error::NoKeyspace(name.into()));
         };
         self.record(&mut store, Edit { dropped: vec![tree.id], ..self.counters() })?;
+        store.knobs.forget(tree.id);
         tree.mark_dropped();
         let mut catalog: RwLockWriteGuard<'_, Catalog> = self.catalog.write();
         catalog.remove(&tree);
@@ -363,8 +374,8 @@ fn check_name(name: &str) -> Result<()> {
 /// The record that creates `tree`.
 fn created(tree: &Tree) -> CreatedKeyspace {
     let options = KeyspaceOptions {
-        layout: tree.layout,
-        shape: tree.shape.clone(),
+        layout: tree.given.layout,
+        shape: tree.given.shape.clone(),
         merge_operator: tree.operator().cloned(),
     };
     CreatedKeyspace { id: tree.id, name: tree.name.clone(), settings: settings::encode(&options) }

@@ -1,7 +1,19 @@
 //! One memory budget: what write buffers, indexes and filters do not take is the block cache's.
+//!
+//! Owns [`Split`], which says how much each of them may take. Percentages are of the *divided* memory: the budget
+//! without what is not counted.
 
-use super::{Core, Options};
-use crate::version::TableRef;
+use super::{Core, Options, options::WRITE_BUFFER_BYTES_MIN};
+use crate::{
+    error::{Error, Result},
+    knob::{Knob, Legal, Scope, Value},
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    table::layout::FILTER_BITS_PER_KEY_MAX,
+    version::TableRef,
+};
 
 /// Smallest share of the budget that the block cache keeps, whatever the rest takes: 1/8. Without it a
 /// scan would read each block once per entry.
@@ -21,14 +33,209 @@ const UNCOUNTED_BYTES: u64 = 16 << 20;
 /// Most of a budget that is left to what is not counted: 3/8.
 const UNCOUNTED_PARTS_MAX: (u64, u64) = (3, 8);
 
+/// Least that a cache which nobody has set is left by the others, in percent.
+const CACHE_PERCENT_LEFT: f64 = 15.0;
+/// Least that the cache can be set to, in percent: the blocks of a few readers at the same time.
+const CACHE_PERCENT_MIN: f64 = 1.0;
+/// Percentages that add up to so little more than 100 do so by rounding.
+const ROUNDING: f64 = 1e-9;
+
+const PERCENT: &str = "% of memory";
+/// M_b.
+pub static WRITE_BUFFER_PERCENT: Knob =
+    Knob::new("write_buffer_percent", Scope::Database, Legal::Real { min: 0.0, max: 100.0 })
+        .unit(PERCENT)
+        .with(
+            "four buffers of 1/16 of the budget, at most 32 MiB each",
+            "with the next write: a buffer over its size is then full",
+            "M_b: memory for write buffers; one of them is a quarter of it.",
+        );
+/// M_f.
+pub static FILTER_PERCENT: Knob =
+    Knob::new("filter_percent", Scope::Database, Legal::Real { min: 0.0, max: 100.0 }).unit(PERCENT).with(
+        "what the others leave",
+        "in tables written from now on",
+        "M_f: most that filters may take; keys get fewer bits if filter_bits_per_key would take more.",
+    );
+/// M_c.
+pub static CACHE_PERCENT: Knob =
+    Knob::new("cache_percent", Scope::Database, Legal::Real { min: CACHE_PERCENT_MIN, max: 100.0 })
+        .unit(PERCENT)
+        .with(
+            "what the others leave",
+            "at once",
+            "M_c: most that the block cache may take. It yields to what write buffers and tables take.",
+        );
+
+/// How the budget is split. What is `None` is not limited but by the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Split {
+    /// M_b: percent of the divided memory for write buffers.
+    pub write_buffer_percent: Option<f64>,
+    /// M_f: most that filters may take, in percent of the divided memory.
+    pub filter_percent: Option<f64>,
+    /// M_c: most that the block cache may take, in percent of the divided memory.
+    pub cache_percent: Option<f64>,
+}
+
+impl Split {
+    /// The knobs that this obeys.
+    pub const KNOBS: [&'static Knob; 3] = [&WRITE_BUFFER_PERCENT, &FILTER_PERCENT, &CACHE_PERCENT];
+
+    /// Sets `knob`, one of these. The value is checked by itself here, its sum with the others by
+    /// [`Split::validate`].
+    pub(crate) fn set(&mut self, knob: &Knob, value: &Value) -> Result<()> {
+        knob.check(&knob.legal, value)?;
+        let percent = value.number();
+        match knob {
+            knob if *knob == WRITE_BUFFER_PERCENT => self.write_buffer_percent = percent,
+            knob if *knob == FILTER_PERCENT => self.filter_percent = percent,
+            _ => self.cache_percent = percent,
+        }
+        Ok(())
+    }
+
+    /// What `knob`, one of these, comes to, in hundredths of a percent.
+    pub(crate) fn setting(&self, knob: &Knob, options: &Options) -> Value {
+        let buffers = self.buffers_percent(options);
+        let percent = match knob {
+            knob if *knob == WRITE_BUFFER_PERCENT => buffers,
+            knob if *knob == FILTER_PERCENT => {
+                self.filter_percent.unwrap_or(100.0 - buffers - self.kept_for_cache())
+            }
+            _ => self.cache_percent.unwrap_or(100.0 - buffers - self.filter_percent.unwrap_or(0.0)),
+        };
+        Value::Number((percent.max(0.0) * 100.0).round() / 100.0)
+    }
+
+    /// What `knob`, one of these, may be set to while the others stay as they are.
+    pub(crate) fn legal(&self, knob: &Knob, options: &Options) -> Legal {
+        let (buffers, filters) = (self.buffers_percent(options), self.filter_percent.unwrap_or(0.0));
+        let (min, taken) = match knob {
+            knob if *knob == WRITE_BUFFER_PERCENT => {
+                (buffer_percent_min(options), filters + self.kept_for_cache())
+            }
+            knob if *knob == FILTER_PERCENT => (0.0, buffers + self.kept_for_cache()),
+            _ => (CACHE_PERCENT_MIN, buffers + filters),
+        };
+        // Down to what is legal for certain.
+        Legal::Real { min, max: ((100.0 - taken) * 100.0).floor().max(min * 100.0) / 100.0 }
+    }
+
+    /// Whether the parts fit into the whole.
+    pub(crate) fn validate(&self, options: &Options) -> Result<()> {
+        let min = buffer_percent_min(options);
+        if self.write_buffer_percent.is_some_and(|percent| percent < min) {
+            return Err(Error::Invalid(format!(
+                "write_buffer_percent is {}; it must be {}: a buffer has at least {WRITE_BUFFER_BYTES_MIN} bytes",
+                self.setting(&WRITE_BUFFER_PERCENT, options),
+                self.legal(&WRITE_BUFFER_PERCENT, options)
+            )));
+        }
+        let (buffers, filters) = (self.buffers_percent(options), self.filter_percent.unwrap_or(0.0));
+        let cache = self.kept_for_cache();
+        if *self != Split::default() && buffers + filters + cache > 100.0 + ROUNDING {
+            return Err(Error::Invalid(format!(
+                "write buffers {buffers} % + filters {filters} % + cache {cache} % are {} %; together they must be at \
+                 most 100: write_buffer_percent {}, filter_percent {}, or cache_percent {}",
+                buffers + filters + cache,
+                self.legal(&WRITE_BUFFER_PERCENT, options),
+                self.legal(&FILTER_PERCENT, options),
+                self.legal(&CACHE_PERCENT, options),
+            )));
+        }
+        Ok(())
+    }
+
+    /// What the cache has at least.
+    fn kept_for_cache(&self) -> f64 {
+        self.cache_percent.unwrap_or(CACHE_PERCENT_LEFT)
+    }
+
+    /// What write buffers may take, set or not.
+    fn buffers_percent(&self, options: &Options) -> f64 {
+        let buffers = options.effective_write_buffer() * BUFFERS_GRANTED;
+        self.write_buffer_percent.unwrap_or(buffers as f64 * 100.0 / options.divided_bytes() as f64)
+    }
+
+    /// Bytes at which a memtable is sealed.
+    pub(crate) fn write_buffer_bytes(&self, options: &Options) -> u64 {
+        let share = |percent| options.part(percent) / BUFFERS_GRANTED;
+        match self.write_buffer_percent {
+            None => options.effective_write_buffer(),
+            Some(percent) => share(percent).max(WRITE_BUFFER_BYTES_MIN),
+        }
+    }
+}
+
+/// What four of the smallest write buffers take, in hundredths of a percent.
+fn buffer_percent_min(options: &Options) -> f64 {
+    let smallest = WRITE_BUFFER_BYTES_MIN * BUFFERS_GRANTED;
+    (smallest as f64 * 10_000.0 / options.divided_bytes() as f64).ceil() / 100.0
+}
+
 impl Options {
-    /// Bytes of memtables that are never the cache's.
-    pub(super) fn memtables_granted(&self) -> u64 {
-        self.effective_write_buffer() * BUFFERS_GRANTED
+    /// The budget without what is not counted.
+    fn divided_bytes(&self) -> u64 {
+        let budget = self.memory_bytes;
+        let uncounted =
+            (UNCOUNTED_BYTES + budget / 16).min(budget / UNCOUNTED_PARTS_MAX.1 * UNCOUNTED_PARTS_MAX.0);
+        budget - uncounted
+    }
+
+    /// So many percent of the divided memory, in bytes.
+    fn part(&self, percent: f64) -> u64 {
+        (self.divided_bytes() as f64 * percent / 100.0) as u64
+    }
+}
+
+/// The split that is in force.
+pub(crate) struct Memory {
+    split: Mutex<Split>,
+    write_buffer_bytes: AtomicU64,
+}
+
+impl Memory {
+    pub(super) fn new(options: &Options) -> Memory {
+        let split = Split::default();
+        let write_buffer_bytes = AtomicU64::new(split.write_buffer_bytes(options));
+        Memory { split: Mutex::new(split), write_buffer_bytes }
     }
 }
 
 impl Core {
+    /// Bytes at which a memtable is sealed.
+    #[inline]
+    pub(super) fn write_buffer_bytes(&self) -> u64 {
+        self.memory.write_buffer_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of memtables that are never the cache's.
+    fn memtables_granted(&self) -> u64 {
+        self.write_buffer_bytes() * BUFFERS_GRANTED
+    }
+
+    /// Splits the budget like this from now on, except that the cache is not fitted to it.
+    pub(super) fn split_like(&self, split: Split) {
+        *self.memory.split.lock() = split;
+        self.memory.write_buffer_bytes.store(split.write_buffer_bytes(&self.options), Ordering::Relaxed);
+        self.chunks.set(usize::try_from(self.memtables_granted()).unwrap_or(usize::MAX));
+    }
+
+    /// Filter bits for every key of a table that is written now: as many as `wanted`, unless all keys that
+    /// there are would then take more than M_f.
+    pub(super) fn filter_bits_allowed(&self, wanted: f32) -> f32 {
+        let Some(percent) = self.memory.split.lock().filter_percent else { return wanted };
+        let entries = |version: &crate::version::Version| {
+            version.tables().map(|table| table.descriptor().entries).sum::<u64>()
+        };
+        let keys: u64 = self.trees().iter().map(|tree| entries(&tree.view().version)).sum();
+        let allowed = self.options.part(percent) as f64 * 8.0 / keys.max(1) as f64;
+        let allowed = allowed.min(FILTER_BITS_PER_KEY_MAX.into()) as f32;
+        // Less than a bit is none: a layout knows nothing between.
+        if allowed < 1.0 { 0.0 } else { wanted.min(allowed) }
+    }
+
     /// Bytes of memory that tables hold for as long as they are open: indexes, filters, cache slots.
     pub(super) fn table_memory_bytes(&self) -> u64 {
         let of_table = |table: &TableRef| {
@@ -46,10 +253,10 @@ impl Core {
     pub(super) fn fit_cache(&self) {
         let budget = self.options.memory_bytes;
         let memtables: u64 = self.trees().iter().map(|tree| tree.view().memtable_bytes()).sum();
-        let reserved = memtables.max(self.options.memtables_granted())
-            + self.table_memory_bytes()
-            + (UNCOUNTED_BYTES + budget / 16).min(budget / UNCOUNTED_PARTS_MAX.1 * UNCOUNTED_PARTS_MAX.0);
-        let cache = budget.saturating_sub(reserved).max(budget / CACHE_SHARE_MIN);
+        let reserved = memtables.max(self.memtables_granted()) + self.table_memory_bytes();
+        let left = self.options.divided_bytes().saturating_sub(reserved).max(budget / CACHE_SHARE_MIN);
+        let most = self.memory.split.lock().cache_percent.map(|percent| self.options.part(percent));
+        let cache = most.map_or(left, |most| left.min(most));
         self.cache.set_capacity(usize::try_from(cache).unwrap_or(usize::MAX));
     }
 }

@@ -12,6 +12,7 @@ mod ingest;
 mod install;
 mod iterator;
 mod keyspace;
+pub(crate) mod knobs;
 mod memory;
 mod open;
 mod options;
@@ -28,6 +29,7 @@ pub use batch::Batch;
 pub use ingest::IngestReport;
 pub use iterator::{Iter, Keys};
 pub use keyspace::Keyspace;
+pub use memory::{CACHE_PERCENT, FILTER_PERCENT, Split, WRITE_BUFFER_PERCENT};
 pub use options::{Durability, KeyspaceOptions, MEMORY_BYTES_DEFAULT, MEMORY_BYTES_MIN, Options};
 pub use report::{DamagedTable, KeyspaceStats, LevelStats, RunStats, Stats, VerifyReport};
 pub use snapshot::Snapshot;
@@ -71,8 +73,9 @@ pub(crate) struct Core {
     pub(crate) database: DatabaseId,
     pub(crate) dir: PathBuf,
     pub(crate) cache: Arc<Cache>,
-    /// Held for its `Drop`: chunks of memtables that were flushed are kept for the next ones.
-    pub(crate) _chunks: Share<1>,
+    /// Chunks of memtables that were flushed are kept for the next ones, as far as this goes.
+    pub(crate) chunks: Share<1>,
+    memory: memory::Memory,
     /// What is counted for the database as a whole: the log's bytes.
     pub(crate) stats: stats::Stats,
     pub(crate) catalog: RwLock<Catalog>,
@@ -235,7 +238,7 @@ impl Drop for Handle {
 /// ```
 #[derive(Clone)]
 pub struct Db {
-    handle: Arc<Handle>,
+    pub(crate) handle: Arc<Handle>,
     default: Keyspace,
 }
 

@@ -8,6 +8,8 @@ use super::{
     Catalog, Core, DEFAULT_KEYSPACE, KeyspaceOptions, Options, Poison,
     commit::{self, Commit},
     install::Store,
+    knobs::Knobs,
+    memory::Memory,
     settings,
     snapshot::Snapshots,
     workers::Work,
@@ -52,6 +54,7 @@ struct Recorded {
     oldest_log: FileId,
     logs: BTreeSet<FileId>,
     log_ends: BTreeMap<FileId, u64>,
+    knobs: Knobs,
 }
 
 struct RecordedKeyspace {
@@ -80,11 +83,21 @@ impl Recorded {
         for (id, settings) in edit.settings {
             self.keyspaces.get_mut(&id).ok_or_else(|| unknown(id))?.settings = settings;
         }
+        if let Some(id) = edit
+            .turned
+            .iter()
+            .filter_map(|turned| turned.keyspace)
+            .find(|id| !self.keyspaces.contains_key(id))
+        {
+            return Err(unknown(id));
+        }
+        self.knobs.add(edit.receipts, edit.turned);
         for (id, tree) in edit.trees {
             self.keyspaces.get_mut(&id).ok_or_else(|| unknown(id))?.edits.push(tree);
         }
         for id in edit.dropped {
             self.keyspaces.remove(&id).ok_or_else(|| unknown(id))?;
+            self.knobs.forget(id);
         }
         self.next_file = self.next_file.max(edit.next_file.unwrap_or(0));
         self.next_keyspace = self.next_keyspace.max(edit.next_keyspace.unwrap_or(0));
@@ -207,13 +220,14 @@ fn start(
         dir: dir.to_path_buf(),
         database,
         cache: Cache::new(0),
-        _chunks: CHUNKS.share(usize::try_from(options.memtables_granted()).unwrap_or(usize::MAX)),
+        chunks: CHUNKS.share(0),
+        memory: Memory::new(&options),
         stats: Stats::new(),
         catalog: RwLock::new(Catalog { next_id: recorded.next_keyspace, ..Catalog::default() }),
         commit: Commit::new(None, Vec::new(), 0),
         visible: AtomicU64::new(0),
         snapshots: Snapshots::default(),
-        store: Mutex::new(Store::new(None, Vec::new(), Vec::new(), 0)),
+        store: Mutex::new(Store::new(None, Vec::new(), Vec::new(), 0, recorded.knobs.clone())),
         next_file: AtomicU64::new(recorded.next_file),
         work: Work::new(),
         poison: Poison::default(),
@@ -232,6 +246,7 @@ fn start(
         let tree = core.new_tree(id, DEFAULT_KEYSPACE, core.options.keyspace.clone());
         core.catalog.write().insert(Arc::new(tree));
     }
+    core.obey(&core.store.lock());
     let logs = core.replay(&recorded)?;
     let last_seqno = logs.iter().map(|log| log.last_seqno).fold(recorded.last_seqno, Seqno::max);
     core.visible.store(last_seqno, Ordering::Release);
@@ -249,9 +264,11 @@ fn start(
     let closed = logs.iter().map(|log| (log.file, log.last_seqno)).collect();
     let manifest_file = core.new_file();
     let files: Vec<_> = logs.iter().map(|log| log.file).chain([log_file]).collect();
-    let whole = core.whole(&Store::new(None, log_ends.clone(), files.clone(), 0));
+    let knobs = &recorded.knobs;
+    let whole = core.whole(&Store::new(None, log_ends.clone(), files.clone(), 0, knobs.clone()));
     let manifest = Manifest::create(&*core.options.fs, dir, database, manifest_file, &whole)?;
-    core.store = Mutex::new(Store::new(Some(manifest), log_ends, files, recorded.clock_high_ms));
+    let clock_ms = recorded.clock_high_ms;
+    core.store = Mutex::new(Store::new(Some(manifest), log_ends, files, clock_ms, knobs.clone()));
     core.commit = Commit::new(Some(log), closed, last_seqno);
     core.remove_strangers(manifest_file);
     core.seal_recovered();
@@ -395,7 +412,7 @@ impl Core {
     /// Recovered memtables that are over their size are flushed first thing; all are if too many logs wait
     /// for that: a database that is opened often and written little would else gather logs forever.
     fn seal_recovered(&self) {
-        let limit = self.options.effective_write_buffer();
+        let limit = self.write_buffer_bytes();
         let too_many_logs = self.commit.lock().logs().len() > commit::LOGS_MAX;
         for tree in self.trees() {
             if too_many_logs || tree.view().active.is_full(limit) {

@@ -104,7 +104,8 @@ impl Options {
     }
 
     /// Bytes that one memtable may hold before it is written out. 0 (the default) derives it from the
-    /// memory budget; else 4 KiB to a quarter of the budget.
+    /// memory budget; else 4 KiB to a quarter of the budget. The knob `write_buffer_percent`, once set
+    /// ([`Db::control`]), counts instead.
     pub fn write_buffer(mut self, bytes: u64) -> Self {
         self.write_buffer_bytes = bytes;
         self
@@ -152,7 +153,8 @@ impl Options {
     }
 
     /// How tables are laid out in the default keyspace, from now on, and in keyspaces that are created
-    /// without their own options. Existing tables keep their layout until they are merged.
+    /// without their own options. Existing tables keep their layout until they are merged. A knob that was set
+    /// ([`Db::control`]) stands.
     pub fn layout(mut self, layout: Layout) -> Self {
         self.keyspace.layout = layout;
         self.layout_given = true;
@@ -168,7 +170,8 @@ impl Options {
 
     /// The shape of the default keyspace's tree, from now on, and of keyspaces that are created without
     /// their own options. Its write buffer is replaced by [`write_buffer`](Options::write_buffer).
-    /// Default: leveling, size ratio 10, four runs in level 0.
+    /// Default: leveling, size ratio 10, four runs in level 0. A knob that was set ([`Db::control`]) stands; a run
+    /// limit above a size ratio that is given here counts as that ratio.
     pub fn shape(mut self, shape: Shape) -> Self {
         self.keyspace.shape = shape;
         self.shape_given = true;

@@ -133,7 +133,7 @@ impl Core {
         let view = tree.view_owned();
         let mut stats = KeyspaceStats {
             name: tree.name.clone(),
-            index: tree.layout.index.to_string(),
+            index: view.settings.layout.index.to_string(),
             memtable_bytes: view.memtable_bytes(),
             memtable_entries: view.memtables().map(|memtable| memtable.entries() as u64).sum(),
             sealed_memtables: view.sealed.len() as u64,
@@ -155,8 +155,8 @@ impl Core {
             stats.levels.push(LevelStats {
                 level: number,
                 runs: runs.collect(),
-                capacity_bytes: tree.shape.capacity_bytes(number),
-                run_limit: tree.shape.run_limit(number),
+                capacity_bytes: view.settings.shape.capacity_bytes(number),
+                run_limit: view.settings.shape.run_limit(number),
             });
         }
         let mut chosen = BTreeMap::<&str, u64>::new();

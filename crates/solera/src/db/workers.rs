@@ -20,8 +20,8 @@ use crate::{
         Condvar, Mutex,
         atomic::{AtomicBool, Ordering},
     },
-    table::TableDescriptor,
-    tree::Tree,
+    table::{Layout, TableDescriptor},
+    tree::{Settings, Tree},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -287,12 +287,14 @@ impl Core {
         }
         trees.sort_by_cached_key(|tree| {
             let in_flight = state.in_flight.entry(tree.id).or_default();
-            std::cmp::Reverse(compaction::urgency(&tree.view().version, &tree.shape, in_flight))
+            let view = tree.view();
+            std::cmp::Reverse(compaction::urgency(&view.version, &view.settings.shape, in_flight))
         });
         for tree in &trees {
             let Some(in_flight) = state.in_flight(tree) else { continue };
-            in_flight.forget_replaced(&tree.view().version);
-            if let Some(plan) = compaction::pick(&tree.view().version, &tree.shape, in_flight) {
+            let view = tree.view();
+            in_flight.forget_replaced(&view.version);
+            if let Some(plan) = compaction::pick(&view.version, &view.settings.shape, in_flight) {
                 let ticket = in_flight.start(&plan);
                 return Some((self.claim(&mut state, tree, Claimed::Plan(ticket)), Job::Compact(plan)));
             }
@@ -311,8 +313,9 @@ impl Core {
         let Some(in_flight) = state.in_flight(tree) else {
             return Err(Error::NoKeyspace(tree.name.clone()));
         };
-        let version = tree.view().version.clone();
-        let (level, run, ticket) = compaction::entrance(&version, &tree.shape, in_flight, range);
+        let view = tree.view();
+        let (level, run, ticket) =
+            compaction::entrance(&view.version, &view.settings.shape, in_flight, range);
         let claim = ticket.map(|ticket| self.claim(&mut state, tree, Claimed::Plan(ticket)));
         Ok((level, run, claim))
     }
@@ -345,13 +348,15 @@ impl Core {
         }
     }
 
-    /// What a job may drop, as of now: every job that starts later may only drop more.
-    fn job_context(&self, tree: &Tree) -> JobContext<'_> {
+    /// How tables of `level` are written now; and what the job may drop, as of now: every job that starts
+    /// later may only drop more.
+    fn job_context(&self, tree: &Tree, level: u32) -> JobContext<'_> {
         let (snapshots, visible) = self.snapshots.list(|| self.visible());
+        let settings = tree.view().settings.clone();
         JobContext {
             context: tree.context.clone(),
-            layout: tree.layout,
-            shape: tree.shape.clone(),
+            layout: self.layout_now(&settings, level),
+            shape: settings.shape.clone(),
             snapshots,
             visible,
             operator: tree.operator().cloned(),
@@ -359,6 +364,13 @@ impl Core {
             cancelled: &self.work.stopping,
             new_file: Box::new(|| self.new_file()),
         }
+    }
+
+    /// How tables of `level` are written now.
+    pub(super) fn layout_now(&self, settings: &Settings, level: u32) -> Layout {
+        let layout = settings.layout_of(level);
+        let filter_bits_per_key = self.filter_bits_allowed(layout.filter_bits_per_key);
+        Layout { filter_bits_per_key, ..layout }
     }
 
     /// Writes sealed memtables (newest first) out as the newest run of level 0. The caller holds the
@@ -381,7 +393,7 @@ impl Core {
     }
 
     fn write_flush(&self, tree: &Tree, memtables: &[Arc<Memtable>]) -> Result<Vec<TableDescriptor>> {
-        let outputs = compaction::flush(memtables, &self.job_context(tree))?;
+        let outputs = compaction::flush(memtables, &self.job_context(tree, 0))?;
         let written = outputs.iter().map(|table| table.bytes).sum();
         tree.context.stats.add(Counter::BytesWrittenFlush, written);
         tree.context.stats.add(Counter::Flushes, 1);
@@ -421,7 +433,7 @@ impl Core {
 
     fn compact(&self, tree: &Arc<Tree>, plan: &Plan) -> Result<()> {
         self.guarded("a compaction", tree, || {
-            let outputs = compaction::run(plan, &self.job_context(tree))?;
+            let outputs = compaction::run(plan, &self.job_context(tree, plan.target.level))?;
             self.install(tree, &outputs, &[], |version| plan.edit(version, &outputs))?;
             let written = outputs.iter().map(|table| table.bytes).sum();
             tree.context.stats.add(Counter::BytesWrittenCompaction, written);
@@ -479,7 +491,7 @@ impl Core {
                     let view = tree.view();
                     let Some(in_flight) = state.in_flight(tree) else { return true };
                     view.sealed.is_empty()
-                        && compaction::pick(&view.version, &tree.shape, in_flight).is_none()
+                        && compaction::pick(&view.version, &view.settings.shape, in_flight).is_none()
                 });
             if idle {
                 return Ok(());
@@ -505,7 +517,8 @@ impl Core {
                 return Err(Error::NoKeyspace(tree.name.clone()));
             };
             // The version is read under the work lock: what a plan that ended has done is in it.
-            match sweep.next(&tree.view().version, &tree.shape, in_flight) {
+            let view = tree.view_owned();
+            match sweep.next(&view.version, &view.settings.shape, in_flight) {
                 Step::Done => return Ok(()),
                 Step::Wait => {
                     self.work.progress.wait_for(&mut state, CLAIM_POLL);

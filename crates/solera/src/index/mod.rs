@@ -230,13 +230,24 @@ impl IndexKind {
         IndexKind::Auto,
     ];
 
+    /// The names of all.
+    pub const NAMES: [&'static str; IndexKind::ALL.len()] = {
+        let mut names = [""; IndexKind::ALL.len()];
+        let mut at = 0;
+        while at < names.len() {
+            names[at] = IndexKind::ALL[at].name();
+            at += 1;
+        }
+        names
+    };
+
     /// The kind with this number on disk.
     pub fn from_u8(byte: u8) -> Option<IndexKind> {
         IndexKind::ALL.into_iter().find(|kind| *kind as u8 == byte)
     }
 
     /// The name that users write.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             IndexKind::Binary => "binary",
             IndexKind::DoblixPla => "doblix-pla",

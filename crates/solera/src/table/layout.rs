@@ -8,6 +8,7 @@ use crate::{
     codec::{DecodeError, Decoder, put_varint},
     error::{Error, Result},
     index::IndexKind,
+    knob::{Knob, Legal, Scope, Value},
 };
 
 /// Smallest target size of a block, in bytes: below it the fixed cost of a block outweighs its content.
@@ -18,6 +19,44 @@ pub const BLOCK_BYTES_MAX: u32 = 1 << 20;
 pub const EPSILON_MAX: u32 = 1 << 16;
 /// Largest filter, in bits per key: false positives are below 1 in 10^9 long before.
 pub const FILTER_BITS_PER_KEY_MAX: f32 = 64.0;
+
+/// When a change of a layout is felt.
+const EFFECT: &str = "in tables written from now on";
+/// Target size of blocks.
+pub static BLOCK_BYTES: Knob = Knob::new(
+    "block_bytes",
+    Scope::Level,
+    Legal::Whole { min: BLOCK_BYTES_MIN as u64, max: BLOCK_BYTES_MAX as u64 },
+)
+.unit("bytes")
+.with(
+    "4096",
+    EFFECT,
+    "B: size of a block, the unit of reading and caching. Large: fast scans; small: fast lookups.",
+);
+/// Index kind.
+pub static INDEX: Knob = Knob::new("index", Scope::Level, Legal::Names(&IndexKind::NAMES)).with(
+    "doblix-pra",
+    EFFECT,
+    "How the block of a key is found.",
+);
+/// ε.
+pub static EPSILON: Knob =
+    Knob::new("epsilon", Scope::Level, Legal::Whole { min: 1, max: EPSILON_MAX as u64 })
+        .unit("entries")
+        .with("64", EFFECT, "ε: how far a key may lie from its model's line (doblix-pla, sherry-plr).");
+/// Filter bits.
+pub static FILTER_BITS_PER_KEY: Knob = Knob::new(
+    "filter_bits_per_key",
+    Scope::Level,
+    Legal::ZeroOr { min: 1.0, max: FILTER_BITS_PER_KEY_MAX as f64 },
+)
+.unit("bits")
+.with(
+    "10",
+    EFFECT,
+    "M_f: filter for every key. Each bit spares absent keys 38 % of the blocks read in vain.",
+);
 
 /// How a table is cut, indexed, filtered and compressed. Tables of different layouts live side by side;
 /// a layout changes the speed of answers, never the answers.
@@ -52,6 +91,36 @@ impl Default for Layout {
 }
 
 impl Layout {
+    /// The knobs that this obeys.
+    pub const KNOBS: [&'static Knob; 4] = [&BLOCK_BYTES, &INDEX, &EPSILON, &FILTER_BITS_PER_KEY];
+
+    /// What `knob` is set to, if it is one of these.
+    pub fn setting(&self, knob: &Knob) -> Option<Value> {
+        match knob {
+            knob if *knob == BLOCK_BYTES => Some(self.block_bytes.into()),
+            knob if *knob == INDEX => Some(self.index.name().into()),
+            knob if *knob == EPSILON => Some(self.epsilon.into()),
+            knob if *knob == FILTER_BITS_PER_KEY => Some(self.filter_bits_per_key.into()),
+            _ => None,
+        }
+    }
+
+    /// Sets `knob`, one of these, to a value that is legal for it.
+    pub fn set(&mut self, knob: &Knob, value: &Value) {
+        let whole = || value.whole().unwrap_or(0) as u32;
+        match knob {
+            knob if *knob == BLOCK_BYTES => self.block_bytes = whole(),
+            knob if *knob == INDEX => {
+                self.index = value.name().and_then(|name| name.parse().ok()).unwrap_or(self.index);
+            }
+            knob if *knob == EPSILON => self.epsilon = whole(),
+            knob if *knob == FILTER_BITS_PER_KEY => {
+                self.filter_bits_per_key = value.number().unwrap_or(0.0) as f32;
+            }
+            _ => {}
+        }
+    }
+
     /// Whether every field is in its range; the error says which is not and what is legal.
     pub fn validate(&self) -> Result<()> {
         let illegal = |what: String| Err(Error::Invalid(what));

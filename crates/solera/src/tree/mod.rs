@@ -8,13 +8,14 @@
 
 mod read;
 mod scan;
+mod settings;
 pub mod stall;
 
 pub use read::Outcome;
 pub use scan::{ReadContext, Source, Walk};
+pub use settings::Settings;
 
 use crate::{
-    compaction::Shape,
     cursor::Cursor,
     error::Result,
     ids::{KeyspaceId, SEQNO_MAX, Seqno},
@@ -25,7 +26,7 @@ use crate::{
         ArcSwap, Guard, Mutex,
         atomic::{AtomicBool, Ordering},
     },
-    table::{Access, Layout, TableContext},
+    table::{Access, TableContext},
     version::Version,
 };
 use std::{
@@ -41,6 +42,8 @@ pub struct View {
     pub sealed: Vec<Arc<Memtable>>,
     /// The tables.
     pub version: Arc<Version>,
+    /// What the tree is kept like from now on.
+    pub settings: Arc<Settings>,
 }
 
 impl View {
@@ -66,10 +69,9 @@ pub struct Tree {
     pub id: KeyspaceId,
     /// The keyspace's name.
     pub name: String,
-    /// How its tables are written.
-    pub layout: Layout,
-    /// Its shape.
-    pub shape: Shape,
+    /// What it was given when it was created or opened. Its knobs may say otherwise: what it is kept like now
+    /// stands in the view.
+    pub given: Settings,
     /// What its tables share: files, cache, counters.
     pub context: Arc<TableContext>,
     operator: OnceLock<Arc<dyn MergeOperator>>,
@@ -86,22 +88,25 @@ impl fmt::Debug for Tree {
 }
 
 impl Tree {
-    /// A tree over `version`.
+    /// A tree over `version`, kept as `given`.
     pub fn new(
         id: KeyspaceId,
         name: String,
-        layout: Layout,
-        shape: Shape,
+        given: Settings,
         operator: Option<Arc<dyn MergeOperator>>,
         context: Arc<TableContext>,
         version: Version,
     ) -> Self {
-        let view = View { active: Memtable::new(), sealed: Vec::new(), version: Arc::new(version) };
+        let view = View {
+            active: Memtable::new(),
+            sealed: Vec::new(),
+            version: Arc::new(version),
+            settings: Arc::new(given.clone()),
+        };
         Tree {
             id,
             name,
-            layout,
-            shape,
+            given,
             context,
             operator: operator.map_or_else(OnceLock::new, OnceLock::from),
             view: ArcSwap::from_pointee(view),
@@ -162,8 +167,19 @@ impl Tree {
             active: Memtable::new(),
             sealed: std::iter::once(&view.active).chain(&view.sealed).cloned().collect(),
             version: view.version.clone(),
+            settings: view.settings.clone(),
         });
         true
+    }
+
+    /// Keeps the tree like this from now on: whoever decides next obeys it. The caller has made it durable.
+    pub fn keep_like(&self, settings: Arc<Settings>) {
+        self.change(|view| View {
+            active: view.active.clone(),
+            sealed: view.sealed.clone(),
+            version: view.version.clone(),
+            settings,
+        });
     }
 
     /// Shows readers `version`. `flushed` memtables, which the version now holds as tables, leave the
@@ -178,6 +194,7 @@ impl Tree {
                 .cloned()
                 .collect(),
             version,
+            settings: view.settings.clone(),
         });
     }
 

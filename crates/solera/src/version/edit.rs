@@ -18,11 +18,14 @@
 //! | 9 | oldest live log | file:varint |
 //! | 10 | end of a log | file:varint bytes:varint |
 //! | 11 | new log | file:varint |
+//! | 12 | change of knobs | receipt |
+//! | 13 | knob | turned |
 //!
 //! `removed = level:varint run:varint file:varint start_len:varint start`,
-//! `added = level:varint run:varint descriptor clip`. Fields 1 to 4 and 10 may repeat, the others not. A tag
-//! that is not listed was written by a newer release, and means something that must not be passed over.
+//! `added = level:varint run:varint descriptor clip`; `receipt` and `turned` are told by docs/FORMAT.md. Fields 1
+//! to 4, 10, 12 and 13 may repeat, the others not. A tag that is not listed was written by a newer release, and means something that must not be passed over.
 
+use super::receipt::{Receipt, Turned};
 use crate::{
     codec::{DecodeError, Decoder, put_bytes, put_varint},
     error::{Error, Result},
@@ -93,6 +96,10 @@ pub struct Edit {
     pub created: Vec<CreatedKeyspace>,
     /// Settings that replace those of a keyspace.
     pub settings: Vec<(KeyspaceId, Vec<u8>)>,
+    /// Changes of knobs, for the record.
+    pub receipts: Vec<Receipt>,
+    /// Values of knobs.
+    pub turned: Vec<Turned>,
     /// Changes of trees.
     pub trees: Vec<(KeyspaceId, TreeEdit)>,
     /// Keyspaces that cease, with their tables.
@@ -125,6 +132,8 @@ mod tag {
     pub(super) const OLDEST_LOG: u64 = 9;
     pub(super) const LOG_END: u64 = 10;
     pub(super) const NEW_LOG: u64 = 11;
+    pub(super) const RECEIPT: u64 = 12;
+    pub(super) const TURNED: u64 = 13;
 }
 
 impl Edit {
@@ -154,6 +163,12 @@ impl Edit {
                 put_varint(body, keyspace.0.into());
                 body.extend_from_slice(settings);
             });
+        }
+        for receipt in &self.receipts {
+            field(tag::RECEIPT, &|body| receipt.encode(body));
+        }
+        for turned in &self.turned {
+            field(tag::TURNED, &|body| turned.encode(body));
         }
         for (keyspace, edit) in &self.trees {
             field(tag::TREE, &|body| {
@@ -216,6 +231,8 @@ impl Edit {
             }
             tag::DROPPED => self.dropped.push(keyspace(body)?),
             tag::SETTINGS => self.settings.push((keyspace(body)?, rest(body)?)),
+            tag::RECEIPT => self.receipts.push(Receipt::decode(body)?),
+            tag::TURNED => self.turned.push(Turned::decode(body)?),
             tag::TREE => self.trees.push((keyspace(body)?, TreeEdit::decode(body)?)),
             tag::NEXT_FILE => once(&mut self.next_file, body, u64::MAX)?,
             tag::NEXT_KEYSPACE => {
@@ -322,7 +339,10 @@ fn level(body: &mut Decoder<'_>) -> Result<u32, DecodeError> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::table::Layout;
+    use crate::{
+        table::Layout,
+        version::{Changed, LEVELS_MAX},
+    };
     use proptest::{collection::vec, option, prelude::*};
 
     fn bytes() -> impl Strategy<Value = Vec<u8>> {
@@ -378,9 +398,18 @@ pub(super) mod tests {
             .prop_map(|(removed, added, flushed_seqno)| TreeEdit { removed, added, flushed_seqno });
         let created =
             (id(), ".*", bytes()).prop_map(|(id, name, settings)| CreatedKeyspace { id, name, settings });
+        let level = || option::of(0..LEVELS_MAX);
+        let changed = (".*", ".*", level(), ".*", ".*")
+            .prop_map(|(keyspace, knob, level, old, new)| Changed { keyspace, knob, level, old, new });
+        let receipt = (any::<u64>(), any::<u64>(), ".*", ".*", vec(changed, 0..3))
+            .prop_map(|(number, unix_ms, who, why, changed)| Receipt { number, unix_ms, who, why, changed });
+        let turned = (option::of(id()), ".*", level(), option::of(".*"))
+            .prop_map(|(keyspace, knob, level, value)| Turned { keyspace, knob, level, value });
         let lists = (
             vec(created, 0..3),
             vec((id(), bytes()), 0..3),
+            vec(receipt, 0..3),
+            vec(turned, 0..3),
             vec((id(), tree), 0..3),
             vec(id(), 0..3),
             vec((any::<u64>().prop_map(FileId), any::<u64>()), 0..3),
@@ -394,11 +423,13 @@ pub(super) mod tests {
             option::of(any::<u64>().prop_map(FileId)),
         );
         (lists, numbers).prop_map(|(lists, numbers)| {
-            let (created, settings, trees, dropped, log_ends) = lists;
+            let (created, settings, receipts, turned, trees, dropped, log_ends) = lists;
             let (next_file, next_keyspace, last_seqno, clock_high_ms, oldest_log, new_log) = numbers;
             Edit {
                 created,
                 settings,
+                receipts,
+                turned,
                 trees,
                 dropped,
                 next_file,

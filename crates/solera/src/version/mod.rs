@@ -8,6 +8,7 @@ mod edit;
 mod fence;
 mod level;
 pub mod manifest;
+mod receipt;
 mod run;
 #[expect(clippy::module_inception, reason = "one file, one noun: it owns Version")]
 mod version;
@@ -16,6 +17,7 @@ pub use cursor::RunCursor;
 pub use edit::{Added, CreatedKeyspace, Edit, Removed, TreeEdit};
 pub use level::Level;
 pub use manifest::Manifest;
+pub use receipt::{Changed, Receipt, Turned};
 pub use run::{Run, TableRef, collect_tombstones};
 pub use version::{Applied, LEVELS_MAX, Version};
 

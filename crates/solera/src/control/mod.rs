@@ -1,0 +1,79 @@
+//! Changing how the database is kept while it runs.
+//!
+//! Owns [`Control`]: what may be set ([`Control::ranges`]), setting it ([`Control::apply`]), and what was set
+//! ([`Control::history`]). A change is bounded (one that is not legal is refused with what is), lazy (one record of the
+//! manifest, no data is read or written for it), durable (in force after every later open), and never changes an
+//! answer. It is pulled: the engine calls nobody. See docs/decisions/0010.
+
+mod change;
+pub mod knob;
+mod ranges;
+
+pub use crate::{
+    knob::{Knob, Legal, Scope, Value},
+    version::{Changed, Receipt},
+};
+pub use change::{Change, WHO_BYTES_MAX, WHY_BYTES_MAX};
+pub use ranges::{Range, Ranges};
+
+use crate::{
+    db::{Db, Handle},
+    error::Result,
+};
+use std::{fmt, sync::Arc};
+
+/// The knobs of an open database. A cheap handle, which keeps the database open.
+#[derive(Clone)]
+pub struct Control {
+    handle: Arc<Handle>,
+}
+
+impl fmt::Debug for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Control").field("dir", &self.handle.dir()).finish_non_exhaustive()
+    }
+}
+
+impl Db {
+    /// The knobs of this database: what can be changed while it runs.
+    ///
+    /// ```
+    /// # fn main() -> solera::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = solera::Db::open(dir.path())?;
+    /// use solera::control::{Change, knob};
+    /// let change = Change::new("operator", "the night is for loading").set(&knob::SIZE_RATIO, 6u32);
+    /// let receipt = db.control().apply(change.set_level(&knob::RUN_LIMIT, 1, 6u32))?;
+    /// assert_eq!(receipt.changed[0].old, "10");
+    /// # Ok(()) }
+    /// ```
+    pub fn control(&self) -> Control {
+        Control { handle: self.handle.clone() }
+    }
+}
+
+impl Control {
+    /// Every knob: what it is set to, and what it may be set to now.
+    pub fn ranges(&self) -> Ranges {
+        ranges::ranges(&self.handle)
+    }
+
+    /// Makes a change: all of it, or nothing. It is durable when the call returns, which takes one record of the
+    /// manifest with its sync, and no other reading or writing. It is in force for every decision from then on; a flush or
+    /// compaction that is under way ends as it began. What a knob's [`effect`](Knob::effect) says follows.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) for a value, level or knob that is not legal, with what is;
+    /// [`Error::NoKeyspace`](crate::Error::NoKeyspace); [`Error::ReadOnly`](crate::Error::ReadOnly),
+    /// [`Error::Closed`](crate::Error::Closed), [`Error::Poisoned`](crate::Error::Poisoned), and
+    /// [`Error::Io`](crate::Error::Io) if the manifest cannot be written: nothing is changed. After a failed sync of the
+    /// manifest every write is refused, and the next open may find the change, whole.
+    pub fn apply(&self, change: Change) -> Result<Receipt> {
+        change.apply(&self.handle)
+    }
+
+    /// The newest 256 changes, the oldest of them first.
+    pub fn history(&self) -> Vec<Receipt> {
+        self.handle.knobs().history().cloned().collect()
+    }
+}

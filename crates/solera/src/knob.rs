@@ -1,0 +1,261 @@
+//! What may be changed while the database runs, in the words that all who obey a change share.
+//!
+//! Owns [`Knob`], the description of one setting; [`Value`], what it is set to; and [`Legal`], what it may be
+//! set to. Each knob is described beside the code that obeys it (`compaction::Shape`, `table::Layout`,
+//! `db::memory::Split`), and listed once, in `control::knob`.
+//!
+//! What must hold: a knob may change the speed of answers, never the answers.
+
+use crate::error::{Error, Result};
+use std::fmt;
+
+/// What one setting of a knob concerns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// The database.
+    Database,
+    /// One keyspace.
+    Keyspace,
+    /// One level of a keyspace, or all of its levels that are meant when none is named.
+    Level,
+}
+
+impl Scope {
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Scope::Database => "database",
+            Scope::Keyspace => "keyspace",
+            Scope::Level => "level",
+        }
+    }
+}
+
+/// A setting that can be changed while the database runs, and is recorded in the manifest.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Knob {
+    /// Its name, which is recorded: never given to another knob.
+    pub name: &'static str,
+    /// What it is set for.
+    pub scope: Scope,
+    /// Unit of its numbers; empty for counts and names.
+    pub unit: &'static str,
+    /// What it may ever be set to; what it may be set to now can be less.
+    pub legal: Legal,
+    /// What it is when nobody has set it.
+    pub default: &'static str,
+    /// When a change is felt.
+    pub effect: &'static str,
+    /// What it means.
+    pub help: &'static str,
+    /// Whether it stands for alternatives that experiments compare, of which users need only the default.
+    pub experiment: bool,
+}
+
+impl Knob {
+    /// A knob that is described by [`Knob::with`] and its fellows.
+    pub(crate) const fn new(name: &'static str, scope: Scope, legal: Legal) -> Knob {
+        Knob { name, scope, unit: "", legal, default: "", effect: "", help: "", experiment: false }
+    }
+
+    /// With this unit.
+    pub(crate) const fn unit(self, unit: &'static str) -> Knob {
+        Knob { unit, ..self }
+    }
+
+    /// With this default, moment of effect, and meaning.
+    pub(crate) const fn with(self, default: &'static str, effect: &'static str, help: &'static str) -> Knob {
+        Knob { default, effect, help, ..self }
+    }
+
+    /// Refuses a value that is not legal, saying what is.
+    pub(crate) fn check(&self, legal: &Legal, value: &Value) -> Result<()> {
+        match legal.admits(value) {
+            true => Ok(()),
+            false => Err(Error::Invalid(format!("{} is {value}; it must be {legal}", self.name))),
+        }
+    }
+}
+
+impl PartialEq for Knob {
+    fn eq(&self, other: &Knob) -> bool {
+        self.name == other.name
+    }
+}
+
+impl AsRef<str> for Knob {
+    fn as_ref(&self) -> &str {
+        self.name
+    }
+}
+
+/// What a knob may be set to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Legal {
+    /// A whole number from `min` to `max`.
+    Whole {
+        /// The smallest.
+        min: u64,
+        /// The largest.
+        max: u64,
+    },
+    /// A number from `min` to `max`.
+    Real {
+        /// The smallest.
+        min: f64,
+        /// The largest.
+        max: f64,
+    },
+    /// 0, or a number from `min` to `max`.
+    ZeroOr {
+        /// The smallest but 0.
+        min: f64,
+        /// The largest.
+        max: f64,
+    },
+    /// One of these names.
+    Names(&'static [&'static str]),
+}
+
+impl Legal {
+    /// Whether `value` is legal. What is not a number never is.
+    pub fn admits(&self, value: &Value) -> bool {
+        match (self, value) {
+            (Legal::Whole { min, max }, value) => {
+                value.whole().is_some_and(|whole| (*min..=*max).contains(&whole))
+            }
+            (Legal::Real { min, max }, Value::Number(number)) => (*min..=*max).contains(number),
+            (Legal::ZeroOr { min, max }, Value::Number(number)) => {
+                *number == 0.0 || (*min..=*max).contains(number)
+            }
+            (Legal::Names(names), Value::Name(name)) => names.contains(&name.as_str()),
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Legal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Legal::Whole { min, max } if min == max => write!(f, "{min}"),
+            Legal::Whole { min, max } => write!(f, "a whole number from {min} to {max}"),
+            Legal::Real { min, max } => write!(f, "{min} to {max}"),
+            Legal::ZeroOr { min, max } => write!(f, "0, or {min} to {max}"),
+            Legal::Names(names) => write!(f, "one of {}", names.join(", ")),
+        }
+    }
+}
+
+/// What a knob is set to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// A number.
+    Number(f64),
+    /// The name of an alternative.
+    Name(String),
+}
+
+impl Value {
+    /// The value if it is a whole number of at least 0.
+    pub fn whole(&self) -> Option<u64> {
+        // Every whole number up to here is exact.
+        const EXACT: f64 = (1u64 << 53) as f64;
+        match self {
+            Value::Number(number) if (0.0..=EXACT).contains(number) && number.fract() == 0.0 => {
+                Some(*number as u64)
+            }
+            _ => None,
+        }
+    }
+
+    /// The value if it is a number.
+    pub fn number(&self) -> Option<f64> {
+        match self {
+            Value::Number(number) => Some(*number),
+            Value::Name(_) => None,
+        }
+    }
+
+    /// The value if it is a name.
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            Value::Number(_) => None,
+            Value::Name(name) => Some(name),
+        }
+    }
+
+    /// Reads what [`fmt::Display`] wrote: a number, or else a name.
+    pub fn parse(text: &str) -> Value {
+        text.parse().map_or_else(|_| Value::Name(text.to_owned()), Value::Number)
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Number(number) => write!(f, "{number}"),
+            Value::Name(name) => f.write_str(name),
+        }
+    }
+}
+
+impl From<f64> for Value {
+    fn from(number: f64) -> Self {
+        Value::Number(number)
+    }
+}
+
+impl From<f32> for Value {
+    /// By the shortest decimal number that is this `f32`.
+    fn from(number: f32) -> Self {
+        Value::parse(&number.to_string())
+    }
+}
+
+impl From<u32> for Value {
+    fn from(number: u32) -> Self {
+        Value::Number(number.into())
+    }
+}
+
+impl From<&str> for Value {
+    fn from(name: &str) -> Self {
+        Value::Name(name.to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_lies_in_the_range_is_legal() {
+        let whole = Legal::Whole { min: 2, max: 100 };
+        for legal in [2.0, 10.0, 100.0] {
+            assert!(whole.admits(&Value::Number(legal)));
+        }
+        for illegal in [1.0, 101.0, 2.5, -2.0, 1e300, f64::NAN, f64::INFINITY] {
+            assert!(!whole.admits(&Value::Number(illegal)), "{illegal}");
+        }
+        let real = Legal::Real { min: 0.5, max: 80.0 };
+        assert!(real.admits(&Value::Number(0.5)) && real.admits(&Value::Number(80.0)));
+        let zero_or = Legal::ZeroOr { min: 1.0, max: 64.0 };
+        assert!(zero_or.admits(&Value::Number(0.0)) && !zero_or.admits(&Value::Number(0.5)));
+        for range in [&whole, &real, &zero_or] {
+            assert!(!range.admits(&Value::Number(f64::NAN)) && !range.admits(&"lots".into()));
+        }
+        let names = Legal::Names(&["greedy", "lazy"]);
+        assert!(names.admits(&"lazy".into()) && !names.admits(&"Lazy".into()));
+        assert!(!names.admits(&Value::Number(0.0)));
+    }
+
+    #[test]
+    fn values_come_back_from_their_text() {
+        let values = [0.0, 0.1, 12.5, 4096.0, 1099511627776.0].map(Value::Number);
+        for value in values.into_iter().chain([Value::from("s-tree"), Value::from(7.3f32)]) {
+            assert_eq!(Value::parse(&value.to_string()), value);
+        }
+        assert_eq!(Value::from(7.3f32).to_string(), "7.3");
+    }
+}
