@@ -252,6 +252,21 @@ impl Block {
         usize::from(self.geometry().prefix_len) + self.len_and_tail(i).0
     }
 
+    /// How many bytes at its beginning `key` shares with the key of entry `i`.
+    pub fn common_prefix_len(&self, i: usize, key: &[u8]) -> usize {
+        let (len, tail) = self.len_and_tail(i);
+        let head = self.heads()[i].to_be_bytes();
+        let mut shared = 0;
+        for part in [self.prefix(), &head[..len.min(HEAD_BYTES)], tail] {
+            let here = key::common_prefix_len(part, &key[shared..]);
+            shared += here;
+            if here < part.len() {
+                break;
+            }
+        }
+        shared
+    }
+
     /// Whether entry `i` has this key.
     #[inline]
     pub fn key_eq(&self, i: usize, key: &[u8]) -> bool {

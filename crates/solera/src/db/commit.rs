@@ -68,7 +68,8 @@ pub(crate) struct Writer {
     last_seqno: Seqno,
     /// Everything up to here survives a power failure.
     synced_seqno: Seqno,
-    scratch: BatchEncoder,
+    /// Lent to the one put that encodes into it.
+    scratch: Option<BatchEncoder>,
 }
 
 /// A write whose batch must be as a whole: which trees must be there still, and what must not have been
@@ -111,8 +112,7 @@ impl Commit {
     /// number in each.
     pub(super) fn new(log: Option<wal::Writer>, closed: Vec<(FileId, Seqno)>, last_seqno: Seqno) -> Self {
         let closed = closed.into_iter().map(|(file, last_seqno)| ClosedLog { file, last_seqno }).collect();
-        let writer =
-            Writer { log, closed, last_seqno, synced_seqno: last_seqno, scratch: BatchEncoder::new() };
+        let writer = Writer { log, closed, last_seqno, synced_seqno: last_seqno, scratch: None };
         Commit {
             writer: Mutex::new(writer),
             waiting: Mutex::default(),
@@ -207,12 +207,12 @@ impl Core {
         if self.commit.waiting_count.load(Ordering::Relaxed) == 0
             && let Some(mut writer) = self.commit.writer.try_lock()
         {
-            let mut scratch = std::mem::take(&mut writer.scratch);
+            let mut scratch = writer.scratch.take().unwrap_or_default();
             scratch.clear();
             encode(&mut scratch);
             let committed = self.commit_one(&mut writer, &mut scratch, durability);
             if scratch.bytes() <= SCRATCH_BYTES_MAX {
-                writer.scratch = scratch;
+                writer.scratch = Some(scratch);
             }
             return committed.map(drop);
         }

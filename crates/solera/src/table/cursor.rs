@@ -36,6 +36,8 @@ pub struct TableCursor {
     place: Option<Place>,
     /// The user key at `place`, kept for its memory.
     key: Vec<u8>,
+    /// The key that the cursor leaves, kept for its memory.
+    left: Vec<u8>,
 }
 
 /// Where blocks come from.
@@ -119,6 +121,7 @@ impl TableCursor {
             clip: Clip { start: clip.start.clone(), end },
             place: None,
             key: Vec::new(),
+            left: Vec::new(),
         }
     }
 
@@ -170,20 +173,23 @@ impl TableCursor {
     /// To the first entry of a larger key, which is not among those before `rank`.
     #[cold]
     fn leave_key(&mut self, rank: usize) -> Result<()> {
-        let mut left = self.key.clone();
+        self.left.clone_from(&self.key);
         if let Some(place) = &mut self.place
             && rank == place.clip.end
         {
             // The next block usually begins with another key.
             place.rank = rank;
             self.settle_forward()?;
-            if !self.valid() || self.key != left {
+            if !self.valid() || self.key != self.left {
                 return Ok(());
             }
         }
         // The smallest larger key.
-        left.push(0);
-        self.seek(&left)
+        let mut above = std::mem::take(&mut self.left);
+        above.push(0);
+        let sought = self.seek(&above);
+        self.left = above;
+        sought
     }
 
     fn place(&self) -> &Place {

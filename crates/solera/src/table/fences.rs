@@ -13,7 +13,6 @@
 use crate::{
     block::Block,
     codec::{DecodeError, Decoder, put_varint},
-    key::common_prefix_len,
 };
 
 /// The separators around a block.
@@ -82,16 +81,16 @@ impl Fences {
             // Of a separator that is the key and a zero byte, the key is not above.
             return self.lower_len <= key.len();
         }
-        let mut first = Vec::new();
-        block.key_into(0, &mut first);
         // They agree on the whole separator, or the key is the smaller one already within it.
-        common_prefix_len(key, &first) >= self.lower_len
+        block.common_prefix_len(0, key) >= self.lower_len
     }
 
     /// Whether `key`, which is above the last key of `block`, is below the upper separator.
     pub(super) fn admit_after_last(&self, block: &Block, key: &[u8]) -> bool {
-        let mut upper = Vec::new();
-        !self.upper(block, &mut upper) || key < &upper[..]
+        let Some((shared, byte)) = self.upper else { return true };
+        // They agree on what the separator has of the last key, or the key is the larger one already within it.
+        block.common_prefix_len(block.len() - 1, key) >= shared
+            && key.get(shared).is_none_or(|&next| next < byte)
     }
 
     /// How far `key` is off, if it is: its block comes before (`Less`) or after (`Greater`) this one.

@@ -1,0 +1,155 @@
+//! What the hot paths allocate: nothing. Counted, not timed: an allocation costs as much as a block search
+//! and comes back wherever somebody clones what could be borrowed.
+//!
+//! The allocator of this test binary counts what the calling thread allocates; background work is not the
+//! caller's matter.
+
+use solera::{Compression, Db, Options};
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
+    hint::black_box,
+};
+
+/// The system's allocator, counting.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+fn count() {
+    // A thread that ends may allocate after its counter is gone.
+    let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
+}
+
+// SAFETY: every call is the system allocator's, with the same arguments.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: as the caller promises.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Allocations of this thread while `work` runs.
+fn allocations(work: impl FnOnce()) -> u64 {
+    let before = ALLOCATIONS.get();
+    work();
+    ALLOCATIONS.get() - before
+}
+
+const ENTRIES: u64 = 50_000;
+
+/// Keys all over the space, in an order that is not theirs.
+fn key(n: u64) -> [u8; 8] {
+    n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
+}
+
+fn fill(db: &Db) {
+    for n in 0..ENTRIES {
+        db.put(&key(n), &[n as u8; 64]).unwrap();
+    }
+}
+
+/// A database whose entries lie in tables, all of their blocks in the cache.
+fn settled(dir: &std::path::Path, compression: Compression) -> Db {
+    let options = Options::new().memory(64 << 20).write_buffer(1 << 20).background_threads(0);
+    let db = options.compression(compression).open(dir).unwrap();
+    fill(&db);
+    db.flush().unwrap();
+    while db.step().unwrap() {}
+    assert_eq!(db.iter().count() as u64, ENTRIES);
+    db
+}
+
+fn tables(db: &Db) -> u64 {
+    let levels = &db.stats().keyspaces[0].levels;
+    levels.iter().flat_map(|level| &level.runs).map(|run| run.tables).sum()
+}
+
+#[test]
+fn lookups_in_tables_allocate_nothing() {
+    for compression in [Compression::None, Compression::Lz4] {
+        let dir = tempfile::tempdir().unwrap();
+        let db = settled(dir.path(), compression);
+        let lookups = |db: &Db| {
+            for n in 0..ENTRIES {
+                assert!(black_box(db.get(&key(n)).unwrap()).is_some());
+                assert!(black_box(db.get(&key(n + ENTRIES)).unwrap()).is_none());
+            }
+        };
+        lookups(&db);
+        assert_eq!(allocations(|| lookups(&db)), 0, "{compression:?}");
+    }
+}
+
+#[test]
+fn lookups_in_the_memtable_allocate_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Options::new().background_threads(0).open(dir.path()).unwrap();
+    fill(&db);
+    assert!(db.get(&key(0)).unwrap().is_some());
+    let lookups = || {
+        for n in 0..ENTRIES {
+            assert!(black_box(db.get(&key(n)).unwrap()).is_some());
+        }
+    };
+    assert_eq!(allocations(lookups), 0);
+}
+
+#[test]
+fn steps_of_an_iterator_allocate_nothing_but_for_each_table() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = settled(dir.path(), Compression::Lz4);
+    for n in 0..1000 {
+        db.put(&key(n), b"again").unwrap();
+    }
+    let mut iter = db.iter();
+    let mut walk = |entries: u64| {
+        for _ in 0..entries {
+            let (key, value) = iter.next().unwrap().unwrap();
+            black_box((key.len(), value.len()));
+        }
+    };
+    // The first steps open every source.
+    walk(100);
+    // Beyond them, only a table that is entered has to be given a key's memory, twice.
+    let tables = tables(&db);
+    let count = allocations(|| walk(ENTRIES - 100));
+    assert!(count <= 2 * tables, "{count} allocations in {ENTRIES} steps over {tables} tables");
+}
+
+#[test]
+fn puts_allocate_only_what_the_memtable_grows_by() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Options::new().background_threads(0).open(dir.path()).unwrap();
+    for n in 0..100 {
+        db.put(&key(n), &[n as u8; 64]).unwrap();
+    }
+    let puts = || {
+        for n in 100..ENTRIES {
+            db.put(&key(n), &[n as u8; 64]).unwrap();
+        }
+    };
+    let count = allocations(puts);
+    assert!(count * 500 < ENTRIES, "{count} allocations in {ENTRIES} puts");
+    assert_eq!(db.stats().keyspaces[0].counters.flushes, 0, "no put did the work of a flush");
+}
