@@ -2,8 +2,8 @@
 
 use crate::engine::{Engine, Reader, Result, Setting};
 use rocksdb::{
-    BlockBasedOptions, Cache, DB, DBCompressionType, DataBlockIndexType, Options, ReadOptions,
-    WaitForCompactOptions, properties,
+    BlockBasedOptions, Cache, DB, DBCompressionType, DEFAULT_COLUMN_FAMILY_NAME, DataBlockIndexType, Options,
+    ReadOptions, WaitForCompactOptions, properties,
 };
 
 /// How it is set.
@@ -68,7 +68,9 @@ impl RocksDb {
             options.set_enable_blob_gc(true);
         }
         options.set_block_based_table_factory(&table);
-        let db = DB::open(&options, &setting.directory)?;
+        // Opened by its name, or there is no handle of it, which a MultiGet in batches needs.
+        let families = [(DEFAULT_COLUMN_FAMILY_NAME, options.clone())];
+        let db = DB::open_cf_with_opts(&options, &setting.directory, families)?;
         if tuning != Tuning::Paper {
             // Interpolation in index blocks whose keys are spread evenly, binary search in the others.
             db.set_options(&[("block_based_table_factory", "{index_block_search_type=kAuto;}")])?;
@@ -112,7 +114,7 @@ impl Reader for Reading<'_> {
     }
 
     fn multi_get(&mut self, keys: &[&[u8]], value: &mut dyn FnMut(usize, &[u8])) -> Result<()> {
-        let family = self.0.cf_handle("default").ok_or("no default column family")?;
+        let family = self.0.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).ok_or("no default column family")?;
         for (i, found) in
             self.0.batched_multi_get_cf(&family, keys.iter().copied(), false).into_iter().enumerate()
         {
