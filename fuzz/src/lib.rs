@@ -262,10 +262,12 @@ pub fn script(data: &[u8]) {
     let Some((setting, operations)) = data.split_first_chunk() else { return };
     let seed = u64::from_le_bytes(*setting);
     let setting = Setting::random(&mut Random::new(seed));
+    // They differ in their keys and weights: few of them, so that operations meet on keys. Made once, because
+    // making one takes longer than its operation.
+    let mut generators =
+        [0, 1, 2, 3].map(|number| Generator::new(&setting, &mut Random::new(seed ^ number)));
     let operations = operations.chunks_exact(3).take(200).map(|chunk| {
-        // Generators differ in their keys and weights: few of them, so that operations meet on keys.
-        let mut random = Random::new(seed ^ u64::from(chunk[0] & 3));
-        let mut generator = Generator::new(&setting, &mut random);
+        let generator = &mut generators[usize::from(chunk[0] & 3)];
         generator.reseed(u64::from(u16::from_le_bytes([chunk[1], chunk[2]])));
         generator.operation()
     });
