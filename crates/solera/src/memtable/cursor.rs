@@ -9,13 +9,7 @@ use super::{
     node::{Leaf, Order, Position},
     tree::Place,
 };
-use crate::{
-    cursor::{Cursor, VERSIONS_STEPPED_MAX},
-    error::Result,
-    ids::Seqno,
-    key::Kind,
-    pin::Slice,
-};
+use crate::{cursor::Cursor, error::Result, ids::Seqno, key::Kind, pin::Slice};
 use std::{ptr::NonNull, sync::Arc};
 
 /// A [`Cursor`] over the entries of a memtable. Its operations do not fail.
@@ -71,6 +65,24 @@ impl At {
 }
 
 impl MemtableCursor {
+    /// From one of several versions of `key` to the first entry of a larger one. Where this leaf ends with the
+    /// key, the way goes down from the root: versions may fill hundreds of leaves.
+    fn leave_versions(&mut self, key: &[u8]) -> Result<()> {
+        // Behind every version but one of number 0, which is stepped over.
+        let behind = Position::new(key, 0);
+        let (leaf, At { order, skip, .. }) = (self.leaf(), *self.at());
+        let rank = leaf.rank(order, behind, skip);
+        self.at = if rank < order.len() {
+            Some(At::new(self.place(rank)))
+        } else {
+            self.memtable.tree.first_from(behind).map(At::new)
+        };
+        while self.valid() && self.key() == key {
+            self.next()?;
+        }
+        Ok(())
+    }
+
     pub(super) fn new(memtable: Arc<Memtable>) -> Self {
         MemtableCursor { at: None, memtable }
     }
@@ -146,16 +158,14 @@ impl Cursor for MemtableCursor {
     #[inline]
     fn next_key(&mut self) -> Result<()> {
         let At { head, record, .. } = *self.at();
+        self.next()?;
+        if self.at.is_none_or(|at| at.head != head) {
+            return Ok(());
+        }
         // SAFETY: taken from a `Record` of the memtable that the cursor keeps alive, in here too: moving does
         // not change which memtable that is.
         let left = unsafe { Record::from_raw(record) }.key();
-        for _ in 0..VERSIONS_STEPPED_MAX {
-            self.next()?;
-            if self.at.is_none_or(|at| at.head != head) || self.key() != left {
-                return Ok(());
-            }
-        }
-        self.seek(&[left, &[0]].concat())
+        if self.key() == left { self.leave_versions(left) } else { Ok(()) }
     }
 
     #[inline]

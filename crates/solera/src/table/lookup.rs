@@ -56,8 +56,7 @@ impl Table {
     /// Looks for the newest version of the probe's key that its snapshot sees, and hands it to `f`. Range
     /// tombstones are not asked.
     ///
-    /// Costs no allocation, lock or system call if the filter says no or the cache has the block (but for
-    /// a key that lies before the first or behind the last one of its block, which takes an allocation).
+    /// Costs no allocation, lock or system call if the filter says no or the cache has the block.
     #[inline]
     pub fn lookup<R>(
         &self,
