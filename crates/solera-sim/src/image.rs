@@ -27,7 +27,7 @@ pub const DIR: &str = "/db";
 pub const CHECKPOINT: &str = "/checkpoint";
 const NOW_MS: u64 = 1_700_000_000_000;
 /// About how many bytes the keyspaces have together.
-const TARGET_BYTES: usize = 64 << 10;
+const TARGET_BYTES: usize = 36 << 10;
 /// Commits after the last sync.
 const UNSYNCED: u32 = 6;
 
