@@ -3,7 +3,9 @@
 
 use super::{
     Scale,
+    blocks::{self, TableBlocks},
     document::{Bars, Section, Table, cell},
+    formats::DataBlock,
     subject::{Answer, Arm, Ask, Subject, interleave},
     training, verdict,
 };
@@ -305,6 +307,9 @@ fn cold(
                 arms.len() as u64,
             );
             let subject = Subject::create(arm, &set, scale.directory.as_deref())?;
+            if arm.layout.index == IndexKind::Binary {
+                section.text.push(padding(family, &blocks::of(&subject.directory(), &set)?));
+            }
             databases.push(match subject.reopened_direct(memory) {
                 Err(Error::Engine(solera::Error::Invalid(what))) => {
                     section.text.push(format!("Not measured: {what}."));
@@ -377,6 +382,28 @@ fn cold(
         });
     }
     Ok(section)
+}
+
+/// What blocks that begin anywhere cost against blocks that begin where the device's do.
+fn padding(family: Family, tables: &[TableBlocks]) -> String {
+    let blocks = || tables.iter().flat_map(|table| &table.blocks);
+    let count = blocks().count().max(1) as f64;
+    let mean = |bytes: &dyn Fn(&DataBlock) -> u64| blocks().map(bytes).sum::<u64>() as f64 / count;
+    let touched = |unit: u64| {
+        mean(&|block| (block.offset + block.size).next_multiple_of(unit) - block.offset / unit * unit)
+    };
+    let size = mean(&|block| block.size);
+    let padded = mean(&|block| block.size.next_multiple_of(4096));
+    format!(
+        "Padding, {family} keys: data blocks of {size:.0} bytes on average touch {:.0} bytes of a device with blocks of 512, \
+         {:.0} of one with blocks of 4096. Padded to 4096 they would touch {padded:.0} and the tables be {:.1} % larger \
+         ({:.1} % of the blocks are a little longer than 4096, by the note that is not counted when a block is cut). \
+         Either way it is one read: padding would save bytes of the device, not reads.",
+        touched(512),
+        touched(4096),
+        100.0 * (padded / size - 1.0),
+        100.0 * mean(&|block| u64::from(block.size > 4096)),
+    )
 }
 
 /// The grid of ε and block size.
