@@ -56,3 +56,8 @@ pub mod boundaries;
 pub mod knots;
 
 pub use segment::{Invalid, Line};
+
+/// The examples in the README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -72,9 +72,10 @@ fn subjects(scale: &Scale, set: &DataSet, arms: &[Arm], progress: &mut dyn Progr
     Ok(subjects)
 }
 
-/// What one arm did over the sets of an experiment.
+/// What the arms did over one set.
 struct Column {
     set: String,
+    /// Of each arm; none if it was not measured.
     answers: Vec<Vec<Answer>>,
     index: Vec<(u64, u64)>,
     keys: u64,
@@ -91,18 +92,28 @@ fn over_sets(
         ["index"].into_iter().chain(columns.iter().map(|column| &column.set[..])).collect();
     let mut table = Table::new(title, &heads);
     for (i, arm) in arms.iter().enumerate() {
-        table.row(&arm.name, columns.iter().map(|column| show(column, i)));
+        let cell = |column: &Column| match column.answers[i].is_empty() {
+            true => "–".to_owned(),
+            false => show(column, i),
+        };
+        table.row(&arm.name, columns.iter().map(cell));
     }
     table
 }
 
-/// Ratio of medians of one question, of arm `a` to the best or the worst of others.
+/// Median operations per second of one question to one arm.
 fn median(column: &Column, arm: usize, ask: usize) -> f64 {
     column.answers[arm][ask].per_second.median
 }
 
 fn place(arms: &[Arm], index: IndexKind) -> usize {
     arms.iter().position(|arm| arm.layout.index == index).expect("every kind is an arm")
+}
+
+/// Whether the kind is made for such keys. Sherry's is for keys of at most 8 bytes: of strings it names hundreds of
+/// blocks, and is not measured.
+fn is_for(arm: &Arm, keys: &Keys) -> bool {
+    arm.layout.index != IndexKind::SherryPlr || *keys != Keys::Family(Family::Strings)
 }
 
 /// D1, everything in memory.
@@ -112,9 +123,13 @@ fn hot(scale: &Scale, clock: &SystemClock, progress: &mut dyn Progress) -> Resul
     let mut columns = Vec::new();
     for keys in &scale.keys {
         let set = scale.set(keys, scale.entries, SIZES)?;
-        let subjects = subjects(scale, &set, &arms, progress)?;
+        let measured: Vec<Arm> = arms.iter().filter(|arm| is_for(arm, keys)).cloned().collect();
+        let subjects = subjects(scale, &set, &measured, progress)?;
         let answers = interleave(clock, &set, &subjects, &ASKS, scale.effort(), progress)?;
-        let index = subjects.iter().map(Subject::index_bytes_and_blocks).collect();
+        let mut done = answers.into_iter().zip(subjects.iter().map(Subject::index_bytes_and_blocks));
+        let none = || (Vec::new(), (0, 0));
+        let of = |arm: &Arm| if is_for(arm, keys) { done.next().unwrap_or_else(none) } else { none() };
+        let (answers, index) = arms.iter().map(of).unzip();
         columns.push(Column { set: keys.to_string(), answers, index, keys: set.pairs.len() as u64 });
     }
     let rates =
@@ -155,6 +170,7 @@ fn hot(scale: &Scale, clock: &SystemClock, progress: &mut dyn Progress) -> Resul
             bars: arms
                 .iter()
                 .enumerate()
+                .filter(|(i, _)| !column.answers[*i].is_empty())
                 .map(|(i, arm)| (arm.name.clone(), column.answers[i][0].per_second.clone()))
                 .collect(),
         })
@@ -206,9 +222,12 @@ fn hot_verdicts(arms: &[Arm], columns: &[Column]) -> Vec<String> {
         |column: &Column| if ["clustered", "strings"].contains(&&column.set[..]) { 1.0 / 3.0 } else { 0.25 };
     let exact = |ask: usize, limit: f64| {
         let worst = columns.iter().flat_map(|column| {
-            arms.iter().zip(&column.answers).filter(|(arm, _)| arm.layout.index != IndexKind::SherryPlr).map(
-                move |(arm, answers)| (answers[ask].blocks_probed, format!("{} on {}", arm.name, column.set)),
-            )
+            arms.iter()
+                .zip(&column.answers)
+                .filter(|(arm, answers)| arm.layout.index != IndexKind::SherryPlr && !answers.is_empty())
+                .map(move |(arm, answers)| {
+                    (answers[ask].blocks_probed, format!("{} on {}", arm.name, column.set))
+                })
         });
         let worst = worst.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or_default();
         (worst.0 <= limit, format!("the most is {:.4}, {}", worst.0, worst.1))
