@@ -8,6 +8,7 @@
 pub mod document;
 pub mod formats;
 mod blocks;
+mod device;
 mod doblix;
 mod sherry;
 mod subject;
