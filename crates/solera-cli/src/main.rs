@@ -61,6 +61,7 @@ enum Command {
     Dump(command::dump::Dump),
     Compact(command::compact::Compact),
     Checkpoint(command::checkpoint::Checkpoint),
+    Control(command::control::Control),
     Bench(command::bench::Bench),
 }
 
@@ -78,6 +79,7 @@ impl Command {
             Command::Dump(command) => command.run(),
             Command::Compact(command) => command.run(),
             Command::Checkpoint(command) => command.run(),
+            Command::Control(command) => command.run(),
             Command::Bench(command) => command.run(),
         }
     }

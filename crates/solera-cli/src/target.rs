@@ -58,6 +58,11 @@ impl Database {
         names.iter().map(|name| Ok(existing_keyspace(&db, &self.dir, name)?.stats())).collect()
     }
 
+    /// A keyspace that must be there.
+    pub(crate) fn existing_keyspace(&self, db: &Db, name: &str) -> Result<Keyspace> {
+        existing_keyspace(db, &self.dir, name)
+    }
+
     /// The directory.
     pub(crate) fn path(&self) -> &Path {
         &self.dir

@@ -9,6 +9,7 @@ pub mod script;
 pub mod setting;
 pub mod oracle;
 pub mod tell;
+pub mod tuning;
 pub mod life;
 pub mod crash;
 pub mod image;

@@ -69,6 +69,11 @@ impl Knob {
         Knob { default, effect, help, ..self }
     }
 
+    /// As one for experiments.
+    pub(crate) const fn experiment(self) -> Knob {
+        Knob { experiment: true, ..self }
+    }
+
     /// Refuses a value that is not legal, saying what is.
     pub(crate) fn check(&self, legal: &Legal, value: &Value) -> Result<()> {
         match legal.admits(value) {

@@ -3,6 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "tests make and break the files that users would")]
 
 mod change;
+mod control;
 mod inspect;
 mod load;
 mod refuse;

@@ -3,7 +3,7 @@
 use crate::run::Solera;
 use std::fs;
 
-const READERS: [&[&str]; 9] = [
+const READERS: [&[&str]; 12] = [
     &["get", "k"],
     &["scan"],
     &["stats"],
@@ -13,6 +13,9 @@ const READERS: [&[&str]; 9] = [
     &["checkpoint", "copy"],
     &["del", "k"],
     &["stats", "--keyspace", "default"],
+    &["control", "get"],
+    &["control", "history"],
+    &["control", "set", "epsilon=8", "--why", "test"],
 ];
 
 #[test]
@@ -128,6 +131,13 @@ fn a_wrong_command_line_is_one_line_and_status_2() {
         &["load", "--format", "tsv", "--resume", "-"],
         &["load", "--format", "lines", "--key", "1", "-"],
         &["put", "k", "v", "--hex", "--escaped"],
+        &["control"],
+        &["control", "get", "speed"],
+        &["control", "set", "run_limit=4"],
+        &["control", "set", "--why", "test"],
+        &["control", "set", "run_limit", "--why", "test"],
+        &["control", "set", "speed=11", "--why", "test"],
+        &["control", "set", "run_limit=4", "--level", "-1", "--why", "test"],
     ] {
         let message = solera.run(args).fails(2);
         assert!(message.len() < 400, "{message}");

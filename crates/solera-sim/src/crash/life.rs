@@ -6,8 +6,9 @@ use crate::{
     script::{Operation, Script},
     setting::Setting,
     tell::Work,
+    tuning,
 };
-use solera::{Db, Durability, Keyspace, ManualClock, vfs::mem::MemFs};
+use solera::{Db, Durability, Keyspace, ManualClock, control::Receipt, vfs::mem::MemFs};
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -37,6 +38,20 @@ pub(crate) struct Cut {
     /// What the recovery may give, if it is of the disk alone and not of the process.
     pub(crate) allowed: Allowed,
     pub(crate) checkpoints: Arc<Vec<Checkpoint>>,
+    /// Changes of knobs that were begun, and how many of them were acknowledged.
+    pub(crate) receipts: Arc<Vec<Receipt>>,
+    pub(crate) receipts_acknowledged: usize,
+}
+
+impl Cut {
+    /// Whether changes of knobs that a recovery found are those that were acknowledged, and perhaps the one under way.
+    pub(crate) fn remembers(&self, found: &[Receipt]) -> Result<(), String> {
+        let (low, high) = (self.receipts_acknowledged, self.receipts.len());
+        if (low..=high).contains(&found.len()) && self.receipts.starts_with(found) {
+            return Ok(());
+        }
+        Err(format!("of {:?}, {low} of them acknowledged, {found:?} are found", self.receipts))
+    }
 }
 
 /// A life and every power cut that could have ended it.
@@ -49,6 +64,8 @@ pub(crate) struct Life {
     acknowledged: usize,
     durable: usize,
     checkpoints: Arc<Vec<Checkpoint>>,
+    receipts: Arc<Vec<Receipt>>,
+    receipts_acknowledged: usize,
     pub(crate) work: Work,
 }
 
@@ -74,6 +91,8 @@ impl Life {
             acknowledged: 0,
             durable: 0,
             checkpoints: Arc::default(),
+            receipts: Arc::default(),
+            receipts_acknowledged: 0,
             work: Work::default(),
         };
         life.fs.lie(lying);
@@ -88,7 +107,15 @@ impl Life {
         let cuts = self.fs.take_cuts().into_iter();
         let checkpoints = &self.checkpoints;
         let during = self.during;
-        self.cuts.extend(cuts.map(|fs| Cut { fs, during, allowed, checkpoints: checkpoints.clone() }));
+        let (receipts, receipts_acknowledged) = (&self.receipts, self.receipts_acknowledged);
+        self.cuts.extend(cuts.map(|fs| Cut {
+            fs,
+            during,
+            allowed,
+            checkpoints: checkpoints.clone(),
+            receipts: receipts.clone(),
+            receipts_acknowledged,
+        }));
     }
 
     fn lived(&mut self, script: &Script, from: usize) -> Result<(), String> {
@@ -145,7 +172,11 @@ impl Life {
             }
             let durable = act(&script.setting, &db, &mut spaces, operation, commit.as_ref(), &checkpoint)
                 .map_err(|error| format!("{operation}: {error}"))?;
+            if let Operation::Tune { .. } = operation {
+                self.receipts = Arc::new(db.control().history());
+            }
             self.take_cuts();
+            self.receipts_acknowledged = self.receipts.len();
             self.acknowledged += commits;
             if durable {
                 self.durable = self.acknowledged;
@@ -229,6 +260,7 @@ pub(crate) fn act(
             Ok(false)
         }
         Operation::Idle {} => db.wait_idle().map(|()| false),
+        Operation::Tune { seed } => tuning::turn(db, *seed).map(|_| false),
         Operation::Checkpoint {} => db.checkpoint(checkpoint).map(|()| false),
         _ => Ok(false),
     }

@@ -20,11 +20,13 @@ use crate::{
     random::Random,
     script::{Operation, Script},
     tell::Work,
+    tuning,
 };
 use history::{Allowed, Contents, History, differences};
 use life::{Checkpoint, Cut, DIR, Life, contents, open_at, open_space};
 use solera::{
     Db, Durability,
+    control::Receipt,
     vfs::{
         Fs,
         mem::{MemFs, Persist},
@@ -185,7 +187,7 @@ struct Swept<'s> {
     history: &'s History,
     sweep: &'s mut Sweep,
     /// What each image met so far held; checkpoints that must open in one may be torn in another.
-    known: HashMap<(u64, usize), Contents>,
+    known: HashMap<(u64, usize), (Contents, Vec<Receipt>)>,
 }
 
 impl Swept<'_> {
@@ -206,7 +208,7 @@ impl Swept<'_> {
                 0 => what,
                 _ => format!("after cut {depth} inside the recovery: {what}"),
             };
-            let recovery = self.state(&image, allowed, &cut.checkpoints).map_err(context)?;
+            let recovery = self.state(&image, allowed, cut).map_err(context)?;
             if recovery.is_empty() || depth == RECOVERY_CRASHES_MAX {
                 break;
             }
@@ -218,17 +220,14 @@ impl Swept<'_> {
 
     /// Opens an image and compares; gives what power cuts during the recovery would find, unless the image
     /// is an old acquaintance.
-    fn state(
-        &mut self,
-        image: &MemFs,
-        allowed: Allowed,
-        checkpoints: &[Checkpoint],
-    ) -> Result<Vec<MemFs>, String> {
+    fn state(&mut self, image: &MemFs, allowed: Allowed, cut: &Cut) -> Result<Vec<MemFs>, String> {
         let setting = &self.script.setting;
         let digest = digest(image)?;
+        let checkpoints = &cut.checkpoints;
         let must_open = checkpoints.iter().filter(|one| one.acknowledged).count();
-        if let Some(found) = self.known.get(&(digest, must_open)) {
+        if let Some((found, receipts)) = self.known.get(&(digest, must_open)) {
             self.sweep.duplicates += 1;
+            cut.remembers(receipts)?;
             return self.history.allows(found, allowed).map(|()| Vec::new());
         }
         self.sweep.states.insert(digest);
@@ -238,6 +237,9 @@ impl Swept<'_> {
         image.record_cuts(false);
         let found = contents(setting, &db).map_err(|error| error.to_string())?;
         self.history.allows(&found, allowed)?;
+        let receipts = db.control().history();
+        cut.remembers(&receipts)?;
+        tuning::kept(&db, &receipts)?;
         let mut of_state = Digest::new();
         of_state.add(&digest.to_le_bytes());
         found.values().flat_map(|pairs| pairs.iter()).for_each(|(key, value)| {
@@ -245,8 +247,8 @@ impl Swept<'_> {
             of_state.add(value);
         });
         self.sweep.digest = self.sweep.digest.wrapping_add(of_state.0);
-        self.known.insert((digest, must_open), found.clone());
-        for checkpoint in checkpoints {
+        self.known.insert((digest, must_open), (found.clone(), receipts));
+        for checkpoint in checkpoints.iter() {
             self.checkpoint(image, checkpoint)?;
         }
         self.go_on(db, image, found)?;

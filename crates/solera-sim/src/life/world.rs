@@ -10,9 +10,11 @@ use crate::{
     script::{Bounds, Change, Operation, Value, View, generate::SLOTS, text::Bytes},
     setting::Setting,
     tell::Work,
+    tuning,
 };
 use solera::{
     Db, Error, Keyspace, ManualClock, Snapshot, Transaction,
+    control::Receipt,
     ids::Seqno,
     vfs::{
         Fs,
@@ -67,6 +69,8 @@ pub(super) struct World {
     pub(super) transactions: [Option<Open>; SLOTS as usize],
     pub(super) walkers: [Option<Walker>; SLOTS as usize],
     pub(super) digest: Digest,
+    /// Changes of knobs.
+    receipts: Vec<Receipt>,
     work: Work,
 }
 
@@ -86,6 +90,7 @@ impl World {
             transactions: Default::default(),
             walkers: Default::default(),
             digest: Digest::new(),
+            receipts: Vec::new(),
             work: Work::default(),
         };
         world.open()?;
@@ -102,6 +107,7 @@ impl World {
     fn open(&mut self) -> Checked {
         let db = self.setting.options(Arc::new(self.fs.clone()), self.clock.clone()).open(DIR);
         self.db = Some(db.map_err(|error| format!("cannot open: {error}"))?);
+        tuning::kept(self.db(), &self.receipts)?;
         for slot in 0..self.setting.spaces.len() {
             if self.oracle.has(slot) {
                 self.open_space(slot)?;
@@ -225,6 +231,12 @@ impl World {
             Operation::Advance { ms } => {
                 self.clock.advance(Duration::from_millis(u64::from(*ms)));
                 self.oracle.advance(u64::from(*ms));
+                Ok(())
+            }
+            Operation::Tune { seed } => {
+                tuning::refuse(self.db(), *seed)?;
+                let receipt = succeeded(tuning::turn(self.db(), *seed))?;
+                self.receipts.push(receipt);
                 Ok(())
             }
             Operation::Verify {} => self.verify(),

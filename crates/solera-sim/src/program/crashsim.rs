@@ -167,7 +167,7 @@ pub enum Letter {
     Ingest,
     /// All that was acknowledged becomes durable.
     Sync,
-    /// The database is closed and opened.
+    /// A knob is set; the database is closed and opened.
     Reopen,
     /// A keyspace goes, and one of its name takes its place.
     Renew,
@@ -218,7 +218,7 @@ impl Letter {
                 Operation::Ingest { space: 0, entries: entries.to_vec() }
             }
             Letter::Sync => Operation::Sync {},
-            Letter::Reopen => Operation::Reopen { change: 0 },
+            Letter::Reopen => return vec![Operation::Tune { seed: tag }, Operation::Reopen { change: 0 }],
             Letter::Renew => {
                 return vec![
                     Operation::DropSpace { space: 1 },
@@ -314,6 +314,7 @@ pub fn scripted(seed: u64) -> Script {
             change: Change::DeleteRange { space: 0, start: key(1), end: Bytes(b"key02".to_vec()) },
         });
         operations.push(Operation::Step { times: 2 });
+        operations.push(Operation::Tune { seed: seed as u32 * 4 + round });
         operations.push(match round {
             0 => Operation::Flush { space: 0 },
             1 => Operation::Checkpoint {},
@@ -361,6 +362,7 @@ pub fn random(seed: u64, operations: usize) -> Script {
             | Operation::Step { .. }
             | Operation::Idle {}
             | Operation::Sync {}
+            | Operation::Tune { .. }
             | Operation::Reopen { .. }
             | Operation::Kill {}
             | Operation::DropSpace { .. }

@@ -26,7 +26,7 @@ pub struct Generator {
 }
 
 /// What an operation may be, with its usual weight. Rare and costly things are last.
-const USUAL: [(fn(&mut Generator) -> Operation, u32); 29] = [
+const USUAL: [(fn(&mut Generator) -> Operation, u32); 30] = [
     (Generator::write, 300),
     (Generator::batch, 40),
     (Generator::delete_range, 4),
@@ -56,6 +56,7 @@ const USUAL: [(fn(&mut Generator) -> Operation, u32); 29] = [
     (Generator::create_space, 3),
     (Generator::reopen, 1),
     (|_| Operation::Kill {}, 1),
+    (Generator::tune, 4),
 ];
 
 /// Operations that cost as much as thousands of others: drawn once in so many, whatever the weights.
@@ -328,6 +329,10 @@ impl Generator {
 
     fn reopen(&mut self) -> Operation {
         Operation::Reopen { change: if self.random.one_in(2) { self.random.next() as u32 } else { 0 } }
+    }
+
+    fn tune(&mut self) -> Operation {
+        Operation::Tune { seed: self.random.next() as u32 }
     }
 
     fn compact(&mut self) -> Operation {

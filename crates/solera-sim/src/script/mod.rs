@@ -217,6 +217,8 @@ worded! {
         Kill "kill" {}
         /// Moves the clock.
         Advance "clock" { /** Milliseconds. */ ms: u32 }
+        /// Sets a knob to something else that is legal then.
+        Tune "tune" { /** Seed of the change. */ seed: u32 }
         /// `verify`
         Verify "verify" {}
     }

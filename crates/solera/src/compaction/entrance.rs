@@ -19,6 +19,7 @@ pub fn entrance(
     in_flight: &mut InFlight,
     range: &KeyRange,
 ) -> (u32, RunId, Option<Ticket>) {
+    let shape = &*in_flight.in_force(version, shape);
     let is_free = |level: &u32| {
         let runs = version.level(*level).runs();
         runs.iter().all(|run| run.overlapping(range).is_empty()) && !in_flight.claimed(*level, range)

@@ -14,6 +14,7 @@ mod retain;
 mod score;
 mod shape;
 mod sweep;
+mod transition;
 
 pub use entrance::entrance;
 pub use job::{JobContext, flush, flushed, run};
@@ -25,6 +26,7 @@ pub use shape::{
     SIZE_RATIO_MIN, Shape,
 };
 pub use sweep::{Step, Sweep};
+pub use transition::{TRANSITION, Transition, Turn, turns};
 
 #[cfg(test)]
 mod retain_tests;

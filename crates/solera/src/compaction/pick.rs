@@ -7,6 +7,7 @@
 //!   at that moment are sealed and move down together, piece by piece in key order, while arrivals open
 //!   a new run. This is RusKey's flexible transition at the price of bounded pieces: a smaller run limit
 //!   lets the newest run grow, a larger one makes the next arrival open another, nothing is rewritten.
+//! * A level that comes to its run limit lazily ([`Transition`](super::Transition)) is drained too when it is full.
 //! * Merges enter only the newest run of a level, unless it is full (C_i/K_i) or sealed: then a new one.
 //! * What is damaged stays where it is, and what lies above it stays above it: plans go around its keys. If
 //!   that leaves a full level nothing to move down, its undamaged runs are merged among themselves, so that
@@ -26,6 +27,7 @@ use std::sync::Arc;
 
 /// The next plan, or `None` if nothing is due or all that is due waits for running plans.
 pub fn pick(version: &Version, shape: &Shape, in_flight: &InFlight) -> Option<Plan> {
+    let shape = &*in_flight.in_force(version, shape);
     let levels = 0..version.levels().len() as u32;
     let mut due: Vec<(f64, u32, Reason)> = levels
         .filter_map(|level| score(version, shape, in_flight, level).map(|(score, why)| (score, level, why)))
@@ -90,10 +92,13 @@ fn are_small(runs: &[Arc<Run>], shape: &Shape) -> bool {
     runs.len() > 1 && bytes <= shape.write_buffer_bytes / 2
 }
 
-/// Whether the level is one run that takes all arrivals.
+/// Whether the level is one run that takes all arrivals, and goes on doing so.
 fn is_leveled(runs: &[Arc<Run>], shape: &Shape, in_flight: &InFlight) -> bool {
     let [run] = runs else { return false };
-    run.level() > 0 && shape.run_limit(run.level()) == 1 && run.id() > in_flight.sealed(run.level())
+    run.level() > 0
+        && shape.run_limit(run.level()) == 1
+        && run.id() > in_flight.sealed(run.level())
+        && in_flight.held(runs).is_none()
 }
 
 /// Merges runs of one level into the oldest of them.

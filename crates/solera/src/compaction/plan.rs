@@ -12,14 +12,18 @@
 //! made and again where they are installed. The sources of every plan are the oldest runs of their level
 //! without a gap, which gives this for free.
 
+use super::{
+    shape::{RUN_LIMIT, Shape},
+    transition::{Transition, Turn},
+};
 use crate::{
     error::Error,
     ids::{FileId, RunId},
     key::KeyRange,
     table::TableDescriptor,
-    version::{Added, Removed, TableRef, TreeEdit, Version},
+    version::{Added, Removed, Run, TableRef, TreeEdit, Version},
 };
-use std::{collections::BTreeMap, fmt};
+use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc};
 
 /// A run that gives up its keys in the plan's range.
 #[derive(Clone, Debug)]
@@ -221,6 +225,8 @@ pub struct InFlight {
     next_ticket: u64,
     /// By level: runs up to this id take no more data.
     sealed: Vec<RunId>,
+    /// By level: a run limit that is in force until its runs up to one are gone (lazy transitions).
+    held: BTreeMap<u32, Turn>,
     /// Tables that a plan could not read, and why. `pick` leaves them alone.
     damaged: BTreeMap<FileId, Error>,
 }
@@ -254,13 +260,47 @@ impl InFlight {
         debug_assert!(plan.claims().all(|(level, range)| !self.claimed(level, &range)), "{plan}");
         let source_level = plan.sources.first().map(|source| source.level);
         if let (Some(level), Some(run)) = (source_level, plan.seals) {
-            if self.sealed.len() <= level as usize {
-                self.sealed.resize(level as usize + 1, RunId(0));
-            }
-            let sealed = &mut self.sealed[level as usize];
-            *sealed = run.max(*sealed);
+            self.seal(level, run);
         }
         self.run(plan.claims().collect(), source_level, plan.source_bytes())
+    }
+
+    fn seal(&mut self, level: u32, run: RunId) {
+        if self.sealed.len() <= level as usize {
+            self.sealed.resize(level as usize + 1, RunId(0));
+        }
+        let sealed = &mut self.sealed[level as usize];
+        *sealed = run.max(*sealed);
+    }
+
+    /// The run limit of a level was changed, or is about to be.
+    pub fn turn(&mut self, turn: Turn) {
+        match turn.transition {
+            Transition::Flexible => drop(self.held.remove(&turn.level)),
+            Transition::Greedy => {
+                self.held.remove(&turn.level);
+                self.seal(turn.level, turn.newest);
+            }
+            // What has been in force for longest stays so.
+            Transition::Lazy => drop(self.held.entry(turn.level).or_insert(turn)),
+        }
+    }
+
+    /// The run limit that is in force still in the level of `runs`, all that it has, though another is wanted.
+    pub(super) fn held(&self, runs: &[Arc<Run>]) -> Option<u32> {
+        let oldest = runs.last()?;
+        self.held.get(&oldest.level()).filter(|turn| oldest.id() <= turn.newest).map(|turn| turn.run_limit)
+    }
+
+    /// The shape that is in force where `wanted` is wanted.
+    pub fn in_force<'s>(&self, version: &Version, wanted: &'s Shape) -> Cow<'s, Shape> {
+        let mut shape = Cow::Borrowed(wanted);
+        for &level in self.held.keys() {
+            if let Some(limit) = self.held(version.level(level).runs()) {
+                shape.to_mut().set(&RUN_LIMIT, Some(level), limit.into());
+            }
+        }
+        shape
     }
 
     /// Tables with keys of `range` are about to enter `level` from outside.

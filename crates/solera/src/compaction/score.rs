@@ -35,6 +35,7 @@ pub fn score(version: &Version, shape: &Shape, in_flight: &InFlight, level: u32)
 /// The highest score of the tree's levels, in thousandths, to be compared with other trees'; 0: nothing is
 /// due.
 pub fn urgency(version: &Version, shape: &Shape, in_flight: &InFlight) -> u64 {
+    let shape = &*in_flight.in_force(version, shape);
     let levels = 0..version.levels().len() as u32;
     let scores = levels.filter_map(|level| score(version, shape, in_flight, level));
     scores.map(|(score, _)| (score * 1000.0) as u64).max().unwrap_or(0)

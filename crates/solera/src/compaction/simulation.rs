@@ -73,6 +73,13 @@ impl World {
         }
     }
 
+    /// The shape is another from now on.
+    fn change(&mut self, shape: Shape, transition: Transition) {
+        let turns = turns(&self.version, &self.shape, &shape, transition);
+        turns.into_iter().for_each(|turn| self.in_flight.turn(turn));
+        self.shape = shape;
+    }
+
     fn write_tables(&mut self, content: Content) -> Vec<TableDescriptor> {
         let entries: Vec<(u64, (Seqno, bool))> = content.into_iter().collect();
         let per_table = (self.shape.table_bytes / ENTRY_BYTES).max(1) as usize;
@@ -316,17 +323,19 @@ proptest! {
     #[test]
     fn shapes_may_change_at_any_time(
         shapes in prop::collection::vec(shapes(), 1..8), flushes in writes(), order: u64,
+        transition in prop::sample::select(vec![Transition::Flexible, Transition::Greedy, Transition::Lazy]),
     ) {
         let mut world = World::new(shapes[0].clone());
         for (nth, writes) in flushes.iter().enumerate() {
             if nth % 10 == 9 {
-                world.shape = shapes[nth / 10 % shapes.len()].clone();
+                world.change(shapes[nth / 10 % shapes.len()].clone(), transition);
             }
             world.flush(keys_of(writes, nth));
             world.settle(2, order);
             world.check_reads();
             for at in world.version.levels() {
-                prop_assert!(at.runs().len() <= world.shape.run_count_max() as usize);
+                let shape = world.in_flight.in_force(&world.version, &world.shape);
+                prop_assert!(at.runs().len() <= shape.run_count_max() as usize);
             }
         }
     }
@@ -413,15 +422,80 @@ fn tiering_writes_less_than_leveling() {
     assert!(tiering < middle && middle < leveling, "{tiering} {middle} {leveling}");
 }
 
-#[test]
-fn a_smaller_run_limit_rewrites_nothing_by_itself() {
-    let shape = |limit| Shape {
+fn with_limit(limit: u32) -> Shape {
+    Shape {
         size_ratio: 8,
         run_limits: vec![4, limit],
         write_buffer_bytes: 32 * ENTRY_BYTES,
         table_bytes: 32 * ENTRY_BYTES,
-    };
-    let mut world = World::new(shape(8));
+    }
+}
+
+/// A world whose level 1 is half full.
+fn half_full(limit: u32) -> World {
+    let mut world = World::new(with_limit(limit));
+    let mut seed = 0;
+    while world.version.level(1).bytes() < world.shape.capacity_bytes(1) / 2 {
+        seed += 1;
+        world.flush(keys_of(&Writes::Spread(seed), 0));
+        world.settle(1, 0);
+    }
+    world
+}
+
+#[test]
+fn a_greedy_transition_moves_the_level_down_and_the_new_limit_holds_for_what_comes() {
+    for (old, new) in [(8, 1), (1, 8)] {
+        let mut world = half_full(old);
+        let newest = world.version.level(1).runs()[0].id();
+        assert!(world.version.level(2).runs().is_empty());
+        world.change(with_limit(new), Transition::Greedy);
+        world.settle(1, 0);
+        assert!(world.version.level(1).runs().is_empty() && !world.version.level(2).runs().is_empty());
+        world.check_reads();
+        for seed in 1000..1020 {
+            world.flush(keys_of(&Writes::Spread(seed), 0));
+            world.settle(1, 0);
+        }
+        let runs = world.version.level(1).runs();
+        assert!(runs.last().is_some_and(|oldest| oldest.id() > newest));
+        assert_eq!(runs.len() > 1, new == 8, "{}", world.version);
+    }
+}
+
+#[test]
+fn a_lazy_transition_keeps_the_old_limit_until_the_level_has_been_emptied() {
+    for (old, new) in [(8, 1), (1, 8)] {
+        let mut world = half_full(old);
+        let newest = world.version.level(1).runs()[0].id();
+        let plans = world.plans;
+        world.change(with_limit(new), Transition::Lazy);
+        world.settle(1, 0);
+        assert_eq!(world.plans, plans, "a change rewrites nothing");
+        let is_old =
+            |world: &World| world.version.level(1).runs().last().is_some_and(|oldest| oldest.id() <= newest);
+        let in_force = |world: &World| world.in_flight.in_force(&world.version, &world.shape).run_limit(1);
+        let mut seed = 1000;
+        while is_old(&world) {
+            assert_eq!(in_force(&world), old);
+            seed += 1;
+            world.flush(keys_of(&Writes::Spread(seed), 0));
+            world.settle(1, 0);
+            assert!(seed < 2000, "{}", world.version);
+        }
+        assert!(seed > 1005, "only what is full is emptied");
+        assert_eq!(in_force(&world), new);
+        world.check_reads();
+        // A change that is not lazy ends the waiting.
+        world.change(with_limit(old), Transition::Lazy);
+        world.change(with_limit(new), Transition::Flexible);
+        assert_eq!(in_force(&world), new);
+    }
+}
+
+#[test]
+fn a_smaller_run_limit_rewrites_nothing_by_itself() {
+    let mut world = World::new(with_limit(8));
     let mut seed = 0;
     while world.version.level(1).runs().len() < 5 {
         seed += 1;
@@ -429,7 +503,7 @@ fn a_smaller_run_limit_rewrites_nothing_by_itself() {
         world.settle(1, 0);
     }
     let (plans, runs) = (world.plans, world.version.level(1).runs().len());
-    world.shape = shape(1);
+    world.change(with_limit(1), Transition::Flexible);
     world.settle(1, 0);
     assert_eq!((world.plans, world.version.level(1).runs().len()), (plans, runs));
     for seed in 1000..1100 {

@@ -54,6 +54,7 @@ impl Sweep {
 
     /// What to do next. A returned plan counts as done.
     pub fn next(&mut self, version: &Version, shape: &Shape, in_flight: &InFlight) -> Step {
+        let shape = &*in_flight.in_force(version, shape);
         while self.level <= self.bottom {
             let Some(from) = self.from.clone() else {
                 self.level += 1;

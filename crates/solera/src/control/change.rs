@@ -92,7 +92,7 @@ impl Change {
             let (old, new) = match &item.tree {
                 None => {
                     let (before, after) = (knobs.split(), after.split());
-                    after.validate(&core.options)?;
+                    after.validate(&before, &core.options)?;
                     (before.setting(item.knob, &core.options), after.setting(item.knob, &core.options))
                 }
                 Some(tree) => {

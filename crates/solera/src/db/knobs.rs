@@ -6,7 +6,7 @@
 
 use super::{Core, Split, install::Store};
 use crate::{
-    compaction::RUN_LIMIT,
+    compaction::{self, RUN_LIMIT},
     error::Result,
     ids::KeyspaceId,
     knob::{Knob, Value},
@@ -156,7 +156,11 @@ impl Core {
         self.split_like(store.knobs.split());
         for tree in self.trees() {
             let settings = self.settings_of(&store.knobs, &tree);
-            if *tree.view().settings != settings {
+            let view = tree.view_owned();
+            if *view.settings != settings {
+                let (old, new) = (&view.settings.shape, &settings.shape);
+                // First, so that nobody decides by the new run limit what is to be decided by the old one.
+                self.work.turn(&tree, compaction::turns(&view.version, old, new, settings.transition));
                 tree.keep_like(Arc::new(settings));
             }
         }

@@ -37,8 +37,8 @@ const UNCOUNTED_PARTS_MAX: (u64, u64) = (3, 8);
 const CACHE_PERCENT_LEFT: f64 = 15.0;
 /// Least that the cache can be set to, in percent: the blocks of a few readers at the same time.
 const CACHE_PERCENT_MIN: f64 = 1.0;
-/// Percentages that add up to so little more than 100 do so by rounding.
-const ROUNDING: f64 = 1e-9;
+/// Percentages that add up to so little more than 100 do so by rounding: they are shown in hundredths.
+const ROUNDING: f64 = 0.02;
 
 const PERCENT: &str = "% of memory";
 /// M_b.
@@ -122,8 +122,9 @@ impl Split {
         Legal::Real { min, max: ((100.0 - taken) * 100.0).floor().max(min * 100.0) / 100.0 }
     }
 
-    /// Whether the parts fit into the whole.
-    pub(crate) fn validate(&self, options: &Options) -> Result<()> {
+    /// Whether the parts fit into the whole; or do so no less than they did `before`, when they were given by an open
+    /// with another budget.
+    pub(crate) fn validate(&self, before: &Split, options: &Options) -> Result<()> {
         let min = buffer_percent_min(options);
         if self.write_buffer_percent.is_some_and(|percent| percent < min) {
             return Err(Error::Invalid(format!(
@@ -132,19 +133,23 @@ impl Split {
                 self.legal(&WRITE_BUFFER_PERCENT, options)
             )));
         }
-        let (buffers, filters) = (self.buffers_percent(options), self.filter_percent.unwrap_or(0.0));
-        let cache = self.kept_for_cache();
-        if *self != Split::default() && buffers + filters + cache > 100.0 + ROUNDING {
-            return Err(Error::Invalid(format!(
-                "write buffers {buffers} % + filters {filters} % + cache {cache} % are {} %; together they must be at \
-                 most 100: write_buffer_percent {}, filter_percent {}, or cache_percent {}",
-                buffers + filters + cache,
-                self.legal(&WRITE_BUFFER_PERCENT, options),
-                self.legal(&FILTER_PERCENT, options),
-                self.legal(&CACHE_PERCENT, options),
-            )));
+        let sum = self.sum_percent(options);
+        if sum <= (100.0 + ROUNDING).max(before.sum_percent(options)) {
+            return Ok(());
         }
-        Ok(())
+        Err(Error::Invalid(format!(
+            "write buffers, filters and cache are {:.2} % of the memory; together they must be at most 100, so \
+             write_buffer_percent {}, filter_percent {}, or cache_percent {}",
+            sum,
+            self.legal(&WRITE_BUFFER_PERCENT, options),
+            self.legal(&FILTER_PERCENT, options),
+            self.legal(&CACHE_PERCENT, options),
+        )))
+    }
+
+    /// What write buffers and filters may take, and the cache has at least.
+    fn sum_percent(&self, options: &Options) -> f64 {
+        self.buffers_percent(options) + self.filter_percent.unwrap_or(0.0) + self.kept_for_cache()
     }
 
     /// What the cache has at least.
@@ -154,8 +159,10 @@ impl Split {
 
     /// What write buffers may take, set or not.
     fn buffers_percent(&self, options: &Options) -> f64 {
-        let buffers = options.effective_write_buffer() * BUFFERS_GRANTED;
-        self.write_buffer_percent.unwrap_or(buffers as f64 * 100.0 / options.divided_bytes() as f64)
+        let given = options.effective_write_buffer() * BUFFERS_GRANTED;
+        let given = given as f64 * 100.0 / options.divided_bytes() as f64;
+        // `Options::write_buffer` may ask for more.
+        self.write_buffer_percent.unwrap_or(given.min(100.0 - CACHE_PERCENT_LEFT))
     }
 
     /// Bytes at which a memtable is sealed.

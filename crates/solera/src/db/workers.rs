@@ -10,7 +10,7 @@
 
 use super::{Core, commit::Writer};
 use crate::{
-    compaction::{self, InFlight, JobContext, Plan, Step, Sweep, Ticket},
+    compaction::{self, InFlight, JobContext, Plan, Step, Sweep, Ticket, Turn},
     error::{Error, Result},
     ids::{KeyspaceId, RunId, Seqno},
     key::KeyRange,
@@ -168,6 +168,14 @@ impl Work {
         let mut state = self.state.lock();
         if state.in_flight.get(&tree.id).is_some_and(InFlight::is_empty) {
             state.in_flight.remove(&tree.id);
+        }
+    }
+
+    /// Run limits of `tree` are about to change.
+    pub(super) fn turn(&self, tree: &Tree, turns: Vec<Turn>) {
+        let mut state = self.state.lock();
+        if let Some(in_flight) = state.in_flight(tree) {
+            turns.into_iter().for_each(|turn| in_flight.turn(turn));
         }
     }
 

@@ -4,7 +4,7 @@
 //! tables it is about in one step, and a change of either is one exchange of the view.
 
 use crate::{
-    compaction::Shape,
+    compaction::{Shape, TRANSITION, Transition},
     error::{Error, Result},
     knob::{Knob, Legal, Scope, Value},
     table::Layout,
@@ -17,6 +17,8 @@ pub struct Settings {
     pub layout: Layout,
     /// The shape.
     pub shape: Shape,
+    /// How levels come to other run limits.
+    pub transition: Transition,
     /// What single levels have otherwise than `layout`.
     of_levels: Vec<(u32, &'static Knob, Value)>,
 }
@@ -24,12 +26,12 @@ pub struct Settings {
 impl Settings {
     /// The same layout for all levels.
     pub fn new(layout: Layout, shape: Shape) -> Settings {
-        Settings { layout, shape, of_levels: Vec::new() }
+        Settings { layout, shape, transition: Transition::default(), of_levels: Vec::new() }
     }
 
     /// The knobs that a tree obeys.
     pub fn knobs() -> impl Iterator<Item = &'static Knob> {
-        Shape::KNOBS.into_iter().chain(Layout::KNOBS)
+        Shape::KNOBS.into_iter().chain(Layout::KNOBS).chain([&TRANSITION])
     }
 
     /// How tables of `level` are written.
@@ -43,7 +45,8 @@ impl Settings {
     /// What `knob` is set to, if it is one of a tree.
     pub fn setting(&self, knob: &Knob, level: Option<u32>) -> Option<Value> {
         let layout = level.map_or(self.layout, |level| self.layout_of(level));
-        self.shape.setting(knob, level).or_else(|| layout.setting(knob))
+        let transition = || (*knob == TRANSITION).then(|| self.transition.name().into());
+        self.shape.setting(knob, level).or_else(|| layout.setting(knob)).or_else(transition)
     }
 
     /// What `knob`, one of a tree, may be set to while all else stays as it is.
@@ -73,6 +76,10 @@ impl Settings {
             return Ok(());
         }
         knob.check(&knob.legal, value)?;
+        if *knob == TRANSITION {
+            self.transition = value.name().and_then(|name| name.parse().ok()).unwrap_or_default();
+            return Ok(());
+        }
         self.of_levels.retain(|(at, other, _)| *other != knob || level.is_some_and(|level| level != *at));
         match level {
             None => self.layout.set(knob, value),

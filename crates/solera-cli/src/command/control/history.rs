@@ -1,0 +1,44 @@
+//! `solera control history`: who changed what, when and why.
+
+use super::{changed_text, receipt_json};
+use crate::{
+    failure::{Outcome, Result},
+    output::{print_json, print_text},
+    target::Database,
+    units,
+};
+use std::fmt::Write;
+
+/// Print the newest 256 changes of knobs, the oldest of them first
+#[derive(Debug, clap::Args)]
+pub(crate) struct History {
+    #[command(flatten)]
+    database: Database,
+    /// Print one JSON object per change
+    #[arg(long)]
+    json: bool,
+}
+
+impl History {
+    pub(crate) fn run(self) -> Result<Outcome> {
+        let history = self.database.open_to_read()?.control().history();
+        if self.json {
+            history.iter().try_for_each(|receipt| print_json(&receipt_json(receipt)))?;
+            return Ok(Outcome::Done);
+        }
+        let mut out = String::new();
+        for receipt in &history {
+            let (number, when) = (receipt.number, units::utc(receipt.unix_ms));
+            // What others wrote must not move the cursor of a terminal. Writing to a String cannot fail.
+            let (who, why) = (receipt.who.escape_debug(), receipt.why.escape_debug());
+            let _ = writeln!(out, "{number}  {when}  {who}: {why}");
+            for changed in &receipt.changed {
+                let _ = writeln!(out, "    {}", changed_text(changed));
+            }
+        }
+        if !out.is_empty() {
+            print_text(&out)?;
+        }
+        Ok(Outcome::Done)
+    }
+}

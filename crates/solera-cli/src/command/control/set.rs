@@ -1,0 +1,75 @@
+//! `solera control set`: changing knobs.
+
+use super::{changed_text, receipt_json};
+use crate::{
+    failure::{Failure, Outcome, Result},
+    output::{print_json, print_text},
+    target::Place,
+};
+use solera::{
+    Error,
+    control::{Change, Knob, Scope, Value, knob},
+};
+
+/// Set knobs, all of them or none; recorded with the reason, in force from then on, also after every later open
+#[derive(Debug, clap::Args)]
+pub(crate) struct Set {
+    #[command(flatten)]
+    place: Place,
+    /// What to set, such as run_limit=4; VALUE `default` makes it what it would be had nobody set it
+    #[arg(value_name = "KNOB=VALUE", required = true, value_parser = setting)]
+    settings: Vec<(&'static Knob, Option<Value>)>,
+    /// Why, for the history
+    #[arg(long, value_name = "TEXT")]
+    why: String,
+    /// Who, for the history
+    #[arg(long, value_name = "TEXT", env = "USER", default_value = "solera control")]
+    who: String,
+    /// Only for this level [default: for all that have nothing of their own, and of run_limit all but level 0]
+    #[arg(long, value_name = "N")]
+    level: Option<u32>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+fn setting(text: &str) -> Result<(&'static Knob, Option<Value>), String> {
+    let (name, value) = text.split_once('=').ok_or("a setting is KNOB=VALUE, such as run_limit=4")?;
+    let knob = knob::find(name).map_err(|error| error.to_string())?;
+    Ok((knob, (value != "default").then(|| Value::parse(value))))
+}
+
+impl Set {
+    pub(crate) fn run(self) -> Result<Outcome> {
+        let (db, keyspace) = self.place.open_to_change()?;
+        let mut change = Change::new(self.who, self.why).keyspace(keyspace.name());
+        for (knob, value) in &self.settings {
+            let level = self.level.filter(|_| knob.scope == Scope::Level);
+            if level != self.level {
+                let scope = knob.scope.name();
+                return Err(Failure::Usage(format!("{} is set for a {scope}, not for a level", knob.name)));
+            }
+            change = match (level, value.clone()) {
+                (None, Some(value)) => change.set(knob, value),
+                (Some(level), Some(value)) => change.set_level(knob, level, value),
+                (level, None) => change.reset(knob, level),
+            };
+        }
+        let receipt = db.control().apply(change).map_err(|error| match error {
+            Error::Invalid(what) => Failure::Usage(what),
+            error => error.into(),
+        })?;
+        drop(keyspace);
+        db.close()?;
+        if self.json {
+            print_json(&receipt_json(&receipt))?;
+        } else {
+            let effects = self.settings.iter().map(|(knob, _)| knob.effect);
+            let lines = receipt.changed.iter().zip(effects);
+            let lines: Vec<_> =
+                lines.map(|(changed, effect)| format!("{} ({effect})", changed_text(changed))).collect();
+            print_text(&lines.join("\n"))?;
+        }
+        Ok(Outcome::Done)
+    }
+}

@@ -1,0 +1,106 @@
+//! Turning knobs as a step of a life: a random change that is legal at that moment.
+//!
+//! Owns [`turn`], and [`kept`], which says whether a database that was opened again has what was set. Changes may
+//! change how fast an answer comes, never the answer, so they are drawn from whatever the database says is legal then.
+
+use crate::random::Random;
+use solera::{
+    Db, Error,
+    control::{Change, Legal, Ranges, Receipt, Value, knob},
+};
+use std::collections::BTreeSet;
+
+/// Sets one knob to a random legal value. Whatever `Control::ranges` calls legal must be taken.
+pub fn turn(db: &Db, seed: u32) -> solera::Result<Receipt> {
+    let mut random = Random::new(u64::from(seed) ^ 0x74756e65);
+    let knobs: Vec<_> = knob::all().collect();
+    let knob = *random.pick(&knobs);
+    let mut ranges = db.control().ranges().ranges;
+    ranges.retain(|range| range.knob == knob);
+    let range = random.pick(&ranges);
+    let change = Change::new("simulator", format!("seed {seed}"));
+    let change = change.keyspace(range.keyspace.as_deref().unwrap_or("default"));
+    let reset = range.is_set && random.one_in(8);
+    db.control().apply(match range.level {
+        level if reset => change.reset(knob, level),
+        None => change.set(knob, value(&range.legal, &mut random)),
+        Some(level) => change.set_level(knob, level, value(&range.legal, &mut random)),
+    })
+}
+
+/// A legal value, mostly a small one.
+fn value(legal: &Legal, random: &mut Random) -> Value {
+    const STEPS: u64 = 1000;
+    let mut between =
+        |min: f64, max: f64| Value::Number(min + (max - min) * random.length(STEPS) as f64 / STEPS as f64);
+    match legal {
+        Legal::Whole { min, max } => Value::Number((min + random.length(max - min)) as f64),
+        Legal::Real { min, max } => between(*min, *max),
+        Legal::ZeroOr { min, max } => match between(*min, *max) {
+            Value::Number(number) if number == *min => Value::Number(0.0),
+            value => value,
+        },
+        Legal::Names(names) => (*random.pick(names)).into(),
+    }
+}
+
+/// Sets a knob to what is not legal. It must be refused, and nothing be changed.
+pub fn refuse(db: &Db, seed: u32) -> Result<(), String> {
+    let mut random = Random::new(u64::from(seed) ^ 0x726566);
+    let before = db.control().ranges();
+    let range = random.pick(&before.ranges);
+    let illegal = match &range.legal {
+        Legal::Whole { min, max } => *random.pick(&[*min as f64 - 1.0, *max as f64 + 1.0, f64::NAN, 2.5]),
+        Legal::Real { min, max } | Legal::ZeroOr { min, max } => {
+            *random.pick(&[min - 1e6, max + 101.0, f64::NAN])
+        }
+        Legal::Names(_) => 0.0,
+    };
+    let change = Change::new("simulator", "").keyspace(range.keyspace.as_deref().unwrap_or("default"));
+    let change = match range.level {
+        Some(level) => change.set_level(range.knob, level, illegal),
+        None => change.set(range.knob, illegal),
+    };
+    match db.control().apply(change) {
+        Err(Error::Invalid(_)) if db.control().ranges() == before => Ok(()),
+        Err(Error::Invalid(what)) => Err(format!("{what}; but something was changed")),
+        other => {
+            Err(format!("{} of level {:?} was set to {illegal}: {other:?}", range.knob.name, range.level))
+        }
+    }
+}
+
+/// Whether a database that was opened again remembers these changes, and obeys the newest of each knob of the default
+/// keyspace and of the database.
+pub fn kept(db: &Db, receipts: &[Receipt]) -> Result<(), String> {
+    let history = db.control().history();
+    let remembered = &receipts[receipts.len() - history.len().min(receipts.len())..];
+    if history != remembered {
+        return Err(format!("the changes {remembered:?} have become {history:?}"));
+    }
+    let ranges = db.control().ranges();
+    let mut seen = BTreeSet::new();
+    for changed in history.iter().rev().flat_map(|receipt| receipt.changed.iter().rev()) {
+        let is_newest = seen.insert((&changed.keyspace, &changed.knob));
+        if !is_newest || !["", "default"].contains(&&*changed.keyspace) {
+            continue;
+        }
+        let found = value_now(&ranges, &changed.knob, changed.level)?;
+        let wanted = Value::parse(&changed.new);
+        // What later opens gave may narrow what was set.
+        let narrowed = changed.knob == knob::RUN_LIMIT.name && {
+            let ratio = value_now(&ranges, knob::SIZE_RATIO.name, None)?.and_then(|ratio| ratio.number());
+            found.is_some() && found.as_ref().and_then(Value::number) == ratio
+        };
+        if found.as_ref().is_some_and(|found| *found != wanted) && !narrowed {
+            return Err(format!("{changed:?} was the last change of it, but it is {found:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// `None` for a level that the database does not have now.
+fn value_now(ranges: &Ranges, name: &str, level: Option<u32>) -> Result<Option<Value>, String> {
+    let knob = knob::find(name).map_err(|error| error.to_string())?;
+    Ok(ranges.find(knob, "default", level).map(|range| range.value.clone()))
+}
