@@ -6,9 +6,12 @@
 use crate::random::Random;
 use solera::{
     Db, Error,
-    control::{Change, Legal, Ranges, Receipt, Value, knob},
+    control::{Change, Legal, Range, Ranges, Receipt, Value, knob},
 };
 use std::collections::BTreeSet;
+
+/// Why a knob is what it would be had nobody set it.
+const RESET: &str = "reset";
 
 /// Sets one knob to a random legal value. Whatever `Control::ranges` calls legal must be taken.
 pub fn turn(db: &Db, seed: u32) -> solera::Result<Receipt> {
@@ -18,9 +21,9 @@ pub fn turn(db: &Db, seed: u32) -> solera::Result<Receipt> {
     let mut ranges = db.control().ranges().ranges;
     ranges.retain(|range| range.knob == knob);
     let range = random.pick(&ranges);
-    let change = Change::new("simulator", format!("seed {seed}"));
-    let change = change.keyspace(range.keyspace.as_deref().unwrap_or("default"));
     let reset = range.is_set && random.one_in(8);
+    let change = Change::new("simulator", if reset { RESET } else { "" });
+    let change = change.keyspace(range.keyspace.as_deref().unwrap_or("default"));
     db.control().apply(match range.level {
         level if reset => change.reset(knob, level),
         None => change.set(knob, value(&range.legal, &mut random)),
@@ -80,27 +83,33 @@ pub fn kept(db: &Db, receipts: &[Receipt]) -> Result<(), String> {
     }
     let ranges = db.control().ranges();
     let mut seen = BTreeSet::new();
-    for changed in history.iter().rev().flat_map(|receipt| receipt.changed.iter().rev()) {
+    for (receipt, changed) in
+        history.iter().rev().flat_map(|receipt| receipt.changed.iter().map(move |changed| (receipt, changed)))
+    {
         let is_newest = seen.insert((&changed.keyspace, &changed.knob));
         if !is_newest || !["", "default"].contains(&&*changed.keyspace) {
             continue;
         }
-        let found = value_now(&ranges, &changed.knob, changed.level)?;
+        let Some(found) = range_now(&ranges, &changed.knob, changed.level)? else { continue };
+        let is_set = receipt.why != RESET;
+        if found.is_set != is_set {
+            return Err(format!("{changed:?} was the last change of it, but now: {found:?}"));
+        }
         let wanted = Value::parse(&changed.new);
         // What later opens gave may narrow what was set.
         let narrowed = changed.knob == knob::RUN_LIMIT.name && {
-            let ratio = value_now(&ranges, knob::SIZE_RATIO.name, None)?.and_then(|ratio| ratio.number());
-            found.is_some() && found.as_ref().and_then(Value::number) == ratio
+            let ratio = range_now(&ranges, knob::SIZE_RATIO.name, None)?;
+            ratio.is_some_and(|ratio| ratio.value == found.value)
         };
-        if found.as_ref().is_some_and(|found| *found != wanted) && !narrowed {
-            return Err(format!("{changed:?} was the last change of it, but it is {found:?}"));
+        if is_set && found.value != wanted && !narrowed {
+            return Err(format!("{changed:?} was the last change of it, but now: {found:?}"));
         }
     }
     Ok(())
 }
 
 /// `None` for a level that the database does not have now.
-fn value_now(ranges: &Ranges, name: &str, level: Option<u32>) -> Result<Option<Value>, String> {
+fn range_now<'r>(ranges: &'r Ranges, name: &str, level: Option<u32>) -> Result<Option<&'r Range>, String> {
     let knob = knob::find(name).map_err(|error| error.to_string())?;
-    Ok(ranges.find(knob, "default", level).map(|range| range.value.clone()))
+    Ok(ranges.find(knob, "default", level))
 }

@@ -134,7 +134,7 @@ impl Split {
             )));
         }
         let sum = self.sum_percent(options);
-        if sum <= (100.0 + ROUNDING).max(before.sum_percent(options)) {
+        if sum <= before.sum_percent(options).max(100.0) + ROUNDING {
             return Ok(());
         }
         Err(Error::Invalid(format!(
