@@ -14,7 +14,9 @@ use std::collections::BTreeSet;
 const RESET: &str = "reset";
 
 /// Sets one knob to a random legal value. Whatever `Control::ranges` calls legal must be taken.
-pub fn turn(db: &Db, seed: u32) -> solera::Result<Receipt> {
+///
+/// `None`: it was to be what it would be had nobody set it, and that does not suit what others were set to.
+pub fn turn(db: &Db, seed: u32) -> solera::Result<Option<Receipt>> {
     let mut random = Random::new(u64::from(seed) ^ 0x74756e65);
     let knobs: Vec<_> = knob::all().collect();
     let knob = *random.pick(&knobs);
@@ -24,11 +26,15 @@ pub fn turn(db: &Db, seed: u32) -> solera::Result<Receipt> {
     let reset = range.is_set && random.one_in(8);
     let change = Change::new("simulator", if reset { RESET } else { "" });
     let change = change.keyspace(range.keyspace.as_deref().unwrap_or("default"));
-    db.control().apply(match range.level {
+    let applied = db.control().apply(match range.level {
         level if reset => change.reset(knob, level),
         None => change.set(knob, value(&range.legal, &mut random)),
         Some(level) => change.set_level(knob, level, value(&range.legal, &mut random)),
-    })
+    });
+    match applied {
+        Err(Error::Invalid(_)) if reset => Ok(None),
+        applied => applied.map(Some),
+    }
 }
 
 /// A legal value, mostly a small one.

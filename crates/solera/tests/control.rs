@@ -276,6 +276,19 @@ fn history_keeps_the_newest_256_changes_through_new_manifests_and_opens() {
     assert_eq!(copy.control().ranges(), db.control().ranges());
 }
 
+/// A write buffer that was set under a large budget can be less than the least under a small one. Symptom: no other part
+/// of the memory could be set any more. Cause: the whole split was judged. Cure: what is not set anew is in nobody's way.
+#[test]
+fn what_another_budget_made_too_small_does_not_keep_the_others_from_being_set() {
+    let fs = MemFs::new();
+    let db = options(&fs).memory(64 << 20).open(DIR).unwrap();
+    db.control().apply(change().set(&knob::WRITE_BUFFER_PERCENT, 0.2)).unwrap();
+    drop(db);
+    let db = options(&fs).memory(1 << 20).open(DIR).unwrap();
+    db.control().apply(change().set(&knob::CACHE_PERCENT, 50u32)).unwrap();
+    assert!(db.control().apply(change().set(&knob::WRITE_BUFFER_PERCENT, 0.3)).is_err());
+}
+
 #[test]
 fn a_keyspace_has_its_own_shape_and_a_new_one_of_its_name_starts_afresh() {
     let fs = MemFs::new();

@@ -131,7 +131,6 @@ fn a_wrong_command_line_is_one_line_and_status_2() {
         &["load", "--format", "tsv", "--resume", "-"],
         &["load", "--format", "lines", "--key", "1", "-"],
         &["put", "k", "v", "--hex", "--escaped"],
-        &["control"],
         &["control", "get", "speed"],
         &["control", "set", "run_limit=4"],
         &["control", "set", "--why", "test"],

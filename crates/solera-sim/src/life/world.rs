@@ -236,7 +236,7 @@ impl World {
             Operation::Tune { seed } => {
                 tuning::refuse(self.db(), *seed)?;
                 let receipt = succeeded(tuning::turn(self.db(), *seed))?;
-                self.receipts.push(receipt);
+                self.receipts.extend(receipt);
                 Ok(())
             }
             Operation::Verify {} => self.verify(),

@@ -122,11 +122,12 @@ impl Split {
         Legal::Real { min, max: ((100.0 - taken) * 100.0).floor().max(min * 100.0) / 100.0 }
     }
 
-    /// Whether the parts fit into the whole; or do so no less than they did `before`, when they were given by an open
-    /// with another budget.
+    /// Whether the parts fit into the whole. What an open with another budget made of those that were set
+    /// `before` is in nobody's way.
     pub(crate) fn validate(&self, before: &Split, options: &Options) -> Result<()> {
         let min = buffer_percent_min(options);
-        if self.write_buffer_percent.is_some_and(|percent| percent < min) {
+        let is_new = self.write_buffer_percent != before.write_buffer_percent;
+        if is_new && self.write_buffer_percent.is_some_and(|percent| percent < min) {
             return Err(Error::Invalid(format!(
                 "write_buffer_percent is {}; it must be {}: a buffer has at least {WRITE_BUFFER_BYTES_MIN} bytes",
                 self.setting(&WRITE_BUFFER_PERCENT, options),
