@@ -63,6 +63,7 @@ enum Command {
     Checkpoint(command::checkpoint::Checkpoint),
     Control(command::control::Control),
     Bench(command::bench::Bench),
+    Cost(command::cost::Cost),
 }
 
 impl Command {
@@ -81,6 +82,7 @@ impl Command {
             Command::Checkpoint(command) => command.run(),
             Command::Control(command) => command.run(),
             Command::Bench(command) => command.run(),
+            Command::Cost(command) => command.run(),
         }
     }
 }

@@ -5,6 +5,7 @@ pub(crate) mod check;
 pub(crate) mod checkpoint;
 pub(crate) mod compact;
 pub(crate) mod control;
+pub(crate) mod cost;
 pub(crate) mod del;
 pub(crate) mod dump;
 pub(crate) mod get;

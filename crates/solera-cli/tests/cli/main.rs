@@ -4,6 +4,7 @@
 
 mod change;
 mod control;
+mod cost;
 mod inspect;
 mod load;
 mod refuse;

@@ -1,0 +1,246 @@
+//! What an operation costs: the tree's expectation, priced.
+//!
+//! Owns [`Data`] (what cannot be chosen), [`Setting`] (what can), [`Model`] and [`Cost`].
+
+use super::{
+    bloom::false_positives,
+    mix::Mix,
+    reads::{Operation, Reading, Reads},
+    tree::{Tree, Work},
+    units::{PAGE_BYTES, Units},
+};
+use serde::Serialize;
+use solera::Shape;
+
+/// What a data block has besides its entries, in bytes, as far as it counts when a block is cut.
+const BLOCK_CUT_OVERHEAD_BYTES: f64 = 46.0;
+/// What it has in a file.
+const BLOCK_OVERHEAD_BYTES: f64 = 54.0;
+/// What a block has in a table's index and fences, in bytes.
+const BLOCK_INDEX_BYTES: f64 = 6.0;
+/// What an entry takes in a memtable besides its key and value, in bytes.
+const MEMTABLE_OVERHEAD_BYTES: f64 = 56.0;
+/// States of the tree at which reads are looked at, at most.
+const STATES_MAX: f64 = 128.0;
+
+/// What cannot be chosen: the data, and what is asked of it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Data {
+    /// N: keys that are there.
+    pub entries: f64,
+    /// E: bytes of a key and its value.
+    pub entry_bytes: f64,
+    /// Bytes of a data block, as the layout says.
+    pub block_bytes: f64,
+    /// s: entries that a scan returns.
+    pub scan_entries: f64,
+}
+
+impl Data {
+    /// B: entries in a block.
+    pub fn block_entries(&self) -> f64 {
+        ((self.block_bytes - BLOCK_CUT_OVERHEAD_BYTES) / self.entry_bytes).floor().max(1.0)
+    }
+
+    /// Bytes of a block in a file.
+    pub fn block_stored_bytes(&self) -> f64 {
+        self.block_entries() * self.entry_bytes + BLOCK_OVERHEAD_BYTES
+    }
+
+    /// Bytes of a table file per entry, at this many filter bits.
+    pub fn stored_bytes(&self, filter_bits: f64) -> f64 {
+        (self.block_stored_bytes() + BLOCK_INDEX_BYTES) / self.block_entries() + filter_bits / 8.0
+    }
+
+    /// Entries of a full memtable.
+    pub fn memtable_entries(&self, write_buffer_bytes: u64) -> f64 {
+        (write_buffer_bytes as f64 / (self.entry_bytes + MEMTABLE_OVERHEAD_BYTES)).max(1.0)
+    }
+}
+
+/// What can be chosen.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setting {
+    /// T, K_i and M_b.
+    pub shape: Shape,
+    /// Filter bits per key, in the mean.
+    pub filter_bits: f64,
+    /// Whether smaller levels get more of them.
+    pub monkey: bool,
+    /// M_c: bytes of the block cache.
+    pub cache_bytes: f64,
+}
+
+/// What is asked, for how long.
+#[derive(Clone, Copy, Debug)]
+pub struct Load<'a> {
+    /// Which operations.
+    pub mix: &'a Mix,
+    /// How many.
+    pub operations: f64,
+}
+
+/// What an operation costs, on average over a load.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cost {
+    /// What reads do.
+    pub reads: Reads,
+    /// Entries that flushes and merges read and wrote, per write.
+    pub work_per_write: Work,
+}
+
+/// One term of the cost of an operation of a mix.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Term {
+    /// What it is for.
+    pub name: &'static str,
+    /// Blocks read and pages merged, per operation.
+    pub blocks: f64,
+    /// Time, in nanoseconds per operation.
+    pub ns: f64,
+}
+
+/// The model.
+#[derive(Clone, Debug)]
+pub struct Model {
+    /// What cannot be chosen.
+    pub data: Data,
+    /// The machine.
+    pub units: Units,
+}
+
+impl Model {
+    /// The tree that loading all entries in random order leaves, flushed.
+    pub fn loaded(&self, setting: &Setting) -> Tree {
+        let mut tree = Tree::new(setting.shape.clone(), self.data.stored_bytes(setting.filter_bits));
+        let memtable = self.data.memtable_entries(setting.shape.write_buffer_bytes);
+        let mut left = self.data.entries;
+        while left > 0.0 {
+            tree.flush(left.min(memtable), 0.0);
+            tree.settle();
+            left -= memtable;
+        }
+        tree.work = Work::default();
+        tree
+    }
+
+    /// What operations cost on average while `load` runs on `tree`, which is left as it is then. Writes are of
+    /// keys that are there.
+    pub fn run(&self, setting: &Setting, load: Load<'_>, tree: &mut Tree) -> Cost {
+        let before = tree.work.clone();
+        let memtable = self.data.memtable_entries(setting.shape.write_buffer_bytes);
+        let writes = load.operations * load.mix.write;
+        let flushes = (writes / memtable).floor();
+        let per_state = ((flushes + 1.0) / STATES_MAX).ceil() as usize;
+        // The share of the load between two flushes, and what is left for the last.
+        let share = if flushes > 0.0 { memtable / writes } else { 1.0 };
+        let mut cost = Cost::default();
+        let mut weight = 0.0;
+        for flush in 0..=flushes as usize {
+            let part = if flush as f64 == flushes { 1.0 - share * flushes } else { share };
+            weight += part;
+            if flush % per_state == per_state / 2 || flush as f64 == flushes {
+                let reads = self.reads(setting, load.mix, tree);
+                cost.reads.absent.add(&reads.absent, weight);
+                cost.reads.found.add(&reads.found, weight);
+                cost.reads.scan.add(&reads.scan, weight);
+                weight = 0.0;
+            }
+            if (flush as f64) < flushes {
+                tree.flush(0.0, memtable);
+                tree.settle();
+            }
+        }
+        // Writes that are still in the memtable will be flushed as well; merges that they bring about are left to
+        // those who see them.
+        let per_write = |work: f64| if writes > 0.0 { work / writes } else { 0.0 };
+        let since = |now: &[f64], then: &[f64]| {
+            let then = then.iter().chain(std::iter::repeat(&0.0));
+            now.iter().zip(then).map(|(now, then)| per_write(now - then)).collect()
+        };
+        cost.work_per_write = Work {
+            flushed: per_write(tree.work.flushed - before.flushed),
+            read: since(&tree.work.read, &before.read),
+            written: since(&tree.work.written, &before.written),
+        };
+        cost
+    }
+
+    /// What reads of `tree` as it is now do.
+    pub fn reads(&self, setting: &Setting, mix: &Mix, tree: &Tree) -> Reads {
+        let memtable = self.data.memtable_entries(setting.shape.write_buffer_bytes);
+        let in_memory = if mix.write > 0.0 { memtable / 2.0 / self.data.entries.max(memtable) } else { 0.0 };
+        let false_positives = self.false_positives(setting, tree);
+        let reading = Reading {
+            mix,
+            false_positives: &false_positives,
+            block_entries: self.data.block_entries(),
+            cache_blocks: setting.cache_bytes / self.data.block_stored_bytes(),
+            scan_entries: self.data.scan_entries,
+            in_memory,
+        };
+        reading.of(tree)
+    }
+
+    fn false_positives(&self, setting: &Setting, tree: &Tree) -> Vec<f64> {
+        vec![false_positives(setting.filter_bits); tree.depth().max(1)]
+    }
+
+    /// The terms of what an operation of `mix` costs; their sum is its cost.
+    pub fn terms(&self, mix: &Mix, cost: &Cost) -> Vec<Term> {
+        let (data, units) = (&self.data, &self.units);
+        let read = units.read_ns(data.block_stored_bytes()) + units.block_load_ns;
+        let lookup = |name, share: f64, of: &Operation| Term {
+            name,
+            blocks: share * of.blocks_read,
+            ns: share
+                * (units.get_ns
+                    + of.probes * units.run_probe_ns
+                    + of.blocks * units.block_find_ns
+                    + of.blocks_read * read),
+        };
+        let scan = &cost.reads.scan;
+        let pages = |entries: f64| entries * data.stored_bytes(0.0) / PAGE_BYTES;
+        let work = &cost.work_per_write;
+        let mut terms = vec![
+            lookup("absent lookups", mix.absent, &cost.reads.absent),
+            lookup("found lookups", mix.found, &cost.reads.found),
+            Term {
+                name: "scans",
+                blocks: mix.scan * scan.blocks_read,
+                ns: mix.scan
+                    * (units.get_ns
+                        + scan.probes * (units.run_seek_ns + units.block_find_ns)
+                        + data.scan_entries * units.step_ns
+                        + scan.blocks_read * read),
+            },
+            Term {
+                name: "writes: log, memtable, flush",
+                blocks: mix.write * work.flushed / data.block_entries(),
+                ns: mix.write
+                    * (units.put_ns
+                        + work.flushed * units.merge_ns_per_entry
+                        + pages(work.flushed) * units.write_ns_per_page),
+            },
+        ];
+        terms.push(Term {
+            name: "writes: merges",
+            blocks: mix.write * (work.read_total() + work.written_total()) / data.block_entries(),
+            ns: mix.write
+                * (work.read_total() * units.merge_ns_per_entry
+                    + pages(work.read_total()) * units.read_ahead_ns_per_page
+                    + pages(work.written_total()) * units.write_ns_per_page),
+        });
+        terms
+    }
+
+    /// Blocks read and merged per operation of `mix`.
+    pub fn blocks(&self, mix: &Mix, cost: &Cost) -> f64 {
+        self.terms(mix, cost).iter().map(|term| term.blocks).sum()
+    }
+
+    /// Nanoseconds per operation of `mix`.
+    pub fn ns(&self, mix: &Mix, cost: &Cost) -> f64 {
+        self.terms(mix, cost).iter().map(|term| term.ns).sum()
+    }
+}

@@ -1,0 +1,346 @@
+//! The tree that this engine keeps, as its expectation: how many entries each run holds, range by range.
+//!
+//! Owns [`Tree`]. Keys are taken to be random and evenly used, so a run is a density over the key space, here in
+//! [`CELLS`] equal cells. [`Tree::flush`] and [`Tree::settle`] follow `solera::compaction`'s `score` and `pick` step by
+//! step, with densities in place of tables, and count what merges read and write. Thousands of flushes take
+//! some milliseconds, so the model need not assume a steady state: a tree of a few data sizes' writes is still
+//! far from one where the last level holds many runs.
+//!
+//! What differs from the papers' tree, and is the reason for this module (docs/decisions/0012):
+//! * level 0 holds up to K₀ runs of one write buffer and is emptied as a whole into level 1, which is
+//!   (T−1)T write buffers large: level 1 takes (T−1)T/(K₀K₁) arrivals, not T;
+//! * a level of K > 1 fills up and is drained, so that it is half full on average; a level of K = 1 stays full and
+//!   gives up the piece that is cheapest, so that what arrives in a level is merged with twice as dense a
+//!   source (a sweep leaves behind what it emptied last) but with a full target;
+//! * run and level capacities are looked at before every piece, so runs may end in the middle of the key space.
+
+use solera::Shape;
+
+/// Parts of the key space.
+pub const CELLS: usize = 64;
+/// A plan concerns about this many tables' bytes: `compaction::cut`.
+const PLAN_TABLES: f64 = 25.0;
+/// Tables of the target that a plan of the cheapest piece rewrites beyond those that it must: its range does not
+/// end where they do. A table picked at random would have one; the cheapest has less.
+const EDGE_TABLES: f64 = 0.8;
+/// Fewer entries than this in a cell are rounding.
+const NOTHING: f64 = 1e-9;
+
+/// Entries of one run in one cell.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cell {
+    /// Entries whose key lies nowhere deeper.
+    pub first: f64,
+    /// Entries that hide an older one of a deeper run.
+    pub newer: f64,
+}
+
+impl Cell {
+    /// All entries.
+    pub fn entries(&self) -> f64 {
+        self.first + self.newer
+    }
+
+    fn is_empty(&self) -> bool {
+        self.entries() <= NOTHING
+    }
+
+    /// What a merge of this, the newer one, with `older` leaves, where `keys` keys are in use.
+    fn over(self, older: Cell, keys: f64) -> Cell {
+        let met = if keys > 0.0 { self.newer * (older.entries() / keys).min(1.0) } else { 0.0 };
+        Cell { first: self.first + older.first, newer: self.newer - met + older.newer }
+    }
+}
+
+/// A run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    /// Its entries, by cell.
+    pub cells: Vec<Cell>,
+    /// It takes no more and is being moved down.
+    sealed: bool,
+}
+
+impl Run {
+    fn empty() -> Run {
+        Run { cells: vec![Cell::default(); CELLS], sealed: false }
+    }
+
+    fn even(first: f64, newer: f64) -> Run {
+        let cells = CELLS as f64;
+        Run { cells: vec![Cell { first: first / cells, newer: newer / cells }; CELLS], sealed: false }
+    }
+
+    /// All its entries.
+    pub fn entries(&self) -> f64 {
+        self.cells.iter().map(Cell::entries).sum()
+    }
+
+    /// Entries that hide older ones.
+    pub fn newer(&self) -> f64 {
+        self.cells.iter().map(|cell| cell.newer).sum()
+    }
+
+    /// The share of the key space in which it has entries.
+    pub fn coverage(&self) -> f64 {
+        self.cells.iter().filter(|cell| !cell.is_empty()).count() as f64 / CELLS as f64
+    }
+
+    /// The share of the key space at or after which it has entries: where a walk upwards must look at it.
+    pub fn reach(&self) -> f64 {
+        let last = self.cells.iter().rposition(|cell| !cell.is_empty());
+        last.map_or(0.0, |last| (last + 1) as f64 / CELLS as f64)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.cells.iter().all(Cell::is_empty)
+    }
+}
+
+/// Entries that flushes and merges read and wrote.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Work {
+    /// Written by flushes.
+    pub flushed: f64,
+    /// Read by merges into each level.
+    pub read: Vec<f64>,
+    /// Written by merges into each level.
+    pub written: Vec<f64>,
+}
+
+impl Work {
+    /// Read by merges, over all levels.
+    pub fn read_total(&self) -> f64 {
+        self.read.iter().sum()
+    }
+
+    /// Written by merges, over all levels.
+    pub fn written_total(&self) -> f64 {
+        self.written.iter().sum()
+    }
+
+    fn add(&mut self, level: usize, read: f64, written: f64) {
+        if self.read.len() <= level {
+            self.read.resize(level + 1, 0.0);
+            self.written.resize(level + 1, 0.0);
+        }
+        self.read[level] += read;
+        self.written[level] += written;
+    }
+}
+
+/// The tree.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    shape: Shape,
+    /// Bytes of a table file per entry.
+    stored_bytes: f64,
+    /// Runs of each level, newest first.
+    levels: Vec<Vec<Run>>,
+    /// Keys in it.
+    keys: f64,
+    /// What was done since it was made.
+    pub work: Work,
+}
+
+impl Tree {
+    /// An empty tree of entries that take `stored_bytes` each in a table.
+    pub fn new(shape: Shape, stored_bytes: f64) -> Tree {
+        Tree { shape, stored_bytes, levels: Vec::new(), keys: 0.0, work: Work::default() }
+    }
+
+    /// The tree as `levels` says it is: entries of every run of every level, newest first, in which `keys` keys
+    /// have entries. What lies deepest is taken to be the oldest version of its keys.
+    pub fn of(shape: Shape, stored_bytes: f64, keys: f64, levels: &[Vec<f64>]) -> Tree {
+        let mut tree = Tree::new(shape, stored_bytes);
+        let mut unknown = keys;
+        tree.keys = keys;
+        tree.levels = levels.iter().map(|_| Vec::new()).collect();
+        for (level, runs) in levels.iter().enumerate().rev() {
+            for &entries in runs.iter().rev() {
+                let first = entries.min(unknown);
+                unknown -= first;
+                tree.levels[level].insert(0, Run::even(first, entries - first));
+            }
+        }
+        tree
+    }
+
+    /// Its runs, newest first, with the number of their level.
+    pub fn runs(&self) -> impl Iterator<Item = (usize, &Run)> {
+        self.levels.iter().enumerate().flat_map(|(level, runs)| runs.iter().map(move |run| (level, run)))
+    }
+
+    /// How many levels there are.
+    pub fn depth(&self) -> usize {
+        self.levels.iter().rposition(|runs| !runs.is_empty()).map_or(0, |last| last + 1)
+    }
+
+    /// Entries in `level`.
+    pub fn entries(&self, level: usize) -> f64 {
+        self.levels.get(level).map_or(0.0, |runs| runs.iter().map(Run::entries).sum())
+    }
+
+    /// Keys in it.
+    pub fn keys(&self) -> f64 {
+        self.keys
+    }
+
+    /// The shape that it obeys.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// Obeys another shape from now on.
+    pub fn set_shape(&mut self, shape: Shape) {
+        self.shape = shape;
+    }
+
+    /// Writes a memtable out: `new` keys that were not there, `again` other versions of random keys that were.
+    pub fn flush(&mut self, new: f64, again: f64) {
+        if self.levels.is_empty() {
+            self.levels.push(Vec::new());
+        }
+        self.keys += new;
+        self.work.flushed += new + again;
+        self.levels[0].insert(0, Run::even(new, again));
+    }
+
+    /// Does all that is due, the most urgent first.
+    pub fn settle(&mut self) {
+        while let Some(level) = self.due() {
+            if self.levels.len() == level + 1 {
+                self.levels.push(Vec::new());
+            }
+            let leveled = level > 0
+                && self.shape.run_limit(level as u32) == 1
+                && matches!(&self.levels[level][..], [run] if !run.sealed);
+            if leveled { self.move_cheapest(level) } else { self.drain(level) }
+        }
+    }
+
+    fn capacity(&self, level: usize) -> f64 {
+        self.shape.capacity_bytes(level as u32) as f64 / self.stored_bytes
+    }
+
+    fn table_entries(&self) -> f64 {
+        self.shape.table_bytes as f64 / self.stored_bytes
+    }
+
+    /// The level with the highest score of at least 1.
+    fn due(&self) -> Option<usize> {
+        let score = |level: usize| {
+            let runs = &self.levels[level];
+            let sealed = runs.last().is_some_and(|run| run.sealed);
+            let full = match level {
+                0 => runs.len() as f64 / f64::from(self.shape.run_limit(0)),
+                _ => self.entries(level) / self.capacity(level),
+            };
+            if sealed { full.max(1.0) } else { full }
+        };
+        let scores = (0..self.levels.len()).map(|level| (score(level), level));
+        scores.filter(|(score, _)| *score >= 1.0).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, level)| level)
+    }
+
+    /// The place of the run of `level` that takes arrivals; a new one where the newest is sealed or full.
+    fn target(&mut self, level: usize) -> usize {
+        let limit = self.shape.run_limit(level as u32);
+        let run_capacity = self.shape.run_capacity_bytes(level as u32) as f64 / self.stored_bytes;
+        let has_room = |run: &Run| !run.sealed && (limit == 1 || run.entries() < run_capacity);
+        if !self.levels[level].first().is_some_and(has_room) {
+            self.levels[level].insert(0, Run::empty());
+        }
+        0
+    }
+
+    /// Merges the cells of `from` and, if they are there, of the runs of `level` beyond, into the next level.
+    fn merge(&mut self, level: usize, cells: std::ops::Range<usize>, sealed_only: bool, edge: f64) {
+        let at = self.target(level + 1);
+        let keys = self.keys / CELLS as f64;
+        let mut target = std::mem::replace(&mut self.levels[level + 1][at], Run::empty());
+        let (mut read, mut written) = (0.0, 0.0);
+        for cell in cells {
+            let mut sources = 0;
+            let mut merged = Cell::default();
+            let mut source_entries = 0.0;
+            for run in self.levels[level].iter_mut().rev().filter(|run| run.sealed || !sealed_only) {
+                let source = std::mem::take(&mut run.cells[cell]);
+                if !source.is_empty() {
+                    sources += 1;
+                    source_entries += source.entries();
+                    merged = source.over(merged, keys);
+                }
+            }
+            let older = target.cells[cell];
+            let moved = sources <= 1 && older.is_empty();
+            target.cells[cell] = merged.over(older, keys);
+            if !moved {
+                read += source_entries + older.entries();
+                written += target.cells[cell].entries();
+            }
+        }
+        if read > 0.0 {
+            let edge = edge.min(target.entries());
+            (read, written) = (read + edge, written + edge);
+        }
+        self.levels[level + 1][at] = target;
+        self.levels[level].retain(|run| !run.is_empty());
+        self.levels[level + 1].retain(|run| !run.is_empty());
+        self.work.add(level + 1, read, written);
+    }
+
+    /// The next piece of the sealed runs; seals all if none is.
+    fn drain(&mut self, level: usize) {
+        if !self.levels[level].iter().any(|run| run.sealed) {
+            self.levels[level].iter_mut().for_each(|run| run.sealed = true);
+        }
+        let target = self.target(level + 1);
+        let limit = PLAN_TABLES * self.table_entries();
+        let bytes = |cell: usize| {
+            let sources: f64 =
+                self.levels[level].iter().filter(|run| run.sealed).map(|run| run.cells[cell].entries()).sum();
+            (sources, self.levels[level + 1][target].cells[cell].entries())
+        };
+        let Some(first) = (0..CELLS).find(|&cell| bytes(cell).0 > NOTHING) else {
+            self.levels[level].retain(|run| !run.sealed);
+            return;
+        };
+        let (mut last, mut sum) = (first, 0.0);
+        for cell in first..CELLS {
+            let (sources, older) = bytes(cell);
+            sum += sources + older;
+            if cell > first && sum > limit {
+                break;
+            }
+            last = cell;
+        }
+        self.merge(level, first..last + 1, true, 0.0);
+    }
+
+    /// A table's worth of the only run of `level`, from where it meets least in the next.
+    fn move_cheapest(&mut self, level: usize) {
+        let target = self.target(level + 1);
+        let wanted = self.table_entries().min(self.levels[level][0].entries());
+        let (source, older) = (&self.levels[level][0].cells, &self.levels[level + 1][target].cells);
+        // Of the shortest ranges that hold a table's worth, the one that meets least for what it moves.
+        let (mut end, mut sum, mut met) = (0, 0.0, 0.0);
+        let mut best = (f64::INFINITY, 0..CELLS, 0.0);
+        for start in 0..CELLS {
+            while end < CELLS && (sum < wanted * (1.0 - 1e-6) || end == start) {
+                sum += source[end].entries();
+                met += older[end].entries();
+                end += 1;
+            }
+            if sum < wanted * (1.0 - 1e-6) {
+                break;
+            }
+            if met / sum < best.0 {
+                best = (met / sum, start..end, sum);
+            }
+            sum -= source[start].entries();
+            met -= older[start].entries();
+        }
+        let (_, range, sum) = best;
+        self.merge(level, range, false, EDGE_TABLES * sum);
+    }
+}
