@@ -75,3 +75,20 @@ fn sherry_is_repeated_and_saves_of_the_very_same_blocks() {
     }
     assert_eq!(document.sections[2].tables.len(), 6);
 }
+
+#[test]
+fn ruskeys_missions_run_under_every_arm_and_the_model_is_held_against_them() {
+    let document = run(Paper::RuskeyStatic);
+    let arms: Vec<&str> = document.sections[2].tables[0].rows.iter().map(|(name, _)| &name[..]).collect();
+    assert!(arms.len() == 5 && arms[4].starts_with("closed form"), "{arms:?}");
+    assert_eq!(document.sections.len(), 2 + 3, "what holds, the conditions, and three mixes");
+    assert!(document.sections[0].text.iter().any(|line| line.contains("15 cases")), "{document:?}");
+}
+
+#[test]
+fn camals_mixes_run_under_every_arm() {
+    let document = run(Paper::CamalStatic);
+    let [training, shifting] = &document.sections[2].tables[..] else { panic!("{document:?}") };
+    assert_eq!((training.rows.len(), shifting.rows.len()), (15 + 1, 24 + 1), "mixes and their mean");
+    assert!(document.sections[0].text.iter().any(|line| line.contains("117 cases")), "{document:?}");
+}

@@ -8,8 +8,12 @@
 pub mod document;
 pub mod formats;
 mod blocks;
+mod camal;
 mod device;
 mod doblix;
+mod foresight;
+mod missions;
+mod ruskey;
 mod sherry;
 mod subject;
 mod training;
@@ -23,7 +27,11 @@ use crate::{
     report::number::{bytes, count, date, digits},
     runner::{Error, Progress, Result},
 };
-use solera::clock::{Clock, SystemClock};
+use solera::{
+    clock::{Clock, SystemClock},
+    vfs::posix::PosixFs,
+};
+use solera_tune::cost::{self, Units};
 use std::{fmt, path::PathBuf, str::FromStr};
 use subject::Effort;
 
@@ -34,17 +42,23 @@ pub enum Paper {
     Doblix,
     /// Sherry: an index block that is a piecewise linear model. Experiments S1 and S2.
     Sherry,
+    /// RusKey: run limits under static mixes. Experiment R1.
+    RuskeyStatic,
+    /// CAMAL: size ratio and memory under static mixes. Experiment C1.
+    CamalStatic,
 }
 
 impl Paper {
     /// All of them.
-    pub const ALL: [Paper; 2] = [Paper::Doblix, Paper::Sherry];
+    pub const ALL: [Paper; 4] = [Paper::Doblix, Paper::Sherry, Paper::RuskeyStatic, Paper::CamalStatic];
 
     /// The name that users write, and of the files with the results.
     pub fn name(self) -> &'static str {
         match self {
             Paper::Doblix => "doblix",
             Paper::Sherry => "sherry",
+            Paper::RuskeyStatic => "ruskey-static",
+            Paper::CamalStatic => "camal-static",
         }
     }
 }
@@ -80,6 +94,12 @@ pub struct Scale {
     pub repeats: usize,
     /// No pass takes longer than about this, in seconds.
     pub pass_s_max: f64,
+    /// Missions of each mix and arm (RusKey).
+    pub missions: usize,
+    /// Operations of a mission.
+    pub mission_operations: u64,
+    /// Operations of each mix and arm (CAMAL).
+    pub operations: u64,
     /// Where the keys of the main comparisons come from.
     pub keys: Vec<Keys>,
     /// Seed of data and probes.
@@ -101,6 +121,9 @@ impl Default for Scale {
             lookups_cold: 10_000,
             repeats: 5,
             pass_s_max: 2.0,
+            missions: 300,
+            mission_operations: 5_000,
+            operations: 50_000,
             keys: Family::ALL.map(Keys::Family).into(),
             seed: 1,
             directory: None,
@@ -118,6 +141,9 @@ impl Scale {
             lookups: 2_000,
             lookups_cold: 200,
             repeats: 2,
+            missions: 4,
+            mission_operations: 500,
+            operations: 1_000,
             ..Scale::default()
         }
     }
@@ -127,8 +153,11 @@ impl Scale {
         if !entries.contains(&self.entries) || !entries.contains(&self.entries_small) {
             return Err(Error::Config("an experiment has 100 to 2^30 pairs".into()));
         }
-        if self.lookups == 0 || self.lookups_cold == 0 || self.repeats == 0 || self.keys.is_empty() {
-            return Err(Error::Config("reads, repeats and key families must each be at least 1".into()));
+        let counts = [self.lookups, self.lookups_cold, self.repeats, self.missions, self.keys.len()];
+        if counts.contains(&0) || self.mission_operations == 0 || self.operations == 0 {
+            return Err(Error::Config(
+                "reads, repeats, missions, operations and key families must each be at least 1".into(),
+            ));
         }
         Ok(())
     }
@@ -155,14 +184,26 @@ pub fn run(paper: Paper, scale: &Scale, progress: &mut dyn Progress) -> Result<D
     let (title, sections) = match paper {
         Paper::Doblix => ("DobLIX, repeated on Solera", doblix::run(scale, &clock, progress)?),
         Paper::Sherry => ("Sherry, repeated on Solera", sherry::run(scale, &clock, progress)?),
+        Paper::RuskeyStatic => {
+            let units = units(scale, progress)?;
+            (
+                "RusKey's static mixes, repeated on Solera",
+                ruskey::run_static(scale, &clock, &units, progress)?,
+            )
+        }
+        Paper::CamalStatic => {
+            let units = units(scale, progress)?;
+            ("CAMAL's static mixes, repeated on Solera", camal::run_static(scale, &clock, &units, progress)?)
+        }
     };
     let run_s = (clock.monotonic_ns() - start) as f64 / 1e9;
     let others = processor.zip(ProcessorTime::now()).map(|(before, now)| now.others_since(before, run_s));
-    Ok(Document { title: title.into(), facts: facts(scale, started_unix_s, run_s, others), sections })
+    Ok(Document { title: title.into(), facts: facts(paper, scale, started_unix_s, run_s, others), sections })
 }
 
 /// Under which conditions a document was made.
 fn facts(
+    paper: Paper,
     scale: &Scale,
     started_unix_s: u64,
     run_s: f64,
@@ -178,18 +219,7 @@ fn facts(
         ("command", scale.command.clone()),
         ("engine", format!("soleradb {}{commit}", env!("CARGO_PKG_VERSION"))),
         ("machine", format!("{cpu}, {} cores{memory}, {}; {filesystem}", machine.cores, machine.system)),
-        (
-            "method",
-            format!(
-                "median [quartiles] of {} repeats, the layouts of a comparison in turns; {} reads per pass ({} where they go to \
-                 the device), a quarter of them again one by one for the percentiles; one client thread; seed {}; every \
-                 answer checked",
-                scale.repeats,
-                count(scale.lookups as u64),
-                count(scale.lookups_cold as u64),
-                scale.seed
-            ),
-        ),
+        ("method", method(paper, scale)),
         (
             "run",
             format!(
@@ -208,6 +238,39 @@ fn facts(
             .push(("WARNING", "built with debug assertions: these times mean nothing; use --release".into()));
     }
     facts
+}
+
+/// How was measured.
+fn method(paper: Paper, scale: &Scale) -> String {
+    match paper {
+        Paper::Doblix | Paper::Sherry => format!(
+            "median [quartiles] of {} repeats, the layouts of a comparison in turns; {} reads per pass ({} where they go to \
+                 the device), a quarter of them again one by one for the percentiles; one client thread; seed {}; every \
+                 answer checked",
+            scale.repeats,
+            count(scale.lookups as u64),
+            count(scale.lookups_cold as u64),
+            scale.seed
+        ),
+        Paper::RuskeyStatic => format!(
+            "{} missions of {} operations for each mix and arm, the arms of a mix in turns; every answer checked; seed {}",
+            scale.missions,
+            count(scale.mission_operations),
+            scale.seed
+        ),
+        Paper::CamalStatic => format!(
+            "{} operations for each mix and arm on a tree that was just loaded; every answer checked; seed {}",
+            count(scale.operations),
+            scale.seed
+        ),
+    }
+}
+
+/// What this machine's reads, writes and steps take, where the databases will lie.
+fn units(scale: &Scale, progress: &mut dyn Progress) -> Result<Units> {
+    progress.at("measuring the machine", 0, 1);
+    let directory = scale.directory.clone().unwrap_or_else(std::env::temp_dir);
+    Ok(cost::probe::probe(&PosixFs::new(), &directory)?)
 }
 
 /// Whether a claim holds, as a line of text.

@@ -15,13 +15,14 @@ use std::path::{Path, PathBuf};
 ///
 /// doblix: reads under every index kind over key families, in memory and from the device; the grid of ε and block
 /// size; key and value sizes; index bytes and build time. sherry: index bytes against RocksDB's format over the same
-/// blocks; reads.
+/// blocks; reads. ruskey-static: run limits under mixes of lookups and updates. camal-static: size ratio and memory under
+/// CAMAL's 15 and 24 mixes. The last two also say how well `solera cost` foresaw what was measured.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Writes NAME.md and NAME.html into the directory --out. A quarter of an hour at the default scale; every answer is checked. \
 The databases lie in a temporary directory, several at a time, and are removed.")]
 pub(crate) struct PaperBench {
-    /// doblix or sherry
+    /// doblix, sherry, ruskey-static or camal-static
     #[arg(value_name = "NAME")]
     paper: Paper,
     /// Pairs of each set of the main comparisons [default: 2000000]
@@ -33,6 +34,12 @@ pub(crate) struct PaperBench {
     /// Reads per pass [default: 300000]
     #[arg(long, value_name = "N", value_parser = count)]
     lookups: Option<usize>,
+    /// Missions of each mix and arm, for ruskey-static [default: 300]
+    #[arg(long, value_name = "N")]
+    missions: Option<usize>,
+    /// Operations of each mix and arm, for camal-static [default: 50000]
+    #[arg(long, value_name = "N")]
+    operations: Option<u64>,
     /// Interleaved repeats, of which the median counts [default: 5]
     #[arg(long, value_name = "N")]
     repeats: Option<usize>,
@@ -78,6 +85,8 @@ impl PaperBench {
             entries_small: self.n_small.unwrap_or(scale.entries_small),
             lookups: self.lookups.unwrap_or(scale.lookups),
             repeats: self.repeats.unwrap_or(scale.repeats),
+            missions: self.missions.unwrap_or(scale.missions),
+            operations: self.operations.unwrap_or(scale.operations),
             keys: if self.keys.is_empty() { scale.keys } else { self.keys.clone() },
             seed: self.seed,
             directory: self.dir.clone(),

@@ -9,7 +9,14 @@ use solera::{
     Clock, Compression, Db, Layout, Options, Result, Shape, SystemClock,
     vfs::{Fs, ReadFile, mem::MemFs, read_exact_at},
 };
-use std::{hint::black_box, path::Path, sync::Arc};
+use std::{
+    hint::black_box,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 /// Bytes of the file that is read and written.
 const FILE_BYTES: u64 = 64 << 20;
@@ -48,7 +55,10 @@ impl Draw {
 /// What `fs` says if the file cannot be written or read.
 pub fn probe(fs: &dyn Fs, dir: &Path) -> Result<Units> {
     let clock = SystemClock::new();
-    let path = dir.join("solera-probe.tmp");
+    // No two probes share a file, neither of this process nor of others.
+    static PROBES: AtomicU64 = AtomicU64::new(0);
+    let number = PROBES.fetch_add(1, Ordering::Relaxed);
+    let path = dir.join(format!("solera-probe-{}-{number}.tmp", std::process::id()));
     let files = probe_files(fs, &path, &clock);
     // Also after a failure; whichever of the two errors comes first is the one to tell.
     let removed = if fs.exists(&path)? { fs.remove_file(&path) } else { Ok(()) };

@@ -1,0 +1,325 @@
+//! CAMAL's experiment C1: static mixes under a well-tuned default, the closed form as printed, and the corrected one,
+//! with the same memory for write buffer and filters.
+
+use super::{
+    Scale,
+    document::{Bars, Section, Table},
+    foresight::Foresight,
+    missions::{Measured, Site, Tenant},
+    ruskey::{WRITE_BUFFER_BYTES_MIN, how},
+    verdict,
+};
+use crate::{
+    report::{
+        Spread,
+        number::{Quantity, digits},
+    },
+    runner::{Error, Progress, Result},
+};
+use solera::{Shape, clock::SystemClock};
+use solera_tune::cost::{
+    Budget, Candidate, Data, Mix, Model, Setting, Units, choose,
+    forms::{BLOOM_EXPONENT_AS_PRINTED, camal},
+};
+
+/// Bytes of a key and its value.
+const ENTRY_BYTES: f64 = 1000.0;
+/// M: bits per key for write buffer and filters together, CAMAL's own.
+const MEMORY_BITS: f64 = 12.8;
+/// s: short scans, one or two blocks in a level.
+const SCAN_ENTRIES: f64 = 8.0;
+/// The well-tuned default: T and bits per key (Monkey's setting in CAMAL).
+const DEFAULT: (u32, f64) = (10, 10.0);
+/// K₀ of the arms that do not choose it: the engine's default.
+const LEVEL0_RUNS: u32 = 4;
+/// Largest T that the printed form may ask for: the engine's.
+const SIZE_RATIO_MAX: f64 = 100.0;
+/// Smallest write buffer, of the memory: what a few entries need.
+const BUFFER_SHARE_MIN: f64 = 1.0 / 16.0;
+
+/// CAMAL's Table 1: v, r, q, w in percent.
+const TRAINING: [[f64; 4]; 15] = [
+    [25., 25., 25., 25.],
+    [97., 1., 1., 1.],
+    [1., 97., 1., 1.],
+    [1., 1., 97., 1.],
+    [1., 1., 1., 97.],
+    [49., 49., 1., 1.],
+    [49., 1., 49., 1.],
+    [49., 1., 1., 49.],
+    [1., 49., 49., 1.],
+    [1., 49., 1., 49.],
+    [1., 1., 49., 49.],
+    [33., 33., 33., 1.],
+    [33., 33., 1., 33.],
+    [33., 1., 33., 33.],
+    [1., 33., 33., 33.],
+];
+
+/// CAMAL's Table 2: the same four, shifting.
+const SHIFTING: [[f64; 4]; 24] = [
+    [60., 5., 5., 30.],
+    [75., 5., 5., 15.],
+    [91., 3., 3., 3.],
+    [75., 15., 5., 5.],
+    [60., 30., 5., 5.],
+    [45., 45., 5., 5.],
+    [30., 60., 5., 5.],
+    [15., 75., 5., 5.],
+    [3., 91., 3., 3.],
+    [5., 75., 15., 5.],
+    [5., 60., 30., 5.],
+    [5., 45., 45., 5.],
+    [5., 30., 60., 5.],
+    [5., 15., 75., 5.],
+    [3., 3., 91., 3.],
+    [5., 5., 75., 15.],
+    [5., 5., 60., 30.],
+    [5., 5., 45., 45.],
+    [5., 5., 30., 60.],
+    [5., 5., 15., 75.],
+    [3., 3., 3., 91.],
+    [15., 5., 5., 75.],
+    [30., 5., 5., 60.],
+    [45., 5., 5., 45.],
+];
+
+/// The arms, in the order of the tables.
+const ARMS: [&str; 3] = ["T = 10, 10 bits", "form as printed", "corrected form"];
+
+/// One mix under one arm.
+struct Task {
+    /// Which mix, of both tables.
+    mix: usize,
+    arm: usize,
+    setting: Setting,
+}
+
+/// C1.
+pub(super) fn run_static(
+    scale: &Scale,
+    clock: &SystemClock,
+    units: &Units,
+    progress: &mut dyn Progress,
+) -> Result<Vec<Section>> {
+    let data = Data {
+        entries: scale.entries_small as f64,
+        entry_bytes: ENTRY_BYTES,
+        block_bytes: 4096.0,
+        scan_entries: SCAN_ENTRIES,
+    };
+    let site = Site::new(data, scale.directory.clone(), scale.seed)?;
+    let model = Model { data, units: units.clone() };
+    let memory_bytes = data.entries * MEMORY_BITS / 8.0;
+    let mixes: Vec<Mix> = TRAINING
+        .iter()
+        .chain(&SHIFTING)
+        .map(|shares| Mix::new(*shares).map_err(Error::Config))
+        .collect::<Result<_>>()?;
+    let mut tasks = Vec::new();
+    for (number, mix) in mixes.iter().enumerate() {
+        progress.at("choosing", number as u64, mixes.len() as u64);
+        for (arm, setting) in [
+            default(&data, memory_bytes),
+            printed(&data, mix, memory_bytes),
+            corrected(&model, mix, memory_bytes),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            tasks.push(Task { mix: number, arm, setting });
+        }
+    }
+    // Mixes that want the same setting begin with the same tree, which is loaded once.
+    tasks.sort_by_key(|task| format!("{} {}", task.setting.shape, task.setting.filter_bits));
+    let mut measured: Vec<[Option<Measured>; 3]> = vec![[None; 3]; mixes.len()];
+    let mut foresight = Foresight::default();
+    let mut loaded: Option<Tenant> = None;
+    let (mut loads, count) = (0, tasks.len() as u64);
+    for (done, task) in tasks.iter().enumerate() {
+        progress.at("mixes", done as u64, count);
+        let fits = |tenant: &Tenant| {
+            tenant.setting.shape == task.setting.shape
+                && tenant.setting.filter_bits == task.setting.filter_bits
+        };
+        let tenant = match loaded.take().filter(fits) {
+            Some(tenant) => tenant,
+            None => {
+                loads += 1;
+                Tenant::loaded(&site, &task.setting, |_, _| ())?
+            }
+        };
+        let mut fork = tenant.fork()?;
+        let mix = &mixes[task.mix];
+        let (found, blind) = fork.foresee(&model, mix, scale.operations);
+        let did = fork.run(clock, mix, scale.operations)?;
+        let blocks = |cost| model.blocks(mix, cost);
+        foresight.add(
+            format!("{}, {mix}, {}", ARMS[task.arm], task.setting.shape),
+            blocks(&found),
+            blocks(&blind),
+            did.blocks(&data),
+        );
+        measured[task.mix][task.arm] = Some(did);
+        loaded = Some(tenant);
+    }
+    let rows: Vec<[Measured; 3]> =
+        measured.into_iter().map(|arms| arms.map(|did| did.unwrap_or_default())).collect();
+    let mut by_mix = tasks;
+    by_mix.sort_by_key(|task| (task.mix, task.arm));
+    let (training, shifting) = rows.split_at(TRAINING.len());
+    let (mut verdicts, mut sections) = (Vec::new(), Vec::new());
+    for (what, unit, of) in [
+        ("Time", "µs", (|did: &Measured, _: &Data| did.us()) as fn(&Measured, &Data) -> f64),
+        ("Blocks", "blocks", |did, data| did.blocks(data)),
+    ] {
+        let mean = |rows: &[[Measured; 3]], arm: usize| {
+            rows.iter().map(|arms| of(&arms[arm], &data)).sum::<f64>() / rows.len() as f64
+        };
+        let less = 1.0 - mean(shifting, 2) / mean(shifting, 0);
+        verdicts.push(verdict(
+            &format!("over the 24 mixes the corrected form takes at least 20 % less {} than the default", what.to_lowercase()),
+            less >= 0.2,
+            &format!(
+                "{:.0} % less ({} against {} {unit} per operation; as printed {}); over the 15 mixes {:.0} % less",
+                less * 100.0,
+                digits(mean(shifting, 2)),
+                digits(mean(shifting, 0)),
+                digits(mean(shifting, 1)),
+                (1.0 - mean(training, 2) / mean(training, 0)) * 100.0,
+            ),
+        ));
+        let mut section = Section { title: format!("{what} per operation"), ..Section::default() };
+        for (name, rows, first) in [("Table 1", training, 0), ("Table 2", shifting, TRAINING.len())] {
+            let mut table = Table::new(
+                format!("CAMAL's {name}, {unit} per operation"),
+                &["mix", ARMS[0], ARMS[1], ARMS[2], "corrected: shape"],
+            );
+            for (at, arms) in rows.iter().enumerate() {
+                let setting = &by_mix[(first + at) * ARMS.len() + 2].setting;
+                let figures = arms.iter().map(|did| digits(of(did, &data)));
+                table.row(mixes[first + at].to_string(), figures.chain([describe(setting)]));
+            }
+            table.row("mean", (0..3).map(|arm| digits(mean(rows, arm))).chain(["".into()]));
+            section.tables.push(table);
+            section.bars.push(Bars {
+                title: format!("{name}: mean {} per operation", what.to_lowercase()),
+                quantity: Quantity::Plain(unit),
+                better: "lower",
+                bars: (0..3).map(|arm| (ARMS[arm].to_owned(), Spread::of(vec![mean(rows, arm)]))).collect(),
+            });
+        }
+        sections.push(section);
+    }
+    sections.insert(0, foresight.section(verdicts));
+    let text = vec![
+        format!(
+            "{} entries of {} bytes, uncompressed, four to a block; {:.0} KiB for write buffer and filters in every arm; block cache \
+             {:.0} KiB; {} operations per mix and arm on a tree that was just loaded ({loads} loads); scans of {} entries.",
+            data.entries,
+            data.entry_bytes,
+            memory_bytes / 1024.0,
+            loaded.map_or(0.0, |tenant| tenant.setting.cache_bytes) / 1024.0,
+            scale.operations,
+            SCAN_ENTRIES,
+        ),
+        "Default: T = 10, leveling, 10 bits per key. As printed: T* and M_f* of CAMAL's Eq. 5 and 6 with its exponent of 1, \
+         leveling. Corrected: T, run limits, bits and K₀ from the corrected forms and their neighbours, priced by the model \
+         with this machine's unit costs (docs/decisions/0012)."
+            .into(),
+        how(&site),
+    ];
+    sections.insert(1, Section { title: "Conditions".into(), text, ..Section::default() });
+    Ok(sections)
+}
+
+/// `T=4 K=9,4,1 7 bits`.
+fn describe(setting: &Setting) -> String {
+    let limits: Vec<String> = setting.shape.run_limits.iter().map(u32::to_string).collect();
+    format!("T={} K={} {} bits", setting.shape.size_ratio, limits.join(","), setting.filter_bits)
+}
+
+fn leveled(size_ratio: u32, filter_bits: f64, data: &Data, memory_bytes: f64) -> Setting {
+    let write_buffer_bytes =
+        ((memory_bytes - filter_bits * data.entries / 8.0) as u64).max(WRITE_BUFFER_BYTES_MIN);
+    let shape = Shape {
+        size_ratio,
+        run_limits: vec![LEVEL0_RUNS, 1],
+        write_buffer_bytes,
+        table_bytes: table_bytes(memory_bytes),
+    };
+    Setting { shape, filter_bits, monkey: false, cache_bytes: 0.0 }
+}
+
+/// Tables of about a write buffer, in every arm the same.
+fn table_bytes(memory_bytes: f64) -> u64 {
+    ((memory_bytes / 4.0) as u64).max(64 << 10)
+}
+
+fn default(data: &Data, memory_bytes: f64) -> Setting {
+    leveled(DEFAULT.0, DEFAULT.1, data, memory_bytes)
+}
+
+/// CAMAL's equations with e^(−M_f/N), as printed.
+fn printed(data: &Data, mix: &Mix, memory_bytes: f64) -> Setting {
+    let tree = camal::Tree {
+        entries: data.entries,
+        entry_bytes: data.entry_bytes,
+        block_entries: data.block_entries(),
+        scan_entries: data.scan_entries,
+        memory_bytes,
+        bloom_exponent: BLOOM_EXPONENT_AS_PRINTED,
+        merge_weight: 1.0,
+    };
+    let size_ratio = tree.size_ratio(mix, SIZE_RATIO_MAX);
+    let bits = tree.filter_bytes(mix, size_ratio) * 8.0 / data.entries;
+    let most = MEMORY_BITS * (1.0 - BUFFER_SHARE_MIN);
+    let bits = ((bits * 2.0).round() / 2.0).min(most);
+    leveled(size_ratio.round() as u32, if bits < 1.0 { 0.0 } else { bits }, data, memory_bytes)
+}
+
+fn corrected(model: &Model, mix: &Mix, memory_bytes: f64) -> Setting {
+    let least = ((memory_bytes * BUFFER_SHARE_MIN) as u64).max(WRITE_BUFFER_BYTES_MIN);
+    let budget = Budget {
+        memory_bytes,
+        cache_bytes: memory_bytes * 0.47,
+        write_buffer_bytes: (least, ((memory_bytes * 0.9) as u64).max(least)),
+        level0_runs: None,
+        size_ratio: None,
+        filter_bits: None,
+        monkey: false,
+        table_bytes: table_bytes(memory_bytes),
+    };
+    let price: fn(&Candidate) -> f64 = |candidate| candidate.ns;
+    choose(model, mix, &budget, price).best.setting
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn camals_mixes_are_whole_and_no_two_of_a_table_are_alike() {
+        for table in [&TRAINING[..], &SHIFTING] {
+            for (at, shares) in table.iter().enumerate() {
+                Mix::new(*shares).unwrap();
+                assert!(table[..at].iter().all(|other| other != shares), "{shares:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_arm_has_the_same_memory() {
+        let data =
+            Data { entries: 1e6, entry_bytes: ENTRY_BYTES, block_bytes: 4096.0, scan_entries: SCAN_ENTRIES };
+        let memory = data.entries * MEMORY_BITS / 8.0;
+        for shares in TRAINING {
+            let mix = Mix::new(shares).unwrap();
+            for setting in [default(&data, memory), printed(&data, &mix, memory)] {
+                let used = setting.shape.write_buffer_bytes as f64 + setting.filter_bits * data.entries / 8.0;
+                assert!((used / memory - 1.0).abs() < 0.01, "{setting:?}");
+                setting.shape.validate().unwrap();
+            }
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! One database under a mix of operations, and what it did for them.
+//!
+//! Owns [`Tenant`]. All work, flushes and merges too, is done in the caller's thread at once: the time of an operation is
+//! then all the work that it causes, whoever does it, and what is counted does not depend on how many cores are
+//! free. Tables are read past the system's cache where the file system allows it. Every answer is checked.
+
+use crate::{
+    random::Random,
+    runner::{Error, Result},
+};
+use solera::{
+    Compression, Db, Layout, Options,
+    clock::{Clock, SystemClock},
+    stats::Counters,
+};
+use solera_tune::cost::{Cost, Data, Mix, Model, Setting, model::Load, tree::Tree};
+use std::path::PathBuf;
+use tempfile::TempDir;
+
+/// Bytes of a key.
+const KEY_BYTES: usize = 8;
+/// Random bytes that values are parts of.
+const VALUE_POOL_BYTES: usize = 1 << 20;
+/// Bits of the numbers of keys that are there.
+const PRESENT_BITS: u32 = 40;
+/// Smallest budget of a database.
+const MEMORY_BYTES_MIN: u64 = 1 << 20;
+/// A budget is this share of the data: so little that the block cache is the least that a database keeps, 1/8 of
+/// it, in every arm.
+const MEMORY_SHARE: f64 = 0.006;
+
+/// The data of an experiment and where it lies.
+#[derive(Clone, Debug)]
+pub(super) struct Site {
+    /// The data, as the model sees it.
+    pub(super) data: Data,
+    /// Whether tables are read past the system's cache.
+    pub(super) direct: bool,
+    /// Where temporary directories are made.
+    pub(super) directory: PathBuf,
+    /// Seed of keys and operations.
+    pub(super) seed: u64,
+}
+
+impl Site {
+    /// A place in `directory`, with direct reads if it has them.
+    pub(super) fn new(data: Data, directory: Option<PathBuf>, seed: u64) -> Result<Site> {
+        let directory = directory.unwrap_or_else(std::env::temp_dir);
+        let trial = tempfile::Builder::new().prefix("solera-bench-").tempdir_in(&directory)?;
+        let direct = match Options::new().direct_reads(true).open(trial.path()) {
+            Ok(_) => true,
+            Err(solera::Error::Invalid(_)) => false,
+            Err(error) => return Err(error.into()),
+        };
+        Ok(Site { data, direct, directory, seed })
+    }
+
+    /// The budget of every database here: equal for all arms, and so small that the block cache is too.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        ((self.data.entries * self.data.entry_bytes * MEMORY_SHARE) as u64).max(MEMORY_BYTES_MIN)
+    }
+
+    fn layout(&self, setting: &Setting) -> Layout {
+        Layout {
+            block_bytes: self.data.block_bytes as u32,
+            compression: Compression::None,
+            filter_bits_per_key: setting.filter_bits as f32,
+            ..Layout::default()
+        }
+    }
+}
+
+/// A database under a setting.
+pub(super) struct Tenant {
+    pub(super) setting: Setting,
+    site: Site,
+    db: Db,
+    random: Random,
+    pool: Vec<u8>,
+    /// Removed when the tenant goes; after `db`, by the order of the fields.
+    _directory: TempDir,
+}
+
+/// What operations did.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Measured {
+    pub(super) operations: u64,
+    pub(super) ns: u64,
+    /// Blocks that lookups and scans read.
+    pub(super) blocks_read: u64,
+    /// Bytes that lookups, scans and merges read.
+    pub(super) bytes_read: u64,
+    /// Bytes that flushes and merges wrote.
+    pub(super) bytes_written: u64,
+    /// The longest write, with the work that it did for others.
+    pub(super) write_ns_max: u64,
+}
+
+impl Measured {
+    /// Adds what later operations did.
+    pub(super) fn add(&mut self, later: &Measured) {
+        self.operations += later.operations;
+        self.ns += later.ns;
+        self.blocks_read += later.blocks_read;
+        self.bytes_read += later.bytes_read;
+        self.bytes_written += later.bytes_written;
+        self.write_ns_max = self.write_ns_max.max(later.write_ns_max);
+    }
+
+    /// Blocks read, and blocks' worth of bytes read and written by flushes and merges, per operation.
+    pub(super) fn blocks(&self, data: &Data) -> f64 {
+        let block = data.block_stored_bytes();
+        let merged = self.bytes_read as f64 - self.blocks_read as f64 * block + self.bytes_written as f64;
+        (self.blocks_read as f64 + merged.max(0.0) / block) / self.operations.max(1) as f64
+    }
+
+    /// Microseconds per operation.
+    pub(super) fn us(&self) -> f64 {
+        self.ns as f64 / 1e3 / self.operations.max(1) as f64
+    }
+}
+
+/// The key of a number: numbers in order make keys in random order (the finalizer of splitmix64, a bijection).
+fn key(number: u64) -> [u8; KEY_BYTES] {
+    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (z ^ (z >> 31)).to_be_bytes()
+}
+
+impl Tenant {
+    fn open(site: &Site, setting: &Setting, directory: TempDir) -> Result<Tenant> {
+        let options = Options::new()
+            .memory(site.memory_bytes())
+            .write_buffer(setting.shape.write_buffer_bytes)
+            .layout(site.layout(setting))
+            .shape(setting.shape.clone())
+            .direct_reads(site.direct)
+            .background_threads(0);
+        let db = options.open(directory.path())?;
+        let mut random = Random::new(site.seed);
+        let mut pool = vec![0; VALUE_POOL_BYTES];
+        random.fill(&mut pool);
+        let cache_bytes = db.stats().block_cache_capacity_bytes as f64;
+        let setting = Setting { cache_bytes, ..setting.clone() };
+        Ok(Tenant { setting, site: site.clone(), db, random, pool, _directory: directory })
+    }
+
+    /// A database with every key, put in random order and flushed.
+    pub(super) fn loaded(
+        site: &Site,
+        setting: &Setting,
+        mut progress: impl FnMut(u64, u64),
+    ) -> Result<Tenant> {
+        let directory = tempfile::Builder::new().prefix("solera-bench-").tempdir_in(&site.directory)?;
+        let mut tenant = Tenant::open(site, setting, directory)?;
+        let entries = site.data.entries as u64;
+        for number in 0..entries {
+            if number % 10_000 == 0 {
+                progress(number, entries);
+            }
+            tenant.put(number)?;
+        }
+        tenant.db.flush()?;
+        tenant.settle()?;
+        tenant.setting.cache_bytes = tenant.db.stats().block_cache_capacity_bytes as f64;
+        Ok(tenant)
+    }
+
+    /// A second database that begins as this one is now.
+    pub(super) fn fork(&self) -> Result<Tenant> {
+        let directory = tempfile::Builder::new().prefix("solera-bench-").tempdir_in(&self.site.directory)?;
+        self.db.checkpoint(directory.path())?;
+        Tenant::open(&self.site, &self.setting, directory)
+    }
+
+    fn settle(&self) -> Result<()> {
+        while self.db.step()? {}
+        Ok(())
+    }
+
+    fn put(&mut self, number: u64) -> Result<()> {
+        let value_bytes = self.site.data.entry_bytes as usize - KEY_BYTES;
+        let at = self.random.below((VALUE_POOL_BYTES - value_bytes) as u64) as usize;
+        // A value begins with its key, so that a read can be checked.
+        let value = &mut self.pool[at..at + value_bytes];
+        value[..KEY_BYTES].copy_from_slice(&key(number));
+        self.db.put(&key(number), value)?;
+        self.settle()
+    }
+
+    /// Whether a scan from a key that is there begins with it and finds its entries.
+    fn scan(&self, number: u64) -> Result<bool> {
+        let first = key(number);
+        let mut scan = self.db.range(&first[..]..);
+        let mut right = scan.advance()? && scan.key() == first;
+        for _ in 1..self.site.data.scan_entries as u64 {
+            if !scan.advance()? {
+                break;
+            }
+            right &= scan.value()[..KEY_BYTES] == *scan.key();
+        }
+        Ok(right)
+    }
+
+    /// Does `operations` operations of `mix`, all keys equally likely; writes are of keys that are there.
+    pub(super) fn run(&mut self, clock: &SystemClock, mix: &Mix, operations: u64) -> Result<Measured> {
+        let before = self.counters();
+        let [v, r, q, _] = mix.shares();
+        let entries = self.site.data.entries as u64;
+        let (mut wrong, mut write_ns_max) = (0u64, 0);
+        let start = clock.monotonic_ns();
+        for _ in 0..operations {
+            let kind = self.random.unit();
+            let number = self.random.below(entries);
+            let right = if kind < v {
+                let absent = (1 << PRESENT_BITS) + self.random.below(1 << PRESENT_BITS);
+                self.db.get(&key(absent))?.is_none()
+            } else if kind < v + r {
+                let key = key(number);
+                self.db.get(&key)?.is_some_and(|value| value[..KEY_BYTES] == key)
+            } else if kind < v + r + q {
+                self.scan(number)?
+            } else {
+                let begin = clock.monotonic_ns();
+                self.put(number)?;
+                write_ns_max = write_ns_max.max(clock.monotonic_ns() - begin);
+                true
+            };
+            wrong += u64::from(!right);
+        }
+        let ns = clock.monotonic_ns() - start;
+        if wrong > 0 {
+            return Err(Error::WrongAnswers {
+                set: format!("{entries} entries"),
+                index: self.site.layout(&self.setting).index,
+                stage: mix.to_string(),
+                wrong,
+            });
+        }
+        let after = self.counters();
+        let written = |counters: &Counters| counters.bytes_written_flush + counters.bytes_written_compaction;
+        Ok(Measured {
+            operations,
+            ns,
+            blocks_read: after.blocks_read - before.blocks_read,
+            bytes_read: after.bytes_read - before.bytes_read,
+            bytes_written: written(&after) - written(&before),
+            write_ns_max,
+        })
+    }
+
+    fn counters(&self) -> Counters {
+        self.db.default().stats().counters
+    }
+
+    /// The tree as it is now, for the model.
+    pub(super) fn tree(&self) -> Tree {
+        let levels = self.db.default().stats().levels;
+        let entries = |runs: &[solera::RunStats]| runs.iter().map(|run| run.entries as f64).collect();
+        let levels: Vec<Vec<f64>> = levels.iter().map(|level| entries(&level.runs)).collect();
+        let data = &self.site.data;
+        Tree::of(
+            self.setting.shape.clone(),
+            data.stored_bytes(self.setting.filter_bits),
+            data.entries,
+            &levels,
+        )
+    }
+
+    /// What the model foresees for `operations` operations: from the tree as it is now, and from nothing but the
+    /// setting and the data.
+    pub(super) fn foresee(&self, model: &Model, mix: &Mix, operations: u64) -> (Cost, Cost) {
+        let load = Load { mix, operations: operations as f64 };
+        let found = model.run(&self.setting, load, &mut self.tree());
+        let blind = model.run(&self.setting, load, &mut model.loaded(&self.setting));
+        (found, blind)
+    }
+}

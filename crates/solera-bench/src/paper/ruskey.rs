@@ -1,0 +1,232 @@
+//! RusKey's experiments: R1, static mixes of lookups and updates under fixed run limits and the closed form.
+//!
+//! Level 0 holds K₀ write buffers whatever the arm: RusKey's K is that of the levels below. The arms of one mix take
+//! missions in turns, so that a machine that drifts drifts for all.
+
+use super::{
+    Scale,
+    document::{Bars, Section, Table},
+    foresight::Foresight,
+    missions::{Measured, Site, Tenant},
+    verdict,
+};
+use crate::{
+    report::{
+        Spread,
+        number::{Quantity, digits},
+    },
+    runner::{Progress, Result},
+};
+use solera::{Shape, clock::SystemClock};
+use solera_tune::cost::{Budget, Candidate, Data, Mix, Model, Setting, Units, choose};
+
+/// T.
+const SIZE_RATIO: u32 = 10;
+/// K₀ of every arm: the engine's default.
+const LEVEL0_RUNS: u32 = 4;
+/// M_b at a million entries of a thousand bytes.
+const WRITE_BUFFER_BYTES: f64 = 262_144.0;
+/// Bytes of a key and its value.
+const ENTRY_BYTES: f64 = 1000.0;
+/// Filter bits per key of every arm.
+const FILTER_BITS: f64 = 8.0;
+/// γ: shares of lookups.
+const LOOKUPS: [f64; 3] = [0.9, 0.5, 0.1];
+/// Entries at which the sizes above hold; write buffers shrink with the data, so that the levels stay.
+const ENTRIES: f64 = 1e6;
+/// Smallest write buffer that the engine takes.
+pub(super) const WRITE_BUFFER_BYTES_MIN: u64 = 4 << 10;
+
+/// The fixed arms: name and run limits of the levels below level 0.
+const FIXED: [(&str, &[u32]); 4] = [
+    ("K = 1 (leveling)", &[1]),
+    ("K = 5", &[5]),
+    ("K = 10 (tiering)", &[10]),
+    ("lazy leveling", &[10, 10, 1]),
+];
+
+/// The data of R1 at this scale.
+fn data(scale: &Scale) -> Data {
+    Data {
+        entries: scale.entries_small as f64,
+        entry_bytes: ENTRY_BYTES,
+        block_bytes: 4096.0,
+        scan_entries: 1.0,
+    }
+}
+
+fn setting(scale: &Scale, below: &[u32]) -> Setting {
+    let write_buffer_bytes =
+        ((WRITE_BUFFER_BYTES * scale.entries_small as f64 / ENTRIES) as u64).max(WRITE_BUFFER_BYTES_MIN);
+    let run_limits = [LEVEL0_RUNS].into_iter().chain(below.iter().copied()).collect();
+    let table_bytes = write_buffer_bytes.max(64 << 10);
+    let shape = Shape { size_ratio: SIZE_RATIO, run_limits, write_buffer_bytes, table_bytes };
+    Setting { shape, filter_bits: FILTER_BITS, monkey: false, cache_bytes: 0.0 }
+}
+
+/// The run limits of the closed form for a mix.
+fn closed_form(scale: &Scale, model: &Model, mix: &Mix, cache_bytes: f64) -> Vec<u32> {
+    let Setting { shape, filter_bits, monkey, .. } = setting(scale, &[1]);
+    let buffer = shape.write_buffer_bytes;
+    let budget = Budget {
+        memory_bytes: buffer as f64 + filter_bits * model.data.entries / 8.0,
+        cache_bytes,
+        write_buffer_bytes: (buffer, buffer),
+        level0_runs: Some(LEVEL0_RUNS),
+        size_ratio: Some(SIZE_RATIO),
+        filter_bits: Some(filter_bits),
+        monkey,
+        table_bytes: shape.table_bytes,
+    };
+    let price: fn(&Candidate) -> f64 = |candidate| candidate.ns;
+    choose(model, mix, &budget, price).best.setting.shape.run_limits[1..].to_vec()
+}
+
+/// R1.
+pub(super) fn run_static(
+    scale: &Scale,
+    clock: &SystemClock,
+    units: &Units,
+    progress: &mut dyn Progress,
+) -> Result<Vec<Section>> {
+    let site = Site::new(data(scale), scale.directory.clone(), scale.seed)?;
+    let model = Model { data: site.data, units: units.clone() };
+    let load = |name: &str, below: &[u32], progress: &mut dyn Progress| {
+        let stage = format!("loading, {name}");
+        Tenant::loaded(&site, &setting(scale, below), |done, of| progress.at(&stage, done, of))
+    };
+    let mut fixed = Vec::new();
+    for (name, below) in FIXED {
+        fixed.push((name.to_owned(), load(name, below, progress)?));
+    }
+    let (mut sections, mut foresight, mut verdicts) = (Vec::new(), Foresight::default(), Vec::new());
+    for lookups in LOOKUPS {
+        let mix = Mix::new([0.0, lookups, 0.0, 1.0 - lookups]).map_err(crate::Error::Config)?;
+        let cache_bytes = fixed[0].1.setting.cache_bytes;
+        let limits = closed_form(scale, &model, &mix, cache_bytes);
+        let limits_text: Vec<String> = limits.iter().map(u32::to_string).collect();
+        let name = format!("closed form, K = {}", limits_text.join(","));
+        let mut arms: Vec<(String, Tenant)> = Vec::new();
+        for (name, tenant) in &fixed {
+            arms.push((name.clone(), tenant.fork()?));
+        }
+        arms.push((name.clone(), load(&name, &limits, progress)?));
+        let operations = scale.mission_operations * scale.missions as u64;
+        let foreseen: Vec<_> =
+            arms.iter().map(|(_, tenant)| tenant.foresee(&model, &mix, operations)).collect();
+        let mut measured = vec![Measured::default(); arms.len()];
+        let mut missions: Vec<Vec<f64>> = vec![Vec::new(); arms.len()];
+        let stage = format!("missions, {mix}");
+        for mission in 0..scale.missions {
+            progress.at(&stage, mission as u64, scale.missions as u64);
+            for turn in 0..arms.len() {
+                let arm = (turn + mission) % arms.len();
+                let did = arms[arm].1.run(clock, &mix, scale.mission_operations)?;
+                measured[arm].add(&did);
+                missions[arm].push(did.us());
+            }
+        }
+        let mut table = Table::new(
+            format!("γ = {lookups}: {} missions of {} operations", scale.missions, scale.mission_operations),
+            &[
+                "arm",
+                "µs per operation",
+                "blocks per operation",
+                "foreseen",
+                "foreseen from nothing",
+                "longest write, ms",
+            ],
+        );
+        let mut bars = (Vec::new(), Vec::new());
+        for (((name, _), did), ((found, blind), missions)) in
+            arms.iter().zip(&measured).zip(foreseen.iter().zip(missions))
+        {
+            let blocks = did.blocks(&site.data);
+            let (found, blind) = (model.blocks(&mix, found), model.blocks(&mix, blind));
+            foresight.add(format!("{name}, γ = {lookups}"), found, blind, blocks);
+            table.row(
+                name.clone(),
+                [did.us(), blocks, found, blind, did.write_ns_max as f64 / 1e6].map(digits),
+            );
+            bars.0.push((name.clone(), Spread::of(missions)));
+            bars.1.push((name.clone(), Spread::of(vec![blocks])));
+        }
+        let (closed, others) = measured.split_last().expect("the closed form is an arm");
+        for (what, of) in [
+            ("time", (|did: &Measured, _: &Data| did.us()) as fn(&Measured, &Data) -> f64),
+            ("blocks", |did, data| did.blocks(data)),
+        ] {
+            let best = others.iter().map(|did| of(did, &site.data)).fold(f64::INFINITY, f64::min);
+            let ratio = of(closed, &site.data) / best;
+            verdicts.push(verdict(
+                &format!("γ = {lookups}: the closed form is within 5 % of the best fixed arm in {what}"),
+                ratio <= 1.05,
+                &format!("{:.0} % of it", ratio * 100.0),
+            ));
+        }
+        sections.push(Section {
+            title: format!("R1, γ = {lookups}"),
+            text: vec![format!(
+                "Lookups of keys that are there {:.0} %, updates {:.0} %.",
+                lookups * 100.0,
+                (1.0 - lookups) * 100.0
+            )],
+            tables: vec![table],
+            bars: vec![
+                Bars {
+                    title: format!("γ = {lookups}: time per operation, by mission"),
+                    quantity: Quantity::Plain("µs"),
+                    better: "lower",
+                    bars: bars.0,
+                },
+                Bars {
+                    title: format!("γ = {lookups}: blocks per operation"),
+                    quantity: Quantity::Plain("blocks"),
+                    better: "lower",
+                    bars: bars.1,
+                },
+            ],
+        });
+    }
+    sections.insert(0, foresight.section(verdicts));
+    sections.insert(1, conditions(&site, &fixed[0].1));
+    Ok(sections)
+}
+
+/// How the data and the memory were.
+fn conditions(site: &Site, tenant: &Tenant) -> Section {
+    let shape = &tenant.setting.shape;
+    Section {
+        title: "Conditions".into(),
+        text: vec![
+            format!(
+                "{} entries of {} bytes, uncompressed, four to a block; write buffer {} bytes, T = {}, K₀ = {}, filters of {} \
+                 bits per key, equal in all levels; the block cache is {:.0} KiB in every arm.",
+                site.data.entries,
+                site.data.entry_bytes,
+                shape.write_buffer_bytes,
+                shape.size_ratio,
+                LEVEL0_RUNS,
+                FILTER_BITS,
+                tenant.setting.cache_bytes / 1024.0,
+            ),
+            how(site),
+        ],
+        ..Section::default()
+    }
+}
+
+/// What is counted and timed.
+pub(super) fn how(site: &Site) -> String {
+    format!(
+        "Flushes and merges are done at once by the thread that writes, so that time per operation is all work per operation. \
+         Tables are read {}. Blocks per operation: blocks that reads read from files, and blocks' worth of bytes \
+         that flushes and merges read and wrote; the log is not counted. Blocks are the primary measure: they do not \
+         depend on what else the machine did.",
+        if site.direct {
+            "past the system's cache (O_DIRECT)"
+        } else {
+            "through the system's cache: times are of copies, not of a device"
+        }
+    )
+}
