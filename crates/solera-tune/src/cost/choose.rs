@@ -12,7 +12,7 @@ use serde::Serialize;
 use solera::Shape;
 
 /// Largest size ratio that is tried for itself; beyond it only what the closed form and the steps of ⌈L⌉ name.
-const SIZE_RATIOS_TRIED: u32 = 12;
+const SIZE_RATIOS_TRIED: u32 = 6;
 /// Largest size ratio that is considered at all.
 const SIZE_RATIO_MAX: u32 = 32;
 /// Filter bits are whole halves: finer is below what the model knows.
@@ -22,7 +22,7 @@ const BITS_MAX: f64 = 20.0;
 /// Run limits of level 0 that are tried.
 const LEVEL0_LIMITS: [u32; 5] = [2, 4, 6, 9, 16];
 /// Rounds of the walk over neighbours, at most.
-const ROUNDS_MAX: usize = 12;
+const ROUNDS_MAX: usize = 6;
 
 /// A family of run limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -167,7 +167,7 @@ impl Chooser<'_> {
         let data = &self.model.data;
         let buffers =
             data.entries * data.entry_bytes / self.write_buffer_bytes(form.round() as u32) as f64 + 1.0;
-        let steps = (1..8).map(|levels| buffers.powf(1.0 / f64::from(levels)));
+        let steps = (2..5).map(|levels| buffers.powf(1.0 / f64::from(levels)));
         let near = steps.chain([form]).flat_map(|ratio| [ratio.floor() as u32, ratio.ceil() as u32]);
         let mut ratios: Vec<u32> = (2..=SIZE_RATIOS_TRIED).chain(near).collect();
         ratios.retain(|ratio| (2..=SIZE_RATIO_MAX).contains(ratio));
@@ -322,7 +322,7 @@ impl Chooser<'_> {
             }
         };
         for level in 1..limits.len() {
-            for limit in [limits[level] - 1, limits[level] + 1, limits[level] / 2, limits[level] * 2, ratio] {
+            for limit in [limits[level] - 1, limits[level] + 1, limits[level] * 2] {
                 let mut limits = limits.clone();
                 limits[level] = limit.clamp(1, ratio);
                 push(ratio, limits, setting.filter_bits);
@@ -343,7 +343,7 @@ impl Chooser<'_> {
             }
         }
         if self.budget.filter_bits.is_none() {
-            for step in [-2.0, -1.0, 1.0, 2.0] {
+            for step in [-1.5, 1.5] {
                 push(ratio, limits.clone(), self.legal_bits(setting.filter_bits + step));
             }
         }

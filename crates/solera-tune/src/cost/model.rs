@@ -21,7 +21,7 @@ const BLOCK_INDEX_BYTES: f64 = 6.0;
 /// What an entry takes in a memtable besides its key and value, in bytes.
 const MEMTABLE_OVERHEAD_BYTES: f64 = 56.0;
 /// States of the tree at which reads are looked at, at most.
-const STATES_MAX: f64 = 128.0;
+const STATES_MAX: f64 = 32.0;
 
 /// What cannot be chosen: the data, and what is asked of it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

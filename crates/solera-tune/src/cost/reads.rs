@@ -7,8 +7,8 @@
 
 use super::{mix::Mix, tree::Tree};
 
-/// Halvings in the search for Che's t: to a part in 10⁹.
-const HALVINGS: usize = 60;
+/// Halvings in the search for Che's t: to a millionth part.
+const HALVINGS: usize = 24;
 
 /// What an operation does on average.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

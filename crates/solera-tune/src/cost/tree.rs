@@ -17,7 +17,7 @@
 use solera::Shape;
 
 /// Parts of the key space.
-pub const CELLS: usize = 64;
+pub const CELLS: usize = 32;
 /// A plan concerns about this many tables' bytes: `compaction::cut`.
 const PLAN_TABLES: f64 = 25.0;
 /// Tables of the target that a plan of the cheapest piece rewrites beyond those that it must: its range does not
