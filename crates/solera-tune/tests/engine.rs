@@ -9,7 +9,7 @@ use solera_tune::cost::{
 };
 use std::sync::Arc;
 
-const ENTRIES: u64 = 30_000;
+const ENTRIES: u64 = 20_000;
 const BUFFER_BYTES: u64 = 32 << 10;
 
 fn shape(size_ratio: u32, run_limits: &[u32]) -> Shape {

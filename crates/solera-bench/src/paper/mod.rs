@@ -100,6 +100,8 @@ pub struct Scale {
     pub mission_operations: u64,
     /// Operations of each mix and arm (CAMAL).
     pub operations: u64,
+    /// Mixes of each of CAMAL's two tables, at most: they have 15 and 24.
+    pub mixes: usize,
     /// Where the keys of the main comparisons come from.
     pub keys: Vec<Keys>,
     /// Seed of data and probes.
@@ -124,6 +126,7 @@ impl Default for Scale {
             missions: 300,
             mission_operations: 5_000,
             operations: 50_000,
+            mixes: 24,
             keys: Family::ALL.map(Keys::Family).into(),
             seed: 1,
             directory: None,
@@ -144,6 +147,7 @@ impl Scale {
             missions: 4,
             mission_operations: 500,
             operations: 1_000,
+            mixes: 3,
             ..Scale::default()
         }
     }
@@ -153,7 +157,8 @@ impl Scale {
         if !entries.contains(&self.entries) || !entries.contains(&self.entries_small) {
             return Err(Error::Config("an experiment has 100 to 2^30 pairs".into()));
         }
-        let counts = [self.lookups, self.lookups_cold, self.repeats, self.missions, self.keys.len()];
+        let counts =
+            [self.lookups, self.lookups_cold, self.repeats, self.missions, self.mixes, self.keys.len()];
         if counts.contains(&0) || self.mission_operations == 0 || self.operations == 0 {
             return Err(Error::Config(
                 "reads, repeats, missions, operations and key families must each be at least 1".into(),

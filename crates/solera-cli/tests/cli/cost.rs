@@ -66,9 +66,9 @@ fn what_is_no_workload_is_refused_with_the_reason() {
     }
     let (solera, units) = with_units();
     let run =
-        |more: &[&str]| solera.run(&[&["cost", "--workload", "1,0,0,0", "--units", &units], more].concat());
+        |more: &[&str]| solera.run([&["cost", "--workload", "1,0,0,0", "--units", &units], more].concat());
     assert!(run(&["--entries", "0"]).fails(2).contains("at least 1"));
     assert!(run(&["--memory", "1K"]).fails(2).contains("64K"));
-    let broken = solera.run(&["cost", "--workload", "1,0,0,0", "--units", "/dev/null"]);
+    let broken = solera.run(["cost", "--workload", "1,0,0,0", "--units", "/dev/null"]);
     assert!(broken.fails(4).contains("no unit costs"));
 }
