@@ -82,8 +82,10 @@ impl Engine {
                 assert!(self.db.get(&key(number)).unwrap().is_some());
             } else if kind < v + r + q {
                 let first = key(number);
-                let mut scan = self.db.range(&first[..]..);
-                (0..8).for_each(|_| drop(scan.advance().unwrap()));
+                let (mut scan, mut scanned) = (self.db.range(&first[..]..), 0);
+                while scanned < 8 && scan.advance().unwrap() {
+                    scanned += 1;
+                }
             } else {
                 self.put(number);
             }
