@@ -5,7 +5,7 @@
 //!   *where* the least cost lies, at once, and why.
 //! * [`tree`] and [`reads`]: the tree that this engine keeps, run by run, as the expectation over random keys. Where
 //!   the engine differs from the papers' tree (docs/decisions/0006, 0012), this is where it is written down.
-//! * [`model`] and [`choose`]: what an operation costs in blocks and, with the [`units`] of this machine, in
+//! * [`model`] and [`mod@choose`]: what an operation costs in blocks and, with the [`units`] of this machine, in
 //!   time; and the cheapest setting: the closed form, and its neighbours priced by the model.
 
 pub mod lambert;
