@@ -159,7 +159,7 @@ pub fn block(data: &[u8]) {
         block.key_into(i, &mut key);
         assert_eq!(key.len(), block.key_len(i));
         let _ =
-            (block.kind(i), block.seqno(i, 5), block.value(i).len(), block.key_head(i), block.pin_value(i));
+            (block.kind(i), block.seqno(i, 5), block.value(i).len(), block.key_len(i), block.pin_value(i));
         assert!(block.find(&key) <= block.len());
         let probe = Probe { key: &key, hash: key::hash(&key), snapshot: SEQNO_MAX };
         if let Some(found) = block.lookup(&probe, 5) {
