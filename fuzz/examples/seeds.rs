@@ -131,7 +131,7 @@ impl Corpora<'_> {
         bytes.clear();
         Layout::default().encode(&mut bytes);
         self.add("values", &bytes)?;
-        let mut filter = solera::filter::FilterBuilder::new(10.0);
+        let mut filter = solera::filter::FilterBuilder::new(solera::Filters::default().mean());
         (0..100u64).for_each(|number| filter.add(number << 32 | number));
         self.add("values", &filter.finish())
     }

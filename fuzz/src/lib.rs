@@ -145,7 +145,7 @@ fn walk_and_ask(data: &[u8]) {
     let guard = crossbeam_epoch::pin();
     for key in keys.iter().step_by(7) {
         let probe = Probe { key, hash: key::hash(key), snapshot: SEQNO_MAX };
-        damage_only(file.table().and_then(|table| table.lookup(&probe, &guard, |hit| hit.value().len())));
+        damage_only(file.table().and_then(|table| table.lookup(0, &probe, &guard, |hit| hit.value().len())));
         damage_only(cursor.seek_before(key));
     }
     damage_only(file.table().and_then(|table| table.check().map(drop)));

@@ -11,7 +11,7 @@ use crate::{
     setting::{Operator, Setting, SpaceSetting},
 };
 use solera::{
-    Compression, Db, IndexKind, Keyspace, ManualClock, Options,
+    Compression, Db, FilterKind, FilterSpread, IndexKind, Keyspace, ManualClock, Options,
     vfs::mem::{MemFs, Persist},
 };
 use std::{
@@ -219,6 +219,8 @@ fn setting() -> Setting {
         block_bytes: 512,
         epsilon: 2,
         filter_bits: 10,
+        filter_spread: FilterSpread::Monkey,
+        last_filter: FilterKind::ALL[n % 2],
         size_ratio: 3,
         run_limits: vec![3, 1],
         table_bytes: 4 << 10,

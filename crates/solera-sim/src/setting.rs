@@ -8,7 +8,7 @@ use crate::{
     random::Random,
     script::text::{Text, Words, record},
 };
-use solera::{Compression, IndexKind};
+use solera::{Compression, FilterKind, FilterSpread, IndexKind};
 use std::{fmt, str::FromStr};
 
 /// Which merge operator a keyspace has.
@@ -53,7 +53,13 @@ macro_rules! named {
         }
     )*};
 }
-named!(Operator: Operator::ALL, IndexKind: IndexKind::ALL, Compression: Compression::ALL);
+named!(
+    Operator: Operator::ALL,
+    IndexKind: IndexKind::ALL,
+    Compression: Compression::ALL,
+    FilterSpread: FilterSpread::ALL,
+    FilterKind: FilterKind::ALL
+);
 
 record! {
     /// How one keyspace is set up.
@@ -70,6 +76,10 @@ record! {
         epsilon: u32,
         /// Filter bits per key; 0 for none.
         filter_bits: u32,
+        /// How levels share them.
+        filter_spread: FilterSpread,
+        /// Kind of filters at the last level.
+        last_filter: FilterKind,
         /// T.
         size_ratio: u32,
         /// K_i; the last repeats.
@@ -134,6 +144,8 @@ impl SpaceSetting {
             block_bytes: *random.pick(&[256, 256, 300, 512, 1024, 4096]),
             epsilon: *random.pick(&[1, 2, 4, 16, 64]),
             filter_bits: *random.pick(&[0, 1, 4, 10, 10]),
+            filter_spread: *random.pick(&FilterSpread::ALL),
+            last_filter: *random.pick(&FilterKind::ALL),
             size_ratio,
             run_limits: (0..levels).map(|_| random.between(1, size_ratio.into()) as u32).collect(),
             table_bytes: *random.pick(&[1 << 10, 2 << 10, 8 << 10, 64 << 10]),

@@ -6,7 +6,7 @@ use crate::{
     setting::{Operator, Setting, SpaceSetting},
 };
 use solera::{
-    Batch, Db, Keyspace, KeyspaceOptions, Layout, Options, Shape, Transaction, clock::Clock,
+    Batch, Db, Filters, Keyspace, KeyspaceOptions, Layout, Options, Shape, Transaction, clock::Clock,
     operator::builtin, vfs::Fs,
 };
 use std::{sync::Arc, time::Duration};
@@ -47,7 +47,11 @@ impl SpaceSetting {
             block_bytes: self.block_bytes,
             index: self.index,
             epsilon: self.epsilon,
-            filter_bits_per_key: self.filter_bits as f32,
+            filter: Filters {
+                bits_per_key: self.filter_bits as f32,
+                spread: self.filter_spread,
+                last_level: self.last_filter,
+            },
             compression: self.compression,
         }
     }

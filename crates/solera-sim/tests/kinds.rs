@@ -96,7 +96,7 @@ impl Kinds {
                 block_bytes,
                 index,
                 epsilon,
-                filter_bits_per_key: 10.0,
+                filter: solera::Filters::monkey(10.0).with_last_level(solera::FilterKind::Ribbon),
                 compression: if epsilon.is_multiple_of(2) { Compression::Lz4 } else { Compression::None },
             };
             let shape = Shape { table_bytes: 256 << 10, ..Shape::default() };

@@ -65,6 +65,7 @@ pub use crate::{
         VerifyReport,
     },
     error::{Error, Result},
+    filter::{FilterKind, FilterSpec, FilterSpread, Filters},
     index::IndexKind,
     operator::MergeOperator,
     pin::Slice,

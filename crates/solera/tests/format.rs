@@ -17,7 +17,7 @@ fn files() -> BTreeMap<String, Vec<u8>> {
         block_bytes: 4096,
         index: IndexKind::DoblixPra,
         epsilon: 64,
-        filter_bits_per_key: 10.0,
+        filter: solera::Filters::monkey(10.0),
         compression: Compression::None,
     };
     let shape =

@@ -85,6 +85,9 @@ fn picture(stats: &KeyspaceStats) -> String {
             "",
             fullness(level)
         );
+        if !level.runs.is_empty() {
+            let _ = writeln!(out, "        filters {}", filters(level));
+        }
         for run in &level.runs {
             let _ = writeln!(
                 out,
@@ -120,6 +123,11 @@ fn fullness(level: &LevelStats) -> String {
     text
 }
 
+/// What filters its tables have, and what the next one gets.
+fn filters(level: &LevelStats) -> String {
+    format!("{:.1} bits per key, next table {}", level.filter_bits_per_key, level.filter_next)
+}
+
 /// The level's runs, newest first, each as wide as its share of the capacity (or of the level, if that
 /// is over its capacity), at least one column.
 fn bar(level: &LevelStats, width: usize) -> String {
@@ -147,7 +155,7 @@ fn shown(key: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use solera::RunStats;
+    use solera::{FilterKind, FilterSpec, RunStats};
 
     fn level(capacity_bytes: u64, runs: &[u64]) -> LevelStats {
         let run = |&bytes: &u64| RunStats { bytes, ..RunStats::default() };
@@ -163,6 +171,13 @@ mod tests {
         assert_eq!(bar(&level(100, &[300, 100]), 8), "██████▓▓", "over its capacity");
         assert_eq!(bar(&level(0, &[7]), 4), "████", "a level limited by its number of runs");
         assert_eq!(bar(&level(100, &[1; 50]), 4), "█▓█▓", "more runs than columns");
+    }
+
+    #[test]
+    fn a_level_shows_the_bits_it_has_and_the_bits_to_come() {
+        let filter_next = FilterSpec { kind: FilterKind::Ribbon, bits_per_key: 7.25 };
+        let level = LevelStats { filter_bits_per_key: 10.04, filter_next, ..level(100, &[50]) };
+        assert_eq!(filters(&level), "10.0 bits per key, next table ribbon 7.2");
     }
 
     #[test]

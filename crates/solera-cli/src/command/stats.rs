@@ -42,6 +42,7 @@ fn to_json(stats: &KeyspaceStats) -> Value {
     json!({
         "keyspace": stats.name,
         "index": stats.index,
+        "filters": stats.filters,
         "entries": stats.entries,
         "memtable_entries": stats.memtable_entries,
         "blocks": stats.blocks,
@@ -60,6 +61,8 @@ pub(super) fn level_json(level: &LevelStats) -> Value {
         "level": level.level,
         "capacity_bytes": level.capacity_bytes,
         "run_limit": level.run_limit,
+        "filter_bits_per_key": level.filter_bits_per_key,
+        "filter_next": { "kind": level.filter_next.kind.name(), "bits_per_key": level.filter_next.bits_per_key },
         "runs": level.runs.iter().map(run_json).collect::<Vec<_>>(),
     })
 }
@@ -103,7 +106,11 @@ fn to_text(stats: &KeyspaceStats) -> String {
             units::bytes(stats.index_bytes),
             format!("{}  {}", per_entry(stats.index_bytes), stats.index),
         ),
-        ("filters", units::bytes(stats.filter_bytes), per_entry(stats.filter_bytes)),
+        (
+            "filters",
+            units::bytes(stats.filter_bytes),
+            format!("{}  {}", per_entry(stats.filter_bytes), stats.filters),
+        ),
         ("memtable", units::bytes(stats.memtable_bytes), sealed),
     ] {
         let _ = writeln!(out, "{}", format!("  {name:<9} {value:>14}  {remark}").trim_end());

@@ -25,7 +25,7 @@ use crate::{
     random::Random,
 };
 use solera::{
-    Db, Error, IndexKind, KeyspaceOptions, Layout, Options,
+    Db, Error, FilterKind, Filters, IndexKind, KeyspaceOptions, Layout, Options,
     cache::Cache,
     cursor::{Cursor, Probe},
     ids::SEQNO_MAX,
@@ -180,6 +180,7 @@ impl Subject {
             block_bytes: *random.pick(&[256, 512, 1024]),
             index,
             epsilon: *random.pick(&[1, 4, 64]),
+            filter: Filters::default().with_last_level(*random.pick(&FilterKind::ALL)),
             ..Layout::default()
         };
         let space = db.keyspace_with("subject", KeyspaceOptions::new().layout(layout)).map_err(text)?;
@@ -229,7 +230,7 @@ impl Subject {
             let key = random.pick(&self.probes);
             let before = stats.snapshot().blocks_probed;
             let probe = Probe { key, hash: hash(key), snapshot: SEQNO_MAX };
-            let found = table.lookup(&probe, &guard, |hit| hit.value().to_vec());
+            let found = table.lookup(0, &probe, &guard, |hit| hit.value().to_vec());
             let extra = (stats.snapshot().blocks_probed - before).saturating_sub(1);
             dearest = dearest.max(extra);
             let near = table.index().map_or(0, |index| beside(index, key));
@@ -389,16 +390,19 @@ impl Candidate {
                 worsen_bytes(self.index.get_or_insert(honest), random);
             }
             Part::GenerousFilter => {
-                let filter = &mut self.forge.filter;
-                if let Some((probes, bits)) = filter.split_last_mut() {
-                    match random.below(3) {
+                let filter = &mut self.forge.filter[..];
+                match (filter.last().and_then(|&kind| FilterKind::from_u8(kind)), filter) {
+                    (Some(FilterKind::Bloom), [bits @ .., probes, _]) => match random.below(3) {
                         0 => *probes = 1.max(*probes - 1),
                         1 => bits.fill(0xff),
                         _ => {
                             let at = random.index(bits.len());
                             bits[at] |= random.next() as u8;
                         }
-                    }
+                    },
+                    // Only no bit at all is even for every key.
+                    (Some(FilterKind::Ribbon), [words @ .., _, _, _, _, _]) => words.fill(0),
+                    _ => {}
                 }
             }
             Part::Filter => worsen_bytes(&mut self.forge.filter, random),

@@ -17,7 +17,7 @@ use crate::{
     },
     setting::{Operator, Setting, SpaceSetting},
 };
-use solera::{Compression, IndexKind};
+use solera::{Compression, FilterKind, FilterSpread, IndexKind};
 use std::collections::BTreeMap;
 
 /// Runs spent on shrinking one difference; each is two lives.
@@ -62,6 +62,8 @@ fn plain() -> Setting {
         block_bytes: 4096,
         epsilon: 64,
         filter_bits: 10,
+        filter_spread: FilterSpread::default(),
+        last_filter: FilterKind::default(),
         size_ratio: 10,
         run_limits: vec![4, 1],
         table_bytes: 16 << 20,
@@ -127,6 +129,18 @@ fn option_sets(seed: u64) -> Vec<OptionSet> {
     add("no-filter", &spaces(|space| space.filter_bits = 0), &[]);
     add("filter-1-bit", &spaces(|space| space.filter_bits = 1), &[]);
     add("filter-64-bits", &spaces(|space| space.filter_bits = 64), &[]);
+    let filters = |spread, kind, bits| {
+        move |setting: &mut Setting| {
+            small(setting);
+            setting.spaces.iter_mut().for_each(|space| {
+                (space.filter_spread, space.last_filter, space.filter_bits) = (spread, kind, bits);
+            });
+        }
+    };
+    add("filters-uniform", &filters(FilterSpread::Uniform, FilterKind::Bloom, 10), &[]);
+    add("filters-monkey", &filters(FilterSpread::Monkey, FilterKind::Bloom, 2), &[]);
+    add("filters-monkey-ribbon", &filters(FilterSpread::Monkey, FilterKind::Ribbon, 7), &[]);
+    add("filters-ribbon-1-bit", &filters(FilterSpread::Uniform, FilterKind::Ribbon, 1), &[]);
     add("memtable-4kib", &|setting| setting.write_buffer_bytes = 4 << 10, &[]);
     add("memtable-16mib", &|setting| setting.write_buffer_bytes = 16 << 20, &[]);
     // The cache then gets an eighth of a mebibyte, the least there is.

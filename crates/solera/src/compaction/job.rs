@@ -15,6 +15,7 @@ use crate::{
     canary::{Bug, planted},
     cursor::Cursor,
     error::{Error, Result},
+    filter::FilterSpec,
     ids::{FileId, Seqno},
     key::{KeyEnd, KeyRange},
     memtable::Memtable,
@@ -40,6 +41,8 @@ pub struct JobContext<'j> {
     pub context: Arc<TableContext>,
     /// How they are laid out.
     pub layout: Layout,
+    /// The filter of each.
+    pub filter: FilterSpec,
     /// Gives the size at which outputs are cut.
     pub shape: Shape,
     /// All live snapshots, ascending, listed no earlier than the sources were.
@@ -54,6 +57,25 @@ pub struct JobContext<'j> {
     pub cancelled: &'j AtomicBool,
     /// Gives numbers to new files.
     pub new_file: Box<dyn Fn() -> FileId + 'j>,
+}
+
+/// The keys and range tombstones of `memtables`: from the first to the last; `None` if there are none.
+pub fn extent(memtables: &[Arc<Memtable>]) -> Result<Option<KeyRange>> {
+    let mut extent: Option<KeyRange> = None;
+    let mut widen = |range: KeyRange| {
+        extent = Some(extent.as_ref().map_or_else(|| range.clone(), |extent| extent.hull(&range)));
+    };
+    for memtable in memtables {
+        let mut cursor = memtable.cursor();
+        cursor.seek_first()?;
+        if cursor.valid() {
+            let first = cursor.key().to_vec();
+            cursor.seek_last()?;
+            widen(KeyRange::closed(&first, cursor.key()));
+        }
+        memtable.tombstones().span().into_iter().for_each(&mut widen);
+    }
+    Ok(extent)
 }
 
 /// Writes what is in `memtables`, newest first. May be nothing.
@@ -259,7 +281,7 @@ impl<'o, 'j> Outputs<'o, 'j> {
 }
 
 fn begin(job: &JobContext<'_>, elide_below: Seqno) -> Result<TableWriter> {
-    TableWriter::create(&job.context, (job.new_file)(), &job.layout, elide_below)
+    TableWriter::create(&job.context, (job.new_file)(), &job.layout, job.filter, elide_below)
 }
 
 impl Sink for &mut Outputs<'_, '_> {

@@ -141,6 +141,7 @@ impl World {
         JobContext {
             context: self.context.clone(),
             layout: self.layout,
+            filter: self.layout.filter.mean(),
             shape: self.shape.clone(),
             snapshots: self.snapshots.iter().copied().collect(),
             visible: self.seqno,

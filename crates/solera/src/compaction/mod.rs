@@ -1,12 +1,14 @@
 //! Keeping the tree in shape.
 //!
 //! Deciding and doing never share a function. Decided, purely: [`Shape`] says what is wanted, [`score()`]
-//! which level needs it, [`pick()`] (or a requested [`Sweep`]) what to do next: a [`Plan`], which prints; and
-//! [`entrance()`] where tables from outside belong.
+//! which level needs it, [`pick()`] (or a requested [`Sweep`]) what to do next: a [`Plan`], which prints;
+//! [`LevelFilters`] which filters the tables get that are written; and [`entrance()`] where tables from outside
+//! belong.
 //! Done: [`flush`] and [`run`] write tables.
 
 mod cut;
 mod entrance;
+mod filters;
 mod job;
 mod pick;
 mod plan;
@@ -17,7 +19,8 @@ mod sweep;
 mod transition;
 
 pub use entrance::entrance;
-pub use job::{JobContext, flush, flushed, run};
+pub use filters::{LevelFilters, resting_level};
+pub use job::{JobContext, extent, flush, flushed, run};
 pub use pick::pick;
 pub use plan::{InFlight, Plan, Reason, Source, Target, Ticket};
 pub use score::{score, urgency};

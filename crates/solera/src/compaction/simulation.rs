@@ -103,6 +103,7 @@ impl World {
                 filter_bytes: 0,
                 key_bytes: 0,
                 value_bytes: 0,
+                filter: Layout::default().filter.mean(),
                 layout: Layout::default(),
             }
         });

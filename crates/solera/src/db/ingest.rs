@@ -8,7 +8,7 @@ use crate::{
     sync::atomic::Ordering,
     table::{TableDescriptor, TableWriter},
     tree::Tree,
-    version::{Added, TreeEdit},
+    version::{Added, LEVELS_MAX, TreeEdit},
 };
 use std::sync::Arc;
 
@@ -51,8 +51,10 @@ impl Core {
         entries: impl IntoIterator<Item = (K, V)>,
         written: &mut Vec<TableDescriptor>,
     ) -> Result<()> {
-        let settings = tree.view().settings.clone();
-        let layout = self.layout_now(&settings, 0);
+        let view = tree.view_owned();
+        let (settings, layout) = (view.settings.clone(), view.settings.layout_of(0));
+        // Few ingests enter above the last level.
+        let filter = self.level_filters(tree, &view, 0).of(LEVELS_MAX);
         let mut writer: Option<TableWriter> = None;
         let mut last: Option<Vec<u8>> = None;
         for (at, (key, value)) in entries.into_iter().enumerate() {
@@ -80,7 +82,8 @@ impl Core {
             let writer = match &mut writer {
                 Some(writer) => writer,
                 None => {
-                    writer.insert(TableWriter::create(&tree.context, self.new_file(), &layout, SEQNO_MAX)?)
+                    let file = self.new_file();
+                    writer.insert(TableWriter::create(&tree.context, file, &layout, filter, SEQNO_MAX)?)
                 }
             };
             writer.add(key, 0, Kind::Put, value)?;

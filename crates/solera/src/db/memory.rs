@@ -6,12 +6,12 @@
 use super::{Core, Options, options::WRITE_BUFFER_BYTES_MIN};
 use crate::{
     error::{Error, Result},
+    filter::BITS_PER_KEY_MAX,
     knob::{Knob, Legal, Scope, Value},
     sync::{
         Mutex,
         atomic::{AtomicU64, Ordering},
     },
-    table::layout::FILTER_BITS_PER_KEY_MAX,
     version::TableRef,
 };
 
@@ -239,7 +239,7 @@ impl Core {
         };
         let keys: u64 = self.trees().iter().map(|tree| entries(&tree.view().version)).sum();
         let allowed = self.options.part(percent) as f64 * 8.0 / keys.max(1) as f64;
-        let allowed = allowed.min(FILTER_BITS_PER_KEY_MAX.into()) as f32;
+        let allowed = allowed.min(BITS_PER_KEY_MAX.into()) as f32;
         // Less than a bit is none: a layout knows nothing between.
         if allowed < 1.0 { 0.0 } else { wanted.min(allowed) }
     }

@@ -9,6 +9,7 @@ use crate::{
     compaction::{BUFFER_BYTES_MAX, Shape},
     db::{DEFAULT_KEYSPACE, Db, settings},
     error::{Error, Result},
+    filter::Filters,
     operator::MergeOperator,
     table::Layout,
     vfs::{Fs, posix::PosixFs},
@@ -161,6 +162,14 @@ impl Options {
         self
     }
 
+    /// Which filters tables get; a part of the [`layout`](Options::layout). Default: 10 bits per key in the mean,
+    /// more in smaller levels.
+    pub fn filter(mut self, filter: Filters) -> Self {
+        self.keyspace.layout.filter = filter;
+        self.layout_given = true;
+        self
+    }
+
     /// How blocks are compressed; a part of the [`layout`](Options::layout). Default LZ4.
     pub fn compression(mut self, compression: Compression) -> Self {
         self.keyspace.layout.compression = compression;
@@ -279,6 +288,12 @@ impl KeyspaceOptions {
     /// How tables are cut into blocks, indexed, filtered and compressed.
     pub fn layout(mut self, layout: Layout) -> Self {
         self.layout = layout;
+        self
+    }
+
+    /// Which filters tables get.
+    pub fn filter(mut self, filter: Filters) -> Self {
+        self.layout.filter = filter;
         self
     }
 

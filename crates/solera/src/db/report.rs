@@ -3,8 +3,10 @@
 use super::Core;
 use crate::{
     error::{Error, Result},
-    stats::Counters,
+    filter::FilterSpec,
+    stats::{Counters, LEVELS_COUNTED, LevelCounters},
     tree::Tree,
+    version::Level,
 };
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
@@ -36,6 +38,13 @@ pub struct LevelStats {
     pub capacity_bytes: u64,
     /// Runs that it may hold before they are merged down.
     pub run_limit: u32,
+    /// Bits of filter that its tables have for every entry, in the mean.
+    pub filter_bits_per_key: f64,
+    /// The filter that a table gets that is written for it now.
+    pub filter_next: FilterSpec,
+    /// What lookups did in its tables since the keyspace was opened; at the last level that is counted alone
+    /// ([`LEVELS_COUNTED`] - 1) also what they did in deeper ones.
+    pub counters: LevelCounters,
 }
 
 /// A table that a compaction could not read. Reads of what is damaged fail, and its keys are not compacted;
@@ -59,6 +68,8 @@ pub struct KeyspaceStats {
     pub name: String,
     /// Name of its index kind; of [`IndexKind::Auto`](crate::IndexKind::Auto) also what it chose, and for how many tables.
     pub index: String,
+    /// Which filters its tables get.
+    pub filters: String,
     /// Its levels, newest first.
     pub levels: Vec<LevelStats>,
     /// Bytes in memtables.
@@ -128,12 +139,24 @@ fn damaged_table(error: Error) -> Option<DamagedTable> {
     }
 }
 
+/// Bits of filter for every entry of a level, in the mean of its tables.
+fn filter_bits_per_key(level: &Level) -> f64 {
+    let tables = level.runs().iter().flat_map(|run| run.tables().iter()).filter(|table| table.entries() > 0);
+    let [bits, entries] = tables.fold([0.0, 0.0], |[bits, entries], table| {
+        let whole = table.descriptor();
+        let per_entry = whole.filter_bytes as f64 * 8.0 / whole.entries as f64;
+        [bits + table.entries() as f64 * per_entry, entries + table.entries() as f64]
+    });
+    if entries == 0.0 { 0.0 } else { bits / entries }
+}
+
 impl Core {
     pub(super) fn report_keyspace(&self, tree: &Tree) -> KeyspaceStats {
         let view = tree.view_owned();
         let mut stats = KeyspaceStats {
             name: tree.name.clone(),
             index: view.settings.layout.index.to_string(),
+            filters: view.settings.layout.filter.to_string(),
             memtable_bytes: view.memtable_bytes(),
             memtable_entries: view.memtables().map(|memtable| memtable.entries() as u64).sum(),
             sealed_memtables: view.sealed.len() as u64,
@@ -142,6 +165,8 @@ impl Core {
             ..KeyspaceStats::default()
         };
         stats.entries = stats.memtable_entries;
+        let filters = self.level_filters(tree, &view, 0);
+        let counters = tree.context.stats.levels();
         for (number, level) in view.version.levels().iter().enumerate() {
             let number = number as u32;
             let runs = level.runs().iter().map(|run| RunStats {
@@ -157,6 +182,9 @@ impl Core {
                 runs: runs.collect(),
                 capacity_bytes: view.settings.shape.capacity_bytes(number),
                 run_limit: view.settings.shape.run_limit(number),
+                filter_bits_per_key: filter_bits_per_key(level),
+                filter_next: filters.of(number),
+                counters: counters[(number as usize).min(LEVELS_COUNTED - 1)],
             });
         }
         let mut chosen = BTreeMap::<&str, u64>::new();

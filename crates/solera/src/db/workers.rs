@@ -10,7 +10,7 @@
 
 use super::{Core, commit::Writer};
 use crate::{
-    compaction::{self, InFlight, JobContext, Plan, Step, Sweep, Ticket, Turn},
+    compaction::{self, InFlight, JobContext, LevelFilters, Plan, Step, Sweep, Ticket, Turn},
     error::{Error, Result},
     ids::{KeyspaceId, RunId, Seqno},
     key::KeyRange,
@@ -20,8 +20,8 @@ use crate::{
         Condvar, Mutex,
         atomic::{AtomicBool, Ordering},
     },
-    table::{Layout, TableDescriptor},
-    tree::{Settings, Tree},
+    table::TableDescriptor,
+    tree::{Tree, View},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -356,15 +356,17 @@ impl Core {
         }
     }
 
-    /// How tables of `level` are written now; and what the job may drop, as of now: every job that starts
-    /// later may only drop more.
-    fn job_context(&self, tree: &Tree, level: u32) -> JobContext<'_> {
+    /// How tables of `level` over `range` are written now; and what the job may drop, as of now: every job that
+    /// starts later may only drop more.
+    fn job_context(&self, tree: &Tree, level: u32, range: &KeyRange) -> JobContext<'_> {
         let (snapshots, visible) = self.snapshots.list(|| self.visible());
-        let settings = tree.view().settings.clone();
+        let view = tree.view_owned();
+        let of_levels = self.level_filters(tree, &view, level);
         JobContext {
             context: tree.context.clone(),
-            layout: self.layout_now(&settings, level),
-            shape: settings.shape.clone(),
+            layout: view.settings.layout_of(level),
+            filter: of_levels.of(compaction::resting_level(&view.version, level, range)),
+            shape: view.settings.shape.clone(),
             snapshots,
             visible,
             operator: tree.operator().cloned(),
@@ -374,11 +376,9 @@ impl Core {
         }
     }
 
-    /// How tables of `level` are written now.
-    pub(super) fn layout_now(&self, settings: &Settings, level: u32) -> Layout {
-        let layout = settings.layout_of(level);
-        let filter_bits_per_key = self.filter_bits_allowed(layout.filter_bits_per_key);
-        Layout { filter_bits_per_key, ..layout }
+    /// The filters of tables that are written now, if `deepest` is the last level of `view`, or a deeper one is.
+    pub(super) fn level_filters(&self, tree: &Tree, view: &View, deepest: u32) -> LevelFilters {
+        tree.level_filters(view, deepest, |wanted| self.filter_bits_allowed(wanted))
     }
 
     /// Writes sealed memtables (newest first) out as the newest run of level 0. The caller holds the
@@ -401,7 +401,8 @@ impl Core {
     }
 
     fn write_flush(&self, tree: &Tree, memtables: &[Arc<Memtable>]) -> Result<Vec<TableDescriptor>> {
-        let outputs = compaction::flush(memtables, &self.job_context(tree, 0))?;
+        let range = compaction::extent(memtables)?.unwrap_or_else(KeyRange::all);
+        let outputs = compaction::flush(memtables, &self.job_context(tree, 0, &range))?;
         let written = outputs.iter().map(|table| table.bytes).sum();
         tree.context.stats.add(Counter::BytesWrittenFlush, written);
         tree.context.stats.add(Counter::Flushes, 1);
@@ -441,7 +442,7 @@ impl Core {
 
     fn compact(&self, tree: &Arc<Tree>, plan: &Plan) -> Result<()> {
         self.guarded("a compaction", tree, || {
-            let outputs = compaction::run(plan, &self.job_context(tree, plan.target.level))?;
+            let outputs = compaction::run(plan, &self.job_context(tree, plan.target.level, &plan.hull()))?;
             self.install(tree, &outputs, &[], |version| plan.edit(version, &outputs))?;
             let written = outputs.iter().map(|table| table.bytes).sum();
             tree.context.stats.add(Counter::BytesWrittenCompaction, written);

@@ -1,76 +1,47 @@
-//! Filters: "this table certainly does not hold that key", in one cache line.
+//! Filters: "this table certainly does not hold that key", answered from memory.
 //!
-//! Owns [`Filter`], a Bloom filter blocked by cache lines of 512 bits, and its builder. A key's hash
-//! ([`crate::key::hash`]) picks one line; all its probes are bits of that line, so that an answer costs one
-//! memory access. Blocking costs false positives (lines fill unevenly): about 1 % instead of 0.8 % at 10
-//! bits per key.
+//! Owns [`Filter`], which is one of two kinds, and its builder:
 //!
-//! Bytes: the lines, 64 bytes each (eight little-endian `u64`), then one byte, the number of probes (1 to
-//! [`PROBES_MAX`]). No bytes at all: no filter.
+//! * [`bloom`]: a Bloom filter blocked by cache lines. One memory access for an answer.
+//! * [`ribbon`]: a Ribbon filter. A quarter fewer bits for the same answers, but a few lines side by side and
+//!   more arithmetic for each.
+//!
+//! Which kind with how many bits a table gets is a [`FilterSpec`]; what a keyspace asks for is a
+//! [`Filters`]; [`allotment`] turns one into the other. Both kinds are asked with a key's hash
+//! ([`crate::key::hash`]).
+//!
+//! Bytes: the kind's own, then one byte that names the kind ([`FilterKind`]). No bytes at all: no filter.
 
-mod line;
+pub mod allotment;
+mod bloom;
+mod curve;
+mod ribbon;
+mod spec;
 
-use crate::{codec::DecodeError, prefetch::prefetch};
-use line::{LINE_BITS, LINE_BYTES, Line, PROBES_MAX};
-use solera_model::lanes::Lanes;
+pub use curve::false_positives;
+pub use spec::{BITS_PER_KEY_MAX, FilterKind, FilterSpec, FilterSpread, Filters};
 
-/// A line is chosen by a 32-bit multiplication, which reaches no further.
-const LINES_MAX: usize = u32::MAX as usize;
-
-/// The line of a hash among `lines`: its upper half, scaled.
-#[inline]
-fn line_of(hash: u64, lines: usize) -> usize {
-    (((hash >> 32) * lines as u64) >> 32) as usize
-}
-
-/// The share of absent keys that pass, expected of lines of 512 bits at `bits_per_key`: the number of keys in
-/// a line is Poisson-distributed, and each line is a small Bloom filter.
-fn false_positives_expected(bits_per_key: f64, probes: u8) -> f64 {
-    let mean = f64::from(LINE_BITS) / bits_per_key;
-    let mut chance = (-mean).exp();
-    let mut sum = 0.0;
-    for keys in 1..=(mean + 12.0 * mean.sqrt() + 12.0) as i32 {
-        chance *= mean / f64::from(keys);
-        let bit_clear = (1.0 - 1.0 / f64::from(LINE_BITS)).powi(keys * i32::from(probes));
-        sum += chance * (1.0 - bit_clear).powi(probes.into());
-    }
-    sum
-}
-
-/// The number of probes that lets the fewest absent keys pass. The share falls and then rises with the
-/// probes, so the search ends where it first rises: every table asks, small ones too.
-fn probes_for(bits_per_key: f32) -> u8 {
-    let bits = f64::from(bits_per_key).clamp(0.5, 64.0);
-    let (mut best, mut least) = (1, false_positives_expected(bits, 1));
-    for probes in 2..=PROBES_MAX {
-        let share = false_positives_expected(bits, probes);
-        if share >= least {
-            break;
-        }
-        (best, least) = (probes, share);
-    }
-    best
-}
+use crate::codec::DecodeError;
+use bloom::Bloom;
+use ribbon::Ribbon;
 
 /// Collects the hashes of a table's keys.
 #[derive(Debug)]
 pub struct FilterBuilder {
-    bits_per_key: f32,
-    probes: u8,
+    spec: FilterSpec,
     hashes: Vec<u64>,
 }
 
 impl FilterBuilder {
-    /// A builder of filters of `bits_per_key` (0 or less, or not a number: none).
-    pub fn new(bits_per_key: f32) -> Self {
-        let probes = if bits_per_key > 0.0 { probes_for(bits_per_key) } else { 1 };
-        FilterBuilder { bits_per_key, probes, hashes: Vec::new() }
+    /// A builder of filters like `spec` (bits of 0 or less, or not a number: none).
+    pub fn new(spec: FilterSpec) -> Self {
+        FilterBuilder { spec, hashes: Vec::new() }
     }
 
     /// Adds a key by its hash. Equal neighbours (versions of one key) count once.
     #[inline]
     pub fn add(&mut self, hash: u64) {
-        if self.bits_per_key > 0.0 && self.hashes.last() != Some(&hash) {
+        if self.spec.bits_per_key > 0.0 && self.hashes.last() != Some(&hash) {
             self.hashes.push(hash);
         }
     }
@@ -87,82 +58,87 @@ impl FilterBuilder {
 
     /// The filter's bytes; empty if it is empty. The builder is empty afterwards.
     pub fn finish(&mut self) -> Vec<u8> {
-        if self.hashes.is_empty() {
-            return Vec::new();
+        let mut bytes = Vec::new();
+        if !self.hashes.is_empty() {
+            let bits_per_key = self.spec.bits_per_key.min(BITS_PER_KEY_MAX);
+            match self.spec.kind {
+                FilterKind::Bloom => bloom::build(&self.hashes, bits_per_key, &mut bytes),
+                FilterKind::Ribbon => ribbon::build(&mut self.hashes, bits_per_key, &mut bytes),
+            }
+            bytes.push(self.spec.kind as u8);
+            self.hashes.clear();
         }
-        let bits = self.hashes.len() as f64 * f64::from(self.bits_per_key);
-        let count = ((bits / f64::from(LINE_BITS)).ceil() as usize).clamp(1, LINES_MAX);
-        let mut lines = vec![Line::default(); count];
-        for &hash in &self.hashes {
-            lines[line_of(hash, count)].set(hash, self.probes);
-        }
-        self.hashes.clear();
-        let mut bytes = Vec::with_capacity(count * LINE_BYTES + 1);
-        lines.iter().flat_map(|line| line.0).for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
-        bytes.push(self.probes);
         bytes
     }
 }
 
 /// A filter in memory.
 #[derive(Clone, Debug)]
-pub struct Filter {
-    lines: Box<[Line]>,
-    probes: u8,
-    lanes: Lanes,
+pub enum Filter {
+    /// Every key may be there.
+    None,
+    /// A blocked Bloom filter.
+    Bloom(Bloom),
+    /// A Ribbon filter.
+    Ribbon(Ribbon),
 }
 
 impl Filter {
     /// Reads a filter from what [`FilterBuilder::finish`] made.
     ///
     /// # Errors
-    /// The bytes are not whole lines and a legal number of probes.
+    /// The bytes do not end with a known kind, or are not what that kind is made of.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let Some((&probes, lines)) = bytes.split_last() else {
-            return Ok(Filter { lines: Box::default(), probes: 0, lanes: Lanes::Scalar });
-        };
-        if lines.is_empty() || !lines.len().is_multiple_of(LINE_BYTES) || lines.len() / LINE_BYTES > LINES_MAX
-        {
-            return Err(DecodeError { at: 0, what: "filter lines of 64 bytes" });
+        let Some((&kind, of_kind)) = bytes.split_last() else { return Ok(Filter::None) };
+        match FilterKind::from_u8(kind) {
+            Some(FilterKind::Bloom) => Bloom::decode(of_kind).map(Filter::Bloom),
+            Some(FilterKind::Ribbon) => Ribbon::decode(of_kind).map(Filter::Ribbon),
+            None => Err(DecodeError { at: of_kind.len(), what: "a known kind of filter" }),
         }
-        if !(1..=PROBES_MAX).contains(&probes) {
-            return Err(DecodeError { at: lines.len(), what: "a number of filter probes" });
+    }
+
+    /// Its kind; `None` if there is no filter.
+    pub fn kind(&self) -> Option<FilterKind> {
+        match self {
+            Filter::None => None,
+            Filter::Bloom(_) => Some(FilterKind::Bloom),
+            Filter::Ribbon(_) => Some(FilterKind::Ribbon),
         }
-        let line = |bytes: &[u8]| {
-            let mut line = Line::default();
-            for (word, bytes) in line.0.iter_mut().zip(bytes.as_chunks::<8>().0) {
-                *word = u64::from_le_bytes(*bytes);
-            }
-            line
-        };
-        Ok(Filter {
-            lines: lines.chunks_exact(LINE_BYTES).map(line).collect(),
-            probes,
-            lanes: Lanes::detect(),
-        })
     }
 
     /// Whether there is no filter, so that every key may be there.
+    #[inline]
     pub fn is_none(&self) -> bool {
-        self.lines.is_empty()
+        matches!(self, Filter::None)
     }
 
     /// Whether a key with this hash may be in the table. `false` is certain.
     #[inline]
     pub fn may_contain(&self, hash: u64) -> bool {
-        let Some(line) = self.lines.get(line_of(hash, self.lines.len())) else { return true };
-        line.has(hash, self.probes, self.lanes)
+        match self {
+            Filter::None => true,
+            Filter::Bloom(bloom) => bloom.may_contain(hash),
+            Filter::Ribbon(ribbon) => ribbon.may_contain(hash),
+        }
     }
 
-    /// Asks for the line that [`Filter::may_contain`] reads.
+    /// Asks for what [`Filter::may_contain`] reads first.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
-        prefetch(self.lines.as_ptr().wrapping_add(line_of(hash, self.lines.len())).cast());
+        match self {
+            Filter::None => {}
+            Filter::Bloom(bloom) => bloom.prefetch(hash),
+            Filter::Ribbon(ribbon) => ribbon.prefetch(hash),
+        }
     }
 
     /// Bytes in memory.
     pub fn memory_bytes(&self) -> usize {
-        self.lines.len() * LINE_BYTES
+        match self {
+            Filter::None => 0,
+            Filter::Bloom(bloom) => bloom.memory_bytes(),
+            Filter::Ribbon(ribbon) => ribbon.memory_bytes(),
+        }
     }
 }
 
@@ -172,73 +148,122 @@ mod tests {
     use crate::key;
     use proptest::prelude::*;
 
-    fn false_positives(bits_per_key: f32, keys: u64) -> f64 {
-        let mut builder = FilterBuilder::new(bits_per_key);
-        (0..keys).for_each(|i| builder.add(key::hash(&i.to_be_bytes())));
-        let filter = Filter::decode(&builder.finish()).unwrap();
-        assert!((0..keys).all(|i| filter.may_contain(key::hash(&i.to_be_bytes()))));
-        let passed =
-            (keys..keys + 200_000).filter(|i| filter.may_contain(key::hash(&i.to_be_bytes()))).count();
-        passed as f64 / 200_000.0
+    fn hash(i: u64) -> u64 {
+        key::hash(&i.to_be_bytes())
+    }
+
+    fn built(spec: FilterSpec, keys: u64) -> Filter {
+        let mut builder = FilterBuilder::new(spec);
+        (0..keys).for_each(|i| builder.add(hash(i)));
+        Filter::decode(&builder.finish()).unwrap()
+    }
+
+    /// The share of absent keys that pass, of so many.
+    fn measured(spec: FilterSpec, keys: u64, absent: u64) -> f64 {
+        let filter = built(spec, keys);
+        assert!((0..keys).all(|i| filter.may_contain(hash(i))), "{spec}: a key that was added");
+        (keys..keys + absent).filter(|&i| filter.may_contain(hash(i))).count() as f64 / absent as f64
     }
 
     #[test]
-    fn ten_bits_per_key_let_at_most_1_5_percent_pass_and_more_bits_less() {
-        for keys in [10, 1000, 200_000] {
-            let measured = [4.0, 7.0, 10.0, 16.0].map(|bits| false_positives(bits, keys));
-            assert!(measured[2] <= 0.015, "{measured:?} of {keys} keys");
-            assert!(measured.is_sorted_by(|a, b| a >= b), "{measured:?}");
+    fn more_bits_let_fewer_absent_keys_pass() {
+        for kind in FilterKind::ALL {
+            for keys in [10, 1000, 200_000] {
+                let measured = [4.0, 7.0, 10.0, 16.0]
+                    .map(|bits_per_key| measured(FilterSpec { kind, bits_per_key }, keys, 100_000));
+                assert!(measured[2] <= 0.015, "{kind}: {measured:?} of {keys} keys");
+                assert!(measured.is_sorted_by(|a, b| a >= b), "{kind}: {measured:?} of {keys} keys");
+            }
         }
     }
 
-    /// Symptom: half the time of opening, flushing and writing on in tiny databases went into powers. Cause:
-    /// every table weighed all 24 numbers of probes, each twice. Cure: the search ends at the first rise.
-    #[test]
-    fn the_first_number_of_probes_after_which_it_gets_worse_is_the_best() {
-        for bits in (1..=128).map(|half_bits| half_bits as f32 / 2.0) {
-            let share = |probes: &u8| false_positives_expected(bits.into(), *probes);
-            let best = (1..=PROBES_MAX).min_by(|a, b| share(a).total_cmp(&share(b)));
-            assert_eq!(Some(probes_for(bits)), best, "{bits} bits per key");
-        }
-    }
-
+    /// What the allotment of bits goes by.
     #[test]
     fn measured_and_expected_false_positives_agree() {
-        for bits in [5.0f32, 10.0, 14.5] {
-            let expected = false_positives_expected(bits.into(), probes_for(bits));
-            let measured = false_positives(bits, 100_000);
-            assert!((measured / expected - 1.0).abs() < 0.2, "{bits}: {measured} against {expected}");
+        for kind in FilterKind::ALL {
+            for (bits_per_key, absent) in [
+                (1.5f32, 100_000),
+                (3.0, 100_000),
+                (5.0, 100_000),
+                (10.0, 400_000),
+                (14.5, 4_000_000),
+                (20.0, 8_000_000),
+            ] {
+                let spec = FilterSpec { kind, bits_per_key };
+                let expected = false_positives(spec);
+                // So many of a kind that 20 % are at least four standard deviations.
+                if expected * (absent as f64) < 400.0 {
+                    continue;
+                }
+                let measured = measured(spec, 100_000, absent);
+                assert!((measured / expected - 1.0).abs() < 0.2, "{spec}: {measured} against {expected}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_ribbon_saves_a_quarter_of_the_bits() {
+        let bloom = FilterSpec { kind: FilterKind::Bloom, bits_per_key: 10.0 };
+        let ribbon = FilterSpec { kind: FilterKind::Ribbon, bits_per_key: 7.5 };
+        let [bytes, fewer] = [bloom, ribbon].map(|spec| built(spec, 200_000).memory_bytes() as f64);
+        assert!((0.745..0.76).contains(&(fewer / bytes)), "{fewer} of {bytes}");
+        assert!(measured(ribbon, 200_000, 400_000) < 1.05 * measured(bloom, 200_000, 400_000));
+    }
+
+    #[test]
+    fn a_filter_takes_the_bits_that_it_was_given() {
+        for kind in FilterKind::ALL {
+            for bits_per_key in [1.0f32, 2.3, 7.6, 10.0, 17.9, 33.0] {
+                let filter = built(FilterSpec { kind, bits_per_key }, 100_000);
+                let ratio = filter.memory_bytes() as f64 * 8.0 / (100_000.0 * f64::from(bits_per_key));
+                // A ribbon cannot have less than one column.
+                let most = if kind == FilterKind::Ribbon && bits_per_key < 1.1 { 1.08 } else { 1.005 };
+                assert!((0.998..most).contains(&ratio), "{kind} of {bits_per_key} bits: {ratio}");
+            }
         }
     }
 
     #[test]
     fn no_bits_make_no_filter_and_it_passes_everything() {
-        for bits in [0.0, -1.0, f32::NAN] {
-            let mut builder = FilterBuilder::new(bits);
-            builder.add(1);
-            let bytes = builder.finish();
-            assert!(bytes.is_empty());
-            let filter = Filter::decode(&bytes).unwrap();
-            assert!(filter.is_none() && filter.may_contain(0) && filter.may_contain(u64::MAX));
+        for kind in FilterKind::ALL {
+            for bits_per_key in [0.0, -1.0, f32::NAN] {
+                let mut builder = FilterBuilder::new(FilterSpec { kind, bits_per_key });
+                builder.add(1);
+                let bytes = builder.finish();
+                assert!(bytes.is_empty());
+                let filter = Filter::decode(&bytes).unwrap();
+                assert!(filter.is_none() && filter.may_contain(0) && filter.may_contain(u64::MAX));
+            }
         }
     }
 
     #[test]
     fn versions_of_one_key_count_once_and_a_builder_starts_again() {
-        let mut builder = FilterBuilder::new(10.0);
-        for hash in [1, 1, 1, 2] {
-            builder.add(hash);
+        for kind in FilterKind::ALL {
+            let mut builder = FilterBuilder::new(FilterSpec { kind, bits_per_key: 10.0 });
+            for hash in [1, 1, 1, 2] {
+                builder.add(hash);
+            }
+            assert_eq!(builder.len(), 2);
+            assert!(!builder.finish().is_empty());
+            assert!(builder.is_empty() && builder.finish().is_empty());
         }
-        assert_eq!(builder.len(), 2);
-        assert_eq!(builder.finish().len(), LINE_BYTES + 1);
-        assert!(builder.is_empty() && builder.finish().is_empty());
+    }
+
+    #[test]
+    fn an_unknown_kind_is_refused() {
+        let mut builder = FilterBuilder::new(FilterSpec { kind: FilterKind::Bloom, bits_per_key: 10.0 });
+        builder.add(1);
+        let mut bytes = builder.finish();
+        *bytes.last_mut().unwrap() = 2;
+        assert_eq!(Filter::decode(&bytes).unwrap_err().what, "a known kind of filter");
     }
 
     proptest! {
         #[test]
-        fn arbitrary_bytes_are_refused_or_answer(mut bytes in prop::collection::vec(any::<u8>(), 0..300), probes in 0u8..30, hash: u64) {
-            bytes.push(probes);
-            for bytes in [&bytes[..], &bytes[..bytes.len() / 64 * 64], &bytes[bytes.len() % 64..]] {
+        fn arbitrary_bytes_are_refused_or_answer(mut bytes in prop::collection::vec(any::<u8>(), 0..300), probes in 0u8..30, kind in 0u8..3, hash: u64) {
+            bytes.extend([probes, kind]);
+            for bytes in [&bytes[..], &bytes[bytes.len() % 64..], &bytes[(bytes.len() - 2) % 64..], &bytes[bytes.len().saturating_sub(6) % 8..]] {
                 if let Ok(filter) = Filter::decode(bytes) {
                     let _ = filter.may_contain(hash);
                 }
@@ -246,11 +271,13 @@ mod tests {
         }
 
         #[test]
-        fn what_was_added_may_be_contained(hashes: Vec<u64>, bits in 0.1f32..100.0) {
-            let mut builder = FilterBuilder::new(bits);
-            hashes.iter().for_each(|&hash| builder.add(hash));
-            let filter = Filter::decode(&builder.finish()).unwrap();
-            prop_assert!(hashes.iter().all(|&hash| filter.may_contain(hash)));
+        fn what_was_added_may_be_contained(hashes: Vec<u64>, bits_per_key in 0.1f32..100.0) {
+            for kind in FilterKind::ALL {
+                let mut builder = FilterBuilder::new(FilterSpec { kind, bits_per_key });
+                hashes.iter().for_each(|&hash| builder.add(hash));
+                let filter = Filter::decode(&builder.finish()).unwrap();
+                prop_assert!(hashes.iter().all(|&hash| filter.may_contain(hash)));
+            }
         }
     }
 }

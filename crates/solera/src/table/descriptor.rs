@@ -6,6 +6,7 @@
 use super::layout::Layout;
 use crate::{
     codec::{DecodeError, Decoder, put_bytes, put_varint},
+    filter::FilterSpec,
     ids::{FileId, SEQNO_MAX, Seqno},
     key::{KeyEnd, KeyRange},
 };
@@ -44,7 +45,9 @@ pub struct TableDescriptor {
     pub key_bytes: u64,
     /// Sum of the lengths of all entries' values.
     pub value_bytes: u64,
-    /// How it was written.
+    /// The filter that it got: what the layout asked for, at its level.
+    pub filter: FilterSpec,
+    /// The keyspace's layout when it was written.
     pub layout: Layout,
 }
 
@@ -65,7 +68,7 @@ impl TableDescriptor {
 
     /// Appends the descriptor: file, bytes, entries, deletes, merges, range tombstones (varints), range,
     /// seqno min, seqno max, elided seqno, blocks, index bytes, filter bytes, key bytes, value bytes
-    /// (varints), layout.
+    /// (varints), filter, layout.
     pub fn encode(&self, out: &mut Vec<u8>) {
         for number in
             [self.file.0, self.bytes, self.entries, self.deletes, self.merges, self.range_tombstones]
@@ -85,6 +88,7 @@ impl TableDescriptor {
         ] {
             put_varint(out, number);
         }
+        self.filter.encode(out);
         self.layout.encode(out);
     }
 
@@ -106,6 +110,7 @@ impl TableDescriptor {
             filter_bytes: decoder.varint("a size of the filter")?,
             key_bytes: decoder.varint("a sum of key lengths")?,
             value_bytes: decoder.varint("a sum of value lengths")?,
+            filter: FilterSpec::decode(decoder)?,
             layout: Layout::decode(decoder)?,
         };
         let d = &descriptor;
@@ -159,6 +164,7 @@ pub fn decode_range(decoder: &mut Decoder<'_>) -> Result<KeyRange, DecodeError> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::filter::FilterKind;
     use proptest::prelude::*;
 
     fn descriptor() -> TableDescriptor {
@@ -178,6 +184,7 @@ mod tests {
             filter_bytes: 1250,
             key_bytes: 8000,
             value_bytes: 50_000,
+            filter: FilterSpec { kind: FilterKind::Ribbon, bits_per_key: 7.5 },
             layout: Layout::default(),
         }
     }

@@ -1,12 +1,13 @@
-//! How a table is cut, indexed, filtered and compressed.
+//! How a keyspace's tables are cut, indexed, filtered and compressed.
 //!
-//! Owns [`Layout`]: decided when a table is written, recorded in its descriptor, never changed after.
+//! Owns [`Layout`]: as it stands when a table is written, it is recorded in the table's descriptor.
 //! The ranges below are checked where a layout is set and again where one is decoded.
 
 use crate::{
     block::Compression,
     codec::{DecodeError, Decoder, put_varint},
     error::{Error, Result},
+    filter::{BITS_PER_KEY_MAX, Filters},
     index::IndexKind,
     knob::{Knob, Legal, Scope, Value},
 };
@@ -17,8 +18,6 @@ pub const BLOCK_BYTES_MIN: u32 = 256;
 pub const BLOCK_BYTES_MAX: u32 = 1 << 20;
 /// Largest ε, in entries: more than any block of [`BLOCK_BYTES_MAX`] can use.
 pub const EPSILON_MAX: u32 = 1 << 16;
-/// Largest filter, in bits per key: false positives are below 1 in 10^9 long before.
-pub const FILTER_BITS_PER_KEY_MAX: f32 = 64.0;
 
 /// When a change of a layout is felt.
 const EFFECT: &str = "in tables written from now on";
@@ -46,19 +45,16 @@ pub static EPSILON: Knob =
         .unit("entries")
         .with("64", EFFECT, "ε: how far a key may lie from its model's line (doblix-pla, sherry-plr).");
 /// Filter bits.
-pub static FILTER_BITS_PER_KEY: Knob = Knob::new(
-    "filter_bits_per_key",
-    Scope::Level,
-    Legal::ZeroOr { min: 1.0, max: FILTER_BITS_PER_KEY_MAX as f64 },
-)
-.unit("bits")
-.with(
-    "10",
-    EFFECT,
-    "M_f: filter for every key. Each bit spares absent keys 38 % of the blocks read in vain.",
-);
+pub static FILTER_BITS_PER_KEY: Knob =
+    Knob::new("filter_bits_per_key", Scope::Level, Legal::ZeroOr { min: 1.0, max: BITS_PER_KEY_MAX as f64 })
+        .unit("bits")
+        .with(
+            "10",
+            EFFECT,
+            "M_f: filter for every key. Each bit spares absent keys 38 % of the blocks read in vain.",
+        );
 
-/// How a table is cut, indexed, filtered and compressed. Tables of different layouts live side by side;
+/// How tables are cut, indexed, filtered and compressed. Tables of different layouts live side by side;
 /// a layout changes the speed of answers, never the answers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Layout {
@@ -72,8 +68,8 @@ pub struct Layout {
     /// [`IndexKind::SherryPlr`]: half blocks that a block may lie from the model's line, at most 4. 1 to
     /// 65536; default 64.
     pub epsilon: u32,
-    /// Bits of filter for every key; 0 for no filter, else 1 to 64. Default 10.
-    pub filter_bits_per_key: f32,
+    /// Which filters tables get. Default: 10 bits per key in the mean, more in smaller levels.
+    pub filter: Filters,
     /// How data blocks are compressed.
     pub compression: Compression,
 }
@@ -84,7 +80,7 @@ impl Default for Layout {
             block_bytes: 4096,
             index: IndexKind::default(),
             epsilon: 64,
-            filter_bits_per_key: 10.0,
+            filter: Filters::default(),
             compression: Compression::default(),
         }
     }
@@ -100,7 +96,7 @@ impl Layout {
             knob if *knob == BLOCK_BYTES => Some(self.block_bytes.into()),
             knob if *knob == INDEX => Some(self.index.name().into()),
             knob if *knob == EPSILON => Some(self.epsilon.into()),
-            knob if *knob == FILTER_BITS_PER_KEY => Some(self.filter_bits_per_key.into()),
+            knob if *knob == FILTER_BITS_PER_KEY => Some(self.filter.bits_per_key.into()),
             _ => None,
         }
     }
@@ -115,7 +111,7 @@ impl Layout {
             }
             knob if *knob == EPSILON => self.epsilon = whole(),
             knob if *knob == FILTER_BITS_PER_KEY => {
-                self.filter_bits_per_key = value.number().unwrap_or(0.0) as f32;
+                self.filter.bits_per_key = value.number().unwrap_or(0.0) as f32;
             }
             _ => {}
         }
@@ -133,25 +129,20 @@ impl Layout {
         if !(1..=EPSILON_MAX).contains(&self.epsilon) {
             return illegal(format!("epsilon is {}; it must be 1 to {EPSILON_MAX}", self.epsilon));
         }
-        let bits = self.filter_bits_per_key;
-        if bits != 0.0 && !(1.0..=FILTER_BITS_PER_KEY_MAX).contains(&bits) {
-            return illegal(format!(
-                "filter_bits_per_key is {bits}; it must be 0 (no filter) or 1 to {FILTER_BITS_PER_KEY_MAX}"
-            ));
-        }
+        self.filter.validate()?;
         if !self.compression.available() {
             return illegal(format!("this build cannot compress with {}", self.compression));
         }
         Ok(())
     }
 
-    /// Appends the layout: block bytes (varint), index kind (u8), ε (varint), filter bits per key (f32),
-    /// compression (u8).
+    /// Appends the layout: block bytes (varint), index kind (u8), ε (varint), filters
+    /// ([`Filters::encode`]), compression (u8).
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.block_bytes.into());
         out.push(self.index as u8);
         put_varint(out, self.epsilon.into());
-        out.extend_from_slice(&self.filter_bits_per_key.to_bits().to_le_bytes());
+        self.filter.encode(out);
         out.push(self.compression as u8);
     }
 
@@ -163,11 +154,11 @@ impl Layout {
             return decoder.fail("a known index kind");
         };
         let epsilon = decoder.varint_up_to(EPSILON_MAX.into(), "an error bound")? as u32;
-        let filter_bits_per_key = f32::from_bits(decoder.u32("filter bits per key")?);
+        let filter = Filters::decode(decoder)?;
         let Some(compression) = Compression::from_u8(decoder.u8("a compression")?) else {
             return decoder.fail("a known compression");
         };
-        let layout = Layout { block_bytes, index, epsilon, filter_bits_per_key, compression };
+        let layout = Layout { block_bytes, index, epsilon, filter, compression };
         match (Layout { compression: Compression::None, ..layout }).validate() {
             Ok(()) => Ok(layout),
             Err(_) => decoder.fail("a layout in its ranges"),
@@ -178,14 +169,16 @@ impl Layout {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::filter::FilterKind;
+
+    const RIBBON: Filters = Filters::monkey(64.0).with_last_level(FilterKind::Ribbon);
 
     #[test]
     fn layouts_come_back_from_bytes() {
         for index in IndexKind::ALL {
             for compression in [Compression::None, Compression::Lz4, Compression::Zstd] {
-                for filter_bits_per_key in [0.0, 1.0, 7.5, 64.0] {
-                    let layout =
-                        Layout { block_bytes: 256, index, epsilon: 7, filter_bits_per_key, compression };
+                for filter in [Filters::NONE, Filters::uniform(1.0), Filters::monkey(7.5), RIBBON] {
+                    let layout = Layout { block_bytes: 256, index, epsilon: 7, filter, compression };
                     let mut bytes = Vec::new();
                     layout.encode(&mut bytes);
                     let mut decoder = Decoder::new(&bytes);
@@ -207,10 +200,10 @@ mod tests {
             (Layout { block_bytes: 255, ..legal }, "block_bytes"),
             (Layout { block_bytes: (1 << 20) + 1, ..legal }, "block_bytes"),
             (Layout { epsilon: 0, ..legal }, "epsilon"),
-            (Layout { filter_bits_per_key: 0.5, ..legal }, "filter_bits_per_key"),
-            (Layout { filter_bits_per_key: f32::NAN, ..legal }, "filter_bits_per_key"),
-            (Layout { filter_bits_per_key: -1.0, ..legal }, "filter_bits_per_key"),
-            (Layout { filter_bits_per_key: 65.0, ..legal }, "filter_bits_per_key"),
+            (Layout { filter: Filters::uniform(0.5), ..legal }, "bits_per_key"),
+            (Layout { filter: Filters::monkey(f32::NAN), ..legal }, "bits_per_key"),
+            (Layout { filter: Filters::uniform(-1.0), ..legal }, "bits_per_key"),
+            (Layout { filter: Filters::monkey(65.0), ..legal }, "bits_per_key"),
         ] {
             assert!(layout.validate().unwrap_err().to_string().contains(field), "{layout:?}");
             let mut bytes = Vec::new();

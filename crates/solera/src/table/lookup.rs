@@ -12,7 +12,7 @@ use crate::{
     cursor::{Hit, Probe},
     error::Result,
     index::{Index, Span},
-    stats::{Counter, Here},
+    stats::{Counter, Here, LevelCounter},
 };
 use crossbeam_epoch::Guard;
 use std::{cmp::Ordering, ops::Deref};
@@ -54,33 +54,35 @@ impl Entered<'_> {
 
 impl Table {
     /// Looks for the newest version of the probe's key that its snapshot sees, and hands it to `f`. Range
-    /// tombstones are not asked.
+    /// tombstones are not asked. `level` is the one that the table is in, for which it is counted.
     ///
     /// Costs no allocation, lock or system call if the filter says no or the cache has the block.
     #[inline]
     pub fn lookup<R>(
         &self,
+        level: u32,
         probe: &Probe<'_>,
         guard: &Guard,
         f: impl FnOnce(Hit<'_>) -> R,
     ) -> Result<Option<R>> {
-        match self.may_hold(probe) {
-            Some(span) => self.finish(self.enter(span, probe, guard)?, probe, guard, f),
+        match self.may_hold(level, probe) {
+            Some(span) => self.finish(level, self.enter(span, probe, guard)?, probe, guard, f),
             None => Ok(None),
         }
     }
 
     /// The first step of a lookup: the filter and the index. `None` if the table does not hold the key.
     #[inline]
-    pub fn may_hold(&self, probe: &Probe<'_>) -> Option<Span> {
+    pub fn may_hold(&self, level: u32, probe: &Probe<'_>) -> Option<Span> {
         let index = self.index.as_ref()?;
-        if !self.filter.is_none() {
-            let here = self.stats.here();
-            here.add(Counter::FilterProbes, 1);
-            if !self.filter.may_contain(probe.hash) {
-                here.add(Counter::FilterNegatives, 1);
-                return None;
-            }
+        let here = self.stats.here();
+        if self.filter.is_none() {
+            here.add_at(level, LevelCounter::Unfiltered, 1);
+        } else if self.filter.may_contain(probe.hash) {
+            here.add_at(level, LevelCounter::FilterPasses, 1);
+        } else {
+            here.add_at(level, LevelCounter::FilterNegatives, 1);
+            return None;
         }
         // Where the filter said yes before, the processor bets on it and is here before the filter's line.
         Some(index.locate(probe.key))
@@ -99,6 +101,7 @@ impl Table {
     #[inline]
     pub fn finish<R>(
         &self,
+        level: u32,
         entered: Entered<'_>,
         probe: &Probe<'_>,
         guard: &Guard,
@@ -107,7 +110,7 @@ impl Table {
         match entered.found {
             // A version that stands first may have newer ones in the block before, which the fences know.
             Some(rank) if rank > 0 => Ok(Some(f(entered.block.hit(rank, self.descriptor.elided_seqno)))),
-            _ => self.finish_at_edge(entered, probe, guard, f),
+            _ => self.finish_at_edge(level, entered, probe, guard, f),
         }
     }
 
@@ -133,6 +136,7 @@ impl Table {
     /// is not there.
     fn finish_at_edge<'g, R>(
         &self,
+        level: u32,
         entered: Entered<'g>,
         probe: &Probe<'_>,
         guard: &'g Guard,
@@ -162,11 +166,13 @@ impl Table {
             block = self.cached(number, guard, here)?;
             found = block.lookup(probe, elided);
         }
-        if !self.filter.is_none() {
-            let rank = block.find(probe.key);
-            if rank == block.len() || !block.key_eq(rank, probe.key) {
-                here.add(Counter::FilterFalsePositives, 1);
-            }
+        let rank = block.find(probe.key);
+        if rank == block.len() || !block.key_eq(rank, probe.key) {
+            let miss = match self.filter.is_none() {
+                true => LevelCounter::UnfilteredMisses,
+                false => LevelCounter::FilterFalsePositives,
+            };
+            here.add_at(level, miss, 1);
         }
         Ok(None)
     }

@@ -20,7 +20,7 @@
 //! | header | 32 bytes, below |
 //! | data blocks | one after another, each as [`crate::block`] says: body, codec byte, checksum |
 //! | range tombstones | sealed like a block, never compressed; [`crate::tombstone::RangeTombstones::encode`] |
-//! | filter | sealed; the bytes of [`crate::filter`] over the user keys; empty: no filter |
+//! | filter | sealed; the bytes of [`crate::filter`] over the user keys, of the kind that the descriptor names; empty: no filter |
 //! | index | sealed; below |
 //! | properties | sealed; the [`descriptor`] of the table, its length given as 0 |
 //! | footer | 56 bytes, below |

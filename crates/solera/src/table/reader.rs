@@ -149,6 +149,13 @@ impl Table {
         }
         let stored = open(section(footer.filter..footer.index), binding, footer.filter, path)?;
         let filter = Filter::decode(&stored).map_err(within(footer.filter))?;
+        if filter.kind().is_some_and(|kind| kind != descriptor.filter.kind) {
+            return Err(Error::corrupt(
+                path,
+                footer.filter,
+                "the filter is not of the kind that is described",
+            ));
+        }
         let stored = open(section(footer.index..footer.properties), binding, footer.index, path)?;
         let (handles, separators) =
             decode_index(&stored, &footer, descriptor).map_err(within(footer.index))?;

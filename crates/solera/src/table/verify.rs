@@ -212,12 +212,12 @@ impl Table {
             )?;
             writeln!(
                 out,
-                "  index {} (ε {}), {} bytes in the file, {} in memory; filter {} bits per key, {} bytes; blocks of {} bytes, {}",
+                "  index {} (ε {}), {} bytes in the file, {} in memory; filter {}, {} bytes; blocks of {} bytes, {}",
                 layout.index,
                 layout.epsilon,
                 descriptor.index_bytes,
                 self.index_bytes(),
-                layout.filter_bits_per_key,
+                descriptor.filter,
                 descriptor.filter_bytes,
                 layout.block_bytes,
                 layout.compression

@@ -17,7 +17,7 @@ use crate::{
     canary::{Bug, planted},
     codec::Binding,
     error::{Error, Result},
-    filter::FilterBuilder,
+    filter::{FilterBuilder, FilterSpec},
     ids::{FileId, SEQNO_MAX, Seqno},
     index::{
         IndexKind,
@@ -61,18 +61,21 @@ pub struct TableWriter {
 }
 
 impl TableWriter {
-    /// Creates the file of table `file`, which must not exist. A block all of whose sequence numbers are
+    /// Creates the file of table `file`, which must not exist. It gets the filter that is given, whatever the
+    /// layout says of filters in general. A block all of whose sequence numbers are
     /// `<= elide_below` stores none of them; pass the oldest live snapshot, or 0 for never.
     ///
     /// # Errors
-    /// A layout out of range is [`Error::Invalid`]; else what the file system says.
+    /// A layout or filter out of range is [`Error::Invalid`]; else what the file system says.
     pub fn create(
         context: &TableContext,
         file: FileId,
         layout: &Layout,
+        filter: FilterSpec,
         elide_below: Seqno,
     ) -> Result<TableWriter> {
         layout.validate()?;
+        filter.validate()?;
         let path = context.path(file);
         let output = context.fs.create(&path)?;
         let fit = match layout.index {
@@ -92,7 +95,7 @@ impl TableWriter {
             binding: header.binding(),
             layout: *layout,
             block: BlockBuilder::new(layout.block_bytes, fit, elide_below),
-            filter: FilterBuilder::new(layout.filter_bits_per_key),
+            filter: FilterBuilder::new(filter),
             separators: Separators::new(),
             sizes: Vec::new(),
             staged: 0,
@@ -119,6 +122,7 @@ impl TableWriter {
                 filter_bytes: 0,
                 key_bytes: 0,
                 value_bytes: 0,
+                filter,
                 layout: *layout,
             },
         })
@@ -145,7 +149,7 @@ impl TableWriter {
             self.first_key.extend_from_slice(key);
         }
         if first || self.last_key != key {
-            if self.layout.filter_bits_per_key > 0.0 {
+            if self.descriptor.filter.bits_per_key > 0.0 {
                 self.filter.add(hash(key));
             }
             self.last_key.clear();
@@ -169,7 +173,7 @@ impl TableWriter {
 
     /// How long the file would be if it were finished now, nearly.
     pub fn bytes_written(&self) -> u64 {
-        let filter = self.filter.len() as f64 * f64::from(self.layout.filter_bits_per_key) / 8.0;
+        let filter = self.filter.len() as f64 * f64::from(self.descriptor.filter.bits_per_key) / 8.0;
         self.offset()
             + self.staged
             + filter as u64

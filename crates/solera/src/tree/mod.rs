@@ -6,6 +6,7 @@
 //! (invariant R, docs/decisions/0002), so a reader stops at the first version that it sees.
 //! Knows nothing of logs, manifests or other keyspaces; `db` does.
 
+mod misses;
 mod read;
 mod scan;
 mod settings;
@@ -16,8 +17,10 @@ pub use scan::{ReadContext, Source, Walk};
 pub use settings::Settings;
 
 use crate::{
+    compaction::LevelFilters,
     cursor::Cursor,
     error::Result,
+    filter::Filters,
     ids::{KeyspaceId, SEQNO_MAX, Seqno},
     key::KeyRange,
     memtable::Memtable,
@@ -29,6 +32,7 @@ use crate::{
     table::{Access, TableContext},
     version::Version,
 };
+use misses::RecentMisses;
 use std::{
     fmt,
     sync::{Arc, OnceLock},
@@ -79,6 +83,7 @@ pub struct Tree {
     /// Serialises changes of the view; readers never take it.
     changing: Mutex<()>,
     dropped: AtomicBool,
+    misses: Mutex<RecentMisses>,
 }
 
 impl fmt::Debug for Tree {
@@ -112,6 +117,7 @@ impl Tree {
             view: ArcSwap::from_pointee(view),
             changing: Mutex::new(()),
             dropped: AtomicBool::new(false),
+            misses: Mutex::default(),
         }
     }
 
@@ -198,6 +204,17 @@ impl Tree {
         });
     }
 
+    /// The filters of tables that are written now, if `deepest` is the last level of `view`, or a deeper one is.
+    /// `allowed` says how many of the bits that are wanted there may be.
+    pub fn level_filters(&self, view: &View, deepest: u32, allowed: impl Fn(f32) -> f32) -> LevelFilters {
+        let misses = self.misses.lock().update(self.context.stats.levels());
+        let Settings { layout, shape, .. } = &*view.settings;
+        let asked = Filters { bits_per_key: allowed(layout.filter.bits_per_key), ..layout.filter };
+        let mut filters = LevelFilters::new(&view.version, shape, &asked, &misses, deepest);
+        filters.set_bits(|level| view.settings.filter_bits_of(level).map(&allowed));
+        filters
+    }
+
     /// Whether anything newer than `since` was written to `key`: what an optimistic transaction that
     /// read it at `since` must know. `since` must be a registered snapshot, or the number may be elided.
     pub fn written_since(&self, view: &View, key: &[u8], since: Seqno) -> Result<bool> {
@@ -220,7 +237,7 @@ impl Tree {
             }
             let table = table_ref.file().table()?;
             if table.tombstones().covering(key, SEQNO_MAX).is_some_and(|seqno| seqno > since)
-                || table.lookup(&probe, &guard, |hit| hit.seqno > since)? == Some(true)
+                || table.lookup(run.level(), &probe, &guard, |hit| hit.seqno > since)? == Some(true)
             {
                 return Ok(true);
             }

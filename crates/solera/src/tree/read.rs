@@ -81,7 +81,8 @@ impl View {
         }
         for run in self.version.runs() {
             let Some((table, cover)) = part_of(run, probe)? else { continue };
-            let outcome = table.lookup(probe, guard, |hit| judge(hit, cover, &now_ms, &mut found))?;
+            let outcome =
+                table.lookup(run.level(), probe, guard, |hit| judge(hit, cover, &now_ms, &mut found))?;
             if let Some(outcome) = outcome.or(cover.map(|_| Outcome::Absent)) {
                 return Ok(outcome);
             }
@@ -116,7 +117,7 @@ impl View {
                     steps.push(Step { probe, table, cover, span: None, entered: None });
                 }
                 for step in &mut steps {
-                    step.span = step.table.may_hold(&probes[step.probe]);
+                    step.span = step.table.may_hold(run.level(), &probes[step.probe]);
                     step.span.inspect(|&span| step.table.prefetch_slot(span));
                 }
                 for step in &steps {
@@ -133,7 +134,7 @@ impl View {
                     if let Some(entered) = entered {
                         let found = |hit: &Hit<'_>, value: &[u8]| found(probe, hit, value);
                         let f = |hit: Hit<'_>| judge(hit, cover, &now_ms, found);
-                        outcome = table.finish(entered, &probes[probe], guard, f)?;
+                        outcome = table.finish(run.level(), entered, &probes[probe], guard, f)?;
                     }
                     outcomes[probe] = outcome.or(cover.map(|_| Outcome::Absent));
                 }

@@ -7,7 +7,7 @@ use crate::{
     compaction::{Shape, TRANSITION, Transition},
     error::{Error, Result},
     knob::{Knob, Legal, Scope, Value},
-    table::Layout,
+    table::{Layout, layout::FILTER_BITS_PER_KEY},
 };
 
 /// Layout and shape of one tree.
@@ -40,6 +40,12 @@ impl Settings {
         let of_level = self.of_levels.iter().filter(|(at, ..)| *at == level);
         of_level.for_each(|(_, knob, value)| layout.set(knob, value));
         layout
+    }
+
+    /// Bits of filter that `level` was given for itself.
+    pub fn filter_bits_of(&self, level: u32) -> Option<f32> {
+        let own = self.of_levels.iter().any(|(at, knob, _)| *at == level && **knob == FILTER_BITS_PER_KEY);
+        own.then(|| self.layout_of(level).filter.bits_per_key)
     }
 
     /// What `knob` is set to, if it is one of a tree.
@@ -111,7 +117,10 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::layout::{BLOCK_BYTES, FILTER_BITS_PER_KEY, INDEX};
+    use crate::{
+        filter::Filters,
+        table::layout::{BLOCK_BYTES, INDEX},
+    };
 
     #[test]
     fn a_level_may_be_laid_out_otherwise_until_all_are_set() {
@@ -119,10 +128,10 @@ mod tests {
         settings.set(&BLOCK_BYTES, Some(2), &512u32.into()).unwrap();
         settings.set(&INDEX, Some(2), &"s-tree".into()).unwrap();
         settings.set(&FILTER_BITS_PER_KEY, None, &4.5.into()).unwrap();
-        assert_eq!(settings.layout_of(1), Layout { filter_bits_per_key: 4.5, ..Layout::default() });
+        assert_eq!(settings.layout_of(1), Layout { filter: Filters::monkey(4.5), ..Layout::default() });
         let second = settings.layout_of(2);
         assert_eq!((second.block_bytes, second.index.name()), (512, "s-tree"));
-        assert_eq!(second.filter_bits_per_key, 4.5);
+        assert_eq!(second.filter.bits_per_key, 4.5);
         settings.set(&BLOCK_BYTES, Some(2), &1024u32.into()).unwrap();
         assert_eq!(settings.layout_of(2).block_bytes, 1024);
         settings.set(&BLOCK_BYTES, None, &2048u32.into()).unwrap();

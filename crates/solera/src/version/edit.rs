@@ -378,6 +378,7 @@ pub(super) mod tests {
                     filter_bytes: 1250,
                     key_bytes: 8000,
                     value_bytes: 50_000,
+                    filter: Layout::default().filter.mean(),
                     layout: Layout::default(),
                 };
                 Added { level, run: RunId(run), descriptor, clip }

@@ -36,6 +36,11 @@ impl Level {
         self.runs.iter().map(|run| run.bytes()).sum()
     }
 
+    /// Entries of its runs, estimated where tables are clipped.
+    pub fn entries(&self) -> u64 {
+        self.runs.iter().map(|run| run.entries()).sum()
+    }
+
     /// Number of its tables; parts of one file count each.
     pub fn tables(&self) -> usize {
         self.runs.iter().map(|run| run.tables().len()).sum()

@@ -32,7 +32,7 @@ fn key(n: u32) -> [u8; 4] {
 
 fn write(context: &TableContext, file: u64, keys: impl IntoIterator<Item = u32>) -> TableDescriptor {
     let layout = Layout { block_bytes: 256, ..Layout::default() };
-    let mut table = TableWriter::create(context, FileId(file), &layout, 0).unwrap();
+    let mut table = TableWriter::create(context, FileId(file), &layout, layout.filter.mean(), 0).unwrap();
     for n in keys {
         table.add(&key(n), 7, Kind::Put, &key(n)).unwrap();
     }
@@ -203,7 +203,9 @@ fn an_edit_that_does_not_fit_is_refused() {
 #[test]
 fn range_tombstones_count_only_within_the_clip() {
     let context = context();
-    let mut table = TableWriter::create(&context, FileId(1), &Layout::default(), 0).unwrap();
+    let mut table =
+        TableWriter::create(&context, FileId(1), &Layout::default(), Layout::default().filter.mean(), 0)
+            .unwrap();
     let tombstone = RangeTombstone { start: key(10).into(), end: key(90).into(), seqno: 5 };
     table.add_range_tombstones(&RangeTombstones::new(vec![tombstone]));
     let file = TableFile::new(&context, Arc::new(table.finish().unwrap().unwrap()));

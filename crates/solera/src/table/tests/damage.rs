@@ -37,7 +37,7 @@ fn path() -> PathBuf {
 fn lookup(file: &TableFile, key: &[u8], snapshot: Seqno) -> Result<Option<Vec<u8>>> {
     let guard = crossbeam_epoch::pin();
     let probe = Probe { key, hash: hash(key), snapshot };
-    file.table()?.lookup(&probe, &guard, |hit| hit.value().to_vec())
+    file.table()?.lookup(0, &probe, &guard, |hit| hit.value().to_vec())
 }
 
 /// Asks for everything in every way. The answers must be those of the entries, or errors; says whether
@@ -89,7 +89,8 @@ fn found_damaged(file: &TableFile) -> bool {
 fn every_flipped_byte_gives_right_answers_or_errors_and_is_found_by_the_check() {
     for (i, index) in IndexKind::ALL.into_iter().enumerate() {
         let compression = [Compression::None, Compression::Lz4][i % 2];
-        let layout = Layout { block_bytes: 256, index, compression, epsilon: 4, ..Layout::default() };
+        let filter = Filters::uniform(10.0).with_last_level(FilterKind::ALL[i / 2 % 2]);
+        let layout = Layout { block_bytes: 256, index, compression, epsilon: 4, filter };
         let fs = fresh_fs();
         let descriptor = Arc::new(small_table(&fs, &layout));
         let content = fs.content(&path()).unwrap();
@@ -313,7 +314,7 @@ fn the_check_finds_a_filter_that_denies_keys() {
     let fs = fresh_fs();
     let mut descriptor = small_table(&fs, &Layout::default());
     forge(&fs, &descriptor, <[_]>::to_vec, |_| {
-        let mut filter = FilterBuilder::new(10.0);
+        let mut filter = FilterBuilder::new(Layout::default().filter.mean());
         filter.add(hash(b"another key"));
         filter.finish()
     });
@@ -321,6 +322,22 @@ fn the_check_finds_a_filter_that_denies_keys() {
     let file = TableFile::new(&context(&fs, 0), Arc::new(descriptor));
     let problems = file.table().unwrap().check().unwrap().problems;
     assert!(problems.iter().any(|problem| problem.to_string().contains("the filter denies key")));
+}
+
+#[test]
+fn a_filter_of_another_kind_than_described_is_refused_when_opened() {
+    let fs = fresh_fs();
+    let mut descriptor = small_table(&fs, &Layout::default());
+    forge(&fs, &descriptor, <[_]>::to_vec, |_| {
+        let mut filter =
+            FilterBuilder::new(Filters::uniform(10.0).with_last_level(FilterKind::Ribbon).mean());
+        filter.add(hash(b"a key"));
+        filter.finish()
+    });
+    descriptor.bytes = fs.content(&path()).unwrap().len() as u64;
+    let file = TableFile::new(&context(&fs, 0), Arc::new(descriptor));
+    let error = file.table().unwrap_err().to_string();
+    assert!(error.contains("the filter is not of the kind that is described"), "{error}");
 }
 
 #[test]

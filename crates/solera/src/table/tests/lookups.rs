@@ -6,7 +6,7 @@ type Answer = Option<(Seqno, Kind, Vec<u8>)>;
 fn lookup(table: &Table, key: &[u8], snapshot: Seqno) -> Answer {
     let guard = crossbeam_epoch::pin();
     let probe = Probe { key, hash: hash(key), snapshot };
-    table.lookup(&probe, &guard, |hit| (hit.seqno, hit.kind, hit.pin_value().to_vec())).unwrap()
+    table.lookup(0, &probe, &guard, |hit| (hit.seqno, hit.kind, hit.pin_value().to_vec())).unwrap()
 }
 
 /// What the model says, if all of it carries `elided`, or its own numbers.
@@ -69,7 +69,7 @@ fn an_absent_key_costs_at_most_one_block_even_without_a_filter() {
     for (name, keys) in key_families() {
         let entries: Vec<Entry> = keys.iter().map(|key| put(key.clone(), 5)).collect();
         for index in IndexKind::ALL {
-            let layout = Layout { block_bytes: 256, index, filter_bits_per_key: 0.0, ..Layout::default() };
+            let layout = Layout { block_bytes: 256, index, filter: Filters::NONE, ..Layout::default() };
             let context = context(&fresh_fs(), 1 << 20);
             let file = table_of(&context, &layout, &entries);
             let probes = probes(&entries);
@@ -95,7 +95,7 @@ fn a_learned_index_costs_one_block_in_a_thousand_too_many_at_most() {
     let entries: Vec<Entry> = keys.iter().map(|key| put(key.to_be_bytes(), 5)).collect();
     for index in [IndexKind::Learned, IndexKind::Auto] {
         let context = context(&fresh_fs(), 64 << 20);
-        let layout = Layout { block_bytes: 1024, index, filter_bits_per_key: 0.0, ..Layout::default() };
+        let layout = Layout { block_bytes: 1024, index, filter: Filters::NONE, ..Layout::default() };
         let file = table_of(&context, &layout, &entries);
         let index = file.table().unwrap().index().unwrap();
         assert_eq!(index.kind(), IndexKind::Learned, "{:?}", index.reason());
@@ -165,7 +165,7 @@ fn a_value_outlives_the_table_it_came_from() {
     let file = table_of(&context, &Layout::default(), std::slice::from_ref(&entry));
     let guard = crossbeam_epoch::pin();
     let probe = Probe { key: b"k", hash: hash(b"k"), snapshot: SEQNO_MAX };
-    let value = file.table().unwrap().lookup(&probe, &guard, |hit| hit.pin_value()).unwrap().unwrap();
+    let value = file.table().unwrap().lookup(0, &probe, &guard, |hit| hit.pin_value()).unwrap().unwrap();
     drop(guard);
     context.cache.set_capacity(0);
     file.mark_obsolete();

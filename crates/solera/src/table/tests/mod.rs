@@ -8,6 +8,7 @@ mod writing;
 use super::*;
 use crate::{
     block::Compression,
+    filter::{FilterKind, Filters},
     ids::Seqno,
     index::IndexKind,
     key::Kind,
@@ -77,7 +78,8 @@ pub(super) fn write(
     tombstones: &RangeTombstones,
     elide_below: Seqno,
 ) -> TableDescriptor {
-    let mut writer = TableWriter::create(context, FileId(file), layout, elide_below).unwrap();
+    let mut writer =
+        TableWriter::create(context, FileId(file), layout, layout.filter.mean(), elide_below).unwrap();
     for entry in entries {
         writer.add(&entry.key, entry.seqno, entry.kind, &entry.value).unwrap();
     }
@@ -91,7 +93,7 @@ pub(super) fn table_of(context: &Arc<TableContext>, layout: &Layout, entries: &[
     TableFile::new(context, Arc::new(descriptor))
 }
 
-/// Every index kind and compression, with small blocks.
+/// Every index kind and compression, with small blocks; either kind of filter for half of them.
 pub(super) fn layouts() -> impl Iterator<Item = Layout> {
     let kinds = IndexKind::ALL.into_iter();
     let compressions = Compression::ALL.into_iter().filter(|compression| compression.available());
@@ -100,7 +102,8 @@ pub(super) fn layouts() -> impl Iterator<Item = Layout> {
             block_bytes: 512,
             index,
             epsilon: 4,
-            filter_bits_per_key: 10.0,
+            filter: Filters::uniform(10.0)
+                .with_last_level(FilterKind::ALL[(index as usize + compression as usize) % 2]),
             compression,
         })
     })

@@ -49,7 +49,10 @@ fn a_finished_table_survives_a_power_cut() {
 fn a_writer_that_is_not_finished_or_got_nothing_leaves_no_file() {
     let fs = fresh_fs();
     let context = context(&fs, 0);
-    let create = || TableWriter::create(&context, FileId(1), &Layout::default(), 0).unwrap();
+    let create = || {
+        TableWriter::create(&context, FileId(1), &Layout::default(), Layout::default().filter.mean(), 0)
+            .unwrap()
+    };
     assert_eq!(create().finish().unwrap(), None);
     assert!(fs.files().is_empty());
     let mut writer = create();
@@ -68,7 +71,9 @@ fn a_writer_whose_disk_fails_says_so_and_removes_its_file() {
         let faulty = Arc::new(FaultFs::new(Arc::new(fs.clone())));
         let context = TableContext { fs: faulty.clone(), ..(*context(&fs, 0)).clone() };
         faulty.inject(Fault::once(call, 0, Effect::Fail(std::io::ErrorKind::StorageFull)));
-        let mut writer = TableWriter::create(&context, FileId(1), &Layout::default(), 0).unwrap();
+        let mut writer =
+            TableWriter::create(&context, FileId(1), &Layout::default(), Layout::default().filter.mean(), 0)
+                .unwrap();
         let written = (0..100_000u32)
             .try_for_each(|i| writer.add(&i.to_be_bytes(), 1, Kind::Put, &[0; 20]))
             .and_then(|()| writer.finish());
@@ -82,7 +87,7 @@ fn the_estimate_of_the_length_is_close() {
     for layout in layouts() {
         let context = context(&fresh_fs(), 0);
         let layout = Layout { compression: Compression::None, ..layout };
-        let mut writer = TableWriter::create(&context, FileId(1), &layout, 0).unwrap();
+        let mut writer = TableWriter::create(&context, FileId(1), &layout, layout.filter.mean(), 0).unwrap();
         for i in 0..20_000u64 {
             writer.add(&(i * 12345).to_be_bytes(), i + 1, Kind::Put, &[i as u8; 40]).unwrap();
         }
@@ -113,9 +118,14 @@ fn keys_and_layouts_over_their_limits_are_refused() {
     let fs = fresh_fs();
     let context = context(&fs, 0);
     let layout = Layout { block_bytes: 1, ..Layout::default() };
-    assert!(matches!(TableWriter::create(&context, FileId(1), &layout, 0), Err(Error::Invalid(_))));
+    assert!(matches!(
+        TableWriter::create(&context, FileId(1), &layout, layout.filter.mean(), 0),
+        Err(Error::Invalid(_))
+    ));
     assert!(fs.files().is_empty());
-    let mut writer = TableWriter::create(&context, FileId(1), &Layout::default(), 0).unwrap();
+    let mut writer =
+        TableWriter::create(&context, FileId(1), &Layout::default(), Layout::default().filter.mean(), 0)
+            .unwrap();
     let longest = vec![7; KEY_BYTES_MAX];
     writer.add(&longest, 1, Kind::Put, b"v").unwrap();
     let longer = vec![8; KEY_BYTES_MAX + 1];

@@ -1,0 +1,50 @@
+//! What lookups met lately, level by level.
+//!
+//! Owns [`RecentMisses`], from which filters for new tables are measured out. It is asked once for each flush and
+//! compaction; lookups count, and know nothing of it.
+
+use crate::stats::{LEVELS_COUNTED, LevelCounters};
+
+/// After so many misses, those before count half.
+const HALF_LIFE_MISSES: u64 = 1 << 14;
+
+/// Tables that were asked for keys that they do not hold, by level, older ones counting for less.
+#[derive(Debug, Default)]
+pub(super) struct RecentMisses {
+    counted: [LevelCounters; LEVELS_COUNTED],
+    recent: [f64; LEVELS_COUNTED],
+}
+
+impl RecentMisses {
+    /// Takes in what the counters say now. All 0 until there were enough to tell something.
+    pub(super) fn update(&mut self, now: [LevelCounters; LEVELS_COUNTED]) -> [f64; LEVELS_COUNTED] {
+        let fresh = |level: usize| now[level].since(&self.counted[level]).misses();
+        if (0..LEVELS_COUNTED).map(fresh).sum::<u64>() >= HALF_LIFE_MISSES {
+            self.recent = std::array::from_fn(|level| self.recent[level] / 2.0 + fresh(level) as f64);
+            self.counted = now;
+        }
+        self.recent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::{LevelCounter, Stats};
+
+    #[test]
+    fn few_misses_say_nothing_and_older_ones_count_for_less() {
+        let stats = Stats::new();
+        let miss = |level, n| stats.here().add_at(level, LevelCounter::FilterNegatives, n);
+        let mut recent = RecentMisses::default();
+        miss(0, HALF_LIFE_MISSES - 1);
+        assert_eq!(recent.update(stats.levels()), [0.0; LEVELS_COUNTED]);
+        miss(1, 1);
+        let first = recent.update(stats.levels());
+        assert_eq!(first[..3], [(HALF_LIFE_MISSES - 1) as f64, 1.0, 0.0]);
+        assert_eq!(recent.update(stats.levels()), first, "nothing new");
+        miss(2, HALF_LIFE_MISSES);
+        let second = recent.update(stats.levels());
+        assert_eq!(second[..3], [first[0] / 2.0, 0.5, HALF_LIFE_MISSES as f64]);
+    }
+}
