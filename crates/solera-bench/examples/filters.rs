@@ -60,15 +60,23 @@ fn key(i: u64, absent: bool) -> [u8; 8] {
 impl Arm {
     fn load(filters: Filters, entries: u64) -> Result<Arm, Box<dyn Error>> {
         let directory = tempfile::tempdir()?;
-        let shape = Shape { size_ratio: 4, run_limits: vec![4, 1], table_bytes: 2 << 20, ..Shape::default() };
+        let shape = Shape { table_bytes: 2 << 20, ..Shape::default() };
         let layout = Layout { filter: filters, compression: Compression::None, ..Layout::default() };
-        let options = Options::new().memory((entries * 160).max(64 << 20)).write_buffer(1 << 20);
-        let db = options.layout(layout).shape(shape).open(directory.path())?;
+        let options = Options::new().memory((entries * 160).max(64 << 20)).write_buffer(128 << 10);
+        // Without threads, every arm comes to a tree of the same levels and runs.
+        let db = options.layout(layout).shape(shape).background_threads(0).open(directory.path())?;
         for i in 0..entries {
             db.put(&key(i, false), &VALUE)?;
         }
         db.flush()?;
-        db.wait_idle()?;
+        while db.step()? {}
+        // Two more runs in level 0: as many as there are in the mean.
+        for part in 0..2 {
+            for i in 0..1500 {
+                db.put(&key(i * 2 + part, false), &VALUE)?;
+            }
+            db.flush()?;
+        }
         Ok(Arm { filters, db, _directory: directory, absent_ns: Vec::new(), found_ns: Vec::new() })
     }
 

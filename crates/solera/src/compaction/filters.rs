@@ -129,6 +129,7 @@ mod tests {
             database: DatabaseId(1),
             cache: Cache::new(0),
             stats: Arc::new(Stats::new()),
+            direct_reads: false,
         });
         let added = tables.iter().zip(1..).map(|(&(level, entries, first, last), number)| {
             let descriptor = TableDescriptor {

@@ -122,6 +122,7 @@ mod tests {
     /// Symptom: half the time of opening, flushing and writing on in tiny databases went into powers. Cause:
     /// every table weighed all 24 numbers of probes, each twice. Cure: the search ends at the first rise.
     #[test]
+    #[cfg_attr(miri, ignore = "counts, for which Miri is too slow")]
     fn the_first_number_of_probes_after_which_it_gets_worse_is_the_best() {
         for bits in (1..=128).map(|half_bits| half_bits as f32 / 2.0) {
             let share = |probes: &u8| false_positives_expected(bits.into(), *probes);
@@ -131,6 +132,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "counts, for which Miri is too slow")]
     fn the_curve_is_what_lines_are_expected_to_let_pass() {
         for quarters in 4..=256 {
             let bits_per_key = quarters as f32 / 4.0;

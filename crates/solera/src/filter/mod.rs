@@ -166,6 +166,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "counts, for which Miri is too slow")]
     fn more_bits_let_fewer_absent_keys_pass() {
         for kind in FilterKind::ALL {
             for keys in [10, 1000, 200_000] {
@@ -179,6 +180,7 @@ mod tests {
 
     /// What the allotment of bits goes by.
     #[test]
+    #[cfg_attr(miri, ignore = "counts, for which Miri is too slow")]
     fn measured_and_expected_false_positives_agree() {
         for kind in FilterKind::ALL {
             for (bits_per_key, absent) in [
@@ -202,6 +204,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "counts, for which Miri is too slow")]
     fn a_ribbon_saves_a_quarter_of_the_bits() {
         let bloom = FilterSpec { kind: FilterKind::Bloom, bits_per_key: 10.0 };
         let ribbon = FilterSpec { kind: FilterKind::Ribbon, bits_per_key: 7.5 };
@@ -211,6 +214,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "counts, for which Miri is too slow")]
     fn a_filter_takes_the_bits_that_it_was_given() {
         for kind in FilterKind::ALL {
             for bits_per_key in [1.0f32, 2.3, 7.6, 10.0, 17.9, 33.0] {
