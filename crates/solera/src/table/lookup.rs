@@ -65,8 +65,9 @@ impl Table {
         guard: &Guard,
         f: impl FnOnce(Hit<'_>) -> R,
     ) -> Result<Option<R>> {
-        match self.may_hold(level, probe) {
-            Some(span) => self.finish(level, self.enter(span, probe, guard)?, probe, guard, f),
+        let here = self.stats.here();
+        match self.ask(here, level, probe) {
+            Some(span) => self.finish(level, self.look(here, span, probe, guard)?, probe, guard, f),
             None => Ok(None),
         }
     }
@@ -74,8 +75,12 @@ impl Table {
     /// The first step of a lookup: the filter and the index. `None` if the table does not hold the key.
     #[inline]
     pub fn may_hold(&self, level: u32, probe: &Probe<'_>) -> Option<Span> {
+        self.ask(self.stats.here(), level, probe)
+    }
+
+    #[inline]
+    fn ask(&self, here: Here<'_>, level: u32, probe: &Probe<'_>) -> Option<Span> {
         let index = self.index.as_ref()?;
-        let here = self.stats.here();
         if self.filter.is_none() {
             here.add_at(level, LevelCounter::Unfiltered, 1);
         } else if self.filter.may_contain(probe.hash) {
@@ -91,7 +96,18 @@ impl Table {
     /// The second step: the first block of the span, and the key's place in it.
     #[inline]
     pub fn enter<'g>(&self, span: Span, probe: &Probe<'_>, guard: &'g Guard) -> Result<Entered<'g>> {
-        let block = self.cached(span.first, guard, self.stats.here())?;
+        self.look(self.stats.here(), span, probe, guard)
+    }
+
+    #[inline]
+    fn look<'g>(
+        &self,
+        here: Here<'_>,
+        span: Span,
+        probe: &Probe<'_>,
+        guard: &'g Guard,
+    ) -> Result<Entered<'g>> {
+        let block = self.cached(span.first, guard, here)?;
         block.prefetch();
         let found = block.lookup(probe, self.descriptor.elided_seqno);
         Ok(Entered { span, block, found })
