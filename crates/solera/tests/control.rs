@@ -362,9 +362,9 @@ fn filters_keep_within_their_part_of_the_memory() {
     assert!(bytes >= 20_000 * 10 / 8);
     // 2.5 MiB are divided; a half percent is 13,107 bytes, 5.2 bits for each of the keys.
     db.control().apply(change().set(&knob::FILTER_PERCENT, 0.5)).unwrap();
-    // While the tables are written, both versions of every key count.
+    // While the tables are written, both versions of every key count, and level 0, empty now, keeps a share.
     let bytes = write();
-    assert!((6_000..=13_500).contains(&bytes), "{bytes}");
+    assert!((4_500..=13_500).contains(&bytes), "{bytes}");
     db.control().apply(change().set(&knob::FILTER_PERCENT, 0u32)).unwrap();
     assert!(write() < 1000);
 }
