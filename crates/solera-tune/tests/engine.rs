@@ -1,7 +1,7 @@
 //! The model against the engine: the same load, on a database in memory that does its work in the caller's
 //! thread. What the engine counted is the truth.
 
-use solera::{Compression, Db, Layout, Options, Shape, stats::Counters, vfs::mem::MemFs};
+use solera::{Compression, Db, Filters, Layout, Options, Shape, stats::Counters, vfs::mem::MemFs};
 use solera_tune::cost::{
     Cost, Data, Mix, Model, Setting, Units,
     model::Load,
@@ -49,7 +49,7 @@ impl Engine {
         let layout = Layout {
             compression: Compression::None,
             block_bytes: 2048,
-            filter_bits_per_key: setting.filter_bits as f32,
+            filter: Filters::uniform(setting.filter_bits as f32),
             ..Layout::default()
         };
         let options = Options::new().fs(Arc::new(MemFs::new())).background_threads(0).layout(layout);

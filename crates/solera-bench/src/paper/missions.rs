@@ -9,7 +9,7 @@ use crate::{
     runner::{Error, Result},
 };
 use solera::{
-    Compression, Db, Layout, Options,
+    Compression, Db, Filters, Layout, Options,
     clock::{Clock, SystemClock},
     stats::Counters,
 };
@@ -61,10 +61,11 @@ impl Site {
     }
 
     fn layout(&self, setting: &Setting) -> Layout {
+        let bits = setting.filter_bits as f32;
         Layout {
             block_bytes: self.data.block_bytes as u32,
             compression: Compression::None,
-            filter_bits_per_key: setting.filter_bits as f32,
+            filter: if setting.monkey { Filters::monkey(bits) } else { Filters::uniform(bits) },
             ..Layout::default()
         }
     }
