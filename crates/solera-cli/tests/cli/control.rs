@@ -1,3 +1,5 @@
+//! `solera control`: what it shows, sets and remembers, and what it refuses.
+
 use crate::run::Solera;
 use serde_json::Value;
 
