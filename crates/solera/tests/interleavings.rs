@@ -118,6 +118,11 @@ fn readers_find_ascending_keys_while_they_are_written() {
 }
 
 #[test]
+fn readers_find_versions_of_few_keys_while_they_are_written() {
+    readers_follow_a_writer(300, |seqno| (seqno % 5 * (seqno % 2)).to_be_bytes().to_vec());
+}
+
+#[test]
 fn readers_find_descending_keys_while_they_are_written() {
     readers_follow_a_writer(300, |seqno| (u64::MAX - seqno).to_be_bytes().to_vec());
 }

@@ -1,21 +1,16 @@
 //! Where a memtable's bytes lie: chunks that only grow and are freed together.
 //!
-//! Owns [`Arena`] (the chunks), [`Bump`] (the writer's place in the last chunk) and [`Record`] (one entry
-//! as it lies there). Nothing is moved or freed before the arena goes, and the arena goes with its last
-//! [`Pin`]: the memtable holds one, and so does every value slice handed out.
+//! Owns [`Arena`] (the chunks) and [`Bump`] (the writer's place in the last chunk). Nothing is moved or freed
+//! before the arena goes, and the arena goes with its last [`Pin`]: the memtable holds one, and so does every
+//! value slice handed out.
 
-use super::node::Position;
 use crate::{
-    ids::Seqno,
-    key::{Kind, pack_trailer},
     pin::{Pin, PinHeader},
     pool::{self, CHUNK_BYTES, CHUNKS},
 };
 use parking_lot::Mutex;
 use std::{
     alloc::{Layout, alloc, dealloc, handle_alloc_error},
-    cmp::Ordering,
-    marker::PhantomData,
     ptr::NonNull,
 };
 
@@ -123,6 +118,11 @@ impl Bump {
         Bump { arena, align, chunk_bytes: CHUNK_BYTES_MIN, next: NonNull::dangling(), left: 0, used: 0 }
     }
 
+    /// What the pieces are aligned to.
+    pub(super) fn align(&self) -> usize {
+        self.align
+    }
+
     /// Bytes handed out so far.
     pub(super) fn used(&self) -> usize {
         self.used
@@ -158,109 +158,5 @@ impl Bump {
             self.chunk_bytes = (self.chunk_bytes * 2).min(CHUNK_BYTES_MAX);
         }
         piece
-    }
-}
-
-/// How a record begins; its key follows, then its value.
-pub(super) struct RecordHeader {
-    trailer: u64,
-    value_len: u32,
-    key_len: u16,
-}
-
-/// Alignment of the pieces that records are written to.
-pub(super) const RECORD_ALIGN: usize = align_of::<RecordHeader>();
-
-/// One entry in the arena: immutable, and alive for `'a`.
-#[derive(Clone, Copy)]
-pub(super) struct Record<'a> {
-    start: NonNull<RecordHeader>,
-    arena: PhantomData<&'a Arena>,
-}
-
-impl<'a> Record<'a> {
-    /// Writes a record whose value is the concatenation of `value`.
-    pub(super) fn write(bump: &mut Bump, key: &[u8], seqno: Seqno, kind: Kind, value: &[&[u8]]) -> Self {
-        debug_assert!(bump.align >= RECORD_ALIGN);
-        let value_len: usize = value.iter().map(|part| part.len()).sum();
-        let start = bump.take(size_of::<RecordHeader>() + key.len() + value_len);
-        let header = RecordHeader {
-            trailer: pack_trailer(seqno, kind),
-            value_len: u32::try_from(value_len).expect("a value is under 4 GiB"),
-            key_len: u16::try_from(key.len()).expect("a key is under 64 KiB"),
-        };
-        // SAFETY: the piece is aligned for the header, has room for header, key and value, and nobody
-        // else knows it yet.
-        unsafe {
-            start.cast::<RecordHeader>().write(header);
-            let mut to = start.add(size_of::<RecordHeader>());
-            for part in [key].iter().chain(value) {
-                to.copy_from_nonoverlapping(NonNull::from(*part).cast(), part.len());
-                to = to.add(part.len());
-            }
-        }
-        Record { start: start.cast(), arena: PhantomData }
-    }
-
-    /// The record at `start`.
-    ///
-    /// # Safety
-    /// `start` came from [`Record::into_raw`], the record's arena lives for `'a`, and the writing of the
-    /// record happened before.
-    #[inline]
-    pub(super) unsafe fn from_raw(start: NonNull<RecordHeader>) -> Self {
-        Record { start, arena: PhantomData }
-    }
-
-    #[inline]
-    pub(super) fn into_raw(self) -> NonNull<RecordHeader> {
-        self.start
-    }
-
-    #[inline]
-    fn header(self) -> &'a RecordHeader {
-        // SAFETY: a record is written whole before anyone holds a `Record` of it, and never changes.
-        unsafe { self.start.as_ref() }
-    }
-
-    /// The user key.
-    #[inline]
-    pub(super) fn key(self) -> &'a [u8] {
-        let len = usize::from(self.header().key_len);
-        // SAFETY: the key follows the header, inside the same piece.
-        unsafe { std::slice::from_raw_parts(self.start.add(1).cast::<u8>().as_ptr(), len) }
-    }
-
-    /// The stored value.
-    #[inline]
-    pub(super) fn value(self) -> &'a [u8] {
-        let RecordHeader { key_len, value_len, .. } = *self.header();
-        // SAFETY: the value follows the key, inside the same piece.
-        unsafe {
-            let start = self.start.add(1).cast::<u8>().add(usize::from(key_len));
-            std::slice::from_raw_parts(start.as_ptr(), value_len as usize)
-        }
-    }
-
-    #[inline]
-    pub(super) fn seqno(self) -> Seqno {
-        self.header().trailer >> 8
-    }
-
-    #[inline]
-    pub(super) fn kind(self) -> Kind {
-        // The writer packed a `Kind`; the table is read back rather than transmuted.
-        const KINDS: [Kind; 4] = [Kind::Delete, Kind::Put, Kind::Merge, Kind::PutExpiring];
-        KINDS[(self.header().trailer & 3) as usize]
-    }
-
-    /// Whether the record lies before `position`.
-    #[inline]
-    pub(super) fn is_before(self, position: Position<'_>) -> bool {
-        match self.key().cmp(position.key) {
-            Ordering::Less => true,
-            Ordering::Equal => self.seqno() > position.seqno,
-            Ordering::Greater => false,
-        }
     }
 }

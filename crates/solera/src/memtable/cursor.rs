@@ -5,8 +5,8 @@
 
 use super::{
     Memtable,
-    arena::{Record, RecordHeader},
     node::{Leaf, Order, Position},
+    record::{Record, RecordHeader},
     tree::Place,
 };
 use crate::{cursor::Cursor, error::Result, ids::Seqno, key::Kind, pin::Slice};
@@ -18,7 +18,7 @@ pub struct MemtableCursor {
     memtable: Arc<Memtable>,
 }
 
-/// A [`Place`] in the cursor's own memtable, and the record there.
+/// A [`Place`] in the cursor's own memtable, and one of the versions there.
 #[derive(Clone, Copy)]
 struct At {
     leaf: NonNull<Leaf>,
@@ -35,54 +35,47 @@ struct At {
 unsafe impl Send for MemtableCursor {}
 
 impl At {
+    /// At one of the versions of the key at `place`.
     #[inline]
-    fn new(place: Place<'_>) -> Self {
+    fn version(place: Place<'_>, record: Record<'_>) -> Self {
         At {
             leaf: NonNull::from(place.leaf),
             skip: place.skip,
             order: place.order,
             rank: place.rank,
             head: place.head(),
-            record: place.record().into_raw(),
+            record: record.into_raw(),
         }
     }
-}
 
-impl At {
-    /// At `place`, from where a walk forward begins or goes on in another leaf: what it will come to is
-    /// asked for.
+    /// At the newest version of the key at `place`.
+    #[inline]
+    fn newest(place: Place<'_>) -> Self {
+        At::version(place, place.record())
+    }
+
+    /// At the oldest version of the key at `place`.
+    #[inline]
+    fn oldest(place: Place<'_>) -> Self {
+        At::version(place, place.record().oldest())
+    }
+
+    /// At the newest version at `place`, from where a walk forward begins or goes on in another leaf: what it will
+    /// come to is asked for.
     fn entering(place: Place<'_>) -> Self {
         place.leaf.prefetch_records(place.order, place.rank + 1);
         place.leaf.prefetch_next();
-        At::new(place)
+        At::newest(place)
     }
 
-    /// At `place`, from where a walk backward begins or goes on in another leaf.
+    /// At the oldest version at `place`, from where a walk backward begins or goes on in another leaf.
     fn entering_from_behind(place: Place<'_>) -> Self {
         place.leaf.prefetch_records(place.order, 0);
-        At::new(place)
+        At::oldest(place)
     }
 }
 
 impl MemtableCursor {
-    /// From one of several versions of `key` to the first entry of a larger one. Where this leaf ends with the
-    /// key, the way goes down from the root: versions may fill hundreds of leaves.
-    fn leave_versions(&mut self, key: &[u8]) -> Result<()> {
-        // Behind every version but one of number 0, which is stepped over.
-        let behind = Position::new(key, 0);
-        let (leaf, At { order, skip, .. }) = (self.leaf(), *self.at());
-        let rank = leaf.rank(order, behind, skip);
-        self.at = if rank < order.len() {
-            Some(At::new(self.place(rank)))
-        } else {
-            self.memtable.tree.first_from(behind).map(At::new)
-        };
-        while self.valid() && self.key() == key {
-            self.next()?;
-        }
-        Ok(())
-    }
-
     pub(super) fn new(memtable: Arc<Memtable>) -> Self {
         MemtableCursor { at: None, memtable }
     }
@@ -108,6 +101,22 @@ impl MemtableCursor {
     fn place(&self, rank: usize) -> Place<'_> {
         Place { leaf: self.leaf(), skip: self.at().skip, order: self.at().order, rank }
     }
+
+    /// To the newest version of the next key.
+    #[inline]
+    fn to_next_key(&mut self) {
+        let At { order, rank, .. } = *self.at();
+        if rank + 1 == order.len() {
+            self.at = self.memtable.tree.first_after(self.leaf()).map(At::entering);
+            return;
+        }
+        if rank == order.len() / 2
+            && let Some(next) = self.memtable.tree.first_after(self.leaf())
+        {
+            next.leaf.prefetch_records(next.order, 0);
+        }
+        self.at = Some(At::newest(self.place(rank + 1)));
+    }
 }
 
 impl Cursor for MemtableCursor {
@@ -122,62 +131,53 @@ impl Cursor for MemtableCursor {
     }
 
     fn seek(&mut self, key: &[u8]) -> Result<()> {
-        let position = Position::new(key, Seqno::MAX);
-        self.at = self.memtable.tree.first_from(position).map(At::entering);
+        self.at = self.memtable.tree.first_from(Position::of(key)).map(At::entering);
         Ok(())
     }
 
     fn seek_version(&mut self, key: &[u8], snapshot: Seqno) -> Result<()> {
-        let position = Position::new(key, snapshot);
-        self.at = self.memtable.tree.first_from(position).map(At::entering);
+        self.seek(key)?;
+        if !self.valid() || self.seqno() <= snapshot || self.key() != key {
+            return Ok(());
+        }
+        match self.record().seen_by(snapshot).map(Record::into_raw) {
+            Some(record) => self.at = self.at.map(|at| At { record, ..at }),
+            None => self.to_next_key(),
+        }
         Ok(())
     }
 
     fn seek_before(&mut self, key: &[u8]) -> Result<()> {
-        let position = Position::new(key, Seqno::MAX);
-        self.at = self.memtable.tree.last_before(position).map(At::entering_from_behind);
+        self.at = self.memtable.tree.last_before(Position::of(key)).map(At::entering_from_behind);
         Ok(())
     }
 
     #[inline]
     fn next(&mut self) -> Result<()> {
-        let At { order, rank, .. } = *self.at();
-        if rank + 1 == order.len() {
-            self.at = self.memtable.tree.first_after(self.leaf()).map(At::entering);
-            return Ok(());
+        match self.record().older().map(Record::into_raw) {
+            Some(record) => self.at = self.at.map(|at| At { record, ..at }),
+            None => self.to_next_key(),
         }
-        if rank == order.len() / 2
-            && let Some(next) = self.memtable.tree.first_after(self.leaf())
-        {
-            next.leaf.prefetch_records(next.order, 0);
-        }
-        self.at = Some(At::new(self.place(rank + 1)));
         Ok(())
     }
 
     #[inline]
     fn next_key(&mut self) -> Result<()> {
-        let At { head, record, .. } = *self.at();
-        self.next()?;
-        if self.at.is_none_or(|at| at.head != head) {
-            return Ok(());
-        }
-        // SAFETY: taken from a `Record` of the memtable that the cursor keeps alive, in here too: moving does
-        // not change which memtable that is.
-        let left = unsafe { Record::from_raw(record) }.key();
-        if self.key() == left { self.leave_versions(left) } else { Ok(()) }
+        self.to_next_key();
+        Ok(())
     }
 
     #[inline]
     fn prev(&mut self) -> Result<()> {
-        let rank = self.at().rank;
-        self.at = if let Some(before) = rank.checked_sub(1) {
-            Some(At::new(self.place(before)))
+        let (here, rank) = (self.record(), self.at().rank);
+        let newest = self.place(rank).record();
+        self.at = if newest.seqno() > here.seqno() {
+            Some(At::version(self.place(rank), newest.last_newer_than(here.seqno())))
+        } else if let Some(before) = rank.checked_sub(1) {
+            Some(At::oldest(self.place(before)))
         } else {
             // Leaves know only their successor: down from the root again.
-            let here = self.record();
-            let position = Position::new(here.key(), here.seqno());
-            self.memtable.tree.last_before(position).map(At::entering_from_behind)
+            self.memtable.tree.last_before(Position::of(here.key())).map(At::entering_from_behind)
         };
         Ok(())
     }

@@ -5,12 +5,13 @@
 //!
 //! What must hold: there is one writer at a time (`MemtableWriter` is a lock). Readers take no lock and
 //! never wait. A reader finds every entry that was inserted before it started; an entry's insertion is
-//! therefore finished before its sequence number becomes visible. No two entries have the same key and
-//! the same sequence number; versions of a key are ordered by sequence number, largest first.
+//! therefore finished before its sequence number becomes visible. Versions of a key are inserted in ascending
+//! order of their sequence numbers, and walked over newest first.
 
 mod arena;
 mod cursor;
 mod node;
+mod record;
 mod tree;
 
 pub use cursor::MemtableCursor;
@@ -92,12 +93,12 @@ impl Memtable {
         if self.is_empty() {
             return None;
         }
-        let position = Position::new(probe.key, probe.snapshot);
+        let position = Position::of(probe.key);
         let place = self.tree.first_from(position)?;
         if !place.has_key_of(position) {
             return None;
         }
-        let record = place.record();
+        let record = place.record().seen_by(probe.snapshot)?;
         let pin = self.tree.arena();
         // SAFETY: the record lies in the arena that the pin keeps; records are never changed or moved.
         let hit = unsafe { Hit::new(record.seqno(), record.kind(), record.value(), pin) };
@@ -179,8 +180,8 @@ pub struct MemtableWriter<'m> {
 }
 
 impl MemtableWriter<'_> {
-    /// Adds an entry whose value is the concatenation of `value`. No entry with the same key may have the
-    /// same `seqno`. Limits: [`KEY_BYTES_MAX`], [`crate::key::VALUE_BYTES_MAX`] and
+    /// Adds an entry whose value is the concatenation of `value`. Every entry with the same key must have a
+    /// smaller `seqno`. Limits: [`KEY_BYTES_MAX`], [`crate::key::VALUE_BYTES_MAX`] and
     /// [`crate::ids::SEQNO_MAX`], which the commit path has checked.
     #[inline]
     pub fn insert(&mut self, key: &[u8], seqno: Seqno, kind: Kind, value: &[&[u8]]) {

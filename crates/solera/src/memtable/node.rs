@@ -1,10 +1,10 @@
 //! The nodes of a memtable's tree and how they change under readers.
 //!
 //! Owns [`Leaf`], [`Inner`] and [`Order`], the word that publishes both. A node has fifteen slots. A
-//! slot, once filled, keeps its head and its record; which slots count, and in which order, is said by
+//! slot, once filled, keeps its key and head; which slots count, and in which order, is said by
 //! one word that the writer replaces after filling a slot. So a reader that has loaded the word sees a
 //! sorted node that does not change any more, without a lock, a version or a retry. What can change later
-//! is only what a slot of an inner node points to, and that is one word too.
+//! is only what a slot points to, the newest version of a key or a child, and that is one word too.
 //!
 //! A full node is not emptied: the writer builds two new ones and swaps the pointer. Whoever is still
 //! in the old node finds there everything that was written before he came.
@@ -14,9 +14,8 @@
 //! always tie. So a node has a *skip*: so many first bytes that all keys between its bounds share, after
 //! which its heads begin. Whoever points to the node keeps the skip in the pointer ([`Link`]).
 
-use super::arena::{Record, RecordHeader};
+use super::record::{Record, RecordHeader};
 use crate::{
-    ids::Seqno,
     key::{common_prefix_len, head, head_after},
     prefetch::{prefetch, prefetch_bytes},
     sync::atomic::{AtomicPtr, AtomicU64, Ordering},
@@ -64,17 +63,17 @@ impl Order {
     }
 }
 
-/// A place among entries: before the newest version of a key that a sequence number sees.
+/// A place among keys: where this one is, or would be.
 #[derive(Clone, Copy)]
 pub(super) struct Position<'k> {
     pub(super) key: &'k [u8],
-    pub(super) seqno: Seqno,
     head: u64,
 }
 
 impl<'k> Position<'k> {
-    pub(super) fn new(key: &'k [u8], seqno: Seqno) -> Self {
-        Position { key, seqno, head: head(key) }
+    #[inline]
+    pub(super) fn of(key: &'k [u8]) -> Self {
+        Position { key, head: head(key) }
     }
 
     /// The key's head in a node with this skip.
@@ -138,8 +137,8 @@ impl Heads {
         self.heads[slot].load(Ordering::Relaxed)
     }
 
-    /// How many slots of `order` lie before a position with this head. `is_before` decides for a slot
-    /// whose head ties.
+    /// How many slots of `order` lie before a position with this head. `is_before` decides for a slot whose head
+    /// ties.
     #[inline]
     fn rank(&self, order: Order, wanted: u64, is_before: impl Fn(usize) -> bool) -> usize {
         // Counting needs no order and no jumps: slots 0..len are exactly those that the order names.
@@ -169,7 +168,7 @@ impl Heads {
 pub(super) struct Slot {
     /// The key's head in the node.
     pub(super) head: u64,
-    /// The entry, or the child's first entry when it was made. Null stands before everything.
+    /// The key's newest version, or any of the key that the child begins with. Null stands before everything.
     pub(super) record: *mut RecordHeader,
     /// Null in a leaf.
     pub(super) child: Link,
@@ -218,8 +217,8 @@ pub(super) fn choose_skip(
     skip
 }
 
-/// A node that holds entries: those from its own first one up to the first of `next`; in the first leaf,
-/// from the beginning.
+/// A node that holds keys, each with its versions: from its own first one up to the first of `next`; in the first
+/// leaf, from the beginning.
 #[repr(C)]
 pub(super) struct Leaf {
     heads: Heads,
@@ -244,13 +243,14 @@ impl Leaf {
         self.heads.head(slot)
     }
 
-    /// The record in a slot that an order of this leaf names.
+    /// The newest version of the key in a slot that an order of this leaf names.
     #[inline]
     pub(super) fn record(&self, slot: usize) -> Record<'_> {
-        let record = self.records[slot].load(Ordering::Relaxed);
+        let record = self.records[slot].load(Ordering::Acquire);
         debug_assert!(!record.is_null());
         // SAFETY: the slot was filled from `Record::into_raw` before the order that names it was
-        // published, and leaves live in the same arena as their records.
+        // published, and leaves live in the same arena as their records. A record that has replaced it since was
+        // written before, which the load acquires.
         unsafe { Record::from_raw(NonNull::new_unchecked(record)) }
     }
 
@@ -259,13 +259,19 @@ impl Leaf {
         Slot::entry(self.head(slot), self.record(slot))
     }
 
-    /// How many entries lie before `position`.
+    /// How many keys lie before `position`.
     #[inline]
     pub(super) fn rank(&self, order: Order, position: Position<'_>, skip: usize) -> usize {
-        self.heads.rank(order, position.head(skip), |slot| self.record(slot).is_before(position))
+        self.heads.rank(order, position.head(skip), |slot| self.record(slot).key() < position.key)
     }
 
-    /// Adds an entry at `rank` of `order`, the leaf's present and not full order.
+    /// Puts a newer version of the same key into a slot that the leaf's present order names.
+    #[inline]
+    pub(super) fn overwrite(&self, slot: usize, newer: Record<'_>) {
+        self.records[slot].store(newer.into_raw().as_ptr(), Ordering::Release);
+    }
+
+    /// Adds a key at `rank` of `order`, the leaf's present and not full order.
     #[inline]
     pub(super) fn insert(&self, order: Order, rank: usize, entry: Slot) {
         self.records[order.len()].store(entry.record, Ordering::Relaxed);
@@ -282,7 +288,7 @@ impl Leaf {
         self.next.store(next.0, Ordering::Release);
     }
 
-    /// Asks for the records of the entries from `rank` on.
+    /// Asks for the records of the keys from `rank` on.
     #[inline]
     pub(super) fn prefetch_records(&self, order: Order, rank: usize) {
         for rank in rank..order.len() {
@@ -297,7 +303,7 @@ impl Leaf {
     }
 }
 
-/// A node that leads to leaves. A child holds the entries from its bound up to the next child's.
+/// A node that leads to leaves. A child holds the keys from its bound up to the next child's.
 #[repr(C)]
 pub(super) struct Inner {
     heads: Heads,
@@ -337,7 +343,7 @@ impl Inner {
     /// The bound in a slot that an order of this node names; `None` for the first child of all.
     pub(super) fn bound(&self, slot: usize) -> Option<Record<'_>> {
         let bound = NonNull::new(self.bounds[slot].load(Ordering::Relaxed))?;
-        // SAFETY: as in `Leaf::record`.
+        // SAFETY: as in `Leaf::record`; bounds are not replaced.
         Some(unsafe { Record::from_raw(bound) })
     }
 
@@ -347,12 +353,29 @@ impl Inner {
         Slot { head: self.heads.head(slot), record, child: self.child(slot) }
     }
 
-    /// The rank of the child that `position` leads to: the last one whose bound lies before it.
+    /// The rank of the child that holds `position`: the last one whose bound does not lie behind it.
     #[inline]
     pub(super) fn rank(&self, order: Order, position: Position<'_>, skip: usize) -> usize {
-        let is_before = |slot: usize| self.bound(slot).is_none_or(|bound| bound.is_before(position));
+        self.rank_by(order, position, skip, |bound| bound <= position.key)
+    }
+
+    /// The rank of the child that holds what is right before `position`: the last one whose bound lies before it.
+    #[inline]
+    pub(super) fn rank_before(&self, order: Order, position: Position<'_>, skip: usize) -> usize {
+        self.rank_by(order, position, skip, |bound| bound < position.key)
+    }
+
+    #[inline]
+    fn rank_by(
+        &self,
+        order: Order,
+        position: Position<'_>,
+        skip: usize,
+        counts: impl Fn(&[u8]) -> bool,
+    ) -> usize {
+        let counts = |slot: usize| self.bound(slot).is_none_or(|bound| counts(bound.key()));
         // Nothing lies before the first child's bound that an ancestor would have led here.
-        self.heads.rank(order, position.head(skip), is_before).saturating_sub(1)
+        self.heads.rank(order, position.head(skip), counts).saturating_sub(1)
     }
 
     /// Adds a child at `rank` of `order`, the node's present and not full order.

@@ -1,11 +1,13 @@
-//! The tree of a memtable: how entries are found and where new ones go.
+//! The tree of a memtable: how keys are found and where new ones go.
 //!
 //! Owns [`Tree`]: a root, inner nodes and leaves in an arena. One writer, any number of readers, who
 //! never wait. Called by the memtable and its cursors.
 //!
+//! A key has one place, which leads to its newest version; [`Record`] says how from there to the others.
+//!
 //! What must hold, and why readers may walk while the writer splits: *a reader finds every entry that was
-//! there when it started.* Entries never leave a node. A node is replaced only by nodes that together
-//! hold the same entries, and afterwards does not change any more; a reader inside it, and a reader that
+//! there when it started.* Keys never leave a node. A node is replaced only by nodes that together
+//! hold the same keys, and afterwards does not change any more; a reader inside it, and a reader that
 //! gets to a neighbour through it, sees the tree as it was at the moment of the replacement, which is
 //! later than the reader's start. On the way down a replaced child could be taken for more than it is:
 //! the writer announces the right half in the parent's order before it puts the left half in the old
@@ -21,8 +23,9 @@
 //! after the other; here there are six inner nodes, of which the caches hold nearly all, and one leaf.
 
 use super::{
-    arena::{Arena, Bump, RECORD_ALIGN, Record},
+    arena::{Arena, Bump},
     node::{Inner, Leaf, Link, Order, Position, SLOTS, Slot, choose_skip},
+    record::{RECORD_ALIGN, Record},
 };
 use crate::{
     ids::Seqno,
@@ -32,16 +35,16 @@ use crate::{
 };
 use std::ptr::NonNull;
 
-/// How many of the sixteen entries of a split node go left.
+/// How many of the sixteen keys of a split node go left.
 const SPLIT_EVEN: usize = 8;
-/// The same where the new entry is the last one: ascending keys fill nodes well, and four entries on the
-/// right keep a key that is overwritten again and again from making a leaf each time.
+/// The same where the new key is the last one: ascending keys fill nodes well, and if it was the last by chance,
+/// the right node is not nearly empty.
 const SPLIT_ASCENDING: usize = 12;
 
-/// More levels than 2^48 entries need with the emptiest nodes that splits make.
+/// More levels than 2^48 keys need with the emptiest nodes that splits make.
 const HEIGHT_MAX: usize = 24;
 
-/// The sorted entries of a memtable.
+/// The sorted keys of a memtable.
 pub(super) struct Tree {
     root: AtomicPtr<Inner>,
     arena: Pin,
@@ -75,7 +78,7 @@ struct Step<'t> {
     rank: usize,
 }
 
-/// An entry and where it lies, so that its neighbours can be found.
+/// Where a key lies, so that its neighbours can be found.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'t> {
     pub(super) leaf: &'t Leaf,
@@ -85,18 +88,19 @@ pub(super) struct Place<'t> {
 }
 
 impl<'t> Place<'t> {
+    /// The key's newest version.
     #[inline]
     pub(super) fn record(&self) -> Record<'t> {
         self.leaf.record(self.order.slot(self.rank))
     }
 
-    /// The head of the entry's key.
+    /// The key's head.
     #[inline]
     pub(super) fn head(&self) -> u64 {
         if self.skip == 0 { self.leaf.head(self.order.slot(self.rank)) } else { head(self.record().key()) }
     }
 
-    /// Whether the entry is a version of `key`.
+    /// Whether the key is the one that the position is of.
     #[inline]
     pub(super) fn has_key_of(&self, position: Position<'_>) -> bool {
         // Heads first: most keys that are not there need not be read.
@@ -107,7 +111,10 @@ impl<'t> Place<'t> {
 
 /// Which leaf a walk down the tree goes to.
 enum Way<'k> {
+    /// The one that holds the position.
     To(Position<'k>),
+    /// The one that holds the last key before it.
+    Before(Position<'k>),
     Last,
 }
 
@@ -158,7 +165,7 @@ impl Tree {
         unsafe { link.node::<Leaf>().unwrap_unchecked().as_ref() }
     }
 
-    /// The first entry of the leaf after `leaf`, which is one of this tree.
+    /// The first key of the leaf after `leaf`, which is one of this tree.
     #[inline]
     pub(super) fn first_after<'t>(&'t self, leaf: &'t Leaf) -> Option<Place<'t>> {
         let link = leaf.next();
@@ -181,6 +188,7 @@ impl Tree {
             let order = node.order();
             let rank = match way {
                 Way::To(position) => node.rank(order, position, skip),
+                Way::Before(position) => node.rank_before(order, position, skip),
                 Way::Last => order.len() - 1,
             };
             let child = node.child(order.slot(rank));
@@ -199,60 +207,61 @@ impl Tree {
         }
     }
 
-    /// The leaf that `position` leads to, and how many of its entries lie before the position.
+    /// The leaf on `way` to `position`, and how many of its keys lie before the position.
     #[inline]
-    fn approach(&self, position: Position<'_>) -> Place<'_> {
-        let (leaf, skip) = self.descend(self.root(), 0, Way::To(position), |_| ());
+    fn approach<'k>(&self, way: fn(Position<'k>) -> Way<'k>, position: Position<'k>) -> Place<'_> {
+        let (leaf, skip) = self.descend(self.root(), 0, way(position), |_| ());
         let order = leaf.order();
         Place { leaf, skip, order, rank: leaf.rank(order, position, skip) }
     }
 
-    /// The first entry not before `position`.
+    /// The first key not before `position`.
     #[inline]
     pub(super) fn first_from(&self, position: Position<'_>) -> Option<Place<'_>> {
         loop {
-            let place = self.approach(position);
+            let place = self.approach(Way::To, position);
             if place.rank < place.order.len() {
                 return Some(place);
             }
             let next = self.first_after(place.leaf)?;
-            if !next.record().is_before(position) {
+            if next.record().key() >= position.key {
                 return Some(next);
             }
             // A leaf has come in between since the way down: take it again.
         }
     }
 
-    /// The last entry before `position`.
+    /// The last key before `position`.
     pub(super) fn last_before(&self, position: Position<'_>) -> Option<Place<'_>> {
-        // A leaf that is reached holds its own bound, which is before the position: only in the first
+        // A leaf that is reached so holds its own bound, which is before the position: only in the first
         // leaf, which has no bound, can there be nothing.
-        let place = self.approach(position);
+        let place = self.approach(Way::Before, position);
         Some(Place { rank: place.rank.checked_sub(1)?, ..place })
     }
 
-    /// The first entry.
+    /// The first key.
     pub(super) fn first(&self) -> Option<Place<'_>> {
-        self.first_from(Position::new(&[], Seqno::MAX))
+        self.first_from(Position::of(&[]))
     }
 
-    /// The last entry.
+    /// The last key.
     pub(super) fn last(&self) -> Option<Place<'_>> {
         let (leaf, skip) = self.descend(self.root(), 0, Way::Last, |_| ());
         let order = leaf.order();
         Some(Place { leaf, skip, order, rank: order.len().checked_sub(1)? })
     }
 
-    /// Adds an entry. No other entry has the same key and sequence number.
+    /// Adds an entry, newer than every other one of its key.
     pub(super) fn insert(&self, writer: &mut Writer, key: &[u8], seqno: Seqno, kind: Kind, value: &[&[u8]]) {
-        let position = Position::new(key, seqno);
-        let Place { leaf, skip, order, rank } = self.approach(position);
-        debug_assert!(
-            self.first_from(position)
-                .is_none_or(|place| (place.record().key(), place.record().seqno()) != (key, seqno)),
-            "one key has two entries with one sequence number"
-        );
-        let record = Record::write(&mut writer.records, key, seqno, kind, value);
+        let position = Position::of(key);
+        let place = self.approach(Way::To, position);
+        let Place { leaf, skip, order, rank } = place;
+        if rank < order.len() && place.has_key_of(position) {
+            let older = Some(place.record());
+            let newer = Record::write(&mut writer.records, key, seqno, kind, value, older);
+            return leaf.overwrite(order.slot(rank), newer);
+        }
+        let record = Record::write(&mut writer.records, key, seqno, kind, value, None);
         let entry = Slot::entry(position.head(skip), record);
         if order.len() < SLOTS {
             leaf.insert(order, rank, entry);

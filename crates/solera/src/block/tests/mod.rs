@@ -109,7 +109,8 @@ fn assert_equals_model(block: &Block, entries: &[Entry], elided: bool, targets: 
             assert_eq!(block.same_key(i - 1, i), entries[i - 1].key == expected.key);
         }
     }
-    for target in targets {
+    // Under Miri some of them, which differ from block to block.
+    for target in targets.iter().step_by(if cfg!(miri) { 5 } else { 1 }) {
         let rank = entries.partition_point(|entry| entry.key < *target);
         assert_eq!(block.find(target), rank, "find {target:x?}");
         for i in [0, entries.len() / 2, entries.len() - 1] {
@@ -240,11 +241,11 @@ fn entries() -> impl Strategy<Value = Vec<Entry>> {
     let value = prop_oneof![
         3 => Just(vec![5; 12]),
         2 => prop::collection::vec(any::<u8>(), 8..40),
-        1 => (8usize..if cfg!(miri) { 300 } else { 70_000 }).prop_map(|len| vec![3; len]),
+        1 => (8usize..if cfg!(miri) { 80 } else { 70_000 }).prop_map(|len| vec![3; len]),
     ];
     let prefix = prop_oneof![2 => Just(Vec::new()), 1 => prop::collection::vec(any::<u8>(), 0..60)];
     let seqno = prop_oneof![3 => 1u64..200, 1 => 1u64..1 << 50];
-    (prefix, prop::collection::vec((keys(), seqno, kind, value), 1..if cfg!(miri) { 12 } else { 120 }))
+    (prefix, prop::collection::vec((keys(), seqno, kind, value), 1..if cfg!(miri) { 8 } else { 120 }))
         .prop_map(|(prefix, entries)| {
             sorted(
                 entries
