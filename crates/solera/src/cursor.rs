@@ -67,6 +67,11 @@ pub trait Cursor {
     fn seqno(&self) -> Seqno;
     /// What the entry does.
     fn kind(&self) -> Kind;
+    /// Both of these, which lie side by side where they are stored.
+    #[inline]
+    fn stamp(&self) -> (Seqno, Kind) {
+        (self.seqno(), self.kind())
+    }
     /// The value, operand, or expiry and value.
     fn value(&self) -> &[u8];
     /// The value, kept alive by its block or memtable.

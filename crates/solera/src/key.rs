@@ -133,6 +133,12 @@ impl KeyEnd {
         }
     }
 
+    /// Whether there is no end.
+    #[inline]
+    pub fn is_unbounded(&self) -> bool {
+        matches!(self, KeyEnd::Unbounded)
+    }
+
     /// The key at the end, if there is one.
     pub fn key(&self) -> Option<&[u8]> {
         match self {

@@ -181,23 +181,45 @@ impl Block {
     /// What entry `i` does.
     #[inline]
     pub fn kind(&self, i: usize) -> Kind {
-        if self.geometry().flags & KINDS == 0 {
-            return Kind::Put;
-        }
-        const KINDS_BY_NUMBER: [Kind; 4] = [Kind::Delete, Kind::Put, Kind::Merge, Kind::PutExpiring];
-        KINDS_BY_NUMBER[(self.meta(i) & ((1 << KIND_BITS) - 1)) as usize]
+        if self.geometry().flags & KINDS == 0 { Kind::Put } else { self.kind_of(self.meta(i)) }
     }
 
     /// Sequence number of entry `i`; `elided` if the block does not know it any more.
     #[inline]
     pub fn seqno(&self, i: usize, elided: Seqno) -> Seqno {
-        let geometry = self.geometry();
-        if geometry.flags & SEQNOS == 0 {
+        if self.geometry().flags & SEQNOS == 0 {
             return elided;
         }
+        self.seqno_of(self.meta(i))
+    }
+
+    /// [`Block::seqno`] and [`Block::kind`] of entry `i`.
+    #[inline]
+    pub fn stamp(&self, i: usize, elided: Seqno) -> (Seqno, Kind) {
+        let flags = self.geometry().flags;
+        if flags & (SEQNOS | KINDS) == 0 {
+            return (elided, Kind::Put);
+        }
+        let meta = self.meta(i);
+        let seqno = if flags & SEQNOS == 0 { elided } else { self.seqno_of(meta) };
+        (seqno, self.kind_of(meta))
+    }
+
+    #[inline]
+    fn seqno_of(&self, meta: u64) -> Seqno {
+        let geometry = self.geometry();
         let kind_bits = if geometry.flags & KINDS == 0 { 0 } else { KIND_BITS };
         // Masked, because a damaged sum must not become a number that nothing else expects.
-        geometry.base.wrapping_add(self.meta(i) >> kind_bits) & SEQNO_MAX
+        geometry.base.wrapping_add(meta >> kind_bits) & SEQNO_MAX
+    }
+
+    #[inline]
+    fn kind_of(&self, meta: u64) -> Kind {
+        if self.geometry().flags & KINDS == 0 {
+            return Kind::Put;
+        }
+        const KINDS_BY_NUMBER: [Kind; 4] = [Kind::Delete, Kind::Put, Kind::Merge, Kind::PutExpiring];
+        KINDS_BY_NUMBER[(meta & ((1 << KIND_BITS) - 1)) as usize]
     }
 
     #[inline]
@@ -235,8 +257,18 @@ impl Block {
     /// copied again.
     #[inline]
     pub fn key_beside_into(&self, i: usize, out: &mut Vec<u8>) {
+        let geometry = self.geometry();
+        let prefix_len = usize::from(geometry.prefix_len);
+        if geometry.flags & WHOLE != 0
+            && usize::from(geometry.suffix_len) == HEAD_BYTES
+            && let Some(suffix) = out.get_mut(prefix_len..)
+            && let Ok(suffix) = <&mut [u8; HEAD_BYTES]>::try_from(suffix)
+        {
+            // All keys of the block end with their heads.
+            *suffix = self.heads()[i].to_be_bytes();
+            return;
+        }
         let (len, tail) = self.len_and_tail(i);
-        let prefix_len = usize::from(self.geometry().prefix_len);
         out.truncate(prefix_len);
         // All 8 bytes and back again: a copy of a length that is known is one instruction.
         out.extend_from_slice(&self.heads()[i].to_be_bytes());
@@ -274,7 +306,7 @@ impl Block {
         self.heads()[i] == key::head(suffix) && self.equal_behind_head(i, suffix)
     }
 
-    /// Whether two entries have the same key.
+    /// Whether two entries have the same key. Heads nearly always tell.
     #[inline]
     pub fn same_key(&self, i: usize, j: usize) -> bool {
         let heads = self.heads();

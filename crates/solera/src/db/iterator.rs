@@ -176,7 +176,7 @@ impl Iter {
                 front.next()?;
             }
             self.front_yielded = front.valid()
-                && self.range.end.admits(front.key())
+                && (self.range.end.is_unbounded() || self.range.end.admits(front.key()))
                 && !(self.back_began && front.key() >= &self.back_key[..]);
         }
         self.front_failed = false;

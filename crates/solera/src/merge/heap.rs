@@ -132,6 +132,18 @@ impl<C: Cursor> Merge<C> {
         }
         let moved = Standing { head: source.head(), rank };
         match self.waiting.first() {
+            // Mostly the same source goes on, and heads say so.
+            Some(next) if (moved.head < next.head) != BACK && moved.head != next.head => {
+                self.front = Some(moved);
+            }
+            _ => self.front_from::<BACK>(moved),
+        }
+    }
+
+    /// Finds the front between what was the front and now stands here, and the others.
+    #[inline(never)]
+    fn front_from<const BACK: bool>(&mut self, moved: Standing) {
+        match self.waiting.first() {
             Some(&next) if !self.precedes::<BACK>(moved, next) => {
                 self.front = Some(next);
                 self.waiting[0] = moved;
@@ -142,7 +154,7 @@ impl<C: Cursor> Merge<C> {
     }
 
     /// Takes every waiting source that stands on the key of `front` past it.
-    #[inline]
+    #[inline(never)]
     fn pass_waiting(&mut self, front: Standing) -> Result<()> {
         while let Some(&next) = self.waiting.first()
             && next.head == front.head
@@ -228,7 +240,9 @@ impl<C: Cursor> Cursor for Merge<C> {
     fn next_key(&mut self) -> Result<()> {
         debug_assert!(!self.back, "a cursor moves in the direction of its last positioning");
         let front = self.front.take().expect("the merge stands on an entry");
-        self.pass_waiting(front)?;
+        if self.waiting.first().is_some_and(|next| next.head == front.head) {
+            self.pass_waiting(front)?;
+        }
         self.sources[front.rank].next_key()?;
         self.front_from_moved::<false>(front.rank);
         Ok(())
@@ -262,6 +276,11 @@ impl<C: Cursor> Cursor for Merge<C> {
     #[inline]
     fn kind(&self) -> Kind {
         self.front().kind()
+    }
+
+    #[inline]
+    fn stamp(&self) -> (Seqno, Kind) {
+        self.front().stamp()
     }
 
     #[inline]

@@ -170,6 +170,20 @@ impl TableCursor {
         Ok(())
     }
 
+    /// [`Cursor::next_key`] where the next entry is one of the same key, or in the next block.
+    fn pass_versions(&mut self) -> Result<()> {
+        let place = self.place.as_mut().expect("the cursor is valid");
+        let stepped = place.clip.end.min(place.rank + 1 + VERSIONS_STEPPED_MAX);
+        for rank in place.rank + 2..stepped {
+            if !place.block.same_key(rank, place.rank) {
+                place.rank = rank;
+                place.block.key_beside_into(rank, &mut self.key);
+                return Ok(());
+            }
+        }
+        self.leave_key(stepped)
+    }
+
     /// To the first entry of a larger key, which is not among those before `rank`.
     #[cold]
     fn leave_key(&mut self, rank: usize) -> Result<()> {
@@ -192,6 +206,7 @@ impl TableCursor {
         sought
     }
 
+    #[inline]
     fn place(&self) -> &Place {
         self.place.as_ref().expect("the cursor is valid")
     }
@@ -282,17 +297,16 @@ impl Cursor for TableCursor {
         self.settle_forward()
     }
 
+    #[inline]
     fn next_key(&mut self) -> Result<()> {
         let place = self.place.as_mut().expect("the cursor is valid");
-        let stepped = place.clip.end.min(place.rank + 1 + VERSIONS_STEPPED_MAX);
-        for rank in place.rank + 1..stepped {
-            if !place.block.same_key(rank, place.rank) {
-                place.rank = rank;
-                place.block.key_beside_into(rank, &mut self.key);
-                return Ok(());
-            }
+        let next = place.rank + 1;
+        if next < place.clip.end && !place.block.same_key(next, place.rank) {
+            place.rank = next;
+            place.block.key_beside_into(next, &mut self.key);
+            return Ok(());
         }
-        self.leave_key(stepped)
+        self.pass_versions()
     }
 
     fn prev(&mut self) -> Result<()> {
@@ -305,15 +319,18 @@ impl Cursor for TableCursor {
         self.settle_back()
     }
 
+    #[inline]
     fn valid(&self) -> bool {
         self.place.is_some()
     }
 
+    #[inline]
     fn key(&self) -> &[u8] {
         debug_assert!(self.valid());
         &self.key
     }
 
+    #[inline]
     fn head(&self) -> u64 {
         debug_assert!(self.valid());
         key::head(&self.key)
@@ -329,6 +346,13 @@ impl Cursor for TableCursor {
         place.block.kind(place.rank)
     }
 
+    #[inline]
+    fn stamp(&self) -> (Seqno, Kind) {
+        let place = self.place();
+        place.block.stamp(place.rank, self.source.file.descriptor().elided_seqno)
+    }
+
+    #[inline]
     fn value(&self) -> &[u8] {
         let place = self.place();
         place.block.value(place.rank)

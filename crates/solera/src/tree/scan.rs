@@ -82,6 +82,10 @@ impl Cursor for Source {
         each!(self, cursor => cursor.kind())
     }
     #[inline]
+    fn stamp(&self) -> (Seqno, Kind) {
+        each!(self, cursor => cursor.stamp())
+    }
+    #[inline]
     fn value(&self) -> &[u8] {
         each!(self, cursor => cursor.value())
     }

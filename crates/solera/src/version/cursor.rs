@@ -157,6 +157,11 @@ impl Cursor for RunCursor {
     }
 
     #[inline]
+    fn stamp(&self) -> (Seqno, Kind) {
+        self.here().stamp()
+    }
+
+    #[inline]
     fn value(&self) -> &[u8] {
         self.here().value()
     }

@@ -205,7 +205,8 @@ impl<C: Cursor> Backward<C> {
         self.merge.seek_version(&self.key, self.sight.view.snapshot)?;
         let mut passed = Passed::Absent;
         if self.merge.valid() && self.merge.key() == &self.key[..] {
-            passed = match self.sight.judge(&mut self.merge, &mut self.scratch)? {
+            let kind = self.merge.kind();
+            passed = match self.sight.judge(&mut self.merge, kind, &mut self.scratch)? {
                 Found::Absent => Passed::Absent,
                 Found::Covered(rank) => Passed::Covered(rank),
                 Found::Here(skipped) => {

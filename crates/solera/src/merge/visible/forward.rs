@@ -111,17 +111,20 @@ impl<C: Cursor> Forward<C> {
     }
 
     /// From the merge's present entry on to the first visible pair.
+    #[inline]
     fn settle(&mut self) -> Result<()> {
         let (mut unseen, mut covered) = (0, 0);
         while self.merge.valid() {
-            if !self.sight.view.range.end.admits(self.merge.key()) {
+            let end = &self.sight.view.range.end;
+            if !end.is_unbounded() && !end.admits(self.merge.key()) {
                 return Ok(());
             }
-            if self.merge.seqno() > self.sight.view.snapshot {
+            let (seqno, kind) = self.merge.stamp();
+            if seqno > self.sight.view.snapshot {
                 self.pass_unseen(&mut unseen)?;
                 continue;
             }
-            match self.sight.judge(&mut self.merge, &mut self.scratch)? {
+            match self.sight.judge(&mut self.merge, kind, &mut self.scratch)? {
                 Found::Here(skipped) => {
                     self.at = At::Entry(skipped);
                     return Ok(());

@@ -121,14 +121,14 @@ impl Sight {
         }
     }
 
-    /// Judges the key of the entry that `merge`, walking forward, stands on: the key's newest one that
-    /// the snapshot sees.
+    /// Judges the key of the entry of this kind that `merge`, walking forward, stands on: the key's newest one
+    /// that the snapshot sees.
     #[inline]
-    fn judge<C: Cursor>(&self, merge: &mut Merge<C>, scratch: &mut Scratch) -> Result<Found> {
+    fn judge<C: Cursor>(&self, merge: &mut Merge<C>, kind: Kind, scratch: &mut Scratch) -> Result<Found> {
         if let Some(rank) = self.cover(merge) {
             return Ok(Found::Covered(rank));
         }
-        Ok(match merge.kind() {
+        Ok(match kind {
             Kind::Put => Found::Here(0),
             Kind::Delete => Found::Absent,
             Kind::PutExpiring => {
