@@ -69,6 +69,8 @@ mod memory;
 mod read;
 mod seal;
 mod slots;
+#[cfg(feature = "zstd")]
+mod zstd;
 #[cfg(test)]
 mod tests;
 

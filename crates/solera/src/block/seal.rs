@@ -2,6 +2,8 @@
 //!
 //! Used for every block of a table file, data or not.
 
+#[cfg(feature = "zstd")]
+use super::zstd;
 use super::{
     compression::Compression,
     memory::{Block, BlockAllocation},
@@ -24,10 +26,6 @@ const COMPRESSED_BYTES_MAX: usize = 1 << 30;
 
 /// LZ4 expands by at most this factor.
 const LZ4_RATIO_MAX: u64 = 255;
-
-/// Speed over density: what is compressed here is rewritten at every level of the tree.
-#[cfg(feature = "zstd")]
-const ZSTD_LEVEL: i32 = 1;
 
 /// Appends `payload` as a stored block to `out`; `offset` is where its first byte will lie in the file.
 /// The compression must be [available](Compression::available). What does not shrink by an eighth is stored
@@ -72,13 +70,7 @@ fn compress(payload: &[u8], compression: Compression, out: &mut Vec<u8>) -> bool
             }
         }
         #[cfg(feature = "zstd")]
-        Compression::Zstd => match zstd::bulk::compress(payload, ZSTD_LEVEL) {
-            Ok(compressed) => {
-                out.extend_from_slice(&compressed);
-                true
-            }
-            Err(_) => false,
-        },
+        Compression::Zstd => zstd::compress(payload, out),
         #[cfg(not(feature = "zstd"))]
         Compression::Zstd => panic!("a layout with zstd is refused by a build without it"),
     }
@@ -138,7 +130,7 @@ impl<'s> Stored<'s> {
         let len = match self.codec {
             Compression::Lz4 => lz4_flex::block::decompress_into(compressed, payload).ok(),
             #[cfg(feature = "zstd")]
-            Compression::Zstd => zstd::bulk::decompress_to_buffer(compressed, payload).ok(),
+            Compression::Zstd => zstd::decompress(compressed, payload),
             _ => None,
         };
         if len == Some(payload.len()) { Ok(()) } else { self.corrupt("a block that does not decompress") }
