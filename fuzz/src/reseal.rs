@@ -12,6 +12,8 @@ use solera::{
 use std::{ops::Range, path::Path};
 
 const HEADER_BYTES: usize = 32;
+/// A log or a manifest goes on with a nonce, its checksum and four zeros.
+const FRAMES_AT: usize = 48;
 const TABLE_FOOTER_BYTES: usize = 56;
 const FRAME_HEADER_BYTES: usize = 24;
 
@@ -60,11 +62,14 @@ pub fn table(bytes: &mut [u8]) -> Option<()> {
 
 /// Seals the header of a log or a manifest, and its frames as far as one follows the other.
 pub fn frames(bytes: &mut [u8]) -> Option<()> {
-    let header = bytes.get(..HEADER_BYTES)?;
-    let checksum = crc32c::crc32c(&header[..HEADER_BYTES - 4]);
-    put(bytes, HEADER_BYTES - 4, checksum);
-    let binding = Binding::new(DatabaseId(number(bytes, 8)?), FileId(number(bytes, 16)?));
-    let mut at = HEADER_BYTES;
+    bytes.get(..FRAMES_AT)?;
+    for at in [HEADER_BYTES - 4, HEADER_BYTES + 8] {
+        let checksum = crc32c::crc32c(&bytes[..at]);
+        put(bytes, at, checksum);
+    }
+    let (database, file) = (DatabaseId(number(bytes, 8)?), FileId(number(bytes, 16)?));
+    let binding = Binding::of_frames(database, file, number(bytes, HEADER_BYTES)?);
+    let mut at = FRAMES_AT;
     loop {
         let len = number(bytes, at + 8)? & ((1 << 48) - 1);
         let payload = at + FRAME_HEADER_BYTES;

@@ -173,6 +173,15 @@ impl Binding {
         Binding(xxhash_rust::xxh3::xxh3_64(&bytes))
     }
 
+    /// The binding of the frames of `file` in `database`, whose header holds `nonce` ([`crate::frame`]).
+    pub fn of_frames(database: DatabaseId, file: FileId, nonce: u64) -> Self {
+        let mut bytes = [0; 24];
+        bytes[..8].copy_from_slice(&database.0.to_le_bytes());
+        bytes[8..16].copy_from_slice(&file.0.to_le_bytes());
+        bytes[16..].copy_from_slice(&nonce.to_le_bytes());
+        Binding(xxhash_rust::xxh3::xxh3_64(&bytes))
+    }
+
     /// CRC-32C of the binding, `offset` (both 8 bytes) and `bytes`, which stand at `offset` of the bound file.
     pub fn checksum(self, offset: u64, bytes: &[u8]) -> u32 {
         let mut place = [0; 16];

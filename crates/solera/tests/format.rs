@@ -130,11 +130,13 @@ fn checksums_sum_what_the_document_says() {
     for name in ["000001.log", "MANIFEST-000002"] {
         let file = &files[name];
         assert_eq!(number(&file[28..32]), plain(&file[..28]), "header of {name}");
-        let mut at = 32;
+        assert_eq!(number(&file[40..44]), plain(&file[..40]), "second checksum of {name}");
+        let bound_to = [&file[8..24], &file[32..40]].concat();
+        let mut at = 48;
         while at < file.len() {
             let payload = &file[at + 24..][..number(&file[at + 8..at + 14]) as usize];
             assert_eq!(number(&file[at + 4..at + 8]), plain(payload), "payload at {at} of {name}");
-            let header = bound(&file[8..24], at as u64, &file[at + 4..at + 24]);
+            let header = bound(&bound_to, at as u64, &file[at + 4..at + 24]);
             assert_eq!(number(&file[at..at + 4]), header, "frame at {at} of {name}");
             at += 24 + payload.len();
         }

@@ -99,6 +99,10 @@ impl Fs for FatalFs {
         Ok(Box::new(FatalWriteFile { below, fs: self.clone(), path: path.into() }))
     }
 
+    fn nonce(&self) -> u64 {
+        self.below.nonce()
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
         self.pass(Call::Rename, from, || self.below.rename(from, to))
     }

@@ -149,9 +149,16 @@ impl Core {
     pub(super) fn write(&self, batch: Batch) -> Result<Seqno> {
         self.admit(&batch)?;
         if batch.is_empty() {
+            self.write_nothing(batch.durability)?;
             return Ok(self.visible());
         }
         self.write_on_terms(batch, None)
+    }
+
+    /// Commits what changes nothing. Durable, it vouches all the same for all that was acknowledged before it.
+    pub(super) fn write_nothing(&self, durability: Durability) -> Result<()> {
+        self.writable()?;
+        if durability == Durability::Sync { self.sync_log() } else { Ok(()) }
     }
 
     /// Commits a transaction's batch if nothing of what it read at `since`, its snapshot, was written.

@@ -152,7 +152,8 @@ impl Keyspace {
         check_sizes(start, 0)?;
         check_sizes(end, 0)?;
         if start >= end {
-            return self.live().and_then(|()| self.handle.writable());
+            self.live()?;
+            return self.handle.write_nothing(self.handle.options.durability);
         }
         self.single(Single::DeleteRange { start, end })
     }

@@ -270,6 +270,7 @@ impl Transaction {
             }
         }
         if batch.is_empty() {
+            handle.write_nothing(self.durability)?;
             return Ok(self.snapshot.seqno());
         }
         handle.write_transaction(batch, self.reads.into_inner().finish(), self.snapshot.seqno())

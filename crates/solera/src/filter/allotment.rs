@@ -206,7 +206,8 @@ mod tests {
                         continue;
                     }
                     let changed = cost(&levels, &other, false_positives);
-                    prop_assert!(changed >= least * 0.99, "{changed} < {least}: {bits:?}, {other:?}");
+                    // Bits are given in quarters, and a Ribbon filter's curve has its corners between them.
+                    prop_assert!(changed >= least * 0.97, "{changed} < {least}: {bits:?}, {other:?}");
                 }
             }
         }

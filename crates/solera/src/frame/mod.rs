@@ -1,15 +1,16 @@
 //! Files that grow by whole records: what the log and the manifest have in common.
 //!
 //! Owns the file header and the frame. A frame is one record, all or nothing, and its checksums bind it to
-//! this database, this file and this offset, so that a record which lands anywhere else is not one.
+//! this file and this offset, so that a record which lands anywhere else is not one.
 //!
 //! ```text
 //! file    = header frame*
 //! header  = magic[8] database:u64 file:u64 version:u32 checksum:u32        32 bytes, in every version
+//!           nonce:u64 checksum:u32 0:u32
 //! frame   = header_checksum:u32 payload_checksum:u32 len:u48 kind:u8 0:u8 synced:u64 payload[len]
 //! ```
 //!
-//! Numbers are little-endian. The file header's checksum is CRC-32C of the bytes before it. A frame's
+//! Numbers are little-endian. Both checksums of the file header are CRC-32C of all bytes before them. A frame's
 //! header checksum is [`Binding::checksum`](crate::codec::Binding::checksum) of the 20 bytes after it, at the
 //! offset of the frame; the payload checksum is plain CRC-32C, bound by the header that holds it. `synced` is
 //! how much of the file was known to be durable when the frame was written. Kinds:
@@ -19,6 +20,11 @@
 //! | 0 | a record | the owner's |
 //! | 1 | a mark: says only what `synced` says; written, not synced, after each sync of records | none |
 //! | 2 | the end: nothing follows | none |
+//!
+//! **The nonce** is a number that no other file was made with, and frames are bound to it. A database's number and a
+//! file's are not enough: a checkpoint has its original's number and goes on with the same file numbers, and a file
+//! system may hand the blocks of the one's removed log to the other's new one. A power cut may then show the old
+//! frames where new ones were not synced yet, whole, at the right offsets, and of the right file number.
 //!
 //! **Reserved.** A file that was not ended may be longer than what was written, by zeros. They are no damage.
 //!
@@ -43,7 +49,9 @@ use crate::{
 use std::path::Path;
 
 /// Length of a file header.
-pub const FILE_HEADER_BYTES: usize = 32;
+pub const FILE_HEADER_BYTES: usize = 48;
+/// Length of its first part, which is the same in every version.
+const IDENTITY_BYTES: usize = 32;
 /// Length of a frame's header.
 pub const FRAME_HEADER_BYTES: usize = 24;
 /// Longest payload, in bytes: its length is stored in 48 bits.
@@ -63,56 +71,93 @@ pub struct FileKind {
 }
 
 impl FileKind {
-    /// The header of a file of this kind.
-    pub fn header(&self, database: DatabaseId, file: FileId) -> [u8; FILE_HEADER_BYTES] {
+    /// The header of a file of this kind. Nobody else's file has the nonce: [`crate::vfs::Fs::nonce`].
+    pub fn header(&self, database: DatabaseId, file: FileId, nonce: u64) -> [u8; FILE_HEADER_BYTES] {
         let mut header = [0; FILE_HEADER_BYTES];
         header[..8].copy_from_slice(&self.magic);
         header[8..16].copy_from_slice(&database.0.to_le_bytes());
         header[16..24].copy_from_slice(&file.0.to_le_bytes());
         header[24..28].copy_from_slice(&self.version.to_le_bytes());
         let checksum = crc32c::crc32c(&header[..28]);
-        header[28..].copy_from_slice(&checksum.to_le_bytes());
+        header[28..32].copy_from_slice(&checksum.to_le_bytes());
+        header[32..40].copy_from_slice(&nonce.to_le_bytes());
+        let checksum = crc32c::crc32c(&header[..40]);
+        header[40..44].copy_from_slice(&checksum.to_le_bytes());
         header
     }
 
-    /// Reads the header at the front of `bytes`, the beginning of the file at `path`: whose file it is and
-    /// which.
-    pub fn identify(&self, path: &Path, bytes: &[u8]) -> Result<(DatabaseId, FileId)> {
-        let Some(header) = bytes.first_chunk::<FILE_HEADER_BYTES>() else {
+    /// Reads the header at the front of `bytes`, the beginning of the file at `path`.
+    pub fn identify(&self, path: &Path, bytes: &[u8]) -> Result<Identity> {
+        let Some(identity) = bytes.first_chunk::<IDENTITY_BYTES>() else {
             return Err(Error::corrupt(path, bytes.len() as u64, "the file ends inside its header"));
         };
-        let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| header[at + i]));
-        if header[..8] != self.magic {
+        if identity[..8] != self.magic {
             return Err(Error::corrupt(path, 0, format!("this is not a Solera {}", self.noun)));
         }
-        if !is_whole(header) {
+        if !checks(identity, 28) {
             return Err(Error::corrupt(path, 0, "the file header fails its checksum"));
         }
-        let version = (number(24) & u64::from(u32::MAX)) as u32;
+        let version = (number(identity, 24) & u64::from(u32::MAX)) as u32;
         if version > self.version {
             return Err(Error::NewerFormat { file: path.into(), found: version, supported: self.version });
         }
-        Ok((DatabaseId(number(8)), FileId(number(16))))
+        if version < self.version {
+            return Err(Error::Invalid(format!(
+                "{}: a {} of format {version}, which no release wrote and this one does not read (it reads {}); \
+                 open it with the build that made it, and load what `solera scan` prints of it",
+                path.display(),
+                self.noun,
+                self.version
+            )));
+        }
+        let Some(header) = bytes.first_chunk::<FILE_HEADER_BYTES>() else {
+            return Err(Error::corrupt(path, bytes.len() as u64, "the file ends inside its header"));
+        };
+        if !is_whole(header) {
+            return Err(Error::corrupt(path, 32, "the file header fails its checksum"));
+        }
+        let (database, file) = (DatabaseId(number(header, 8)), FileId(number(header, 16)));
+        Ok(Identity { database, file, frames: Binding::of_frames(database, file, number(header, 32)) })
     }
 
-    /// Fails unless `bytes` begin with the header of `file` in `database`.
-    pub fn check(&self, path: &Path, bytes: &[u8], database: DatabaseId, file: FileId) -> Result<()> {
-        let (owner, number) = self.identify(path, bytes)?;
-        if owner != database {
-            let what = format!("the {} belongs to database {owner}, not {database}", self.noun);
+    /// What frames of `file` in `database` are bound to. Fails unless `bytes` begin with its header.
+    pub fn check(&self, path: &Path, bytes: &[u8], database: DatabaseId, file: FileId) -> Result<Binding> {
+        let found = self.identify(path, bytes)?;
+        if found.database != database {
+            let what = format!("the {} belongs to database {}, not {database}", self.noun, found.database);
             return Err(Error::corrupt(path, 8, what));
         }
-        if number != file {
-            let what = format!("the {} is file {number} under the name of file {file}", self.noun);
+        if found.file != file {
+            let what = format!("the {} is file {} under the name of file {file}", self.noun, found.file);
             return Err(Error::corrupt(path, 16, what));
         }
-        Ok(())
+        Ok(found.frames)
     }
+}
+
+/// Whose file it is and which, as its header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The database.
+    pub database: DatabaseId,
+    /// The file's number in it.
+    pub file: FileId,
+    /// What the file's frames are bound to.
+    pub frames: Binding,
 }
 
 /// Whether a file header, of any kind, is what was once written.
 pub fn is_whole(header: &[u8; FILE_HEADER_BYTES]) -> bool {
-    header[28..] == crc32c::crc32c(&header[..28]).to_le_bytes()
+    checks(header, 28) && checks(header, 40) && header[44..] == [0; 4]
+}
+
+/// Whether the four bytes at `at` are the checksum of those before.
+fn checks(header: &[u8], at: usize) -> bool {
+    header[at..at + 4] == crc32c::crc32c(&header[..at]).to_le_bytes()
+}
+
+fn number(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
 }
 
 /// What a frame is for.

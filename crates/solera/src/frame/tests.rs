@@ -1,5 +1,5 @@
 use super::*;
-use crate::vfs::{Fs, mem::MemFs};
+use crate::vfs::{Fs, mem::MemFs, read_exact_at};
 use proptest::prelude::*;
 use std::path::PathBuf;
 
@@ -7,30 +7,35 @@ const KIND: FileKind = FileKind { magic: *b"SOLERATS", version: 3, noun: "test",
 const DATABASE: DatabaseId = DatabaseId(0x1122_3344_5566_7788);
 const FILE: FileId = FileId(7);
 
+const NONCE: u64 = 99;
+
+fn binding() -> Binding {
+    Binding::of_frames(DATABASE, FILE, NONCE)
+}
+
 fn path() -> PathBuf {
     PathBuf::from("/f")
 }
 
 fn read(fs: &MemFs) -> Result<(Vec<Vec<u8>>, Walked)> {
     let file = fs.open(&path())?;
+    let mut header = vec![0; FILE_HEADER_BYTES];
+    read_exact_at(&*file, &mut header, 0)?;
+    // Where there is no header, some binding does.
+    let frames = KIND.identify(&path(), &header).map_or(binding(), |found| found.frames);
     let mut records = Vec::new();
-    let walked = walk(
-        &*file,
-        Binding::new(DATABASE, FILE),
-        FILE_HEADER_BYTES as u64..file.len()?,
-        0,
-        |_, payload| {
-            records.push(payload.to_vec());
-            Ok(())
-        },
-    )?;
+    let walked = walk(&*file, frames, FILE_HEADER_BYTES as u64..file.len()?, 0, |_, payload| {
+        records.push(payload.to_vec());
+        Ok(())
+    })?;
     Ok((records, walked))
 }
 
 #[test]
 fn every_flip_in_a_file_header_is_an_error() {
-    let header = KIND.header(DATABASE, FILE);
-    assert_eq!(KIND.identify(&path(), &header).unwrap(), (DATABASE, FILE));
+    let header = KIND.header(DATABASE, FILE, NONCE);
+    let whole = Identity { database: DATABASE, file: FILE, frames: binding() };
+    assert_eq!(KIND.identify(&path(), &header).unwrap(), whole);
     for bit in 0..header.len() * 8 {
         let mut flipped = header;
         flipped[bit / 8] ^= 1 << (bit % 8);
@@ -43,9 +48,9 @@ fn every_flip_in_a_file_header_is_an_error() {
 
 #[test]
 fn a_newer_version_and_another_owner_are_named() {
-    let newer = FileKind { version: 4, ..KIND }.header(DATABASE, FILE);
+    let newer = FileKind { version: 4, ..KIND }.header(DATABASE, FILE, NONCE);
     assert!(matches!(KIND.identify(&path(), &newer), Err(Error::NewerFormat { found: 4, supported: 3, .. })));
-    let header = KIND.header(DATABASE, FILE);
+    let header = KIND.header(DATABASE, FILE, NONCE);
     KIND.check(&path(), &header, DATABASE, FILE).unwrap();
     let error = KIND.check(&path(), &header, DATABASE, FileId(8)).unwrap_err().to_string();
     assert!(error.contains("file 7 under the name of file 8"), "{error}");
@@ -56,14 +61,48 @@ fn a_newer_version_and_another_owner_are_named() {
 }
 
 #[test]
+fn an_older_version_is_refused_with_what_to_do() {
+    let older = FileKind { version: 2, ..KIND }.header(DATABASE, FILE, NONCE);
+    let error = KIND.identify(&path(), &older[..32]).unwrap_err().to_string();
+    assert!(error.contains("/f: a test of format 2") && error.contains("it reads 3"), "{error}");
+}
+
+/// Symptom: after a checkpoint and a power cut that showed old blocks in place of unsynced ones, a database did not
+/// open: its log began with a record of the checkpoint's manifest (crashsim --nightly, seed 96; the shrunk life is in
+/// solera-sim's tests). Cause: frames were bound to the numbers of database and file, which both files shared. Cure:
+/// each file has a nonce.
+#[test]
+fn frames_of_another_file_of_the_same_number_are_not_records() {
+    let fs = MemFs::new();
+    let other = PathBuf::from("/other");
+    for path in [&path(), &other] {
+        let mut writer = FrameWriter::create(&fs, path, &KIND, DATABASE, FILE).unwrap();
+        writer.append([[&b"record"[..]]]).unwrap();
+    }
+    let mut bytes = fs.content(&path()).unwrap();
+    assert_eq!(read(&fs).unwrap().0, [b"record"]);
+    bytes.truncate(FILE_HEADER_BYTES);
+    bytes.extend_from_slice(&fs.content(&other).unwrap()[FILE_HEADER_BYTES..]);
+    fs.set_content(&path(), &bytes).unwrap();
+    let (records, walked) = read(&fs).unwrap();
+    assert!(records.is_empty() && walked.cut.is_some());
+}
+
+#[test]
 fn a_frame_header_holds_lengths_over_4_gib_and_knows_its_place() {
-    let here = Binding::new(DATABASE, FILE);
+    let here = binding();
     for len in [0, 1, 1 << 32, PAYLOAD_BYTES_MAX] {
         let header = FrameHeader { payload_checksum: 0xdead_beef, len, kind: 2, synced: 4096 };
         let bytes = header.encode(here, 5000);
         assert_eq!(FrameHeader::decode(&bytes, here, 5000), Some(header));
         assert_eq!(FrameHeader::decode(&bytes, here, 5001), None);
-        assert_eq!(FrameHeader::decode(&bytes, Binding::new(DATABASE, FileId(8)), 5000), None);
+        for elsewhere in [
+            Binding::of_frames(DATABASE, FileId(8), NONCE),
+            Binding::of_frames(DatabaseId(8), FILE, NONCE),
+            Binding::of_frames(DATABASE, FILE, 8),
+        ] {
+            assert_eq!(FrameHeader::decode(&bytes, elsewhere, 5000), None);
+        }
     }
 }
 

@@ -40,7 +40,8 @@ impl FrameWriter {
         database: DatabaseId,
         file: FileId,
     ) -> Result<FrameWriter> {
-        let header = kind.header(database, file);
+        let nonce = fs.nonce();
+        let header = kind.header(database, file, nonce);
         let mut handle = if kind.reserves { fs.create_reserving(path)? } else { fs.create(path)? };
         if let Err(error) = handle.append(&header).and_then(|()| handle.sync()) {
             drop(handle);
@@ -50,7 +51,7 @@ impl FrameWriter {
         }
         Ok(FrameWriter {
             file: handle,
-            binding: Binding::new(database, file),
+            binding: Binding::of_frames(database, file, nonce),
             len: header.len() as u64,
             synced: header.len() as u64,
             dirty: false,

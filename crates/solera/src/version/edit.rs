@@ -39,7 +39,7 @@ use crate::{
 use std::path::Path;
 
 /// The newest format version of edits, and so of manifests.
-pub(super) const FORMAT_VERSION: u32 = 1;
+pub(super) const FORMAT_VERSION: u32 = 2;
 
 /// A table, or the clipped part of one, that leaves a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -480,7 +480,7 @@ pub(super) mod tests {
         let mut bytes = encoded(&Edit { next_file: Some(7), ..Edit::default() });
         bytes.extend([100, 2, 0, 0]);
         match decode(&bytes) {
-            Err(Error::NewerFormat { file, found: 2, supported: 1 }) => {
+            Err(Error::NewerFormat { file, found: 3, supported: 2 }) => {
                 assert_eq!(file, Path::new("MANIFEST-000001"));
             }
             other => panic!("{other:?}"),

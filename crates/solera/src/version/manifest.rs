@@ -21,9 +21,8 @@
 
 use super::edit::{Edit, FORMAT_VERSION};
 use crate::{
-    codec::Binding,
     error::{Error, Result},
-    frame::{Cut, FILE_HEADER_BYTES, FileKind, FrameWriter, walk},
+    frame::{Cut, FILE_HEADER_BYTES, FileKind, FrameWriter, Identity, walk},
     ids::{DatabaseId, FileId},
     table,
     vfs::{Fs, read_all, read_exact_at},
@@ -258,7 +257,7 @@ fn read(fs: &dyn Fs, path: &Path, current: Option<&Current>) -> Result<Loaded> {
     let len = manifest.len()?;
     let mut header = vec![0; len.min(FILE_HEADER_BYTES as u64) as usize];
     read_exact_at(&*manifest, &mut header, 0)?;
-    let (database, file) = FILE_KIND.identify(path, &header)?;
+    let Identity { database, file, frames } = FILE_KIND.identify(path, &header)?;
     let mut proven = 0;
     if let Some(current) = current {
         FILE_KIND.check(path, &header, current.database, current.file)?;
@@ -270,7 +269,7 @@ fn read(fs: &dyn Fs, path: &Path, current: Option<&Current>) -> Result<Loaded> {
     }
     let mut edits = Vec::new();
     let span = FILE_HEADER_BYTES as u64..len;
-    let walked = walk(&*manifest, Binding::new(database, file), span, proven, |offset, payload| {
+    let walked = walk(&*manifest, frames, span, proven, |offset, payload| {
         let base = offset + crate::frame::FRAME_HEADER_BYTES as u64;
         edits.push(Edit::decode(path, base, payload)?);
         Ok(())

@@ -259,6 +259,10 @@ impl Fs for FaultFs {
         Ok(Box::new(FaultWriteFile { below, fs: self.clone(), unsyncable: false, path: path.into() }))
     }
 
+    fn nonce(&self) -> u64 {
+        self.below.nonce()
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
         self.pass(Call::Rename, from)?;
         self.below.rename(from, to)

@@ -44,6 +44,9 @@ pub trait Fs: fmt::Debug + Send + Sync + 'static {
     fn list_dir(&self, path: &Path) -> Result<Vec<String>>;
     /// Whether a file or directory exists.
     fn exists(&self, path: &Path) -> Result<bool>;
+    /// A number that no file was made with yet, here or on any other machine: random, or, where everything must come
+    /// out the same again, never the same twice on one disk.
+    fn nonce(&self) -> u64;
     /// Takes the exclusive lock that `path` (created if missing) stands for, until the result is
     /// dropped. Fails with [`Error::Locked`] if it is held, by another process or by this one.
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>>;

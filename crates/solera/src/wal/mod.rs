@@ -19,7 +19,6 @@ pub mod batch;
 
 use crate::{
     canary::{Bug, planted},
-    codec::Binding,
     error::{Error, Result},
     frame::{FILE_HEADER_BYTES, FileKind, FrameWriter, is_whole, walk},
     ids::{DatabaseId, FileId},
@@ -30,7 +29,7 @@ use std::path::Path;
 pub use crate::frame::Cut;
 
 /// How a log begins.
-pub const FILE_KIND: FileKind = FileKind { magic: *b"SOLERALG", version: 1, noun: "log", reserves: true };
+pub const FILE_KIND: FileKind = FileKind { magic: *b"SOLERALG", version: 2, noun: "log", reserves: true };
 
 /// The name of a log.
 pub fn file_name(file: FileId) -> String {
@@ -165,7 +164,7 @@ pub fn database_of(fs: &dyn Fs, path: &Path) -> Result<DatabaseId> {
     let log = fs.open(path)?;
     let mut header = vec![0; log.len()?.min(FILE_HEADER_BYTES as u64) as usize];
     read_exact_at(&*log, &mut header, 0)?;
-    Ok(FILE_KIND.identify(path, &header)?.0)
+    Ok(FILE_KIND.identify(path, &header)?.database)
 }
 
 /// Hands every record of a log to `each`, oldest first, with its offset. Reads only.
@@ -203,10 +202,10 @@ pub fn replay(
         let cut = header.iter().any(|&byte| byte != 0).then_some(Cut { offset: 0, bytes: len });
         return Ok(Replayed { frames: 0, end: 0, durable: 0, cut });
     }
-    FILE_KIND.check(&path, &header, database, file)?;
+    let binding = FILE_KIND.check(&path, &header, database, file)?;
     let begin = FILE_HEADER_BYTES as u64;
     let proven = if tail == Tail::Open { begin } else { end };
-    let walked = walk(&*log, Binding::new(database, file), begin..end, proven, each)?;
+    let walked = walk(&*log, binding, begin..end, proven, each)?;
     if tail == Tail::Sealed && !walked.ended {
         return Err(Error::corrupt(&path, end, "the end of the log is missing, though a later log exists"));
     }

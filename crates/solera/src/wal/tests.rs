@@ -260,8 +260,8 @@ fn a_log_of_another_place_is_refused() {
         let header_only = with_content(&bytes[..FILE_HEADER_BYTES]);
         replay(&header_only, dir(), DatabaseId(78), LOG, tail, ignore).unwrap_err();
     }
-    let newer = FileKind { version: 2, ..FILE_KIND }.header(DATABASE, LOG);
-    assert!(matches!(read(&with_content(&newer), Tail::Open), Err(Error::NewerFormat { found: 2, .. })));
+    let newer = FileKind { version: 3, ..FILE_KIND }.header(DATABASE, LOG, 1);
+    assert!(matches!(read(&with_content(&newer), Tail::Open), Err(Error::NewerFormat { found: 3, .. })));
     let missing = replay(&fs, dir(), DATABASE, FileId(10), Tail::Open, ignore).unwrap_err();
     assert_eq!(missing.io_kind(), Some(ErrorKind::NotFound));
 }

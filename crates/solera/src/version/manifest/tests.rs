@@ -180,7 +180,7 @@ fn what_is_no_database_is_said_to_be_none() {
         let (exists, load) = refused(absent);
         assert!(!exists.unwrap() && matches!(load, Error::NotADatabase { .. }));
     }
-    let written = "a log that is longer than its header";
+    let written = "a log that is longer than its header, which has 48 bytes";
     for other in [&[("photo.jpg", "")][..], &[("000001.log", written), ("MANIFEST-000001", "")]] {
         let (exists, load) = refused(other);
         assert!(
@@ -221,10 +221,10 @@ fn files_of_another_place_are_refused() {
 fn newer_releases_are_named() {
     let fs = small();
     let mut manifest = fs.content(&manifest_path()).unwrap();
-    let newer = FileKind { version: 2, ..FILE_KIND }.header(DATABASE, FileId(1));
+    let newer = FileKind { version: 3, ..FILE_KIND }.header(DATABASE, FileId(1), 1);
     manifest[..newer.len()].copy_from_slice(&newer);
     fs.set_content(&manifest_path(), &manifest).unwrap();
-    assert!(matches!(load_error(&fs), Error::NewerFormat { found: 2, .. }));
+    assert!(matches!(load_error(&fs), Error::NewerFormat { found: 3, .. }));
 
     let line = format!("solera 2 something new {:08x}\n", crc32c::crc32c(b"solera 2 something new "));
     fs.set_content(&dir().join(CURRENT), line.as_bytes()).unwrap();

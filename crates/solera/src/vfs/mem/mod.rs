@@ -13,7 +13,10 @@
 //! Called by every test that needs files, and by the simulator.
 
 use super::{Fs, ReadFile, WriteFile};
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    key,
+};
 use content::Content;
 use names::{Directory, NameChange};
 use parking_lot::{Mutex, RwLock};
@@ -43,6 +46,8 @@ struct Disk {
     dirs: Mutex<BTreeMap<PathBuf, Directory>>,
     locks: Arc<Mutex<BTreeMap<PathBuf, Holders>>>,
     operations: AtomicU64,
+    /// How many were given ([`Fs::nonce`]). Of a disk and of what becomes of it together.
+    nonces: AtomicU64,
     /// The mutating operation, counted from 0, that the power cut interrupts.
     crash_at: AtomicU64,
     /// Syncs return success and do nothing.
@@ -65,14 +70,15 @@ enum Fate {
 impl MemFs {
     /// An empty file system. Its root directory exists.
     pub fn new() -> Self {
-        MemFs::of(BTreeMap::from([(PathBuf::new(), Directory::default())]))
+        MemFs::of(BTreeMap::from([(PathBuf::new(), Directory::default())]), 0)
     }
 
-    fn of(dirs: BTreeMap<PathBuf, Directory>) -> Self {
+    fn of(dirs: BTreeMap<PathBuf, Directory>, nonces: u64) -> Self {
         MemFs(Arc::new(Disk {
             dirs: Mutex::new(dirs),
             locks: Arc::default(),
             operations: AtomicU64::new(0),
+            nonces: AtomicU64::new(nonces),
             crash_at: AtomicU64::new(u64::MAX),
             lying: AtomicBool::new(false),
             cuts: Mutex::new(None),
@@ -107,7 +113,7 @@ impl MemFs {
             }
             dirs.insert(path.clone(), image);
         }
-        MemFs::of(dirs)
+        MemFs::of(dirs, self.0.nonces.load(Ordering::SeqCst))
     }
 
     /// What another process finds if this one is killed now: the same files, what is not durable of them
@@ -120,7 +126,7 @@ impl MemFs {
         };
         let dirs = self.0.dirs.lock();
         let dirs = dirs.iter().map(|(path, dir)| (path.clone(), dir.copied(&mut copy))).collect();
-        let fs = MemFs::of(dirs);
+        let fs = MemFs::of(dirs, self.0.nonces.load(Ordering::SeqCst));
         fs.0.operations.store(self.operations(), Ordering::SeqCst);
         fs.0.crash_at.store(self.0.crash_at.load(Ordering::SeqCst), Ordering::SeqCst);
         fs.0.lying.store(self.0.lying.load(Ordering::SeqCst), Ordering::SeqCst);
@@ -284,6 +290,10 @@ fn split(op: &'static str, path: &Path) -> Result<(PathBuf, String)> {
 }
 
 impl Fs for MemFs {
+    fn nonce(&self) -> u64 {
+        key::hash(&self.0.nonces.fetch_add(1, Ordering::SeqCst).to_le_bytes())
+    }
+
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
         Ok(Arc::new(MemReadFile { inode: self.inode("open", path)?, path: path.into() }))
     }

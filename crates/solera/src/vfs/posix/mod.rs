@@ -14,10 +14,12 @@ use crate::error::{Error, Result};
 use handles::Handles;
 use std::{
     fs::{File, OpenOptions, TryLockError},
+    hash::{BuildHasher, RandomState},
     io,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     sync::Arc,
+    time::SystemTime,
 };
 
 /// The machine's file system.
@@ -40,6 +42,11 @@ impl Fs for PosixFs {
     fn open_direct(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
         let opened = Handles::of_process().open_direct(path);
         Ok(opened.map_err(|error| Error::io("open for direct reads", path, error))?)
+    }
+
+    fn nonce(&self) -> u64 {
+        // The hasher's keys are the system's randomness; the rest is for a system that has none to give.
+        RandomState::new().hash_one((SystemTime::now(), std::process::id()))
     }
 
     fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
