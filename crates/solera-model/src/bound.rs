@@ -12,13 +12,38 @@ use crate::segment::Line;
 /// `r` lies in `[prediction - error, prediction + error + 1]`.
 pub fn measured_error(line: Line, xs: &[u64]) -> u32 {
     let Some(&x0) = xs.first() else { return 0 };
-    let error = xs.iter().enumerate().map(|(rank, &x)| rank.abs_diff(line.rank(x0, x, xs.len()))).max();
-    u32::try_from(error.unwrap_or(0)).unwrap_or(u32::MAX)
+    let last = (xs.len() - 1) as f64;
+    // As floating-point numbers, which these integers are exactly and which vectors compare.
+    let error_of = |(rank, &x): (usize, &u64)| (line.float_rank(x0, x, last) - rank as f64).abs();
+    let larger = |a: f64, b: f64| if a > b { a } else { b };
+    // A cast of what 32 bits do not hold is their largest number.
+    xs.iter().enumerate().map(error_of).fold(0.0, larger) as u32
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_error_is_that_of_the_ranks_that_a_query_computes() {
+        let mut x = 7u64;
+        for n in [1, 2, 5, 56, 1000] {
+            for shift in [0, 20, 40, 60] {
+                let mut xs: Vec<u64> = (0..n)
+                    .map(|_| {
+                        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                        x >> shift
+                    })
+                    .collect();
+                xs.sort_unstable();
+                let line = crate::pra::least_squares(&xs);
+                for line in [line, Line::new(line.slope() * 1.5, -3.3).unwrap(), Line::FLAT] {
+                    let errors = xs.iter().enumerate().map(|(i, &x)| i.abs_diff(line.rank(xs[0], x, n)));
+                    assert_eq!(measured_error(line, &xs) as usize, errors.max().unwrap());
+                }
+            }
+        }
+    }
 
     #[test]
     fn equal_keys_count_each_by_its_own_rank() {

@@ -6,7 +6,7 @@
 //! Called by a table's writer: it projects each user key to a `u64`, asks [`Cutter::cut_before`], cuts if
 //! told to, and pushes. Called at the end of a block: [`fit`], for the line to store in it.
 
-use crate::{bound, pla::Corridor, pra::LeastSquares, segment::Line};
+use crate::{bound, pla::Corridor, pra::least_squares, segment::Line};
 
 /// What a block's model is, and with it what may end a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,11 +138,7 @@ pub fn fit(policy: Policy, xs: &[u64]) -> Fit {
             }
             corridor.line()
         }
-        Policy::Pra => {
-            let mut squares = LeastSquares::new();
-            xs.iter().enumerate().for_each(|(rank, &x)| squares.push(x.saturating_sub(x0), rank));
-            squares.fit()
-        }
+        Policy::Pra => least_squares(xs),
     };
     Fit { line, error: bound::measured_error(line, xs) }
 }

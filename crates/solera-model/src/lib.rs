@@ -13,7 +13,7 @@
 //! |---|---|
 //! | [`segment`] | the line and its prediction |
 //! | [`pla`] | the corridor: is there a line within ε of every key so far? O(1) per key |
-//! | [`pra`] | the least-squares line, one key at a time |
+//! | [`pra`] | the least-squares line of a block's keys |
 //! | [`bound`] | the exact error of a line, in the arithmetic of its queries |
 //! | [`dual`] | where to cut a sorted stream into blocks: on bytes and on error at once (DobLIX) |
 //! | [`search`] | the last mile: exact lower bound from a guess |

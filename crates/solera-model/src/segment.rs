@@ -81,16 +81,27 @@ impl Line {
     /// in `[0, n)` (0 if `n` is 0; the even one of two as near). Keys below the anchor are treated as the anchor. Monotone in `x`.
     #[inline]
     pub fn rank(self, x0: u64, x: u64, n: usize) -> usize {
-        // Added to a number from 0 to 2^52, it leaves no bits for the fraction, which is rounded, and the
-        // integer in the low bits: two instructions where a saturating cast takes ten.
-        const SHIFTER: f64 = (1u64 << 52) as f64;
+        // The integer is in the low bits: two instructions where a saturating cast takes ten.
         const INTEGER: u64 = (1 << 52) - 1;
-        let last = n.saturating_sub(1) as f64;
+        (self.shifted_rank(x0, x, n.saturating_sub(1) as f64).to_bits() & INTEGER) as usize
+    }
+
+    /// [`Line::rank`] among keys of which the last has the rank `last`, as the number that it is.
+    #[inline]
+    pub(crate) fn float_rank(self, x0: u64, x: u64, last: f64) -> f64 {
+        self.shifted_rank(x0, x, last) - Line::SHIFTER
+    }
+
+    /// Added to a number from 0 to 2^52, it leaves no bits for the fraction, which is rounded.
+    const SHIFTER: f64 = (1u64 << 52) as f64;
+
+    #[inline]
+    fn shifted_rank(self, x0: u64, x: u64, last: f64) -> f64 {
         let position = self.predict(x.saturating_sub(x0));
         // Comparisons, not `clamp`: nothing here is NaN, and these are one instruction each.
         let position = if position > 0.0 { position } else { 0.0 };
         let position = if position < last { position } else { last };
-        ((position + SHIFTER).to_bits() & INTEGER) as usize
+        position + Line::SHIFTER
     }
 }
 

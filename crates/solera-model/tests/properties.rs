@@ -13,7 +13,7 @@ use solera_model::{
     lanes::Lanes,
     pla::Corridor,
     plr::Plr,
-    pra::LeastSquares,
+    pra::least_squares,
     search,
     stree::STree,
 };
@@ -191,10 +191,8 @@ proptest! {
 
     #[test]
     fn least_squares_is_no_worse_than_its_neighbours(keys in keys(), nudge in -1e-3..1e-3f64) {
-        let mut squares = LeastSquares::new();
         let dx = |x: u64| x - keys[0];
-        keys.iter().enumerate().for_each(|(rank, &x)| squares.push(dx(x), rank));
-        let best = squares.fit();
+        let best = least_squares(&keys);
         let cost = |line: Line| {
             keys.iter().enumerate().map(|(rank, &x)| (line.predict(dx(x)) - rank as f64).powi(2)).sum::<f64>()
         };
