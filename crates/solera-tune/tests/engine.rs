@@ -1,7 +1,7 @@
 //! The model against the engine: the same load, on a database in memory that does its work in the caller's
 //! thread. What the engine counted is the truth.
 
-use solera::{Compression, Db, Filters, Layout, Options, Shape, stats::Counters, vfs::mem::MemFs};
+use solera::{Compression, Db, Layout, Options, Shape, stats::Counters, vfs::mem::MemFs};
 use solera_tune::cost::{
     Cost, Data, Mix, Model, Setting, Units,
     model::Load,
@@ -49,7 +49,7 @@ impl Engine {
         let layout = Layout {
             compression: Compression::None,
             block_bytes: 2048,
-            filter: Filters::uniform(setting.filter_bits as f32),
+            filter: setting.filters(),
             ..Layout::default()
         };
         let options = Options::new().fs(Arc::new(MemFs::new())).background_threads(0).layout(layout);
@@ -170,10 +170,63 @@ fn blocks_that_lookups_and_scans_read_are_foreseen_from_the_tree_as_it_is() {
             engine.run(&mix, 40_000);
             let read = (engine.counters().blocks_read - before.blocks_read) as f64 / 40_000.0;
             let reads = model.reads(&setting, &mix, &tree);
-            let cost = Cost { reads, work_per_write: Work::default() };
+            let cost = Cost { reads, ..Cost::default() };
             // A few false positives are a small number.
             let tolerance = if mix.absent > 0.0 { 0.3 } else { 0.1 };
             close(&format!("{limits:?}, {mix}"), model.blocks(&mix, &cost), read, tolerance);
+        }
+    }
+}
+
+/// Lookups of absent keys, and of keys that are there, on loaded trees: runs asked in vain level by level, and blocks
+/// that filters let them look into.
+///
+/// Symptom: at many runs the model saw 11 to 19 % more blocks per found lookup than were read. Cause: it took every
+/// filter to have the bits that it was given, but small tables have whole lines of 512 bits: level 0's of one write
+/// buffer, and full ones of 66 entries, which at 8 bits have two lines and let a tenth as many pass. Cure: a filter over a
+/// table's own keys.
+#[test]
+fn runs_asked_in_vain_and_blocks_that_filters_let_pass_are_foreseen() {
+    const LOOKUPS: u64 = 20_000;
+    for (limits, monkey, bits, table_bytes) in [
+        (&[4, 1][..], false, 8.0, 128 << 10),
+        (&[4, 10], false, 8.0, 34 << 10),
+        (&[4, 10, 1], false, 5.0, 128 << 10),
+        (&[4, 1], true, 5.0, 512 << 10),
+        (&[4, 10], true, 6.0, 512 << 10),
+        (&[4, 5, 1], true, 5.0, 512 << 10),
+    ] {
+        let shape = Shape { table_bytes, ..shape(10, limits) };
+        let setting = Setting { filter_bits: bits, monkey, ..setting(shape) };
+        let model = model();
+        let mut engine = Engine::loaded(&setting);
+        engine.run(&"0,0,0,1".parse().unwrap(), 2_345);
+        engine.db.flush().unwrap();
+        while engine.db.step().unwrap() {}
+        let stored = model.data.stored_bytes(bits);
+        let tree = Tree::of(setting.shape.clone(), stored, ENTRIES as f64, &engine.levels());
+        let name = format!("{limits:?}, {}, {} bytes", setting.filters(), setting.shape.table_bytes);
+        for shares in ["1,0,0,0", "0,1,0,0"] {
+            let mix: Mix = shares.parse().unwrap();
+            let before = engine.db.default().stats().levels;
+            engine.run(&mix, LOOKUPS);
+            let after = engine.db.default().stats().levels;
+            let per_lookup = |count: u64| count as f64 / LOOKUPS as f64;
+            let mut passed = 0.0;
+            let misses = model.misses(&setting, &mix, &tree);
+            for ((before, after), misses) in before.iter().zip(&after).zip(misses) {
+                let counted = after.counters.since(&before.counters);
+                passed += per_lookup(counted.filter_false_positives);
+                let (level, asked) = (after.level, per_lookup(counted.misses()));
+                assert!(
+                    (misses - asked).abs() < 0.05 + 0.05 * asked,
+                    "{name}, {mix}, level {level}: {misses}, {asked}"
+                );
+            }
+            let reads = model.reads(&setting, &mix, &tree);
+            let foreseen = reads.absent.blocks * mix.absent + (reads.found.blocks - 1.0) * mix.found;
+            assert!(passed * LOOKUPS as f64 > 150.0, "{name}, {mix}: {passed}");
+            close(&format!("{name}, {mix}: filters that let pass"), foreseen, passed, 0.2);
         }
     }
 }

@@ -90,6 +90,38 @@ fn with_as_many_bits_absent_lookups_look_into_fewer_blocks_as_predicted() {
     }
 }
 
+/// What the cost model goes by. A small filter has whole lines, and so more bits than it was given.
+#[test]
+#[cfg_attr(miri, ignore)]
+fn filters_over_few_keys_let_as_few_absent_keys_pass_as_expected() {
+    let hash = |i: u64| solera::key::hash(&i.to_be_bytes());
+    for (keys, bits_per_key) in
+        [(12, 8.0), (50, 8.0), (64, 8.0), (65, 8.0), (130, 8.0), (250, 5.0), (250, 10.0), (3000, 6.0)]
+    {
+        let spec = FilterSpec { kind: FilterKind::Bloom, bits_per_key };
+        let (builds, asked) = (40, 20_000);
+        let passed = |build: u64| {
+            let mut builder = filter::FilterBuilder::new(spec);
+            let first = build << 32;
+            (first..first + keys).for_each(|i| builder.add(hash(i)));
+            let filter = filter::Filter::decode(&builder.finish()).unwrap();
+            (first + keys..first + keys + asked).filter(|&i| filter.may_contain(hash(i))).count()
+        };
+        let measured = (0..builds).map(passed).sum::<usize>() as f64 / (builds * asked) as f64;
+        let expected = filter::false_positives_over(spec, keys as f64);
+        let few = expected * ((builds * asked) as f64) < 400.0;
+        assert!(
+            few || (measured / expected - 1.0).abs() < 0.2,
+            "{spec:?} of {keys} keys: {measured}, {expected}"
+        );
+        assert!(expected < 1.02 * filter::false_positives(spec), "whole lines are never fewer bits");
+    }
+    let large = FilterSpec { kind: FilterKind::Bloom, bits_per_key: 8.0 };
+    let (over_many, curve) = (filter::false_positives_over(large, 1e6), filter::false_positives(large));
+    assert!((over_many / curve - 1.0).abs() < 0.01, "{over_many}, {curve}");
+    assert_eq!(filter::false_positives_over(FilterSpec { bits_per_key: 0.0, ..large }, 50.0), 1.0);
+}
+
 /// Symptom that is kept away: ascending keys are moved from level to level as they are, so that the last level
 /// would be full of tables with the bits of the first.
 #[test]

@@ -11,7 +11,6 @@
 pub mod lambert;
 pub mod mix;
 pub mod forms;
-pub mod bloom;
 pub mod tree;
 pub mod reads;
 pub mod units;

@@ -3,14 +3,13 @@
 //! Owns [`Data`] (what cannot be chosen), [`Setting`] (what can), [`Model`] and [`Cost`].
 
 use super::{
-    bloom::false_positives,
     mix::Mix,
     reads::{Operation, Reading, Reads},
     tree::{Tree, Work},
     units::{PAGE_BYTES, Units},
 };
 use serde::Serialize;
-use solera::Shape;
+use solera::{Filters, Shape, compaction::LevelFilters, filter::false_positives_over};
 
 /// What a data block has besides its entries, in bytes, as far as it counts when a block is cut.
 const BLOCK_CUT_OVERHEAD_BYTES: f64 = 46.0;
@@ -20,6 +19,8 @@ const BLOCK_OVERHEAD_BYTES: f64 = 54.0;
 const BLOCK_INDEX_BYTES: f64 = 6.0;
 /// What an entry takes in a memtable besides its key and value, in bytes.
 const MEMTABLE_OVERHEAD_BYTES: f64 = 56.0;
+/// How often, while a table fills, a job looks how large it has become.
+const TABLE_LOOKS: f64 = 64.0;
 /// States of the tree at which reads are looked at, at most.
 const STATES_MAX: f64 = 32.0;
 
@@ -52,6 +53,13 @@ impl Data {
         (self.block_stored_bytes() + BLOCK_INDEX_BYTES) / self.block_entries() + filter_bits / 8.0
     }
 
+    /// Entries of a full table: a job looks at its size so often, and ends it where it has come to the size.
+    pub fn table_entries(&self, setting: &Setting) -> f64 {
+        let table_bytes = setting.shape.table_bytes as f64;
+        let between_looks = (table_bytes / TABLE_LOOKS / self.entry_bytes).ceil().max(1.0);
+        (table_bytes / self.stored_bytes(setting.filter_bits) / between_looks).ceil() * between_looks
+    }
+
     /// Entries of a full memtable.
     pub fn memtable_entries(&self, write_buffer_bytes: u64) -> f64 {
         (write_buffer_bytes as f64 / (self.entry_bytes + MEMTABLE_OVERHEAD_BYTES)).max(1.0)
@@ -71,6 +79,14 @@ pub struct Setting {
     pub cache_bytes: f64,
 }
 
+impl Setting {
+    /// What a keyspace is asked for, so that it has these filters.
+    pub fn filters(&self) -> Filters {
+        let bits = self.filter_bits as f32;
+        if self.monkey { Filters::monkey(bits) } else { Filters::uniform(bits) }
+    }
+}
+
 /// What is asked, for how long.
 #[derive(Clone, Copy, Debug)]
 pub struct Load<'a> {
@@ -87,6 +103,8 @@ pub struct Cost {
     pub reads: Reads,
     /// Entries that flushes and merges read and wrote, per write.
     pub work_per_write: Work,
+    /// Bits per key of the filters of each level, at the end of the load.
+    pub filter_bits: Vec<f64>,
 }
 
 /// One term of the cost of an operation of a mix.
@@ -163,27 +181,54 @@ impl Model {
             read: since(&tree.work.read, &before.read),
             written: since(&tree.work.written, &before.written),
         };
+        cost.filter_bits = self.filter_bits(setting, load.mix, tree);
         cost
     }
 
     /// What reads of `tree` as it is now do.
     pub fn reads(&self, setting: &Setting, mix: &Mix, tree: &Tree) -> Reads {
+        let reading = self.reading(setting, mix);
+        let filters = self.level_filters(setting, &reading, tree);
+        let table = self.data.table_entries(setting);
+        reading.of(tree, |level, run| {
+            // Full tables, and one with the rest: a small filter's lines are not all used.
+            let (entries, spec) = (run.entries(), filters.of(level as u32));
+            let rest = entries % table;
+            let full = entries - rest;
+            (full * false_positives_over(spec, table) + rest * false_positives_over(spec, rest)) / entries
+        })
+    }
+
+    /// What the filters of each level of `tree` have in bits per key: what the engine gives to tables that it writes
+    /// while `mix` runs.
+    pub fn filter_bits(&self, setting: &Setting, mix: &Mix, tree: &Tree) -> Vec<f64> {
+        let filters = self.level_filters(setting, &self.reading(setting, mix), tree);
+        (0..tree.depth().max(1)).map(|level| filters.of(level as u32).bits_per_key.into()).collect()
+    }
+
+    /// q_i: how often an operation of `mix` asks a run of each level of `tree` for a key that it does not hold.
+    pub fn misses(&self, setting: &Setting, mix: &Mix, tree: &Tree) -> Vec<f64> {
+        self.reading(setting, mix).misses(tree)
+    }
+
+    fn reading<'a>(&self, setting: &Setting, mix: &'a Mix) -> Reading<'a> {
         let memtable = self.data.memtable_entries(setting.shape.write_buffer_bytes);
-        let in_memory = if mix.write > 0.0 { memtable / 2.0 / self.data.entries.max(memtable) } else { 0.0 };
-        let false_positives = self.false_positives(setting, tree);
-        let reading = Reading {
+        Reading {
             mix,
-            false_positives: &false_positives,
             block_entries: self.data.block_entries(),
             cache_blocks: setting.cache_bytes / self.data.block_stored_bytes(),
             scan_entries: self.data.scan_entries,
-            in_memory,
-        };
-        reading.of(tree)
+            in_memory: if mix.write > 0.0 { memtable / 2.0 / self.data.entries.max(memtable) } else { 0.0 },
+        }
     }
 
-    fn false_positives(&self, setting: &Setting, tree: &Tree) -> Vec<f64> {
-        vec![false_positives(setting.filter_bits); tree.depth().max(1)]
+    /// The engine's own filters for such a tree. Where nothing is written they are of the load, in which
+    /// nothing was read and no level counts more than another.
+    fn level_filters(&self, setting: &Setting, reading: &Reading<'_>, tree: &Tree) -> LevelFilters {
+        let entries: Vec<f64> = (0..tree.depth()).map(|level| tree.entries(level)).collect();
+        let misses = if reading.mix.write > 0.0 { reading.misses(tree) } else { Vec::new() };
+        let entry_bytes = self.data.stored_bytes(setting.filter_bits);
+        LevelFilters::expected(&entries, entry_bytes, &setting.shape, &setting.filters(), &misses)
     }
 
     /// The terms of what an operation of `mix` costs; their sum is its cost.

@@ -5,7 +5,10 @@
 //! entries cross. Blocks come from the cache as often as an LRU cache of its size would have them (Che's
 //! approximation: a block is there if it was asked for within the last t operations, the same t for all).
 
-use super::{mix::Mix, tree::Tree};
+use super::{
+    mix::Mix,
+    tree::{Run, Tree},
+};
 
 /// Halvings in the search for Che's t: to a millionth part.
 const HALVINGS: usize = 24;
@@ -46,8 +49,6 @@ pub struct Reads {
 pub struct Reading<'a> {
     /// Which operations, for what they leave in the cache.
     pub mix: &'a Mix,
-    /// Share of absent keys that the filters of each level let pass; the last number holds for deeper ones.
-    pub false_positives: &'a [f64],
     /// B.
     pub block_entries: f64,
     /// Blocks that the cache holds.
@@ -58,68 +59,93 @@ pub struct Reading<'a> {
     pub in_memory: f64,
 }
 
-/// One run's part in each operation, in blocks.
+/// One run's part in each operation.
 struct Part {
+    level: usize,
+    /// Blocks that it has.
     blocks: f64,
-    absent: f64,
-    found: f64,
-    scan: f64,
-    probes: [f64; 3],
+    /// How often an absent lookup, a found lookup and a scan ask it.
+    asked: [f64; 3],
+    /// How often a found lookup finds its key in it.
+    held: f64,
+    /// Blocks that a scan looks into.
+    scanned: f64,
+}
+
+impl Part {
+    /// Blocks that an absent lookup, a found lookup and a scan look into where filters let `passes` of the keys pass
+    /// that are not there.
+    fn looked_into(&self, passes: f64) -> [f64; 3] {
+        let [absent, found, _] = self.asked;
+        [absent * passes, self.held + (found - self.held) * passes, self.scanned]
+    }
 }
 
 impl Reading<'_> {
-    /// What the reads of `tree` do.
-    pub fn of(&self, tree: &Tree) -> Reads {
+    /// What the reads of `tree` do, where the filters of a run of a level let the share `passes` of the keys pass
+    /// that it does not hold.
+    pub fn of(&self, tree: &Tree, passes: impl Fn(usize, &Run) -> f64) -> Reads {
         let parts = self.parts(tree);
-        let hits = self.hits(&parts);
+        let passes = tree.runs().map(|(level, run)| passes(level, run));
+        let looked_into: Vec<[f64; 3]> =
+            parts.iter().zip(passes).map(|(part, passes)| part.looked_into(passes)).collect();
+        let hits = self.hits(&parts, &looked_into);
         let mut reads = Reads::default();
-        for (part, hit) in parts.iter().zip(hits) {
-            let operations = [
-                (&mut reads.absent, part.absent, part.probes[0]),
-                (&mut reads.found, part.found, part.probes[1]),
-                (&mut reads.scan, part.scan, part.probes[2]),
-            ];
-            for (operation, blocks, probes) in operations {
+        for ((part, looked_into), hit) in parts.iter().zip(looked_into).zip(hits) {
+            let operations = [&mut reads.absent, &mut reads.found, &mut reads.scan];
+            for ((operation, probes), blocks) in operations.into_iter().zip(part.asked).zip(looked_into) {
                 operation.add(&Operation { probes, blocks, blocks_read: blocks * (1.0 - hit) }, 1.0);
             }
         }
         reads
     }
 
+    /// q_i: how often an operation of the mix asks a run of each level for a key that it does not hold.
+    pub fn misses(&self, tree: &Tree) -> Vec<f64> {
+        let mut misses = vec![0.0; tree.depth()];
+        for part in self.parts(tree) {
+            let [absent, found, _] = part.asked;
+            misses[part.level] += self.mix.absent * absent + self.mix.found * (found - part.held);
+        }
+        misses
+    }
+
     fn parts(&self, tree: &Tree) -> Vec<Part> {
         let keys = tree.keys().max(1.0);
         // The share of keys that no newer run has hidden, and of lookups that are still looking.
         let (mut visible, mut looking) = (1.0 - self.in_memory, 1.0 - self.in_memory);
-        let part = |(level, run): (usize, &super::tree::Run)| {
-            let passes = self.false_positives[level.min(self.false_positives.len() - 1)];
+        let part = |(level, run): (usize, &Run)| {
             let (entries, coverage, reach) = (run.entries(), run.coverage(), run.reach());
-            let found = visible * entries / keys;
             let asked = coverage * looking;
+            let held = (visible * entries / keys).min(asked);
             visible *= 1.0 - run.newer() / keys;
-            looking = (looking - found).max(0.0);
+            looking -= held;
             // A walk begins in the block where its key belongs, and goes on to the next if the key lies behind
             // that block's last: half of the gaps between blocks.
             let begin = reach * (1.0 + 0.5 / self.block_entries);
             Part {
+                level,
                 blocks: entries / self.block_entries,
-                absent: coverage * passes,
-                found: found + coverage * looking * passes,
-                scan: begin + (self.scan_entries - 1.0).max(0.0) * entries / keys / self.block_entries,
-                probes: [coverage, asked, reach],
+                asked: [coverage, asked, reach],
+                held,
+                scanned: begin + (self.scan_entries - 1.0).max(0.0) * entries / keys / self.block_entries,
             }
         };
         tree.runs().map(part).collect()
     }
 
     /// How often each run's blocks are found in the cache.
-    fn hits(&self, parts: &[Part]) -> Vec<f64> {
-        let rate = |part: &Part| {
-            self.mix.absent * part.absent + self.mix.found * part.found + self.mix.scan * part.scan
+    fn hits(&self, parts: &[Part], looked_into: &[[f64; 3]]) -> Vec<f64> {
+        let of_operation = |[absent, found, scan]: &[f64; 3]| {
+            self.mix.absent * absent + self.mix.found * found + self.mix.scan * scan
         };
-        let hit = |part: &Part, t: f64| {
-            if part.blocks > 0.0 { 1.0 - (-t * rate(part) / part.blocks).exp() } else { 0.0 }
+        // Blocks, and how often each of them is looked into.
+        let rates: Vec<(f64, f64)> =
+            parts.iter().zip(looked_into).map(|(part, looked)| (part.blocks, of_operation(looked))).collect();
+        let hit = |&(blocks, rate): &(f64, f64), t: f64| {
+            if blocks > 0.0 { 1.0 - (-t * rate / blocks).exp() } else { 0.0 }
         };
-        let held = |t: f64| parts.iter().map(|part| part.blocks * hit(part, t)).sum::<f64>();
+        let held = |t: f64| rates.iter().map(|rate| rate.0 * hit(rate, t)).sum::<f64>();
         let (mut low, mut high) = (0.0f64, 1.0f64);
         while held(high) < self.cache_blocks && high < 1e15 {
             high *= 4.0;
@@ -128,6 +154,6 @@ impl Reading<'_> {
             let middle = (low + high) / 2.0;
             if held(middle) < self.cache_blocks { low = middle } else { high = middle }
         }
-        parts.iter().map(|part| hit(part, low)).collect()
+        rates.iter().map(|rate| hit(rate, low)).collect()
     }
 }

@@ -35,10 +35,27 @@ impl LevelFilters {
     /// known.
     pub fn new(version: &Version, shape: &Shape, filters: &Filters, misses: &[f64], deepest: u32) -> Self {
         let last = deepest.max(last_level(version));
+        let entries: Vec<f64> = (0..=last).map(|level| version.level(level).entries() as f64).collect();
+        let bytes: u64 = version.levels().iter().map(|level| level.bytes()).sum();
+        let entry_bytes = bytes as f64 / entries.iter().sum::<f64>().max(1.0);
+        LevelFilters::expected(&entries, entry_bytes, shape, filters, misses)
+    }
+
+    /// The filters for tables of a tree whose levels, the last of them the last that it has or will have, hold so
+    /// many `entries`, each of `entry_bytes` of a table file. This is all that counts of a tree, so that a model
+    /// of one can ask as well.
+    pub fn expected(
+        entries: &[f64],
+        entry_bytes: f64,
+        shape: &Shape,
+        filters: &Filters,
+        misses: &[f64],
+    ) -> Self {
+        let last = entries.len().saturating_sub(1) as u32;
         let kind = |level| if level == last { filters.last_level } else { FilterKind::Bloom };
         let bits = match filters.spread {
             FilterSpread::Monkey if last > 0 => {
-                let mut loads = loads(version, shape, last);
+                let mut loads = loads(entries, entry_bytes, shape);
                 weigh(&mut loads, misses);
                 loads.iter_mut().zip(0..).for_each(|(load, level)| load.kind = kind(level));
                 let entries: f64 = loads.iter().map(|load| load.entries).sum();
@@ -64,22 +81,20 @@ impl LevelFilters {
 }
 
 /// What the levels hold while a table that is written now is there.
-fn loads(version: &Version, shape: &Shape, last: u32) -> Vec<LevelLoad> {
-    let entries = |level: u32| version.level(level).entries() as f64;
-    let bytes: u64 = version.levels().iter().map(|level| level.bytes()).sum();
-    let all: f64 = (0..version.levels().len() as u32).map(entries).sum();
-    let per_byte = if bytes == 0 { 0.0 } else { all / bytes as f64 };
-    let capacity_of = |level: u32| (shape.capacity_bytes(level) as f64 * per_byte).min(all.max(1.0));
-    let load = |level: u32| {
+fn loads(entries: &[f64], entry_bytes: f64, shape: &Shape) -> Vec<LevelLoad> {
+    let all: f64 = entries.iter().sum();
+    // No level comes to hold more than there is.
+    let capacity_of = |level: u32| (shape.capacity_bytes(level) as f64 / entry_bytes).min(all.max(1.0));
+    let last = entries.len().saturating_sub(1) as u32;
+    let load = |(level, &now): (u32, &f64)| {
         let capacity = capacity_of(level);
-        let now = entries(level);
         // The last level is as large as it is, or soon as large as what its parent lets go.
         let half = (if level < last { capacity } else { capacity_of(last.saturating_sub(1)) }) / 2.0;
         let entries = now.max(half).max(1.0);
         let runs = f64::from(shape.run_limit(level)) * (entries / capacity.max(1.0)).min(1.0);
         LevelLoad { entries, runs: runs.max(1.0), misses: 1.0, kind: FilterKind::Bloom }
     };
-    (0..=last).map(load).collect()
+    (0..).zip(entries).map(load).collect()
 }
 
 /// Weighs the levels by what lookups met: misses for each run.

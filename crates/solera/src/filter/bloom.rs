@@ -36,6 +36,33 @@ fn false_positives_expected(bits_per_key: f64, probes: u8) -> f64 {
     sum
 }
 
+/// The share of absent keys that pass a filter over so many `keys`. It has whole lines, so a small one has more
+/// bits than it was given, and the keys of a line are binomially distributed: in a single line there are all.
+pub(super) fn false_positives_over(keys: f64, bits_per_key: f32) -> f64 {
+    let lines = lines_for(keys, bits_per_key) as f64;
+    let (probes, _) = best_probes(bits_per_key);
+    let one_key_leaves_clear = (1.0 - 1.0 / f64::from(LINE_BITS)).powi(probes.into());
+    if lines == 1.0 {
+        return (1.0 - one_key_leaves_clear.powf(keys)).powi(probes.into());
+    }
+    let mean = keys / lines;
+    let most = (mean + 12.0 * mean.sqrt() + 12.0).min(keys) as u64;
+    let mut chance = (keys * (-1.0 / lines).ln_1p()).exp();
+    let (mut clear, mut sum) = (1.0, 0.0);
+    for in_line in (1..=most).map(|n| n as f64) {
+        chance *= (keys - in_line + 1.0) / in_line / (lines - 1.0);
+        clear *= one_key_leaves_clear;
+        sum += chance * (1.0 - clear).powi(probes.into());
+    }
+    sum
+}
+
+/// Lines of a filter over so many keys.
+fn lines_for(keys: f64, bits_per_key: f32) -> usize {
+    let bits = keys * f64::from(bits_per_key);
+    ((bits / f64::from(LINE_BITS)).ceil() as usize).clamp(1, LINES_MAX)
+}
+
 /// The number of probes that lets the fewest absent keys pass, and their share. The share falls and then rises
 /// with the probes, so the search ends where it first rises: every table asks, small ones too.
 fn best_probes(bits_per_key: f32) -> (u8, f64) {
@@ -53,8 +80,7 @@ fn best_probes(bits_per_key: f32) -> (u8, f64) {
 
 /// Appends a filter over `hashes`, of which there is one at least.
 pub(super) fn build(hashes: &[u64], bits_per_key: f32, out: &mut Vec<u8>) {
-    let bits = hashes.len() as f64 * f64::from(bits_per_key);
-    let count = ((bits / f64::from(LINE_BITS)).ceil() as usize).clamp(1, LINES_MAX);
+    let count = lines_for(hashes.len() as f64, bits_per_key);
     let (probes, _) = best_probes(bits_per_key);
     let mut lines = vec![Line::default(); count];
     for &hash in hashes {

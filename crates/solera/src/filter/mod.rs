@@ -18,7 +18,7 @@ mod curve;
 mod ribbon;
 mod spec;
 
-pub use curve::false_positives;
+pub use curve::{false_positives, false_positives_over};
 pub use spec::{BITS_PER_KEY_MAX, FilterKind, FilterSpec, FilterSpread, Filters};
 
 use crate::codec::DecodeError;
