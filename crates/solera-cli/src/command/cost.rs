@@ -196,9 +196,10 @@ impl Cost {
             }
         }
         row(&mut out, "cheapest", &choice.best);
+        let _ = writeln!(out, "\nFilters of the cheapest: {}.", filters(&choice.best));
         let _ = writeln!(
             out,
-            "\nThe closed forms say T = {:.2} and {:.1} bits per key; the neighbours were priced by the model.\n\nWhat the \
+            "The closed forms say T = {:.2} and {:.1} bits per key; the neighbours were priced by the model.\n\nWhat the \
              cheapest shape's cost is made of:",
             choice.size_ratio_form, choice.filter_bits_form
         );
@@ -269,6 +270,21 @@ fn row(out: &mut String, name: &str, candidate: &Candidate) {
     );
 }
 
+/// `14.2, 9.0, 7.8 bits per key in levels 0 to 2, 8 in the mean`.
+fn filters(candidate: &Candidate) -> String {
+    let by_level = &candidate.cost.filter_bits;
+    if candidate.setting.filter_bits == 0.0 {
+        return "none".into();
+    }
+    let bits: Vec<String> = by_level.iter().map(|bits| format!("{bits:.1}")).collect();
+    let mean = candidate.setting.filter_bits;
+    format!(
+        "{} bits per key in levels 0 to {}, {mean} in the mean",
+        bits.join(", "),
+        bits.len().saturating_sub(1)
+    )
+}
+
 fn time(ns: f64) -> String {
     match ns {
         ns if ns < 1e3 => format!("{ns:.0} ns"),
@@ -285,6 +301,7 @@ fn candidate_json(candidate: &Candidate) -> Value {
         "run_limits": shape.run_limits,
         "write_buffer_bytes": shape.write_buffer_bytes,
         "filter_bits_per_key": candidate.setting.filter_bits,
+        "filter_bits_per_key_by_level": cost.filter_bits,
         "blocks_per_operation": candidate.blocks,
         "ns_per_operation": candidate.ns,
         "blocks_per_absent_lookup": cost.reads.absent.blocks_read,
