@@ -2,7 +2,7 @@
 
 use solera::{
     Db, Error, IndexKind, Layout, ManualClock, Options, Shape,
-    control::{Change, Legal, Receipt, Value, knob},
+    control::{Change, Legal, Range, Receipt, Value, knob},
     vfs::{
         Fs,
         fault::{Call, Effect, Fault, FaultFs},
@@ -193,24 +193,80 @@ fn everything_that_ranges_call_legal_is_taken() {
     let db = options(&MemFs::new()).open(DIR).unwrap();
     db.control().apply(change().set(&knob::RUN_LIMIT, 3u32).set(&knob::FILTER_PERCENT, 10u32)).unwrap();
     for range in db.control().ranges().ranges {
-        let values: Vec<Value> = match &range.legal {
-            Legal::Whole { min, max } => vec![(*min as f64).into(), (*max as f64).into()],
-            Legal::Real { min, max } | Legal::ZeroOr { min, max } => vec![(*min).into(), (*max).into()],
-            Legal::Names(names) => names.iter().map(|name| (*name).into()).collect(),
-        };
-        for value in values {
-            let set = |change: Change, value: Value| match range.level {
-                Some(level) => change.set_level(range.knob, level, value),
-                None => change.set(range.knob, value),
-            };
-            let done = db.control().apply(set(change(), value.clone()));
+        for value in extremes(&range.legal) {
+            let done = db.control().apply(set(&range, value.clone()));
             done.unwrap_or_else(|error| panic!("{} {:?} = {value}: {error}", range.knob.name, range.level));
             let again = db.control().ranges();
             let now = again.find(range.knob, "default", range.level).unwrap();
             assert_eq!(now.value, value, "{}", range.knob.name);
-            db.control().apply(set(change(), range.value.clone())).unwrap();
+            db.control().apply(set(&range, range.value.clone())).unwrap();
         }
     }
+}
+
+/// The least and the largest of what is legal, or all names.
+fn extremes(legal: &Legal) -> Vec<Value> {
+    match legal {
+        Legal::Whole { min, max } => vec![(*min as f64).into(), (*max as f64).into()],
+        Legal::Real { min, max } | Legal::ZeroOr { min, max } => vec![(*min).into(), (*max).into()],
+        Legal::Names(names) => names.iter().map(|name| (*name).into()).collect(),
+    }
+}
+
+fn set(range: &Range, value: Value) -> Change {
+    match range.level {
+        Some(level) => change().set_level(range.knob, level, value),
+        None => change().set(range.knob, value),
+    }
+}
+
+/// Whatever it is, and however the tree must change for it: that is left to the work that comes anyway.
+#[test]
+fn a_change_of_any_knob_is_one_record_of_the_manifest_and_nothing_else_is_read_or_written() {
+    let mem = MemFs::new();
+    let fs = FaultFs::new(Arc::new(mem.clone()));
+    let db = options(&mem).fs(Arc::new(fs.clone())).open(DIR).unwrap();
+    // Tables in several levels, blocks in the cache, and entries in memory.
+    for n in 0..30_000u32 {
+        db.put(&n.wrapping_mul(0x9e37_79b9).to_be_bytes(), &[n as u8; 100]).unwrap();
+    }
+    db.wait_idle().unwrap();
+    assert_eq!(db.iter().map(Result::unwrap).count(), 30_000);
+    (0..1000u32).for_each(|n| db.put(&n.to_be_bytes(), b"in memory").unwrap());
+    let stats = db.default().stats();
+    assert!(stats.levels.len() > 1 && stats.memtable_entries > 0, "{stats:?}");
+
+    let apply = |change: Change| {
+        let calls = || Call::ALL.map(|call| fs.calls(call));
+        let (before, (name, bytes), said) = (calls(), manifest(&mem), format!("{change:?}"));
+        db.control().apply(change).unwrap_or_else(|error| panic!("{said}: {error}"));
+        let made = Call::ALL.into_iter().zip(calls()).zip(before);
+        let made: Vec<_> =
+            made.map(|((call, now), before)| (call, now - before)).filter(|made| made.1 > 0).collect();
+        assert_eq!(made, [(Call::Append, 1), (Call::Sync, 1)], "{said}");
+        let (same, now) = manifest(&mem);
+        assert!(same == name && now > bytes && now < bytes + 1000, "{said}: {bytes} bytes, then {now}");
+    };
+    for transition in ["greedy", "lazy", "flexible"] {
+        apply(change().set("transition", transition));
+        for range in db.control().ranges().ranges.iter().filter(|range| *range.knob == knob::RUN_LIMIT) {
+            extremes(&range.legal).into_iter().for_each(|value| apply(set(range, value)));
+            apply(set(range, range.value.clone()));
+        }
+    }
+    // What is set of the memory must leave room for the others.
+    apply(change().set(&knob::FILTER_PERCENT, 10u32));
+    for range in db.control().ranges().ranges {
+        extremes(&range.legal).into_iter().for_each(|value| apply(set(&range, value)));
+        apply(set(&range, range.value.clone()));
+        if range.is_set {
+            apply(change().reset(range.knob, range.level));
+        }
+    }
+    let history = db.control().history();
+    assert!(history.len() > 50, "{} changes", history.len());
+    let crashed = options(&mem.crash(Persist::Nothing, 1)).open(DIR).unwrap();
+    assert_eq!(crashed.control().history(), history, "each was durable");
 }
 
 #[test]

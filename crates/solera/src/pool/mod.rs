@@ -143,6 +143,11 @@ impl<const CLASSES: usize> Pool<CLASSES> {
         unsafe { dealloc(start.as_ptr(), Self::layout(rounded)) }
     }
 
+    /// Bytes of pieces in use and kept, over all databases of the process.
+    pub fn held_bytes(&self) -> usize {
+        self.in_use.load(Ordering::Relaxed) + self.kept.load(Ordering::Relaxed)
+    }
+
     /// Lets the pool hold `bytes` more for as long as the share lives.
     pub fn share(&'static self, bytes: usize) -> Share<CLASSES> {
         let share = Share { pool: self, bytes: AtomicUsize::new(0) };
