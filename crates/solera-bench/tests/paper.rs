@@ -89,6 +89,28 @@ fn ruskeys_missions_run_under_every_arm_and_the_model_is_held_against_them() {
 }
 
 #[test]
+fn ruskeys_transitions_run_and_the_flexible_one_moves_no_table_by_itself() {
+    let document = run(Paper::RuskeyTransition);
+    let [said, _, time, latency, by_itself] = &document.sections[..] else { panic!("{document:?}") };
+    assert_eq!(said.text.len(), 4);
+    assert!(said.text[2].contains("**Holds.**") && said.text[2].contains("0 bytes"), "{said:?}");
+    let names = |section: &solera_bench::paper::document::Section| -> Vec<String> {
+        section.tables[0].rows.iter().map(|(name, _)| name.clone()).collect()
+    };
+    assert_eq!(names(time), ["greedy", "lazy", "flexible"]);
+    assert_eq!(latency.tables[0].rows.len(), 2 * 3, "before and after the change");
+    for (_, quantiles) in &latency.tables[0].rows {
+        let quantiles: Vec<f64> = quantiles.iter().map(|cell| number(cell)).collect();
+        assert!(quantiles.is_sorted() && quantiles[0] > 0.0, "{quantiles:?}");
+    }
+    let moved: Vec<&str> = by_itself.tables[0].rows.iter().map(|(_, cells)| &cells[0][..]).collect();
+    assert_eq!((moved.len(), moved[2]), (3, "0 B"), "{moved:?}");
+    let record = number(&by_itself.tables[0].rows[2].1[1]);
+    assert!((50.0..2000.0).contains(&record), "one record of the manifest: {record} bytes");
+    assert!(document.to_html().contains("class=\"line k2\""));
+}
+
+#[test]
 fn camals_mixes_run_under_every_arm() {
     let document = run(Paper::CamalStatic);
     let [training, shifting] = &document.sections[2].tables[..] else { panic!("{document:?}") };

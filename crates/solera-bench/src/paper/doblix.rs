@@ -181,7 +181,10 @@ fn hot(scale: &Scale, clock: &SystemClock, progress: &mut dyn Progress) -> Resul
             .into(),
     ];
     let verdicts = hot_verdicts(&arms, &columns);
-    Ok((Section { title: "D1: read-only, in memory".into(), text, tables, bars }, verdicts))
+    Ok((
+        Section { title: "D1: read-only, in memory".into(), text, tables, bars, ..Section::default() },
+        verdicts,
+    ))
 }
 
 fn bytes_per_block(column: &Column, arm: usize) -> f64 {
@@ -373,7 +376,7 @@ fn sizes(scale: &Scale, clock: &SystemClock, progress: &mut dyn Progress) -> Res
                 .into(),
         ],
         tables: vec![rates, index],
-        bars: Vec::new(),
+        ..Section::default()
     })
 }
 

@@ -5,6 +5,7 @@ use crate::report::{
     Spread,
     chart::Chart,
     html::{escape, page},
+    lines::LineChart,
     number::{Quantity, digits},
 };
 use std::fmt::Write;
@@ -31,6 +32,8 @@ pub struct Section {
     pub tables: Vec<Table>,
     /// Charts, on the page only.
     pub bars: Vec<Bars>,
+    /// Charts of how something went over a run, on the page only.
+    pub lines: Vec<Lines>,
 }
 
 /// Rows of cells.
@@ -55,6 +58,23 @@ pub struct Bars {
     pub better: &'static str,
     /// Name and number of each.
     pub bars: Vec<(String, Spread)>,
+}
+
+/// A line for each of several things, at most five.
+#[derive(Clone, Debug)]
+pub struct Lines {
+    /// What is shown.
+    pub title: String,
+    /// Its unit.
+    pub quantity: Quantity,
+    /// What is better, `higher` or `lower`.
+    pub better: &'static str,
+    /// What runs from left to right.
+    pub over: &'static str,
+    /// Where something happened, and what.
+    pub mark: (f64, &'static str),
+    /// Name and points of each.
+    pub lines: Vec<(String, Vec<(f64, f64)>)>,
 }
 
 impl Document {
@@ -90,8 +110,15 @@ impl Document {
             section.text.iter().for_each(|text| {
                 let _ = writeln!(out, "<p>{}</p>", escape(text));
             });
-            if !section.bars.is_empty() {
+            if !section.bars.is_empty() || !section.lines.is_empty() {
                 out.push_str("<div class=\"charts\">\n");
+                for Lines { title, quantity, better, over, mark, lines } in &section.lines {
+                    let lines = lines.iter().map(|(name, points)| (&name[..], &points[..])).collect();
+                    let mark = Some(*mark);
+                    out.push_str(
+                        &LineChart { title, quantity: *quantity, better, over, mark, lines }.render(),
+                    );
+                }
                 for Bars { title, quantity, better, bars } in &section.bars {
                     let bars = bars.iter().map(|(name, spread)| (&name[..], spread.clone())).collect();
                     out.push_str(&Chart { title, quantity: *quantity, better, bars }.render());
@@ -158,8 +185,13 @@ mod tests {
         let bars = vec![("binary".to_owned(), spread)];
         let bars =
             vec![Bars { title: "Reads".into(), quantity: Quantity::Rate("reads"), better: "higher", bars }];
-        let section =
-            Section { title: "D1 <hot>".into(), text: vec!["Said.".into()], tables: vec![table], bars };
+        let section = Section {
+            title: "D1 <hot>".into(),
+            text: vec!["Said.".into()],
+            tables: vec![table],
+            bars,
+            ..Section::default()
+        };
         let facts = vec![("command", "solera bench paper doblix".into())];
         Document { title: "DobLIX, repeated".into(), facts, sections: vec![section] }
     }

@@ -1,17 +1,19 @@
 //! One database under a mix of operations, and what it did for them.
 //!
-//! Owns [`Tenant`]. All work, flushes and merges too, is done in the caller's thread at once: the time of an operation is
-//! then all the work that it causes, whoever does it, and what is counted does not depend on how many cores are
-//! free. Tables are read past the system's cache where the file system allows it. Every answer is checked.
+//! Owns [`Tenant`]. Where the site has no background thread, all work, flushes and merges too, is done in the caller's
+//! thread at once: the time of an operation is then all the work that it causes, whoever does it, and what is counted
+//! does not depend on how many cores are free. Tables are read past the system's cache where the file system allows
+//! it. Every answer is checked.
 
 use crate::{
     random::Random,
     runner::{Error, Result},
 };
 use solera::{
-    Compression, Db, Filters, Layout, Options,
+    Compression, Db, Layout, Options,
     clock::{Clock, SystemClock},
     stats::Counters,
+    vfs::{Fs, posix::PosixFs},
 };
 use solera_tune::cost::{Cost, Data, Mix, Model, Setting, model::Load, tree::Tree};
 use std::path::PathBuf;
@@ -40,6 +42,8 @@ pub(super) struct Site {
     pub(super) directory: PathBuf,
     /// Seed of keys and operations.
     pub(super) seed: u64,
+    /// Threads of each database that flush and merge. 0: who writes does all that is due at once.
+    pub(super) background_threads: usize,
 }
 
 impl Site {
@@ -52,7 +56,7 @@ impl Site {
             Err(solera::Error::Invalid(_)) => false,
             Err(error) => return Err(error.into()),
         };
-        Ok(Site { data, direct, directory, seed })
+        Ok(Site { data, direct, directory, seed, background_threads: 0 })
     }
 
     /// The budget of every database here: equal for all arms, and so small that the block cache is too.
@@ -61,11 +65,10 @@ impl Site {
     }
 
     fn layout(&self, setting: &Setting) -> Layout {
-        let bits = setting.filter_bits as f32;
         Layout {
             block_bytes: self.data.block_bytes as u32,
             compression: Compression::None,
-            filter: if setting.monkey { Filters::monkey(bits) } else { Filters::uniform(bits) },
+            filter: setting.filters(),
             ..Layout::default()
         }
     }
@@ -79,7 +82,20 @@ pub(super) struct Tenant {
     random: Random,
     pool: Vec<u8>,
     /// Removed when the tenant goes; after `db`, by the order of the fields.
-    _directory: TempDir,
+    directory: TempDir,
+}
+
+/// What a database takes of the memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Memory {
+    /// One write buffer.
+    pub(super) write_buffer_bytes: u64,
+    /// What the block cache may hold.
+    pub(super) cache_bytes: u64,
+    /// Filters of all tables.
+    pub(super) filter_bytes: u64,
+    /// The same for every entry, old versions too: a tree of more runs keeps more of those.
+    pub(super) filter_bits_per_entry: f64,
 }
 
 /// What operations did.
@@ -129,6 +145,11 @@ fn key(number: u64) -> [u8; KEY_BYTES] {
     (z ^ (z >> 31)).to_be_bytes()
 }
 
+/// Bytes that flushes and merges wrote.
+fn tables_written(counters: &Counters) -> u64 {
+    counters.bytes_written_flush + counters.bytes_written_compaction
+}
+
 impl Tenant {
     fn open(site: &Site, setting: &Setting, directory: TempDir) -> Result<Tenant> {
         let options = Options::new()
@@ -137,14 +158,14 @@ impl Tenant {
             .layout(site.layout(setting))
             .shape(setting.shape.clone())
             .direct_reads(site.direct)
-            .background_threads(0);
+            .background_threads(site.background_threads);
         let db = options.open(directory.path())?;
         let mut random = Random::new(site.seed);
         let mut pool = vec![0; VALUE_POOL_BYTES];
         random.fill(&mut pool);
         let cache_bytes = db.stats().block_cache_capacity_bytes as f64;
         let setting = Setting { cache_bytes, ..setting.clone() };
-        Ok(Tenant { setting, site: site.clone(), db, random, pool, _directory: directory })
+        Ok(Tenant { setting, site: site.clone(), db, random, pool, directory })
     }
 
     /// A database with every key, put in random order and flushed.
@@ -163,7 +184,7 @@ impl Tenant {
             tenant.put(number)?;
         }
         tenant.db.flush()?;
-        tenant.settle()?;
+        tenant.rest()?;
         tenant.setting.cache_bytes = tenant.db.stats().block_cache_capacity_bytes as f64;
         Ok(tenant)
     }
@@ -175,9 +196,33 @@ impl Tenant {
         Tenant::open(&self.site, &self.setting, directory)
     }
 
+    /// Does all work that is due, where nobody else does it.
     fn settle(&self) -> Result<()> {
-        while self.db.step()? {}
+        if self.site.background_threads == 0 {
+            while self.db.step()? {}
+        }
         Ok(())
+    }
+
+    /// Waits until all work that is due is done, whoever does it.
+    pub(super) fn rest(&self) -> Result<()> {
+        Ok(self.db.wait_idle()?)
+    }
+
+    /// The database.
+    pub(super) fn db(&self) -> &Db {
+        &self.db
+    }
+
+    /// What it has of the memory that the arms of a comparison must share out alike.
+    pub(super) fn memory(&self) -> Memory {
+        let (whole, stats) = (self.db.stats(), self.db.default().stats());
+        Memory {
+            write_buffer_bytes: self.setting.shape.write_buffer_bytes,
+            cache_bytes: whole.block_cache_capacity_bytes,
+            filter_bytes: stats.filter_bytes,
+            filter_bits_per_entry: stats.filter_bytes as f64 * 8.0 / stats.entries.max(1) as f64,
+        }
     }
 
     fn put(&mut self, number: u64) -> Result<()> {
@@ -206,6 +251,17 @@ impl Tenant {
 
     /// Does `operations` operations of `mix`, all keys equally likely; writes are of keys that are there.
     pub(super) fn run(&mut self, clock: &SystemClock, mix: &Mix, operations: u64) -> Result<Measured> {
+        self.run_with(clock, mix, operations, |_| ())
+    }
+
+    /// The same; `wrote` hears how many nanoseconds each write took.
+    pub(super) fn run_with(
+        &mut self,
+        clock: &SystemClock,
+        mix: &Mix,
+        operations: u64,
+        mut wrote: impl FnMut(u64),
+    ) -> Result<Measured> {
         let before = self.counters();
         let [v, r, q, _] = mix.shares();
         let entries = self.site.data.entries as u64;
@@ -225,7 +281,9 @@ impl Tenant {
             } else {
                 let begin = clock.monotonic_ns();
                 self.put(number)?;
-                write_ns_max = write_ns_max.max(clock.monotonic_ns() - begin);
+                let ns = clock.monotonic_ns() - begin;
+                write_ns_max = write_ns_max.max(ns);
+                wrote(ns);
                 true
             };
             wrong += u64::from(!right);
@@ -240,15 +298,32 @@ impl Tenant {
             });
         }
         let after = self.counters();
-        let written = |counters: &Counters| counters.bytes_written_flush + counters.bytes_written_compaction;
         Ok(Measured {
             operations,
             ns,
             blocks_read: after.blocks_read - before.blocks_read,
             bytes_read: after.bytes_read - before.bytes_read,
-            bytes_written: written(&after) - written(&before),
+            bytes_written: tables_written(&after) - tables_written(&before),
             write_ns_max,
         })
+    }
+
+    /// Bytes of its manifest.
+    pub(super) fn manifest_bytes(&self) -> Result<u64> {
+        let (fs, directory) = (PosixFs::new(), self.directory.path());
+        let mut bytes = 0;
+        for name in fs.list_dir(directory)? {
+            if name.starts_with("MANIFEST") {
+                bytes += fs.open(&directory.join(name))?.len()?;
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Bytes of tables read and written since it was opened.
+    pub(super) fn table_bytes_moved(&self) -> u64 {
+        let counters = self.counters();
+        counters.bytes_read + tables_written(&counters)
     }
 
     fn counters(&self) -> Counters {

@@ -17,6 +17,7 @@ mod ruskey;
 mod sherry;
 mod subject;
 mod training;
+mod transition;
 
 pub use document::Document;
 
@@ -44,13 +45,16 @@ pub enum Paper {
     Sherry,
     /// RusKey: run limits under static mixes. Experiment R1.
     RuskeyStatic,
+    /// RusKey: a run limit changed under load, by three transitions. Experiment R3.
+    RuskeyTransition,
     /// CAMAL: size ratio and memory under static mixes. Experiment C1.
     CamalStatic,
 }
 
 impl Paper {
     /// All of them.
-    pub const ALL: [Paper; 4] = [Paper::Doblix, Paper::Sherry, Paper::RuskeyStatic, Paper::CamalStatic];
+    pub const ALL: [Paper; 5] =
+        [Paper::Doblix, Paper::Sherry, Paper::RuskeyStatic, Paper::RuskeyTransition, Paper::CamalStatic];
 
     /// The name that users write, and of the files with the results.
     pub fn name(self) -> &'static str {
@@ -58,6 +62,7 @@ impl Paper {
             Paper::Doblix => "doblix",
             Paper::Sherry => "sherry",
             Paper::RuskeyStatic => "ruskey-static",
+            Paper::RuskeyTransition => "ruskey-transition",
             Paper::CamalStatic => "camal-static",
         }
     }
@@ -136,6 +141,21 @@ impl Default for Scale {
 }
 
 impl Scale {
+    /// The default scale of a paper: a quarter of an hour; of R3, whose arms do not count blocks but are timed one after
+    /// the other, about five minutes.
+    pub fn of(paper: Paper) -> Self {
+        match paper {
+            Paper::RuskeyTransition => Scale {
+                entries_small: 100_000,
+                missions: 80,
+                mission_operations: 500,
+                repeats: 3,
+                ..Scale::default()
+            },
+            _ => Scale::default(),
+        }
+    }
+
     /// Everything once in seconds: to see that it works, not what it says.
     pub fn quick() -> Self {
         Scale {
@@ -195,6 +215,9 @@ pub fn run(paper: Paper, scale: &Scale, progress: &mut dyn Progress) -> Result<D
                 "RusKey's static mixes, repeated on Solera",
                 ruskey::run_static(scale, &clock, &units, progress)?,
             )
+        }
+        Paper::RuskeyTransition => {
+            ("RusKey's transitions, repeated on Solera", transition::run(scale, &clock, progress)?)
         }
         Paper::CamalStatic => {
             let units = units(scale, progress)?;
@@ -260,6 +283,14 @@ fn method(paper: Paper, scale: &Scale) -> String {
         Paper::RuskeyStatic => format!(
             "{} missions of {} operations for each mix and arm, the arms of a mix in turns; every answer checked; seed {}",
             scale.missions,
+            count(scale.mission_operations),
+            scale.seed
+        ),
+        Paper::RuskeyTransition => format!(
+            "{} repeats of {} missions of {} operations for each transition, the transitions in another order in each repeat; \
+             every answer checked; seed {}",
+            scale.repeats,
+            scale.missions.max(2),
             count(scale.mission_operations),
             scale.seed
         ),

@@ -7,15 +7,15 @@ use super::{
     Scale,
     document::{Bars, Section, Table},
     foresight::Foresight,
-    missions::{Measured, Site, Tenant},
+    missions::{Measured, Memory, Site, Tenant},
     verdict,
 };
 use crate::{
     report::{
         Spread,
-        number::{Quantity, digits},
+        number::{Quantity, bytes, digits},
     },
-    runner::{Progress, Result},
+    runner::{Error, Progress, Result},
 };
 use solera::{Shape, clock::SystemClock};
 use solera_tune::cost::{Budget, Candidate, Data, Mix, Model, Setting, Units, choose};
@@ -45,8 +45,11 @@ const FIXED: [(&str, &[u32]); 4] = [
     ("lazy leveling", &[10, 10, 1]),
 ];
 
+/// How far filters of two arms may be apart, in bits per entry. Whole lines of small tables make some difference.
+const FILTER_BITS_APART_MAX: f64 = 1.5;
+
 /// The data of R1 at this scale.
-fn data(scale: &Scale) -> Data {
+pub(super) fn data(scale: &Scale) -> Data {
     Data {
         entries: scale.entries_small as f64,
         entry_bytes: ENTRY_BYTES,
@@ -55,7 +58,7 @@ fn data(scale: &Scale) -> Data {
     }
 }
 
-fn setting(scale: &Scale, below: &[u32]) -> Setting {
+pub(super) fn setting(scale: &Scale, below: &[u32]) -> Setting {
     let write_buffer_bytes =
         ((WRITE_BUFFER_BYTES * scale.entries_small as f64 / ENTRIES) as u64).max(WRITE_BUFFER_BYTES_MIN);
     let run_limits = [LEVEL0_RUNS].into_iter().chain(below.iter().copied()).collect();
@@ -111,6 +114,7 @@ pub(super) fn run_static(
             arms.push((name.clone(), tenant.fork()?));
         }
         arms.push((name.clone(), load(&name, &limits, progress)?));
+        one_cache(&arms)?;
         let operations = scale.mission_operations * scale.missions as u64;
         let foreseen: Vec<_> =
             arms.iter().map(|(_, tenant)| tenant.foresee(&model, &mix, operations)).collect();
@@ -151,6 +155,17 @@ pub(super) fn run_static(
             bars.0.push((name.clone(), Spread::of(missions)));
             bars.1.push((name.clone(), Spread::of(vec![blocks])));
         }
+        let memory: Vec<Memory> = arms.iter().map(|(_, arm)| arm.memory()).collect();
+        verdicts.push(memory_verdict(lookups, &memory));
+        let mut memory_table = Table::new(
+            format!("γ = {lookups}: memory of the arms after the last mission"),
+            &["arm", "write buffer", "block cache", "filters", "filter bits per entry"],
+        );
+        for ((name, _), of) in arms.iter().zip(&memory) {
+            let [buffer, cache, filters] =
+                [of.write_buffer_bytes, of.cache_bytes, of.filter_bytes].map(bytes);
+            memory_table.row(name.clone(), [buffer, cache, filters, digits(of.filter_bits_per_entry)]);
+        }
         let (closed, others) = measured.split_last().expect("the closed form is an arm");
         for (what, of) in [
             ("time", (|did: &Measured, _: &Data| did.us()) as fn(&Measured, &Data) -> f64),
@@ -171,7 +186,7 @@ pub(super) fn run_static(
                 lookups * 100.0,
                 (1.0 - lookups) * 100.0
             )],
-            tables: vec![table],
+            tables: vec![table, memory_table],
             bars: vec![
                 Bars {
                     title: format!("γ = {lookups}: time per operation, by mission"),
@@ -186,11 +201,43 @@ pub(super) fn run_static(
                     bars: bars.1,
                 },
             ],
+            ..Section::default()
         });
     }
     sections.insert(0, foresight.section(verdicts));
     sections.insert(1, conditions(&site, &fixed[0].1));
     Ok(sections)
+}
+
+/// Refuses arms whose block caches differ: what one saves by its shape, another would save by its cache.
+fn one_cache(arms: &[(String, Tenant)]) -> Result<()> {
+    let bytes: Vec<u64> = arms.iter().map(|(_, arm)| arm.memory().cache_bytes).collect();
+    if bytes.iter().all(|of| *of == bytes[0]) {
+        return Ok(());
+    }
+    let told = arms.iter().zip(&bytes).map(|((name, _), bytes)| format!("{name}: {bytes} bytes"));
+    Err(Error::Config(format!("the arms' block caches differ: {}", told.collect::<Vec<_>>().join(", "))))
+}
+
+/// Whether the arms had the same memory at the end.
+fn memory_verdict(lookups: f64, memory: &[Memory]) -> String {
+    let range = |of: fn(&Memory) -> f64| {
+        let values = memory.iter().map(of);
+        (values.clone().fold(f64::INFINITY, f64::min), values.fold(0.0, f64::max))
+    };
+    let (cache, bits) = (range(|of| of.cache_bytes as f64), range(|of| of.filter_bits_per_entry));
+    let buffers = range(|of| of.write_buffer_bytes as f64);
+    let equal = cache.0 == cache.1 && buffers.0 == buffers.1 && bits.1 - bits.0 <= FILTER_BITS_APART_MAX;
+    let figures = format!(
+        "caches of {} to {}, write buffers of {} to {}, filters of {} to {} bits per entry",
+        bytes(cache.0 as u64),
+        bytes(cache.1 as u64),
+        bytes(buffers.0 as u64),
+        bytes(buffers.1 as u64),
+        digits(bits.0),
+        digits(bits.1)
+    );
+    verdict(&format!("γ = {lookups}: the arms have the same memory"), equal, &figures)
 }
 
 /// How the data and the memory were.
@@ -229,4 +276,27 @@ pub(super) fn how(site: &Site) -> String {
             "through the system's cache: times are of copies, not of a device"
         }
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arms_of_unequal_memory_are_marked() {
+        let arm = Memory {
+            write_buffer_bytes: 4096,
+            cache_bytes: 1 << 20,
+            filter_bytes: 1000,
+            filter_bits_per_entry: 8.5,
+        };
+        assert!(memory_verdict(0.5, &[arm; 3]).starts_with("**Holds.**"));
+        for other in [
+            Memory { cache_bytes: 2 << 20, ..arm },
+            Memory { write_buffer_bytes: 8192, ..arm },
+            Memory { filter_bits_per_entry: 12.0, ..arm },
+        ] {
+            assert!(memory_verdict(0.5, &[arm, other, arm]).starts_with("**Does not hold.**"), "{other:?}");
+        }
+    }
 }

@@ -31,6 +31,10 @@ svg .name { text-anchor: end; fill: var(--soft); } svg .number { font-weight: 60
 .spread { stroke: var(--ink); stroke-width: 1.2; fill: none; opacity: .75; }
 .k0 { fill: var(--k0); } .k1 { fill: var(--k1); } .k2 { fill: var(--k2); } .k3 { fill: var(--k3); } .k4 { fill: var(--k4); }
 .k5 { fill: var(--k5); } .k6 { fill: var(--k6); } .k7 { fill: var(--k7); } .k8 { fill: var(--k8); } .k9 { fill: var(--k9); }
+figure.whole { grid-column: 1 / -1; } .grid { stroke: var(--line); fill: none; }
+path.line { fill: none; stroke-width: 1.8; stroke-linejoin: round; }
+path.line.k0 { stroke: var(--k0); } path.line.k1 { stroke: var(--k1); } path.line.k2 { stroke: var(--k2); }
+path.line.k3 { stroke: var(--k3); } path.line.k4 { stroke: var(--k4); }
 .wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .88rem; font-variant-numeric: tabular-nums; width: 100%; }
 th, td { padding: .2rem .75rem .2rem 0; text-align: right; white-space: nowrap; } th:first-child, td:first-child, td:nth-child(2),
 th:nth-child(2) { text-align: left; } td:nth-child(2) { color: var(--soft); }

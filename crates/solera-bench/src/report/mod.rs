@@ -5,6 +5,7 @@ pub mod number;
 mod rows;
 mod text;
 pub mod chart;
+pub mod lines;
 pub mod html;
 
 use crate::machine::Machine;

@@ -15,32 +15,34 @@ use std::path::{Path, PathBuf};
 ///
 /// doblix: reads under every index kind over key families, in memory and from the device; the grid of ε and block
 /// size; key and value sizes; index bytes and build time. sherry: index bytes against RocksDB's format over the same
-/// blocks; reads. ruskey-static: run limits under mixes of lookups and updates. camal-static: size ratio and memory under
-/// CAMAL's 15 and 24 mixes. The last two also say how well `solera cost` foresaw what was measured.
+/// blocks; reads. ruskey-static: run limits under mixes of lookups and updates. ruskey-transition: a run limit changed under
+/// load, by each of three transitions. camal-static: size ratio and memory under CAMAL's 15 and 24 mixes. The two static
+/// ones also say how well `solera cost` foresaw what was measured.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
-Writes NAME.md and NAME.html into the directory --out. A quarter of an hour at the default scale; every answer is checked. \
+Writes NAME.md and NAME.html into the directory --out. A quarter of an hour at the default scale, of ruskey-transition \
+about five minutes; every answer is checked. \
 The databases lie in a temporary directory, several at a time, and are removed.")]
 pub(crate) struct PaperBench {
-    /// doblix, sherry, ruskey-static or camal-static
+    /// doblix, sherry, ruskey-static, ruskey-transition or camal-static
     #[arg(value_name = "NAME")]
     paper: Paper,
     /// Pairs of each set of the main comparisons [default: 2000000]
     #[arg(long, value_name = "N", value_parser = count)]
     n: Option<usize>,
-    /// Pairs where many sets or layouts are compared, and from the device [default: 1000000]
+    /// Pairs where many sets or layouts are compared, and from the device [default: 1000000; ruskey-transition: 100000]
     #[arg(long, value_name = "N", value_parser = count)]
     n_small: Option<usize>,
     /// Reads per pass [default: 300000]
     #[arg(long, value_name = "N", value_parser = count)]
     lookups: Option<usize>,
-    /// Missions of each mix and arm, for ruskey-static [default: 300]
+    /// Missions of each mix and arm, for ruskey-static [default: 300], and of each run of ruskey-transition [default: 80]
     #[arg(long, value_name = "N")]
     missions: Option<usize>,
     /// Operations of each mix and arm, for camal-static [default: 50000]
     #[arg(long, value_name = "N")]
     operations: Option<u64>,
-    /// Interleaved repeats, of which the median counts [default: 5]
+    /// Interleaved repeats, of which the median counts [default: 5; ruskey-transition: 3]
     #[arg(long, value_name = "N")]
     repeats: Option<usize>,
     /// Key families of doblix's main comparison, or sosd:FILE for a file of the SOSD benchmark, separated by commas
@@ -79,7 +81,7 @@ impl PaperBench {
     }
 
     fn scale(&self) -> Scale {
-        let scale = if self.quick { Scale::quick() } else { Scale::default() };
+        let scale = if self.quick { Scale::quick() } else { Scale::of(self.paper) };
         Scale {
             entries: self.n.unwrap_or(scale.entries),
             entries_small: self.n_small.unwrap_or(scale.entries_small),

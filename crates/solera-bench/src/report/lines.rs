@@ -1,0 +1,118 @@
+//! Line charts as inline SVG: how a number went over a run, one line for each of several things. Colours come from the
+//! page's CSS, as those of [`super::chart`].
+
+use super::{
+    html::escape,
+    number::{Quantity, count, digits},
+};
+use std::fmt::Write;
+
+const WIDTH: f64 = 640.0;
+const HEIGHT: f64 = 240.0;
+/// Room for the numbers at the left, the names above, and the numbers below.
+const LEFT: f64 = 52.0;
+const TOP: f64 = 26.0;
+const BOTTOM: f64 = 24.0;
+/// Steps of the scale at the left.
+const STEPS: u32 = 4;
+
+/// A chart of one quantity over another.
+pub struct LineChart<'a> {
+    /// What is shown, in a few words.
+    pub title: &'a str,
+    /// The unit of what is shown.
+    pub quantity: Quantity,
+    /// What is better, `higher` or `lower`.
+    pub better: &'static str,
+    /// What runs from left to right.
+    pub over: &'a str,
+    /// Where something happened, and what.
+    pub mark: Option<(f64, &'a str)>,
+    /// Name and points of each line, from left to right.
+    pub lines: Vec<(&'a str, &'a [(f64, f64)])>,
+}
+
+impl LineChart<'_> {
+    /// The chart as a `<figure>`.
+    pub fn render(&self) -> String {
+        let points = || self.lines.iter().flat_map(|(_, points)| points.iter());
+        let right = points().map(|point| point.0).fold(0.0, f64::max);
+        let most = points().map(|point| point.1).fold(0.0, f64::max);
+        let scale = self.quantity.scale(most);
+        let share = |value: f64, of: f64| if of > 0.0 { value / of } else { 0.0 };
+        let x = |value: f64| LEFT + share(value, right) * (WIDTH - LEFT - 8.0);
+        let y = |value: f64| HEIGHT - BOTTOM - share(value, most) * (HEIGHT - TOP - BOTTOM);
+        let title = escape(self.title);
+        let mut out = format!(
+            "<figure class=\"whole\"><figcaption><b>{title}</b> <span>{} over {}, {} is better</span></figcaption>\
+             <svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}\">",
+            escape(&scale.unit),
+            escape(self.over),
+            self.better
+        );
+        for step in 0..=STEPS {
+            let value = most * f64::from(step) / f64::from(STEPS);
+            let (at, shown) = (y(value), digits(value / scale.divisor));
+            let _ = write!(
+                out,
+                "<path class=\"grid\" d=\"M{LEFT} {at:.1}H{:.1}\"/><text class=\"name\" x=\"{:.1}\" y=\"{at:.1}\">{shown}</text>",
+                WIDTH - 8.0,
+                LEFT - 6.0
+            );
+        }
+        let (below, end) = (HEIGHT - BOTTOM / 2.0, WIDTH - 8.0);
+        let _ = write!(out, "<text class=\"name\" x=\"{end}\" y=\"{below}\">{}</text>", count(right as u64));
+        if let Some((at, what)) = self.mark {
+            let _ = write!(
+                out,
+                "<path class=\"spread\" d=\"M{0:.1} {TOP}V{1:.1}\"/><text x=\"{0:.1}\" y=\"{below}\">{2} at {3}</text>",
+                x(at),
+                HEIGHT - BOTTOM,
+                escape(what),
+                count(at as u64)
+            );
+        }
+        for (i, (name, points)) in self.lines.iter().enumerate() {
+            let left = LEFT + 120.0 * i as f64;
+            let _ = write!(
+                out,
+                "<rect class=\"k{i}\" x=\"{left:.1}\" y=\"5\" width=\"12\" height=\"12\"/><text x=\"{:.1}\" y=\"11\">{}</text>\
+                 <path class=\"line k{i}\" d=\"",
+                left + 17.0,
+                escape(name)
+            );
+            for (at, (over, value)) in points.iter().enumerate() {
+                let step = if at == 0 { 'M' } else { 'L' };
+                let _ = write!(out, "{step}{:.1} {:.1}", x(*over), y(*value));
+            }
+            out.push_str("\"/>");
+        }
+        out.push_str("</svg></figure>");
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_stay_in_the_picture_and_are_named() {
+        let points: [&[(f64, f64)]; 3] = [&[(0.0, 1.0), (500.0, 4.0), (1000.0, 0.0)], &[(0.0, 0.0)], &[]];
+        let lines = ["<fast>", "slow", "nothing"].into_iter().zip(points).collect();
+        let chart = LineChart {
+            title: "Time",
+            quantity: Quantity::Plain("µs"),
+            better: "lower",
+            over: "operations",
+            mark: Some((500.0, "change")),
+            lines,
+        };
+        let svg = chart.render();
+        assert!(svg.contains("&lt;fast&gt;") && svg.contains("change at 500") && svg.contains("1,000"));
+        assert_eq!(svg.matches("class=\"line").count(), 3);
+        // The largest at the top, the last at the right.
+        assert!(svg.contains("d=\"M52.0 168.5L342.0 26.0L632.0 216.0\""), "{svg}");
+        assert!(!svg.contains("NaN"));
+    }
+}
