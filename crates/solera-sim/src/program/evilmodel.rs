@@ -283,7 +283,7 @@ impl Subject {
 
     /// The first entry from `key` on, by a cursor.
     fn seek(&self, file: &Arc<TableFile>, key: &[u8]) -> Result<(), String> {
-        let sought = file.cursor(&KeyRange::all(), Access::Cached).and_then(|mut cursor| {
+        let sought = file.cursor(&KeyRange::all(), Access::Cached(0)).and_then(|mut cursor| {
             cursor.seek(key)?;
             Ok(cursor.valid().then(|| (cursor.key().to_vec(), cursor.value().to_vec())))
         });

@@ -265,7 +265,7 @@ impl World {
         let mut cursors = Vec::new();
         let mut tombstones = Vec::new();
         for run in self.version.runs() {
-            cursors.push(RunCursor::new(run.tables().clone(), Access::Cached));
+            cursors.push(RunCursor::new(run.tables().clone(), Access::Cached(0)));
             tombstones.push(run.tombstones()?.clone());
         }
         let operator: Option<Arc<dyn MergeOperator>> = Some(Arc::new(Append));

@@ -22,7 +22,7 @@ pub use entrance::entrance;
 pub use filters::{LevelFilters, resting_level};
 pub use job::{JobContext, extent, flush, flushed, run};
 pub use pick::pick;
-pub use plan::{InFlight, Plan, Reason, Source, Target, Ticket};
+pub use plan::{InFlight, Plan, Reason, Source, Target, Ticket, count_written};
 pub use score::{score, urgency};
 pub use shape::{
     BUFFER_BYTES_MAX, BUFFER_BYTES_MIN, LEVEL0_RUN_LIMIT_MAX, RUN_LIMIT, SIZE_RATIO, SIZE_RATIO_MAX,

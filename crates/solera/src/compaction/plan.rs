@@ -20,6 +20,7 @@ use crate::{
     error::Error,
     ids::{FileId, RunId},
     key::KeyRange,
+    stats::{MergeCounter, Stats},
     table::TableDescriptor,
     version::{Added, Removed, Run, TableRef, TreeEdit, Version},
 };
@@ -77,6 +78,14 @@ pub enum Reason {
     Requested,
 }
 
+/// Counts tables that were written to `level`.
+pub fn count_written(level: u32, tables: &[TableDescriptor], stats: &Stats) {
+    for table in tables {
+        stats.add_merged(level, MergeCounter::BytesIn, table.bytes);
+        stats.add_merged(level, MergeCounter::EntriesIn, table.entries);
+    }
+}
+
 /// What to move where. Made from a version, valid as long as the plans that run beside it are known to
 /// the [`InFlight`] that it was picked with.
 #[derive(Clone, Debug)]
@@ -116,6 +125,22 @@ impl Plan {
     /// Bytes that carrying out the plan reads, and about as many that it writes: 0 for a move.
     pub fn work_bytes(&self) -> u64 {
         if self.moves { 0 } else { self.source_bytes() + self.target_bytes() }
+    }
+
+    /// Counts what carrying the plan out did, `outputs` being the tables that it wrote.
+    pub fn count(&self, outputs: &[TableDescriptor], stats: &Stats) {
+        let target = self.target.level;
+        if self.moves {
+            return stats.add_merged(target, MergeCounter::BytesMovedIn, self.source_bytes());
+        }
+        let sources = self.sources.iter().map(|source| (source.level, &source.tables));
+        for (level, tables) in sources.chain([(target, &self.target.tables)]) {
+            for table in tables {
+                stats.add_merged(level, MergeCounter::BytesOut, table.bytes());
+                stats.add_merged(level, MergeCounter::EntriesOut, table.entries());
+            }
+        }
+        count_written(target, outputs, stats);
     }
 
     /// What the plan does to the tree as it stands when `outputs` are written. `current` need not be the

@@ -1,20 +1,31 @@
-//! Changing how the database is kept while it runs.
+//! Seeing what the database does, and changing how it is kept while it runs.
 //!
-//! Owns [`Control`]: what may be set ([`Control::ranges`]), setting it ([`Control::apply`]), and what was set
-//! ([`Control::history`]). A change is bounded (one that is not legal is refused with what is), lazy (one record of the
+//! Owns [`Control`]: what happens ([`Control::observe`]), what may be set ([`Control::ranges`]), setting it
+//! ([`Control::apply`]), and what was set ([`Control::history`]). A change is bounded (one that is not legal is refused with what is), lazy (one record of the
 //! manifest, no data is read or written for it), durable (in force after every later open), and never changes an
 //! answer. It is pulled: the engine calls nobody. See docs/decisions/0010.
 
 mod change;
 pub mod knob;
+mod observation;
+mod observe;
+mod publish;
 mod ranges;
+mod record;
 
 pub use crate::{
     knob::{Knob, Legal, Scope, Value},
+    stats::{Counters, Histogram, Latencies, LayoutCounters, LevelCounters, MergeCounters},
+    table::LayoutTag,
     version::{Changed, Receipt},
 };
 pub use change::{Change, WHO_BYTES_MAX, WHY_BYTES_MAX};
+pub use observation::{
+    KeyspaceObservation, LayoutObservation, LevelObservation, MemoryUse, Mix, Observation, Setting,
+};
+pub use publish::{PUBLISH_EVERY_MIN, PUBLISHED_NAME, Publisher, published};
 pub use ranges::{Range, Ranges};
+pub use record::OBSERVATION_VERSION;
 
 use crate::{
     db::{Db, Handle},
@@ -53,6 +64,32 @@ impl Db {
 }
 
 impl Control {
+    /// What the database does and holds. Opens nothing, reads nothing from files and holds up nobody; takes as long as
+    /// it takes to look at every table's description. To see what happens in a window, of time or of
+    /// operations, keep one observation and take the next one [`since`](Observation::since) it:
+    ///
+    /// ```
+    /// # fn main() -> solera::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = solera::Db::open(dir.path())?;
+    /// let before = db.control().observe();
+    /// db.put(b"key", b"value")?;
+    /// db.get(b"key")?;
+    /// let window = db.control().observe().since(&before);
+    /// let mix = window.keyspaces[0].mix();
+    /// assert_eq!((mix.found_lookups, mix.absent_lookups, mix.entries_written), (1, 0, 1));
+    /// # Ok(()) }
+    /// ```
+    pub fn observe(&self) -> Observation {
+        observe::observe(&self.handle)
+    }
+
+    /// Times one operation in `period` instead of one in 64, none if it is 0: to measure what that costs.
+    #[doc(hidden)]
+    pub fn sample_one_in(&self, period: u64) {
+        self.handle.trees().iter().for_each(|tree| tree.context.stats.sample_one_in(period));
+    }
+
     /// Every knob: what it is set to, and what it may be set to now.
     pub fn ranges(&self) -> Ranges {
         ranges::ranges(&self.handle)

@@ -4,6 +4,7 @@ use super::{Core, Durability, Handle, Keyspace, check_sizes};
 use crate::{
     error::{Error, Result},
     key::{EXPIRY_BYTES, Kind, split_expiry},
+    stats::{Counter, Latency, Sampled},
     tree::Tree,
     wal::batch::BatchEncoder,
 };
@@ -167,5 +168,26 @@ impl Batch {
             }
             _ => Ok(()),
         }
+    }
+}
+
+impl Core {
+    /// Does `write`, counted for every keyspace that the batch writes to. If it is one that is timed, its time is the
+    /// first keyspace's.
+    pub(super) fn timed_write<R>(&self, batch: Batch, write: impl FnOnce(Batch) -> R) -> R {
+        let mut timed = None;
+        for (number, tree) in batch.trees.iter().enumerate() {
+            let stats = &tree.context.stats;
+            let here = stats.here();
+            if number == 0 && here.is_due(Sampled::Write) {
+                timed = Some((tree.clone(), stats.begin(here, Sampled::Write, self.clock())));
+            }
+            here.add(Counter::Writes, 1);
+        }
+        let written = write(batch);
+        if let Some((tree, begun)) = timed {
+            tree.context.stats.end(Latency::Write, begun, self.clock());
+        }
+        written
     }
 }

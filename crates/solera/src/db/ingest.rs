@@ -2,6 +2,7 @@
 
 use super::{Core, check_sizes};
 use crate::{
+    compaction,
     error::{Error, Result},
     ids::SEQNO_MAX,
     key::{KeyRange, Kind},
@@ -121,6 +122,7 @@ impl Core {
             let added = written.iter().map(|descriptor| Added::whole(level, run, table(descriptor)));
             TreeEdit { added: added.collect(), ..TreeEdit::default() }
         })?;
+        compaction::count_written(level, written, &tree.context.stats);
         self.visible.store(seqno, Ordering::Release);
         let ranges: Vec<_> = written.iter().map(|table| table.range.clone()).collect();
         self.commit.announcements.written(tree.id, &ranges);

@@ -11,10 +11,14 @@ use crate::{
     key::{KeyEnd, KeyRange},
     merge::visible::{Backward, Forward},
     pin::Slice,
+    stats::{Counter, Latency, Sampled},
     tombstone::RangeTombstones,
     tree::{Source, View, Walk},
 };
 use std::{fmt, iter::FusedIterator, sync::Arc};
+
+/// Entries after which an iterator says how many it came to: one that lives for long is seen meanwhile.
+const ENTRIES_PER_COUNT: u64 = 4096;
 
 /// What a transaction lays over the keyspace: its own writes, newer than everything.
 pub(super) type Front = dyn Fn() -> (Box<dyn Cursor + Send>, Arc<RangeTombstones>) + Send;
@@ -55,6 +59,8 @@ pub struct Iter {
     /// The last move of the front (back) failed, and where it stands is not known.
     front_failed: bool,
     back_failed: bool,
+    /// Entries that it came to and that are not counted yet.
+    uncounted: u64,
 }
 
 impl fmt::Debug for Iter {
@@ -84,6 +90,7 @@ impl Iter {
             back_key: Vec::new(),
             front_failed: false,
             back_failed: false,
+            uncounted: 0,
         }
     }
 
@@ -113,6 +120,36 @@ impl Iter {
         crate::tree::ReadContext { now_ms: self.now_ms, ..self.keyspace.read_context(self.snapshot.seqno()) }
     }
 
+    /// An end is about to be placed: the moment, if that is to be timed.
+    fn begin_placing(&self) -> Option<u64> {
+        let stats = &self.keyspace.tree().context.stats;
+        let here = stats.here();
+        let begin = || stats.begin(here, Sampled::Scan, self.keyspace.handle().clock());
+        let begun = here.is_due(Sampled::Scan).then(begin);
+        here.add(Counter::Scans, 1);
+        begun
+    }
+
+    fn end_placing(&self, begun: Option<u64>) {
+        if let Some(begun) = begun {
+            let clock = self.keyspace.handle().clock();
+            self.keyspace.tree().context.stats.end(Latency::Scan, begun, clock);
+        }
+    }
+
+    #[inline]
+    fn count_entry(&mut self) {
+        self.uncounted += 1;
+        if self.uncounted == ENTRIES_PER_COUNT {
+            self.count_entries();
+        }
+    }
+
+    fn count_entries(&mut self) {
+        let entries = std::mem::take(&mut self.uncounted);
+        self.keyspace.tree().context.stats.add(Counter::EntriesScanned, entries);
+    }
+
     /// Moves the front so that [`next`](Iterator::next) yields the first entry whose key is `>= key`. May
     /// go back over entries that were yielded; entries that the back has yielded stay out.
     ///
@@ -126,12 +163,14 @@ impl Iter {
         let front = self.front.take();
         self.front_failed = true;
         if !self.range.is_empty() {
+            let begun = self.begin_placing();
             let mut front = match front {
                 Some(front) => front,
                 None => self.walk()?.forward(self.context()),
             };
             front.seek(&self.range.start)?;
             self.front = Some(front);
+            self.end_placing(begun);
         }
         self.front_failed = false;
         Ok(())
@@ -167,9 +206,11 @@ impl Iter {
         // Failed unless we come past every `?`: an error leaves the iterator fused.
         self.front_failed = !planted(Bug::IteratorNotFused);
         if self.front.is_none() && !self.range.is_empty() {
+            let begun = self.begin_placing();
             let mut front = self.walk()?.forward(self.context());
             front.seek(&self.range.start)?;
             self.front = Some(front);
+            self.end_placing(begun);
         }
         if let Some(front) = &mut self.front {
             if self.front_yielded {
@@ -182,6 +223,7 @@ impl Iter {
         self.front_failed = false;
         if self.front_yielded {
             self.last = Last::Front;
+            self.count_entry();
         }
         Ok(self.front_yielded)
     }
@@ -202,6 +244,7 @@ impl Iter {
             Some(_) => {}
             None if self.range.is_empty() => {}
             None => {
+                let begun = self.begin_placing();
                 let mut back = self.walk()?.backward(self.context());
                 match &self.range.end {
                     KeyEnd::Unbounded => back.seek_last()?,
@@ -209,6 +252,7 @@ impl Iter {
                     KeyEnd::Included(key) => back.seek_before(&[key, [0].as_slice()].concat())?,
                 }
                 self.back = Some(back);
+                self.end_placing(begun);
             }
         }
         self.back_failed = false;
@@ -220,6 +264,7 @@ impl Iter {
             self.back_began = true;
             self.back_yielded = true;
             self.last = Last::Back;
+            self.count_entry();
         }
         Ok(self.back_yielded)
     }
@@ -268,6 +313,14 @@ impl Iter {
             Ok(true) => Some(Ok((Slice::copy_from(self.key()), self.pin_value()))),
             Ok(false) => None,
             Err(error) => Some(Err(error)),
+        }
+    }
+}
+
+impl Drop for Iter {
+    fn drop(&mut self) {
+        if self.uncounted > 0 {
+            self.count_entries();
         }
     }
 }

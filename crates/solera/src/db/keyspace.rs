@@ -7,7 +7,7 @@ use crate::{
     ids::Seqno,
     key::{self, EXPIRY_BYTES, KeyEnd, KeyRange},
     pin::Slice,
-    stats::Counter,
+    stats::{Counter, Latency, Sampled},
     tree::{Outcome, ReadContext, Tree, View},
 };
 use crossbeam_epoch::Guard;
@@ -180,7 +180,16 @@ impl Keyspace {
 
     fn single(&self, operation: Single<'_>) -> Result<()> {
         self.live()?;
-        self.handle.write_single(&self.tree, operation, self.handle.options.durability)
+        let stats = &*self.tree.context.stats;
+        let here = stats.here();
+        let begin = || stats.begin(here, Sampled::Write, self.handle.clock());
+        let begun = here.is_due(Sampled::Write).then(begin);
+        here.add(Counter::Writes, 1);
+        let written = self.handle.write_single(&self.tree, operation, self.handle.options.durability);
+        if let Some(begun) = begun {
+            stats.end(Latency::Write, begun, self.handle.clock());
+        }
+        written
     }
 
     /// The value of `key`, sharing the memory it lies in: no copy, but a large value kept for long keeps
@@ -282,6 +291,10 @@ impl Keyspace {
         snapshot: Seqno,
         mut found: impl FnMut(Value<'_>) -> R,
     ) -> Result<Option<R>> {
+        let stats = &*self.tree.context.stats;
+        let here = stats.here();
+        let begin = || stats.begin(here, Sampled::Lookup, self.handle.clock());
+        let begun = here.is_due(Sampled::Lookup).then(begin);
         let probe = Probe { key, hash: key::hash(key), snapshot };
         let now_ms = || self.handle.now_ms();
         let value =
@@ -293,9 +306,12 @@ impl Keyspace {
                     folded.map(|slice| found(Value::Folded(slice)))
                 }
             };
-        let counts = self.tree.context.stats.here();
-        counts.add(Counter::Gets, 1);
-        counts.add(Counter::GetsFound, u64::from(value.is_some()));
+        here.add(Counter::Gets, 1);
+        here.add(Counter::GetsFound, u64::from(value.is_some()));
+        if let Some(begun) = begun {
+            let latency = if value.is_some() { Latency::LookupFound } else { Latency::LookupAbsent };
+            stats.end(latency, begun, self.handle.clock());
+        }
         Ok(value)
     }
 

@@ -31,6 +31,7 @@ pub use iterator::{Iter, Keys};
 pub use keyspace::Keyspace;
 pub use memory::{CACHE_PERCENT, FILTER_PERCENT, Split, WRITE_BUFFER_PERCENT};
 pub use options::{Durability, KeyspaceOptions, MEMORY_BYTES_DEFAULT, MEMORY_BYTES_MIN, Options};
+pub(crate) use report::filter_bits_per_key;
 pub use report::{DamagedTable, KeyspaceStats, LevelStats, RunStats, Stats, VerifyReport};
 pub use snapshot::Snapshot;
 pub use transaction::{Transaction, TransactionIter, TransactionKeys};
@@ -72,6 +73,9 @@ pub(crate) struct Core {
     pub(crate) options: Options,
     pub(crate) database: DatabaseId,
     pub(crate) dir: PathBuf,
+    /// When it was opened: on the wall, in Unix milliseconds, and by the monotonic clock.
+    pub(crate) opened_unix_ms: u64,
+    pub(crate) opened_ns: u64,
     pub(crate) cache: Arc<Cache>,
     /// Chunks of memtables that were flushed are kept for the next ones, as far as this goes.
     pub(crate) chunks: Share<1>,
@@ -335,7 +339,7 @@ impl Db {
     /// write is refused with [`Error::Poisoned`]: nobody sees the batch while the database stays open, but
     /// its bytes may be on the disk, and then the next open finds it, whole.
     pub fn write(&self, batch: Batch) -> Result<Seqno> {
-        self.handle.write(batch)
+        self.handle.timed_write(batch, |batch| self.handle.write(batch))
     }
 
     /// A consistent view of all keyspaces as they are now. It holds back the removal of old versions

@@ -218,6 +218,8 @@ fn start(
 ) -> Result<Core> {
     let mut core = Core {
         dir: dir.to_path_buf(),
+        opened_unix_ms: options.clock.unix_ms(),
+        opened_ns: options.clock.monotonic_ns(),
         database,
         cache: Cache::new(0),
         chunks: CHUNKS.share(0),

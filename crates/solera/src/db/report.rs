@@ -140,7 +140,7 @@ fn damaged_table(error: Error) -> Option<DamagedTable> {
 }
 
 /// Bits of filter for every entry of a level, in the mean of its tables.
-fn filter_bits_per_key(level: &Level) -> f64 {
+pub(crate) fn filter_bits_per_key(level: &Level) -> f64 {
     let tables = level.runs().iter().flat_map(|run| run.tables().iter()).filter(|table| table.entries() > 0);
     let [bits, entries] = tables.fold([0.0, 0.0], |[bits, entries], table| {
         let whole = table.descriptor();

@@ -273,7 +273,8 @@ impl Transaction {
             handle.write_nothing(self.durability)?;
             return Ok(self.snapshot.seqno());
         }
-        handle.write_transaction(batch, self.reads.into_inner().finish(), self.snapshot.seqno())
+        let (reads, since) = (self.reads.into_inner().finish(), self.snapshot.seqno());
+        handle.timed_write(batch, |batch| handle.write_transaction(batch, reads, since))
     }
 
     /// Forgets the writes. The same as dropping the transaction.

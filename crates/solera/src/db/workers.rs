@@ -188,7 +188,7 @@ impl Work {
     }
 
     /// The failure that background work is stuck on, if it is.
-    pub(super) fn failure(&self) -> Result<()> {
+    pub(crate) fn failure(&self) -> Result<()> {
         self.state.lock().failure.clone().map_or(Ok(()), Err)
     }
 }
@@ -406,6 +406,7 @@ impl Core {
         let written = outputs.iter().map(|table| table.bytes).sum();
         tree.context.stats.add(Counter::BytesWrittenFlush, written);
         tree.context.stats.add(Counter::Flushes, 1);
+        compaction::count_written(0, &outputs, &tree.context.stats);
         Ok(outputs)
     }
 
@@ -447,6 +448,7 @@ impl Core {
             let written = outputs.iter().map(|table| table.bytes).sum();
             tree.context.stats.add(Counter::BytesWrittenCompaction, written);
             tree.context.stats.add(Counter::Compactions, 1);
+            plan.count(&outputs, &tree.context.stats);
             Ok(())
         })
     }

@@ -63,6 +63,11 @@ impl<const CLASSES: usize> Pool<CLASSES> {
         }
     }
 
+    /// Bytes of pieces that are kept and in no use.
+    pub fn kept_bytes(&self) -> usize {
+        self.kept.load(Ordering::Relaxed)
+    }
+
     /// What a piece of `bytes` takes.
     #[inline]
     pub fn rounded(&self, bytes: usize) -> usize {

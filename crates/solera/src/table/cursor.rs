@@ -22,10 +22,20 @@ const READ_AHEAD_BYTES: u64 = 128 << 10;
 /// How a cursor gets at blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Through the cache: for users.
-    Cached,
+    /// Through the cache: for users, who are counted for this level.
+    Cached(u32),
     /// From the file, ahead of need and past the cache: for compaction, which reads every block once.
     Sequential,
+}
+
+impl Access {
+    /// The level that reads are counted for.
+    fn level(self) -> Option<u32> {
+        match self {
+            Access::Cached(level) => Some(level),
+            Access::Sequential => None,
+        }
+    }
 }
 
 /// A position in a table. Entries outside its clip do not exist for it.
@@ -76,7 +86,7 @@ impl Source {
     fn fetch(&mut self, number: usize) -> Result<Block> {
         let table = self.file.table()?;
         match self.access {
-            Access::Cached => table.pinned(number),
+            Access::Cached(level) => table.pinned(level, number),
             Access::Sequential => self.ahead.block(table, number),
         }
     }
@@ -100,8 +110,9 @@ impl Source {
     #[cold]
     fn find_beside(&mut self, target: &[u8], span: Span, block: Block) -> Result<(Block, usize, usize)> {
         let file = self.file.clone();
+        let level = self.access.level();
         let fetch = |number| self.fetch(number).map(Found::Loaded);
-        let (number, found) = file.table()?.settle(target, span, Found::Loaded(block), fetch)?;
+        let (number, found) = file.table()?.settle(level, target, span, Found::Loaded(block), fetch)?;
         let block = Block::clone(&found);
         let rank = block.find(target);
         Ok((block, number, rank))

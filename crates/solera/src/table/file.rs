@@ -4,7 +4,7 @@
 //! it any more and it was marked obsolete, its file goes.
 
 use super::{
-    Access, TableContext, TableCursor,
+    Access, LayoutTag, TableContext, TableCursor,
     descriptor::TableDescriptor,
     reader::{Table, read_footer, read_header, read_properties},
 };
@@ -88,6 +88,12 @@ impl TableFile {
     /// The table if it is open.
     pub fn opened(&self) -> Option<&Table> {
         self.table.get()
+    }
+
+    /// What its reads are counted for beside its level; of an index that chooses for itself, what it chose, once the
+    /// table is open.
+    pub fn layout_tag(&self) -> LayoutTag {
+        self.opened().map_or_else(|| LayoutTag::new(&self.descriptor, None), Table::layout_tag)
     }
 
     /// Lets the file be removed when the last `Arc` of this is dropped. If that fails it is counted, and

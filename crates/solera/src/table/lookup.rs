@@ -12,7 +12,7 @@ use crate::{
     cursor::{Hit, Probe},
     error::Result,
     index::{Index, Span},
-    stats::{Counter, Here, LevelCounter},
+    stats::{Here, LayoutCounter, LevelCounter},
 };
 use crossbeam_epoch::Guard;
 use std::{cmp::Ordering, ops::Deref};
@@ -67,7 +67,7 @@ impl Table {
     ) -> Result<Option<R>> {
         let here = self.stats.here();
         match self.ask(here, level, probe) {
-            Some(span) => self.finish(level, self.look(here, span, probe, guard)?, probe, guard, f),
+            Some(span) => self.finish(level, self.enter(level, span, probe, guard)?, probe, guard, f),
             None => Ok(None),
         }
     }
@@ -89,25 +89,21 @@ impl Table {
             here.add_at(level, LevelCounter::FilterNegatives, 1);
             return None;
         }
+        here.add_of(self.layout.row(), LayoutCounter::Searches, 1);
         // Where the filter said yes before, the processor bets on it and is here before the filter's line.
         Some(index.locate(probe.key))
     }
 
     /// The second step: the first block of the span, and the key's place in it.
     #[inline]
-    pub fn enter<'g>(&self, span: Span, probe: &Probe<'_>, guard: &'g Guard) -> Result<Entered<'g>> {
-        self.look(self.stats.here(), span, probe, guard)
-    }
-
-    #[inline]
-    fn look<'g>(
+    pub fn enter<'g>(
         &self,
-        here: Here<'_>,
+        level: u32,
         span: Span,
         probe: &Probe<'_>,
         guard: &'g Guard,
     ) -> Result<Entered<'g>> {
-        let block = self.cached(span.first, guard, here)?;
+        let block = self.cached(level, span.first, guard)?;
         block.prefetch();
         let found = block.lookup(probe, self.descriptor.elided_seqno);
         Ok(Entered { span, block, found })
@@ -159,13 +155,12 @@ impl Table {
         f: impl FnOnce(Hit<'_>) -> R,
     ) -> Result<Option<R>> {
         let Entered { span, mut block, mut found } = entered;
-        let here = self.stats.here();
         let elided = self.descriptor.elided_seqno;
         let mut number = span.first;
         let rank = found.unwrap_or_else(|| block.find(probe.key));
         if !planted(Bug::TrustIndexOnMiss) && !self.admits(number, &block, rank, probe.key)? {
             (number, block) =
-                self.settle(probe.key, span, block, |number| self.cached(number, guard, here))?;
+                self.settle(Some(level), probe.key, span, block, |number| self.beyond(level, number, guard))?;
             found = block.lookup(probe, elided);
         }
         loop {
@@ -179,7 +174,7 @@ impl Table {
             if number == self.blocks() {
                 return Err(self.damage(number, "the last block says that another one follows"));
             }
-            block = self.cached(number, guard, here)?;
+            block = self.beyond(level, number, guard)?;
             found = block.lookup(probe, elided);
         }
         let rank = block.find(probe.key);
@@ -188,7 +183,7 @@ impl Table {
                 true => LevelCounter::UnfilteredMisses,
                 false => LevelCounter::FilterFalsePositives,
             };
-            here.add_at(level, miss, 1);
+            self.stats.here().add_at(level, miss, 1);
         }
         Ok(None)
     }
@@ -214,10 +209,12 @@ impl Table {
     }
 
     /// Finds the block of `key`, which `block`, the first of the span that the index gave, is not: block by
-    /// block through the span and what may lie beside it, and if the index was wrong, without it.
+    /// block through the span and what may lie beside it, and if the index was wrong, without it. Counted for
+    /// `level`; a compaction's search for none.
     #[cold]
     pub(super) fn settle<'g>(
         &self,
+        level: Option<u32>,
         key: &[u8],
         span: Span,
         mut block: Found<'g>,
@@ -232,13 +229,17 @@ impl Table {
                 Ordering::Greater => Some(number + 1).filter(|&next| next < self.blocks()),
             };
             let Some(next) = next else { break };
-            self.stats.add(Counter::IndexSteps, 1);
+            if let Some(level) = level {
+                self.count(level, LevelCounter::IndexSteps, LayoutCounter::IndexSteps);
+            }
             (number, block) = (next, fetch(next)?);
         }
         if self.fences(number, &block)?.compare(&block, key).is_eq() {
             return Ok((number, block));
         }
-        self.count_fallback();
+        if let Some(level) = level {
+            self.count(level, LevelCounter::IndexFallbacks, LayoutCounter::IndexFallbacks);
+        }
         self.search(key, fetch)
     }
 
@@ -258,16 +259,19 @@ impl Table {
         Ok((low, fetch(low)?))
     }
 
-    /// Block `number`, for a lookup.
+    /// Block `number`, for a lookup. Only what is not in the cache is counted: the first block of each search, and
+    /// so what is, follows from the counts of searches.
     #[inline]
-    fn cached<'g>(&self, number: usize, guard: &'g Guard, here: Here<'_>) -> Result<Found<'g>> {
-        here.add(Counter::BlocksProbed, 1);
+    fn cached<'g>(&self, level: u32, number: usize, guard: &'g Guard) -> Result<Found<'g>> {
         match self.slots.get(number, guard) {
-            Some(block) => {
-                here.add(Counter::BlocksHit, 1);
-                Ok(Found::Cached(block))
-            }
-            None => self.load(number).map(Found::Loaded),
+            Some(block) => Ok(Found::Cached(block)),
+            None => self.load(level, number, LevelCounter::LookupBlocksRead).map(Found::Loaded),
         }
+    }
+
+    /// [`Table::cached`], for a block that is not the first of its search.
+    fn beyond<'g>(&self, level: u32, number: usize, guard: &'g Guard) -> Result<Found<'g>> {
+        self.stats.here().add_at(level, LevelCounter::BlocksBeyond, 1);
+        self.cached(level, number, guard)
     }
 }

@@ -43,6 +43,7 @@
 //!
 //! Each block's note holds its [`fences`]: the separators on both sides of it, told by lengths.
 
+mod counted;
 mod cursor;
 pub mod descriptor;
 mod fences;
@@ -57,6 +58,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+pub use counted::LayoutTag;
 pub use cursor::{Access, TableCursor};
 pub use descriptor::TableDescriptor;
 pub use file::{TableFile, open_alone};

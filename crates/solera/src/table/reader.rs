@@ -4,6 +4,7 @@
 
 use super::{
     TableContext,
+    counted::{CountedLayout, LayoutTag},
     descriptor::TableDescriptor,
     format::{FOOTER_BYTES, Footer, HEADER_BYTES, Header},
 };
@@ -14,7 +15,7 @@ use crate::{
     filter::Filter,
     index::{Index, Span, handles::Handles, separators::Separators},
     key::{KeyEnd, KeyRange},
-    stats::{Counter, Stats},
+    stats::{Counter, LayoutCounter, LevelCounter, Stats},
     tombstone::RangeTombstones,
     vfs::{ReadFile, read_exact_at},
 };
@@ -28,6 +29,7 @@ pub struct Table {
     pub(super) index: Option<Index>,
     pub(super) slots: BlockSlots,
     pub(super) stats: Arc<Stats>,
+    pub(super) layout: CountedLayout,
     pub(super) descriptor: Arc<TableDescriptor>,
     pub(super) handles: Handles,
     pub(super) file: Arc<dyn ReadFile>,
@@ -161,11 +163,13 @@ impl Table {
             decode_index(&stored, &footer, descriptor).map_err(within(footer.index))?;
         let index = separators
             .map(|separators| Index::build(descriptor.layout.index, descriptor.layout.epsilon, &separators));
+        let layout = CountedLayout::enter(&context.stats, LayoutTag::new(descriptor, index.as_ref()));
         Ok(Table {
             filter,
             index,
             slots: BlockSlots::new(&context.cache, handles.blocks()),
             stats: context.stats.clone(),
+            layout,
             descriptor: descriptor.clone(),
             handles,
             binding,
@@ -175,26 +179,27 @@ impl Table {
         })
     }
 
-    /// Block `number` from the cache, kept alive by a count.
-    pub(super) fn pinned(&self, number: usize) -> Result<Block> {
+    /// Block `number` for a scan of `level`, from the cache, kept alive by a count.
+    pub(super) fn pinned(&self, level: u32, number: usize) -> Result<Block> {
+        self.stats.here().add_at(level, LevelCounter::ScanBlocks, 1);
         let guard = crossbeam_epoch::pin();
         match self.slots.get(number, &guard) {
-            Some(block) => {
-                self.stats.add(Counter::BlocksHit, 1);
-                Ok(Block::clone(&block))
-            }
+            Some(block) => Ok(Block::clone(&block)),
             None => {
                 drop(guard);
-                self.load(number)
+                self.load(level, number, LevelCounter::ScanBlocksRead)
             }
         }
     }
 
-    /// Reads block `number` and puts it into the cache.
+    /// Reads block `number` for somebody who reads `level`, and puts it into the cache.
     #[cold]
-    pub(super) fn load(&self, number: usize) -> Result<Block> {
+    pub(super) fn load(&self, level: u32, number: usize, counter: LevelCounter) -> Result<Block> {
         let block = self.read(number)?;
-        self.stats.add(Counter::BlocksRead, 1);
+        self.count(level, counter, LayoutCounter::BlocksRead);
+        if block.line_ignored() {
+            self.count(level, LevelCounter::IndexFallbacks, LayoutCounter::IndexFallbacks);
+        }
         self.slots.insert(number, &block);
         Ok(block)
     }
@@ -206,11 +211,7 @@ impl Table {
         let mut allocation = BlockAllocation::new(len);
         read_exact_at(&*self.file, allocation.buffer_mut(), place.start)?;
         self.count_bytes(len);
-        let block = Block::from_stored(allocation, self.binding, place.start, self.file.path())?;
-        if block.line_ignored() {
-            self.count_fallback();
-        }
-        Ok(block)
+        Block::from_stored(allocation, self.binding, place.start, self.file.path())
     }
 
     /// Damage where block `number` begins, or where the data blocks end.
@@ -223,8 +224,16 @@ impl Table {
         self.stats.add(Counter::BytesRead, bytes as u64);
     }
 
-    pub(super) fn count_fallback(&self) {
-        self.stats.add(Counter::IndexFallbacks, 1);
+    /// Counts something that happened to somebody who reads `level`.
+    pub(super) fn count(&self, level: u32, counter: LevelCounter, of_layout: LayoutCounter) {
+        let here = self.stats.here();
+        here.add_at(level, counter, 1);
+        here.add_of(self.layout.row(), of_layout, 1);
+    }
+
+    /// What its reads are counted for beside its level.
+    pub fn layout_tag(&self) -> LayoutTag {
+        self.layout.tag()
     }
 
     /// How many data blocks there are.

@@ -270,7 +270,7 @@ impl Tree {
                 if table_ref.descriptor().seqno_max <= since {
                     continue;
                 }
-                let mut cursor = table_ref.file().cursor(table_ref.clip(), Access::Cached)?;
+                let mut cursor = table_ref.file().cursor(table_ref.clip(), Access::Cached(run.level()))?;
                 if table_ref.tombstones()?.overlaps_newer_than(range, since)
                     || newer(&mut cursor, range, since)?
                 {

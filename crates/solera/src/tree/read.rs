@@ -125,7 +125,7 @@ impl View {
                 }
                 for step in &mut steps {
                     let Some(span) = step.span else { continue };
-                    let entered = step.table.enter(span, &probes[step.probe], guard)?;
+                    let entered = step.table.enter(run.level(), span, &probes[step.probe], guard)?;
                     entered.prefetch_entry();
                     step.entered = Some(entered);
                 }

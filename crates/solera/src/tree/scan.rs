@@ -124,7 +124,7 @@ impl Walk {
             walk.tombstones.push(memtable.tombstones());
         }
         for run in view.version.runs().iter().filter(|run| !run.overlapping(range).is_empty()) {
-            walk.sources.push(Source::Run(RunCursor::new(run.tables().clone(), Access::Cached)));
+            walk.sources.push(Source::Run(RunCursor::new(run.tables().clone(), Access::Cached(run.level()))));
             walk.tombstones.push(run.tombstones()?.clone());
         }
         Ok(walk)

@@ -62,7 +62,7 @@ proptest! {
     fn a_run_is_walked_and_searched_like_the_keys_in_its_clips(
         tables in prop::collection::vec((prop::collection::btree_set(0u32..60, 1..40), 0u32..60, 0u32..60), 1..6),
         targets in prop::collection::vec(0u32..400, 1..20),
-        access in prop::sample::select(vec![Access::Cached, Access::Sequential]),
+        access in prop::sample::select(vec![Access::Cached(0), Access::Sequential]),
     ) {
         let context = context();
         let mut parts = Vec::new();

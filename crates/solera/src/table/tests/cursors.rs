@@ -63,7 +63,7 @@ fn cursors_walk_every_layout_of_every_family_both_ways() {
         for layout in layouts() {
             let context = context(&fresh_fs(), 1 << 16);
             let file = table_of(&context, &layout, &entries);
-            for access in [Access::Cached, Access::Sequential] {
+            for access in [Access::Cached(0), Access::Sequential] {
                 let mut cursor = file.cursor(&KeyRange::all(), access).unwrap();
                 assert!(!cursor.valid());
                 cursor.seek_first().unwrap();
@@ -86,7 +86,7 @@ fn seeks_and_clips_admit_what_the_model_admits() {
         for (i, layout) in layouts().enumerate() {
             let context = context(&fresh_fs(), 1 << 16);
             let file = table_of(&context, &layout, &entries);
-            let access = if i % 2 == 0 { Access::Cached } else { Access::Sequential };
+            let access = if i % 2 == 0 { Access::Cached(0) } else { Access::Sequential };
             for round in 0..40 {
                 let end = match round % 3 {
                     0 => KeyEnd::Unbounded,
@@ -149,7 +149,7 @@ fn a_cursor_keeps_an_obsolete_file_and_its_values_keep_their_blocks() {
     let context = context(&fs, 0);
     let file = table_of(&context, &Layout::default(), &entries);
     let path = file.path().to_owned();
-    let mut cursor = file.cursor(&KeyRange::all(), Access::Cached).unwrap();
+    let mut cursor = file.cursor(&KeyRange::all(), Access::Cached(0)).unwrap();
     file.mark_obsolete();
     drop(file);
     assert!(fs.exists(&path).unwrap());

@@ -56,7 +56,7 @@ fn everything_is_right_or_refused(file: &Arc<TableFile>, entries: &[Entry]) -> b
             }
         }
     }
-    for access in [Access::Cached, Access::Sequential] {
+    for access in [Access::Cached(0), Access::Sequential] {
         let walk = |step: fn(&mut TableCursor) -> Result<()>, first: fn(&mut TableCursor) -> Result<()>| {
             let mut seen = Vec::new();
             let mut cursor = file.cursor(&KeyRange::all(), access)?;

@@ -1,0 +1,128 @@
+//! Observing an open database.
+//!
+//! Adds up what its threads have counted and looks at its present versions. Opens no table, reads no file, and
+//! holds up nobody: a lookup that runs meanwhile is in the counts or not.
+
+use super::{
+    observation::{
+        KeyspaceObservation, LayoutObservation, LevelObservation, MemoryUse, Observation, Setting,
+    },
+    ranges,
+};
+use crate::{
+    db::{Core, filter_bits_per_key},
+    pool::{BLOCKS, CHUNKS},
+    stats::{LEVELS_COUNTED, LayoutCounters},
+    table::LayoutTag,
+    tree::{Tree, View},
+};
+
+pub(super) fn observe(core: &Core) -> Observation {
+    let trees = core.trees();
+    let mut memory = MemoryUse {
+        budget_bytes: core.options.memory_bytes,
+        cache_bytes: core.cache.used() as u64,
+        cache_capacity_bytes: core.cache.capacity() as u64,
+        kept_bytes: (BLOCKS.kept_bytes() + CHUNKS.kept_bytes()) as u64,
+        ..MemoryUse::default()
+    };
+    let mut keyspaces = Vec::with_capacity(trees.len());
+    for tree in &trees {
+        let view = tree.view_owned();
+        add_memory(&mut memory, &view);
+        keyspaces.push(observe_keyspace(tree, &view));
+    }
+    let settings = ranges::ranges(core).ranges.into_iter().map(|range| Setting {
+        knob: range.knob.name.into(),
+        keyspace: range.keyspace,
+        level: range.level,
+        value: range.value,
+        is_set: range.is_set,
+    });
+    Observation {
+        database: core.database,
+        opened_unix_ms: core.opened_unix_ms,
+        unix_ms: core.clock().unix_ms(),
+        // A simulated clock may be set back.
+        window_us: core.clock().monotonic_ns().saturating_sub(core.opened_ns) / 1000,
+        last_seqno: core.visible(),
+        snapshots: core.snapshots.count(),
+        bytes_written_log: core.stats.snapshot().bytes_written_log,
+        changes: core.knobs().history().next_back().map_or(0, |receipt| receipt.number),
+        memory,
+        background_failure: core.work.failure().err().map(|error| error.to_string()),
+        settings: settings.collect(),
+        keyspaces,
+    }
+}
+
+fn add_memory(memory: &mut MemoryUse, view: &View) {
+    memory.memtable_bytes += view.memtable_bytes();
+    for table in view.version.tables().filter_map(|table| table.file().opened()) {
+        let (index, filter) = (table.index_bytes(), table.filter_bytes());
+        memory.index_bytes += index;
+        memory.filter_bytes += filter;
+        memory.table_bytes += table.memory_bytes().saturating_sub(index + filter);
+    }
+}
+
+fn observe_keyspace(tree: &Tree, view: &View) -> KeyspaceObservation {
+    let stats = &tree.context.stats;
+    KeyspaceObservation {
+        id: tree.id,
+        name: tree.name.clone(),
+        counters: stats.snapshot(),
+        latencies: stats.latencies(),
+        memtable_bytes: view.memtable_bytes(),
+        memtable_entries: view.memtables().map(|memtable| memtable.entries() as u64).sum(),
+        sealed_memtables: view.sealed.len() as u64,
+        levels: observe_levels(tree, view),
+        layouts: observe_layouts(tree, view),
+    }
+}
+
+fn observe_levels(tree: &Tree, view: &View) -> Vec<LevelObservation> {
+    let (reads, merges) = (tree.context.stats.levels(), tree.context.stats.merges());
+    let shape = &view.settings.shape;
+    let observe = |(number, level): (usize, &crate::version::Level)| LevelObservation {
+        level: number as u32,
+        runs: level.runs().len() as u64,
+        tables: level.runs().iter().map(|run| run.tables().len() as u64).sum(),
+        entries: level.runs().iter().map(|run| run.entries()).sum(),
+        bytes: level.runs().iter().map(|run| run.bytes()).sum(),
+        capacity_bytes: shape.capacity_bytes(number as u32),
+        run_limit: shape.run_limit(number as u32),
+        filter_bits_per_key: filter_bits_per_key(level),
+        reads: reads[number.min(LEVELS_COUNTED - 1)],
+        merges: merges[number.min(LEVELS_COUNTED - 1)],
+    };
+    view.version.levels().iter().enumerate().map(observe).collect()
+}
+
+/// What was counted by layout, and what tables there are of each.
+fn observe_layouts(tree: &Tree, view: &View) -> Vec<LayoutObservation> {
+    let mut layouts: Vec<LayoutObservation> = Vec::new();
+    let mut add = |tag: Option<LayoutTag>, tables, entries, bytes, reads: LayoutCounters| {
+        let number = layouts.iter().position(|layout| layout.tag == tag);
+        let number = number.unwrap_or_else(|| {
+            layouts.push(LayoutObservation { tag, ..LayoutObservation::default() });
+            layouts.len() - 1
+        });
+        let layout = &mut layouts[number];
+        layout.tables += tables;
+        layout.entries += entries;
+        layout.bytes += bytes;
+        layout.reads = layout.reads.plus(&reads);
+    };
+    for table in view.version.tables() {
+        let tag = table.file().layout_tag();
+        add(Some(tag), 1, table.entries(), table.bytes(), LayoutCounters::default());
+    }
+    for (number, reads) in tree.context.stats.layouts() {
+        add(number.and_then(LayoutTag::from_number), 0, 0, 0, reads);
+    }
+    // Nothing is to be said of those that are gone and were of no use; `None` comes last.
+    layouts.retain(|layout| layout.tables > 0 || layout.reads != LayoutCounters::default());
+    layouts.sort_by_key(|layout| layout.tag.map_or(u64::MAX, LayoutTag::to_number));
+    layouts
+}

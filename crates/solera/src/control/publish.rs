@@ -1,0 +1,139 @@
+//! Letting other processes see what this one's database does.
+//!
+//! Owns [`Publisher`], a thread that writes an observation to a file every so often, and [`published`], which reads
+//! one. The file is replaced by a rename, so that a reader sees one observation or the next, whole. It is not
+//! synced: it is of use only while its writer lives, and goes with it (docs/decisions/0013).
+
+use super::{Control, Observation};
+use crate::{
+    error::{Error, Result},
+    sync::{Condvar, Mutex, atomic::Ordering},
+    vfs::{Fs, posix::PosixFs, read_all},
+};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread::JoinHandle,
+    time::Duration,
+};
+
+/// The name of the file that a database is published in if nobody says otherwise, in its directory.
+pub const PUBLISHED_NAME: &str = "OBSERVED";
+/// The shortest time between two observations: an observation of thousands of tables takes about a millisecond.
+pub const PUBLISH_EVERY_MIN: Duration = Duration::from_millis(10);
+
+/// Publishes what a database does until it is dropped; then the file is removed. Keeps the database open.
+#[derive(Debug)]
+pub struct Publisher {
+    stop: Arc<Stop>,
+    thread: Option<JoinHandle<()>>,
+    path: PathBuf,
+}
+
+/// Whether the thread is to stop.
+#[derive(Debug, Default)]
+struct Stop {
+    stopped: Mutex<bool>,
+    call: Condvar,
+}
+
+impl Control {
+    /// Writes an observation to the file at `path` now and after every `every`, from a thread of its own, for others to
+    /// read by [`published`] in other processes. `None` is the file `OBSERVED` in the database's
+    /// directory. Ends when the result is dropped or the database is closed; the file is removed then.
+    ///
+    /// A failure to write after the first time is passed over: the next one may succeed, and readers see by its
+    /// age that an observation is not replaced.
+    ///
+    /// ```
+    /// # fn main() -> solera::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = solera::Db::open(dir.path())?;
+    /// let publisher = db.control().publish(None, std::time::Duration::from_secs(1))?;
+    /// db.put(b"key", b"value")?;
+    /// let seen = solera::control::published(publisher.path())?;
+    /// assert_eq!(seen.keyspaces[0].name, "default");
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if `every` is under 10 ms; [`Error::Io`] if the file cannot be written.
+    pub fn publish(&self, path: Option<&Path>, every: Duration) -> Result<Publisher> {
+        if every < PUBLISH_EVERY_MIN {
+            return Err(Error::Invalid(format!(
+                "an observation every {every:?}; it must be at least {PUBLISH_EVERY_MIN:?}"
+            )));
+        }
+        let path = path.map_or_else(|| self.handle.dir().join(PUBLISHED_NAME), Path::to_path_buf);
+        self.write_observation(&path)?;
+        let stop = Arc::<Stop>::default();
+        let publisher = (self.clone(), stop.clone(), path.clone());
+        let run = move || {
+            let (control, stop, path) = publisher;
+            let closed = || control.handle.closed.load(Ordering::Acquire);
+            while !stop.comes_within(every) && !closed() {
+                // The next one may succeed.
+                let _ = control.write_observation(&path);
+            }
+            // One that cannot be removed grows old, and that says as much.
+            let _ = control.handle.fs().remove_file(&path);
+        };
+        let thread = std::thread::Builder::new().name("solera-publish".into()).spawn(run);
+        let thread = thread.map_err(|error| Error::io("start a thread for", &path, error))?;
+        Ok(Publisher { stop, thread: Some(thread), path })
+    }
+
+    fn write_observation(&self, path: &Path) -> Result<()> {
+        let fs = self.handle.fs();
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(".next");
+        let next = path.with_file_name(name);
+        // One that a killed process left behind.
+        if fs.exists(&next)? {
+            fs.remove_file(&next)?;
+        }
+        let mut file = fs.create(&next)?;
+        file.append(&self.observe().encode())?;
+        drop(file);
+        fs.rename(&next, path)
+    }
+}
+
+impl Publisher {
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Stop {
+    /// Waits for the call to stop for at most `time`, and says whether it came.
+    fn comes_within(&self, time: Duration) -> bool {
+        let mut stopped = self.stopped.lock();
+        if !*stopped {
+            self.call.wait_for(&mut stopped, time);
+        }
+        *stopped
+    }
+}
+
+impl Drop for Publisher {
+    fn drop(&mut self) {
+        *self.stop.stopped.lock() = true;
+        self.stop.call.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // It does nothing that panics; if it did, there is nobody to tell.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The observation that another process published in the file at `path`. How old it is, it says itself.
+///
+/// # Errors
+/// [`Error::Io`] of kind [`NotFound`](std::io::ErrorKind::NotFound) if there is none; else as
+/// [`Observation::decode`].
+pub fn published(path: &Path) -> Result<Observation> {
+    let file = PosixFs::new().open(path)?;
+    Observation::decode(path, &read_all(&*file)?)
+}

@@ -1,0 +1,422 @@
+//! What a keyspace did since it was opened: counters, and how long operations took.
+//!
+//! Owns [`Stats`]: counters of the whole keyspace, of each of its levels and of each layout of its tables. A point
+//! lookup counts about five things, so a count must not cost a locked instruction (it would also drain the store
+//! buffer between two cache misses): each thread owns a shard and adds to it with plain loads and stores. Whoever
+//! reads the counters adds the shards up. A shard is made when a thread first counts, since levels make it large
+//! and most seats stay empty.
+//!
+//! One operation in [`SAMPLE_PERIOD`] is timed. A thread knows which by comparing a count that it keeps anyway with
+//! the one at which the next is due; the distances vary, so that a program that does the same thing every so many
+//! operations is seen as a whole. Times and what merges do are rare, and counted where all threads share.
+
+mod counts;
+mod histogram;
+mod latencies;
+mod layouts;
+mod seats;
+
+pub use counts::{
+    Counter, Counters, LayoutCounter, LayoutCounters, LevelCounter, LevelCounters, MergeCounter,
+    MergeCounters,
+};
+pub use histogram::{BUCKETS, Histogram};
+pub use latencies::{Latencies, Latency, Sampled};
+pub use layouts::LAYOUTS_COUNTED;
+
+use crate::clock::Clock;
+use counts::{COUNTERS, LAYOUT_COUNTERS, LEVEL_COUNTERS, MERGE_COUNTERS};
+use histogram::Recorder;
+use latencies::{LATENCIES, SAMPLED};
+use layouts::Layouts;
+use seats::OWNED_SHARDS;
+use std::{
+    array,
+    marker::PhantomData,
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+/// Levels that are counted one by one; deeper ones are counted with the last. At the smallest size ratio and
+/// the default write buffer it holds a terabyte.
+pub const LEVELS_COUNTED: usize = 16;
+/// One operation in so many is timed, in the mean: a time costs two looks at the clock, some 50 ns, so less than 1 ns
+/// for each operation.
+pub const SAMPLE_PERIOD: u64 = 64;
+
+/// One thread's counters, on cache lines of their own (two, for the adjacent-line prefetcher). The order is that of
+/// use: a lookup's first counts and when the next is due share a line.
+#[derive(Debug)]
+#[repr(C, align(128))]
+struct Shard {
+    /// Counts at which the next operation is timed.
+    due: [AtomicU64; SAMPLED],
+    whole: [AtomicU64; COUNTERS],
+    levels: [[AtomicU64; LEVEL_COUNTERS]; LEVELS_COUNTED],
+    layouts: [[AtomicU64; LAYOUT_COUNTERS]; LAYOUTS_COUNTED],
+}
+
+impl Shard {
+    fn new(sample_period: u64) -> Box<Shard> {
+        Box::new(Shard {
+            due: array::from_fn(|_| AtomicU64::new(due_after(0, sample_period))),
+            whole: Default::default(),
+            levels: Default::default(),
+            layouts: Default::default(),
+        })
+    }
+}
+
+/// The count at which an operation is timed again, after `count`: 1 to twice the period later.
+fn due_after(count: u64, sample_period: u64) -> u64 {
+    if sample_period == 0 {
+        return u64::MAX;
+    }
+    let random = (count ^ 0x5eed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    count + 1 + random % (2 * sample_period - 1)
+}
+
+/// Counters that many threads add to.
+#[derive(Debug)]
+pub struct Stats {
+    shards: Box<[OnceLock<Box<Shard>>]>,
+    sample_period: AtomicU64,
+    /// Made with the first shard: no lookup allocates because it is the first that is timed.
+    latencies: OnceLock<Box<[Recorder; LATENCIES]>>,
+    merges: [[AtomicU64; MERGE_COUNTERS]; LEVELS_COUNTED],
+    layouts: Layouts,
+    stall_us_max: AtomicU64,
+}
+
+impl Default for Stats {
+    fn default() -> Self {
+        Stats::new()
+    }
+}
+
+impl Stats {
+    /// Counters at zero.
+    pub fn new() -> Self {
+        Stats {
+            shards: (0..=OWNED_SHARDS).map(|_| OnceLock::new()).collect(),
+            sample_period: AtomicU64::new(SAMPLE_PERIOD),
+            latencies: OnceLock::new(),
+            merges: Default::default(),
+            layouts: Layouts::default(),
+            stall_us_max: AtomicU64::new(0),
+        }
+    }
+
+    /// This thread's shard. Take it once per operation, then count with [`Here::add`].
+    #[inline]
+    pub fn here(&self) -> Here<'_> {
+        let seat = seats::of_this_thread();
+        let shard = self.shards[seat].get_or_init(|| self.new_shard());
+        Here { shard, owned: seat < OWNED_SHARDS, _this_thread: PhantomData }
+    }
+
+    #[cold]
+    fn new_shard(&self) -> Box<Shard> {
+        self.latencies.get_or_init(Box::default);
+        Shard::new(self.sample_period.load(Relaxed))
+    }
+
+    /// Adds to one counter.
+    #[inline]
+    pub fn add(&self, counter: Counter, n: u64) {
+        self.here().add(counter, n);
+    }
+
+    /// Counts what flushes, ingestion and merges do in `level`.
+    pub fn add_merged(&self, level: u32, counter: MergeCounter, n: u64) {
+        self.merges[counted(level)][counter as usize].fetch_add(n, Relaxed);
+    }
+
+    /// Counts a write that waited `us` microseconds for background work.
+    pub fn stalled(&self, us: u64) {
+        self.add(Counter::Stalls, 1);
+        self.add(Counter::StallUsTotal, us);
+        self.stall_us_max.fetch_max(us, Relaxed);
+    }
+
+    /// From now on times one operation in `period`, none if it is 0: to measure what that costs. A thread that is
+    /// beginning one may miss it once.
+    pub fn sample_one_in(&self, period: u64) {
+        self.sample_period.store(period, Relaxed);
+        for shard in self.shards() {
+            for sampled in Sampled::ALL {
+                let count = shard.whole[sampled.counter() as usize].load(Relaxed);
+                shard.due[sampled as usize].store(due_after(count, period), Relaxed);
+            }
+        }
+    }
+
+    /// Called where an operation begins that [is to be timed](Here::is_due): the moment.
+    #[cold]
+    pub fn begin(&self, here: Here<'_>, sampled: Sampled, clock: &dyn Clock) -> u64 {
+        let count = here.shard.whole[sampled.counter() as usize].load(Relaxed);
+        let due = due_after(count, self.sample_period.load(Relaxed));
+        here.shard.due[sampled as usize].store(due, Relaxed);
+        clock.monotonic_ns()
+    }
+
+    /// Called where an operation ends that began at `begin_ns`.
+    #[cold]
+    pub fn end(&self, latency: Latency, begin_ns: u64, clock: &dyn Clock) {
+        // A simulated clock may be set back.
+        let ns = clock.monotonic_ns().saturating_sub(begin_ns);
+        if let Some(recorders) = self.latencies.get() {
+            recorders[latency as usize].record(ns);
+        }
+    }
+
+    /// How long operations took.
+    pub fn latencies(&self) -> Latencies {
+        let of = |latency: Latency| {
+            let recorders = self.latencies.get();
+            recorders.map(|recorders| recorders[latency as usize].histogram()).unwrap_or_default()
+        };
+        Latencies {
+            lookup_absent_ns: of(Latency::LookupAbsent),
+            lookup_found_ns: of(Latency::LookupFound),
+            scan_ns: of(Latency::Scan),
+            write_ns: of(Latency::Write),
+        }
+    }
+
+    fn shards(&self) -> impl Iterator<Item = &Shard> {
+        self.shards.iter().filter_map(OnceLock::get).map(|shard| &**shard)
+    }
+
+    /// The counters now. Counts made by other threads meanwhile may or may not be in it.
+    pub fn snapshot(&self) -> Counters {
+        let mut sums = [0; COUNTERS];
+        self.shards().for_each(|shard| add_to_sums(&mut sums, &shard.whole));
+        let levels = self.levels().iter().fold(LevelCounters::default(), |sum, level| sum.plus(level));
+        Counters::from_sums(&sums).with_levels(&levels, self.stall_us_max.load(Relaxed))
+    }
+
+    /// The counters of each level now; the last stands for all deeper ones too.
+    pub fn levels(&self) -> [LevelCounters; LEVELS_COUNTED] {
+        array::from_fn(|level| {
+            let mut sums = [0; LEVEL_COUNTERS];
+            self.shards().for_each(|shard| add_to_sums(&mut sums, &shard.levels[level]));
+            LevelCounters::from_sums(&sums)
+        })
+    }
+
+    /// What went into each level and out of it; the last stands for all deeper ones too.
+    pub fn merges(&self) -> [MergeCounters; LEVELS_COUNTED] {
+        array::from_fn(|level| {
+            let mut sums = [0; MERGE_COUNTERS];
+            add_to_sums(&mut sums, &self.merges[level]);
+            MergeCounters::from_sums(&sums)
+        })
+    }
+
+    /// One more open table of `layout`, a number that means a layout to the caller: the row in which its reads are
+    /// counted. To be given back by [`Stats::leave_layout`].
+    pub fn enter_layout(&self, layout: u64) -> usize {
+        self.layouts.enter(layout, || self.layout_sums())
+    }
+
+    /// One table less in `row`.
+    pub fn leave_layout(&self, row: usize) {
+        self.layouts.leave(row);
+    }
+
+    /// What was counted for each layout that open tables have or had lately; `None` stands for all others.
+    pub fn layouts(&self) -> Vec<(Option<u64>, LayoutCounters)> {
+        self.layouts.counts(&self.layout_sums())
+    }
+
+    fn layout_sums(&self) -> layouts::Sums {
+        let mut sums = layouts::Sums::default();
+        for shard in self.shards() {
+            sums.iter_mut().zip(&shard.layouts).for_each(|(sums, counts)| add_to_sums(sums, counts));
+        }
+        sums
+    }
+}
+
+/// Where `level` is counted.
+#[inline]
+fn counted(level: u32) -> usize {
+    (level as usize).min(LEVELS_COUNTED - 1)
+}
+
+fn add_to_sums<const N: usize>(sums: &mut [u64; N], counts: &[AtomicU64; N]) {
+    for (sum, count) in sums.iter_mut().zip(counts) {
+        *sum = sum.wrapping_add(count.load(Relaxed));
+    }
+}
+
+/// One thread's shard of a [`Stats`]. Not `Send`: another thread would count into the wrong shard.
+#[derive(Clone, Copy, Debug)]
+pub struct Here<'s> {
+    shard: &'s Shard,
+    owned: bool,
+    _this_thread: PhantomData<*const ()>,
+}
+
+impl Here<'_> {
+    /// Adds to one counter.
+    #[inline]
+    pub fn add(&self, counter: Counter, n: u64) {
+        self.add_to(&self.shard.whole[counter as usize], n);
+    }
+
+    /// Adds to one counter of `level`.
+    #[inline]
+    pub fn add_at(&self, level: u32, counter: LevelCounter, n: u64) {
+        self.add_to(&self.shard.levels[counted(level)][counter as usize], n);
+    }
+
+    /// Adds to one counter of the layout in `row`.
+    #[inline]
+    pub fn add_of(&self, row: usize, counter: LayoutCounter, n: u64) {
+        self.add_to(&self.shard.layouts[row.min(LAYOUTS_COUNTED - 1)][counter as usize], n);
+    }
+
+    /// Whether the operation that begins is one that is timed: then call [`Stats::begin`], and [`Stats::end`].
+    #[inline]
+    pub fn is_due(&self, sampled: Sampled) -> bool {
+        let count = self.shard.whole[sampled.counter() as usize].load(Relaxed);
+        count >= self.shard.due[sampled as usize].load(Relaxed)
+    }
+
+    #[inline]
+    fn add_to(&self, count: &AtomicU64, n: u64) {
+        if self.owned {
+            // No other thread writes here, so no locked instruction is needed.
+            count.store(count.load(Relaxed).wrapping_add(n), Relaxed);
+        } else {
+            count.fetch_add(n, Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::ManualClock;
+    use std::time::Duration;
+
+    #[test]
+    fn no_count_is_lost_with_more_threads_than_shards() {
+        let stats = Stats::new();
+        let barrier = std::sync::Barrier::new(OWNED_SHARDS + 20);
+        std::thread::scope(|scope| {
+            for _ in 0..OWNED_SHARDS + 20 {
+                scope.spawn(|| {
+                    let here = stats.here();
+                    barrier.wait();
+                    for _ in 0..100 {
+                        here.add(Counter::Gets, 1);
+                        stats.add(Counter::BytesRead, 3);
+                    }
+                });
+            }
+        });
+        // A second generation of threads sits on the seats of the first and goes on counting there.
+        std::thread::scope(|scope| {
+            for _ in 0..10 {
+                scope.spawn(|| stats.add(Counter::Gets, 1));
+            }
+        });
+        let counters = stats.snapshot();
+        assert_eq!(counters.gets, 100 * (OWNED_SHARDS as u64 + 20) + 10);
+        assert_eq!(counters.bytes_read, 300 * (OWNED_SHARDS as u64 + 20));
+        assert_eq!(counters.flushes, 0);
+    }
+
+    #[test]
+    fn levels_are_counted_one_by_one_and_together() {
+        let stats = Stats::new();
+        let count = |level, counter, n| stats.here().add_at(level, counter, n);
+        count(0, LevelCounter::FilterNegatives, 5);
+        count(1, LevelCounter::FilterPasses, 3);
+        count(1, LevelCounter::FilterFalsePositives, 2);
+        let before = stats.levels();
+        for level in [15, 16, 63] {
+            std::thread::scope(|scope| {
+                scope.spawn(|| stats.here().add_at(level, LevelCounter::UnfilteredMisses, 1));
+            });
+        }
+        let levels = stats.levels();
+        assert_eq!((levels[0].misses(), levels[1].misses(), levels[1].tables_probed()), (5, 2, 3));
+        assert_eq!(levels[15].since(&before[15]).misses(), 3, "deeper levels are counted with the last");
+        let whole = stats.snapshot();
+        assert_eq!((whole.filter_probes, whole.filter_negatives, whole.filter_false_positives), (8, 5, 2));
+    }
+
+    #[test]
+    fn the_longest_stall_is_kept() {
+        let stats = Stats::new();
+        for us in [3, 9, 4] {
+            stats.stalled(us);
+        }
+        let counters = stats.snapshot();
+        assert_eq!((counters.stall_us_total, counters.stall_us_max), (16, 9));
+    }
+
+    #[test]
+    fn one_operation_in_so_many_is_timed_and_none_if_sampling_is_off() {
+        let clock = ManualClock::default();
+        let run = |stats: &Stats| {
+            for _ in 0..64_000 {
+                let here = stats.here();
+                let begun = here.is_due(Sampled::Write).then(|| stats.begin(here, Sampled::Write, &clock));
+                clock.advance(Duration::from_nanos(1000));
+                here.add(Counter::Writes, 1);
+                if let Some(begun) = begun {
+                    stats.end(Latency::Write, begun, &clock);
+                }
+            }
+            stats.latencies()
+        };
+        let sampling = |period| {
+            let stats = Stats::new();
+            stats.sample_one_in(period);
+            run(&stats)
+        };
+        let latencies = run(&Stats::new());
+        let timed = latencies.write_ns.count();
+        assert!((900..1100).contains(&timed), "{timed} of 64,000");
+        assert_eq!(latencies.write_ns.quantile(0.5), Some(1008));
+        assert_eq!(latencies.lookup_found_ns.count(), 0);
+        assert_eq!(sampling(1).write_ns.count(), 63_999);
+        assert_eq!(sampling(0), Latencies::default());
+    }
+
+    #[test]
+    fn a_period_in_the_workload_does_not_hide_operations_from_sampling() {
+        let stats = Stats::new();
+        let clock = ManualClock::default();
+        let mut timed = [0; 64];
+        for n in 0..640_000 {
+            let here = stats.here();
+            if here.is_due(Sampled::Scan) {
+                stats.begin(here, Sampled::Scan, &clock);
+                timed[n % 64] += 1;
+            }
+            here.add(Counter::Scans, 1);
+        }
+        assert!(timed.iter().all(|&times| (50..400).contains(&times)), "{timed:?}");
+    }
+
+    #[test]
+    fn what_merges_do_is_counted_by_level() {
+        let stats = Stats::new();
+        stats.add_merged(1, MergeCounter::BytesIn, 10);
+        stats.add_merged(40, MergeCounter::EntriesOut, 3);
+        let merges = stats.merges();
+        assert_eq!((merges[1].bytes_in, merges[LEVELS_COUNTED - 1].entries_out), (10, 3));
+        let named: Vec<_> = merges[1].named().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(named, [("bytes_in", 10)]);
+        let numbers: Vec<_> = merges[1].named().map(|(_, count)| count).collect();
+        assert_eq!(MergeCounters::from_numbers(&numbers), merges[1]);
+    }
+}

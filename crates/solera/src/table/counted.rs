@@ -1,0 +1,115 @@
+//! Which layout a table's reads are counted for.
+//!
+//! Owns [`LayoutTag`], what of a layout tells its cost from another's, and an open table's hold on a row of
+//! counters.
+
+use super::descriptor::TableDescriptor;
+use crate::{
+    filter::FilterKind,
+    index::{Index, IndexKind},
+    stats::Stats,
+};
+use std::{fmt, sync::Arc};
+
+/// What of a table's layout its cost is attributed to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LayoutTag {
+    /// Its index; of [`IndexKind::Auto`] what it chose, once the table is open.
+    pub index: IndexKind,
+    /// Bytes of a block before compression, as asked for.
+    pub block_bytes: u32,
+    /// Kind of its filter.
+    pub filter: FilterKind,
+    /// Bits of filter for every entry, as asked for, rounded: levels are given fractions, which change with every
+    /// table.
+    pub filter_bits_per_key: u8,
+}
+
+impl LayoutTag {
+    /// The tag of a table, with its index if it is open.
+    pub(super) fn new(descriptor: &TableDescriptor, index: Option<&Index>) -> LayoutTag {
+        LayoutTag {
+            index: index.map_or(descriptor.layout.index, Index::kind),
+            block_bytes: descriptor.layout.block_bytes,
+            filter: descriptor.filter.kind,
+            // At most 64.
+            filter_bits_per_key: descriptor.filter.bits_per_key.round() as u8,
+        }
+    }
+
+    /// The tag as a number.
+    pub fn to_number(self) -> u64 {
+        u64::from(self.block_bytes) << 24
+            | u64::from(self.filter_bits_per_key) << 16
+            | u64::from(self.filter as u8) << 8
+            | u64::from(self.index as u8)
+    }
+
+    /// The tag that is this number; `None` if none is.
+    pub fn from_number(number: u64) -> Option<LayoutTag> {
+        let [index, filter, filter_bits_per_key, ..] = number.to_le_bytes();
+        Some(LayoutTag {
+            index: IndexKind::from_u8(index)?,
+            block_bytes: u32::try_from(number >> 24).ok()?,
+            filter: FilterKind::from_u8(filter)?,
+            filter_bits_per_key,
+        })
+    }
+}
+
+impl fmt::Display for LayoutTag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LayoutTag { index, block_bytes, filter, filter_bits_per_key } = self;
+        write!(f, "{index}, blocks of {block_bytes} B, ")?;
+        match filter_bits_per_key {
+            0 => f.write_str("no filter"),
+            bits => write!(f, "{filter} {bits} bits"),
+        }
+    }
+}
+
+/// An open table's row of counters; given back when dropped.
+#[derive(Debug)]
+pub(super) struct CountedLayout {
+    stats: Arc<Stats>,
+    tag: LayoutTag,
+    row: usize,
+}
+
+impl CountedLayout {
+    pub(super) fn enter(stats: &Arc<Stats>, tag: LayoutTag) -> CountedLayout {
+        CountedLayout { stats: stats.clone(), tag, row: stats.enter_layout(tag.to_number()) }
+    }
+
+    pub(super) fn tag(&self) -> LayoutTag {
+        self.tag
+    }
+
+    #[inline]
+    pub(super) fn row(&self) -> usize {
+        self.row
+    }
+}
+
+impl Drop for CountedLayout {
+    fn drop(&mut self) {
+        self.stats.leave_layout(self.row);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_come_back_from_their_numbers() {
+        for index in IndexKind::ALL {
+            for (filter, filter_bits_per_key) in [(FilterKind::Bloom, 0), (FilterKind::Ribbon, 64)] {
+                let tag = LayoutTag { index, block_bytes: 1 << 20, filter, filter_bits_per_key };
+                assert_eq!(LayoutTag::from_number(tag.to_number()), Some(tag));
+            }
+        }
+        assert_eq!(LayoutTag::from_number(0xff), None);
+        assert_eq!(LayoutTag::from_number(u64::MAX << 8), None);
+    }
+}

@@ -1,0 +1,273 @@
+//! Observations: they count what was done, tell windows apart, survive as bytes, and can be read by others.
+
+use proptest::prelude::*;
+use solera::{
+    Db, Error, ManualClock, Options,
+    control::{Change, Observation, knob, published},
+    vfs::mem::MemFs,
+};
+use std::{
+    path::Path,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
+
+const PATH: &str = "/db/OBSERVED";
+
+fn options() -> Options {
+    let clock = Arc::new(ManualClock::at_unix_ms(1_700_000_000_000));
+    let fs = Arc::new(MemFs::new());
+    Options::new().fs(fs).clock(clock).background_threads(0).memory(16 << 20).write_buffer(64 << 10).seed(1)
+}
+
+fn settle(db: &Db) {
+    db.flush().unwrap();
+    while db.step().unwrap() {}
+}
+
+fn key(n: u32) -> [u8; 4] {
+    n.wrapping_mul(0x9e37_79b1).to_be_bytes()
+}
+
+/// A database with a few levels, read and scanned.
+fn busy() -> Db {
+    let db = options().open("/db").unwrap();
+    for n in 0..20_000 {
+        db.put(&key(n), &[7; 100]).unwrap();
+    }
+    settle(&db);
+    for n in 0..20_000 {
+        assert!(db.get(&key(n)).unwrap().is_some());
+        assert!(db.get(&key(n + 20_000)).unwrap().is_none());
+    }
+    for n in 0..300u32 {
+        assert_eq!(db.range([0, 0, n as u8]..).take(10).count(), 10);
+    }
+    db
+}
+
+#[test]
+fn an_observation_counts_what_was_done() {
+    let db = busy();
+    let other = db.keyspace("other").unwrap();
+    other.put(b"k", b"v").unwrap();
+    let observation = db.control().observe();
+    assert_eq!(observation.unix_ms, 1_700_000_000_000);
+    assert_eq!(
+        observation.keyspaces.iter().map(|keyspace| &*keyspace.name).collect::<Vec<_>>(),
+        ["default", "other"]
+    );
+    let keyspace = observation.keyspace("default").unwrap();
+    let mix = keyspace.mix();
+    assert_eq!(
+        (mix.absent_lookups, mix.found_lookups, mix.scans, mix.entries_written),
+        (20_000, 20_000, 300, 20_000)
+    );
+    assert_eq!(mix.operations(), 60_300);
+    let counters = keyspace.counters;
+    assert_eq!((counters.entries_scanned, counters.writes), (3000, 20_000));
+    assert_eq!(counters, db.default().stats().counters, "reports and observations agree");
+
+    // One operation in 64 is timed, in the mean.
+    let latencies = &keyspace.latencies;
+    for (name, histogram) in latencies.named() {
+        let expected = if name == "scan_ns" { 1..20 } else { 156..625 };
+        assert!(expected.contains(&histogram.count()), "{name}: {}", histogram.count());
+    }
+
+    // Every lookup of a present key ends in the level that has it.
+    assert!(keyspace.levels.len() > 1, "{:?}", keyspace.levels);
+    let sum =
+        |count: fn(&solera::control::LevelObservation) -> u64| keyspace.levels.iter().map(count).sum::<u64>();
+    assert_eq!(sum(|level| level.reads.hits()), 20_000);
+    assert_eq!(sum(|level| level.entries), 20_000);
+    assert_eq!(keyspace.entries(), 20_000);
+    assert_eq!(sum(|level| level.reads.blocks_read()), counters.blocks_read);
+    assert_eq!(counters.blocks_probed, sum(|level| level.reads.blocks_probed()));
+    assert!(counters.blocks_read > 0 && counters.blocks_hit > counters.blocks_read, "{counters:?}");
+
+    // Entries enter at level 0 and go down; what is in a level came in and did not go out. Nothing was overwritten.
+    let written = counters.bytes_written_flush + counters.bytes_written_compaction;
+    assert_eq!(sum(|level| level.merges.bytes_in), written);
+    assert!(keyspace.levels[0].merges.entries_in >= 20_000 && counters.bytes_written_compaction > 0);
+    let (entries_in, entries_out) =
+        (sum(|level| level.merges.entries_in), sum(|level| level.merges.entries_out));
+    assert!(
+        entries_in - entries_out <= 20_100 && entries_in - entries_out >= 19_900,
+        "{entries_in} {entries_out}"
+    );
+
+    // All tables have one layout but for their filters, and reads are counted for it.
+    assert!(keyspace.layouts.iter().all(|layout| layout.tag.unwrap().index.name() == "doblix-pra"));
+    let layouts = |count: fn(&solera::control::LayoutObservation) -> u64| {
+        keyspace.layouts.iter().map(count).sum::<u64>()
+    };
+    assert_eq!(layouts(|layout| layout.tables), sum(|level| level.tables));
+    assert_eq!(
+        layouts(|layout| layout.reads.searches),
+        sum(|level| level.reads.filter_passes + level.reads.unfiltered)
+    );
+    assert_eq!(layouts(|layout| layout.reads.blocks_read), counters.blocks_read);
+
+    let memory = observation.memory;
+    assert_eq!(memory.budget_bytes, 16 << 20);
+    assert!(memory.cache_bytes > 0 && memory.index_bytes > 0 && memory.filter_bytes > 0, "{memory:?}");
+    assert_eq!(observation.setting("size_ratio", "default", None), Some(&10u32.into()));
+    assert!(observation.setting("cache_percent", "", None).is_some());
+}
+
+#[test]
+fn a_window_is_what_happened_between_two_observations() {
+    let db = busy();
+    let before = db.control().observe();
+    assert_eq!(before.since(&before).keyspaces[0].mix().operations(), 0);
+    for n in 0..1000 {
+        db.get(&key(n)).unwrap();
+        db.put(&key(n), b"again").unwrap();
+    }
+    let other = db.keyspace("other").unwrap();
+    other.put(b"k", b"v").unwrap();
+    db.control().apply(Change::new("test", "to see").set(&knob::SIZE_RATIO, 6u32)).unwrap();
+    let after = db.control().observe();
+    let window = after.since(&before);
+    let mix = window.keyspace("default").unwrap().mix();
+    assert_eq!((mix.absent_lookups, mix.found_lookups, mix.scans, mix.entries_written), (0, 1000, 0, 1000));
+    assert_eq!(mix.shares(), Some([0.0, 0.5, 0.0, 0.5]));
+    assert_eq!(
+        window.keyspace("other").unwrap().mix().entries_written,
+        1,
+        "a new keyspace has counted from 0"
+    );
+    let hits: u64 = window.keyspaces[0].levels.iter().map(|level| level.reads.hits()).sum();
+    assert!(hits <= 1000 && hits > 0);
+    assert!(window.keyspaces[0].latencies.lookup_found_ns.count() <= 1000 / 20);
+    assert_eq!(
+        window.setting("size_ratio", "default", None),
+        Some(&6u32.into()),
+        "settings are those of now"
+    );
+    assert_eq!((window.changes, before.changes), (1, 0));
+    assert_eq!(window.keyspaces[0].levels[1].entries, after.keyspaces[0].levels[1].entries, "sizes too");
+
+    // Of another opening there is nothing to be subtracted.
+    let mut another = before;
+    another.opened_unix_ms += 1;
+    assert_eq!(after.since(&another), after);
+}
+
+#[test]
+fn a_layout_that_is_changed_is_counted_apart() {
+    let db = busy();
+    let change = Change::new("test", "to see").set(&knob::INDEX, "s-tree").set(&knob::BLOCK_BYTES, 1024u32);
+    db.control().apply(change).unwrap();
+    let before = db.control().observe();
+    // What lies in the last level already is not written anew for a layout.
+    for n in 0..20_000 {
+        db.put(&key(n), &[8; 100]).unwrap();
+    }
+    db.compact_range::<&[u8]>(..).unwrap();
+    for n in 0..500 {
+        db.get(&key(n)).unwrap();
+    }
+    let keyspace = &db.control().observe().since(&before).keyspaces[0];
+    let of = |index: &str| {
+        let layouts = keyspace.layouts.iter().filter(|layout| layout.tag.unwrap().index.name() == index);
+        layouts.fold((0, 0), |(tables, searches), layout| {
+            (tables + layout.tables, searches + layout.reads.searches)
+        })
+    };
+    assert_eq!(of("doblix-pra"), (0, 0));
+    assert!(of("s-tree").0 > 0);
+    assert_eq!(of("s-tree").1, 500);
+    let tag = keyspace.layouts.first().unwrap().tag.unwrap();
+    assert_eq!(tag.block_bytes, 1024);
+}
+
+static ENCODED: LazyLock<(Observation, Vec<u8>)> = LazyLock::new(|| {
+    let observation = busy().control().observe();
+    let bytes = observation.encode();
+    (observation, bytes)
+});
+
+#[test]
+fn an_observation_comes_back_from_its_bytes() {
+    let (observation, bytes) = &*ENCODED;
+    assert_eq!(&Observation::decode(Path::new(PATH), bytes).unwrap(), observation);
+    assert!(bytes.len() < 16 << 10, "{} bytes", bytes.len());
+
+    let mut newer = bytes.clone();
+    newer[8] = 99;
+    let error = Observation::decode(Path::new(PATH), &newer).unwrap_err();
+    assert!(matches!(error, Error::NewerFormat { found: 99, .. }), "{error}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn damaged_observations_are_refused_with_the_place(at: prop::sample::Index, flip in 1u8.., cut in any::<bool>()) {
+        let mut bytes = ENCODED.1.clone();
+        let at = at.index(bytes.len());
+        if cut { bytes.truncate(at) } else { bytes[at] ^= flip }
+        match Observation::decode(Path::new(PATH), &bytes) {
+            Err(Error::Corrupt { file, offset, .. }) => {
+                prop_assert_eq!(file, Path::new(PATH));
+                prop_assert!(offset <= bytes.len() as u64);
+            }
+            Err(Error::NewerFormat { .. }) => prop_assert!((8..12).contains(&at)),
+            other => prop_assert!(false, "{other:?}"),
+        }
+    }
+
+    /// Behind a good checksum too: whoever can write the file can write that.
+    #[test]
+    fn arbitrary_payloads_are_refused_or_read(payload: Vec<u8>, at: prop::sample::Index, flip in 1u8..) {
+        let mut changed = ENCODED.1[16..].to_vec();
+        let at = at.index(changed.len());
+        changed[at] ^= flip;
+        for payload in [payload, changed] {
+            let mut bytes = ENCODED.1[..12].to_vec();
+            bytes.extend(crc32c(&payload).to_le_bytes());
+            bytes.extend(payload);
+            if let Ok(read) = Observation::decode(Path::new(PATH), &bytes) {
+                prop_assert!(Observation::decode(Path::new(PATH), &read.encode()).is_ok());
+            }
+        }
+    }
+}
+
+/// CRC-32C, bit by bit.
+fn crc32c(bytes: &[u8]) -> u32 {
+    let step = |sum: u32, _| sum >> 1 ^ if sum & 1 == 1 { 0x82f6_3b78 } else { 0 };
+    !bytes.iter().fold(!0u32, |sum, &byte| (0..8).fold(sum ^ u32::from(byte), step))
+}
+
+#[test]
+fn what_is_published_is_replaced_while_the_publisher_lives_and_then_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Options::new().memory(16 << 20).open(dir.path()).unwrap();
+    let too_often = db.control().publish(None, Duration::from_millis(1)).unwrap_err();
+    assert!(too_often.to_string().contains("at least 10ms"), "{too_often}");
+    let publisher = db.control().publish(None, Duration::from_millis(10)).unwrap();
+    let path = publisher.path().to_owned();
+    assert_eq!(path, dir.path().join("OBSERVED"));
+    let first = published(&path).unwrap();
+    db.put(b"k", b"v").unwrap();
+    // Every answer is whole, and some day one has the write.
+    let seen = std::iter::repeat_with(|| published(&path).unwrap());
+    let last =
+        seen.map(|seen| seen.since(&first)).find(|window| window.keyspaces[0].mix().entries_written > 0);
+    assert_eq!(last.unwrap().keyspaces[0].mix().entries_written, 1);
+    drop(publisher);
+    assert!(matches!(published(&path), Err(error) if error.io_kind() == Some(std::io::ErrorKind::NotFound)));
+
+    // A publisher that outlives the database's closing ends by itself, and lets it be opened again.
+    let publisher =
+        db.control().publish(Some(&dir.path().join("elsewhere")), Duration::from_millis(10)).unwrap();
+    let path = publisher.path().to_owned();
+    db.close().unwrap();
+    while published(&path).is_ok() {}
+    let opened = std::iter::repeat_with(|| Db::open(dir.path()))
+        .find(|opened| !matches!(opened, Err(Error::Locked { .. })));
+    assert_eq!(opened.unwrap().unwrap().get(b"k").unwrap().unwrap(), b"v");
+}
