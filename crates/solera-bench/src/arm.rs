@@ -12,16 +12,21 @@ use hdrhistogram::Histogram;
 use solera::{
     Db, IndexKind, Layout, Options,
     clock::{Clock, SystemClock},
+    control::Publisher,
 };
-use std::hint::black_box;
+use std::{hint::black_box, path::PathBuf, time::Duration};
 use tempfile::TempDir;
 
+/// Time between two observations that are published.
+const PUBLISH_EVERY: Duration = Duration::from_millis(250);
 /// Puts between two reports of progress.
 const LOAD_CHUNK: usize = 1 << 16;
 
 pub(crate) struct Arm {
     pub(crate) kind: IndexKind,
     pub(crate) layout: Layout,
+    /// Ends before `db` is closed.
+    _publisher: Option<Publisher>,
     db: Db,
     /// Removed when the arm is dropped; after `db`, by the order of the fields.
     _directory: TempDir,
@@ -36,7 +41,7 @@ pub(crate) struct Blocks {
 
 impl Arm {
     /// Opens an empty database in a temporary directory of its own.
-    pub(crate) fn create(config: &Config, kind: IndexKind, memory_bytes: u64) -> Result<Self> {
+    pub(crate) fn create(config: &Config, set: &str, kind: IndexKind, memory_bytes: u64) -> Result<Self> {
         let mut directory = tempfile::Builder::new();
         directory.prefix("solera-bench-");
         let directory = match &config.directory {
@@ -46,7 +51,14 @@ impl Arm {
         let layout = Layout { index: kind, ..config.layout };
         let options =
             Options::new().memory(memory_bytes).layout(layout).background_threads(config.background_threads);
-        Ok(Arm { kind, layout, db: options.open(directory.path())?, _directory: directory })
+        let db = options.open(directory.path())?;
+        let publish = |parent: &PathBuf| {
+            // A set's name may be of several words.
+            let name: String = set.chars().map(|c| if c.is_alphanumeric() { c } else { '-' }).collect();
+            db.control().publish(Some(&parent.join(format!("{name}-{kind}"))), PUBLISH_EVERY)
+        };
+        let publisher = config.publish.as_ref().map(publish).transpose()?;
+        Ok(Arm { kind, layout, _publisher: publisher, db, _directory: directory })
     }
 
     /// Puts every pair of the set, older versions first, in its random order, then lets background work finish.

@@ -55,6 +55,9 @@ pub struct Config {
     pub seed: u64,
     /// Where to make the temporary directories; `None` for the system's place.
     pub directory: Option<PathBuf>,
+    /// Where each database is published while it is open, in a file named by data set and index kind; `None` for
+    /// nowhere.
+    pub publish: Option<PathBuf>,
     /// The command, for the report.
     pub command: String,
 }
@@ -89,6 +92,7 @@ impl Default for Config {
             background_threads: 2,
             seed: 1,
             directory: None,
+            publish: None,
             command: "solera bench".into(),
         }
     }
@@ -269,7 +273,7 @@ fn run_set(
         config.memory_bytes.unwrap_or_else(|| (set.pairs.bytes() * MEMORY_PER_DATA).max(MEMORY_BYTES_LEAST));
     let (mut arms, mut loads) = (Vec::new(), Vec::new());
     for &kind in &config.indexes {
-        let arm = Arm::create(config, kind, memory_budget_bytes)?;
+        let arm = Arm::create(config, &set.name, kind, memory_budget_bytes)?;
         let stage = format!("{}: loading, {kind}", set.name);
         let puts = set.writes() as u64;
         progress.at(&stage, 0, puts);

@@ -1,4 +1,11 @@
-//! Numbers as people read them.
+//! Numbers as people read and write them.
+
+use solera::control::PUBLISH_EVERY_MIN;
+use std::time::Duration;
+
+/// The shortest and the longest time between two looks at a database.
+const PERIOD_MIN: Duration = PUBLISH_EVERY_MIN;
+const PERIOD_MAX: Duration = Duration::from_secs(86_400);
 
 /// `188,359`.
 pub(crate) fn count(number: u64) -> String {
@@ -85,6 +92,24 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).ok_or_else(wrong)
 }
 
+/// A time on the command line: a number and ms, s or min.
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
+    let wrong = || "a time is a number with ms, s or min, such as 500ms or 2s".to_owned();
+    let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
+    let (number, unit) = text.split_at(unit_at);
+    let number: f64 = number.parse().map_err(|_| wrong())?;
+    let seconds = match unit {
+        "ms" => number / 1e3,
+        "s" => number,
+        "min" => number * 60.0,
+        _ => return Err(wrong()),
+    };
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(duration) if (PERIOD_MIN..=PERIOD_MAX).contains(&duration) => Ok(duration),
+        _ => Err(format!("{text} is not between {PERIOD_MIN:?} and {PERIOD_MAX:?}")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,6 +152,16 @@ mod tests {
         assert_eq!(parse_bytes("2kb"), Ok(2048));
         for wrong in ["", "M", "-1", "1.5G", "1X", "99999999999T"] {
             assert!(parse_bytes(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn times_are_read_with_their_unit() {
+        assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_duration("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(parse_duration("2min"), Ok(Duration::from_secs(120)));
+        for wrong in ["", "1", "s", "1h", "-1s", "0s", "9ms", "1e9s", "1441min", "1..2s", "NaNs"] {
+            assert!(parse_duration(wrong).is_err(), "{wrong}");
         }
     }
 

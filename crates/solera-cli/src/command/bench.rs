@@ -11,7 +11,7 @@ use solera::{Clock, Compression, IndexKind, Layout, SystemClock};
 use solera_bench::{Config, Family, Generated, Progress};
 use std::{
     io::{IsTerminal, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -60,6 +60,10 @@ pub(crate) struct Bench {
     /// Where to make the temporary databases [default: the system's place]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
+    /// Let `solera control watch --file` see what is done meanwhile: each database in a file of its own in this
+    /// directory, named by keys and index kind
+    #[arg(long, value_name = "DIR")]
+    publish: Option<PathBuf>,
     /// Write the same as a page with charts
     #[arg(long, value_name = "FILE", default_value = "bench.html")]
     html: PathBuf,
@@ -92,6 +96,7 @@ impl Bench {
             true => None,
             false => Some(self.create_page()?),
         };
+        self.publish.as_deref().map_or(Ok(()), create_directory)?;
         let mut progress = Shown::new();
         let report = solera_bench::run(&config, &mut progress).map_err(failed)?;
         progress.finish();
@@ -123,6 +128,7 @@ impl Bench {
         config.repeats = self.repeats;
         config.seed = self.seed;
         config.directory.clone_from(&self.dir);
+        config.publish.clone_from(&self.publish);
         config.command = command_line();
         config
     }
@@ -131,6 +137,10 @@ impl Bench {
     fn create_page(&self) -> Result<std::fs::File> {
         std::fs::File::create(&self.html).map_err(|error| Failure::file("write", self.html.display(), &error))
     }
+}
+
+fn create_directory(dir: &Path) -> Result<()> {
+    std::fs::create_dir_all(dir).map_err(|error| Failure::file("create", dir.display(), &error))
 }
 
 /// The command line, for the report.

@@ -21,7 +21,7 @@ use solera::{
     clock::{Clock, SystemClock},
     key::{KEY_BYTES_MAX, VALUE_BYTES_MAX},
 };
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 /// Load records from a file or standard input; creates the database if there is none
 #[derive(Debug, clap::Args)]
@@ -83,6 +83,9 @@ pub(crate) struct Load {
     /// Memory that the engine may use, such as 64M or 1G
     #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
     memory: Option<u64>,
+    /// Let `solera control watch` see what is done meanwhile, in the file OBSERVED in the database's directory
+    #[arg(long)]
+    publish: bool,
     /// Print the summary as one JSON object
     #[arg(long)]
     json: bool,
@@ -109,6 +112,8 @@ const DEFAULT_KEYSPACE: &str = "default";
 const BATCH_BYTES: usize = 1 << 20;
 /// Bad lines that are named on standard error when there is no report.
 const BAD_LINES_SHOWN: u64 = 20;
+/// Time between two observations that are published.
+const PUBLISH_EVERY: Duration = Duration::from_millis(250);
 /// Time between two marks in the report; each costs a sync.
 const MARK_NS: u64 = 2_000_000_000;
 
@@ -144,6 +149,7 @@ impl Load {
             engine = engine.layout(layout);
         }
         let db = self.place.database.open_or_create(engine)?;
+        let publisher = self.publish.then(|| db.control().publish(None, PUBLISH_EVERY)).transpose()?;
         let keyspace = self.keyspace(&db)?;
         // A report of an earlier load is written over only by one that can take its place.
         let (report, before) = match &self.bad_lines {
@@ -176,7 +182,7 @@ impl Load {
             db.sync()?;
             load.finish()?;
         }
-        drop(keyspace);
+        drop((publisher, keyspace));
         db.close()?;
         self.summarise(&load, before)
     }

@@ -10,3 +10,4 @@ mod load;
 mod refuse;
 mod run;
 mod scan;
+mod watch;

@@ -38,8 +38,8 @@ struct Stop {
 }
 
 impl Control {
-    /// Writes an observation to the file at `path` now and after every `every`, from a thread of its own, for others to
-    /// read by [`published`] in other processes. `None` is the file `OBSERVED` in the database's
+    /// Writes an observation to the file at `path` now and after every `every`, from a thread of its own, for
+    /// `solera control watch` and [`published`] in other processes. `None` is the file `OBSERVED` in the database's
     /// directory. Ends when the result is dropped or the database is closed; the file is removed then.
     ///
     /// A failure to write after the first time is passed over: the next one may succeed, and readers see by its

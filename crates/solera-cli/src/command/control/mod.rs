@@ -1,14 +1,15 @@
-//! `solera control`: the knobs of a database.
+//! `solera control`: the knobs of a database, and what it does.
 
 mod get;
 mod history;
 mod set;
+mod watch;
 
 use crate::failure::{Outcome, Result};
 use serde_json::{Value, json};
 use solera::control::{Changed, Receipt};
 
-/// Show and change the knobs of a database: shape, layout, memory; and who changed them
+/// Show and change the knobs of a database: shape, layout, memory; who changed them; and what it does meanwhile
 #[derive(Debug, clap::Args)]
 pub(crate) struct Control {
     #[command(subcommand)]
@@ -20,6 +21,7 @@ enum Command {
     Get(get::Get),
     Set(set::Set),
     History(history::History),
+    Watch(watch::Watch),
 }
 
 impl Control {
@@ -28,6 +30,7 @@ impl Control {
             Command::Get(command) => command.run(),
             Command::Set(command) => command.run(),
             Command::History(command) => command.run(),
+            Command::Watch(command) => command.run(),
         }
     }
 }

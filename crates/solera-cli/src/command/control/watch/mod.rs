@@ -1,0 +1,142 @@
+//! `solera control watch`: what a database does while another process works with it.
+//!
+//! One process at a time has a database open, so watching does not open it: whoever has it open publishes what it
+//! does in a file (`solera load --publish`, `solera bench --publish`, `Control::publish`), and this reads the file
+//! (docs/decisions/0013). What is shown is what happened between two observations that were read.
+
+mod json;
+mod screen;
+
+use crate::{
+    failure::{Failure, Outcome, Result},
+    output::{print_json, print_text, stdout},
+    target::operating_system,
+    units,
+};
+use solera::{
+    Clock, SystemClock,
+    control::{Observation, PUBLISHED_NAME, published},
+    error::Error,
+};
+use std::{
+    io::{ErrorKind, IsTerminal, Write},
+    path::PathBuf,
+    time::Duration,
+};
+
+/// Show what a database does while another process works with it: levels, mix, latencies, memory, stalls, knobs
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = HELP)]
+pub(crate) struct Watch {
+    /// Directory of the database
+    #[arg(long, value_name = "DIR", env = "SOLERA_DIR", required_unless_present = "file")]
+    dir: Option<PathBuf>,
+    /// The file that the database is published in, wherever it is [default: OBSERVED in its directory]
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Time between two looks, such as 500ms or 2s
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::parse_duration)]
+    every: Duration,
+    /// End after so many looks [default: when the database is no longer published]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// Print one JSON object per look
+    #[arg(long)]
+    json: bool,
+}
+
+const HELP: &str = "\
+On a terminal each look takes the place of the one before; else looks follow one another. The first look tells \
+what was done since the database was opened, every further one what was done since the look before. It ends when \
+the database is no longer published, which is when its owner closes it, and says so; of an owner that was killed \
+it says how old its last word is.
+
+Examples:
+  solera load --dir DB --publish records.tsv &
+  solera control watch --dir DB
+  solera bench --n 10M --publish OUT & solera control watch --file OUT/uniform-s-tree";
+
+/// An observation older than this was not replaced because its owner hangs or was killed: publishers that are worth
+/// watching are faster.
+const OLD: Duration = Duration::from_secs(5);
+
+impl Watch {
+    pub(crate) fn run(self) -> Result<Outcome> {
+        let path = match (&self.file, &self.dir) {
+            (Some(file), _) => file.clone(),
+            (None, Some(dir)) => {
+                crate::target::Database { dir: dir.clone() }.must_exist()?;
+                dir.join(PUBLISHED_NAME)
+            }
+            (None, None) => return Err(Failure::Usage("give --dir or --file".into())),
+        };
+        let clock = SystemClock::new();
+        let on_screen = std::io::stdout().is_terminal() && !self.json;
+        let mut last: Option<Observation> = None;
+        let mut looks = 0;
+        while self.count.is_none_or(|count| looks < count) {
+            let now = match published(&path) {
+                Ok(now) => now,
+                Err(error) if is_absent(&error) && last.is_some() => {
+                    if !self.json {
+                        print_text("the database is no longer published: its owner has closed it")?;
+                    }
+                    return Ok(Outcome::Done);
+                }
+                Err(error) if is_absent(&error) => return Err(not_published(&path)),
+                Err(error) => return Err(error.into()),
+            };
+            let age = Duration::from_millis(clock.unix_ms().saturating_sub(now.unix_ms));
+            let stale = (age > OLD).then_some(age);
+            // One that was not replaced since has nothing new to say, but that it is old.
+            let is_another = |last: &Observation| last.opened_unix_ms != now.opened_unix_ms;
+            let is_new = |last: &Observation| last.unix_ms != now.unix_ms;
+            let whole = last.as_ref().is_none_or(is_another);
+            if whole || last.as_ref().is_some_and(is_new) || stale.is_some() {
+                let window = last.as_ref().map_or_else(|| now.clone(), |last| now.since(last));
+                if self.json {
+                    print_json(&json::observation(&window, stale))?;
+                } else {
+                    show(&screen::draw(&window, stale, whole), on_screen)?;
+                }
+                looks += 1;
+            }
+            last = Some(now);
+            if self.count != Some(looks) {
+                clock.sleep(self.every);
+            }
+        }
+        Ok(Outcome::Done)
+    }
+}
+
+fn is_absent(error: &Error) -> bool {
+    error.io_kind() == Some(ErrorKind::NotFound)
+}
+
+/// Nobody publishes there. Whether somebody has the database open is worth saying.
+fn not_published(path: &std::path::Path) -> Failure {
+    let lock = path.with_file_name("LOCK");
+    let open = match operating_system().lock_shared(&lock) {
+        Err(Error::Locked { .. }) => "a process has the database open and does not publish it",
+        _ => "no process that works with the database publishes it",
+    };
+    Failure::Error(format!(
+        "there is no {}: {open}; start `solera load --publish`, `solera bench --publish`, or call Control::publish",
+        path.display()
+    ))
+}
+
+/// Prints a look; on a terminal in the place of the one before.
+fn show(text: &str, on_screen: bool) -> Result<()> {
+    let mut out = stdout();
+    if on_screen {
+        // To the upper left corner; each line ends by clearing what stood behind it, the last what stood below.
+        let text = text.replace('\n', "\x1b[K\n");
+        write!(out, "\x1b[H{text}\x1b[J")?;
+    } else {
+        writeln!(out, "{text}")?;
+    }
+    out.flush()?;
+    Ok(())
+}
