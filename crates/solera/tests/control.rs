@@ -270,9 +270,10 @@ fn a_change_of_any_knob_is_one_record_of_the_manifest_and_nothing_else_is_read_o
     for range in db.control().ranges().ranges {
         extremes(&range.legal).into_iter().for_each(|value| apply(set(&range, value)));
         apply(set(&range, range.value.clone()));
-        if range.is_set {
-            apply(change().reset(range.knob, range.level));
-        }
+    }
+    // The deepest first: a level that only a run limit names is none any more without it.
+    for range in db.control().ranges().ranges.into_iter().rev().filter(|range| range.is_set) {
+        apply(change().reset(range.knob, range.level));
     }
     let history = db.control().history();
     assert!(history.len() > 50, "{} changes", history.len());
