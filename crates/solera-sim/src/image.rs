@@ -66,7 +66,7 @@ pub struct Frame {
     pub synced: usize,
 }
 
-const LOG_HEADER_BYTES: usize = 32;
+const LOG_HEADER_BYTES: usize = 48;
 const FRAME_HEADER_BYTES: usize = 24;
 
 impl Frames {
