@@ -355,8 +355,8 @@ fn a_directory_of_another_program_is_left_alone() {
     for stranger in ["Cargo.toml", "000001.sst", "IDENTITY", "000003.log", "000004.table"] {
         let fs = MemFs::new();
         fs.create_dir_all(Path::new(DIR)).unwrap();
-        fs.set_content(&Path::new(DIR).join(stranger), b"some content that belongs to another program")
-            .unwrap();
+        let content = b"some content that belongs to another program, more than a log's header has";
+        fs.set_content(&Path::new(DIR).join(stranger), content).unwrap();
         let error = refused_for_writing(&fs);
         assert!(
             matches!(&error, Error::NotADatabase { path, .. } if path == Path::new(DIR)),

@@ -14,6 +14,7 @@ use crate::{
 use solera::{
     Db, Durability, Error, Keyspace, ManualClock,
     clock::{Clock, SystemClock},
+    frame::FILE_HEADER_BYTES,
     vfs::{
         Fs,
         fault::{Call, Fault, FaultFs},
@@ -32,8 +33,6 @@ type Checked<T = ()> = Result<T, String>;
 
 /// Calls that fail until healed do so for as many operations.
 const SICK_OPERATIONS: usize = 3;
-/// Bytes of a log that holds nothing.
-const LOG_HEADER_BYTES: usize = 32;
 /// What a write after the fault stores.
 const PROBE_KEY: &[u8] = b"probe";
 
@@ -299,7 +298,7 @@ impl<'s> World<'s> {
         let Some((Call::Sync, path)) = self.fs.first_hit() else { return Ok(()) };
         let in_use = path.parent() == Some(Path::new(DIR))
             && path.extension().is_some_and(|extension| extension == "log")
-            && self.memory.content(&path).is_ok_and(|content| content.len() > LOG_HEADER_BYTES);
+            && self.memory.content(&path).is_ok_and(|content| content.len() > FILE_HEADER_BYTES);
         if !in_use {
             return Ok(());
         }
