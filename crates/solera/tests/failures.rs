@@ -207,9 +207,9 @@ fn a_creation_that_ends_before_current_is_begun_again_though_the_log_has_space_r
     drop(Options::new().fs(whole.clone()).background_threads(0).open("/db").unwrap());
     let log =
         whole.files().into_iter().find(|file| file.extension().is_some_and(|kind| kind == "log")).unwrap();
-    let header = whole.content(&log).unwrap()[..32].to_vec();
+    let header = whole.content(&log).unwrap()[..48].to_vec();
     for (start, opens) in
-        [(&header[..], true), (&[], true), (&[0; 32], true), (&[&header[..], b"x"].concat(), false)]
+        [(&header[..], true), (&[], true), (&[0; 48], true), (&[&header[..], b"x"].concat(), false)]
     {
         let fs = Arc::new(MemFs::new());
         fs.create_dir_all("/db".as_ref()).unwrap();
