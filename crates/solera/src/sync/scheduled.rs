@@ -74,7 +74,7 @@ impl<T> RwLock<T> {
 }
 
 /// `parking_lot::Condvar`.
-#[derive(Default)]
+#[derive(Default, Debug)]
 pub(crate) struct Condvar(sync::Condvar);
 
 impl Condvar {
