@@ -104,7 +104,7 @@ impl MemtableCursor {
 
     /// To the newest version of the next key.
     #[inline]
-    fn to_next_key(&mut self) {
+    fn enter_next_key(&mut self) {
         let At { order, rank, .. } = *self.at();
         if rank + 1 == order.len() {
             self.at = self.memtable.tree.first_after(self.leaf()).map(At::entering);
@@ -142,7 +142,7 @@ impl Cursor for MemtableCursor {
         }
         match self.record().seen_by(snapshot).map(Record::into_raw) {
             Some(record) => self.at = self.at.map(|at| At { record, ..at }),
-            None => self.to_next_key(),
+            None => self.enter_next_key(),
         }
         Ok(())
     }
@@ -156,14 +156,14 @@ impl Cursor for MemtableCursor {
     fn next(&mut self) -> Result<()> {
         match self.record().older().map(Record::into_raw) {
             Some(record) => self.at = self.at.map(|at| At { record, ..at }),
-            None => self.to_next_key(),
+            None => self.enter_next_key(),
         }
         Ok(())
     }
 
     #[inline]
     fn next_key(&mut self) -> Result<()> {
-        self.to_next_key();
+        self.enter_next_key();
         Ok(())
     }
 

@@ -37,7 +37,7 @@ struct Links {
 
 /// Alignment of the pieces that records are written to.
 pub(super) const RECORD_ALIGN: usize = align_of::<RecordHeader>();
-const _: () = assert!(align_of::<Links>() <= RECORD_ALIGN && size_of::<Links>() % RECORD_ALIGN == 0);
+const _: () = assert!(align_of::<Links>() <= RECORD_ALIGN && size_of::<Links>().is_multiple_of(RECORD_ALIGN));
 
 /// One entry in the arena: immutable, and alive for `'a`.
 #[derive(Clone, Copy)]
