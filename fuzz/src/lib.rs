@@ -130,7 +130,7 @@ fn walk_and_ask(data: &[u8]) {
     let mut dumped = Vec::new();
     let _ = inspect::dump(&fs, &path, &mut dumped);
     let Some(file) = damage_only(table::open_alone(&fs, &path)) else { return };
-    let Some(mut cursor) = damage_only(file.cursor(&KeyRange::all(), Access::Cached)) else { return };
+    let Some(mut cursor) = damage_only(file.cursor(&KeyRange::all(), Access::Cached(0))) else { return };
     let mut keys = Vec::new();
     if damage_only(cursor.seek_first()).is_none() {
         return;
