@@ -55,20 +55,7 @@ pub(crate) fn seconds(seconds: f64) -> String {
 
 /// `2026-11-21 18:05:09 UTC`.
 pub(crate) fn utc(unix_ms: u64) -> String {
-    let seconds = unix_ms / 1000;
-    let (days, time) = (seconds / 86_400, seconds % 86_400);
-    // Days are counted from the 1st of March of the year 0, so that a leap day is the last of its year, in eras of
-    // 400 years.
-    let days = days + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    let year = era * 400 + year + next;
-    let (hour, minute, second) = (time / 3600, time / 60 % 60, time % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+    solera_bench::report::number::date(unix_ms / 1000)
 }
 
 /// `part` of `whole` in percent; 0 when there is no whole.

@@ -78,7 +78,7 @@ pub fn bytes(value: u64) -> String {
     format!("{} {}", digits(value as f64 / scale.divisor), scale.unit)
 }
 
-/// A UTC date and time, from seconds since 1970: `2026-11-21 08:38 UTC`.
+/// A UTC date and time, from seconds since 1970: `2026-11-21 08:38:05 UTC`.
 pub fn date(unix_s: u64) -> String {
     let (days, second) = (unix_s / 86_400, unix_s % 86_400);
     // Howard Hinnant's civil_from_days, for dates after 1970.
@@ -90,7 +90,8 @@ pub fn date(unix_s: u64) -> String {
     let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
     let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
     let year = year_of_era + era * 400 + u64::from(month <= 2);
-    format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", second / 3600, second / 60 % 60)
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 
 #[cfg(test)]
@@ -118,8 +119,8 @@ mod tests {
 
     #[test]
     fn dates_are_those_of_the_calendar() {
-        assert_eq!(date(0), "1970-01-01 00:00 UTC");
-        assert_eq!(date(951_782_400), "2000-02-29 00:00 UTC");
-        assert_eq!(date(1_704_067_199), "2023-12-31 23:59 UTC");
+        assert_eq!(date(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(date(951_782_400), "2000-02-29 00:00:00 UTC");
+        assert_eq!(date(1_704_067_199), "2023-12-31 23:59:59 UTC");
     }
 }
