@@ -210,6 +210,14 @@ impl World {
         }
     }
 
+    /// Writers are held back by the runs of level 0 for as long as there are too many of them for the shape that is
+    /// wanted (`tree::stall`): then there must be something to do about it.
+    fn check_due(&self) {
+        let runs = self.version.level(0).runs().len();
+        let due = || pick(&self.version, &self.shape, &self.in_flight).is_some();
+        assert!(runs < self.shape.run_limit(0) as usize || due(), "{} of\n{}", self.shape, self.version);
+    }
+
     fn check_shape(&self) {
         for (level, at) in self.version.levels().iter().enumerate() {
             let level = level as u32;
@@ -332,6 +340,7 @@ proptest! {
                 world.change(shapes[nth / 10 % shapes.len()].clone(), transition);
             }
             world.flush(keys_of(writes, nth));
+            world.check_due();
             world.settle(2, order);
             world.check_reads();
             for at in world.version.levels() {

@@ -18,7 +18,7 @@ pub static TRANSITION: Knob = Knob::new("transition", Scope::Keyspace, Legal::Na
         "flexible",
         "with the next change of a run limit",
         "How a level comes to a new run limit: flexible rewrites nothing and waits for nothing, greedy moves the \
-         level down first, lazy waits until the level has been emptied.",
+         level down first, lazy waits until the level has been emptied (level 0: flexible).",
     )
     .experiment();
 
@@ -31,7 +31,8 @@ pub enum Transition {
     Flexible,
     /// The new limit is in force at once, and all that the level holds moves down, full or not.
     Greedy,
-    /// The old limit stays in force until all that the level holds has moved down because it was full.
+    /// The old limit stays in force until all that the level holds has moved down because it was full; below level 0,
+    /// which is flexible then.
     Lazy,
 }
 
@@ -80,11 +81,16 @@ impl fmt::Display for Turn {
 }
 
 /// What the change from one shape to another asks of the levels: of those that hold something and get another run
-/// limit.
+/// limit. Level 0 never waits for a new one: writers are held back by the limit that is wanted, so it has to be the one
+/// that compactions go by.
 pub fn turns(version: &Version, old: &Shape, new: &Shape, transition: Transition) -> Vec<Turn> {
     let levels = 0..version.levels().len() as u32;
     let turn = |level| {
         let (run_limit, newest) = (old.run_limit(level), version.level(level).runs().first()?.id());
+        let transition = match transition {
+            Transition::Lazy if level == 0 => Transition::Flexible,
+            other => other,
+        };
         (run_limit != new.run_limit(level)).then_some(Turn { level, newest, run_limit, transition })
     };
     levels.filter_map(turn).collect()
