@@ -103,9 +103,15 @@ pub fn kept(db: &Db, receipts: &[Receipt]) -> Result<(), String> {
         }
         let wanted = Value::parse(&changed.new);
         // What later opens gave may narrow what was set.
-        let narrowed = changed.knob == knob::RUN_LIMIT.name && {
-            let ratio = range_now(&ranges, knob::SIZE_RATIO.name, None)?;
-            ratio.is_some_and(|ratio| ratio.value == found.value)
+        let narrowed = match &*changed.knob {
+            name if name == knob::RUN_LIMIT.name => {
+                let ratio = range_now(&ranges, knob::SIZE_RATIO.name, None)?;
+                ratio.is_some_and(|ratio| ratio.value == found.value)
+            }
+            name if name == knob::WRITE_BUFFER_PERCENT.name => {
+                matches!(found.legal, Legal::Real { min, .. } if found.value == min.into())
+            }
+            _ => false,
         };
         if is_set && found.value != wanted && !narrowed {
             return Err(format!("{changed:?} was the last change of it, but now: {found:?}"));

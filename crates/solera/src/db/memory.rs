@@ -108,18 +108,19 @@ impl Split {
         Value::Number((percent.max(0.0) * 100.0).round() / 100.0)
     }
 
-    /// What `knob`, one of these, may be set to while the others stay as they are.
+    /// What `knob`, one of these, may be set to while the others stay as they are. Where they take more than the whole
+    /// already, as an open with another budget may find them, it is what `knob` takes itself, or less.
     pub(crate) fn legal(&self, knob: &Knob, options: &Options) -> Legal {
-        let (buffers, filters) = (self.buffers_percent(options), self.filter_percent.unwrap_or(0.0));
-        let (min, taken) = match knob {
+        let (min, own) = match knob {
             knob if *knob == WRITE_BUFFER_PERCENT => {
-                (buffer_percent_min(options), filters + self.kept_for_cache())
+                (buffer_percent_min(options), self.buffers_percent(options))
             }
-            knob if *knob == FILTER_PERCENT => (0.0, buffers + self.kept_for_cache()),
-            _ => (CACHE_PERCENT_MIN, buffers + filters),
+            knob if *knob == FILTER_PERCENT => (0.0, self.filter_percent.unwrap_or(0.0)),
+            _ => (CACHE_PERCENT_MIN, self.kept_for_cache()),
         };
+        let left = 100.0 - (self.sum_percent(options) - own);
         // Down to what is legal for certain.
-        Legal::Real { min, max: ((100.0 - taken) * 100.0).floor().max(min * 100.0) / 100.0 }
+        Legal::Real { min, max: (left.max(own) * 100.0).floor().max(min * 100.0) / 100.0 }
     }
 
     /// Whether the parts fit into the whole. What an open with another budget made of those that were set
@@ -127,11 +128,13 @@ impl Split {
     pub(crate) fn validate(&self, before: &Split, options: &Options) -> Result<()> {
         let min = buffer_percent_min(options);
         let is_new = self.write_buffer_percent != before.write_buffer_percent;
-        if is_new && self.write_buffer_percent.is_some_and(|percent| percent < min) {
+        if let Some(percent) = self.write_buffer_percent
+            && is_new
+            && percent < min
+        {
             return Err(Error::Invalid(format!(
-                "write_buffer_percent is {}; it must be {}: a buffer has at least {WRITE_BUFFER_BYTES_MIN} bytes",
-                self.setting(&WRITE_BUFFER_PERCENT, options),
-                self.legal(&WRITE_BUFFER_PERCENT, options)
+                "write_buffer_percent is {percent}; it must be {}: a buffer has at least {WRITE_BUFFER_BYTES_MIN} bytes",
+                before.legal(&WRITE_BUFFER_PERCENT, options)
             )));
         }
         let sum = self.sum_percent(options);
@@ -142,9 +145,9 @@ impl Split {
             "write buffers, filters and cache are {:.2} % of the memory; together they must be at most 100, so \
              write_buffer_percent {}, filter_percent {}, or cache_percent {}",
             sum,
-            self.legal(&WRITE_BUFFER_PERCENT, options),
-            self.legal(&FILTER_PERCENT, options),
-            self.legal(&CACHE_PERCENT, options),
+            before.legal(&WRITE_BUFFER_PERCENT, options),
+            before.legal(&FILTER_PERCENT, options),
+            before.legal(&CACHE_PERCENT, options),
         )))
     }
 
@@ -162,8 +165,12 @@ impl Split {
     fn buffers_percent(&self, options: &Options) -> f64 {
         let given = options.effective_write_buffer() * BUFFERS_GRANTED;
         let given = given as f64 * 100.0 / options.divided_bytes() as f64;
-        // `Options::write_buffer` may ask for more.
-        self.write_buffer_percent.unwrap_or(given.min(100.0 - CACHE_PERCENT_LEFT))
+        match self.write_buffer_percent {
+            // `Options::write_buffer` may ask for more.
+            None => given.min(100.0 - CACHE_PERCENT_LEFT),
+            // What was set under a larger budget may be less than buffers can be.
+            Some(percent) => percent.max(buffer_percent_min(options)),
+        }
     }
 
     /// Bytes at which a memtable is sealed.
