@@ -175,18 +175,21 @@ pub struct Oracle {
 pub struct Transaction {
     /// What it reads.
     pub snapshot: Moment,
-    changes: Vec<(usize, Change)>,
+    changes: Vec<(Place, Change)>,
     /// What its outcome depends on.
     needs: Reads,
     /// What it has looked at all the same.
     looks: Reads,
 }
 
-/// Keys and ranges that were read, in which keyspace and which generation of it.
+/// A keyspace, and which generation of it: one that was made anew is another one.
+type Place = (usize, Option<u64>);
+
+/// Keys and ranges that were read, and where.
 #[derive(Clone, Debug, Default)]
 struct Reads {
-    keys: BTreeSet<(usize, Option<u64>, Vec<u8>)>,
-    ranges: Vec<(usize, Option<u64>, Bound<Vec<u8>>, Bound<Vec<u8>>)>,
+    keys: BTreeSet<(Place, Vec<u8>)>,
+    ranges: Vec<(Place, Bound<Vec<u8>>, Bound<Vec<u8>>)>,
 }
 
 /// Whether a commit must fail with a conflict.
@@ -202,22 +205,21 @@ pub enum Conflict {
 }
 
 impl Transaction {
-    /// The changes staged so far, in order.
-    pub fn changes(&self) -> &[(usize, Change)] {
-        &self.changes
+    /// Whether anything was staged.
+    pub fn wrote(&self) -> bool {
+        !self.changes.is_empty()
     }
 
-    /// Stages a change.
-    pub fn stage(&mut self, space: usize, change: Change) {
-        self.changes.push((space, change));
+    /// The changes staged for a keyspace.
+    fn staged(&self, place: Place) -> Vec<&Change> {
+        self.changes.iter().filter(|(of, _)| *of == place).map(|(_, change)| change).collect()
     }
 
     /// Whether what a key holds is decided by the transaction's own changes.
-    fn decides(&self, space: usize, key: &[u8]) -> bool {
-        let mut own =
-            self.changes.iter().rev().filter(|(slot, change)| *slot == space && change.concerns(key));
-        own.find(|(_, change)| !matches!(change, Change::Merge { .. })).is_some_and(
-            |(_, change)| match change {
+    fn decides(&self, place: Place, key: &[u8]) -> bool {
+        let own = self.staged(place).into_iter().rev().filter(|change| change.concerns(key));
+        own.skip_while(|change| matches!(change, Change::Merge { .. })).next().is_some_and(
+            |change| match change {
                 Change::Put { expires_ms, .. } => expires_ms.is_none(),
                 _ => true,
             },
@@ -319,7 +321,7 @@ impl Oracle {
         slot: usize,
         range: impl RangeBounds<[u8]>,
         at: Moment,
-        changes: &[(usize, Change)],
+        changes: &[&Change],
     ) -> Vec<(Vec<u8>, Vec<u8>)> {
         let Some(space) = self.spaces.get(&slot) else { return Vec::new() };
         let (start, end) = (range.start_bound(), range.end_bound());
@@ -328,23 +330,21 @@ impl Oracle {
         }
         let mut keys: BTreeSet<&[u8]> =
             space.cells.range::<[u8], _>((start, end)).map(|(key, _)| &key[..]).collect();
-        keys.extend(changes.iter().filter(|(space, _)| *space == slot).filter_map(
-            |(_, change)| match change {
-                Change::Put { key, .. } | Change::Merge { key, .. } => {
-                    Some(&key[..]).filter(|key| (start, end).contains(*key))
-                }
-                Change::Delete { .. } | Change::DeleteRange { .. } => None,
-            },
-        ));
+        keys.extend(changes.iter().filter_map(|change| match change {
+            Change::Put { key, .. } | Change::Merge { key, .. } => {
+                Some(&key[..]).filter(|key| (start, end).contains(*key))
+            }
+            Change::Delete { .. } | Change::DeleteRange { .. } => None,
+        }));
         keys.into_iter()
             .filter_map(|key| Some((key.to_vec(), self.get_under(slot, key, at, changes)?)))
             .collect()
     }
 
-    fn get_under(&self, slot: usize, key: &[u8], at: Moment, changes: &[(usize, Change)]) -> Option<Vec<u8>> {
+    fn get_under(&self, slot: usize, key: &[u8], at: Moment, changes: &[&Change]) -> Option<Vec<u8>> {
         let space = self.spaces.get(&slot)?;
         let mut cell = space.cell(key, at).cloned().unwrap_or_default();
-        for (_, change) in changes.iter().filter(|(space, change)| *space == slot && change.concerns(key)) {
+        for change in changes.iter().filter(|change| change.concerns(key)) {
             cell.change(space.operator, change);
         }
         cell.read(space.operator, self.now_ms)
@@ -360,14 +360,20 @@ impl Oracle {
         }
     }
 
+    /// Stages a change to a keyspace in a transaction.
+    pub fn stage(&self, transaction: &mut Transaction, space: usize, change: Change) {
+        transaction.changes.push((self.place(space), change));
+    }
+
     /// What a key holds for a transaction, which notes the read.
     pub fn get_in(&self, transaction: &mut Transaction, space: usize, key: &[u8]) -> Option<Vec<u8>> {
-        let read = (space, self.generation(space), key.to_vec());
-        if !transaction.decides(space, key) {
+        let read = (self.place(space), key.to_vec());
+        if !transaction.decides(read.0, key) {
             transaction.needs.keys.insert(read.clone());
         }
+        let found = self.get_under(space, key, transaction.snapshot, &transaction.staged(read.0));
         transaction.looks.keys.insert(read);
-        self.get_under(space, key, transaction.snapshot, &transaction.changes)
+        found
     }
 
     /// The pairs in a range for a transaction. What is read of it is noted by [`Oracle::walked`].
@@ -377,18 +383,18 @@ impl Oracle {
         space: usize,
         range: impl RangeBounds<[u8]>,
     ) -> Vec<(Vec<u8>, Vec<u8>)> {
-        self.scan_under(space, range, transaction.snapshot, &transaction.changes)
+        self.scan_under(space, range, transaction.snapshot, &transaction.staged(self.place(space)))
     }
 
     /// Notes that a transaction walked through the range `passed` on its way through `asked`.
     pub fn walked(&self, transaction: &mut Transaction, space: usize, passed: Ends, asked: Ends) {
-        let generation = self.generation(space);
-        transaction.needs.ranges.push((space, generation, passed.0, passed.1));
-        transaction.looks.ranges.push((space, generation, asked.0, asked.1));
+        let place = self.place(space);
+        transaction.needs.ranges.push((place, passed.0, passed.1));
+        transaction.looks.ranges.push((place, asked.0, asked.1));
     }
 
-    fn generation(&self, space: usize) -> Option<u64> {
-        self.spaces.get(&space).map(|space| space.generation)
+    fn place(&self, space: usize) -> Place {
+        (space, self.spaces.get(&space).map(|space| space.generation))
     }
 
     /// Whether something that the transaction read was written since it began.
@@ -404,9 +410,7 @@ impl Oracle {
 
     fn changed(&self, reads: &Reads, since: Moment) -> bool {
         // A keyspace that is gone was written: what was read in it is gone.
-        let same = |slot: &usize, generation: &Option<u64>| {
-            self.spaces.get(slot).filter(|space| Some(space.generation) == *generation)
-        };
+        let same = |place: &Place| self.spaces.get(&place.0).filter(|_| self.place(place.0) == *place);
         let key_changed = |space: &Space, key: &[u8]| {
             space.touched.get(key).is_some_and(|at| *at > since)
                 || space
@@ -422,18 +426,19 @@ impl Oracle {
         reads
             .keys
             .iter()
-            .any(|(slot, generation, key)| same(slot, generation).is_none_or(|space| key_changed(space, key)))
-            || reads.ranges.iter().any(|(slot, generation, start, end)| {
+            .any(|(place, key)| same(place).is_none_or(|space| key_changed(space, key)))
+            || reads.ranges.iter().any(|(place, start, end)| {
                 let (start, end) = (start.as_ref().map(|key| &key[..]), end.as_ref().map(|key| &key[..]));
-                same(slot, generation).is_none_or(|space| range_changed(space, start, end))
+                same(place).is_none_or(|space| range_changed(space, start, end))
             })
     }
 
     /// Ends a transaction, committing its changes if told to.
     pub fn end(&mut self, transaction: Transaction, commit: bool) {
         self.unpin(transaction.snapshot);
-        if commit && !transaction.changes.is_empty() {
-            self.commit(&transaction.changes);
+        if commit && transaction.wrote() {
+            let changes = transaction.changes.into_iter().map(|((space, _), change)| (space, change));
+            self.commit(&changes.collect::<Vec<_>>());
         }
     }
 }
@@ -528,13 +533,13 @@ mod tests {
         oracle.create(0, Operator::Append);
         oracle.commit(&[put("a", "1", None)]);
         let mut blind = oracle.begin();
-        blind.stage(0, merge("a", "2").1);
+        oracle.stage(&mut blind, 0, merge("a", "2").1);
         let mut reader = blind.clone();
         let mut walker = blind.clone();
         let mut setter = blind.clone();
         (0..3).for_each(|_| _ = oracle.pin());
         assert_eq!(oracle.get_in(&mut reader, 0, b"a"), Some(b"12".to_vec()));
-        setter.stage(0, put("a", "9", None).1);
+        oracle.stage(&mut setter, 0, put("a", "9", None).1);
         assert_eq!(oracle.get_in(&mut setter, 0, b"a"), Some(b"9".to_vec()));
         let all = || (Bound::Unbounded, Bound::Unbounded);
         oracle.walked(&mut walker, 0, (Bound::Excluded(b"a".to_vec()), Bound::Unbounded), all());
@@ -556,8 +561,11 @@ mod tests {
         oracle.create(0, Operator::None);
         let mut before = oracle.begin();
         assert_eq!(oracle.get_in(&mut before, 0, b"a"), None);
+        oracle.stage(&mut before, 0, put("b", "1", None).1);
+        assert_eq!(oracle.scan_in(&before, 0, ..).len(), 1);
         oracle.drop_space(0);
         oracle.create(0, Operator::None);
+        assert_eq!(oracle.scan_in(&before, 0, ..), []);
         assert_eq!(oracle.conflicts(&before), Conflict::Must);
         let mut after = oracle.begin();
         assert_eq!(oracle.get_in(&mut after, 0, b"a"), None);

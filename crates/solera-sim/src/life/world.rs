@@ -346,14 +346,14 @@ impl World {
             let (space, told) = change.in_oracle(&self.setting, self.oracle.now_ms());
             succeeded(change.stage_in(&mut open.engine, &self.setting, handle))?;
             open.targets.insert((space, self.generations[space]));
-            open.model.stage(space, told);
+            self.oracle.stage(&mut open.model, space, told);
         }
         Ok(())
     }
 
     fn commit(&mut self, slot: u8) -> Checked {
         let Some(open) = self.transactions[usize::from(slot)].take() else { return Ok(()) };
-        let wrote = !open.model.changes().is_empty();
+        let wrote = open.model.wrote();
         // Changes to a keyspace that was dropped meanwhile cannot be committed. One that has a new
         // keyspace of the same name in its place is not the one that was meant.
         let gone = open.targets.iter().any(|&(slot, generation)| self.generations[slot] != generation);

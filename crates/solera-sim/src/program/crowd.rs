@@ -296,7 +296,7 @@ impl Thread<'_> {
                 Change::Merge { key, operand } => engine.merge(space, key, operand),
             }
             .map_err(text)?;
-            model.stage(slot, change);
+            self.oracle.stage(&mut model, slot, change);
         }
         let done = engine.commit();
         self.oracle.end(model, done.is_ok());

@@ -25,6 +25,9 @@ use std::{collections::BTreeMap, fmt, iter::FusedIterator, ops::RangeBounds, syn
 /// as it was when it began, and its own writes. Dropping it without [`commit`](Transaction::commit) rolls
 /// it back.
 ///
+/// A keyspace that is dropped takes with it what the transaction has read and written there: the commit is refused
+/// if it wrote there. A new keyspace of that name is another one, in which the transaction has written nothing.
+///
 /// ```
 /// # fn main() -> solera::Result<()> {
 /// # let dir = tempfile::tempdir().unwrap();
