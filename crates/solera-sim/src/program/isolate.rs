@@ -3,8 +3,8 @@
 //! Transactions read lists and append to them, as a value that they read and write back or as an operand
 //! of a merge, one by one or by range, over tables that are flushed and merged meanwhile. Few lists are in
 //! use at a time, so that transactions collide; a list is left for another before it is long. Beside them
-//! threads move money between accounts, and an auditor counts it. When all have ended, the history goes to
-//! the judges of [`crate::isolation`].
+//! threads move money between accounts, and an auditor counts it and between two counts sets knobs to whatever is
+//! legal then. When all have ended, the history goes to the judges of [`crate::isolation`].
 //!
 //! A seed fixes the layouts and what each thread draws. Which thread comes first is not a function of it, so a
 //! failure need not repeat; what is printed is the cycle itself.
@@ -14,6 +14,7 @@ use crate::{
     isolation::{Element, End, History, Key, Step, Transaction, cycles, replay},
     random::Random,
     setting::Setting,
+    tuning,
 };
 use solera::{Db, Error, Keyspace, KeyspaceOptions, ManualClock, operator::builtin, vfs::mem::MemFs};
 use std::sync::{
@@ -31,6 +32,8 @@ const ERA: u64 = 250;
 const STEPS: u64 = 5;
 /// One commit in so many moves money instead.
 const TRANSFERS: u64 = 8;
+/// A knob is set for every so many transactions.
+const CHANGES: u64 = 50;
 const ACCOUNTS: u64 = 10;
 const COINS: i64 = 1000;
 /// Bytes of an element in a list.
@@ -60,6 +63,7 @@ struct Counted {
     aborted: AtomicU64,
     audits: AtomicU64,
     drift: AtomicU64,
+    changes: AtomicU64,
     edges: AtomicU64,
 }
 
@@ -104,6 +108,7 @@ pub fn run(amount: Amount) -> Verdict {
         .must_be_none("misplaced", misplaced)
         .figure("audits", count(&counted.audits))
         .must_be_none("bank_drift", count(&counted.drift))
+        .figure("changes", count(&counted.changes))
         .must_be_none("wrong", wrong)
 }
 
@@ -150,8 +155,14 @@ fn live(seed: u64, transactions: u64, threads: u32, counted: &Counted) -> Result
     let done = AtomicBool::new(false);
     let mut histories = std::thread::scope(|scope| {
         let auditor = scope.spawn(|| {
+            let (mut random, mut next) = (Random::new(seed ^ 0x6b6e6f62), 0);
             while !done.load(Ordering::Relaxed) {
                 audit(&spaces, counted)?;
+                if begun.load(Ordering::Relaxed) >= next {
+                    tuning::turn(&spaces.db, random.next() as u32).map_err(text)?;
+                    counted.changes.fetch_add(1, Ordering::Relaxed);
+                    next = begun.load(Ordering::Relaxed) + CHANGES;
+                }
                 std::thread::yield_now();
             }
             audit(&spaces, counted)
