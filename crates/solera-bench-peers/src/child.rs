@@ -7,12 +7,12 @@ use crate::{
     engines,
     phase::{Measured, Mix, Phase},
     process,
+    source::Source,
 };
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use solera::clock::{Clock, SystemClock};
 use solera_bench::{
-    Family,
     data::DataSet,
     measure,
     packed::Packed,
@@ -38,11 +38,10 @@ const FRESH_VALUES: usize = 1024;
 pub struct Task {
     pub engine: String,
     pub directory: PathBuf,
-    /// `None` for the sample of real rows.
-    pub family: Option<String>,
+    pub source: Source,
     pub entries: usize,
-    pub value_bytes: usize,
     pub memory_bytes: u64,
+    pub direct: bool,
     pub lz4: bool,
     pub operations: usize,
     pub pass_seconds: f64,
@@ -59,8 +58,11 @@ pub struct Ask {
 /// One line to the parent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Answer {
-    /// The data is made: bytes of all pairs.
-    Ready(u64),
+    /// The data is made: how many pairs, and the bytes of all of them.
+    Ready {
+        pairs: usize,
+        bytes: u64,
+    },
     Measured(Measured),
     Failed(String),
 }
@@ -68,18 +70,13 @@ pub enum Answer {
 /// Serves the parent until it closes the pipe.
 pub fn serve(task: &str) -> Result<()> {
     let task: Task = serde_json::from_str(task)?;
-    let set = match &task.family {
-        Some(family) => {
-            DataSet::generated(family.parse::<Family>()?, task.entries, task.value_bytes, task.seed)
-        }
-        None => DataSet::git_history_sample(task.seed),
-    };
+    let set = task.source.make(task.entries, task.seed)?;
     let mut out = std::io::stdout();
     let mut say = move |answer: &Answer| -> Result<()> {
         writeln!(out, "{}", serde_json::to_string(answer)?)?;
         Ok(out.flush()?)
     };
-    say(&Answer::Ready(set.pairs.bytes()))?;
+    say(&Answer::Ready { pairs: set.pairs.len(), bytes: set.pairs.bytes() })?;
     let mut child = Child::new(&task, &set);
     for line in std::io::stdin().lock().lines() {
         let ask: Ask = serde_json::from_str(&line?)?;
@@ -180,18 +177,20 @@ impl<'a> Child<'a> {
             directory: directory.clone(),
             memory_bytes: self.task.memory_bytes,
             data_bytes: self.set.pairs.bytes(),
+            direct: self.task.direct,
             lz4: self.task.lz4,
         };
         let engine = engines::open(&self.task.engine, &setting)?;
         let written = process::written_bytes();
         let pairs = &self.set.pairs;
-        let mut write_ns_max = 0;
+        let mut writes = histogram();
         let (cpu, start) = (process::cpu_seconds(), self.clock.monotonic_ns());
         let mut last = start;
         let mut watched = |pair| {
-            // Between two pairs of the load lies one write of the engine, or a transaction of them.
+            // Between two pairs of the load lies one write of the engine; of some, and only now and then, a
+            // transaction of many.
             let now = self.clock.monotonic_ns();
-            write_ns_max = write_ns_max.max(now - last);
+            writes.saturating_record(now - last);
             last = now;
             pair
         };
@@ -213,7 +212,8 @@ impl<'a> Child<'a> {
                 operations: pairs.len() as u64,
                 seconds,
                 cpu_seconds,
-                write_ns_max: Some(write_ns_max),
+                latency_ns: Some(quantiles(&writes)),
+                write_ns_max: Some(writes.max()),
                 written_per_byte: Some((process::written_bytes() - written) as f64 / bytes),
                 space_per_byte: Some(process::directory_bytes(directory)? as f64 / bytes),
                 resident_bytes: Some(process::resident_bytes().saturating_sub(self.idle_bytes)),
@@ -227,7 +227,8 @@ impl<'a> Child<'a> {
             operations: pairs.len() as u64,
             seconds,
             cpu_seconds,
-            write_ns_max: Some(write_ns_max),
+            latency_ns: Some(quantiles(&writes)),
+            write_ns_max: Some(writes.max()),
             written_per_byte: Some((process::written_bytes() - written) as f64 / bytes),
             space_per_byte: Some(process::directory_bytes(directory)? as f64 / bytes),
             ..Measured::default()
@@ -273,9 +274,10 @@ impl<'a> Child<'a> {
                 false
             }))
         };
-        let cpu = process::cpu_seconds();
+        let (cpu, calls) = (process::cpu_seconds(), process::read_calls());
         let pass = measure::throughput(&self.clock, probes, self.limit_ns(), &mut read)?;
         let cpu_seconds = process::cpu_seconds() - cpu;
+        let calls = process::read_calls() - calls;
         let (timed, histogram) =
             measure::latencies(&self.clock, probes, probes.len().div_ceil(4), self.limit_ns(), &mut read)?;
         failed.map_or(Ok(()), Err)?;
@@ -284,6 +286,8 @@ impl<'a> Child<'a> {
             seconds: pass.ns as f64 / 1e9,
             cpu_seconds,
             latency_ns: Some(quantiles(&histogram)),
+            // Only where each is a read of the device.
+            read_calls: self.task.direct.then_some(calls),
             wrong: pass.wrong + timed.wrong,
             ..Measured::default()
         })

@@ -5,6 +5,7 @@ use crate::{
     engine::Result,
     engines,
     phase::{Measured, Phase},
+    source::Source,
 };
 use serde::{Deserialize, Serialize};
 use solera_bench::{Machine, machine};
@@ -20,10 +21,9 @@ use std::{
 pub struct Comparison {
     pub engines: Vec<String>,
     pub phases: Vec<Phase>,
-    /// Key families, or `git-history`.
-    pub data: Vec<String>,
+    pub data: Vec<Source>,
     pub entries: usize,
-    pub value_bytes: usize,
+    pub direct: bool,
     pub repeats: usize,
     /// `None` for one and a half times the data.
     pub memory_bytes: Option<u64>,
@@ -52,9 +52,9 @@ pub struct Results {
 pub struct SetResults {
     pub name: String,
     pub entries: usize,
-    pub value_bytes: usize,
     pub data_bytes: u64,
     pub memory_bytes: u64,
+    pub direct: bool,
     pub lz4: bool,
     pub engines: Vec<EngineResults>,
 }
@@ -71,8 +71,8 @@ pub fn run(comparison: &Comparison) -> Result<Results> {
     let begun = Instant::now();
     let started_unix_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs();
     let mut sets = Vec::new();
-    for (number, name) in comparison.data.iter().enumerate() {
-        sets.push(run_set(comparison, number, name)?);
+    for (number, source) in comparison.data.iter().enumerate() {
+        sets.push(run_set(comparison, number, source)?);
     }
     let here = Machine::here();
     Ok(Results {
@@ -92,34 +92,31 @@ pub fn run(comparison: &Comparison) -> Result<Results> {
     })
 }
 
-fn run_set(comparison: &Comparison, set: usize, name: &str) -> Result<SetResults> {
+fn run_set(comparison: &Comparison, set: usize, source: &Source) -> Result<SetResults> {
     let mut workers = Vec::new();
-    let mut data_bytes = 0;
-    let mut memory_bytes = comparison.memory_bytes.unwrap_or(0);
+    let (mut entries, mut data_bytes) = (0, 0);
+    // All of the data and what lies around it, and no more.
+    let asked_bytes = source.entries(comparison.entries) as u64 * source.pair_bytes();
+    let memory_bytes = comparison.memory_bytes.unwrap_or((asked_bytes * 3 / 2).max(64 << 20));
     for engine in &comparison.engines {
-        if memory_bytes == 0 {
-            // All of the data and what lies around it, and no more.
-            let pair_bytes = if name == "git-history" { 64 } else { 8 + comparison.value_bytes };
-            memory_bytes = ((comparison.entries * pair_bytes) as u64 * 3 / 2).max(64 << 20);
-        }
         let task = Task {
             engine: engine.clone(),
             directory: comparison.directory.join(format!("{set}-{engine}")),
-            family: (name != "git-history").then(|| name.to_owned()),
+            source: source.clone(),
             entries: comparison.entries,
-            value_bytes: comparison.value_bytes,
+            direct: comparison.direct,
             memory_bytes,
             lz4: comparison.lz4,
             operations: comparison.operations,
             pass_seconds: comparison.pass_seconds,
             seed: comparison.seed,
         };
-        let (worker, bytes) = Worker::start(&task)?;
-        data_bytes = bytes;
+        let (worker, pairs, bytes) = Worker::start(&task)?;
+        (entries, data_bytes) = (pairs, bytes);
         workers.push((worker, Vec::new()));
     }
     let steps = comparison.phases.len() * comparison.repeats * workers.len();
-    let mut progress = Progress::new(name, steps);
+    let mut progress = Progress::new(source.to_string(), steps);
     for &phase in &comparison.phases {
         workers
             .iter_mut()
@@ -147,11 +144,11 @@ fn run_set(comparison: &Comparison, set: usize, name: &str) -> Result<SetResults
     }
     progress.end();
     Ok(SetResults {
-        name: name.to_owned(),
-        entries: comparison.entries,
-        value_bytes: comparison.value_bytes,
+        name: source.to_string(),
+        entries,
         data_bytes,
         memory_bytes,
+        direct: comparison.direct,
         lz4: comparison.lz4,
         engines: workers
             .into_iter()
@@ -170,7 +167,8 @@ struct Worker {
 }
 
 impl Worker {
-    fn start(task: &Task) -> Result<(Self, u64)> {
+    /// The worker, and how many pairs of how many bytes it has made.
+    fn start(task: &Task) -> Result<(Self, usize, u64)> {
         engines::NAMES.contains(&&task.engine[..]).then_some(()).ok_or_else(|| {
             format!("there is no engine {:?}; the engines are {}", task.engine, engines::NAMES.join(", "))
         })?;
@@ -185,7 +183,7 @@ impl Worker {
         let mut worker =
             Worker { engine: task.engine.clone(), process, ask, answers, directory: task.directory.clone() };
         match worker.answer()? {
-            Answer::Ready(bytes) => Ok((worker, bytes)),
+            Answer::Ready { pairs, bytes } => Ok((worker, pairs, bytes)),
             other => Err(format!("{}: {other:?} instead of being ready", task.engine).into()),
         }
     }
@@ -197,7 +195,7 @@ impl Worker {
         match self.answer()? {
             Answer::Measured(measured) => Ok(measured),
             Answer::Failed(what) => Err(format!("{}, {}: {what}", self.engine, ask.phase.name()).into()),
-            Answer::Ready(_) => Err(format!("{} is ready twice", self.engine).into()),
+            Answer::Ready { .. } => Err(format!("{} is ready twice", self.engine).into()),
         }
     }
 
@@ -229,14 +227,8 @@ struct Progress {
 }
 
 impl Progress {
-    fn new(set: &str, steps: usize) -> Self {
-        Progress {
-            set: set.to_owned(),
-            done: 0,
-            steps,
-            begun: Instant::now(),
-            shown: std::io::stderr().is_terminal(),
-        }
+    fn new(set: String, steps: usize) -> Self {
+        Progress { set, done: 0, steps, begun: Instant::now(), shown: std::io::stderr().is_terminal() }
     }
 
     fn step(&mut self, what: &str) {

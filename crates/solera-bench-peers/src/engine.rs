@@ -20,6 +20,8 @@ pub struct Setting {
     pub memory_bytes: u64,
     /// Bytes of all keys and values that will be loaded.
     pub data_bytes: u64,
+    /// Whether tables are read past the system's page cache, by the engines that can.
+    pub direct: bool,
     /// Whether data blocks are compressed with LZ4, by the engines that can.
     pub lz4: bool,
 }

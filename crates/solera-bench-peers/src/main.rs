@@ -1,15 +1,19 @@
 //! Solera beside RocksDB, fjall, LMDB and redb: the same data, the same memory, in one run.
 
+mod aim;
 mod child;
+mod column;
 mod compare;
 mod engine;
 mod engines;
 mod phase;
 mod process;
 mod report;
+mod source;
 
 use clap::{Parser, Subcommand};
 use phase::Phase;
+use source::Source;
 use std::{path::PathBuf, process::ExitCode};
 
 /// Measures Solera and other engines side by side
@@ -20,8 +24,9 @@ enum Cli {
     Compare(Compare),
     /// Write results as a Markdown page and a web page with charts
     Report {
-        /// What `compare --json` wrote
-        results: PathBuf,
+        /// What `compare --json` wrote, one run or several
+        #[arg(required = true)]
+        results: Vec<PathBuf>,
         /// The Markdown page; the web page gets the same name with .html
         #[arg(long, default_value = "docs/results/peers.md")]
         out: PathBuf,
@@ -48,21 +53,22 @@ struct Compare {
     /// Phases, with commas between them [default: all]
     #[arg(long, value_delimiter = ',')]
     phases: Vec<Phase>,
-    /// Data: uniform, lognormal, clustered, git-history; with commas between them
-    #[arg(long, value_delimiter = ',', default_value = "uniform")]
-    data: Vec<String>,
-    /// Pairs of a generated set
+    /// Data, with commas between them: git-history, or FAMILY[/SIZES][@PAIRS], where SIZES are bytes as 8+64, or udb,
+    /// zippydb, up2x, and PAIRS as --n
+    #[arg(long, value_delimiter = ',', default_value = "uniform/8+64")]
+    data: Vec<Source>,
+    /// Pairs of a generated set that does not say
     #[arg(long, default_value_t = 10_000_000)]
     n: usize,
-    /// Bytes of each generated value
-    #[arg(long, default_value_t = 64)]
-    value_bytes: usize,
     /// Repeats of every phase
     #[arg(long, default_value_t = 5)]
     repeat: usize,
     /// Memory budget of each engine, in MiB [default: one and a half times the data, 64 at least]
     #[arg(long)]
     memory_mib: Option<u64>,
+    /// Read tables past the system's page cache (O_DIRECT), in the engines that can: Solera and RocksDB
+    #[arg(long)]
+    direct: bool,
     /// Compress data blocks with LZ4, in the engines that can; generated values do not compress
     #[arg(long)]
     lz4: bool,
@@ -108,7 +114,7 @@ fn run(compare: Compare) -> engine::Result<()> {
         phases,
         data: compare.data,
         entries: compare.n,
-        value_bytes: compare.value_bytes,
+        direct: compare.direct,
         repeats: compare.repeat.max(1),
         memory_bytes: compare.memory_mib.map(|mib| mib << 20),
         lz4: compare.lz4,
@@ -120,7 +126,7 @@ fn run(compare: Compare) -> engine::Result<()> {
     };
     let results = compare::run(&comparison)?;
     std::fs::write(&compare.json, serde_json::to_string_pretty(&results)?)?;
-    println!("{}", report::markdown(&results));
+    println!("{}", report::markdown(&[results]));
     Ok(())
 }
 
@@ -134,8 +140,8 @@ fn sorted(mut phases: Vec<Phase>) -> Vec<Phase> {
     phases
 }
 
-fn write_report(results: &std::path::Path, out: &std::path::Path) -> engine::Result<()> {
-    let results = compare::read(results)?;
+fn write_report(results: &[PathBuf], out: &std::path::Path) -> engine::Result<()> {
+    let results = results.iter().map(|path| compare::read(path)).collect::<engine::Result<Vec<_>>>()?;
     if let Some(parent) = out.parent() {
         std::fs::create_dir_all(parent)?;
     }

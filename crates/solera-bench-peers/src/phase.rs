@@ -130,6 +130,9 @@ pub struct Measured {
     pub space_per_byte: Option<f64>,
     /// Bytes of memory that the database holds after it.
     pub resident_bytes: Option<u64>,
+    /// Calls to read from files, where each goes to the device.
+    #[serde(default)]
+    pub read_calls: Option<u64>,
     pub index_bytes: Option<u64>,
     pub filter_bytes: Option<u64>,
     /// Answers that were wrong: any fails the run.

@@ -31,8 +31,17 @@ pub fn cpu_seconds() -> f64 {
 /// Bytes that the process had the system send to storage so far: pages made dirty, each counted once until
 /// it is written.
 pub fn written_bytes() -> u64 {
+    of_io("write_bytes:")
+}
+
+/// Calls of the process to read from files so far, and the few that asking this takes.
+pub fn read_calls() -> u64 {
+    of_io("syscr:")
+}
+
+fn of_io(name: &str) -> u64 {
     let io = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
-    let line = io.lines().find_map(|line| line.strip_prefix("write_bytes:"));
+    let line = io.lines().find_map(|line| line.strip_prefix(name));
     line.and_then(|line| line.trim().parse().ok()).unwrap_or(0)
 }
 

@@ -32,6 +32,7 @@ impl RocksDb {
         } else {
             DBCompressionType::None
         });
+        options.set_use_direct_reads(setting.direct);
         let mut table = BlockBasedOptions::default();
         // Ten bits a key, like everybody else here.
         table.set_bloom_filter(10.0, false);

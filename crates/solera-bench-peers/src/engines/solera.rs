@@ -9,7 +9,8 @@ impl Solera {
     pub fn open(setting: &Setting) -> Result<Self> {
         let compression = if setting.lz4 { Compression::Lz4 } else { Compression::None };
         let layout = Layout { compression, ..Layout::default() };
-        Ok(Solera(Options::new().memory(setting.memory_bytes).layout(layout).open(&setting.directory)?))
+        let options = Options::new().memory(setting.memory_bytes).layout(layout);
+        Ok(Solera(options.direct_reads(setting.direct).open(&setting.directory)?))
     }
 }
 

@@ -90,6 +90,12 @@ impl Sizes {
         }
     }
 
+    /// Bytes of a pair, in the mean of all.
+    pub fn pair_bytes(self) -> u64 {
+        let (key, value) = self.distributions();
+        (key.mean + value.mean) as u64
+    }
+
     /// Bytes of prefix: what all but the shortest one or two in a hundred keys have beside the number.
     fn prefix_bytes(self) -> usize {
         let key = self.distributions().0;

@@ -1,0 +1,172 @@
+//! What Solera is to reach beside its peers, and whether it does.
+//!
+//! The aims are for 10 million pairs of 8 and 64 bytes in memory and one thread, unless they say otherwise; an aim
+//! is told for the first set that it is meant for.
+
+use crate::{
+    column::{self, Column},
+    compare::{Results, SetResults},
+    phase::Phase,
+};
+use std::fmt::Write;
+
+/// What a median of Solera's is held against.
+#[derive(Clone, Copy, Debug)]
+enum Against {
+    /// A peer's median of the same.
+    Peer(&'static str),
+    /// Its own in another phase.
+    Phase(Phase),
+    /// A number, in the column's unit.
+    Number(f64),
+}
+
+/// How the quotient of the two must lie.
+#[derive(Clone, Copy, Debug)]
+enum Bound {
+    Least(f64),
+    Most(f64),
+}
+
+/// Which sets are meant.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Meant {
+    InMemory,
+    LargeValues,
+    Direct,
+}
+
+struct Aim {
+    meant: Meant,
+    phases: &'static [Phase],
+    column: Column,
+    against: Against,
+    bound: Bound,
+}
+
+const MIXES: &[Phase] = &[
+    Phase::Mix90,
+    Phase::Mix50,
+    Phase::Mix10,
+    Phase::YcsbA,
+    Phase::YcsbB,
+    Phase::YcsbC,
+    Phase::YcsbD,
+    Phase::YcsbE,
+    Phase::YcsbF,
+];
+const FOUND: &[Phase] = &[Phase::FoundUniform, Phase::FoundZipf];
+const ROCKSDB: Against = Against::Peer("rocksdb-tuned");
+const LMDB: Against = Against::Peer("lmdb");
+
+const fn rate(phases: &'static [Phase], against: Against, least: f64) -> Aim {
+    of(phases, column::RATE, against, Bound::Least(least))
+}
+
+const fn of(phases: &'static [Phase], column: Column, against: Against, bound: Bound) -> Aim {
+    Aim { meant: Meant::InMemory, phases, column, against, bound }
+}
+
+const fn on(meant: Meant, aim: Aim) -> Aim {
+    Aim { meant, ..aim }
+}
+
+const AIMS: &[Aim] = &[
+    rate(FOUND, ROCKSDB, 4.0),
+    rate(FOUND, LMDB, 1.8),
+    rate(&[Phase::MultiGet], ROCKSDB, 5.0),
+    rate(&[Phase::Absent], ROCKSDB, 2.0),
+    rate(&[Phase::Absent], LMDB, 5.0),
+    rate(&[Phase::LoadRandom], ROCKSDB, 1.5),
+    rate(&[Phase::LoadRandom], Against::Peer("fjall"), 1.1),
+    rate(&[Phase::LoadRandom], LMDB, 3.0),
+    rate(&[Phase::Scan100], ROCKSDB, 2.2),
+    rate(&[Phase::Scan100], LMDB, 1.0),
+    rate(&[Phase::FullScan], ROCKSDB, 2.0),
+    rate(&[Phase::FullScan], LMDB, 0.7),
+    rate(MIXES, ROCKSDB, 2.0),
+    of(MIXES, column::P99, ROCKSDB, Bound::Most(0.5)),
+    of(&[Phase::LoadRandom, Phase::Overwrite], column::WRITTEN, ROCKSDB, Bound::Most(1.0)),
+    of(&[Phase::LoadRandom, Phase::Overwrite], column::SPACE, ROCKSDB, Bound::Most(1.0)),
+    of(&[Phase::LoadRandom], column::RESIDENT, ROCKSDB, Bound::Most(0.8)),
+    of(&[Phase::LoadRandom], column::RESIDENT, LMDB, Bound::Most(0.5)),
+    rate(&[Phase::TwoThreads], Against::Phase(Phase::FoundUniform), 1.8),
+    of(&[Phase::HotScan], column::P95, Against::Phase(Phase::Scan100), Bound::Most(2.0)),
+    of(&[Phase::LoadRandom, Phase::Overwrite], column::LONGEST_WRITE, Against::Number(1e8), Bound::Most(1.0)),
+    of(&[Phase::LoadRandom], column::P999, ROCKSDB, Bound::Most(2.0)),
+    on(Meant::LargeValues, rate(FOUND, ROCKSDB, 1.5)),
+    on(Meant::LargeValues, rate(&[Phase::LoadRandom], ROCKSDB, 1.2)),
+    on(Meant::LargeValues, rate(FOUND, Against::Peer("rocksdb-blob"), 1.5)),
+    on(Meant::LargeValues, rate(&[Phase::LoadRandom], Against::Peer("rocksdb-blob"), 1.2)),
+    on(
+        Meant::Direct,
+        of(&[Phase::FoundUniform], column::READ_CALLS, Against::Number(1.0), Bound::Most(1.02)),
+    ),
+];
+
+impl Meant {
+    fn is(self, set: &SetResults) -> bool {
+        let meant = match &set.name[..] {
+            _ if set.direct => Meant::Direct,
+            name if name.contains("/8+1024") => Meant::LargeValues,
+            _ => Meant::InMemory,
+        };
+        meant == self
+    }
+}
+
+impl Aim {
+    /// Solera's median to what it is held against.
+    fn quotient(&self, set: &SetResults, phase: Phase) -> Option<f64> {
+        let median = |engine: &str, phase| column::median(set, engine, phase, &self.column);
+        let other = match self.against {
+            Against::Peer(peer) => median(peer, phase)?,
+            Against::Phase(other) => median("solera", other)?,
+            Against::Number(number) => number,
+        };
+        Some(median("solera", phase)? / other)
+    }
+
+    fn is_reached(&self, quotient: f64) -> bool {
+        match self.bound {
+            Bound::Least(least) => quotient >= least,
+            Bound::Most(most) => quotient <= most,
+        }
+    }
+}
+
+/// A table of the aims that something was measured for; empty if there is none.
+pub fn markdown(runs: &[Results]) -> String {
+    let sets = || runs.iter().flat_map(|run| &run.sets);
+    let mut rows = String::new();
+    for aim in AIMS {
+        let Some(set) = sets().find(|set| aim.meant.is(set)) else { continue };
+        for &phase in aim.phases {
+            let Some(quotient) = aim.quotient(set, phase) else { continue };
+            let (phase, title) = (phase.name(), aim.column.title);
+            let asked = match aim.bound {
+                Bound::Least(least) => format!("≥ {least}"),
+                Bound::Most(most) => format!("≤ {most}"),
+            };
+            let against = match aim.against {
+                Against::Peer(peer) => format!("{peer}'s"),
+                Against::Phase(other) => format!("its own of {}", other.name()),
+                Against::Number(1.0) => "1".into(),
+                Against::Number(ns) => format!("{} ms", ns / 1e6),
+            };
+            let reached = if aim.is_reached(quotient) { "yes" } else { "**no**" };
+            let name = &set.name;
+            let _ = writeln!(
+                rows,
+                "| {name} | {phase} | {title} to {against} | {asked} | {quotient:.2} | {reached} |"
+            );
+        }
+    }
+    if rows.is_empty() {
+        return rows;
+    }
+    format!(
+        "\n## Aims\n\nSolera's median, divided by what it is held against.\n\n| data | phase | quotient of | asked | measured | reached |\n\
+         |---|---|---|---|---|---|\n{rows}"
+    )
+}

@@ -1,0 +1,116 @@
+//! Where the data of a comparison comes from.
+
+use serde::{Deserialize, Serialize};
+use solera_bench::data::{DataSet, Keys, Recipe, Sizes};
+use std::{fmt, str::FromStr};
+
+/// Bytes of a pair of the sample of real rows, about.
+const SAMPLE_PAIR_BYTES: u64 = 64;
+/// What generated pairs are like if nobody says.
+const SIZES: Sizes = Sizes::Fixed { key_bytes: 8, value_bytes: 64 };
+
+/// A data set, by what users write: the sample of real rows, or a family of keys.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Source {
+    /// Real rows.
+    GitHistory,
+    /// Generated pairs.
+    Generated { keys: Keys, sizes: Sizes, entries: Option<usize> },
+}
+
+impl Source {
+    /// Makes the data: so many pairs, unless it says how many itself.
+    pub fn make(&self, entries: usize, seed: u64) -> Result<DataSet, String> {
+        match self {
+            Source::GitHistory => Ok(DataSet::git_history_sample(seed)),
+            Source::Generated { keys, sizes, entries: own } => DataSet::of(&Recipe {
+                keys: keys.clone(),
+                entries: own.unwrap_or(entries),
+                sizes: *sizes,
+                seed,
+            }),
+        }
+    }
+
+    /// Bytes of a pair, about.
+    pub fn pair_bytes(&self) -> u64 {
+        match self {
+            Source::GitHistory => SAMPLE_PAIR_BYTES,
+            Source::Generated { sizes, .. } => sizes.pair_bytes(),
+        }
+    }
+
+    /// How many pairs of those asked for.
+    pub fn entries(&self, entries: usize) -> usize {
+        match self {
+            Source::GitHistory => entries,
+            Source::Generated { entries: own, .. } => own.unwrap_or(entries),
+        }
+    }
+}
+
+impl FromStr for Source {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "git-history" {
+            return Ok(Source::GitHistory);
+        }
+        let (rest, entries) = match text.rsplit_once('@') {
+            None => (text, None),
+            Some((rest, count)) => match count.parse() {
+                Ok(count) if count > 0 => (rest, Some(count)),
+                _ => return Err(format!("{count:?} is no number of pairs")),
+            },
+        };
+        let (keys, sizes) = match rest.split_once('/') {
+            Some((keys, sizes)) => (keys, sizes.parse()?),
+            None => (rest, SIZES),
+        };
+        let keys = keys.parse().map_err(|what: String| format!("{what}, or git-history"))?;
+        Ok(Source::Generated { keys, sizes, entries })
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::GitHistory => f.write_str("git-history"),
+            Source::Generated { keys, sizes, entries } => {
+                write!(f, "{keys}/{sizes}")?;
+                entries.map_or(Ok(()), |entries| write!(f, "@{entries}"))
+            }
+        }
+    }
+}
+
+impl TryFrom<String> for Source {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<Source> for String {
+    fn from(source: Source) -> String {
+        source.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_come_back_from_their_text() {
+        for text in ["git-history", "uniform/8+64", "wiki-like/udb@1000", "strings/8+1024"] {
+            assert_eq!(text.parse::<Source>().unwrap().to_string(), text);
+        }
+        assert_eq!("clustered".parse::<Source>().unwrap().to_string(), "clustered/8+64");
+        for wrong in ["", "uniform@", "uniform@0", "uniform/7", "nobody/8+64", "git-history@5"] {
+            assert!(wrong.parse::<Source>().is_err(), "{wrong}");
+        }
+    }
+}
