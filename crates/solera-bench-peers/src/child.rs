@@ -16,7 +16,7 @@ use solera_bench::{
     data::DataSet,
     measure,
     packed::Packed,
-    probes::{Prober, ZIPF_EXPONENT},
+    probes::{Prober, Probes, ZIPF_EXPONENT},
     random::Random,
     zipf::Zipf,
 };
@@ -24,6 +24,7 @@ use std::{
     hint::black_box,
     io::{BufRead, Write},
     path::PathBuf,
+    rc::Rc,
 };
 
 /// Keys of one [`Phase::MultiGet`] call.
@@ -88,10 +89,24 @@ pub fn serve(task: &str) -> Result<()> {
     Ok(())
 }
 
+/// Makes and loads the data, and does these phases, without a parent.
+pub fn alone(task: &Task, asks: impl Iterator<Item = Ask>, done: &mut dyn FnMut(Measured)) -> Result<()> {
+    let set = task.source.make(task.entries, task.seed)?;
+    let mut child = Child::new(task, &set);
+    child.measure(Ask { phase: Phase::LoadRandom, repeat: 0 })?;
+    asks.into_iter().try_for_each(|ask| {
+        let measured = child.measure(ask)?;
+        (measured.wrong == 0).then_some(()).ok_or("wrong answers")?;
+        done(measured);
+        Ok(())
+    })
+}
+
 struct Child<'a> {
     task: &'a Task,
     set: &'a DataSet,
     prober: Prober<'a>,
+    drawn: Option<([usize; 4], Rc<Probes>)>,
     clock: SystemClock,
     engine: Option<Box<dyn Engine>>,
     fresh: Vec<Vec<u8>>,
@@ -114,11 +129,20 @@ impl<'a> Child<'a> {
         let prober = Prober::new(set, task.seed);
         let clock = SystemClock::new();
         let idle_bytes = process::resident_bytes();
-        Child { task, set, prober, clock, engine: None, fresh, inserted: 0, idle_bytes }
+        Child { task, set, prober, drawn: None, clock, engine: None, fresh, inserted: 0, idle_bytes }
     }
 
     fn engine(&self) -> Result<&dyn Engine> {
         self.engine.as_deref().ok_or_else(|| "the load phase must come before the others".into())
+    }
+
+    /// What to ask for in this repeat. The same as last time is not drawn again.
+    fn probes(&mut self, repeat: usize, lookups: usize, scans: usize, entries: usize) -> Rc<Probes> {
+        let wanted = [repeat, lookups, scans, entries];
+        if self.drawn.as_ref().is_none_or(|(drawn, _)| *drawn != wanted) {
+            self.drawn = Some((wanted, Rc::new(self.prober.probes(repeat, lookups, scans, entries))));
+        }
+        self.drawn.as_ref().map(|(_, probes)| probes.clone()).expect("drawn above")
     }
 
     fn limit_ns(&self) -> u64 {
@@ -128,20 +152,25 @@ impl<'a> Child<'a> {
     fn measure(&mut self, ask: Ask) -> Result<Measured> {
         let (operations, wide) = (self.task.operations, self.task.operations / 10);
         let seed = self.task.seed ^ (ask.repeat as u64 + 1) << 40 ^ (ask.phase as u64) << 56;
-        let probes = |lookups, scans, entries| self.prober.probes(ask.repeat, lookups, scans, entries);
+        let probes = match ask.phase {
+            Phase::Scan10 => self.probes(ask.repeat, 1, wide, 10),
+            Phase::Scan100 => self.probes(ask.repeat, 1, wide, 100),
+            Phase::Scan1000 => self.probes(ask.repeat, 1, wide / 10 + 1, 1000),
+            _ => self.probes(ask.repeat, operations, 1, 1),
+        };
         let cpu = process::cpu_seconds();
         let mut measured = match ask.phase {
             Phase::LoadSorted | Phase::LoadRandom => self.load(ask.phase)?,
-            Phase::FoundUniform => self.found(&probes(operations, 1, 1).uniform)?,
-            Phase::FoundZipf => self.found(&probes(operations, 1, 1).zipf)?,
-            Phase::MultiGet => self.multi_get(&probes(operations, 1, 1).uniform)?,
-            Phase::Absent => self.absent(&probes(operations, 1, 1).absent)?,
-            Phase::Scan10 => self.scans(&probes(1, wide, 10).scans, 10)?,
-            Phase::Scan100 => self.scans(&probes(1, wide, 100).scans, 100)?,
-            Phase::Scan1000 => self.scans(&probes(1, wide / 10 + 1, 1000).scans, 1000)?,
+            Phase::FoundUniform => self.found(&probes.uniform)?,
+            Phase::FoundZipf => self.found(&probes.zipf)?,
+            Phase::MultiGet => self.multi_get(&probes.uniform)?,
+            Phase::Absent => self.absent(&probes.absent)?,
+            Phase::Scan10 => self.scans(&probes.scans, 10)?,
+            Phase::Scan100 => self.scans(&probes.scans, 100)?,
+            Phase::Scan1000 => self.scans(&probes.scans, 1000)?,
             Phase::FullScan => self.full_scan(false)?,
             Phase::FullScanBack => self.full_scan(true)?,
-            Phase::TwoThreads => self.two_threads(&probes(operations, 1, 1).uniform)?,
+            Phase::TwoThreads => self.two_threads(&probes.uniform)?,
             Phase::Overwrite => self.overwrite(seed)?,
             Phase::HotScan => self.hot_scan(seed)?,
             Phase::DeleteScan => self.delete_scan(ask.repeat, seed)?,
@@ -288,6 +317,7 @@ impl<'a> Child<'a> {
             latency_ns: Some(quantiles(&histogram)),
             // Only where each is a read of the device.
             read_calls: self.task.direct.then_some(calls),
+            timed_operations: timed.operations,
             wrong: pass.wrong + timed.wrong,
             ..Measured::default()
         })

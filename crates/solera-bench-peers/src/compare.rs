@@ -92,12 +92,15 @@ pub fn run(comparison: &Comparison) -> Result<Results> {
     })
 }
 
+/// The budget of every engine if nobody says: all of the data and what lies around it, and no more.
+pub fn memory_bytes(source: &Source, entries: usize) -> u64 {
+    (source.entries(entries) as u64 * source.pair_bytes() * 3 / 2).max(64 << 20)
+}
+
 fn run_set(comparison: &Comparison, set: usize, source: &Source) -> Result<SetResults> {
     let mut workers = Vec::new();
     let (mut entries, mut data_bytes) = (0, 0);
-    // All of the data and what lies around it, and no more.
-    let asked_bytes = source.entries(comparison.entries) as u64 * source.pair_bytes();
-    let memory_bytes = comparison.memory_bytes.unwrap_or((asked_bytes * 3 / 2).max(64 << 20));
+    let memory_bytes = comparison.memory_bytes.unwrap_or_else(|| memory_bytes(source, comparison.entries));
     for engine in &comparison.engines {
         let task = Task {
             engine: engine.clone(),

@@ -6,6 +6,7 @@ mod column;
 mod compare;
 mod engine;
 mod engines;
+mod instructions;
 mod phase;
 mod process;
 mod report;
@@ -16,12 +17,34 @@ use phase::Phase;
 use source::Source;
 use std::{path::PathBuf, process::ExitCode};
 
+/// Pairs of a generated set that does not say.
+const DEFAULT_ENTRIES: usize = 10_000_000;
+
 /// Measures Solera and other engines side by side
 #[derive(Debug, Parser)]
 #[command(version)]
 enum Cli {
     /// Run the phases over all engines, interleaved
     Compare(Compare),
+    /// Count instructions and cache misses per operation, under valgrind
+    Instructions {
+        /// Engines, with commas between them
+        #[arg(long, value_delimiter = ',', default_value = "solera,rocksdb-tuned,fjall,lmdb")]
+        engines: Vec<String>,
+        /// Phases, with commas between them; what a mixed phase lays out before its clock starts is counted with it
+        #[arg(
+            long,
+            value_delimiter = ',',
+            default_value = "found-uniform,absent,multi-get,scan-100,full-scan"
+        )]
+        phases: Vec<Phase>,
+        /// Data, as for compare
+        #[arg(long, default_value = "uniform/8+64@100000")]
+        data: Source,
+        /// Operations per pass
+        #[arg(long, default_value_t = 20_000)]
+        operations: usize,
+    },
     /// Write results as a Markdown page and a web page with charts
     Report {
         /// What `compare --json` wrote, one run or several
@@ -43,6 +66,16 @@ enum Hidden {
         /// What to do, as JSON
         task: String,
     },
+    /// One engine that counts its operations: the child of instructions
+    #[command(hide = true)]
+    Once {
+        /// What to do, as JSON
+        task: String,
+        /// The phase
+        phase: Phase,
+        /// How often
+        passes: usize,
+    },
 }
 
 #[derive(Debug, clap::Args)]
@@ -58,7 +91,7 @@ struct Compare {
     #[arg(long, value_delimiter = ',', default_value = "uniform/8+64")]
     data: Vec<Source>,
     /// Pairs of a generated set that does not say
-    #[arg(long, default_value_t = 10_000_000)]
+    #[arg(long, default_value_t = DEFAULT_ENTRIES)]
     n: usize,
     /// Repeats of every phase
     #[arg(long, default_value_t = 5)]
@@ -92,8 +125,12 @@ struct Compare {
 fn main() -> ExitCode {
     let done = match Cli::parse() {
         Cli::Compare(compare) => run(compare),
+        Cli::Instructions { engines, phases, data, operations } => {
+            count(&engines, &phases, &data, operations)
+        }
         Cli::Report { results, out } => write_report(&results, &out),
         Cli::Hidden(Hidden::Serve { task }) => child::serve(&task),
+        Cli::Hidden(Hidden::Once { task, phase, passes }) => instructions::once(&task, phase, passes),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -128,6 +165,25 @@ fn run(compare: Compare) -> engine::Result<()> {
     std::fs::write(&compare.json, serde_json::to_string_pretty(&results)?)?;
     println!("{}", report::markdown(&[results]));
     Ok(())
+}
+
+fn count(engines: &[String], phases: &[Phase], data: &Source, operations: usize) -> engine::Result<()> {
+    let directory = tempfile::Builder::new().prefix("solera-peers-").tempdir()?;
+    let entries = data.entries(DEFAULT_ENTRIES);
+    let task = |engine: &String| child::Task {
+        engine: engine.clone(),
+        directory: directory.path().join(engine),
+        source: data.clone(),
+        entries,
+        memory_bytes: compare::memory_bytes(data, entries),
+        direct: false,
+        lz4: false,
+        operations,
+        // A simulated processor takes its time.
+        pass_seconds: 1e6,
+        seed: 1,
+    };
+    instructions::run(&engines.iter().map(task).collect::<Vec<_>>(), phases)
 }
 
 /// In the order in which phases run, whatever order was asked for: loads come first.

@@ -117,6 +117,9 @@ pub struct Mix {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Measured {
     pub operations: u64,
+    /// Done once more, for the latencies alone.
+    #[serde(default)]
+    pub timed_operations: u64,
     pub seconds: f64,
     /// Processor time of the whole process, background threads included.
     pub cpu_seconds: f64,

@@ -1,0 +1,112 @@
+//! Instructions and cache misses per operation, which repeat where times do not.
+//!
+//! Each engine does each phase once and three times under valgrind's callgrind, which simulates two levels of cache;
+//! what lies between the two counts is the phase alone, without the load and the checks before it. Work of
+//! background threads during the phase is counted with it.
+
+use crate::{
+    child::{self, Ask, Task},
+    engine::Result,
+    phase::{Measured, Phase},
+};
+use std::{io::Write, process::Command};
+
+/// Passes of the longer of the two runs.
+const PASSES: usize = 3;
+
+/// Events per operation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Counted {
+    instructions: f64,
+    /// Misses of the first level of data cache.
+    first_misses: f64,
+    /// Misses of the last level.
+    last_misses: f64,
+}
+
+/// What the tool says at its end: the names of the events that it counts, and their sums.
+fn events(output: &str) -> Option<Vec<(String, u64)>> {
+    let after = |name: &str| {
+        let line = output.lines().find_map(|line| line.split_once(name));
+        line.map(|(_, rest)| rest.trim_start_matches([' ', ':']).split_whitespace())
+    };
+    let (names, sums) = (after("Events")?, after("Collected")?);
+    names.zip(sums).map(|(name, sum)| Some((name.to_owned(), sum.parse().ok()?))).collect()
+}
+
+/// The process that [`run`] starts under valgrind: loads, does the phase so often, and prints how many operations
+/// that were.
+pub fn once(task: &str, phase: Phase, passes: usize) -> Result<()> {
+    let task: Task = serde_json::from_str(task)?;
+    let operations = |measured: Measured| measured.operations + measured.timed_operations;
+    // Always the same operations: they are drawn once, and drawing them is not counted.
+    let asks = (0..passes).map(|_| Ask { phase, repeat: 0 });
+    let mut done = 0;
+    child::alone(&task, asks, &mut |measured| done += operations(measured))?;
+    println!("{done}");
+    Ok(())
+}
+
+fn count(task: &Task, phase: Phase, passes: usize) -> Result<(u64, Vec<(String, u64)>)> {
+    let ran = Command::new("valgrind")
+        .args(["--tool=callgrind", "--cache-sim=yes", "--callgrind-out-file=/dev/null"])
+        .arg(std::env::current_exe()?)
+        .args(["once", &serde_json::to_string(task)?, &phase.name(), &passes.to_string()])
+        .output()
+        .map_err(|error| format!("cannot run valgrind (Debian: apt-get install -y valgrind): {error}"))?;
+    let said = String::from_utf8_lossy(&ran.stderr);
+    if !ran.status.success() {
+        return Err(format!("{}, {}: {said}", task.engine, phase.name()).into());
+    }
+    let done = String::from_utf8_lossy(&ran.stdout).trim().parse()?;
+    Ok((done, events(&said).ok_or_else(|| format!("valgrind told no sums: {said}"))?))
+}
+
+fn measure(task: &Task, phase: Phase) -> Result<Counted> {
+    let (few, before) = count(task, phase, 1)?;
+    let (many, after) = count(task, phase, PASSES)?;
+    let operations = (many - few) as f64;
+    let sum = |names: &[&str]| {
+        let of = |events: &[(String, u64)]| -> u64 {
+            events.iter().filter(|(name, _)| names.contains(&&name[..])).map(|(_, sum)| sum).sum()
+        };
+        of(&after).saturating_sub(of(&before)) as f64 / operations
+    };
+    Ok(Counted {
+        instructions: sum(&["Ir"]),
+        first_misses: sum(&["D1mr", "D1mw"]),
+        last_misses: sum(&["DLmr", "DLmw"]),
+    })
+}
+
+/// Prints a table, a row as soon as it is known.
+pub fn run(tasks: &[Task], phases: &[Phase]) -> Result<()> {
+    println!(
+        "| phase | engine | instructions per operation | first-level data misses | last-level data misses |"
+    );
+    println!("|---|---|---|---|---|");
+    for &phase in phases {
+        for task in tasks {
+            std::fs::create_dir_all(&task.directory)?;
+            let Counted { instructions, first_misses, last_misses } = measure(task, phase)?;
+            let (phase, engine) = (phase.name(), &task.engine);
+            println!("| {phase} | {engine} | {instructions:.0} | {first_misses:.1} | {last_misses:.1} |");
+            std::io::stdout().flush()?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_are_read_from_what_the_tool_says() {
+        let said = "==7== Events    : Ir Dr Dw I1mr\n==7== Collected : 2076000 512 3 40\n==7== \n";
+        let events = events(said).unwrap();
+        assert_eq!(events[0], ("Ir".to_owned(), 2_076_000));
+        assert_eq!(events.len(), 4);
+        assert_eq!(super::events("==7== nothing"), None);
+    }
+}
