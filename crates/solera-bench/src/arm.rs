@@ -12,7 +12,7 @@ use hdrhistogram::Histogram;
 use solera::{
     Db, IndexKind, Layout, Options,
     clock::{Clock, SystemClock},
-    control::Publisher,
+    control::{Publisher, Recording},
 };
 use std::{hint::black_box, path::PathBuf, time::Duration};
 use tempfile::TempDir;
@@ -27,6 +27,7 @@ pub(crate) struct Arm {
     pub(crate) layout: Layout,
     /// Ends before `db` is closed.
     _publisher: Option<Publisher>,
+    _recording: Option<Recording>,
     db: Db,
     /// Removed when the arm is dropped; after `db`, by the order of the fields.
     _directory: TempDir,
@@ -52,13 +53,17 @@ impl Arm {
         let options =
             Options::new().memory(memory_bytes).layout(layout).background_threads(config.background_threads);
         let db = options.open(directory.path())?;
+        // A set's name may be of several words.
+        let name: String = set.chars().map(|c| if c.is_alphanumeric() { c } else { '-' }).collect();
         let publish = |parent: &PathBuf| {
-            // A set's name may be of several words.
-            let name: String = set.chars().map(|c| if c.is_alphanumeric() { c } else { '-' }).collect();
             db.control().publish(Some(&parent.join(format!("{name}-{kind}"))), PUBLISH_EVERY)
         };
         let publisher = config.publish.as_ref().map(publish).transpose()?;
-        Ok(Arm { kind, layout, _publisher: publisher, db, _directory: directory })
+        let record = |parent: &PathBuf| {
+            db.control().trace(&parent.join(format!("{name}-{kind}.trace")), config.trace_options)
+        };
+        let recording = config.trace.as_ref().map(record).transpose()?;
+        Ok(Arm { kind, layout, _publisher: publisher, _recording: recording, db, _directory: directory })
     }
 
     /// Puts every pair of the set, older versions first, in its random order, then lets background work finish.

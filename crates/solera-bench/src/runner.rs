@@ -12,6 +12,7 @@ use hdrhistogram::Histogram;
 use solera::{
     IndexKind, Layout,
     clock::{Clock, SystemClock},
+    trace::TraceOptions,
 };
 use std::{fmt, io, path::PathBuf};
 
@@ -58,6 +59,11 @@ pub struct Config {
     /// Where each database is published while it is open, in a file named by data set and index kind; `None` for
     /// nowhere.
     pub publish: Option<PathBuf>,
+    /// Where each database is recorded while it is open, in a file named by data set and index kind; `None` for
+    /// nowhere.
+    pub trace: Option<PathBuf>,
+    /// How it is recorded.
+    pub trace_options: TraceOptions,
     /// The command, for the report.
     pub command: String,
 }
@@ -93,6 +99,8 @@ impl Default for Config {
             seed: 1,
             directory: None,
             publish: None,
+            trace: None,
+            trace_options: TraceOptions::new(),
             command: "solera bench".into(),
         }
     }

@@ -64,6 +64,7 @@ enum Command {
     Control(command::control::Control),
     Bench(command::bench::Bench),
     Cost(command::cost::Cost),
+    Trace(command::trace::Trace),
 }
 
 impl Command {
@@ -83,6 +84,7 @@ impl Command {
             Command::Control(command) => command.run(),
             Command::Bench(command) => command.run(),
             Command::Cost(command) => command.run(),
+            Command::Trace(command) => command.run(),
         }
     }
 }

@@ -23,6 +23,7 @@ pub mod knob;
 pub mod vfs;
 #[doc(hidden)]
 pub mod frame;
+pub mod trace;
 pub mod operator;
 #[doc(hidden)]
 pub mod tombstone;

@@ -7,7 +7,7 @@ use crate::{
     units,
 };
 use indicatif::{ProgressBar, ProgressStyle};
-use solera::{Clock, Compression, IndexKind, Layout, SystemClock};
+use solera::{Clock, Compression, IndexKind, Layout, SystemClock, trace::TraceOptions};
 use solera_bench::{Config, Family, Generated, Progress};
 use std::{
     io::{IsTerminal, Write},
@@ -64,6 +64,13 @@ pub(crate) struct Bench {
     /// directory, named by keys and index kind
     #[arg(long, value_name = "DIR")]
     publish: Option<PathBuf>,
+    /// Record what is done, without values, for `solera trace`: each database in a new file of its own in this
+    /// directory, named by keys and index kind. Every operation takes longer for it
+    #[arg(long, value_name = "DIR")]
+    trace: Option<PathBuf>,
+    /// Put hashes for keys into the traces, under a key that nobody keeps
+    #[arg(long, requires = "trace")]
+    hash_keys: bool,
     /// Write the same as a page with charts
     #[arg(long, value_name = "FILE", default_value = "bench.html")]
     html: PathBuf,
@@ -96,7 +103,7 @@ impl Bench {
             true => None,
             false => Some(self.create_page()?),
         };
-        self.publish.as_deref().map_or(Ok(()), create_directory)?;
+        [&self.publish, &self.trace].into_iter().flatten().try_for_each(|dir| create_directory(dir))?;
         let mut progress = Shown::new();
         let report = solera_bench::run(&config, &mut progress).map_err(failed)?;
         progress.finish();
@@ -129,6 +136,8 @@ impl Bench {
         config.seed = self.seed;
         config.directory.clone_from(&self.dir);
         config.publish.clone_from(&self.publish);
+        config.trace.clone_from(&self.trace);
+        config.trace_options = TraceOptions::new().hash_keys(self.hash_keys);
         config.command = command_line();
         config
     }

@@ -19,7 +19,9 @@ use serde_json::{Value, json};
 use solera::{
     Batch, Compression, Db, IndexKind, Keyspace, KeyspaceOptions, Layout,
     clock::{Clock, SystemClock},
+    control::Recording,
     key::{KEY_BYTES_MAX, VALUE_BYTES_MAX},
+    trace::{Recorded, TraceOptions},
 };
 use std::{path::PathBuf, time::Duration};
 
@@ -86,6 +88,12 @@ pub(crate) struct Load {
     /// Let `solera control watch` see what is done meanwhile, in the file OBSERVED in the database's directory
     #[arg(long)]
     publish: bool,
+    /// Record every write, without its value, in this new file, for `solera trace`
+    #[arg(long, value_name = "FILE", conflicts_with = "sorted")]
+    trace: Option<PathBuf>,
+    /// Put hashes for keys into the trace, under a key that nobody keeps
+    #[arg(long, requires = "trace")]
+    hash_keys: bool,
     /// Print the summary as one JSON object
     #[arg(long)]
     json: bool,
@@ -150,6 +158,8 @@ impl Load {
         }
         let db = self.place.database.open_or_create(engine)?;
         let publisher = self.publish.then(|| db.control().publish(None, PUBLISH_EVERY)).transpose()?;
+        let record = |path| db.control().trace(path, TraceOptions::new().hash_keys(self.hash_keys));
+        let recording = self.trace.as_deref().map(record).transpose()?;
         let keyspace = self.keyspace(&db)?;
         // A report of an earlier load is written over only by one that can take its place.
         let (report, before) = match &self.bad_lines {
@@ -182,9 +192,10 @@ impl Load {
             db.sync()?;
             load.finish()?;
         }
+        let recorded = recording.map(Recording::finish).transpose()?;
         drop((publisher, keyspace));
         db.close()?;
-        self.summarise(&load, before)
+        self.summarise(&load, before, recorded.as_ref())
     }
 
     fn format(&self) -> Result<Format> {
@@ -247,13 +258,13 @@ impl Load {
         })
     }
 
-    fn summarise(&self, load: &Loading, before: Mark) -> Result<Outcome> {
+    fn summarise(&self, load: &Loading, before: Mark, recorded: Option<&Recorded>) -> Result<Outcome> {
         let mark = load.mark;
         let seconds = load.clock.monotonic_ns() as f64 / 1e9;
         let loaded = mark.loaded - before.loaded;
         let rate = loaded as f64 / seconds.max(1e-9);
         if self.json {
-            print_json(&json!({
+            let mut summary = json!({
                 "keyspace": self.place.keyspace,
                 "loaded": mark.loaded,
                 "loaded_now": loaded,
@@ -262,7 +273,12 @@ impl Load {
                 "input_bytes": load.consumed.bytes(),
                 "seconds": seconds,
                 "records_per_second": rate,
-            }))?;
+            });
+            if let Some(recorded) = recorded {
+                summary["traced"] = recorded.operations.into();
+                summary["trace_dropped"] = recorded.dropped.into();
+            }
+            print_json(&summary)?;
         } else {
             let mut text = format!(
                 "{} loaded in {} ({} records/s), {} read",
@@ -278,6 +294,12 @@ impl Load {
                 text.push_str(&format!("; {} left out", units::plural(mark.bad, "bad line")));
                 if let Some(path) = &self.bad_lines {
                     text.push_str(&format!(", see {}", path.display()));
+                }
+            }
+            if let Some(recorded) = recorded {
+                text.push_str(&format!("; {} in the trace", units::plural(recorded.operations, "operation")));
+                if recorded.dropped > 0 {
+                    text.push_str(&format!(", {} left out", units::count(recorded.dropped)));
                 }
             }
             print_text(&text)?;

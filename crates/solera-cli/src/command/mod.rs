@@ -15,3 +15,4 @@ pub(crate) mod paper;
 pub(crate) mod put;
 pub(crate) mod scan;
 pub(crate) mod stats;
+pub(crate) mod trace;

@@ -10,4 +10,5 @@ mod load;
 mod refuse;
 mod run;
 mod scan;
+mod trace;
 mod watch;

@@ -1,7 +1,7 @@
 //! Seeing what the database does, and changing how it is kept while it runs.
 //!
 //! Owns [`Control`]: what happens ([`Control::observe`]), what may be set ([`Control::ranges`]), setting it
-//! ([`Control::apply`]), and what was set ([`Control::history`]). A change is bounded (one that is not legal is refused with what is), lazy (one record of the
+//! ([`Control::apply`]), what was set ([`Control::history`]), and recording what users do ([`Control::trace`]). A change is bounded (one that is not legal is refused with what is), lazy (one record of the
 //! manifest, no data is read or written for it), durable (in force after every later open), and never changes an
 //! answer. It is pulled: the engine calls nobody. See docs/decisions/0010.
 
@@ -12,6 +12,7 @@ mod observe;
 mod publish;
 mod ranges;
 mod record;
+mod trace;
 
 pub use crate::{
     knob::{Knob, Legal, Scope, Value},
@@ -26,6 +27,7 @@ pub use observation::{
 pub use publish::{PUBLISH_EVERY_MIN, PUBLISHED_NAME, Publisher, published};
 pub use ranges::{Range, Ranges};
 pub use record::OBSERVATION_VERSION;
+pub use trace::Recording;
 
 use crate::{
     db::{Db, Handle},

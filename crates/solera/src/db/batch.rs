@@ -3,6 +3,7 @@
 use super::{Core, Durability, Handle, Keyspace, check_sizes};
 use crate::{
     error::{Error, Result},
+    ids::Seqno,
     key::{EXPIRY_BYTES, Kind, split_expiry},
     stats::{Counter, Latency, Sampled},
     tree::Tree,
@@ -172,9 +173,13 @@ impl Batch {
 }
 
 impl Core {
-    /// Does `write`, counted for every keyspace that the batch writes to. If it is one that is timed, its time is the
+    /// Does `write`, recorded if somebody records, and counted for every keyspace that the batch writes to. If it is one that is timed, its time is the
     /// first keyspace's.
-    pub(super) fn timed_write<R>(&self, batch: Batch, write: impl FnOnce(Batch) -> R) -> R {
+    pub(super) fn timed_write(
+        &self,
+        batch: Batch,
+        write: impl FnOnce(Batch) -> Result<Seqno>,
+    ) -> Result<Seqno> {
         let mut timed = None;
         for (number, tree) in batch.trees.iter().enumerate() {
             let stats = &tree.context.stats;
@@ -184,7 +189,7 @@ impl Core {
             }
             here.add(Counter::Writes, 1);
         }
-        let written = write(batch);
+        let written = self.traced_write(batch, write);
         if let Some((tree, begun)) = timed {
             tree.context.stats.end(Latency::Write, begun, self.clock());
         }

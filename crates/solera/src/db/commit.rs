@@ -45,6 +45,7 @@ const LOG_RETIRE_BYTES_MIN: u64 = 64 << 10;
 const SCRATCH_BYTES_MAX: usize = 1 << 20;
 
 /// One write that needs no batch.
+#[derive(Clone, Copy)]
 pub(super) enum Single<'w> {
     Put { key: &'w [u8], value: &'w [u8] },
     PutExpiring { key: &'w [u8], value: &'w [u8], expires_ms: u64 },

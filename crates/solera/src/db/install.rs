@@ -289,7 +289,10 @@ impl Core {
         self.record(&mut store, Edit { created: vec![created], next_keyspace, ..self.counters() })?;
         let tree = Arc::new(self.new_tree(id, name, options));
         tree.keep_like(Arc::new(self.settings_of(&store.knobs, &tree)));
-        self.catalog.write().insert(tree.clone());
+        let mut catalog = self.catalog.write();
+        self.trace_new(&tree);
+        catalog.insert(tree.clone());
+        drop(catalog);
         Ok(tree)
     }
 
@@ -354,6 +357,7 @@ impl Core {
         }
         drop(store);
         drop(_writer);
+        self.trace_drop(&tree);
         self.work.forget(&tree);
         self.fit_cache();
         self.remove_flushed_logs();

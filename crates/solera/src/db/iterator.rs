@@ -3,7 +3,7 @@
 //! Owns [`Iter`] and [`Keys`]. The two ends are two independent walks; each stops where the other has
 //! been. Neither is begun before it is used.
 
-use super::{Keyspace, Snapshot};
+use super::{Keyspace, Snapshot, tracing::Placed};
 use crate::{
     canary::{Bug, planted},
     cursor::Cursor,
@@ -59,8 +59,45 @@ pub struct Iter {
     /// The last move of the front (back) failed, and where it stands is not known.
     front_failed: bool,
     back_failed: bool,
-    /// Entries that it came to and that are not counted yet.
+    front_tally: Tally,
+    back_tally: Tally,
+}
+
+/// The entries that an end came to.
+#[derive(Default)]
+struct Tally {
+    /// Those that are not counted yet.
     uncounted: u64,
+    /// Where it was placed, if it is recorded, and those that were counted since.
+    recorded: Option<Box<(Placed, u64)>>,
+}
+
+impl Tally {
+    #[inline]
+    fn add(&mut self, keyspace: &Keyspace) {
+        self.uncounted += 1;
+        if self.uncounted == ENTRIES_PER_COUNT {
+            self.count(keyspace);
+        }
+    }
+
+    fn count(&mut self, keyspace: &Keyspace) {
+        let entries = std::mem::take(&mut self.uncounted);
+        keyspace.tree().context.stats.add(Counter::EntriesScanned, entries);
+        if let Some(recorded) = &mut self.recorded {
+            recorded.1 += entries;
+        }
+    }
+
+    /// What was recorded of the end is all: it is placed anew, or dropped.
+    fn leave(&mut self, keyspace: &Keyspace) {
+        if self.uncounted > 0 {
+            self.count(keyspace);
+        }
+        if let Some(recorded) = self.recorded.take() {
+            keyspace.handle().trace_scan(keyspace.tree(), &recorded.0, recorded.1);
+        }
+    }
 }
 
 impl fmt::Debug for Iter {
@@ -90,7 +127,8 @@ impl Iter {
             back_key: Vec::new(),
             front_failed: false,
             back_failed: false,
-            uncounted: 0,
+            front_tally: Tally::default(),
+            back_tally: Tally::default(),
         }
     }
 
@@ -130,24 +168,24 @@ impl Iter {
         begun
     }
 
-    fn end_placing(&self, begun: Option<u64>) {
-        if let Some(begun) = begun {
-            let clock = self.keyspace.handle().clock();
-            self.keyspace.tree().context.stats.end(Latency::Scan, begun, clock);
+    /// An end was placed where the range begins, or where it ends.
+    fn end_placing(&mut self, begun: Option<u64>, at: Last) {
+        let tally = if at == Last::Back { &mut self.back_tally } else { &mut self.front_tally };
+        if tally.recorded.is_some() {
+            tally.leave(&self.keyspace);
         }
-    }
-
-    #[inline]
-    fn count_entry(&mut self) {
-        self.uncounted += 1;
-        if self.uncounted == ENTRIES_PER_COUNT {
-            self.count_entries();
+        let Some(begun) = begun else { return };
+        let clock = self.keyspace.handle().clock();
+        self.keyspace.tree().context.stats.end(Latency::Scan, begun, clock);
+        if self.keyspace.handle().is_traced() {
+            // What came before the placing is not of it.
+            tally.leave(&self.keyspace);
+            let placed = match at {
+                Last::Back => Placed::Back(self.range.end.clone()),
+                _ => Placed::Front(self.range.start.clone()),
+            };
+            tally.recorded = Some(Box::new((placed, 0)));
         }
-    }
-
-    fn count_entries(&mut self) {
-        let entries = std::mem::take(&mut self.uncounted);
-        self.keyspace.tree().context.stats.add(Counter::EntriesScanned, entries);
     }
 
     /// Moves the front so that [`next`](Iterator::next) yields the first entry whose key is `>= key`. May
@@ -170,7 +208,7 @@ impl Iter {
             };
             front.seek(&self.range.start)?;
             self.front = Some(front);
-            self.end_placing(begun);
+            self.end_placing(begun, Last::Front);
         }
         self.front_failed = false;
         Ok(())
@@ -210,7 +248,7 @@ impl Iter {
             let mut front = self.walk()?.forward(self.context());
             front.seek(&self.range.start)?;
             self.front = Some(front);
-            self.end_placing(begun);
+            self.end_placing(begun, Last::Front);
         }
         if let Some(front) = &mut self.front {
             if self.front_yielded {
@@ -223,7 +261,7 @@ impl Iter {
         self.front_failed = false;
         if self.front_yielded {
             self.last = Last::Front;
-            self.count_entry();
+            self.front_tally.add(&self.keyspace);
         }
         Ok(self.front_yielded)
     }
@@ -252,7 +290,7 @@ impl Iter {
                     KeyEnd::Included(key) => back.seek_before(&[key, [0].as_slice()].concat())?,
                 }
                 self.back = Some(back);
-                self.end_placing(begun);
+                self.end_placing(begun, Last::Back);
             }
         }
         self.back_failed = false;
@@ -264,7 +302,7 @@ impl Iter {
             self.back_began = true;
             self.back_yielded = true;
             self.last = Last::Back;
-            self.count_entry();
+            self.back_tally.add(&self.keyspace);
         }
         Ok(self.back_yielded)
     }
@@ -319,9 +357,8 @@ impl Iter {
 
 impl Drop for Iter {
     fn drop(&mut self) {
-        if self.uncounted > 0 {
-            self.count_entries();
-        }
+        self.front_tally.leave(&self.keyspace);
+        self.back_tally.leave(&self.keyspace);
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{
 };
 use crossbeam_epoch::Guard;
 use std::{
-    fmt,
+    fmt, iter,
     ops::{Bound, RangeBounds},
     sync::Arc,
     time::Duration,
@@ -187,9 +187,18 @@ impl Keyspace {
         here.add(Counter::Writes, 1);
         let written = self.handle.write_single(&self.tree, operation, self.handle.options.durability);
         if let Some(begun) = begun {
-            stats.end(Latency::Write, begun, self.handle.clock());
+            self.written(begun, operation, written.is_ok());
         }
         written
+    }
+
+    /// A write that began at `begun` and is timed has ended.
+    #[cold]
+    fn written(&self, begun: u64, operation: Single<'_>, succeeded: bool) {
+        self.tree.context.stats.end(Latency::Write, begun, self.handle.clock());
+        if succeeded {
+            self.handle.trace_single(&self.tree, operation);
+        }
     }
 
     /// The value of `key`, sharing the memory it lies in: no copy, but a large value kept for long keeps
@@ -254,9 +263,11 @@ impl Keyspace {
                 Outcome::Operand => self.tree.fold(&view, probe.key, self.read_context(snapshot))?,
             };
         }
-        let counts = self.tree.context.stats.here();
-        counts.add(Counter::Gets, keys.len() as u64);
-        counts.add(Counter::GetsFound, values.iter().flatten().count() as u64);
+        self.count_lookups(
+            keys.iter()
+                .zip(&values)
+                .map(|(key, value): (&K, &Option<Slice>)| (key.as_ref(), value.is_some())),
+        );
         Ok(values)
     }
 
@@ -309,10 +320,25 @@ impl Keyspace {
         here.add(Counter::Gets, 1);
         here.add(Counter::GetsFound, u64::from(value.is_some()));
         if let Some(begun) = begun {
-            let latency = if value.is_some() { Latency::LookupFound } else { Latency::LookupAbsent };
-            stats.end(latency, begun, self.handle.clock());
+            self.looked_up(begun, key, value.is_some());
         }
         Ok(value)
+    }
+
+    /// A lookup that began at `begun` and is timed has ended.
+    #[cold]
+    fn looked_up(&self, begun: u64, key: &[u8], found: bool) {
+        let latency = if found { Latency::LookupFound } else { Latency::LookupAbsent };
+        self.tree.context.stats.end(latency, begun, self.handle.clock());
+        self.handle.trace_lookups(&self.tree, iter::once((key, found)));
+    }
+
+    /// Counts lookups that did not come through [`Keyspace::lookup`], each with whether it found a value.
+    pub(super) fn count_lookups<'k>(&self, lookups: impl ExactSizeIterator<Item = (&'k [u8], bool)> + Clone) {
+        let counts = self.tree.context.stats.here();
+        counts.add(Counter::Gets, lookups.len() as u64);
+        counts.add(Counter::GetsFound, lookups.clone().filter(|&(_, found)| found).count() as u64);
+        self.handle.trace_lookups(&self.tree, lookups);
     }
 
     pub(super) fn read_context(&self, snapshot: Seqno) -> ReadContext {

@@ -21,6 +21,7 @@ mod report;
 mod settings;
 mod snapshot;
 mod throttle;
+mod tracing;
 mod transaction;
 mod workers;
 mod writes;
@@ -93,6 +94,7 @@ pub(crate) struct Core {
     pub(crate) poison: Poison,
     /// Latest wall time by which something was found expired: expiry never runs backwards.
     pub(crate) clock_high_ms: AtomicU64,
+    pub(crate) tracing: tracing::Tracing,
     pub(crate) closed: AtomicBool,
     /// Held for its `Drop`: other openers are kept out until the core is gone.
     pub(crate) _lock: Option<Box<dyn Send + Sync>>,

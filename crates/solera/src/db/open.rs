@@ -12,6 +12,7 @@ use super::{
     memory::Memory,
     settings,
     snapshot::Snapshots,
+    tracing::Tracing,
     workers::Work,
 };
 use crate::{
@@ -234,6 +235,7 @@ fn start(
         work: Work::new(),
         poison: Poison::default(),
         clock_high_ms: AtomicU64::new(recorded.clock_high_ms),
+        tracing: Tracing::default(),
         closed: AtomicBool::new(false),
         _lock: lock,
         options,

@@ -19,7 +19,14 @@ use crate::{
     sync::Mutex,
     tree::Walk,
 };
-use std::{collections::BTreeMap, fmt, iter::FusedIterator, ops::RangeBounds, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    iter::{self, FusedIterator},
+    ops::RangeBounds,
+    sync::Arc,
+    time::Duration,
+};
 
 /// A unit of reads and writes that takes effect as if it ran alone, at its commit. It sees the database
 /// as it was when it began, and its own writes. Dropping it without [`commit`](Transaction::commit) rolls
@@ -105,7 +112,9 @@ impl Transaction {
                     .with_front(Box::new(cursor), Arc::new(writes.tombstones()))
                     .forward(keyspace.read_context(self.snapshot.seqno()));
                 walker.seek(key)?;
-                Ok(if walker.valid() { Some(walker.pin_value()) } else { None })
+                let found = walker.valid();
+                keyspace.count_lookups(iter::once((key, found)));
+                Ok(found.then(|| walker.pin_value()))
             }
         }
     }

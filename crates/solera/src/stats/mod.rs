@@ -9,6 +9,9 @@
 //! One operation in [`SAMPLE_PERIOD`] is timed. A thread knows which by comparing a count that it keeps anyway with
 //! the one at which the next is due; the distances vary, so that a program that does the same thing every so many
 //! operations is seen as a whole. Times and what merges do are rare, and counted where all threads share.
+//!
+//! [`Stats::time_all`] makes every operation one that is timed: then whoever wants to see each of them does so where times
+//! are taken, and the others do not pay for being asked whether somebody does.
 
 mod counts;
 mod histogram;
@@ -35,7 +38,11 @@ use std::{
     marker::PhantomData,
     sync::{
         OnceLock,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{
+            AtomicBool, AtomicU64,
+            Ordering::{Relaxed, SeqCst},
+            fence,
+        },
     },
 };
 
@@ -48,7 +55,7 @@ pub const SAMPLE_PERIOD: u64 = 64;
 
 /// One thread's counters, on cache lines of their own (two, for the adjacent-line prefetcher). The order is that of
 /// use: a lookup's first counts and when the next is due share a line.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[repr(C, align(128))]
 struct Shard {
     /// Counts at which the next operation is timed.
@@ -58,31 +65,13 @@ struct Shard {
     layouts: [[AtomicU64; LAYOUT_COUNTERS]; LAYOUTS_COUNTED],
 }
 
-impl Shard {
-    fn new(sample_period: u64) -> Box<Shard> {
-        Box::new(Shard {
-            due: array::from_fn(|_| AtomicU64::new(due_after(0, sample_period))),
-            whole: Default::default(),
-            levels: Default::default(),
-            layouts: Default::default(),
-        })
-    }
-}
-
-/// The count at which an operation is timed again, after `count`: 1 to twice the period later.
-fn due_after(count: u64, sample_period: u64) -> u64 {
-    if sample_period == 0 {
-        return u64::MAX;
-    }
-    let random = (count ^ 0x5eed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-    count + 1 + random % (2 * sample_period - 1)
-}
-
 /// Counters that many threads add to.
 #[derive(Debug)]
 pub struct Stats {
     shards: Box<[OnceLock<Box<Shard>>]>,
     sample_period: AtomicU64,
+    /// Whether every operation is timed, whatever the period.
+    all_timed: AtomicBool,
     /// Made with the first shard: no lookup allocates because it is the first that is timed.
     latencies: OnceLock<Box<[Recorder; LATENCIES]>>,
     merges: [[AtomicU64; MERGE_COUNTERS]; LEVELS_COUNTED],
@@ -102,6 +91,7 @@ impl Stats {
         Stats {
             shards: (0..=OWNED_SHARDS).map(|_| OnceLock::new()).collect(),
             sample_period: AtomicU64::new(SAMPLE_PERIOD),
+            all_timed: AtomicBool::new(false),
             latencies: OnceLock::new(),
             merges: Default::default(),
             layouts: Layouts::default(),
@@ -113,14 +103,48 @@ impl Stats {
     #[inline]
     pub fn here(&self) -> Here<'_> {
         let seat = seats::of_this_thread();
-        let shard = self.shards[seat].get_or_init(|| self.new_shard());
+        let shard = match self.shards[seat].get() {
+            Some(shard) => shard,
+            None => self.new_shard(seat),
+        };
         Here { shard, owned: seat < OWNED_SHARDS, _this_thread: PhantomData }
     }
 
     #[cold]
-    fn new_shard(&self) -> Box<Shard> {
+    fn new_shard(&self, seat: usize) -> &Shard {
         self.latencies.get_or_init(Box::default);
-        Shard::new(self.sample_period.load(Relaxed))
+        let shard = self.shards[seat].get_or_init(Box::default);
+        Sampled::ALL.into_iter().for_each(|sampled| self.set_due(shard, sampled));
+        shard
+    }
+
+    /// Says when an operation of this kind is timed next in `shard`. Either this sees what somebody has just changed
+    /// about that, or they see the shard and say it themselves, later than this does.
+    fn set_due(&self, shard: &Shard, sampled: Sampled) {
+        let count = shard.whole[sampled.counter() as usize].load(Relaxed);
+        let mut due = self.due_after(count);
+        loop {
+            shard.due[sampled as usize].store(due, Relaxed);
+            fence(SeqCst);
+            let now = self.due_after(count);
+            if now == due {
+                return;
+            }
+            due = now;
+        }
+    }
+
+    /// The count at which an operation is timed again, after `count`: 1 to twice the period later.
+    fn due_after(&self, count: u64) -> u64 {
+        if self.all_timed.load(Relaxed) {
+            return 0;
+        }
+        let period = self.sample_period.load(Relaxed);
+        if period == 0 {
+            return u64::MAX;
+        }
+        let random = (count ^ 0x5eed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        count + 1 + random % (2 * period - 1)
     }
 
     /// Adds to one counter.
@@ -141,24 +165,29 @@ impl Stats {
         self.stall_us_max.fetch_max(us, Relaxed);
     }
 
-    /// From now on times one operation in `period`, none if it is 0: to measure what that costs. A thread that is
-    /// beginning one may miss it once.
+    /// From now on times one operation in `period`, none if it is 0: to measure what that costs.
     pub fn sample_one_in(&self, period: u64) {
         self.sample_period.store(period, Relaxed);
+        self.set_all_due();
+    }
+
+    /// From now on times every operation, or again one in so many.
+    pub fn time_all(&self, all: bool) {
+        self.all_timed.store(all, Relaxed);
+        self.set_all_due();
+    }
+
+    fn set_all_due(&self) {
+        fence(SeqCst);
         for shard in self.shards() {
-            for sampled in Sampled::ALL {
-                let count = shard.whole[sampled.counter() as usize].load(Relaxed);
-                shard.due[sampled as usize].store(due_after(count, period), Relaxed);
-            }
+            Sampled::ALL.into_iter().for_each(|sampled| self.set_due(shard, sampled));
         }
     }
 
     /// Called where an operation begins that [is to be timed](Here::is_due): the moment.
     #[cold]
     pub fn begin(&self, here: Here<'_>, sampled: Sampled, clock: &dyn Clock) -> u64 {
-        let count = here.shard.whole[sampled.counter() as usize].load(Relaxed);
-        let due = due_after(count, self.sample_period.load(Relaxed));
-        here.shard.due[sampled as usize].store(due, Relaxed);
+        self.set_due(here.shard, sampled);
         clock.monotonic_ns()
     }
 
@@ -389,6 +418,29 @@ mod tests {
         assert_eq!(latencies.lookup_found_ns.count(), 0);
         assert_eq!(sampling(1).write_ns.count(), 63_999);
         assert_eq!(sampling(0), Latencies::default());
+    }
+
+    #[test]
+    fn every_operation_is_timed_while_somebody_asks_for_it() {
+        let (stats, clock) = (Stats::new(), ManualClock::default());
+        let run = |times: u64| {
+            let before = stats.latencies().lookup_found_ns.count();
+            for _ in 0..times {
+                let here = stats.here();
+                if here.is_due(Sampled::Lookup) {
+                    let begun = stats.begin(here, Sampled::Lookup, &clock);
+                    stats.end(Latency::LookupFound, begun, &clock);
+                }
+                here.add(Counter::Gets, 1);
+            }
+            stats.latencies().lookup_found_ns.count() - before
+        };
+        stats.time_all(true);
+        assert_eq!(run(1000), 1000, "the thread's first operations too");
+        stats.time_all(false);
+        assert!(run(64_000) < 1100);
+        stats.time_all(true);
+        assert_eq!(run(1000), 1000);
     }
 
     #[test]

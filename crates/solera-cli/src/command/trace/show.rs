@@ -1,0 +1,145 @@
+//! `solera trace show`: what a trace holds.
+
+use super::{
+    remark,
+    summary::{Counts, Summary},
+};
+use crate::{
+    failure::{Outcome, Result},
+    output::{print_json, print_text},
+    progress, units,
+};
+use serde_json::{Value, json};
+use solera::trace::Ending;
+use std::{fmt::Write, path::PathBuf};
+
+/// Print what a trace holds: operations by kind and keyspace, the mix, distinct keys, skew, what is missing
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+The mix is in the words of `solera cost`: v lookups of absent keys, r of present ones, q scans, w writes. `hottest 1 %` is the \
+share of lookups and writes that the most used hundredth of the keys has: 1 % if all are used alike.")]
+pub(crate) struct Show {
+    /// The trace
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Show {
+    pub(crate) fn run(self) -> Result<Outcome> {
+        let bytes = std::fs::metadata(&self.file).ok().map(|file| file.len());
+        let bar = progress::bar(bytes);
+        let (summary, ending) = Summary::read(&self.file, &bar)?;
+        bar.finish_and_clear();
+        if self.json {
+            print_json(&to_json(&summary, &ending))?;
+        } else {
+            print_text(&to_text(&summary, &ending))?;
+        }
+        Ok(Outcome::Done)
+    }
+}
+
+fn to_json(summary: &Summary, ending: &Ending) -> Value {
+    let keyspace = |(name, counts): (&String, &Counts)| {
+        let [v, r, q, w] = counts.mix();
+        json!({
+            "name": name,
+            "operations": counts.operations(),
+            "absent_lookups": counts.absent,
+            "found_lookups": counts.found,
+            "scans_up": counts.scans_up,
+            "scans_down": counts.scans_down,
+            "entries_scanned": counts.entries_scanned,
+            "puts": counts.puts,
+            "expiring_puts": counts.expiring_puts,
+            "deletes": counts.deletes,
+            "range_deletes": counts.range_deletes,
+            "merges": counts.merges,
+            "drops": counts.drops,
+            "value_bytes_mean": counts.value_bytes_mean(),
+            "mix": { "v": v, "r": r, "q": q, "w": w },
+            "distinct_keys": counts.distinct_keys(),
+            "hottest_percent_share": counts.hottest_share(),
+        })
+    };
+    json!({
+        "begun_unix_ms": summary.first_us / 1000,
+        "seconds": summary.seconds(),
+        "operations": summary.operations(),
+        "batches": summary.batches,
+        "dropped": summary.dropped,
+        "keys_hashed": summary.hashed,
+        "bytes": ending.bytes,
+        "ended": ending.ended,
+        "cut_bytes": ending.cut_bytes,
+        "keyspaces": summary.keyspaces.iter().map(keyspace).collect::<Vec<_>>(),
+    })
+}
+
+fn to_text(summary: &Summary, ending: &Ending) -> String {
+    let mut out = String::new();
+    let operations = summary.operations();
+    // Writing to a String cannot fail.
+    let _ = writeln!(
+        out,
+        "{} in {} from {}; {}{}",
+        units::plural(operations, "operation"),
+        units::seconds(summary.seconds()),
+        units::utc(summary.first_us / 1000),
+        units::bytes(ending.bytes),
+        if summary.hashed { ", keys are hashes" } else { "" },
+    );
+    if summary.dropped > 0 {
+        let _ =
+            writeln!(out, "{} were left out while recording", units::plural(summary.dropped, "operation"));
+    }
+    if let Some(remark) = remark(ending) {
+        let _ = writeln!(out, "{remark}");
+    }
+    if summary.batches > 0 {
+        let _ = writeln!(out, "{} of several writes", units::plural(summary.batches, "batch-commit"));
+    }
+    for (name, counts) in &summary.keyspaces {
+        keyspace_text(&mut out, name, counts);
+    }
+    out
+}
+
+fn keyspace_text(out: &mut String, name: &str, counts: &Counts) {
+    let _ = writeln!(out, "keyspace {}", name.escape_debug());
+    let [v, r, q, w] = counts.mix().map(|share| (share * 1000.0).round() / 10.0);
+    let _ = writeln!(out, "  mix            v={v} r={r} q={q} w={w} %");
+    let entries = match counts.scans() {
+        0 => String::new(),
+        scans => format!("{:.1} entries each", counts.entries_scanned as f64 / scans as f64),
+    };
+    let values = counts.value_bytes_mean().map(|bytes| format!("values of {bytes} bytes in the mean"));
+    for (kind, count, remark) in [
+        ("found lookups", counts.found, String::new()),
+        ("absent lookups", counts.absent, String::new()),
+        ("scans up", counts.scans_up, entries.clone()),
+        ("scans down", counts.scans_down, entries),
+        ("puts", counts.puts, values.unwrap_or_default()),
+        ("expiring puts", counts.expiring_puts, String::new()),
+        ("deletes", counts.deletes, String::new()),
+        ("range deletes", counts.range_deletes, String::new()),
+        ("merges", counts.merges, String::new()),
+        ("drops", counts.drops, String::new()),
+    ] {
+        if count > 0 {
+            let _ =
+                writeln!(out, "{}", format!("  {kind:<14} {:>14}  {remark}", units::count(count)).trim_end());
+        }
+    }
+    let hottest =
+        counts.hottest_share().map(|share| format!("hottest 1 %: {:.1} % of their uses", share * 100.0));
+    let keys = units::count(counts.distinct_keys());
+    let _ = writeln!(
+        out,
+        "{}",
+        format!("  {:<14} {keys:>14}  {}", "distinct keys", hottest.unwrap_or_default()).trim_end()
+    );
+}
