@@ -2,7 +2,7 @@
 
 use crate::run::Solera;
 use serde_json::Value;
-use solera::{Db, trace::TraceOptions};
+use solera::{Db, KeyspaceOptions, trace::TraceOptions};
 use std::time::Duration;
 
 fn json(text: &str) -> Value {
@@ -24,9 +24,8 @@ fn record_all(solera: &Solera, options: TraceOptions) {
     }
     assert_eq!(db.range(b"new".as_slice()..).take(10).count(), 10);
     assert_eq!(db.range(..b"new 0003".as_slice()).rev().take(10).count(), 3);
-    let operator = solera::operator::builtin("append");
-    let options = solera::KeyspaceOptions { merge_operator: operator, ..Default::default() };
-    let words = db.keyspace_with("words", options).unwrap();
+    let operator = solera::operator::builtin("append").unwrap();
+    let words = db.keyspace_with("words", KeyspaceOptions::new().merge_operator(operator)).unwrap();
     words.merge(b"word", b"1234").unwrap();
     words.put_with_ttl(b"brief", b"12", Duration::from_secs(60)).unwrap();
     let mut batch = db.batch();

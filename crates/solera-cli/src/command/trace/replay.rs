@@ -14,10 +14,11 @@ use crate::{
 use indicatif::ProgressBar;
 use serde_json::{Map, Value, json};
 use solera::{
-    Batch, Clock, Db, Keyspace, KeyspaceOptions, MergeOperator, Options, SystemClock,
+    Batch, Clock, Db, Keyspace, KeyspaceOptions, Options, SystemClock,
     control::Histogram,
     error::Error,
     key,
+    operator::Max,
     trace::{Operation, Traced},
 };
 use std::{
@@ -60,7 +61,8 @@ pub(crate) struct Replay {
 const HELP: &str = "\
 One thread does the operations in the order of the trace, each at its recorded time or, when it is late, at once. The \
 keyspaces are made where they are missing, the database too. Values have the recorded lengths; what they are is made up, and \
-does not compress. What had a time to live gets one of ten years, and of merged operands the last one stands.
+does not compress. What had a time to live gets one of ten years. Operands are merged as the keyspace's own operator says, \
+and where it has none the largest stands.
 
 To find what the recorded process found, replay into a checkpoint of its database from before the recording, or \
 give --preload. A trace of hashed keys has lost their order: its scans begin elsewhere, and its range deletions are \
@@ -74,23 +76,6 @@ const TTL: Duration = Duration::from_secs(10 * 365 * 86_400);
 const VALUE_BEGINS: usize = 4096;
 /// Waiting for less than this costs more than being early.
 const WAIT_NS_MIN: u64 = 20_000;
-
-/// Of merged operands the last one stands: what the recorded process made of them, its trace does not say.
-struct LastOperand;
-
-impl MergeOperator for LastOperand {
-    fn name(&self) -> &str {
-        "last-operand"
-    }
-
-    fn merge(&self, _: &[u8], base: Option<&[u8]>, operands: &[&[u8]]) -> Result<Vec<u8>, String> {
-        Ok(operands.last().copied().or(base).unwrap_or_default().to_vec())
-    }
-
-    fn combine(&self, _: &[u8], _: &[u8], newer: &[u8]) -> Option<Vec<u8>> {
-        Some(newer.to_vec())
-    }
-}
 
 fn speed(text: &str) -> Result<f64, String> {
     let speed = text.parse().ok().filter(|speed: &f64| speed.is_finite() && *speed > 0.0);
@@ -166,9 +151,12 @@ impl Replay {
                 }
                 _ => return Ok(()),
             };
-            let is_write = traced.operation.is_write();
-            let known = (name.to_owned(), key::hash(key));
-            if (found || is_write) && there.insert(known) && found {
+            // A lookup that finds nothing does not say what is there later.
+            if !found && !traced.operation.is_write() {
+                return Ok(());
+            }
+            let is_first = there.insert((name.to_owned(), key::hash(key)));
+            if is_first && found {
                 let mean = summary.keyspaces.get(name).and_then(|counts| counts.value_bytes_mean());
                 let len = self.value_bytes.map_or(mean.unwrap_or(VALUE_BYTES), u64::from);
                 replaying.preload(name, key, len)?;
@@ -262,8 +250,11 @@ impl<'c> Replaying<'c> {
             return Ok(keyspace.clone());
         }
         let keyspace = if self.merging.contains(name) {
-            let merge_operator: Option<Arc<dyn MergeOperator>> = Some(Arc::new(LastOperand));
-            self.db.keyspace_with(name, KeyspaceOptions { merge_operator, ..KeyspaceOptions::default() })?
+            match self.db.keyspace_with(name, KeyspaceOptions::new().merge_operator(Arc::new(Max))) {
+                // It is there and has an operator of its own.
+                Err(Error::Invalid(_)) => self.db.keyspace(name)?,
+                opened => opened?,
+            }
         } else {
             self.db.keyspace(name)?
         };
