@@ -52,7 +52,8 @@ fn to_json(summary: &Summary, ending: &Ending) -> Value {
             "found_lookups": counts.found,
             "scans_up": counts.scans_up,
             "scans_down": counts.scans_down,
-            "entries_scanned": counts.entries_scanned,
+            "entries_up": counts.entries_up,
+            "entries_down": counts.entries_down,
             "puts": counts.puts,
             "expiring_puts": counts.expiring_puts,
             "deletes": counts.deletes,
@@ -112,16 +113,14 @@ fn keyspace_text(out: &mut String, name: &str, counts: &Counts) {
     let _ = writeln!(out, "keyspace {}", name.escape_debug());
     let [v, r, q, w] = counts.mix().map(|share| (share * 1000.0).round() / 10.0);
     let _ = writeln!(out, "  mix            v={v} r={r} q={q} w={w} %");
-    let entries = match counts.scans() {
-        0 => String::new(),
-        scans => format!("{:.1} entries each", counts.entries_scanned as f64 / scans as f64),
-    };
+    let each =
+        |entries: u64, scans: u64| format!("{:.1} entries in the mean", entries as f64 / scans.max(1) as f64);
     let values = counts.value_bytes_mean().map(|bytes| format!("values of {bytes} bytes in the mean"));
     for (kind, count, remark) in [
         ("found lookups", counts.found, String::new()),
         ("absent lookups", counts.absent, String::new()),
-        ("scans up", counts.scans_up, entries.clone()),
-        ("scans down", counts.scans_down, entries),
+        ("scans up", counts.scans_up, each(counts.entries_up, counts.scans_up)),
+        ("scans down", counts.scans_down, each(counts.entries_down, counts.scans_down)),
         ("puts", counts.puts, values.unwrap_or_default()),
         ("expiring puts", counts.expiring_puts, String::new()),
         ("deletes", counts.deletes, String::new()),

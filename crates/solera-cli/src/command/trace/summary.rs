@@ -34,7 +34,8 @@ pub(super) struct Counts {
     pub(super) found: u64,
     pub(super) scans_up: u64,
     pub(super) scans_down: u64,
-    pub(super) entries_scanned: u64,
+    pub(super) entries_up: u64,
+    pub(super) entries_down: u64,
     pub(super) puts: u64,
     pub(super) expiring_puts: u64,
     pub(super) deletes: u64,
@@ -96,7 +97,7 @@ impl Summary {
 
     /// Between the first record and the last.
     pub(super) fn seconds(&self) -> f64 {
-        (self.last_us - self.first_us) as f64 / 1e6
+        self.last_us.saturating_sub(self.first_us) as f64 / 1e6
     }
 
     /// Operations, without those that were left out.
@@ -113,8 +114,12 @@ impl Counts {
                 self.used(key);
             }
             Operation::Scan { entries, backward, .. } => {
-                *(if backward { &mut self.scans_down } else { &mut self.scans_up }) += 1;
-                self.entries_scanned = self.entries_scanned.saturating_add(entries);
+                let (scans, sum) = match backward {
+                    true => (&mut self.scans_down, &mut self.entries_down),
+                    false => (&mut self.scans_up, &mut self.entries_up),
+                };
+                *scans += 1;
+                *sum = sum.saturating_add(entries);
             }
             Operation::Put { key, value_len, expires, .. } => {
                 *(if expires { &mut self.expiring_puts } else { &mut self.puts }) += 1;
