@@ -218,12 +218,12 @@ impl Transaction {
     /// Whether what a key holds is decided by the transaction's own changes.
     fn decides(&self, place: Place, key: &[u8]) -> bool {
         let own = self.staged(place).into_iter().rev().filter(|change| change.concerns(key));
-        own.skip_while(|change| matches!(change, Change::Merge { .. })).next().is_some_and(
-            |change| match change {
+        own.skip_while(|change| matches!(change, Change::Merge { .. })).next().is_some_and(|change| {
+            match change {
                 Change::Put { expires_ms, .. } => expires_ms.is_none(),
                 _ => true,
-            },
-        )
+            }
+        })
     }
 }
 
@@ -423,10 +423,7 @@ impl Oracle {
                 && (space.touched.range::<[u8], _>((start, end)).any(|(_, at)| *at > since)
                     || space.swept.iter().any(|(from, to, at)| *at > since && overlaps(start, end, from, to)))
         };
-        reads
-            .keys
-            .iter()
-            .any(|(place, key)| same(place).is_none_or(|space| key_changed(space, key)))
+        reads.keys.iter().any(|(place, key)| same(place).is_none_or(|space| key_changed(space, key)))
             || reads.ranges.iter().any(|(place, start, end)| {
                 let (start, end) = (start.as_ref().map(|key| &key[..]), end.as_ref().map(|key| &key[..]));
                 same(place).is_none_or(|space| range_changed(space, start, end))

@@ -350,7 +350,9 @@ fn history_keeps_the_newest_256_changes_through_new_manifests_and_opens() {
 /// counted as less than it took. Cure: parts count as what they take, and what is not set anew is in nobody's way.
 #[test]
 fn what_another_budget_made_too_small_does_not_keep_the_others_from_being_set() {
-    for (buffers, filters, cache) in [(0.2, 0.0, 50.0), (0.2, 0.0, 99.8), (0.3, 40.0, 59.0), (0.3, 60.0, 15.0)] {
+    for (buffers, filters, cache) in
+        [(0.2, 0.0, 50.0), (0.2, 0.0, 99.8), (0.3, 40.0, 59.0), (0.3, 60.0, 15.0)]
+    {
         let fs = MemFs::new();
         let db = options(&fs).memory(64 << 20).open(DIR).unwrap();
         let split = change().set(&knob::WRITE_BUFFER_PERCENT, buffers).set(&knob::FILTER_PERCENT, filters);
