@@ -25,6 +25,7 @@ pub struct Comparison {
     pub entries: usize,
     pub direct: bool,
     pub repeats: usize,
+    pub load_repeats: usize,
     /// `None` for one and a half times the data.
     pub memory_bytes: Option<u64>,
     pub lz4: bool,
@@ -33,6 +34,12 @@ pub struct Comparison {
     pub seed: u64,
     pub directory: PathBuf,
     pub command: String,
+}
+
+impl Comparison {
+    fn repeats_of(&self, phase: Phase) -> usize {
+        if phase.is_load() { self.load_repeats } else { self.repeats }
+    }
 }
 
 /// Everything that was measured.
@@ -66,16 +73,13 @@ pub struct EngineResults {
     pub phases: Vec<(Phase, Vec<Measured>)>,
 }
 
-/// Runs the comparison, every engine in turn within every repeat of every phase.
-pub fn run(comparison: &Comparison) -> Result<Results> {
+/// Runs the comparison, every engine in turn within every repeat of every phase. What there is after each phase is
+/// handed to `keep`: a run takes long, and may end early.
+pub fn run(comparison: &Comparison, keep: &dyn Fn(&Results) -> Result<()>) -> Result<Results> {
     let begun = Instant::now();
     let started_unix_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs();
-    let mut sets = Vec::new();
-    for (number, source) in comparison.data.iter().enumerate() {
-        sets.push(run_set(comparison, number, source)?);
-    }
     let here = Machine::here();
-    Ok(Results {
+    let mut results = Results {
         command: comparison.command.clone(),
         commit: machine::commit(),
         machine: format!(
@@ -86,10 +90,20 @@ pub fn run(comparison: &Comparison) -> Result<Results> {
             here.system
         ),
         started_unix_s,
-        run_s: begun.elapsed().as_secs_f64(),
+        run_s: 0.0,
         repeats: comparison.repeats,
-        sets,
-    })
+        sets: Vec::new(),
+    };
+    for (number, source) in comparison.data.iter().enumerate() {
+        let before = results.sets.len();
+        run_set(comparison, number, source, &mut |set| {
+            results.sets.truncate(before);
+            results.sets.push(set);
+            results.run_s = begun.elapsed().as_secs_f64();
+            keep(&results)
+        })?;
+    }
+    Ok(results)
 }
 
 /// The budget of every engine if nobody says: all of the data and what lies around it, and no more.
@@ -97,8 +111,14 @@ pub fn memory_bytes(source: &Source, entries: usize) -> u64 {
     (source.entries(entries) as u64 * source.pair_bytes() * 3 / 2).max(64 << 20)
 }
 
-fn run_set(comparison: &Comparison, set: usize, source: &Source) -> Result<SetResults> {
-    let mut workers = Vec::new();
+/// Hands over what there is of the set after each phase.
+fn run_set(
+    comparison: &Comparison,
+    set: usize,
+    source: &Source,
+    keep: &mut dyn FnMut(SetResults) -> Result<()>,
+) -> Result<()> {
+    let mut workers: Vec<(Worker, Vec<(Phase, Vec<Measured>)>)> = Vec::new();
     let (mut entries, mut data_bytes) = (0, 0);
     let memory_bytes = comparison.memory_bytes.unwrap_or_else(|| memory_bytes(source, comparison.entries));
     for engine in &comparison.engines {
@@ -118,13 +138,12 @@ fn run_set(comparison: &Comparison, set: usize, source: &Source) -> Result<SetRe
         (entries, data_bytes) = (pairs, bytes);
         workers.push((worker, Vec::new()));
     }
-    let steps = comparison.phases.len() * comparison.repeats * workers.len();
+    let repeats = comparison.phases.iter().map(|&phase| comparison.repeats_of(phase));
+    let steps = repeats.sum::<usize>() * workers.len();
     let mut progress = Progress::new(source.to_string(), steps);
     for &phase in &comparison.phases {
-        workers
-            .iter_mut()
-            .for_each(|(_, phases): &mut (_, Vec<(Phase, Vec<Measured>)>)| phases.push((phase, Vec::new())));
-        for repeat in 0..comparison.repeats {
+        workers.iter_mut().for_each(|(_, phases)| phases.push((phase, Vec::new())));
+        for repeat in 0..comparison.repeats_of(phase) {
             for turn in 0..workers.len() {
                 let number = (turn + repeat) % workers.len();
                 let (worker, phases) = &mut workers[number];
@@ -144,20 +163,22 @@ fn run_set(comparison: &Comparison, set: usize, source: &Source) -> Result<SetRe
                 }
             }
         }
+        let results = |(worker, phases): &(Worker, Vec<_>)| EngineResults {
+            engine: worker.engine.clone(),
+            phases: phases.clone(),
+        };
+        keep(SetResults {
+            name: source.to_string(),
+            entries,
+            data_bytes,
+            memory_bytes,
+            direct: comparison.direct,
+            lz4: comparison.lz4,
+            engines: workers.iter().map(results).collect(),
+        })?;
     }
     progress.end();
-    Ok(SetResults {
-        name: source.to_string(),
-        entries,
-        data_bytes,
-        memory_bytes,
-        direct: comparison.direct,
-        lz4: comparison.lz4,
-        engines: workers
-            .into_iter()
-            .map(|(worker, phases)| EngineResults { engine: worker.engine.clone(), phases })
-            .collect(),
-    })
+    Ok(())
 }
 
 /// A process with one engine.

@@ -96,6 +96,9 @@ struct Compare {
     /// Repeats of every phase
     #[arg(long, default_value_t = 5)]
     repeat: usize,
+    /// Repeats of the phases that write everything [default: as --repeat]
+    #[arg(long)]
+    load_repeat: Option<usize>,
     /// Memory budget of each engine, in MiB [default: one and a half times the data, 64 at least]
     #[arg(long)]
     memory_mib: Option<u64>,
@@ -153,6 +156,7 @@ fn run(compare: Compare) -> engine::Result<()> {
         entries: compare.n,
         direct: compare.direct,
         repeats: compare.repeat.max(1),
+        load_repeats: compare.load_repeat.unwrap_or(compare.repeat).max(1),
         memory_bytes: compare.memory_mib.map(|mib| mib << 20),
         lz4: compare.lz4,
         operations: compare.operations.max(1000),
@@ -161,8 +165,9 @@ fn run(compare: Compare) -> engine::Result<()> {
         directory: directory.path().to_owned(),
         command: format!("solera-bench-peers {}", std::env::args().skip(1).collect::<Vec<_>>().join(" ")),
     };
-    let results = compare::run(&comparison)?;
-    std::fs::write(&compare.json, serde_json::to_string_pretty(&results)?)?;
+    let results = compare::run(&comparison, &|results| {
+        Ok(std::fs::write(&compare.json, serde_json::to_string_pretty(results)?)?)
+    })?;
     println!("{}", report::markdown(&[results]));
     Ok(())
 }

@@ -75,6 +75,11 @@ impl Phase {
         Phase::value_variants()
     }
 
+    /// Whether it writes everything, and so takes long.
+    pub fn is_load(self) -> bool {
+        matches!(self, Phase::LoadSorted | Phase::LoadRandom | Phase::Overwrite)
+    }
+
     /// The name that users write.
     pub fn name(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()

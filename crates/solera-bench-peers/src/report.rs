@@ -26,8 +26,8 @@ fn facts(results: &Results) -> Vec<(&'static str, String)> {
         (
             "method",
             format!(
-                "every engine in a process of its own; one process works at a time; median [least – greatest] of {} \
-             repeats, engines interleaved; every answer of the reading phases checked",
+                "every engine in a process of its own; one process works at a time; median [least – greatest] of up to {} \
+             repeats, alone where there was one; engines interleaved; every answer of the reading phases checked",
                 results.repeats
             ),
         ),
