@@ -7,6 +7,7 @@ use solera_sim::{
     life::{Pulse, live},
     program::{bitflip, crashsim, crowd, diffmodel, evilmodel, faultloop, kill9, metamorph},
 };
+use std::sync::{Mutex, PoisonError};
 
 #[test]
 fn random_lives_agree_with_the_oracle_and_with_themselves() {
@@ -74,8 +75,13 @@ fn no_power_cut_breaks_a_promise() {
     assert_eq!(again.to_string(), verdict.to_string(), "a seed replays to the same states");
 }
 
+/// Held by tests that start processes. Until a new process runs its program it has copies of all files of this one, and
+/// with them the locks of databases that this one has just closed: another test's child would find its own locked.
+static STARTS_PROCESSES: Mutex<()> = Mutex::new(());
+
 #[test]
 fn a_killed_process_loses_nothing_that_it_acknowledged() {
+    let _alone = STARTS_PROCESSES.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = tempfile::tempdir().unwrap();
     let amount = kill9::Amount {
         seed: 1,
@@ -89,6 +95,7 @@ fn a_killed_process_loses_nothing_that_it_acknowledged() {
 
 #[test]
 fn a_process_dies_at_the_point_that_it_was_told() {
+    let _alone = STARTS_PROCESSES.lock().unwrap_or_else(PoisonError::into_inner);
     use std::{os::unix::process::ExitStatusExt, process::Command};
     let dir = tempfile::tempdir().unwrap();
     let mut left = ["current-rename-before", "current-rename-after"].into_iter().map(|site| {

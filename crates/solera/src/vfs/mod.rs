@@ -48,7 +48,8 @@ pub trait Fs: fmt::Debug + Send + Sync + 'static {
     /// out the same again, never the same twice on one disk.
     fn nonce(&self) -> u64;
     /// Takes the exclusive lock that `path` (created if missing) stands for, until the result is
-    /// dropped. Fails with [`Error::Locked`] if it is held, by another process or by this one.
+    /// dropped. Fails with [`Error::Locked`] if it is held, by another process or by this one; a process that is
+    /// being started holds its parent's locks until it runs its program.
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>>;
     /// Takes a share of the lock that `path` stands for, until the result is dropped: others may share it,
     /// nobody holds it exclusively. Changes nothing: `None` if there is no such file, so that nobody can hold
