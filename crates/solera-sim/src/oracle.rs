@@ -217,12 +217,10 @@ impl Transaction {
 
     /// Whether what a key holds is decided by the transaction's own changes.
     fn decides(&self, place: Place, key: &[u8]) -> bool {
-        let own = self.staged(place).into_iter().rev().filter(|change| change.concerns(key));
-        own.skip_while(|change| matches!(change, Change::Merge { .. })).next().is_some_and(|change| {
-            match change {
-                Change::Put { expires_ms, .. } => expires_ms.is_none(),
-                _ => true,
-            }
+        let mut own = self.staged(place).into_iter().rev().filter(|change| change.concerns(key));
+        own.find(|change| !matches!(change, Change::Merge { .. })).is_some_and(|change| match change {
+            Change::Put { expires_ms, .. } => expires_ms.is_none(),
+            _ => true,
         })
     }
 }
