@@ -29,7 +29,7 @@ enum Bound {
 }
 
 /// Which sets are meant.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 enum Meant {
     InMemory,
     LargeValues,
@@ -106,12 +106,12 @@ const AIMS: &[Aim] = &[
 
 impl Meant {
     fn is(self, set: &SetResults) -> bool {
-        let meant = match &set.name[..] {
-            _ if set.direct => Meant::Direct,
-            name if name.contains("/8+1024") => Meant::LargeValues,
-            _ => Meant::InMemory,
-        };
-        meant == self
+        let is_like = |sizes: &str| set.name.split('@').next() == Some(sizes);
+        match self {
+            Meant::InMemory => is_like("uniform/8+64") && !set.direct,
+            Meant::LargeValues => is_like("uniform/8+1024") && !set.direct,
+            Meant::Direct => is_like("uniform/8+64") && set.direct,
+        }
     }
 }
 
