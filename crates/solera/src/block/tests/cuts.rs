@@ -29,7 +29,7 @@ fn entries_of_8_and_64_bytes_cost_at_most_73_bytes_in_the_file() {
 #[test]
 fn a_block_holds_its_bytes_and_never_part_of_a_keys_versions() {
     let mut entries = Vec::new();
-    for i in 0..if cfg!(miri) { 20 } else { 400u64 } {
+    for i in 0..if cfg!(miri) { 9 } else { 400u64 } {
         let versions = if i % 50 == 7 { 35 } else { 1 + i % 3 };
         let version = |seqno| entry(format!("key{:05}", i * 37), seqno, &vec![1; (i % 90) as usize]);
         entries.extend((0..versions).map(|version_of| version(1000 - version_of)));
@@ -55,7 +55,8 @@ fn a_block_holds_its_bytes_and_never_part_of_a_keys_versions() {
 
 #[test]
 fn a_key_with_too_many_versions_goes_on_in_the_next_block() {
-    let mut entries: Vec<_> = (0..100).map(|version| entry("hot", 1000 - version, &[9; 100])).collect();
+    let versions = if cfg!(miri) { 50 } else { 100 };
+    let mut entries: Vec<_> = (0..versions).map(|version| entry("hot", 1000 - version, &[9; 100])).collect();
     entries.insert(0, entry("cold", 5, b"before"));
     entries.push(entry("later", 6, b"after"));
     let mut rest = &entries[..];
@@ -77,6 +78,7 @@ fn a_key_with_too_many_versions_goes_on_in_the_next_block() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "minutes under Miri, and what it does others do too")]
 fn a_corridor_ends_blocks_that_a_line_does_not_fit() {
     // Runs of neighbours with wide gaps: no line is within 2 ranks of more than a few runs.
     let keys: Vec<_> = (0..50u64).flat_map(|run| (0..8).map(move |i| ((run * run) << 40) + i)).collect();
@@ -91,6 +93,7 @@ fn a_corridor_ends_blocks_that_a_line_does_not_fit() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "minutes under Miri, and what it does others do too")]
 fn a_corridor_is_walked_again_when_the_prefix_gets_shorter() {
     let mut keys: Vec<_> = (0..60u64).map(|i| [b"common prefix/a/", &i.to_be_bytes()[..]].concat()).collect();
     keys.extend((0..60u64).map(|i| [b"common prefix/b/", &(i * i).to_be_bytes()[..]].concat()));

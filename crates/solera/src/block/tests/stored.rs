@@ -30,7 +30,8 @@ pub(super) fn read_all_ways(stored: &[u8], offset: u64) -> Vec<Result<Block>> {
 #[test]
 fn a_stored_block_comes_back_whatever_its_compression() {
     let (binding, _) = place();
-    let entries: Vec<_> = (0..200u64).map(|i| entry(format!("key{i:04}"), 1, b"value value value")).collect();
+    let count = if cfg!(miri) { 20 } else { 200u64 };
+    let entries: Vec<_> = (0..count).map(|i| entry(format!("key{i:04}"), 1, b"value value value")).collect();
     let (payload, _) =
         payloads(&mut BlockBuilder::new(1 << 20, FitPolicy::LeastSquares, 1), &entries).pop().unwrap();
     let targets: Vec<_> = entries.iter().map(|entry| entry.key.clone()).collect();

@@ -191,7 +191,9 @@ mod tests {
     #[test]
     fn each_probe_counts_with_all_instructions() {
         for probes in 1..=PROBES_MAX {
-            for hash in (0..200u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15)) {
+            for hash in
+                (0..if cfg!(miri) { 2 } else { 200u64 }).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+            {
                 for missing in bits_of(hash, probes) {
                     let mut line = Line([u64::MAX; 8]);
                     line.0[missing / 64] &= !(1 << (missing % 64));

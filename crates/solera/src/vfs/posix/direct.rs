@@ -109,7 +109,9 @@ mod tests {
                     let mut buf = vec![0xee; len];
                     let read = read_at(&file, alignment, &mut buf, at as u64).unwrap();
                     let expected = &content[at.min(content.len())..(at + len).min(content.len())];
-                    assert_eq!(buf[..read], *expected, "{len} at {at}, aligned to {alignment}");
+                    // A read may be short; of a file on a disk it is not, but Miri makes some so.
+                    assert!(read == expected.len() || cfg!(miri) && (1..expected.len()).contains(&read));
+                    assert_eq!(buf[..read], expected[..read], "{len} at {at}, aligned to {alignment}");
                     assert!(buf[read..].iter().all(|&byte| byte == 0xee));
                 }
             }
