@@ -69,6 +69,7 @@ mod memory;
 mod read;
 mod seal;
 mod slots;
+mod stretch;
 #[cfg(feature = "zstd")]
 mod zstd;
 #[cfg(test)]
@@ -79,3 +80,4 @@ pub use compression::Compression;
 pub use memory::{Block, BlockAllocation};
 pub use seal::{TRAILER_BYTES, open, seal};
 pub use slots::{BlockRef, BlockSlots};
+pub use stretch::Stretch;

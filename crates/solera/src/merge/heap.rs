@@ -3,7 +3,8 @@
 //! Owns [`Merge`]. The source in front stands outside the heap, so that as long as it stays in front a
 //! step costs one comparison, with the first of the others; comparisons start with heads.
 
-use crate::{cursor::Cursor, error::Result, ids::Seqno, key::Kind, pin::Slice};
+use super::Lending;
+use crate::{block::Stretch, cursor::Cursor, error::Result, ids::Seqno, key::Kind, pin::Slice};
 use std::cmp::Ordering;
 
 /// A source that stands on an entry, with the head of its key.
@@ -205,6 +206,31 @@ impl<C: Cursor> Merge<C> {
     #[inline]
     fn front(&self) -> &C {
         &self.sources[self.rank()]
+    }
+}
+
+impl<C: Lending> Merge<C> {
+    /// Has the source in front lend its entries from here on that come before those of all others, and before
+    /// the key `end`. Until they are taken back, or the merge is positioned, it may not be used. Walking forward.
+    pub fn lend(&mut self, snapshot: Seqno, end: Option<&[u8]>) -> Option<Stretch> {
+        debug_assert!(!self.back);
+        let rank = self.rank();
+        match self.waiting.first() {
+            None => self.sources[rank].lend(snapshot, None, end),
+            Some(next) => {
+                let apart = self.sources.get_disjoint_mut([rank, next.rank]);
+                let [front, next] = apart.expect("the source in front is not among those that wait");
+                front.lend(snapshot, Some(next.key()), end)
+            }
+        }
+    }
+
+    /// Ends what was lent: the merge stands where the stretch came to.
+    pub fn take_back(&mut self, stretch: Stretch) {
+        let rank = self.rank();
+        let source = &mut self.sources[rank];
+        source.take_back(stretch);
+        self.front = Some(Standing { head: source.head(), rank });
     }
 }
 

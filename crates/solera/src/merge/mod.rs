@@ -9,10 +9,12 @@
 //! in the source), and sequence numbers, which may be elided, are never compared between sources.
 
 mod heap;
+mod lending;
 mod resolve;
 pub mod visible;
 
 pub use heap::Merge;
+pub use lending::Lending;
 pub use resolve::resolve;
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use super::{
     *,
 };
 use crate::{
+    block::{Block, BlockBuilder, FitPolicy, Stretch},
     cursor::Cursor,
     error::{Error, Result},
     ids::{SEQNO_MAX, Seqno},
@@ -34,12 +35,14 @@ struct ListCursor {
     entries: Arc<Vec<Entry>>,
     at: Option<usize>,
     calls: Rc<Cell<usize>>,
+    /// How often it has lent entries.
+    lent: Rc<Cell<usize>>,
     fails_at_call: Option<usize>,
 }
 
 impl ListCursor {
     fn new(entries: Arc<Vec<Entry>>) -> Self {
-        ListCursor { entries, at: None, calls: Rc::default(), fails_at_call: None }
+        ListCursor { entries, at: None, calls: Rc::default(), lent: Rc::default(), fails_at_call: None }
     }
 
     fn go(&mut self, at: Option<usize>) -> Result<()> {
@@ -96,6 +99,37 @@ impl Cursor for ListCursor {
     }
     fn pin_value(&self) -> Slice {
         Slice::copy_from(self.value())
+    }
+}
+
+impl Lending for ListCursor {
+    fn lend(&mut self, snapshot: Seqno, before: Option<&[u8]>, end: Option<&[u8]>) -> Option<Stretch> {
+        let at = self.at.expect("valid");
+        let mut builder = BlockBuilder::new(1 << 20, FitPolicy::LeastSquares, SEQNO_MAX);
+        let below = |bound: Option<&[u8]>, key: &[u8]| bound.is_none_or(|bound| key < bound);
+        let lent = self.entries[at..].iter().take_while(|entry| {
+            entry.kind == Kind::Put
+                && entry.seqno <= snapshot
+                && below(before, &entry.key)
+                && below(end, &entry.key)
+                && builder.try_add(&entry.key, entry.seqno, entry.kind, &entry.value)
+        });
+        let lent = lent.count();
+        if lent == 0 {
+            return None;
+        }
+        let mut payload = Vec::new();
+        builder.finish(&[], &mut payload);
+        let block = Block::from_payload(&payload).unwrap();
+        let stretch = block.stretch(0, lent, &mut self.entries[at].key.clone());
+        self.lent.set(self.lent.get() + usize::from(stretch.is_some()));
+        stretch
+    }
+
+    fn take_back(&mut self, stretch: Stretch) {
+        let (rank, key) = stretch.into_place();
+        self.at = self.at.map(|at| at + rank);
+        assert_eq!(key, self.here().key);
     }
 }
 
@@ -246,7 +280,7 @@ fn entry_of(cursor: &Merge<impl Cursor>) -> Option<(usize, Entry)> {
     })
 }
 
-fn pair_forward(walker: &Forward<impl Cursor>) -> Option<Pair> {
+fn pair_forward(walker: &Forward<impl Lending>) -> Option<Pair> {
     walker.valid().then(|| {
         assert_eq!(walker.pin_value(), walker.value().to_vec());
         (walker.key().to_vec(), walker.value().to_vec())
@@ -261,7 +295,7 @@ fn pair_backward(walker: &Backward<impl Cursor>) -> Option<Pair> {
 }
 
 /// Walks `limit` pairs from where the walker stands and compares them with `expected`.
-fn follow_forward(walker: &mut Forward<impl Cursor>, expected: &[Pair], limit: usize) {
+fn follow_forward(walker: &mut Forward<impl Lending>, expected: &[Pair], limit: usize) {
     for pair in expected.iter().map(Some).chain([None]).take(limit) {
         assert_eq!(pair_forward(walker).as_ref(), pair);
         if pair.is_some() {
@@ -353,6 +387,51 @@ proptest! {
             follow_forward(&mut up, &expected[at..], steps);
             down.seek_before(&key).unwrap();
             follow_backward(&mut down, &expected[..at], steps);
+        }
+    }
+
+    /// Keys that lie as in a settled tree: mostly puts, long stretches of one source between those of others.
+    #[test]
+    fn walkers_take_stretches_of_one_source(
+        spans in prop::collection::vec((0u16..600, 1u16..120, prop::sample::select(vec![1u16, 1, 2, 7])), 1..8),
+        others in prop::collection::vec((0u16..600, prop::sample::select(vec![Kind::Put, Kind::Delete, Kind::Merge, Kind::PutExpiring]), 0usize..2000), 0..8),
+        snapshot in prop_oneof![3 => Just(SEQNO_MAX), 1 => 0u64..800], elided: bool,
+        seeks in prop::collection::vec((0u16..600, 0usize..200), 0..8), range in (0u16..300, prop::option::of(300u16..700), any::<bool>()),
+    ) {
+        let key = |key: u16| key.to_be_bytes().to_vec();
+        let mut writes: Vec<Write> = Vec::new();
+        let mut cuts = Vec::new();
+        for (start, count, step) in spans {
+            writes.extend((0..count).map(|i| Write::Entry(key(start + i * step), Kind::Put, MOMENT)));
+            cuts.push(writes.len());
+        }
+        for (at, kind, place) in others {
+            writes.insert(place % (writes.len() + 1), Write::Entry(key(at), kind, MOMENT));
+        }
+        let history = History { writes, cuts };
+        let end = match range {
+            (_, None, _) => KeyEnd::Unbounded,
+            (_, Some(end), true) => KeyEnd::Included(key(end).into()),
+            (_, Some(end), false) => KeyEnd::Excluded(key(end).into()),
+        };
+        let range = KeyRange { start: key(range.0).into(), end };
+        let (sources, tombstones) = history.sources(if elided { snapshot } else { 0 });
+        let expected = history.visible(snapshot, MOMENT, &range);
+        let view = View { snapshot, tombstones, operator: Some(Arc::new(Append)), now_unix_ms: MOMENT, range };
+        let cursors: Vec<ListCursor> = sources.into_iter().map(ListCursor::new).collect();
+        let lent: usize = {
+            let mut up = Forward::new(cursors.clone(), view);
+            up.seek_first().unwrap();
+            follow_forward(&mut up, &expected, usize::MAX);
+            for (sought, steps) in seeks {
+                up.seek(&key(sought)).unwrap();
+                let at = expected.partition_point(|pair| pair.0 < key(sought));
+                follow_forward(&mut up, &expected[at..], steps);
+            }
+            cursors.iter().map(|cursor| cursor.lent.get()).sum()
+        };
+        if cursors.len() == 1 && expected.len() > 10 && snapshot == SEQNO_MAX {
+            prop_assert!(lent > 0, "nothing was lent");
         }
     }
 

@@ -5,7 +5,7 @@
 
 use super::{TableFile, lookup::Found, reader::Table};
 use crate::{
-    block::Block,
+    block::{Block, Stretch},
     cursor::{Cursor, VERSIONS_STEPPED_MAX},
     error::Result,
     ids::Seqno,
@@ -215,6 +215,24 @@ impl TableCursor {
         let sought = self.seek(&above);
         self.left = above;
         sought
+    }
+
+    /// The entries from here on, to be walked alone: those of this block whose keys are below `before` and below
+    /// `end`, if `snapshot` sees them. `None` if they are not worth it; then nothing has happened. Until it is
+    /// [taken back](Self::take_back), or this cursor is positioned, it may not be used. Must be valid.
+    pub fn lend(&mut self, snapshot: Seqno, before: Option<&[u8]>, end: Option<&[u8]>) -> Option<Stretch> {
+        let place = self.place.as_ref().expect("the cursor is valid");
+        if self.source.file.descriptor().elided_seqno > snapshot {
+            return None;
+        }
+        let below = |key: Option<&[u8]>| key.map_or(usize::MAX, |key| place.block.find(key));
+        place.block.stretch(place.rank, place.clip.end.min(below(before)).min(below(end)), &mut self.key)
+    }
+
+    /// Ends what was lent: the cursor stands where the stretch came to.
+    pub fn take_back(&mut self, stretch: Stretch) {
+        let place = self.place.as_mut().expect("a cursor that has lent is not moved");
+        (place.rank, self.key) = stretch.into_place();
     }
 
     #[inline]

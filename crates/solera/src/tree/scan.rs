@@ -2,12 +2,16 @@
 
 use super::{Tree, View};
 use crate::{
+    block::Stretch,
     cursor::Cursor,
     error::Result,
     ids::Seqno,
     key::{KeyRange, Kind},
     memtable::MemtableCursor,
-    merge::visible::{self, Backward, Forward},
+    merge::{
+        Lending,
+        visible::{self, Backward, Forward},
+    },
     operator::MergeOperator,
     pin::Slice,
     table::Access,
@@ -91,6 +95,24 @@ impl Cursor for Source {
     }
     fn pin_value(&self) -> Slice {
         each!(self, cursor => cursor.pin_value())
+    }
+}
+
+impl Lending for Source {
+    fn lend(&mut self, snapshot: Seqno, before: Option<&[u8]>, end: Option<&[u8]>) -> Option<Stretch> {
+        match self {
+            Source::Run(cursor) => cursor.lend(snapshot, before, end),
+            Source::Memtable(cursor) => cursor.lend(snapshot, before, end),
+            Source::Front(_) => None,
+        }
+    }
+
+    fn take_back(&mut self, stretch: Stretch) {
+        match self {
+            Source::Run(cursor) => cursor.take_back(stretch),
+            Source::Memtable(cursor) => cursor.take_back(stretch),
+            Source::Front(_) => unreachable!("this source lends nothing"),
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 
 use super::run::{TableRef, first_reaching};
 use crate::{
+    block::Stretch,
     cursor::Cursor,
     error::Result,
     ids::Seqno,
@@ -63,6 +64,16 @@ impl RunCursor {
             }
         }
         Ok(())
+    }
+
+    /// As [`TableCursor::lend`].
+    pub fn lend(&mut self, snapshot: Seqno, before: Option<&[u8]>, end: Option<&[u8]>) -> Option<Stretch> {
+        self.open.as_mut()?.lend(snapshot, before, end)
+    }
+
+    /// As [`TableCursor::take_back`].
+    pub fn take_back(&mut self, stretch: Stretch) {
+        self.open.as_mut().expect("a cursor that has lent is not moved").take_back(stretch);
     }
 
     #[inline]

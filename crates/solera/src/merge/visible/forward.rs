@@ -2,39 +2,48 @@
 
 use super::{COVERED_STEPPED_MAX, Found, Scratch, Sight, View};
 use crate::{
+    block::Stretch,
     cursor::{Cursor, VERSIONS_STEPPED_MAX},
     error::Result,
-    merge::Merge,
+    key::KeyEnd,
+    merge::{Lending, Merge},
     pin::Slice,
 };
+
+/// After so many pairs in a row from one source, its next ones are likely to be taken alone.
+const STEADY_PAIRS: usize = 2;
 
 /// Walks the visible pairs of a view upward. After an error it is not valid until positioned again.
 pub struct Forward<C> {
     merge: Merge<C>,
     sight: Sight,
     at: At,
+    /// How many pairs in a row the source of this rank had.
+    steady: (usize, usize),
     /// Its key is the one that the walker stands on after a merge.
     scratch: Scratch,
     /// The head of the last entry that the snapshot did not see.
     head: u64,
 }
 
-#[derive(Clone, Copy)]
 enum At {
     Nowhere,
     /// On the merge's present entry, whose value begins after so many bytes.
     Entry(usize),
     /// On the key and the merged value in the scratch.
     Merged,
+    /// On an entry that the merge has lent.
+    Lent(Stretch),
 }
 
-impl<C: Cursor> Forward<C> {
+impl<C: Lending> Forward<C> {
     /// A walker over `sources`, in the order of their ranks. Not valid until positioned.
     pub fn new(sources: Vec<C>, view: View) -> Self {
         Forward {
             merge: Merge::new(sources),
             sight: Sight::new(view),
             at: At::Nowhere,
+            steady: (0, 0),
             scratch: Scratch::default(),
             head: 0,
         }
@@ -42,7 +51,7 @@ impl<C: Cursor> Forward<C> {
 
     /// To the first pair.
     pub fn seek_first(&mut self) -> Result<()> {
-        self.at = At::Nowhere;
+        self.leave();
         match &self.sight.view.range.start[..] {
             [] => self.merge.seek_first()?,
             start => self.merge.seek(start)?,
@@ -52,7 +61,7 @@ impl<C: Cursor> Forward<C> {
 
     /// To the first pair whose key is `>= key`.
     pub fn seek(&mut self, key: &[u8]) -> Result<()> {
-        self.at = At::Nowhere;
+        self.leave();
         self.merge.seek(key.max(&self.sight.view.range.start))?;
         self.settle()
     }
@@ -61,13 +70,19 @@ impl<C: Cursor> Forward<C> {
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "the pairs are lent, which an iterator cannot do")]
     pub fn next(&mut self) -> Result<()> {
-        let on_key = match self.at {
+        let on_key = match &mut self.at {
+            At::Lent(stretch) => {
+                if stretch.advance() {
+                    return Ok(());
+                }
+                true
+            }
             At::Entry(_) => true,
             // The merge stands on the base, or already beyond.
             At::Merged => self.merge.valid() && self.merge.key() == &self.scratch.key[..],
             At::Nowhere => panic!("the walker stands on no pair"),
         };
-        self.at = At::Nowhere;
+        self.leave();
         if on_key {
             self.merge.next_key()?;
         }
@@ -83,17 +98,19 @@ impl<C: Cursor> Forward<C> {
     /// The key. Must be valid; the bytes live until the walker moves. The same holds below.
     #[inline]
     pub fn key(&self) -> &[u8] {
-        match self.at {
+        match &self.at {
+            At::Lent(stretch) => stretch.key(),
             At::Merged => &self.scratch.key,
-            _ => self.merge.key(),
+            At::Entry(_) | At::Nowhere => self.merge.key(),
         }
     }
 
     /// The value.
     #[inline]
     pub fn value(&self) -> &[u8] {
-        match self.at {
-            At::Entry(skipped) => &self.merge.value()[skipped..],
+        match &self.at {
+            At::Lent(stretch) => stretch.value(),
+            At::Entry(skipped) => &self.merge.value()[*skipped..],
             At::Merged => &self.scratch.merged,
             At::Nowhere => panic!("the walker stands on no pair"),
         }
@@ -102,9 +119,10 @@ impl<C: Cursor> Forward<C> {
     /// The value, kept alive.
     #[inline]
     pub fn pin_value(&self) -> Slice {
-        match self.at {
+        match &self.at {
+            At::Lent(stretch) => stretch.pin_value(),
             At::Entry(0) => self.merge.pin_value(),
-            At::Entry(skipped) => self.merge.pin_value().after(skipped),
+            At::Entry(skipped) => self.merge.pin_value().after(*skipped),
             At::Merged => self.scratch.merged.clone(),
             At::Nowhere => panic!("the walker stands on no pair"),
         }
@@ -127,6 +145,7 @@ impl<C: Cursor> Forward<C> {
             match self.sight.judge(&mut self.merge, kind, &mut self.scratch)? {
                 Found::Here(skipped) => {
                     self.at = At::Entry(skipped);
+                    self.borrow_if_steady();
                     return Ok(());
                 }
                 Found::Merged => {
@@ -145,6 +164,38 @@ impl<C: Cursor> Forward<C> {
             }
         }
         Ok(())
+    }
+
+    /// Leaves the pair: the merge stands on it, or on what a merged one ended with.
+    #[inline]
+    fn leave(&mut self) {
+        if let At::Lent(stretch) = std::mem::replace(&mut self.at, At::Nowhere) {
+            self.merge.take_back(stretch);
+        }
+    }
+
+    /// Has the next pairs lent, if the last ones came from one source.
+    #[inline]
+    fn borrow_if_steady(&mut self) {
+        let rank = self.merge.rank();
+        let (before, pairs) = self.steady;
+        self.steady = (rank, if rank == before { pairs + 1 } else { 0 });
+        if self.steady.1 >= STEADY_PAIRS && !self.sight.has_tombstones() {
+            self.borrow();
+        }
+    }
+
+    #[inline(never)]
+    fn borrow(&mut self) {
+        let view = &self.sight.view;
+        let end = match &view.range.end {
+            // Of the last key itself the merge decides.
+            KeyEnd::Included(end) | KeyEnd::Excluded(end) => Some(&end[..]),
+            KeyEnd::Unbounded => None,
+        };
+        if let Some(stretch) = self.merge.lend(view.snapshot, end) {
+            self.at = At::Lent(stretch);
+        }
     }
 
     /// Over an entry newer than the snapshot.

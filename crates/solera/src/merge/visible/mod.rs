@@ -96,6 +96,12 @@ impl Sight {
         Sight { covering_ranks: ranks.map(|(rank, _)| rank).collect(), view }
     }
 
+    /// Whether any source has range tombstones.
+    #[inline]
+    fn has_tombstones(&self) -> bool {
+        !self.covering_ranks.is_empty()
+    }
+
     /// The newest rank with a range tombstone over the entry that `merge` stands on.
     #[inline]
     fn cover<C: Cursor>(&self, merge: &Merge<C>) -> Option<usize> {
