@@ -80,8 +80,8 @@ pub(super) fn read_at(file: &File, alignment: usize, buf: &mut [u8], offset: u64
     }
     let aligned = memory.as_ptr().align_offset(alignment);
     let place = &mut memory[aligned..aligned + wanted];
-    let read = file.read_at(place, offset - before as u64).map(|read| {
-        // Less than was wanted, not a multiple of the alignment: the file ends there.
+    let start = offset - before as u64;
+    let read = fill_beyond(before, alignment, place, |to, at| file.read_at(to, start + at)).map(|read| {
         let part = &place[before.min(read)..read.min(before + buf.len())];
         buf[..part.len()].copy_from_slice(part);
         part.len()
@@ -93,9 +93,53 @@ pub(super) fn read_at(file: &File, alignment: usize, buf: &mut [u8], offset: u64
     read
 }
 
+/// Fills `place` from its beginning until more than `before` bytes are there, or the file ends; says how many. `read`
+/// reads at an aligned distance from where `place` begins. A read that comes to the same end as the one before
+/// it has met the file's end; any other that is short goes on, from a multiple of the alignment.
+fn fill_beyond(
+    before: usize,
+    alignment: usize,
+    place: &mut [u8],
+    mut read: impl FnMut(&mut [u8], u64) -> io::Result<usize>,
+) -> io::Result<usize> {
+    let mut filled = 0;
+    loop {
+        let from = filled - filled % alignment;
+        let end = from + read(&mut place[from..], from as u64)?;
+        if end == filled || end > before {
+            return Ok(end);
+        }
+        filled = end;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Symptom: none was seen; Miri makes reads short. A read that was short of the part that had been asked for gave 0
+    /// bytes, as at the end of the file. Cause: one call was trusted to come so far. Cure: it goes on.
+    #[test]
+    fn a_short_read_is_not_the_end_of_the_file() {
+        let content: Vec<u8> = (0..200u8).collect();
+        for (before, most, expected) in
+            [(0, 16, 16), (15, 16, 16), (16, 16, 32), (63, 16, 64), (63, 32, 64), (190, 16, 192)]
+        {
+            let mut place = [0; 256];
+            let read = |to: &mut [u8], at: u64| {
+                let rest = &content[content.len().min(at as usize)..];
+                let len = rest.len().min(to.len()).min(most);
+                to[..len].copy_from_slice(&rest[..len]);
+                Ok(len)
+            };
+            assert_eq!(fill_beyond(before, 16, &mut place, read).unwrap(), expected);
+            assert_eq!(place[..expected], content[..expected]);
+            // Beyond the end there is an end, on a multiple of the alignment or not.
+            assert_eq!(fill_beyond(200, 16, &mut place, read).unwrap(), 200);
+        }
+        assert_eq!(fill_beyond(9, 16, &mut [0; 32], |_, _| Ok(0)).unwrap(), 0);
+        assert!(fill_beyond(9, 16, &mut [0; 32], |_, _| Err(io::ErrorKind::Other.into())).is_err());
+    }
 
     #[test]
     fn the_part_that_was_asked_for_comes_out_of_the_aligned_whole() {
@@ -110,7 +154,7 @@ mod tests {
                     let read = read_at(&file, alignment, &mut buf, at as u64).unwrap();
                     let expected = &content[at.min(content.len())..(at + len).min(content.len())];
                     // A read may be short; of a file on a disk it is not, but Miri makes some so.
-                    assert!(read == expected.len() || cfg!(miri) && (1..expected.len()).contains(&read));
+                    assert!(read == expected.len() || cfg!(miri) && read < expected.len());
                     assert_eq!(buf[..read], expected[..read], "{len} at {at}, aligned to {alignment}");
                     assert!(buf[read..].iter().all(|&byte| byte == 0xee));
                 }
