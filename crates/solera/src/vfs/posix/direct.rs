@@ -147,7 +147,7 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         io::Write::write_all(&mut file, &content).unwrap();
         // Aligned reads need no special file.
-        for alignment in [1, 8, 512, 4096, 65_536] {
+        for alignment in [1, 8, 512, 4096, 65_536].into_iter().take(if cfg!(miri) { 2 } else { 5 }) {
             for at in [0, 1, 511, 512, 4095, 4096, 8000, 9990, 9999, 10_000, 10_001, 70_000] {
                 for len in [0, 1, 2, 511, 512, 4096, 5000, 20_000] {
                     let mut buf = vec![0xee; len];
