@@ -3,10 +3,12 @@
 use solera::{
     Compression, IndexKind, Layout, Options,
     block::{BlockBuilder, FitPolicy},
+    frame::{FILE_HEADER_BYTES, FRAME_HEADER_BYTES},
     index::{handles::Handles, separators::Separators},
     key::Kind,
     table,
     tombstone::{RangeTombstone, RangeTombstones},
+    trace::TraceOptions,
     version::manifest,
     vfs::{Fs, mem::MemFs, read_all},
     wal,
@@ -56,13 +58,14 @@ impl Corpora<'_> {
         db.close()?;
         for name in fs.list_dir(Path::new(DIR))? {
             let content = read_all(&*fs.open(&Path::new(DIR).join(&name))?)?;
+            // A payload without its frame.
+            let payload = content.get(FILE_HEADER_BYTES + FRAME_HEADER_BYTES..).unwrap_or_default();
             if wal::file_id(&name).is_some() {
                 self.add("wal", &content)?;
-                // A payload without its frame.
-                self.add("wal", content.get(32 + 24..).unwrap_or_default())?;
+                self.add("wal", payload)?;
             } else if manifest::file_id(&name).is_some() {
                 self.add("manifest", &content)?;
-                self.add("manifest", content.get(32 + 24..).unwrap_or_default())?;
+                self.add("manifest", payload)?;
             } else if table::file_id(&name).is_some() {
                 self.add("table", &content)?;
             }
@@ -136,6 +139,34 @@ impl Corpora<'_> {
         self.add("values", &filter.finish())
     }
 
+    /// A trace of every kind of operation; with its keys, and with hashes of them.
+    fn traces(&mut self) -> Outcome {
+        for hash_keys in [false, true] {
+            let fs = MemFs::new();
+            let db = Options::new().fs(Arc::new(fs.clone())).seed(1).background_threads(0).open(DIR)?;
+            let path = Path::new(DIR).join("trace");
+            let recording = db.control().trace(&path, TraceOptions::new().hash_keys(hash_keys))?;
+            db.put(b"key", b"value")?;
+            db.put_with_ttl(b"soon", b"gone", std::time::Duration::from_secs(9))?;
+            db.get(b"key")?;
+            db.get(b"none")?;
+            let other = db.keyspace("other")?;
+            let both = |scan: &mut solera::Iter| (scan.next().is_some(), scan.next_back().is_some());
+            assert_eq!(both(&mut db.range::<&[u8]>(..)), (true, true));
+            let mut batch = db.batch();
+            batch.put(&other, b"one", b"1")?;
+            batch.delete(&other, b"key")?;
+            db.write(batch)?;
+            db.delete_range(b"a", b"z")?;
+            db.drop_keyspace("other")?;
+            recording.finish()?;
+            let content = read_all(&*fs.open(&path)?)?;
+            self.add("trace", &content)?;
+            self.add("trace", content.get(FILE_HEADER_BYTES + FRAME_HEADER_BYTES + 9..).unwrap_or_default())?;
+        }
+        Ok(())
+    }
+
     fn loads(&mut self) -> Outcome {
         let texts: [&[u8]; 5] = [
             b"a\tb\nkey one\tvalue\nkey two\tother\n",
@@ -174,6 +205,7 @@ fn main() -> Outcome {
     corpora.indexes()?;
     corpora.models()?;
     corpora.values()?;
+    corpora.traces()?;
     corpora.loads()?;
     corpora.scripts()?;
     println!("{} seeds", corpora.number);

@@ -17,6 +17,7 @@ use solera::{
     key::KeyRange,
     table::{self, Access, TableDescriptor},
     tombstone::RangeTombstones,
+    trace,
     version::{Edit, Manifest, manifest},
     vfs::{Fs, mem::MemFs},
     wal::{self, Tail, batch::BatchReader},
@@ -118,6 +119,27 @@ pub fn manifest(data: &[u8]) {
         let mut again = Vec::new();
         edit.encode(&mut again);
         assert_eq!(Edit::decode(&path, 0, &again).expect("it was just encoded"), edit);
+    }
+}
+
+/// A trace: whole, and as one record, which must come back from its own bytes.
+pub fn trace(data: &[u8]) {
+    let path = Path::new(DIR).join("trace");
+    and_sealed(data, reseal::frames, |bytes| {
+        let mut after = 0;
+        let read = trace::read(&disk("trace", bytes), &path, |traced| {
+            assert!(traced.offset >= after && traced.offset < bytes.len() as u64);
+            after = traced.offset;
+            Ok(())
+        });
+        if let Some(ending) = damage_only(read) {
+            assert!(ending.bytes + ending.cut_bytes <= bytes.len() as u64);
+        }
+    });
+    if let Ok(record) = trace::Record::decode(&mut Decoder::new(data)) {
+        let mut again = Vec::new();
+        record.encode(&mut again);
+        assert_eq!(trace::Record::decode(&mut Decoder::new(&again)).expect("it was just encoded"), record);
     }
 }
 
@@ -266,8 +288,7 @@ pub fn script(data: &[u8]) {
     let setting = Setting::random(&mut Random::new(seed));
     // They differ in their keys and weights: few of them, so that operations meet on keys. Made once, because
     // making one takes longer than its operation.
-    let mut generators =
-        [0, 1, 2, 3].map(|number| Generator::new(&setting, &mut Random::new(seed ^ number)));
+    let mut generators = [0, 1, 2, 3].map(|number| Generator::new(&setting, &mut Random::new(seed ^ number)));
     let operations = operations.chunks_exact(3).take(200).map(|chunk| {
         let generator = &mut generators[usize::from(chunk[0] & 3)];
         generator.reseed(u64::from(u16::from_le_bytes([chunk[1], chunk[2]])));
