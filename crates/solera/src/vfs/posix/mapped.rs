@@ -7,7 +7,7 @@
 //! What must hold: the window lies within the file, whatever part of it is reserved; nothing but zeros lies
 //! behind the last append. Nobody else may cut the file while it is written; the database's lock sees to that.
 
-use super::uninterrupted;
+use super::{uninterrupted, write_back::WriteBack};
 use crate::{
     error::{Error, Result},
     vfs::WriteFile,
@@ -35,6 +35,7 @@ pub(super) struct MappedFile {
     /// The file's length: zeros lie between.
     reserved: u64,
     window: Option<Window>,
+    written_back: WriteBack,
 }
 
 /// A part of a file in memory.
@@ -98,7 +99,17 @@ impl MappedFile {
     pub(super) fn new(file: File, path: &Path) -> Result<MappedFile, File> {
         let reserved = RESERVED_BYTES_MIN;
         match reserve(&file, 0, reserved).and_then(|()| Window::new(&file, 0, reserved)) {
-            Ok(window) => Ok(MappedFile { file, path: path.into(), len: 0, reserved, window: Some(window) }),
+            Ok(window) => {
+                let written_back = WriteBack::default();
+                Ok(MappedFile {
+                    file,
+                    path: path.into(),
+                    len: 0,
+                    reserved,
+                    window: Some(window),
+                    written_back,
+                })
+            }
             Err(_) => Err(file),
         }
     }
@@ -113,6 +124,7 @@ impl MappedFile {
             self.reserved = reserve(roomy).or_else(|_| reserve(needed))?;
         }
         self.window = None;
+        self.written_back.advance(&self.file, self.len);
         self.window = Some(Window::new(&self.file, self.len, self.reserved)?);
         Ok(())
     }
@@ -122,6 +134,7 @@ impl MappedFile {
         self.window = None;
         uninterrupted(|| self.file.set_len(len))?;
         (self.len, self.reserved) = (len, len);
+        self.written_back.cut(len);
         Ok(())
     }
 }

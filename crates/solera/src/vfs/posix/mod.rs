@@ -2,12 +2,14 @@
 //!
 //! The only module that names `std::fs`. Appends are written where this process knows the file to end,
 //! so that a retried append overwrites the remains of a failed one instead of following them. Files to read
-//! share the descriptors that the process has (`handles`) and may be read past the system's cache (`direct`).
+//! share the descriptors that the process has (`handles`) and may be read past the system's cache (`direct`). Files that
+//! grow are written to the device as they do (`write_back`).
 
 mod direct;
 mod handles;
 #[cfg(target_os = "linux")]
 mod mapped;
+mod write_back;
 
 use super::{Fs, ReadFile, WriteFile};
 use crate::error::{Error, Result};
@@ -21,6 +23,7 @@ use std::{
     sync::Arc,
     time::SystemTime,
 };
+use write_back::WriteBack;
 
 /// The machine's file system.
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,7 +55,7 @@ impl Fs for PosixFs {
     fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
         let file = with_descriptor(|| OpenOptions::new().write(true).create_new(true).open(path));
         let file = file.map_err(|error| Error::io("create", path, error))?;
-        Ok(Box::new(PosixWriteFile { file, len: 0, path: path.into() }))
+        Ok(Box::new(PosixWriteFile::new(file, path)))
     }
 
     #[cfg(target_os = "linux")]
@@ -62,7 +65,7 @@ impl Fs for PosixFs {
         Ok(match mapped::MappedFile::new(file, path) {
             Ok(mapped) => Box::new(mapped),
             // What cannot be mapped can still be written.
-            Err(file) => Box::new(PosixWriteFile { file, len: 0, path: path.into() }),
+            Err(file) => Box::new(PosixWriteFile::new(file, path)),
         })
     }
 
@@ -161,7 +164,15 @@ struct PosixWriteFile {
     file: File,
     /// Where the next append goes.
     len: u64,
+    written_back: WriteBack,
     path: PathBuf,
+}
+
+impl PosixWriteFile {
+    /// The empty `file`.
+    fn new(file: File, path: &Path) -> Self {
+        PosixWriteFile { file, len: 0, written_back: WriteBack::default(), path: path.into() }
+    }
 }
 
 /// Repeats a call that a signal interrupted. (`write_all_at` does so by itself.)
@@ -179,6 +190,7 @@ impl WriteFile for PosixWriteFile {
         let written = self.file.write_all_at(bytes, self.len);
         written.map_err(|error| Error::io("append to", &self.path, error))?;
         self.len += bytes.len() as u64;
+        self.written_back.advance(&self.file, self.len);
         Ok(())
     }
 
@@ -186,6 +198,7 @@ impl WriteFile for PosixWriteFile {
         let cut = uninterrupted(|| self.file.set_len(len));
         cut.map_err(|error| Error::io("truncate", &self.path, error))?;
         self.len = len;
+        self.written_back.cut(len);
         Ok(())
     }
 

@@ -1,0 +1,51 @@
+//! Beginning to write a growing file to the device before somebody waits for it.
+//!
+//! Owns [`WriteBack`], how far that has come. A sync waits for all that the system has not written yet: for a log that
+//! was never synced, tens of megabytes at the end of it, while a writer waits for the next one, and on some file
+//! systems also for what other files have outstanding. What is begun every mebibyte is little to wait for.
+//!
+//! It promises nothing. A write that was begun so and fails is reported by the next sync of the file, as any other;
+//! the call waits for nothing and takes no error away (`SYNC_FILE_RANGE_WRITE` alone).
+
+use std::fs::File;
+
+/// Bytes that a file grows by between two beginnings.
+const STRIDE_BYTES: u64 = 1 << 20;
+/// What may still be appended to is not begun with: it would be written twice.
+const PAGE_BYTES: u64 = 4096;
+
+/// How far the system was asked to write a file.
+#[derive(Debug, Default)]
+pub(super) struct WriteBack {
+    begun: u64,
+}
+
+impl WriteBack {
+    /// Now that the file has `len` bytes, perhaps has the system begin to write what it has not begun with.
+    #[inline]
+    pub(super) fn advance(&mut self, file: &File, len: u64) {
+        if len >= self.begun + STRIDE_BYTES {
+            let to = len / PAGE_BYTES * PAGE_BYTES;
+            begin(file, self.begun, to);
+            self.begun = to;
+        }
+    }
+
+    /// Now that the file was cut to `len` bytes.
+    pub(super) fn cut(&mut self, len: u64) {
+        self.begun = self.begun.min(len / PAGE_BYTES * PAGE_BYTES);
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn begin(file: &File, from: u64, to: u64) {
+    use std::os::fd::AsRawFd;
+    // Behind what can be said to the system lies nothing that it could write either.
+    let (Ok(start), Ok(bytes)) = (from.try_into(), (to - from).try_into()) else { return };
+    // SAFETY: a call about an open file. A failure to begin is none: the sync will write it.
+    unsafe { libc::sync_file_range(file.as_raw_fd(), start, bytes, libc::SYNC_FILE_RANGE_WRITE) };
+}
+
+/// Other systems have no such call.
+#[cfg(not(target_os = "linux"))]
+fn begin(_: &File, _: u64, _: u64) {}
