@@ -73,7 +73,9 @@ impl Frames {
     fn read(log: &[u8]) -> Frames {
         let mut frames = Vec::new();
         let mut at = LOG_HEADER_BYTES;
-        while let Some(header) = log.get(at..at + FRAME_HEADER_BYTES) {
+        // Behind the last one zeros are reserved.
+        let is_there = |header: &&[u8]| header.iter().any(|&byte| byte != 0);
+        while let Some(header) = log.get(at..at + FRAME_HEADER_BYTES).filter(is_there) {
             let number = |range: Range<usize>| {
                 header[range].iter().rev().fold(0, |number, byte| number << 8 | usize::from(*byte))
             };
@@ -87,10 +89,15 @@ impl Frames {
     /// What damage at a byte may do: `None` if a frame behind it vouches for it, so that it must be an error;
     /// else how many records are left if the log is cut where the damaged frame begins.
     pub fn left_by_damage_at(&self, byte: usize) -> Option<usize> {
+        let records = |frames: &[Frame]| frames.iter().filter(|frame| frame.record).count();
+        if self.0.last().is_some_and(|last| byte >= last.place.end) {
+            // What is reserved and not used; then all are left.
+            return Some(records(&self.0));
+        }
         let at = self.0.iter().position(|frame| frame.place.contains(&byte))?;
         let start = self.0[at].place.start;
         let vouched = self.0[at + 1..].iter().any(|frame| frame.synced > start);
-        (!vouched).then(|| self.0[..at].iter().filter(|frame| frame.record).count())
+        (!vouched).then(|| records(&self.0[..at]))
     }
 }
 

@@ -153,6 +153,7 @@ fn small_log(seal: bool) -> (Vec<u8>, [u64; 3], u64) {
     if seal {
         log.seal().unwrap();
     }
+    drop(log);
     (fs.content(&log_path()).unwrap(), [first, second, third], mark)
 }
 

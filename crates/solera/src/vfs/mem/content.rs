@@ -1,13 +1,17 @@
 //! One file's bytes, and which of them a power cut cannot take.
 //!
 //! Invariant: the durable content is `bytes[..synced]` followed by `durable_tail`, which is empty unless
-//! synced bytes were cut off since the last sync. So a sync costs nothing and copies nothing.
+//! synced bytes were cut off since the last sync, and by zeros up to `durable_reserved`. So a sync costs nothing and
+//! copies nothing.
 
 use super::{Persist, Rng};
 use std::sync::Arc;
 
 /// Bytes per chunk; every chunk but the last is full. Images share chunks.
 const CHUNK_BYTES: usize = 64 << 10;
+/// A file that is reserved ahead is whole numbers of these long. As little as a file system may reserve: images are
+/// compared, and zeros tell nothing.
+const RESERVED_BYTES: u64 = 4096;
 /// What a device writes at once.
 const SECTOR_BYTES: u64 = 512;
 
@@ -21,6 +25,12 @@ pub(super) struct Content {
     cut_off: Vec<(u64, Vec<u8>)>,
     /// Where the last append began.
     last_write: u64,
+    /// The file's length if that is more than was written: zeros lie behind.
+    reserved: u64,
+    /// The same at the last sync.
+    durable_reserved: u64,
+    /// The most that it was since then.
+    trimmed: u64,
 }
 
 impl Content {
@@ -33,26 +43,46 @@ impl Content {
     }
 
     pub(super) fn len(&self) -> u64 {
+        self.written().max(self.reserved)
+    }
+
+    /// Bytes that were written; the file may be longer.
+    fn written(&self) -> u64 {
         self.bytes.len
     }
 
     /// Reads as much of `buf` as the file has at `offset`.
     pub(super) fn read_at(&self, buf: &mut [u8], offset: u64) -> usize {
-        self.bytes.read_at(buf, offset)
+        let wanted = (buf.len() as u64).min(self.len().saturating_sub(offset)) as usize;
+        let written = self.bytes.read_at(&mut buf[..wanted], offset);
+        buf[written..wanted].fill(0);
+        wanted
     }
 
     pub(super) fn append(&mut self, bytes: &[u8]) {
-        self.last_write = self.len();
+        self.last_write = self.written();
         self.bytes.append(bytes);
+    }
+
+    /// Makes the file longer than what was written.
+    pub(super) fn reserve(&mut self) {
+        self.reserved = self.reserved.max(self.written().next_multiple_of(RESERVED_BYTES));
+    }
+
+    /// Makes the file end where what was written ends.
+    pub(super) fn trim(&mut self) {
+        self.trimmed = self.trimmed.max(self.reserved);
+        self.reserved = 0;
     }
 
     /// Cuts the file to `len` bytes, or extends it with zeros.
     pub(super) fn truncate(&mut self, len: u64) {
-        if len >= self.len() {
-            self.append(&vec![0; (len - self.len()) as usize]);
+        self.trim();
+        if len >= self.written() {
+            self.append(&vec![0; (len - self.written()) as usize]);
             return;
         }
-        let mut cut = vec![0; (self.len() - len) as usize];
+        let mut cut = vec![0; (self.written() - len) as usize];
         self.read_at(&mut cut, len);
         if len < self.synced {
             self.durable_tail.splice(..0, cut[..(self.synced - len) as usize].iter().copied());
@@ -63,15 +93,17 @@ impl Content {
     }
 
     pub(super) fn sync(&mut self) {
-        self.synced = self.len();
+        self.synced = self.written();
         self.durable_tail.clear();
         self.cut_off.clear();
+        self.durable_reserved = self.reserved;
+        self.trimmed = 0;
     }
 
     /// What a power cut leaves of the file, durable. `former` is what its blocks may have held before.
     pub(super) fn after_crash(&self, persist: Persist, former: Option<&Content>, rng: &mut Rng) -> Content {
         let durable_len = self.synced + self.durable_tail.len() as u64;
-        let unsynced = self.len() - self.synced;
+        let unsynced = self.written() - self.synced;
         let mut bytes = self.bytes.clone();
         let keeps = match persist {
             Persist::Everything | Persist::ContentBeforeNames | Persist::LostName => true,
@@ -82,8 +114,8 @@ impl Content {
                 true
             }
             Persist::TornLastWrite => {
-                let from = self.synced.max(self.last_write).min(self.len());
-                bytes.truncate(from + rng.below(self.len() - from + 1));
+                let from = self.synced.max(self.last_write).min(self.written());
+                bytes.truncate(from + rng.below(self.written() - from + 1));
                 true
             }
             Persist::FirstSector => {
@@ -110,7 +142,7 @@ impl Content {
                 }
                 true
             }
-            Persist::RandomPages(page) if durable_len != self.len() || !self.cut_off.is_empty() => {
+            Persist::RandomPages(page) if durable_len != self.written() || !self.cut_off.is_empty() => {
                 bytes.truncate(self.synced);
                 bytes.append(&self.random_tail(page as u64, rng));
                 true
@@ -121,6 +153,15 @@ impl Content {
             bytes.truncate(self.synced);
             bytes.append(&self.durable_tail);
         }
+        let reserved = match persist {
+            Persist::LostTruncation => self.reserved.max(self.trimmed),
+            Persist::RandomPages(_) if self.durable_reserved != self.reserved && rng.below(2) == 0 => {
+                self.durable_reserved
+            }
+            _ if keeps => self.reserved,
+            _ => self.durable_reserved,
+        };
+        bytes.append(&vec![0; reserved.saturating_sub(bytes.len) as usize]);
         Content { synced: bytes.len, bytes, ..Content::default() }
     }
 
@@ -129,10 +170,10 @@ impl Content {
     fn random_tail(&self, page: u64, rng: &mut Rng) -> Vec<u8> {
         let ends = self.cut_off.iter().map(|(from, cut)| from + cut.len() as u64);
         let durable_len = self.synced + self.durable_tail.len() as u64;
-        let longest = ends.chain([durable_len, self.len()]).max().unwrap_or(0);
+        let longest = ends.chain([durable_len, self.written()]).max().unwrap_or(0);
         let len = match rng.below(4) {
             0 => durable_len,
-            1 => self.len(),
+            1 => self.written(),
             _ => self.synced + rng.below(longest - self.synced + 1),
         };
         let mut tail = Vec::with_capacity((len - self.synced) as usize);

@@ -203,6 +203,19 @@ impl MemFs {
         dirs.get(&parent).and_then(|dir| dir.names.get(&name)).cloned().ok_or_else(|| not_found(op, path))
     }
 
+    /// Makes a file that does not exist.
+    fn create_inode(&self, path: &Path) -> Result<Inode> {
+        let inode = Inode::default();
+        self.change_name("create", path, |dir, name| {
+            if dir.names.contains_key(&name) {
+                return Err(Error::io("create", path, io::ErrorKind::AlreadyExists.into()));
+            }
+            dir.change(NameChange::Set(name, inode.clone()));
+            Ok(())
+        })?;
+        Ok(inode)
+    }
+
     /// Counts a mutating operation and says what becomes of it.
     fn mutation(&self, op: &'static str, path: &Path) -> Result<Fate> {
         let crash_at = self.0.crash_at.load(Ordering::SeqCst);
@@ -299,15 +312,13 @@ impl Fs for MemFs {
     }
 
     fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
-        let inode = Inode::default();
-        self.change_name("create", path, |dir, name| {
-            if dir.names.contains_key(&name) {
-                return Err(Error::io("create", path, io::ErrorKind::AlreadyExists.into()));
-            }
-            dir.change(NameChange::Set(name, inode.clone()));
-            Ok(())
-        })?;
-        Ok(Box::new(MemWriteFile { fs: self.clone(), inode, path: path.into() }))
+        let inode = self.create_inode(path)?;
+        Ok(Box::new(MemWriteFile { fs: self.clone(), inode, path: path.into(), reserves: false }))
+    }
+
+    fn create_reserving(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
+        let inode = self.create_inode(path)?;
+        Ok(Box::new(MemWriteFile { fs: self.clone(), inode, path: path.into(), reserves: true }))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
@@ -476,6 +487,8 @@ struct MemWriteFile {
     fs: MemFs,
     inode: Inode,
     path: PathBuf,
+    /// The file is longer than what was appended, as with `posix::mapped`.
+    reserves: bool,
 }
 
 impl fmt::Debug for MemWriteFile {
@@ -487,7 +500,12 @@ impl fmt::Debug for MemWriteFile {
 impl WriteFile for MemWriteFile {
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
         let fate = self.fs.mutation("append to", &self.path)?;
-        self.inode.write().append(bytes);
+        let mut content = self.inode.write();
+        content.append(bytes);
+        if self.reserves {
+            content.reserve();
+        }
+        drop(content);
         self.fs.done(fate, "append to", &self.path)
     }
 
@@ -495,6 +513,15 @@ impl WriteFile for MemWriteFile {
         let fate = self.fs.mutation("truncate", &self.path)?;
         self.inode.write().truncate(len);
         self.fs.done(fate, "truncate", &self.path)
+    }
+
+    fn trim(&mut self) -> Result<()> {
+        if !self.reserves {
+            return Ok(());
+        }
+        let fate = self.fs.mutation("trim", &self.path)?;
+        self.inode.write().trim();
+        self.fs.done(fate, "trim", &self.path)
     }
 
     fn sync(&mut self) -> Result<()> {
@@ -506,6 +533,13 @@ impl WriteFile for MemWriteFile {
 
     fn path(&self) -> &Path {
         &self.path
+    }
+}
+
+impl Drop for MemWriteFile {
+    fn drop(&mut self) {
+        // What a killed process leaves reserved, the next open takes for what it is: zeros.
+        let _ = self.trim();
     }
 }
 

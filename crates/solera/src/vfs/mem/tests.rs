@@ -249,3 +249,37 @@ fn a_lying_disk_keeps_nothing() {
     fs.sync_dir(Path::new("d")).unwrap();
     assert_eq!(content(&fs.crash(Persist::Nothing, 0)).unwrap(), b"");
 }
+
+#[test]
+fn a_file_that_reserves_has_zeros_behind_until_it_is_trimmed_and_perhaps_after_a_power_cut() {
+    let fs = with_dir();
+    let mut file = fs.create_reserving(path()).unwrap();
+    fs.sync_dir(Path::new("d")).unwrap();
+    file.append(&[1; 5000]).unwrap();
+    file.sync().unwrap();
+    file.append(&[2; 4000]).unwrap();
+    let whole = |ones: usize, twos: usize, len: usize| {
+        let mut bytes = [vec![1; ones], vec![2; twos]].concat();
+        bytes.resize(len, 0);
+        bytes
+    };
+    let now = |persist, seed| content(&fs.crash(persist, seed)).unwrap();
+    assert_eq!(content(&fs).unwrap(), whole(5000, 4000, 12_288));
+    assert_eq!(now(Persist::Nothing, 0), whole(5000, 0, 8192));
+    assert_eq!(now(Persist::Everything, 0), whole(5000, 4000, 12_288));
+    let lens: BTreeSet<_> = (0..50).map(|seed| now(Persist::RandomPages(4096), seed).len()).collect();
+    assert!(lens.contains(&8192) && lens.contains(&12_288), "{lens:?}");
+
+    file.trim().unwrap();
+    assert_eq!(content(&fs).unwrap(), whole(5000, 4000, 9000));
+    assert_eq!(now(Persist::Nothing, 0), whole(5000, 0, 8192));
+    assert_eq!(now(Persist::Everything, 0), whole(5000, 4000, 9000));
+    assert_eq!(now(Persist::LostTruncation, 0), whole(5000, 4000, 12_288));
+    file.sync().unwrap();
+    assert_eq!(now(Persist::LostTruncation, 0), whole(5000, 4000, 9000));
+
+    file.append(&[2; 10]).unwrap();
+    assert_eq!(content(&fs.kill()).unwrap(), whole(5000, 4010, 12_288), "a killed process leaves them");
+    drop(file);
+    assert_eq!(content(&fs).unwrap(), whole(5000, 4010, 9010), "a writer that ends does not");
+}
