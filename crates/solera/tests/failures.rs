@@ -163,6 +163,36 @@ fn a_failed_manifest_append_forgets_no_log() {
     }
 }
 
+/// A flush's record was durable, but the mark behind it failed and could not be removed. Nobody looked at the manifest
+/// after a success: writes were acknowledged until the next record, hundreds later, was refused.
+#[test]
+fn a_mark_that_can_neither_be_written_nor_removed_stops_writes_at_once() {
+    for skip in 0..8 {
+        let (_, fs) = disk();
+        let db = options(&fs).open(DIR).unwrap();
+        db.put(b"a", b"1").unwrap();
+        fs.inject(Fault {
+            calls: vec![Call::Append, Call::Truncate],
+            path_contains: "MANIFEST".into(),
+            skip,
+            times: u64::MAX,
+            effect: Effect::Fail(ErrorKind::Other),
+        });
+        let _ = db.flush();
+        let hit = fs.hits() > 0;
+        fs.heal();
+        match db.put(b"b", b"2") {
+            Ok(()) if !hit => {}
+            Err(Error::Poisoned(why)) if hit => assert!(why.contains("MANIFEST"), "{why}"),
+            outcome => panic!("{skip} calls passed, then {} failed: {outcome:?}", fs.hits()),
+        }
+        drop(db);
+        let db = options(&fs).open(DIR).unwrap();
+        assert_eq!(db.get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
+        assert_eq!(db.get(b"b").unwrap().is_some(), !hit);
+    }
+}
+
 /// The half of the batch that went to the keyspace that was left was committed, and the call said Ok.
 #[test]
 fn a_batch_with_a_dropped_keyspace_writes_nothing() {

@@ -107,13 +107,14 @@ impl Core {
     pub(super) fn append(&self, store: &mut Store, edit: &Edit) -> Result<()> {
         self.poison.check()?;
         let Some(manifest) = &mut store.manifest else { return Err(Error::ReadOnly) };
-        if let Err(error) = manifest.append(edit) {
-            // The record may or may not be in the file: nothing may build on either.
-            if let Some(why) = manifest.poisoned() {
-                self.poison.set(why);
-            }
-            return Err(error);
+        let appended = manifest.append(edit);
+        // After an error the record may or may not be in the file, and nothing may build on either. After a success the
+        // mark behind the record may have failed and left something that cannot be removed: the record is durable, and
+        // the last one.
+        if let Some(why) = manifest.poisoned() {
+            self.poison.set(why);
         }
+        appended?;
         store.clock_recorded_ms = store.clock_recorded_ms.max(edit.clock_high_ms.unwrap_or(0));
         Ok(())
     }
@@ -135,16 +136,12 @@ impl Core {
         let old = manifest.file();
         let rotated = manifest.rotate(&*self.options.fs, self.dir(), self.new_file(), &whole);
         store.rotate_at = rotate_at(manifest);
-        match rotated {
-            Ok(()) => {
-                // One that cannot be removed now is removed at the next open.
-                let _ = self.options.fs.remove_file(&self.dir().join(manifest::file_name(old)));
-            }
-            Err(_) => {
-                if let Some(why) = manifest.poisoned() {
-                    self.poison.set(why);
-                }
-            }
+        if let Some(why) = manifest.poisoned() {
+            self.poison.set(why);
+        }
+        if rotated.is_ok() {
+            // One that cannot be removed now is removed at the next open.
+            let _ = self.options.fs.remove_file(&self.dir().join(manifest::file_name(old)));
         }
     }
 
