@@ -6,6 +6,7 @@ use solera::vfs::mem::Persist;
 use solera_sim::program::canary;
 use solera_sim::{
     crash::{Plan, Sweep},
+    faults,
     life::{Pulse, live},
     program::{
         Scale, Verdict, bitflip, crashsim, crowd, diffmodel, evilmodel, faultloop, isolate, kill9, limits,
@@ -13,7 +14,12 @@ use solera_sim::{
     },
     script::Script,
 };
-use std::{path::PathBuf, process::ExitCode, time::Instant};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    str::FromStr,
+    time::Instant,
+};
 
 /// What `all` runs, in this order.
 const ALL: [&str; 10] = [
@@ -28,6 +34,17 @@ const ALL: [&str; 10] = [
     "isolate",
     "limits",
 ];
+
+/// Largest first seed: programs count on from it.
+const SEED_MAX: u64 = 1 << 62;
+
+/// A count. Of nothing at all every promise would be kept.
+fn at_least_one<T: FromStr + PartialOrd + From<u8>>(text: &str) -> Result<T, String> {
+    let count: Option<T> = text.parse().ok();
+    count
+        .filter(|count| *count >= T::from(1))
+        .ok_or_else(|| "a whole number of at least 1 is needed".to_owned())
+}
 
 /// Programs that try to break Solera; each ends with one line of figures and fails if a promise was broken
 #[derive(Debug, Parser)]
@@ -49,7 +66,7 @@ struct How {
     #[arg(long, global = true)]
     nightly: bool,
     /// The first seed
-    #[arg(long, global = true, default_value_t = 0)]
+    #[arg(long, global = true, default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=SEED_MAX))]
     seed: u64,
     /// Lives lived at the same time, by programs whose lives are independent
     #[arg(long, global = true, default_value_t = 2)]
@@ -75,10 +92,10 @@ enum Program {
     /// Random operations against an in-memory oracle, over random layouts and shapes
     Diffmodel {
         /// How many seeds
-        #[arg(long)]
+        #[arg(long, value_parser = at_least_one::<u64>)]
         seeds: Option<u64>,
         /// Operations per seed
-        #[arg(long)]
+        #[arg(long, value_parser = at_least_one::<usize>)]
         ops: Option<usize>,
         /// Live every script twice: answers and files must be the same
         #[arg(long)]
@@ -87,16 +104,16 @@ enum Program {
     /// The same operations under many option sets
     Metamorph {
         /// How many seeds; each is lived under every set
-        #[arg(long)]
+        #[arg(long, value_parser = at_least_one::<u64>)]
         seeds: Option<u64>,
         /// Operations per life
-        #[arg(long)]
+        #[arg(long, value_parser = at_least_one::<usize>)]
         ops: Option<usize>,
     },
     /// Every bit of a small complete database, one at a time
     Bitflip {
         /// How many flips, evenly over the image
-        #[arg(long)]
+        #[arg(long, value_parser = at_least_one::<u64>)]
         flips: Option<u64>,
         /// This bit only
         #[arg(long, conflicts_with = "flips")]
@@ -105,43 +122,43 @@ enum Program {
     /// Models and index bytes made by an enemy, with right checksums
     Evilmodel {
         /// How many seeds, each a table and a climb of models from it
-        #[arg(long)]
+        #[arg(long, value_parser = at_least_one::<u64>)]
         seeds: Option<u64>,
         /// Lookups of each model
-        #[arg(long)]
+        #[arg(long, value_parser = at_least_one::<usize>)]
         lookups: Option<usize>,
     },
     /// Power cuts at every file operation of a life
     Crashsim {
         /// How many seeds
-        #[arg(long)]
+        #[arg(long, value_parser = at_least_one::<u64>)]
         seeds: Option<u64>,
         /// Operations of a random life
-        #[arg(long)]
+        #[arg(long, value_parser = at_least_one::<usize>)]
         ops: Option<usize>,
         /// Letters of the longest sequences, all of which are swept
-        #[arg(long)]
+        #[arg(long, value_parser = at_least_one::<u32>)]
         letters: Option<u32>,
     },
     /// File calls that fail, each in turn and in every way
     Faultloop {
         /// How many seeds
-        #[arg(long)]
+        #[arg(long, value_parser = at_least_one::<u64>)]
         seeds: Option<u64>,
         /// Of a life's calls, one in so many fails
-        #[arg(long)]
+        #[arg(long, value_parser = at_least_one::<u64>)]
         stride: Option<u64>,
     },
     /// Many threads on one database with its background workers
     Crowd {
         /// How many databases, one after the other
-        #[arg(long)]
+        #[arg(long, value_parser = at_least_one::<u64>)]
         seeds: Option<u64>,
         /// Operations of each thread
-        #[arg(long)]
+        #[arg(long, value_parser = at_least_one::<usize>)]
         ops: Option<usize>,
         /// Threads that use the database
-        #[arg(long)]
+        #[arg(long, value_parser = at_least_one::<u8>)]
         users: Option<u8>,
         /// Threads of the database
         #[arg(long)]
@@ -150,7 +167,7 @@ enum Program {
     /// A child process on the real file system, killed at random moments and at named points
     Kill9 {
         /// How many kills
-        #[arg(long)]
+        #[arg(long, value_parser = at_least_one::<u64>)]
         kills: Option<u64>,
         /// Kill this `solera` command during a load
         #[arg(long, value_name = "PATH")]
@@ -162,34 +179,36 @@ enum Program {
     /// Concurrent transactions, and two independent judges of what they saw
     Isolate {
         /// How many transactions
-        #[arg(long)]
+        #[arg(long, value_parser = at_least_one::<u64>)]
         transactions: Option<u64>,
         /// Threads that do them
-        #[arg(long)]
+        #[arg(long, value_parser = at_least_one::<u32>)]
         users: Option<u32>,
     },
     /// Memory budgets, few descriptors for many tables, many tombstones, many iterators
     Limits {
         /// Memory budgets, MiB
-        #[arg(long, value_delimiter = ',')]
+        #[arg(long, value_delimiter = ',', value_parser = at_least_one::<u64>)]
         budgets: Option<Vec<u64>>,
         /// Operations for each MiB of a budget
-        #[arg(long)]
+        #[arg(long, value_parser = at_least_one::<u64>)]
         ops: Option<u64>,
         /// Where databases are made [default: the system's directory for temporary files]
         #[arg(long)]
         dir: Option<PathBuf>,
     },
-    /// Bugs planted into the engine, each of which a program must find
-    #[cfg(feature = "canary")]
+    /// Bugs planted into the engine, each of which a program must find (built with --features canary)
     Canary,
     /// Lives a printed script
     Replay {
         /// The file with the script
         file: PathBuf,
-        /// Cut the power at every file operation of it
+        /// Cut the power at every file operation of it, with what chance --seed draws
         #[arg(long)]
         crash: bool,
+        /// Let file calls fail as faultloop says it, such as "EIO at call 30, once, 0 background threads"
+        #[arg(long, value_name = "FAULT", conflicts_with = "crash")]
+        fault: Option<faults::Plan>,
     },
     /// The children of limits
     #[command(hide = true)]
@@ -211,7 +230,7 @@ fn main() -> ExitCode {
         return failed(&what);
     }
     match cli.program {
-        Program::Replay { file, crash } => replay(&file, crash),
+        Program::Replay { file, crash, fault } => replay(&file, crash.then_some(cli.how.seed), fault),
         Program::Kill9Child(sentence) => match kill9::child(&sentence) {
             Ok(()) => ExitCode::SUCCESS,
             Err(what) => failed(&what),
@@ -225,10 +244,25 @@ fn main() -> ExitCode {
             let mut said: Vec<_> = std::env::args().skip(1).collect();
             if let Some(at) = said.iter().position(|word| word.starts_with("--record")) {
                 said.drain(at..said.len().min(at + 2 - usize::from(said[at].contains('='))));
+                if let Err(what) = is_of_a_scale(&said) {
+                    return failed(&what);
+                }
             }
             tell(&cli.how, &format!("solera-sim {}", said.join(" ")), program)
         }
     }
+}
+
+/// Whether what was said asks for as much as a scale does.
+fn is_of_a_scale(said: &[String]) -> Result<(), String> {
+    const KNOWN: [&str; 5] = ["--quick", "--nightly", "--seed", "--threads", "--json"];
+    let other = said.iter().filter(|word| word.starts_with("--"));
+    let other = other.map(|word| word.split('=').next().unwrap_or(word)).find(|word| !KNOWN.contains(word));
+    other.map_or(Ok(()), |other| {
+        Err(format!(
+            "figures with {other} are those of no scale: --record keeps those of --quick and --nightly"
+        ))
+    })
 }
 
 /// Runs every program, even after one that failed.
@@ -236,7 +270,11 @@ fn all(how: &How) -> ExitCode {
     let mut exit_code = ExitCode::SUCCESS;
     for name in ALL {
         let program = Cli::parse_from(["solera-sim", name]).program;
-        let told = tell(how, &format!("solera-sim {name} --{}", how.scale().name()), program);
+        let mut command = format!("solera-sim {name} --{} --threads {}", how.scale().name(), how.threads);
+        if how.seed != 0 {
+            command += &format!(" --seed {}", how.seed);
+        }
+        let told = tell(how, &command, program);
         if told != ExitCode::SUCCESS {
             exit_code = told;
         }
@@ -353,22 +391,29 @@ fn run(how: &How, program: Program) -> Result<Verdict, String> {
         }
         #[cfg(feature = "canary")]
         Program::Canary => canary::run(&std::env::current_exe().map_err(|error| error.to_string())?),
+        #[cfg(not(feature = "canary"))]
+        Program::Canary => Err("no bug can be planted into this build; the one that has them: \
+                                cargo run --profile test -p solera-sim --features canary -- canary"
+            .to_owned()),
         Program::All | Program::Replay { .. } | Program::Kill9Child(_) | Program::LimitsChild { .. } => {
             unreachable!("not a program with a verdict")
         }
     }
 }
 
-fn replay(file: &std::path::Path, crash: bool) -> ExitCode {
+fn replay(file: &Path, crash: Option<u64>, fault: Option<faults::Plan>) -> ExitCode {
     let script = match std::fs::read_to_string(file) {
         Ok(text) => text.parse::<Script>(),
         Err(error) => Err(error.to_string()),
     };
     let lived = script.and_then(|script| {
-        if crash {
-            let plan = Plan { variants: &Persist::ALL, draws: 2, from: 0, seed: 0 };
+        if let Some(seed) = crash {
+            let plan = Plan { variants: &Persist::ALL, draws: 2, from: 0, seed };
             let swept = Sweep::run(&script, plan);
             return swept.map(|sweep| sweep.to_string()).map_err(|violation| violation.to_string());
+        }
+        if fault.is_some() {
+            return faults::live(&script, fault).map(|outcome| format!("{outcome:x?}"));
         }
         live(&script, &Pulse::default())
             .map(|outcome| format!("{outcome:x?}"))

@@ -18,7 +18,7 @@ use crate::{
     script::{Operation, Script},
 };
 use solera::vfs::fault::{Call, Effect};
-use std::fmt;
+use std::{fmt, str::FromStr};
 use world::World;
 
 /// Calls that need space.
@@ -79,6 +79,34 @@ impl fmt::Display for Plan {
         let Plan { failing, skip, sticky, background_threads } = self;
         let how = if *sticky { "until healed" } else { "once" };
         write!(f, "{} at call {skip}, {how}, {background_threads} background threads", failing.name)
+    }
+}
+
+impl FromStr for Plan {
+    type Err = String;
+
+    /// Reads what is displayed.
+    fn from_str(text: &str) -> Result<Plan, String> {
+        let parse = || {
+            let (name, rest) = text.split_once(" at call ")?;
+            let failing = Failing::ALL.into_iter().find(|failing| failing.name == name)?;
+            let (skip, rest) = rest.split_once(", ")?;
+            let (how, rest) = rest.split_once(", ")?;
+            let sticky = match how {
+                "once" => false,
+                "until healed" => true,
+                _ => return None,
+            };
+            let background_threads = rest.strip_suffix(" background threads")?.parse().ok()?;
+            Some(Plan { failing, skip: skip.parse().ok()?, sticky, background_threads })
+        };
+        parse().ok_or_else(|| {
+            let names = Failing::ALL.map(|failing| failing.name).join(", ");
+            format!(
+                "{text:?} is no fault; one is written like \"EIO at call 30, once, 0 background threads\", or with \
+                 \"until healed\" instead of \"once\", or with another of {names}"
+            )
+        })
     }
 }
 
@@ -145,4 +173,24 @@ pub fn with_reads(script: &Script) -> Script {
         }
     }
     Script { setting: script.setting.clone(), operations }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_is_read_as_it_is_written() {
+        for failing in Failing::ALL {
+            for (sticky, background_threads) in [(false, 0), (true, 2)] {
+                let plan = Plan { failing, skip: 30, sticky, background_threads };
+                assert_eq!(plan.to_string().parse(), Ok(plan));
+            }
+        }
+        for text in
+            ["", "EIO at call 3", "E at call 3, once, 0 background threads", "EIO at call 3, twice, 0 x"]
+        {
+            assert!(text.parse::<Plan>().unwrap_err().contains("EMFILE"), "{text}");
+        }
+    }
 }

@@ -15,6 +15,7 @@ use solera::{
     Db, Durability, Error, Keyspace, ManualClock,
     clock::{Clock, SystemClock},
     frame::FILE_HEADER_BYTES,
+    version::manifest,
     vfs::{
         Fs,
         fault::{Call, Fault, FaultFs},
@@ -55,6 +56,8 @@ pub(super) struct World<'s> {
     sick: Option<usize>,
     /// Hits already reckoned with.
     hits: u64,
+    /// Hits before the present process began.
+    hits_before: u64,
     checkpoints: usize,
     outcome: Outcome,
 }
@@ -87,6 +90,7 @@ impl<'s> World<'s> {
             poisoned: false,
             sick: None,
             hits: 0,
+            hits_before: 0,
             checkpoints: 0,
             outcome: Outcome::default(),
         }
@@ -122,6 +126,7 @@ impl<'s> World<'s> {
             }
         };
         let (db, found) = loop {
+            self.hits_before = self.fs.hits();
             match opened(self) {
                 Ok(read) => break read.map_err(|error| format!("opened, but cannot be read: {error}"))?,
                 Err(error) => {
@@ -157,7 +162,7 @@ impl<'s> World<'s> {
     fn excused(&mut self, error: &Error) -> Checked {
         self.outcome.errors += 1;
         match error {
-            Error::Poisoned(_) if self.outcome.hit || self.fs.hits() > 0 => {
+            Error::Poisoned(_) if self.may_refuse() => {
                 self.poisoned = true;
                 Ok(())
             }
@@ -170,6 +175,14 @@ impl<'s> World<'s> {
             }
             _ => Err(format!("failed: {error}; {} calls were made to fail", self.fs.hits())),
         }
+    }
+
+    /// Whether a call failed after which nothing is known of a file that matters: a sync; the removal of what a failed
+    /// append left; the naming of another manifest.
+    fn may_refuse(&self) -> bool {
+        [Call::Sync, Call::SyncDir, Call::Truncate, Call::Rename]
+            .iter()
+            .any(|call| self.fs.hits_of(*call) > 0)
     }
 
     fn heal(&mut self) {
@@ -293,12 +306,20 @@ impl<'s> World<'s> {
         }
     }
 
-    /// After a failed sync of a log with something in it, writes are refused.
+    /// After a failed sync of a log with something in it, or of the manifest that counts, writes are refused.
     fn must_refuse(&mut self) -> Checked {
+        // What failed for another process was that one's matter.
+        if self.hits_before > 0 {
+            return Ok(());
+        }
         let Some((Call::Sync, path)) = self.fs.first_hit() else { return Ok(()) };
         let in_use = path.parent() == Some(Path::new(DIR))
-            && path.extension().is_some_and(|extension| extension == "log")
-            && self.memory.content(&path).is_ok_and(|content| content.len() > FILE_HEADER_BYTES);
+            && if path.extension().is_some_and(|extension| extension == "log") {
+                let content = self.memory.content(&path).unwrap_or_default();
+                content.iter().skip(FILE_HEADER_BYTES).any(|&byte| byte != 0)
+            } else {
+                self.is_current_manifest(&path)
+            };
         if !in_use {
             return Ok(());
         }
@@ -306,6 +327,13 @@ impl<'s> World<'s> {
             Err(Error::Poisoned(_)) => Ok(()),
             outcome => Err(format!("the sync of {} failed, then a write: {outcome:?}", path.display())),
         }
+    }
+
+    /// Whether CURRENT names this file.
+    fn is_current_manifest(&self, path: &Path) -> bool {
+        let current = self.memory.content(&Path::new(DIR).join(manifest::CURRENT)).unwrap_or_default();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        String::from_utf8_lossy(&current).split(' ').any(|word| word == name)
     }
 
     /// A durable write after the calls have healed, without a reopening.
@@ -326,7 +354,7 @@ impl<'s> World<'s> {
                 self.outcome.resumed = true;
                 Ok(())
             }
-            Err(Error::Poisoned(_)) if !plan.failing.space => {
+            Err(Error::Poisoned(_)) if !plan.failing.space && self.may_refuse() => {
                 self.poisoned = true;
                 self.outcome.poisoned = true;
                 Ok(())

@@ -303,11 +303,14 @@ impl Counts {
 /// Flips bits and prints what came of them, structure by structure.
 ///
 /// # Errors
-/// The image could not be made.
+/// The image could not be made, or has no such bit.
 pub fn run(amount: Amount) -> Result<Verdict, String> {
     let bits = Bits::new(Image::make()?);
     let (first, count) = match (amount.only, amount.flips) {
-        (Some(only), _) => (only.min(bits.count - 1), 1),
+        (Some(only), _) if only >= bits.count => {
+            return Err(format!("there is no bit {only}: the last of the image is {}", bits.count - 1));
+        }
+        (Some(only), _) => (only, 1),
         (None, flips) => (0, flips.unwrap_or(bits.count).min(bits.count)),
     };
     // Evenly, but not always the same bit of a byte.

@@ -67,18 +67,18 @@ pub fn run(amount: &Amount) -> Verdict {
     let swept = for_each_seed(0, amount.seeds + sequences.len() as u64, amount.threads, |work| {
         if let Some(at) = work.checked_sub(amount.seeds) {
             let (script, from) = sequence(amount.first_seed, &sequences[at as usize]);
-            return one("sequence", amount, &script, from, at);
+            return one(SEQUENCE, amount, &script, from, at);
         }
         let seed = amount.first_seed + work;
-        let mut swept = one("scripted", amount, &scripted(seed), 0, seed);
-        let random = one("random", amount, &random(seed, amount.operations), 0, seed);
+        let mut swept = one("scripted life of seed", amount, &scripted(seed), 0, seed);
+        let random = one("random life of seed", amount, &random(seed, amount.operations), 0, seed);
         swept.sweep.add(random.sweep);
         swept.violations += random.violations;
         let plan = Plan { variants: &amount.variants, draws: 1, from: 0, seed };
         match Lies::run(&scripted(seed), plan, LIES_STRIDE) {
             Ok(lies) => swept.lies = lies,
             Err(what) => {
-                println!("seed {seed} scripted: VIOLATED: {what}");
+                println!("scripted life of seed {seed}, on a device that lies: VIOLATED: {what}");
                 swept.violations += 1;
             }
         }
@@ -109,19 +109,22 @@ pub fn run(amount: &Amount) -> Verdict {
         .figure("digest", Digest(sweep.digest))
 }
 
+/// The lives that are numbered, not drawn.
+const SEQUENCE: &str = "sequence";
+
 /// Sweeps one script from its operation `from` on.
 fn one(name: &str, amount: &Amount, script: &Script, from: usize, seed: u64) -> Swept {
-    let draws = amount.draws[usize::from(name == "sequence")];
+    let draws = amount.draws[usize::from(name == SEQUENCE)];
     let plan = Plan { variants: &amount.variants, draws, from, seed };
     match Sweep::run(script, plan) {
         Ok(sweep) => {
-            if name != "sequence" {
-                println!("seed {seed} {name}: {sweep}");
+            if name != SEQUENCE {
+                println!("{name} {seed}: {sweep}");
             }
             Swept { sweep, lies: Lies::default(), violations: 0 }
         }
         Err(violation) => {
-            println!("seed {seed} {name}: {}", reproduce(script, plan, &violation));
+            println!("{name} {seed}: {}", reproduce(script, plan, &violation));
             Swept { sweep: Sweep::default(), lies: Lies::default(), violations: 1 }
         }
     }
@@ -138,7 +141,7 @@ fn reproduce(script: &Script, plan: Plan<'_>, violation: &Violation) -> String {
         }
     });
     format!(
-        "VIOLATED: {violation}\n  shrunk to {} operations: {last}\n# seed {}\n{short}",
+        "VIOLATED: {violation}\n  shrunk to {} operations: {last}\n# solera-sim replay FILE --crash --seed {}\n{short}",
         short.operations.len(),
         plan.seed
     )

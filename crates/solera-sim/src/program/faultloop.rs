@@ -1,4 +1,5 @@
-//! `faultloop`: of a life, every file call in turn fails, in every way, once or until it heals.
+//! `faultloop`: of a scripted life and of a random one, every file call in turn fails, in every way, once or until it
+//! heals.
 
 use super::{Scale, Verdict, crashsim, for_each_seed, watch};
 use crate::{
@@ -12,8 +13,10 @@ use crate::{
 const SHRINK_RUNS_MAX: usize = 80;
 /// Threads of a database that has any.
 const BACKGROUND_THREADS: usize = 2;
-/// Of a life with background threads, one of so many first calls fails.
+/// Of a life with background threads, one of so many first calls fails; of fewer once a life had fewer.
 const CALLS_WITH_THREADS: u64 = 500;
+/// Operations of a random life.
+const RANDOM_OPERATIONS: usize = 40;
 /// Steps of a life whose clock jumps.
 const CLOCK_STEPS: usize = 400;
 
@@ -22,11 +25,11 @@ const CLOCK_STEPS: usize = 400;
 pub struct Amount {
     /// The first seed.
     pub first_seed: u64,
-    /// How many seeds, each with a life and a setting of its own.
+    /// How many seeds, each with two lives and a setting for each.
     pub seeds: u64,
     /// Of a life's calls, one in so many fails.
     pub stride: u64,
-    /// Calls that fail in lives with background threads, for each seed and way.
+    /// Lives with background threads, for each seed, kind of life and way; in some of them no call is left to fail.
     pub with_threads: u64,
     /// Loops at the same time.
     pub threads: usize,
@@ -52,13 +55,39 @@ struct Seen {
     digest: Digest,
 }
 
-/// What one loop does: one seed, one way to fail, once or sticky, with threads or without.
+/// What one loop does: one life, one way to fail, once or sticky, with threads or without.
 struct Loop {
     seed: u64,
+    life: Life,
     failing: Failing,
     sticky: bool,
     background_threads: usize,
     skips: Skips,
+}
+
+/// What is lived.
+#[derive(Clone, Copy)]
+enum Life {
+    /// Every kind of change, in an order that reaches every kind of file.
+    Scripted,
+    /// Whatever comes.
+    Random,
+}
+
+impl Life {
+    fn name(self) -> &'static str {
+        match self {
+            Life::Scripted => "scripted",
+            Life::Random => "random",
+        }
+    }
+
+    fn script(self, seed: u64) -> Script {
+        faults::with_reads(&match self {
+            Life::Scripted => crashsim::scripted(seed),
+            Life::Random => crashsim::random(seed, RANDOM_OPERATIONS),
+        })
+    }
 }
 
 /// Which calls fail, one in each life.
@@ -75,13 +104,15 @@ pub fn run(amount: Amount) -> Verdict {
     let seeds = amount.first_seed..amount.first_seed + amount.seeds;
     let mut loops = Vec::new();
     for seed in seeds.clone() {
-        for failing in Failing::ALL {
-            for sticky in [false, true] {
-                let skips = Skips::Every(amount.stride.max(1));
-                let alone = Loop { seed, failing, sticky, background_threads: 0, skips };
-                let skips = Skips::Drawn(amount.with_threads);
-                let crowd = Loop { background_threads: BACKGROUND_THREADS, skips, ..alone };
-                loops.extend([alone, crowd]);
+        for life in [Life::Scripted, Life::Random] {
+            for failing in Failing::ALL {
+                for sticky in [false, true] {
+                    let skips = Skips::Every(amount.stride.max(1));
+                    let alone = Loop { seed, life, failing, sticky, background_threads: 0, skips };
+                    let skips = Skips::Drawn(amount.with_threads);
+                    let crowd = Loop { background_threads: BACKGROUND_THREADS, skips, ..alone };
+                    loops.extend([alone, crowd]);
+                }
             }
         }
     }
@@ -115,26 +146,30 @@ pub fn run(amount: Amount) -> Verdict {
 }
 
 fn one(one: &Loop) -> Seen {
-    let Loop { seed, failing, sticky, background_threads, skips } = *one;
-    let script = faults::with_reads(&crashsim::scripted(seed));
+    let Loop { seed, life, failing, sticky, background_threads, skips } = *one;
+    let script = life.script(seed);
+    let name = life.name();
     let plan = |skip| Plan { failing, skip, sticky, background_threads };
     let mut seen = Seen::default();
     let mut random = Random::new(seed);
-    let skips: Box<dyn Iterator<Item = u64> + Send> = match skips {
-        Skips::Every(stride) => Box::new((0..).step_by(stride as usize)),
-        Skips::Drawn(count) => Box::new((0..count).map(move |_| random.below(CALLS_WITH_THREADS))),
-    };
-    let hangs = |beats| println!("seed {seed}: hangs, {beats} points after {}", plan(0));
+    let mut calls = CALLS_WITH_THREADS;
+    let hangs = |beats| println!("seed {seed} {name}: hangs, {beats} lives after {}", plan(0));
     watch(
         |pulse| {
-            for skip in skips {
+            for nth in 0.. {
+                let skip = match skips {
+                    Skips::Every(stride) => nth * stride,
+                    Skips::Drawn(count) if nth < count => random.below(calls),
+                    Skips::Drawn(_) => break,
+                };
                 pulse.beat();
                 match faults::live(&script, Some(plan(skip))) {
-                    Ok(outcome) if !outcome.hit && background_threads == 0 => break,
-                    Ok(outcome) => count(&mut seen, &outcome, failing),
+                    Ok(outcome) if outcome.hit => count(&mut seen, &outcome, failing),
+                    Ok(_) if background_threads == 0 => break,
+                    Ok(_) => calls = skip.max(1),
                     Err(what) => {
                         seen.violations += 1;
-                        println!("seed {seed}: {}", reproduce(&script, plan(skip), &what));
+                        println!("seed {seed} {name}: {}", reproduce(&script, plan(skip), &what));
                         // One reproduction of a loop is enough to read at a time.
                         break;
                     }
@@ -146,7 +181,7 @@ fn one(one: &Loop) -> Seen {
     let threads = if background_threads == 0 { "" } else { ", with threads" };
     let how = if sticky { "until healed" } else { "once" };
     println!(
-        "seed {seed}: {} {how}{threads}: {} points, {} errors, {} refused writes",
+        "seed {seed} {name}: {} {how}{threads}: {} points, {} errors, {} refused writes",
         failing.name, seen.points, seen.errors, seen.poisoned
     );
     seen
@@ -180,10 +215,10 @@ fn reproduce(script: &Script, plan: Plan, what: &str) -> String {
         }
         false
     });
+    let (plan_of_short, what_of_short) = last;
     format!(
-        "{plan}: VIOLATED: {what}\n  shrunk to {} operations: {}: {}\n{short}",
+        "{plan}: VIOLATED: {what}\n  shrunk to {} operations: {what_of_short}\n\
+         # solera-sim replay FILE --fault '{plan_of_short}'\n{short}",
         short.operations.len(),
-        last.0,
-        last.1
     )
 }

@@ -114,7 +114,7 @@ fn measure(amount: &Amount, place: &Path) -> Result<Verdict, String> {
     let (mut over, mut worst, mut factor) = (0, 0, u64::MAX);
     for (mib, found) in memory? {
         let budget = mib << 20;
-        let percent = (figure(&found, "rss_kib")? << 10) * 100 / budget;
+        let percent = ((figure(&found, "rss_kib")? << 10) * 100).div_ceil(budget);
         println!("budget of {mib} MiB: {percent} % resident: {found:?}");
         (over, worst) = (over + u64::from(percent > RSS_PERCENT_MAX), percent.max(worst));
         factor = factor.min(figure(&found, "loaded_bytes")? / budget);
@@ -192,8 +192,12 @@ pub fn run_child(dir: &Path, task: &Task) -> Result<(), String> {
 }
 
 /// Largest resident set of this process so far, KiB.
-fn peak_rss_kib() -> u64 {
-    status("VmHWM:").unwrap_or(0)
+fn peak_rss_kib() -> solera::Result<u64> {
+    status("VmHWM:").ok_or_else(|| {
+        solera::Error::Invalid(
+            "memory is measured through /proc/self/status, which says no VmHWM here".to_owned(),
+        )
+    })
 }
 
 fn status(name: &str) -> Option<u64> {
@@ -230,7 +234,7 @@ fn fill(value: &mut Vec<u8>, random: &mut Random) {
 fn memory(dir: &Path, budget: u64, operations: u64, seed: u64) -> solera::Result<()> {
     // One in a hundred more, because lengths are random.
     let keys = budget * DATA_FACTOR / (KEY_BYTES + VALUE_BYTES) * 101 / 100;
-    println!("rss_begin_kib {}", peak_rss_kib());
+    println!("rss_begin_kib {}", peak_rss_kib()?);
     let db = Options::new().memory(budget).open(dir)?;
     let mut random = Random::new(seed);
     let mut value = Vec::new();
@@ -241,7 +245,7 @@ fn memory(dir: &Path, budget: u64, operations: u64, seed: u64) -> solera::Result
         (key(number), value.clone())
     }))?;
     println!("loaded_bytes {loaded_bytes}");
-    println!("rss_loaded_kib {}", peak_rss_kib());
+    println!("rss_loaded_kib {}", peak_rss_kib()?);
     let left = AtomicU64::new(operations);
     std::thread::scope(|scope| {
         let users: Vec<_> = (0..USERS)
@@ -255,7 +259,7 @@ fn memory(dir: &Path, budget: u64, operations: u64, seed: u64) -> solera::Result
             user.join().unwrap_or_else(|_| Err(solera::Error::Poisoned("a thread panicked".into())))
         })
     })?;
-    println!("rss_mixed_kib {}", peak_rss_kib());
+    println!("rss_mixed_kib {}", peak_rss_kib()?);
     // Everything that one iterator passes over, then a merge of a part of it.
     let some = db
         .iter()
@@ -274,7 +278,7 @@ fn memory(dir: &Path, budget: u64, operations: u64, seed: u64) -> solera::Result
     println!("cache_kib {}", stats.block_cache_bytes >> 10);
     println!("rss_end_kib {}", status("VmRSS:").unwrap_or(0));
     println!("rss_file_kib {}", status("RssFile:").unwrap_or(0));
-    println!("rss_kib {}", peak_rss_kib());
+    println!("rss_kib {}", peak_rss_kib()?);
     Ok(())
 }
 
@@ -376,7 +380,7 @@ fn shapes(dir: &Path) -> solera::Result<()> {
     }
     println!("seek_us {seek_us}");
 
-    let rss_before = peak_rss_kib();
+    let rss_before = peak_rss_kib()?;
     let mut iterators = Vec::with_capacity(ITERATORS);
     for number in 0..ITERATORS as u64 {
         let mut iterator = db.range(key(number)..);
@@ -391,6 +395,6 @@ fn shapes(dir: &Path) -> solera::Result<()> {
         }
     }
     println!("iterators {}", iterators.len());
-    println!("iterator_bytes {}", ((peak_rss_kib() - rss_before) << 10) / iterators.len() as u64);
+    println!("iterator_bytes {}", ((peak_rss_kib()? - rss_before) << 10) / iterators.len() as u64);
     Ok(())
 }

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
-    io,
+    io, mem,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -161,6 +161,7 @@ struct State {
     faults: Vec<Fault>,
     calls: BTreeMap<Call, u64>,
     hits: u64,
+    hits_of: BTreeMap<Call, u64>,
     first_hit: Option<(Call, PathBuf)>,
 }
 
@@ -190,14 +191,20 @@ impl FaultFs {
         self.state.lock().hits
     }
 
+    /// How many calls of this class were hit.
+    pub fn hits_of(&self, call: Call) -> u64 {
+        self.state.lock().hits_of.get(&call).copied().unwrap_or(0)
+    }
+
     /// The first call that was hit.
     pub fn first_hit(&self) -> Option<(Call, PathBuf)> {
         self.state.lock().first_hit.clone()
     }
 
-    /// The same faults, counts included, over other files: those of the next process.
+    /// Takes the faults, counts included, to other files, those of the next process: what is left of the process
+    /// before goes on without them, and without being counted.
     pub fn over(&self, below: Arc<dyn Fs>) -> FaultFs {
-        FaultFs { below, state: self.state.clone() }
+        FaultFs { below, state: Arc::new(Mutex::new(mem::take(&mut *self.state.lock()))) }
     }
 
     /// Counts the call; the effect if it is hit.
@@ -222,6 +229,7 @@ impl FaultFs {
         }
         if hit.is_some() {
             state.hits += 1;
+            *state.hits_of.entry(call).or_default() += 1;
             state.first_hit.get_or_insert_with(|| (call, whole.to_path_buf()));
         }
         hit
@@ -411,7 +419,20 @@ mod tests {
         assert_eq!(file.append(b"two").unwrap_err().io_kind(), Some(io::ErrorKind::StorageFull));
         file.append(b"three").unwrap();
         assert_eq!(read_all(&*fs.open(path()).unwrap()).unwrap(), b"onethree");
-        assert_eq!((fs.hits(), fs.calls(Call::Append)), (1, 5));
+        assert_eq!((fs.hits(), fs.hits_of(Call::Append), fs.hits_of(Call::Sync)), (1, 1, 0));
+        assert_eq!(fs.calls(Call::Append), 5);
+    }
+
+    #[test]
+    fn the_next_process_takes_the_faults_along() {
+        let (memory, fs) = on_memory();
+        let mut old = fs.create(path()).unwrap();
+        fs.inject(Fault::once(Call::Append, 1, Effect::Short));
+        old.append(b"counted").unwrap();
+        let next = fs.over(Arc::new(memory));
+        old.append(b"by nobody").unwrap();
+        next.create(Path::new("d/o")).unwrap().append(b"..").unwrap_err();
+        assert_eq!((fs.hits(), next.hits(), next.calls(Call::Append)), (0, 1, 2));
     }
 
     #[test]
