@@ -15,8 +15,10 @@ const SHRINK_RUNS_MAX: usize = 80;
 const BACKGROUND_THREADS: usize = 2;
 /// Of a life with background threads, one of so many first calls fails; of fewer once a life had fewer.
 const CALLS_WITH_THREADS: u64 = 500;
+/// Lives with background threads, at most, until in one of them a call failed.
+const LIVES_PER_POINT: u64 = 8;
 /// Operations of a random life.
-const RANDOM_OPERATIONS: usize = 40;
+const RANDOM_OPERATIONS: usize = 60;
 /// Steps of a life whose clock jumps.
 const CLOCK_STEPS: usize = 400;
 
@@ -29,7 +31,7 @@ pub struct Amount {
     pub seeds: u64,
     /// Of a life's calls, one in so many fails.
     pub stride: u64,
-    /// Lives with background threads, for each seed, kind of life and way; in some of them no call is left to fail.
+    /// Calls that fail in lives with background threads, in scripted lives, for each seed and way, if lives have so many.
     pub with_threads: u64,
     /// Loops at the same time.
     pub threads: usize,
@@ -111,7 +113,9 @@ pub fn run(amount: Amount) -> Verdict {
                     let alone = Loop { seed, life, failing, sticky, background_threads: 0, skips };
                     let skips = Skips::Drawn(amount.with_threads);
                     let crowd = Loop { background_threads: BACKGROUND_THREADS, skips, ..alone };
-                    loops.extend([alone, crowd]);
+                    loops.push(alone);
+                    // With threads time goes on by itself, and random lives have what expires.
+                    loops.extend(matches!(life, Life::Scripted).then_some(crowd));
                 }
             }
         }
@@ -159,7 +163,9 @@ fn one(one: &Loop) -> Seen {
             for nth in 0.. {
                 let skip = match skips {
                     Skips::Every(stride) => nth * stride,
-                    Skips::Drawn(count) if nth < count => random.below(calls),
+                    Skips::Drawn(count) if seen.points < count && nth < count * LIVES_PER_POINT => {
+                        random.below(calls)
+                    }
                     Skips::Drawn(_) => break,
                 };
                 pulse.beat();

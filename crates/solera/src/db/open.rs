@@ -271,6 +271,9 @@ fn start(
     let knobs = &recorded.knobs;
     let whole = core.whole(&Store::new(None, log_ends.clone(), files.clone(), 0, knobs.clone()));
     let manifest = Manifest::create(&*core.options.fs, dir, database, manifest_file, &whole)?;
+    if let Some(why) = manifest.poisoned() {
+        core.poison.set(why);
+    }
     let clock_ms = recorded.clock_high_ms;
     core.store = Mutex::new(Store::new(Some(manifest), log_ends, files, clock_ms, knobs.clone()));
     core.commit = Commit::new(Some(log), closed, last_seqno);

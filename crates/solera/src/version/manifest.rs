@@ -142,10 +142,6 @@ impl Manifest {
             let frames = FrameWriter::create(fs, &path, &FILE_KIND, database, file)?;
             let mut manifest = Manifest { frames, database, file };
             manifest.append_all(snapshot)?;
-            // Its mark failed and may not be removed: nothing could be appended to it.
-            if let Some(why) = manifest.poisoned() {
-                return Err(Error::Poisoned(why.to_owned()));
-            }
             let current = Current { database, file, len: manifest.frames.synced_len() };
             let temporary = dir.join(CURRENT_TEMPORARY);
             if fs.exists(&temporary)? {
