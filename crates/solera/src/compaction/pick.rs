@@ -133,7 +133,8 @@ fn drain(
     let target = (level + 1, target_run(version, shape, in_flight, level + 1));
     let cut = Cut::new(version, shape, in_flight, sealed, target).around_damage();
     let plan = cut.plan(cut.first_range(&[])?, if draining { Reason::Drain } else { reason });
-    Some(Plan { seals: Some(seals), ..plan })
+    let moves = plan.moves && !in_flight.rewrites(runs);
+    Some(Plan { seals: Some(seals), moves, ..plan })
 }
 
 /// Moves the table down that overlaps least of the next level in proportion to its size, and its

@@ -252,6 +252,8 @@ pub struct InFlight {
     sealed: Vec<RunId>,
     /// By level: a run limit that is in force until its runs up to one are gone (lazy transitions).
     held: BTreeMap<u32, Turn>,
+    /// By level: runs up to this id are rewritten on their way down (greedy transitions).
+    rewritten: BTreeMap<u32, RunId>,
     /// Tables that a plan could not read, and why. `pick` leaves them alone.
     damaged: BTreeMap<FileId, Error>,
 }
@@ -300,10 +302,14 @@ impl InFlight {
 
     /// The run limit of a level was changed, or is about to be.
     pub fn turn(&mut self, turn: Turn) {
+        if turn.transition != Transition::Lazy {
+            self.held.remove(&turn.level);
+            self.rewritten.remove(&turn.level);
+        }
         match turn.transition {
-            Transition::Flexible => drop(self.held.remove(&turn.level)),
+            Transition::Flexible => {}
             Transition::Greedy => {
-                self.held.remove(&turn.level);
+                self.rewritten.insert(turn.level, turn.newest);
                 self.seal(turn.level, turn.newest);
             }
             // What has been in force for longest stays so.
@@ -315,6 +321,13 @@ impl InFlight {
     pub(super) fn held(&self, runs: &[Arc<Run>]) -> Option<u32> {
         let oldest = runs.last()?;
         self.held.get(&oldest.level()).filter(|turn| oldest.id() <= turn.newest).map(|turn| turn.run_limit)
+    }
+
+    /// Whether the oldest of `runs`, all that a level has, are to be rewritten on their way down, even where they could be
+    /// moved as they are.
+    pub(super) fn rewrites(&self, runs: &[Arc<Run>]) -> bool {
+        let oldest = runs.last();
+        oldest.is_some_and(|run| self.rewritten.get(&run.level()).is_some_and(|newest| run.id() <= *newest))
     }
 
     /// The shape that is in force where `wanted` is wanted.

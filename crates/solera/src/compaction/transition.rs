@@ -17,8 +17,8 @@ pub static TRANSITION: Knob = Knob::new("transition", Scope::Keyspace, Legal::Na
     .with(
         "flexible",
         "with the next change of a run limit",
-        "How a level comes to a new run limit: flexible rewrites nothing and waits for nothing, greedy moves the \
-         level down first, lazy waits until the level has been emptied (level 0: flexible).",
+        "How a level comes to a new run limit: flexible rewrites nothing and waits for nothing, greedy merges the \
+         level into the next one first, lazy waits until the level has been emptied (level 0: flexible).",
     )
     .experiment();
 
@@ -29,7 +29,8 @@ pub enum Transition {
     /// larger one makes the next arrival open another.
     #[default]
     Flexible,
-    /// The new limit is in force at once, and all that the level holds moves down, full or not.
+    /// The new limit is in force at once, and all that the level holds is merged into the next level, full or not. It is
+    /// read and written for that (RusKey's D/B, §4.1), also where its tables could be moved as they are.
     Greedy,
     /// The old limit stays in force until all that the level holds has moved down because it was full; below level 0,
     /// which is flexible then.
