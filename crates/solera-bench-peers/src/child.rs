@@ -112,8 +112,8 @@ struct Child<'a> {
     fresh: Vec<Vec<u8>>,
     /// Of the keys that were held out, so many are inserted by now.
     inserted: usize,
-    /// Memory of the process without an engine.
-    idle_bytes: u64,
+    /// Memory of the process, data and probes included, before its first engine.
+    idle_bytes: Option<u64>,
 }
 
 impl<'a> Child<'a> {
@@ -128,8 +128,7 @@ impl<'a> Child<'a> {
         let fresh = fresh.collect();
         let prober = Prober::new(set, task.seed);
         let clock = SystemClock::new();
-        let idle_bytes = process::resident_bytes();
-        Child { task, set, prober, drawn: None, clock, engine: None, fresh, inserted: 0, idle_bytes }
+        Child { task, set, prober, drawn: None, clock, engine: None, fresh, inserted: 0, idle_bytes: None }
     }
 
     fn engine(&self) -> Result<&dyn Engine> {
@@ -209,6 +208,7 @@ impl<'a> Child<'a> {
             direct: self.task.direct,
             lz4: self.task.lz4,
         };
+        let idle_bytes = *self.idle_bytes.get_or_insert_with(process::resident_bytes);
         let engine = engines::open(&self.task.engine, &setting)?;
         let written = process::written_bytes();
         let pairs = &self.set.pairs;
@@ -245,7 +245,7 @@ impl<'a> Child<'a> {
                 write_ns_max: Some(writes.max()),
                 written_per_byte: Some((process::written_bytes() - written) as f64 / bytes),
                 space_per_byte: Some(process::directory_bytes(directory)? as f64 / bytes),
-                resident_bytes: Some(process::resident_bytes().saturating_sub(self.idle_bytes)),
+                resident_bytes: Some(process::resident_bytes().saturating_sub(idle_bytes)),
                 index_bytes,
                 filter_bytes,
                 wrong,
@@ -327,9 +327,9 @@ impl<'a> Child<'a> {
         let mut reader = self.engine()?.reader()?;
         let mut histogram = histogram();
         let (mut operations, mut right) = (0, 0);
+        let all: Vec<_> = probes.iter().collect();
         let start = self.clock.monotonic_ns();
         let mut last = start;
-        let all: Vec<_> = probes.iter().collect();
         for group in all.chunks_exact(MULTI_GET_KEYS) {
             let keys: Vec<&[u8]> = group.iter().map(|(key, _)| *key).collect();
             reader.multi_get(&keys, &mut |i, value| right += u64::from(value == group[i].1))?;
@@ -464,7 +464,8 @@ impl<'a> Child<'a> {
         let mut reader = engine.reader()?;
         let mut histogram = histogram();
         let (mut wrong, mut write_ns_max, mut touched) = (0, 0, 0u64);
-        let mut done = 0;
+        let (mut done, mut written) = (0, false);
+        let cpu = process::cpu_seconds();
         let start = self.clock.monotonic_ns();
         let mut last = start;
         for (i, &(step, key)) in plan.iter().enumerate() {
@@ -473,10 +474,12 @@ impl<'a> Child<'a> {
             } else {
                 self.set.absent.get((key - n) as usize).0
             };
-            if step != Step::Update && !engine.reader_is_live() {
+            if step != Step::Update && written && !engine.reader_is_live() {
                 drop(reader);
                 reader = engine.reader()?;
+                written = false;
             }
+            written |= matches!(step, Step::Update | Step::Modify);
             let value = &self.fresh[i % FRESH_VALUES];
             match step {
                 Step::Read => {
@@ -504,6 +507,7 @@ impl<'a> Child<'a> {
                 break;
             }
         }
+        let cpu_seconds = process::cpu_seconds() - cpu;
         black_box(touched);
         drop(reader);
         // Reads ask for what was inserted too.
@@ -512,6 +516,7 @@ impl<'a> Child<'a> {
         Ok(Measured {
             operations: done as u64,
             seconds: (last - start) as f64 / 1e9,
+            cpu_seconds,
             latency_ns: Some(quantiles(&histogram)),
             write_ns_max: Some(write_ns_max),
             wrong,
@@ -546,7 +551,7 @@ impl<'a> Child<'a> {
             space_per_byte: Some(
                 process::directory_bytes(&self.task.directory)? as f64 / bytes.max(1) as f64,
             ),
-            resident_bytes: Some(process::resident_bytes().saturating_sub(self.idle_bytes)),
+            resident_bytes: self.idle_bytes.map(|idle| process::resident_bytes().saturating_sub(idle)),
             ..Measured::default()
         })
     }
@@ -563,28 +568,39 @@ impl<'a> Child<'a> {
             self.set.sorted[first..first + hot].iter().map(|&i| self.set.pairs.get(i as usize).0).collect();
         let updates =
             (0..TIMES).flat_map(|time| keys.iter().enumerate().map(move |(i, key)| (time + i, key)));
+        let (_, fresh, _) = self.scan_again(&keys)?;
         engine.put_all(&mut updates.map(|(i, key)| (*key, &self.fresh[i % FRESH_VALUES][..])))?;
-        let mut reader = engine.reader()?;
+        let cpu = process::cpu_seconds();
+        let (seconds, aged, wrong) = self.scan_again(&keys)?;
+        Ok(Measured {
+            operations: aged.len(),
+            seconds,
+            cpu_seconds: process::cpu_seconds() - cpu,
+            latency_ns: Some(quantiles(&aged)),
+            fresh_p95_ns: Some(quantiles(&fresh)[1]),
+            wrong,
+            ..Measured::default()
+        })
+    }
+
+    /// Scans these keys, all that lie between the first and the last, over and over. Returns seconds, latencies and
+    /// wrong answers.
+    fn scan_again(&self, keys: &[&[u8]]) -> Result<(f64, Histogram<u64>, u64)> {
+        let mut reader = self.engine()?.reader()?;
         let mut histogram = histogram();
-        let (mut touched, mut wrong, mut operations) = (0u64, 0, 0);
+        let (mut touched, mut wrong) = (0u64, 0);
         let start = self.clock.monotonic_ns();
         let mut last = start;
-        while operations < (self.task.operations / 100) as u64 && last - start < self.limit_ns() {
-            let count = reader.scan(keys[0], hot, false, &mut |_, value| touched += value.len() as u64)?;
-            wrong += u64::from(count != hot);
-            operations += 1;
+        while histogram.len() < (self.task.operations / 100) as u64 && last - start < self.limit_ns() {
+            let count =
+                reader.scan(keys[0], keys.len(), false, &mut |_, value| touched += value.len() as u64)?;
+            wrong += u64::from(count != keys.len());
             let now = self.clock.monotonic_ns();
             histogram.saturating_record(now - last);
             last = now;
         }
         black_box(touched);
-        Ok(Measured {
-            operations,
-            seconds: (last - start) as f64 / 1e9,
-            latency_ns: Some(quantiles(&histogram)),
-            wrong,
-            ..Measured::default()
-        })
+        Ok(((last - start) as f64 / 1e9, histogram, wrong))
     }
 
     /// In the first repeat deletes every second key; the scans of every repeat start anywhere.
@@ -599,6 +615,7 @@ impl<'a> Child<'a> {
         let mut random = Random::new(seed);
         let mut histogram = histogram();
         let (mut touched, mut operations) = (0u64, 0);
+        let cpu = process::cpu_seconds();
         let start = self.clock.monotonic_ns();
         let mut last = start;
         while operations < (self.task.operations / 10) as u64 && last - start < self.limit_ns() {
@@ -614,6 +631,7 @@ impl<'a> Child<'a> {
         Ok(Measured {
             operations,
             seconds: (last - start) as f64 / 1e9,
+            cpu_seconds: process::cpu_seconds() - cpu,
             latency_ns: Some(quantiles(&histogram)),
             ..Measured::default()
         })

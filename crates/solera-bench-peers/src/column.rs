@@ -89,9 +89,29 @@ pub const READ_CALLS: Column = Column {
     of: |m| Some(m.read_calls? as f64 / m.operations as f64),
 };
 
+pub const AGED: Column = Column {
+    title: "p95 to that of the same scans before",
+    quantity: Quantity::Plain(""),
+    higher_is_better: false,
+    of: |m| Some(m.latency_ns?[1] as f64 / m.fresh_p95_ns? as f64),
+};
+
 /// All of them, in the order in which they are told.
-pub const COLUMNS: [Column; 12] =
-    [RATE, P50, P95, P99, P999, LONGEST_WRITE, PROCESSOR_TIME, READ_CALLS, WRITTEN, SPACE, RESIDENT, INDEXES];
+pub const COLUMNS: [Column; 13] = [
+    RATE,
+    P50,
+    P95,
+    P99,
+    P999,
+    AGED,
+    LONGEST_WRITE,
+    PROCESSOR_TIME,
+    READ_CALLS,
+    WRITTEN,
+    SPACE,
+    RESIDENT,
+    INDEXES,
+];
 
 /// Of each engine that has it, the spread of this quantity in this phase.
 pub fn cells<'a>(set: &'a SetResults, phase: Phase, column: &Column) -> Vec<(&'a str, Option<Spread>)> {

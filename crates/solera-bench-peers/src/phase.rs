@@ -130,6 +130,9 @@ pub struct Measured {
     pub cpu_seconds: f64,
     /// Latencies in nanoseconds: p50, p95, p99, p99.9 and the greatest, one look at the clock included.
     pub latency_ns: Option<[u64; 5]>,
+    /// The p95 of the same operations before what the phase is about was done to their keys.
+    #[serde(default)]
+    pub fresh_p95_ns: Option<u64>,
     /// The greatest latency of a write, in nanoseconds.
     pub write_ns_max: Option<u64>,
     /// Bytes that the system sent to storage for it, per byte of keys and values that was put.

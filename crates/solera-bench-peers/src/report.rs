@@ -27,7 +27,8 @@ fn facts(results: &Results) -> Vec<(&'static str, String)> {
             "method",
             format!(
                 "every engine in a process of its own; one process works at a time; median [least – greatest] of up to {} \
-             repeats, alone where there was one; engines interleaved; every answer of the reading phases checked",
+             repeats, alone where there was one; engines interleaved; checked are values of single reads and of multi-get, the last key \
+             of a scan, number and bytes of a full scan, and in mixes that what is asked for is there",
                 results.repeats
             ),
         ),
@@ -36,7 +37,8 @@ fn facts(results: &Results) -> Vec<(&'static str, String)> {
 
 fn conditions(set: &SetResults) -> String {
     format!(
-        "{} pairs, {} of keys and values; memory budget {} for every engine; {}{}",
+        "{} pairs, {} of keys and values; memory budget {} for every engine that can be told (LMDB cannot, nor can the system's page \
+         cache, from which rocksdb-paper reads); {}{}",
         set.entries,
         shown(Quantity::Bytes, set.data_bytes as f64),
         shown(Quantity::Bytes, set.memory_bytes as f64),
