@@ -136,8 +136,8 @@ enum Program {
         /// Operations of a random life
         #[arg(long, value_parser = at_least_one::<usize>)]
         ops: Option<usize>,
-        /// Letters of the longest sequences, all of which are swept
-        #[arg(long, value_parser = at_least_one::<u32>)]
+        /// Letters of the longest sequences, all of which are swept; 0: no sequences
+        #[arg(long)]
         letters: Option<u32>,
     },
     /// File calls that fail, each in turn and in every way
