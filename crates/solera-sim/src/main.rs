@@ -127,6 +127,9 @@ enum Program {
         /// Lookups of each model
         #[arg(long, value_parser = at_least_one::<usize>)]
         lookups: Option<usize>,
+        /// Only this model of the first seed's table, as a failure prints it, such as "line 17,4"
+        #[arg(long, value_name = "MODEL", conflicts_with_all = ["seeds", "lookups"])]
+        model: Option<evilmodel::Model>,
     },
     /// Power cuts at every file operation of a life
     Crashsim {
@@ -325,11 +328,12 @@ fn run(how: &How, program: Program) -> Result<Verdict, String> {
             let usual = bitflip::Amount::at(scale, seed, threads);
             bitflip::run(bitflip::Amount { flips: flips.or(usual.flips), only: bit, ..usual })
         }
-        Program::Evilmodel { seeds, lookups } => {
+        Program::Evilmodel { seeds, lookups, model } => {
             let usual = evilmodel::Amount::at(scale, seed, threads);
-            Ok(evilmodel::run(evilmodel::Amount {
+            Ok(evilmodel::run(&evilmodel::Amount {
                 seeds: seeds.unwrap_or(usual.seeds),
                 lookups: lookups.unwrap_or(usual.lookups),
+                only: model,
                 ..usual
             }))
         }

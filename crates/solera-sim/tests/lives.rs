@@ -36,10 +36,10 @@ fn flipped_bits_give_right_answers_or_errors_and_the_same_ones_twice() {
 
 #[test]
 fn evil_models_cost_no_more_than_is_allowed_and_a_second_run_finds_the_same() {
-    let amount = evilmodel::Amount { first_seed: 5, seeds: 30, lookups: 60, threads: 2 };
-    let verdict = evilmodel::run(amount);
+    let amount = evilmodel::Amount { first_seed: 5, seeds: 30, lookups: 60, threads: 2, only: None };
+    let verdict = evilmodel::run(&amount);
     assert!(verdict.kept());
-    assert_eq!(evilmodel::run(amount).to_string(), verdict.to_string());
+    assert_eq!(evilmodel::run(&amount).to_string(), verdict.to_string());
 }
 
 #[test]

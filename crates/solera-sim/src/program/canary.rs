@@ -2,7 +2,8 @@
 //! like must find each within a minute. A bug that survives is a defect of that program.
 //!
 //! The program runs itself as a child, with the bug named in the environment. First every way in which a
-//! program is run is run without a bug: it must find nothing then.
+//! program is run is run without a bug: it must find nothing then. A bug is found when the child ends with a verdict that
+//! says that a promise was broken; a child that ends in any other way has not found it.
 
 use super::Verdict;
 use solera::{
@@ -11,6 +12,7 @@ use solera::{
 };
 use std::{
     collections::BTreeSet,
+    io::Read,
     path::Path,
     process::{Command, Stdio},
     time::Duration,
@@ -57,11 +59,27 @@ pub fn plant_named() -> Result<(), String> {
 }
 
 /// How a child ended.
-#[derive(PartialEq)]
+#[derive(Debug, PartialEq)]
 enum End {
+    /// Every promise was kept.
     Kept,
+    /// The child's last line says that a promise was broken.
     Broken,
+    /// It failed and did not say so: it could not do its work, or did not survive it.
+    Failed(String),
     TooLate,
+}
+
+/// What the last line of a child says, which was asked for it as JSON.
+fn verdict(said: &str, succeeded: bool) -> End {
+    let last = said.lines().last().unwrap_or_default();
+    let keeps =
+        |kept: bool| last.starts_with("{\"program\":") && last.ends_with(&format!(",\"kept\":{kept}}}"));
+    match succeeded {
+        true if keeps(true) => End::Kept,
+        false if keeps(false) => End::Broken,
+        _ => End::Failed(last.to_owned()),
+    }
 }
 
 /// Plants each bug into a child that is `program`, and prints which program found it and how fast.
@@ -74,16 +92,17 @@ pub fn run(program: &Path) -> Result<Verdict, String> {
         let (end, seconds) = child(program, way, None)?;
         println!("{:20} {:12} {seconds:6.1} s", "no bug", way[0]);
         if end != End::Kept {
-            return Err(format!("{} fails without a bug", way.join(" ")));
+            return Err(format!("{} fails without a bug: {end:?}", way.join(" ")));
         }
     }
     let (mut found, mut slowest) = (0, 0.0_f64);
     for (bug, way) in CANARIES {
         let (end, seconds) = child(program, way, Some(bug))?;
-        let outcome = match end {
-            End::Broken => "found",
-            End::Kept => "SURVIVED",
-            End::TooLate => "NOT FOUND IN TIME",
+        let outcome = match &end {
+            End::Broken => "found".to_owned(),
+            End::Kept => "SURVIVED".to_owned(),
+            End::Failed(last) => format!("FAILED WITHOUT A VERDICT: {last}"),
+            End::TooLate => "NOT FOUND IN TIME".to_owned(),
         };
         println!("{:20} {:12} {seconds:6.1} s  {outcome}", name(bug), way[0]);
         found += u64::from(end == End::Broken);
@@ -99,25 +118,34 @@ pub fn run(program: &Path) -> Result<Verdict, String> {
 fn child(program: &Path, way: &[&str], bug: Option<Bug>) -> Result<(End, f64), String> {
     let text = |error: std::io::Error| error.to_string();
     let mut command = Command::new(program);
-    command.args(way).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).env_remove(VARIABLE);
+    command.args(way).arg("--json").env_remove(VARIABLE);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     if let Some(bug) = bug {
         command.env(VARIABLE, name(bug));
     }
     let clock = SystemClock::new();
     let begun = clock.monotonic_ns();
+    let took = || Duration::from_nanos(clock.monotonic_ns() - begun);
     let mut child = command.spawn().map_err(text)?;
-    loop {
-        let took = Duration::from_nanos(clock.monotonic_ns() - begun);
+    let mut out = child.stdout.take().ok_or("a child without a pipe")?;
+    // Read while it runs: a child whose pipe is full waits.
+    let reader = std::thread::spawn(move || {
+        let mut said = Vec::new();
+        out.read_to_end(&mut said).map(|_| String::from_utf8_lossy(&said).into_owned())
+    });
+    let status = loop {
         if let Some(status) = child.try_wait().map_err(text)? {
-            let end = if status.success() { End::Kept } else { End::Broken };
-            return Ok((end, took.as_secs_f64()));
+            break status;
         }
-        if bug.is_some() && took > FOUND_WITHIN {
+        if bug.is_some() && took() > FOUND_WITHIN {
             child.kill().and_then(|()| child.wait()).map_err(text)?;
-            return Ok((End::TooLate, took.as_secs_f64()));
+            return Ok((End::TooLate, took().as_secs_f64()));
         }
         std::thread::park_timeout(Duration::from_millis(20));
-    }
+    };
+    let took = took().as_secs_f64();
+    let said = reader.join().map_err(|_| "a child's words could not be read")?.map_err(text)?;
+    Ok((verdict(&said, status.success()), took))
 }
 
 #[cfg(test)]
@@ -127,5 +155,18 @@ mod tests {
     #[test]
     fn every_bug_has_a_program_that_must_find_it() {
         assert!(CANARIES.iter().map(|(bug, _)| *bug).eq(Bug::ALL));
+    }
+
+    #[test]
+    fn only_a_broken_promise_counts_as_found() {
+        let kept = Verdict::new("isolate").must_be_none("wrong", 0);
+        let broken = Verdict::new("isolate").must_be_none("wrong", 2);
+        assert_eq!(verdict(&format!("seed 1\n{}\n", kept.json()), true), End::Kept);
+        assert_eq!(verdict(&broken.json(), false), End::Broken);
+        for (said, succeeded) in
+            [("", false), ("no table", false), (&*kept.json(), false), (&*broken.json(), true), ("", true)]
+        {
+            assert!(matches!(verdict(said, succeeded), End::Failed(_)), "{said:?}");
+        }
     }
 }

@@ -69,6 +69,8 @@ struct Seen {
     in_open: u64,
     /// The named points at which children died.
     sites: BTreeSet<String>,
+    /// Looks at a database whose tables are read past the system's cache.
+    direct: u64,
     wrong: u64,
     open_ms_max: u64,
 }
@@ -156,6 +158,7 @@ pub fn run(amount: &Amount) -> std::io::Result<Verdict> {
         .figure("named", seen.named)
         .figure("sites", format!("{}/{}", seen.sites.len(), SITES.len()))
         .figure("in_open", seen.in_open)
+        .figure("read_directly", seen.direct)
         .figure("acked", seen.found.acknowledged)
         .figure("checkpoints", seen.found.checkpoints)
         .must_be_none("lost", seen.found.lost)
@@ -224,6 +227,7 @@ impl<'a> Victim<'a> {
     /// Opens what is left and judges it.
     fn look(&mut self, seen: &mut Seen) -> Result<(), String> {
         let spaces = seen.timed_open(|| Spaces::open(&self.dir, Arc::new(PosixFs::new()), self.kind))?;
+        seen.direct += u64::from(spaces.direct);
         self.told.judge(&spaces, &mut seen.found)?;
         self.told.judge_checkpoints(&self.checkpoints, self.kind, &mut seen.found)?;
         whole(&spaces)

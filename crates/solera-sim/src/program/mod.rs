@@ -152,20 +152,16 @@ impl Verdict {
 
     /// Prints the last line, as words or as JSON.
     pub fn print(&self, json: bool) {
-        if json {
-            let fields = self.figures.iter().map(|(name, value)| match value.parse::<f64>() {
-                Ok(_) => format!(",\"{name}\":{value}"),
-                Err(_) => format!(",\"{name}\":\"{value}\""),
-            });
-            println!(
-                "{{\"program\":\"{}\"{},\"kept\":{}}}",
-                self.program,
-                fields.collect::<String>(),
-                self.kept
-            );
-        } else {
-            println!("{self}");
-        }
+        if json { println!("{}", self.json()) } else { println!("{self}") }
+    }
+
+    /// The last line as JSON.
+    pub fn json(&self) -> String {
+        let fields = self.figures.iter().map(|(name, value)| match value.parse::<f64>() {
+            Ok(_) => format!(",\"{name}\":{value}"),
+            Err(_) => format!(",\"{name}\":\"{value}\""),
+        });
+        format!("{{\"program\":\"{}\"{},\"kept\":{}}}", self.program, fields.collect::<String>(), self.kept)
     }
 
     /// Success if every promise was kept.

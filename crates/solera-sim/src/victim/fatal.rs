@@ -89,6 +89,11 @@ impl Fs for FatalFs {
         Ok(Arc::new(FatalReadFile { below, fs: self.clone() }))
     }
 
+    fn open_direct(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
+        let below = self.pass(Call::Open, path, || self.below.open_direct(path))?;
+        Ok(Arc::new(FatalReadFile { below, fs: self.clone() }))
+    }
+
     fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
         let below = self.pass(Call::Create, path, || self.below.create(path))?;
         Ok(Box::new(FatalWriteFile { below, fs: self.clone(), path: path.into() }))

@@ -6,7 +6,7 @@
 
 use crate::random::Random;
 use solera::{
-    Batch, Db, Durability, IndexKind, Keyspace, KeyspaceOptions, Layout, Options, Result, Shape,
+    Batch, Db, Durability, Error, IndexKind, Keyspace, KeyspaceOptions, Layout, Options, Result, Shape,
     operator::{Counter, builtin},
     vfs::Fs,
 };
@@ -27,6 +27,8 @@ const PASSING: &str = "passing-";
 pub struct Spaces {
     /// All of it.
     pub db: Db,
+    /// Whether its tables are read past the system's cache.
+    pub direct: bool,
     records: Keyspace,
     latest: Keyspace,
     counts: Keyspace,
@@ -34,21 +36,27 @@ pub struct Spaces {
 }
 
 impl Spaces {
-    /// Opens or creates the database in `dir`. `kind` chooses the index of its records.
+    /// Opens or creates the database in `dir`. `kind` chooses the index of its records; databases of odd kinds are
+    /// read past the system's cache where the file system can do so.
     pub fn open(dir: &Path, fs: Arc<dyn Fs>, kind: usize) -> Result<Spaces> {
         // A small write buffer, so that flushes and compactions are under way at every moment.
         let options =
             Options::new().memory(16 << 20).write_buffer(64 << 10).durability(Durability::Buffered).fs(fs);
-        Spaces::within(options.open(dir)?, kind)
+        let direct = kind % 2 == 1;
+        match options.clone().direct_reads(direct).open(dir) {
+            // So it is refused where there are no such reads.
+            Err(Error::Invalid(_)) if direct => Spaces::within(options.open(dir)?, kind, false),
+            opened => Spaces::within(opened?, kind, direct),
+        }
     }
 
     /// A checkpoint of it, which must be there.
     pub fn checkpoint(dir: &Path, kind: usize) -> Result<Spaces> {
         let options = Options::new().memory(16 << 20).create_if_missing(false);
-        Spaces::within(options.open(dir)?, kind)
+        Spaces::within(options.open(dir)?, kind, false)
     }
 
-    fn within(db: Db, kind: usize) -> Result<Spaces> {
+    fn within(db: Db, kind: usize, direct: bool) -> Result<Spaces> {
         let index = IndexKind::ALL[kind % IndexKind::ALL.len()];
         let layout = Layout { block_bytes: 1024, index, ..Layout::default() };
         let records = db.keyspace_with("records", KeyspaceOptions::new().layout(layout))?;
@@ -60,7 +68,7 @@ impl Spaces {
         let counts = db.keyspace_with("counts", counting)?;
         let shape = Shape { table_bytes: 1 << 10, ..Shape::default() };
         let loaded = db.keyspace_with("loaded", KeyspaceOptions::new().shape(shape))?;
-        Ok(Spaces { db, records, latest, counts, loaded })
+        Ok(Spaces { db, direct, records, latest, counts, loaded })
     }
 
     /// How many commits of a writer are there.
