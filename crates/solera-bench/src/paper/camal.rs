@@ -258,9 +258,10 @@ fn leveled(size_ratio: u32, filter_bits: f64, data: &Data, memory_bytes: f64) ->
     Setting { shape, filter_bits, monkey: false, cache_bytes: 0.0 }
 }
 
-/// Tables of about a write buffer, in every arm the same.
+/// Tables of as much as write buffer and filters together, in every arm the same: each is synced when it is written, which
+/// takes a device as long as writing a megabyte.
 fn table_bytes(memory_bytes: f64) -> u64 {
-    ((memory_bytes / 4.0) as u64).max(64 << 10)
+    (memory_bytes as u64).max(64 << 10)
 }
 
 fn default(data: &Data, memory_bytes: f64) -> Setting {

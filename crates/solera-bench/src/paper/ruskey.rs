@@ -34,6 +34,8 @@ const FILTER_BITS: f64 = 8.0;
 const LOOKUPS: [f64; 3] = [0.9, 0.5, 0.1];
 /// Entries at which the sizes above hold; write buffers shrink with the data, so that the levels stay.
 const ENTRIES: f64 = 1e6;
+/// Tables of this many write buffers: each is synced when it is written, which takes a device as long as writing a megabyte.
+const TABLE_BUFFERS: u64 = 4;
 /// Smallest write buffer that the engine takes.
 pub(super) const WRITE_BUFFER_BYTES_MIN: u64 = 4 << 10;
 
@@ -62,7 +64,7 @@ pub(super) fn setting(scale: &Scale, below: &[u32]) -> Setting {
     let write_buffer_bytes =
         ((WRITE_BUFFER_BYTES * scale.entries_small as f64 / ENTRIES) as u64).max(WRITE_BUFFER_BYTES_MIN);
     let run_limits = [LEVEL0_RUNS].into_iter().chain(below.iter().copied()).collect();
-    let table_bytes = write_buffer_bytes.max(64 << 10);
+    let table_bytes = (TABLE_BUFFERS * write_buffer_bytes).max(64 << 10);
     let shape = Shape { size_ratio: SIZE_RATIO, run_limits, write_buffer_bytes, table_bytes };
     Setting { shape, filter_bits: FILTER_BITS, monkey: false, cache_bytes: 0.0 }
 }

@@ -147,7 +147,7 @@ impl Index {
 
     /// How many blocks before its span the block of a key may lie.
     pub fn reach(&self) -> usize {
-        usize::from(matches!(self.locator, Locator::Learned(_)))
+        if let Locator::Learned(learned) = &self.locator { learned.reach() } else { 0 }
     }
 
     /// How the table is indexed: never [`IndexKind::Auto`], but what that chose.

@@ -1,14 +1,14 @@
-//! Solera's own way to a block: two bytes for each boundary, and exact bytes only where those cannot tell.
+//! Boundaries that are known by their heads, and exact bytes only where heads cannot tell.
 //!
-//! Owns [`Learned`]. The heads of the separators, after the prefix that all share, are
+//! Owns [`Nodes`]. The heads of the separators, after the prefix that all share, are
 //! [`Boundaries`]: segments and codes (docs/decisions/0007). One node is enough where heads tell separators apart.
 //! Separators that share a head, or go on beyond theirs, form a *group*: its head is the exact first boundary of a segment,
 //! and only a key with that very head is compared further, with the rests of a small group or in another node of a
 //! large one.
 //!
-//! What must hold: [`Learned::locate`] gives how many separators are not above the key, or one more.
+//! What must hold: [`Nodes::locate`] gives how many separators are not above the key, or one more.
 
-use super::{
+use super::super::{
     separators::Separators,
     sorted::{compare_with_prefix, told_by_head},
 };
@@ -21,7 +21,7 @@ const HALVED_MAX: usize = 16;
 
 /// Learned boundaries.
 #[derive(Clone, Debug)]
-pub struct Learned {
+pub(super) struct Nodes {
     /// The first is the root.
     nodes: Box<[Node]>,
     /// Separators that do not go by their heads alone.
@@ -85,9 +85,9 @@ impl Rests {
     }
 }
 
-impl Learned {
+impl Nodes {
     /// The index over these separators, of which there are less than 2^31.
-    pub fn build(separators: &Separators) -> Learned {
+    pub(super) fn build(separators: &Separators) -> Nodes {
         let mut nodes: Vec<Node> = Vec::new();
         let mut grouped = 0;
         // Nodes that a group already names, in order: separators, and how much of them is behind the key already.
@@ -108,12 +108,12 @@ impl Learned {
                 pending.push_back((group.first as usize..group.last as usize, path));
             }
         }
-        Learned { nodes: nodes.into(), grouped }
+        Nodes { nodes: nodes.into(), grouped }
     }
 
     /// How many separators are not above `key`, or one more: the number of its block, or of the next.
     #[inline]
-    pub fn locate(&self, key: &[u8]) -> usize {
+    pub(super) fn locate(&self, key: &[u8]) -> usize {
         let mut node = &self.nodes[0];
         let mut rest = key;
         loop {
@@ -142,14 +142,14 @@ impl Learned {
     }
 
     /// The part of all keys that are sent one block too far, if keys are spread evenly within blocks.
-    pub fn ambiguity(&self) -> f64 {
+    pub(super) fn ambiguity(&self) -> f64 {
         let sum: f64 =
             self.nodes.iter().map(|node| node.boundaries.ambiguity() * node.boundaries.len() as f64).sum();
         sum / self.len().max(1) as f64
     }
 
     /// Cache lines that a lookup touches, on average over separators.
-    pub fn lines(&self) -> f64 {
+    pub(super) fn lines(&self) -> f64 {
         let grouped = f64::from(self.grouped) / self.len().max(1) as f64;
         // A key of a group looks for the group, and halves rests or descends once more.
         let deeper = if self.nodes.len() > 1 { self.nodes[1].boundaries.lines() } else { 4.0 };
@@ -157,12 +157,12 @@ impl Learned {
     }
 
     /// Separators.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.nodes[0].boundaries.len()
     }
 
     /// Bytes on the heap.
-    pub fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         size_of_val(&*self.nodes) + self.nodes.iter().map(Node::bytes).sum::<usize>()
     }
 }

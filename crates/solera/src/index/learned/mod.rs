@@ -1,0 +1,79 @@
+//! Solera's own way to a block: two bytes for each boundary, and, of long text, one exact copy without repetitions.
+//!
+//! Owns [`Learned`]. Where separators are short, [`Nodes`] know each of them. Where they are long, what heads cannot tell would be
+//! most of their bytes: there the nodes know every sixteenth only, and all lie [front-coded](front_coded) in
+//! buckets that begin with those (docs/decisions/0007).
+//!
+//! What must hold: [`Learned::locate`] gives how many separators are not above the key, or at most [`Learned::reach`]
+//! more.
+
+mod front_coded;
+mod nodes;
+
+use super::{separators::Separators, sorted::shared_prefix};
+use front_coded::{BUCKET, FrontCoded};
+use nodes::Nodes;
+
+/// Separators that have more bytes than this on average, beyond what all share, are front-coded. Less is a head and what nodes
+/// keep of a separator that its head does not tell.
+const SHORT_BYTES_MAX: usize = 16;
+/// Cache lines of a bucket: where it begins, two of its bytes, and now and then those of the one before.
+const BUCKET_LINES: f64 = 3.25;
+
+/// Learned boundaries.
+#[derive(Clone, Debug)]
+pub struct Learned {
+    /// Of all separators, or of every sixteenth.
+    nodes: Nodes,
+    /// All separators, if nodes do not know them all.
+    text: Option<FrontCoded>,
+}
+
+impl Learned {
+    /// The index over these separators, of which there are less than 2^31.
+    pub fn build(separators: &Separators) -> Learned {
+        let count = separators.len();
+        let prefix = shared_prefix(separators);
+        let long = separators.total_bytes() - count * prefix.len() > count * SHORT_BYTES_MAX;
+        if long
+            && count > BUCKET
+            && let Some(text) = FrontCoded::new(separators, prefix)
+        {
+            let anchors: Separators = (0..count).step_by(BUCKET).map(|i| separators.get(i)).collect();
+            return Learned { nodes: Nodes::build(&anchors), text: Some(text) };
+        }
+        Learned { nodes: Nodes::build(separators), text: None }
+    }
+
+    /// How many separators are not above `key`, or up to [`Learned::reach`] more.
+    #[inline]
+    pub fn locate(&self, key: &[u8]) -> usize {
+        let up_to = self.nodes.locate(key);
+        self.text.as_ref().map_or(up_to, |text| text.locate(key, up_to))
+    }
+
+    /// By how much [`Learned::locate`] may say too much.
+    pub fn reach(&self) -> usize {
+        usize::from(self.text.is_none())
+    }
+
+    /// The part of all keys that are sent one block too far, if keys are spread evenly within blocks.
+    pub fn ambiguity(&self) -> f64 {
+        if self.text.is_some() { 0.0 } else { self.nodes.ambiguity() }
+    }
+
+    /// Cache lines that a lookup touches, on average over separators.
+    pub fn lines(&self) -> f64 {
+        self.nodes.lines() + if self.text.is_some() { BUCKET_LINES } else { 0.0 }
+    }
+
+    /// Separators.
+    pub fn len(&self) -> usize {
+        self.text.as_ref().map_or(self.nodes.len(), FrontCoded::len)
+    }
+
+    /// Bytes on the heap.
+    pub fn bytes(&self) -> usize {
+        self.nodes.bytes() + self.text.as_ref().map_or(0, FrontCoded::bytes)
+    }
+}
