@@ -118,13 +118,14 @@ pub(super) fn run_static(
         .chain(shifting)
         .map(|shares| Mix::new(*shares).map_err(Error::Config))
         .collect::<Result<_>>()?;
+    let cache_bytes = site.cache_bytes() as f64;
     let mut tasks = Vec::new();
     for (number, mix) in mixes.iter().enumerate() {
         progress.at("choosing", number as u64, mixes.len() as u64);
         for (arm, setting) in [
             default(&data, memory_bytes),
             printed(&data, mix, memory_bytes),
-            corrected(&model, mix, memory_bytes),
+            corrected(&model, mix, memory_bytes, cache_bytes),
         ]
         .into_iter()
         .enumerate()
@@ -286,11 +287,11 @@ fn printed(data: &Data, mix: &Mix, memory_bytes: f64) -> Setting {
     leveled(size_ratio.round() as u32, if bits < 1.0 { 0.0 } else { bits }, data, memory_bytes)
 }
 
-fn corrected(model: &Model, mix: &Mix, memory_bytes: f64) -> Setting {
+fn corrected(model: &Model, mix: &Mix, memory_bytes: f64, cache_bytes: f64) -> Setting {
     let least = ((memory_bytes * BUFFER_SHARE_MIN) as u64).max(WRITE_BUFFER_BYTES_MIN);
     let budget = Budget {
         memory_bytes,
-        cache_bytes: memory_bytes * 0.47,
+        cache_bytes,
         write_buffer_bytes: (least, ((memory_bytes * 0.9) as u64).max(least)),
         level0_runs: None,
         size_ratio: None,

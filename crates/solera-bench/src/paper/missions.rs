@@ -27,9 +27,11 @@ const VALUE_POOL_BYTES: usize = 1 << 20;
 const PRESENT_BITS: u32 = 40;
 /// Smallest budget of a database.
 const MEMORY_BYTES_MIN: u64 = 1 << 20;
-/// A budget is this share of the data: so little that the block cache is the least that a database keeps, 1/8 of
-/// it, in every arm.
-const MEMORY_SHARE: f64 = 0.006;
+/// The least that a database keeps of its budget for the block cache is one in so many parts.
+const CACHE_PARTS: u64 = 8;
+/// A budget is this share of the data: so little that the block cache is that least in every arm; and enough for four write buffers of all of CAMAL's memory, 0.0016 of the data, which its printed form
+/// asks for where nothing is looked up.
+const MEMORY_SHARE: f64 = 0.0065;
 
 /// The data of an experiment and where it lies.
 #[derive(Clone, Debug)]
@@ -62,6 +64,11 @@ impl Site {
     /// The budget of every database here: equal for all arms, and so small that the block cache is too.
     pub(super) fn memory_bytes(&self) -> u64 {
         ((self.data.entries * self.data.entry_bytes * MEMORY_SHARE) as u64).max(MEMORY_BYTES_MIN)
+    }
+
+    /// What their block caches come to once the data is there: the least that a database keeps.
+    pub(super) fn cache_bytes(&self) -> u64 {
+        self.memory_bytes() / CACHE_PARTS
     }
 
     fn layout(&self, setting: &Setting) -> Layout {
