@@ -228,9 +228,9 @@ pub fn index(data: &[u8]) {
         assert_eq!(index.blocks(), separators.len() + 1);
         for key in &keys {
             let found = index.locate(key);
-            assert!(found.first <= found.last && found.last < index.blocks());
+            assert!(found.first() <= found.begin && found.begin <= found.last() && found.last() < index.blocks());
             let block = sorted.partition_point(|separator| *separator <= &key[..]);
-            let near = found.first.saturating_sub(index.reach())..=found.last;
+            let near = found.first().saturating_sub(index.reach())..=found.last();
             assert!(near.contains(&block), "{kind} {key:x?}: {found:?}, not {block}");
         }
     }

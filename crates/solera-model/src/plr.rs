@@ -11,6 +11,8 @@
 pub struct Window {
     /// The first block that may hold the key.
     pub first: usize,
+    /// The block that the line says; in the window.
+    pub predicted: usize,
     /// The last block that may hold it.
     pub last: usize,
 }
@@ -24,19 +26,27 @@ struct Segment {
     slope: f64,
     /// The block of the segment's first key, and the first that any of its keys may be in.
     first: u32,
-    /// The least and the largest distance of a key's block from its prediction; the ends of `i16` stand
+    /// How far the line lies from that block at the start, in [`OFFSETS`]ths of a block.
+    offset: i16,
+    /// The least and the largest distance of a key's block from its prediction; the ends of `i8` stand
     /// for the ends of the segment.
-    below: i16,
-    above: i16,
+    below: i8,
+    above: i8,
 }
+
+/// Offsets of a line are counted in these parts of a block.
+const OFFSETS: f64 = 256.0;
+/// Largest offset, in blocks.
+const OFFSET_MAX: f64 = 120.0;
 
 impl Segment {
     /// The predicted block of `x`, which is not below the start. Monotone.
     #[inline]
     fn predict(&self, x: u64, last: usize) -> usize {
-        let blocks = self.slope * (x - self.start) as f64;
-        // A cast of floats saturates.
-        (self.first as usize).saturating_add(blocks as usize).min(last)
+        let blocks = self.slope * (x - self.start) as f64 + f64::from(self.offset) / OFFSETS;
+        // A cast of floats saturates, and rounds to the next whole block below what is not negative.
+        let above = (blocks + OFFSET_MAX) as usize;
+        (self.first as usize).saturating_add(above).saturating_sub(OFFSET_MAX as usize).min(last)
     }
 }
 
@@ -46,8 +56,8 @@ pub struct Plr {
     segments: Box<[Segment]>,
     /// Boundaries: one block less than there are.
     len: usize,
-    /// Blocks before a key's own in its window, on average over first keys of blocks.
-    blocks_before: f32,
+    /// Blocks between a key's own and the one that is predicted, on average over the ends of blocks.
+    blocks_beside: f32,
 }
 
 /// The greedy algorithm's state: all lines within γ of the segment's points pass one pivot, nearly.
@@ -85,6 +95,11 @@ impl Cone {
     fn slope(&self) -> f64 {
         ((self.slopes.0 + self.slopes.1) / 2.0).max(0.0)
     }
+
+    /// How far the line lies from the first point.
+    fn offset(&self) -> f64 {
+        self.pivot.map_or(0.0, |(px, py)| py - self.slope() * px - self.first)
+    }
 }
 
 impl Plr {
@@ -103,8 +118,9 @@ impl Plr {
                 start: cone.start,
                 slope: cone.slope(),
                 first: cone.first as u32,
-                below: i16::MAX,
-                above: i16::MIN,
+                offset: (cone.offset().clamp(-OFFSET_MAX, OFFSET_MAX) * OFFSETS) as i16,
+                below: i8::MAX,
+                above: i8::MIN,
             });
         };
         for (i, &x) in keys.iter().enumerate() {
@@ -119,7 +135,7 @@ impl Plr {
             }
         }
         cone.iter().for_each(&mut emit);
-        let mut plr = Plr { segments: segments.into(), len: keys.len(), blocks_before: 0.0 };
+        let mut plr = Plr { segments: segments.into(), len: keys.len(), blocks_beside: 0.0 };
         plr.measure(keys, told);
         plr
     }
@@ -136,14 +152,19 @@ impl Plr {
                 let last = self.last(number);
                 let segment = &mut self.segments[number];
                 let off = block as i64 - segment.predict(x, last) as i64;
-                let off = off.clamp(i16::MIN.into(), i16::MAX.into()) as i16;
+                let off = off.clamp(i8::MIN.into(), i8::MAX.into()) as i8;
                 segment.below = segment.below.min(off);
                 segment.above = segment.above.max(off);
             }
         }
-        let before = |block: usize| (block - self.window(keys[block - 1]).first.min(block)) as f64;
-        let sum: f64 = (1..=keys.len()).map(before).sum();
-        self.blocks_before = (sum / keys.len().max(1) as f64) as f32;
+        // Of each boundary, the last keys before it and the first behind it.
+        let beside = |boundary: usize| {
+            let off = |x: u64, block: usize| self.window(x).predicted.abs_diff(block) as f64;
+            let x = keys[boundary];
+            (off(x.saturating_sub(1), boundary) + off(x, boundary + 1)) / 2.0
+        };
+        let sum: f64 = (0..keys.len()).map(beside).sum();
+        self.blocks_beside = (sum / keys.len().max(1) as f64) as f32;
     }
 
     /// The segment of `x`; `None` before all.
@@ -161,22 +182,23 @@ impl Plr {
     /// The blocks that may hold `x`.
     #[inline]
     pub fn window(&self, x: u64) -> Window {
-        let Some(number) = self.segment(x) else { return Window { first: 0, last: 0 } };
+        let Some(number) = self.segment(x) else { return Window { first: 0, predicted: 0, last: 0 } };
         let segment = &self.segments[number];
         let (first, last) = (segment.first as usize, self.last(number));
         let predicted = segment.predict(x, last);
-        let below = if segment.below == i16::MIN { isize::MIN } else { segment.below.into() };
-        let above = if segment.above == i16::MAX { isize::MAX } else { segment.above.into() };
-        Window {
-            first: predicted.saturating_add_signed(below).clamp(first, last),
-            last: predicted.saturating_add_signed(above).clamp(first, last),
-        }
+        let below = if segment.below == i8::MIN { isize::MIN } else { segment.below.into() };
+        let above = if segment.above == i8::MAX { isize::MAX } else { segment.above.into() };
+        let (low, high) = (
+            predicted.saturating_add_signed(below).clamp(first, last),
+            predicted.saturating_add_signed(above).clamp(first, last),
+        );
+        Window { first: low, predicted: predicted.clamp(low, high), last: high }
     }
 
-    /// How many blocks of a window come before that of the key, on average over the first keys of
-    /// blocks: a search that goes forward through the window reads one more.
-    pub fn blocks_before(&self) -> f64 {
-        self.blocks_before.into()
+    /// How far the predicted block lies from that of the key, on average over the last and first keys of blocks: so many
+    /// blocks more than its own does a search read that goes from the one to the other.
+    pub fn blocks_beside(&self) -> f64 {
+        self.blocks_beside.into()
     }
 
     /// Segments.
@@ -283,7 +305,7 @@ mod tests {
         let (_, boundaries) = blocks(50);
         let models = [0.5, 1.0, 2.0].map(|gamma| Plr::new(&boundaries, gamma, |_| true));
         assert!(models.is_sorted_by(|a, b| a.segments() > b.segments()));
-        assert!(models.is_sorted_by(|a, b| a.blocks_before() < b.blocks_before()));
+        assert!(models.is_sorted_by(|a, b| a.blocks_beside() < b.blocks_beside()));
     }
 
     #[test]

@@ -34,14 +34,14 @@ impl Sherry {
             Ordering::Greater => Span::only(self.model.len()),
             Ordering::Equal => {
                 let window = self.model.window(head(&key[self.prefix.len()..]));
-                Span { first: window.first, last: window.last }
+                Span::new(window.first, window.predicted, window.last)
             }
         }
     }
 
-    /// Blocks that a search through a span looks into before the key's own, on average.
-    pub fn blocks_before(&self) -> f64 {
-        self.model.blocks_before()
+    /// Blocks that a search from the predicted one on looks into before the key's own, on average.
+    pub fn blocks_beside(&self) -> f64 {
+        self.model.blocks_beside()
     }
 
     /// Cache lines that a search for a span touches, on average: of halving among 24-byte segments all but

@@ -98,15 +98,15 @@ impl Source {
             return Ok(None);
         }
         let span = table.locate(target);
-        let block = self.fetch(span.first)?;
+        let block = self.fetch(span.begin)?;
         let rank = block.find(target);
-        if self.file.table()?.admits(span.first, &block, rank, target)? {
-            return Ok(Some((block, span.first, rank)));
+        if self.file.table()?.admits(span.begin, &block, rank, target)? {
+            return Ok(Some((block, span.begin, rank)));
         }
         self.find_beside(target, span, block).map(Some)
     }
 
-    /// [`Source::find`] where the block is not the first of the index's span, which is `block`.
+    /// [`Source::find`] where the block is not the one that the index's span begins with, which is `block`.
     #[cold]
     fn find_beside(&mut self, target: &[u8], span: Span, block: Block) -> Result<(Block, usize, usize)> {
         let file = self.file.clone();

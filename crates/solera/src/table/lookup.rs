@@ -34,7 +34,7 @@ impl Deref for Found<'_> {
     }
 }
 
-/// A lookup half done: inside the first block of its span.
+/// A lookup half done: inside the block that its span begins with.
 pub struct Entered<'g> {
     span: Span,
     block: Found<'g>,
@@ -94,7 +94,7 @@ impl Table {
         Some(index.locate(probe.key))
     }
 
-    /// The second step: the first block of the span, and the key's place in it.
+    /// The second step: the block that the span begins with, and the key's place in it.
     #[inline]
     pub fn enter<'g>(
         &self,
@@ -103,13 +103,13 @@ impl Table {
         probe: &Probe<'_>,
         guard: &'g Guard,
     ) -> Result<Entered<'g>> {
-        let block = self.cached(level, span.first, guard)?;
+        let block = self.cached(level, span.begin, guard)?;
         block.prefetch();
         let found = block.lookup(probe, self.descriptor.elided_seqno);
         Ok(Entered { span, block, found })
     }
 
-    /// The last step: what was found is handed to `f`, or looked for in the blocks beside the first.
+    /// The last step: what was found is handed to `f`, or looked for in the blocks beside that one.
     #[inline]
     pub fn finish<R>(
         &self,
@@ -132,19 +132,19 @@ impl Table {
         self.filter.prefetch(hash);
     }
 
-    /// Asks for the cache's place of the span's first block.
+    /// Asks for the cache's place of the block that the span begins with.
     #[inline]
     pub fn prefetch_slot(&self, span: Span) {
-        self.slots.prefetch_slot(span.first);
+        self.slots.prefetch_slot(span.begin);
     }
 
     /// Asks for what [`Table::enter`] reads first, if it is in the cache.
     #[inline]
     pub fn prefetch_block(&self, span: Span, guard: &Guard) {
-        self.slots.prefetch(span.first, guard);
+        self.slots.prefetch(span.begin, guard);
     }
 
-    /// Goes on where a look into the first block of a span did not settle the matter: the key stands first, or
+    /// Goes on where a look into the block that a span begins with did not settle the matter: the key stands first, or
     /// is not there.
     fn finish_at_edge<'g, R>(
         &self,
@@ -156,7 +156,7 @@ impl Table {
     ) -> Result<Option<R>> {
         let Entered { span, mut block, mut found } = entered;
         let elided = self.descriptor.elided_seqno;
-        let mut number = span.first;
+        let mut number = span.begin;
         let rank = found.unwrap_or_else(|| block.find(probe.key));
         if !planted(Bug::TrustIndexOnMiss) && !self.admits(number, &block, rank, probe.key)? {
             (number, block) =
@@ -208,7 +208,7 @@ impl Table {
         Fences::of(block).map_err(|error| self.damage(number, &format!("expected {}", error.what)))
     }
 
-    /// Finds the block of `key`, which `block`, the first of the span that the index gave, is not: block by
+    /// Finds the block of `key`, which `block`, with which the span that the index gave begins, is not: block by
     /// block through the span and what may lie beside it, and if the index was wrong, without it. Counted for
     /// `level`; a compaction's search for none.
     #[cold]
@@ -220,8 +220,8 @@ impl Table {
         mut block: Found<'g>,
         mut fetch: impl FnMut(usize) -> Result<Found<'g>>,
     ) -> Result<(usize, Found<'g>)> {
-        let mut number = span.first;
-        let steps_max = span.last - span.first + self.index.as_ref().map_or(0, Index::reach);
+        let mut number = span.begin;
+        let steps_max = span.last() - span.first() + self.index.as_ref().map_or(0, Index::reach);
         for _ in 0..steps_max {
             let next = match self.fences(number, &block)?.compare(&block, key) {
                 Ordering::Equal => return Ok((number, block)),

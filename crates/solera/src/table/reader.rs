@@ -245,7 +245,7 @@ impl Table {
     /// Where the block is to which `key` belongs; block 0 if there are none.
     #[inline]
     pub(super) fn locate(&self, key: &[u8]) -> Span {
-        self.index.as_ref().map_or(Span { first: 0, last: 0 }, |index| index.locate(key))
+        self.index.as_ref().map_or(Span::only(0), |index| index.locate(key))
     }
 
     /// The table's index; `None` if it has range tombstones only.
@@ -279,7 +279,7 @@ impl Table {
 
     /// Bytes of data blocks before the one where `key` belongs.
     pub fn approximate_offset(&self, key: &[u8]) -> u64 {
-        self.handles.offset(self.locate(key).first) - HEADER_BYTES as u64
+        self.handles.offset(self.locate(key).first()) - HEADER_BYTES as u64
     }
 
     /// Bytes of the data blocks that may hold keys of `range`.
@@ -287,9 +287,9 @@ impl Table {
         if self.index.is_none() || range.is_empty() {
             return 0;
         }
-        let first = self.locate(&range.start).first;
+        let first = self.locate(&range.start).first();
         let last = match &range.end {
-            KeyEnd::Included(end) | KeyEnd::Excluded(end) => self.locate(end).last,
+            KeyEnd::Included(end) | KeyEnd::Excluded(end) => self.locate(end).last(),
             KeyEnd::Unbounded => self.blocks() - 1,
         };
         self.handles.offset(last + 1).saturating_sub(self.handles.offset(first))

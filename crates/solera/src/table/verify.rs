@@ -139,7 +139,7 @@ impl Table {
     fn leads(&self, key: &[u8], number: usize) -> bool {
         self.index().is_some_and(|index| {
             let span = index.locate(key);
-            span.first <= number + index.reach() && number <= span.last
+            span.first() <= number + index.reach() && number <= span.last()
         })
     }
 

@@ -196,7 +196,7 @@ impl Subject {
 /// How many blocks beside the first an honest index may make a lookup try.
 fn beside(index: &solera::index::Index, key: &[u8]) -> u64 {
     let span = index.locate(key);
-    (span.last - span.first + index.reach()) as u64
+    (span.last() - span.first() + index.reach()) as u64
 }
 
 fn clear(error: &Error) -> Result<(), String> {
