@@ -7,11 +7,32 @@ use super::Lending;
 use crate::{block::Stretch, cursor::Cursor, error::Result, ids::Seqno, key::Kind, pin::Slice};
 use std::cmp::Ordering;
 
-/// A source that stands on an entry, with the head of its key.
+/// Bytes of a key that its head tells.
+const HEAD_BYTES: usize = size_of::<u64>();
+
+/// A source that stands on an entry, with the head of its key and as much of the key's length as orders short ones.
 #[derive(Clone, Copy)]
 struct Standing {
     head: u64,
-    rank: usize,
+    /// The key's length, where head and length tell all of it; else [`LONG`].
+    len: u32,
+    rank: u32,
+}
+
+/// The length of keys that heads do not tell.
+const LONG: u32 = u32::MAX;
+
+impl Standing {
+    #[inline]
+    fn of<C: Cursor>(source: &C, rank: u32) -> Standing {
+        let len = source.key().len();
+        Standing { head: source.head(), len: if len <= HEAD_BYTES { len as u32 } else { LONG }, rank }
+    }
+
+    #[inline]
+    fn rank(self) -> usize {
+        self.rank as usize
+    }
 }
 
 /// The entries of several sources in one order: forward by user key ascending, then rank ascending, then
@@ -38,7 +59,7 @@ impl<C: Cursor> Merge<C> {
     /// The rank of the source that the present entry comes from. Must be valid.
     #[inline]
     pub fn rank(&self) -> usize {
-        self.front.expect("the merge stands on an entry").rank
+        self.front.expect("the merge stands on an entry").rank()
     }
 
     /// Walking forward: takes every source of rank `rank` or older that stands before `key` to its first
@@ -95,8 +116,8 @@ impl<C: Cursor> Merge<C> {
 
     fn find_front<const BACK: bool>(&mut self) {
         self.waiting.clear();
-        let standing = self.sources.iter().enumerate().filter(|(_, source)| source.valid());
-        self.waiting.extend(standing.map(|(rank, source)| Standing { head: source.head(), rank }));
+        let standing = (0..).zip(&self.sources).filter(|(_, source)| source.valid());
+        self.waiting.extend(standing.map(|(rank, source)| Standing::of(source, rank)));
         for at in (0..self.waiting.len() / 2).rev() {
             self.sink::<BACK>(at);
         }
@@ -115,10 +136,9 @@ impl<C: Cursor> Merge<C> {
     #[inline]
     fn step<const BACK: bool>(&mut self) -> Result<()> {
         debug_assert!(self.back == BACK, "a cursor moves in the direction of its last positioning");
-        let rank = self.rank();
+        let rank = self.front.take().expect("the merge stands on an entry").rank;
         // Until the step has succeeded there is no front, so that an error leaves the merge not valid.
-        self.front = None;
-        let source = &mut self.sources[rank];
+        let source = &mut self.sources[rank as usize];
         if BACK { source.prev() } else { source.next() }?;
         self.front_from_moved::<BACK>(rank);
         Ok(())
@@ -126,12 +146,12 @@ impl<C: Cursor> Merge<C> {
 
     /// Finds the front after the source of this rank, which was the front, has moved.
     #[inline]
-    fn front_from_moved<const BACK: bool>(&mut self, rank: usize) {
-        let source = &self.sources[rank];
+    fn front_from_moved<const BACK: bool>(&mut self, rank: u32) {
+        let source = &self.sources[rank as usize];
         if !source.valid() {
             return self.front_from_waiting::<BACK>();
         }
-        let moved = Standing { head: source.head(), rank };
+        let moved = Standing::of(source, rank);
         match self.waiting.first() {
             // Mostly the same source goes on, and heads say so.
             Some(next) if (moved.head < next.head) != BACK && moved.head != next.head => {
@@ -142,7 +162,6 @@ impl<C: Cursor> Merge<C> {
     }
 
     /// Finds the front between what was the front and now stands here, and the others.
-    #[inline(never)]
     fn front_from<const BACK: bool>(&mut self, moved: Standing) {
         match self.waiting.first() {
             Some(&next) if !self.precedes::<BACK>(moved, next) => {
@@ -155,16 +174,15 @@ impl<C: Cursor> Merge<C> {
     }
 
     /// Takes every waiting source that stands on the key of `front` past it.
-    #[inline(never)]
     fn pass_waiting(&mut self, front: Standing) -> Result<()> {
         while let Some(&next) = self.waiting.first()
             && next.head == front.head
-            && self.sources[next.rank].key() == self.sources[front.rank].key()
+            && self.beyond_heads(next, front).is_eq()
         {
-            let source = &mut self.sources[next.rank];
+            let source = &mut self.sources[next.rank()];
             source.next_key()?;
             if source.valid() {
-                self.waiting[0].head = source.head();
+                self.waiting[0] = Standing::of(source, next.rank);
             } else {
                 self.waiting.swap_remove(0);
             }
@@ -176,11 +194,22 @@ impl<C: Cursor> Merge<C> {
     /// Whether the entry that `a` stands on comes before the one of `b` on the way that we go.
     #[inline]
     fn precedes<const BACK: bool>(&self, a: Standing, b: Standing) -> bool {
-        let order = a.head.cmp(&b.head).then_with(|| {
-            let keys = self.sources[a.rank].key().cmp(self.sources[b.rank].key());
-            keys.then(a.rank.cmp(&b.rank))
-        });
+        let order = if a.head == b.head {
+            self.beyond_heads(a, b).then(a.rank.cmp(&b.rank))
+        } else {
+            a.head.cmp(&b.head)
+        };
         order == if BACK { Ordering::Greater } else { Ordering::Less }
+    }
+
+    /// The order of the keys of two that have one head.
+    #[inline]
+    fn beyond_heads(&self, a: Standing, b: Standing) -> Ordering {
+        // What a short key lacks are zeros of the other's.
+        if a.len != LONG || b.len != LONG {
+            return a.len.cmp(&b.len);
+        }
+        self.sources[a.rank()].key()[HEAD_BYTES..].cmp(&self.sources[b.rank()].key()[HEAD_BYTES..])
     }
 
     /// Restores the heap below `at`.
@@ -214,11 +243,14 @@ impl<C: Lending> Merge<C> {
     /// the key `end`. Until they are taken back, or the merge is positioned, it may not be used. Walking forward.
     pub fn lend(&mut self, snapshot: Seqno, end: Option<&[u8]>) -> Option<Stretch> {
         debug_assert!(!self.back);
-        let rank = self.rank();
+        let front = self.front.expect("the merge stands on an entry");
+        let rank = front.rank();
         match self.waiting.first() {
             None => self.sources[rank].lend(snapshot, None, end),
+            // An older version of this very key, mostly: no entry comes before it.
+            Some(next) if next.head == front.head => None,
             Some(next) => {
-                let apart = self.sources.get_disjoint_mut([rank, next.rank]);
+                let apart = self.sources.get_disjoint_mut([rank, next.rank()]);
                 let [front, next] = apart.expect("the source in front is not among those that wait");
                 front.lend(snapshot, Some(next.key()), end)
             }
@@ -227,10 +259,10 @@ impl<C: Lending> Merge<C> {
 
     /// Ends what was lent: the merge stands where the stretch came to.
     pub fn take_back(&mut self, stretch: Stretch) {
-        let rank = self.rank();
-        let source = &mut self.sources[rank];
+        let rank = self.front.expect("the merge stands on an entry").rank;
+        let source = &mut self.sources[rank as usize];
         source.take_back(stretch);
-        self.front = Some(Standing { head: source.head(), rank });
+        self.front = Some(Standing::of(source, rank));
     }
 }
 
@@ -269,7 +301,7 @@ impl<C: Cursor> Cursor for Merge<C> {
         if self.waiting.first().is_some_and(|next| next.head == front.head) {
             self.pass_waiting(front)?;
         }
-        self.sources[front.rank].next_key()?;
+        self.sources[front.rank()].next_key()?;
         self.front_from_moved::<false>(front.rank);
         Ok(())
     }
