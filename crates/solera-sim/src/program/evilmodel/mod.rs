@@ -5,7 +5,7 @@
 //! changed further as long as lookups get more expensive: a climb to the worst case. The bounds:
 //!
 //! * A block's **line** costs no extra block beyond those that the index names, whatever its bits. A search makes at most
-//!   [`search::comparisons_max`] comparisons. A line that is not finite or descends is dropped when its block
+//!   [`solera_model::search::comparisons_max`] comparisons. A line that is not finite or descends is dropped when its block
 //!   is loaded, and counted (`index_fallbacks`).
 //! * An **index** that sends a lookup to a wrong block costs at most the blocks of its span and reach, then a
 //!   search over the blocks: ⌊log2 n⌋ + 2 more.
