@@ -1,12 +1,22 @@
 //! Writing everything: loads, the check of what was loaded, and overwriting it.
+//!
+//! Clients put their shares at the same time, as far as the engine has them: LMDB and redb have one writer at a time.
+//! What is put in key order is put in key order by each client, over a range of keys of its own. An engine settles when
+//! all clients have ended, and that is part of the time.
 
-use super::{Child, FRESH_VALUES, histogram, quantiles, reads::found};
+use super::{
+    Child, FRESH_VALUES,
+    mixed::HeldOut,
+    reads::{PAIR, found},
+    threads::{Done, shares, together},
+};
 use crate::{
     engine::{Result, Setting},
     engines,
     phase::{Measured, Phase},
     process,
 };
+use hdrhistogram::Histogram;
 use solera::clock::Clock;
 use solera_bench::random::Random;
 
@@ -17,7 +27,7 @@ impl Child<'_> {
     /// Loads a new database in an empty directory, in random or in key order.
     pub(super) fn load(&mut self, phase: Phase) -> Result<Measured> {
         drop(self.engine.take());
-        self.inserted = 0;
+        self.held_out = HeldOut::new(self.set.absent.len());
         let directory = &self.task.directory;
         if directory.exists() {
             std::fs::remove_dir_all(directory)?;
@@ -29,61 +39,57 @@ impl Child<'_> {
             data_bytes: self.set.pairs.bytes(),
             direct: self.task.direct,
             lz4: self.task.lz4,
+            readers: self.task.threads.max(PAIR),
         };
         let idle_bytes = *self.idle_bytes.get_or_insert_with(process::resident_bytes);
         let engine = engines::open(&self.task.engine, &setting)?;
+        let (clock, pairs) = (&self.clock, &self.set.pairs);
         let written = process::written_bytes();
-        let pairs = &self.set.pairs;
-        let mut writes = histogram();
-        let (cpu, start) = (process::cpu_seconds(), self.clock.monotonic_ns());
-        let mut last = start;
-        let mut watched = |pair| {
-            // Between two pairs of the load lies one write of the engine; of some, and only now and then, a
-            // transaction of many.
-            let now = self.clock.monotonic_ns();
-            writes.saturating_record(now - last);
-            last = now;
-            pair
-        };
-        if phase == Phase::LoadSorted {
-            engine.put_all(&mut self.set.sorted.iter().map(|&i| watched(pairs.get(i as usize))))?;
-        } else {
-            engine.put_all(&mut pairs.iter().map(&mut watched))?;
-        }
+        let cpu = process::cpu_seconds();
+        let done = together(
+            shares(pairs.len(), self.task.threads),
+            || Ok(()),
+            |share, ()| {
+                let mut done = Done::begin_timed(clock);
+                let mut watched = |pair| {
+                    // Between two pairs of the load lies one write of the engine; of some, and only now and then, a
+                    // transaction of many.
+                    done.lap(clock, 1);
+                    pair
+                };
+                if phase == Phase::LoadSorted {
+                    let sorted = &self.set.sorted[share];
+                    engine.put_all(&mut sorted.iter().map(|&i| watched(pairs.get(i as usize))))?;
+                } else {
+                    engine.put_all(&mut share.map(|i| watched(pairs.get(i))))?;
+                }
+                Ok(done)
+            },
+        )?;
+        let done = Done::of_all(done)?;
         engine.settle()?;
-        let seconds = (self.clock.monotonic_ns() - start) as f64 / 1e9;
+        let seconds = (self.clock.monotonic_ns() - done.start_ns) as f64 / 1e9;
         let cpu_seconds = process::cpu_seconds() - cpu;
         let bytes = pairs.bytes() as f64;
         let (index_bytes, filter_bytes) = engine.index_and_filter_bytes().unzip();
         self.engine = Some(engine);
-        if phase == Phase::LoadRandom {
-            // Everything is there, and every cache is warm.
-            let wrong = self.verify()?;
-            return Ok(Measured {
-                operations: pairs.len() as u64,
-                seconds,
-                cpu_seconds,
-                latency_ns: Some(quantiles(&writes)),
-                write_ns_max: Some(writes.max()),
-                written_per_byte: Some((process::written_bytes() - written) as f64 / bytes),
-                space_per_byte: Some(process::directory_bytes(directory)? as f64 / bytes),
-                resident_bytes: Some(process::resident_bytes().saturating_sub(idle_bytes)),
-                index_bytes,
-                filter_bytes,
-                wrong,
-                ..Measured::default()
-            });
-        }
-        Ok(Measured {
-            operations: pairs.len() as u64,
+        // Then everything is there, and every cache is warm.
+        let is_used = phase == Phase::LoadRandom;
+        let wrong = if is_used { self.verify()? } else { 0 };
+        let measured = Measured {
             seconds,
             cpu_seconds,
-            latency_ns: Some(quantiles(&writes)),
-            write_ns_max: Some(writes.max()),
+            write_ns_max: done.latencies.as_ref().map(Histogram::max),
             written_per_byte: Some((process::written_bytes() - written) as f64 / bytes),
             space_per_byte: Some(process::directory_bytes(directory)? as f64 / bytes),
-            ..Measured::default()
-        })
+            wrong,
+            ..done.measured()
+        };
+        if !is_used {
+            return Ok(measured);
+        }
+        let resident_bytes = Some(process::resident_bytes().saturating_sub(idle_bytes));
+        Ok(Measured { resident_bytes, index_bytes, filter_bytes, ..measured })
     }
 
     /// Scans everything, which warms every cache, then reads one in [`VERIFIED_BY_READ`] of the pairs and of the
@@ -106,35 +112,39 @@ impl Child<'_> {
         Ok(wrong)
     }
 
+    /// Writes every key again, each client its share of them.
     pub(super) fn overwrite(&self, seed: u64) -> Result<Measured> {
-        let engine = self.engine()?;
-        let mut order: Vec<u32> = (0..self.set.pairs.len() as u32).collect();
+        let (engine, clock, pairs) = (self.engine()?, &self.clock, &self.set.pairs);
+        let mut order: Vec<u32> = (0..pairs.len() as u32).collect();
         Random::new(seed).shuffle(&mut order);
         let written = process::written_bytes();
-        let mut bytes = 0;
-        let mut write_ns_max = 0;
-        let start = self.clock.monotonic_ns();
-        let mut last = start;
-        engine.put_all(&mut order.iter().enumerate().map(|(i, &at)| {
-            let pair = (self.set.pairs.get(at as usize).0, &self.fresh[i % FRESH_VALUES][..]);
-            bytes += (pair.0.len() + pair.1.len()) as u64;
-            let now = self.clock.monotonic_ns();
-            write_ns_max = write_ns_max.max(now - last);
-            last = now;
-            pair
-        }))?;
+        let done = together(
+            shares(order.len(), self.task.threads),
+            || Ok(()),
+            |share, ()| {
+                let mut done = Done::begin(clock);
+                let mut bytes = 0;
+                engine.put_all(&mut share.map(|i| {
+                    let pair = (pairs.get(order[i] as usize).0, &self.fresh[i % FRESH_VALUES][..]);
+                    bytes += (pair.0.len() + pair.1.len()) as u64;
+                    let ns = done.lap(clock, 1);
+                    done.write_ns_max = done.write_ns_max.max(ns);
+                    pair
+                }))?;
+                Ok((done, bytes))
+            },
+        )?;
+        let (done, bytes): (Vec<Done>, Vec<u64>) = done.into_iter().unzip();
+        let (done, bytes) = (Done::of_all(done)?, bytes.iter().sum::<u64>().max(1) as f64);
         engine.settle()?;
-        let seconds = (self.clock.monotonic_ns() - start) as f64 / 1e9;
+        let seconds = (self.clock.monotonic_ns() - done.start_ns) as f64 / 1e9;
         Ok(Measured {
-            operations: order.len() as u64,
             seconds,
-            write_ns_max: Some(write_ns_max),
-            written_per_byte: Some((process::written_bytes() - written) as f64 / bytes.max(1) as f64),
-            space_per_byte: Some(
-                process::directory_bytes(&self.task.directory)? as f64 / bytes.max(1) as f64,
-            ),
+            write_ns_max: Some(done.write_ns_max),
+            written_per_byte: Some((process::written_bytes() - written) as f64 / bytes),
+            space_per_byte: Some(process::directory_bytes(&self.task.directory)? as f64 / bytes),
             resident_bytes: self.idle_bytes.map(|idle| process::resident_bytes().saturating_sub(idle)),
-            ..Measured::default()
+            ..done.measured()
         })
     }
 }

@@ -2,12 +2,14 @@
 //! parent asks for, one line each way. So engines share no allocator, and their memory and processor time are
 //! the process's.
 //!
-//! Owns the task and which phase is done by what; the files beside it do the phases.
+//! Owns the task and which phase is done by what; the files beside it do the phases, and `threads.rs` says how clients
+//! share one.
 
 mod aged;
 mod load;
 mod mixed;
 mod reads;
+mod threads;
 
 use crate::{
     engine::{Engine, Result},
@@ -15,7 +17,7 @@ use crate::{
     process,
     source::Source,
 };
-use hdrhistogram::Histogram;
+use mixed::HeldOut;
 use serde::{Deserialize, Serialize};
 use solera::clock::SystemClock;
 use solera_bench::{
@@ -26,7 +28,7 @@ use solera_bench::{
 use std::{
     io::{BufRead, Write},
     path::PathBuf,
-    rc::Rc,
+    sync::Arc,
 };
 
 /// Different values that updates choose from.
@@ -45,6 +47,8 @@ pub struct Task {
     pub operations: usize,
     pub pass_seconds: f64,
     pub seed: u64,
+    /// Client threads that share a phase: at least one.
+    pub threads: usize,
 }
 
 /// One line from the parent.
@@ -104,12 +108,11 @@ struct Child<'a> {
     task: &'a Task,
     set: &'a DataSet,
     prober: Prober<'a>,
-    drawn: Option<([usize; 4], Rc<Probes>)>,
+    drawn: Option<([usize; 4], Arc<Probes>)>,
     clock: SystemClock,
     engine: Option<Box<dyn Engine>>,
     fresh: Vec<Vec<u8>>,
-    /// Of the keys that were held out, so many are inserted by now.
-    inserted: usize,
+    held_out: HeldOut,
     /// Memory of the process, data and probes included, before its first engine.
     idle_bytes: Option<u64>,
 }
@@ -126,7 +129,8 @@ impl<'a> Child<'a> {
         let fresh = fresh.collect();
         let prober = Prober::new(set, task.seed);
         let clock = SystemClock::new();
-        Child { task, set, prober, drawn: None, clock, engine: None, fresh, inserted: 0, idle_bytes: None }
+        let held_out = HeldOut::new(set.absent.len());
+        Child { task, set, prober, drawn: None, clock, engine: None, fresh, held_out, idle_bytes: None }
     }
 
     fn engine(&self) -> Result<&dyn Engine> {
@@ -134,10 +138,10 @@ impl<'a> Child<'a> {
     }
 
     /// What to ask for in this repeat. The same as last time is not drawn again.
-    fn probes(&mut self, repeat: usize, lookups: usize, scans: usize, entries: usize) -> Rc<Probes> {
+    fn probes(&mut self, repeat: usize, lookups: usize, scans: usize, entries: usize) -> Arc<Probes> {
         let wanted = [repeat, lookups, scans, entries];
         if self.drawn.as_ref().is_none_or(|(drawn, _)| *drawn != wanted) {
-            self.drawn = Some((wanted, Rc::new(self.prober.probes(repeat, lookups, scans, entries))));
+            self.drawn = Some((wanted, Arc::new(self.prober.probes(repeat, lookups, scans, entries))));
         }
         self.drawn.as_ref().map(|(_, probes)| probes.clone()).expect("drawn above")
     }
@@ -189,13 +193,4 @@ impl<'a> Child<'a> {
         }
         Ok(measured)
     }
-}
-
-fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("the bounds are legal")
-}
-
-fn quantiles(histogram: &Histogram<u64>) -> [u64; 5] {
-    let at = |quantile| histogram.value_at_quantile(quantile);
-    [at(0.5), at(0.95), at(0.99), at(0.999), histogram.max()]
 }
