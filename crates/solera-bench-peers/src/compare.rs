@@ -32,6 +32,8 @@ pub struct Comparison {
     pub operations: usize,
     pub pass_seconds: f64,
     pub seed: u64,
+    /// Client threads: at least one.
+    pub threads: usize,
     pub directory: PathBuf,
     pub command: String,
 }
@@ -63,7 +65,14 @@ pub struct SetResults {
     pub memory_bytes: u64,
     pub direct: bool,
     pub lz4: bool,
+    /// Client threads. Older results do not say, and had one.
+    #[serde(default = "one_client")]
+    pub threads: usize,
     pub engines: Vec<EngineResults>,
+}
+
+fn one_client() -> usize {
+    1
 }
 
 /// One engine: for each phase its repeats.
@@ -133,6 +142,7 @@ fn run_set(
             operations: comparison.operations,
             pass_seconds: comparison.pass_seconds,
             seed: comparison.seed,
+            threads: comparison.threads,
         };
         let (worker, pairs, bytes) = Worker::start(&task)?;
         (entries, data_bytes) = (pairs, bytes);
@@ -174,6 +184,7 @@ fn run_set(
             memory_bytes,
             direct: comparison.direct,
             lz4: comparison.lz4,
+            threads: comparison.threads,
             engines: workers.iter().map(results).collect(),
         })?;
     }
@@ -288,4 +299,20 @@ impl Progress {
 pub fn read(path: &Path) -> Result<Results> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_without_a_number_of_clients_had_one() {
+        let set = r#"{"name": "uniform/8+64", "entries": 5, "data_bytes": 360, "memory_bytes": 1000,
+            "direct": false, "lz4": false, "engines": []}"#;
+        let mut set: SetResults = serde_json::from_str(set).unwrap();
+        assert_eq!(set.threads, 1);
+        set.threads = 4;
+        let again: SetResults = serde_json::from_str(&serde_json::to_string(&set).unwrap()).unwrap();
+        assert_eq!(again.threads, 4);
+    }
 }

@@ -24,6 +24,8 @@ pub struct Setting {
     pub direct: bool,
     /// Whether data blocks are compressed with LZ4, by the engines that can.
     pub lz4: bool,
+    /// At most so many readers are there at the same time.
+    pub readers: usize,
 }
 
 /// An open database.

@@ -19,6 +19,10 @@ use std::{path::PathBuf, process::ExitCode};
 
 /// Pairs of a generated set that does not say.
 const DEFAULT_ENTRIES: usize = 10_000_000;
+/// Reads of a pass, at least.
+const OPERATIONS_MIN: usize = 1000;
+/// Client threads, at most: each has a read at least.
+const CLIENTS_MAX: usize = OPERATIONS_MIN;
 
 /// Measures Solera and other engines side by side
 #[derive(Debug, Parser)]
@@ -117,6 +121,9 @@ struct Compare {
     /// Seed of data and operations
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Client threads that share the operations of a phase; full scans have one, and the phase two-threads two
+    #[arg(long, default_value = "1", value_parser = clients)]
+    threads: usize,
     /// Where the databases are made [default: the system's directory for temporary files]
     #[arg(long)]
     dir: Option<PathBuf>,
@@ -144,6 +151,11 @@ fn main() -> ExitCode {
     }
 }
 
+fn clients(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| (1..=CLIENTS_MAX).contains(count));
+    count.ok_or_else(|| format!("client threads are a whole number from 1 to {CLIENTS_MAX}"))
+}
+
 fn run(compare: Compare) -> engine::Result<()> {
     let directory = tempfile::Builder::new()
         .prefix("solera-peers-")
@@ -159,9 +171,10 @@ fn run(compare: Compare) -> engine::Result<()> {
         load_repeats: compare.load_repeat.unwrap_or(compare.repeat).max(1),
         memory_bytes: compare.memory_mib.map(|mib| mib << 20),
         lz4: compare.lz4,
-        operations: compare.operations.max(1000),
+        operations: compare.operations.max(OPERATIONS_MIN),
         pass_seconds: compare.pass_seconds,
         seed: compare.seed,
+        threads: compare.threads,
         directory: directory.path().to_owned(),
         command: format!("solera-bench-peers {}", std::env::args().skip(1).collect::<Vec<_>>().join(" ")),
     };
@@ -187,6 +200,7 @@ fn count(engines: &[String], phases: &[Phase], data: &Source, operations: usize)
         // A simulated processor takes its time.
         pass_seconds: 1e6,
         seed: 1,
+        threads: 1,
     };
     instructions::run(&engines.iter().map(task).collect::<Vec<_>>(), phases)
 }
@@ -209,4 +223,30 @@ fn write_report(results: &[PathBuf], out: &std::path::Path) -> engine::Result<()
     std::fs::write(out, report::markdown(&results))?;
     std::fs::write(out.with_extension("html"), report::html(&results))?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn client_threads_are_one_unless_a_whole_number_says_otherwise() {
+        let threads = |arguments: &[&str]| {
+            let command = ["solera-bench-peers", "compare"].iter().chain(arguments);
+            match Cli::try_parse_from(command) {
+                Ok(Cli::Compare(compare)) => Ok(compare.threads),
+                Ok(other) => panic!("{other:?} is not compare"),
+                Err(error) => Err(error.to_string()),
+            }
+        };
+        assert_eq!(threads(&[]), Ok(1));
+        assert_eq!(threads(&["--threads", "1"]), Ok(1));
+        assert_eq!(threads(&["--threads", "1000"]), Ok(1000));
+        for wrong in
+            ["--threads=0", "--threads=-1", "--threads=2.5", "--threads=two", "--threads=", "--threads=1001"]
+        {
+            let said = threads(&[wrong]).unwrap_err();
+            assert!(said.contains("a whole number from 1 to 1000"), "{wrong}: {said}");
+        }
+    }
 }

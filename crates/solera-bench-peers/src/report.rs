@@ -35,10 +35,25 @@ fn facts(results: &Results) -> Vec<(&'static str, String)> {
     ]
 }
 
+/// What the data is, and by how many client threads it was asked for if not by one.
+fn title(set: &SetResults) -> String {
+    match set.threads {
+        1 => set.name.clone(),
+        threads => format!("{}, {threads} client threads", set.name),
+    }
+}
+
 fn conditions(set: &SetResults) -> String {
+    let clients = match set.threads {
+        1 => String::new(),
+        threads => format!(
+            "; {threads} client threads at the same time, but one in full scans and two in the phase two-threads, and \
+             one writer at a time in LMDB and redb"
+        ),
+    };
     format!(
         "{} pairs, {} of keys and values; memory budget {} for every engine that can be told (LMDB cannot, nor can the system's page \
-         cache, from which rocksdb-paper reads); {}{}",
+         cache, from which rocksdb-paper reads); {}{}{clients}",
         set.entries,
         shown(Quantity::Bytes, set.data_bytes as f64),
         shown(Quantity::Bytes, set.memory_bytes as f64),
@@ -70,7 +85,7 @@ pub fn markdown(runs: &[Results]) -> String {
 
 /// One set, phase by phase.
 fn tell(set: &SetResults, out: &mut String) {
-    let _ = write!(out, "\n## {}\n\n{}\n", set.name, conditions(set));
+    let _ = write!(out, "\n## {}\n\n{}\n", title(set), conditions(set));
     for phase in phases(set) {
         let _ = write!(out, "\n### {}\n\n{}.\n\n", phase.name(), phase.about());
         let _ = write!(out, "| |");
@@ -125,7 +140,7 @@ pub fn html(runs: &[Results]) -> String {
         let _ = writeln!(
             body,
             "<h2>{}</h2><p class=\"soft\">{}</p><div class=\"charts\">",
-            set.name,
+            title(set),
             conditions(set)
         );
         for phase in phases(set) {
@@ -150,4 +165,30 @@ pub fn html(runs: &[Results]) -> String {
     }
     let facts: Vec<_> = runs.iter().flat_map(facts).collect();
     page("Solera beside its peers", &facts, &body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_tells_its_clients_if_they_are_not_one() {
+        let mut results: Results = serde_json::from_str(
+            r#"{"command": "compare", "commit": null, "machine": "m", "started_unix_s": 0, "run_s": 1, "repeats": 1,
+            "sets": [{"name": "uniform/8+64", "entries": 5, "data_bytes": 360, "memory_bytes": 1000,
+            "direct": false, "lz4": false, "engines": []}]}"#,
+        )
+        .unwrap();
+        let pages = |results: &Results| {
+            let runs = std::slice::from_ref(results);
+            [markdown(runs), html(runs)]
+        };
+        assert!(pages(&results).iter().all(|page| !page.contains("client threads")));
+        results.sets[0].threads = 3;
+        for page in pages(&results) {
+            assert!(
+                page.contains("uniform/8+64, 3 client threads") && page.contains("; 3 client threads at")
+            );
+        }
+    }
 }

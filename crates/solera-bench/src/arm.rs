@@ -169,7 +169,7 @@ impl Arm {
 
     /// Found reads, unclocked.
     pub(crate) fn found_pass(&self, clock: &SystemClock, probes: &Packed, limit_ns: u64) -> Result<Pass> {
-        measure::throughput(clock, probes, limit_ns, |key, value| self.found(key, value))
+        measure::throughput(clock, probes, 0..probes.len(), limit_ns, |key, value| self.found(key, value))
     }
 
     /// Found reads, each clocked.
@@ -180,12 +180,12 @@ impl Arm {
         count: usize,
         limit_ns: u64,
     ) -> Result<(Pass, Histogram<u64>)> {
-        measure::latencies(clock, probes, count, limit_ns, |key, value| self.found(key, value))
+        measure::latencies(clock, probes, 0..count, limit_ns, |key, value| self.found(key, value))
     }
 
     /// Absent reads, unclocked.
     pub(crate) fn absent_pass(&self, clock: &SystemClock, probes: &Packed, limit_ns: u64) -> Result<Pass> {
-        measure::throughput(clock, probes, limit_ns, |key, _| self.absent(key))
+        measure::throughput(clock, probes, 0..probes.len(), limit_ns, |key, _| self.absent(key))
     }
 
     /// Absent reads, each clocked.
@@ -196,7 +196,7 @@ impl Arm {
         count: usize,
         limit_ns: u64,
     ) -> Result<(Pass, Histogram<u64>)> {
-        measure::latencies(clock, probes, count, limit_ns, |key, _| self.absent(key))
+        measure::latencies(clock, probes, 0..count, limit_ns, |key, _| self.absent(key))
     }
 
     /// Scans of `entries`, each clocked: next to a scan the clock costs nothing.
@@ -207,7 +207,7 @@ impl Arm {
         entries: usize,
         limit_ns: u64,
     ) -> Result<(Pass, Histogram<u64>)> {
-        measure::latencies(clock, probes, probes.len(), limit_ns, |first, last| {
+        measure::latencies(clock, probes, 0..probes.len(), limit_ns, |first, last| {
             self.scan(first, last, entries)
         })
     }
@@ -215,7 +215,7 @@ impl Arm {
     /// One scan over everything; its operations are entries. Every entry is counted as wrong if their number
     /// or their bytes are.
     pub(crate) fn full_scan(&self, clock: &SystemClock, set: &DataSet) -> Result<Pass> {
-        let start = clock.monotonic_ns();
+        let start_ns = clock.monotonic_ns();
         let mut scan = self.db.iter();
         let (mut operations, mut bytes, mut touched) = (0, 0, 0);
         while scan.advance()? {
@@ -225,9 +225,9 @@ impl Arm {
             touched += value.last().copied().map_or(0, u64::from);
         }
         black_box(touched);
-        let ns = clock.monotonic_ns() - start;
+        let ns = clock.monotonic_ns() - start_ns;
         let right = operations == set.pairs.len() as u64 && bytes == set.pairs.bytes();
-        Ok(Pass { operations, ns, wrong: if right { 0 } else { operations.max(1) } })
+        Ok(Pass { operations, start_ns, ns, wrong: if right { 0 } else { operations.max(1) } })
     }
 
     pub(crate) fn blocks(&self) -> Blocks {

@@ -4,6 +4,7 @@
 use crate::{packed::Packed, runner::Result};
 use hdrhistogram::Histogram;
 use solera::clock::{Clock, SystemClock};
+use std::ops::Range;
 
 /// Operations between two looks at the clock in a throughput loop: under 0.1 ns per operation.
 const CHUNK: usize = 1024;
@@ -15,6 +16,8 @@ const LATENCY_NS_MAX: u64 = 60_000_000_000;
 pub struct Pass {
     /// Operations done: all probes, or as many as fitted into the time.
     pub operations: u64,
+    /// When it began, by the clock that it was given, in nanoseconds.
+    pub start_ns: u64,
     /// Time taken, in nanoseconds.
     pub ns: u64,
     /// Operations whose answer was wrong.
@@ -28,54 +31,55 @@ impl Pass {
     }
 }
 
-/// Runs `op` over the probes, for at most `limit_ns`.
+/// Runs `op` over these of the probes, for at most `limit_ns`.
 pub fn throughput(
     clock: &SystemClock,
     probes: &Packed,
+    which: Range<usize>,
     limit_ns: u64,
     mut op: impl FnMut(&[u8], &[u8]) -> Result<bool>,
 ) -> Result<Pass> {
-    let mut pass = Pass::default();
-    let start = clock.monotonic_ns();
-    let mut at = 0;
-    while at < probes.len() && pass.ns < limit_ns {
-        let end = (at + CHUNK).min(probes.len());
+    let start_ns = clock.monotonic_ns();
+    let mut pass = Pass { start_ns, ..Pass::default() };
+    let mut at = which.start;
+    while at < which.end && pass.ns < limit_ns {
+        let end = (at + CHUNK).min(which.end);
         for i in at..end {
             let (key, expected) = probes.get(i);
             pass.wrong += u64::from(!op(key, expected)?);
         }
         at = end;
-        pass.ns = clock.monotonic_ns() - start;
+        pass.ns = clock.monotonic_ns() - start_ns;
     }
-    pass.operations = at as u64;
+    pass.operations = (at - which.start) as u64;
     Ok(pass)
 }
 
-/// Runs `op` over the first `count` probes, for at most `limit_ns`, and records how long each took: from the
+/// Runs `op` over these of the probes, for at most `limit_ns`, and records how long each took: from the
 /// end of the one before, so that a latency includes one look at the clock, the check of the answer and
 /// nothing else.
 pub fn latencies(
     clock: &SystemClock,
     probes: &Packed,
-    count: usize,
+    which: Range<usize>,
     limit_ns: u64,
     mut op: impl FnMut(&[u8], &[u8]) -> Result<bool>,
 ) -> Result<(Pass, Histogram<u64>)> {
     let mut histogram = histogram();
-    let mut pass = Pass::default();
-    let start = clock.monotonic_ns();
-    let mut last = start;
-    for (key, expected) in probes.iter().take(count) {
+    let start_ns = clock.monotonic_ns();
+    let mut pass = Pass { start_ns, ..Pass::default() };
+    let mut last = start_ns;
+    for (key, expected) in which.map(|i| probes.get(i)) {
         pass.wrong += u64::from(!op(key, expected)?);
         let now = clock.monotonic_ns();
         histogram.saturating_record(now - last);
         last = now;
         pass.operations += 1;
-        if now - start > limit_ns {
+        if now - start_ns > limit_ns {
             break;
         }
     }
-    pass.ns = last - start;
+    pass.ns = last - start_ns;
     Ok((pass, histogram))
 }
 
@@ -110,21 +114,38 @@ mod tests {
         let clock = SystemClock::new();
         let probes = probes(5000);
         let mut seen = 0;
-        let pass = throughput(&clock, &probes, u64::MAX, |key, _| {
+        let pass = throughput(&clock, &probes, 0..5000, u64::MAX, |key, _| {
             seen += 1;
             Ok(key[0] != 7)
         });
         let pass = pass.unwrap();
         assert_eq!((pass.operations, seen), (5000, 5000));
         assert_eq!(pass.wrong, 5000 / 256 + 1);
-        let (pass, histogram) = latencies(&clock, &probes, 100, u64::MAX, |_, _| Ok(true)).unwrap();
+        let (pass, histogram) = latencies(&clock, &probes, 0..100, u64::MAX, |_, _| Ok(true)).unwrap();
         assert_eq!((pass.operations, histogram.len(), pass.wrong), (100, 100, 0));
+    }
+
+    #[test]
+    fn a_part_of_the_probes_is_run_alone() {
+        let clock = SystemClock::new();
+        let probes = probes(5000);
+        let mut seen = Vec::new();
+        let mut see = |key: &[u8], _: &[u8]| {
+            seen.push(u32::from_le_bytes(key.try_into().expect("keys of 4 bytes")));
+            Ok(true)
+        };
+        let before = clock.monotonic_ns();
+        let pass = throughput(&clock, &probes, 1000..3000, u64::MAX, &mut see).unwrap();
+        let (timed, histogram) = latencies(&clock, &probes, 4990..5000, u64::MAX, &mut see).unwrap();
+        assert!(seen.into_iter().eq((1000..3000).chain(4990..5000)));
+        assert_eq!((pass.operations, timed.operations, histogram.len()), (2000, 10, 10));
+        assert!(before <= pass.start_ns && pass.start_ns + pass.ns <= timed.start_ns);
     }
 
     #[test]
     fn a_pass_stops_when_its_time_is_over() {
         let clock = SystemClock::new();
-        let pass = throughput(&clock, &probes(100_000), 1, |_, _| Ok(true)).unwrap();
+        let pass = throughput(&clock, &probes(100_000), 0..100_000, 1, |_, _| Ok(true)).unwrap();
         assert_eq!(pass.operations, CHUNK as u64);
     }
 }

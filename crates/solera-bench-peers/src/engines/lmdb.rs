@@ -4,6 +4,9 @@ use crate::engine::{Engine, Reader, Result, Setting, TRANSACTION_ENTRIES};
 use heed::{Database, Env, EnvFlags, EnvOpenOptions, RoTxn, WithoutTls, types::Bytes};
 use std::ops::Bound;
 
+/// Readers that it has room for if nobody says.
+const READERS: usize = 126;
+
 pub struct Lmdb {
     env: Env<WithoutTls>,
     pairs: Database<Bytes, Bytes>,
@@ -14,6 +17,7 @@ impl Lmdb {
         let mut options = EnvOpenOptions::new().read_txn_without_tls();
         // Pages split half full under random inserts, and freed ones are not given back.
         options.map_size((setting.data_bytes as usize * 4).max(1 << 30));
+        options.max_readers(setting.readers.max(READERS) as u32);
         // SAFETY: the directory is this process's own. Writing through the map spares a copy of every page, and
         // leaving out the sync of every commit is what the other engines do, too: a killed process loses
         // nothing of what it committed, a machine that loses power may.

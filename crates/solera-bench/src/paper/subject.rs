@@ -293,10 +293,10 @@ fn measure(
     let limit_ns = (effort.pass_s_max * 1e9) as u64;
     let (before, device_before) = (subject.counters(), device());
     let right = |key: &[u8], value: &[u8]| subject.right(ask, key, value);
-    let pass: Pass = measure::throughput(clock, probes, limit_ns, right)?;
+    let pass: Pass = measure::throughput(clock, probes, 0..probes.len(), limit_ns, right)?;
     let (after, device_after) = (subject.counters(), device());
     let timed = effort.lookups.div_ceil(TIMED_OF);
-    let (timed, histogram) = measure::latencies(clock, probes, timed, limit_ns, right)?;
+    let (timed, histogram) = measure::latencies(clock, probes, 0..timed, limit_ns, right)?;
     subject.refuse_wrong(set, "reads", pass.wrong + timed.wrong)?;
     tally.operations += pass.operations;
     tally.reaching += match ask {
