@@ -166,52 +166,63 @@ pub(super) fn failed(error: solera_bench::Error) -> Failure {
     }
 }
 
-/// A line on the terminal that says what is being done, and how long that will take.
+/// How often a log is told how far a stage has come.
+const LOG_PERIOD_NS: u64 = 60_000_000_000;
+
+/// What is being done, and how long that will take: on a terminal one line that changes, else a line for every stage and
+/// for every minute of a long one.
 pub(super) struct Shown {
-    bar: ProgressBar,
+    /// `None`: standard error is no terminal.
+    bar: Option<ProgressBar>,
     clock: SystemClock,
     stage: String,
     stage_start_ns: u64,
+    logged_ns: u64,
 }
 
 impl Shown {
     pub(super) fn new() -> Self {
-        if !std::io::stderr().is_terminal() {
-            return Shown::with(ProgressBar::hidden());
-        }
-        let bar = ProgressBar::new_spinner();
-        if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed}  {msg}") {
-            bar.set_style(style);
-        }
-        // Rarely: what draws takes time from what is measured.
-        bar.enable_steady_tick(Duration::from_secs(1));
-        Shown::with(bar)
-    }
-
-    fn with(bar: ProgressBar) -> Self {
-        Shown { bar, clock: SystemClock::new(), stage: String::new(), stage_start_ns: 0 }
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::new_spinner();
+            if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed}  {msg}") {
+                bar.set_style(style);
+            }
+            // Rarely: what draws takes time from what is measured.
+            bar.enable_steady_tick(Duration::from_secs(1));
+            bar
+        });
+        Shown { bar, clock: SystemClock::new(), stage: String::new(), stage_start_ns: 0, logged_ns: 0 }
     }
 
     /// Takes the line away.
     pub(super) fn finish(&self) {
-        self.bar.finish_and_clear();
+        self.bar.iter().for_each(ProgressBar::finish_and_clear);
     }
 }
 
 impl Progress for Shown {
     fn at(&mut self, stage: &str, done: u64, of: u64) {
         let now = self.clock.monotonic_ns();
-        if self.stage != stage {
+        let begins = self.stage != stage;
+        if begins {
             (self.stage, self.stage_start_ns) = (stage.to_owned(), now);
         }
-        self.bar.set_message(match (done, of) {
+        let told = || match (done, of) {
             (_, 0 | 1) => stage.to_owned(),
             (0, _) => format!("{stage} 0 %"),
             _ => {
                 let left_s = (now - self.stage_start_ns) as f64 / 1e9 * (of - done) as f64 / done as f64;
                 format!("{stage} {:.0} %, {left_s:.0} s left", units::percent(done, of))
             }
-        });
+        };
+        match &self.bar {
+            Some(bar) => bar.set_message(told()),
+            None if begins || now - self.logged_ns >= LOG_PERIOD_NS => {
+                eprintln!("{}", told());
+                self.logged_ns = now;
+            }
+            None => {}
+        }
     }
 }
 
