@@ -24,6 +24,7 @@ use solera_tune::cost::{
     Budget, Candidate, Data, Mix, Model, Setting, Units, choose,
     forms::{BLOOM_EXPONENT_AS_PRINTED, camal},
 };
+use std::{panic::resume_unwind, thread};
 
 /// Bytes of a key and its value.
 const ENTRY_BYTES: f64 = 1000.0;
@@ -92,6 +93,8 @@ const ARMS: [&str; 3] = ["T = 10, 10 bits", "form as printed", "corrected form"]
 /// The forms among them.
 const PRINTED: usize = 1;
 const CORRECTED: usize = 2;
+/// Trees that are loaded at once.
+const LOADS_AT_ONCE: usize = 2;
 /// Slices in which a form and the default take turns.
 const SLICES: u64 = 10;
 
@@ -123,7 +126,7 @@ pub(super) fn run_static(
         block_bytes: 4096.0,
         scan_entries: SCAN_ENTRIES,
     };
-    let site = Site::new(data, scale.directory.clone(), scale.seed)?;
+    let site = Site::new(data, scale)?;
     let model = Model { data, units: units.clone() };
     let memory_bytes = data.entries * MEMORY_BITS / 8.0;
     let training = &TRAINING[..scale.mixes.min(TRAINING.len())];
@@ -141,43 +144,37 @@ pub(super) fn run_static(
         let tasks_of_mix = settings.into_iter().zip([PRINTED, CORRECTED]);
         tasks.extend(tasks_of_mix.map(|(setting, form)| Task { mix: number, form, setting }));
     }
-    // Mixes that want the same setting begin with the same tree, which is loaded once.
+    // Mixes that want the same tree stand together: it is loaded once.
     tasks.sort_by_key(|task| format!("{} {}", task.setting.shape, task.setting.filter_bits));
     let mut measured = vec![[Pair::default(); ARMS.len()]; mixes.len()];
     let mut foresight = Foresight::default();
     progress.at("loading the default", 0, 1);
     let default = Tenant::loaded(&site, &default(&data, memory_bytes), |_, _| ())?;
-    let mut loaded: Option<Tenant> = None;
-    let (mut loads, count) = (1, tasks.len() as u64);
-    for (done, task) in tasks.iter().enumerate() {
-        progress.at("mixes", done as u64, count);
-        let fits = |tenant: &Tenant| {
-            tenant.setting.shape == task.setting.shape
-                && tenant.setting.filter_bits == task.setting.filter_bits
-        };
-        let tenant = match loaded.take().filter(fits) {
-            Some(tenant) => tenant,
-            None => {
-                loads += 1;
-                Tenant::loaded(&site, &task.setting, |_, _| ())?
+    let (mut loads, mut done) = (1, 0);
+    let groups: Vec<&[Task]> = tasks.chunk_by(|a, b| same_tree(&a.setting, &b.setting)).collect();
+    for groups in groups.chunks(LOADS_AT_ONCE) {
+        progress.at("mixes", done, tasks.len() as u64);
+        let tenants = loaded_together(&site, groups)?;
+        loads += tenants.len();
+        let tasks_of = |(tenant, tasks)| std::iter::repeat(tenant).zip(tasks);
+        for (tenant, task) in tenants.iter().zip(groups.iter().copied()).flat_map(tasks_of) {
+            let mix = &mixes[task.mix];
+            let mut arms = [default.fork()?, tenant.fork()?];
+            let foreseen = arms.each_ref().map(|arm| arm.foresee(&model, mix, scale.operations));
+            let did = in_turns(&mut arms, clock, mix, scale.operations)?;
+            for (number, (found, blind)) in [0, task.form].into_iter().zip(&foreseen) {
+                // The default is foreseen once for each mix.
+                if number == task.form || task.form == CORRECTED {
+                    let of = if number == 0 { &did.default } else { &did.form };
+                    let shape = &arms[usize::from(number > 0)].setting.shape;
+                    let blocks = |cost| model.blocks(mix, cost);
+                    let name = format!("{}, {mix}, {shape}", ARMS[number]);
+                    foresight.add(name, blocks(found), blocks(blind), of.blocks(&data));
+                }
             }
-        };
-        let mix = &mixes[task.mix];
-        let mut arms = [default.fork()?, tenant.fork()?];
-        let foreseen = arms.each_ref().map(|arm| arm.foresee(&model, mix, scale.operations));
-        let did = in_turns(&mut arms, clock, mix, scale.operations)?;
-        for (number, (found, blind)) in [0, task.form].into_iter().zip(&foreseen) {
-            // The default is foreseen once for each mix.
-            if number == task.form || task.form == CORRECTED {
-                let of = if number == 0 { &did.default } else { &did.form };
-                let shape = &arms[usize::from(number > 0)].setting.shape;
-                let blocks = |cost| model.blocks(mix, cost);
-                let name = format!("{}, {mix}, {shape}", ARMS[number]);
-                foresight.add(name, blocks(found), blocks(blind), of.blocks(&data));
-            }
+            measured[task.mix][task.form] = did;
+            done += 1;
         }
-        measured[task.mix][task.form] = did;
-        loaded = Some(tenant);
     }
     let rows: Vec<[Measured; 3]> = measured
         .iter()
@@ -255,7 +252,7 @@ pub(super) fn run_static(
             data.entries,
             data.entry_bytes,
             memory_bytes / 1024.0,
-            loaded.map_or(0.0, |tenant| tenant.setting.cache_bytes) / 1024.0,
+            default.setting.cache_bytes / 1024.0,
             scale.operations,
             SCAN_ENTRIES,
         ),
@@ -267,6 +264,25 @@ pub(super) fn run_static(
     ];
     sections.insert(1, Section { title: "Conditions".into(), text, ..Section::default() });
     Ok(sections)
+}
+
+/// Whether trees of both settings are the same once they are loaded.
+fn same_tree(a: &Setting, b: &Setting) -> bool {
+    a.shape == b.shape && a.filter_bits == b.filter_bits
+}
+
+/// The tree that each group of tasks begins with, loaded at the same time: nothing is measured meanwhile.
+fn loaded_together(site: &Site, groups: &[&[Task]]) -> Result<Vec<Tenant>> {
+    thread::scope(|scope| {
+        let load = |tasks: &&[Task]| {
+            let setting = tasks[0].setting.clone();
+            scope.spawn(move || Tenant::loaded(site, &setting, |_, _| ()))
+        };
+        let loading: Vec<_> = groups.iter().map(load).collect();
+        let tenants =
+            loading.into_iter().map(|load| load.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        tenants.collect()
+    })
 }
 
 /// The default, first of the `arms`, and a form do as many operations each, in turns.

@@ -5,6 +5,7 @@
 //! does not depend on how many cores are free. Tables are read past the system's cache where the file system allows
 //! it. Every answer is checked.
 
+use super::Scale;
 use crate::{
     random::Random,
     runner::{Error, Result},
@@ -42,6 +43,8 @@ pub(super) struct Site {
     pub(super) direct: bool,
     /// Where temporary directories are made.
     pub(super) directory: PathBuf,
+    /// Where databases are loaded, before they are moved to `directory`; `None` for right there.
+    pub(super) load_directory: Option<PathBuf>,
     /// Seed of keys and operations.
     pub(super) seed: u64,
     /// Threads of each database that flush and merge. 0: who writes does all that is due at once.
@@ -49,16 +52,17 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// A place in `directory`, with direct reads if it has them.
-    pub(super) fn new(data: Data, directory: Option<PathBuf>, seed: u64) -> Result<Site> {
-        let directory = directory.unwrap_or_else(std::env::temp_dir);
+    /// The place that `scale` says, with direct reads if it has them.
+    pub(super) fn new(data: Data, scale: &Scale) -> Result<Site> {
+        let directory = scale.directory.clone().unwrap_or_else(std::env::temp_dir);
         let trial = tempfile::Builder::new().prefix("solera-bench-").tempdir_in(&directory)?;
         let direct = match Options::new().direct_reads(true).open(trial.path()) {
             Ok(_) => true,
             Err(solera::Error::Invalid(_)) => false,
             Err(error) => return Err(error.into()),
         };
-        Ok(Site { data, direct, directory, seed, background_threads: 0 })
+        let (load_directory, seed) = (scale.load_directory.clone(), scale.seed);
+        Ok(Site { data, direct, directory, load_directory, seed, background_threads: 0 })
     }
 
     /// The budget of every database here: equal for all arms, and so small that the block cache is too.
@@ -181,8 +185,12 @@ impl Tenant {
         setting: &Setting,
         mut progress: impl FnMut(u64, u64),
     ) -> Result<Tenant> {
-        let directory = tempfile::Builder::new().prefix("solera-bench-").tempdir_in(&site.directory)?;
-        let mut tenant = Tenant::open(site, setting, directory)?;
+        let (place, here) = match &site.load_directory {
+            Some(place) => (place, &Site { direct: false, ..site.clone() }),
+            None => (&site.directory, site),
+        };
+        let directory = tempfile::Builder::new().prefix("solera-bench-").tempdir_in(place)?;
+        let mut tenant = Tenant::open(here, setting, directory)?;
         let entries = site.data.entries as u64;
         for number in 0..entries {
             if number % 10_000 == 0 {
@@ -192,8 +200,27 @@ impl Tenant {
         }
         tenant.db.flush()?;
         tenant.rest()?;
+        if site.load_directory.is_some() {
+            tenant = tenant.moved_to(site)?;
+        }
         tenant.setting.cache_bytes = tenant.db.stats().block_cache_capacity_bytes as f64;
         Ok(tenant)
+    }
+
+    /// The same database in the directory of `site`, perhaps on another file system.
+    #[expect(clippy::disallowed_methods, reason = "a closed database is moved as anybody would move it")]
+    fn moved_to(self, site: &Site) -> Result<Tenant> {
+        let Tenant { setting, db, directory: from, .. } = self;
+        db.close()?;
+        let to = tempfile::Builder::new().prefix("solera-bench-").tempdir_in(&site.directory)?;
+        for entry in std::fs::read_dir(from.path())? {
+            let entry = entry?;
+            let copy = to.path().join(entry.file_name());
+            std::fs::copy(entry.path(), &copy)?;
+            // What is written back later would be counted as work of what is measured then.
+            std::fs::File::open(copy)?.sync_all()?;
+        }
+        Tenant::open(site, &setting, to)
     }
 
     /// A second database that begins as this one is now.

@@ -114,6 +114,9 @@ pub struct Scale {
     /// Where to make the temporary directories; `None` for the system's place. Data larger than memory need a
     /// file system with direct reads there.
     pub directory: Option<PathBuf>,
+    /// Where `camal-static` loads its databases, before they are moved to `directory`; `None` for right there.
+    /// A load with little memory writes each entry many times over.
+    pub load_directory: Option<PathBuf>,
     /// The command, for the document.
     pub command: String,
 }
@@ -135,6 +138,7 @@ impl Default for Scale {
             keys: Family::ALL.map(Keys::Family).into(),
             seed: 1,
             directory: None,
+            load_directory: None,
             command: "solera bench paper".into(),
         }
     }

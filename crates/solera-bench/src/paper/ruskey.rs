@@ -94,7 +94,7 @@ pub(super) fn run_static(
     units: &Units,
     progress: &mut dyn Progress,
 ) -> Result<Vec<Section>> {
-    let site = Site::new(data(scale), scale.directory.clone(), scale.seed)?;
+    let site = Site::new(data(scale), scale)?;
     let model = Model { data: site.data, units: units.clone() };
     let load = |name: &str, below: &[u32], progress: &mut dyn Progress| {
         let stage = format!("loading, {name}");

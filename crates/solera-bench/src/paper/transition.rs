@@ -62,7 +62,7 @@ struct Passage {
 
 /// R3.
 pub(super) fn run(scale: &Scale, clock: &SystemClock, progress: &mut dyn Progress) -> Result<Vec<Section>> {
-    let site = Site::new(ruskey::data(scale), scale.directory.clone(), scale.seed)?;
+    let site = Site::new(ruskey::data(scale), scale)?;
     let site = Site { background_threads: 1, ..site };
     let setting = ruskey::setting(scale, &[RUN_LIMITS.0]);
     let loaded = Tenant::loaded(&site, &setting, |done, of| progress.at("loading", done, of))?;
