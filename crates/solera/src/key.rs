@@ -78,6 +78,30 @@ pub fn hash(key: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(key)
 }
 
+/// `a == b`, without a call up to 16 bytes: prefixes and tails are short. A call for a key that was written just before costs
+/// more than its few instructions say: what compares with wide loads waits until the narrow stores have reached the cache.
+#[inline]
+pub fn equal(a: &[u8], b: &[u8]) -> bool {
+    /// Equal in the first and in the last `N` bytes, which is all of up to `2 N` bytes.
+    fn ends<const N: usize>(a: &[u8], b: &[u8]) -> bool {
+        a.first_chunk::<N>() == b.first_chunk() && a.last_chunk::<N>() == b.last_chunk()
+    }
+    a.len() == b.len()
+        && match a.len() {
+            0 => true,
+            1..=3 => ends::<1>(a, b) && a[a.len() / 2] == b[b.len() / 2],
+            4..=7 => ends::<4>(a, b),
+            8..=16 => ends::<8>(a, b),
+            _ => a == b,
+        }
+}
+
+/// Whether `key` begins with `prefix`, as [`equal`].
+#[inline]
+pub fn begins_with(key: &[u8], prefix: &[u8]) -> bool {
+    key.get(..prefix.len()).is_some_and(|start| equal(start, prefix))
+}
+
 /// Length of the longest common prefix.
 #[inline]
 pub fn common_prefix_len(a: &[u8], b: &[u8]) -> usize {

@@ -99,7 +99,7 @@ impl Block {
     fn without_prefix<'k>(&self, key: &'k [u8]) -> Result<&'k [u8], usize> {
         let prefix = self.prefix();
         match key.split_at_checked(prefix.len()) {
-            Some((start, suffix)) if equal(start, prefix) => Ok(suffix),
+            Some((start, suffix)) if key::equal(start, prefix) => Ok(suffix),
             _ if planted(Bug::ShortSeekKey) && key.len() < prefix.len() => Err(self.len()),
             _ => Err(if key < prefix { 0 } else { self.len() }),
         }
@@ -133,7 +133,7 @@ impl Block {
     #[inline]
     fn equal_behind_head(&self, i: usize, suffix: &[u8]) -> bool {
         let (len, tail) = self.len_and_tail(i);
-        len == suffix.len() && equal(tail, suffix.get(HEAD_BYTES..).unwrap_or_default())
+        len == suffix.len() && key::equal(tail, suffix.get(HEAD_BYTES..).unwrap_or_default())
     }
 
     /// Compares entry `i` with a key of the same prefix and head.
@@ -175,7 +175,10 @@ impl Block {
     #[inline]
     pub fn hit(&self, i: usize, elided: Seqno) -> Hit<'_> {
         // SAFETY: the value lies in this block, which the pin keeps and nobody changes.
-        unsafe { Hit::new(self.seqno(i, elided), self.kind(i), self.value(i), self.pin()) }
+        unsafe {
+            let (seqno, kind) = self.stamp(i, elided);
+            Hit::new(seqno, kind, self.value(i), self.pin())
+        }
     }
 
     /// What entry `i` does.
@@ -378,23 +381,6 @@ impl Block {
         }
         Ok(())
     }
-}
-
-/// `a == b`, without a call up to 16 bytes: prefixes and tails are short.
-#[inline]
-fn equal(a: &[u8], b: &[u8]) -> bool {
-    /// Equal in the first and in the last `N` bytes, which is all of up to `2 N` bytes.
-    fn ends<const N: usize>(a: &[u8], b: &[u8]) -> bool {
-        a.first_chunk::<N>() == b.first_chunk() && a.last_chunk::<N>() == b.last_chunk()
-    }
-    a.len() == b.len()
-        && match a.len() {
-            0 => true,
-            1..=3 => ends::<1>(a, b) && a[a.len() / 2] == b[b.len() / 2],
-            4..=7 => ends::<4>(a, b),
-            8..=16 => ends::<8>(a, b),
-            _ => a == b,
-        }
 }
 
 /// Length of a record's key after the prefix.

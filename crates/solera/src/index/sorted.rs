@@ -5,7 +5,7 @@
 //! what their heads do not tell.
 
 use super::separators::Separators;
-use crate::key::{common_prefix_len, head};
+use crate::key::{common_prefix_len, equal, head};
 use solera_model::{eytzinger::Eytzinger, interpolation, stree::STree};
 use std::cmp::Ordering;
 
@@ -104,6 +104,7 @@ pub(super) fn compare_with_prefix(key: &[u8], prefix: &[u8]) -> Ordering {
         return Ordering::Equal;
     }
     match key.get(..prefix.len()) {
+        Some(start) if equal(start, prefix) => Ordering::Equal,
         Some(start) => start.cmp(prefix),
         None => match key.cmp(prefix) {
             // A shorter key that agrees lies before everything that begins with the prefix.

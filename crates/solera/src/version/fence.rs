@@ -5,7 +5,7 @@
 //! equally large, so a line over their first keys says which of them it is within one or two, and a walk from
 //! there finds the one: a run is one model of all its tables, and each table one of its blocks.
 
-use crate::key::{KeyEnd, KeyRange, common_prefix_len, head_after};
+use crate::key::{KeyEnd, KeyRange, begins_with, common_prefix_len, head_after};
 use solera_model::{
     Line,
     dual::{self, Fit, Policy},
@@ -52,7 +52,7 @@ impl Fence {
     /// heads do not decide.
     #[inline]
     pub(super) fn find<'r>(&self, key: &[u8], range: impl Fn(usize) -> &'r KeyRange) -> Option<usize> {
-        if !key.starts_with(&self.prefix) {
+        if !begins_with(key, &self.prefix) {
             return None;
         }
         let wanted = head_after(key, self.prefix.len());
