@@ -11,7 +11,7 @@
 
 use crate::{
     pin::{Pin, PinHeader},
-    pool::{BLOCK_CLASSES, BLOCKS, Share},
+    pool::{BLOCK_CLASSES, BLOCKS, Settled, Share},
     prefetch::prefetch,
     sync::{
         Mutex,
@@ -184,17 +184,17 @@ pub struct Slots {
     /// Weight of the full slots.
     weight: AtomicUsize,
     slots: Box<[AtomicPtr<PinHeader>]>,
+    /// Has them on huge pages.
+    _settled: Settled,
 }
 
 impl Slots {
     /// Places for `n` blocks, all empty.
     pub fn new(cache: &Arc<Cache>, n: usize) -> Arc<Self> {
         assert!(u32::try_from(n).is_ok(), "a table numbers its blocks in 32 bits");
-        Arc::new(Slots {
-            cache: cache.clone(),
-            weight: AtomicUsize::new(0),
-            slots: (0..n).map(|_| AtomicPtr::default()).collect(),
-        })
+        let slots: Box<[_]> = (0..n).map(|_| AtomicPtr::default()).collect();
+        let settled = Settled::of(&slots);
+        Arc::new(Slots { cache: cache.clone(), weight: AtomicUsize::new(0), slots, _settled: settled })
     }
 
     /// Asks for slot `i`.

@@ -9,7 +9,7 @@
 
 mod line;
 
-use crate::{codec::DecodeError, prefetch::prefetch};
+use crate::{codec::DecodeError, pool::Settled, prefetch::prefetch};
 use line::{LINE_BITS, LINE_BYTES, Line, PROBES_MAX};
 use solera_model::lanes::Lanes;
 
@@ -132,6 +132,11 @@ impl Bloom {
     #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
         prefetch(self.lines.as_ptr().wrapping_add(line_of(hash, self.lines.len())).cast());
+    }
+
+    /// Has its lines on huge pages for as long as the result lives.
+    pub(super) fn settle(&self) -> Settled {
+        Settled::of(&self.lines)
     }
 
     /// Bytes in memory.

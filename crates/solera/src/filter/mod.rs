@@ -21,7 +21,7 @@ mod spec;
 pub use curve::{false_positives, false_positives_over};
 pub use spec::{BITS_PER_KEY_MAX, FilterKind, FilterSpec, FilterSpread, Filters};
 
-use crate::codec::DecodeError;
+use crate::{codec::DecodeError, pool::Settled};
 use bloom::Bloom;
 use ribbon::Ribbon;
 
@@ -129,6 +129,15 @@ impl Filter {
             Filter::None => {}
             Filter::Bloom(bloom) => bloom.prefetch(hash),
             Filter::Ribbon(ribbon) => ribbon.prefetch(hash),
+        }
+    }
+
+    /// Has its memory on huge pages for as long as the result lives.
+    pub fn settle(&self) -> Option<Settled> {
+        match self {
+            Filter::None => None,
+            Filter::Bloom(bloom) => Some(bloom.settle()),
+            Filter::Ribbon(ribbon) => Some(ribbon.settle()),
         }
     }
 

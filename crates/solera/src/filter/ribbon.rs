@@ -17,7 +17,7 @@
 //! segments (`u32`, at least 2). There are words for 1 to [`COLUMNS_MAX`] columns: ⌊words / segments⌋, and one
 //! more in the last (words mod segments) segments.
 
-use crate::{codec::DecodeError, prefetch::prefetch};
+use crate::{codec::DecodeError, pool::Settled, prefetch::prefetch};
 
 /// Slots that a key's coefficients span, and slots of a segment.
 const WIDTH: usize = u64::BITS as usize;
@@ -197,6 +197,11 @@ impl Ribbon {
         let first = self.words.as_ptr().wrapping_add(at);
         prefetch(first.cast());
         prefetch(first.wrapping_add(8).cast());
+    }
+
+    /// Has its words on huge pages for as long as the result lives.
+    pub(super) fn settle(&self) -> Settled {
+        Settled::of(&self.words)
     }
 
     /// Bytes in memory.

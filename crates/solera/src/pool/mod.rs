@@ -1,6 +1,6 @@
 //! Memory that is used again: what one block gives back, the next one gets, on whatever thread.
 //!
-//! Owns [`Pool`], [`BLOCKS`] and [`CHUNKS`]. An allocator with a heap for each thread keeps for a thread what
+//! Owns [`Pool`], [`BLOCKS`] and [`CHUNKS`], and [`Settled`], other memory on the same huge pages. An allocator with a heap for each thread keeps for a thread what
 //! was freed on it: blocks that one thread reads in and another evicts then lie about in as many heaps as
 //! there are threads, and a process takes a multiple of its budget (140 MiB of 64, measured). So the engine
 //! hands its two kinds of large pieces on by itself, in sizes rounded up to a step, so that they fit again.
@@ -33,7 +33,7 @@ pub static BLOCKS: Pool<BLOCK_CLASSES> = Pool::new(256);
 /// Memory of memtables.
 pub static CHUNKS: Pool<1> = Pool::new(CHUNK_BYTES);
 
-/// Where the pieces of both lie.
+/// Where the pieces of both lie, and what is settled among them.
 static REGIONS: Regions = Regions::new();
 
 /// A piece that is not in use.
@@ -98,7 +98,7 @@ impl<const CLASSES: usize> Pool<CLASSES> {
         // SAFETY: a multiple of the step of at least one byte is not 0.
         let start = unsafe { alloc_zeroed(layout) };
         let start = NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout));
-        REGIONS.add(start, rounded);
+        REGIONS.add(start.addr().get(), rounded);
         start
     }
 
@@ -143,7 +143,7 @@ impl<const CLASSES: usize> Pool<CLASSES> {
     /// # Safety
     /// `take` allocated it with this size, and it is used no more.
     unsafe fn release(start: NonNull<u8>, rounded: usize) {
-        REGIONS.remove(start, rounded);
+        REGIONS.remove(start.addr().get(), rounded);
         // SAFETY: by the contract.
         unsafe { dealloc(start.as_ptr(), Self::layout(rounded)) }
     }
@@ -158,6 +158,29 @@ impl<const CLASSES: usize> Pool<CLASSES> {
         let share = Share { pool: self, bytes: AtomicUsize::new(0) };
         share.set(bytes);
         share
+    }
+}
+
+/// Memory of somebody else, large and read at random, that is to lie on huge pages like the pools' (docs/decisions/0008): a table's
+/// filter, the places of its blocks.
+#[derive(Debug)]
+pub struct Settled {
+    address: usize,
+    bytes: usize,
+}
+
+impl Settled {
+    /// Counts this memory as a piece for as long as the result lives, which should be as long as the memory.
+    pub fn of<T>(memory: &[T]) -> Settled {
+        let settled = Settled { address: memory.as_ptr().addr(), bytes: size_of_val(memory) };
+        REGIONS.add(settled.address, settled.bytes);
+        settled
+    }
+}
+
+impl Drop for Settled {
+    fn drop(&mut self) {
+        REGIONS.remove(self.address, self.bytes);
     }
 }
 

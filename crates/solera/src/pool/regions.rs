@@ -9,10 +9,7 @@
 //! What must hold: nothing rests on the answer. Where the system cannot, nobody asks again.
 
 use parking_lot::Mutex;
-use std::{
-    collections::{BTreeMap, VecDeque},
-    ptr::NonNull,
-};
+use std::collections::{BTreeMap, VecDeque};
 
 /// What one huge page covers, on x86-64 and, with pages of 4 KiB, on AArch64.
 const REGION_BYTES: usize = 2 << 20;
@@ -50,13 +47,13 @@ impl Regions {
         }))
     }
 
-    /// Counts a piece that came from the allocator. What it filled up is asked for in the background.
-    pub(super) fn add(&'static self, start: NonNull<u8>, bytes: usize) {
+    /// Counts a piece at `address`. What it fills up is asked for in the background.
+    pub(super) fn add(&'static self, address: usize, bytes: usize) {
         let mut state = self.0.lock();
         if !state.able {
             return;
         }
-        for (number, bytes) in parts(start, bytes) {
+        for (number, bytes) in parts(address, bytes) {
             let region = state.regions.entry(number).or_default();
             region.used += bytes;
             if region.used >= FULL_BYTES && !region.asked {
@@ -71,10 +68,10 @@ impl Regions {
         }
     }
 
-    /// Counts a piece that goes back to the allocator.
-    pub(super) fn remove(&self, start: NonNull<u8>, bytes: usize) {
+    /// Counts a piece no more, which goes back to the allocator.
+    pub(super) fn remove(&self, address: usize, bytes: usize) {
         let mut state = self.0.lock();
-        for (number, bytes) in parts(start, bytes) {
+        for (number, bytes) in parts(address, bytes) {
             let Some(region) = state.regions.get_mut(&number) else { continue };
             region.used = region.used.saturating_sub(bytes);
             region.asked &= region.used >= REGION_BYTES / 2;
@@ -107,8 +104,8 @@ impl Regions {
 }
 
 /// The numbers of the regions that a piece lies in, and how many of its bytes lie in each.
-fn parts(start: NonNull<u8>, bytes: usize) -> impl Iterator<Item = (usize, usize)> {
-    let (start, end) = (start.addr().get(), start.addr().get() + bytes);
+fn parts(address: usize, bytes: usize) -> impl Iterator<Item = (usize, usize)> {
+    let (start, end) = (address, address + bytes);
     (start / REGION_BYTES..end.div_ceil(REGION_BYTES)).map(move |number| {
         let (first, last) = (number * REGION_BYTES, (number + 1) * REGION_BYTES);
         (number, end.min(last) - start.max(first))
@@ -138,19 +135,18 @@ fn collapse(_address: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::alloc::{Layout, alloc, dealloc};
+    use std::{
+        alloc::{Layout, alloc, dealloc},
+        ptr::NonNull,
+    };
 
     fn regions() -> &'static Regions {
         Box::leak(Box::new(Regions::new()))
     }
 
-    fn at(address: usize) -> NonNull<u8> {
-        NonNull::new(std::ptr::without_provenance_mut(address)).unwrap()
-    }
-
     #[test]
     fn a_piece_counts_where_it_lies() {
-        let list = |start, bytes| parts(at(start), bytes).collect::<Vec<_>>();
+        let list = |address, bytes| parts(address, bytes).collect::<Vec<_>>();
         assert_eq!(list(REGION_BYTES, 64), [(1, 64)]);
         assert_eq!(list(2 * REGION_BYTES - 64, 64), [(1, 64)]);
         assert_eq!(list(2 * REGION_BYTES - 64, 65), [(1, 64), (2, 1)]);
@@ -164,11 +160,11 @@ mod tests {
     fn what_is_added_and_removed_leaves_nothing_behind() {
         let regions = regions();
         for address in (REGION_BYTES / 2..3 * REGION_BYTES).step_by(5000) {
-            regions.add(at(address), 3000);
+            regions.add(address, 3000);
         }
         assert_eq!(regions.0.lock().regions.values().map(|region| region.used).sum::<usize>() % 3000, 0);
         for address in (REGION_BYTES / 2..3 * REGION_BYTES).step_by(5000) {
-            regions.remove(at(address), 3000);
+            regions.remove(address, 3000);
         }
         assert!(regions.0.lock().regions.is_empty());
     }
@@ -184,7 +180,7 @@ mod tests {
         // SAFETY: as many bytes were allocated.
         let memory = unsafe { NonNull::slice_from_raw_parts(start, REGION_BYTES).as_mut() };
         memory.iter_mut().enumerate().for_each(|(i, byte)| *byte = (i / 7) as u8);
-        (0..16).for_each(|i| regions.add(at(start.addr().get() + i * REGION_BYTES / 16), REGION_BYTES / 16));
+        (0..16).for_each(|i| regions.add(start.addr().get() + i * REGION_BYTES / 16, REGION_BYTES / 16));
         while regions.0.lock().working {
             std::thread::yield_now();
         }

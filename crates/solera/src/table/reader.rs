@@ -15,6 +15,7 @@ use crate::{
     filter::Filter,
     index::{Index, Span, handles::Handles, separators::Separators},
     key::{KeyEnd, KeyRange},
+    pool::Settled,
     stats::{Counter, LayoutCounter, LevelCounter, Stats},
     tombstone::RangeTombstones,
     vfs::{ReadFile, read_exact_at},
@@ -36,6 +37,8 @@ pub struct Table {
     pub(super) binding: Binding,
     pub(super) footer: Footer,
     tombstones: Arc<RangeTombstones>,
+    /// Has the filter on huge pages.
+    _settled: Option<Settled>,
 }
 
 /// The first bytes of a table file.
@@ -165,6 +168,7 @@ impl Table {
             .map(|separators| Index::build(descriptor.layout.index, descriptor.layout.epsilon, &separators));
         let layout = CountedLayout::enter(&context.stats, LayoutTag::new(descriptor, index.as_ref()));
         Ok(Table {
+            _settled: filter.settle(),
             filter,
             index,
             slots: BlockSlots::new(&context.cache, handles.blocks()),
