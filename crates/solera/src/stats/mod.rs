@@ -39,7 +39,7 @@ use std::{
     sync::{
         OnceLock,
         atomic::{
-            AtomicBool, AtomicU8, AtomicU64,
+            AtomicBool, AtomicU64,
             Ordering::{Relaxed, SeqCst},
             fence,
         },
@@ -53,9 +53,6 @@ pub const LEVELS_COUNTED: usize = 16;
 /// for each operation.
 pub const SAMPLE_PERIOD: u64 = 64;
 
-/// So sure of a filter's answer that it takes two of the other kind to expect them.
-const SURE: u8 = 3;
-
 /// One thread's counters, on cache lines of their own (two, for the adjacent-line prefetcher). The order is that of
 /// use: a lookup's first counts and when the next is due share a line.
 #[derive(Debug, Default)]
@@ -63,8 +60,6 @@ const SURE: u8 = 3;
 struct Shard {
     /// Counts at which the next operation is timed.
     due: [AtomicU64; SAMPLED],
-    /// Of each level, whether its filters have said yes of late: 0, as good as never, to [`SURE`].
-    passes: [AtomicU8; LEVELS_COUNTED],
     whole: [AtomicU64; COUNTERS],
     levels: [[AtomicU64; LEVEL_COUNTERS]; LEVELS_COUNTED],
     layouts: [[AtomicU64; LAYOUT_COUNTERS]; LAYOUTS_COUNTED],
@@ -308,22 +303,6 @@ impl Here<'_> {
         self.add_to(&self.shard.levels[counted(level)][counter as usize], n);
     }
 
-    /// Whether the next filter that is asked in `level` will probably say yes, by what the last ones have said: two bits, as
-    /// processors keep them for a branch.
-    #[inline]
-    pub fn expects_pass(&self, level: u32) -> bool {
-        self.shard.passes[counted(level)].load(Relaxed) > SURE / 2
-    }
-
-    /// A filter in `level` has said whether a key may be there.
-    #[inline]
-    pub fn filter_said(&self, level: u32, passes: bool) {
-        let sure = &self.shard.passes[counted(level)];
-        let before = sure.load(Relaxed);
-        // Where threads share a shard one may undo what another learns: a bet is lost, nothing else.
-        sure.store(if passes { (before + 1).min(SURE) } else { before.saturating_sub(1) }, Relaxed);
-    }
-
     /// Adds to one counter of the layout in `row`.
     #[inline]
     pub fn add_of(&self, row: usize, counter: LayoutCounter, n: u64) {
@@ -380,25 +359,6 @@ mod tests {
         assert_eq!(counters.gets, 100 * (OWNED_SHARDS as u64 + 20) + 10);
         assert_eq!(counters.bytes_read, 300 * (OWNED_SHARDS as u64 + 20));
         assert_eq!(counters.flushes, 0);
-    }
-
-    #[test]
-    fn filters_are_expected_to_say_what_they_have_said_of_late() {
-        let stats = Stats::new();
-        let here = stats.here();
-        let expected_after = |passes: &[bool]| {
-            passes.iter().for_each(|&passes| here.filter_said(2, passes));
-            here.expects_pass(2)
-        };
-        assert!(!here.expects_pass(2), "nothing is known: the filter is asked first");
-        assert!(expected_after(&[true; 5]));
-        assert!(expected_after(&[false]), "one exception is none");
-        assert!(!expected_after(&[false]));
-        assert!(!expected_after(&[false, false, true]));
-        assert!(!here.expects_pass(1), "each level for itself");
-        here.filter_said(63, true);
-        here.filter_said(62, true);
-        assert!(here.expects_pass(15), "deeper levels together");
     }
 
     #[test]

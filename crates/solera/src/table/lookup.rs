@@ -66,44 +66,32 @@ impl Table {
         f: impl FnOnce(Hit<'_>) -> R,
     ) -> Result<Option<R>> {
         let here = self.stats.here();
-        let Some(index) = &self.index else { return Ok(None) };
-        // Where the filter will say yes, the block is asked for while the filter's line is on its way. The processor bets
-        // on that too, but has no room for so many instructions behind a load that it waits for.
-        let ahead = here.expects_pass(level).then(|| {
-            self.prefetch_filter(probe.hash);
-            let span = index.locate(probe.key);
-            self.prefetch_block(span, guard);
-            span
-        });
-        if !self.passes_filter(here, level, probe) {
-            return Ok(None);
+        match self.ask(here, level, probe) {
+            Some(span) => self.finish(level, self.enter(level, span, probe, guard)?, probe, guard, f),
+            None => Ok(None),
         }
-        let span = ahead.unwrap_or_else(|| index.locate(probe.key));
-        self.finish(level, self.enter(level, span, probe, guard)?, probe, guard, f)
     }
 
     /// The first step of a lookup: the filter and the index. `None` if the table does not hold the key.
     #[inline]
     pub fn may_hold(&self, level: u32, probe: &Probe<'_>) -> Option<Span> {
-        let index = self.index.as_ref()?;
-        self.passes_filter(self.stats.here(), level, probe).then(|| index.locate(probe.key))
+        self.ask(self.stats.here(), level, probe)
     }
 
-    /// Whether the filter, if there is one, admits the key: counted as a search of the index if it does.
     #[inline]
-    fn passes_filter(&self, here: Here<'_>, level: u32, probe: &Probe<'_>) -> bool {
-        let passes = self.filter.may_contain(probe.hash);
-        here.filter_said(level, passes);
-        let counter = match passes {
-            true if self.filter.is_none() => LevelCounter::Unfiltered,
-            true => LevelCounter::FilterPasses,
-            false => LevelCounter::FilterNegatives,
-        };
-        here.add_at(level, counter, 1);
-        if passes {
-            here.add_of(self.layout.row(), LayoutCounter::Searches, 1);
+    fn ask(&self, here: Here<'_>, level: u32, probe: &Probe<'_>) -> Option<Span> {
+        let index = self.index.as_ref()?;
+        if self.filter.is_none() {
+            here.add_at(level, LevelCounter::Unfiltered, 1);
+        } else if self.filter.may_contain(probe.hash) {
+            here.add_at(level, LevelCounter::FilterPasses, 1);
+        } else {
+            here.add_at(level, LevelCounter::FilterNegatives, 1);
+            return None;
         }
-        passes
+        here.add_of(self.layout.row(), LayoutCounter::Searches, 1);
+        // Where the filter said yes before, the processor bets on it and is here before the filter's line.
+        Some(index.locate(probe.key))
     }
 
     /// The second step: the block that the span begins with, and the key's place in it.
