@@ -78,7 +78,7 @@ pub fn hash(key: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(key)
 }
 
-/// `a == b`, without a call up to 16 bytes: prefixes and tails are short. A call for a key that was written just before costs
+/// `a == b`, without a call up to 32 bytes: prefixes and tails are short. A call for a key that was written just before costs
 /// more than its few instructions say: what compares with wide loads waits until the narrow stores have reached the cache.
 #[inline]
 pub fn equal(a: &[u8], b: &[u8]) -> bool {
@@ -92,6 +92,7 @@ pub fn equal(a: &[u8], b: &[u8]) -> bool {
             1..=3 => ends::<1>(a, b) && a[a.len() / 2] == b[b.len() / 2],
             4..=7 => ends::<4>(a, b),
             8..=16 => ends::<8>(a, b),
+            17..=32 => ends::<16>(a, b),
             _ => a == b,
         }
 }
@@ -290,6 +291,19 @@ mod tests {
             let len = common_prefix_len(&a, &b);
             prop_assert_eq!(&a[..len], &b[..len]);
             prop_assert!(len == a.len() || len == b.len() || a[len] != b[len]);
+        }
+
+        #[test]
+        fn equal_is_what_slices_say(a in prop::collection::vec(any::<u8>(), 0..50), at: prop::sample::Index, flip in 1u8.., len in 0usize..50) {
+            prop_assert!(equal(&a, &a.clone()));
+            prop_assert!(begins_with(&a, &a[..len.min(a.len())]));
+            prop_assert!(!begins_with(&a, &[&a[..], &[0]].concat()));
+            if !a.is_empty() {
+                let mut b = a.clone();
+                b[at.index(a.len())] ^= flip;
+                prop_assert!(!equal(&a, &b) && !equal(&a, &a[1..]));
+                prop_assert_eq!(begins_with(&a, &b[..len.min(b.len())]), a.starts_with(&b[..len.min(b.len())]));
+            }
         }
 
         #[test]
