@@ -21,8 +21,11 @@ use crate::{
 };
 use solera::{Shape, clock::SystemClock};
 use solera_tune::cost::{
-    Budget, Candidate, Data, Mix, Model, Setting, Units, choose,
+    Budget, Candidate, Cost, Data, Mix, Model, Setting, Units, choose,
     forms::{BLOOM_EXPONENT_AS_PRINTED, camal},
+    model::Load,
+    reads::Reads,
+    tree::Tree,
 };
 use std::{panic::resume_unwind, thread};
 
@@ -160,9 +163,8 @@ pub(super) fn run_static(
         for (tenant, task) in tenants.iter().zip(groups.iter().copied()).flat_map(tasks_of) {
             let mix = &mixes[task.mix];
             let mut arms = [default.fork()?, tenant.fork()?];
-            let foreseen = arms.each_ref().map(|arm| arm.foresee(&model, mix, scale.operations));
-            let did = in_turns(&mut arms, clock, mix, scale.operations)?;
-            for (number, (found, blind)) in [0, task.form].into_iter().zip(&foreseen) {
+            let (did, foreseen) = in_turns(&mut arms, clock, &model, mix, scale.operations)?;
+            for (number, Foreseen { found, blind }) in [0, task.form].into_iter().zip(&foreseen) {
                 // The default is foreseen once for each mix.
                 if number == task.form || task.form == CORRECTED {
                     let of = if number == 0 { &did.default } else { &did.form };
@@ -248,7 +250,7 @@ pub(super) fn run_static(
         format!(
             "{} entries of {} bytes, uncompressed, four to a block; {:.0} KiB for write buffer and filters in every arm; block cache \
              {:.0} KiB; {} operations per mix and arm on a tree that was just loaded ({loads} loads), each form and the default in turns, {SLICES} \
-             slices each; scans of {} entries.",
+             slices each, with overwrites between them, not measured, that carry level 0 through one whole cycle; scans of {} entries.",
             data.entries,
             data.entry_bytes,
             memory_bytes / 1024.0,
@@ -285,17 +287,57 @@ fn loaded_together(site: &Site, groups: &[&[Task]]) -> Result<Vec<Tenant>> {
     })
 }
 
-/// The default, first of the `arms`, and a form do as many operations each, in turns.
-fn in_turns(arms: &mut [Tenant; 2], clock: &SystemClock, mix: &Mix, operations: u64) -> Result<Pair> {
+/// What the model foresees of an arm: from its tree as found, and from nothing but its setting and the data.
+struct Foreseen {
+    found: Cost,
+    blind: Cost,
+}
+
+impl Foreseen {
+    /// The work of writes over whole cycles of level 0; reads are added as their trees are seen.
+    fn of_writes(model: &Model, mix: &Mix, arm: &Tenant, operations: u64) -> Foreseen {
+        let cycle = if mix.write > 0.0 { arm.level0_cycle() as f64 / mix.write } else { 0.0 };
+        let load = Load { mix, operations: cycle.max(operations as f64) };
+        let writes_of = |mut tree: Tree| {
+            let reads = Reads::default();
+            Cost { reads, ..model.run(&arm.setting, load, &mut tree) }
+        };
+        let mut blind = writes_of(model.loaded(&arm.setting));
+        let mut tree = model.loaded(&arm.setting);
+        let limit = arm.setting.shape.run_limit(0);
+        for _ in 0..limit {
+            blind.reads.add(&model.reads(&arm.setting, mix, &tree), 1.0 / f64::from(limit));
+            tree.flush(0.0, model.data.memtable_entries(arm.setting.shape.write_buffer_bytes));
+            tree.settle();
+        }
+        Foreseen { found: writes_of(arm.tree()), blind }
+    }
+}
+
+/// The default, first of the `arms`, and a form do as many operations each, in turns. Between its slices each overwrites as
+/// many entries as carry its level 0 through one whole cycle by the end, which is not measured: how many runs its load has
+/// left there is chance, and a mix of few writes would keep it.
+fn in_turns(
+    arms: &mut [Tenant; 2],
+    clock: &SystemClock,
+    model: &Model,
+    mix: &Mix,
+    operations: u64,
+) -> Result<(Pair, [Foreseen; 2])> {
+    let mut foreseen = arms.each_ref().map(|arm| Foreseen::of_writes(model, mix, arm, operations));
     let mut did = [Measured::default(); 2];
     for slice in 0..SLICES {
         for turn in 0..2 {
             let number = (slice as usize + turn) % 2;
-            did[number].add(&arms[number].run(clock, mix, operations / SLICES)?);
+            let arm = &mut arms[number];
+            let reads = model.reads(&arm.setting, mix, &arm.tree());
+            foreseen[number].found.reads.add(&reads, 1.0 / SLICES as f64);
+            did[number].add(&arm.run(clock, mix, operations / SLICES)?);
+            arm.overwrite(arm.level0_cycle() / SLICES)?;
         }
     }
     let [default, form] = did;
-    Ok(Pair { form, default })
+    Ok((Pair { form, default }, foreseen))
 }
 
 /// `T=4 K=9,4,1 7 bits`.

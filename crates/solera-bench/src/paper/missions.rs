@@ -378,6 +378,23 @@ impl Tenant {
         )
     }
 
+    /// Overwrites so many entries.
+    pub(super) fn overwrite(&mut self, writes: u64) -> Result<()> {
+        let entries = self.site.data.entries as u64;
+        for _ in 0..writes {
+            let number = self.random.below(entries);
+            self.put(number)?;
+        }
+        Ok(())
+    }
+
+    /// Writes from one emptying of level 0 to the next.
+    pub(super) fn level0_cycle(&self) -> u64 {
+        let shape = &self.setting.shape;
+        let memtable = self.site.data.memtable_entries(shape.write_buffer_bytes);
+        (memtable * f64::from(shape.run_limit(0))).ceil() as u64
+    }
+
     /// What the model foresees for `operations` operations: from the tree as it is now, and from nothing but the
     /// setting and the data.
     pub(super) fn foresee(&self, model: &Model, mix: &Mix, operations: u64) -> (Cost, Cost) {

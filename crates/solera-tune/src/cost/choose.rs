@@ -20,7 +20,7 @@ const BITS_STEP: f64 = 0.5;
 /// Largest filter that is considered, in bits per key.
 const BITS_MAX: f64 = 20.0;
 /// Run limits of level 0 that are tried.
-const LEVEL0_LIMITS: [u32; 5] = [2, 4, 6, 9, 16];
+const LEVEL0_LIMITS: [u32; 7] = [1, 2, 3, 4, 6, 9, 16];
 /// Rounds of the walk over neighbours, at most.
 const ROUNDS_MAX: usize = 6;
 

@@ -158,10 +158,7 @@ impl Model {
             let part = if flush as f64 == flushes { 1.0 - share * flushes } else { share };
             weight += part;
             if flush % per_state == per_state / 2 || flush as f64 == flushes {
-                let reads = self.reads(setting, load.mix, tree);
-                cost.reads.absent.add(&reads.absent, weight);
-                cost.reads.found.add(&reads.found, weight);
-                cost.reads.scan.add(&reads.scan, weight);
+                cost.reads.add(&self.reads(setting, load.mix, tree), weight);
                 weight = 0.0;
             }
             if (flush as f64) < flushes {

@@ -44,6 +44,15 @@ pub struct Reads {
     pub scan: Operation,
 }
 
+impl Reads {
+    /// Adds `share` times what the reads of another tree do.
+    pub fn add(&mut self, other: &Reads, share: f64) {
+        self.absent.add(&other.absent, share);
+        self.found.add(&other.found, share);
+        self.scan.add(&other.scan, share);
+    }
+}
+
 /// What reads depend on besides the tree.
 #[derive(Clone, Debug)]
 pub struct Reading<'a> {
