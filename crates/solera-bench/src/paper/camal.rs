@@ -109,11 +109,40 @@ struct Task {
     setting: Setting,
 }
 
-/// What a form did, and the default beside it.
+/// What an operation of a mix costs.
+#[derive(Clone, Copy, Debug, Default)]
+struct PerOperation {
+    us: f64,
+    blocks: f64,
+}
+
+impl PerOperation {
+    /// Of an arm that did `slices` of `mix`, and `overwrites` between them: reads cost what they did in the slices, writes what
+    /// all of them did together.
+    fn of(mix: &Mix, slices: &Measured, overwrites: &Measured, data: &Data) -> PerOperation {
+        let mut writes = *slices;
+        writes.add(overwrites);
+        let per = |sum: f64, count: u64| sum / count.max(1) as f64;
+        let reads = slices.operations - slices.writes;
+        let sum = |read: f64, write: f64| {
+            (1.0 - mix.write) * per(read, reads) + mix.write * per(write, writes.writes)
+        };
+        PerOperation {
+            us: sum((slices.ns - slices.write_ns) as f64, writes.write_ns as f64) / 1e3,
+            blocks: sum(slices.blocks_read as f64, writes.merged_blocks(data)),
+        }
+    }
+
+    fn midway(self, other: PerOperation) -> PerOperation {
+        PerOperation { us: self.us.midpoint(other.us), blocks: self.blocks.midpoint(other.blocks) }
+    }
+}
+
+/// A form, and the default beside it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pair {
-    form: Measured,
-    default: Measured,
+    form: PerOperation,
+    default: PerOperation,
 }
 
 /// C1.
@@ -171,18 +200,17 @@ pub(super) fn run_static(
                     let shape = &arms[usize::from(number > 0)].setting.shape;
                     let blocks = |cost| model.blocks(mix, cost);
                     let name = format!("{}, {mix}, {shape}", ARMS[number]);
-                    foresight.add(name, blocks(found), blocks(blind), of.blocks(&data));
+                    foresight.add(name, blocks(found), blocks(blind), of.blocks);
                 }
             }
             measured[task.mix][task.form] = did;
             done += 1;
         }
     }
-    let rows: Vec<[Measured; 3]> = measured
+    let rows: Vec<[PerOperation; 3]> = measured
         .iter()
         .map(|pairs| {
-            let mut beside = pairs[PRINTED].default;
-            beside.add(&pairs[CORRECTED].default);
+            let beside = pairs[PRINTED].default.midway(pairs[CORRECTED].default);
             [beside, pairs[PRINTED].form, pairs[CORRECTED].form]
         })
         .collect();
@@ -191,20 +219,20 @@ pub(super) fn run_static(
     let first_of_shifting = training.len();
     let (training, shifting) = rows.split_at(first_of_shifting);
     // What the corrected form saves, held against the default beside it.
-    let saved = |pairs: &[[Pair; 3]], of: fn(&Measured, &Data) -> f64| {
-        let sum = |did: fn(&Pair) -> Measured| {
-            pairs.iter().map(|forms| of(&did(&forms[CORRECTED]), &data)).sum::<f64>()
+    let saved = |pairs: &[[Pair; 3]], of: fn(&PerOperation) -> f64| {
+        let sum = |did: fn(&Pair) -> PerOperation| {
+            pairs.iter().map(|forms| of(&did(&forms[CORRECTED]))).sum::<f64>()
         };
         1.0 - sum(|pair| pair.form) / sum(|pair| pair.default)
     };
     let (pairs_training, pairs_shifting) = measured.split_at(first_of_shifting);
     let (mut verdicts, mut sections) = (Vec::new(), Vec::new());
     for (what, unit, of) in [
-        ("Time", "µs", (|did: &Measured, _: &Data| did.us()) as fn(&Measured, &Data) -> f64),
-        ("Blocks", "blocks", |did, data| did.blocks(data)),
+        ("Time", "µs", (|cost: &PerOperation| cost.us) as fn(&PerOperation) -> f64),
+        ("Blocks", "blocks", |cost| cost.blocks),
     ] {
-        let mean = |rows: &[[Measured; 3]], arm: usize| {
-            rows.iter().map(|arms| of(&arms[arm], &data)).sum::<f64>() / rows.len() as f64
+        let mean = |rows: &[[PerOperation; 3]], arm: usize| {
+            rows.iter().map(|arms| of(&arms[arm])).sum::<f64>() / rows.len() as f64
         };
         let less = saved(pairs_shifting, of);
         verdicts.push(verdict(
@@ -231,7 +259,7 @@ pub(super) fn run_static(
             );
             for (at, arms) in rows.iter().enumerate() {
                 let setting = &by_mix[(first + at) * 2 + 1].setting;
-                let figures = arms.iter().map(|did| digits(of(did, &data)));
+                let figures = arms.iter().map(|cost| digits(of(cost)));
                 table.row(mixes[first + at].to_string(), figures.chain([describe(setting)]));
             }
             table.row("mean", (0..3).map(|arm| digits(mean(rows, arm))).chain(["".into()]));
@@ -250,7 +278,7 @@ pub(super) fn run_static(
         format!(
             "{} entries of {} bytes, uncompressed, four to a block; {:.0} KiB for write buffer and filters in every arm; block cache \
              {:.0} KiB; {} operations per mix and arm on a tree that was just loaded ({loads} loads), each form and the default in turns, {SLICES} \
-             slices each, with overwrites between them, not measured, that carry level 0 through one whole cycle; scans of {} entries.",
+             slices each, with overwrites between them that carry level 0 through one whole cycle; reads cost what they do in the slices, writes what they and the overwrites do together; scans of {} entries.",
             data.entries,
             data.entry_bytes,
             memory_bytes / 1024.0,
@@ -315,8 +343,8 @@ impl Foreseen {
 }
 
 /// The default, first of the `arms`, and a form do as many operations each, in turns. Between its slices each overwrites as
-/// many entries as carry its level 0 through one whole cycle by the end, which is not measured: how many runs its load has
-/// left there is chance, and a mix of few writes would keep it.
+/// many entries as carry its level 0 through one whole cycle by the end: how many runs its load has left there is chance,
+/// which a mix of few writes would keep, and so is whether an emptying of level 0 falls into its writes.
 fn in_turns(
     arms: &mut [Tenant; 2],
     clock: &SystemClock,
@@ -324,19 +352,22 @@ fn in_turns(
     mix: &Mix,
     operations: u64,
 ) -> Result<(Pair, [Foreseen; 2])> {
+    let overwriting = Mix::new([0.0, 0.0, 0.0, 100.0]).map_err(Error::Config)?;
     let mut foreseen = arms.each_ref().map(|arm| Foreseen::of_writes(model, mix, arm, operations));
-    let mut did = [Measured::default(); 2];
+    let mut did = [[Measured::default(); 2]; 2];
     for slice in 0..SLICES {
         for turn in 0..2 {
             let number = (slice as usize + turn) % 2;
-            let arm = &mut arms[number];
+            let (arm, [slices, overwrites]) = (&mut arms[number], &mut did[number]);
             let reads = model.reads(&arm.setting, mix, &arm.tree());
             foreseen[number].found.reads.add(&reads, 1.0 / SLICES as f64);
-            did[number].add(&arm.run(clock, mix, operations / SLICES)?);
-            arm.overwrite(arm.level0_cycle() / SLICES)?;
+            slices.add(&arm.run(clock, mix, operations / SLICES)?);
+            let writes = arm.level0_cycle().div_ceil(SLICES);
+            overwrites.add(&arm.run(clock, &overwriting, writes)?);
         }
     }
-    let [default, form] = did;
+    let [default, form] =
+        did.map(|[slices, overwrites]| PerOperation::of(mix, &slices, &overwrites, &model.data));
     Ok((Pair { form, default }, foreseen))
 }
 
@@ -414,6 +445,37 @@ mod tests {
                 assert!(table[..at].iter().all(|other| other != shares), "{shares:?}");
             }
         }
+    }
+
+    #[test]
+    fn reads_and_writes_count_by_their_shares_whichever_were_measured() {
+        let data =
+            Data { entries: 1e6, entry_bytes: ENTRY_BYTES, block_bytes: 4096.0, scan_entries: SCAN_ENTRIES };
+        let mix = Mix::new([0.0, 90.0, 0.0, 10.0]).unwrap();
+        let block = data.block_stored_bytes();
+        let moved = |reads: u64, merged: f64| (reads as f64 * block) as u64 + (merged * block) as u64;
+        // Eight reads of 100 µs and a block each; two writes of 10 µs, and no emptying of level 0 among them.
+        let slices = Measured {
+            operations: 10,
+            ns: 820_000,
+            blocks_read: 8,
+            bytes_read: moved(8, 0.0),
+            writes: 2,
+            write_ns: 20_000,
+            ..Measured::default()
+        };
+        let overwrites = Measured {
+            operations: 8,
+            ns: 4_000_000,
+            bytes_read: moved(0, 50.0),
+            bytes_written: moved(0, 50.0),
+            writes: 8,
+            write_ns: 3_980_000,
+            ..Measured::default()
+        };
+        let cost = PerOperation::of(&mix, &slices, &overwrites, &data);
+        assert!((cost.us - (0.9 * 100.0 + 0.1 * 400.0)).abs() < 1e-6, "{cost:?}");
+        assert!((cost.blocks - (0.9 + 0.1 * 10.0)).abs() < 1e-2, "{cost:?}");
     }
 
     #[test]

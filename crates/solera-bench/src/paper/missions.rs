@@ -120,6 +120,9 @@ pub(super) struct Measured {
     pub(super) bytes_read: u64,
     /// Bytes that flushes and merges wrote.
     pub(super) bytes_written: u64,
+    /// How many operations were writes, and their part of the time.
+    pub(super) writes: u64,
+    pub(super) write_ns: u64,
     /// The longest write, with the work that it did for others.
     pub(super) write_ns_max: u64,
 }
@@ -132,14 +135,21 @@ impl Measured {
         self.blocks_read += later.blocks_read;
         self.bytes_read += later.bytes_read;
         self.bytes_written += later.bytes_written;
+        self.writes += later.writes;
+        self.write_ns += later.write_ns;
         self.write_ns_max = self.write_ns_max.max(later.write_ns_max);
+    }
+
+    /// Blocks' worth of bytes that flushes and merges read and wrote.
+    pub(super) fn merged_blocks(&self, data: &Data) -> f64 {
+        let block = data.block_stored_bytes();
+        let merged = self.bytes_read as f64 - self.blocks_read as f64 * block + self.bytes_written as f64;
+        merged.max(0.0) / block
     }
 
     /// Blocks read, and blocks' worth of bytes read and written by flushes and merges, per operation.
     pub(super) fn blocks(&self, data: &Data) -> f64 {
-        let block = data.block_stored_bytes();
-        let merged = self.bytes_read as f64 - self.blocks_read as f64 * block + self.bytes_written as f64;
-        (self.blocks_read as f64 + merged.max(0.0) / block) / self.operations.max(1) as f64
+        (self.blocks_read as f64 + self.merged_blocks(data)) / self.operations.max(1) as f64
     }
 
     /// Microseconds per operation.
@@ -299,7 +309,7 @@ impl Tenant {
         let before = self.counters();
         let [v, r, q, _] = mix.shares();
         let entries = self.site.data.entries as u64;
-        let (mut wrong, mut write_ns_max) = (0u64, 0);
+        let (mut wrong, mut writes, mut write_ns, mut write_ns_max) = (0u64, 0, 0, 0);
         let start = clock.monotonic_ns();
         for _ in 0..operations {
             let kind = self.random.unit();
@@ -316,7 +326,7 @@ impl Tenant {
                 let begin = clock.monotonic_ns();
                 self.put(number)?;
                 let ns = clock.monotonic_ns() - begin;
-                write_ns_max = write_ns_max.max(ns);
+                (writes, write_ns, write_ns_max) = (writes + 1, write_ns + ns, write_ns_max.max(ns));
                 wrote(ns);
                 true
             };
@@ -338,6 +348,8 @@ impl Tenant {
             blocks_read: after.blocks_read - before.blocks_read,
             bytes_read: after.bytes_read - before.bytes_read,
             bytes_written: tables_written(&after) - tables_written(&before),
+            writes,
+            write_ns,
             write_ns_max,
         })
     }
@@ -376,16 +388,6 @@ impl Tenant {
             data.entries,
             &levels,
         )
-    }
-
-    /// Overwrites so many entries.
-    pub(super) fn overwrite(&mut self, writes: u64) -> Result<()> {
-        let entries = self.site.data.entries as u64;
-        for _ in 0..writes {
-            let number = self.random.below(entries);
-            self.put(number)?;
-        }
-        Ok(())
     }
 
     /// Writes from one emptying of level 0 to the next.
