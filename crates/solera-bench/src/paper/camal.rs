@@ -278,7 +278,8 @@ pub(super) fn run_static(
         format!(
             "{} entries of {} bytes, uncompressed, four to a block; {:.0} KiB for write buffer and filters in every arm; block cache \
              {:.0} KiB; {} operations per mix and arm on a tree that was just loaded ({loads} loads), each form and the default in turns, {SLICES} \
-             slices each, with overwrites between them that carry level 0 through one whole cycle; reads cost what they do in the slices, writes what they and the overwrites do together; scans of {} entries.",
+             slices each, with overwrites between them that carry level 0 through one whole cycle; reads cost what they do in the \
+             slices, writes what they and the overwrites do together; scans of {} entries.",
             data.entries,
             data.entry_bytes,
             memory_bytes / 1024.0,
