@@ -21,7 +21,7 @@ const BLOCK_INDEX_BYTES: f64 = 6.0;
 const MEMTABLE_OVERHEAD_BYTES: f64 = 56.0;
 /// How often, while a table fills, a job looks how large it has become.
 const TABLE_LOOKS: f64 = 64.0;
-/// States of the tree at which reads are looked at, at most.
+/// States of the tree at which reads are looked at: about so many.
 const STATES_MAX: f64 = 32.0;
 
 /// What cannot be chosen: the data, and what is asked of it.
@@ -149,23 +149,28 @@ impl Model {
         let memtable = self.data.memtable_entries(setting.shape.write_buffer_bytes);
         let writes = load.operations * load.mix.write;
         let flushes = (writes / memtable).floor();
-        let per_state = ((flushes + 1.0) / STATES_MAX).ceil() as usize;
+        // Reads are looked at in whole cycles of level 0, which comes back to the same number of runs every K₀ flushes:
+        // single states in even steps could all stand at the same place of it.
+        let cycle = setting.shape.run_limit(0).max(1) as usize;
+        let cycles = (flushes as usize + 1).div_ceil(cycle);
+        let every = (((cycles * cycle) as f64 / STATES_MAX).ceil() as usize).min(cycles);
+        let looked_at = |flush: usize| flush / cycle % every == (every - 1) / 2;
         // The share of the load between two flushes, and what is left for the last.
         let share = if flushes > 0.0 { memtable / writes } else { 1.0 };
-        let mut cost = Cost::default();
-        let mut weight = 0.0;
+        let (mut reads, mut parts) = (Reads::default(), 0.0);
         for flush in 0..=flushes as usize {
             let part = if flush as f64 == flushes { 1.0 - share * flushes } else { share };
-            weight += part;
-            if flush % per_state == per_state / 2 || flush as f64 == flushes {
-                cost.reads.add(&self.reads(setting, load.mix, tree), weight);
-                weight = 0.0;
+            if looked_at(flush) {
+                reads.add(&self.reads(setting, load.mix, tree), part);
+                parts += part;
             }
             if (flush as f64) < flushes {
                 tree.flush(0.0, memtable);
                 tree.settle();
             }
         }
+        let mut cost = Cost::default();
+        cost.reads.add(&reads, 1.0 / parts);
         // Writes that are still in the memtable will be flushed as well; merges that they bring about are left to
         // those who see them.
         let per_write = |work: f64| if writes > 0.0 { work / writes } else { 0.0 };
@@ -284,5 +289,36 @@ impl Model {
     /// Nanoseconds per operation of `mix`.
     pub fn ns(&self, mix: &Mix, cost: &Cost) -> f64 {
         self.terms(mix, cost).iter().map(|term| term.ns).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The states at which reads are looked at must not stand at the same place of level 0's cycle each time.
+    #[test]
+    fn reads_of_a_long_load_are_those_of_all_its_states() {
+        let data = Data { entries: 100_000.0, entry_bytes: 1000.0, block_bytes: 4096.0, scan_entries: 8.0 };
+        let model = Model { data, units: Units::of_blocks() };
+        let mix = Mix::new([5.0, 5.0, 75.0, 15.0]).unwrap();
+        for (runs, stretch) in [(4, 12), (3, 12), (6, 12), (9, 9), (16, 16), (4, 13)] {
+            let shape = Shape {
+                size_ratio: 16,
+                run_limits: vec![runs, 1],
+                write_buffer_bytes: 1 << 20,
+                table_bytes: 1 << 20,
+            };
+            let setting = Setting { shape, filter_bits: 2.0, monkey: false, cache_bytes: 0.0 };
+            let memtable = data.memtable_entries(setting.shape.write_buffer_bytes);
+            let flushes = stretch * STATES_MAX as usize - 1;
+            let load = |flushes: f64| Load { mix: &mix, operations: (flushes + 1e-6) * memtable / mix.write };
+            let scan = |cost: Cost| cost.reads.scan.blocks_read;
+            let whole = scan(model.run(&setting, load(flushes as f64), &mut model.loaded(&setting)));
+            let mut tree = model.loaded(&setting);
+            let each = (0..flushes).map(|_| scan(model.run(&setting, load(1.0), &mut tree)));
+            let all = each.sum::<f64>() / flushes as f64;
+            assert!((whole / all - 1.0).abs() < 0.02, "K₀ = {runs}, {stretch}: {whole} of {all}");
+        }
     }
 }
