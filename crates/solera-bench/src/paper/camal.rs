@@ -287,7 +287,7 @@ pub(super) fn run_static(
             scale.operations,
             SCAN_ENTRIES,
         ),
-        "Default: T = 10, leveling, 10 bits per key. As printed: T* and M_f* of CAMAL's Eq. 5 and 6 with its exponent of 1, \
+        "In every arm smaller levels get more of the filters' bits (Monkey), as in the paper. Default: T = 10, leveling, 10 bits per key. As printed: T* and M_f* of CAMAL's Eq. 5 and 6 with its exponent of 1, \
          leveling. Corrected: T, run limits, bits and K₀ from the corrected forms and their neighbours, priced by the model \
          with this machine's unit costs (docs/decisions/0012)."
             .into(),
@@ -387,7 +387,7 @@ fn leveled(size_ratio: u32, filter_bits: f64, data: &Data, memory_bytes: f64) ->
         write_buffer_bytes,
         table_bytes: table_bytes(memory_bytes),
     };
-    Setting { shape, filter_bits, monkey: false, cache_bytes: 0.0 }
+    Setting { shape, filter_bits, monkey: true, cache_bytes: 0.0 }
 }
 
 /// Tables of as much as write buffer and filters together, in every arm the same: each is synced when it is written, which
@@ -427,7 +427,7 @@ fn corrected(model: &Model, mix: &Mix, memory_bytes: f64, cache_bytes: f64) -> S
         level0_runs: None,
         size_ratio: None,
         filter_bits: None,
-        monkey: false,
+        monkey: true,
         table_bytes: table_bytes(memory_bytes),
     };
     let price: fn(&Candidate) -> f64 = |candidate| candidate.ns;

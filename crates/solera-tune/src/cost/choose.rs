@@ -10,6 +10,7 @@ use super::{
 };
 use serde::Serialize;
 use solera::Shape;
+use std::{cell::RefCell, collections::HashMap};
 
 /// Largest size ratio that is tried for itself; beyond it only what the closed form and the steps of ⌈L⌉ name.
 const SIZE_RATIOS_TRIED: u32 = 6;
@@ -21,8 +22,13 @@ const BITS_STEP: f64 = 0.5;
 const BITS_MAX: f64 = 20.0;
 /// Run limits of level 0 that are tried.
 const LEVEL0_LIMITS: [u32; 7] = [1, 2, 3, 4, 6, 9, 16];
-/// Rounds of the walk over neighbours, at most.
-const ROUNDS_MAX: usize = 6;
+/// Steps of a walk over neighbours, at most.
+const STEPS_MAX: usize = 16;
+/// Steps in filter bits per key to a neighbour.
+const BITS_STEPS: [f64; 6] = [-3.0, -1.5, -0.5, 0.5, 1.5, 3.0];
+/// The families that are priced at every size ratio. A walk to cheaper neighbours begins at the best of each: costs are
+/// rugged over the settings, because run limits, levels and tables are whole numbers.
+const FAMILIES: [Family; 4] = [Family::Leveling, Family::LazyLeveling, Family::Tiering, Family::Joint];
 
 /// A family of run limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -106,18 +112,20 @@ pub struct Choice {
 
 /// The cheapest setting for `mix`. `price` says what a candidate is judged by, for example its `ns`.
 pub fn choose(model: &Model, mix: &Mix, budget: &Budget, price: fn(&Candidate) -> f64) -> Choice {
-    let chooser = Chooser { model, mix, budget, price };
+    let chooser = Chooser { model, mix, budget, price, priced: RefCell::default() };
     let size_ratio_form = chooser.size_ratio();
     let mut candidates = Vec::new();
     for size_ratio in chooser.size_ratios(size_ratio_form) {
-        for family in [Family::Leveling, Family::LazyLeveling, Family::Tiering, Family::Joint] {
+        for family in FAMILIES {
             candidates.push(chooser.candidate(family, size_ratio));
         }
     }
-    let cheapest = |of: &[Candidate]| {
-        of.iter().min_by(|a, b| price(a).total_cmp(&price(b))).expect("there are families and ratios").clone()
-    };
-    let best = chooser.descend(cheapest(&candidates));
+    let starts = FAMILIES.map(|family| {
+        let of_family = candidates.iter().filter(|candidate| candidate.family == family);
+        chooser.cheapest(of_family.cloned()).expect("every family has a size ratio")
+    });
+    let ends = starts.map(|start| chooser.descend(start));
+    let best = chooser.cheapest(ends.into_iter()).expect("there are families");
     let filter_bits_form = chooser.filter_bits(best.setting.shape.size_ratio);
     let terms = model.terms(mix, &best.cost);
     Choice { candidates, best, size_ratio_form, filter_bits_form, terms }
@@ -140,9 +148,23 @@ struct Chooser<'a> {
     mix: &'a Mix,
     budget: &'a Budget,
     price: fn(&Candidate) -> f64,
+    /// What neighbours cost, by T, run limits and the bits of the filter bits: walks meet.
+    priced: RefCell<HashMap<(u32, Vec<u32>, u64), Candidate>>,
 }
 
 impl Chooser<'_> {
+    fn cheapest(&self, of: impl Iterator<Item = Candidate>) -> Option<Candidate> {
+        of.min_by(|a, b| (self.price)(a).total_cmp(&(self.price)(b)))
+    }
+
+    /// A neighbour and its price.
+    fn neighbour(&self, setting: Setting) -> Candidate {
+        let Shape { size_ratio, run_limits, .. } = &setting.shape;
+        let key = (*size_ratio, run_limits.clone(), setting.filter_bits.to_bits());
+        let mut priced = self.priced.borrow_mut();
+        priced.entry(key).or_insert_with(|| self.model.price(Family::Neighbour, setting, self.mix)).clone()
+    }
+
     /// Costs of a block read and of a merged entry, as the closed forms take them.
     fn unit_costs(&self) -> (f64, f64) {
         let (data, units) = (&self.model.data, &self.model.units);
@@ -297,11 +319,9 @@ impl Chooser<'_> {
 
     /// Walks to cheaper neighbours until there is none.
     fn descend(&self, mut best: Candidate) -> Candidate {
-        for _ in 0..ROUNDS_MAX {
-            let settings = self.neighbours(&best.setting);
-            let priced =
-                settings.into_iter().map(|setting| self.model.price(Family::Neighbour, setting, self.mix));
-            let Some(next) = priced.min_by(|a, b| (self.price)(a).total_cmp(&(self.price)(b))) else { break };
+        for _ in 0..STEPS_MAX {
+            let settings = self.neighbours(&best.setting).into_iter();
+            let Some(next) = self.cheapest(settings.map(|setting| self.neighbour(setting))) else { break };
             // A neighbour must be worth its name: less is within what the model does not know.
             if (self.price)(&next) >= (self.price)(&best) * 0.995 {
                 break;
@@ -336,14 +356,14 @@ impl Chooser<'_> {
             }
         }
         if self.budget.size_ratio.is_none() {
-            for next in [ratio - 1, ratio + 1] {
+            for next in [ratio - 1, ratio + 1, (ratio * 3).div_ceil(4), (ratio * 4).div_ceil(3)] {
                 let follow = |&limit: &u32| if limit == ratio { next } else { limit.min(next) };
                 let below = limits.iter().skip(1).map(follow);
                 push(next, limits[..1].iter().copied().chain(below).collect(), setting.filter_bits);
             }
         }
         if self.budget.filter_bits.is_none() {
-            for step in [-1.5, 1.5] {
+            for step in BITS_STEPS {
                 push(ratio, limits.clone(), self.legal_bits(setting.filter_bits + step));
             }
         }
