@@ -1,43 +1,43 @@
-//! Solera's own index: how many of many sorted numbers are not above a key, from two bytes each.
+//! Solera's own index: how many of many sorted numbers are not above a key, from 13 bits each.
 //!
 //! Owns [`Boundaries`]. A union of model and search (docs/decisions/0007): *segments* are found through a tiny
 //! [S-tree](crate::stree) of their first boundaries, which are exact. Within a segment a line says where a
-//! boundary should be, and a 16-bit *code* where it is relative to that. A query takes the 16 codes around
-//! its own place on the line, half a cache line, and compares them at once.
+//! boundary should be, and a *code* where it is relative to that. A query looks at the 16 codes around
+//! its own place on the line, and compares them at once.
 //!
-//! Codes are positions on the segment's line in steps of 1/4096 of a boundary, less 4096 for each boundary
-//! before (a long segment, found by the [hull](crate::hull)), or positions in 65,536 steps over the whole segment (a short one,
-//! of up to 16 boundaries). A boundary is rounded down to its step; keys between the two are *ambiguous*: that
+//! In a long segment, found by the [hull](crate::hull), boundaries lie in groups of 16 (`group`): a code of 12 bits says how far
+//! one is off the line, relative to its group. A short one, of up to 16 boundaries, has codes of 16 bits: positions in
+//! 65,536 steps over the whole segment. A boundary is rounded down to its step; keys between the two are *ambiguous*: that
 //! boundary is counted for them though they lie below it.
 //!
 //! What must hold:
-//! * Codes ascend strictly within a segment, so an answer is too high by one at most, and never too low.
+//! * Rounded boundaries ascend strictly within a segment, so an answer is too high by one at most, and never too low.
 //! * Of the keys between two boundaries, if they are spread evenly, no more than [`AMBIGUITY_MAX`] are
 //!   ambiguous. Where a line cannot give that, the segment ends.
 //! * Both are measured at build with the function that queries use.
 
+mod group;
+
+use self::group::{Head, words_of};
 use crate::{
     hull::Hull,
-    lanes::{self, CODES, Lanes},
+    lanes::{self, CODES, GROUP_STEP, GROUP_WORDS, Lanes},
     stree::STree,
 };
 
 /// The largest part of the keys between two neighbouring boundaries that may be ambiguous.
 pub const AMBIGUITY_MAX: f64 = 1.0 / 1024.0;
 
-/// Steps of a code to a boundary, in a long segment.
-const STEP: i64 = 4096;
-/// How far a boundary of a long segment may lie from its line, in boundaries: half of what 16 codes allow, less one for
-/// rounding and one for the fraction of the query's place.
+/// Units of a deviation to a boundary.
+const STEP: i64 = GROUP_STEP as i64;
+/// How far a boundary of a long segment may lie from its line, in boundaries: less by two than a group's base reaches.
 const EPSILON: u32 = 6;
-/// Largest code, as positive and negative number: one boundary more than ε.
-const CODE_MAX: i64 = (EPSILON as i64 + 1) * STEP;
-/// Codes before the query's place in its window.
-const BEFORE: i64 = EPSILON as i64 + 1;
 /// Steps of a short segment.
 const SHORT_STEPS: i64 = 1 << 16;
 /// A centre counts in these parts of a boundary.
 const CENTRE: i64 = STEP / 8;
+/// Least codes of a long segment: they take more words than those of any short one, which tells them apart.
+const LONG_MIN: usize = 21;
 /// Fits of one segment, each of fewer boundaries, before it is made a short one.
 const FITS_MAX: usize = 12;
 
@@ -46,9 +46,25 @@ const FITS_MAX: usize = 12;
 struct Segment {
     /// Boundaries up to and with the first of the segment.
     rank: u32,
-    /// Where its codes begin. They end where those of the next segment begin.
+    /// Where its words begin, times 16, and how many codes its last group has beyond full ones. They end where those of the next
+    /// segment begin.
     codes: u32,
     line: Line,
+}
+
+impl Segment {
+    #[inline]
+    fn words_at(self) -> usize {
+        self.codes as usize / CODES
+    }
+
+    /// Codes of a long segment of so many words.
+    #[inline]
+    fn count(self, words: usize) -> usize {
+        let rest = self.codes as usize % CODES;
+        let of_rest = if rest > 0 { words_of(rest) } else { 0 };
+        (words - of_rest) / GROUP_WORDS * CODES + rest
+    }
 }
 
 /// Steps per unit of key, as a fraction: `factor / 2^shift`; and how far the line lies off the first boundary.
@@ -87,13 +103,6 @@ impl Line {
     }
 }
 
-/// How often a code stands for how many.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Scale {
-    Short,
-    Long,
-}
-
 /// What a query came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -108,8 +117,8 @@ pub struct Place {
 pub struct Boundaries {
     starts: STree,
     segments: Box<[Segment]>,
-    /// Codes of all segments, and 16 more that no segment has, for the last windows.
-    codes: Box<[i16]>,
+    /// Codes of all segments, and 16 more that no segment has, so that 16 can be looked at anywhere.
+    words: Box<[u16]>,
     len: usize,
     lanes: Lanes,
     ambiguity: f32,
@@ -125,12 +134,12 @@ impl Boundaries {
     /// [`Boundaries::new`] with instructions of one's choice.
     ///
     /// # Panics
-    /// If the processor does not have them, or there are more keys than 31 bits count.
+    /// If the processor does not have them, or there are more keys than 28 bits count.
     pub fn with_lanes(keys: &[u64], pinned: impl Fn(usize) -> bool, lanes: Lanes) -> Boundaries {
         debug_assert!(keys.is_sorted());
-        assert!(keys.len() <= i32::MAX as usize, "boundaries are counted in 31 bits");
+        assert!(keys.len() < 1 << 28, "boundaries are counted in 28 bits");
         let mut builder =
-            Builder { keys, starts: Vec::new(), segments: Vec::new(), codes: Vec::new(), ambiguity: 0.0 };
+            Builder { keys, starts: Vec::new(), segments: Vec::new(), words: Vec::new(), ambiguity: 0.0 };
         let must_start =
             |i: usize| pinned(i) || keys.get(i + 1) == Some(&keys[i]) || (i > 0 && keys[i - 1] == keys[i]);
         let mut at = 0;
@@ -140,12 +149,12 @@ impl Boundaries {
             let limit = (first..keys.len()).find(|&i| must_start(i)).unwrap_or(keys.len());
             at = builder.segment(first, limit);
         }
-        let Builder { starts, segments, mut codes, ambiguity, .. } = builder;
-        codes.extend([i16::MAX; CODES]);
+        let Builder { starts, segments, mut words, ambiguity, .. } = builder;
+        words.extend([u16::MAX; CODES]);
         Boundaries {
             starts: STree::with_lanes(&starts, lanes),
             segments: segments.into(),
-            codes: codes.into(),
+            words: words.into(),
             len: keys.len(),
             lanes,
             ambiguity: (ambiguity / keys.len().max(1) as f64) as f32,
@@ -162,41 +171,87 @@ impl Boundaries {
             return Place { rank: segment.rank as usize, start: Some(number) };
         }
         let end = match self.segments.get(number + 1) {
-            Some(next) => next.codes as usize,
-            None => self.codes.len() - CODES,
+            Some(next) => next.words_at(),
+            None => self.words.len() - CODES,
         };
-        let count = end - segment.codes as usize;
+        let words = end - segment.words_at();
         let steps = segment.line.steps(dx);
-        let (from, limit, scale) = if count <= CODES {
-            (0, (steps.min(SHORT_STEPS - 1) - SHORT_STEPS / 2) as i16, Scale::Short)
-        } else {
-            let steps = steps - i64::from(segment.line.centre) * CENTRE;
-            let from = (steps.div_euclid(STEP) - BEFORE).max(0);
-            if from >= count as i64 {
-                return Place { rank: segment.rank as usize + count, start: None };
+        let below = match words {
+            0 => 0,
+            1..=CODES => {
+                let at = segment.words_at();
+                let codes =
+                    self.words[at..].first_chunk().expect("16 words follow those of the last segment");
+                let below = self.compare(codes, steps.min(SHORT_STEPS - 1) as u16);
+                (below & (u32::MAX >> (32 - words))).count_ones() as usize
             }
-            // Less than 8 boundaries; at least minus a centre.
-            (from as usize, (steps - from * STEP) as i16, Scale::Long)
+            _ => self.in_groups(segment, segment.count(words), steps),
         };
-        let at = segment.codes as usize + from;
-        let window = self.codes[at..].first_chunk().expect("16 codes follow those of the last segment");
-        let valid = u32::MAX >> (32 - (count - from).clamp(1, CODES));
-        let below = if count == 0 { 0 } else { self.compare(window, limit, scale) & valid };
-        Place { rank: segment.rank as usize + from + below.count_ones() as usize, start: None }
+        Place { rank: segment.rank as usize + below, start: None }
+    }
+
+    /// How many of the `count` codes of a long segment are not above so many steps.
+    #[inline]
+    fn in_groups(&self, segment: Segment, count: usize, steps: i64) -> usize {
+        const GROUP_STEPS: i64 = CODES as i64 * STEP;
+        let steps = steps - i64::from(segment.line.centre) * CENTRE;
+        let last = (count - 1) / CODES;
+        let group_at = |steps: i64| ((steps.max(0) / GROUP_STEPS) as usize).min(last);
+        let head_of = |group: usize| Head::of_word(self.words[segment.words_at() + group * GROUP_WORDS]);
+        let below = |group: usize| {
+            let words = self.words[segment.words_at() + group * GROUP_WORDS..].first_chunk();
+            let words = words.expect("16 words follow those of the last segment");
+            let head = head_of(group);
+            let limit = steps - group as i64 * GROUP_STEPS - head.base();
+            let limit = limit.clamp(i32::MIN.into(), i32::MAX.into()) as i32;
+            let valid = u32::MAX >> (32 - (count - group * CODES).min(CODES));
+            (self.compare_group(words, limit, head) & valid).count_ones() as usize
+        };
+        // How far boundaries are off the line at the query's place tells where on the line those around it are.
+        let mut group = group_at(steps - head_of(group_at(steps)).base());
+        let mut found = below(group);
+        if found == 0 {
+            while found == 0 && group > 0 {
+                group -= 1;
+                found = below(group);
+            }
+        } else {
+            while found == CODES && group < last {
+                group += 1;
+                found = below(group);
+            }
+        }
+        group * CODES + found
     }
 
     #[inline]
-    fn compare(&self, window: &[i16; CODES], limit: i16, scale: Scale) -> u32 {
-        let step = if scale == Scale::Long { STEP as i16 } else { 0 };
+    fn compare(&self, codes: &[u16; CODES], limit: u16) -> u32 {
         match self.lanes {
-            Lanes::Scalar => lanes::below_line_scalar(window, limit, step),
+            Lanes::Scalar => lanes::codes_up_to_scalar(codes, limit),
             // SAFETY: boundaries are made with instructions that the processor has: their S-tree of starts, made with
             // the same, asserts it.
             #[cfg(target_arch = "x86_64")]
-            Lanes::Avx2 | Lanes::Avx512 => unsafe { lanes::x86::below_line_avx2(window, limit, step) },
+            Lanes::Avx2 | Lanes::Avx512 => unsafe { lanes::x86::codes_up_to_avx2(codes, limit) },
             // SAFETY: as above.
             #[cfg(target_arch = "aarch64")]
-            Lanes::Neon => unsafe { lanes::arm::below_line_neon(window, limit, step) },
+            Lanes::Neon => unsafe { lanes::arm::codes_up_to_neon(codes, limit) },
+        }
+    }
+
+    #[inline]
+    fn compare_group(&self, words: &[u16; GROUP_WORDS], limit: i32, head: Head) -> u32 {
+        let (step, exponent) = (head.step(), head.exponent());
+        match self.lanes {
+            Lanes::Scalar => lanes::group_up_to_scalar(words, limit, step, exponent),
+            // SAFETY: boundaries are made with instructions that the processor has: their S-tree of starts, made with
+            // the same, asserts it.
+            #[cfg(target_arch = "x86_64")]
+            Lanes::Avx2 | Lanes::Avx512 => unsafe {
+                lanes::x86::group_up_to_avx2(words, limit, step, exponent)
+            },
+            // SAFETY: as above.
+            #[cfg(target_arch = "aarch64")]
+            Lanes::Neon => unsafe { lanes::arm::group_up_to_neon(words, limit, step, exponent) },
         }
     }
 
@@ -220,15 +275,15 @@ impl Boundaries {
         self.ambiguity.into()
     }
 
-    /// Cache lines that a query touches: the tree's, the segment's, and those of its window.
+    /// Cache lines that a query touches: the tree's, the segment's, and those of its group.
     pub fn lines(&self) -> f64 {
-        // A window of half a line begins at any code.
-        self.starts.lines() as f64 + 1.0 + 1.0 + (CODES - 1) as f64 / 32.0
+        // A group begins at any word.
+        self.starts.lines() as f64 + 1.0 + 1.0 + (GROUP_WORDS - 1) as f64 / 32.0
     }
 
     /// Bytes on the heap.
     pub fn bytes(&self) -> usize {
-        self.starts.bytes() + size_of_val(&*self.segments) + size_of_val(&*self.codes)
+        self.starts.bytes() + size_of_val(&*self.segments) + size_of_val(&*self.words)
     }
 }
 
@@ -236,8 +291,19 @@ struct Builder<'k> {
     keys: &'k [u64],
     starts: Vec<u64>,
     segments: Vec<Segment>,
-    codes: Vec<i16>,
+    words: Vec<u16>,
     /// Sum over the coded boundaries of the part of the keys below each that is ambiguous.
+    ambiguity: f64,
+}
+
+/// The codes of a segment, and the line that they belong to.
+#[derive(Default)]
+struct Coded {
+    line: Line,
+    words: Vec<u16>,
+    /// How many boundaries.
+    count: usize,
+    /// Sum over them of the part of the keys below each that is ambiguous.
     ambiguity: f64,
 }
 
@@ -245,21 +311,23 @@ impl Builder<'_> {
     /// Adds the segment whose first boundary is that before rank `first`. It takes boundaries up to rank
     /// `limit` if it can; returns up to which it does.
     fn segment(&mut self, first: usize, limit: usize) -> usize {
-        let (line, codes) = self.long(first, limit).unwrap_or_else(|| self.short(first, limit));
+        let coded = self.long(first, limit);
+        let rest = coded.as_ref().map_or(0, |coded| coded.count % CODES);
+        let coded = coded.unwrap_or_else(|| self.short(first, limit));
         self.starts.push(self.keys[first - 1]);
-        self.segments.push(Segment { rank: first as u32, codes: self.codes.len() as u32, line });
-        self.codes.extend(&codes);
-        let end = first + codes.len();
-        self.ambiguity += (first..end).map(|i| self.ambiguous(line, self.keys[first - 1], i)).sum::<f64>();
-        end
+        let codes = (self.words.len() * CODES + rest) as u32;
+        self.segments.push(Segment { rank: first as u32, codes, line: coded.line });
+        self.words.extend(&coded.words);
+        self.ambiguity += coded.ambiguity;
+        first + coded.count
     }
 
-    /// A long segment, if there is one of more than 16 codes.
-    fn long(&self, first: usize, limit: usize) -> Option<(Line, Vec<i16>)> {
+    /// A long segment, if there is one of enough codes.
+    fn long(&self, first: usize, limit: usize) -> Option<Coded> {
         let start = self.keys[first - 1];
         let mut limit = limit;
         for _ in 0..FITS_MAX {
-            if limit - first <= CODES {
+            if limit < first + LONG_MIN {
                 return None;
             }
             let mut hull = Hull::new(EPSILON);
@@ -269,28 +337,26 @@ impl Builder<'_> {
             let (slope, at_first) = hull.line();
             // The first code stands at 0, one boundary behind the segment's first one.
             let line = Line::new(slope * STEP as f64, (1.0 - at_first) * STEP as f64);
-            let codes = self.codes(line, Scale::Long, first, first + fits);
-            if codes.len() == fits && fits > CODES {
-                return Some((line, codes));
+            let coded = self.groups(line, first, first + fits);
+            if coded.count == fits && fits >= LONG_MIN {
+                return Some(coded);
             }
             // The line that fits fewer boundaries has another slope, and may be bad at others.
-            limit = first + codes.len();
+            limit = first + coded.count;
         }
         None
     }
 
     /// The longest short segment.
-    fn short(&self, first: usize, limit: usize) -> (Line, Vec<i16>) {
+    fn short(&self, first: usize, limit: usize) -> Coded {
         let limit = limit.min(first + CODES);
-        let start = self.keys[first - 1];
-        let of = |count: usize| -> Option<(Line, Vec<i16>)> {
-            let span = self.keys[first + count - 1] - start;
+        let of = |count: usize| {
+            let span = self.keys[first + count - 1] - self.keys[first - 1];
             let line = Line::new((SHORT_STEPS - 1) as f64 / span as f64, 0.0);
-            let codes = self.codes(line, Scale::Short, first, first + count);
-            (codes.len() == count).then_some((line, codes))
+            self.positions(line, first, first + count)
         };
         // Steps get coarser with every boundary more.
-        let (mut low, mut high, mut best) = (1, limit - first, (Line::default(), Vec::new()));
+        let (mut low, mut high, mut best) = (1, limit - first, Coded::default());
         while low <= high {
             let middle = low.midpoint(high);
             match of(middle) {
@@ -301,40 +367,94 @@ impl Builder<'_> {
         best
     }
 
-    /// The codes of the boundaries from rank `first` up to `end`; up to the first that `line` does not tell
-    /// well enough from its neighbours.
-    fn codes(&self, line: Line, scale: Scale, first: usize, end: usize) -> Vec<i16> {
-        let mut codes = Vec::with_capacity(end - first);
+    /// The boundaries from rank `first` up to `end` as positions on a short segment's line, if it tells them well enough
+    /// from their neighbours.
+    fn positions(&self, line: Line, first: usize, end: usize) -> Option<Coded> {
+        let start = self.keys[first - 1];
+        let mut coded = Coded { line, count: end - first, ..Coded::default() };
         let mut before = 0;
         for i in first..end {
-            let start = self.keys[first - 1];
             let steps = line.steps(self.keys[i] - start);
-            let code = match scale {
-                Scale::Short => steps - SHORT_STEPS / 2,
-                Scale::Long => steps - i64::from(line.centre) * CENTRE - (i - first) as i64 * STEP,
-            };
-            let legal = match scale {
-                Scale::Short => steps < SHORT_STEPS,
-                Scale::Long => (-CODE_MAX..=CODE_MAX).contains(&code),
-            };
-            if !legal || steps <= before || self.ambiguous(line, start, i) > AMBIGUITY_MAX {
-                break;
+            let ambiguous = self.ambiguous(line, start, i, steps);
+            if steps >= SHORT_STEPS || steps <= before || ambiguous > AMBIGUITY_MAX {
+                return None;
             }
             before = steps;
-            codes.push(code as i16);
+            coded.words.push(steps as u16);
+            coded.ambiguity += ambiguous;
         }
-        codes
+        Some(coded)
     }
 
-    /// The part of the keys between boundary `i` and the one before it that have the steps of boundary `i`, in
-    /// the segment that begins at `start`.
+    /// The boundaries from rank `first` up to `end` in groups; up to the first that `line` does not tell well enough from
+    /// its neighbours.
+    fn groups(&self, line: Line, first: usize, end: usize) -> Coded {
+        let start = self.keys[first - 1];
+        let centre = i64::from(line.centre) * CENTRE;
+        let mut coded = Coded { line, ..Coded::default() };
+        let mut before = 0;
+        for group in (first..end).step_by(CODES) {
+            let deviation = |i: usize| {
+                line.steps(self.keys[i] - start).saturating_sub(centre + (i - first) as i64 * STEP)
+            };
+            let mut deviations: Vec<i64> = (group..end.min(group + CODES)).map(deviation).collect();
+            let whole = deviations.len();
+            // The fewer boundaries, the finer the steps may be.
+            while !deviations.is_empty() {
+                if let Some((head, last, ambiguity)) =
+                    self.told_apart(line, first, group, &deviations, before)
+                {
+                    head.write(&deviations, &mut coded.words);
+                    coded.count += deviations.len();
+                    coded.ambiguity += ambiguity;
+                    before = last;
+                    break;
+                }
+                deviations.pop();
+            }
+            if deviations.len() < whole {
+                break;
+            }
+        }
+        coded
+    }
+
+    /// The head of the group of these boundaries, from rank `group` on in the segment of rank `first`, if it tells them well
+    /// enough from their neighbours, the nearest before which is taken to be at `before` steps; the steps at which the last is
+    /// taken to be, and the sum of the parts of the keys below each that are ambiguous.
+    fn told_apart(
+        &self,
+        line: Line,
+        first: usize,
+        group: usize,
+        deviations: &[i64],
+        before: i64,
+    ) -> Option<(Head, i64, f64)> {
+        let head = Head::of(deviations)?;
+        let (mut last, mut ambiguity) = (before, 0.0);
+        for (lane, &deviation) in deviations.iter().enumerate() {
+            let i = group + lane;
+            let steps =
+                head.rounded(lane, deviation) + (i - first) as i64 * STEP + i64::from(line.centre) * CENTRE;
+            let ambiguous = self.ambiguous(line, self.keys[first - 1], i, steps);
+            if steps <= last || ambiguous > AMBIGUITY_MAX {
+                return None;
+            }
+            last = steps;
+            ambiguity += ambiguous;
+        }
+        Some((head, last, ambiguity))
+    }
+
+    /// The part of the keys between boundary `i` and the one before it that have as many steps as the boundary is taken to
+    /// have, in the segment that begins at `start`.
     ///
     /// Steps are rounded down, so that the ambiguous keys are those right below the boundary. The key right above
     /// it is mostly very close, since a separator is a beginning of it; the one below is not.
-    fn ambiguous(&self, line: Line, start: u64, i: usize) -> f64 {
+    fn ambiguous(&self, line: Line, start: u64, i: usize, steps: i64) -> f64 {
         let dx = self.keys[i] - start;
-        // There are keys with the boundary's steps: the boundary itself.
-        let ambiguous = dx - line.least_with(line.steps(dx)).unwrap_or(dx).min(dx);
+        // There are keys with so many steps: the boundary itself has at least these.
+        let ambiguous = dx - line.least_with(steps.max(0)).unwrap_or(dx).min(dx);
         ambiguous as f64 / (self.keys[i] - self.keys[i - 1]) as f64
     }
 }
@@ -345,11 +465,11 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "minutes under Miri, and the properties do what it does")]
-    fn smooth_boundaries_take_two_bytes_and_one_segment() {
+    fn smooth_boundaries_take_thirteen_bits_and_one_segment() {
         let keys: Vec<u64> = (0..4000u64).map(|i| (i << 40) + ((i * 7919 % 1000) << 28)).collect();
         let boundaries = Boundaries::new(&keys, |_| false);
         assert_eq!(boundaries.segments(), 1);
-        assert!(boundaries.bytes() < 2 * keys.len() + 300, "{}", boundaries.bytes());
+        assert!(boundaries.bytes() < 26 * keys.len() / 16 + 300, "{}", boundaries.bytes());
     }
 
     #[test]

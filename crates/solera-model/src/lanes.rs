@@ -53,48 +53,101 @@ pub(crate) fn up_to_scalar(node: &[u64; 8], x: u64) -> usize {
     node.iter().map(|&key| usize::from(key <= x)).sum()
 }
 
-/// Codes that are compared at once: half a cache line.
+/// Codes that are compared at once.
 pub(crate) const CODES: usize = 16;
-/// Codes of one half, whose distances from a line's first code 16 bits hold.
-const HALF: usize = CODES / 2;
+/// Words of 16 bits that a group of them has: one, which is not looked at here, and 12 bits for each code.
+pub(crate) const GROUP_WORDS: usize = 13;
+/// How far a lane of a group lies behind the one before, about.
+pub(crate) const GROUP_STEP: i32 = 1 << 14;
 
-/// For each lane `j` whether `codes[j] <= limit - j * step`, as bits, lane 0 the lowest. The step is 0 or 4096,
-/// and what falls below the least number stays there. One after the other.
+/// For each lane `j` whether `codes[j] <= limit`, as bits, lane 0 the lowest. One after the other.
 #[inline]
-pub(crate) fn below_line_scalar(codes: &[i16; CODES], limit: i16, step: i16) -> u32 {
-    codes.iter().enumerate().fold(0, |bits, (lane, &code)| {
-        let limit = (i32::from(limit) - lane as i32 * i32::from(step)).max(i16::MIN.into());
-        bits | u32::from(i32::from(code) <= limit) << lane
+pub(crate) fn codes_up_to_scalar(codes: &[u16; CODES], limit: u16) -> u32 {
+    codes.iter().enumerate().fold(0, |bits, (lane, &code)| bits | u32::from(code <= limit) << lane)
+}
+
+/// For each lane `j` of a group whether `(code[j] << exponent) + j * step <= limit`, as bits, lane 0 the lowest. The exponent
+/// is at most 7, the step at most twice [`GROUP_STEP`]. One after the other.
+#[inline]
+pub(crate) fn group_up_to_scalar(words: &[u16; GROUP_WORDS], limit: i32, step: i32, exponent: u32) -> u32 {
+    let code = |lane: usize| {
+        let (word, bit) = (1 + lane * 12 / 16, lane * 12 % 16);
+        let next = words.get(word + 1).copied().unwrap_or(0);
+        (u32::from(words[word]) | u32::from(next) << 16) >> bit & 0xfff
+    };
+    (0..CODES).fold(0, |bits, lane| {
+        let at = ((code(lane) << exponent) as i32) + lane as i32 * step;
+        bits | u32::from(at <= limit) << lane
     })
 }
 
-/// The numbers of the lanes, within their halves.
-static LANES: [i16; CODES] = [0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7];
-
-/// The limit of the second half's first lane.
-#[inline]
-fn limit_of_second_half(limit: i16, step: i16) -> i16 {
-    (i32::from(limit) - HALF as i32 * i32::from(step)).max(i16::MIN.into()) as i16
-}
+/// Where in 16 bytes that begin with the first of 8 codes of 12 bits each lies, as two bytes for each; what lies beside it
+/// are four bits, above the even codes and below the odd ones.
+const HALF: [u8; 16] = [0, 1, 1, 2, 3, 4, 4, 5, 6, 7, 7, 8, 9, 10, 10, 11];
+/// Bytes before which the second half's codes begin in what is loaded for them: they are the last 12 of a group.
+const BEFORE_SECOND: u8 = 4;
+/// [`HALF`] for both.
+static BYTES: [u8; 32] = {
+    let mut bytes = [0; 32];
+    let mut at = 0;
+    while at < 16 {
+        bytes[at] = HALF[at];
+        bytes[16 + at] = HALF[at] + BEFORE_SECOND;
+        at += 1;
+    }
+    bytes
+};
+/// Where in a group the bytes are loaded from, for both halves.
+const LOADS: [usize; 2] = [2, GROUP_WORDS * 2 - 16];
+/// The numbers of the lanes.
+static LANES: [i32; CODES] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86 {
-    use super::{CODES, LANES, limit_of_second_half};
+    use super::{BYTES, CODES, GROUP_WORDS, LANES, LOADS};
     use std::arch::x86_64::*;
 
-    /// [`super::below_line_scalar`].
+    /// [`super::codes_up_to_scalar`].
     #[inline]
     #[target_feature(enable = "avx2")]
-    pub(crate) fn below_line_avx2(codes: &[i16; CODES], limit: i16, step: i16) -> u32 {
-        // SAFETY: a load takes 32 bytes, which 16 codes and 16 lane numbers have; it may be unaligned.
-        let (codes, lanes) =
-            unsafe { (_mm256_loadu_si256(codes.as_ptr().cast()), _mm256_loadu_si256(LANES.as_ptr().cast())) };
-        let second = _mm_set1_epi16(limit_of_second_half(limit, step));
-        let first = _mm256_set_m128i(second, _mm_set1_epi16(limit));
-        let limits = _mm256_subs_epi16(first, _mm256_mullo_epi16(lanes, _mm256_set1_epi16(step)));
-        let above = _mm256_cmpgt_epi16(codes, limits);
-        let above = _mm_packs_epi16(_mm256_castsi256_si128(above), _mm256_extracti128_si256::<1>(above));
-        !(_mm_movemask_epi8(above) as u32) & 0xffff
+    pub(crate) fn codes_up_to_avx2(codes: &[u16; CODES], limit: u16) -> u32 {
+        // SAFETY: a load takes 32 bytes, which 16 codes have; it may be unaligned.
+        let codes = unsafe { _mm256_loadu_si256(codes.as_ptr().cast()) };
+        // What is not above the limit is the lesser of both.
+        let limit = _mm256_set1_epi16(limit as i16);
+        let up_to = _mm256_cmpeq_epi16(_mm256_min_epu16(codes, limit), codes);
+        let up_to = _mm_packs_epi16(_mm256_castsi256_si128(up_to), _mm256_extracti128_si256::<1>(up_to));
+        _mm_movemask_epi8(up_to) as u32
+    }
+
+    /// [`super::group_up_to_scalar`].
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub(crate) fn group_up_to_avx2(words: &[u16; GROUP_WORDS], limit: i32, step: i32, exponent: u32) -> u32 {
+        let bytes = words.as_ptr().cast::<u8>();
+        // SAFETY: both loads of 16 bytes end within the group's 26; the others take all of what is there. All may be
+        // unaligned.
+        let (first, second, shuffle, lanes) = unsafe {
+            (
+                _mm_loadu_si128(bytes.add(LOADS[0]).cast()),
+                _mm_loadu_si128(bytes.add(LOADS[1]).cast()),
+                _mm256_loadu_si256(BYTES.as_ptr().cast()),
+                [_mm256_loadu_si256(LANES.as_ptr().cast()), _mm256_loadu_si256(LANES.as_ptr().add(8).cast())],
+            )
+        };
+        let pairs = _mm256_shuffle_epi8(_mm256_set_m128i(second, first), shuffle);
+        // Even codes have four bits of the next above them: they are shifted out; then all are shifted down.
+        let top = _mm256_mullo_epi16(pairs, _mm256_set1_epi32(1 << 16 | 16));
+        let codes = _mm256_srli_epi16::<4>(top);
+        let shift = _mm_cvtsi32_si128(exponent as i32);
+        let (limit, step) = (_mm256_set1_epi32(limit), _mm256_set1_epi32(step));
+        let up_to = |codes: __m128i, lanes: __m256i| {
+            let places = _mm256_mullo_epi32(lanes, step);
+            let at = _mm256_add_epi32(_mm256_sll_epi32(_mm256_cvtepu16_epi32(codes), shift), places);
+            !_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpgt_epi32(at, limit))) as u32 & 0xff
+        };
+        up_to(_mm256_castsi256_si128(codes), lanes[0])
+            | up_to(_mm256_extracti128_si256::<1>(codes), lanes[1]) << 8
     }
 
     /// [`super::up_to_scalar`].
@@ -125,23 +178,53 @@ pub(crate) mod x86 {
 
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod arm {
-    use super::{CODES, LANES, limit_of_second_half};
+    use super::{BYTES, CODES, GROUP_WORDS, LANES, LOADS};
     use std::arch::aarch64::*;
 
-    /// [`super::below_line_scalar`].
+    /// [`super::codes_up_to_scalar`].
     #[inline]
     #[target_feature(enable = "neon")]
-    pub(crate) fn below_line_neon(codes: &[i16; CODES], limit: i16, step: i16) -> u32 {
+    pub(crate) fn codes_up_to_neon(codes: &[u16; CODES], limit: u16) -> u32 {
         const WEIGHTS: [u16; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
-        let half = |at: usize, limit: i16| {
-            // SAFETY: 8 codes from 8 or 0 on, 8 of 16 lane numbers, and 8 weights are there.
-            let (codes, lanes, weights) = unsafe {
-                (vld1q_s16(codes.as_ptr().add(at)), vld1q_s16(LANES.as_ptr()), vld1q_u16(WEIGHTS.as_ptr()))
-            };
-            let limits = vqsubq_s16(vdupq_n_s16(limit), vmulq_n_s16(lanes, step));
-            u32::from(vaddvq_u16(vandq_u16(vcleq_s16(codes, limits), weights)))
+        let half = |at: usize| {
+            // SAFETY: 8 codes from 8 or 0 on, and 8 weights are there.
+            let (codes, weights) =
+                unsafe { (vld1q_u16(codes.as_ptr().add(at)), vld1q_u16(WEIGHTS.as_ptr())) };
+            u32::from(vaddvq_u16(vandq_u16(vcleq_u16(codes, vdupq_n_u16(limit)), weights)))
         };
-        half(0, limit) | half(8, limit_of_second_half(limit, step)) << 8
+        half(0) | half(8) << 8
+    }
+
+    /// [`super::group_up_to_scalar`].
+    #[inline]
+    #[target_feature(enable = "neon")]
+    pub(crate) fn group_up_to_neon(words: &[u16; GROUP_WORDS], limit: i32, step: i32, exponent: u32) -> u32 {
+        const WEIGHTS: [u32; 4] = [1, 2, 4, 8];
+        /// Down for odd codes; even ones have four bits of the next above them, which the mask takes away.
+        const SHIFTS: [i16; 8] = [0, -4, 0, -4, 0, -4, 0, -4];
+        let (limit, exponent) = (vdupq_n_s32(limit), vdupq_n_s32(exponent as i32));
+        let half = |half: usize| {
+            // SAFETY: both loads of 16 bytes end within the group's 26; 16 of 32 numbers of bytes and 8 shifts are there.
+            let (bytes, shuffle, shifts) = unsafe {
+                (
+                    vld1q_u8(words.as_ptr().cast::<u8>().add(LOADS[half])),
+                    vld1q_u8(BYTES.as_ptr().add(half * 16)),
+                    vld1q_s16(SHIFTS.as_ptr()),
+                )
+            };
+            let pairs = vreinterpretq_u16_u8(vqtbl1q_u8(bytes, shuffle));
+            let codes = vandq_u16(vshlq_u16(pairs, shifts), vdupq_n_u16(0xfff));
+            let quarter = |codes: uint16x4_t, lane: usize| {
+                // SAFETY: 4 of 16 lane numbers from `lane` on, and 4 weights are there.
+                let (lanes, weights) =
+                    unsafe { (vld1q_s32(LANES.as_ptr().add(lane)), vld1q_u32(WEIGHTS.as_ptr())) };
+                let places = vmulq_n_s32(lanes, step);
+                let at = vaddq_s32(vshlq_s32(vreinterpretq_s32_u32(vmovl_u16(codes)), exponent), places);
+                vaddvq_u32(vandq_u32(vcleq_s32(at, limit), weights))
+            };
+            quarter(vget_low_u16(codes), half * 8) | quarter(vget_high_u16(codes), half * 8 + 4) << 4
+        };
+        half(0) | half(1) << 8
     }
 
     /// [`super::up_to_scalar`].
@@ -165,34 +248,70 @@ mod tests {
     use super::*;
 
     /// The bits of every set of instructions that the processor has.
-    fn bits(codes: &[i16; CODES], limit: i16, step: i16) -> Vec<u32> {
+    fn bits_of_codes(codes: &[u16; CODES], limit: u16) -> Vec<u32> {
         let of = |lanes: Lanes| match lanes {
-            Lanes::Scalar => below_line_scalar(codes, limit, step),
+            Lanes::Scalar => codes_up_to_scalar(codes, limit),
             // SAFETY: only what is available is asked for.
             #[cfg(target_arch = "x86_64")]
-            Lanes::Avx2 | Lanes::Avx512 => unsafe { x86::below_line_avx2(codes, limit, step) },
+            Lanes::Avx2 | Lanes::Avx512 => unsafe { x86::codes_up_to_avx2(codes, limit) },
             // SAFETY: as above.
             #[cfg(target_arch = "aarch64")]
-            Lanes::Neon => unsafe { arm::below_line_neon(codes, limit, step) },
+            Lanes::Neon => unsafe { arm::codes_up_to_neon(codes, limit) },
         };
         Lanes::available().into_iter().map(of).collect()
     }
 
+    /// The same of a group.
+    fn bits_of_group(words: &[u16; GROUP_WORDS], limit: i32, step: i32, exponent: u32) -> Vec<u32> {
+        let of = |lanes: Lanes| match lanes {
+            Lanes::Scalar => group_up_to_scalar(words, limit, step, exponent),
+            // SAFETY: only what is available is asked for.
+            #[cfg(target_arch = "x86_64")]
+            Lanes::Avx2 | Lanes::Avx512 => unsafe { x86::group_up_to_avx2(words, limit, step, exponent) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "aarch64")]
+            Lanes::Neon => unsafe { arm::group_up_to_neon(words, limit, step, exponent) },
+        };
+        Lanes::available().into_iter().map(of).collect()
+    }
+
+    fn random_numbers() -> impl FnMut() -> u32 {
+        let mut state = 1u64;
+        move || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 32) as u32
+        }
+    }
+
+    const CASES: usize = if cfg!(miri) { 100 } else { 20_000 };
+
     #[test]
     fn all_instructions_compare_codes_alike() {
-        let mut state = 1u64;
-        let mut random = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 40) as i16
-        };
-        for _ in 0..if cfg!(miri) { 100 } else { 20_000 } {
-            let mut codes = [0; CODES];
-            codes.iter_mut().for_each(|code| *code = random());
-            let ends = [i16::MIN, i16::MIN + 1, -1, 0, 1, i16::MAX - 1, i16::MAX];
-            for limit in ends.into_iter().chain([random(), codes[7], codes[15]]) {
-                for step in [0, 4096] {
-                    let all = bits(&codes, limit, step);
-                    assert!(all.iter().all(|bits| *bits == all[0]), "{codes:?} {limit} {step} {all:x?}");
+        let mut random = random_numbers();
+        for _ in 0..CASES {
+            let codes: [u16; CODES] = std::array::from_fn(|_| random() as u16);
+            for limit in [0, 1, 0x7fff, 0x8000, u16::MAX - 1, u16::MAX, random() as u16, codes[7], codes[15]]
+            {
+                let all = bits_of_codes(&codes, limit);
+                assert!(all.iter().all(|bits| *bits == all[0]), "{codes:?} {limit} {all:x?}");
+            }
+        }
+    }
+
+    #[test]
+    fn all_instructions_compare_groups_alike() {
+        let mut random = random_numbers();
+        for _ in 0..CASES {
+            let words: [u16; GROUP_WORDS] = std::array::from_fn(|_| random() as u16);
+            let near = [0; 4].map(|_| random() as i32 % (1 << 20));
+            let step = GROUP_STEP / 2 + random() as i32 % (GROUP_STEP / 2);
+            for limit in [i32::MIN, -1, 0, 7 * step, 15 * step, i32::MAX].into_iter().chain(near) {
+                for exponent in 0..8 {
+                    let all = bits_of_group(&words, limit, step, exponent);
+                    assert!(
+                        all.iter().all(|bits| *bits == all[0]),
+                        "{words:?} {limit} {step} {exponent} {all:x?}"
+                    );
                 }
             }
         }

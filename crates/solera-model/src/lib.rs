@@ -21,7 +21,7 @@
 //! | [`stree`], [`eytzinger`], [`interpolation`] | the strong classical searches, to be compared with |
 //! | [`plr`] | greedy segments over block numbers with sound windows (Sherry) |
 //! | [`hull`] | the longest piece that some line passes within ε (O'Rourke, PGM) |
-//! | [`boundaries`] | Solera's own index: segments, and a 16-bit code for every boundary |
+//! | [`boundaries`] | Solera's own index: segments, and 13 bits for every boundary |
 //! | [`knots`] | predecessor search over a larger sorted array, through a radix table |
 //!
 //! # Example
