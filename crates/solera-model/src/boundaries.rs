@@ -1,11 +1,11 @@
-//! Solera's own index: how many of many sorted numbers are not above a key, from 13 bits each.
+//! Solera's own index: how many of many sorted numbers are not above a key, from 13 bits each, or 17.
 //!
 //! Owns [`Boundaries`]. A union of model and search (docs/decisions/0007): *segments* are found through a tiny
 //! [S-tree](crate::stree) of their first boundaries, which are exact. Within a segment a line says where a
 //! boundary should be, and a *code* where it is relative to that. A query looks at the 16 codes around
 //! its own place on the line, and compares them at once.
 //!
-//! In a long segment, found by the [hull](crate::hull), boundaries lie in groups of 16 (`group`): a code of 12 bits says how far
+//! In a long segment, found by the [hull](crate::hull), boundaries lie in groups of 16 (`group`): a code of 12 or 16 bits says how far
 //! one is off the line, relative to its group. A short one, of up to 16 boundaries, has codes of 16 bits: positions in
 //! 65,536 steps over the whole segment. A boundary is rounded down to its step; keys between the two are *ambiguous*: that
 //! boundary is counted for them though they lie below it.
@@ -18,10 +18,10 @@
 
 mod group;
 
-use self::group::{Head, words_of};
+use self::group::{Head, Width};
 use crate::{
     hull::Hull,
-    lanes::{self, CODES, GROUP_STEP, GROUP_WORDS, Lanes},
+    lanes::{self, CODES, GROUP_STEP, Lanes, WIDE_WORDS},
     stree::STree,
 };
 
@@ -36,8 +36,6 @@ const EPSILON: u32 = 6;
 const SHORT_STEPS: i64 = 1 << 16;
 /// A centre counts in these parts of a boundary.
 const CENTRE: i64 = STEP / 8;
-/// Least codes of a long segment: they take more words than those of any short one, which tells them apart.
-const LONG_MIN: usize = 21;
 /// Fits of one segment, each of fewer boundaries, before it is made a short one.
 const FITS_MAX: usize = 12;
 
@@ -46,24 +44,52 @@ const FITS_MAX: usize = 12;
 struct Segment {
     /// Boundaries up to and with the first of the segment.
     rank: u32,
-    /// Where its words begin, times 16, and how many codes its last group has beyond full ones. They end where those of the next
-    /// segment begin.
+    /// Where its words begin, above 6 bits: two for its form, the others how many codes the last group of a long one has
+    /// beyond full ones. They end where those of the next segment begin.
     codes: u32,
     line: Line,
 }
 
+/// What the codes of a segment are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// Positions.
+    Short,
+    /// Groups.
+    Long(Width),
+}
+
 impl Segment {
+    fn new(rank: usize, words_at: usize, coded: &Coded) -> Segment {
+        let (form, rest) = match coded.form {
+            Form::Short => (0, 0),
+            Form::Long(Width::Narrow) => (1, coded.count % CODES),
+            Form::Long(Width::Wide) => (2, coded.count % CODES),
+        };
+        let codes = (words_at << 6) | (form << 4) | rest;
+        Segment { rank: rank as u32, codes: codes as u32, line: coded.line }
+    }
+
     #[inline]
     fn words_at(self) -> usize {
-        self.codes as usize / CODES
+        (self.codes >> 6) as usize
+    }
+
+    #[inline]
+    fn form(self) -> Form {
+        match (self.codes >> 4) & 3 {
+            0 => Form::Short,
+            1 => Form::Long(Width::Narrow),
+            _ => Form::Long(Width::Wide),
+        }
     }
 
     /// Codes of a long segment of so many words.
     #[inline]
-    fn count(self, words: usize) -> usize {
+    fn count(self, width: Width, words: usize) -> usize {
         let rest = self.codes as usize % CODES;
-        let of_rest = if rest > 0 { words_of(rest) } else { 0 };
-        (words - of_rest) / GROUP_WORDS * CODES + rest
+        let of_rest = if rest > 0 { width.words(rest) } else { 0 };
+        (words - of_rest) / width.words(CODES) * CODES + rest
     }
 }
 
@@ -117,7 +143,7 @@ pub struct Place {
 pub struct Boundaries {
     starts: STree,
     segments: Box<[Segment]>,
-    /// Codes of all segments, and 16 more that no segment has, so that 16 can be looked at anywhere.
+    /// Codes of all segments, and as many more that no segment has as the largest group, so that one can be looked at anywhere.
     words: Box<[u16]>,
     len: usize,
     lanes: Lanes,
@@ -134,10 +160,10 @@ impl Boundaries {
     /// [`Boundaries::new`] with instructions of one's choice.
     ///
     /// # Panics
-    /// If the processor does not have them, or there are more keys than 28 bits count.
+    /// If the processor does not have them, or there are more keys than 25 bits count.
     pub fn with_lanes(keys: &[u64], pinned: impl Fn(usize) -> bool, lanes: Lanes) -> Boundaries {
         debug_assert!(keys.is_sorted());
-        assert!(keys.len() < 1 << 28, "boundaries are counted in 28 bits");
+        assert!(keys.len() < 1 << 25, "boundaries are counted in 25 bits");
         let mut builder =
             Builder { keys, starts: Vec::new(), segments: Vec::new(), words: Vec::new(), ambiguity: 0.0 };
         let must_start =
@@ -150,7 +176,7 @@ impl Boundaries {
             at = builder.segment(first, limit);
         }
         let Builder { starts, segments, mut words, ambiguity, .. } = builder;
-        words.extend([u16::MAX; CODES]);
+        words.extend([u16::MAX; WIDE_WORDS]);
         Boundaries {
             starts: STree::with_lanes(&starts, lanes),
             segments: segments.into(),
@@ -172,40 +198,39 @@ impl Boundaries {
         }
         let end = match self.segments.get(number + 1) {
             Some(next) => next.words_at(),
-            None => self.words.len() - CODES,
+            None => self.words.len() - WIDE_WORDS,
         };
         let words = end - segment.words_at();
         let steps = segment.line.steps(dx);
-        let below = match words {
-            0 => 0,
-            1..=CODES => {
-                let at = segment.words_at();
-                let codes =
-                    self.words[at..].first_chunk().expect("16 words follow those of the last segment");
+        let below = match segment.form() {
+            _ if words == 0 => 0,
+            Form::Short => {
+                let codes = self.words[segment.words_at()..].first_chunk();
+                let codes = codes.expect("a group follows the last segment");
                 let below = self.compare(codes, steps.min(SHORT_STEPS - 1) as u16);
                 (below & (u32::MAX >> (32 - words))).count_ones() as usize
             }
-            _ => self.in_groups(segment, segment.count(words), steps),
+            Form::Long(width) => self.in_groups(segment, width, segment.count(width, words), steps),
         };
         Place { rank: segment.rank as usize + below, start: None }
     }
 
     /// How many of the `count` codes of a long segment are not above so many steps.
     #[inline]
-    fn in_groups(&self, segment: Segment, count: usize, steps: i64) -> usize {
+    fn in_groups(&self, segment: Segment, width: Width, count: usize, steps: i64) -> usize {
         const GROUP_STEPS: i64 = CODES as i64 * STEP;
         let steps = steps - i64::from(segment.line.centre) * CENTRE;
         let last = (count - 1) / CODES;
         let group_at = |steps: i64| ((steps.max(0) / GROUP_STEPS) as usize).min(last);
-        let head_of = |group: usize| Head::of_word(self.words[segment.words_at() + group * GROUP_WORDS]);
+        let words_at = segment.words_at();
+        let words_of = |group: usize| &self.words[words_at + group * width.words(CODES)..];
+        let head_of = |group: usize| Head::of_word(words_of(group)[0]);
         let below = |group: usize| {
-            let words = self.words[segment.words_at() + group * GROUP_WORDS..].first_chunk();
-            let words = words.expect("16 words follow those of the last segment");
             let head = head_of(group);
             let limit = steps - group as i64 * GROUP_STEPS - head.base();
             let limit = limit.clamp(i32::MIN.into(), i32::MAX.into()) as i32;
             let valid = u32::MAX >> (32 - (count - group * CODES).min(CODES));
-            (self.compare_group(words, limit, head) & valid).count_ones() as usize
+            (self.compare_group(width, words_of(group), limit, head) & valid).count_ones() as usize
         };
         // How far boundaries are off the line at the query's place tells where on the line those around it are.
         let mut group = group_at(steps - head_of(group_at(steps)).base());
@@ -239,19 +264,39 @@ impl Boundaries {
     }
 
     #[inline]
-    fn compare_group(&self, words: &[u16; GROUP_WORDS], limit: i32, head: Head) -> u32 {
+    fn compare_group(&self, width: Width, words: &[u16], limit: i32, head: Head) -> u32 {
+        const WHOLE: &str = "a group follows the last segment";
         let (step, exponent) = (head.step(), head.exponent());
-        match self.lanes {
-            Lanes::Scalar => lanes::group_up_to_scalar(words, limit, step, exponent),
-            // SAFETY: boundaries are made with instructions that the processor has: their S-tree of starts, made with
-            // the same, asserts it.
-            #[cfg(target_arch = "x86_64")]
-            Lanes::Avx2 | Lanes::Avx512 => unsafe {
-                lanes::x86::group_up_to_avx2(words, limit, step, exponent)
-            },
-            // SAFETY: as above.
-            #[cfg(target_arch = "aarch64")]
-            Lanes::Neon => unsafe { lanes::arm::group_up_to_neon(words, limit, step, exponent) },
+        match width {
+            Width::Narrow => {
+                let words = words.first_chunk().expect(WHOLE);
+                match self.lanes {
+                    Lanes::Scalar => lanes::narrow_up_to_scalar(words, limit, step, exponent),
+                    // SAFETY: boundaries are made with instructions that the processor has: their S-tree of starts, made with
+                    // the same, asserts it.
+                    #[cfg(target_arch = "x86_64")]
+                    Lanes::Avx2 | Lanes::Avx512 => unsafe {
+                        lanes::x86::narrow_up_to_avx2(words, limit, step, exponent)
+                    },
+                    // SAFETY: as above.
+                    #[cfg(target_arch = "aarch64")]
+                    Lanes::Neon => unsafe { lanes::arm::narrow_up_to_neon(words, limit, step, exponent) },
+                }
+            }
+            Width::Wide => {
+                let words = words.first_chunk().expect(WHOLE);
+                match self.lanes {
+                    Lanes::Scalar => lanes::wide_up_to_scalar(words, limit, step, exponent),
+                    // SAFETY: as above.
+                    #[cfg(target_arch = "x86_64")]
+                    Lanes::Avx2 | Lanes::Avx512 => unsafe {
+                        lanes::x86::wide_up_to_avx2(words, limit, step, exponent)
+                    },
+                    // SAFETY: as above.
+                    #[cfg(target_arch = "aarch64")]
+                    Lanes::Neon => unsafe { lanes::arm::wide_up_to_neon(words, limit, step, exponent) },
+                }
+            }
         }
     }
 
@@ -278,7 +323,7 @@ impl Boundaries {
     /// Cache lines that a query touches: the tree's, the segment's, and those of its group.
     pub fn lines(&self) -> f64 {
         // A group begins at any word.
-        self.starts.lines() as f64 + 1.0 + 1.0 + (GROUP_WORDS - 1) as f64 / 32.0
+        self.starts.lines() as f64 + 1.0 + 1.0 + (Width::Narrow.words(CODES) - 1) as f64 / 32.0
     }
 
     /// Bytes on the heap.
@@ -297,8 +342,8 @@ struct Builder<'k> {
 }
 
 /// The codes of a segment, and the line that they belong to.
-#[derive(Default)]
 struct Coded {
+    form: Form,
     line: Line,
     words: Vec<u16>,
     /// How many boundaries.
@@ -307,29 +352,43 @@ struct Coded {
     ambiguity: f64,
 }
 
+impl Coded {
+    fn none(form: Form, line: Line) -> Coded {
+        Coded { form, line, words: Vec::new(), count: 0, ambiguity: 0.0 }
+    }
+
+    /// Bytes for each of its boundaries, with the one that begins it.
+    fn bytes_each(&self) -> f64 {
+        let start = size_of::<u64>() + size_of::<Segment>();
+        (start + self.words.len() * size_of::<u16>()) as f64 / (self.count + 1) as f64
+    }
+}
+
 impl Builder<'_> {
     /// Adds the segment whose first boundary is that before rank `first`. It takes boundaries up to rank
     /// `limit` if it can; returns up to which it does.
     fn segment(&mut self, first: usize, limit: usize) -> usize {
-        let coded = self.long(first, limit);
-        let rest = coded.as_ref().map_or(0, |coded| coded.count % CODES);
-        let coded = coded.unwrap_or_else(|| self.short(first, limit));
+        let mut coded = self.long(Width::Narrow, first, limit);
+        // Where codes of 12 bits do not reach as far as there are boundaries, others may.
+        if first + coded.count < limit {
+            for other in [self.long(Width::Wide, first, limit), self.short(first, limit)] {
+                if other.bytes_each() < coded.bytes_each() {
+                    coded = other;
+                }
+            }
+        }
         self.starts.push(self.keys[first - 1]);
-        let codes = (self.words.len() * CODES + rest) as u32;
-        self.segments.push(Segment { rank: first as u32, codes, line: coded.line });
+        self.segments.push(Segment::new(first, self.words.len(), &coded));
         self.words.extend(&coded.words);
         self.ambiguity += coded.ambiguity;
         first + coded.count
     }
 
-    /// A long segment, if there is one of enough codes.
-    fn long(&self, first: usize, limit: usize) -> Option<Coded> {
+    /// The longest long segment of those tried.
+    fn long(&self, width: Width, first: usize, limit: usize) -> Coded {
         let start = self.keys[first - 1];
         let mut limit = limit;
         for _ in 0..FITS_MAX {
-            if limit < first + LONG_MIN {
-                return None;
-            }
             let mut hull = Hull::new(EPSILON);
             hull.push(start, 0);
             let fits =
@@ -337,14 +396,14 @@ impl Builder<'_> {
             let (slope, at_first) = hull.line();
             // The first code stands at 0, one boundary behind the segment's first one.
             let line = Line::new(slope * STEP as f64, (1.0 - at_first) * STEP as f64);
-            let coded = self.groups(line, first, first + fits);
-            if coded.count == fits && fits >= LONG_MIN {
-                return Some(coded);
+            let coded = self.groups(width, line, first, first + fits);
+            if coded.count == fits {
+                return coded;
             }
             // The line that fits fewer boundaries has another slope, and may be bad at others.
             limit = first + coded.count;
         }
-        None
+        Coded::none(Form::Long(width), Line::default())
     }
 
     /// The longest short segment.
@@ -356,7 +415,7 @@ impl Builder<'_> {
             self.positions(line, first, first + count)
         };
         // Steps get coarser with every boundary more.
-        let (mut low, mut high, mut best) = (1, limit - first, Coded::default());
+        let (mut low, mut high, mut best) = (1, limit - first, Coded::none(Form::Short, Line::default()));
         while low <= high {
             let middle = low.midpoint(high);
             match of(middle) {
@@ -371,7 +430,7 @@ impl Builder<'_> {
     /// from their neighbours.
     fn positions(&self, line: Line, first: usize, end: usize) -> Option<Coded> {
         let start = self.keys[first - 1];
-        let mut coded = Coded { line, count: end - first, ..Coded::default() };
+        let mut coded = Coded { count: end - first, ..Coded::none(Form::Short, line) };
         let mut before = 0;
         for i in first..end {
             let steps = line.steps(self.keys[i] - start);
@@ -388,10 +447,10 @@ impl Builder<'_> {
 
     /// The boundaries from rank `first` up to `end` in groups; up to the first that `line` does not tell well enough from
     /// its neighbours.
-    fn groups(&self, line: Line, first: usize, end: usize) -> Coded {
+    fn groups(&self, width: Width, line: Line, first: usize, end: usize) -> Coded {
         let start = self.keys[first - 1];
         let centre = i64::from(line.centre) * CENTRE;
-        let mut coded = Coded { line, ..Coded::default() };
+        let mut coded = Coded::none(Form::Long(width), line);
         let mut before = 0;
         for group in (first..end).step_by(CODES) {
             let deviation = |i: usize| {
@@ -401,10 +460,11 @@ impl Builder<'_> {
             let whole = deviations.len();
             // The fewer boundaries, the finer the steps may be.
             while !deviations.is_empty() {
-                if let Some((head, last, ambiguity)) =
-                    self.told_apart(line, first, group, &deviations, before)
-                {
-                    head.write(&deviations, &mut coded.words);
+                let head = Head::of(width, &deviations);
+                let told =
+                    head.and_then(|head| self.told_apart(head, line, first, group, &deviations, before));
+                if let Some((head, (last, ambiguity))) = head.zip(told) {
+                    head.write(width, &deviations, &mut coded.words);
                     coded.count += deviations.len();
                     coded.ambiguity += ambiguity;
                     before = last;
@@ -419,18 +479,18 @@ impl Builder<'_> {
         coded
     }
 
-    /// The head of the group of these boundaries, from rank `group` on in the segment of rank `first`, if it tells them well
-    /// enough from their neighbours, the nearest before which is taken to be at `before` steps; the steps at which the last is
-    /// taken to be, and the sum of the parts of the keys below each that are ambiguous.
+    /// Whether `head` tells these boundaries, from rank `group` on in the segment of rank `first`, well enough from their
+    /// neighbours, the nearest before which is taken to be at `before` steps: the steps at which the last is
+    /// taken to be then, and the sum of the parts of the keys below each that are ambiguous.
     fn told_apart(
         &self,
+        head: Head,
         line: Line,
         first: usize,
         group: usize,
         deviations: &[i64],
         before: i64,
-    ) -> Option<(Head, i64, f64)> {
-        let head = Head::of(deviations)?;
+    ) -> Option<(i64, f64)> {
         let (mut last, mut ambiguity) = (before, 0.0);
         for (lane, &deviation) in deviations.iter().enumerate() {
             let i = group + lane;
@@ -443,7 +503,7 @@ impl Builder<'_> {
             last = steps;
             ambiguity += ambiguous;
         }
-        Some((head, last, ambiguity))
+        Some((last, ambiguity))
     }
 
     /// The part of the keys between boundary `i` and the one before it that have as many steps as the boundary is taken to

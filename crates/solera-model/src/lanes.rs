@@ -55,8 +55,10 @@ pub(crate) fn up_to_scalar(node: &[u64; 8], x: u64) -> usize {
 
 /// Codes that are compared at once.
 pub(crate) const CODES: usize = 16;
-/// Words of 16 bits that a group of them has: one, which is not looked at here, and 12 bits for each code.
-pub(crate) const GROUP_WORDS: usize = 13;
+/// Words of 16 bits that a group of narrow codes has: one, which is not looked at here, and 12 bits for each.
+pub(crate) const NARROW_WORDS: usize = 13;
+/// Words that a group of wide codes has: one that is not looked at, and one for each.
+pub(crate) const WIDE_WORDS: usize = 17;
 /// How far a lane of a group lies behind the one before, about.
 pub(crate) const GROUP_STEP: i32 = 1 << 14;
 
@@ -66,10 +68,10 @@ pub(crate) fn codes_up_to_scalar(codes: &[u16; CODES], limit: u16) -> u32 {
     codes.iter().enumerate().fold(0, |bits, (lane, &code)| bits | u32::from(code <= limit) << lane)
 }
 
-/// For each lane `j` of a group whether `(code[j] << exponent) + j * step <= limit`, as bits, lane 0 the lowest. The exponent
+/// For each lane `j` of a group of narrow codes whether `(code[j] << exponent) + j * step <= limit`, as bits, lane 0 the lowest. The exponent
 /// is at most 7, the step at most twice [`GROUP_STEP`]. One after the other.
 #[inline]
-pub(crate) fn group_up_to_scalar(words: &[u16; GROUP_WORDS], limit: i32, step: i32, exponent: u32) -> u32 {
+pub(crate) fn narrow_up_to_scalar(words: &[u16; NARROW_WORDS], limit: i32, step: i32, exponent: u32) -> u32 {
     let code = |lane: usize| {
         let (word, bit) = (1 + lane * 12 / 16, lane * 12 % 16);
         let next = words.get(word + 1).copied().unwrap_or(0);
@@ -77,6 +79,15 @@ pub(crate) fn group_up_to_scalar(words: &[u16; GROUP_WORDS], limit: i32, step: i
     };
     (0..CODES).fold(0, |bits, lane| {
         let at = ((code(lane) << exponent) as i32) + lane as i32 * step;
+        bits | u32::from(at <= limit) << lane
+    })
+}
+
+/// [`narrow_up_to_scalar`] of a group of wide codes.
+#[inline]
+pub(crate) fn wide_up_to_scalar(words: &[u16; WIDE_WORDS], limit: i32, step: i32, exponent: u32) -> u32 {
+    words[1..].iter().enumerate().fold(0, |bits, (lane, &code)| {
+        let at = (i32::from(code) << exponent) + lane as i32 * step;
         bits | u32::from(at <= limit) << lane
     })
 }
@@ -98,13 +109,13 @@ static BYTES: [u8; 32] = {
     bytes
 };
 /// Where in a group the bytes are loaded from, for both halves.
-const LOADS: [usize; 2] = [2, GROUP_WORDS * 2 - 16];
+const LOADS: [usize; 2] = [2, NARROW_WORDS * 2 - 16];
 /// The numbers of the lanes.
 static LANES: [i32; CODES] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86 {
-    use super::{BYTES, CODES, GROUP_WORDS, LANES, LOADS};
+    use super::{BYTES, CODES, LANES, LOADS, NARROW_WORDS, WIDE_WORDS};
     use std::arch::x86_64::*;
 
     /// [`super::codes_up_to_scalar`].
@@ -120,34 +131,53 @@ pub(crate) mod x86 {
         _mm_movemask_epi8(up_to) as u32
     }
 
-    /// [`super::group_up_to_scalar`].
+    /// [`super::narrow_up_to_scalar`].
     #[inline]
     #[target_feature(enable = "avx2")]
-    pub(crate) fn group_up_to_avx2(words: &[u16; GROUP_WORDS], limit: i32, step: i32, exponent: u32) -> u32 {
+    pub(crate) fn narrow_up_to_avx2(
+        words: &[u16; NARROW_WORDS],
+        limit: i32,
+        step: i32,
+        exponent: u32,
+    ) -> u32 {
         let bytes = words.as_ptr().cast::<u8>();
-        // SAFETY: both loads of 16 bytes end within the group's 26; the others take all of what is there. All may be
-        // unaligned.
-        let (first, second, shuffle, lanes) = unsafe {
+        // SAFETY: both loads of 16 bytes end within the group's 26, and 32 numbers of bytes are there. All may be unaligned.
+        let (first, second, shuffle) = unsafe {
             (
                 _mm_loadu_si128(bytes.add(LOADS[0]).cast()),
                 _mm_loadu_si128(bytes.add(LOADS[1]).cast()),
                 _mm256_loadu_si256(BYTES.as_ptr().cast()),
-                [_mm256_loadu_si256(LANES.as_ptr().cast()), _mm256_loadu_si256(LANES.as_ptr().add(8).cast())],
             )
         };
         let pairs = _mm256_shuffle_epi8(_mm256_set_m128i(second, first), shuffle);
         // Even codes have four bits of the next above them: they are shifted out; then all are shifted down.
         let top = _mm256_mullo_epi16(pairs, _mm256_set1_epi32(1 << 16 | 16));
-        let codes = _mm256_srli_epi16::<4>(top);
+        up_to(_mm256_srli_epi16::<4>(top), limit, step, exponent)
+    }
+
+    /// [`super::wide_up_to_scalar`].
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub(crate) fn wide_up_to_avx2(words: &[u16; WIDE_WORDS], limit: i32, step: i32, exponent: u32) -> u32 {
+        // SAFETY: 16 codes of two bytes follow the first word; the load may be unaligned.
+        let codes = unsafe { _mm256_loadu_si256(words.as_ptr().add(1).cast()) };
+        up_to(codes, limit, step, exponent)
+    }
+
+    /// The codes of a group, compared.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn up_to(codes: __m256i, limit: i32, step: i32, exponent: u32) -> u32 {
         let shift = _mm_cvtsi32_si128(exponent as i32);
         let (limit, step) = (_mm256_set1_epi32(limit), _mm256_set1_epi32(step));
-        let up_to = |codes: __m128i, lanes: __m256i| {
-            let places = _mm256_mullo_epi32(lanes, step);
-            let at = _mm256_add_epi32(_mm256_sll_epi32(_mm256_cvtepu16_epi32(codes), shift), places);
-            !_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpgt_epi32(at, limit))) as u32 & 0xff
+        let half = |codes: __m128i, first: usize| {
+            // SAFETY: 8 of 16 lane numbers from `first` on, 0 or 8; the load may be unaligned.
+            let lanes = unsafe { _mm256_loadu_si256(LANES.as_ptr().add(first).cast()) };
+            let codes = _mm256_sll_epi32(_mm256_cvtepu16_epi32(codes), shift);
+            let above = _mm256_cmpgt_epi32(_mm256_add_epi32(codes, _mm256_mullo_epi32(lanes, step)), limit);
+            !_mm256_movemask_ps(_mm256_castsi256_ps(above)) as u32 & 0xff
         };
-        up_to(_mm256_castsi256_si128(codes), lanes[0])
-            | up_to(_mm256_extracti128_si256::<1>(codes), lanes[1]) << 8
+        half(_mm256_castsi256_si128(codes), 0) | half(_mm256_extracti128_si256::<1>(codes), 8) << 8
     }
 
     /// [`super::up_to_scalar`].
@@ -178,7 +208,7 @@ pub(crate) mod x86 {
 
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod arm {
-    use super::{BYTES, CODES, GROUP_WORDS, LANES, LOADS};
+    use super::{BYTES, CODES, LANES, LOADS, NARROW_WORDS, WIDE_WORDS};
     use std::arch::aarch64::*;
 
     /// [`super::codes_up_to_scalar`].
@@ -195,14 +225,17 @@ pub(crate) mod arm {
         half(0) | half(8) << 8
     }
 
-    /// [`super::group_up_to_scalar`].
+    /// [`super::narrow_up_to_scalar`].
     #[inline]
     #[target_feature(enable = "neon")]
-    pub(crate) fn group_up_to_neon(words: &[u16; GROUP_WORDS], limit: i32, step: i32, exponent: u32) -> u32 {
-        const WEIGHTS: [u32; 4] = [1, 2, 4, 8];
+    pub(crate) fn narrow_up_to_neon(
+        words: &[u16; NARROW_WORDS],
+        limit: i32,
+        step: i32,
+        exponent: u32,
+    ) -> u32 {
         /// Down for odd codes; even ones have four bits of the next above them, which the mask takes away.
         const SHIFTS: [i16; 8] = [0, -4, 0, -4, 0, -4, 0, -4];
-        let (limit, exponent) = (vdupq_n_s32(limit), vdupq_n_s32(exponent as i32));
         let half = |half: usize| {
             // SAFETY: both loads of 16 bytes end within the group's 26; 16 of 32 numbers of bytes and 8 shifts are there.
             let (bytes, shuffle, shifts) = unsafe {
@@ -214,17 +247,38 @@ pub(crate) mod arm {
             };
             let pairs = vreinterpretq_u16_u8(vqtbl1q_u8(bytes, shuffle));
             let codes = vandq_u16(vshlq_u16(pairs, shifts), vdupq_n_u16(0xfff));
-            let quarter = |codes: uint16x4_t, lane: usize| {
-                // SAFETY: 4 of 16 lane numbers from `lane` on, and 4 weights are there.
-                let (lanes, weights) =
-                    unsafe { (vld1q_s32(LANES.as_ptr().add(lane)), vld1q_u32(WEIGHTS.as_ptr())) };
-                let places = vmulq_n_s32(lanes, step);
-                let at = vaddq_s32(vshlq_s32(vreinterpretq_s32_u32(vmovl_u16(codes)), exponent), places);
-                vaddvq_u32(vandq_u32(vcleq_s32(at, limit), weights))
-            };
-            quarter(vget_low_u16(codes), half * 8) | quarter(vget_high_u16(codes), half * 8 + 4) << 4
+            up_to(codes, half * 8, limit, step, exponent)
         };
-        half(0) | half(1) << 8
+        half(0) | half(1)
+    }
+
+    /// [`super::wide_up_to_scalar`].
+    #[inline]
+    #[target_feature(enable = "neon")]
+    pub(crate) fn wide_up_to_neon(words: &[u16; WIDE_WORDS], limit: i32, step: i32, exponent: u32) -> u32 {
+        let half = |first: usize| {
+            // SAFETY: 8 of the 16 codes that follow the first word, from `first` on, 0 or 8.
+            let codes = unsafe { vld1q_u16(words.as_ptr().add(1 + first)) };
+            up_to(codes, first, limit, step, exponent)
+        };
+        half(0) | half(8)
+    }
+
+    /// Half of a group's codes, from lane `first` on, compared: the bits of their lanes.
+    #[inline]
+    #[target_feature(enable = "neon")]
+    fn up_to(codes: uint16x8_t, first: usize, limit: i32, step: i32, exponent: u32) -> u32 {
+        const WEIGHTS: [u32; 4] = [1, 2, 4, 8];
+        let (limit, exponent) = (vdupq_n_s32(limit), vdupq_n_s32(exponent as i32));
+        let quarter = |codes: uint16x4_t, lane: usize| {
+            // SAFETY: 4 of 16 lane numbers from `lane` on, and 4 weights are there.
+            let (lanes, weights) =
+                unsafe { (vld1q_s32(LANES.as_ptr().add(lane)), vld1q_u32(WEIGHTS.as_ptr())) };
+            let codes = vshlq_s32(vreinterpretq_s32_u32(vmovl_u16(codes)), exponent);
+            let at = vaddq_s32(codes, vmulq_n_s32(lanes, step));
+            vaddvq_u32(vandq_u32(vcleq_s32(at, limit), weights)) << lane
+        };
+        quarter(vget_low_u16(codes), first) | quarter(vget_high_u16(codes), first + 4)
     }
 
     /// [`super::up_to_scalar`].
@@ -261,16 +315,30 @@ mod tests {
         Lanes::available().into_iter().map(of).collect()
     }
 
-    /// The same of a group.
-    fn bits_of_group(words: &[u16; GROUP_WORDS], limit: i32, step: i32, exponent: u32) -> Vec<u32> {
+    /// The same of a group of narrow codes.
+    fn bits_of_narrow(words: &[u16; NARROW_WORDS], limit: i32, step: i32, exponent: u32) -> Vec<u32> {
         let of = |lanes: Lanes| match lanes {
-            Lanes::Scalar => group_up_to_scalar(words, limit, step, exponent),
+            Lanes::Scalar => narrow_up_to_scalar(words, limit, step, exponent),
             // SAFETY: only what is available is asked for.
             #[cfg(target_arch = "x86_64")]
-            Lanes::Avx2 | Lanes::Avx512 => unsafe { x86::group_up_to_avx2(words, limit, step, exponent) },
+            Lanes::Avx2 | Lanes::Avx512 => unsafe { x86::narrow_up_to_avx2(words, limit, step, exponent) },
             // SAFETY: as above.
             #[cfg(target_arch = "aarch64")]
-            Lanes::Neon => unsafe { arm::group_up_to_neon(words, limit, step, exponent) },
+            Lanes::Neon => unsafe { arm::narrow_up_to_neon(words, limit, step, exponent) },
+        };
+        Lanes::available().into_iter().map(of).collect()
+    }
+
+    /// The same of a group of wide codes.
+    fn bits_of_wide(words: &[u16; WIDE_WORDS], limit: i32, step: i32, exponent: u32) -> Vec<u32> {
+        let of = |lanes: Lanes| match lanes {
+            Lanes::Scalar => wide_up_to_scalar(words, limit, step, exponent),
+            // SAFETY: only what is available is asked for.
+            #[cfg(target_arch = "x86_64")]
+            Lanes::Avx2 | Lanes::Avx512 => unsafe { x86::wide_up_to_avx2(words, limit, step, exponent) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "aarch64")]
+            Lanes::Neon => unsafe { arm::wide_up_to_neon(words, limit, step, exponent) },
         };
         Lanes::available().into_iter().map(of).collect()
     }
@@ -302,16 +370,18 @@ mod tests {
     fn all_instructions_compare_groups_alike() {
         let mut random = random_numbers();
         for _ in 0..CASES {
-            let words: [u16; GROUP_WORDS] = std::array::from_fn(|_| random() as u16);
+            let wide: [u16; WIDE_WORDS] = std::array::from_fn(|_| random() as u16);
+            let narrow: &[u16; NARROW_WORDS] = wide.first_chunk().unwrap();
             let near = [0; 4].map(|_| random() as i32 % (1 << 20));
             let step = GROUP_STEP / 2 + random() as i32 % (GROUP_STEP / 2);
             for limit in [i32::MIN, -1, 0, 7 * step, 15 * step, i32::MAX].into_iter().chain(near) {
                 for exponent in 0..8 {
-                    let all = bits_of_group(&words, limit, step, exponent);
-                    assert!(
-                        all.iter().all(|bits| *bits == all[0]),
-                        "{words:?} {limit} {step} {exponent} {all:x?}"
-                    );
+                    let of_narrow = bits_of_narrow(narrow, limit, step, exponent);
+                    let of_wide = bits_of_wide(&wide, limit, step, exponent);
+                    for all in [of_narrow, of_wide] {
+                        let alike = all.iter().all(|bits| *bits == all[0]);
+                        assert!(alike, "{wide:?} {limit} {step} {exponent} {all:x?}");
+                    }
                 }
             }
         }

@@ -1,17 +1,46 @@
-//! Sixteen boundaries of a long segment in 26 bytes: a head, and 12 bits for each.
+//! Sixteen boundaries of a long segment in 26 bytes: a head, and 12 bits for each. Or 34, and 16 for each.
 //!
-//! Owns [`Head`] and the layout of a group. A boundary's *deviation* is how far it lies off its segment's line. Neighbours
+//! Owns [`Head`], [`Width`] and the layout of a group. A boundary's *deviation* is how far it lies off its segment's line. Neighbours
 //! deviate alike, or by more and more. So a group keeps a line of its own for its deviations, and of each boundary how far
 //! it is above that, in the finest steps of which 12 bits count enough: steps are fine where boundaries are smooth, and a
 //! group that is not makes no other coarse.
 //!
-//! A group is [`WORDS`] words of 16 bits: the head's word, then the codes, bit after bit, the lowest first. The last
-//! group of a segment may end early, after the word in which its last code ends.
+//! A group is words of 16 bits: the head's word, then the codes, bit after bit, the lowest first. All codes of a segment have
+//! the same width. The last group of a segment may end early, after the word in which its last code ends.
 
-use crate::lanes::{CODES, GROUP_STEP, GROUP_WORDS as WORDS};
+use crate::lanes::{CODES, GROUP_STEP};
 
-/// Largest code.
-const CODE_MAX: i64 = (1 << 12) - 1;
+/// How many bits codes have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Width {
+    /// 12: enough for most.
+    #[default]
+    Narrow,
+    /// 16: for boundaries that lie now far apart and now close to each other.
+    Wide,
+}
+
+impl Width {
+    /// Bits of a code.
+    #[inline]
+    pub(super) fn bits(self) -> usize {
+        match self {
+            Width::Narrow => 12,
+            Width::Wide => 16,
+        }
+    }
+
+    /// Words of a group of so many boundaries.
+    #[inline]
+    pub(super) fn words(self, boundaries: usize) -> usize {
+        1 + (boundaries * self.bits()).div_ceil(16)
+    }
+
+    fn code_max(self) -> i64 {
+        (1 << self.bits()) - 1
+    }
+}
+
 /// Bits of the head's word that hold the exponent, the lowest, and those that hold the tilt, above them.
 const EXPONENT_BITS: u32 = 3;
 const TILT_BITS: u32 = 4;
@@ -22,7 +51,7 @@ const TILT_UNIT: i32 = GROUP_STEP / 16;
 /// All tilts, the smallest first.
 const TILTS: [i8; 1 << TILT_BITS] = [0, 1, -1, 2, -2, 3, -3, 4, -4, 5, -5, 6, -6, 7, -7, -8];
 
-/// What all codes of a group are relative to.
+/// What all codes of a group are relative to, and in what they count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     /// Where the group's line begins, in [`BASE_UNIT`]s; 9 bits.
@@ -35,7 +64,7 @@ pub(super) struct Head {
 
 impl Head {
     /// The finest for these deviations; `None` if there is none.
-    pub(super) fn of(deviations: &[i64]) -> Option<Head> {
+    pub(super) fn of(width: Width, deviations: &[i64]) -> Option<Head> {
         let spread = |tilt: i8| {
             let above = (0..).zip(deviations).map(|(lane, deviation)| deviation - risen(tilt, lane));
             above.fold((i64::MAX, i64::MIN), |(least, most), at| (least.min(at), most.max(at)))
@@ -43,7 +72,7 @@ impl Head {
         let spreads = TILTS.iter().map(|&tilt| (tilt, spread(tilt)));
         let (tilt, (least, most)) = spreads.min_by_key(|(_, (least, most))| most.saturating_sub(*least))?;
         let base = least.div_euclid(BASE_UNIT);
-        let fits = |exponent: &u8| most.saturating_sub(base * BASE_UNIT) >> exponent <= CODE_MAX;
+        let fits = |exponent: &u8| most.saturating_sub(base * BASE_UNIT) >> exponent <= width.code_max();
         let exponent = (0..1 << EXPONENT_BITS).find(fits)?;
         let base = i16::try_from(base).ok()?;
         let head = Head { base, tilt, exponent };
@@ -94,31 +123,29 @@ impl Head {
     }
 
     /// Appends the group of these deviations, up to [`CODES`].
-    pub(super) fn write(self, deviations: &[i64], words: &mut Vec<u16>) {
-        let mut bytes = [0u8; (WORDS - 1) * 2];
+    pub(super) fn write(self, width: Width, deviations: &[i64], words: &mut Vec<u16>) {
+        words.push(self.word());
+        // Bits that are not in a word yet, the lowest first.
+        let (mut waiting, mut bits) = (0u32, 0);
         for (lane, &deviation) in deviations.iter().enumerate() {
             let code = self.code(lane, deviation);
-            debug_assert!((0..=CODE_MAX).contains(&code));
-            let (at, half) = (lane * 3 / 2, lane % 2 * 4);
-            let [low, high] = ((code as u16) << half).to_le_bytes();
-            bytes[at] |= low;
-            bytes[at + 1] |= high;
+            debug_assert!(lane < CODES && (0..=width.code_max()).contains(&code));
+            waiting |= (code as u32) << bits;
+            bits += width.bits();
+            while bits >= 16 {
+                words.push(waiting as u16);
+                (waiting, bits) = (waiting >> 16, bits - 16);
+            }
         }
-        words.push(self.word());
-        let codes = bytes.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]]));
-        words.extend(codes.take(words_of(deviations.len()) - 1));
+        if bits > 0 {
+            words.push(waiting as u16);
+        }
     }
 }
 
 /// How far a line of this tilt has risen at a lane.
 fn risen(tilt: i8, lane: usize) -> i64 {
     i64::from(tilt) * i64::from(TILT_UNIT) * lane as i64
-}
-
-/// Words of a group of so many boundaries.
-pub(super) fn words_of(boundaries: usize) -> usize {
-    debug_assert!(boundaries <= CODES);
-    1 + (boundaries * 3).div_ceil(4)
 }
 
 #[cfg(test)]
@@ -130,24 +157,28 @@ mod tests {
         for (spread, slope) in [(1, 0), (40, 7000), (4_000, -5000), (5_000, 0), (100_000, 900), (500_000, 0)]
         {
             let deviations: Vec<i64> = (0..16).map(|i| i * 7919 % spread + i * slope - 60_000).collect();
-            let head = Head::of(&deviations).unwrap();
-            assert_eq!(Head::of_word(head.word()), head);
-            for (lane, &deviation) in deviations.iter().enumerate() {
-                let off = deviation - head.rounded(lane, deviation);
-                assert!((0..1 << head.exponent()).contains(&off), "{spread}: {off}");
+            for width in [Width::Narrow, Width::Wide] {
+                let head = Head::of(width, &deviations).unwrap();
+                assert_eq!(Head::of_word(head.word()), head);
+                for (lane, &deviation) in deviations.iter().enumerate() {
+                    let off = deviation - head.rounded(lane, deviation);
+                    assert!((0..1 << head.exponent()).contains(&off), "{spread}: {off}");
+                }
+                // A tilt may be off by half a unit for each boundary, and a base by a whole one.
+                let range = spread + i64::from(TILT_UNIT) * 8 + BASE_UNIT;
+                let finest = (2 * range) >> width.bits();
+                assert!(1 << head.exponent() <= finest.max(1), "{spread} {slope}: {head:?}");
             }
-            // A tilt may be off by half a unit for each boundary, and a base by a whole one.
-            let range = spread + i64::from(TILT_UNIT) * 8 + BASE_UNIT;
-            assert!(1 << head.exponent() <= (range / 2048).max(1), "{spread} {slope}: {head:?}");
         }
     }
 
     #[test]
     fn what_no_head_can_hold_has_none() {
-        assert_eq!(Head::of(&[0, 0, 4096 << 7, 0, 0]), None);
-        assert_eq!(Head::of(&[256 * BASE_UNIT]), None);
-        assert_eq!(Head::of(&[-256 * BASE_UNIT - 1]), None);
-        assert_eq!(Head::of(&[i64::MAX / 2, 0]), None);
-        assert_eq!(Head::of(&[]), None);
+        assert_eq!(Head::of(Width::Narrow, &[0, 0, 4096 << 7, 0, 0]), None);
+        assert_eq!(Head::of(Width::Wide, &[0, 0, 65_536 << 7, 0, 0]), None);
+        assert_eq!(Head::of(Width::Narrow, &[256 * BASE_UNIT]), None);
+        assert_eq!(Head::of(Width::Narrow, &[-256 * BASE_UNIT - 1]), None);
+        assert_eq!(Head::of(Width::Narrow, &[i64::MAX / 2, 0]), None);
+        assert_eq!(Head::of(Width::Narrow, &[]), None);
     }
 }
