@@ -21,7 +21,7 @@ mod group;
 use self::group::{Head, Width};
 use crate::{
     hull::Hull,
-    lanes::{self, CODES, GROUP_STEP, Lanes, WIDE_WORDS},
+    lanes::{self, CODES, GROUP_STEP, Lanes, NARROW_WORDS, WIDE_WORDS},
     stree::STree,
 };
 
@@ -84,12 +84,12 @@ impl Segment {
         }
     }
 
-    /// Codes of a long segment of so many words.
+    /// Codes of a long segment of so many words, in groups of `GROUP`.
     #[inline]
-    fn count(self, width: Width, words: usize) -> usize {
+    fn count<const GROUP: usize>(self, words: usize) -> usize {
         let rest = self.codes as usize % CODES;
-        let of_rest = if rest > 0 { width.words(rest) } else { 0 };
-        (words - of_rest) / width.words(CODES) * CODES + rest
+        let of_rest = if rest > 0 { 1 + (rest * (GROUP - 1)).div_ceil(CODES) } else { 0 };
+        (words - of_rest) / GROUP * CODES + rest
     }
 }
 
@@ -210,30 +210,45 @@ impl Boundaries {
                 let below = self.compare(codes, steps.min(SHORT_STEPS - 1) as u16);
                 (below & (u32::MAX >> (32 - words))).count_ones() as usize
             }
-            Form::Long(width) => self.in_groups(segment, width, segment.count(width, words), steps),
+            Form::Long(Width::Narrow) => {
+                self.in_groups::<NARROW_WORDS>(segment, words, steps, Boundaries::compare_narrow)
+            }
+            Form::Long(Width::Wide) => {
+                self.in_groups::<WIDE_WORDS>(segment, words, steps, Boundaries::compare_wide)
+            }
         };
         Place { rank: segment.rank as usize + below, start: None }
     }
 
-    /// How many of the `count` codes of a long segment are not above so many steps.
+    /// How many of the boundaries of a long segment of so many words, in groups of `GROUP`, are not above so many steps.
     #[inline]
-    fn in_groups(&self, segment: Segment, width: Width, count: usize, steps: i64) -> usize {
+    fn in_groups<const GROUP: usize>(
+        &self,
+        segment: Segment,
+        words: usize,
+        steps: i64,
+        compare: impl Fn(&Boundaries, &[u16; GROUP], i32, Head) -> u32,
+    ) -> usize {
         const GROUP_STEPS: i64 = CODES as i64 * STEP;
         let steps = steps - i64::from(segment.line.centre) * CENTRE;
+        let count = segment.count::<GROUP>(words);
         let last = (count - 1) / CODES;
         let group_at = |steps: i64| ((steps.max(0) / GROUP_STEPS) as usize).min(last);
-        let words_at = segment.words_at();
-        let words_of = |group: usize| &self.words[words_at + group * width.words(CODES)..];
-        let head_of = |group: usize| Head::of_word(words_of(group)[0]);
+        let group_of = |group: usize| -> &[u16; GROUP] {
+            let at = segment.words_at() + group * GROUP;
+            self.words[at..].first_chunk().expect("a group follows the last segment")
+        };
         let below = |group: usize| {
-            let head = head_of(group);
+            let words = group_of(group);
+            let head = Head::of_word(words[0]);
             let limit = steps - group as i64 * GROUP_STEPS - head.base();
             let limit = limit.clamp(i32::MIN.into(), i32::MAX.into()) as i32;
             let valid = u32::MAX >> (32 - (count - group * CODES).min(CODES));
-            (self.compare_group(width, words_of(group), limit, head) & valid).count_ones() as usize
+            (compare(self, words, limit, head) & valid).count_ones() as usize
         };
         // How far boundaries are off the line at the query's place tells where on the line those around it are.
-        let mut group = group_at(steps - head_of(group_at(steps)).base());
+        let off = Head::of_word(group_of(group_at(steps))[0]).base();
+        let mut group = group_at(steps - off);
         let mut found = below(group);
         if found == 0 {
             while found == 0 && group > 0 {
@@ -264,39 +279,34 @@ impl Boundaries {
     }
 
     #[inline]
-    fn compare_group(&self, width: Width, words: &[u16], limit: i32, head: Head) -> u32 {
-        const WHOLE: &str = "a group follows the last segment";
+    fn compare_narrow(&self, words: &[u16; NARROW_WORDS], limit: i32, head: Head) -> u32 {
         let (step, exponent) = (head.step(), head.exponent());
-        match width {
-            Width::Narrow => {
-                let words = words.first_chunk().expect(WHOLE);
-                match self.lanes {
-                    Lanes::Scalar => lanes::narrow_up_to_scalar(words, limit, step, exponent),
-                    // SAFETY: boundaries are made with instructions that the processor has: their S-tree of starts, made with
-                    // the same, asserts it.
-                    #[cfg(target_arch = "x86_64")]
-                    Lanes::Avx2 | Lanes::Avx512 => unsafe {
-                        lanes::x86::narrow_up_to_avx2(words, limit, step, exponent)
-                    },
-                    // SAFETY: as above.
-                    #[cfg(target_arch = "aarch64")]
-                    Lanes::Neon => unsafe { lanes::arm::narrow_up_to_neon(words, limit, step, exponent) },
-                }
-            }
-            Width::Wide => {
-                let words = words.first_chunk().expect(WHOLE);
-                match self.lanes {
-                    Lanes::Scalar => lanes::wide_up_to_scalar(words, limit, step, exponent),
-                    // SAFETY: as above.
-                    #[cfg(target_arch = "x86_64")]
-                    Lanes::Avx2 | Lanes::Avx512 => unsafe {
-                        lanes::x86::wide_up_to_avx2(words, limit, step, exponent)
-                    },
-                    // SAFETY: as above.
-                    #[cfg(target_arch = "aarch64")]
-                    Lanes::Neon => unsafe { lanes::arm::wide_up_to_neon(words, limit, step, exponent) },
-                }
-            }
+        match self.lanes {
+            Lanes::Scalar => lanes::narrow_up_to_scalar(words, limit, step, exponent),
+            // SAFETY: boundaries are made with instructions that the processor has, as above.
+            #[cfg(target_arch = "x86_64")]
+            Lanes::Avx2 | Lanes::Avx512 => unsafe {
+                lanes::x86::narrow_up_to_avx2(words, limit, step, exponent)
+            },
+            // SAFETY: as above.
+            #[cfg(target_arch = "aarch64")]
+            Lanes::Neon => unsafe { lanes::arm::narrow_up_to_neon(words, limit, step, exponent) },
+        }
+    }
+
+    #[inline]
+    fn compare_wide(&self, words: &[u16; WIDE_WORDS], limit: i32, head: Head) -> u32 {
+        let (step, exponent) = (head.step(), head.exponent());
+        match self.lanes {
+            Lanes::Scalar => lanes::wide_up_to_scalar(words, limit, step, exponent),
+            // SAFETY: boundaries are made with instructions that the processor has, as above.
+            #[cfg(target_arch = "x86_64")]
+            Lanes::Avx2 | Lanes::Avx512 => unsafe {
+                lanes::x86::wide_up_to_avx2(words, limit, step, exponent)
+            },
+            // SAFETY: as above.
+            #[cfg(target_arch = "aarch64")]
+            Lanes::Neon => unsafe { lanes::arm::wide_up_to_neon(words, limit, step, exponent) },
         }
     }
 
@@ -323,7 +333,7 @@ impl Boundaries {
     /// Cache lines that a query touches: the tree's, the segment's, and those of its group.
     pub fn lines(&self) -> f64 {
         // A group begins at any word.
-        self.starts.lines() as f64 + 1.0 + 1.0 + (Width::Narrow.words(CODES) - 1) as f64 / 32.0
+        self.starts.lines() as f64 + 1.0 + 1.0 + (NARROW_WORDS - 1) as f64 / 32.0
     }
 
     /// Bytes on the heap.

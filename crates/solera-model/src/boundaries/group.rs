@@ -22,18 +22,11 @@ pub(super) enum Width {
 
 impl Width {
     /// Bits of a code.
-    #[inline]
-    pub(super) fn bits(self) -> usize {
+    fn bits(self) -> usize {
         match self {
             Width::Narrow => 12,
             Width::Wide => 16,
         }
-    }
-
-    /// Words of a group of so many boundaries.
-    #[inline]
-    pub(super) fn words(self, boundaries: usize) -> usize {
-        1 + (boundaries * self.bits()).div_ceil(16)
     }
 
     fn code_max(self) -> i64 {
