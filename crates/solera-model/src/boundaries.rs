@@ -16,11 +16,14 @@
 //!   ambiguous. Where a line cannot give that, the segment ends.
 //! * Both are measured at build with the function that queries use.
 
+mod builder;
 mod group;
 
-use self::group::{Head, Width};
+use self::{
+    builder::{Builder, Coded},
+    group::{Head, Width},
+};
 use crate::{
-    hull::Hull,
     lanes::{self, CODES, GROUP_STEP, Lanes, NARROW_WORDS, WIDE_WORDS},
     stree::STree,
 };
@@ -36,8 +39,6 @@ const EPSILON: u32 = 6;
 const SHORT_STEPS: i64 = 1 << 16;
 /// A centre counts in these parts of a boundary.
 const CENTRE: i64 = STEP / 8;
-/// Fits of one segment, each of fewer boundaries, before it is made a short one.
-const FITS_MAX: usize = 12;
 
 /// Where in the codes and how steep.
 #[derive(Clone, Copy, Debug)]
@@ -164,18 +165,7 @@ impl Boundaries {
     pub fn with_lanes(keys: &[u64], pinned: impl Fn(usize) -> bool, lanes: Lanes) -> Boundaries {
         debug_assert!(keys.is_sorted());
         assert!(keys.len() < 1 << 25, "boundaries are counted in 25 bits");
-        let mut builder =
-            Builder { keys, starts: Vec::new(), segments: Vec::new(), words: Vec::new(), ambiguity: 0.0 };
-        let must_start =
-            |i: usize| pinned(i) || keys.get(i + 1) == Some(&keys[i]) || (i > 0 && keys[i - 1] == keys[i]);
-        let mut at = 0;
-        while at < keys.len() {
-            let same = keys[at..].iter().take_while(|&&key| key == keys[at]).count();
-            let first = at + same;
-            let limit = (first..keys.len()).find(|&i| must_start(i)).unwrap_or(keys.len());
-            at = builder.segment(first, limit);
-        }
-        let Builder { starts, segments, mut words, ambiguity, .. } = builder;
+        let Builder { starts, segments, mut words, ambiguity, .. } = Builder::cut(keys, pinned);
         words.extend([u16::MAX; WIDE_WORDS]);
         Boundaries {
             starts: STree::with_lanes(&starts, lanes),
@@ -339,193 +329,6 @@ impl Boundaries {
     /// Bytes on the heap.
     pub fn bytes(&self) -> usize {
         self.starts.bytes() + size_of_val(&*self.segments) + size_of_val(&*self.words)
-    }
-}
-
-struct Builder<'k> {
-    keys: &'k [u64],
-    starts: Vec<u64>,
-    segments: Vec<Segment>,
-    words: Vec<u16>,
-    /// Sum over the coded boundaries of the part of the keys below each that is ambiguous.
-    ambiguity: f64,
-}
-
-/// The codes of a segment, and the line that they belong to.
-struct Coded {
-    form: Form,
-    line: Line,
-    words: Vec<u16>,
-    /// How many boundaries.
-    count: usize,
-    /// Sum over them of the part of the keys below each that is ambiguous.
-    ambiguity: f64,
-}
-
-impl Coded {
-    fn none(form: Form, line: Line) -> Coded {
-        Coded { form, line, words: Vec::new(), count: 0, ambiguity: 0.0 }
-    }
-
-    /// Bytes for each of its boundaries, with the one that begins it.
-    fn bytes_each(&self) -> f64 {
-        let start = size_of::<u64>() + size_of::<Segment>();
-        (start + self.words.len() * size_of::<u16>()) as f64 / (self.count + 1) as f64
-    }
-}
-
-impl Builder<'_> {
-    /// Adds the segment whose first boundary is that before rank `first`. It takes boundaries up to rank
-    /// `limit` if it can; returns up to which it does.
-    fn segment(&mut self, first: usize, limit: usize) -> usize {
-        let mut coded = self.long(Width::Narrow, first, limit);
-        // Where codes of 12 bits do not reach as far as there are boundaries, others may.
-        if first + coded.count < limit {
-            for other in [self.long(Width::Wide, first, limit), self.short(first, limit)] {
-                if other.bytes_each() < coded.bytes_each() {
-                    coded = other;
-                }
-            }
-        }
-        self.starts.push(self.keys[first - 1]);
-        self.segments.push(Segment::new(first, self.words.len(), &coded));
-        self.words.extend(&coded.words);
-        self.ambiguity += coded.ambiguity;
-        first + coded.count
-    }
-
-    /// The longest long segment of those tried.
-    fn long(&self, width: Width, first: usize, limit: usize) -> Coded {
-        let start = self.keys[first - 1];
-        let mut limit = limit;
-        for _ in 0..FITS_MAX {
-            let mut hull = Hull::new(EPSILON);
-            hull.push(start, 0);
-            let fits =
-                (first..limit).take_while(|&i| hull.push(self.keys[i], (i - first) as u32 + 1)).count();
-            let (slope, at_first) = hull.line();
-            // The first code stands at 0, one boundary behind the segment's first one.
-            let line = Line::new(slope * STEP as f64, (1.0 - at_first) * STEP as f64);
-            let coded = self.groups(width, line, first, first + fits);
-            if coded.count == fits {
-                return coded;
-            }
-            // The line that fits fewer boundaries has another slope, and may be bad at others.
-            limit = first + coded.count;
-        }
-        Coded::none(Form::Long(width), Line::default())
-    }
-
-    /// The longest short segment.
-    fn short(&self, first: usize, limit: usize) -> Coded {
-        let limit = limit.min(first + CODES);
-        let of = |count: usize| {
-            let span = self.keys[first + count - 1] - self.keys[first - 1];
-            let line = Line::new((SHORT_STEPS - 1) as f64 / span as f64, 0.0);
-            self.positions(line, first, first + count)
-        };
-        // Steps get coarser with every boundary more.
-        let (mut low, mut high, mut best) = (1, limit - first, Coded::none(Form::Short, Line::default()));
-        while low <= high {
-            let middle = low.midpoint(high);
-            match of(middle) {
-                Some(found) => (best, low) = (found, middle + 1),
-                None => high = middle - 1,
-            }
-        }
-        best
-    }
-
-    /// The boundaries from rank `first` up to `end` as positions on a short segment's line, if it tells them well enough
-    /// from their neighbours.
-    fn positions(&self, line: Line, first: usize, end: usize) -> Option<Coded> {
-        let start = self.keys[first - 1];
-        let mut coded = Coded { count: end - first, ..Coded::none(Form::Short, line) };
-        let mut before = 0;
-        for i in first..end {
-            let steps = line.steps(self.keys[i] - start);
-            let ambiguous = self.ambiguous(line, start, i, steps);
-            if steps >= SHORT_STEPS || steps <= before || ambiguous > AMBIGUITY_MAX {
-                return None;
-            }
-            before = steps;
-            coded.words.push(steps as u16);
-            coded.ambiguity += ambiguous;
-        }
-        Some(coded)
-    }
-
-    /// The boundaries from rank `first` up to `end` in groups; up to the first that `line` does not tell well enough from
-    /// its neighbours.
-    fn groups(&self, width: Width, line: Line, first: usize, end: usize) -> Coded {
-        let start = self.keys[first - 1];
-        let centre = i64::from(line.centre) * CENTRE;
-        let mut coded = Coded::none(Form::Long(width), line);
-        let mut before = 0;
-        for group in (first..end).step_by(CODES) {
-            let deviation = |i: usize| {
-                line.steps(self.keys[i] - start).saturating_sub(centre + (i - first) as i64 * STEP)
-            };
-            let mut deviations: Vec<i64> = (group..end.min(group + CODES)).map(deviation).collect();
-            let whole = deviations.len();
-            // The fewer boundaries, the finer the steps may be.
-            while !deviations.is_empty() {
-                let head = Head::of(width, &deviations);
-                let told =
-                    head.and_then(|head| self.told_apart(head, line, first, group, &deviations, before));
-                if let Some((head, (last, ambiguity))) = head.zip(told) {
-                    head.write(width, &deviations, &mut coded.words);
-                    coded.count += deviations.len();
-                    coded.ambiguity += ambiguity;
-                    before = last;
-                    break;
-                }
-                deviations.pop();
-            }
-            if deviations.len() < whole {
-                break;
-            }
-        }
-        coded
-    }
-
-    /// Whether `head` tells these boundaries, from rank `group` on in the segment of rank `first`, well enough from their
-    /// neighbours, the nearest before which is taken to be at `before` steps: the steps at which the last is
-    /// taken to be then, and the sum of the parts of the keys below each that are ambiguous.
-    fn told_apart(
-        &self,
-        head: Head,
-        line: Line,
-        first: usize,
-        group: usize,
-        deviations: &[i64],
-        before: i64,
-    ) -> Option<(i64, f64)> {
-        let (mut last, mut ambiguity) = (before, 0.0);
-        for (lane, &deviation) in deviations.iter().enumerate() {
-            let i = group + lane;
-            let steps =
-                head.rounded(lane, deviation) + (i - first) as i64 * STEP + i64::from(line.centre) * CENTRE;
-            let ambiguous = self.ambiguous(line, self.keys[first - 1], i, steps);
-            if steps <= last || ambiguous > AMBIGUITY_MAX {
-                return None;
-            }
-            last = steps;
-            ambiguity += ambiguous;
-        }
-        Some((last, ambiguity))
-    }
-
-    /// The part of the keys between boundary `i` and the one before it that have as many steps as the boundary is taken to
-    /// have, in the segment that begins at `start`.
-    ///
-    /// Steps are rounded down, so that the ambiguous keys are those right below the boundary. The key right above
-    /// it is mostly very close, since a separator is a beginning of it; the one below is not.
-    fn ambiguous(&self, line: Line, start: u64, i: usize, steps: i64) -> f64 {
-        let dx = self.keys[i] - start;
-        // There are keys with so many steps: the boundary itself has at least these.
-        let ambiguous = dx - line.least_with(steps.max(0)).unwrap_or(dx).min(dx);
-        ambiguous as f64 / (self.keys[i] - self.keys[i - 1]) as f64
     }
 }
 
