@@ -365,6 +365,37 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "minutes under Miri, and the properties do what it does")]
+    fn every_form_is_used_where_it_takes_least() {
+        let mut state = 1u64;
+        let mut random = |bits: u32| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state >> (64 - bits)
+        };
+        let even: Vec<u64> = (0..2000u64).map(|i| (i << 40) + ((i * 7919 % 1000) << 28)).collect();
+        // Gaps of 2^20 to 2^24, each octave equally likely; and of 1 to 2^49.
+        let mut uneven = |octaves: u64, least: u64| -> Vec<u64> {
+            let mut at = 0;
+            let mut next = || {
+                at += least << (random(32) % octaves);
+                at
+            };
+            (0..2000).map(|_| next()).collect()
+        };
+        let (uneven, cascade) = (uneven(5, 1 << 20), uneven(50, 1));
+        for (keys, form) in
+            [(even, Form::Long(Width::Narrow)), (uneven, Form::Long(Width::Wide)), (cascade, Form::Short)]
+        {
+            let boundaries = Boundaries::new(&keys, |_| false);
+            let of_form = boundaries.segments.iter().filter(|segment| segment.form() == form).count();
+            assert!(2 * of_form > boundaries.segments(), "{form:?}: {of_form} of {}", boundaries.segments());
+            for (rank, &key) in keys.iter().enumerate() {
+                assert_eq!(boundaries.place(key).rank, rank + 1, "{form:?}");
+            }
+        }
+    }
+
+    #[test]
     fn pinned_and_equal_boundaries_are_exact() {
         let keys = [10, 20, 20, 20, 30, 40, 50];
         let boundaries = Boundaries::new(&keys, |i| i == 5);
