@@ -119,8 +119,8 @@ impl Line {
     #[inline]
     fn steps(self, dx: u64) -> i64 {
         let product = (u128::from(dx) * u128::from(self.factor)) >> self.shift;
-        // A key behind the segment's last boundary can be very far.
-        (product as u64).min(i64::MAX as u64 / 2) as i64
+        // A key behind the segment's last boundary can be very far: further than 64 bits count.
+        product.min(i64::MAX as u128 / 2) as i64
     }
 
     /// The least `dx` that is so many steps from the first boundary; `None` beyond all keys.
@@ -391,6 +391,18 @@ mod tests {
             assert!(2 * of_form > boundaries.segments(), "{form:?}: {of_form} of {}", boundaries.segments());
             for (rank, &key) in keys.iter().enumerate() {
                 assert_eq!(boundaries.place(key).rank, rank + 1, "{form:?}");
+            }
+        }
+    }
+
+    /// Steps of a key that is very far used to be cut to 64 bits, and it was found among the first boundaries.
+    #[test]
+    fn keys_far_behind_the_last_boundary_are_behind_it() {
+        for gap in [1, 2, 1 << 10, 1 << 20] {
+            let keys: Vec<u64> = (0..1000).map(|i| 5 + i * gap).collect();
+            let boundaries = Boundaries::new(&keys, |_| false);
+            for x in (0..64).map(|bit| 5 + (1 << bit)).filter(|x| x > keys.last().unwrap()).chain([u64::MAX]) {
+                assert_eq!(boundaries.place(x).rank, keys.len(), "gap {gap}: {x:#x}");
             }
         }
     }

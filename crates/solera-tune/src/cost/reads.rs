@@ -125,8 +125,9 @@ impl Reading<'_> {
         let (mut visible, mut looking) = (1.0 - self.in_memory, 1.0 - self.in_memory);
         let part = |(level, run): (usize, &Run)| {
             let (entries, coverage, reach) = (run.entries(), run.coverage(), run.reach());
-            let asked = coverage * looking;
-            let held = (visible * entries / keys).min(asked);
+            let held = (visible * entries / keys).min(looking);
+            // Where a run has entries, those above have fewer than elsewhere: what looks for a key that it holds asks it.
+            let asked = (coverage * looking).max(held);
             visible *= 1.0 - run.newer() / keys;
             looking -= held;
             // A walk begins in the block where its key belongs, and goes on to the next if the key lies behind
