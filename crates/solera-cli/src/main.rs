@@ -98,8 +98,7 @@ fn main() -> ExitCode {
         Ok(outcome) => outcome.exit_code(),
         Err(failure) => {
             if !matches!(failure, failure::Failure::OutputClosed) {
-                // Messages of the operating system are kept to the one line that is promised.
-                eprintln!("solera: {}", failure.to_string().replace('\n', " "));
+                eprintln!("solera: {}", one_line(&failure.to_string()));
             }
             failure.exit_code()
         }
@@ -122,8 +121,22 @@ fn usage(error: &clap::Error) -> ExitCode {
     let what = text.split("\n\nUsage:").next().unwrap_or(&text);
     let what = what.trim_start_matches("error: ").replace("For more information, try '--help'.", "");
     let what = what.split_whitespace().collect::<Vec<_>>().join(" ");
-    eprintln!("solera: {what}; `solera --help` and `solera COMMAND --help` tell more");
+    eprintln!("solera: {}; `solera --help` and `solera COMMAND --help` tell more", one_line(&what));
     ExitCode::from(2)
+}
+
+/// A message on the one line that is promised, whatever the operating system or an argument put into it: a terminal obeys
+/// control characters.
+fn one_line(message: &str) -> String {
+    let mut line = String::with_capacity(message.len());
+    for character in message.chars() {
+        match character {
+            '\n' => line.push(' '),
+            _ if character.is_control() => line.extend(character.escape_default()),
+            _ => line.push(character),
+        }
+    }
+    line
 }
 
 #[cfg(test)]

@@ -401,7 +401,8 @@ mod tests {
         for gap in [1, 2, 1 << 10, 1 << 20] {
             let keys: Vec<u64> = (0..1000).map(|i| 5 + i * gap).collect();
             let boundaries = Boundaries::new(&keys, |_| false);
-            for x in (0..64).map(|bit| 5 + (1 << bit)).filter(|x| x > keys.last().unwrap()).chain([u64::MAX]) {
+            for x in (0..64).map(|bit| 5 + (1 << bit)).filter(|x| x > keys.last().unwrap()).chain([u64::MAX])
+            {
                 assert_eq!(boundaries.place(x).rank, keys.len(), "gap {gap}: {x:#x}");
             }
         }

@@ -35,6 +35,22 @@ fn manifest(fs: &dyn Fs) -> (String, u64) {
 }
 
 #[test]
+fn a_change_that_says_two_things_of_one_knob_is_refused() {
+    let db = options(&MemFs::new()).open(DIR).unwrap();
+    for twice in [
+        change().set(&knob::RUN_LIMIT, 2u32).set(&knob::RUN_LIMIT, 3u32),
+        change().set_level(&knob::RUN_LIMIT, 1, 2u32).reset(&knob::RUN_LIMIT, Some(1)),
+    ] {
+        let error = db.control().apply(twice).unwrap_err();
+        assert!(error.to_string().contains("run_limit is set twice"), "{error}");
+    }
+    assert_eq!(value(&db, &knob::RUN_LIMIT, Some(1)), "1");
+    let all_and_one = change().set(&knob::RUN_LIMIT, 2u32).set_level(&knob::RUN_LIMIT, 1, 3u32);
+    assert_eq!(db.control().apply(all_and_one).unwrap().changed.len(), 2);
+    assert_eq!(value(&db, &knob::RUN_LIMIT, Some(1)), "3");
+}
+
+#[test]
 fn a_change_is_in_force_at_once_and_says_what_it_changed() {
     let db = options(&MemFs::new()).open(DIR).unwrap();
     let both = change().set(&knob::SIZE_RATIO, 4u32).set_level(&knob::RUN_LIMIT, 1, 4u32);

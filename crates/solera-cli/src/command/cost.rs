@@ -8,12 +8,15 @@ use crate::{
 use serde_json::{Value, json};
 use solera::vfs::{Fs, posix::PosixFs};
 use solera_tune::cost::{
-    Budget, Candidate, Choice, Data, Family, Mix, Model, Term, Units, choose, probe::probe,
+    Budget, Candidate, Choice, Data, Family, Mix, Model, SIZE_RATIO_MAX, Term, Units, choose, probe::probe,
 };
 use std::{
     fmt::Write,
     path::{Path, PathBuf},
 };
+
+/// Most data for so much memory: some thousand write buffers, which are priced in a minute.
+const DATA_PER_MEMORY_MAX: f64 = 2048.0;
 
 /// Predict what shapes of the tree cost under a workload on this machine, and name the cheapest
 #[derive(Debug, clap::Args)]
@@ -98,11 +101,12 @@ impl Cost {
         if self.memory < 64 << 10 {
             return usage("--memory must be at least 64K: one write buffer and some filters");
         }
-        // The model walks through every flush of a load.
-        if self.entries as u64 * self.entry_bytes / self.memory > 1 << 20 {
-            return usage(
-                "--memory is less than a millionth of the data; there is no sensible shape for that",
-            );
+        // The model walks through every flush of a load, for each of some hundred shapes.
+        if self.entries as f64 * self.entry_bytes as f64 / self.memory as f64 > DATA_PER_MEMORY_MAX {
+            return Err(Failure::Usage(format!(
+                "the data is more than {DATA_PER_MEMORY_MAX} times --memory, and pricing its shapes would take minutes: give more \
+                 --memory, or less --entries or --entry-bytes"
+            )));
         }
         Ok(())
     }
@@ -127,8 +131,11 @@ impl Cost {
     fn unit_costs(&self) -> Result<Units> {
         if let Some(path) = &self.units {
             let text = std::fs::read(path).map_err(|error| Failure::file("read", path.display(), &error))?;
-            return serde_json::from_slice(&text)
-                .map_err(|error| Failure::Error(format!("{} holds no unit costs: {error}", path.display())));
+            let none = |why: String| Failure::Error(format!("{} holds no unit costs: {why}", path.display()));
+            let units: Units = serde_json::from_slice(&text).map_err(|error| none(error.to_string()))?;
+            return units.is_sane().then_some(units).ok_or_else(|| {
+                none("each must be a number of nanoseconds, not negative and less than a minute".into())
+            });
         }
         let dir = self.dir.clone().unwrap_or_else(std::env::temp_dir);
         let fs = PosixFs::new();
@@ -199,9 +206,11 @@ impl Cost {
         let _ = writeln!(out, "\nFilters of the cheapest: {}.", filters(&choice.best));
         let _ = writeln!(
             out,
-            "The closed forms say T = {:.2} and {:.1} bits per key; the neighbours were priced by the model.\n\nWhat the \
+            "The closed forms say T = {:.2}{} and {:.1} bits per key; the neighbours were priced by the model.\n\nWhat the \
              cheapest shape's cost is made of:",
-            choice.size_ratio_form, choice.filter_bits_form
+            choice.size_ratio_form,
+            if choice.size_ratio_form >= SIZE_RATIO_MAX.into() { " or more" } else { "" },
+            choice.filter_bits_form
         );
         let weight = |term: &Term| if self.blocks { term.blocks } else { term.ns };
         let sum: f64 = choice.terms.iter().map(weight).sum();

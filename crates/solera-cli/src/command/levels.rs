@@ -64,7 +64,7 @@ fn picture(stats: &KeyspaceStats) -> String {
     let _ = writeln!(
         out,
         "{}: {} entries, {} in tables; {} in memory{}",
-        stats.name,
+        stats.name.escape_debug(),
         units::count(stats.entries),
         units::bytes(stats.table_bytes),
         units::bytes(stats.memtable_bytes),

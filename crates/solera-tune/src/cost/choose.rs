@@ -9,16 +9,16 @@ use super::{
     model::{Cost, Load, Model, Setting, Term},
 };
 use serde::Serialize;
-use solera::Shape;
+use solera::{Shape, filter::BITS_PER_KEY_MAX};
 use std::{cell::RefCell, collections::HashMap};
 
 /// Largest size ratio that is tried for itself; beyond it only what the closed form and the steps of ⌈L⌉ name.
 const SIZE_RATIOS_TRIED: u32 = 6;
-/// Largest size ratio that is considered at all.
-const SIZE_RATIO_MAX: u32 = 32;
+/// Largest size ratio that is considered at all: beyond it a level 1 of T(T−1) write buffers holds all that there is.
+pub const SIZE_RATIO_MAX: u32 = 32;
 /// Filter bits are whole halves: finer is below what the model knows.
 const BITS_STEP: f64 = 0.5;
-/// Largest filter that is considered, in bits per key.
+/// Largest filter that is considered, in bits per key, as long as the write buffer may have the rest of the memory.
 const BITS_MAX: f64 = 20.0;
 /// Run limits of level 0 that are tried.
 const LEVEL0_LIMITS: [u32; 7] = [1, 2, 3, 4, 6, 9, 16];
@@ -124,8 +124,11 @@ pub fn choose(model: &Model, mix: &Mix, budget: &Budget, price: fn(&Candidate) -
         let of_family = candidates.iter().filter(|candidate| candidate.family == family);
         chooser.cheapest(of_family.cloned()).expect("every family has a size ratio")
     });
-    let ends = starts.map(|start| chooser.descend(start));
-    let best = chooser.cheapest(ends.into_iter()).expect("there are families");
+    // And at what a database is like that nobody tuned.
+    let ratio = budget.size_ratio.unwrap_or(Shape::default().size_ratio);
+    let untuned = chooser.candidate(Family::Leveling, ratio);
+    let ends = starts.into_iter().chain([untuned]).map(|start| chooser.descend(start));
+    let best = chooser.cheapest(ends).expect("there are families");
     let filter_bits_form = chooser.filter_bits(best.setting.shape.size_ratio);
     let terms = model.terms(mix, &best.cost);
     Choice { candidates, best, size_ratio_form, filter_bits_form, terms }
@@ -225,9 +228,13 @@ impl Chooser<'_> {
         let of_rest = |buffer: u64| (self.budget.memory_bytes - buffer as f64) * 8.0 / entries;
         let down = |bits: f64| (bits / BITS_STEP).floor() * BITS_STEP;
         let bits = down(bits).clamp(0.0, BITS_MAX).min(down(of_rest(least)).max(0.0));
-        // What neither may use is given to the filters, so that the memory is equal for all.
-        let bits = bits.max((of_rest(most) / BITS_STEP).ceil() * BITS_STEP);
-        if bits > 0.0 && bits < 1.0 { 1.0 } else { bits }
+        // What neither may use is given to the filters, so that the memory is equal for all; as far as filters may be that large.
+        let bits = bits.max((of_rest(most) / BITS_STEP).ceil() * BITS_STEP).min(BITS_PER_KEY_MAX.into());
+        match bits {
+            bits if bits >= 1.0 => bits,
+            _ if bits > 0.0 && of_rest(least) >= 1.0 => 1.0,
+            _ => 0.0,
+        }
     }
 
     fn write_buffer_bytes(&self, size_ratio: u32) -> u64 {
@@ -356,7 +363,8 @@ impl Chooser<'_> {
             }
         }
         if self.budget.size_ratio.is_none() {
-            for next in [ratio - 1, ratio + 1, (ratio * 3).div_ceil(4), (ratio * 4).div_ceil(3)] {
+            let ratios = [ratio - 1, ratio + 1, (ratio * 3).div_ceil(4), (ratio * 4).div_ceil(3)];
+            for next in ratios.map(|next| next.min(SIZE_RATIO_MAX)) {
                 let follow = |&limit: &u32| if limit == ratio { next } else { limit.min(next) };
                 let below = limits.iter().skip(1).map(follow);
                 push(next, limits[..1].iter().copied().chain(below).collect(), setting.filter_bits);

@@ -18,7 +18,7 @@ pub mod model;
 pub mod choose;
 pub mod probe;
 
-pub use choose::{Budget, Candidate, Choice, Family, choose};
+pub use choose::{Budget, Candidate, Choice, Family, SIZE_RATIO_MAX, choose};
 pub use mix::Mix;
 pub use model::{Cost, Data, Model, Setting, Term};
 pub use units::Units;

@@ -55,6 +55,27 @@ impl Units {
         }
     }
 
+    /// Whether each is a time that a machine can take: not negative, and less than a minute.
+    pub fn is_sane(&self) -> bool {
+        const MINUTE_NS: f64 = 6e10;
+        let Units { read_ns, read_ahead_ns_per_page, write_ns_per_page, get_ns, run_probe_ns, .. } = self;
+        let Units { block_find_ns, block_load_ns, run_seek_ns, step_ns, put_ns, merge_ns_per_entry, .. } =
+            self;
+        let others = [
+            read_ahead_ns_per_page,
+            write_ns_per_page,
+            get_ns,
+            run_probe_ns,
+            block_find_ns,
+            block_load_ns,
+            run_seek_ns,
+            step_ns,
+            put_ns,
+            merge_ns_per_entry,
+        ];
+        others.into_iter().chain(read_ns).all(|ns| (0.0..MINUTE_NS).contains(ns))
+    }
+
     /// I_r of `bytes`: between the sizes measured on a straight line, outside as the nearest.
     pub fn read_ns(&self, bytes: f64) -> f64 {
         let sizes = READ_BYTES.map(f64::from);

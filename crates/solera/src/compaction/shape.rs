@@ -33,7 +33,7 @@ pub static SIZE_RATIO: Knob = Knob::new(
 .with(
     "10",
     "by the compactions to come",
-    "T: how many times larger a level is than the one above it. Not below a run limit.",
+    "T: how many times larger a level is than the one above it. Not below a run limit of a level below 0.",
 );
 /// K_i.
 pub static RUN_LIMIT: Knob =
@@ -43,7 +43,7 @@ pub static RUN_LIMIT: Knob =
             "4 in level 0, else 1",
             "with the next data that comes to the level",
             "K_i: runs that a level fills before all move down. 1: fewest reads; T: fewest rewrites. \
-             Without a level: every level below 0.",
+             At most T, in level 0 at most 64. Without a level: every level below 0.",
         );
 
 /// How large each level may grow and how many runs it may hold.

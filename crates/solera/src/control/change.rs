@@ -79,6 +79,14 @@ impl Change {
             let count = self.items.len();
             return Err(Error::Invalid(format!("a change sets {count} knobs; it must set 1 to {ITEMS_MAX}")));
         }
+        for (at, item) in self.items.iter().enumerate() {
+            if self.items[..at].iter().any(|other| other.is_of_same(item)) {
+                let knob = &item.knob;
+                return Err(Error::Invalid(format!(
+                    "{knob} is set twice in one change; it must be set once"
+                )));
+            }
+        }
         core.change_knobs(|knobs| self.decide(core, knobs))
     }
 
@@ -127,6 +135,11 @@ struct Resolved<'c> {
 }
 
 impl Item {
+    /// Whether both set the same knob of the same keyspace and level.
+    fn is_of_same(&self, other: &Item) -> bool {
+        (&self.keyspace, &self.knob, self.level) == (&other.keyspace, &other.knob, other.level)
+    }
+
     fn resolve(&self, core: &Core, knobs: &Knobs) -> Result<Resolved<'_>> {
         let knob = knob::find(&self.knob)?;
         if self.level.is_some() && knob.scope != Scope::Level {

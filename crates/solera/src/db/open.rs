@@ -251,7 +251,7 @@ fn start(
         core.catalog.write().insert(Arc::new(tree));
     }
     core.obey(&core.store.lock());
-    let logs = core.replay(&recorded)?;
+    let mut logs = core.replay(&recorded)?;
     let last_seqno = logs.iter().map(|log| log.last_seqno).fold(recorded.last_seqno, Seqno::max);
     core.visible.store(last_seqno, Ordering::Release);
     core.fit_cache();
@@ -259,6 +259,8 @@ fn start(
         core.commit = Commit::new(None, Vec::new(), last_seqno);
         return Ok(core);
     }
+    // An open that writes nothing leaves an empty log, of which nothing would ever be flushed.
+    logs.retain(|log| !log.is_empty);
     let log_file = core.new_file();
     let mut log = core.create_log(log_file)?;
     for old in logs.iter().filter(|old| old.durable < old.end) {
@@ -289,6 +291,8 @@ struct ReplayedLog {
     /// Known to be durable up to here.
     durable: u64,
     last_seqno: Seqno,
+    /// It holds no batch.
+    is_empty: bool,
 }
 
 impl Core {
@@ -341,7 +345,9 @@ impl Core {
                 None if Some(&file) == last => Tail::Open,
                 None => Tail::Sealed,
             };
+            let mut is_empty = true;
             let log = wal::replay(&**fs, &self.dir, self.database, file, end, |offset, payload| {
+                is_empty = false;
                 let damaged = |what: &str| Error::corrupt(&path, offset, what.to_string());
                 let reader = BatchReader::new(payload).map_err(|error| error.in_file(&path, offset))?;
                 if reader.next_seqno() <= newest {
@@ -361,7 +367,7 @@ impl Core {
                 Ok(())
             })?;
             last_seqno = last_seqno.max(newest);
-            replayed.push(ReplayedLog { file, end: log.end, durable: log.durable, last_seqno });
+            replayed.push(ReplayedLog { file, end: log.end, durable: log.durable, last_seqno, is_empty });
         }
         for tree in self.trees() {
             tree.view().active.add_range_tombstones(deleted.remove(&tree.id).unwrap_or_default());

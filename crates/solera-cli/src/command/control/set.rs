@@ -25,7 +25,7 @@ pub(crate) struct Set {
     /// Who, for the history
     #[arg(long, value_name = "TEXT", env = "USER", default_value = "solera control")]
     who: String,
-    /// Only for this level [default: for all that have nothing of their own, and of run_limit all but level 0]
+    /// Only for this level [default: for all, which ends what single ones were set to; of run_limit all but level 0]
     #[arg(long, value_name = "N")]
     level: Option<u32>,
     /// Print one JSON object
