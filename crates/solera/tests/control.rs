@@ -35,6 +35,20 @@ fn manifest(fs: &dyn Fs) -> (String, u64) {
 }
 
 #[test]
+fn a_receipt_names_what_single_levels_lose() {
+    let db = options(&MemFs::new()).open(DIR).unwrap();
+    let limits = change().set(&knob::SIZE_RATIO, 20u32).set(&knob::RUN_LIMIT, 20u32);
+    db.control().apply(limits.set_level(&knob::RUN_LIMIT, 1, 7u32)).unwrap();
+    let receipt = db.control().apply(change().set(&knob::RUN_LIMIT, 4u32)).unwrap();
+    let changed: Vec<_> = receipt.changed.iter().map(|one| (one.level, &*one.old, &*one.new)).collect();
+    assert_eq!(changed, [(None, "20", "4"), (Some(1), "7", "4")]);
+    db.control().apply(change().set_level(&knob::FILTER_BITS_PER_KEY, 1, 3.0)).unwrap();
+    let receipt = db.control().apply(change().reset(&knob::FILTER_BITS_PER_KEY, None)).unwrap();
+    let changed: Vec<_> = receipt.changed.iter().map(|one| (one.level, &*one.old, &*one.new)).collect();
+    assert_eq!(changed, [(None, "10", "10"), (Some(1), "3", "10")]);
+}
+
+#[test]
 fn a_change_that_says_two_things_of_one_knob_is_refused() {
     let db = options(&MemFs::new()).open(DIR).unwrap();
     for twice in [

@@ -5,8 +5,8 @@ use crate::{
     db::{Core, DEFAULT_KEYSPACE, knobs::Knobs},
     error::{Error, Result},
     knob::{Knob, Scope, Value},
-    tree::Tree,
-    version::{Changed, Receipt, Turned},
+    tree::{Settings, Tree},
+    version::{Changed, LEVELS_MAX, Receipt, Turned},
 };
 use std::sync::Arc;
 
@@ -111,13 +111,26 @@ impl Change {
                     (named(before), named(after))
                 }
             };
-            changed.push(Changed {
-                keyspace: item.tree.as_ref().map(|tree| tree.name.clone()).unwrap_or_default(),
-                knob: item.knob.name.into(),
-                level: item.level,
-                old: old.to_string(),
-                new: new.to_string(),
-            });
+            changed.push(item.changed(item.level, &old, &new));
+            if let (Some(tree), Scope::Level, None) = (&item.tree, item.knob.scope, item.level) {
+                // What single levels had of their own ends, unless they are given something else.
+                let (before, after) = (&tree.view().settings, core.settings_of(&after, tree));
+                let is_named = |level: u32| {
+                    items.iter().any(|other| {
+                        (other.knob, other.level) == (item.knob, Some(level))
+                            && other.tree.as_ref().is_some_and(|of| Arc::ptr_eq(of, tree))
+                    })
+                };
+                for level in (0..LEVELS_MAX).filter(|level| !is_named(*level)) {
+                    let of = |settings: &Settings| settings.setting(item.knob, Some(level));
+                    if let (Some(own), Some(now)) = (of(before), of(&after))
+                        && own != old
+                        && own != now
+                    {
+                        changed.push(item.changed(Some(level), &own, &now));
+                    }
+                }
+            }
         }
         validate_trees(core, &after, &items)?;
         let receipt = Receipt { who: self.who.clone(), why: self.why.clone(), changed, ..Receipt::default() };
@@ -175,6 +188,16 @@ impl Item {
 }
 
 impl Resolved<'_> {
+    fn changed(&self, level: Option<u32>, old: &Value, new: &Value) -> Changed {
+        Changed {
+            keyspace: self.tree.as_ref().map(|tree| tree.name.clone()).unwrap_or_default(),
+            knob: self.knob.name.into(),
+            level,
+            old: old.to_string(),
+            new: new.to_string(),
+        }
+    }
+
     fn turned(&self) -> Turned {
         Turned {
             keyspace: self.tree.as_ref().map(|tree| tree.id),

@@ -25,7 +25,7 @@ pub struct Receipt {
     pub changed: Vec<Changed>,
 }
 
-/// One knob that was set.
+/// One knob that was set, or a level's own value of it that this ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changed {
     /// Name of the keyspace; empty for a knob of the database.

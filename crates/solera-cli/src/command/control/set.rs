@@ -8,7 +8,7 @@ use crate::{
 };
 use solera::{
     Error,
-    control::{Change, Knob, Scope, Value, knob},
+    control::{Change, Changed, Knob, Scope, Value, knob},
 };
 
 /// Set knobs, all of them or none; recorded with the reason, in force from then on, also after every later open
@@ -64,10 +64,11 @@ impl Set {
         if self.json {
             print_json(&receipt_json(&receipt))?;
         } else {
-            let effects = self.settings.iter().map(|(knob, _)| knob.effect);
-            let lines = receipt.changed.iter().zip(effects);
-            let lines: Vec<_> =
-                lines.map(|(changed, effect)| format!("{} ({effect})", changed_text(changed))).collect();
+            let line = |changed: &Changed| {
+                let effect = knob::find(&changed.knob).map_or("", |knob| knob.effect);
+                format!("{} ({effect})", changed_text(changed))
+            };
+            let lines: Vec<_> = receipt.changed.iter().map(line).collect();
             print_text(&lines.join("\n"))?;
         }
         Ok(Outcome::Done)
