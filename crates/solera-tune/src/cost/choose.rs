@@ -14,7 +14,7 @@ use std::{cell::RefCell, collections::HashMap};
 
 /// Largest size ratio that is tried for itself; beyond it only what the closed form and the steps of ⌈L⌉ name.
 const SIZE_RATIOS_TRIED: u32 = 6;
-/// Largest size ratio that is considered at all: beyond it a level 1 of T(T−1) write buffers holds all that there is.
+/// Largest size ratio that is considered at all: level 1 holds T(T−1) write buffers then, a thousand.
 pub const SIZE_RATIO_MAX: u32 = 32;
 /// Filter bits are whole halves: finer is below what the model knows.
 const BITS_STEP: f64 = 0.5;
