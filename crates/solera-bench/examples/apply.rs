@@ -1,5 +1,6 @@
 //! How long a change of a knob takes, on a database at rest and on one that another thread writes to; and how long
-//! the device takes meanwhile to sync 100 bytes of a file that nobody else has, which is the part that no engine can take away.
+//! the device takes meanwhile to sync 100 bytes, at the end of a file that nobody else has, and in the middle of one
+//! whose length and places stay as they are. That is the part that no engine can take away.
 //!
 //! `cargo run --release -p solera-bench --example apply -- [entries] [changes]`
 //!
@@ -15,6 +16,8 @@ use solera_bench::random::Random;
 use std::{
     env,
     error::Error,
+    fs::File,
+    os::unix::fs::FileExt,
     sync::atomic::{AtomicBool, Ordering},
 };
 
@@ -28,6 +31,10 @@ const TURNS: [(&Knob, [u32; 2]); 4] = [
     (&knob::CACHE_PERCENT, [40, 60]),
 ];
 
+/// Size of the file that is synced in place.
+const WHOLE_BYTES: usize = 1 << 20;
+
+#[expect(clippy::disallowed_methods, reason = "the engine's files are never written in place")]
 fn main() -> Outcome<()> {
     let mut numbers = env::args().skip(1);
     let mut number = |default: u64| numbers.next().map_or(Ok(default), |text| text.parse());
@@ -47,6 +54,14 @@ fn main() -> Outcome<()> {
     let mut file = PosixFs.create(&directory.path().join("synced"))?;
     let mut sync = |_| -> Outcome<()> { Ok(file.append(&[0; 100]).and_then(|()| file.sync())?) };
     print("sync at rest", timed(&mut sync)?);
+    let whole = File::create(directory.path().join("whole"))?;
+    whole.write_all_at(&vec![0; WHOLE_BYTES], 0)?;
+    whole.sync_all()?;
+    let sync_in_place = |nth: u64| -> Outcome<()> {
+        whole.write_all_at(&[1; 100], nth * 100 % WHOLE_BYTES as u64)?;
+        Ok(whole.sync_data()?)
+    };
+    print("sync in place", timed(&mut |nth| sync_in_place(nth))?);
 
     let db = Options::new().memory(256 << 20).open(directory.path().join("db"))?;
     let mut random = Random::new(1);
@@ -63,14 +78,27 @@ fn main() -> Outcome<()> {
             }
             Ok(())
         });
-        let taken =
-            timed(&mut |nth| sync(nth)).and_then(|sync| Ok((sync, timed(&mut |nth| turn(&db, nth))?)));
+        // In turns: what the device is busy with meets all three.
+        let mut taken = [const { Vec::new() }; 3];
+        let outcome = (0..changes).try_for_each(|nth| {
+            let kinds: [&mut dyn FnMut(u64) -> Outcome<()>; 3] =
+                [&mut sync, &mut |nth| sync_in_place(nth), &mut |nth| turn(&db, nth)];
+            kinds.into_iter().zip(&mut taken).try_for_each(|(kind, taken)| {
+                let start = clock.monotonic_ns();
+                kind(nth)?;
+                taken.push(clock.monotonic_ns() - start);
+                Ok(())
+            })
+        });
         done.store(true, Ordering::Relaxed);
         let written: Outcome<()> = writer.join().map_err(|_| "the writer panicked")?;
-        written.and(taken)
+        written.and(outcome).map(|()| taken)
     })?;
-    print("sync under writes", taken.0);
-    print("change under writes", taken.1);
+    for (what, taken) in
+        ["sync under writes", "in place under writes", "change under writes"].into_iter().zip(taken)
+    {
+        print(what, taken);
+    }
     Ok(())
 }
 
@@ -88,5 +116,5 @@ fn turn(db: &Db, nth: u64) -> Outcome<()> {
 fn print(what: &str, mut ns: Vec<u64>) {
     ns.sort_unstable();
     let ms = |quantile: f64| ns[((ns.len() - 1) as f64 * quantile) as usize] as f64 / 1e6;
-    println!("{what:<20} median {:.3} ms, p99 {:.3} ms, longest {:.3} ms", ms(0.5), ms(0.99), ms(1.0));
+    println!("{what:<21} median {:.3} ms, p99 {:.3} ms, longest {:.3} ms", ms(0.5), ms(0.99), ms(1.0));
 }

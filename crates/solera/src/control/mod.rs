@@ -86,7 +86,7 @@ impl Control {
         observe::observe(&self.handle)
     }
 
-    /// Times one operation in `period` instead of one in 64, none if it is 0: to measure what that costs.
+    /// Times one operation in `period` instead of one in 128, none if it is 0: to measure what that costs.
     #[doc(hidden)]
     pub fn sample_one_in(&self, period: u64) {
         self.handle.trees().iter().for_each(|tree| tree.context.stats.sample_one_in(period));

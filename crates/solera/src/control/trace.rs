@@ -35,7 +35,7 @@ impl Control {
     ///
     /// It holds up nobody: operations go to memory, and a thread writes them out. Where the file is slower than
     /// they, or cannot be written at all, they are left out and counted, in the trace and in [`Recording::recorded`]. While
-    /// it goes on every operation is timed, not one in 64. Recorded is what succeeded, when it ended; of a scan,
+    /// it goes on every operation is timed, not one in 128. Recorded is what succeeded, when it ended; of a scan,
     /// when its iterator is placed anew or dropped, and how far it came. A transaction's writes are recorded as its commit.
     /// Not recorded are bulk loads ([`Keyspace::ingest`](crate::Keyspace::ingest)), flushes and compactions, and what a
     /// transaction reads of its own writes.
