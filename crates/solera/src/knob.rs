@@ -7,7 +7,7 @@
 //! What must hold: a knob may change the speed of answers, never the answers.
 
 use crate::error::{Error, Result};
-use std::fmt;
+use std::{fmt, ops::RangeInclusive};
 
 /// What one setting of a knob concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,6 +152,9 @@ impl fmt::Display for Legal {
     }
 }
 
+/// Numbers of which all digits are written.
+const PLAIN: RangeInclusive<f64> = 1e-6..=1e15;
+
 /// What a knob is set to.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
@@ -192,13 +195,17 @@ impl Value {
 
     /// Reads what [`fmt::Display`] wrote: a number, or else a name.
     pub fn parse(text: &str) -> Value {
-        text.parse().map_or_else(|_| Value::Name(text.to_owned()), Value::Number)
+        text.parse::<f64>().map_or_else(|_| Value::Name(text.to_owned()), Value::from)
     }
 }
 
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            // Short also where it is far from 1.
+            Value::Number(number) if *number != 0.0 && !PLAIN.contains(&number.abs()) => {
+                write!(f, "{number:e}")
+            }
             Value::Number(number) => write!(f, "{number}"),
             Value::Name(name) => f.write_str(name),
         }
@@ -207,7 +214,8 @@ impl fmt::Display for Value {
 
 impl From<f64> for Value {
     fn from(number: f64) -> Self {
-        Value::Number(number)
+        // Zero has no sign.
+        Value::Number(number + 0.0)
     }
 }
 
@@ -257,10 +265,12 @@ mod tests {
 
     #[test]
     fn values_come_back_from_their_text() {
-        let values = [0.0, 0.1, 12.5, 4096.0, 1099511627776.0].map(Value::Number);
+        let values = [0.0, 0.1, 12.5, 4096.0, 1099511627776.0, 1e-300, 1e300].map(Value::Number);
         for value in values.into_iter().chain([Value::from("s-tree"), Value::from(7.3f32)]) {
             assert_eq!(Value::parse(&value.to_string()), value);
+            assert!(value.to_string().len() < 16, "{value}");
         }
+        assert_eq!(Value::parse("-0").to_string(), "0");
         assert_eq!(Value::from(7.3f32).to_string(), "7.3");
     }
 }

@@ -15,8 +15,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Most data for so much memory: some thousand write buffers, through whose flushes the model walks for each shape.
-const DATA_PER_MEMORY_MAX: f64 = 2048.0;
+/// Most data for so much memory: some ten thousand write buffers, through whose flushes the model walks for each shape.
+const DATA_PER_MEMORY_MAX: f64 = 32768.0;
 
 /// Predict what shapes of the tree cost under a workload on this machine, and name the cheapest
 #[derive(Debug, clap::Args)]

@@ -3,7 +3,7 @@
 use super::{FILE_KIND, HASHED, Operation, Record};
 use crate::{
     codec::{DecodeError, Decoder},
-    error::Result,
+    error::{Error, Result},
     frame::{Cut, FILE_HEADER_BYTES, FRAME_HEADER_BYTES, walk},
     vfs::{Fs, read_exact_at},
 };
@@ -40,7 +40,8 @@ pub struct Ending {
 /// was named before.
 ///
 /// # Errors
-/// [`Error::Corrupt`](crate::Error::Corrupt) if the file is no trace, or is damaged where a recording was ended; as `each`.
+/// [`Error::Corrupt`](crate::Error::Corrupt) if the file is no trace, is damaged where a recording was ended, or goes on
+/// behind its end; as `each`.
 pub fn read(fs: &dyn Fs, path: &Path, mut each: impl FnMut(&Traced<'_>) -> Result<()>) -> Result<Ending> {
     let file = fs.open(path)?;
     let len = file.len()?;
@@ -58,6 +59,11 @@ pub fn read(fs: &dyn Fs, path: &Path, mut each: impl FnMut(&Traced<'_>) -> Resul
         }
         Ok(())
     })?;
+    if walked.ended && walked.end < len {
+        let what =
+            format!("the recording ended here, and {} bytes of something else follow", len - walked.end);
+        return Err(Error::corrupt(path, walked.end, what));
+    }
     let cut_bytes = walked.cut.map_or(0, |Cut { bytes, .. }| bytes);
     Ok(Ending { bytes: walked.end, ended: walked.ended, cut_bytes })
 }

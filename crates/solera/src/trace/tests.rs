@@ -308,6 +308,24 @@ fn a_file_cut_at_any_byte_ends_there_and_says_so() {
 }
 
 #[test]
+fn what_follows_the_end_of_a_trace_is_not_passed_over() {
+    let (fs, path) = (MemFs::new(), Path::new("/t"));
+    let len = write_file(&fs, path, true);
+    let content = crate::vfs::read_all(&*fs.open(path).unwrap()).unwrap();
+    // Another trace joined to it, and a single byte.
+    for more in [&content[..], b"x"] {
+        let (fs, path) = file_of(&[&content[..], more].concat());
+        match read_all_of(&fs, path) {
+            Err(Error::Corrupt { offset, what, .. }) => {
+                assert_eq!(offset, len);
+                assert!(what.contains(&format!("{} bytes", more.len())), "{what}");
+            }
+            read => panic!("{read:?}"),
+        }
+    }
+}
+
+#[test]
 fn a_flipped_bit_of_an_ended_trace_is_damage_with_its_place() {
     let (fs, path) = (MemFs::new(), Path::new("/t"));
     let len = write_file(&fs, path, true);
