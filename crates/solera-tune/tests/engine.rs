@@ -1,7 +1,12 @@
 //! The model against the engine: the same load, on a database in memory that does its work in the caller's
 //! thread. What the engine counted is the truth.
 
-use solera::{Compression, Db, Layout, Options, Shape, stats::Counters, vfs::mem::MemFs};
+use solera::{
+    Compression, Db, Layout, Options, Shape,
+    control::{Change, knob},
+    stats::Counters,
+    vfs::mem::MemFs,
+};
 use solera_tune::cost::{
     Cost, Data, Mix, Model, Setting, Units,
     model::Load,
@@ -55,6 +60,9 @@ impl Engine {
         let options = Options::new().fs(Arc::new(MemFs::new())).background_threads(0).layout(layout);
         let options = options.memory(8 << 20).write_buffer(BUFFER_BYTES).shape(setting.shape.clone());
         let mut engine = Engine { db: options.open("/d").unwrap(), draw: 1 };
+        // The model's level 0 is due at its run limit, whatever is read.
+        let exact = Change::new("test", "as the model").set(&knob::LEVEL0_PATIENCE, 0u32);
+        engine.db.control().apply(exact).unwrap();
         (0..ENTRIES).for_each(|i| engine.put(2 * i));
         engine.db.flush().unwrap();
         while engine.db.step().unwrap() {}

@@ -85,7 +85,7 @@ fn a_change_is_in_force_at_once_and_says_what_it_changed() {
     assert_eq!(ratio.legal, Legal::Whole { min: 4, max: 100 });
 
     // The compactions obey: capacities are the new shape's.
-    for n in 0..20_000u32 {
+    for n in 0..60_000u32 {
         db.put(&n.to_be_bytes(), &[7; 100]).unwrap();
     }
     db.flush().unwrap();
@@ -257,11 +257,11 @@ fn a_change_of_any_knob_is_one_record_of_the_manifest_and_nothing_else_is_read_o
     let fs = FaultFs::new(Arc::new(mem.clone()));
     let db = options(&mem).fs(Arc::new(fs.clone())).open(DIR).unwrap();
     // Tables in several levels, blocks in the cache, and entries in memory.
-    for n in 0..30_000u32 {
+    for n in 0..60_000u32 {
         db.put(&n.wrapping_mul(0x9e37_79b9).to_be_bytes(), &[n as u8; 100]).unwrap();
     }
     db.wait_idle().unwrap();
-    assert_eq!(db.iter().map(Result::unwrap).count(), 30_000);
+    assert_eq!(db.iter().map(Result::unwrap).count(), 60_000);
     (0..1000u32).for_each(|n| db.put(&n.to_be_bytes(), b"in memory").unwrap());
     let stats = db.default().stats();
     assert!(stats.levels.len() > 1 && stats.memtable_entries > 0, "{stats:?}");

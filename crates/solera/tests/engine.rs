@@ -2,6 +2,7 @@
 
 use solera::{
     Batch, Db, Durability, Error, IndexKind, KeyspaceOptions, ManualClock, Options, Shape, Slice,
+    control::{Change, knob},
     operator::{Append, Counter},
     vfs::{
         Fs,
@@ -678,4 +679,52 @@ fn a_keyspace_gains_a_merge_operator_once_and_keeps_its_name() {
     let other = db.keyspace("other").unwrap();
     other.merge(b"n", &Counter::encode(2)).unwrap();
     assert_eq!(other.get(b"n").unwrap().unwrap(), Counter::encode(3)[..]);
+}
+
+/// Level 0 is merged when reads have paid for it, and when it has as many runs as its patience is long.
+#[test]
+fn level_0_waits_with_its_merge_until_reads_have_paid_for_it() {
+    let db = open(&Arc::new(MemFs::new()));
+    let flush_a_run = |run: u32| {
+        for n in 0..100 {
+            // Values that do not compress: runs that are small are merged with each other.
+            let value: Vec<u8> =
+                (0..8).flat_map(|at| solera::key::hash(&[n as u8, run as u8, at]).to_le_bytes()).collect();
+            db.put(&key(n * 100 + run), &value).unwrap();
+        }
+        db.flush().unwrap();
+        db.wait_idle().unwrap();
+    };
+    let runs = || db.stats().keyspaces[0].levels[0].runs.len();
+    let until_merged = |first: u32| {
+        (first..first + 64).take_while(|&run| {
+            flush_a_run(run);
+            runs() > 0
+        })
+    };
+    // Nobody reads: eight runs stay, the ninth takes all down.
+    assert_eq!(until_merged(0).count(), 8);
+    // The second time, six runs and what level 1 holds are some hundred kilobytes: the reads of a few thousand keys
+    // are dearer, by the reckoning.
+    (10..16).for_each(flush_a_run);
+    assert_eq!(runs(), 6);
+    db.get(&key(1)).unwrap();
+    db.wait_idle().unwrap();
+    assert_eq!(runs(), 6, "one read is no reason");
+    for n in 0..10_000 {
+        db.get(&key(n)).unwrap();
+    }
+    db.wait_idle().unwrap();
+    assert_eq!(runs(), 0, "these were");
+    // Below the run limit nothing is due, however much is read.
+    (20..23).for_each(flush_a_run);
+    for n in 0..10_000 {
+        db.get(&key(n)).unwrap();
+    }
+    db.wait_idle().unwrap();
+    assert_eq!(runs(), 3);
+    // Without patience the run limit alone counts.
+    db.control().apply(Change::new("test", "at once").set(&knob::LEVEL0_PATIENCE, 0u32)).unwrap();
+    flush_a_run(23);
+    assert_eq!(runs(), 0);
 }

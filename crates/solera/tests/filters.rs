@@ -1,7 +1,9 @@
 //! Filters by level, from outside: what smaller levels' further bits save, as predicted.
 
 use solera::{
-    Compression, Db, FilterKind, FilterSpec, Filters, KeyspaceStats, Layout, Options, Shape, filter,
+    Compression, Db, FilterKind, FilterSpec, Filters, KeyspaceStats, Layout, Options, Shape,
+    control::{Change, knob},
+    filter,
     vfs::mem::MemFs,
 };
 use std::sync::Arc;
@@ -30,6 +32,8 @@ fn options(filters: Filters) -> Options {
 /// A database of several levels, all work done.
 fn loaded(filters: Filters, keys: impl Iterator<Item = [u8; 8]>) -> Db {
     let db = options(filters).fs(Arc::new(MemFs::new())).open("/db").unwrap();
+    // Level 0 with as many runs as its limit says, which the bits are allotted by.
+    db.control().apply(Change::new("test", "runs as allotted").set(&knob::LEVEL0_PATIENCE, 0u32)).unwrap();
     for key in keys {
         db.put(&key, &[1; 32]).unwrap();
     }

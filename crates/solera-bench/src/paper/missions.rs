@@ -13,6 +13,7 @@ use crate::{
 use solera::{
     Compression, Db, Layout, Options,
     clock::{Clock, SystemClock},
+    control::{Change, knob},
     stats::Counters,
     vfs::{Fs, posix::PosixFs},
 };
@@ -181,6 +182,8 @@ impl Tenant {
             .direct_reads(site.direct)
             .background_threads(site.background_threads);
         let db = options.open(directory.path())?;
+        // The papers' trees and the model's have no more runs in level 0 than its run limit.
+        db.control().apply(Change::new("bench", "as the papers").set(&knob::LEVEL0_PATIENCE, 0u32))?;
         let mut random = Random::new(site.seed);
         let mut pool = vec![0; VALUE_POOL_BYTES];
         random.fill(&mut pool);

@@ -13,6 +13,8 @@
 //! without a gap, which gives this for free.
 
 use super::{
+    patience::{is_paid, rent_ns},
+    pick::target_run,
     shape::{RUN_LIMIT, Shape},
     transition::{Transition, Turn},
 };
@@ -20,7 +22,7 @@ use crate::{
     error::Error,
     ids::{FileId, RunId},
     key::KeyRange,
-    stats::{MergeCounter, Stats},
+    stats::{LevelCounters, MergeCounter, Stats},
     table::TableDescriptor,
     version::{Added, Removed, Run, TableRef, TreeEdit, Version},
 };
@@ -256,6 +258,12 @@ pub struct InFlight {
     rewritten: BTreeMap<u32, RunId>,
     /// Tables that a plan could not read, and why. `pick` leaves them alone.
     damaged: BTreeMap<FileId, Error>,
+    /// Runs at which level 0 is due, more than its run limit, while reads have not paid for its merge.
+    level0_waits_for: Option<u32>,
+    /// What reads had paid for runs of level 0 when that was last looked at, in nanoseconds.
+    rent_ns: u64,
+    /// What they had when a merge of level 0 last began.
+    settled_ns: u64,
 }
 
 #[derive(Debug)]
@@ -288,6 +296,9 @@ impl InFlight {
         let source_level = plan.sources.first().map(|source| source.level);
         if let (Some(level), Some(run)) = (source_level, plan.seals) {
             self.seal(level, run);
+            if level == 0 {
+                self.settled_ns = self.rent_ns;
+            }
         }
         self.run(plan.claims().collect(), source_level, plan.source_bytes())
     }
@@ -330,6 +341,25 @@ impl InFlight {
         oldest.is_some_and(|run| self.rewritten.get(&run.level()).is_some_and(|newest| run.id() <= *newest))
     }
 
+    /// Lets level 0 fill up to `patience` runs if that is more than its run limit and `reads`, all that reads ever did there,
+    /// have not paid for its merge.
+    pub fn weigh(&mut self, version: &Version, shape: &Shape, patience: u32, reads: &LevelCounters) {
+        self.rent_ns = rent_ns(reads);
+        let runs = version.level(0).runs().len();
+        let may_wait = runs < patience as usize && runs >= shape.run_limit(0) as usize;
+        let waits = may_wait && {
+            let target = version.level(1).run(target_run(version, shape, self, 1));
+            let bytes = version.level(0).bytes() + target.map_or(0, |run| run.bytes());
+            !is_paid(self.rent_ns.saturating_sub(self.settled_ns), bytes)
+        };
+        self.level0_waits_for = waits.then_some(patience);
+    }
+
+    /// Whether level 0 has as many runs as its limit, and is not due all the same.
+    pub fn level0_waits(&self) -> bool {
+        self.level0_waits_for.is_some()
+    }
+
     /// The shape that is in force where `wanted` is wanted.
     pub fn in_force<'s>(&self, version: &Version, wanted: &'s Shape) -> Cow<'s, Shape> {
         let mut shape = Cow::Borrowed(wanted);
@@ -337,6 +367,9 @@ impl InFlight {
             if let Some(limit) = self.held(version.level(level).runs()) {
                 shape.to_mut().set(&RUN_LIMIT, Some(level), limit.into());
             }
+        }
+        if let Some(limit) = self.level0_waits_for {
+            shape.to_mut().set(&RUN_LIMIT, Some(0), limit.into());
         }
         shape
     }

@@ -3,7 +3,7 @@
 //! From this list come `solera control`, [`Ranges`](super::Ranges), and the table in docs/TUNING.md.
 
 pub use crate::{
-    compaction::{RUN_LIMIT, SIZE_RATIO, TRANSITION},
+    compaction::{LEVEL0_PATIENCE, RUN_LIMIT, SIZE_RATIO, TRANSITION},
     db::{CACHE_PERCENT, FILTER_PERCENT, WRITE_BUFFER_PERCENT},
     table::layout::{BLOCK_BYTES, EPSILON, FILTER_BITS_PER_KEY, INDEX},
 };

@@ -177,6 +177,7 @@ impl Iter {
         let Some(begun) = begun else { return };
         let clock = self.keyspace.handle().clock();
         self.keyspace.tree().context.stats.end(Latency::Scan, begun, clock);
+        self.keyspace.handle().weigh_reads(self.keyspace.tree());
         if self.keyspace.handle().is_traced() {
             // What came before the placing is not of it.
             tally.leave(&self.keyspace);

@@ -331,6 +331,7 @@ impl Keyspace {
         let latency = if found { Latency::LookupFound } else { Latency::LookupAbsent };
         self.tree.context.stats.end(latency, begun, self.handle.clock());
         self.handle.trace_lookups(&self.tree, iter::once((key, found)));
+        self.handle.weigh_reads(&self.tree);
     }
 
     /// Counts lookups that did not come through [`Keyspace::lookup`], each with whether it found a value.
@@ -339,6 +340,7 @@ impl Keyspace {
         counts.add(Counter::Gets, lookups.len() as u64);
         counts.add(Counter::GetsFound, lookups.clone().filter(|&(_, found)| found).count() as u64);
         self.handle.trace_lookups(&self.tree, lookups);
+        self.handle.weigh_reads(&self.tree);
     }
 
     pub(super) fn read_context(&self, snapshot: Seqno) -> ReadContext {

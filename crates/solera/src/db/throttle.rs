@@ -59,5 +59,6 @@ fn backlog(tree: &Tree) -> Backlog {
         sealed: view.sealed.len() as u64,
         level0_runs: view.version.level(0).runs().len() as u64,
         level0_limit: u64::from(view.settings.shape.run_limit(0)),
+        level0_patience: u64::from(view.settings.level0_patience),
     }
 }

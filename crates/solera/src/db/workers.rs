@@ -21,7 +21,7 @@ use crate::{
         atomic::{AtomicBool, Ordering},
     },
     table::TableDescriptor,
-    tree::{Tree, View},
+    tree::{Settings, Tree, View},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -64,6 +64,14 @@ impl State {
     /// The running plans of `tree`; none are begun any more once it is dropped.
     fn in_flight(&mut self, tree: &Tree) -> Option<&mut InFlight> {
         if tree.is_dropped() { None } else { Some(self.in_flight.entry(tree.id).or_default()) }
+    }
+
+    /// As [`State::in_flight`], for who is about to ask what is due in `view`, the tree's present one.
+    fn weighed(&mut self, tree: &Tree, view: &View) -> Option<&mut InFlight> {
+        let in_flight = self.in_flight(tree)?;
+        let Settings { shape, level0_patience, .. } = &*view.settings;
+        in_flight.weigh(&view.version, shape, *level0_patience, &tree.context.stats.level(0));
+        Some(in_flight)
     }
 }
 
@@ -294,13 +302,15 @@ impl Core {
             return None;
         }
         trees.sort_by_cached_key(|tree| {
-            let in_flight = state.in_flight.entry(tree.id).or_default();
             let view = tree.view();
-            std::cmp::Reverse(compaction::urgency(&view.version, &view.settings.shape, in_flight))
+            let urgency = |in_flight: &mut InFlight| {
+                compaction::urgency(&view.version, &view.settings.shape, in_flight)
+            };
+            std::cmp::Reverse(state.weighed(tree, &view).map_or(0, urgency))
         });
         for tree in &trees {
-            let Some(in_flight) = state.in_flight(tree) else { continue };
             let view = tree.view();
+            let Some(in_flight) = state.weighed(tree, &view) else { continue };
             in_flight.forget_replaced(&view.version);
             if let Some(plan) = compaction::pick(&view.version, &view.settings.shape, in_flight) {
                 let ticket = in_flight.start(&plan);
@@ -308,6 +318,24 @@ impl Core {
             }
         }
         None
+    }
+
+    /// Reads have looked into `tree`: if they have now paid for the merge of level 0, it is begun.
+    pub(super) fn weigh_reads(&self, tree: &Tree) {
+        let view = tree.view();
+        let Settings { shape, level0_patience, .. } = &*view.settings;
+        let waiting = shape.run_limit(0) as usize..*level0_patience as usize;
+        if self.options.background_threads == 0 || !waiting.contains(&view.version.level(0).runs().len()) {
+            return;
+        }
+        let mut state = self.work.state.lock();
+        let waited = state.in_flight(tree).is_some_and(|in_flight| in_flight.level0_waits());
+        let waits = state.weighed(tree, &view).is_some_and(|in_flight| in_flight.level0_waits());
+        if waited && !waits {
+            state.calls += 1;
+            drop(state);
+            self.work.wake.notify_all();
+        }
     }
 
     /// Where tables over `range`, newer than everything in `tree`, enter it. The claim keeps the place for
@@ -500,7 +528,7 @@ impl Core {
             let idle = state.running == 0
                 && trees.iter().all(|tree| {
                     let view = tree.view();
-                    let Some(in_flight) = state.in_flight(tree) else { return true };
+                    let Some(in_flight) = state.weighed(tree, &view) else { return true };
                     view.sealed.is_empty()
                         && compaction::pick(&view.version, &view.settings.shape, in_flight).is_none()
                 });

@@ -229,11 +229,14 @@ impl Stats {
 
     /// The counters of each level now; the last stands for all deeper ones too.
     pub fn levels(&self) -> [LevelCounters; LEVELS_COUNTED] {
-        array::from_fn(|level| {
-            let mut sums = [0; LEVEL_COUNTERS];
-            self.shards().for_each(|shard| add_to_sums(&mut sums, &shard.levels[level]));
-            LevelCounters::from_sums(&sums)
-        })
+        array::from_fn(|level| self.level(level as u32))
+    }
+
+    /// The counters of `level` now.
+    pub fn level(&self, level: u32) -> LevelCounters {
+        let mut sums = [0; LEVEL_COUNTERS];
+        self.shards().for_each(|shard| add_to_sums(&mut sums, &shard.levels[counted(level)]));
+        LevelCounters::from_sums(&sums)
     }
 
     /// What went into each level and out of it; the last stands for all deeper ones too.

@@ -4,7 +4,7 @@
 //! tables it is about in one step, and a change of either is one exchange of the view.
 
 use crate::{
-    compaction::{Shape, TRANSITION, Transition},
+    compaction::{LEVEL0_PATIENCE, LEVEL0_PATIENCE_DEFAULT, Shape, TRANSITION, Transition},
     error::{Error, Result},
     knob::{Knob, Legal, Scope, Value},
     table::{Layout, layout::FILTER_BITS_PER_KEY},
@@ -19,6 +19,8 @@ pub struct Settings {
     pub shape: Shape,
     /// How levels come to other run limits.
     pub transition: Transition,
+    /// Runs that level 0 may come to while reads have not paid for its merge.
+    pub level0_patience: u32,
     /// What single levels have otherwise than `layout`.
     of_levels: Vec<(u32, &'static Knob, Value)>,
 }
@@ -26,12 +28,18 @@ pub struct Settings {
 impl Settings {
     /// The same layout for all levels.
     pub fn new(layout: Layout, shape: Shape) -> Settings {
-        Settings { layout, shape, transition: Transition::default(), of_levels: Vec::new() }
+        Settings {
+            layout,
+            shape,
+            transition: Transition::default(),
+            level0_patience: LEVEL0_PATIENCE_DEFAULT,
+            of_levels: Vec::new(),
+        }
     }
 
     /// The knobs that a tree obeys.
     pub fn knobs() -> impl Iterator<Item = &'static Knob> {
-        Shape::KNOBS.into_iter().chain(Layout::KNOBS).chain([&TRANSITION])
+        Shape::KNOBS.into_iter().chain([&LEVEL0_PATIENCE]).chain(Layout::KNOBS).chain([&TRANSITION])
     }
 
     /// How tables of `level` are written.
@@ -52,7 +60,9 @@ impl Settings {
     pub fn setting(&self, knob: &Knob, level: Option<u32>) -> Option<Value> {
         let layout = level.map_or(self.layout, |level| self.layout_of(level));
         let transition = || (*knob == TRANSITION).then(|| self.transition.name().into());
-        self.shape.setting(knob, level).or_else(|| layout.setting(knob)).or_else(transition)
+        let patience = || (*knob == LEVEL0_PATIENCE).then(|| self.level0_patience.into());
+        let of_shape = self.shape.setting(knob, level).or_else(patience);
+        of_shape.or_else(|| layout.setting(knob)).or_else(transition)
     }
 
     /// What `knob`, one of a tree, may be set to while all else stays as it is.
@@ -82,6 +92,10 @@ impl Settings {
             return Ok(());
         }
         knob.check(&knob.legal, value)?;
+        if *knob == LEVEL0_PATIENCE {
+            self.level0_patience = value.whole().and_then(|runs| runs.try_into().ok()).unwrap_or_default();
+            return Ok(());
+        }
         if *knob == TRANSITION {
             self.transition = value.name().and_then(|name| name.parse().ok()).unwrap_or_default();
             return Ok(());

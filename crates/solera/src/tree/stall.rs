@@ -10,10 +10,10 @@ pub const STALL_MAX: Duration = Duration::from_millis(90);
 const SEALED_SOFT: u64 = 2;
 /// Sealed memtables at which a writer waits for a flush.
 const SEALED_HARD: u64 = 4;
-/// Runs in level 0, as a multiple of its run limit, at which writers begin to slow.
-const RUNS_SOFT_FACTOR: u64 = 2;
-/// Runs in level 0, as a multiple of its run limit, at which a writer waits for a compaction.
-const RUNS_HARD_FACTOR: u64 = 5;
+/// Runs in level 0 beyond those at which it is due, as a multiple of its run limit, at which writers begin to slow.
+const RUNS_SOFT_FACTOR: u64 = 1;
+/// Runs in level 0 beyond those at which it is due, as a multiple of its run limit, at which a writer waits for a compaction.
+const RUNS_HARD_FACTOR: u64 = 4;
 /// Delay per written KiB at the hard limit; the delay grows with the square of how far past soft.
 const DELAY_PER_KIB_MAX: Duration = Duration::from_micros(400);
 
@@ -37,12 +37,15 @@ pub struct Backlog {
     pub level0_runs: u64,
     /// Run limit of level 0.
     pub level0_limit: u64,
+    /// Runs that it may come to while reads have not paid for its merge, if that is more.
+    pub level0_patience: u64,
 }
 
 /// What to do with a writer of `bytes` under this backlog.
 pub fn stall(backlog: Backlog, bytes: u64) -> Stall {
     let limit = backlog.level0_limit.max(1);
-    let (runs_soft, runs_hard) = (limit * RUNS_SOFT_FACTOR, limit * RUNS_HARD_FACTOR);
+    let due = limit.max(backlog.level0_patience);
+    let (runs_soft, runs_hard) = (due + limit * RUNS_SOFT_FACTOR, due + limit * RUNS_HARD_FACTOR);
     if backlog.sealed >= SEALED_HARD || backlog.level0_runs >= runs_hard {
         return Stall::Wait;
     }
@@ -63,7 +66,7 @@ mod tests {
 
     #[test]
     fn a_writer_is_slowed_more_the_further_behind_and_never_for_long() {
-        let at = |level0_runs| stall(Backlog { sealed: 0, level0_runs, level0_limit: 4 }, 1 << 20);
+        let at = |level0_runs| stall(Backlog { level0_runs, level0_limit: 4, ..Backlog::default() }, 1 << 20);
         assert_eq!(at(4), Stall::None);
         assert_eq!(at(8), Stall::None);
         let delays: Vec<_> = (9..20)
@@ -74,6 +77,11 @@ mod tests {
             .collect();
         assert!(delays.is_sorted() && delays[0] > Duration::ZERO && *delays.last().unwrap() <= STALL_MAX);
         assert_eq!(at(20), Stall::Wait);
-        assert_eq!(stall(Backlog { sealed: 4, level0_runs: 0, level0_limit: 4 }, 1), Stall::Wait);
+        assert_eq!(stall(Backlog { sealed: 4, level0_limit: 4, ..Backlog::default() }, 1), Stall::Wait);
+        let patient = |level0_runs| {
+            stall(Backlog { level0_runs, level0_limit: 4, level0_patience: 9, ..Backlog::default() }, 1)
+        };
+        assert_eq!((patient(13), patient(25)), (Stall::None, Stall::Wait));
+        assert_ne!(patient(14), Stall::None);
     }
 }

@@ -1,0 +1,75 @@
+//! How long level 0 waits with its merge: until reads have paid for it.
+//!
+//! Owns [`LEVEL0_PATIENCE`] and [`is_paid`], a pure function. A merge of level 0 into level 1 writes most of level 1 anew,
+//! so it costs each pair the less the more runs it takes at once; every run that waits costs each read something. Which of the two is
+//! dearer, nobody knows beforehand. That is the ski rental problem (Karlin, Manasse, Rudolph, Sleator, Algorithmica 1988): rent until
+//! the rent that was paid comes to the price, then buy, and the sum is at most twice what one would have paid who knew. The
+//! rent is what reads did in level 0 since it was last emptied, the price is the merge (docs/decisions/0016).
+//!
+//! Below K_0 runs nothing is due, at [`LEVEL0_PATIENCE`] all is, paid or not.
+
+use crate::{
+    knob::{Knob, Legal, Scope},
+    stats::LevelCounters,
+};
+
+use super::shape::LEVEL0_RUN_LIMIT_MAX;
+
+/// Runs that level 0 comes to if nobody reads: T-1 of the default size ratio, so that level 0 then is to level 1 as level 1 to level 2.
+pub const LEVEL0_PATIENCE_DEFAULT: u32 = 9;
+
+/// Runs that level 0 may come to while reads have not paid for its merge.
+pub static LEVEL0_PATIENCE: Knob = Knob::new(
+    "level0_patience",
+    Scope::Keyspace,
+    Legal::Whole { min: 0, max: LEVEL0_RUN_LIMIT_MAX as u64 },
+)
+.unit("runs")
+.with(
+    "9",
+    "with the next flush",
+    "Runs that level 0 may come to beyond its run limit while reads have not paid for its merge. Up to the run limit: the \
+     run limit alone counts.",
+);
+
+/// What a lookup pays for a table of level 0: its filter, its fence, its share of the cache.
+const PROBE_NS: u64 = 100;
+/// What a scan pays for each block of level 0 that it comes to: to find the place in it, and to be one source more for a
+/// while.
+const SCAN_BLOCK_NS: u64 = 1000;
+/// What both pay for a block of level 0 that has to be read from a file.
+const BLOCK_READ_NS: u64 = 20_000;
+/// Bytes of a merge whose price is a nanosecond of rent. To read and to write a byte again takes some 4 ns, of a background
+/// thread; rent is time that somebody waits for, and is weighed eight times as much.
+const BYTES_PER_NS: u64 = 2;
+
+/// What reads paid for runs of level 0, in nanoseconds. The unit costs are those of one machine; only their relation counts.
+pub fn rent_ns(level0: &LevelCounters) -> u64 {
+    let probes = level0.tables_probed().saturating_mul(PROBE_NS);
+    let blocks = level0.scan_blocks.saturating_mul(SCAN_BLOCK_NS);
+    probes.saturating_add(blocks).saturating_add(level0.blocks_read().saturating_mul(BLOCK_READ_NS))
+}
+
+/// Whether `rent_ns` comes to the price of a merge that concerns `bytes`.
+pub fn is_paid(rent_ns: u64, bytes: u64) -> bool {
+    rent_ns >= bytes / BYTES_PER_NS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_pay_by_what_they_did_in_level_0() {
+        let reads =
+            LevelCounters { filter_negatives: 600, unfiltered: 400, scan_blocks: 30, ..Default::default() };
+        let rent = rent_ns(&reads);
+        assert_eq!(rent, 1000 * PROBE_NS + 30 * SCAN_BLOCK_NS);
+        assert!(is_paid(rent, rent * BYTES_PER_NS) && !is_paid(rent, (rent + 1) * BYTES_PER_NS));
+        let cold = LevelCounters { scan_blocks_read: 20, lookup_blocks_read: 10, ..reads };
+        assert_eq!(rent_ns(&cold), rent + 30 * BLOCK_READ_NS);
+        assert!(!is_paid(rent_ns(&LevelCounters::default()), BYTES_PER_NS));
+        let all = LevelCounters { unfiltered: u64::MAX / 2, ..reads };
+        assert!(is_paid(rent_ns(&all), u64::MAX));
+    }
+}
