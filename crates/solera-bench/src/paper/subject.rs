@@ -8,7 +8,12 @@ use crate::{
     report::Spread,
     runner::{Error, Progress, Result},
 };
-use solera::{Db, IndexKind, Layout, Options, Snapshot, clock::SystemClock, stats::Counters};
+use solera::{
+    Db, IndexKind, Layout, Options, Snapshot,
+    clock::SystemClock,
+    control::{Change, knob},
+    stats::Counters,
+};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -129,6 +134,8 @@ impl Subject {
     pub fn settled(arm: &Arm, set: &DataSet, memory_bytes: u64, parent: Option<&Path>) -> Result<Subject> {
         let directory = temporary(parent)?;
         let db = options(arm, memory_bytes).open(directory.path())?;
+        // No merge is to begin because the measurement reads.
+        db.control().apply(Change::new("bench", "as loaded").set(&knob::LEVEL0_PATIENCE, 0u32))?;
         for (key, value) in set.pairs.iter() {
             db.put(key, value)?;
         }

@@ -1,6 +1,6 @@
 //! How long level 0 waits with its merge: until reads have paid for it.
 //!
-//! Owns [`LEVEL0_PATIENCE`] and [`is_paid`], a pure function. A merge of level 0 into level 1 writes most of level 1 anew,
+//! Owns [`LEVEL0_PATIENCE`], and what rent and price are ([`rent_ns`], [`is_paid`]). A merge of level 0 into level 1 writes most of level 1 anew,
 //! so it costs each pair the less the more runs it takes at once; every run that waits costs each read something. Which of the two is
 //! dearer, nobody knows beforehand. That is the ski rental problem (Karlin, Manasse, Rudolph, Sleator, Algorithmica 1988): rent until
 //! the rent that was paid comes to the price, then buy, and the sum is at most twice what one would have paid who knew. The
@@ -27,9 +27,9 @@ pub static LEVEL0_PATIENCE: Knob = Knob::new(
 .unit("runs")
 .with(
     "9",
-    "with the next flush",
-    "Runs that level 0 may come to beyond its run limit while reads have not paid for its merge. Up to the run limit: the \
-     run limit alone counts.",
+    "at once",
+    "Runs at which level 0 is merged though reads have not paid for it; once they have, its run limit counts. Not above the \
+     run limit: that alone counts.",
 );
 
 /// What a lookup pays for a table of level 0: its filter, its fence, its share of the cache.

@@ -87,7 +87,7 @@ pub(super) fn target_run(version: &Version, shape: &Shape, in_flight: &InFlight,
 }
 
 /// Whether merging these runs of level 0 with level 1 would cost much more than they are worth.
-fn are_small(runs: &[Arc<Run>], shape: &Shape) -> bool {
+pub(super) fn are_small(runs: &[Arc<Run>], shape: &Shape) -> bool {
     let bytes: u64 = runs.iter().map(|run| run.bytes()).sum();
     runs.len() > 1 && bytes <= shape.write_buffer_bytes / 2
 }

@@ -14,7 +14,7 @@
 
 use super::{
     patience::{is_paid, rent_ns},
-    pick::target_run,
+    pick::{are_small, target_run},
     shape::{RUN_LIMIT, Shape},
     transition::{Transition, Turn},
 };
@@ -127,6 +127,16 @@ impl Plan {
     /// Bytes that carrying out the plan reads, and about as many that it writes: 0 for a move.
     pub fn work_bytes(&self) -> u64 {
         if self.moves { 0 } else { self.source_bytes() + self.target_bytes() }
+    }
+
+    /// Whether at least half of the blocks that it merges are in the cache. Tables that move keep theirs.
+    pub fn are_inputs_cached(&self) -> bool {
+        let sources = self.sources.iter().flat_map(|source| &source.tables);
+        let tables = sources.chain(&self.target.tables).filter_map(|table| table.file().opened());
+        let (blocks, cached) = tables.fold((0, 0), |(blocks, cached), table| {
+            (blocks + table.blocks(), cached + table.blocks_cached())
+        });
+        !self.moves && cached > 0 && 2 * cached >= blocks
     }
 
     /// Counts what carrying the plan out did, `outputs` being the tables that it wrote.
@@ -295,10 +305,10 @@ impl InFlight {
         debug_assert!(plan.claims().all(|(level, range)| !self.claimed(level, &range)), "{plan}");
         let source_level = plan.sources.first().map(|source| source.level);
         if let (Some(level), Some(run)) = (source_level, plan.seals) {
-            self.seal(level, run);
-            if level == 0 {
+            if level == 0 && run > self.sealed(0) {
                 self.settled_ns = self.rent_ns;
             }
+            self.seal(level, run);
         }
         self.run(plan.claims().collect(), source_level, plan.source_bytes())
     }
@@ -345,19 +355,40 @@ impl InFlight {
     /// have not paid for its merge.
     pub fn weigh(&mut self, version: &Version, shape: &Shape, patience: u32, reads: &LevelCounters) {
         self.rent_ns = rent_ns(reads);
-        let runs = version.level(0).runs().len();
-        let may_wait = runs < patience as usize && runs >= shape.run_limit(0) as usize;
-        let waits = may_wait && {
-            let target = version.level(1).run(target_run(version, shape, self, 1));
-            let bytes = version.level(0).bytes() + target.map_or(0, |run| run.bytes());
-            !is_paid(self.rent_ns.saturating_sub(self.settled_ns), bytes)
-        };
+        let runs = version.level(0).runs();
+        let waiting = shape.run_limit(0) as usize..patience as usize;
+        let is_draining = runs.last().is_some_and(|oldest| oldest.id() <= self.sealed(0));
+        let may_wait = waiting.contains(&runs.len()) && !is_draining && !are_small(runs, shape);
+        let rent_ns = self.rent_ns.saturating_sub(self.settled_ns);
+        let waits = may_wait && !is_paid(rent_ns, self.level0_merge_bytes(version, shape));
         self.level0_waits_for = waits.then_some(patience);
+    }
+
+    /// Bytes that a merge of level 0 concerns: its own and those of level 1 that they overlap; 0 if its tables can move down
+    /// as they are.
+    fn level0_merge_bytes(&self, version: &Version, shape: &Shape) -> u64 {
+        let runs = version.level(0).runs();
+        let target = version.level(1).run(target_run(version, shape, self, 1));
+        let mut ranges: Vec<KeyRange> = runs.iter().map(|run| run.range()).collect();
+        ranges.sort_by(|a, b| a.start.cmp(&b.start));
+        let overlapped: u64 = match (target, ranges.iter().cloned().reduce(|a, b| a.hull(&b))) {
+            (Some(run), Some(hull)) => run.overlapping(&hull).iter().map(TableRef::bytes).sum(),
+            _ => 0,
+        };
+        match overlapped == 0 && ranges.array_windows().all(|[a, b]| !a.overlaps(b)) {
+            true => 0,
+            false => version.level(0).bytes() + overlapped,
+        }
     }
 
     /// Whether level 0 has as many runs as its limit, and is not due all the same.
     pub fn level0_waits(&self) -> bool {
         self.level0_waits_for.is_some()
+    }
+
+    /// Runs at which level 0 is due.
+    pub(super) fn level0_limit(&self, shape: &Shape) -> u32 {
+        self.level0_waits_for.unwrap_or(shape.run_limit(0))
     }
 
     /// The shape that is in force where `wanted` is wanted.
@@ -367,9 +398,6 @@ impl InFlight {
             if let Some(limit) = self.held(version.level(level).runs()) {
                 shape.to_mut().set(&RUN_LIMIT, Some(level), limit.into());
             }
-        }
-        if let Some(limit) = self.level0_waits_for {
-            shape.to_mut().set(&RUN_LIMIT, Some(0), limit.into());
         }
         shape
     }

@@ -15,7 +15,7 @@ pub fn score(version: &Version, shape: &Shape, in_flight: &InFlight, level: u32)
     let runs = version.level(level).runs();
     let oldest = runs.last()?;
     let (mut score, mut reason) = if level == 0 {
-        let limit = shape.run_limit(0);
+        let limit = in_flight.level0_limit(shape);
         (runs.len() as f64 / f64::from(limit), Reason::Runs { count: runs.len(), limit })
     } else {
         let bytes = version.level(level).bytes().saturating_sub(in_flight.leaving_bytes(level));

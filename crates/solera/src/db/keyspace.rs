@@ -7,7 +7,7 @@ use crate::{
     ids::Seqno,
     key::{self, EXPIRY_BYTES, KeyEnd, KeyRange},
     pin::Slice,
-    stats::{Counter, Latency, Sampled},
+    stats::{Counter, Latency, SAMPLE_PERIOD, Sampled},
     tree::{Outcome, ReadContext, Tree, View},
 };
 use crossbeam_epoch::Guard;
@@ -337,10 +337,14 @@ impl Keyspace {
     /// Counts lookups that did not come through [`Keyspace::lookup`], each with whether it found a value.
     pub(super) fn count_lookups<'k>(&self, lookups: impl ExactSizeIterator<Item = (&'k [u8], bool)> + Clone) {
         let counts = self.tree.context.stats.here();
+        let before = counts.of(Counter::Gets);
+        let after = before + lookups.len() as u64;
         counts.add(Counter::Gets, lookups.len() as u64);
         counts.add(Counter::GetsFound, lookups.clone().filter(|&(_, found)| found).count() as u64);
         self.handle.trace_lookups(&self.tree, lookups);
-        self.handle.weigh_reads(&self.tree);
+        if before / SAMPLE_PERIOD != after / SAMPLE_PERIOD {
+            self.handle.weigh_reads(&self.tree);
+        }
     }
 
     pub(super) fn read_context(&self, snapshot: Seqno) -> ReadContext {

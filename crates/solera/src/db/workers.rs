@@ -65,14 +65,6 @@ impl State {
     fn in_flight(&mut self, tree: &Tree) -> Option<&mut InFlight> {
         if tree.is_dropped() { None } else { Some(self.in_flight.entry(tree.id).or_default()) }
     }
-
-    /// As [`State::in_flight`], for who is about to ask what is due in `view`, the tree's present one.
-    fn weighed(&mut self, tree: &Tree, view: &View) -> Option<&mut InFlight> {
-        let in_flight = self.in_flight(tree)?;
-        let Settings { shape, level0_patience, .. } = &*view.settings;
-        in_flight.weigh(&view.version, shape, *level0_patience, &tree.context.stats.level(0));
-        Some(in_flight)
-    }
 }
 
 /// What a [`Claim`] keeps others from doing.
@@ -140,6 +132,20 @@ impl Work {
             progress: Condvar::new(),
             stopping: Arc::new(AtomicBool::new(false)),
         }
+    }
+
+    /// As [`State::in_flight`], for who is about to ask what is due in `view`, the tree's present one. Whoever finds that level 0
+    /// has waited long enough tells the workers: nobody else would.
+    fn weighed<'s>(&self, state: &'s mut State, tree: &Tree, view: &View) -> Option<&'s mut InFlight> {
+        let Settings { shape, level0_patience, .. } = &*view.settings;
+        let in_flight = state.in_flight(tree)?;
+        let waited = in_flight.level0_waits();
+        in_flight.weigh(&view.version, shape, *level0_patience, &tree.context.stats.level(0));
+        if waited && !in_flight.level0_waits() {
+            state.calls += 1;
+            self.wake.notify_all();
+        }
+        state.in_flight(tree)
     }
 
     /// Tells the workers that something may be worth doing.
@@ -306,11 +312,11 @@ impl Core {
             let urgency = |in_flight: &mut InFlight| {
                 compaction::urgency(&view.version, &view.settings.shape, in_flight)
             };
-            std::cmp::Reverse(state.weighed(tree, &view).map_or(0, urgency))
+            std::cmp::Reverse(self.work.weighed(&mut state, tree, &view).map_or(0, urgency))
         });
         for tree in &trees {
             let view = tree.view();
-            let Some(in_flight) = state.weighed(tree, &view) else { continue };
+            let Some(in_flight) = self.work.weighed(&mut state, tree, &view) else { continue };
             in_flight.forget_replaced(&view.version);
             if let Some(plan) = compaction::pick(&view.version, &view.settings.shape, in_flight) {
                 let ticket = in_flight.start(&plan);
@@ -320,21 +326,21 @@ impl Core {
         None
     }
 
-    /// Reads have looked into `tree`: if they have now paid for the merge of level 0, it is begun.
+    /// Reads have looked into `tree`: if they have now paid for the merge of level 0, it is begun. Called by a reader now and
+    /// then, who waits for nobody.
     pub(super) fn weigh_reads(&self, tree: &Tree) {
         let view = tree.view();
         let Settings { shape, level0_patience, .. } = &*view.settings;
         let waiting = shape.run_limit(0) as usize..*level0_patience as usize;
-        if self.options.background_threads == 0 || !waiting.contains(&view.version.level(0).runs().len()) {
+        if !waiting.contains(&view.version.level(0).runs().len())
+            || self.options.background_threads == 0
+            || self.options.read_only
+        {
             return;
         }
-        let mut state = self.work.state.lock();
-        let waited = state.in_flight(tree).is_some_and(|in_flight| in_flight.level0_waits());
-        let waits = state.weighed(tree, &view).is_some_and(|in_flight| in_flight.level0_waits());
-        if waited && !waits {
-            state.calls += 1;
-            drop(state);
-            self.work.wake.notify_all();
+        let Some(mut state) = self.work.state.try_lock() else { return };
+        if state.in_flight(tree).is_some_and(|in_flight| in_flight.level0_waits()) {
+            self.work.weighed(&mut state, tree, &view);
         }
     }
 
@@ -472,13 +478,28 @@ impl Core {
     fn compact(&self, tree: &Arc<Tree>, plan: &Plan) -> Result<()> {
         self.guarded("a compaction", tree, || {
             let outputs = compaction::run(plan, &self.job_context(tree, plan.target.level, &plan.hull()))?;
+            let were_cached = plan.are_inputs_cached();
             self.install(tree, &outputs, &[], |version| plan.edit(version, &outputs))?;
+            if were_cached {
+                self.cache_blocks_of(tree, plan.target.level, &outputs);
+            }
             let written = outputs.iter().map(|table| table.bytes).sum();
             tree.context.stats.add(Counter::BytesWrittenCompaction, written);
             tree.context.stats.add(Counter::Compactions, 1);
             plan.count(&outputs, &tree.context.stats);
             Ok(())
         })
+    }
+
+    /// Puts blocks of tables that were just written to `level` in the place of those that were merged into them, as far as the
+    /// cache has room: else whoever reads there next waits for each.
+    fn cache_blocks_of(&self, tree: &Tree, level: u32, written: &[TableDescriptor]) {
+        let version = tree.view().version.clone();
+        let of_level = version.level(level).runs().iter().flat_map(|run| run.tables().iter());
+        for table in of_level.filter(|table| written.iter().any(|new| new.file == table.id())) {
+            // What cannot be read now is told to whoever asks for it.
+            let _ = table.file().table().and_then(|table| table.cache_blocks(|| self.work.is_stopping()));
+        }
     }
 
     /// One unit of background work on this thread. False: there was none.
@@ -528,7 +549,7 @@ impl Core {
             let idle = state.running == 0
                 && trees.iter().all(|tree| {
                     let view = tree.view();
-                    let Some(in_flight) = state.weighed(tree, &view) else { return true };
+                    let Some(in_flight) = self.work.weighed(&mut state, tree, &view) else { return true };
                     view.sealed.is_empty()
                         && compaction::pick(&view.version, &view.settings.shape, in_flight).is_none()
                 });

@@ -300,6 +300,11 @@ impl Here<'_> {
         self.add_to(&self.shard.whole[counter as usize], n);
     }
 
+    /// What this shard counted.
+    pub fn of(&self, counter: Counter) -> u64 {
+        self.shard.whole[counter as usize].load(Relaxed)
+    }
+
     /// Adds to one counter of `level`.
     #[inline]
     pub fn add_at(&self, level: u32, counter: LevelCounter, n: u64) {
