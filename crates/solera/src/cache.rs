@@ -223,16 +223,6 @@ impl Slots {
         Some(PinRef { pin: ManuallyDrop::new(pin), _guard: PhantomData })
     }
 
-    /// How many slots are full.
-    pub fn filled(&self) -> usize {
-        self.slots.iter().filter(|slot| !slot.load(Ordering::Relaxed).is_null()).count()
-    }
-
-    /// Whether the cache would have to give something up for a block that weighs `weight` bytes.
-    pub fn is_full_for(&self, weight: usize) -> bool {
-        self.cache.used().saturating_add(weight) > self.cache.capacity()
-    }
-
     /// Fills slot `i` with a block that weighs `weight` bytes, and makes room for it. Does nothing if the
     /// slot is full already (another reader missed too and came first) or the block outweighs the cache.
     pub fn insert(self: &Arc<Self>, i: usize, pin: Pin, weight: usize) {

@@ -48,16 +48,6 @@ impl BlockSlots {
     pub fn insert(&self, i: usize, block: &Block) {
         self.0.insert(i, block.pin().clone(), block.memory_bytes());
     }
-
-    /// How many blocks are cached.
-    pub fn filled(&self) -> usize {
-        self.0.filled()
-    }
-
-    /// Whether the cache would have to give something up for `bytes` more.
-    pub fn is_full_for(&self, bytes: usize) -> bool {
-        self.0.is_full_for(bytes)
-    }
 }
 
 #[inline]

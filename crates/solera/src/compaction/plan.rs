@@ -129,16 +129,6 @@ impl Plan {
         if self.moves { 0 } else { self.source_bytes() + self.target_bytes() }
     }
 
-    /// Whether at least half of the blocks that it merges are in the cache. Tables that move keep theirs.
-    pub fn are_inputs_cached(&self) -> bool {
-        let sources = self.sources.iter().flat_map(|source| &source.tables);
-        let tables = sources.chain(&self.target.tables).filter_map(|table| table.file().opened());
-        let (blocks, cached) = tables.fold((0, 0), |(blocks, cached), table| {
-            (blocks + table.blocks(), cached + table.blocks_cached())
-        });
-        !self.moves && cached > 0 && 2 * cached >= blocks
-    }
-
     /// Counts what carrying the plan out did, `outputs` being the tables that it wrote.
     pub fn count(&self, outputs: &[TableDescriptor], stats: &Stats) {
         let target = self.target.level;
@@ -272,8 +262,10 @@ pub struct InFlight {
     level0_waits_for: Option<u32>,
     /// What reads had paid for runs of level 0 when that was last looked at, in nanoseconds.
     rent_ns: u64,
-    /// What they had when a merge of level 0 last began.
+    /// What they had when level 0 was last empty, or a merge of it last began.
     settled_ns: u64,
+    /// Somebody waits for level 0, which waits for reads: its next merge need not be paid.
+    hurried: bool,
 }
 
 #[derive(Debug)]
@@ -307,6 +299,7 @@ impl InFlight {
         if let (Some(level), Some(run)) = (source_level, plan.seals) {
             if level == 0 && run > self.sealed(0) {
                 self.settled_ns = self.rent_ns;
+                self.hurried = false;
             }
             self.seal(level, run);
         }
@@ -356,9 +349,13 @@ impl InFlight {
     pub fn weigh(&mut self, version: &Version, shape: &Shape, patience: u32, reads: &LevelCounters) {
         self.rent_ns = rent_ns(reads);
         let runs = version.level(0).runs();
+        if runs.is_empty() {
+            self.settled_ns = self.rent_ns;
+        }
         let waiting = shape.run_limit(0) as usize..patience as usize;
         let is_draining = runs.last().is_some_and(|oldest| oldest.id() <= self.sealed(0));
-        let may_wait = waiting.contains(&runs.len()) && !is_draining && !are_small(runs, shape);
+        let may_wait =
+            waiting.contains(&runs.len()) && !is_draining && !self.hurried && !are_small(runs, shape);
         let rent_ns = self.rent_ns.saturating_sub(self.settled_ns);
         let waits = may_wait && !is_paid(rent_ns, self.level0_merge_bytes(version, shape));
         self.level0_waits_for = waits.then_some(patience);
@@ -379,6 +376,11 @@ impl InFlight {
             true => 0,
             false => version.level(0).bytes() + overlapped,
         }
+    }
+
+    /// Level 0 is not to wait for reads any longer if it does: somebody waits for it.
+    pub fn hurry(&mut self) {
+        self.hurried |= self.level0_waits();
     }
 
     /// Whether level 0 has as many runs as its limit, and is not due all the same.

@@ -401,7 +401,9 @@ impl Db {
         self.handle.step()
     }
 
-    /// Waits until there is no background work left.
+    /// Waits until there is no background work left, and none is put off: level 0 is merged if it has as many runs as its
+    /// limit, also where reads have not paid for that yet (`level0_patience` in docs/TUNING.md). To be called after a bulk
+    /// load, before the reads.
     ///
     /// # Errors
     /// What stops the work.

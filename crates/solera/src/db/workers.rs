@@ -478,28 +478,13 @@ impl Core {
     fn compact(&self, tree: &Arc<Tree>, plan: &Plan) -> Result<()> {
         self.guarded("a compaction", tree, || {
             let outputs = compaction::run(plan, &self.job_context(tree, plan.target.level, &plan.hull()))?;
-            let were_cached = plan.are_inputs_cached();
             self.install(tree, &outputs, &[], |version| plan.edit(version, &outputs))?;
-            if were_cached {
-                self.cache_blocks_of(tree, plan.target.level, &outputs);
-            }
             let written = outputs.iter().map(|table| table.bytes).sum();
             tree.context.stats.add(Counter::BytesWrittenCompaction, written);
             tree.context.stats.add(Counter::Compactions, 1);
             plan.count(&outputs, &tree.context.stats);
             Ok(())
         })
-    }
-
-    /// Puts blocks of tables that were just written to `level` in the place of those that were merged into them, as far as the
-    /// cache has room: else whoever reads there next waits for each.
-    fn cache_blocks_of(&self, tree: &Tree, level: u32, written: &[TableDescriptor]) {
-        let version = tree.view().version.clone();
-        let of_level = version.level(level).runs().iter().flat_map(|run| run.tables().iter());
-        for table in of_level.filter(|table| written.iter().any(|new| new.file == table.id())) {
-            // What cannot be read now is told to whoever asks for it.
-            let _ = table.file().table().and_then(|table| table.cache_blocks(|| self.work.is_stopping()));
-        }
     }
 
     /// One unit of background work on this thread. False: there was none.
@@ -534,10 +519,11 @@ impl Core {
         self.retire_log()
     }
 
-    /// Waits until there is nothing left to do.
+    /// Waits until there is nothing left to do. Nor is anything put off then that waits for reads to pay for it.
     pub(super) fn wait_idle(&self) -> Result<()> {
         loop {
             self.writable()?;
+            self.hurry();
             if self.options.background_threads == 0 {
                 if !self.step()? {
                     return Ok(());
@@ -560,6 +546,20 @@ impl Core {
                 return Err(error.clone());
             }
             self.work.progress.wait_for(&mut state, Duration::from_millis(100));
+        }
+    }
+
+    /// Has level 0 of every tree merged that waits for reads to pay for it.
+    fn hurry(&self) {
+        let trees = self.trees();
+        let mut state = self.work.state.lock();
+        for tree in &trees {
+            let view = tree.view();
+            if let Some(in_flight) = self.work.weighed(&mut state, tree, &view) {
+                in_flight.hurry();
+                // Tells the workers that the wait is over.
+                self.work.weighed(&mut state, tree, &view);
+            }
         }
     }
 

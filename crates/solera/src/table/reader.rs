@@ -41,9 +41,6 @@ pub struct Table {
     _settled: Option<Settled>,
 }
 
-/// Bytes that are read at once to put their blocks into the cache.
-const CACHED_AT_ONCE_BYTES: u64 = 256 << 10;
-
 /// The first bytes of a table file.
 pub(super) fn read_header(file: &dyn ReadFile) -> Result<Header> {
     let len = file.len()?;
@@ -221,40 +218,6 @@ impl Table {
         Block::from_stored(allocation, self.binding, place.start, self.file.path())
     }
 
-    /// How many data blocks are in the cache.
-    pub fn blocks_cached(&self) -> usize {
-        self.slots.filled()
-    }
-
-    /// Reads data blocks into the cache, in key order, until it has no room or `cancelled` says so. Nobody is counted as a reader.
-    pub fn cache_blocks(&self, cancelled: impl Fn() -> bool) -> Result<()> {
-        let mut number = 0;
-        let mut bytes = Vec::new();
-        while number < self.blocks() && !cancelled() {
-            let first = self.handles.offset(number);
-            // As many as one read takes; at least one.
-            let beyond = (number + 1..self.blocks())
-                .find(|&at| self.handles.range(at).end - first > CACHED_AT_ONCE_BYTES);
-            let end = beyond.unwrap_or(self.blocks());
-            bytes.resize((self.handles.offset(end) - first) as usize, 0);
-            if self.slots.is_full_for(bytes.len()) {
-                break;
-            }
-            read_exact_at(&*self.file, &mut bytes, first)?;
-            self.count_bytes(bytes.len());
-            for at in number..end {
-                let place = self.handles.range(at);
-                let stored = &bytes[(place.start - first) as usize..(place.end - first) as usize];
-                let mut allocation = BlockAllocation::new(stored.len());
-                allocation.buffer_mut().copy_from_slice(stored);
-                let block = Block::from_stored(allocation, self.binding, place.start, self.file.path())?;
-                self.slots.insert(at, &block);
-            }
-            number = end;
-        }
-        Ok(())
-    }
-
     /// Damage where block `number` begins, or where the data blocks end.
     pub(super) fn damage(&self, number: usize, what: &str) -> Error {
         Error::corrupt(self.file.path(), self.handles.offset(number.min(self.blocks())), what)
@@ -279,7 +242,7 @@ impl Table {
 
     /// How many data blocks there are.
     #[inline]
-    pub fn blocks(&self) -> usize {
+    pub(super) fn blocks(&self) -> usize {
         self.handles.blocks()
     }
 
