@@ -2,12 +2,18 @@
 //!
 //! Owns [`MappedFile`]. What is copied into a shared mapping is in the system's memory at once, as after `write`:
 //! it survives the process, and `sync` makes it survive the machine. The file is reserved before it is mapped, so
-//! that a full disk is an error of `append` and not a signal in the middle of a copy.
+//! that a full disk is an error of `append` and not a signal in the middle of a copy. Once a file has shown that it grows, what
+//! the system is asked for is done by another thread (`ahead`).
 //!
 //! What must hold: the window lies within the file, whatever part of it is reserved; nothing but zeros lies
 //! behind the last append. Nobody else may cut the file while it is written; the database's lock sees to that.
 
-use super::{uninterrupted, write_back::WriteBack};
+use super::{
+    ahead::Ahead,
+    uninterrupted,
+    window::{self, Window},
+    write_back::{self, WriteBack},
+};
 use crate::{
     error::{Error, Result},
     vfs::WriteFile,
@@ -15,82 +21,34 @@ use crate::{
 use std::{
     fs::File,
     io,
-    os::fd::AsRawFd,
+    ops::Range,
     path::{Path, PathBuf},
-    ptr::{self, NonNull},
+    sync::Arc,
 };
 
 /// A file is reserved ahead by as many bytes as it has, but no less than this,
 const RESERVED_BYTES_MIN: u64 = 64 << 10;
-/// and no more than this: what is mapped counts as the process's memory.
-const RESERVED_BYTES_MAX: u64 = 1 << 20;
+/// and no more than this: what is mapped counts as the process's memory. There may be two windows of that size.
+const RESERVED_BYTES_MAX: u64 = 512 << 10;
+/// A file that nobody synced for so many bytes has its next window prepared by another thread. What is prepared counts as
+/// written, so that a sync would write the zeros in it.
+const UNSYNCED_BYTES_MIN: u64 = 2 << 20;
 
 /// A file that grows by many small appends.
 #[derive(Debug)]
 pub(super) struct MappedFile {
-    file: File,
+    file: Arc<File>,
     path: PathBuf,
     /// Where the next append goes.
     len: u64,
-    /// The file's length: zeros lie between.
+    /// How far the file is reserved, as far as this thread knows: zeros lie between.
     reserved: u64,
     window: Option<Window>,
+    /// Who prepares the next one, once the file has shown that it grows.
+    ahead: Option<Ahead>,
+    /// Where the file ended when it was synced, or cut, last.
+    synced: u64,
     written_back: WriteBack,
-}
-
-/// A part of a file in memory.
-#[derive(Debug)]
-struct Window {
-    start: NonNull<u8>,
-    bytes: usize,
-    /// Where in the file it begins.
-    offset: u64,
-}
-
-// SAFETY: a window is memory that its owner alone writes.
-unsafe impl Send for Window {}
-
-impl Window {
-    /// Maps the file from the page of `from` up to `to`, which is not past its end.
-    fn new(file: &File, from: u64, to: u64) -> io::Result<Window> {
-        let offset = from / page_bytes() * page_bytes();
-        let bytes = usize::try_from(to - offset).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
-        let place =
-            libc::off_t::try_from(offset).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping overlaps no memory of anybody.
-        let start =
-            unsafe { libc::mmap(ptr::null_mut(), bytes, access, libc::MAP_SHARED, file.as_raw_fd(), place) };
-        match NonNull::new(start.cast::<u8>()) {
-            Some(mapped) if start != libc::MAP_FAILED => Ok(Window { start: mapped, bytes, offset }),
-            _ => Err(io::Error::last_os_error()),
-        }
-    }
-
-    /// Copies as much of `bytes` to `at` as lies in the window; says how much that was.
-    fn copy(&mut self, bytes: &[u8], at: u64) -> usize {
-        let Some(skip) = at.checked_sub(self.offset).and_then(|skip| usize::try_from(skip).ok()) else {
-            return 0;
-        };
-        let count = bytes.len().min(self.bytes.saturating_sub(skip));
-        // SAFETY: `count` bytes from `skip` on lie in the mapping, which lies in the file; nobody else refers
-        // to it.
-        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.add(skip).as_ptr(), count) }
-        count
-    }
-}
-
-impl Drop for Window {
-    fn drop(&mut self) {
-        // SAFETY: mapped in `new` with this length; nobody refers to it any more. It cannot fail.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
-    }
-}
-
-fn page_bytes() -> u64 {
-    // SAFETY: asks for a number.
-    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    u64::try_from(bytes).unwrap_or(RESERVED_BYTES_MIN)
 }
 
 impl MappedFile {
@@ -98,58 +56,83 @@ impl MappedFile {
     /// perhaps with zeros in it, if its file system cannot reserve or map, or has no space.
     pub(super) fn new(file: File, path: &Path) -> Result<MappedFile, File> {
         let reserved = RESERVED_BYTES_MIN;
-        match reserve(&file, 0, reserved).and_then(|()| Window::new(&file, 0, reserved)) {
-            Ok(window) => {
-                let written_back = WriteBack::default();
-                Ok(MappedFile {
-                    file,
-                    path: path.into(),
-                    len: 0,
-                    reserved,
-                    window: Some(window),
-                    written_back,
-                })
-            }
+        match window::reserve(&file, 0..reserved).and_then(|()| Window::new(&file, 0..reserved)) {
+            Ok(window) => Ok(MappedFile {
+                file: Arc::new(file),
+                path: path.into(),
+                len: 0,
+                reserved,
+                window: Some(window),
+                ahead: None,
+                synced: 0,
+                written_back: WriteBack::default(),
+            }),
             Err(_) => Err(file),
         }
     }
 
-    /// Reserves and maps room for `bytes` more, at least 1, and where there is space for what will follow.
+    /// Goes on to the next window, with room for at least one byte of `bytes` more.
     fn advance(&mut self, bytes: u64) -> io::Result<()> {
+        let filled = self.window.take();
+        let due = self.written_back.due(self.len);
+        match self.ahead.as_mut().and_then(Ahead::await_window) {
+            Some((window, end)) => {
+                (self.window, self.reserved) = (Some(window), end);
+                self.look_ahead(filled, due);
+            }
+            None => {
+                self.release(filled, due);
+                self.reserve(bytes)?;
+                self.window = Some(Window::new(&self.file, self.len..self.reserved)?);
+                self.look_ahead(None, None);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reserves room for `bytes` more, at least 1, and where there is space for what will follow.
+    fn reserve(&mut self, bytes: u64) -> io::Result<()> {
         let needed = self.len + bytes;
         if self.reserved < needed {
             let ahead = self.len.clamp(RESERVED_BYTES_MIN, RESERVED_BYTES_MAX);
             let roomy = (needed + ahead).next_multiple_of(RESERVED_BYTES_MIN);
-            let reserve = |to| reserve(&self.file, self.reserved, to).map(|()| to);
+            let reserve = |to| window::reserve(&self.file, self.reserved..to).map(|()| to);
             self.reserved = reserve(roomy).or_else(|_| reserve(needed))?;
         }
-        self.window = None;
-        self.written_back.advance(&self.file, self.len);
-        self.window = Some(Window::new(&self.file, self.len, self.reserved)?);
         Ok(())
     }
 
-    /// Makes the file end at `len`. The window goes first: touching one that lies behind the end is fatal.
+    /// Has another thread release what is filled and prepare the next window, if that is worth it and can be had.
+    fn look_ahead(&mut self, filled: Option<Window>, due: Option<Range<u64>>) {
+        if self.len < self.synced + UNSYNCED_BYTES_MIN {
+            return self.release(filled, due);
+        }
+        if self.ahead.is_none() {
+            self.ahead = Ahead::start(Arc::clone(&self.file)).ok();
+        }
+        match &mut self.ahead {
+            Some(ahead) => ahead.ask(filled, due, self.reserved..self.reserved + RESERVED_BYTES_MAX),
+            None => self.release(filled, due),
+        }
+    }
+
+    /// Gives a window back, and begins to write what is due.
+    fn release(&self, filled: Option<Window>, due: Option<Range<u64>>) {
+        drop(filled);
+        if let Some(due) = due {
+            write_back::begin(&self.file, due);
+        }
+    }
+
+    /// Makes the file end at `len`. Windows go first: touching one that lies behind the end is fatal.
     fn end_at(&mut self, len: u64) -> io::Result<()> {
         self.window = None;
+        drop(self.ahead.as_mut().and_then(Ahead::await_window));
         uninterrupted(|| self.file.set_len(len))?;
-        (self.len, self.reserved) = (len, len);
+        (self.len, self.reserved, self.synced) = (len, len, len);
         self.written_back.cut(len);
         Ok(())
     }
-}
-
-/// Makes a file of `from` bytes `to` bytes long, with space for all of them.
-fn reserve(file: &File, from: u64, to: u64) -> io::Result<()> {
-    let place = |at: u64| libc::off_t::try_from(at).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge));
-    let (start, bytes) = (place(from)?, place(to - from)?);
-    uninterrupted(|| {
-        // SAFETY: a call about an open file.
-        match unsafe { libc::fallocate(file.as_raw_fd(), 0, start, bytes) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
-    })
 }
 
 impl WriteFile for MappedFile {
@@ -177,6 +160,7 @@ impl WriteFile for MappedFile {
         // What was written through a mapping is among the file's dirty pages: the system notes each page at its
         // first write after it was last written back.
         let synced = uninterrupted(|| self.file.sync_data());
+        self.synced = self.len;
         synced.map_err(|error| Error::io("sync", &self.path, error))
     }
 
@@ -189,5 +173,60 @@ impl Drop for MappedFile {
     fn drop(&mut self) {
         // What a killed process leaves reserved, the next open takes for what it is: zeros.
         let _ = self.end_at(self.len);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::OpenOptions;
+
+    fn mapped(path: &Path) -> MappedFile {
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path).unwrap();
+        MappedFile::new(file, path).expect("the file system reserves and maps")
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "maps a file")]
+    fn another_thread_prepares_windows_of_a_file_that_grows_unsynced_and_of_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let part = vec![7; 100_000];
+        for (name, appends_a_sync, prepared) in [("unsynced", 1000, true), ("synced", 5, false)] {
+            let mut file = mapped(&dir.path().join(name));
+            for i in 1..=60 {
+                file.append(&part).unwrap();
+                if i % appends_a_sync == 0 {
+                    file.sync().unwrap();
+                }
+            }
+            assert_eq!(file.ahead.is_some(), prepared, "{name}");
+            let (len, reserved) = (file.len, std::fs::metadata(&file.path).unwrap().len());
+            assert!(reserved >= len && reserved - len <= 3 * RESERVED_BYTES_MAX, "{reserved} for {len}");
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "maps a file")]
+    #[expect(clippy::disallowed_methods, reason = "sees what the machine has")]
+    fn a_file_that_is_cut_while_its_next_window_is_prepared_ends_where_it_was_cut() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let mut file = mapped(&path);
+        let mut content = Vec::new();
+        for round in 0..24u8 {
+            // Ends right behind a new window was begun, so that the one after it is on the way.
+            let bytes = (UNSYNCED_BYTES_MIN + 2 * RESERVED_BYTES_MAX) as usize + usize::from(round) * 4099;
+            let part: Vec<u8> = (0..bytes).map(|i| round | 1 | (i / 4096) as u8).collect();
+            file.append(&part).unwrap();
+            content.extend(part);
+            content.truncate(content.len() - usize::from(round % 3) * 300_001);
+            file.truncate(content.len() as u64).unwrap();
+            assert_eq!(std::fs::metadata(&path).unwrap().len(), content.len() as u64);
+            assert!(std::fs::read(&path).unwrap() == content, "round {round}");
+        }
+        file.append(&content[..5_000_000]).unwrap();
+        content.extend_from_within(..5_000_000);
+        drop(file);
+        assert!(std::fs::read(&path).unwrap() == content);
     }
 }

@@ -1,14 +1,19 @@
-//! The operating system's files, through the standard library, and on Linux through memory (`mapped`).
+//! The operating system's files, through the standard library, and on Linux through memory (`mapped`, in `window`s that
+//! another thread prepares `ahead`).
 //!
 //! The only module that names `std::fs`. Appends are written where this process knows the file to end,
 //! so that a retried append overwrites the remains of a failed one instead of following them. Files to read
 //! share the descriptors that the process has (`handles`) and may be read past the system's cache (`direct`). Files that
 //! grow are written to the device as they do (`write_back`).
 
+#[cfg(target_os = "linux")]
+mod ahead;
 mod direct;
 mod handles;
 #[cfg(target_os = "linux")]
 mod mapped;
+#[cfg(target_os = "linux")]
+mod window;
 mod write_back;
 
 use super::{Fs, ReadFile, WriteFile};

@@ -7,7 +7,7 @@
 //! It promises nothing. A write that was begun so and fails is reported by the next sync of the file, as any other;
 //! the call waits for nothing and takes no error away (`SYNC_FILE_RANGE_WRITE` alone).
 
-use std::fs::File;
+use std::{fs::File, mem, ops::Range};
 
 /// Bytes that a file grows by between two beginnings.
 const STRIDE_BYTES: u64 = 1 << 20;
@@ -24,11 +24,19 @@ impl WriteBack {
     /// Now that the file has `len` bytes, perhaps has the system begin to write what it has not begun with.
     #[inline]
     pub(super) fn advance(&mut self, file: &File, len: u64) {
-        if len >= self.begun + STRIDE_BYTES {
-            let to = len / PAGE_BYTES * PAGE_BYTES;
-            begin(file, self.begun, to);
-            self.begun = to;
+        if let Some(due) = self.due(len) {
+            begin(file, due);
         }
+    }
+
+    /// What is to be begun with now that the file has `len` bytes; it counts as begun. For who has it done elsewhere.
+    #[inline]
+    pub(super) fn due(&mut self, len: u64) -> Option<Range<u64>> {
+        if len < self.begun + STRIDE_BYTES {
+            return None;
+        }
+        let to = len / PAGE_BYTES * PAGE_BYTES;
+        Some(mem::replace(&mut self.begun, to)..to)
     }
 
     /// Now that the file was cut to `len` bytes.
@@ -37,15 +45,16 @@ impl WriteBack {
     }
 }
 
+/// Has the system begin to write that part of the file.
 #[cfg(target_os = "linux")]
-fn begin(file: &File, from: u64, to: u64) {
+pub(super) fn begin(file: &File, due: Range<u64>) {
     use std::os::fd::AsRawFd;
     // Behind what can be said to the system lies nothing that it could write either.
-    let (Ok(start), Ok(bytes)) = (from.try_into(), (to - from).try_into()) else { return };
+    let (Ok(start), Ok(bytes)) = (due.start.try_into(), (due.end - due.start).try_into()) else { return };
     // SAFETY: a call about an open file. A failure to begin is none: the sync will write it.
     unsafe { libc::sync_file_range(file.as_raw_fd(), start, bytes, libc::SYNC_FILE_RANGE_WRITE) };
 }
 
 /// Other systems have no such call.
 #[cfg(not(target_os = "linux"))]
-fn begin(_: &File, _: u64, _: u64) {}
+fn begin(_: &File, _: Range<u64>) {}

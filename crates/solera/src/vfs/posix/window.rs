@@ -1,0 +1,90 @@
+//! A part of a file in memory, with space reserved for it.
+//!
+//! Owns [`Window`] and [`reserve`]. What must hold: a window lies within its file. Whoever makes one has reserved that part before, and
+//! drops it before the file is cut there.
+
+use super::uninterrupted;
+use std::{
+    fs::File,
+    io,
+    ops::Range,
+    os::fd::AsRawFd,
+    ptr::{self, NonNull},
+};
+
+/// A part of a file in memory.
+#[derive(Debug)]
+pub(super) struct Window {
+    start: NonNull<u8>,
+    bytes: usize,
+    /// Where in the file it begins.
+    offset: u64,
+}
+
+// SAFETY: a window is memory that its owner alone writes.
+unsafe impl Send for Window {}
+
+impl Window {
+    /// Maps that part of the file, from the page of its begin on; its end is not past the file's.
+    pub(super) fn new(file: &File, part: Range<u64>) -> io::Result<Window> {
+        let offset = part.start / page_bytes() * page_bytes();
+        let bytes =
+            usize::try_from(part.end - offset).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let (file, place) = (file.as_raw_fd(), place(offset)?);
+        // SAFETY: a new mapping overlaps no memory of anybody.
+        let start = unsafe { libc::mmap(ptr::null_mut(), bytes, access, libc::MAP_SHARED, file, place) };
+        match NonNull::new(start.cast::<u8>()) {
+            Some(mapped) if start != libc::MAP_FAILED => Ok(Window { start: mapped, bytes, offset }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Has the system bring all of it into memory, ready to be written, so that who writes need not wait for that page by
+    /// page. Its pages count as written from now on. Where the system cannot (Linux before 5.14), nothing happens.
+    pub(super) fn populate(&mut self) {
+        // SAFETY: advice about our own mapping, which changes no content. What fails here comes up when it is written.
+        unsafe { libc::madvise(self.start.as_ptr().cast(), self.bytes, libc::MADV_POPULATE_WRITE) };
+    }
+
+    /// Copies as much of `bytes` to `at` as lies in the window; says how much that was.
+    pub(super) fn copy(&mut self, bytes: &[u8], at: u64) -> usize {
+        let Some(skip) = at.checked_sub(self.offset).and_then(|skip| usize::try_from(skip).ok()) else {
+            return 0;
+        };
+        let count = bytes.len().min(self.bytes.saturating_sub(skip));
+        // SAFETY: `count` bytes from `skip` on lie in the mapping, which lies in the file; nobody else refers
+        // to it.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.add(skip).as_ptr(), count) }
+        count
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `new` with this length; nobody refers to it any more. It cannot fail.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// Lengthens a file that ends at the part's begin to the part's end, with space for all of it.
+pub(super) fn reserve(file: &File, part: Range<u64>) -> io::Result<()> {
+    let (start, bytes) = (place(part.start)?, place(part.end - part.start)?);
+    uninterrupted(|| {
+        // SAFETY: a call about an open file.
+        match unsafe { libc::fallocate(file.as_raw_fd(), 0, start, bytes) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    })
+}
+
+fn place(at: u64) -> io::Result<libc::off_t> {
+    libc::off_t::try_from(at).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))
+}
+
+fn page_bytes() -> u64 {
+    // SAFETY: asks for a number.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    u64::try_from(bytes).unwrap_or(64 << 10)
+}
