@@ -91,6 +91,7 @@ pub(crate) struct Core {
     pub(crate) store: Mutex<Store>,
     pub(crate) next_file: AtomicU64,
     pub(crate) work: Work,
+    delays: throttle::Delays,
     pub(crate) poison: Poison,
     /// Latest wall time by which something was found expired: expiry never runs backwards.
     pub(crate) clock_high_ms: AtomicU64,

@@ -12,6 +12,7 @@ use super::{
     memory::Memory,
     settings,
     snapshot::Snapshots,
+    throttle::Delays,
     tracing::Tracing,
     workers::Work,
 };
@@ -233,6 +234,7 @@ fn start(
         store: Mutex::new(Store::new(None, Vec::new(), Vec::new(), 0, recorded.knobs.clone())),
         next_file: AtomicU64::new(recorded.next_file),
         work: Work::new(),
+        delays: Delays::default(),
         poison: Poison::default(),
         clock_high_ms: AtomicU64::new(recorded.clock_high_ms),
         tracing: Tracing::default(),

@@ -1,10 +1,12 @@
 //! Slowing writers down when flush and compaction are behind.
 //!
-//! How much is decided by [`stall::stall`], purely; here it is carried out.
+//! How much is decided by [`stall::stall`], purely; here it is carried out. What a small write is to be held for is less than the system
+//! can sleep: [`Delays`] adds such delays up.
 
 use super::Core;
 use crate::{
     error::Result,
+    sync::atomic::{AtomicI64, Ordering},
     tree::{
         Tree,
         stall::{self, Backlog, Stall},
@@ -12,12 +14,53 @@ use crate::{
 };
 use std::time::Duration;
 
+/// Delays are added up to this before a writer sleeps: not much more than the system sleeps too long.
+const SLEEP_NS_MIN: i64 = 100_000;
+/// What was slept too long counts against later delays up to this.
+const CREDIT_NS_MAX: i64 = 2_000_000;
+
+/// What writers are to be held for and have not slept yet, in nanoseconds; below 0 if they have slept longer. A write of
+/// a hundred bytes is held for some microseconds, and the system wakes no sleeper before some fifty more have passed: held one
+/// by one, writes would be ten to a hundred times as slow as they ought to be.
+#[derive(Debug, Default)]
+pub(super) struct Delays {
+    owed_ns: AtomicI64,
+}
+
+impl Delays {
+    /// Adds `delay`. Returns what the caller is to sleep for all of them, if that is long enough; it reports with
+    /// [`Delays::slept`].
+    fn owe(&self, delay: Duration) -> Option<Duration> {
+        let delay = i64::try_from(delay.as_nanos()).unwrap_or(i64::MAX / 2);
+        if self.owed_ns.fetch_add(delay, Ordering::Relaxed) + delay < SLEEP_NS_MIN {
+            return None;
+        }
+        // Of two that find enough one takes it all.
+        let owed = self.owed_ns.swap(0, Ordering::Relaxed);
+        u64::try_from(owed).ok().filter(|&owed| owed > 0).map(Duration::from_nanos)
+    }
+
+    /// Counts what was slept longer than `asked`.
+    fn slept(&self, asked: Duration, slept: Duration) {
+        let longer = slept.saturating_sub(asked).as_nanos();
+        let longer = i64::try_from(longer).unwrap_or(CREDIT_NS_MAX).min(CREDIT_NS_MAX);
+        self.owed_ns.fetch_sub(longer, Ordering::Relaxed);
+    }
+}
+
 impl Core {
     /// Slows a writer of `bytes` down when flush and compaction are behind.
     #[inline]
     pub(super) fn throttle(&self, tree: &Tree, bytes: u64) -> Result<()> {
         match stall::stall(backlog(tree), bytes) {
             Stall::None => Ok(()),
+            // Without threads of its own the database has its writers do the work, however small the delay.
+            Stall::Delay(delay) if self.options.background_threads > 0 => {
+                if let Some(delay) = self.delays.owe(delay) {
+                    self.hold(tree, bytes, Stall::Delay(delay))?;
+                }
+                Ok(())
+            }
             stalled => self.hold(tree, bytes, stalled),
         }
     }
@@ -33,7 +76,10 @@ impl Core {
         } else {
             match first {
                 Stall::None => {}
-                Stall::Delay(delay) => self.clock().sleep(delay),
+                Stall::Delay(delay) => {
+                    self.clock().sleep(delay);
+                    self.delays.slept(delay, elapsed());
+                }
                 Stall::Wait => {
                     let mut waited = Duration::ZERO;
                     while stall::stall(backlog(tree), bytes) == Stall::Wait && waited < stall::STALL_MAX {
@@ -60,5 +106,38 @@ fn backlog(tree: &Tree) -> Backlog {
         level0_runs: view.version.level(0).runs().len() as u64,
         level0_limit: u64::from(view.settings.shape.run_limit(0)),
         level0_patience: u64::from(view.settings.level0_patience),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MICRO: Duration = Duration::from_micros(1);
+
+    #[test]
+    fn small_delays_are_slept_together_and_what_is_slept_too_long_counts() {
+        let delays = Delays::default();
+        let mut slept = Duration::ZERO;
+        let mut sleeps = 0;
+        for _ in 0..10_000 {
+            if let Some(delay) = delays.owe(MICRO) {
+                // As systems do: fifty microseconds too long.
+                let longer = delay + 50 * MICRO;
+                delays.slept(delay, longer);
+                (slept, sleeps) = (slept + longer, sleeps + 1);
+            }
+        }
+        assert!((9_850..=10_050).contains(&slept.as_micros()), "{slept:?} for 10 ms");
+        assert!((60..=70).contains(&sleeps), "{sleeps} sleeps of 150 us");
+    }
+
+    #[test]
+    fn a_long_delay_is_slept_at_once_and_one_long_sleep_lets_few_others_pass() {
+        let delays = Delays::default();
+        assert_eq!(delays.owe(7_000 * MICRO), Some(7_000 * MICRO));
+        delays.slept(7_000 * MICRO, Duration::from_secs(3600));
+        assert_eq!(delays.owe(2_000 * MICRO), None);
+        assert_eq!(delays.owe(2_000 * MICRO), Some(2_000 * MICRO));
     }
 }
