@@ -146,7 +146,7 @@ impl Options {
         self
     }
 
-    /// Threads that flush and compact. Default 2. With 0, nothing happens in the background: the
+    /// Threads that flush and compact. Default 2. With 0, nothing is flushed or compacted in the background: the
     /// program calls [`Db::step`], and a writer that would outrun it does a step itself.
     pub fn background_threads(mut self, threads: usize) -> Self {
         self.background_threads = threads;

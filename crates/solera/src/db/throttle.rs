@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// Delays are added up to this before a writer sleeps: not much more than the system sleeps too long.
 const SLEEP_NS_MIN: i64 = 100_000;
-/// What was slept too long counts against later delays up to this.
+/// What was slept too long counts against later delays, up to this at a time.
 const CREDIT_NS_MAX: i64 = 2_000_000;
 
 /// What writers are to be held for and have not slept yet, in nanoseconds; below 0 if they have slept longer. A write of
@@ -28,23 +28,27 @@ pub(super) struct Delays {
 }
 
 impl Delays {
-    /// Adds `delay`. Returns what the caller is to sleep for all of them, if that is long enough; it reports with
-    /// [`Delays::slept`].
+    /// Adds `delay`. Returns what the caller is to sleep, if that is long enough, and reports with [`Delays::slept`]: of small
+    /// delays all that is owed, of a long one what is left of it when what was slept too long is taken off.
     fn owe(&self, delay: Duration) -> Option<Duration> {
         let delay = i64::try_from(delay.as_nanos()).unwrap_or(i64::MAX / 2);
-        if self.owed_ns.fetch_add(delay, Ordering::Relaxed) + delay < SLEEP_NS_MIN {
-            return None;
-        }
-        // Of two that find enough one takes it all.
-        let owed = self.owed_ns.swap(0, Ordering::Relaxed);
-        u64::try_from(owed).ok().filter(|&owed| owed > 0).map(Duration::from_nanos)
+        let mut sleep = 0;
+        let owe = |owed: i64| {
+            // Whoever owes much pays it, and not somebody else.
+            let due = delay + if delay < SLEEP_NS_MIN { owed } else { owed.min(0) };
+            sleep = if due < SLEEP_NS_MIN { 0 } else { due };
+            Some(owed + delay - sleep)
+        };
+        let _ = self.owed_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, owe);
+        u64::try_from(sleep).ok().filter(|&sleep| sleep > 0).map(Duration::from_nanos)
     }
 
     /// Counts what was slept longer than `asked`.
     fn slept(&self, asked: Duration, slept: Duration) {
         let longer = slept.saturating_sub(asked).as_nanos();
         let longer = i64::try_from(longer).unwrap_or(CREDIT_NS_MAX).min(CREDIT_NS_MAX);
-        self.owed_ns.fetch_sub(longer, Ordering::Relaxed);
+        let count = |owed: i64| Some((owed - longer).max(-CREDIT_NS_MAX));
+        let _ = self.owed_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count);
     }
 }
 

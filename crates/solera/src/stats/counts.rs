@@ -94,7 +94,7 @@ counts! {
         BytesWrittenLog => bytes_written_log,
         /// Time that writes waited for background work, in microseconds, summed over writes.
         StallUsTotal => stall_us_total,
-        /// Writes that waited for background work.
+        /// Writes that waited for background work. One may wait for what many small ones owe.
         Stalls => stalls,
         /// Compactions finished.
         Compactions => compactions,

@@ -1,8 +1,8 @@
 //! What the system is asked for a growing log, done before its writer needs it, by a thread of the log.
 //!
-//! Owns [`Ahead`]. To reserve, map and fault in half a mebibyte takes the system half a millisecond, and as long to take it
-//! back and to begin writing it to the device. A writer at full speed would spend a quarter of its time on that.
-//! Here it is done while the writer fills the window that it has: it only swaps windows.
+//! Owns [`Ahead`]. To reserve, map and fault in a mebibyte, to take it back and to begin writing it to the device takes the
+//! system more than a millisecond, a quarter of the time in which a writer at full speed fills it. Here it is done
+//! while the writer fills the window that it has: it only swaps windows.
 //!
 //! What must hold: while something was asked for and not awaited, the file belongs to the thread beyond the windows
 //! that its writer has: it may become longer at any time. So who wants to cut the file awaits first.

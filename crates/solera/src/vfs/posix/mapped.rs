@@ -28,7 +28,8 @@ use std::{
 
 /// A file is reserved ahead by as many bytes as it has, but no less than this,
 const RESERVED_BYTES_MIN: u64 = 64 << 10;
-/// and no more than this: what is mapped counts as the process's memory. There may be two windows of that size.
+/// and no more than this: what is mapped counts as the process's memory. There may be two windows of that size, and a third
+/// while it is given back.
 const RESERVED_BYTES_MAX: u64 = 512 << 10;
 /// A file that nobody synced for so many bytes has its next window prepared by another thread. What is prepared counts as
 /// written, so that a sync would write the zeros in it.
@@ -84,7 +85,10 @@ impl MappedFile {
                 self.release(filled, due);
                 self.reserve(bytes)?;
                 self.window = Some(Window::new(&self.file, self.len..self.reserved)?);
-                self.look_ahead(None, None);
+                // Where only what was needed could be had, there is no more.
+                if self.reserved >= self.len + bytes + RESERVED_BYTES_MIN {
+                    self.look_ahead(None, None);
+                }
             }
         }
         Ok(())
@@ -124,7 +128,8 @@ impl MappedFile {
         }
     }
 
-    /// Makes the file end at `len`. Windows go first: touching one that lies behind the end is fatal.
+    /// Makes the file end at `len`. Windows go first: touching one that lies behind the end is fatal. (One that is filled may
+    /// still be on its way to be given back; nobody touches it.)
     fn end_at(&mut self, len: u64) -> io::Result<()> {
         self.window = None;
         drop(self.ahead.as_mut().and_then(Ahead::await_window));

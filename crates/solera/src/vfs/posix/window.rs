@@ -1,7 +1,7 @@
 //! A part of a file in memory, with space reserved for it.
 //!
-//! Owns [`Window`] and [`reserve`]. What must hold: a window lies within its file. Whoever makes one has reserved that part before, and
-//! drops it before the file is cut there.
+//! Owns [`Window`] and [`reserve`]. What must hold: a window that is written to lies within its file. Whoever makes one has reserved
+//! that part before, and writes to it no more once the file is cut there.
 
 use super::uninterrupted;
 use std::{
@@ -43,7 +43,8 @@ impl Window {
     /// Has the system bring all of it into memory, ready to be written, so that who writes need not wait for that page by
     /// page. Its pages count as written from now on. Where the system cannot (Linux before 5.14), nothing happens.
     pub(super) fn populate(&mut self) {
-        // SAFETY: advice about our own mapping, which changes no content. What fails here comes up when it is written.
+        // SAFETY: advice about our own mapping, which changes no content. A page that cannot be had is tried again
+        // when it is written, and a file system that has none to give then ends the process, as of any mapping.
         unsafe { libc::madvise(self.start.as_ptr().cast(), self.bytes, libc::MADV_POPULATE_WRITE) };
     }
 
