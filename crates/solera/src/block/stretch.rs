@@ -8,6 +8,7 @@ use super::{
     memory::Block,
 };
 use crate::pin::Slice;
+use std::ops::Range;
 
 /// A shorter stretch costs more to lend and to give back than its entries would.
 const ENTRIES_MIN: usize = 4;
@@ -17,22 +18,28 @@ const ENTRIES_MIN: usize = 4;
 pub struct Stretch {
     block: Block,
     rank: usize,
-    /// The rank behind the last one.
-    end: usize,
+    /// The ranks that it may come to.
+    ranks: Range<usize>,
     /// The user key at `rank`.
     key: Vec<u8>,
 }
 
 impl Block {
-    /// The entries from `rank`, whose key is `key`, up to `end`, which is at most the block's length. `None`, and `key`
-    /// is left, if they are few, or if it is not said of all entries of this block that they are puts whose
-    /// sequence numbers are elided.
-    pub fn stretch(&self, rank: usize, end: usize, key: &mut Vec<u8>) -> Option<Stretch> {
-        debug_assert!(end <= self.len());
-        if self.geometry().flags & (SEQNOS | KINDS) != 0 || end < rank + ENTRIES_MIN {
+    /// Whether all entries are puts whose sequence numbers are elided: no other block has stretches.
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        self.geometry().flags & (SEQNOS | KINDS) == 0
+    }
+
+    /// The entries of a plain block in `ranks`, to be walked from `rank`, whose key is `key`. `None`, and `key` is left, if they
+    /// are few.
+    pub fn stretch(&self, rank: usize, ranks: Range<usize>, key: &mut Vec<u8>) -> Option<Stretch> {
+        debug_assert!(self.is_plain() && ranks.end <= self.len());
+        if ranks.end < ranks.start + ENTRIES_MIN {
             return None;
         }
-        Some(Stretch { block: self.clone(), rank, end, key: std::mem::take(key) })
+        debug_assert!(ranks.contains(&rank));
+        Some(Stretch { block: self.clone(), rank, ranks, key: std::mem::take(key) })
     }
 }
 
@@ -41,11 +48,24 @@ impl Stretch {
     #[inline]
     pub fn advance(&mut self) -> bool {
         let next = self.rank + 1;
-        if next >= self.end || self.block.same_key(next, self.rank) {
+        if next >= self.ranks.end || self.block.same_key(next, self.rank) {
             return false;
         }
         self.rank = next;
         self.block.key_beside_into(next, &mut self.key);
+        true
+    }
+
+    /// To the entry before, if it is the only one of its key; else, or if it lies outside, false, and it stays. What it
+    /// stands on is the newest of its key, and an entry lies before all that it may come to.
+    #[inline]
+    pub fn retreat(&mut self) -> bool {
+        let previous = self.rank - 1;
+        if previous < self.ranks.start || self.block.same_key(previous - 1, previous) {
+            return false;
+        }
+        self.rank = previous;
+        self.block.key_beside_into(previous, &mut self.key);
         true
     }
 

@@ -195,7 +195,7 @@ impl Iter {
     /// # Errors
     /// As [`Keyspace::get`].
     pub fn seek(&mut self, key: &[u8]) -> Result<()> {
-        self.range.start = key.max(&self.whole.start).into();
+        self.range.start = self.whole.start_or(key).into();
         self.last = Last::Neither;
         self.front_yielded = false;
         // Kept, so that its sources are not opened anew; a failed move leaves none behind.
@@ -297,7 +297,7 @@ impl Iter {
         self.back_failed = false;
         self.back_yielded = false;
         let Some(back) = &self.back else { return Ok(false) };
-        if back.valid() && back.key() >= &self.range.start[..] && !self.front_has_passed(back.key()) {
+        if back.valid() && self.range.begins_by(back.key()) && !self.front_has_passed(back.key()) {
             self.back_key.clear();
             self.back_key.extend_from_slice(back.key());
             self.back_began = true;

@@ -243,16 +243,31 @@ impl<C: Lending> Merge<C> {
     /// the key `end`. Until they are taken back, or the merge is positioned, it may not be used. Walking forward.
     pub fn lend(&mut self, snapshot: Seqno, end: Option<&[u8]>) -> Option<Stretch> {
         debug_assert!(!self.back);
+        let (front, next) = self.front_alone()?;
+        front.lend(snapshot, next, end)
+    }
+
+    /// As [`lend`](Self::lend), walking backward: the entries that come before those of all others, and not below
+    /// `start`. The merge stands on the first entry of its key that it came to.
+    pub fn lend_back(&mut self, snapshot: Seqno, start: &[u8]) -> Option<Stretch> {
+        debug_assert!(self.back);
+        let (front, next) = self.front_alone()?;
+        front.lend_back(snapshot, next, start)
+    }
+
+    /// The source in front, and the key where it must stop, at which the first of the others stands; `None` if it has no entry
+    /// before that.
+    fn front_alone(&mut self) -> Option<(&mut C, Option<&[u8]>)> {
         let front = self.front.expect("the merge stands on an entry");
         let rank = front.rank();
         match self.waiting.first() {
-            None => self.sources[rank].lend(snapshot, None, end),
-            // An older version of this very key, mostly: no entry comes before it.
+            None => Some((&mut self.sources[rank], None)),
+            // Another version of this very key, mostly.
             Some(next) if next.head == front.head => None,
             Some(next) => {
                 let apart = self.sources.get_disjoint_mut([rank, next.rank()]);
                 let [front, next] = apart.expect("the source in front is not among those that wait");
-                front.lend(snapshot, Some(next.key()), end)
+                Some((front, Some(next.key())))
             }
         }
     }

@@ -16,7 +16,7 @@ use crate::{
     tombstone::{RangeTombstone, RangeTombstones},
 };
 use proptest::prelude::*;
-use std::{cell::Cell, collections::BTreeMap, rc::Rc, sync::Arc};
+use std::{cell::Cell, collections::BTreeMap, ops::Range, rc::Rc, sync::Arc};
 
 type Key = Vec<u8>;
 type Pair = (Key, Vec<u8>);
@@ -37,12 +37,21 @@ struct ListCursor {
     calls: Rc<Cell<usize>>,
     /// How often it has lent entries.
     lent: Rc<Cell<usize>>,
+    /// The place of the first entry in the block that it lent last.
+    lent_from: usize,
     fails_at_call: Option<usize>,
 }
 
 impl ListCursor {
     fn new(entries: Arc<Vec<Entry>>) -> Self {
-        ListCursor { entries, at: None, calls: Rc::default(), lent: Rc::default(), fails_at_call: None }
+        ListCursor {
+            entries,
+            at: None,
+            calls: Rc::default(),
+            lent: Rc::default(),
+            lent_from: 0,
+            fails_at_call: None,
+        }
     }
 
     fn go(&mut self, at: Option<usize>) -> Result<()> {
@@ -102,33 +111,57 @@ impl Cursor for ListCursor {
     }
 }
 
-impl Lending for ListCursor {
-    fn lend(&mut self, snapshot: Seqno, before: Option<&[u8]>, end: Option<&[u8]>) -> Option<Stretch> {
+impl ListCursor {
+    /// Lends what of those entries, from the present one on its way, is plain: a block of it from which ranks are cut by `ranks`.
+    fn lend_part(&mut self, from: usize, count: usize, ranks: Range<usize>) -> Option<Stretch> {
         let at = self.at.expect("valid");
         let mut builder = BlockBuilder::new(1 << 20, FitPolicy::LeastSquares, SEQNO_MAX);
-        let below = |bound: Option<&[u8]>, key: &[u8]| bound.is_none_or(|bound| key < bound);
-        let lent = self.entries[at..].iter().take_while(|entry| {
-            entry.kind == Kind::Put
-                && entry.seqno <= snapshot
-                && below(before, &entry.key)
-                && below(end, &entry.key)
-                && builder.try_add(&entry.key, entry.seqno, entry.kind, &entry.value)
-        });
-        let lent = lent.count();
-        if lent == 0 {
-            return None;
+        for entry in &self.entries[from..from + count] {
+            assert!(builder.try_add(&entry.key, entry.seqno, entry.kind, &entry.value));
         }
         let mut payload = Vec::new();
         builder.finish(&[], &mut payload);
         let block = Block::from_payload(&payload).unwrap();
-        let stretch = block.stretch(0, lent, &mut self.entries[at].key.clone());
+        let stretch = block.stretch(at - from, ranks, &mut self.entries[at].key.clone());
         self.lent.set(self.lent.get() + usize::from(stretch.is_some()));
+        self.lent_from = from;
         stretch
+    }
+}
+
+impl Lending for ListCursor {
+    fn lend(&mut self, snapshot: Seqno, before: Option<&[u8]>, end: Option<&[u8]>) -> Option<Stretch> {
+        let at = self.at.expect("valid");
+        let below = |bound: Option<&[u8]>, key: &[u8]| bound.is_none_or(|bound| key < bound);
+        let plain = |entry: &&Entry| {
+            entry.kind == Kind::Put
+                && entry.seqno <= snapshot
+                && below(before, &entry.key)
+                && below(end, &entry.key)
+        };
+        match self.entries[at..].iter().take_while(plain).count() {
+            0 => None,
+            count => self.lend_part(at, count, 0..count),
+        }
+    }
+
+    fn lend_back(&mut self, snapshot: Seqno, after: Option<&[u8]>, start: &[u8]) -> Option<Stretch> {
+        let at = self.at.expect("valid");
+        let plain = |entry: &&Entry| {
+            entry.kind == Kind::Put
+                && entry.seqno <= snapshot
+                && after.is_none_or(|after| &entry.key[..] > after)
+                && &entry.key[..] >= start
+        };
+        let count = self.entries[..=at].iter().rev().take_while(plain).count();
+        let newest = |i: usize| i == 0 || self.entries[i - 1].key != self.entries[i].key;
+        // As of a table's block, the first entry is not lent.
+        if count < 2 || !newest(at) { None } else { self.lend_part(at + 1 - count, count, 1..count) }
     }
 
     fn take_back(&mut self, stretch: Stretch) {
         let (rank, key) = stretch.into_place();
-        self.at = self.at.map(|at| at + rank);
+        self.at = Some(self.lent_from + rank);
         assert_eq!(key, self.here().key);
     }
 }
@@ -287,7 +320,7 @@ fn pair_forward(walker: &Forward<impl Lending>) -> Option<Pair> {
     })
 }
 
-fn pair_backward(walker: &Backward<impl Cursor>) -> Option<Pair> {
+fn pair_backward(walker: &Backward<impl Lending>) -> Option<Pair> {
     walker.valid().then(|| {
         assert_eq!(walker.pin_value(), walker.value().to_vec());
         (walker.key().to_vec(), walker.value().to_vec())
@@ -304,7 +337,7 @@ fn follow_forward(walker: &mut Forward<impl Lending>, expected: &[Pair], limit: 
     }
 }
 
-fn follow_backward(walker: &mut Backward<impl Cursor>, expected: &[Pair], limit: usize) {
+fn follow_backward(walker: &mut Backward<impl Lending>, expected: &[Pair], limit: usize) {
     for pair in expected.iter().rev().map(Some).chain([None]).take(limit) {
         assert_eq!(pair_backward(walker).as_ref(), pair);
         if pair.is_some() {
@@ -420,18 +453,29 @@ proptest! {
         let view = View { snapshot, tombstones, operator: Some(Arc::new(Append)), now_unix_ms: MOMENT, range };
         let cursors: Vec<ListCursor> = sources.into_iter().map(ListCursor::new).collect();
         let lent: usize = {
-            let mut up = Forward::new(cursors.clone(), view);
+            let mut up = Forward::new(cursors.clone(), view.clone());
             up.seek_first().unwrap();
             follow_forward(&mut up, &expected, usize::MAX);
-            for (sought, steps) in seeks {
+            for &(sought, steps) in &seeks {
                 up.seek(&key(sought)).unwrap();
                 let at = expected.partition_point(|pair| pair.0 < key(sought));
                 follow_forward(&mut up, &expected[at..], steps);
             }
             cursors.iter().map(|cursor| cursor.lent.get()).sum()
         };
+        let lent_back: usize = {
+            let mut down = Backward::new(cursors.clone(), view);
+            down.seek_last().unwrap();
+            follow_backward(&mut down, &expected, usize::MAX);
+            for (sought, steps) in seeks {
+                down.seek_before(&key(sought)).unwrap();
+                let at = expected.partition_point(|pair| pair.0 < key(sought));
+                follow_backward(&mut down, &expected[..at], steps);
+            }
+            cursors.iter().map(|cursor| cursor.lent.get()).sum::<usize>() - lent
+        };
         if cursors.len() == 1 && expected.len() > 10 && snapshot == SEQNO_MAX {
-            prop_assert!(lent > 0, "nothing was lent");
+            prop_assert!(lent > 0 && lent_back > 0, "nothing was lent");
         }
     }
 

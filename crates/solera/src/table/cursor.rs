@@ -222,11 +222,37 @@ impl TableCursor {
     /// [taken back](Self::take_back), or this cursor is positioned, it may not be used. Must be valid.
     pub fn lend(&mut self, snapshot: Seqno, before: Option<&[u8]>, end: Option<&[u8]>) -> Option<Stretch> {
         let place = self.place.as_ref().expect("the cursor is valid");
-        if self.source.file.descriptor().elided_seqno > snapshot {
+        let Place { block, rank, clip, .. } = place;
+        if !block.is_plain() || self.source.file.descriptor().elided_seqno > snapshot {
             return None;
         }
-        let below = |key: Option<&[u8]>| key.map_or(usize::MAX, |key| place.block.find(key));
-        place.block.stretch(place.rank, place.clip.end.min(below(before)).min(below(end)), &mut self.key)
+        let below = |key: Option<&[u8]>| key.map_or(usize::MAX, |key| block.find(key));
+        block.stretch(*rank, *rank..clip.end.min(below(before)).min(below(end)), &mut self.key)
+    }
+
+    /// As [`lend`](Self::lend), of a walk downward: the entries from here down whose keys are above `after` and not below
+    /// `start`. The cursor stands on the oldest entry of its key.
+    pub fn lend_back(&mut self, snapshot: Seqno, after: Option<&[u8]>, start: &[u8]) -> Option<Stretch> {
+        let place = self.place.as_ref().expect("the cursor is valid");
+        let Place { block, rank, clip, .. } = place;
+        if !block.is_plain() || self.source.file.descriptor().elided_seqno > snapshot {
+            return None;
+        }
+        // Whether the block's first entry is the newest of its key, only the block before it knows.
+        let mut from = clip.start.max(1);
+        if !start.is_empty() {
+            from = from.max(block.find(start));
+        }
+        if let Some(after) = after {
+            from = from.max(block.find(after));
+            while from <= *rank && block.key_eq(from, after) {
+                from += 1;
+            }
+        }
+        if from > *rank || block.same_key(rank - 1, *rank) {
+            return None;
+        }
+        block.stretch(*rank, from..rank + 1, &mut self.key)
     }
 
     /// Ends what was lent: the cursor stands where the stretch came to.

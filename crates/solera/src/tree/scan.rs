@@ -107,6 +107,14 @@ impl Lending for Source {
         }
     }
 
+    fn lend_back(&mut self, snapshot: Seqno, after: Option<&[u8]>, start: &[u8]) -> Option<Stretch> {
+        match self {
+            Source::Run(cursor) => cursor.lend_back(snapshot, after, start),
+            Source::Memtable(cursor) => cursor.lend_back(snapshot, after, start),
+            Source::Front(_) => None,
+        }
+    }
+
     fn take_back(&mut self, stretch: Stretch) {
         match self {
             Source::Run(cursor) => cursor.take_back(stretch),

@@ -71,6 +71,11 @@ impl RunCursor {
         self.open.as_mut()?.lend(snapshot, before, end)
     }
 
+    /// As [`TableCursor::lend_back`].
+    pub fn lend_back(&mut self, snapshot: Seqno, after: Option<&[u8]>, start: &[u8]) -> Option<Stretch> {
+        self.open.as_mut()?.lend_back(snapshot, after, start)
+    }
+
     /// As [`TableCursor::take_back`].
     pub fn take_back(&mut self, stretch: Stretch) {
         self.open.as_mut().expect("a cursor that has lent is not moved").take_back(stretch);

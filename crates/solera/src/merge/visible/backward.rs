@@ -1,14 +1,16 @@
 //! Visible pairs in descending order.
 //!
 //! Going down, a key's oldest version comes first and its newest last, so a pair is known only when the
-//! merge has left its key: the walker stands one key ahead of its merge, and holds the value by its pin.
+//! merge has left its key: the walker stands one key ahead of its merge, and holds the value by its pin. On a pair that the
+//! merge has lent both stand together.
 
-use super::{COVERED_STEPPED_MAX, Found, Scratch, Sight, View};
+use super::{COVERED_STEPPED_MAX, Found, STEADY_PAIRS, Scratch, Sight, View};
 use crate::{
+    block::Stretch,
     cursor::{Cursor, VERSIONS_STEPPED_MAX},
     error::Result,
     key::{KeyEnd, Kind},
-    merge::{Merge, resolve},
+    merge::{Lending, Merge, resolve},
     pin::Slice,
 };
 
@@ -22,6 +24,10 @@ pub struct Backward<C> {
     head: u64,
     /// The value of `key`, or what is known of it so far.
     value: Slice,
+    /// What the merge has lent: key and value are those that it stands on.
+    lent: Option<Stretch>,
+    /// How many pairs in a row the source of this rank had.
+    steady: (usize, usize),
     scratch: Scratch,
 }
 
@@ -36,7 +42,7 @@ enum Passed {
     Present,
 }
 
-impl<C: Cursor> Backward<C> {
+impl<C: Lending> Backward<C> {
     /// A walker over `sources`, in the order of their ranks. Not valid until positioned.
     pub fn new(sources: Vec<C>, view: View) -> Self {
         Backward {
@@ -46,13 +52,15 @@ impl<C: Cursor> Backward<C> {
             key: Vec::new(),
             head: 0,
             value: Slice::empty(),
+            lent: None,
+            steady: (0, 0),
             scratch: Scratch::default(),
         }
     }
 
     /// To the last pair.
     pub fn seek_last(&mut self) -> Result<()> {
-        self.valid = false;
+        self.leave();
         match &self.sight.view.range.end {
             KeyEnd::Unbounded => self.merge.seek_last()?,
             KeyEnd::Excluded(end) => self.merge.seek_before(end)?,
@@ -71,7 +79,7 @@ impl<C: Cursor> Backward<C> {
         if !self.sight.view.range.end.admits(key) {
             return self.seek_last();
         }
-        self.valid = false;
+        self.leave();
         self.merge.seek_before(key)?;
         self.settle()
     }
@@ -80,8 +88,23 @@ impl<C: Cursor> Backward<C> {
     #[inline]
     pub fn prev(&mut self) -> Result<()> {
         assert!(self.valid, "the walker stands on no pair");
+        if let Some(stretch) = &mut self.lent {
+            if stretch.retreat() {
+                return Ok(());
+            }
+            self.leave();
+            self.merge.prev()?;
+        }
         self.valid = false;
         self.settle()
+    }
+
+    /// Leaves the pair; what was lent is taken back, and the merge stands there.
+    fn leave(&mut self) {
+        self.valid = false;
+        if let Some(stretch) = self.lent.take() {
+            self.merge.take_back(stretch);
+        }
     }
 
     /// Whether the walker stands on a pair.
@@ -94,32 +117,39 @@ impl<C: Cursor> Backward<C> {
     #[inline]
     pub fn key(&self) -> &[u8] {
         assert!(self.valid, "the walker stands on no pair");
-        &self.key
+        self.lent.as_ref().map_or(&self.key, Stretch::key)
     }
 
     /// The value.
     #[inline]
     pub fn value(&self) -> &[u8] {
         assert!(self.valid, "the walker stands on no pair");
-        &self.value
+        self.lent.as_ref().map_or(&self.value, Stretch::value)
     }
 
     /// The value, kept alive.
     #[inline]
     pub fn pin_value(&self) -> Slice {
         assert!(self.valid, "the walker stands on no pair");
-        self.value.clone()
+        self.lent.as_ref().map_or_else(|| self.value.clone(), Stretch::pin_value)
     }
 
     /// From the merge's present entry, the oldest of its key, down to the first visible pair.
     fn settle(&mut self) -> Result<()> {
         let mut covered = 0;
-        while self.merge.valid() && self.merge.key() >= &self.sight.view.range.start[..] {
+        while self.merge.valid() && self.sight.view.range.begins_by(self.merge.key()) {
+            let rank = self.merge.rank();
+            if self.steady.1 >= STEADY_PAIRS && self.steady.0 == rank && self.borrow() {
+                self.valid = true;
+                return Ok(());
+            }
             self.head = self.merge.head();
             self.key.clear();
             self.key.extend_from_slice(self.merge.key());
             match self.pass_key()? {
                 Passed::Present => {
+                    let (before, pairs) = self.steady;
+                    self.steady = (rank, if rank == before { pairs + 1 } else { 0 });
                     self.valid = true;
                     return Ok(());
                 }
@@ -132,6 +162,15 @@ impl<C: Cursor> Backward<C> {
             }
         }
         Ok(())
+    }
+
+    /// Has the pairs from the merge's present entry down lent, if they need no merge.
+    fn borrow(&mut self) -> bool {
+        let view = &self.sight.view;
+        if !self.sight.has_tombstones() {
+            self.lent = self.merge.lend_back(view.snapshot, &view.range.start);
+        }
+        self.lent.is_some()
     }
 
     /// Over all entries of `key`, on whose oldest one the merge stands, to what they amount to.

@@ -1,6 +1,6 @@
 //! Visible pairs in ascending order.
 
-use super::{COVERED_STEPPED_MAX, Found, Scratch, Sight, View};
+use super::{COVERED_STEPPED_MAX, Found, STEADY_PAIRS, Scratch, Sight, View};
 use crate::{
     block::Stretch,
     cursor::{Cursor, VERSIONS_STEPPED_MAX},
@@ -9,9 +9,6 @@ use crate::{
     merge::{Lending, Merge},
     pin::Slice,
 };
-
-/// After so many pairs in a row from one source, its next ones are likely to be taken alone.
-const STEADY_PAIRS: usize = 2;
 
 /// Walks the visible pairs of a view upward. After an error it is not valid until positioned again.
 pub struct Forward<C> {
@@ -62,7 +59,7 @@ impl<C: Lending> Forward<C> {
     /// To the first pair whose key is `>= key`.
     pub fn seek(&mut self, key: &[u8]) -> Result<()> {
         self.leave();
-        self.merge.seek(key.max(&self.sight.view.range.start))?;
+        self.merge.seek(self.sight.view.range.start_or(key))?;
         self.settle()
     }
 

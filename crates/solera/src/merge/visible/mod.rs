@@ -33,6 +33,8 @@ use std::sync::Arc;
 /// So many keys in a row that range tombstones cover are stepped over; after that the walker seeks to
 /// the end of the cover.
 const COVERED_STEPPED_MAX: usize = 4;
+/// After so many pairs in a row from one source, its next ones are likely to be taken alone.
+const STEADY_PAIRS: usize = 2;
 
 /// Who is looking, and at what.
 #[derive(Clone, Debug)]
