@@ -60,6 +60,7 @@ impl Stretch {
     /// stands on is the newest of its key, and an entry lies before all that it may come to.
     #[inline]
     pub fn retreat(&mut self) -> bool {
+        debug_assert!(self.ranks.start > 0);
         let previous = self.rank - 1;
         if previous < self.ranks.start || self.block.same_key(previous - 1, previous) {
             return false;

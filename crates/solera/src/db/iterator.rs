@@ -195,7 +195,7 @@ impl Iter {
     /// # Errors
     /// As [`Keyspace::get`].
     pub fn seek(&mut self, key: &[u8]) -> Result<()> {
-        self.range.start = self.whole.start_or(key).into();
+        self.range.start = self.whole.clamp_to_start(key).into();
         self.last = Last::Neither;
         self.front_yielded = false;
         // Kept, so that its sources are not opened anew; a failed move leaves none behind.

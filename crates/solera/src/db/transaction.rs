@@ -322,7 +322,7 @@ impl<'t> TransactionIter<'t> {
     /// # Errors
     /// As [`Keyspace::get`].
     pub fn seek(&mut self, key: &[u8]) -> Result<()> {
-        self.front = End { from: self.range.start_or(key).into(), passed: None };
+        self.front = End { from: self.range.clamp_to_start(key).into(), passed: None };
         self.iter.seek(key)
     }
 

@@ -260,10 +260,10 @@ impl<C: Lending> Merge<C> {
     fn front_alone(&mut self) -> Option<(&mut C, Option<&[u8]>)> {
         let front = self.front.expect("the merge stands on an entry");
         let rank = front.rank();
-        match self.waiting.first() {
+        match self.waiting.first().copied() {
             None => Some((&mut self.sources[rank], None)),
-            // Another version of this very key, mostly.
-            Some(next) if next.head == front.head => None,
+            // Another version of this very key.
+            Some(next) if next.head == front.head && self.beyond_heads(next, front).is_eq() => None,
             Some(next) => {
                 let apart = self.sources.get_disjoint_mut([rank, next.rank()]);
                 let [front, next] = apart.expect("the source in front is not among those that wait");

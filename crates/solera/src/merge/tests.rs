@@ -111,8 +111,9 @@ impl Cursor for ListCursor {
     }
 }
 
+/// What it lends are ranks of a block that it builds for that.
 impl ListCursor {
-    /// Lends what of those entries, from the present one on its way, is plain: a block of it from which ranks are cut by `ranks`.
+    /// Lends those `ranks` of a block of so many entries, the first of which is at `from`.
     fn lend_part(&mut self, from: usize, count: usize, ranks: Range<usize>) -> Option<Stretch> {
         let at = self.at.expect("valid");
         let mut builder = BlockBuilder::new(1 << 20, FitPolicy::LeastSquares, SEQNO_MAX);
@@ -154,9 +155,18 @@ impl Lending for ListCursor {
                 && &entry.key[..] >= start
         };
         let count = self.entries[..=at].iter().rev().take_while(plain).count();
-        let newest = |i: usize| i == 0 || self.entries[i - 1].key != self.entries[i].key;
-        // As of a table's block, the first entry is not lent.
-        if count < 2 || !newest(at) { None } else { self.lend_part(at + 1 - count, count, 1..count) }
+        if count == 0 {
+            return None;
+        }
+        // A block goes on below what may be lent, if that is puts.
+        let below = self.entries[..at + 1 - count].iter().rev();
+        let below = below.take(3).take_while(|entry| entry.kind == Kind::Put).count();
+        let from = at + 1 - count - below;
+        // Of the first entry of a block it is not known whether it is the newest of its key.
+        if at == from || self.entries[at - 1].key == self.entries[at].key {
+            return None;
+        }
+        self.lend_part(from, below + count, below.max(1)..below + count)
     }
 
     fn take_back(&mut self, stretch: Stretch) {
@@ -451,6 +461,7 @@ proptest! {
         let (sources, tombstones) = history.sources(if elided { snapshot } else { 0 });
         let expected = history.visible(snapshot, MOMENT, &range);
         let view = View { snapshot, tombstones, operator: Some(Arc::new(Append)), now_unix_ms: MOMENT, range };
+        let alone = sources.iter().filter(|source| !source.is_empty()).count() == 1;
         let cursors: Vec<ListCursor> = sources.into_iter().map(ListCursor::new).collect();
         let lent: usize = {
             let mut up = Forward::new(cursors.clone(), view.clone());
@@ -474,7 +485,7 @@ proptest! {
             }
             cursors.iter().map(|cursor| cursor.lent.get()).sum::<usize>() - lent
         };
-        if cursors.len() == 1 && expected.len() > 10 && snapshot == SEQNO_MAX {
+        if alone && expected.len() > 10 && snapshot == SEQNO_MAX {
             prop_assert!(lent > 0 && lent_back > 0, "nothing was lent");
         }
     }
@@ -520,6 +531,70 @@ proptest! {
             follow_backward(&mut down, &expected, usize::MAX);
         }
     }
+}
+
+/// The stretches end where another source has an entry; a source that fails at one of their ends fails the walk.
+#[test]
+fn walks_take_what_is_lent_between_the_entries_of_another_source_and_fail_with_it() {
+    let puts = |step: usize, seqno: Seqno| {
+        let key = |i: usize| format!("common prefix {i:05}");
+        let entries = (0..300).step_by(step).map(|i| entry(&key(i), seqno, Kind::Put, b"of an old run"));
+        Arc::new(entries.collect::<Vec<_>>())
+    };
+    let (new, old) = (puts(50, 2), puts(1, 1));
+    let pairs: Vec<Pair> = (0..300)
+        .map(|i| if i % 50 == 0 { &new[i / 50] } else { &old[i] })
+        .map(|entry| (entry.key.clone(), entry.value.clone()))
+        .collect();
+    let mut failed = 0;
+    for failing in [None, Some((0, 3)), Some((1, 2)), Some((1, 9)), Some((1, 20)), Some((1, 25))] {
+        let cursors = || {
+            let mut cursors = vec![ListCursor::new(new.clone()), ListCursor::new(old.clone())];
+            if let Some((source, call)) = failing {
+                let cursor: &mut ListCursor = &mut cursors[source];
+                cursor.fails_at_call = Some(call);
+            }
+            let lent = cursors[1].lent.clone();
+            (cursors, lent)
+        };
+        let (sources, lent) = cursors();
+        let (mut up, mut met) = (Forward::new(sources, plain_view()), 0);
+        let mut moved = up.seek_first();
+        while moved.is_ok()
+            && let Some(pair) = pair_forward(&up)
+        {
+            assert_eq!(pair, pairs[met]);
+            (met, moved) = (met + 1, up.next());
+        }
+        assert!(moved.is_ok() || failing.is_some());
+        failed += usize::from(moved.is_err());
+        if moved.is_err() {
+            assert!(!up.valid());
+            up.seek_first().unwrap();
+            follow_forward(&mut up, &pairs, usize::MAX);
+        }
+        assert!(lent.get() >= 6, "{failing:?}: lent {} times", lent.get());
+
+        let (sources, lent) = cursors();
+        let (mut down, mut left) = (Backward::new(sources, plain_view()), pairs.len());
+        let mut moved = down.seek_last();
+        while moved.is_ok()
+            && let Some(pair) = pair_backward(&down)
+        {
+            left -= 1;
+            assert_eq!(pair, pairs[left]);
+            moved = down.prev();
+        }
+        assert!(moved.is_ok() || failing.is_some());
+        failed += usize::from(moved.is_err());
+        if moved.is_err() {
+            assert!(!down.valid());
+            down.seek_last().unwrap();
+            follow_backward(&mut down, &pairs, usize::MAX);
+        }
+        assert!(lent.get() >= 6, "{failing:?}: lent {} times", lent.get());
+    }
+    assert!(failed >= 8, "{failed} walks failed");
 }
 
 fn plain_view() -> View {

@@ -239,6 +239,9 @@ impl TableCursor {
             return None;
         }
         // Whether the block's first entry is the newest of its key, only the block before it knows.
+        if *rank == 0 || block.same_key(rank - 1, *rank) {
+            return None;
+        }
         let mut from = clip.start.max(1);
         if !start.is_empty() {
             from = from.max(block.find(start));
@@ -248,9 +251,6 @@ impl TableCursor {
             while from <= *rank && block.key_eq(from, after) {
                 from += 1;
             }
-        }
-        if from > *rank || block.same_key(rank - 1, *rank) {
-            return None;
         }
         block.stretch(*rank, from..rank + 1, &mut self.key)
     }

@@ -59,7 +59,7 @@ impl<C: Lending> Forward<C> {
     /// To the first pair whose key is `>= key`.
     pub fn seek(&mut self, key: &[u8]) -> Result<()> {
         self.leave();
-        self.merge.seek(self.sight.view.range.start_or(key))?;
+        self.merge.seek(self.sight.view.range.clamp_to_start(key))?;
         self.settle()
     }
 

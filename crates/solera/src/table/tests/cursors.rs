@@ -1,6 +1,7 @@
 use super::*;
 use crate::{
     cursor::Cursor,
+    ids::SEQNO_MAX,
     key::{self, KeyEnd, KeyRange},
 };
 
@@ -160,4 +161,68 @@ fn a_cursor_keeps_an_obsolete_file_and_its_values_keep_their_blocks() {
     assert!(!fs.exists(&path).unwrap());
     assert_eq!(value, vec![0; 100]);
     assert_eq!(context.stats.snapshot().files_not_removed, 0);
+}
+
+#[test]
+fn what_a_cursor_lends_downward_is_what_it_would_come_to() {
+    let mut rng = Rng(3);
+    let mut lent = 0;
+    for (name, mut entries) in families() {
+        entries.retain(|entry| entry.kind == Kind::Put);
+        if entries.is_empty() {
+            continue;
+        }
+        let context = context(&fresh_fs(), 1 << 16);
+        let layout = Layout { block_bytes: 512, ..Layout::default() };
+        let written = write(&context, 1, &layout, &entries, &RangeTombstones::default(), SEQNO_MAX);
+        let file = TableFile::new(&context, Arc::new(written));
+        let probes = probes(&entries);
+        for _ in 0..300 {
+            let mut probe = || probes[rng.below(probes.len() as u64) as usize].clone();
+            let (mut from, mut start, mut low, mut after) = (probe(), probe(), probe(), Some(probe()));
+            match rng.below(4) {
+                0 => (start, after, low) = (vec![], None, vec![]),
+                1 => (after, low) = (None, vec![]),
+                2 => (start, low) = (vec![], vec![]),
+                _ => {}
+            }
+            // Mostly far apart.
+            if from < start {
+                std::mem::swap(&mut from, &mut start);
+            }
+            let clip = KeyRange { start: low[..].into(), end: KeyEnd::Unbounded };
+            let mut cursor = file.cursor(&clip, Access::Cached(0)).unwrap();
+            cursor.seek_before(&from).unwrap();
+            let inside =
+                |key: &[u8]| key >= &start[..] && after.as_ref().is_none_or(|after| key > &after[..]);
+            if !cursor.valid() || !inside(cursor.key()) {
+                continue;
+            }
+            let there = clipped(&entries, &clip);
+            let mut at = there.partition_point(|entry| entry.key < from) - 1;
+            if let Some(mut stretch) = cursor.lend_back(SEQNO_MAX, after.as_deref(), &start) {
+                lent += 1;
+                loop {
+                    assert!(
+                        (stretch.key(), stretch.value()) == (&there[at].key[..], &there[at].value[..]),
+                        "{name}"
+                    );
+                    assert!(inside(stretch.key()), "{name}");
+                    assert!(at == 0 || there[at - 1].key != there[at].key, "{name}: an old version");
+                    if !stretch.retreat() {
+                        break;
+                    }
+                    at -= 1;
+                }
+                cursor.take_back(stretch);
+                assert!(cursor.key() == &there[at].key[..], "{name}");
+            }
+            let rest = backward(&mut cursor);
+            let pairs = |entries: &[Entry]| -> Vec<_> {
+                entries.iter().map(|entry| (entry.key.clone(), entry.value.clone())).collect()
+            };
+            assert!(pairs(&rest) == pairs(&there[..=at]), "{name}");
+        }
+    }
+    assert!(lent > 1000, "lent {lent} times");
 }
