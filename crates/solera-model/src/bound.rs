@@ -3,6 +3,9 @@
 
 use crate::segment::Line;
 
+/// Maxima taken side by side, so that a comparison need not wait for the one before.
+const LANES: usize = 4;
+
 /// The largest distance in ranks between any key's own rank and the one that [`Line::rank`] predicts for it,
 /// over all keys of `xs`, equal ones each by its own rank; 0 if there are none. `xs` ascends and its first
 /// key is the line's anchor.
@@ -10,14 +13,23 @@ use crate::segment::Line;
 /// This bounds searches for keys that are *not* there too. Such a key lies between neighbours at ranks
 /// `r - 1` and `r`; its prediction lies between theirs, because predictions are monotone; hence
 /// `r` lies in `[prediction - error, prediction + error + 1]`.
+#[inline(always)]
 pub fn measured_error(line: Line, xs: &[u64]) -> u32 {
     let Some(&x0) = xs.first() else { return 0 };
     let last = (xs.len() - 1) as f64;
     // As floating-point numbers, which these integers are exactly and which vectors compare.
-    let error_of = |(rank, &x): (usize, &u64)| (line.float_rank(x0, x, last) - rank as f64).abs();
-    let larger = |a: f64, b: f64| if a > b { a } else { b };
+    let mut worst = [0.0; LANES];
+    let mut look = |lane: usize, rank: usize, x: u64| {
+        let error = (line.float_rank(x0, x, last) - rank as f64).abs();
+        worst[lane] = if error > worst[lane] { error } else { worst[lane] };
+    };
+    let (whole, rest) = xs.as_chunks::<LANES>();
+    for (nth, xs) in whole.iter().enumerate() {
+        (0..LANES).for_each(|lane| look(lane, nth * LANES + lane, xs[lane]));
+    }
+    rest.iter().enumerate().for_each(|(lane, &x)| look(lane, xs.len() - rest.len() + lane, x));
     // A cast of what 32 bits do not hold is their largest number.
-    xs.iter().enumerate().map(error_of).fold(0.0, larger) as u32
+    worst.into_iter().fold(0.0, f64::max) as u32
 }
 
 #[cfg(test)]

@@ -124,22 +124,51 @@ pub struct Fit {
 /// error. For [`Policy::Pla`] it is the middle of the corridor (keys that the corridor does not admit, such
 /// as many versions of one, do not bend it); the error may then exceed ε, and says so.
 pub fn fit(policy: Policy, xs: &[u64]) -> Fit {
-    let Some(&x0) = xs.first() else { return Fit { line: Line::FLAT, error: 0 } };
-    let line = match policy {
+    match policy {
         Policy::Pla { epsilon } => {
-            let mut corridor = Corridor::new(x0, epsilon);
-            let mut previous = x0;
-            for (rank, &x) in xs.iter().enumerate().skip(1) {
-                // As the cutter pushes them: each distinct key once, at its first rank.
-                if x != previous {
-                    corridor.push(x, rank);
-                    previous = x;
-                }
-            }
-            corridor.line()
+            let line = corridor_line(epsilon, xs);
+            Fit { line, error: bound::measured_error(line, xs) }
         }
-        Policy::Pra => least_squares(xs),
-    };
+        Policy::Pra => regression(xs),
+    }
+}
+
+/// The middle of the corridor of `epsilon` ranks.
+fn corridor_line(epsilon: u32, xs: &[u64]) -> Line {
+    let Some(&x0) = xs.first() else { return Line::FLAT };
+    let mut corridor = Corridor::new(x0, epsilon);
+    let mut previous = x0;
+    for (rank, &x) in xs.iter().enumerate().skip(1) {
+        // As the cutter pushes them: each distinct key once, at its first rank.
+        if x != previous {
+            corridor.push(x, rank);
+            previous = x;
+        }
+    }
+    corridor.line()
+}
+
+/// The least-squares line and its error, with the widest instructions that the processor has: one function compiled for
+/// each, so that all round alike.
+fn regression(xs: &[u64]) -> Fit {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx512dq") && is_x86_feature_detected!("avx512vl") {
+        // SAFETY: the processor has what the function is compiled for.
+        return unsafe { regression_avx512(xs) };
+    }
+    regression_scalar(xs)
+}
+
+/// AVX-512 makes floating-point numbers of unsigned ones, which others do in six steps.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512dq,avx512vl")]
+fn regression_avx512(xs: &[u64]) -> Fit {
+    regression_scalar(xs)
+}
+
+#[inline(always)]
+fn regression_scalar(xs: &[u64]) -> Fit {
+    let line = least_squares(xs);
     Fit { line, error: bound::measured_error(line, xs) }
 }
 
@@ -190,5 +219,23 @@ mod tests {
         assert!(!cutter.reproject([]));
         assert_eq!(cutter.cut_before(20, 10), None);
         assert_eq!(cutter.records(), 20);
+    }
+
+    #[test]
+    fn every_processor_fits_alike() {
+        let mut x = 7u64;
+        for n in [0, 1, 2, 3, 4, 5, 7, 8, 9, 56, 57, 255, 1000] {
+            for shift in [0, 8, 20, 40, 60, 63] {
+                let mut next = || {
+                    x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    x >> shift
+                };
+                let mut xs: Vec<u64> = (0..n).map(|_| next()).collect();
+                xs.sort_unstable();
+                let (here, everywhere) = (fit(Policy::Pra, &xs), regression_scalar(&xs));
+                let bits = |fit: Fit| (fit.line.slope().to_bits(), fit.line.intercept().to_bits(), fit.error);
+                assert_eq!(bits(here), bits(everywhere), "{n} keys of {} bits", 64 - shift);
+            }
+        }
     }
 }

@@ -13,6 +13,7 @@ const LANES: usize = 4;
 /// The line of rank over the distance to the first key with the least sum of squared errors; `xs` ascends, one key for
 /// each rank. Flat at the mean rank if all keys are equal, [`Line::FLAT`] if there are none. The slope is never
 /// negative, whatever the order of the keys.
+#[inline(always)]
 pub fn least_squares(xs: &[u64]) -> Line {
     let (Some(&x0), Some(&last)) = (xs.first(), xs.last()) else { return Line::FLAT };
     let distance = |x: u64| x.saturating_sub(x0) as f64;

@@ -87,7 +87,7 @@ impl Line {
     }
 
     /// [`Line::rank`] among keys of which the last has the rank `last`, as the number that it is.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn float_rank(self, x0: u64, x: u64, last: f64) -> f64 {
         self.shifted_rank(x0, x, last) - Line::SHIFTER
     }
@@ -95,7 +95,7 @@ impl Line {
     /// Added to a number from 0 to 2^52, it leaves no bits for the fraction, which is rounded.
     const SHIFTER: f64 = (1u64 << 52) as f64;
 
-    #[inline]
+    #[inline(always)]
     fn shifted_rank(self, x0: u64, x: u64, last: f64) -> f64 {
         let position = self.predict(x.saturating_sub(x0));
         // Comparisons, not `clamp`: nothing here is NaN, and these are one instruction each.
