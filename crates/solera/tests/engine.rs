@@ -725,10 +725,15 @@ fn level_0_waits_with_its_merge_until_reads_have_paid_for_it() {
     assert_eq!(level0_runs(&db), 6, "one read is no reason");
     read(10_000);
     assert_eq!(level0_runs(&db), 0, "these were");
-    // Below the run limit nothing is due, however much is read.
+    // Fewer runs than the limit too, down to one that lies over others.
     flush_runs(20..23);
-    read(10_000);
+    read(1);
     assert_eq!(level0_runs(&db), 3);
+    read(10_000);
+    assert_eq!(level0_runs(&db), 0);
+    flush_runs(23..24);
+    read(10_000);
+    assert_eq!(level0_runs(&db), 0);
     // What was paid for those that are gone is not paid for others.
     db.compact_range::<&[u8]>(..).unwrap();
     work(&db);
@@ -738,6 +743,25 @@ fn level_0_waits_with_its_merge_until_reads_have_paid_for_it() {
     db.control().apply(Change::new("test", "at once").set(&knob::LEVEL0_PATIENCE, 0u32)).unwrap();
     work(&db);
     assert_eq!(level0_runs(&db), 0);
+}
+
+/// Reads gain nothing by a merge of one run that lies over no other; of several they do, small ones too.
+#[test]
+fn a_run_alone_stays_and_small_runs_are_gathered() {
+    let db = open(&Arc::new(MemFs::new()));
+    let read = || {
+        (0..10_000).for_each(|n| _ = db.get(&key(n)).unwrap());
+        work(&db);
+    };
+    flush_a_run(&db, 0);
+    read();
+    assert_eq!(level0_runs(&db), 1);
+    db.put(&key(0), b"small").unwrap();
+    db.flush().unwrap();
+    work(&db);
+    assert_eq!(level0_runs(&db), 2, "nobody has read since");
+    read();
+    assert_eq!(level0_runs(&db), 1);
 }
 
 #[test]

@@ -6,7 +6,8 @@
 //! the rent that was paid comes to the price, then buy, and the sum is at most twice what one would have paid who knew. The
 //! rent is what reads did in level 0 since it was last emptied, the price is the merge (docs/decisions/0016).
 //!
-//! Below K_0 runs nothing is due, at [`LEVEL0_PATIENCE`] all is, paid or not.
+//! Level 0 is due once that is so, however few runs it has, and at [`LEVEL0_PATIENCE`] runs, paid or not. Where there is no
+//! merge to be spared (its tables can move down, its runs are small, somebody waits) its run limit counts.
 
 use crate::{
     knob::{Knob, Legal, Scope},
@@ -18,7 +19,7 @@ use super::shape::LEVEL0_RUN_LIMIT_MAX;
 /// Runs that level 0 comes to if nobody reads: T-1 of the default size ratio, so that level 0 then is to level 1 as level 1 to level 2.
 pub const LEVEL0_PATIENCE_DEFAULT: u32 = 9;
 
-/// Runs that level 0 may come to while reads have not paid for its merge.
+/// Runs at which level 0 is merged though reads have not paid for it.
 pub static LEVEL0_PATIENCE: Knob = Knob::new(
     "level0_patience",
     Scope::Keyspace,

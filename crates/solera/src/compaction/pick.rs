@@ -37,7 +37,7 @@ pub fn pick(version: &Version, shape: &Shape, in_flight: &InFlight) -> Option<Pl
         let runs = version.level(level).runs();
         let deepest = version.runs().last()?.level();
         let plan = match &reason {
-            Reason::Runs { .. } if are_small(runs, shape) => {
+            Reason::Runs { .. } | Reason::Paid { .. } if are_small(runs, shape) => {
                 fold(version, shape, in_flight, runs, Reason::Gather)
             }
             // Nothing below to merge with, and no reason to make the tree deeper.

@@ -60,6 +60,11 @@ pub enum Reason {
         /// How many it may have.
         limit: u32,
     },
+    /// Reads have paid for the merge of level 0.
+    Paid {
+        /// How many runs it has.
+        count: usize,
+    },
     /// The level holds as many bytes as it may.
     Bytes {
         /// How many it holds.
@@ -74,7 +79,7 @@ pub enum Reason {
         /// How many runs the level has.
         count: usize,
     },
-    /// Level 0 has as many runs as it may, but they are too small to be worth a merge downwards.
+    /// Level 0 is due, but its runs are too small to be worth a merge downwards.
     Gather,
     /// Somebody asked for it.
     Requested,
@@ -230,6 +235,7 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Reason::Runs { count, limit } => write!(f, "{count} runs of {limit}"),
+            Reason::Paid { count } => write!(f, "reads have paid for {count} runs"),
             Reason::Bytes { bytes, capacity } => write!(f, "{bytes} bytes of {capacity}"),
             Reason::Drain => f.write_str("draining"),
             Reason::Excess { count } => write!(f, "{count} runs are too many"),
@@ -258,14 +264,28 @@ pub struct InFlight {
     rewritten: BTreeMap<u32, RunId>,
     /// Tables that a plan could not read, and why. `pick` leaves them alone.
     damaged: BTreeMap<FileId, Error>,
-    /// Runs at which level 0 is due, more than its run limit, while reads have not paid for its merge.
-    level0_waits_for: Option<u32>,
+    /// When level 0 is due, as it was last weighed.
+    level0_due: Level0Due,
     /// What reads had paid for runs of level 0 when that was last looked at, in nanoseconds.
     rent_ns: u64,
-    /// What they had when level 0 was last empty, or a merge of it last began.
+    /// What they had when a merge of level 0 last began, or when there last was none to be spared.
     settled_ns: u64,
+    /// There was none when that was last looked at: what reads do in level 0, they would do elsewhere.
+    is_rent_free: bool,
     /// Somebody waits for level 0, which waits for reads: its next merge need not be paid.
     hurried: bool,
+}
+
+/// When level 0 is due.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum Level0Due {
+    /// When it comes to its run limit.
+    #[default]
+    AtLimit,
+    /// When it comes to so many runs, more than its limit, or reads have paid for its merge.
+    At(u32),
+    /// Now, however few runs it has: reads have paid for its merge.
+    Paid,
 }
 
 #[derive(Debug)]
@@ -298,12 +318,19 @@ impl InFlight {
         let source_level = plan.sources.first().map(|source| source.level);
         if let (Some(level), Some(run)) = (source_level, plan.seals) {
             if level == 0 && run > self.sealed(0) {
-                self.settled_ns = self.rent_ns;
-                self.hurried = false;
+                self.settle();
             }
             self.seal(level, run);
+        } else if source_level == Some(0) && plan.reason != Reason::Requested {
+            self.settle();
         }
         self.run(plan.claims().collect(), source_level, plan.source_bytes())
+    }
+
+    /// A merge of level 0 begins: what reads had paid is spent.
+    fn settle(&mut self) {
+        self.settled_ns = self.rent_ns;
+        self.hurried = false;
     }
 
     fn seal(&mut self, level: u32, run: RunId) {
@@ -344,27 +371,39 @@ impl InFlight {
         oldest.is_some_and(|run| self.rewritten.get(&run.level()).is_some_and(|newest| run.id() <= *newest))
     }
 
-    /// Lets level 0 fill up to `patience` runs if that is more than its run limit and `reads`, all that reads ever did there,
-    /// have not paid for its merge.
+    /// Says when level 0 is due if it is worth `patience` runs to spare its merge: at once if `reads`, all that reads ever did
+    /// there, have paid for it, else not before it has so many. A patience of no more than its run limit is none.
     pub fn weigh(&mut self, version: &Version, shape: &Shape, patience: u32, reads: &LevelCounters) {
         self.rent_ns = rent_ns(reads);
-        let runs = version.level(0).runs();
-        if runs.is_empty() {
+        if self.is_rent_free {
             self.settled_ns = self.rent_ns;
         }
-        let waiting = shape.run_limit(0) as usize..patience as usize;
+        let (runs, limit) = (version.level(0).runs(), shape.run_limit(0));
         let is_draining = runs.last().is_some_and(|oldest| oldest.id() <= self.sealed(0));
-        let may_wait =
-            waiting.contains(&runs.len()) && !is_draining && !self.hurried && !are_small(runs, shape);
-        let rent_ns = self.rent_ns.saturating_sub(self.settled_ns);
-        let waits = may_wait && !is_paid(rent_ns, self.level0_merge_bytes(version, shape));
-        self.level0_waits_for = waits.then_some(patience);
+        let is_full = runs.len() >= limit as usize;
+        let bytes = self.level0_merge_bytes(version, shape);
+        self.is_rent_free = bytes == 0;
+        self.level0_due = if patience <= limit
+            || runs.len() >= patience as usize
+            || is_draining
+            || self.is_rent_free
+            || (is_full && (self.hurried || are_small(runs, shape)))
+        {
+            Level0Due::AtLimit
+        } else if is_paid(self.rent_ns.saturating_sub(self.settled_ns), bytes) {
+            Level0Due::Paid
+        } else {
+            Level0Due::At(patience)
+        };
     }
 
     /// Bytes that a merge of level 0 concerns: its own and those of level 1 that they overlap; 0 if its tables can move down
-    /// as they are.
+    /// as they are. Small runs are merged with each other only.
     fn level0_merge_bytes(&self, version: &Version, shape: &Shape) -> u64 {
         let runs = version.level(0).runs();
+        if are_small(runs, shape) {
+            return version.level(0).bytes();
+        }
         let target = version.level(1).run(target_run(version, shape, self, 1));
         let mut ranges: Vec<KeyRange> = runs.iter().map(|run| run.range()).collect();
         ranges.sort_by(|a, b| a.start.cmp(&b.start));
@@ -378,19 +417,27 @@ impl InFlight {
         }
     }
 
-    /// Level 0 is not to wait for reads any longer if it does: somebody waits for it.
-    pub fn hurry(&mut self) {
-        self.hurried |= self.level0_waits();
+    /// If level 0 has come to its run limit and waits for reads, it is not to wait any longer: somebody waits for it.
+    pub fn hurry(&mut self, version: &Version, shape: &Shape) {
+        self.hurried |= self.level0_waits() && version.level(0).runs().len() >= shape.run_limit(0) as usize;
     }
 
-    /// Whether level 0 has as many runs as its limit, and is not due all the same.
+    /// Whether level 0 would be due if reads had paid for its merge.
     pub fn level0_waits(&self) -> bool {
-        self.level0_waits_for.is_some()
+        matches!(self.level0_due, Level0Due::At(_))
     }
 
-    /// Runs at which level 0 is due.
-    pub(super) fn level0_limit(&self, shape: &Shape) -> u32 {
-        self.level0_waits_for.unwrap_or(shape.run_limit(0))
+    /// Why level 0 of `runs` runs is due, and how badly; below 1 it is not.
+    pub(super) fn level0_score(&self, shape: &Shape, runs: usize) -> (f64, Reason) {
+        let limit = match self.level0_due {
+            Level0Due::At(patience) => patience,
+            Level0Due::AtLimit | Level0Due::Paid => shape.run_limit(0),
+        };
+        let full = runs as f64 / f64::from(limit);
+        match self.level0_due {
+            Level0Due::Paid if full < 1.0 => (1.0, Reason::Paid { count: runs }),
+            _ => (full, Reason::Runs { count: runs, limit }),
+        }
     }
 
     /// The shape that is in force where `wanted` is wanted.

@@ -15,8 +15,7 @@ pub fn score(version: &Version, shape: &Shape, in_flight: &InFlight, level: u32)
     let runs = version.level(level).runs();
     let oldest = runs.last()?;
     let (mut score, mut reason) = if level == 0 {
-        let limit = in_flight.level0_limit(shape);
-        (runs.len() as f64 / f64::from(limit), Reason::Runs { count: runs.len(), limit })
+        in_flight.level0_score(shape, runs.len())
     } else {
         let bytes = version.level(level).bytes().saturating_sub(in_flight.leaving_bytes(level));
         let capacity = shape.capacity_bytes(level);

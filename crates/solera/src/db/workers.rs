@@ -331,8 +331,8 @@ impl Core {
     pub(super) fn weigh_reads(&self, tree: &Tree) {
         let view = tree.view();
         let Settings { shape, level0_patience, .. } = &*view.settings;
-        let waiting = shape.run_limit(0) as usize..*level0_patience as usize;
-        if !waiting.contains(&view.version.level(0).runs().len())
+        if shape.run_limit(0) >= *level0_patience
+            || !(1..*level0_patience as usize).contains(&view.version.level(0).runs().len())
             || self.options.background_threads == 0
             || self.options.read_only
         {
@@ -556,7 +556,7 @@ impl Core {
         for tree in &trees {
             let view = tree.view();
             if let Some(in_flight) = self.work.weighed(&mut state, tree, &view) {
-                in_flight.hurry();
+                in_flight.hurry(&view.version, &view.settings.shape);
                 // Tells the workers that the wait is over.
                 self.work.weighed(&mut state, tree, &view);
             }
