@@ -1,19 +1,12 @@
 //! Ascending separators in little memory: each without what it shares with the one before.
 //!
-//! Owns [`FrontCoded`]. Sixteen separators are a *bucket*, whose first is whole but for the prefix that all share. A bucket is read
-//! from its beginning; of a key, no byte is compared twice on the way.
-//!
-//! ```text
-//! bucket    = separator*                                 16, fewer in the last
-//! separator = shared length rest[length]                 varints; the first of a bucket shares nothing
-//! ```
+//! Owns [`FrontCoded`]: [buckets](super::bucket) of sixteen, one behind the other, without the prefix that all separators share.
 
-use super::super::{separators::Separators, sorted::compare_with_prefix};
-use crate::{codec::put_varint, key::common_prefix_len};
+use super::{
+    super::{separators::Separators, sorted::compare_with_prefix},
+    bucket::{self, BUCKET},
+};
 use std::cmp::Ordering;
-
-/// Separators of a bucket: the whole ones are then a few bytes of each, and a bucket of paths is two cache lines.
-pub(super) const BUCKET: usize = 16;
 
 /// Separators in buckets.
 #[derive(Clone, Debug)]
@@ -30,19 +23,9 @@ impl FrontCoded {
     /// These separators, which all begin with `prefix`. `None` if they take more than 4 GiB.
     pub(super) fn new(separators: &Separators, prefix: &[u8]) -> Option<FrontCoded> {
         let (mut bytes, mut starts) = (Vec::new(), Vec::with_capacity(separators.len().div_ceil(BUCKET)));
-        let mut before: &[u8] = &[];
-        for (i, separator) in separators.iter().enumerate() {
-            let rest = &separator[prefix.len()..];
-            let shared = if i % BUCKET == 0 {
-                starts.push(u32::try_from(bytes.len()).ok()?);
-                0
-            } else {
-                common_prefix_len(before, rest)
-            };
-            put_varint(&mut bytes, shared as u64);
-            put_varint(&mut bytes, (rest.len() - shared) as u64);
-            bytes.extend_from_slice(&rest[shared..]);
-            before = rest;
+        for first in (0..separators.len()).step_by(BUCKET) {
+            starts.push(u32::try_from(bytes.len()).ok()?);
+            bucket::push(&mut bytes, separators, first..separators.len().min(first + BUCKET), prefix.len());
         }
         let len = separators.len() as u32;
         Some(FrontCoded { prefix: prefix.into(), starts: starts.into(), bytes: bytes.into(), len })
@@ -69,34 +52,10 @@ impl FrontCoded {
 
     /// How many separators of a bucket are not above `key`.
     #[inline]
-    fn up_to(&self, bucket: usize, key: &[u8]) -> usize {
-        let start = self.starts[bucket] as usize;
-        let end = self.starts.get(bucket + 1).map_or(self.bytes.len(), |&end| end as usize);
-        let mut bytes = &self.bytes[start..end];
-        // Of the separator before, which is not above the key, so much is the key's, too.
-        let (mut count, mut matched) = (0, 0);
-        while !bytes.is_empty() {
-            let shared = length(&mut bytes);
-            let len = length(&mut bytes);
-            let (rest, others) = bytes.split_at(len);
-            match shared.cmp(&matched) {
-                // It is above the one before where that is the key.
-                Ordering::Less => break,
-                // It is the one before where that is below the key.
-                Ordering::Greater => {}
-                Ordering::Equal => {
-                    let key = &key[matched..];
-                    let same = common_prefix_len(rest, key);
-                    if same < rest.len() && key.get(same).is_none_or(|byte| rest[same] > *byte) {
-                        break;
-                    }
-                    matched += same;
-                }
-            }
-            count += 1;
-            bytes = others;
-        }
-        count
+    fn up_to(&self, number: usize, key: &[u8]) -> usize {
+        let start = self.starts[number] as usize;
+        let end = self.starts.get(number + 1).map_or(self.bytes.len(), |&end| end as usize);
+        bucket::up_to(&self.bytes[start..end], BUCKET.min(self.len() - number * BUCKET), key)
     }
 
     /// Separators.
@@ -107,21 +66,6 @@ impl FrontCoded {
     /// Bytes on the heap.
     pub(super) fn bytes(&self) -> usize {
         self.prefix.len() + size_of_val(&*self.starts) + self.bytes.len()
-    }
-}
-
-/// Takes a varint off the front of `bytes`, which were written here.
-#[inline]
-fn length(bytes: &mut &[u8]) -> usize {
-    let (mut length, mut shift) = (0, 0);
-    loop {
-        let byte = bytes[0];
-        *bytes = &bytes[1..];
-        length |= usize::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return length;
-        }
-        shift += 7;
     }
 }
 

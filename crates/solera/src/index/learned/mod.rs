@@ -7,17 +7,19 @@
 //! What must hold: [`Learned::locate`] gives how many separators are not above the key, or at most [`Learned::reach`]
 //! more.
 
+mod bucket;
 mod front_coded;
 mod nodes;
 
 use super::{separators::Separators, sorted::shared_prefix};
-use front_coded::{BUCKET, FrontCoded};
+use bucket::BUCKET;
+use front_coded::FrontCoded;
 use nodes::Nodes;
 
 /// Separators that have more bytes than this on average, beyond what all share, are front-coded. Less is a head and what nodes
 /// keep of a separator that its head does not tell.
 const SHORT_BYTES_MAX: usize = 16;
-/// Cache lines of a bucket: where it begins, two of its bytes, and now and then those of the one before.
+/// Cache lines of a bucket: where it begins, two of its own, and now and then those of the one before.
 const BUCKET_LINES: f64 = 3.25;
 
 /// Learned boundaries.
