@@ -11,6 +11,27 @@ const CHUNK: usize = 1024;
 /// Longest latency that a histogram tells apart: one minute, in nanoseconds.
 const LATENCY_NS_MAX: u64 = 60_000_000_000;
 
+/// Operations of one database before it is the next one's turn, where several are to grow into memory alike: the blocks of
+/// that many reads are a few huge pages.
+const TURN: usize = 4096;
+
+/// `count` operations on each of `databases`, in turns: `op` does those of a range. For the first pass over databases of one
+/// process, which fills their caches. What is put into memory first lies better there: of three databases that were each read whole
+/// before the next was loaded, the last answered 8 % fewer lookups and scans, whichever it was.
+pub fn in_turns<D>(
+    databases: &[D],
+    count: usize,
+    mut op: impl FnMut(usize, &D, Range<usize>) -> Result<()>,
+) -> Result<()> {
+    for (turn, start) in (0..count).step_by(TURN).enumerate() {
+        for place in 0..databases.len() {
+            let number = (turn + place) % databases.len();
+            op(number, &databases[number], start..count.min(start + TURN))?;
+        }
+    }
+    Ok(())
+}
+
 /// What a timed loop did.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pass {

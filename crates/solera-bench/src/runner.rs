@@ -255,7 +255,8 @@ pub fn run(config: &Config, progress: &mut dyn Progress) -> Result<Report> {
             filesystem: machine::filesystem_of(&directory),
             directory: directory.display().to_string(),
             clock_ns,
-            warm_up: "every pair and every absent key read once, one full scan, all compared with the data"
+            warm_up: "every pair read once, the databases in turns; every absent key, one full scan; all compared with the \
+                      data"
                 .into(),
         },
         started_unix_s,
@@ -269,6 +270,21 @@ pub fn run(config: &Config, progress: &mut dyn Progress) -> Result<Report> {
 
 fn timed(lookups: usize) -> usize {
     lookups.div_ceil(TIMED_OF)
+}
+
+/// Reads everything once, compares it with the data, and leaves it in the caches.
+fn verify(set: &DataSet, arms: &[Arm], progress: &mut dyn Progress) -> Result<()> {
+    const STAGE: &str = "check after the load";
+    let stage = format!("{}: checking every pair", set.name);
+    let pairs = set.pairs.len() as u64;
+    measure::in_turns(arms, set.pairs.len(), |number, arm, which| {
+        if number == 0 {
+            progress.at(&stage, which.start as u64, pairs);
+        }
+        refuse_wrong(set, arm.kind, STAGE, arm.verify_found(set, which)?)
+    })?;
+    progress.at(&stage, pairs, pairs);
+    arms.iter().try_for_each(|arm| refuse_wrong(set, arm.kind, STAGE, arm.verify_others(set)?))
 }
 
 fn run_set(
@@ -291,10 +307,9 @@ fn run_set(
             load.compact_s = Some(arm.compact(clock)?);
         }
         loads.push(load);
-        progress.at(&format!("{}: checking every pair, {kind}", set.name), 0, 1);
-        refuse_wrong(set, kind, "check after the load", arm.verify(set)?)?;
         arms.push(arm);
     }
+    verify(set, &arms, progress)?;
     let tallies = measure_phases(config, clock, set, &arms, progress)?;
     let arm_report = |((arm, load), tallies): ((&Arm, Load), Vec<Tally>)| ArmReport {
         index: arm.kind.to_string(),

@@ -8,7 +8,7 @@ use super::{
     training, verdict,
 };
 use crate::{
-    data::{DataSet, Family, Keys, Sizes},
+    data::{Family, Keys, Sizes},
     report::{
         Spread,
         number::{Quantity, digits},
@@ -52,17 +52,6 @@ pub(super) fn run(scale: &Scale, clock: &SystemClock, progress: &mut dyn Progres
         ..Section::default()
     };
     Ok(vec![said, hot, cold, grid, sizes, build])
-}
-
-fn subjects(scale: &Scale, set: &DataSet, arms: &[Arm], progress: &mut dyn Progress) -> Result<Vec<Subject>> {
-    let mut subjects = Vec::new();
-    for (i, arm) in arms.iter().enumerate() {
-        progress.at(&format!("{}: loading, {}", set.name, arm.name), i as u64, arms.len() as u64);
-        let subject = Subject::create(arm, set, scale.directory.as_deref())?;
-        subject.verify(set)?;
-        subjects.push(subject);
-    }
-    Ok(subjects)
 }
 
 /// What the arms did over one set.
@@ -117,7 +106,7 @@ fn hot(scale: &Scale, clock: &SystemClock, progress: &mut dyn Progress) -> Resul
     for keys in &scale.keys {
         let set = scale.set(keys, scale.entries, SIZES)?;
         let measured: Vec<Arm> = arms.iter().filter(|arm| is_for(arm, keys)).cloned().collect();
-        let subjects = subjects(scale, &set, &measured, progress)?;
+        let subjects = Subject::create_all(&measured, &set, scale.directory.as_deref(), progress)?;
         let answers = interleave(clock, &set, &subjects, &ASKS, scale.effort(), progress)?;
         let mut done = answers.into_iter().zip(subjects.iter().map(Subject::index_bytes_and_blocks));
         let none = || (Vec::new(), (0, 0));
@@ -314,7 +303,7 @@ fn grid(scale: &Scale, clock: &SystemClock, progress: &mut dyn Progress) -> Resu
     let heads = ["model", "4 KiB", "8 KiB", "16 KiB", "32 KiB"];
     for family in [Family::Uniform, Family::Lognormal, Family::Clustered] {
         let set = scale.set(&Keys::Family(family), scale.entries_small, SIZES)?;
-        let subjects = subjects(scale, &set, &arms, progress)?;
+        let subjects = Subject::create_all(&arms, &set, scale.directory.as_deref(), progress)?;
         let answers = interleave(clock, &set, &subjects, &[Ask::Found], scale.effort(), progress)?;
         let rows = EPSILONS.len() + 1;
         let mut rates = Table::new(format!("{family}: M reads/s"), &heads);
@@ -354,7 +343,7 @@ fn sizes(scale: &Scale, clock: &SystemClock, progress: &mut dyn Progress) -> Res
         };
         let entries = scale.entries_small.min(BYTES_MAX / pair_bytes);
         let set = scale.set(&Keys::Family(Family::Clustered), entries, sizes)?;
-        let subjects = subjects(scale, &set, &arms, progress)?;
+        let subjects = Subject::create_all(&arms, &set, scale.directory.as_deref(), progress)?;
         let answers = interleave(clock, &set, &subjects, &[Ask::Found], scale.effort(), progress)?;
         let pairs = || [set.pairs.len().to_string()].into_iter();
         rates.row(

@@ -248,14 +248,8 @@ fn time(
     for (sizes, block_bytes, entries, note) in [usual, papers] {
         for family in [Family::Uniform, Family::Lognormal, Family::Clustered] {
             let set = scale.set(&Keys::Family(family), entries, sizes)?;
-            let mut subjects = Vec::new();
-            for (i, arm) in arms.iter().enumerate() {
-                progress.at(&format!("{}: loading, {}", set.name, arm.name), i as u64, arms.len() as u64);
-                let arm = arm.clone().block_bytes(block_bytes);
-                let subject = Subject::create(&arm, &set, scale.directory.as_deref())?;
-                subject.verify(&set)?;
-                subjects.push(subject);
-            }
+            let arms: Vec<Arm> = arms.iter().map(|arm| arm.clone().block_bytes(block_bytes)).collect();
+            let subjects = Subject::create_all(&arms, &set, scale.directory.as_deref(), progress)?;
             let asks = [Ask::Found, Ask::FoundZipf, Ask::Absent];
             let answers = interleave(clock, &set, &subjects, &asks, scale.effort(), progress)?;
             let mut table = Table::new(

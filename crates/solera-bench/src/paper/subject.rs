@@ -14,7 +14,10 @@ use solera::{
     control::{Change, knob},
     stats::Counters,
 };
-use std::path::{Path, PathBuf};
+use std::{
+    ops::Range,
+    path::{Path, PathBuf},
+};
 use tempfile::TempDir;
 
 /// A chosen budget holds this many times the data.
@@ -130,6 +133,22 @@ impl Subject {
         Ok(Subject { arm: arm.clone(), db, snapshots, directory })
     }
 
+    /// A database for each arm, all of them warm.
+    pub fn create_all(
+        arms: &[Arm],
+        set: &DataSet,
+        parent: Option<&Path>,
+        progress: &mut dyn Progress,
+    ) -> Result<Vec<Subject>> {
+        let mut subjects = Vec::new();
+        for (i, arm) in arms.iter().enumerate() {
+            progress.at(&format!("{}: loading, {}", set.name, arm.name), i as u64, arms.len() as u64);
+            subjects.push(Subject::create(arm, set, parent)?);
+        }
+        Subject::verify(&subjects, set)?;
+        Ok(subjects)
+    }
+
     /// A database as it is after a random-order load with this budget, once background work is done.
     pub fn settled(arm: &Arm, set: &DataSet, memory_bytes: u64, parent: Option<&Path>) -> Result<Subject> {
         let directory = temporary(parent)?;
@@ -173,16 +192,20 @@ impl Subject {
         self.db.default().stats().counters
     }
 
-    /// Reads every pair once and asks once for every absent key.
-    pub fn verify(&self, set: &DataSet) -> Result<()> {
-        let mut wrong = 0;
-        for (key, value) in set.pairs.iter() {
-            wrong += u64::from(!self.right(Ask::Found, key, value)?);
-        }
-        for (key, value) in set.absent.iter() {
-            wrong += u64::from(!self.right(Ask::Absent, key, value)?);
-        }
-        self.refuse_wrong(set, "check after the load", wrong)
+    /// Reads every pair once, the subjects in turns, and asks once for every absent key. Leaves everything in their caches.
+    fn verify(subjects: &[Subject], set: &DataSet) -> Result<()> {
+        let ask = |subject: &Subject, ask: Ask, pairs: &Packed, which: Range<usize>| {
+            let mut wrong = 0;
+            for i in which {
+                let (key, value) = pairs.get(i);
+                wrong += u64::from(!subject.right(ask, key, value)?);
+            }
+            subject.refuse_wrong(set, "check after the load", wrong)
+        };
+        measure::in_turns(subjects, set.pairs.len(), |_, subject, which| {
+            ask(subject, Ask::Found, &set.pairs, which)
+        })?;
+        subjects.iter().try_for_each(|subject| ask(subject, Ask::Absent, &set.absent, 0..set.absent.len()))
     }
 
     fn refuse_wrong(&self, set: &DataSet, stage: &str, wrong: u64) -> Result<()> {
