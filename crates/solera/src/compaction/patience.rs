@@ -4,7 +4,7 @@
 //! so it costs each pair the less the more runs it takes at once; every run that waits costs each read something. Which of the two is
 //! dearer, nobody knows beforehand. That is the ski rental problem (Karlin, Manasse, Rudolph, Sleator, Algorithmica 1988): rent until
 //! the rent that was paid comes to the price, then buy, and the sum is at most twice what one would have paid who knew. The
-//! rent is what reads did in level 0 since it was last emptied, the price is the merge (docs/decisions/0016).
+//! rent is what reads did in level 0 since runs of it were last merged, the price is the merge (docs/decisions/0016).
 //!
 //! Level 0 is due once that is so, however few runs it has, and at [`LEVEL0_PATIENCE`] runs, paid or not. Where there is no
 //! merge to be spared (its tables can move down, its runs are small, somebody waits) its run limit counts.
@@ -29,8 +29,8 @@ pub static LEVEL0_PATIENCE: Knob = Knob::new(
 .with(
     "9",
     "at once",
-    "Runs at which level 0 is merged though reads have not paid for it; once they have, its run limit counts. Not above the \
-     run limit: that alone counts.",
+    "Runs at which level 0 is merged though reads have not paid for it; once they have, it is merged however few it has. Not \
+     above the run limit: that alone counts.",
 );
 
 /// What a lookup pays for a table of level 0: its filter, its fence, its share of the cache.

@@ -3,7 +3,7 @@
 //! Owns [`pick`], a pure function of what is there, what is wanted and what is being done already.
 //!
 //! * A level of one run that may have only one (leveling) gives up the table that is cheapest to merge.
-//! * Any other level, and level 0, fills up until it is full and is then **drained**: all runs that it has
+//! * Any other level, and level 0, fills up until it is due and is then **drained**: all runs that it has
 //!   at that moment are sealed and move down together, piece by piece in key order, while arrivals open
 //!   a new run. This is RusKey's flexible transition at the price of bounded pieces: a smaller run limit
 //!   lets the newest run grow, a larger one makes the next arrival open another, nothing is rewritten.
@@ -87,9 +87,13 @@ pub(super) fn target_run(version: &Version, shape: &Shape, in_flight: &InFlight,
 }
 
 /// Whether merging these runs of level 0 with level 1 would cost much more than they are worth.
+pub(super) fn is_little(runs: &[Arc<Run>], shape: &Shape) -> bool {
+    runs.iter().map(|run| run.bytes()).sum::<u64>() <= shape.write_buffer_bytes / 2
+}
+
+/// Whether these runs of level 0 are rather to be merged with each other.
 pub(super) fn are_small(runs: &[Arc<Run>], shape: &Shape) -> bool {
-    let bytes: u64 = runs.iter().map(|run| run.bytes()).sum();
-    runs.len() > 1 && bytes <= shape.write_buffer_bytes / 2
+    runs.len() > 1 && is_little(runs, shape)
 }
 
 /// Whether the level is one run that takes all arrivals, and goes on doing so.

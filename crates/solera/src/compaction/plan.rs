@@ -14,7 +14,7 @@
 
 use super::{
     patience::{is_paid, rent_ns},
-    pick::{are_small, target_run},
+    pick::{are_small, is_little, target_run},
     shape::{RUN_LIMIT, Shape},
     transition::{Transition, Turn},
 };
@@ -266,12 +266,13 @@ pub struct InFlight {
     damaged: BTreeMap<FileId, Error>,
     /// When level 0 is due, as it was last weighed.
     level0_due: Level0Due,
-    /// What reads had paid for runs of level 0 when that was last looked at, in nanoseconds.
-    rent_ns: u64,
-    /// What they had when a merge of level 0 last began, or when there last was none to be spared.
+    /// What reads had paid for runs of level 0, in nanoseconds, when one of these was last merged, or when there last was no
+    /// merge to be spared.
     settled_ns: u64,
-    /// There was none when that was last looked at: what reads do in level 0, they would do elsewhere.
+    /// There was none when that was last looked at, or it was under way.
     is_rent_free: bool,
+    /// The runs of level 0 when that was last looked at.
+    level0_runs: Vec<RunId>,
     /// Somebody waits for level 0, which waits for reads: its next merge need not be paid.
     hurried: bool,
 }
@@ -317,20 +318,9 @@ impl InFlight {
         debug_assert!(plan.claims().all(|(level, range)| !self.claimed(level, &range)), "{plan}");
         let source_level = plan.sources.first().map(|source| source.level);
         if let (Some(level), Some(run)) = (source_level, plan.seals) {
-            if level == 0 && run > self.sealed(0) {
-                self.settle();
-            }
             self.seal(level, run);
-        } else if source_level == Some(0) && plan.reason != Reason::Requested {
-            self.settle();
         }
         self.run(plan.claims().collect(), source_level, plan.source_bytes())
-    }
-
-    /// A merge of level 0 begins: what reads had paid is spent.
-    fn settle(&mut self) {
-        self.settled_ns = self.rent_ns;
-        self.hurried = false;
     }
 
     fn seal(&mut self, level: u32, run: RunId) {
@@ -374,35 +364,40 @@ impl InFlight {
     /// Says when level 0 is due if it is worth `patience` runs to spare its merge: at once if `reads`, all that reads ever did
     /// there, have paid for it, else not before it has so many. A patience of no more than its run limit is none.
     pub fn weigh(&mut self, version: &Version, shape: &Shape, patience: u32, reads: &LevelCounters) {
-        self.rent_ns = rent_ns(reads);
-        if self.is_rent_free {
-            self.settled_ns = self.rent_ns;
-        }
         let (runs, limit) = (version.level(0).runs(), shape.run_limit(0));
+        self.level0_due = Level0Due::AtLimit;
+        if patience <= limit {
+            self.is_rent_free = true;
+            return;
+        }
+        let rent_ns = rent_ns(reads);
+        let is_merged = self.level0_runs.iter().any(|&run| runs.iter().all(|at| at.id() != run));
+        if self.is_rent_free || is_merged {
+            self.settled_ns = rent_ns;
+            self.hurried = false;
+        }
+        self.level0_runs.clear();
+        self.level0_runs.extend(runs.iter().map(|run| run.id()));
+
         let is_draining = runs.last().is_some_and(|oldest| oldest.id() <= self.sealed(0));
         let is_full = runs.len() >= limit as usize;
         let bytes = self.level0_merge_bytes(version, shape);
-        self.is_rent_free = bytes == 0;
-        self.level0_due = if patience <= limit
-            || runs.len() >= patience as usize
-            || is_draining
-            || self.is_rent_free
-            || (is_full && (self.hurried || are_small(runs, shape)))
-        {
-            Level0Due::AtLimit
-        } else if is_paid(self.rent_ns.saturating_sub(self.settled_ns), bytes) {
-            Level0Due::Paid
-        } else {
-            Level0Due::At(patience)
-        };
+        self.is_rent_free = bytes == 0 || is_draining;
+        let is_due_when_full = self.is_rent_free || (is_full && (self.hurried || are_small(runs, shape)));
+        if !is_due_when_full && runs.len() < patience as usize {
+            self.level0_due = match is_paid(rent_ns.saturating_sub(self.settled_ns), bytes) {
+                true => Level0Due::Paid,
+                false => Level0Due::At(patience),
+            };
+        }
     }
 
     /// Bytes that a merge of level 0 concerns: its own and those of level 1 that they overlap; 0 if its tables can move down
-    /// as they are. Small runs are merged with each other only.
+    /// as they are. Small runs are merged with each other, and one alone is not.
     fn level0_merge_bytes(&self, version: &Version, shape: &Shape) -> u64 {
         let runs = version.level(0).runs();
-        if are_small(runs, shape) {
-            return version.level(0).bytes();
+        if is_little(runs, shape) {
+            return if runs.len() > 1 { version.level(0).bytes() } else { 0 };
         }
         let target = version.level(1).run(target_run(version, shape, self, 1));
         let mut ranges: Vec<KeyRange> = runs.iter().map(|run| run.range()).collect();

@@ -5,7 +5,7 @@ use crate::{
     cache::Cache,
     ids::{DatabaseId, FileId, Seqno},
     key::KeyRange,
-    stats::Stats,
+    stats::{LevelCounters, Stats},
     table::{Layout, TableContext, TableDescriptor, TableFile},
     version::{Added, TableRef, TreeEdit, Version},
     vfs::mem::MemFs,
@@ -32,6 +32,9 @@ struct World {
     model: Content,
     plans: usize,
     moved_bytes: u64,
+    /// Runs that level 0 may come to while `reads` have not paid for its merge.
+    patience: u32,
+    reads: LevelCounters,
 }
 
 /// A plan that has read its inputs and waits to be installed.
@@ -70,6 +73,8 @@ impl World {
             model: Content::new(),
             plans: 0,
             moved_bytes: 0,
+            patience: 0,
+            reads: LevelCounters::default(),
         }
     }
 
@@ -163,13 +168,18 @@ impl World {
         self.apply(&edit);
     }
 
+    fn next_plan(&mut self) -> Option<Plan> {
+        self.in_flight.weigh(&self.version, &self.shape, self.patience, &self.reads);
+        pick(&self.version, &self.shape, &self.in_flight)
+    }
+
     /// Carries out everything that is due, up to `width` plans at a time, installed in the order that
     /// `order` says.
     fn settle(&mut self, width: usize, mut order: u64) {
         let mut running = Vec::new();
         loop {
             while running.len() < width
-                && let Some(plan) = pick(&self.version, &self.shape, &self.in_flight)
+                && let Some(plan) = self.next_plan()
             {
                 running.push(self.start(plan));
             }
@@ -327,6 +337,27 @@ proptest! {
         world.settle(2, order);
         world.check_reads();
         world.check_shape();
+    }
+
+    #[test]
+    fn level_0_is_merged_when_reads_have_paid_or_patience_ends(
+        shape in shapes(), flushes in writes(), patience in 0u32..12, order: u64,
+        reads in prop::collection::vec(prop_oneof![Just(0u64), 0u64..100, Just(1_000_000)], 120),
+    ) {
+        let mut world = World::new(shape);
+        world.patience = patience;
+        for (writes, (nth, reads)) in flushes.iter().zip(reads.into_iter().enumerate()) {
+            world.flush(keys_of(writes, nth));
+            // What there is to be paid for is known before anybody reads.
+            world.settle(2, order);
+            world.reads.unfiltered += reads;
+            world.settle(2, order);
+            world.check_reads();
+            let runs = world.version.level(0).runs().len();
+            prop_assert!(runs < patience.max(world.shape.run_limit(0)) as usize, "{}", world.version);
+            prop_assert!(reads < 1_000_000 || !world.in_flight.level0_waits(), "{}", world.version);
+        }
+        prop_assert!(world.plans <= flushes.len() * 40, "{} plans for {} flushes", world.plans, flushes.len());
     }
 
     #[test]

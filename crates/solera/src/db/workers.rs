@@ -35,6 +35,8 @@ use std::{
 const RETRY_FIRST: Duration = Duration::from_millis(20);
 /// Longest rest between tries: a disk that is full stays full for a while.
 const RETRY_MAX: Duration = Duration::from_secs(2);
+/// How often reads look whether they have paid for a merge: to sum up what they did takes about a microsecond.
+const LOOK_PERIOD_NS: u64 = 1_000_000;
 /// How often a thread that wants a flush claim looks whether it is free, in case it missed the call.
 const CLAIM_POLL: Duration = Duration::from_millis(10);
 
@@ -335,10 +337,13 @@ impl Core {
             || !(1..*level0_patience as usize).contains(&view.version.level(0).runs().len())
             || self.options.background_threads == 0
             || self.options.read_only
+            || !tree.is_time_to_look(self.clock().monotonic_ns(), LOOK_PERIOD_NS)
         {
             return;
         }
         let Some(mut state) = self.work.state.try_lock() else { return };
+        // As it is now that nobody changes what is known of it.
+        let view = tree.view();
         if state.in_flight(tree).is_some_and(|in_flight| in_flight.level0_waits()) {
             self.work.weighed(&mut state, tree, &view);
         }

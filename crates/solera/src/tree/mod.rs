@@ -27,7 +27,7 @@ use crate::{
     operator::MergeOperator,
     sync::{
         ArcSwap, Guard, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     table::{Access, TableContext},
     version::Version,
@@ -84,6 +84,8 @@ pub struct Tree {
     changing: Mutex<()>,
     dropped: AtomicBool,
     misses: Mutex<RecentMisses>,
+    /// When reads last looked whether they have paid for the merge of level 0.
+    looked_ns: AtomicU64,
 }
 
 impl fmt::Debug for Tree {
@@ -118,7 +120,15 @@ impl Tree {
             changing: Mutex::new(()),
             dropped: AtomicBool::new(false),
             misses: Mutex::default(),
+            looked_ns: AtomicU64::new(0),
         }
+    }
+
+    /// Whether `period_ns` have passed at `now_ns` since this last said so, of all threads to one.
+    pub fn is_time_to_look(&self, now_ns: u64, period_ns: u64) -> bool {
+        let last = self.looked_ns.load(Ordering::Relaxed);
+        let is_time = now_ns.wrapping_sub(last) >= period_ns;
+        is_time && self.looked_ns.compare_exchange(last, now_ns, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     /// How its merge operands fold.
