@@ -28,6 +28,8 @@ use crate::{
     stree::STree,
 };
 
+/// Most boundaries of one index.
+pub const LEN_MAX: usize = (1 << 25) - 1;
 /// The largest part of the keys between two neighbouring boundaries that may be ambiguous.
 pub const AMBIGUITY_MAX: f64 = 1.0 / 1024.0;
 
@@ -154,6 +156,9 @@ pub struct Boundaries {
 impl Boundaries {
     /// `keys` ascend; equal ones are allowed. What is `pinned`, by rank, becomes the first boundary of a
     /// segment, and so do equal ones, together.
+    ///
+    /// # Panics
+    /// If there are more than [`LEN_MAX`] keys.
     pub fn new(keys: &[u64], pinned: impl Fn(usize) -> bool) -> Boundaries {
         Boundaries::with_lanes(keys, pinned, Lanes::detect())
     }
@@ -161,10 +166,10 @@ impl Boundaries {
     /// [`Boundaries::new`] with instructions of one's choice.
     ///
     /// # Panics
-    /// If the processor does not have them, or there are more keys than 25 bits count.
+    /// If the processor does not have them, or there are more than [`LEN_MAX`] keys.
     pub fn with_lanes(keys: &[u64], pinned: impl Fn(usize) -> bool, lanes: Lanes) -> Boundaries {
         debug_assert!(keys.is_sorted());
-        assert!(keys.len() < 1 << 25, "boundaries are counted in 25 bits");
+        assert!(keys.len() <= LEN_MAX, "boundaries are counted in 25 bits");
         let Builder { starts, segments, mut words, ambiguity, .. } = Builder::cut(keys, pinned);
         words.extend([u16::MAX; WIDE_WORDS]);
         Boundaries {

@@ -1,5 +1,5 @@
 //! Sorted `u64` keys to bounded position predictors: a line says where in a sorted array a key should be,
-//! a measured error says how far off it can be, and a search looks no further than that.
+//! a measured error says how far off it can be, and a search begins there, or elsewhere if that is too far.
 //!
 //! Pure functions over plain data: no I/O, no clock, no randomness, no dependency. The same input gives the
 //! same bits on every machine: differences are taken in `u64` before any float, only IEEE additions,

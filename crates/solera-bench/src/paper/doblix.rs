@@ -164,9 +164,13 @@ fn hot(scale: &Scale, clock: &SystemClock, progress: &mut dyn Progress) -> Resul
              snapshots keep in the tables.",
             scale.entries
         ),
-        "The paper's figures are of RocksDB without a cache; the arms here differ in the index alone and share everything \
-         else. An in-block hash index is not among them: the engine has none, because its blocks are searched by \
-         a column of heads."
+        "The paper's figures are of RocksDB without a cache. The arms here share everything but the index and what belongs to \
+         it: DobLIX's kinds, `learned` and `auto` keep a line in each block, by which its heads are searched; the \
+         classical kinds and Sherry halve the heads. An in-block hash index is not among them: the engine has none, because its \
+         blocks are searched by a column of heads."
+            .into(),
+        "The last mile of DobLIX's kinds is not the paper's halving of the window of ±ε: it walks over the heads from the rank \
+         that the line says, and gallops. So ε moves where blocks are cut, and not how long a search in one may take."
             .into(),
     ];
     let verdicts = hot_verdicts(&arms, &columns);

@@ -19,7 +19,7 @@ use crate::error::Error;
 use learned::Learned;
 use separators::Separators;
 use sherry::Sherry;
-use solera_model::{eytzinger::Eytzinger, stree::STree};
+use solera_model::{boundaries, eytzinger::Eytzinger, stree::STree};
 use sorted::{Order, Sorted};
 use std::{fmt, str::FromStr};
 use trie::Trie;
@@ -110,8 +110,13 @@ impl fmt::Display for Cost {
 
 impl Index {
     /// The index of a table whose blocks have these separators between them: less than 2^31. `epsilon` is that of
-    /// the layout; only [`IndexKind::SherryPlr`] asks.
+    /// the layout; only [`IndexKind::SherryPlr`] asks. [`IndexKind::Learned`] counts blocks in 25 bits: a table of more gets
+    /// an S-tree.
     pub fn build(kind: IndexKind, epsilon: u32, separators: &Separators) -> Index {
+        Index::build_within(boundaries::LEN_MAX, kind, epsilon, separators)
+    }
+
+    fn build_within(learned_max: usize, kind: IndexKind, epsilon: u32, separators: &Separators) -> Index {
         let sorted = |order: fn(Vec<u64>) -> Order| Locator::Sorted(Sorted::build(separators, order));
         let locator = match kind {
             IndexKind::Binary => sorted(|heads| Order::Halved(heads.into())),
@@ -122,6 +127,12 @@ impl Index {
             IndexKind::SherryPlr => {
                 let gamma = f64::from(epsilon.min(GAMMA_HALVES_MAX)) / 2.0;
                 Locator::Sherry(Sherry::build(separators, gamma))
+            }
+            IndexKind::Learned if separators.len() > learned_max => {
+                let reason =
+                    format!("{kind} has at most {learned_max} separators, these are {}", separators.len());
+                let index = Index::build(IndexKind::STree, epsilon, separators);
+                return Index { reason: Some(reason.into()), ..index };
             }
             IndexKind::Learned => Locator::Learned(Learned::build(separators)),
             IndexKind::Auto => return Index::choose(epsilon, separators),
@@ -329,6 +340,16 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn what_is_too_much_for_the_learned_kind_gets_an_s_tree_and_says_so() {
+        let separators: Separators = (0..20u8).map(|byte| [byte, 7]).collect();
+        let within = |max| Index::build_within(max, IndexKind::Learned, 64, &separators);
+        assert_eq!((within(20).kind(), within(20).reason()), (IndexKind::Learned, None));
+        let other = within(19);
+        assert_eq!((other.kind(), other.locate(&[5, 8]).begin), (IndexKind::STree, 6));
+        assert!(other.reason().is_some_and(|reason| reason.contains("at most 19")), "{other:?}");
     }
 
     /// The separator and keys close to it on either side.

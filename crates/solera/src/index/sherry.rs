@@ -47,7 +47,8 @@ impl Sherry {
     /// Cache lines that a search for a span touches, on average: of halving among 24-byte segments all but
     /// the last two or three steps are lines of their own.
     pub fn lines(&self) -> f64 {
-        1.0 + f64::from((self.model.segments() as u32).checked_ilog2().unwrap_or(0)).max(1.0) - 1.0
+        let steps = f64::from((self.model.segments() as u32).checked_ilog2().unwrap_or(0));
+        1.0 + (steps - 2.0).max(0.0)
     }
 
     /// Separators.

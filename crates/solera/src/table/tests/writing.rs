@@ -186,6 +186,22 @@ fn a_dump_shows_every_entry() {
 }
 
 #[test]
+fn a_dump_says_which_index_was_chosen_and_what_the_others_would_have_cost() {
+    let context = context(&fresh_fs(), 0);
+    let entries: Vec<Entry> = (0..20_000u32).map(|i| put(i.to_be_bytes(), 5)).collect();
+    let layout = Layout { index: IndexKind::Auto, ..Layout::default() };
+    let file = table_of(&context, &layout, &entries);
+    let mut out = Vec::new();
+    file.table().unwrap().dump(&mut out).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    let line = text.lines().find(|line| line.contains("index chosen: ")).expect("it is said");
+    for kind in ["learned", "s-tree", "doblix-pra", "sherry-plr"] {
+        assert!(line.contains(&format!("{kind}: ")), "{line}");
+    }
+    assert!(line.contains("blocks per lookup"), "{line}");
+}
+
+#[test]
 fn table_files_are_known_by_their_names() {
     assert_eq!(file_name(FileId(3)), "000003.table");
     assert_eq!(file_id("000003.table"), Some(FileId(3)));
