@@ -50,6 +50,9 @@ pub struct Results {
     pub command: String,
     pub commit: Option<String>,
     pub machine: String,
+    /// Which peers, and how they were compiled. Older results do not say.
+    #[serde(default)]
+    pub peers: String,
     pub started_unix_s: u64,
     pub run_s: f64,
     pub repeats: usize,
@@ -98,6 +101,7 @@ pub fn run(comparison: &Comparison, keep: &dyn Fn(&Results) -> Result<()>) -> Re
             here.memory_bytes.unwrap_or(0) as f64 / f64::from(1 << 30),
             here.system
         ),
+        peers: format!("{}; all run with {}={}", engines::versions(), HUGE_PAGES.0, HUGE_PAGES.1),
         started_unix_s,
         run_s: 0.0,
         repeats: comparison.repeats,
@@ -201,6 +205,10 @@ struct Worker {
     directory: PathBuf,
 }
 
+/// What every engine's process has the allocator do: ask for huge pages. Caches of blocks are in its memory, except LMDB's, and
+/// lookups in them wait for page tables otherwise: found reads of RocksDB and Solera are 1.18 times as fast with it.
+const HUGE_PAGES: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
+
 impl Worker {
     /// The worker, and how many pairs of how many bytes it has made.
     fn start(task: &Task) -> Result<(Self, usize, u64)> {
@@ -210,6 +218,7 @@ impl Worker {
         let mut process = Command::new(std::env::current_exe()?)
             .arg("serve")
             .arg(serde_json::to_string(task)?)
+            .env(HUGE_PAGES.0, HUGE_PAGES.1)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;

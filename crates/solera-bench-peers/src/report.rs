@@ -9,7 +9,10 @@ use crate::{
 };
 use solera_bench::{
     report::number::{Quantity, date, digits},
-    report::{chart::Chart, html::page},
+    report::{
+        chart::Chart,
+        html::{escape, page},
+    },
 };
 use std::fmt::Write;
 
@@ -22,6 +25,7 @@ fn facts(results: &Results) -> Vec<(&'static str, String)> {
         ("command", results.command.clone()),
         ("commit", results.commit.clone().unwrap_or_else(|| "unknown".into())),
         ("machine", results.machine.clone()),
+        ("peers", results.peers.clone()),
         ("run", format!("{}, {:.0} s", date(results.started_unix_s), results.run_s)),
         (
             "method",
@@ -72,7 +76,15 @@ pub fn markdown(runs: &[Results]) -> String {
     let mut out = String::from(
         "# Solera beside its peers\n\nWritten by `solera-bench-peers report`. A ratio is Solera's median to the peer's, turned so that more than 1 is better for Solera.\n",
     );
-    out.push_str(&aim::markdown(runs));
+    let row = |cells: [String; 7]| format!("| {} |\n", cells.join(" | "));
+    let _ = write!(
+        out,
+        "\n## Aims\n\n{}\n\n{}|{}\n",
+        aim::ABOUT,
+        row(aim::HEADS.map(Into::into)),
+        "---|".repeat(7)
+    );
+    aim::held(runs).iter().for_each(|held| out.push_str(&row(held.cells())));
     for run in runs {
         out.push_str("\n---\n\n");
         for (name, text) in facts(run) {
@@ -135,14 +147,22 @@ fn tell(set: &SetResults, out: &mut String) {
 
 /// The results of one run or several as one web page that needs nothing else.
 pub fn html(runs: &[Results]) -> String {
-    let mut body = String::new();
-    for set in runs.iter().flat_map(|run| &run.sets) {
-        let _ = writeln!(
-            body,
-            "<h2>{}</h2><p class=\"soft\">{}</p><div class=\"charts\">",
-            title(set),
-            conditions(set)
-        );
+    let row = |tag: &str, cells: [String; 7]| {
+        let cells = cells.map(|cell| format!("<{tag}>{}</{tag}>", escape(&cell.replace("**", ""))));
+        format!("<tr>{}</tr>\n", cells.concat())
+    };
+    let heads = row("th", aim::HEADS.map(Into::into));
+    let aims: String = aim::held(runs).iter().map(|held| row("td", held.cells())).collect();
+    let mut body = format!(
+        "<h2>Aims</h2><p class=\"soft\">{}</p><div class=\"wide\"><table>{heads}{aims}</table></div>",
+        aim::ABOUT
+    );
+    for (run, set) in runs.iter().flat_map(|run| run.sets.iter().map(move |set| (run, set))) {
+        let _ = write!(body, "<h2>{}</h2><p class=\"soft\">{}</p><dl>", title(set), conditions(set));
+        for (name, text) in facts(run) {
+            let _ = write!(body, "<dt>{name}</dt><dd>{}</dd>", escape(&text));
+        }
+        body.push_str("</dl><div class=\"charts\">\n");
         for phase in phases(set) {
             for column in [&RATE, &P99, &RESIDENT] {
                 let bars: Vec<_> = cells(set, phase, column)
@@ -163,8 +183,7 @@ pub fn html(runs: &[Results]) -> String {
         }
         body.push_str("</div>\n");
     }
-    let facts: Vec<_> = runs.iter().flat_map(facts).collect();
-    page("Solera beside its peers", &facts, &body)
+    page("Solera beside its peers", &[], &body)
 }
 
 #[cfg(test)]

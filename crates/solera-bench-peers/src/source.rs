@@ -4,8 +4,9 @@ use serde::{Deserialize, Serialize};
 use solera_bench::data::{DataSet, Keys, Recipe, Sizes};
 use std::{fmt, str::FromStr};
 
-/// Bytes of a pair of the sample of real rows, about.
+/// Bytes of a pair of the sample of real rows, about, and how many there are.
 const SAMPLE_PAIR_BYTES: u64 = 64;
+const SAMPLE_PAIRS: usize = 41_862;
 /// What generated pairs are like if nobody says.
 const SIZES: Sizes = Sizes::Fixed { key_bytes: 8, value_bytes: 64 };
 
@@ -41,10 +42,10 @@ impl Source {
         }
     }
 
-    /// How many pairs of those asked for.
+    /// How many pairs if so many are asked for.
     pub fn entries(&self, entries: usize) -> usize {
         match self {
-            Source::GitHistory => entries,
+            Source::GitHistory => SAMPLE_PAIRS,
             Source::Generated { entries: own, .. } => own.unwrap_or(entries),
         }
     }
@@ -102,6 +103,14 @@ impl From<Source> for String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_sample_is_as_large_as_its_budget_says() {
+        let pairs = Source::GitHistory.make(1, 1).unwrap().pairs;
+        assert_eq!((pairs.len(), Source::GitHistory.entries(1)), (SAMPLE_PAIRS, SAMPLE_PAIRS));
+        let bytes = SAMPLE_PAIR_BYTES * SAMPLE_PAIRS as u64;
+        assert!((bytes * 4 / 5..=bytes * 5 / 4).contains(&pairs.bytes()), "{} bytes", pairs.bytes());
+    }
 
     #[test]
     fn sources_come_back_from_their_text() {

@@ -13,6 +13,24 @@ use crate::engine::{Engine, Result, Setting};
 pub const NAMES: [&str; 7] =
     ["solera", "rocksdb-tuned", "rocksdb-paper", "rocksdb-blob", "fjall", "lmdb", "redb"];
 
+/// The packages that the peers are, by [`LOCK`].
+const PACKAGES: [&str; 6] = ["rocksdb", "librocksdb-sys", "fjall", "heed", "lmdb-master-sys", "redb"];
+const LOCK: &str = include_str!("../../Cargo.lock");
+
+/// Which peers these are, and how those in C and C++ were compiled.
+pub fn versions() -> String {
+    let version = |package: &&str| {
+        let rest = LOCK.split_once(&format!("name = \"{package}\"\nversion = \""))?.1;
+        Some(format!("{package} {}", rest.split_once('"')?.0))
+    };
+    let packages: Vec<String> = PACKAGES.iter().filter_map(version).collect();
+    let flags = option_env!("CXXFLAGS").unwrap_or("no flags of their own");
+    format!(
+        "{}; C and C++ compiled with {flags}; what is in Rust for any processor of the kind",
+        packages.join(", ")
+    )
+}
+
 /// Opens the engine of this name.
 ///
 /// # Errors
@@ -31,4 +49,15 @@ pub fn open(name: &str, setting: &Setting) -> Result<Box<dyn Engine>> {
         "redb" => Box::new(redb::Redb::open(setting)?),
         _ => return Err(format!("there is no engine {name:?}; the engines are {}", NAMES.join(", ")).into()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_peer_has_a_version() {
+        let versions = super::versions();
+        for package in super::PACKAGES {
+            assert!(versions.contains(&format!("{package} ")), "{versions}");
+        }
+    }
 }
