@@ -23,6 +23,8 @@ use solera_bench::random::Random;
 /// After a load every pair is scanned, and one in so many read. That is also what an engine has to become warm by: with one in
 /// eight, reads went on getting faster for many passes.
 const VERIFIED_BY_READ: usize = 2;
+/// One in so many where each is a read of the device.
+const VERIFIED_BY_DIRECT_READ: usize = 64;
 
 impl Child<'_> {
     /// Loads a new database in an empty directory, in random or in key order.
@@ -42,6 +44,7 @@ impl Child<'_> {
             lz4: self.task.lz4,
             readers: self.task.threads.max(PAIR),
         };
+        process::settle_device();
         let idle_bytes = *self.idle_bytes.get_or_insert_with(process::resident_bytes);
         let engine = engines::open(&self.task.engine, &setting)?;
         let (clock, pairs) = (&self.clock, &self.set.pairs);
@@ -93,9 +96,10 @@ impl Child<'_> {
         Ok(Measured { resident_bytes, index_bytes, filter_bytes, ..measured })
     }
 
-    /// Scans everything, which warms every cache, then reads one in [`VERIFIED_BY_READ`] of the pairs and of the
+    /// Scans everything, which warms every cache, then reads one in some of the pairs and of the
     /// keys that are absent. Returns wrong answers.
     fn verify(&self) -> Result<u64> {
+        let every = if self.task.direct { VERIFIED_BY_DIRECT_READ } else { VERIFIED_BY_READ };
         let mut reader = self.engine()?.reader()?;
         let mut wrong = 0;
         let mut at = self.set.sorted.iter();
@@ -104,10 +108,10 @@ impl Child<'_> {
             wrong += u64::from(expected != Some((key, value)));
         })?;
         wrong += (self.set.pairs.len() as u64).abs_diff(entries as u64);
-        for (key, value) in self.set.pairs.iter().step_by(VERIFIED_BY_READ) {
+        for (key, value) in self.set.pairs.iter().step_by(every) {
             wrong += u64::from(!found(&mut *reader, key, value)?);
         }
-        for (key, _) in self.set.absent.iter().step_by(VERIFIED_BY_READ) {
+        for (key, _) in self.set.absent.iter().step_by(every) {
             wrong += u64::from(reader.get(key, &mut |_| ())?);
         }
         Ok(wrong)
@@ -118,6 +122,7 @@ impl Child<'_> {
         let (engine, clock, pairs) = (self.engine()?, &self.clock, &self.set.pairs);
         let mut order: Vec<u32> = (0..pairs.len() as u32).collect();
         Random::new(seed).shuffle(&mut order);
+        process::settle_device();
         let written = process::written_bytes();
         let done = together(
             shares(order.len(), self.task.threads),
