@@ -149,13 +149,13 @@ pub struct Held {
     /// The quotient in the first run that has both.
     pub measured: Option<f64>,
     pub is_reached: bool,
-    /// The quotients in later runs of the same.
+    /// The quotients in later runs of the same data.
     pub others: Vec<f64>,
 }
 
 /// What the columns of [`Held`] are.
 pub const HEADS: [&str; 7] =
-    ["data", "phase", "quotient of", "asked", "measured", "reached", "in other runs of the same"];
+    ["data", "phase", "quotient of", "asked", "measured", "reached", "in other runs of the same data"];
 /// What is held against what.
 pub const ABOUT: &str =
     "Solera's median, divided by what it is held against, in the first run below that has both.";
@@ -193,12 +193,14 @@ pub fn held(runs: &[Results]) -> Vec<Held> {
             Against::Number(ns) => format!("{} ms", ns / 1e6),
         };
         let (data, measured) = quotients.next().unzip();
+        let others = quotients.filter(|(name, _)| data.as_ref() == Some(name)).map(|(_, quotient)| quotient);
+        let others = others.collect();
         let quotient = format!("{} to {against}", aim.column.title);
         Held {
+            others,
             said: [data.unwrap_or_else(|| "–".into()), phase.name().into(), quotient, asked],
             measured,
             is_reached: measured.is_some_and(|quotient| aim.is_reached(quotient)),
-            others: quotients.map(|(_, quotient)| quotient).collect(),
         }
     };
     AIMS.iter().flat_map(|aim| aim.phases.iter().map(move |&phase| of_phase(aim, phase))).collect()
