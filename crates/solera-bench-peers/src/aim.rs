@@ -198,7 +198,7 @@ pub fn held(runs: &[Results]) -> Vec<Held> {
         let quotient = format!("{} to {against}", aim.column.title);
         Held {
             others,
-            said: [data.unwrap_or_else(|| "–".into()), phase.name().into(), quotient, asked],
+            said: [data.unwrap_or_else(|| "–".into()), phase.name(), quotient, asked],
             measured,
             is_reached: measured.is_some_and(|quotient| aim.is_reached(quotient)),
         }
