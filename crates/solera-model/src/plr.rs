@@ -142,13 +142,15 @@ impl Plr {
 
     /// Measures every segment's windows at the ends of the blocks.
     fn measure(&mut self, keys: &[u64], told: impl Fn(usize) -> bool) {
+        let mut at = 0;
         for block in 0..=keys.len() {
             let lowest = if block == 0 { 0 } else { keys[block - 1] };
             let bound = keys.get(block).copied();
             // Between the lowest and the highest key another segment can begin only at the bound itself.
             let highest = bound.map_or(Some(u64::MAX), |bound| bound.checked_sub(1).filter(|&x| x >= lowest));
             for x in [Some(lowest), highest, bound.filter(|_| !told(block))].into_iter().flatten() {
-                let Some(number) = self.segment(x) else { continue };
+                at = self.segment_from(at, x);
+                let Some(number) = at.checked_sub(1) else { continue };
                 let last = self.last(number);
                 let segment = &mut self.segments[number];
                 let off = block as i64 - segment.predict(x, last) as i64;
@@ -158,19 +160,20 @@ impl Plr {
             }
         }
         // Of each boundary, the last keys before it and the first behind it.
-        let beside = |boundary: usize| {
-            let off = |x: u64, block: usize| self.window(x).predicted.abs_diff(block) as f64;
-            let x = keys[boundary];
-            (off(x.saturating_sub(1), boundary) + off(x, boundary + 1)) / 2.0
+        let mut at = 0;
+        let off = |at: usize, x: u64, block: usize| self.window_of(at, x).predicted.abs_diff(block);
+        let beside = |(boundary, &x): (usize, &u64)| {
+            let below = x.saturating_sub(1);
+            at = self.segment_from(at, below);
+            off(at, below, boundary) + off(self.segment_from(at, x), x, boundary + 1)
         };
-        let sum: f64 = (0..keys.len()).map(beside).sum();
-        self.blocks_beside = (sum / keys.len().max(1) as f64) as f32;
+        let sum: usize = keys.iter().enumerate().map(beside).sum();
+        self.blocks_beside = (sum as f64 / (2 * keys.len().max(1)) as f64) as f32;
     }
 
-    /// The segment of `x`; `None` before all.
-    #[inline]
-    fn segment(&self, x: u64) -> Option<usize> {
-        self.segments.partition_point(|segment| segment.start <= x).checked_sub(1)
+    /// How many segments do not begin above `x`, at least `at` of them.
+    fn segment_from(&self, at: usize, x: u64) -> usize {
+        at + self.segments[at..].iter().take_while(|segment| segment.start <= x).count()
     }
 
     /// The last block of a segment's keys.
@@ -182,7 +185,13 @@ impl Plr {
     /// The blocks that may hold `x`.
     #[inline]
     pub fn window(&self, x: u64) -> Window {
-        let Some(number) = self.segment(x) else { return Window { first: 0, predicted: 0, last: 0 } };
+        self.window_of(self.segments.partition_point(|segment| segment.start <= x), x)
+    }
+
+    /// The window of `x`, above which so many segments do not begin.
+    #[inline]
+    fn window_of(&self, up_to: usize, x: u64) -> Window {
+        let Some(number) = up_to.checked_sub(1) else { return Window { first: 0, predicted: 0, last: 0 } };
         let segment = &self.segments[number];
         let (first, last) = (segment.first as usize, self.last(number));
         let predicted = segment.predict(x, last);

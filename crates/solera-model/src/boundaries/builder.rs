@@ -22,6 +22,13 @@ pub(super) struct Builder<'k> {
     pub(super) ambiguity: f64,
 }
 
+/// A line, and of how many boundaries it is.
+#[derive(Clone, Copy)]
+struct Fit {
+    line: Line,
+    count: usize,
+}
+
 /// The codes of a segment, and the line that they belong to.
 pub(super) struct Coded {
     pub(super) form: Form,
@@ -65,10 +72,11 @@ impl<'k> Builder<'k> {
     /// Adds the segment whose first boundary is that before rank `first`. It takes boundaries up to rank
     /// `limit` if it can; returns up to which it does.
     fn segment(&mut self, first: usize, limit: usize) -> usize {
-        let mut coded = self.long(Width::Narrow, first, limit);
+        let fit = self.fit(first, limit);
+        let mut coded = self.long(Width::Narrow, first, fit);
         // Where codes of 12 bits do not reach as far as there are boundaries, others may.
         if first + coded.count < limit {
-            for other in [self.long(Width::Wide, first, limit), self.short(first, limit)] {
+            for other in [self.long(Width::Wide, first, fit), self.short(first, limit)] {
                 if other.bytes_each() < coded.bytes_each() {
                     coded = other;
                 }
@@ -81,24 +89,26 @@ impl<'k> Builder<'k> {
         first + coded.count
     }
 
-    /// The longest long segment of those tried.
-    fn long(&self, width: Width, first: usize, limit: usize) -> Coded {
-        let start = self.keys[first - 1];
-        let mut limit = limit;
+    /// The line within [`EPSILON`] of as many boundaries from rank `first` on as it can be, up to `limit`.
+    fn fit(&self, first: usize, limit: usize) -> Fit {
+        let mut hull = Hull::new(EPSILON);
+        hull.push(self.keys[first - 1], 0);
+        let count = (first..limit).take_while(|&i| hull.push(self.keys[i], (i - first) as u32 + 1)).count();
+        let (slope, at_first) = hull.line();
+        // The first code stands at 0, one boundary behind the segment's first one.
+        Fit { line: Line::new(slope * STEP as f64, (1.0 - at_first) * STEP as f64), count }
+    }
+
+    /// The longest long segment of those tried, the first with the line of this fit.
+    fn long(&self, width: Width, first: usize, fit: Fit) -> Coded {
+        let mut fit = fit;
         for _ in 0..FITS_MAX {
-            let mut hull = Hull::new(EPSILON);
-            hull.push(start, 0);
-            let fits =
-                (first..limit).take_while(|&i| hull.push(self.keys[i], (i - first) as u32 + 1)).count();
-            let (slope, at_first) = hull.line();
-            // The first code stands at 0, one boundary behind the segment's first one.
-            let line = Line::new(slope * STEP as f64, (1.0 - at_first) * STEP as f64);
-            let coded = self.groups(width, line, first, first + fits);
-            if coded.count == fits {
+            let coded = self.groups(width, fit.line, first, first + fit.count);
+            if coded.count == fit.count {
                 return coded;
             }
             // The line that fits fewer boundaries has another slope, and may be bad at others.
-            limit = first + coded.count;
+            fit = self.fit(first, first + coded.count);
         }
         Coded::none(Form::Long(width), Line::default())
     }

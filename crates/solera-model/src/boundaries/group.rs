@@ -41,8 +41,9 @@ const TILT_BITS: u32 = 4;
 const BASE_UNIT: i64 = 1 << 9;
 /// A tilt counts in so many units for each boundary.
 const TILT_UNIT: i32 = GROUP_STEP / 16;
-/// All tilts, the smallest first.
-const TILTS: [i8; 1 << TILT_BITS] = [0, 1, -1, 2, -2, 3, -3, 4, -4, 5, -5, 6, -6, 7, -7, -8];
+/// The flattest and the steepest tilt.
+const TILT_MIN: i8 = -(1 << (TILT_BITS - 1));
+const TILT_MAX: i8 = (1 << (TILT_BITS - 1)) - 1;
 
 /// What all codes of a group are relative to, and in what they count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,8 +63,23 @@ impl Head {
             let above = (0..).zip(deviations).map(|(lane, deviation)| deviation - risen(tilt, lane));
             above.fold((i64::MAX, i64::MIN), |(least, most), at| (least.min(at), most.max(at)))
         };
-        let spreads = TILTS.iter().map(|&tilt| (tilt, spread(tilt)));
-        let (tilt, (least, most)) = spreads.min_by_key(|(_, (least, most))| most.saturating_sub(*least))?;
+        let width_of = |(least, most): (i64, i64)| most.saturating_sub(least);
+        // How wide deviations lie about a line is convex in its tilt: from that of the two ends on it goes down to the least.
+        let (first, last) = (deviations.first()?, deviations.last()?);
+        let rise =
+            last.saturating_sub(*first) / (i64::from(TILT_UNIT) * (deviations.len() - 1).max(1) as i64);
+        let mut tilt = rise.clamp(TILT_MIN.into(), TILT_MAX.into()) as i8;
+        let mut at = spread(tilt);
+        for (step, end) in [(1, TILT_MAX), (-1, TILT_MIN)] {
+            while tilt != end {
+                let beside = spread(tilt + step);
+                if width_of(beside) >= width_of(at) {
+                    break;
+                }
+                (tilt, at) = (tilt + step, beside);
+            }
+        }
+        let (least, most) = at;
         let base = least.div_euclid(BASE_UNIT);
         let fits = |exponent: &u8| most.saturating_sub(base * BASE_UNIT) >> exponent <= width.code_max();
         let exponent = (0..1 << EXPONENT_BITS).find(fits)?;
@@ -162,6 +178,27 @@ mod tests {
                 let finest = (2 * range) >> width.bits();
                 assert!(1 << head.exponent() <= finest.max(1), "{spread} {slope}: {head:?}");
             }
+        }
+    }
+
+    #[test]
+    fn no_tilt_brings_deviations_closer_together() {
+        let mut state = 1u64;
+        for case in 0..2000 {
+            let deviations: Vec<i64> = (0..1 + case % 16)
+                .map(|lane| {
+                    state =
+                        state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    (state >> 33) as i64 % (1 << (case % 18)) + lane * (case % 25 - 12) * 800
+                })
+                .collect();
+            let Some(head) = Head::of(Width::Wide, &deviations) else { continue };
+            let width = |tilt: i8| {
+                let above = || (0..).zip(&deviations).map(|(lane, deviation)| deviation - risen(tilt, lane));
+                above().max().unwrap() - above().min().unwrap()
+            };
+            let least = (TILT_MIN..=TILT_MAX).map(width).min().unwrap();
+            assert_eq!(width(head.tilt), least, "{deviations:?}");
         }
     }
 
