@@ -213,15 +213,20 @@ impl<'k> Builder<'k> {
         Some((last, ambiguity))
     }
 
-    /// The part of the keys between boundary `i` and the one before it that have as many steps as the boundary is taken to
-    /// have, in the segment that begins at `start`.
+    /// The keys that have as many steps as boundary `i` is taken to have, in the segment that begins at `start`, beside
+    /// those between the boundary and the nearer one of its neighbours.
     ///
     /// Steps are rounded down, so that the ambiguous keys are those right below the boundary. The key right above
-    /// it is mostly very close, since a separator is a beginning of it; the one below is not.
+    /// it is mostly very close, since a separator is a beginning of it; the one below is not. How close keys crowd is not known
+    /// here, but that they crowd near the boundary can be seen on either side of it.
     fn ambiguous(&self, line: Line, start: u64, i: usize, steps: i64) -> f64 {
-        let dx = self.keys[i] - start;
+        let key = self.keys[i];
+        let dx = key - start;
         // There are keys with so many steps: the boundary itself has at least these.
         let ambiguous = dx - line.least_with(steps.max(0)).unwrap_or(dx).min(dx);
-        ambiguous as f64 / (self.keys[i] - self.keys[i - 1]) as f64
+        let below = key - self.keys[i - 1];
+        // Equal boundaries begin a segment, and are not ambiguous.
+        let nearer = self.keys.get(i + 1).map_or(below, |&next| below.min(next - key));
+        ambiguous as f64 / nearer as f64
     }
 }

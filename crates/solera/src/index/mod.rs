@@ -388,6 +388,25 @@ mod tests {
     }
 
     #[test]
+    fn text_of_few_letters_is_located_whatever_letters_a_key_has() {
+        let numbers = |count: u64| (0..count).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let short = numbers(700).map(|number| format!("user{number:016x}")[..4 + 5].into());
+        // Long enough to be front-coded, and with enough of them for those between which it is searched.
+        let long = numbers(9000).map(|number| format!("{number:016x}/{number:016x}").into());
+        for mut separators in [short.collect::<Vec<Vec<u8>>>(), long.collect()] {
+            separators.sort();
+            separators.dedup();
+            let near = separators.iter().step_by(29).flat_map(|separator| {
+                let mut near = around(separator);
+                near.push([&separator[..6], b":"].concat());
+                near.push([&separator[..6], b"z"].concat());
+                near
+            });
+            check(&separators, near.collect::<Vec<_>>().into_iter());
+        }
+    }
+
+    #[test]
     fn a_table_of_one_block_has_an_index_too() {
         check(&[], [vec![], vec![0], vec![255; 20]].into_iter());
         check(&[vec![]], [vec![], vec![0], vec![255; 20]].into_iter());

@@ -9,6 +9,7 @@
 
 mod bucket;
 mod front_coded;
+mod letters;
 mod nodes;
 
 use super::{separators::Separators, sorted::shared_prefix};

@@ -4,13 +4,16 @@
 //! [`Boundaries`]: segments and codes (docs/decisions/0007). One node is enough where heads tell separators apart.
 //! Separators that share a head, or go on beyond theirs, form a *group*: its head is the exact first boundary of a segment,
 //! and only a key with that very head is compared further, with the rests of a small group or in another node of a
-//! large one.
+//! large one. Of text of few letters the heads are counted in those ([`Letters`]).
 //!
 //! What must hold: [`Nodes::locate`] gives how many separators are not above the key, or one more.
 
-use super::super::{
-    separators::Separators,
-    sorted::{compare_with_prefix, told_by_head},
+use super::{
+    super::{
+        separators::Separators,
+        sorted::{compare_with_prefix, shared_prefix, told_by_head},
+    },
+    letters::Letters,
 };
 use crate::key::{common_prefix_len, head};
 use solera_model::boundaries::Boundaries;
@@ -18,6 +21,8 @@ use std::{cmp::Ordering, collections::VecDeque, ops::Range};
 
 /// Groups of at most this many separators are halved; larger ones get a node.
 const HALVED_MAX: usize = 16;
+/// Cache lines of letters: two of digits, one or two of what they are worth.
+const LETTERS_LINES: f64 = 3.5;
 
 /// Learned boundaries.
 #[derive(Clone, Debug)]
@@ -26,6 +31,51 @@ pub(super) struct Nodes {
     nodes: Box<[Node]>,
     /// Separators that do not go by their heads alone.
     grouped: u32,
+    heads: Heads,
+}
+
+/// What the head of a piece of text is: a number that the order of texts agrees with.
+#[derive(Clone, Debug)]
+enum Heads {
+    /// Its first eight bytes.
+    Bytes,
+    /// Its first letters.
+    Letters(Box<Letters>),
+}
+
+impl Heads {
+    /// The heads for these separators.
+    fn of(separators: &Separators) -> Heads {
+        let prefix = shared_prefix(separators).len();
+        let rests = (0..separators.len()).map(|i| &separators.get(i)[prefix..]);
+        Letters::of(rests).map_or(Heads::Bytes, |letters| Heads::Letters(letters.into()))
+    }
+
+    #[inline]
+    fn head(&self, rest: &[u8]) -> u64 {
+        match self {
+            Heads::Bytes => head(rest),
+            Heads::Letters(letters) => letters.number(rest),
+        }
+    }
+
+    /// How much of a separator its head tells.
+    fn bytes_told(&self) -> usize {
+        match self {
+            Heads::Bytes => size_of::<u64>(),
+            Heads::Letters(letters) => letters.told(),
+        }
+    }
+
+    /// Whether the head of a separator says enough of it: of keys with the same head, so few are below it that they may be sent
+    /// one block too far. Of bytes that is none. Of letters it is those that end where it goes on with the lowest letter, and those with
+    /// bytes that are no letters.
+    fn tell(&self, rest: &[u8]) -> bool {
+        match self {
+            Heads::Bytes => told_by_head(rest),
+            Heads::Letters(letters) => rest.len() <= letters.told(),
+        }
+    }
 }
 
 /// Consecutive separators that share a prefix.
@@ -88,6 +138,10 @@ impl Rests {
 impl Nodes {
     /// The index over these separators, of which there are less than 2^31.
     pub(super) fn build(separators: &Separators) -> Nodes {
+        Nodes::with_heads(separators, Heads::of(separators))
+    }
+
+    fn with_heads(separators: &Separators, heads: Heads) -> Nodes {
         let mut nodes: Vec<Node> = Vec::new();
         let mut grouped = 0;
         // Nodes that a group already names, in order: separators, and how much of them is behind the key already.
@@ -95,7 +149,7 @@ impl Nodes {
         let mut pending = VecDeque::from([(0..separators.len(), 0)]);
         let mut named = 1;
         while let Some((range, path)) = pending.pop_front() {
-            let (node, large) = Node::build(separators, range, path);
+            let (node, large) = Node::build(separators, &heads, range, path);
             if nodes.is_empty() {
                 grouped = node.groups.iter().map(|group| group.last - group.first).sum();
             }
@@ -108,7 +162,7 @@ impl Nodes {
                 pending.push_back((group.first as usize..group.last as usize, path));
             }
         }
-        Nodes { nodes: nodes.into(), grouped }
+        Nodes { nodes: nodes.into(), grouped, heads }
     }
 
     /// How many separators are not above `key`, or one more: the number of its block, or of the next.
@@ -122,7 +176,7 @@ impl Nodes {
                 Ordering::Greater => return node.first as usize + node.boundaries.len(),
                 Ordering::Equal => rest = &rest[node.prefix.len()..],
             }
-            let place = node.boundaries.place(head(rest));
+            let place = node.boundaries.place(self.heads.head(rest));
             let (Some(segment), false) = (place.start, node.groups.is_empty()) else {
                 return node.first as usize + place.rank;
             };
@@ -153,7 +207,8 @@ impl Nodes {
         let grouped = f64::from(self.grouped) / self.len().max(1) as f64;
         // A key of a group looks for the group, and halves rests or descends once more.
         let deeper = if self.nodes.len() > 1 { self.nodes[1].boundaries.lines() } else { 4.0 };
-        self.nodes[0].boundaries.lines() + grouped * (2.0 + deeper)
+        let letters = if matches!(self.heads, Heads::Letters(_)) { LETTERS_LINES } else { 0.0 };
+        self.nodes[0].boundaries.lines() + grouped * (2.0 + deeper) + letters
     }
 
     /// Separators.
@@ -163,20 +218,26 @@ impl Nodes {
 
     /// Bytes on the heap.
     pub(super) fn bytes(&self) -> usize {
-        size_of_val(&*self.nodes) + self.nodes.iter().map(Node::bytes).sum::<usize>()
+        let letters = if let Heads::Letters(letters) = &self.heads { letters.bytes() } else { 0 };
+        size_of_val(&*self.nodes) + self.nodes.iter().map(Node::bytes).sum::<usize>() + letters
     }
 }
 
 impl Node {
     /// The node of the separators in `range`, of which the first `path` bytes are behind the key that comes to it;
     /// and which of its groups are to be nodes, with the bytes that are behind a key then.
-    fn build(separators: &Separators, range: Range<usize>, path: usize) -> (Node, Vec<(usize, usize)>) {
+    fn build(
+        separators: &Separators,
+        of: &Heads,
+        range: Range<usize>,
+        path: usize,
+    ) -> (Node, Vec<(usize, usize)>) {
         let shared =
             |first: usize, last: usize| common_prefix_len(separators.get(first), separators.get(last));
         let prefix = if range.is_empty() { path } else { shared(range.start, range.end - 1) };
         let rest = |i: usize| &separators.get(i)[prefix..];
-        let heads: Vec<u64> = range.clone().map(|i| head(rest(i))).collect();
-        let grouped = |i: usize| !told_by_head(rest(range.start + i));
+        let heads: Vec<u64> = range.clone().map(|i| of.head(rest(i))).collect();
+        let grouped = |i: usize| !of.tell(rest(range.start + i));
         let boundaries = Boundaries::new(&heads, grouped);
         let (mut groups, mut large, mut rests) = (Vec::new(), Vec::new(), Rests::default());
         let mut first = 0;
@@ -185,7 +246,7 @@ impl Node {
             if last - first > 1 || grouped(first) {
                 let whole = range.start + first..range.start + last;
                 // A node must go on behind the head, or it would have the same group again.
-                let beyond_head = shared(whole.start, whole.end - 1) >= prefix + size_of::<u64>();
+                let beyond_head = shared(whole.start, whole.end - 1) >= prefix + of.bytes_told();
                 let within = if last - first > HALVED_MAX && beyond_head {
                     large.push((groups.len(), prefix));
                     Within::Node(0)
@@ -217,5 +278,38 @@ impl Node {
             + size_of_val(&*self.groups)
             + self.rests.bytes.capacity()
             + size_of_val(&*self.rests.ends)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn heads_of_letters_send_no_key_further_than_one_block(
+            mut separators in prop::collection::vec(prop::collection::vec(prop_oneof![4 => Just(b'0'), 4 => Just(b'1'), 1 => Just(b'b')], 0..40), 2..80),
+            keys in prop::collection::vec(prop::collection::vec(prop_oneof![8 => Just(b'0'), 8 => Just(b'1'), 4 => Just(b'b'), 1 => Just(b'a'), 1 => any::<u8>()], 0..44), 0..40),
+        ) {
+            separators.sort();
+            let built: Separators = separators.iter().collect();
+            let mut is_letter = [false; 256];
+            b"01b".iter().for_each(|&letter| is_letter[usize::from(letter)] = true);
+            for longest in [0, 40] {
+                let letters = Letters::new(&is_letter, longest).unwrap();
+                let nodes = Nodes::with_heads(&built, Heads::Letters(letters.into()));
+                let own = separators.iter().flat_map(|separator| {
+                    let mut beside = vec![separator.clone(), [separator, &b"0"[..]].concat(), [separator, &b"a"[..]].concat()];
+                    beside.extend(separator.split_last().map(|(_, rest)| rest.to_vec()));
+                    beside
+                });
+                for key in own.chain(keys.iter().cloned()) {
+                    let expected = separators.partition_point(|separator| *separator <= key);
+                    let located = nodes.locate(&key);
+                    prop_assert!((expected..=expected + 1).contains(&located), "{:?} at {} and not {}", key, located, expected);
+                }
+            }
+        }
     }
 }
