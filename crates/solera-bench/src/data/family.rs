@@ -13,7 +13,9 @@ use std::{fmt, str::FromStr};
 pub(super) const FB_OUTLIERS: usize = 21;
 /// Bytes of the keys of [`Family::Strings`].
 pub const STRING_BYTES: usize = 64;
-/// Digits of a time at the end of such a key, behind a tab.
+/// Bytes of the keys of [`Family::Hexadecimal`].
+pub const HEXADECIMAL_BYTES: usize = 16;
+/// Digits of a time at the end of a key of [`Family::Strings`], behind a tab.
 const TIME_DIGITS: usize = 10;
 
 /// How generated keys are spread.
@@ -39,11 +41,13 @@ pub enum Family {
     WikiLike,
     /// 64-byte text: real paths of the repository's sample, padded with spaces, a tab and a time.
     Strings,
+    /// All of `u64` equally, written in 16 hexadecimal digits: identifiers as text, whose bytes are far from even.
+    Hexadecimal,
 }
 
 impl Family {
     /// Every family.
-    pub const ALL: [Family; 7] = [
+    pub const ALL: [Family; 8] = [
         Family::Uniform,
         Family::Lognormal,
         Family::Clustered,
@@ -51,6 +55,7 @@ impl Family {
         Family::FbLike,
         Family::WikiLike,
         Family::Strings,
+        Family::Hexadecimal,
     ];
 
     /// The name that users write.
@@ -63,6 +68,16 @@ impl Family {
             Family::FbLike => "fb-like",
             Family::WikiLike => "wiki-like",
             Family::Strings => "strings",
+            Family::Hexadecimal => "hexadecimal",
+        }
+    }
+
+    /// How long its keys are, in bytes, if they are text and have a length of their own.
+    pub fn text_bytes(self) -> Option<usize> {
+        match self {
+            Family::Strings => Some(STRING_BYTES),
+            Family::Hexadecimal => Some(HEXADECIMAL_BYTES),
+            _ => None,
         }
     }
 }
@@ -89,7 +104,7 @@ impl FromStr for Family {
 /// `n` keys of a family of numbers, in no order; [`Family::WikiLike`] gives keys several times, others may.
 pub(super) fn draw(family: Family, n: usize, random: &mut Random) -> Vec<u64> {
     match family {
-        Family::Uniform => (0..n).map(|_| random.draw()).collect(),
+        Family::Uniform | Family::Hexadecimal => (0..n).map(|_| random.draw()).collect(),
         Family::Lognormal => (0..n).map(|_| ((2.0 * random.normal()).exp() * 1e9) as u64).collect(),
         Family::Clustered => clustered(n, random),
         Family::BooksLike => books_like(n, random),

@@ -9,7 +9,7 @@ mod family;
 mod sizes;
 mod sosd;
 
-pub use family::{Family, STRING_BYTES};
+pub use family::{Family, HEXADECIMAL_BYTES, STRING_BYTES};
 pub use sizes::Sizes;
 
 use crate::{packed::Packed, random::Random};
@@ -103,7 +103,7 @@ impl DataSet {
         DataSet { name, about, value_bytes, pairs, older: Vec::new(), sorted, absent, key_bytes }
     }
 
-    /// `n` generated pairs of 8-byte keys (64-byte strings) and `value_bytes`-byte values of random, incompressible
+    /// `n` generated pairs of 8-byte keys (text: 64 or 16 bytes) and `value_bytes`-byte values of random, incompressible
     /// bytes; fewer pairs and older versions of them where a family's keys come several times.
     pub fn generated(family: Family, n: usize, value_bytes: usize, seed: u64) -> Self {
         let sizes = Sizes::Fixed { key_bytes: 8, value_bytes };
@@ -136,8 +136,14 @@ impl DataSet {
                 };
                 numbers.sort_unstable();
                 let maker = KeyMaker::new(sizes, &mut random);
+                let mut key = |number: u64| match keys {
+                    Keys::Family(Family::Hexadecimal) => {
+                        format!("{number:0HEXADECIMAL_BYTES$x}").into_bytes()
+                    }
+                    _ => maker.key(number, &mut random),
+                };
                 let times = numbers.chunk_by(|a, b| a == b);
-                times.map(|same| (maker.key(same[0], &mut random), same.len() as u32)).collect()
+                times.map(|same| (key(same[0]), same.len() as u32)).collect()
             }
         };
         random.shuffle(&mut keys_times);
@@ -169,12 +175,11 @@ impl DataSet {
             // All keys of a file were one: anything else is absent.
             absent.push(&[&present[0].0[..], &[0]].concat(), b"");
         }
-        let sizes_told = match keys {
-            Keys::Family(Family::Strings) => match sizes {
-                Sizes::Fixed { value_bytes, .. } => format!("{STRING_BYTES}+{value_bytes}"),
-                mix => format!("values as {mix}"),
-            },
-            _ => sizes.to_string(),
+        let text_bytes = if let Keys::Family(family) = keys { family.text_bytes() } else { None };
+        let sizes_told = match (text_bytes, sizes) {
+            (Some(key_bytes), Sizes::Fixed { value_bytes, .. }) => format!("{key_bytes}+{value_bytes}"),
+            (Some(_), mix) => format!("values as {mix}"),
+            (None, sizes) => sizes.to_string(),
         };
         let about = format!(
             "generated: {keys} keys, sizes {sizes_told}, values of random bytes, seed {seed}{}",

@@ -24,7 +24,7 @@ const PREFIXES: usize = 64;
 pub enum Sizes {
     /// All keys are equally long, and all values are.
     Fixed {
-        /// Bytes of each key, from 8; [`super::Family::Strings`] has keys of its own and ignores them.
+        /// Bytes of each key, from 8; families of text have [lengths of their own](super::Family::text_bytes).
         key_bytes: usize,
         /// Bytes of each value.
         value_bytes: usize,

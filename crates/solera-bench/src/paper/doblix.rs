@@ -92,10 +92,11 @@ fn place(arms: &[Arm], index: IndexKind) -> usize {
     arms.iter().position(|arm| arm.layout.index == index).expect("every kind is an arm")
 }
 
-/// Whether the kind is made for such keys. Sherry's is for keys of at most 8 bytes: of strings it names hundreds of
+/// Whether the kind is made for such keys. Sherry's is for keys of at most 8 bytes: of text it names up to hundreds of
 /// blocks, and is not measured.
 fn is_for(arm: &Arm, keys: &Keys) -> bool {
-    arm.layout.index != IndexKind::SherryPlr || *keys != Keys::Family(Family::Strings)
+    let is_text = matches!(keys, Keys::Family(family) if family.text_bytes().is_some());
+    arm.layout.index != IndexKind::SherryPlr || !is_text
 }
 
 /// D1, everything in memory.
@@ -159,7 +160,7 @@ fn hot(scale: &Scale, clock: &SystemClock, progress: &mut dyn Progress) -> Resul
         .collect();
     let text = vec![
         format!(
-            "{} pairs of 8-byte keys (strings: 64 bytes) and 64-byte values in one run, all blocks in the block cache; blocks of \
+            "{} pairs of 8-byte keys (strings: 64 bytes, hexadecimal: 16) and 64-byte values in one run, all blocks in the block cache; blocks of \
              4 KiB, filter of 10 bits per key, no compression. `wiki-like` has keys with several versions, which \
              snapshots keep in the tables.",
             scale.entries

@@ -32,8 +32,8 @@ pub(crate) struct Bench {
     /// Keys of a generated set [default: 2000000]
     #[arg(long, value_name = "N", value_parser = count)]
     n: Option<usize>,
-    /// How generated keys are spread: uniform, lognormal, clustered, books-like, fb-like, wiki-like or strings [default:
-    /// uniform]
+    /// How generated keys are spread: uniform, lognormal, clustered, books-like, fb-like, wiki-like,
+    /// strings or hexadecimal [default: uniform]
     #[arg(long, value_name = "FAMILY")]
     keys: Option<Family>,
     /// Bytes of each generated value
