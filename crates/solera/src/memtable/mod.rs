@@ -82,7 +82,10 @@ impl Memtable {
 
     /// Adds range tombstones; see [`MemtableWriter::add_range_tombstones`].
     pub fn add_range_tombstones(&self, tombstones: Vec<RangeTombstone>) {
-        self.writer().add_range_tombstones(tombstones);
+        // Nearly always there are none, and then the lock is not worth it.
+        if !tombstones.is_empty() {
+            self.writer().add_range_tombstones(tombstones);
+        }
     }
 
     /// The newest version of the probe's key that its snapshot sees, shown to `f`. Range tombstones are

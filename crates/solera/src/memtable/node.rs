@@ -17,13 +17,16 @@
 use super::record::{Record, RecordHeader};
 use crate::{
     key::{common_prefix_len, head, head_after},
-    prefetch::{prefetch, prefetch_bytes},
+    prefetch::prefetch_bytes,
     sync::atomic::{AtomicPtr, AtomicU64, Ordering},
 };
 use std::{
     array,
     ptr::{self, NonNull},
 };
+
+/// What of a record is asked for before a walk comes to it: of most the key and all of a small value.
+const PREFETCH_BYTES: usize = 128;
 
 /// Slots of a node: with four bits for a slot number and four for the count, what one word can order.
 pub(super) const SLOTS: usize = 15;
@@ -292,7 +295,8 @@ impl Leaf {
     #[inline]
     pub(super) fn prefetch_records(&self, order: Order, rank: usize) {
         for rank in rank..order.len() {
-            prefetch(self.records[order.slot(rank)].load(Ordering::Relaxed).cast());
+            let record = self.records[order.slot(rank)].load(Ordering::Relaxed).cast();
+            prefetch_bytes(record, PREFETCH_BYTES);
         }
     }
 
