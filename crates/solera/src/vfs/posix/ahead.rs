@@ -95,6 +95,7 @@ impl Drop for Ahead {
 
 fn prepare(file: &File, part: Range<u64>) -> io::Result<Window> {
     window::reserve(file, part.clone())?;
+    window::write_zeros(file, part.clone())?;
     let mut window = Window::new(file, part)?;
     window.populate();
     Ok(window)
