@@ -18,6 +18,7 @@ use solera::{
     index::{Index, handles::Handles},
 };
 use solera_model::{
+    bound,
     dual::{self, Policy},
     pla::Corridor,
 };
@@ -120,7 +121,8 @@ fn fit(arm: &Arm, heads: &[Vec<u64>]) {
                 for (rank, &head) in heads.iter().enumerate().skip(1) {
                     black_box(corridor.push(head, rank));
                 }
-                black_box(dual::fit(Policy::Pla { epsilon }, heads));
+                let line = corridor.line();
+                black_box((line, bound::measured_error(line, heads)));
             }
             IndexKind::DoblixPra | IndexKind::Learned | IndexKind::Auto => {
                 black_box(dual::fit(Policy::Pra, heads));

@@ -15,8 +15,8 @@ use crate::{
     key::{self, KEY_BYTES_MAX, Kind},
 };
 use solera_model::{
-    Line,
-    dual::{self, Policy},
+    Line, bound,
+    dual::{self, Fit, Policy},
     pla::Corridor,
 };
 
@@ -412,13 +412,16 @@ impl BlockBuilder {
     /// The line over the block's heads and its measured error; none if it is not wanted or, at more than
     /// 65535 ranks, not worth having.
     fn line(&self, heads: &[u64]) -> Option<(Line, u16)> {
-        let policy = match self.fit {
+        let Fit { line, error } = match self.fit {
             FitPolicy::None => return None,
-            FitPolicy::Pla { epsilon } => Policy::Pla { epsilon },
-            FitPolicy::LeastSquares => Policy::Pra,
+            FitPolicy::Pla { .. } => {
+                // All keys have been through it, with the heads that they have now.
+                let line = self.corridor.as_ref().map_or(Line::FLAT, Corridor::line);
+                Fit { line, error: bound::measured_error(line, heads) }
+            }
+            FitPolicy::LeastSquares => dual::fit(Policy::Pra, heads),
         };
-        let fit = dual::fit(policy, heads);
-        Some((fit.line, u16::try_from(fit.error).ok()?))
+        Some((line, u16::try_from(error).ok()?))
     }
 
     fn clear(&mut self) {
