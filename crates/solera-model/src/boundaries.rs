@@ -12,8 +12,8 @@
 //!
 //! What must hold:
 //! * Rounded boundaries ascend strictly within a segment, so an answer is too high by one at most, and never too low.
-//! * Of the keys between two boundaries, if they are spread evenly, no more than [`AMBIGUITY_MAX`] are
-//!   ambiguous. Where a line cannot give that, the segment ends.
+//! * What is ambiguous below a boundary is no more than [`AMBIGUITY_MAX`] of the way to the nearer of its neighbours: so few keys, if
+//!   they are spread evenly. Where a line cannot give that, the segment ends.
 //! * Both are measured at build with the function that queries use.
 
 mod builder;
@@ -30,7 +30,7 @@ use crate::{
 
 /// Most boundaries of one index.
 pub const LEN_MAX: usize = (1 << 25) - 1;
-/// The largest part of the keys between two neighbouring boundaries that may be ambiguous.
+/// How much of the way from a boundary to the nearer of its neighbours may be ambiguous.
 pub const AMBIGUITY_MAX: f64 = 1.0 / 1024.0;
 
 /// Units of a deviation to a boundary.
@@ -320,7 +320,8 @@ impl Boundaries {
         self.segments.len()
     }
 
-    /// The part of all keys that are ambiguous, if keys between two boundaries are spread evenly.
+    /// What is ambiguous below a boundary, beside the way to the nearer of its neighbours, on average: rather more than the part of all
+    /// keys that are ambiguous if they are spread evenly.
     pub fn ambiguity(&self) -> f64 {
         self.ambiguity.into()
     }

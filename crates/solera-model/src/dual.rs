@@ -3,8 +3,9 @@
 //! is tested before it is added; bytes and records are two counters; an error of ε is accepted; the line
 //! starts at the block's own first key.
 //!
-//! Called by a table's writer: it projects each user key to a `u64`, asks [`Cutter::cut_before`], cuts if
-//! told to, and pushes. Called at the end of a block: [`fit`], for the line to store in it.
+//! For a writer of blocks: it projects each user key to a `u64`, asks [`Cutter::cut_before`], cuts if told to, and
+//! pushes. [`fit`] gives the line of a finished block. (Solera's block builder, which has sizes of its own to cut by, keeps
+//! the [`Corridor`] itself, and takes the line from it.)
 
 use crate::{bound, pla::Corridor, pra::least_squares, segment::Line};
 

@@ -171,7 +171,7 @@ impl Plr {
         self.blocks_beside = (sum as f64 / (2 * keys.len().max(1)) as f64) as f32;
     }
 
-    /// How many segments do not begin above `x`, at least `at` of them.
+    /// How many segments do not begin above `x`, of which the first `at` are known not to.
     fn segment_from(&self, at: usize, x: u64) -> usize {
         at + self.segments[at..].iter().take_while(|segment| segment.start <= x).count()
     }

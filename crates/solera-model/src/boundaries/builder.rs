@@ -18,7 +18,7 @@ pub(super) struct Builder<'k> {
     pub(super) starts: Vec<u64>,
     pub(super) segments: Vec<Segment>,
     pub(super) words: Vec<u16>,
-    /// Sum over the coded boundaries of the part of the keys below each that is ambiguous.
+    /// Sum over the coded boundaries of what is [ambiguous](Builder::ambiguous) below each.
     pub(super) ambiguity: f64,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Coded {
     words: Vec<u16>,
     /// How many boundaries.
     pub(super) count: usize,
-    /// Sum over them of the part of the keys below each that is ambiguous.
+    /// Sum over them of what is [ambiguous](Builder::ambiguous) below each.
     ambiguity: f64,
 }
 
@@ -188,7 +188,7 @@ impl<'k> Builder<'k> {
 
     /// Whether `head` tells these boundaries, from rank `group` on in the segment of rank `first`, well enough from their
     /// neighbours, the nearest before which is taken to be at `before` steps: the steps at which the last is
-    /// taken to be then, and the sum of the parts of the keys below each that are ambiguous.
+    /// taken to be then, and the sum of what is [ambiguous](Builder::ambiguous) below each.
     fn told_apart(
         &self,
         head: Head,

@@ -402,7 +402,7 @@ impl Db {
         self.handle.step()
     }
 
-    /// Waits until there is no background work left, and none is put off: level 0 is merged if it has as many runs as its
+    /// Waits until there is no background work left, doing some of it on this thread, and none is put off: level 0 is merged if it has as many runs as its
     /// limit, also where reads have not paid for that yet (`level0_patience` in docs/TUNING.md). To be called after a bulk
     /// load, before the reads.
     ///

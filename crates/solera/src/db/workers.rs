@@ -524,16 +524,17 @@ impl Core {
         self.retire_log()
     }
 
-    /// Waits until there is nothing left to do. Nor is anything put off then that waits for reads to pay for it.
+    /// Waits until there is nothing left to do, and helps as long as there is something that nobody does. Nor is anything put off
+    /// then that waits for reads to pay for it.
     pub(super) fn wait_idle(&self) -> Result<()> {
         loop {
             self.writable()?;
             self.hurry();
-            if self.options.background_threads == 0 {
-                if !self.step()? {
-                    return Ok(());
-                }
+            if self.step()? {
                 continue;
+            }
+            if self.options.background_threads == 0 {
+                return Ok(());
             }
             let trees = self.trees();
             let mut state = self.work.state.lock();

@@ -25,7 +25,8 @@ use std::{
     ptr::{self, NonNull},
 };
 
-/// What of a record is asked for before a walk comes to it: of most the key and all of a small value.
+/// What of a record is asked for before a walk comes to it, from the line on in which it begins: of most the key and all of a small
+/// value.
 const PREFETCH_BYTES: usize = 128;
 
 /// Slots of a node: with four bits for a slot number and four for the count, what one word can order.

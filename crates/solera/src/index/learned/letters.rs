@@ -81,31 +81,21 @@ impl Letters {
     }
 
     /// The number of a text: its letters are digits, and behind its end there is as if the lowest letter were. Text of letters up to
-    /// [`Letters::told`] that does not end in the lowest has a number of its own.
+    /// [`Letters::told`] that does not end in the lowest has a number of its own. One with a byte that is no letter has that of the
+    /// least text of letters above it, however it goes on.
     #[inline]
     pub(super) fn number(&self, text: &[u8]) -> u64 {
-        let (mut number, mut marks) = (0u64, 0);
+        let mut number = 0;
         for (&byte, &worth) in text.iter().zip(&self.worths) {
             let digit = self.digits[usize::from(byte)];
-            marks |= digit;
-            number = number.wrapping_add(u64::from(digit).wrapping_mul(worth));
-        }
-        if marks & OTHER == 0 { number } else { self.number_of_other(text) }
-    }
-
-    /// The number of a text with a byte that is no letter: that of the least text of letters above it, however it goes on.
-    #[cold]
-    fn number_of_other(&self, text: &[u8]) -> u64 {
-        let mut number = 0u128;
-        for (&byte, &worth) in text.iter().zip(&self.worths) {
-            let digit = self.digits[usize::from(byte)];
-            number += u128::from(digit & !OTHER) * u128::from(worth);
             if digit & OTHER != 0 {
-                break;
+                // A byte above all letters counts one more than fits a digit, and may so carry out of 64 bits.
+                let least = u64::from(digit & !OTHER).checked_mul(worth);
+                return least.and_then(|least| least.checked_add(number)).unwrap_or(u64::MAX);
             }
+            number += u64::from(digit) * worth;
         }
-        // A byte above all letters counts one more than fits a digit, and may so carry out of 64 bits.
-        u64::try_from(number).unwrap_or(u64::MAX)
+        number
     }
 
     /// Bytes that it takes in memory.

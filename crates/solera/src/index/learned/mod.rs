@@ -60,7 +60,7 @@ impl Learned {
         usize::from(self.text.is_none())
     }
 
-    /// The part of all keys that are sent one block too far, if keys are spread evenly within blocks.
+    /// An estimate, rather too high, of the part of all keys that are sent one block too far.
     pub fn ambiguity(&self) -> f64 {
         if self.text.is_some() { 0.0 } else { self.nodes.ambiguity() }
     }

@@ -28,20 +28,14 @@ use std::{
 
 /// A file is reserved ahead by as many bytes as it has, but no less than this,
 const RESERVED_BYTES_MIN: u64 = 64 << 10;
-/// and from this on by a quarter of that,
-const RESERVED_BYTES_QUARTER: u64 = 512 << 10;
-/// but no more than this: what is mapped counts as the process's memory. There may be two windows of that size, and a third
+/// and no more than this.
+const RESERVED_BYTES_MAX: u64 = 512 << 10;
+/// A file that nobody synced for so many bytes has its next window prepared by another thread: a window of a quarter of what is not
+/// synced. What is prepared counts as written, so that a sync would write the zeros in it.
+const UNSYNCED_BYTES_MIN: u64 = 4 * RESERVED_BYTES_MAX;
+/// Such a window is no larger than this: what is mapped counts as the process's memory. There may be two of that size, and a third
 /// while it is given back.
-const RESERVED_BYTES_MAX: u64 = 2 << 20;
-/// A file that nobody synced for so many bytes has its next window prepared by another thread. What is prepared counts as
-/// written, so that a sync would write the zeros in it.
-const UNSYNCED_BYTES_MIN: u64 = 2 << 20;
-
-/// How much of a file of `len` bytes is reserved ahead, a multiple of the least.
-fn ahead_of(len: u64) -> u64 {
-    let ahead = len.clamp(RESERVED_BYTES_MIN, RESERVED_BYTES_QUARTER).max(len / 4).min(RESERVED_BYTES_MAX);
-    ahead.next_multiple_of(RESERVED_BYTES_MIN)
-}
+const PREPARED_BYTES_MAX: u64 = 2 << 20;
 
 /// A file that grows by many small appends.
 #[derive(Debug)]
@@ -106,7 +100,8 @@ impl MappedFile {
     fn reserve(&mut self, bytes: u64) -> io::Result<()> {
         let needed = self.len + bytes;
         if self.reserved < needed {
-            let roomy = (needed + ahead_of(self.len)).next_multiple_of(RESERVED_BYTES_MIN);
+            let ahead = self.len.clamp(RESERVED_BYTES_MIN, RESERVED_BYTES_MAX);
+            let roomy = (needed + ahead).next_multiple_of(RESERVED_BYTES_MIN);
             let reserve = |to| window::reserve(&self.file, self.reserved..to).map(|()| to);
             self.reserved = reserve(roomy).or_else(|_| reserve(needed))?;
         }
@@ -115,14 +110,16 @@ impl MappedFile {
 
     /// Has another thread release what is filled and prepare the next window, if that is worth it and can be had.
     fn look_ahead(&mut self, filled: Option<Window>, due: Option<Range<u64>>) {
-        if self.len < self.synced + UNSYNCED_BYTES_MIN {
+        let unsynced = self.len - self.synced;
+        if unsynced < UNSYNCED_BYTES_MIN {
             return self.release(filled, due);
         }
         if self.ahead.is_none() {
             self.ahead = Ahead::start(Arc::clone(&self.file)).ok();
         }
+        let bytes = (unsynced / 4).min(PREPARED_BYTES_MAX).next_multiple_of(RESERVED_BYTES_MIN);
         match &mut self.ahead {
-            Some(ahead) => ahead.ask(filled, due, self.reserved..self.reserved + ahead_of(self.len)),
+            Some(ahead) => ahead.ask(filled, due, self.reserved..self.reserved + bytes),
             None => self.release(filled, due),
         }
     }

@@ -80,12 +80,13 @@ pub(super) fn reserve(file: &File, part: Range<u64>) -> io::Result<()> {
     })
 }
 
-/// Bytes of zeros that are written at once. The system keeps what is written together in one piece of memory, which it maps in one
-/// step, and which it writes to the device whole when a byte of it was changed.
+/// Bytes of zeros that are written at once. Where a file system has large folios (ext4 since Linux 6.16, XFS), what is written together
+/// is one piece of memory, which is mapped in one step, and written to the device whole when a byte of it was changed.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Writes zeros into that part of the file, which holds nothing else and has space. It is then in the system's memory in large pieces:
-/// to bring it there page by page, when each is first touched in a window, takes four to six times as long.
+/// Writes zeros into that part of the file, which holds nothing else and has space. It is then in the system's memory, in large
+/// pieces where there are such: to bring it there page by page, when each is first touched in a window, takes four to six times as
+/// long (docs/decisions/0009).
 pub(super) fn write_zeros(file: &File, part: Range<u64>) -> io::Result<()> {
     static ZEROS: [u8; PIECE_BYTES] = [0; PIECE_BYTES];
     let mut at = part.start;
