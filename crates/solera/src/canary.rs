@@ -11,6 +11,8 @@
 pub enum Bug {
     /// A durable commit does not sync the log.
     SkipLogSync = 1,
+    /// A durable commit syncs its log, but not those before it that have ended.
+    SkipEndedLogSync,
     /// New tables are named by the manifest before their names are durable.
     SkipDirectorySync,
     /// Blocks are not checked against their checksums.
@@ -37,8 +39,9 @@ pub enum Bug {
 
 impl Bug {
     /// Every bug.
-    pub const ALL: [Bug; 12] = [
+    pub const ALL: [Bug; 13] = [
         Bug::SkipLogSync,
+        Bug::SkipEndedLogSync,
         Bug::SkipDirectorySync,
         Bug::IgnoreBlockChecksum,
         Bug::LineBoundOffByOne,

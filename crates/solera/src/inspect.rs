@@ -6,7 +6,7 @@
 use crate::{
     cache::Cache,
     error::{Error, Result},
-    ids::FileId,
+    ids::{DatabaseId, FileId},
     key::KeyRange,
     table::{self, TableContext, TableDescriptor, TableFile},
     version::{Edit, Manifest, manifest},
@@ -47,8 +47,8 @@ pub struct CheckReport {
     pub files: Vec<FileReport>,
     /// Everything that is not as it should be; empty is good.
     pub problems: Vec<Error>,
-    /// Bytes torn off the end of the last log by a crash. Not a problem: nothing acknowledged as synced
-    /// was in them.
+    /// Bytes torn off the end of the last log that counts by a crash, and logs after it. Not a problem: nothing acknowledged
+    /// as synced was in them.
     pub torn_log_bytes: u64,
     /// Entries in tables and logs.
     pub entries: u64,
@@ -131,6 +131,8 @@ pub fn check(fs: &Arc<dyn Fs>, dir: &Path) -> Result<CheckReport> {
         Err(error) => return Err(error),
     };
     let names = fs.list_dir(dir)?;
+    let there: BTreeSet<&str> = names.iter().map(String::as_str).collect();
+    let mut logs = check_logs(fs, dir, loaded.as_ref().map(|loaded| loaded.database), &live, &there);
     for name in &names {
         let path = dir.join(name);
         let len = |path: &Path| fs.open(path).and_then(|file| file.len()).unwrap_or(0);
@@ -149,14 +151,13 @@ pub fn check(fs: &Arc<dyn Fs>, dir: &Path) -> Result<CheckReport> {
         } else if let Some(id) = wal::file_id(name) {
             file.kind = "log";
             file.live = live.logs.contains(&id) && id >= live.oldest_log;
-            if let (Some(loaded), true) = (&loaded, file.live) {
-                match check_log(fs, dir, loaded.database, id, &live) {
-                    Ok((entries, torn)) => {
-                        file.entries = entries;
-                        report.torn_log_bytes += torn;
-                    }
-                    Err(error) => report.problems.push(error),
+            match logs.remove(&id) {
+                Some(Ok((entries, torn))) => {
+                    file.entries = entries;
+                    report.torn_log_bytes += torn;
                 }
+                Some(Err(error)) => report.problems.push(error),
+                None => {}
             }
         } else if let Some(id) = table::file_id(name) {
             file.kind = "table";
@@ -185,7 +186,6 @@ pub fn check(fs: &Arc<dyn Fs>, dir: &Path) -> Result<CheckReport> {
         report.bytes += if file.live { file.bytes } else { 0 };
         report.files.push(file);
     }
-    let there: BTreeSet<&str> = names.iter().map(String::as_str).collect();
     let logs = live.logs.range(live.oldest_log..).map(|&id| wal::file_name(id));
     for name in live.tables.keys().map(|&id| table::file_name(id)).chain(logs) {
         if !there.contains(name.as_str()) {
@@ -199,29 +199,38 @@ pub fn check(fs: &Arc<dyn Fs>, dir: &Path) -> Result<CheckReport> {
     Ok(report)
 }
 
-/// Operations in a log, and the bytes that a crash tore off its end.
-fn check_log(
+/// For each live log that is there, the operations in it, and the bytes that a crash tore off its end.
+fn check_logs(
     fs: &Arc<dyn Fs>,
     dir: &Path,
-    database: crate::ids::DatabaseId,
-    id: FileId,
+    database: Option<DatabaseId>,
     live: &Live,
-) -> Result<(u64, u64)> {
-    let tail = match live.log_ends.get(&id) {
-        Some(&end) => Tail::CutAt(end),
-        None if live.logs.last() == Some(&id) => Tail::Open,
-        None => Tail::Sealed,
+    there: &BTreeSet<&str>,
+) -> BTreeMap<FileId, Result<(u64, u64)>> {
+    let Some(database) = database else { return BTreeMap::new() };
+    let mut replay = wal::Replay::new(&**fs, dir, database);
+    let live_logs = live.logs.range(live.oldest_log..);
+    let logs = live_logs.filter(|&&id| there.contains(wal::file_name(id).as_str()));
+    let check = |&id: &FileId| {
+        let tail = live.log_ends.get(&id).map_or(Tail::Open, |&end| Tail::CutAt(end));
+        let path = dir.join(wal::file_name(id));
+        let mut operations = 0;
+        let count = |offset: u64, payload: &[u8]| {
+            for operation in BatchReader::new(payload).map_err(|error| error.in_file(&path, offset))? {
+                operation.map_err(|error| error.in_file(&path, offset))?;
+                operations += 1;
+            }
+            Ok(())
+        };
+        let found = replay.next(id, tail, count).and_then(|replayed| {
+            Ok(match replayed {
+                Some(replayed) => replayed.cut.map_or(0, |cut| cut.bytes),
+                None => fs.open(&path)?.len()?,
+            })
+        });
+        (id, found.map(|torn| (operations, torn)))
     };
-    let path = dir.join(wal::file_name(id));
-    let mut operations = 0;
-    let replayed = wal::replay(&**fs, dir, database, id, tail, |offset, payload| {
-        for operation in BatchReader::new(payload).map_err(|error| error.in_file(&path, offset))? {
-            operation.map_err(|error| error.in_file(&path, offset))?;
-            operations += 1;
-        }
-        Ok(())
-    })?;
-    Ok((operations, replayed.cut.map_or(0, |cut| cut.bytes)))
+    logs.map(check).collect()
 }
 
 /// Prints what a file holds, for people. Understands tables, logs, manifests and CURRENT, by name.

@@ -26,6 +26,7 @@ const FOUND_WITHIN: Duration = Duration::from_secs(60);
 /// A bug, and how its program is run to find it.
 const CANARIES: [(Bug, &[&str]); Bug::ALL.len()] = [
     (Bug::SkipLogSync, CRASHSIM),
+    (Bug::SkipEndedLogSync, CRASHSIM),
     (Bug::SkipDirectorySync, CRASHSIM),
     (Bug::IgnoreBlockChecksum, BITFLIP),
     (Bug::LineBoundOffByOne, DIFFMODEL),

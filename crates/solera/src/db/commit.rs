@@ -6,6 +6,8 @@
 //! 2. then their operations go to the memtables;
 //! 3. then `Core::visible` moves past all of them at once, so no reader sees half a batch.
 //!
+//! A log that is full is changed for the next; what becomes of it then is the business of `logs`.
+//!
 //! A failed append is taken back and reported: nothing was committed. A failed sync poisons the database,
 //! because no later success would tell whether these bytes are durable: nobody sees the writes until the
 //! next open, which may find them.
@@ -14,6 +16,7 @@
 
 use super::{
     Batch, Core, Durability,
+    logs::{Ended, Spare},
     reads::{Announced, Announcements, ReadSet},
 };
 use crate::{
@@ -63,7 +66,7 @@ struct ClosedLog {
 /// What the commit lock guards.
 pub(crate) struct Writer {
     /// `None` while read-only, and between the end of one log and the beginning of the next.
-    log: Option<wal::Writer>,
+    pub(super) log: Option<wal::Writer>,
     closed: Vec<ClosedLog>,
     /// Newest number that was given out.
     last_seqno: Seqno,
@@ -104,6 +107,10 @@ pub(crate) struct Commit {
     writer: Mutex<Writer>,
     waiting: Mutex<Vec<Arc<Waiting>>>,
     waiting_count: AtomicUsize,
+    /// Logs that are not written any more and not durable yet.
+    pub(super) ended: Ended,
+    /// The log after the present one.
+    pub(super) spare: Spare,
     /// What transactions that are about to commit have read.
     pub(super) announcements: Announcements,
 }
@@ -118,6 +125,8 @@ impl Commit {
             writer: Mutex::new(writer),
             waiting: Mutex::default(),
             waiting_count: AtomicUsize::new(0),
+            ended: Ended::default(),
+            spare: Spare::default(),
             announcements: Announcements::default(),
         }
     }
@@ -137,6 +146,11 @@ impl Writer {
         }
         self.last_seqno += 1;
         Ok(self.last_seqno)
+    }
+
+    /// Everything up to `seqno` survives a power failure now.
+    pub(super) fn are_durable(&mut self, seqno: Seqno) {
+        self.synced_seqno = self.synced_seqno.max(seqno);
     }
 
     /// Every log that is needed, the present one included.
@@ -307,12 +321,10 @@ impl Core {
         }
         self.stats.add(Counter::BytesWrittenLog, log.len() - bytes_before);
         if sync {
-            log.sync().inspect_err(|error| self.poison.set(error))?;
+            self.sync_present(log)?;
+            writer.are_durable(next);
         }
         writer.last_seqno = next;
-        if sync {
-            writer.synced_seqno = next;
-        }
         let mut full = Vec::new();
         for encoder in encoders.iter() {
             self.apply(encoder, &mut full).inspect_err(|error| self.poison.set(error))?;
@@ -367,7 +379,7 @@ impl Core {
             self.work.wake();
         }
         if writer.log.as_ref().is_some_and(|log| log.len() >= self.log_bytes_max() / 2)
-            && let Err(error) = self.rotate_log(writer)
+            && let Err(error) = self.change_full_log(writer)
         {
             // The next commit tries again and reports.
             self.work.note_failure(&error);
@@ -381,25 +393,36 @@ impl Core {
     /// The log to append to, begun anew if the present one is full or was ended without a successor.
     fn log_with_room<'w>(&self, writer: &'w mut Writer) -> Result<&'w mut wal::Writer> {
         if writer.log.as_ref().is_none_or(|log| log.len() >= self.log_bytes_max()) {
-            self.rotate_log(writer)?;
+            self.change_full_log(writer)?;
         }
         writer.log.as_mut().ok_or(Error::ReadOnly)
     }
 
-    /// Ends the present log, durably, and begins the next. The order keeps the commit order a prefix
-    /// after a power failure: nothing is written to the new log before the old one is durable, and the
-    /// manifest names the new log before it is used.
-    pub(super) fn rotate_log(&self, writer: &mut Writer) -> Result<()> {
-        if let Some(log) = &mut writer.log {
-            if let Err(error) = log.seal() {
-                self.poison_with(log);
+    /// As [`Core::change_log`], and the workers tend to the old log and to the one after the new one.
+    fn change_full_log(&self, writer: &mut Writer) -> Result<()> {
+        self.change_log(writer)?;
+        self.commit.spare.want();
+        self.work.wake();
+        Ok(())
+    }
+
+    /// Ends the present log and goes on with the next. The manifest names the new log before it is used, and it vouches for
+    /// nothing until the old one is durable: so recovery finds a prefix of the commit order.
+    fn change_log(&self, writer: &mut Writer) -> Result<()> {
+        if let Some(mut log) = writer.log.take() {
+            if let Err(error) = log.end() {
+                self.poison_with(&log);
+                writer.log = Some(log);
                 return Err(error);
             }
-            writer.synced_seqno = writer.last_seqno;
             writer.closed.push(ClosedLog { file: log.file(), last_seqno: writer.last_seqno });
-            writer.log = None;
+            self.commit.ended.push(log, writer.last_seqno);
         }
-        writer.log = Some(self.begin_log()?);
+        let mut next = self.commit.spare.take().map_or_else(|| self.begin_log(), Ok)?;
+        if !self.commit.ended.are_durable() {
+            next.withhold();
+        }
+        writer.log = Some(next);
         if writer.closed.len() > LOGS_MAX {
             let oldest = writer.closed[0].last_seqno;
             for tree in self.trees() {
@@ -422,8 +445,8 @@ impl Core {
         if let Some(log) = &mut writer.log
             && writer.synced_seqno < writer.last_seqno
         {
-            log.sync().inspect_err(|error| self.poison.set(error))?;
-            writer.synced_seqno = writer.last_seqno;
+            self.sync_present(log)?;
+            writer.are_durable(writer.last_seqno);
         }
         Ok(())
     }
@@ -443,18 +466,21 @@ impl Core {
     /// Makes everything up to `seqno` durable: tables that hold it must not outlive what came before it
     /// in other keyspaces.
     pub(super) fn sync_log_to(&self, seqno: Seqno) -> Result<()> {
+        // Mostly it is in a log that has ended, and writers need not wait.
+        self.settle_ended_logs()?;
         let mut writer = self.commit.lock();
         if writer.synced_seqno < seqno { self.sync_writer(&mut writer) } else { Ok(()) }
     }
 
-    /// Begins a new log if everything in the present one is in tables and it is worth the two syncs: what
+    /// Begins a new log if everything in the present one is in tables and it is worth it: what
     /// a flush has made useless is not read again at the next open.
     pub(super) fn retire_log(&self) -> Result<()> {
         let mut writer = self.commit.lock();
         let worth = writer.log.as_ref().is_some_and(|log| log.len() >= LOG_RETIRE_BYTES_MIN);
         if worth && self.trees().iter().all(|tree| tree.view().oldest_unflushed().is_none()) {
-            self.rotate_log(&mut writer)?;
+            self.change_log(&mut writer)?;
             drop(writer);
+            self.settle_ended_logs()?;
             self.remove_flushed_logs();
         }
         Ok(())

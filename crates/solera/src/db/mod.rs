@@ -12,6 +12,7 @@ mod ingest;
 mod install;
 mod iterator;
 mod keyspace;
+mod logs;
 pub(crate) mod knobs;
 mod memory;
 mod open;
@@ -214,6 +215,7 @@ impl Handle {
         if self.core.options.read_only {
             return Ok(());
         }
+        self.core.settle_ended_logs()?;
         self.core.sync_log()?;
         self.core.record_clock()
     }

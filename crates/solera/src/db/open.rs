@@ -332,8 +332,8 @@ impl Core {
         let fs = &self.options.fs;
         // A log that was created just before a crash and is not recorded holds nothing.
         let files = recorded.logs.range(recorded.oldest_log..);
-        let last = recorded.logs.last();
-        let mut replayed = Vec::new();
+        let mut replayed: Vec<ReplayedLog> = Vec::new();
+        let mut logs = wal::Replay::new(&**fs, &self.dir, self.database);
         let mut last_seqno = recorded.last_seqno;
         let mut newest = 0;
         let mut deleted: BTreeMap<KeyspaceId, Vec<RangeTombstone>> = BTreeMap::new();
@@ -342,13 +342,9 @@ impl Core {
             if !fs.exists(&path)? {
                 return Err(Error::corrupt(path, 0, "the log is missing; the manifest names it"));
             }
-            let end = match recorded.log_ends.get(&file) {
-                Some(&end) => Tail::CutAt(end),
-                None if Some(&file) == last => Tail::Open,
-                None => Tail::Sealed,
-            };
+            let end = recorded.log_ends.get(&file).map_or(Tail::Open, |&end| Tail::CutAt(end));
             let mut is_empty = true;
-            let log = wal::replay(&**fs, &self.dir, self.database, file, end, |offset, payload| {
+            let log = logs.next(file, end, |offset, payload| {
                 is_empty = false;
                 let damaged = |what: &str| Error::corrupt(&path, offset, what.to_string());
                 let reader = BatchReader::new(payload).map_err(|error| error.in_file(&path, offset))?;
@@ -368,6 +364,11 @@ impl Core {
                 }
                 Ok(())
             })?;
+            // One that follows a torn end goes when the new manifest does not name it.
+            let Some(log) = log else { continue };
+            if log.vouches {
+                replayed.iter_mut().for_each(|before| before.durable = before.end);
+            }
             last_seqno = last_seqno.max(newest);
             replayed.push(ReplayedLog { file, end: log.end, durable: log.durable, last_seqno, is_empty });
         }

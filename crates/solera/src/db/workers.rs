@@ -263,6 +263,9 @@ fn work_until_stopped(core: &Arc<Core>, flush_only: bool) {
 impl Core {
     /// Chooses and does one unit of work. False: there was none.
     fn do_one(&self, flush_only: bool) -> Result<bool> {
+        if self.tend_logs().inspect_err(|error| self.work.note_failure(error))? {
+            return Ok(true);
+        }
         let Some((claim, job)) = self.next_job(flush_only) else { return Ok(false) };
         let tree = &claim.tree;
         let done = match self.poison.check().and_then(|()| self.run(tree, &job)) {

@@ -13,12 +13,13 @@
 //! Numbers are little-endian. Both checksums of the file header are CRC-32C of all bytes before them. A frame's
 //! header checksum is [`Binding::checksum`](crate::codec::Binding::checksum) of the 20 bytes after it, at the
 //! offset of the frame; the payload checksum is plain CRC-32C, bound by the header that holds it. `synced` is
-//! how much of the file was known to be durable when the frame was written. Kinds:
+//! how much of the file was known to be durable when the frame was written; 0 if files of the same kind that come before it
+//! were not yet ("vouched for" is what the others are). Kinds:
 //!
 //! | kind | | payload |
 //! |---|---|---|
 //! | 0 | a record | the owner's |
-//! | 1 | a mark: says only what `synced` says; written, not synced, after each sync of records | none |
+//! | 1 | a mark: says only what `synced` says; written, not synced, after each sync of records, and when files before are durable | none |
 //! | 2 | the end: nothing follows | none |
 //!
 //! **The nonce** is a number that no other file was made with, and frames are bound to it. A database's number and a

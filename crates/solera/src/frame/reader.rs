@@ -31,6 +31,8 @@ pub struct Walked {
     pub ended: bool,
     /// How much of the file was durable when one of the frames was written; the end of a frame.
     pub durable: u64,
+    /// Whether a frame says that the files before this one were durable when it was written.
+    pub vouches: bool,
     /// What follows `end`, if anything but zeros does.
     pub cut: Option<Cut>,
 }
@@ -48,7 +50,8 @@ pub fn walk(
     mut each: impl FnMut(u64, &[u8]) -> Result<()>,
 ) -> Result<Walked> {
     let mut window = Window { file, bytes: Vec::new(), at: span.start, end: span.end };
-    let mut walked = Walked { frames: 0, end: span.start, ended: false, durable: span.start, cut: None };
+    let (end, durable) = (span.start, span.start);
+    let mut walked = Walked { frames: 0, end, ended: false, durable, vouches: false, cut: None };
     while walked.end < span.end {
         let at = walked.end;
         let damage = match frame_at(&mut window, binding, at)? {
@@ -68,6 +71,7 @@ pub fn walk(
                 }
                 walked.end = at + FRAME_HEADER_BYTES as u64 + header.len;
                 walked.durable = walked.durable.max(header.synced);
+                walked.vouches |= header.synced > 0;
                 continue;
             }
             Err(damage) => damage,

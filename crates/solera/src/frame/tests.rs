@@ -126,7 +126,8 @@ proptest! {
         }
         let (records, walked) = read(&fs).unwrap();
         let (frames, end, durable) = (expected.len() as u64, writer.len(), writer.synced_len());
-        prop_assert_eq!(walked, Walked { frames, end, ended: false, durable, cut: None });
+        let vouches = frames > 0 || durable > FILE_HEADER_BYTES as u64;
+        prop_assert_eq!(walked, Walked { frames, end, ended: false, durable, vouches, cut: None });
         prop_assert!(records == expected);
         writer.finish().unwrap();
         prop_assert!(read(&fs).unwrap().1.ended);
@@ -142,6 +143,23 @@ proptest! {
         }
         let _ = KIND.identify(&path(), &bytes);
     }
+}
+
+#[test]
+fn a_file_that_withholds_says_of_nothing_that_it_is_durable() {
+    let fs = MemFs::new();
+    let mut writer = FrameWriter::create(&fs, &path(), &KIND, DATABASE, FILE).unwrap();
+    writer.withhold();
+    writer.append([[&b"early"[..]]]).unwrap();
+    let walked = read(&fs).unwrap().1;
+    assert_eq!((walked.vouches, walked.durable), (false, FILE_HEADER_BYTES as u64));
+    writer.vouch();
+    let (marked, said) = (read(&fs).unwrap().1, writer.len());
+    assert_eq!((marked.vouches, marked.durable, marked.end), (true, FILE_HEADER_BYTES as u64, said));
+    writer.vouch();
+    assert_eq!(writer.len(), said, "said once");
+    writer.sync().unwrap();
+    assert_eq!(read(&fs).unwrap().1.durable, said);
 }
 
 #[test]

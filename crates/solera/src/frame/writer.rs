@@ -24,6 +24,8 @@ pub struct FrameWriter {
     binding: Binding,
     len: u64,
     synced: u64,
+    /// Whether what lies in files before this one may not be durable: then no frame says that anything is.
+    unvouched: bool,
     /// Whether there is a record after the last sync.
     dirty: bool,
     buffer: Vec<u8>,
@@ -54,6 +56,7 @@ impl FrameWriter {
             binding: Binding::of_frames(database, file, nonce),
             len: header.len() as u64,
             synced: header.len() as u64,
+            unvouched: false,
             dirty: false,
             buffer: Vec::new(),
             poison: None,
@@ -113,24 +116,42 @@ impl FrameWriter {
             return Ok(());
         }
         self.sync_file()?;
-        // The records are durable: a failure to say so is not a failure to sync.
-        if let Err(error) = self.put_alone(FrameKind::Mark) {
-            self.take_back(&error);
-        }
+        self.mark();
         Ok(())
     }
 
-    /// Ends the file and makes it durable. Nothing may be appended after it. If the end cannot be written
-    /// the file has none and may go on.
+    /// Ends the file and makes it durable. Nothing may be appended after it.
     pub fn finish(&mut self) -> Result<()> {
+        self.end()?;
+        self.settle()
+    }
+
+    /// The first half of [`FrameWriter::finish`]: ends the file. If the end cannot be written the file has none and may go
+    /// on.
+    pub fn end(&mut self) -> Result<()> {
         self.check_alive()?;
-        let before = self.len;
-        if let Err(error) = self.put_alone(FrameKind::End).and_then(|()| self.file.trim()) {
-            self.len = before;
-            self.take_back(&error);
-            return Err(error);
-        }
+        self.put_alone(FrameKind::End).inspect_err(|error| self.take_back(error))
+    }
+
+    /// The other half: gives back what is reserved behind the end, and makes the file durable.
+    pub fn settle(&mut self) -> Result<()> {
+        self.check_alive()?;
+        // What cannot be given back is zeros behind the end, which are none.
+        let _ = self.file.trim();
         self.sync_file()
+    }
+
+    /// What lies in files before this one is not durable yet: until it is, no frame says that anything in this one is.
+    pub fn withhold(&mut self) {
+        self.unvouched = true;
+    }
+
+    /// What lies in files before this one is durable. Leaves a mark that says so.
+    pub fn vouch(&mut self) {
+        if self.unvouched && self.poison.is_none() {
+            self.unvouched = false;
+            self.mark();
+        }
     }
 
     /// Refuses every later call, because of `cause`.
@@ -141,6 +162,13 @@ impl FrameWriter {
     /// Why every further call will fail, if it will.
     pub fn poisoned(&self) -> Option<&str> {
         self.poison.as_deref()
+    }
+
+    /// Says how much is durable. It is so whether that can be said or not: a failure is none of the caller's.
+    fn mark(&mut self) {
+        if let Err(error) = self.put_alone(FrameKind::Mark) {
+            self.take_back(&error);
+        }
     }
 
     fn check_alive(&self) -> Result<()> {
@@ -165,7 +193,8 @@ impl FrameWriter {
             return Err(Error::TooLarge { what: "record", len, limit: PAYLOAD_BYTES_MAX });
         }
         let checksum = parts.iter().fold(0, |checksum, part| crc32c::crc32c_append(checksum, part));
-        let header = FrameHeader { payload_checksum: checksum, len, kind: kind as u8, synced: self.synced };
+        let synced = if self.unvouched { 0 } else { self.synced };
+        let header = FrameHeader { payload_checksum: checksum, len, kind: kind as u8, synced };
         let header = header.encode(self.binding, *at);
         self.buffer.extend_from_slice(&header);
         for part in parts {

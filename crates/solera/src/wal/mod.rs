@@ -1,17 +1,18 @@
 //! The log: what was written since the last flush, so that it can be written again after a crash.
 //!
-//! Owns [`Writer`], [`replay`] and the payload format [`batch`]. A log is a file of frames
+//! Owns [`Writer`], [`Replay`] and the payload format [`batch`]. A log is a file of frames
 //! ([`crate::frame`]), each one batch: all or nothing.
 //!
-//! What must hold, and who sees to it:
+//! What must hold, and who sees to it (docs/decisions/0004):
 //!
 //! * Records of a log are older than those of every log with a larger number. The caller numbers them.
-//! * A log is sealed ([`Writer::seal`]) before the next is created. So damage in a log that is not the last
-//!   is never a torn end, and its own end is known.
-//! * A log that its process left open is not sealed and never will be. Before the manifest names its successor,
-//!   or with the same record, either its content is in tables and the manifest has let go of it, or the
-//!   manifest records how far recovery proved it to be durable ([`Tail::CutAt`]). What lay behind was written
-//!   again, to the successor.
+//! * A log is ended ([`Writer::end`]) before anything is written to the next. So a log without an end is the last that counts.
+//! * Nothing in a log is made durable, or said to be ([`Writer::vouch`]), before all logs before it are: whoever syncs one settles
+//!   those first ([`Writer::settle`]). So where a log has lost its end, nothing of those after it was acknowledged as
+//!   durable, and where one of them vouches for it, the end was lost to damage.
+//! * A log that its process left open is not ended and never will be. With the same record that names its successor the manifest
+//!   records how far recovery proved it to be durable ([`Tail::CutAt`]), or lets go of it. What lay behind was
+//!   written again, to the successor.
 //!
 //! Called by `db`: the commit path appends, recovery replays. `inspect` replays for its checks.
 
@@ -20,11 +21,11 @@ pub mod batch;
 use crate::{
     canary::{Bug, planted},
     error::{Error, Result},
-    frame::{FILE_HEADER_BYTES, FileKind, FrameWriter, is_whole, walk},
+    frame::{FILE_HEADER_BYTES, FileKind, FrameWriter, Walked, is_whole, walk},
     ids::{DatabaseId, FileId},
     vfs::{Fs, ReadFile, read_exact_at},
 };
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub use crate::frame::Cut;
 
@@ -42,7 +43,7 @@ pub fn file_id(name: &str) -> Option<FileId> {
     (file_name(file) == name).then_some(file)
 }
 
-/// Writes one log. Not shared: whoever commits holds it.
+/// Writes one log. Not shared: whoever commits holds it, and once it is ended whoever settles it.
 #[derive(Debug)]
 pub struct Writer {
     frames: FrameWriter,
@@ -78,16 +79,31 @@ impl Writer {
         self.frames.append(frames)
     }
 
-    /// Makes everything appended durable. After an error every further call fails with
-    /// [`Error::Poisoned`]: what a failed sync has lost, a second one does not bring back.
+    /// Makes everything appended durable; all logs before it are ([`Writer::vouch`]). After an error every further call
+    /// fails with [`Error::Poisoned`]: what a failed sync has lost, a second one does not bring back.
     pub fn sync(&mut self) -> Result<()> {
         if planted(Bug::SkipLogSync) { Ok(()) } else { self.frames.sync() }
     }
 
-    /// Ends the log, durably, before its successor is used. After an error the log has no end yet: it goes
-    /// on, or, if the sync failed, every further call fails with [`Error::Poisoned`].
-    pub fn seal(&mut self) -> Result<()> {
-        self.frames.finish()
+    /// Ends the log, before its successor is used. After an error it has no end and goes on, or, if what was written
+    /// of the end cannot be taken back, every further call fails with [`Error::Poisoned`].
+    pub fn end(&mut self) -> Result<()> {
+        self.frames.end()
+    }
+
+    /// Makes the log, which was ended, durable as a whole. Errors as of [`Writer::sync`].
+    pub fn settle(&mut self) -> Result<()> {
+        self.frames.settle()
+    }
+
+    /// The log follows one that was ended and is not durable yet.
+    pub fn withhold(&mut self) {
+        self.frames.withhold();
+    }
+
+    /// All logs before it are durable now.
+    pub fn vouch(&mut self) {
+        self.frames.vouch();
     }
 
     /// Why every further call will fail, if it will.
@@ -119,12 +135,9 @@ impl Writer {
 /// What is known of a log's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tail {
-    /// The last log: a crash may have torn its end, or left no more than its name.
+    /// Nothing: a crash may have torn it, or left no more of the log than its name.
     Open,
-    /// There is a later log, so this one was sealed: any damage is an error, a missing end too.
-    Sealed,
-    /// An earlier recovery found the end here ([`Replayed::end`]); what follows does not count, damage before
-    /// it is an error.
+    /// An earlier recovery found it here ([`Replayed::end`]); what follows does not count, damage before it is an error.
     CutAt(u64),
 }
 
@@ -138,8 +151,62 @@ pub struct Replayed {
     /// How much of it is known to be durable; the end of a record. What follows was read, but perhaps from
     /// the system's memory alone.
     pub durable: u64,
+    /// Whether the log ends there, or goes on with what does not count: then a later log is of no use.
+    pub ended: bool,
+    /// Whether it says that all logs before it are durable.
+    pub vouches: bool,
     /// What a crash left torn after it, if anything.
     pub cut: Option<Cut>,
+}
+
+impl Replayed {
+    /// A log that was begun, at most.
+    fn nothing(cut: Option<Cut>) -> Self {
+        Replayed { frames: 0, end: 0, durable: 0, ended: false, vouches: false, cut }
+    }
+}
+
+/// Reads the logs of a database, oldest first, and says which of them count: those up to the first that a crash
+/// left without its end.
+pub struct Replay<'f> {
+    fs: &'f dyn Fs,
+    dir: &'f Path,
+    database: DatabaseId,
+    /// The log that was left without its end, and where it stops.
+    torn: Option<(PathBuf, u64)>,
+}
+
+impl<'f> Replay<'f> {
+    /// Before the oldest log of `database` in `dir`.
+    pub fn new(fs: &'f dyn Fs, dir: &'f Path, database: DatabaseId) -> Self {
+        Replay { fs, dir, database, torn: None }
+    }
+
+    /// Hands every record of the next log to `each`, as [`replay`]; none, and `None`, if it does not count.
+    ///
+    /// Fails with [`Error::Corrupt`] as that does, and where this log says that a log before it, which has lost its
+    /// end, was durable with it.
+    pub fn next(
+        &mut self,
+        file: FileId,
+        tail: Tail,
+        each: impl FnMut(u64, &[u8]) -> Result<()>,
+    ) -> Result<Option<Replayed>> {
+        let Replay { fs, dir, database, torn } = self;
+        let Some((path, end)) = torn else {
+            let replayed = replay(*fs, dir, *database, file, tail, each)?;
+            if !replayed.ended {
+                self.torn = Some((dir.join(file_name(file)), replayed.end));
+            }
+            return Ok(Some(replayed));
+        };
+        if replay(*fs, dir, *database, file, tail, |_, _| Ok(()))?.vouches {
+            let what =
+                format!("the end of the log is missing; it was durable when {} was written", file_name(file));
+            return Err(Error::corrupt(&*path, *end, what));
+        }
+        Ok(None)
+    }
 }
 
 /// Whether nothing was written to the log at `path` yet: behind the place of its header there is nothing but what was
@@ -187,10 +254,10 @@ pub fn replay(
             return Err(Error::corrupt(&path, len, format!("the file ends here, {} bytes short", end - len)));
         }
         Tail::CutAt(end) => end,
-        Tail::Open | Tail::Sealed => len,
+        Tail::Open => len,
     };
     if tail == Tail::CutAt(0) {
-        return Ok(Replayed { frames: 0, end: 0, durable: 0, cut: None });
+        return Ok(Replayed { ended: true, ..Replayed::nothing(None) });
     }
     let mut header = vec![0; len.min(FILE_HEADER_BYTES as u64) as usize];
     read_exact_at(&*log, &mut header, 0)?;
@@ -200,17 +267,17 @@ pub fn replay(
     let lacks_header = !header.first_chunk().is_some_and(is_whole);
     if lacks_header && tail == Tail::Open && is_reserved_only(&*log)? {
         let cut = header.iter().any(|&byte| byte != 0).then_some(Cut { offset: 0, bytes: len });
-        return Ok(Replayed { frames: 0, end: 0, durable: 0, cut });
+        return Ok(Replayed::nothing(cut));
     }
     let binding = FILE_KIND.check(&path, &header, database, file)?;
     let begin = FILE_HEADER_BYTES as u64;
     let proven = if tail == Tail::Open { begin } else { end };
-    let walked = walk(&*log, binding, begin..end, proven, each)?;
-    if tail == Tail::Sealed && !walked.ended {
-        return Err(Error::corrupt(&path, end, "the end of the log is missing, though a later log exists"));
-    }
-    let durable = if tail == Tail::Open { walked.durable } else { walked.end };
-    Ok(Replayed { frames: walked.frames, end: walked.end, durable, cut: walked.cut })
+    let Walked { frames, end, ended, durable, vouches, cut } =
+        walk(&*log, binding, begin..end, proven, each)?;
+    Ok(match tail {
+        Tail::Open => Replayed { frames, end, durable, ended: ended && cut.is_none(), vouches, cut },
+        Tail::CutAt(_) => Replayed { frames, end, durable: end, ended: true, vouches, cut },
+    })
 }
 
 #[cfg(test)]

@@ -106,40 +106,116 @@ fn a_crash_at_any_operation_leaves_a_prefix_with_all_that_was_synced() {
     assert!(cuts > 100 && holes > 10, "{cuts} {holes}");
 }
 
-#[test]
-fn a_crash_while_sealing_never_leaves_an_unsealed_log_behind_a_newer_one() {
-    let whole = |fs: &MemFs| -> Result<()> {
-        let mut log = create(fs)?;
-        log.append([[&record(0)[..]]])?;
-        log.seal()?;
-        Writer::create(fs, dir(), DATABASE, FileId(4))?;
+/// Three logs, each ready before the one before it ends, and each durable only when the next has a record. Says how many records
+/// were durable when it ended, and how many logs were there.
+fn three_logs(fs: &dyn Fs) -> (usize, usize, Result<()>) {
+    let (mut durable, mut logs) = (0, Vec::new());
+    let mut run = || -> Result<()> {
+        for nth in 0..3 {
+            logs.push(Writer::create(fs, dir(), DATABASE, FileId(LOG.0 + nth))?);
+        }
+        let append = |log: &mut Writer, nth: usize| log.append([[&record(nth)[..]]]);
+        let [first, second, third] = &mut logs[..] else { unreachable!("three were created") };
+        append(first, 0)?;
+        append(first, 1)?;
+        first.end()?;
+        second.withhold();
+        append(second, 2)?;
+        first.settle()?;
+        durable = 2;
+        append(second, 3)?;
+        second.vouch();
+        second.sync()?;
+        durable = 4;
+        append(second, 4)?;
+        second.end()?;
+        third.withhold();
+        append(third, 5)?;
+        second.settle()?;
+        durable = 5;
+        third.vouch();
+        third.sync()?;
+        durable = 6;
         Ok(())
     };
-    let fs = disk();
-    whole(&fs).unwrap();
-    for n in 0..=fs.operations() {
+    let outcome = run();
+    (durable, logs.len(), outcome)
+}
+
+/// The records of the first logs that count, and how many logs do not.
+fn read_logs(fs: &dyn Fs, logs: usize) -> Result<(Vec<Vec<u8>>, usize)> {
+    let mut replay = Replay::new(fs, dir(), DATABASE);
+    let (mut records, mut passed_over) = (Vec::new(), 0);
+    for nth in 0..logs as u64 {
+        let replayed = replay.next(FileId(LOG.0 + nth), Tail::Open, |_, payload| {
+            records.push(payload.to_vec());
+            Ok(())
+        })?;
+        passed_over += usize::from(replayed.is_none());
+    }
+    Ok((records, passed_over))
+}
+
+#[test]
+fn a_crash_at_any_operation_on_three_logs_leaves_a_prefix_with_all_that_was_synced() {
+    let whole = disk();
+    three_logs(&whole).2.unwrap();
+    assert_eq!(read_logs(&whole, 3).unwrap(), ((0..6).map(record).collect(), 0));
+    let mut cut_short = 0;
+    for n in 0..=whole.operations() {
         let fs = disk();
         fs.crash_after(n);
-        let created = whole(&fs).is_ok();
+        let (durable, logs, _) = three_logs(&fs);
         for persist in Persist::ALL {
-            for seed in 0..20 {
-                let image = fs.crash(persist, seed);
-                if image.exists(&dir().join(file_name(FileId(4)))).unwrap() {
-                    assert_eq!(read(&image, Tail::Sealed).unwrap().0, [record(0)]);
-                    let next = replay(&image, dir(), DATABASE, FileId(4), Tail::Open, |_, _| Ok(()));
-                    // Before its creation returned no manifest names it and nobody reads it: its block may
-                    // still be the other log's.
-                    if created || persist != Persist::Stale {
-                        assert_eq!(next.unwrap().frames, 0);
-                    }
-                }
+            for seed in 0..12 {
+                let image = fs.crash(persist, seed * 1000 + n);
+                let (records, passed_over) = read_logs(&image, logs)
+                    .unwrap_or_else(|error| panic!("crash at {n}, {persist:?} {seed}: {error}"));
+                assert!(is_prefix(&records), "crash at {n}, {persist:?} {seed}");
+                assert!(records.len() >= durable, "crash at {n}, {persist:?} {seed}: {durable} were synced");
+                let second = image.content(&dir().join(file_name(FileId(LOG.0 + 1))));
+                let has_record = |log: Vec<u8>| log.len() > FILE_HEADER_BYTES;
+                cut_short += usize::from(passed_over == 2 && second.is_ok_and(has_record));
             }
         }
     }
+    assert!(cut_short > 20, "{cut_short} times a later log was there and did not count");
+}
+
+#[test]
+fn any_damage_to_a_log_that_a_later_one_vouches_for_is_an_error() {
+    let whole = disk();
+    three_logs(&whole).2.unwrap();
+    let bytes = whole.content(&log_path()).unwrap();
+    let read = |bytes: &[u8]| {
+        whole.set_content(&log_path(), bytes).unwrap();
+        read_logs(&whole, 3)
+    };
+    for bit in (0..bytes.len() * 8).step_by(5) {
+        let mut flipped = bytes.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        match read(&flipped).unwrap_err() {
+            Error::Corrupt { file, offset, .. } => {
+                assert!(file == log_path() && offset <= bit as u64 / 8, "bit {bit}: {file:?} at {offset}");
+            }
+            error => panic!("bit {bit}: {error}"),
+        }
+    }
+    for len in 0..bytes.len() {
+        let error = read(&bytes[..len]).unwrap_err().to_string();
+        assert!(
+            len < FILE_HEADER_BYTES || error.contains("it was durable when 000004.log was written"),
+            "{len}: {error}"
+        );
+    }
+    assert_eq!(read(&bytes).unwrap().1, 0);
+    // What is reserved behind an end need not be given back.
+    let longer = [&bytes[..], &[0; 300]].concat();
+    assert_eq!(read(&longer).unwrap().1, 0);
 }
 
 /// A small log of three records, synced after the second, and where each record ends.
-fn small_log(seal: bool) -> (Vec<u8>, [u64; 3], u64) {
+fn small_log() -> (Vec<u8>, [u64; 3], u64) {
     let fs = disk();
     let mut log = create(&fs).unwrap();
     log.append([[&b"first"[..]]]).unwrap();
@@ -150,9 +226,6 @@ fn small_log(seal: bool) -> (Vec<u8>, [u64; 3], u64) {
     let mark = log.len();
     log.append([[&b"third"[..]]]).unwrap();
     let third = log.len();
-    if seal {
-        log.seal().unwrap();
-    }
     drop(log);
     (fs.content(&log_path()).unwrap(), [first, second, third], mark)
 }
@@ -165,7 +238,7 @@ fn with_content(bytes: &[u8]) -> MemFs {
 
 #[test]
 fn a_flipped_bit_is_an_error_or_cuts_what_was_never_synced() {
-    let (bytes, [_, second, third], mark) = small_log(false);
+    let (bytes, [_, second, third], mark) = small_log();
     assert_eq!(bytes.len() as u64, third);
     for bit in 0..bytes.len() * 8 {
         let mut flipped = bytes.clone();
@@ -191,27 +264,8 @@ fn a_flipped_bit_is_an_error_or_cuts_what_was_never_synced() {
 }
 
 #[test]
-fn any_damage_to_a_sealed_log_is_an_error() {
-    let (bytes, ..) = small_log(true);
-    assert_eq!(read(&with_content(&bytes), Tail::Sealed).unwrap().0.len(), 3);
-    for bit in 0..bytes.len() * 8 {
-        let mut flipped = bytes.clone();
-        flipped[bit / 8] ^= 1 << (bit % 8);
-        read(&with_content(&flipped), Tail::Sealed).unwrap_err();
-    }
-    for len in 0..bytes.len() {
-        read(&with_content(&bytes[..len]), Tail::Sealed).unwrap_err();
-    }
-    let longer = [&bytes[..], &[0]].concat();
-    read(&with_content(&longer), Tail::Sealed).unwrap_err();
-    let (open, ..) = small_log(false);
-    let error = read(&with_content(&open), Tail::Sealed).unwrap_err();
-    assert!(error.to_string().contains("end of the log is missing"), "{error}");
-}
-
-#[test]
 fn a_shortened_last_log_is_cut_at_the_last_whole_record() {
-    let (bytes, ends, _) = small_log(false);
+    let (bytes, ends, _) = small_log();
     for len in 0..bytes.len() {
         let (records, replayed) = read(&with_content(&bytes[..len]), Tail::Open).unwrap();
         assert_eq!(records.len(), ends.iter().filter(|&&end| end <= len as u64).count());
@@ -246,13 +300,13 @@ fn a_hole_is_cut_if_it_was_never_synced_and_an_error_if_it_was() {
 
 #[test]
 fn a_log_of_another_place_is_refused() {
-    let (bytes, ..) = small_log(false);
+    let (bytes, ..) = small_log();
     let fs = disk();
     let copy = FileId(9);
     fs.set_content(&dir().join(file_name(copy)), &bytes).unwrap();
     fs.set_content(&log_path(), &bytes).unwrap();
     let ignore = |_: u64, _: &[u8]| Ok(());
-    for tail in [Tail::Open, Tail::Sealed] {
+    for tail in [Tail::Open, Tail::CutAt(bytes.len() as u64)] {
         let error = replay(&fs, dir(), DATABASE, copy, tail, ignore).unwrap_err();
         assert!(error.to_string().contains("file 3 under the name of file 9"), "{error}");
         let error = replay(&fs, dir(), DatabaseId(78), LOG, tail, ignore).unwrap_err();
@@ -321,7 +375,7 @@ fn an_append_that_cannot_be_taken_back_poisons_the_log() {
         log.append([[&record(0)[..]]]).unwrap_err();
         assert!(matches!(log.append([[&record(1)[..]]]), Err(Error::Poisoned(_))));
         assert!(matches!(log.sync(), Err(Error::Poisoned(_))));
-        assert!(matches!(log.seal(), Err(Error::Poisoned(_))));
+        assert!(matches!(log.end(), Err(Error::Poisoned(_))));
     }
 }
 
@@ -382,19 +436,20 @@ fn a_log_of_the_operating_system_comes_back_too() {
 
 /// Symptom: after a log could not be ended, the next open found "bytes after the end of the records". Cause: when
 /// the space reserved behind the end could not be given back, the end itself stayed, and the log went on behind it.
-/// Cure: it is taken back too.
+/// Cure: to give it back has nothing to do with the end.
 #[test]
 fn a_log_that_cannot_be_ended_goes_on_without_an_end() {
-    for call in [Call::Append, Call::Truncate] {
-        let fs = FaultFs::new(Arc::new(disk()));
-        let mut log = create(&fs).unwrap();
-        log.append([[&record(0)[..]]]).unwrap();
-        fs.inject(Fault::once(call, 0, Effect::FailOs(5)));
-        log.seal().unwrap_err();
-        log.append([[&record(1)[..]]]).unwrap();
-        log.sync().unwrap();
-        assert_eq!(read(&fs, Tail::Open).unwrap().0, [record(0), record(1)]);
-        log.seal().unwrap();
-        assert_eq!(read(&fs, Tail::Sealed).unwrap().0, [record(0), record(1)]);
-    }
+    let fs = FaultFs::new(Arc::new(disk()));
+    let mut log = create(&fs).unwrap();
+    log.append([[&record(0)[..]]]).unwrap();
+    fs.inject(Fault::once(Call::Append, 0, Effect::FailOs(5)));
+    log.end().unwrap_err();
+    log.append([[&record(1)[..]]]).unwrap();
+    log.sync().unwrap();
+    assert_eq!(read(&fs, Tail::Open).unwrap().0, [record(0), record(1)]);
+    log.end().unwrap();
+    fs.inject(Fault::once(Call::Truncate, 0, Effect::FailOs(5)));
+    log.settle().unwrap();
+    let (records, replayed) = read(&fs, Tail::Open).unwrap();
+    assert_eq!((&records[..], replayed.ended), (&[record(0), record(1)][..], true));
 }
