@@ -16,8 +16,10 @@ use crate::{
 
 use super::shape::LEVEL0_RUN_LIMIT_MAX;
 
-/// Runs that level 0 comes to if nobody reads: T-1 of the default size ratio, so that level 0 then is to level 1 as level 1 to level 2.
-pub const LEVEL0_PATIENCE_DEFAULT: u32 = 9;
+/// Runs that level 0 comes to if nobody reads: three times T-1 of the default size ratio. With T-1 runs of a whole write buffer level 0 would
+/// be to level 1 as level 1 to level 2; but of small entries a write buffer leaves half of its bytes, and where nobody reads
+/// nothing but disk is saved by merging earlier (docs/decisions/0016 has the figures).
+pub const LEVEL0_PATIENCE_DEFAULT: u32 = 27;
 
 /// Runs at which level 0 is merged though reads have not paid for it.
 pub static LEVEL0_PATIENCE: Knob = Knob::new(
@@ -27,7 +29,7 @@ pub static LEVEL0_PATIENCE: Knob = Knob::new(
 )
 .unit("runs")
 .with(
-    "9",
+    "27",
     "at once",
     "Runs at which level 0 is merged though reads have not paid for it; once they have, it is merged however few it has. Not \
      above the run limit: that alone counts.",
