@@ -339,6 +339,15 @@ pub fn scripted(seed: u64) -> Script {
             _ => {}
         }
     }
+    // A log that is full, and nobody who makes it durable before somebody needs it to be.
+    let quarter = (setting.write_buffer_bytes / 4) as u32;
+    let mut put = |n: u32, len: u32| Change::Put { space: 0, key: key(n), value: value(len) };
+    operations.extend((0..5).map(|n| Operation::Write { change: put(n, quarter) }));
+    operations.push(Operation::Batch { sync: true, changes: vec![put(5, 60)] });
+    operations.extend((6..11).map(|n| Operation::Write { change: put(n, quarter) }));
+    operations.extend([Operation::Write { change: put(11, 60) }, Operation::Sync {}]);
+    operations.extend((12..17).map(|n| Operation::Write { change: put(n, quarter) }));
+    operations.extend([Operation::Write { change: put(17, 60) }, Operation::Step { times: 1 }]);
     Script { setting, operations }
 }
 
