@@ -1,6 +1,10 @@
 //! Damaged tables: reads that need the damage fail and say where it is, all else goes on.
 
-use solera::{Db, Error, Options, Shape, vfs::mem::MemFs};
+use solera::{
+    Db, Error, Options, Shape,
+    control::{Change, knob},
+    vfs::mem::MemFs,
+};
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -12,7 +16,10 @@ const KEYS: u32 = 4000;
 fn open(fs: &MemFs) -> Db {
     let shape = Shape { table_bytes: 16 << 10, ..Shape::default() };
     let options = Options::new().memory(4 << 20).write_buffer(16 << 10).shape(shape).background_threads(0);
-    options.fs(Arc::new(fs.clone())).seed(1).open(DIR).unwrap()
+    let db = options.fs(Arc::new(fs.clone())).seed(1).open(DIR).unwrap();
+    let soon = Change::new("test", "level 0 is merged soon, read or not").set(&knob::LEVEL0_PATIENCE, 9u32);
+    db.control().apply(soon).unwrap();
+    db
 }
 
 fn key(n: u32) -> [u8; 4] {

@@ -595,8 +595,8 @@ fn what_has_expired_does_not_come_back_after_a_reopening() {
 /// An ingest always became a run of level 0 and was never held back: 172 runs, where puts stop at 20.
 #[test]
 fn ingests_do_not_outrun_compaction() {
-    let fs = Arc::new(MemFs::new());
-    let db = open(&fs);
+    let db = open(&Arc::new(MemFs::new()));
+    set_patience(&db, 0);
     for n in 0..400u64 {
         let entries = (0..20u64).map(|j| ((j * 1000 + n).to_be_bytes(), [n as u8; 50]));
         db.ingest(entries).unwrap();
@@ -699,10 +699,16 @@ fn level0_runs(db: &Db) -> usize {
     db.stats().keyspaces[0].levels[0].runs.len()
 }
 
+/// Has level 0 merged at so many runs though nobody reads.
+fn set_patience(db: &Db, runs: u32) {
+    db.control().apply(Change::new("test", "as the test says").set(&knob::LEVEL0_PATIENCE, runs)).unwrap();
+}
+
 /// Level 0 is merged when reads have paid for it, and when it has as many runs as its patience is long.
 #[test]
 fn level_0_waits_with_its_merge_until_reads_have_paid_for_it() {
     let db = open(&Arc::new(MemFs::new()));
+    set_patience(&db, 9);
     let flush_runs = |runs: std::ops::Range<u32>| {
         runs.for_each(|run| {
             flush_a_run(&db, run);
@@ -741,7 +747,7 @@ fn level_0_waits_with_its_merge_until_reads_have_paid_for_it() {
     flush_runs(30..36);
     assert_eq!(level0_runs(&db), 6);
     // Without patience the run limit alone counts.
-    db.control().apply(Change::new("test", "at once").set(&knob::LEVEL0_PATIENCE, 0u32)).unwrap();
+    set_patience(&db, 0);
     work(&db);
     assert_eq!(level0_runs(&db), 0);
 }

@@ -17,7 +17,7 @@ const PATH: &str = "/db/OBSERVED";
 fn options() -> Options {
     let clock = Arc::new(ManualClock::at_unix_ms(1_700_000_000_000));
     let fs = Arc::new(MemFs::new());
-    Options::new().fs(fs).clock(clock).background_threads(0).memory(16 << 20).write_buffer(64 << 10).seed(1)
+    Options::new().fs(fs).clock(clock).background_threads(0).memory(16 << 20).write_buffer(32 << 10).seed(1)
 }
 
 fn settle(db: &Db) {
