@@ -125,8 +125,10 @@ impl Core {
         if !planted(Bug::SkipEndedLogSync) {
             self.settle_ended()?;
         }
+        log.sync().inspect_err(|error| self.poison.set(error))?;
+        // After the sync: that this cannot be said must not fail a commit whose frames are written.
         log.vouch();
-        log.sync().inspect_err(|error| self.poison.set(error))
+        Ok(())
     }
 
     fn settle_ended(&self) -> Result<Option<Seqno>> {

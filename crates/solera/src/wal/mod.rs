@@ -79,7 +79,7 @@ impl Writer {
         self.frames.append(frames)
     }
 
-    /// Makes everything appended durable; all logs before it are ([`Writer::vouch`]). After an error every further call
+    /// Makes everything appended durable; all logs before it are ([`Writer::settle`]). After an error every further call
     /// fails with [`Error::Poisoned`]: what a failed sync has lost, a second one does not bring back.
     pub fn sync(&mut self) -> Result<()> {
         if planted(Bug::SkipLogSync) { Ok(()) } else { self.frames.sync() }
