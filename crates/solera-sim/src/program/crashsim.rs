@@ -345,7 +345,7 @@ pub fn scripted(seed: u64) -> Script {
     operations.extend((0..5).map(|n| Operation::Write { change: put(n, quarter) }));
     operations.push(Operation::Batch { sync: true, changes: vec![put(5, 60)] });
     operations.extend((6..11).map(|n| Operation::Write { change: put(n, quarter) }));
-    operations.extend([Operation::Write { change: put(11, 60) }, Operation::Sync {}]);
+    operations.push(Operation::Sync {});
     operations.extend((12..17).map(|n| Operation::Write { change: put(n, quarter) }));
     operations.extend([Operation::Write { change: put(17, 60) }, Operation::Step { times: 1 }]);
     Script { setting, operations }

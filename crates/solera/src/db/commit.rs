@@ -321,7 +321,7 @@ impl Core {
         }
         self.stats.add(Counter::BytesWrittenLog, log.len() - bytes_before);
         if sync {
-            self.sync_present(log)?;
+            self.sync_logs(Some(log))?;
             writer.are_durable(next);
         }
         writer.last_seqno = next;
@@ -400,10 +400,10 @@ impl Core {
 
     /// As [`Core::change_log`], and the workers tend to the old log and to the one after the new one.
     fn change_full_log(&self, writer: &mut Writer) -> Result<()> {
-        self.change_log(writer)?;
+        let changed = self.change_log(writer);
         self.commit.spare.want();
         self.work.wake();
-        Ok(())
+        changed
     }
 
     /// Ends the present log and goes on with the next. The manifest names the new log before it is used, and it vouches for
@@ -418,7 +418,10 @@ impl Core {
             writer.closed.push(ClosedLog { file: log.file(), last_seqno: writer.last_seqno });
             self.commit.ended.push(log, writer.last_seqno);
         }
-        let mut next = self.commit.spare.take().map_or_else(|| self.begin_log(), Ok)?;
+        if self.commit.ended.are_many() {
+            self.settle_ended()?;
+        }
+        let mut next = self.commit.spare.take_or(|| self.begin_log())?;
         if !self.commit.ended.are_durable() {
             next.withhold();
         }
@@ -442,10 +445,8 @@ impl Core {
     }
 
     fn sync_writer(&self, writer: &mut Writer) -> Result<()> {
-        if let Some(log) = &mut writer.log
-            && writer.synced_seqno < writer.last_seqno
-        {
-            self.sync_present(log)?;
+        if writer.synced_seqno < writer.last_seqno {
+            self.sync_logs(writer.log.as_mut())?;
             writer.are_durable(writer.last_seqno);
         }
         Ok(())

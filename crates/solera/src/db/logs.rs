@@ -20,6 +20,9 @@ use crate::{
 };
 use std::collections::VecDeque;
 
+/// Logs that have ended and wait for workers, at most: each is an open file.
+const ENDED_MAX: usize = 4;
+
 /// Logs that have ended and are not durable yet, oldest first.
 #[derive(Default)]
 pub(super) struct Ended {
@@ -34,13 +37,19 @@ pub(super) struct Ended {
 impl Ended {
     /// Adds a log that has just ended. Under the commit lock.
     pub(super) fn push(&self, log: wal::Writer, last_seqno: Seqno) {
-        self.queue.lock().push_back((log, last_seqno));
+        // Counted first: whoever makes it durable counts it off.
         self.count.fetch_add(1, Ordering::Release);
+        self.queue.lock().push_back((log, last_seqno));
     }
 
     /// Whether every log that has ended is durable. Under the commit lock, since others may end at any time.
     pub(super) fn are_durable(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0
+    }
+
+    /// Whether so many wait that whoever adds another had better make them durable himself.
+    pub(super) fn are_many(&self) -> bool {
+        self.count.load(Ordering::Acquire) > ENDED_MAX
     }
 
     /// Makes all of them durable, waiting for whoever does it already. Returns the newest number in those that it did. A log
@@ -79,9 +88,11 @@ impl Spare {
         self.is_wanted.store(true, Ordering::Relaxed);
     }
 
-    /// The spare log, if there is one. Waits for one that is being made.
-    pub(super) fn take(&self) -> Option<wal::Writer> {
-        self.log.lock().take()
+    /// The spare log, also one that is being made; if there is none, what `begin` makes. Until then no other is begun: a later
+    /// log has a larger number.
+    pub(super) fn take_or(&self, begin: impl FnOnce() -> Result<wal::Writer>) -> Result<wal::Writer> {
+        let mut place = self.log.lock();
+        place.take().map_or_else(begin, Ok)
     }
 
     /// The place for one, if one is wanted. While the place is held nobody begins a log, so that the spare one
@@ -120,18 +131,19 @@ impl Core {
         Ok(true)
     }
 
-    /// Makes everything in `log`, the present one, durable, and all before it. Under the commit lock.
-    pub(super) fn sync_present(&self, log: &mut wal::Writer) -> Result<()> {
+    /// Makes everything in `present`, if there is a present log, durable, and in all before it. Under the commit lock.
+    pub(super) fn sync_logs(&self, present: Option<&mut wal::Writer>) -> Result<()> {
         if !planted(Bug::SkipEndedLogSync) {
             self.settle_ended()?;
         }
+        let Some(log) = present else { return Ok(()) };
         log.sync().inspect_err(|error| self.poison.set(error))?;
         // After the sync: that this cannot be said must not fail a commit whose frames are written.
         log.vouch();
         Ok(())
     }
 
-    fn settle_ended(&self) -> Result<Option<Seqno>> {
+    pub(super) fn settle_ended(&self) -> Result<Option<Seqno>> {
         self.commit.ended.settle().inspect_err(|error| self.poison.set(error))
     }
 }
