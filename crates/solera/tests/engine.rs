@@ -545,6 +545,22 @@ fn tables_of_a_bulk_load_stay_if_the_manifest_may_name_them() {
     db.put(b"c", b"3").unwrap();
 }
 
+/// Symptom: none seen, found by reading: a sync reported success though the log with what was written was not durable. Cause: the
+/// log had ended and the next could not be begun, so there was none to be synced. Cure: a sync sees to those that have ended.
+#[test]
+fn a_sync_counts_where_one_log_has_ended_and_the_next_cannot_be_begun() {
+    let fs = Arc::new(MemFs::new());
+    let faulty = FaultFs::new(fs.clone());
+    let db = small().fs(Arc::new(faulty.clone())).open(DIR).unwrap();
+    let full = Effect::Fail(std::io::ErrorKind::StorageFull);
+    faulty.inject(Fault { times: u64::MAX, ..Fault::once(Call::Create, 0, full).on(".log") });
+    let written = (0..100).take_while(|&n| faulty.hits() == 0 && db.put(&key(n), &[7; 1000]).is_ok()).count();
+    assert!(faulty.hits() > 0 && written > 0, "{written} writes, {} failures", faulty.hits());
+    db.sync().unwrap();
+    let db = open(&Arc::new(fs.crash(Persist::Nothing, 1)));
+    assert_eq!(db.iter().count(), written);
+}
+
 /// Symptom: none seen, found by reading: after a failed sync, a reopening and a power cut the log would have
 /// been too short for what the manifest says of it. Cause: recovery synced the file a second time and took
 /// the success for a proof; some systems forget what they could not write and report success. Cure: what no
