@@ -145,6 +145,28 @@ fn a_full_disk_at_the_rotation_of_logs_leaves_no_files_behind() {
     }
 }
 
+/// Symptom: the disk had space again, and a put was refused for want of it. Cause: a writer is held for 90 ms, a worker that has
+/// failed often rests for two seconds, and what it failed of was told meanwhile. Cure: it rests less while a writer is held.
+#[test]
+fn a_write_after_space_was_made_is_not_told_of_a_full_disk() {
+    let (_mem, fs) = disk();
+    let db = tiny(&fs).background_threads(2).open(DIR).unwrap();
+    fs.inject(Fault::sticky(Call::Append, 0, Effect::Fail(ErrorKind::StorageFull)).on(".table"));
+    let full = in_time({
+        let db = db.clone();
+        move || (0u32..).find_map(|n| db.put(&n.to_be_bytes(), &[1; 100]).err())
+    });
+    assert!(full.is_some_and(|error| error.to_string().contains("free some space")));
+    let faults = fs.clone();
+    in_time(move || {
+        while faults.hits() < 9 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+    fs.heal();
+    db.put(b"key", b"value").unwrap();
+}
+
 /// Logs were forgotten before the manifest said so; if it then could not, nobody removed them any more.
 #[test]
 fn a_failed_manifest_append_forgets_no_log() {

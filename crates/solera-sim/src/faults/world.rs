@@ -38,6 +38,9 @@ const SICK_OPERATIONS: usize = 3;
 const PROBE_KEY: &[u8] = b"probe";
 /// How long a database with threads may take until it refuses writes after one of them saw a sync fail.
 const REFUSAL_MS_MAX: u32 = 2_000;
+/// Writes of which one must be taken once calls have healed, where threads have to try again first: each is held for 90 ms, in which a
+/// busy machine may give them no turn. They rest for two seconds, if nobody tells them.
+const PROBES_MAX: usize = 3;
 
 pub(super) struct World<'s> {
     script: &'s Script,
@@ -360,11 +363,20 @@ impl<'s> World<'s> {
     /// A durable write after the calls have healed, without a reopening.
     fn probe(&mut self, plan: Plan) -> Checked {
         let (commit, value) = self.probing();
-        let mut batch = self.db().batch();
-        batch.durability(Durability::Sync);
-        let put = batch.put(self.db().default(), PROBE_KEY, &value);
+        let write = || {
+            let mut batch = self.db().batch();
+            batch.durability(Durability::Sync);
+            batch.put(self.db().default(), PROBE_KEY, &value)?;
+            self.db().write(batch)
+        };
+        let mut probed = write();
+        for _ in 1..if plan.background_threads > 0 { PROBES_MAX } else { 1 } {
+            if matches!(probed, Err(Error::Io { .. })) {
+                probed = write();
+            }
+        }
         self.outcome.probed = true;
-        match put.and_then(|()| self.db().write(batch)) {
+        match probed {
             Ok(_) => {
                 self.acknowledged(&commit)?;
                 self.durable = self.history.len();

@@ -86,14 +86,12 @@ impl Core {
                     self.delays.slept(delay, elapsed());
                 }
                 Stall::Wait => {
-                    let mut waited = Duration::ZERO;
-                    while stall::stall(backlog(tree), bytes) == Stall::Wait && waited < stall::STALL_MAX {
-                        self.work.wait_for_progress(stall::STALL_MAX - waited);
-                        waited = elapsed();
-                    }
+                    let left = || stall::STALL_MAX.checked_sub(elapsed()).filter(|left| !left.is_zero());
+                    let is_behind = || stall::stall(backlog(tree), bytes) == Stall::Wait;
+                    self.work.hold_writer(|| left().filter(|_| is_behind()));
                     // Held as long as a writer may be: if the work stands still because it fails, say so
                     // instead of filling the memory.
-                    if waited >= stall::STALL_MAX {
+                    if left().is_none() && is_behind() {
                         self.work.failure()?;
                     }
                 }

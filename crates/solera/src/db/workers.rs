@@ -21,7 +21,7 @@ use crate::{
         atomic::{AtomicBool, Ordering},
     },
     table::TableDescriptor,
-    tree::{Settings, Tree, View},
+    tree::{Settings, Tree, View, stall::STALL_MAX},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -35,6 +35,8 @@ use std::{
 const RETRY_FIRST: Duration = Duration::from_millis(20);
 /// Longest rest between tries: a disk that is full stays full for a while.
 const RETRY_MAX: Duration = Duration::from_secs(2);
+/// Longest rest while a writer is held: what he is told in the end comes of a try that was made meanwhile.
+const RETRY_MAX_HELD: Duration = STALL_MAX.checked_div(3).expect("not zero");
 /// How often reads look whether they have paid for a merge: to sum up what they did takes about a microsecond.
 const LOOK_PERIOD_NS: u64 = 1_000_000;
 /// How often a thread that wants a flush claim looks whether it is free, in case it missed the call.
@@ -55,6 +57,8 @@ struct State {
     flushing: BTreeSet<KeyspaceId>,
     in_flight: BTreeMap<KeyspaceId, InFlight>,
     running: usize,
+    /// Writers that wait for progress.
+    held: usize,
     /// Failures since the last success, and the last one.
     failures: u32,
     failure: Option<Error>,
@@ -166,10 +170,18 @@ impl Work {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Waits until a unit of work ends, at most `limit`.
-    pub(super) fn wait_for_progress(&self, limit: Duration) {
+    /// Holds a writer while units of work end, until `limit` returns none. Workers that rest after a failure try again at once:
+    /// space may have been made since.
+    pub(super) fn hold_writer(&self, limit: impl Fn() -> Option<Duration>) {
         let mut state = self.state.lock();
-        self.progress.wait_for(&mut state, limit);
+        state.held += 1;
+        if state.held == 1 && state.failures > 0 {
+            self.wake.notify_all();
+        }
+        while let Some(limit) = limit() {
+            self.progress.wait_for(&mut state, limit);
+        }
+        state.held -= 1;
     }
 
     /// Notes a failure of background work that happened on a writer's thread.
@@ -251,7 +263,8 @@ fn work_until_stopped(core: &Arc<Core>, flush_only: bool) {
             Err(_) => {
                 // The failure is noted; rest before the next try.
                 let mut state = core.work.state.lock();
-                let rest = RETRY_FIRST.saturating_mul(1 << state.failures.min(8)).min(RETRY_MAX);
+                let longest = if state.held > 0 { RETRY_MAX_HELD } else { RETRY_MAX };
+                let rest = RETRY_FIRST.saturating_mul(1 << state.failures.min(8)).min(longest);
                 if !core.work.is_stopping() {
                     core.work.wake.wait_for(&mut state, rest);
                 }
