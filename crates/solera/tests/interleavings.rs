@@ -359,6 +359,78 @@ fn every_writer_of_a_group_gets_its_own_number_and_what_it_was_promised() {
     });
 }
 
+/// Puts of each writer, of which a log holds about four: it ends when it is as long as a write buffer.
+const PUTS: u64 = 9;
+
+/// Two writers come to the ends of logs while others make those durable and the next ones ready (docs/decisions/0004). What is found
+/// after a power cut, whatever it left, is what had been written up to some moment, with all that was promised; after a kill, all that was acknowledged.
+#[test]
+fn logs_that_end_while_others_settle_them_lose_nothing() {
+    explore(400, || {
+        let fs = MemFs::new();
+        let options = || Options::new().memory(1 << 20).write_buffer(4 << 10).background_threads(0).seed(1);
+        let open = move |fs: &MemFs| options().fs(Arc::new(fs.clone())).open(DIR).expect("it opens");
+        let db = Arc::new(open(&fs));
+        // Of each writer the newest value that is acknowledged, and that is promised to be durable.
+        let [acknowledged, promised]: [Arc<[AtomicU64; 2]>; 2] = Default::default();
+        let mut threads: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
+        for writer in 0..2u8 {
+            let (db, acknowledged, promised) = (db.clone(), acknowledged.clone(), promised.clone());
+            threads.push(Box::new(move || {
+                for value in 1..=PUTS {
+                    // The second key goes after the first, in the same log or in the next.
+                    for key in [b'a', b'b'] {
+                        let value = [&value.to_le_bytes()[..], &[writer; 2000]].concat();
+                        db.put(&[writer, key], &value).unwrap();
+                    }
+                    acknowledged[usize::from(writer)].store(value, Ordering::SeqCst);
+                    if writer == 1 && value % 3 == 0 {
+                        db.sync().unwrap();
+                        promised[usize::from(writer)].store(value, Ordering::SeqCst);
+                    }
+                }
+            }));
+        }
+        for _ in 0..2 {
+            let db = db.clone();
+            threads.push(Box::new(move || (0..3).for_each(|_| db.wait_idle().unwrap())));
+        }
+        let look = {
+            let (acknowledged, promised) = (acknowledged.clone(), promised.clone());
+            move || {
+                let of = |values: &[AtomicU64; 2]| {
+                    [0, 1].map(|writer: usize| values[writer].load(Ordering::SeqCst))
+                };
+                let (acknowledged, promised) = (of(&acknowledged), of(&promised));
+                let random = thread_rng().gen_range(0..1000usize);
+                let images = [
+                    (fs.kill(), acknowledged),
+                    (fs.crash(Persist::Nothing, 1), promised),
+                    (fs.crash(Persist::ALL[random % Persist::ALL.len()], random as u64), promised),
+                ];
+                for (image, least) in images {
+                    let db = open(&image);
+                    for (writer, least) in (0u8..).zip(least) {
+                        let [first, second] = [b'a', b'b'].map(|key| {
+                            let value = db.get(&[writer, key]).unwrap();
+                            value.map_or(0, |value| number(Some(Slice::copy_from(&value[..8]))))
+                        });
+                        let is_prefix = first == second || first == second + 1;
+                        assert!(
+                            is_prefix && second >= least,
+                            "{first}, {second} of writer {writer}, {least} promised"
+                        );
+                    }
+                }
+            }
+        };
+        let amid = look.clone();
+        threads.push(Box::new(move || (0..3).for_each(|_| amid())));
+        spawn_all(threads);
+        look();
+    });
+}
+
 #[test]
 fn of_transactions_that_read_and_write_one_key_no_increment_is_lost() {
     explore(300, || {

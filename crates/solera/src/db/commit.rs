@@ -422,6 +422,10 @@ impl Core {
             self.settle_ended()?;
         }
         let mut next = self.commit.spare.take_or(|| self.begin_log())?;
+        debug_assert!(
+            writer.closed.last().is_none_or(|log| log.file < next.file()),
+            "recovery goes by their numbers"
+        );
         if !self.commit.ended.are_durable() {
             next.withhold();
         }
