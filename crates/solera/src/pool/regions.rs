@@ -6,18 +6,30 @@
 //! themselves. The request changes where memory lies, never what is in it, and asks for nothing new: only
 //! stretches that are in use anyway.
 //!
-//! What must hold: nothing rests on the answer. Where the system cannot, nobody asks again.
+//! What must hold: nothing rests on the answer. Where the system cannot at all, nobody asks again. Where it cannot just now, because
+//! it has one of the pages in hand, or because the allocator's heap ends within the region, it is asked a few times more.
 
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
 
 /// What one huge page covers, on x86-64 and, with pages of 4 KiB, on AArch64.
 const REGION_BYTES: usize = 2 << 20;
 /// A region with so many bytes of pieces is nearly full: between pieces lie an allocator's own bytes.
 const FULL_BYTES: usize = REGION_BYTES / 16 * 15;
+/// How often the system is asked for a region.
+const TRIES_MAX: u8 = 6;
+/// Time between two rounds over regions that were refused.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Stretches of [`REGION_BYTES`], by their number: address divided by size.
-pub(super) struct Regions(Mutex<State>);
+pub(super) struct Regions {
+    state: Mutex<State>,
+    /// Asks the system to make the region at an address one page.
+    collapse: fn(usize) -> Answer,
+}
 
 struct State {
     regions: BTreeMap<usize, Region>,
@@ -35,21 +47,39 @@ struct Region {
     used: usize,
     /// Whether it has been asked for since it was last half empty.
     asked: bool,
+    /// How often it was refused since.
+    refused: u8,
+}
+
+/// What the system says.
+#[derive(Clone, Copy)]
+enum Answer {
+    /// The region is one page, or will not be one.
+    Done,
+    /// Not now.
+    Later,
+    /// It does not know how.
+    Never,
 }
 
 impl Regions {
     pub(super) const fn new() -> Self {
-        Regions(Mutex::new(State {
+        Regions::asking(collapse)
+    }
+
+    const fn asking(collapse: fn(usize) -> Answer) -> Self {
+        let state = Mutex::new(State {
             regions: BTreeMap::new(),
             waiting: VecDeque::new(),
             working: false,
             able: cfg!(target_os = "linux") && !cfg!(miri),
-        }))
+        });
+        Regions { state, collapse }
     }
 
     /// Counts a piece at `address`. What it fills up is asked for in the background.
     pub(super) fn add(&'static self, address: usize, bytes: usize) {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         if !state.able {
             return;
         }
@@ -70,11 +100,13 @@ impl Regions {
 
     /// Counts a piece no more, which goes back to the allocator.
     pub(super) fn remove(&self, address: usize, bytes: usize) {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         for (number, bytes) in parts(address, bytes) {
             let Some(region) = state.regions.get_mut(&number) else { continue };
             region.used = region.used.saturating_sub(bytes);
-            region.asked &= region.used >= REGION_BYTES / 2;
+            if region.used < REGION_BYTES / 2 {
+                (region.asked, region.refused) = (false, 0);
+            }
             if region.used == 0 {
                 state.regions.remove(&number);
             }
@@ -83,21 +115,43 @@ impl Regions {
 
     /// Asks for one region after the other until none waits.
     fn work(&self) {
+        let mut later = Vec::new();
         loop {
-            let mut state = self.0.lock();
+            let mut state = self.state.lock();
             let Some(number) = state.waiting.pop_front() else {
-                state.working = false;
-                return;
+                if later.is_empty() {
+                    state.working = false;
+                    return;
+                }
+                state.waiting.extend(later.drain(..));
+                drop(state);
+                std::thread::sleep(PAUSE);
+                continue;
             };
             if !state.regions.get(&number).is_some_and(|region| region.asked) {
                 continue;
             }
             drop(state);
-            if !collapse(number * REGION_BYTES) {
-                let mut state = self.0.lock();
-                *state =
-                    State { able: false, working: false, regions: BTreeMap::new(), waiting: VecDeque::new() };
-                return;
+            match (self.collapse)(number * REGION_BYTES) {
+                Answer::Done => {}
+                Answer::Later => {
+                    let mut state = self.state.lock();
+                    let Some(region) = state.regions.get_mut(&number) else { continue };
+                    region.refused += 1;
+                    if region.refused < TRIES_MAX {
+                        later.push(number);
+                    }
+                }
+                Answer::Never => {
+                    let mut state = self.state.lock();
+                    *state = State {
+                        able: false,
+                        working: false,
+                        regions: BTreeMap::new(),
+                        waiting: VecDeque::new(),
+                    };
+                    return;
+                }
             }
         }
     }
@@ -112,24 +166,29 @@ fn parts(address: usize, bytes: usize) -> impl Iterator<Item = (usize, usize)> {
     })
 }
 
-/// Asks the system to make the region at `address` one page. False: it does not know how, so that asking for
-/// others is of no use.
+/// Asks the system to make the region at `address` one page.
 #[cfg(target_os = "linux")]
-fn collapse(address: usize) -> bool {
+fn collapse(address: usize) -> Answer {
     // The same on every processor; the C library's headers do not all have it.
     const MADV_COLLAPSE: libc::c_int = 25;
     let start = std::ptr::without_provenance_mut(address);
     // SAFETY: the request (Linux 6.1) moves memory behind its addresses and changes no byte of it; where nothing is
     // mapped any more, or something else, it does as little harm.
-    let refused = unsafe { libc::madvise(start, REGION_BYTES, MADV_COLLAPSE) } != 0;
-    // An older system, or one set never to have huge pages, finds the request itself invalid. Too little memory, or
-    // a piece gone meanwhile, may be otherwise the next time.
-    !refused || std::io::Error::last_os_error().raw_os_error() != Some(libc::EINVAL)
+    if unsafe { libc::madvise(start, REGION_BYTES, MADV_COLLAPSE) } == 0 {
+        return Answer::Done;
+    }
+    match std::io::Error::last_os_error().raw_os_error() {
+        // An older system, or one set never to have huge pages, finds the request itself invalid.
+        Some(libc::EINVAL) => Answer::Never,
+        // A page is in somebody's hand, or no huge page was free.
+        Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => Answer::Later,
+        _ => Answer::Done,
+    }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn collapse(_address: usize) -> bool {
-    false
+fn collapse(_address: usize) -> Answer {
+    Answer::Never
 }
 
 #[cfg(test)]
@@ -138,6 +197,7 @@ mod tests {
     use std::{
         alloc::{Layout, alloc, dealloc},
         ptr::NonNull,
+        sync::atomic::{AtomicU8, Ordering},
     };
 
     fn regions() -> &'static Regions {
@@ -162,11 +222,11 @@ mod tests {
         for address in (REGION_BYTES / 2..3 * REGION_BYTES).step_by(5000) {
             regions.add(address, 3000);
         }
-        assert_eq!(regions.0.lock().regions.values().map(|region| region.used).sum::<usize>() % 3000, 0);
+        assert_eq!(regions.state.lock().regions.values().map(|region| region.used).sum::<usize>() % 3000, 0);
         for address in (REGION_BYTES / 2..3 * REGION_BYTES).step_by(5000) {
             regions.remove(address, 3000);
         }
-        assert!(regions.0.lock().regions.is_empty());
+        assert!(regions.state.lock().regions.is_empty());
     }
 
     #[test]
@@ -181,15 +241,36 @@ mod tests {
         let memory = unsafe { NonNull::slice_from_raw_parts(start, REGION_BYTES).as_mut() };
         memory.iter_mut().enumerate().for_each(|(i, byte)| *byte = (i / 7) as u8);
         (0..16).for_each(|i| regions.add(start.addr().get() + i * REGION_BYTES / 16, REGION_BYTES / 16));
-        while regions.0.lock().working {
+        while regions.state.lock().working {
             std::thread::yield_now();
         }
         assert!(memory.iter().enumerate().all(|(i, &byte)| byte == (i / 7) as u8));
-        let state = regions.0.lock();
+        let state = regions.state.lock();
         assert!(state.waiting.is_empty());
         assert!(!state.able || state.regions.values().all(|region| region.asked));
         drop(state);
         // SAFETY: allocated above with this layout.
         unsafe { dealloc(start.as_ptr(), layout) }
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    #[cfg_attr(miri, ignore = "asks the system")]
+    fn a_region_that_is_refused_is_asked_for_again_but_not_for_ever() {
+        static ASKED: [AtomicU8; 3] = [const { AtomicU8::new(0) }; 3];
+        fn fake(address: usize) -> Answer {
+            let number = address / REGION_BYTES;
+            match (number, ASKED[number].fetch_add(1, Ordering::Relaxed)) {
+                (1, 0..2) | (2, _) => Answer::Later,
+                _ => Answer::Done,
+            }
+        }
+        let regions: &'static Regions = Box::leak(Box::new(Regions::asking(fake)));
+        (0..3).for_each(|number| regions.add(number * REGION_BYTES, REGION_BYTES));
+        while regions.state.lock().working {
+            std::thread::yield_now();
+        }
+        assert_eq!(ASKED.each_ref().map(|asked| asked.load(Ordering::Relaxed)), [1, 3, TRIES_MAX]);
+        assert!(regions.state.lock().able);
     }
 }
