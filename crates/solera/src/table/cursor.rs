@@ -103,19 +103,17 @@ impl Source {
         if self.file.table()?.admits(span.begin, &block, rank, target)? {
             return Ok(Some((block, span.begin, rank)));
         }
-        self.find_beside(target, span, block).map(Some)
+        self.find_beside(target, span, rank > 0).map(Some)
     }
 
-    /// [`Source::find`] where the block is not the one that the index's span begins with, which is `block`.
+    /// [`Source::find`] where the block is not the one that the index's span begins with.
     #[cold]
-    fn find_beside(&mut self, target: &[u8], span: Span, block: Block) -> Result<(Block, usize, usize)> {
+    fn find_beside(&mut self, target: &[u8], span: Span, is_behind: bool) -> Result<(Block, usize, usize)> {
         let file = self.file.clone();
         let level = self.access.level();
         let fetch = |number| self.fetch(number).map(Found::Loaded);
-        let (number, found) = file.table()?.settle(level, target, span, Found::Loaded(block), fetch)?;
-        let block = Block::clone(&found);
-        let rank = block.find(target);
-        Ok((block, number, rank))
+        let (number, found, rank) = file.table()?.settle(level, target, span, is_behind, fetch)?;
+        Ok((Block::clone(&found), number, rank))
     }
 }
 

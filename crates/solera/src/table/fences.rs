@@ -92,18 +92,4 @@ impl Fences {
         block.common_prefix_len(block.len() - 1, key) >= shared
             && key.get(shared).is_none_or(|&next| next < byte)
     }
-
-    /// How far `key` is off, if it is: its block comes before (`Less`) or after (`Greater`) this one.
-    pub(super) fn compare(&self, block: &Block, key: &[u8]) -> std::cmp::Ordering {
-        let mut bound = Vec::new();
-        self.lower(block, &mut bound);
-        if key < &bound[..] {
-            return std::cmp::Ordering::Less;
-        }
-        bound.clear();
-        if self.upper(block, &mut bound) && key >= &bound[..] {
-            return std::cmp::Ordering::Greater;
-        }
-        std::cmp::Ordering::Equal
-    }
 }

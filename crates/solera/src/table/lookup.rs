@@ -15,7 +15,7 @@ use crate::{
     stats::{Here, LayoutCounter, LevelCounter},
 };
 use crossbeam_epoch::Guard;
-use std::{cmp::Ordering, ops::Deref};
+use std::ops::Deref;
 
 /// A block to look into, wherever it came from.
 pub(super) enum Found<'g> {
@@ -159,8 +159,8 @@ impl Table {
         let mut number = span.begin;
         let rank = found.unwrap_or_else(|| block.find(probe.key));
         if !planted(Bug::TrustIndexOnMiss) && !self.admits(number, &block, rank, probe.key)? {
-            (number, block) =
-                self.settle(Some(level), probe.key, span, block, |number| self.beyond(level, number, guard))?;
+            let fetch = |number| self.beyond(level, number, guard);
+            (number, block, _) = self.settle(Some(level), probe.key, span, rank > 0, fetch)?;
             found = block.lookup(probe, elided);
         }
         loop {
@@ -208,34 +208,35 @@ impl Table {
         Fences::of(block).map_err(|error| self.damage(number, &format!("expected {}", error.what)))
     }
 
-    /// Finds the block of `key`, which `block`, with which the span that the index gave begins, is not: block by
-    /// block through the span and what may lie beside it, and if the index was wrong, without it. Counted for
-    /// `level`; a compaction's search for none.
+    /// Finds the block of `key`, which is not the one that the index's span begins with, but `is_behind` or before it:
+    /// block by block through the span and what may lie beside it, and if the index was wrong, without it. Gives the
+    /// rank in it too. Counted for `level`; a compaction's search for none.
     #[cold]
     pub(super) fn settle<'g>(
         &self,
         level: Option<u32>,
         key: &[u8],
         span: Span,
-        mut block: Found<'g>,
+        mut is_behind: bool,
         mut fetch: impl FnMut(usize) -> Result<Found<'g>>,
-    ) -> Result<(usize, Found<'g>)> {
+    ) -> Result<(usize, Found<'g>, usize)> {
         let mut number = span.begin;
         let steps_max = span.last() - span.first() + self.index.as_ref().map_or(0, Index::reach);
         for _ in 0..steps_max {
-            let next = match self.fences(number, &block)?.compare(&block, key) {
-                Ordering::Equal => return Ok((number, block)),
-                Ordering::Less => number.checked_sub(1),
-                Ordering::Greater => Some(number + 1).filter(|&next| next < self.blocks()),
-            };
-            let Some(next) = next else { break };
+            let next = if is_behind { number + 1 } else { number.wrapping_sub(1) };
+            if next >= self.blocks() {
+                break;
+            }
             if let Some(level) = level {
                 self.count(level, LevelCounter::IndexSteps, LayoutCounter::IndexSteps);
             }
-            (number, block) = (next, fetch(next)?);
-        }
-        if self.fences(number, &block)?.compare(&block, key).is_eq() {
-            return Ok((number, block));
+            number = next;
+            let block = fetch(number)?;
+            let rank = block.find(key);
+            if self.admits(number, &block, rank, key)? {
+                return Ok((number, block, rank));
+            }
+            is_behind = rank > 0;
         }
         if let Some(level) = level {
             self.count(level, LevelCounter::IndexFallbacks, LayoutCounter::IndexFallbacks);
@@ -244,19 +245,21 @@ impl Table {
     }
 
     /// Finds the block of `key` by the keys alone, whatever the index and the fences say: a binary search for
-    /// the first block of which the last key is not below `key`; the last block, if there is none.
+    /// the first block of which the last key is not below `key`; the last block, if there is none. Gives the rank in it too.
     fn search<'g>(
         &self,
         key: &[u8],
         mut fetch: impl FnMut(usize) -> Result<Found<'g>>,
-    ) -> Result<(usize, Found<'g>)> {
+    ) -> Result<(usize, Found<'g>, usize)> {
         let (mut low, mut high) = (0, self.blocks() - 1);
         while low < high {
             let middle = low.midpoint(high);
             let block = fetch(middle)?;
             if block.find(key) == block.len() { low = middle + 1 } else { high = middle }
         }
-        Ok((low, fetch(low)?))
+        let block = fetch(low)?;
+        let rank = block.find(key);
+        Ok((low, block, rank))
     }
 
     /// Block `number`, for a lookup. Only what is not in the cache is counted: the first block of each search, and
