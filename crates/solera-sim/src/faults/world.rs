@@ -38,6 +38,9 @@ const SICK_OPERATIONS: usize = 3;
 const PROBE_KEY: &[u8] = b"probe";
 /// How long a database with threads may take until it refuses writes after one of them saw a sync fail.
 const REFUSAL_MS_MAX: u32 = 2_000;
+/// How long after calls have healed a database with threads may tell of a failure, in nanoseconds: a thread rests for two
+/// seconds, and then it needs a turn on a busy machine.
+const TOLD_NS_MAX: u64 = 10_000_000_000;
 /// Writes of which one must be taken once calls have healed, where threads have to try again first: each is held for 90 ms, in which a
 /// busy machine may give them no turn. They rest for two seconds, if nobody tells them.
 const PROBES_MAX: usize = 3;
@@ -61,6 +64,9 @@ pub(super) struct World<'s> {
     sick: Option<usize>,
     /// Hits already reckoned with.
     hits: u64,
+    clock: SystemClock,
+    /// When the calls healed.
+    healed_ns: u64,
     /// Hits before the present process began.
     hits_before: u64,
     checkpoints: usize,
@@ -95,6 +101,8 @@ impl<'s> World<'s> {
             poisoned: false,
             sick: None,
             hits: 0,
+            clock: SystemClock::new(),
+            healed_ns: 0,
             hits_before: 0,
             checkpoints: 0,
             outcome: Outcome::default(),
@@ -134,10 +142,11 @@ impl<'s> World<'s> {
             self.hits_before = self.fs.hits();
             match opened(self) {
                 Ok(read) => break read.map_err(|error| format!("opened, but cannot be read: {error}"))?,
-                Err(error) => {
-                    self.excused(&error)?;
+                Err(_) if self.fs.hits() > self.hits_before => {
+                    self.outcome.errors += 1;
                     self.heal();
                 }
+                Err(error) => return Err(format!("does not open, though nothing fails: {error}")),
             }
         };
         self.spaces.clear();
@@ -174,7 +183,9 @@ impl<'s> World<'s> {
             Error::Io { .. } if self.fs.hits() > self.hits || self.sick.is_some() => Ok(()),
             // A worker's failure is reported until the worker has rested and tried again.
             Error::Io { .. }
-                if self.outcome.hit && self.plan.is_some_and(|plan| plan.background_threads > 0) =>
+                if self.outcome.hit
+                    && self.plan.is_some_and(|plan| plan.background_threads > 0)
+                    && self.clock.monotonic_ns() < self.healed_ns + TOLD_NS_MAX =>
             {
                 Ok(())
             }
@@ -192,6 +203,7 @@ impl<'s> World<'s> {
 
     fn heal(&mut self) {
         self.fs.heal();
+        self.healed_ns = self.clock.monotonic_ns();
         self.sick = None;
         self.hits = self.fs.hits();
         self.outcome.hit |= self.hits > 0;
@@ -340,7 +352,7 @@ impl<'s> World<'s> {
                     return Err(format!("the sync of {} failed, then a write: {outcome:?}", path.display()));
                 }
             }
-            SystemClock::new().sleep(Duration::from_millis(1));
+            self.clock.sleep(Duration::from_millis(1));
         }
         Err(format!("writes go on {REFUSAL_MS_MAX} ms after the sync of {} failed", path.display()))
     }
@@ -453,7 +465,7 @@ impl<'s> World<'s> {
                 Err(error) if self.plan.is_none_or(|plan| plan.background_threads == 0) => {
                     return Err(format!("background work does not resume: {error}"));
                 }
-                Err(_) => SystemClock::new().sleep(Duration::from_millis(50)),
+                Err(_) => self.clock.sleep(Duration::from_millis(50)),
             }
         }
         Err("background work does not resume within five seconds".to_owned())
