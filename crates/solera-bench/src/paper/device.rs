@@ -73,7 +73,7 @@ pub(super) fn run(
         databases.push(subject.reopened_direct(memory)?);
         let effort =
             Effort { lookups: scale.lookups_cold, pass_s_max: 4.0 * scale.pass_s_max, ..scale.effort() };
-        let answers = interleave(clock, &set, &databases, &[Ask::Found], effort, progress)?;
+        let answers = interleave(clock, &set, &mut databases, &[Ask::Found], effort, progress)?;
         let mut table = Table::new(
             format!("{family} keys, found reads, uniform"),
             &[

@@ -5,7 +5,7 @@ use super::{
     blocks::{self, TableBlocks},
     document::{Bars, Section, Table, cell},
     formats::{rocksdb_index_bytes, sherry_index_bytes},
-    subject::{Answer, Arm, Ask, Subject, interleave},
+    subject::{Answer, Arm, Ask, Subject, interleave_in_memory},
     verdict,
 };
 use crate::{
@@ -20,6 +20,8 @@ use solera::{IndexKind, clock::SystemClock, index::Index, key};
 use solera_model::plr::Plr;
 use std::path::Path;
 
+/// What the name of a set ends with in the paper's own setting.
+const PAPERS: &str = ", 1 per block";
 /// Half blocks of γ: 0.5, 1 and 2 blocks, the paper's.
 const GAMMA_HALVES: [u32; 3] = [1, 2, 4];
 
@@ -241,17 +243,16 @@ fn time(
         Arm::new("sherry γ=2", IndexKind::SherryPlr, GAMMA_HALVES[2]),
         Arm::new("learned", IndexKind::Learned, 2),
     ];
-    let usual = (Sizes::Fixed { key_bytes: 8, value_bytes: 64 }, 4096, scale.entries_small, "");
-    let papers =
-        (Sizes::Fixed { key_bytes: 8, value_bytes: 400 }, 400, scale.entries_small / 4, ", 1 per block");
+    let usual = (Sizes::Fixed { key_bytes: 8, value_bytes: 64 }, 4096, scale.entries, "");
+    let papers = (Sizes::Fixed { key_bytes: 8, value_bytes: 400 }, 400, scale.entries_small / 4, PAPERS);
     let mut ratios = Vec::new();
     for (sizes, block_bytes, entries, note) in [usual, papers] {
         for family in [Family::Uniform, Family::Lognormal, Family::Clustered] {
             let set = scale.set(&Keys::Family(family), entries, sizes)?;
             let arms: Vec<Arm> = arms.iter().map(|arm| arm.clone().block_bytes(block_bytes)).collect();
-            let subjects = Subject::create_all(&arms, &set, scale.directory.as_deref(), progress)?;
+            let mut subjects = Subject::create_all(&arms, &set, scale.directory.as_deref(), progress)?;
             let asks = [Ask::Found, Ask::FoundZipf, Ask::Absent];
-            let answers = interleave(clock, &set, &subjects, &asks, scale.effort(), progress)?;
+            let answers = interleave_in_memory(clock, &set, &mut subjects, &asks, scale.effort(), progress)?;
             let mut table = Table::new(
                 format!("{family}{note}"),
                 &[
@@ -297,11 +298,22 @@ fn time(
             ratios.push((best_sherry / answers[0][0].per_second.median, format!("{family}{note}")));
         }
     }
-    let list: Vec<String> = ratios.iter().map(|(ratio, name)| format!("{name} {ratio:.2}×")).collect();
-    verdicts.push(verdict(
-        "`sherry-plr` at its best γ reads within 5 % of `binary` (the paper: 8 to 50 % slower than RocksDB)",
-        ratios.iter().all(|(ratio, _)| *ratio >= 0.95),
-        &format!("sherry / binary: {}", list.join(", ")),
-    ));
+    let (papers, usual): (Vec<_>, Vec<_>) = ratios.into_iter().partition(|(_, name)| name.contains(PAPERS));
+    for (ratios, pairs) in [
+        (usual, format!("{} pairs of 8 + 64 bytes in blocks of 4 KiB", scale.entries)),
+        (
+            papers,
+            format!("{} pairs of 8 + 400 bytes, 1 per block, the paper's setting", scale.entries_small / 4),
+        ),
+    ] {
+        let list: Vec<String> = ratios.iter().map(|(ratio, name)| format!("{name} {ratio:.2}×")).collect();
+        verdicts.push(verdict(
+            &format!(
+                "`sherry-plr` at its best γ reads no more than 5 % slower than `binary`, {pairs} (the paper: 8 to 50 % slower than RocksDB)"
+            ),
+            ratios.iter().all(|(ratio, _)| *ratio >= 0.95),
+            &format!("sherry / binary: {}", list.join(", ")),
+        ));
+    }
     Ok(section)
 }

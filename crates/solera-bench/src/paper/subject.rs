@@ -15,7 +15,7 @@ use solera::{
     stats::Counters,
 };
 use std::{
-    ops::Range,
+    mem,
     path::{Path, PathBuf},
 };
 use tempfile::TempDir;
@@ -24,6 +24,10 @@ use tempfile::TempDir;
 const MEMORY_PER_DATA: u64 = 2;
 /// The least budget, in bytes.
 const MEMORY_BYTES_LEAST: u64 = 64 << 20;
+/// Reads of each block, about, that fill the cache.
+const READS_PER_BLOCK: usize = 4;
+/// A prime above the number of those reads: its multiples are all of them, in no order.
+const SHUFFLE: u64 = 4_294_967_311;
 /// One probe in this many is timed for itself.
 const TIMED_OF: usize = 4;
 
@@ -133,7 +137,7 @@ impl Subject {
         Ok(Subject { arm: arm.clone(), db, snapshots, directory })
     }
 
-    /// A database for each arm, all of them warm.
+    /// A database for each arm, all of them right.
     pub fn create_all(
         arms: &[Arm],
         set: &DataSet,
@@ -145,7 +149,47 @@ impl Subject {
             progress.at(&format!("{}: loading, {}", set.name, arm.name), i as u64, arms.len() as u64);
             subjects.push(Subject::create(arm, set, parent)?);
         }
-        Subject::verify(&subjects, set)?;
+        subjects.iter().try_for_each(|subject| subject.verify(set))?;
+        Ok(subjects)
+    }
+
+    /// Opens all anew, another one first in each repeat, and reads every block once, in turns. Where a database comes to lie
+    /// in memory moves its rates by some per cent: so each repeat has its own place.
+    fn reopen_all(subjects: Vec<Subject>, set: &DataSet, repeat: usize) -> Result<Vec<Subject>> {
+        let count = subjects.len();
+        let mut closed = Vec::new();
+        for Subject { arm, db, snapshots, directory } in subjects {
+            let blocks = db.default().stats().blocks;
+            drop(snapshots);
+            db.close()?;
+            closed.push((arm, directory, blocks));
+        }
+        closed.rotate_left(repeat % count);
+        let mut subjects = Vec::new();
+        let mut blocks_most = 0;
+        for (arm, directory, blocks) in closed {
+            let db = options(&arm, memory_of(set)).open(directory.path())?;
+            // No merge is to begin because the measurement reads.
+            db.control().apply(Change::new("bench", "as loaded").set(&knob::LEVEL0_PATIENCE, 0u32))?;
+            if db.default().stats().blocks != blocks {
+                return Err(Error::Config(format!("{}: a reopening changed the tables", arm.name)));
+            }
+            blocks_most = blocks.max(blocks_most);
+            subjects.push(Subject { arm, db, snapshots: Vec::new(), directory });
+        }
+        subjects.rotate_right(repeat % count);
+        let pairs = set.sorted.len();
+        let step = (pairs / (READS_PER_BLOCK * blocks_most.max(1) as usize)).max(1);
+        let reads = pairs.div_ceil(step);
+        measure::in_turns(&subjects, reads, |_, subject, which| {
+            let mut wrong = 0;
+            for nth in which {
+                let rank = (nth as u64 * SHUFFLE % reads as u64) as usize * step;
+                let (key, value) = set.pairs.get(set.sorted[rank] as usize);
+                wrong += u64::from(!subject.right(Ask::Found, key, value)?);
+            }
+            subject.refuse_wrong(set, "the first reads", wrong)
+        })?;
         Ok(subjects)
     }
 
@@ -192,20 +236,19 @@ impl Subject {
         self.db.default().stats().counters
     }
 
-    /// Reads every pair once, the subjects in turns, and asks once for every absent key. Leaves everything in their caches.
-    fn verify(subjects: &[Subject], set: &DataSet) -> Result<()> {
-        let ask = |subject: &Subject, ask: Ask, pairs: &Packed, which: Range<usize>| {
-            let mut wrong = 0;
-            for i in which {
-                let (key, value) = pairs.get(i);
-                wrong += u64::from(!subject.right(ask, key, value)?);
-            }
-            subject.refuse_wrong(set, "check after the load", wrong)
-        };
-        measure::in_turns(subjects, set.pairs.len(), |_, subject, which| {
-            ask(subject, Ask::Found, &set.pairs, which)
-        })?;
-        subjects.iter().try_for_each(|subject| ask(subject, Ask::Absent, &set.absent, 0..set.absent.len()))
+    /// Compares a walk with the set, pair by pair, and asks once for every absent key.
+    fn verify(&self, set: &DataSet) -> Result<()> {
+        let mut wrong = 0;
+        let mut entries = self.db.iter();
+        for &i in &set.sorted {
+            let right = entries.advance()? && (entries.key(), entries.value()) == set.pairs.get(i as usize);
+            wrong += u64::from(!right);
+        }
+        wrong += u64::from(entries.advance()?);
+        for (key, value) in set.absent.iter() {
+            wrong += u64::from(!self.right(Ask::Absent, key, value)?);
+        }
+        self.refuse_wrong(set, "check after the load", wrong)
     }
 
     fn refuse_wrong(&self, set: &DataSet, stage: &str, wrong: u64) -> Result<()> {
@@ -264,15 +307,43 @@ struct Tally {
     p99_ns: Vec<f64>,
 }
 
+/// [`interleave`] of databases that hold everything in memory, each opened anew for each repeat.
+pub fn interleave_in_memory(
+    clock: &SystemClock,
+    set: &DataSet,
+    subjects: &mut Vec<Subject>,
+    asks: &[Ask],
+    effort: Effort,
+    progress: &mut dyn Progress,
+) -> Result<Vec<Vec<Answer>>> {
+    let prepare = |subjects: &mut Vec<Subject>, repeat| {
+        *subjects = Subject::reopen_all(mem::take(subjects), set, repeat)?;
+        Ok(())
+    };
+    interleave_prepared(clock, set, subjects, asks, effort, progress, prepare)
+}
+
 /// Asks every subject everything, `repeats` times, and in each repeat begins with another one. For each subject an
 /// answer per question.
 pub fn interleave(
     clock: &SystemClock,
     set: &DataSet,
-    subjects: &[Subject],
+    subjects: &mut Vec<Subject>,
     asks: &[Ask],
     effort: Effort,
     progress: &mut dyn Progress,
+) -> Result<Vec<Vec<Answer>>> {
+    interleave_prepared(clock, set, subjects, asks, effort, progress, |_, _| Ok(()))
+}
+
+fn interleave_prepared(
+    clock: &SystemClock,
+    set: &DataSet,
+    subjects: &mut Vec<Subject>,
+    asks: &[Ask],
+    effort: Effort,
+    progress: &mut dyn Progress,
+    prepare: impl Fn(&mut Vec<Subject>, usize) -> Result<()>,
 ) -> Result<Vec<Vec<Answer>>> {
     let prober = Prober::new(set, effort.seed);
     let mut tallies = vec![vec![Tally::default(); asks.len()]; subjects.len()];
@@ -280,6 +351,8 @@ pub fn interleave(
     let steps = (effort.repeats * asks.len() * subjects.len()) as u64;
     let mut done = 0;
     for repeat in 0..effort.repeats {
+        progress.at(&stage, done, steps);
+        prepare(subjects, repeat)?;
         let probes = prober.probes(repeat, effort.lookups, 0, 1);
         for (number, &ask) in asks.iter().enumerate() {
             for turn in 0..subjects.len() {
