@@ -1,62 +1,117 @@
 //! Where each block lies in the file.
 //!
-//! Owns [`Handles`]. Blocks lie one after another, so a handle is an offset, and an offset is close to
-//! the line through its neighbours: 128 offsets share a base and a slope, and each keeps only its residual, in as
-//! many bits as the largest of them needs. Blocks of one size need none.
+//! Owns [`Handles`]. Blocks lie one after another, so a handle is the sum of the sizes before it, and sizes are much alike: in
+//! tables of pairs of one size there are a dozen, because a block ends with a whole pair. So a block has the rank of its size, the most
+//! frequent first; or, where sizes are many, by how much it is above the least. 128 blocks share where the first of them
+//! begins and how many bits their codes have, which is none where their blocks have one size; what lies before a block is
+//! summed up from there or from the middle.
 //! Nothing here is touched by a read that the cache serves.
 
 use crate::codec::{DecodeError, Decoder, put_varint};
 use std::ops::Range;
 
-/// Offsets that share a base and a slope.
+/// Blocks that share a beginning.
 const GROUP: usize = 128;
+/// Sums begin with the group or here.
+const MIDDLE: usize = GROUP / 2;
+/// Most sizes that have ranks.
+const RANKS_MAX: usize = 64;
+/// Offsets are less: a group's beginning and the width of its codes share a word.
+const OFFSET_MAX: u64 = 1 << 56;
 
 /// The places of consecutive blocks.
 #[derive(Clone, Debug)]
 pub struct Handles {
     groups: Box<[Group]>,
-    /// The residuals' bits, one after the other, low bits first; and a word more, so that two can always be read.
-    residuals: Box<[u64]>,
+    /// The codes' bits, low bits first, those of a group from a word's first on; and a word more, so that two can always be read.
+    codes: Box<[u64]>,
+    meaning: Meaning,
     blocks: usize,
-    /// Where the last block ends. It is mostly shorter than the others, and would widen all residuals.
+    /// Where the last block ends. It is mostly shorter than the others, and has no code.
     end: u64,
+}
+
+/// What codes stand for.
+#[derive(Clone, Debug)]
+enum Meaning {
+    /// The size of this rank.
+    Ranks(Box<[u32]>),
+    /// The size that is so much above this one.
+    Above(u64),
+}
+
+impl Meaning {
+    #[inline]
+    fn size(&self, code: u64) -> u64 {
+        match self {
+            Meaning::Ranks(sizes) => sizes[code as usize].into(),
+            Meaning::Above(least) => least + code,
+        }
+    }
+
+    /// Bytes on the heap.
+    fn bytes(&self) -> usize {
+        match self {
+            Meaning::Ranks(sizes) => size_of_val(&**sizes),
+            Meaning::Above(_) => 0,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Group {
-    /// What the line and the residuals are added to; may wrap below zero.
-    base: u64,
-    /// In bytes per [`SLOPE_ONE`] blocks.
-    slope: u64,
-    /// Where the group's residuals begin, in bits.
-    bit: u64,
-    /// Bits of each residual, 0 to 64.
-    width: u32,
+    /// Where the first block begins, above 8 bits: the bits of each code, 0 to 64.
+    begin: u64,
+    /// Bytes of the first [`MIDDLE`] blocks; 0 if there are less, or if it is not known.
+    middle: u32,
+    /// Where in the words the group's codes begin.
+    word: u32,
 }
 
-/// The fixed point of slopes.
-const SLOPE_ONE: u64 = 256;
+impl Group {
+    #[inline]
+    fn width(self) -> usize {
+        (self.begin & 0xff) as usize
+    }
+}
 
 impl Handles {
-    /// Blocks of these sizes, the first at `start`.
+    /// Blocks of these sizes, the first at `start`; less than 2^31.
     ///
     /// # Panics
-    /// If they end beyond 2^63.
+    /// If they end beyond 2^56.
     pub fn new(start: u64, sizes: &[u64]) -> Handles {
-        let mut end = start;
-        let offsets: Vec<u64> = sizes
-            .iter()
-            .map(|size| {
-                let offset = end;
-                end = end.checked_add(*size).expect("a file is smaller than 2^63");
-                offset
-            })
-            .collect();
-        assert!(end <= i64::MAX as u64, "a file is smaller than 2^63");
+        let coded = &sizes[..sizes.len().saturating_sub(1)];
+        let ranked =
+            ranks(coded).map(|(ranks, codes)| Handles::coded(start, sizes, Meaning::Ranks(ranks), &codes));
+        let above = || {
+            let least = coded.iter().copied().min().unwrap_or(0);
+            let codes: Vec<u64> = coded.iter().map(|size| size - least).collect();
+            Handles::coded(start, sizes, Meaning::Above(least), &codes)
+        };
+        ranked.unwrap_or_else(above)
+    }
+
+    /// The blocks of these sizes, of which all but the last have these codes.
+    fn coded(start: u64, sizes: &[u64], meaning: Meaning, codes: &[u64]) -> Handles {
         let mut bits = Bits::default();
-        let groups = offsets.chunks(GROUP).map(|offsets| Group::through(offsets, &mut bits)).collect();
+        let mut groups = Vec::with_capacity(sizes.len().div_ceil(GROUP));
+        let mut begin = start;
+        for (number, sizes) in sizes.chunks(GROUP).enumerate() {
+            let codes = &codes[number * GROUP..codes.len().min((number + 1) * GROUP)];
+            let width = u64::BITS - codes.iter().fold(0, |all, code| all | code).leading_zeros();
+            let sum = |sizes: &[u64]| sizes.iter().fold(0u64, |sum, &size| sum.saturating_add(size));
+            let middle = sizes.get(..MIDDLE).and_then(|first| u32::try_from(sum(first)).ok()).unwrap_or(0);
+            let word = u32::try_from(bits.words.len()).expect("blocks are less than 2^31");
+            groups.push(Group { begin: begin << 8 | u64::from(width), middle, word });
+            bits.len = bits.words.len() as u64 * u64::from(u64::BITS);
+            codes.iter().for_each(|&code| bits.push(code, width));
+            begin = begin.saturating_add(sum(sizes));
+            assert!(begin <= OFFSET_MAX, "a file is smaller than 2^56");
+        }
         bits.words.push(0);
-        Handles { groups, residuals: bits.words.into(), blocks: offsets.len(), end }
+        let (groups, codes) = (groups.into(), bits.words.into());
+        Handles { groups, codes, meaning, blocks: sizes.len(), end: begin }
     }
 
     /// How many blocks there are.
@@ -70,27 +125,46 @@ impl Handles {
         if i == self.blocks {
             return self.end;
         }
-        let group = self.groups[i / GROUP];
-        let residual = if group.width == 0 {
-            0
-        } else {
-            let bit = group.bit + (i % GROUP) as u64 * u64::from(group.width);
-            let word = (bit / 64) as usize;
-            let two = u128::from(self.residuals[word]) | u128::from(self.residuals[word + 1]) << 64;
-            (two >> (bit % 64)) as u64 & u64::MAX >> (64 - group.width)
+        let (group, place) = (self.groups[i / GROUP], i % GROUP);
+        let begin = group.begin >> 8;
+        if group.width() == 0 {
+            return begin + place as u64 * if place == 0 { 0 } else { self.meaning.size(0) };
+        }
+        let (first, begin) = match place {
+            MIDDLE.. if group.middle > 0 => (MIDDLE, begin + u64::from(group.middle)),
+            _ => (0, begin),
         };
-        group.base.wrapping_add(line(group.slope, i % GROUP)).wrapping_add(residual)
+        begin + (first..place).map(|place| self.size(group, place)).sum::<u64>()
     }
 
     /// Where block `i` lies.
     #[inline]
     pub fn range(&self, i: usize) -> Range<u64> {
-        self.offset(i)..self.offset(i + 1)
+        let offset = self.offset(i);
+        let end = if i + 1 >= self.blocks {
+            self.end
+        } else {
+            offset + self.size(self.groups[i / GROUP], i % GROUP)
+        };
+        offset..end
+    }
+
+    /// The size of the block at this place of its group; it is not the last of all.
+    #[inline]
+    fn size(&self, group: Group, place: usize) -> u64 {
+        let width = group.width();
+        if width == 0 {
+            return self.meaning.size(0);
+        }
+        let bit = place * width;
+        let word = group.word as usize + bit / 64;
+        let two = u128::from(self.codes[word]) | u128::from(self.codes[word + 1]) << 64;
+        self.meaning.size((two >> (bit % 64)) as u64 & u64::MAX >> (64 - width))
     }
 
     /// Bytes on the heap.
     pub fn bytes(&self) -> usize {
-        size_of_val(&*self.groups) + size_of_val(&*self.residuals)
+        size_of_val(&*self.groups) + size_of_val(&*self.codes) + self.meaning.bytes()
     }
 
     /// Appends block sizes: count, then each (varints).
@@ -122,6 +196,29 @@ impl Handles {
     }
 }
 
+/// The sizes, the most frequent first, and of each block the rank of its own; `None` if they are too many or too large.
+fn ranks(sizes: &[u64]) -> Option<(Box<[u32]>, Vec<u64>)> {
+    // Each size and how many have it, ascending.
+    let mut counts: Vec<(u32, u32)> = Vec::new();
+    for &size in sizes {
+        let size = u32::try_from(size).ok()?;
+        match counts.binary_search_by_key(&size, |(size, _)| *size) {
+            Ok(at) => counts[at].1 += 1,
+            Err(_) if counts.len() == RANKS_MAX => return None,
+            Err(at) => counts.insert(at, (size, 1)),
+        }
+    }
+    let mut order: Vec<usize> = (0..counts.len()).collect();
+    order.sort_by_key(|&at| std::cmp::Reverse(counts[at].1));
+    let mut rank_of = vec![0; counts.len()];
+    order.iter().enumerate().for_each(|(rank, &at)| rank_of[at] = rank as u64);
+    let code = |&size: &u64| {
+        counts.binary_search_by_key(&size, |(size, _)| (*size).into()).ok().map(|at| rank_of[at])
+    };
+    let codes: Option<Vec<u64>> = sizes.iter().map(code).collect();
+    Some((order.iter().map(|&at| counts[at].0).collect(), codes?))
+}
+
 /// Bits, the first the lowest of the first word.
 #[derive(Debug, Default)]
 struct Bits {
@@ -139,40 +236,6 @@ impl Bits {
         for (word, part) in self.words[first..].iter_mut().zip([shifted as u64, (shifted >> 64) as u64]) {
             *word |= part;
         }
-    }
-}
-
-/// What a line of this slope adds to the base of block `i` of a group.
-#[inline]
-fn line(slope: u64, i: usize) -> u64 {
-    (u128::from(slope) * i as u128 / u128::from(SLOPE_ONE)) as u64
-}
-
-impl Group {
-    /// The line through the first and the last of these offsets; puts their residuals into `bits`.
-    fn through(offsets: &[u64], bits: &mut Bits) -> Group {
-        let (first, span) = match offsets {
-            [first, .., last] => (*first, last - first),
-            [only] => (*only, 0),
-            [] => (0, 0),
-        };
-        let slope =
-            u128::from(span) * u128::from(SLOPE_ONE) / (offsets.len() as u128).saturating_sub(1).max(1);
-        // Blocks of more than 2^56 bytes get a slope too small, and wide residuals.
-        let slope = u64::try_from(slope).unwrap_or(u64::MAX);
-        let off =
-            |(i, &offset): (usize, &u64)| offset.wrapping_sub(first).wrapping_sub(line(slope, i)) as i64;
-        let least = offsets.iter().enumerate().map(off).min().unwrap_or(0);
-        let residual = |place| off(place).wrapping_sub(least) as u64;
-        let largest = offsets.iter().enumerate().map(residual).max().unwrap_or(0);
-        let group = Group {
-            base: first.wrapping_add_signed(least),
-            slope,
-            bit: bits.len,
-            width: u64::BITS - largest.leading_zeros(),
-        };
-        offsets.iter().enumerate().for_each(|place| bits.push(residual(place), group.width));
-        group
     }
 }
 
@@ -205,12 +268,25 @@ mod tests {
     }
 
     #[test]
-    fn blocks_of_about_one_size_take_a_byte_or_little_more_each_and_of_one_size_none() {
-        let varied: Vec<u64> = (0..10_000u64).map(|i| 4000 + i * 7919 % 97).collect();
-        assert!(Handles::new(32, &varied).bytes() < 14_000, "{}", Handles::new(32, &varied).bytes());
-        let alike: Vec<u64> = (0..9999u64).map(|i| 4080 + i * 7919 % 5).chain([17]).collect();
-        assert!(Handles::new(32, &alike).bytes() < 8_000, "{}", Handles::new(32, &alike).bytes());
-        let equal: Vec<u64> = (0..9999u64).map(|_| 4096).chain([17]).collect();
-        assert!(Handles::new(32, &equal).bytes() < 3_000, "{}", Handles::new(32, &equal).bytes());
+    fn blocks_of_few_sizes_take_few_bits_each_and_of_one_size_none() {
+        let bytes = |size: &dyn Fn(u64) -> u64| {
+            let sizes: Vec<u64> = (0..9999).map(size).chain([17]).collect();
+            Handles::new(32, &sizes).bytes()
+        };
+        // 16 bytes for each group of 128 are 0.125 bytes a block.
+        assert!(bytes(&|i| 3000 + i * 7919 % 1021) < 14_000);
+        assert!(bytes(&|i| 4080 + i * 7919 % 5) < 5_300);
+        // The rare sizes have the long codes, and only their groups.
+        assert!(bytes(&|i| 4063 + if i % 1000 == 0 { i * 73 % 1000 } else { i % 2 * 73 }) < 3_200);
+        assert!(bytes(&|_| 4096) < 1_300);
+    }
+
+    #[test]
+    fn blocks_whose_middle_is_far_are_summed_up_from_the_first() {
+        let sizes: Vec<u64> = (0..300).map(|i| (1 << 31) + i % 3).collect();
+        let handles = Handles::new(32, &sizes);
+        assert!(handles.groups.iter().all(|group| group.middle == 0 && group.width() == 2));
+        let sum = |upto: usize| 32 + sizes[..upto].iter().sum::<u64>();
+        assert!((0..300).all(|i| handles.range(i) == (sum(i)..sum(i + 1))));
     }
 }
