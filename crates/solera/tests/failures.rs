@@ -145,18 +145,39 @@ fn a_full_disk_at_the_rotation_of_logs_leaves_no_files_behind() {
     }
 }
 
+/// An operator that takes its time, so that a flush does.
+struct Slow;
+
+impl MergeOperator for Slow {
+    fn name(&self) -> &str {
+        "slow"
+    }
+    fn merge(&self, _: &[u8], _: Option<&[u8]>, _: &[&[u8]]) -> Result<Vec<u8>, String> {
+        Ok(vec![])
+    }
+    fn combine(&self, _: &[u8], _: &[u8], _: &[u8]) -> Option<Vec<u8>> {
+        std::thread::sleep(Duration::from_millis(2));
+        Some(vec![])
+    }
+}
+
+/// A database with so many threads whose tables cannot be written, after the put that said so.
+fn without_space(fs: &FaultFs, threads: usize) -> Db {
+    let db = tiny(fs).background_threads(threads).merge_operator(Arc::new(Slow)).open(DIR).unwrap();
+    (0..3).for_each(|_| db.merge(b"slow", b"1").unwrap());
+    fs.inject(Fault::sticky(Call::Append, 0, Effect::Fail(ErrorKind::StorageFull)).on(".table"));
+    let puts = db.clone();
+    let full = in_time(move || (0u32..).find_map(|n| puts.put(&n.to_be_bytes(), &[1; 100]).err()));
+    assert!(full.is_some_and(|error| error.to_string().contains("free some space")));
+    db
+}
+
 /// Symptom: the disk had space again, and a put was refused for want of it. Cause: a writer is held for 90 ms, a worker that has
 /// failed often rests for two seconds, and what it failed of was told meanwhile. Cure: it rests less while a writer is held.
 #[test]
 fn a_write_after_space_was_made_is_not_told_of_a_full_disk() {
     let (_mem, fs) = disk();
-    let db = tiny(&fs).background_threads(1).open(DIR).unwrap();
-    fs.inject(Fault::sticky(Call::Append, 0, Effect::Fail(ErrorKind::StorageFull)).on(".table"));
-    let full = in_time({
-        let db = db.clone();
-        move || (0u32..).find_map(|n| db.put(&n.to_be_bytes(), &[1; 100]).err())
-    });
-    assert!(full.is_some_and(|error| error.to_string().contains("free some space")));
+    let db = without_space(&fs, 1);
     let faults = fs.clone();
     in_time(move || {
         while faults.hits() < 6 {
@@ -164,8 +185,33 @@ fn a_write_after_space_was_made_is_not_told_of_a_full_disk() {
         }
     });
     fs.heal();
-    // Each is held for as long as a writer may be: the machine may be busy, but not for the second and more of the rest.
+    // Held for as long as a writer may be, several times: the machine may be busy, but not for the two seconds of the rest.
     assert!((0..5).any(|_| db.put(b"key", b"value").is_ok()));
+}
+
+/// Symptom: on a full disk two workers tried to flush as fast as they could. Cause: one's failure woke the other, who rested. Cure: what
+/// ends a rest is another call.
+#[test]
+fn a_full_disk_is_not_tried_again_and_again() {
+    let (_mem, fs) = disk();
+    let _db = without_space(&fs, 2);
+    let before = fs.hits();
+    std::thread::sleep(Duration::from_millis(400));
+    assert!(fs.hits() - before < 20, "{} tries", fs.hits() - before);
+}
+
+/// Symptom: `Stats` told of a failed flush though a later one had written everything. Cause: only a worker's success forgot it.
+#[test]
+fn a_flush_by_hand_ends_a_failure_of_background_work() {
+    for threads in [0, 2] {
+        let (_mem, fs) = disk();
+        let db = without_space(&fs, threads);
+        assert!(db.stats().background_failure.is_some());
+        fs.heal();
+        db.flush().unwrap();
+        assert_eq!(db.stats().background_failure, None, "{threads} threads");
+        db.wait_idle().unwrap();
+    }
 }
 
 /// Logs were forgotten before the manifest said so; if it then could not, nobody removed them any more.

@@ -42,8 +42,8 @@ const REFUSAL_MS_MAX: u32 = 2_000;
 /// seconds, and then it needs a turn on a busy machine.
 const TOLD_NS_MAX: u64 = 10_000_000_000;
 /// Writes of which one must be taken once calls have healed, where threads have to try again first: each is held for 90 ms, in which a
-/// busy machine may give them no turn. They rest for two seconds, if nobody tells them.
-const PROBES_MAX: usize = 3;
+/// busy machine may give them no turn. Together that is less than the two seconds that they rest if nobody tells them.
+const PROBES_MAX: usize = 10;
 
 pub(super) struct World<'s> {
     script: &'s Script,

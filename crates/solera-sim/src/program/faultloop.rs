@@ -5,6 +5,7 @@ use super::{Scale, Verdict, crashsim, for_each_seed, watch};
 use crate::{
     digest::Digest,
     faults::{self, Failing, Outcome, Plan, clock},
+    life::Pulse,
     random::Random,
     script::{Script, shrink::shrink},
 };
@@ -175,7 +176,13 @@ fn one(one: &Loop) -> Seen {
                     Ok(_) => calls = skip.max(1),
                     Err(what) => {
                         seen.violations += 1;
-                        println!("seed {seed} {name}: {}", reproduce(&script, plan(skip), &what));
+                        // At once: what follows takes its time.
+                        println!("seed {seed} {name}: {}: VIOLATED: {what}", plan(skip));
+                        // With threads no life is like another, and none says that a shorter one would not fail.
+                        match background_threads {
+                            0 => println!("{}", reproduce(&script, plan(skip), &what, pulse)),
+                            _ => println!("# solera-sim replay FILE --fault '{}'\n{script}", plan(skip)),
+                        }
                         // One reproduction of a loop is enough to read at a time.
                         break;
                     }
@@ -205,10 +212,11 @@ fn count(seen: &mut Seen, outcome: &Outcome, failing: Failing) {
     seen.digest.add(&[u8::from(outcome.poisoned), u8::from(outcome.resumed)]);
 }
 
-fn reproduce(script: &Script, plan: Plan, what: &str) -> String {
+fn reproduce(script: &Script, plan: Plan, what: &str, pulse: &Pulse) -> String {
     let mut last = (plan, what.to_owned());
     let short = shrink(script, SHRINK_RUNS_MAX, |candidate| {
         for skip in 0.. {
+            pulse.beat();
             let plan = Plan { skip, ..plan };
             match faults::live(candidate, Some(plan)) {
                 Ok(outcome) if outcome.hit => {}
@@ -223,7 +231,7 @@ fn reproduce(script: &Script, plan: Plan, what: &str) -> String {
     });
     let (plan_of_short, what_of_short) = last;
     format!(
-        "{plan}: VIOLATED: {what}\n  shrunk to {} operations: {what_of_short}\n\
+        "  shrunk to {} operations: {what_of_short}\n\
          # solera-sim replay FILE --fault '{plan_of_short}'\n{short}",
         short.operations.len(),
     )
