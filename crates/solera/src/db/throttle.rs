@@ -86,14 +86,8 @@ impl Core {
                     self.delays.slept(delay, elapsed());
                 }
                 Stall::Wait => {
-                    let left = || stall::STALL_MAX.checked_sub(elapsed()).filter(|left| !left.is_zero());
                     let is_behind = || stall::stall(backlog(tree), bytes) == Stall::Wait;
-                    self.work.hold_writer(|| left().filter(|_| is_behind()));
-                    // Held as long as a writer may be: if the work stands still because it fails, say so
-                    // instead of filling the memory.
-                    if left().is_none() && is_behind() {
-                        self.work.failure()?;
-                    }
+                    self.work.hold_writer(tree, is_behind, elapsed)?;
                 }
             }
         }

@@ -37,6 +37,8 @@ const RETRY_FIRST: Duration = Duration::from_millis(20);
 const RETRY_MAX: Duration = Duration::from_secs(2);
 /// Longest rest while a writer is held: what he is told in the end comes of a try that was made meanwhile.
 const RETRY_MAX_HELD: Duration = STALL_MAX.checked_div(3).expect("not zero");
+/// Longest that a writer is held while work that has failed is tried again: to write a large memtable takes longer than [`STALL_MAX`].
+const TRIED_MAX: Duration = RETRY_MAX;
 /// How often reads look whether they have paid for a merge: to sum up what they did takes about a microsecond.
 const LOOK_PERIOD_NS: u64 = 1_000_000;
 /// How often a thread that wants a flush claim looks whether it is free, in case it missed the call.
@@ -49,6 +51,8 @@ pub(crate) struct Work {
     wake: Condvar,
     /// Something was done, or failed.
     progress: Condvar,
+    /// Who rests after a failure had better try again now. Not `wake`: the failure of one worker would be the other's call.
+    retry: Condvar,
     stopping: Arc<AtomicBool>,
 }
 
@@ -70,6 +74,18 @@ impl State {
     /// The running plans of `tree`; none are begun any more once it is dropped.
     fn in_flight(&mut self, tree: &Tree) -> Option<&mut InFlight> {
         if tree.is_dropped() { None } else { Some(self.in_flight.entry(tree.id).or_default()) }
+    }
+
+    /// Whether somebody flushes or compacts `tree`.
+    fn works_on(&self, tree: &Tree) -> bool {
+        self.flushing.contains(&tree.id)
+            || self.in_flight.get(&tree.id).is_some_and(|plans| !plans.is_empty())
+    }
+
+    /// Work was done, or there is none.
+    fn forget_failure(&mut self) {
+        self.failures = 0;
+        self.failure = None;
     }
 }
 
@@ -136,6 +152,7 @@ impl Work {
             state: Mutex::default(),
             wake: Condvar::new(),
             progress: Condvar::new(),
+            retry: Condvar::new(),
             stopping: Arc::new(AtomicBool::new(false)),
         }
     }
@@ -164,27 +181,55 @@ impl Work {
         self.stopping.store(true, Ordering::Release);
         self.wake();
         self.progress.notify_all();
+        self.retry.notify_all();
     }
 
     fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Holds a writer while units of work end, until `limit` returns none. Workers that rest after a failure try again at once:
+    /// Holds a writer of `tree` while it `is_behind`, at most [`STALL_MAX`]. Workers that rest after a failure try again at once:
     /// space may have been made since.
-    pub(super) fn hold_writer(&self, limit: impl Fn() -> Option<Duration>) {
+    ///
+    /// # Errors
+    /// What the work is stuck on, as of a try that was made meanwhile: the writer would fill the memory.
+    pub(super) fn hold_writer(
+        &self,
+        tree: &Tree,
+        is_behind: impl Fn() -> bool,
+        elapsed: impl Fn() -> Duration,
+    ) -> Result<()> {
         let mut state = self.state.lock();
         state.held += 1;
-        if state.held == 1 && state.failures > 0 {
-            self.wake.notify_all();
+        if state.held == 1 {
+            self.retry.notify_all();
         }
-        while let Some(limit) = limit() {
-            self.progress.wait_for(&mut state, limit);
+        let mut held = Ok(());
+        while is_behind() && !self.is_stopping() {
+            let is_tried = state.failure.is_some() && state.works_on(tree);
+            let left = if is_tried { TRIED_MAX } else { STALL_MAX }.saturating_sub(elapsed());
+            if left.is_zero() {
+                held = state.failure.clone().map_or(Ok(()), Err);
+                break;
+            }
+            self.progress.wait_for(&mut state, left);
         }
         state.held -= 1;
+        held
     }
 
-    /// Notes a failure of background work that happened on a writer's thread.
+    /// Notes how a unit of work ended.
+    fn note(&self, done: &Result<()>) {
+        match done {
+            Ok(()) => {
+                self.state.lock().forget_failure();
+                self.retry.notify_all();
+            }
+            Err(error) => self.note_failure(error),
+        }
+    }
+
+    /// Notes a failure of background work.
     pub(super) fn note_failure(&self, error: &Error) {
         let mut state = self.state.lock();
         state.failures += 1;
@@ -266,7 +311,7 @@ fn work_until_stopped(core: &Arc<Core>, flush_only: bool) {
                 let longest = if state.held > 0 { RETRY_MAX_HELD } else { RETRY_MAX };
                 let rest = RETRY_FIRST.saturating_mul(1 << state.failures.min(8)).min(longest);
                 if !core.work.is_stopping() {
-                    core.work.wake.wait_for(&mut state, rest);
+                    core.work.retry.wait_for(&mut state, rest);
                 }
             }
         }
@@ -288,18 +333,7 @@ impl Core {
             Err(error) if job.plan().is_some_and(|plan| self.note_damage(tree, plan, &error)) => Ok(()),
             done => done,
         };
-        let mut state = self.work.state.lock();
-        match &done {
-            Ok(()) => {
-                state.failures = 0;
-                state.failure = None;
-            }
-            Err(error) => {
-                state.failures += 1;
-                state.failure = Some(error.clone());
-            }
-        }
-        drop(state);
+        self.work.note(&done);
         done.map(|()| true)
     }
 
@@ -340,6 +374,9 @@ impl Core {
                 let ticket = in_flight.start(&plan);
                 return Some((self.claim(&mut state, tree, Claimed::Plan(ticket)), Job::Compact(plan)));
             }
+        }
+        if state.running == 0 {
+            state.forget_failure();
         }
         None
     }
@@ -535,6 +572,7 @@ impl Core {
                 {
                     return Err(error);
                 }
+                self.work.note(&Ok(()));
             }
         }
         self.retire_log()
