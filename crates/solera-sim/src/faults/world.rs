@@ -142,8 +142,8 @@ impl<'s> World<'s> {
             self.hits_before = self.fs.hits();
             match opened(self) {
                 Ok(read) => break read.map_err(|error| format!("opened, but cannot be read: {error}"))?,
-                Err(_) if self.fs.hits() > self.hits_before => {
-                    self.outcome.errors += 1;
+                Err(error) if self.fs.hits() > self.hits_before => {
+                    self.excused(&error)?;
                     self.heal();
                 }
                 Err(error) => return Err(format!("does not open, though nothing fails: {error}")),
