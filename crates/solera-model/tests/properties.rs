@@ -17,6 +17,7 @@ use solera_model::{
     search,
     stree::STree,
 };
+use std::cell::Cell;
 
 /// Sorted keys, at least one, of every family.
 fn keys() -> impl Strategy<Value = Vec<u64>> {
@@ -225,7 +226,9 @@ proptest! {
             prop_assert_eq!(eytzinger.up_to(x), expected);
             prop_assert_eq!(interpolation::up_to(&keys, x), expected);
             for tree in &trees {
-                prop_assert_eq!(tree.up_to(x), expected);
+                let told = Cell::new(None);
+                prop_assert_eq!(tree.up_to_early(x, |rank| told.set(Some(rank))), expected);
+                prop_assert!(told.get().is_some_and(|near| near.abs_diff(expected) <= 4), "{} {:?} {}", x, told, expected);
             }
         }
     }
@@ -247,7 +250,9 @@ proptest! {
             prop_assert!(before <= place.rank && place.rank <= keys.len());
             before = place.rank;
             for other in &all {
-                prop_assert_eq!(other.place(x), place);
+                let told = Cell::new(None);
+                prop_assert_eq!(other.place_early(x, |rank| told.set(Some(rank))), place);
+                prop_assert!(told.get().is_none_or(|near| near.abs_diff(place.rank) <= 8), "{} {:?} {:?}", x, told, place);
             }
         }
         for (i, &x) in keys.iter().enumerate() {

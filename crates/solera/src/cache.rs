@@ -197,7 +197,7 @@ impl Slots {
         Arc::new(Slots { cache: cache.clone(), weight: AtomicUsize::new(0), slots, _settled: settled })
     }
 
-    /// Asks for slot `i`.
+    /// Asks for slot `i`, if there is one or not.
     #[inline]
     pub fn prefetch_slot(&self, i: usize) {
         prefetch(self.slots.as_ptr().wrapping_add(i).cast());

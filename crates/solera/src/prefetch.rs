@@ -18,10 +18,11 @@ pub fn prefetch(address: *const u8) {
     let _ = address;
 }
 
-/// Asks for the cache lines of `bytes` from the start of a line on.
+/// Asks for the cache lines of the `bytes` from `start` on.
 #[inline]
-pub fn prefetch_bytes(line: *const u8, bytes: usize) {
-    for offset in (0..bytes).step_by(LINE_BYTES) {
-        prefetch(line.wrapping_add(offset));
+pub fn prefetch_bytes(start: *const u8, bytes: usize) {
+    let in_line = start.addr() % LINE_BYTES;
+    for offset in (0..in_line + bytes).step_by(LINE_BYTES) {
+        prefetch(start.wrapping_sub(in_line).wrapping_add(offset));
     }
 }

@@ -34,6 +34,9 @@ const _: () = assert!(FOOTER_BYTES >= 8);
 /// Heads that are asked for with a block's control. Most blocks have hardly more.
 const PREFETCHED_HEADS: usize = 56;
 
+/// Records of more bytes are not asked for before it is known which.
+const PREFETCHED_RECORD_BYTES_MAX: usize = 128;
+
 /// Bytes of an allocation whose payload has `capacity`.
 fn allocated(capacity: usize) -> usize {
     CONTROL_BYTES.checked_add(capacity).expect("a block fits the address space")
@@ -170,6 +173,18 @@ impl Block {
         let start = self.payload().wrapping_add(at);
         prefetch(start);
         prefetch(start.wrapping_add(len));
+    }
+
+    /// Asks for the records of entry `i` and of its neighbours, where they are small and of one size, so that nothing must be
+    /// read to know their places. There may be no such entries.
+    #[inline]
+    pub(super) fn prefetch_records_around(&self, i: usize) {
+        let geometry = self.geometry();
+        let bytes = geometry.record_bytes as usize;
+        if geometry.ends_width == 0 && bytes <= PREFETCHED_RECORD_BYTES_MAX {
+            let at = geometry.records_at as usize + i * bytes;
+            prefetch_bytes(self.payload().wrapping_add(at).wrapping_sub(bytes), 3 * bytes);
+        }
     }
 
     /// The heads.

@@ -77,6 +77,7 @@ impl Block {
         let x = key::head(suffix);
         let rank = if geometry.flags & LINE != 0 {
             let guess = geometry.line.rank(geometry.x0, x, heads.len());
+            self.prefetch_records_around(guess);
             let rank = search::lower_bound(heads, x, guess, geometry.error.into());
             if planted(Bug::LineBoundOffByOne) { rank.min(guess + usize::from(geometry.error)) } else { rank }
         } else {

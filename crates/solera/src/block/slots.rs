@@ -30,6 +30,13 @@ impl BlockSlots {
         self.0.prefetch_slot(i);
     }
 
+    /// Asks for the places of block `i` and of those next to it, 4 at least on either side. There may be no such blocks.
+    #[inline]
+    pub fn prefetch_slots(&self, i: usize) {
+        self.0.prefetch_slot(i.wrapping_sub(4));
+        self.0.prefetch_slot(i.wrapping_add(4));
+    }
+
     /// Asks for the control and the heads of block `i`, if it is cached.
     #[inline]
     pub fn prefetch(&self, i: usize, guard: &Guard) {

@@ -166,13 +166,16 @@ impl Index {
     /// Where the only block is that may hold `key`; where the versions of one key fill several blocks, the
     /// first of them. Of an exact kind the span is that block. Else the block lies in the span or at most
     /// [`Index::reach`] blocks before it.
+    ///
+    /// Before a kind that can (`learned`, `s-tree`) reads what decides, it tells `early` a block that the one in question is
+    /// near, mostly within 8, so that what is needed of it can be asked for meanwhile. No answer depends on it.
     #[inline]
-    pub fn locate(&self, key: &[u8]) -> Span {
+    pub fn locate(&self, key: &[u8], early: impl Fn(usize)) -> Span {
         match &self.locator {
-            Locator::Sorted(sorted) => Span::only(sorted.locate(key)),
+            Locator::Sorted(sorted) => Span::only(sorted.locate(key, early)),
             Locator::Trie(trie) => Span::only(trie.locate(key)),
             Locator::Sherry(sherry) => sherry.locate(key),
-            Locator::Learned(learned) => Span::only(learned.locate(key)),
+            Locator::Learned(learned) => Span::only(learned.locate(key, early)),
         }
     }
 
@@ -316,6 +319,7 @@ impl FromStr for IndexKind {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::cell::Cell;
 
     /// Every kind must locate `key` where counting does: an exact one there, the others no further from
     /// there than they say.
@@ -328,7 +332,7 @@ mod tests {
             assert_eq!(index.blocks(), separators.len() + 1);
             for key in &keys {
                 let expected = separators.partition_point(|separator| separator <= key);
-                let span = index.locate(key);
+                let span = index.locate(key, |_| {});
                 assert!(
                     (span.first().saturating_sub(index.reach())..=span.last()).contains(&expected),
                     "{kind} {key:?} in {span:?} and not {expected} among {separators:?}"
@@ -348,7 +352,7 @@ mod tests {
         let within = |max| Index::build_within(max, IndexKind::Learned, 64, &separators);
         assert_eq!((within(20).kind(), within(20).reason()), (IndexKind::Learned, None));
         let other = within(19);
-        assert_eq!((other.kind(), other.locate(&[5, 8]).begin), (IndexKind::STree, 6));
+        assert_eq!((other.kind(), other.locate(&[5, 8], |_| {}).begin), (IndexKind::STree, 6));
         assert!(other.reason().is_some_and(|reason| reason.contains("at most 19")), "{other:?}");
     }
 
@@ -407,6 +411,36 @@ mod tests {
     }
 
     #[test]
+    fn what_is_told_early_is_near() {
+        let numbers = |count: u64| (0..count).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let short: Vec<Vec<u8>> = numbers(5000).map(|number| number.to_be_bytes().into()).collect();
+        let text = |number: u64| format!("{number:016x}/{number:016x}").into();
+        for (mut separators, text) in [(short, false), (numbers(5000).map(text).collect(), true)] {
+            separators.sort();
+            let built: Separators = separators.iter().collect();
+            for kind in [IndexKind::Learned, IndexKind::STree] {
+                let index = Index::build(kind, 64, &built);
+                // Text is first told by the bucket of 16 that it is in, or by the one behind.
+                let far = if text && kind == IndexKind::Learned { 24 } else { 8 };
+                // What is exact by itself is not told before.
+                let mut silent = 0;
+                for (rank, key) in separators.iter().enumerate() {
+                    let key = [key, &[1][..]].concat();
+                    let told = Cell::new(None);
+                    let begin = index.locate(&key, |near| told.set(Some(near))).begin;
+                    assert!((rank + 1..=rank + 2).contains(&begin), "{kind} {rank} {begin}");
+                    assert!(
+                        told.get().is_none_or(|near| near.abs_diff(begin) <= far),
+                        "{kind} {rank} {told:?}"
+                    );
+                    silent += usize::from(told.get().is_none());
+                }
+                assert!(silent * 50 < separators.len(), "{kind} {silent}");
+            }
+        }
+    }
+
+    #[test]
     fn a_table_of_one_block_has_an_index_too() {
         check(&[], [vec![], vec![0], vec![255; 20]].into_iter());
         check(&[vec![]], [vec![], vec![0], vec![255; 20]].into_iter());
@@ -429,7 +463,7 @@ mod tests {
             let index = Index::build(kind, 2, &built);
             assert!(index.bytes() < 3 * built.total_bytes(), "{} {}", index.bytes(), built.total_bytes());
             for key in near.clone() {
-                let span = index.locate(&key);
+                let span = index.locate(&key, |_| {});
                 let expected = sorted.partition_point(|separator| *separator <= key);
                 assert!(span.first() <= expected + index.reach() && expected <= span.last());
             }

@@ -26,11 +26,17 @@ impl Order {
     /// How many heads are not above `x`.
     #[inline]
     fn up_to(&self, x: u64) -> usize {
+        self.up_to_early(x, |_| {})
+    }
+
+    /// [`Order::up_to`]; an S-tree tells `early` about how many.
+    #[inline]
+    fn up_to_early(&self, x: u64, early: impl Fn(usize)) -> usize {
         match self {
             Order::Halved(heads) => heads.partition_point(|&head| head <= x),
             Order::Interpolated(heads) => interpolation::up_to(heads, x),
             Order::Eytzinger(heads) => heads.up_to(x),
-            Order::STree(heads) => heads.up_to(x),
+            Order::STree(heads) => heads.up_to_early(x, early),
         }
     }
 
@@ -141,9 +147,10 @@ impl Sorted {
         Sorted { prefix: prefix.into(), heads: order(rests().map(head).collect()), rests: stored }
     }
 
-    /// How many separators are not above `key`: the number of its block.
+    /// How many separators are not above `key`: the number of its block. `early` is as in
+    /// [`Index::locate`](super::Index::locate).
     #[inline]
-    pub fn locate(&self, key: &[u8]) -> usize {
+    pub fn locate(&self, key: &[u8], early: impl Fn(usize)) -> usize {
         match compare_with_prefix(key, &self.prefix) {
             Ordering::Less => return 0,
             Ordering::Greater => return self.heads.len(),
@@ -151,7 +158,7 @@ impl Sorted {
         }
         let rest = &key[self.prefix.len()..];
         let x = head(rest);
-        let up_to = self.heads.up_to(x);
+        let up_to = self.heads.up_to_early(x, early);
         match &self.rests {
             None => up_to,
             Some(rests) => self.among_ties(rests, rest, x, up_to),

@@ -91,7 +91,7 @@ impl Table {
         }
         here.add_of(self.layout.row(), LayoutCounter::Searches, 1);
         // Where the filter said yes before, the processor bets on it and is here before the filter's line.
-        Some(index.locate(probe.key))
+        Some(self.locate_by(index, probe.key))
     }
 
     /// The second step: the block that the span begins with, and the key's place in it.

@@ -138,7 +138,7 @@ impl Table {
     /// Whether the index leads from `key` to block `number`.
     fn leads(&self, key: &[u8], number: usize) -> bool {
         self.index().is_some_and(|index| {
-            let span = index.locate(key);
+            let span = index.locate(key, |_| {});
             span.first() <= number + index.reach() && number <= span.last()
         })
     }

@@ -48,11 +48,14 @@ impl Learned {
         Learned { nodes: Nodes::build(separators), text: None }
     }
 
-    /// How many separators are not above `key`, or up to [`Learned::reach`] more.
+    /// How many separators are not above `key`, or up to [`Learned::reach`] more. `early` is as in
+    /// [`Index::locate`](super::Index::locate).
     #[inline]
-    pub fn locate(&self, key: &[u8]) -> usize {
-        let up_to = self.nodes.locate(key);
-        self.text.as_ref().map_or(up_to, |text| text.locate(key, up_to))
+    pub fn locate(&self, key: &[u8], early: impl Fn(usize)) -> usize {
+        let Some(text) = &self.text else { return self.nodes.locate(key, early) };
+        let buckets = self.nodes.locate(key, |_| {});
+        early((buckets * BUCKET).saturating_sub(BUCKET / 2));
+        text.locate(key, buckets)
     }
 
     /// By how much [`Learned::locate`] may say too much.

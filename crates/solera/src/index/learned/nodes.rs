@@ -165,9 +165,10 @@ impl Nodes {
         Nodes { nodes: nodes.into(), grouped, heads }
     }
 
-    /// How many separators are not above `key`, or one more: the number of its block, or of the next.
+    /// How many separators are not above `key`, or one more: the number of its block, or of the next. `early` is told
+    /// before that, and before most of what it costs, about how many; it may be told several times, or never.
     #[inline]
-    pub(super) fn locate(&self, key: &[u8]) -> usize {
+    pub(super) fn locate(&self, key: &[u8], early: impl Fn(usize)) -> usize {
         let mut node = &self.nodes[0];
         let mut rest = key;
         loop {
@@ -176,7 +177,8 @@ impl Nodes {
                 Ordering::Greater => return node.first as usize + node.boundaries.len(),
                 Ordering::Equal => rest = &rest[node.prefix.len()..],
             }
-            let place = node.boundaries.place(self.heads.head(rest));
+            let first = node.first as usize;
+            let place = node.boundaries.place_early(self.heads.head(rest), |rank| early(first + rank));
             let (Some(segment), false) = (place.start, node.groups.is_empty()) else {
                 return node.first as usize + place.rank;
             };
@@ -301,7 +303,7 @@ mod tests {
         });
         for key in own.chain(keys.iter().cloned()) {
             let expected = separators.partition_point(|separator| *separator <= key);
-            let located = nodes.locate(&key);
+            let located = nodes.locate(&key, |_| {});
             assert!((expected..=expected + 1).contains(&located), "{key:?} at {located} and not {expected}");
         }
     }
