@@ -2,6 +2,7 @@
 //! and not what the real numbers would have given.
 
 use crate::segment::Line;
+use std::array;
 
 /// Maxima taken side by side, so that a comparison need not wait for the one before.
 const LANES: usize = 4;
@@ -19,15 +20,21 @@ pub fn measured_error(line: Line, xs: &[u64]) -> u32 {
     let last = (xs.len() - 1) as f64;
     // As floating-point numbers, which these integers are exactly and which vectors compare.
     let mut worst = [0.0; LANES];
-    let mut look = |lane: usize, rank: usize, x: u64| {
-        let error = (line.float_rank(x0, x, last) - rank as f64).abs();
-        worst[lane] = if error > worst[lane] { error } else { worst[lane] };
-    };
+    let mut ranks: [f64; LANES] = array::from_fn(|lane| lane as f64);
     let (whole, rest) = xs.as_chunks::<LANES>();
-    for (nth, xs) in whole.iter().enumerate() {
-        (0..LANES).for_each(|lane| look(lane, nth * LANES + lane, xs[lane]));
+    for xs in whole {
+        for lane in 0..LANES {
+            let error = (line.float_rank(x0, xs[lane], last) - ranks[lane]).abs();
+            worst[lane] = if error > worst[lane] { error } else { worst[lane] };
+        }
+        for rank in &mut ranks {
+            *rank += LANES as f64;
+        }
     }
-    rest.iter().enumerate().for_each(|(lane, &x)| look(lane, xs.len() - rest.len() + lane, x));
+    for (lane, &x) in rest.iter().enumerate() {
+        let error = (line.float_rank(x0, x, last) - ranks[lane]).abs();
+        worst[lane] = if error > worst[lane] { error } else { worst[lane] };
+    }
     // A cast of what 32 bits do not hold is their largest number.
     worst.into_iter().fold(0.0, f64::max) as u32
 }

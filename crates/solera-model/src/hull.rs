@@ -58,6 +58,14 @@ impl Hull {
         }
     }
 
+    /// Begins another piece.
+    pub fn clear(&mut self) {
+        self.points = 0;
+        self.upper.clear();
+        self.lower.clear();
+        (self.upper_start, self.lower_start) = (0, 0);
+    }
+
     /// Points in the piece.
     pub fn len(&self) -> usize {
         self.points

@@ -6,9 +6,34 @@
 //! much; the keys of a block lie together anyway.
 
 use crate::segment::Line;
+use std::array;
 
 /// Sums run side by side, so that an addition need not wait for the one before; always in the same order.
 const LANES: usize = 4;
+
+/// Of distances from the middle, of their squares, and of them by their ranks from the mean rank.
+#[derive(Default)]
+struct Sums {
+    off: [f64; LANES],
+    squared: [f64; LANES],
+    both: [f64; LANES],
+}
+
+impl Sums {
+    /// Loops over lanes, one sum after the other, are what compilers make vectors of.
+    #[inline(always)]
+    fn add(&mut self, offs: [f64; LANES], ranks: [f64; LANES]) {
+        for (sum, off) in self.off.iter_mut().zip(offs) {
+            *sum += off;
+        }
+        for (sum, off) in self.squared.iter_mut().zip(offs) {
+            *sum += off * off;
+        }
+        for ((sum, off), rank) in self.both.iter_mut().zip(offs).zip(ranks) {
+            *sum += off * rank;
+        }
+    }
+}
 
 /// The line of rank over the distance to the first key with the least sum of squared errors; `xs` ascends, one key for
 /// each rank. Flat at the mean rank if all keys are equal, [`Line::FLAT`] if there are none. The slope is never
@@ -19,20 +44,25 @@ pub fn least_squares(xs: &[u64]) -> Line {
     let distance = |x: u64| x.saturating_sub(x0) as f64;
     let middle = distance(last) / 2.0;
     let mean_rank = (xs.len() - 1) as f64 / 2.0;
-    // Of the distance from the middle, of its square, and of it by the rank from the mean rank.
-    let mut lanes = [[0.0; LANES]; 3];
-    let mut add = |lane: usize, rank: usize, x: u64| {
-        let off = distance(x) - middle;
-        lanes[0][lane] += off;
-        lanes[1][lane] += off * off;
-        lanes[2][lane] += off * (rank as f64 - mean_rank);
-    };
+    let mut sums = Sums::default();
+    let mut ranks: [f64; LANES] = array::from_fn(|lane| lane as f64 - mean_rank);
     let (whole, rest) = xs.as_chunks::<LANES>();
-    for (nth, xs) in whole.iter().enumerate() {
-        (0..LANES).for_each(|lane| add(lane, nth * LANES + lane, xs[lane]));
+    for xs in whole {
+        let mut offs = [0.0; LANES];
+        for (off, &x) in offs.iter_mut().zip(xs) {
+            *off = distance(x) - middle;
+        }
+        sums.add(offs, ranks);
+        for rank in &mut ranks {
+            *rank += LANES as f64;
+        }
     }
-    rest.iter().enumerate().for_each(|(lane, &x)| add(lane, xs.len() - rest.len() + lane, x));
-    let [off, squared, both] = lanes.map(|lanes| lanes.iter().sum::<f64>());
+    let mut offs = [0.0; LANES];
+    for (off, &x) in offs.iter_mut().zip(rest) {
+        *off = distance(x) - middle;
+    }
+    sums.add(offs, ranks);
+    let [off, squared, both] = [sums.off, sums.squared, sums.both].map(|lanes| lanes.iter().sum::<f64>());
     let mean_off = off / xs.len() as f64;
     // Ranks from their mean sum to 0, so that only the square has to be moved.
     let squared = squared - off * mean_off;

@@ -20,6 +20,8 @@ pub(super) struct Builder<'k> {
     pub(super) words: Vec<u16>,
     /// Sum over the coded boundaries of what is [ambiguous](Builder::ambiguous) below each.
     pub(super) ambiguity: f64,
+    /// Emptied for each fit.
+    hull: Hull,
 }
 
 /// A line, and of how many boundaries it is.
@@ -55,8 +57,14 @@ impl Coded {
 impl<'k> Builder<'k> {
     /// All of these boundaries in segments. What is `pinned`, by rank, begins one, and so do equal ones, together.
     pub(super) fn cut(keys: &'k [u64], pinned: impl Fn(usize) -> bool) -> Builder<'k> {
-        let mut builder =
-            Builder { keys, starts: Vec::new(), segments: Vec::new(), words: Vec::new(), ambiguity: 0.0 };
+        let mut builder = Builder {
+            keys,
+            starts: Vec::new(),
+            segments: Vec::new(),
+            words: Vec::new(),
+            ambiguity: 0.0,
+            hull: Hull::new(EPSILON),
+        };
         let must_start =
             |i: usize| pinned(i) || keys.get(i + 1) == Some(&keys[i]) || (i > 0 && keys[i - 1] == keys[i]);
         let mut at = 0;
@@ -90,17 +98,18 @@ impl<'k> Builder<'k> {
     }
 
     /// The line within [`EPSILON`] of as many boundaries from rank `first` on as it can be, up to `limit`.
-    fn fit(&self, first: usize, limit: usize) -> Fit {
-        let mut hull = Hull::new(EPSILON);
-        hull.push(self.keys[first - 1], 0);
-        let count = (first..limit).take_while(|&i| hull.push(self.keys[i], (i - first) as u32 + 1)).count();
+    fn fit(&mut self, first: usize, limit: usize) -> Fit {
+        let Builder { keys, hull, .. } = self;
+        hull.clear();
+        hull.push(keys[first - 1], 0);
+        let count = (first..limit).take_while(|&i| hull.push(keys[i], (i - first) as u32 + 1)).count();
         let (slope, at_first) = hull.line();
         // The first code stands at 0, one boundary behind the segment's first one.
         Fit { line: Line::new(slope * STEP as f64, (1.0 - at_first) * STEP as f64), count }
     }
 
     /// The longest long segment of those tried, the first with the line of this fit.
-    fn long(&self, width: Width, first: usize, fit: Fit) -> Coded {
+    fn long(&mut self, width: Width, first: usize, fit: Fit) -> Coded {
         let mut fit = fit;
         for _ in 0..FITS_MAX {
             let coded = self.groups(width, fit.line, first, first + fit.count);
@@ -163,23 +172,25 @@ impl<'k> Builder<'k> {
             let deviation = |i: usize| {
                 line.steps(self.keys[i] - start).saturating_sub(centre + (i - first) as i64 * STEP)
             };
-            let mut deviations: Vec<i64> = (group..end.min(group + CODES)).map(deviation).collect();
-            let whole = deviations.len();
+            let mut whole = [0; CODES];
+            let whole = &mut whole[..CODES.min(end - group)];
+            whole.iter_mut().zip(group..).for_each(|(off, i)| *off = deviation(i));
+            let mut deviations = &*whole;
             // The fewer boundaries, the finer the steps may be.
-            while !deviations.is_empty() {
-                let head = Head::of(width, &deviations);
+            while let [fewer @ .., _] = deviations {
+                let head = Head::of(width, deviations);
                 let told =
-                    head.and_then(|head| self.told_apart(head, line, first, group, &deviations, before));
+                    head.and_then(|head| self.told_apart(head, line, first, group, deviations, before));
                 if let Some((head, (last, ambiguity))) = head.zip(told) {
-                    head.write(width, &deviations, &mut coded.words);
+                    head.write(width, deviations, &mut coded.words);
                     coded.count += deviations.len();
                     coded.ambiguity += ambiguity;
                     before = last;
                     break;
                 }
-                deviations.pop();
+                deviations = fewer;
             }
-            if deviations.len() < whole {
+            if deviations.len() < whole.len() {
                 break;
             }
         }
