@@ -6,7 +6,7 @@ use super::{
     blocks::{self, TableBlocks},
     document::{Bars, Section, Table, cell},
     formats::DataBlock,
-    subject::{Arm, Ask, Subject, interleave},
+    subject::{Arm, Ask, Inquiry, Subject},
     verdict,
 };
 use crate::{
@@ -73,7 +73,8 @@ pub(super) fn run(
         databases.push(subject.reopened_direct(memory)?);
         let effort =
             Effort { lookups: scale.lookups_cold, pass_s_max: 4.0 * scale.pass_s_max, ..scale.effort() };
-        let answers = interleave(clock, &set, &mut databases, &[Ask::Found], effort, progress)?;
+        let inquiry = Inquiry { clock, set: &set, asks: &[Ask::Found], effort };
+        let answers = inquiry.of_open(&databases, progress)?;
         let mut table = Table::new(
             format!("{family} keys, found reads, uniform"),
             &[

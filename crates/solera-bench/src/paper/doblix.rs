@@ -4,7 +4,7 @@
 use super::{
     Scale, device,
     document::{Bars, Section, Table, cell},
-    subject::{Answer, Arm, Ask, Subject, interleave_in_memory},
+    subject::{Answer, Arm, Ask, Inquiry, Stored},
     training, verdict,
 };
 use crate::{
@@ -107,9 +107,11 @@ fn hot(scale: &Scale, clock: &SystemClock, progress: &mut dyn Progress) -> Resul
     for keys in &scale.keys {
         let set = scale.set(keys, scale.entries, SIZES)?;
         let measured: Vec<Arm> = arms.iter().filter(|arm| is_for(arm, keys)).cloned().collect();
-        let mut subjects = Subject::create_all(&measured, &set, scale.directory.as_deref(), progress)?;
-        let answers = interleave_in_memory(clock, &set, &mut subjects, &ASKS, scale.effort(), progress)?;
-        let mut done = answers.into_iter().zip(subjects.iter().map(Subject::index_bytes_and_blocks));
+        let stored = Stored::create_all(&measured, &set, scale.directory.as_deref(), progress)?;
+        let inquiry = Inquiry { clock, set: &set, asks: &ASKS, effort: scale.effort() };
+        let answers = inquiry.of_stored(&stored, progress)?;
+        let mut done =
+            answers.into_iter().zip(stored.iter().map(|stored| (stored.index_bytes, stored.blocks)));
         let none = || (Vec::new(), (0, 0));
         let of = |arm: &Arm| if is_for(arm, keys) { done.next().unwrap_or_else(none) } else { none() };
         let (answers, index) = arms.iter().map(of).unzip();
@@ -313,9 +315,9 @@ fn grid(scale: &Scale, clock: &SystemClock, progress: &mut dyn Progress) -> Resu
     let heads = ["model", "4 KiB", "8 KiB", "16 KiB", "32 KiB"];
     for family in [Family::Uniform, Family::Lognormal, Family::Clustered] {
         let set = scale.set(&Keys::Family(family), scale.entries_small, SIZES)?;
-        let mut subjects = Subject::create_all(&arms, &set, scale.directory.as_deref(), progress)?;
-        let answers =
-            interleave_in_memory(clock, &set, &mut subjects, &[Ask::Found], scale.effort(), progress)?;
+        let stored = Stored::create_all(&arms, &set, scale.directory.as_deref(), progress)?;
+        let inquiry = Inquiry { clock, set: &set, asks: &[Ask::Found], effort: scale.effort() };
+        let answers = inquiry.of_stored(&stored, progress)?;
         let rows = EPSILONS.len() + 1;
         let mut rates = Table::new(format!("{family}: M reads/s"), &heads);
         let mut blocks = Table::new(format!("{family}: data blocks"), &heads);
@@ -325,10 +327,7 @@ fn grid(scale: &Scale, clock: &SystemClock, progress: &mut dyn Progress) -> Resu
                 &arm.name,
                 (0..BLOCKS.len()).map(|column| cell(&answers[of(column)][0].per_second, 1e6)),
             );
-            blocks.row(
-                &arm.name,
-                (0..BLOCKS.len()).map(|column| subjects[of(column)].index_bytes_and_blocks().1.to_string()),
-            );
+            blocks.row(&arm.name, (0..BLOCKS.len()).map(|column| stored[of(column)].blocks.to_string()));
         }
         section.tables.extend([rates, blocks]);
     }
@@ -354,19 +353,16 @@ fn sizes(scale: &Scale, clock: &SystemClock, progress: &mut dyn Progress) -> Res
         };
         let entries = scale.entries_small.min(BYTES_MAX / pair_bytes);
         let set = scale.set(&Keys::Family(Family::Clustered), entries, sizes)?;
-        let mut subjects = Subject::create_all(&arms, &set, scale.directory.as_deref(), progress)?;
-        let answers =
-            interleave_in_memory(clock, &set, &mut subjects, &[Ask::Found], scale.effort(), progress)?;
+        let stored = Stored::create_all(&arms, &set, scale.directory.as_deref(), progress)?;
+        let inquiry = Inquiry { clock, set: &set, asks: &[Ask::Found], effort: scale.effort() };
+        let answers = inquiry.of_stored(&stored, progress)?;
         let pairs = || [set.pairs.len().to_string()].into_iter();
         rates.row(
             sizes.to_string(),
             pairs().chain(answers.iter().map(|answer| cell(&answer[0].per_second, 1e6))),
         );
-        let per_block = |subject: &Subject| {
-            let (bytes, blocks) = subject.index_bytes_and_blocks();
-            digits(bytes as f64 / blocks.max(1) as f64)
-        };
-        index.row(sizes.to_string(), pairs().chain(subjects.iter().map(per_block)));
+        let per_block = stored.iter().map(|stored| digits(stored.index_bytes_per_block()));
+        index.row(sizes.to_string(), pairs().chain(per_block));
     }
     Ok(Section {
         title: "D2: key and value sizes".into(),

@@ -276,8 +276,8 @@ fn facts(
 fn method(paper: Paper, scale: &Scale) -> String {
     match paper {
         Paper::Doblix | Paper::Sherry => format!(
-            "median [quartiles] of {} repeats, the layouts of a comparison in turns, all databases opened anew for each \
-                 repeat in memory, another one first, so that each has another place there; {} reads per pass ({} where they go to \
+            "median [quartiles] of {} repeats, the layouts of a comparison in turns, another one first in each repeat; in \
+                 memory, each database is opened for its turn alone, and its blocks are read before it is timed; {} reads per pass ({} where they go to \
                  the device), a quarter of them again one by one for the percentiles; one client thread; seed {}; every \
                  answer checked",
             scale.repeats,

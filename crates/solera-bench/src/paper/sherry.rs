@@ -5,7 +5,7 @@ use super::{
     blocks::{self, TableBlocks},
     document::{Bars, Section, Table, cell},
     formats::{rocksdb_index_bytes, sherry_index_bytes},
-    subject::{Answer, Arm, Ask, Subject, interleave_in_memory},
+    subject::{Answer, Arm, Ask, Inquiry, Stored, Subject},
     verdict,
 };
 use crate::{
@@ -250,9 +250,10 @@ fn time(
         for family in [Family::Uniform, Family::Lognormal, Family::Clustered] {
             let set = scale.set(&Keys::Family(family), entries, sizes)?;
             let arms: Vec<Arm> = arms.iter().map(|arm| arm.clone().block_bytes(block_bytes)).collect();
-            let mut subjects = Subject::create_all(&arms, &set, scale.directory.as_deref(), progress)?;
+            let stored = Stored::create_all(&arms, &set, scale.directory.as_deref(), progress)?;
             let asks = [Ask::Found, Ask::FoundZipf, Ask::Absent];
-            let answers = interleave_in_memory(clock, &set, &mut subjects, &asks, scale.effort(), progress)?;
+            let inquiry = Inquiry { clock, set: &set, asks: &asks, effort: scale.effort() };
+            let answers = inquiry.of_stored(&stored, progress)?;
             let mut table = Table::new(
                 format!("{family}{note}"),
                 &[
@@ -266,11 +267,10 @@ fn time(
                     "B/block",
                 ],
             );
-            for (subject, answer) in subjects.iter().zip(&answers) {
-                let (bytes, blocks) = subject.index_bytes_and_blocks();
+            for (stored, answer) in stored.iter().zip(&answers) {
                 let [found, zipf, absent] = [0, 1, 2].map(|ask| &answer[ask]);
                 table.row(
-                    &subject.arm.name,
+                    &stored.arm.name,
                     [
                         cell(&found.per_second, 1e6),
                         cell(&found.p50_ns, 1.0),
@@ -278,7 +278,7 @@ fn time(
                         cell(&zipf.per_second, 1e6),
                         cell(&absent.per_second, 1e6),
                         format!("{:.4}", found.blocks_probed),
-                        digits(bytes as f64 / blocks.max(1) as f64),
+                        digits(stored.index_bytes_per_block()),
                     ],
                 );
             }

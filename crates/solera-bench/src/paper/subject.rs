@@ -1,4 +1,4 @@
-//! A database under measurement, and the interleaved repeats over several of them.
+//! A database under measurement, open ([`Subject`]) or closed ([`Stored`]), and the interleaved repeats over several of them.
 
 use crate::{
     data::DataSet,
@@ -15,8 +15,8 @@ use solera::{
     stats::Counters,
 };
 use std::{
-    mem,
     path::{Path, PathBuf},
+    rc::Rc,
 };
 use tempfile::TempDir;
 
@@ -62,7 +62,18 @@ pub struct Subject {
     db: Db,
     /// They keep older versions where they are.
     snapshots: Vec<Snapshot>,
-    directory: TempDir,
+    directory: Rc<TempDir>,
+}
+
+/// A closed one.
+pub struct Stored {
+    /// What is measured.
+    pub arm: Arm,
+    /// Data blocks.
+    pub blocks: u64,
+    /// Bytes of index and handles in memory while it is open.
+    pub index_bytes: u64,
+    directory: Rc<TempDir>,
 }
 
 /// What is asked.
@@ -95,13 +106,13 @@ pub struct Answer {
     pub read_calls: Option<f64>,
 }
 
-fn temporary(parent: Option<&Path>) -> Result<TempDir> {
+fn temporary(parent: Option<&Path>) -> Result<Rc<TempDir>> {
     let mut directory = tempfile::Builder::new();
     directory.prefix("solera-paper-");
-    Ok(match parent {
+    Ok(Rc::new(match parent {
         Some(parent) => directory.tempdir_in(parent)?,
         None => directory.tempdir()?,
-    })
+    }))
 }
 
 /// A budget that holds all of `set`.
@@ -137,60 +148,13 @@ impl Subject {
         Ok(Subject { arm: arm.clone(), db, snapshots, directory })
     }
 
-    /// A database for each arm, all of them right.
-    pub fn create_all(
-        arms: &[Arm],
-        set: &DataSet,
-        parent: Option<&Path>,
-        progress: &mut dyn Progress,
-    ) -> Result<Vec<Subject>> {
-        let mut subjects = Vec::new();
-        for (i, arm) in arms.iter().enumerate() {
-            progress.at(&format!("{}: loading, {}", set.name, arm.name), i as u64, arms.len() as u64);
-            subjects.push(Subject::create(arm, set, parent)?);
-        }
-        subjects.iter().try_for_each(|subject| subject.verify(set))?;
-        Ok(subjects)
-    }
-
-    /// Opens all anew, another one first in each repeat, and reads every block once, in turns. Where a database comes to lie
-    /// in memory moves its rates by some per cent: so each repeat has its own place.
-    fn reopen_all(subjects: Vec<Subject>, set: &DataSet, repeat: usize) -> Result<Vec<Subject>> {
-        let count = subjects.len();
-        let mut closed = Vec::new();
-        for Subject { arm, db, snapshots, directory } in subjects {
-            let blocks = db.default().stats().blocks;
-            drop(snapshots);
-            db.close()?;
-            closed.push((arm, directory, blocks));
-        }
-        closed.rotate_left(repeat % count);
-        let mut subjects = Vec::new();
-        let mut blocks_most = 0;
-        for (arm, directory, blocks) in closed {
-            let db = options(&arm, memory_of(set)).open(directory.path())?;
-            // No merge is to begin because the measurement reads.
-            db.control().apply(Change::new("bench", "as loaded").set(&knob::LEVEL0_PATIENCE, 0u32))?;
-            if db.default().stats().blocks != blocks {
-                return Err(Error::Config(format!("{}: a reopening changed the tables", arm.name)));
-            }
-            blocks_most = blocks.max(blocks_most);
-            subjects.push(Subject { arm, db, snapshots: Vec::new(), directory });
-        }
-        subjects.rotate_right(repeat % count);
-        let pairs = set.sorted.len();
-        let step = (pairs / (READS_PER_BLOCK * blocks_most.max(1) as usize)).max(1);
-        let reads = pairs.div_ceil(step);
-        measure::in_turns(&subjects, reads, |_, subject, which| {
-            let mut wrong = 0;
-            for nth in which {
-                let rank = (nth as u64 * SHUFFLE % reads as u64) as usize * step;
-                let (key, value) = set.pairs.get(set.sorted[rank] as usize);
-                wrong += u64::from(!subject.right(Ask::Found, key, value)?);
-            }
-            subject.refuse_wrong(set, "the first reads", wrong)
-        })?;
-        Ok(subjects)
+    /// Closes it.
+    pub fn close(self) -> Result<Stored> {
+        let Subject { arm, db, snapshots, directory } = self;
+        let stats = db.default().stats();
+        drop(snapshots);
+        db.close()?;
+        Ok(Stored { arm, blocks: stats.blocks, index_bytes: stats.index_bytes, directory })
     }
 
     /// A database as it is after a random-order load with this budget, once background work is done.
@@ -209,9 +173,7 @@ impl Subject {
 
     /// The same database, opened anew with another budget and direct reads.
     pub fn reopened_direct(self, memory_bytes: u64) -> Result<Subject> {
-        let Subject { arm, db, snapshots, directory } = self;
-        drop(snapshots);
-        db.close()?;
+        let Stored { arm, directory, .. } = self.close()?;
         let db = options(&arm, memory_bytes).direct_reads(true).open(directory.path())?;
         Ok(Subject { arm, db, snapshots: Vec::new(), directory })
     }
@@ -219,12 +181,6 @@ impl Subject {
     /// Where it lies.
     pub fn directory(&self) -> PathBuf {
         self.directory.path().into()
-    }
-
-    /// Bytes of index and handles in memory, and how many blocks they are for.
-    pub fn index_bytes_and_blocks(&self) -> (u64, u64) {
-        let stats = self.db.default().stats();
-        (stats.index_bytes, stats.blocks)
     }
 
     /// Runs at each level, from level 0, without the empty ones.
@@ -273,6 +229,53 @@ impl Subject {
     }
 }
 
+impl Stored {
+    /// A database for each arm, all of them right.
+    pub fn create_all(
+        arms: &[Arm],
+        set: &DataSet,
+        parent: Option<&Path>,
+        progress: &mut dyn Progress,
+    ) -> Result<Vec<Stored>> {
+        let mut stored = Vec::new();
+        for (i, arm) in arms.iter().enumerate() {
+            progress.at(&format!("{}: loading, {}", set.name, arm.name), i as u64, arms.len() as u64);
+            let subject = Subject::create(arm, set, parent)?;
+            subject.verify(set)?;
+            stored.push(subject.close()?);
+        }
+        Ok(stored)
+    }
+
+    /// Opens it, and reads every block a few times, in no order.
+    fn open_in_memory(&self, set: &DataSet) -> Result<Subject> {
+        let Stored { arm, blocks, directory, .. } = self;
+        let db = options(arm, memory_of(set)).open(directory.path())?;
+        // No merge is to begin because the measurement reads.
+        db.control().apply(Change::new("bench", "as loaded").set(&knob::LEVEL0_PATIENCE, 0u32))?;
+        if db.default().stats().blocks != *blocks {
+            return Err(Error::Config(format!("{}: opening it again changed the tables", arm.name)));
+        }
+        let subject = Subject { arm: arm.clone(), db, snapshots: Vec::new(), directory: directory.clone() };
+        let pairs = set.sorted.len();
+        let step = (pairs / (READS_PER_BLOCK * (*blocks).max(1) as usize)).max(1);
+        let reads = pairs.div_ceil(step) as u64;
+        let mut wrong = 0;
+        for nth in 0..reads {
+            let rank = (nth * SHUFFLE % reads) as usize * step;
+            let (key, value) = set.pairs.get(set.sorted[rank] as usize);
+            wrong += u64::from(!subject.right(Ask::Found, key, value)?);
+        }
+        subject.refuse_wrong(set, "the first reads", wrong)?;
+        Ok(subject)
+    }
+
+    /// Bytes of index and handles, per block.
+    pub fn index_bytes_per_block(&self) -> f64 {
+        self.index_bytes as f64 / self.blocks.max(1) as f64
+    }
+}
+
 /// How much to ask.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
@@ -295,6 +298,7 @@ fn device() -> Option<(u64, u64)> {
     Some((field("read_bytes:")?, field("syscr:")?))
 }
 
+/// What the passes over one database came to, for one question.
 #[derive(Clone, Default)]
 struct Tally {
     operations: u64,
@@ -307,76 +311,81 @@ struct Tally {
     p99_ns: Vec<f64>,
 }
 
-/// [`interleave`] of databases that hold everything in memory, each opened anew for each repeat.
-pub fn interleave_in_memory(
-    clock: &SystemClock,
-    set: &DataSet,
-    subjects: &mut Vec<Subject>,
-    asks: &[Ask],
-    effort: Effort,
-    progress: &mut dyn Progress,
-) -> Result<Vec<Vec<Answer>>> {
-    let prepare = |subjects: &mut Vec<Subject>, repeat| {
-        *subjects = Subject::reopen_all(mem::take(subjects), set, repeat)?;
-        Ok(())
-    };
-    interleave_prepared(clock, set, subjects, asks, effort, progress, prepare)
-}
-
-/// Asks every subject everything, `repeats` times, and in each repeat begins with another one. For each subject an
-/// answer per question.
-pub fn interleave(
-    clock: &SystemClock,
-    set: &DataSet,
-    subjects: &mut Vec<Subject>,
-    asks: &[Ask],
-    effort: Effort,
-    progress: &mut dyn Progress,
-) -> Result<Vec<Vec<Answer>>> {
-    interleave_prepared(clock, set, subjects, asks, effort, progress, |_, _| Ok(()))
-}
-
-fn interleave_prepared(
-    clock: &SystemClock,
-    set: &DataSet,
-    subjects: &mut Vec<Subject>,
-    asks: &[Ask],
-    effort: Effort,
-    progress: &mut dyn Progress,
-    prepare: impl Fn(&mut Vec<Subject>, usize) -> Result<()>,
-) -> Result<Vec<Vec<Answer>>> {
-    let prober = Prober::new(set, effort.seed);
-    let mut tallies = vec![vec![Tally::default(); asks.len()]; subjects.len()];
-    let stage = format!("{}: measuring {} layouts", set.name, subjects.len());
-    let steps = (effort.repeats * asks.len() * subjects.len()) as u64;
-    let mut done = 0;
-    for repeat in 0..effort.repeats {
-        progress.at(&stage, done, steps);
-        prepare(subjects, repeat)?;
-        let probes = prober.probes(repeat, effort.lookups, 0, 1);
-        for (number, &ask) in asks.iter().enumerate() {
-            for turn in 0..subjects.len() {
-                progress.at(&stage, done, steps);
-                let which = (turn + repeat) % subjects.len();
-                measure(clock, set, &subjects[which], ask, &probes, effort, &mut tallies[which][number])?;
-                done += 1;
-            }
+impl Tally {
+    fn answer(self) -> Answer {
+        let per = |count: u64| count as f64 / self.operations.max(1) as f64;
+        Answer {
+            blocks_probed: self.probed as f64 / self.reaching.max(1) as f64,
+            blocks_read: per(self.read),
+            device_bytes: self.device.map(|(bytes, _)| per(bytes)),
+            read_calls: self.device.map(|(_, calls)| per(calls)),
+            per_second: Spread::of(self.rates),
+            p50_ns: Spread::of(self.p50_ns),
+            p99_ns: Spread::of(self.p99_ns),
         }
     }
-    progress.at(&stage, steps, steps);
-    let answer = |tally: Tally| {
-        let per = |count: u64| count as f64 / tally.operations.max(1) as f64;
-        Answer {
-            per_second: Spread::of(tally.rates),
-            p50_ns: Spread::of(tally.p50_ns),
-            p99_ns: Spread::of(tally.p99_ns),
-            blocks_probed: tally.probed as f64 / tally.reaching.max(1) as f64,
-            blocks_read: per(tally.read),
-            device_bytes: tally.device.map(|(bytes, _)| per(bytes)),
-            read_calls: tally.device.map(|(_, calls)| per(calls)),
+}
+
+/// What is asked of several databases that hold one set.
+pub struct Inquiry<'a> {
+    /// Times everything.
+    pub clock: &'a SystemClock,
+    /// What they hold.
+    pub set: &'a DataSet,
+    /// The questions.
+    pub asks: &'a [Ask],
+    /// How often each.
+    pub effort: Effort,
+}
+
+impl Inquiry<'_> {
+    /// Asks open databases in turns. For each an answer per question.
+    pub fn of_open(&self, subjects: &[Subject], progress: &mut dyn Progress) -> Result<Vec<Vec<Answer>>> {
+        self.repeat(subjects.len(), progress, |which, probes, tallies| {
+            self.ask(&subjects[which], probes, tallies)
+        })
+    }
+
+    /// Asks databases in memory, and opens each for its turn alone: so all have the same memory, and nobody comes to lie behind
+    /// another, where rates differ by some per cent. For each an answer per question.
+    pub fn of_stored(&self, stored: &[Stored], progress: &mut dyn Progress) -> Result<Vec<Vec<Answer>>> {
+        self.repeat(stored.len(), progress, |which, probes, tallies| {
+            let subject = stored[which].open_in_memory(self.set)?;
+            self.ask(&subject, probes, tallies)?;
+            subject.close()?;
+            Ok(())
+        })
+    }
+
+    /// Calls `each` for every database `repeats` times, in each repeat with the next one first.
+    fn repeat(
+        &self,
+        databases: usize,
+        progress: &mut dyn Progress,
+        mut each: impl FnMut(usize, &Probes, &mut [Tally]) -> Result<()>,
+    ) -> Result<Vec<Vec<Answer>>> {
+        let prober = Prober::new(self.set, self.effort.seed);
+        let mut tallies = vec![vec![Tally::default(); self.asks.len()]; databases];
+        let stage = format!("{}: measuring {databases} layouts", self.set.name);
+        let steps = (self.effort.repeats * databases) as u64;
+        for repeat in 0..self.effort.repeats {
+            let probes = prober.probes(repeat, self.effort.lookups, 0, 1);
+            for turn in 0..databases {
+                progress.at(&stage, (repeat * databases + turn) as u64, steps);
+                let which = (turn + repeat) % databases;
+                each(which, &probes, &mut tallies[which])?;
+            }
         }
-    };
-    Ok(tallies.into_iter().map(|tallies| tallies.into_iter().map(answer).collect()).collect())
+        progress.at(&stage, steps, steps);
+        Ok(tallies.into_iter().map(|tallies| tallies.into_iter().map(Tally::answer).collect()).collect())
+    }
+
+    fn ask(&self, subject: &Subject, probes: &Probes, tallies: &mut [Tally]) -> Result<()> {
+        for (&ask, tally) in self.asks.iter().zip(tallies) {
+            measure(self.clock, self.set, subject, ask, probes, self.effort, tally)?;
+        }
+        Ok(())
+    }
 }
 
 fn measure(
