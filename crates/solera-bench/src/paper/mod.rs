@@ -13,6 +13,7 @@ mod device;
 mod doblix;
 mod foresight;
 mod missions;
+mod pairs;
 mod ruskey;
 mod sherry;
 mod subject;

@@ -143,9 +143,13 @@ impl Subject {
             snapshots.push(db.snapshot());
         }
         db.ingest(set.sorted.iter().map(|&i| set.pairs.get(i as usize)))?;
-        db.compact_range::<&[u8]>(..)?;
         db.wait_idle()?;
-        Ok(Subject { arm: arm.clone(), db, snapshots, directory })
+        let subject = Subject { arm: arm.clone(), db, snapshots, directory };
+        if subject.runs() > 1 {
+            subject.db.compact_range::<&[u8]>(..)?;
+            subject.db.wait_idle()?;
+        }
+        Ok(subject)
     }
 
     /// Closes it.
@@ -207,7 +211,8 @@ impl Subject {
         self.refuse_wrong(set, "check after the load", wrong)
     }
 
-    fn refuse_wrong(&self, set: &DataSet, stage: &str, wrong: u64) -> Result<()> {
+    /// An error if any of the answers of this stage was wrong.
+    pub(super) fn refuse_wrong(&self, set: &DataSet, stage: &str, wrong: u64) -> Result<()> {
         match wrong {
             0 => Ok(()),
             _ => Err(Error::WrongAnswers {
@@ -219,8 +224,9 @@ impl Subject {
         }
     }
 
+    /// Whether the answer for this key is the right one.
     #[inline]
-    fn right(&self, ask: Ask, key: &[u8], value: &[u8]) -> Result<bool> {
+    pub(super) fn right(&self, ask: Ask, key: &[u8], value: &[u8]) -> Result<bool> {
         let found = self.db.get(key)?;
         Ok(match ask {
             Ask::Absent => found.is_none(),
@@ -248,7 +254,7 @@ impl Stored {
     }
 
     /// Opens it, and reads every block a few times, in no order.
-    fn open_in_memory(&self, set: &DataSet) -> Result<Subject> {
+    pub(super) fn open_in_memory(&self, set: &DataSet) -> Result<Subject> {
         let Stored { arm, blocks, directory, .. } = self;
         let db = options(arm, memory_of(set)).open(directory.path())?;
         // No merge is to begin because the measurement reads.
