@@ -14,8 +14,25 @@ const LANES: usize = 4;
 /// This bounds searches for keys that are *not* there too. Such a key lies between neighbours at ranks
 /// `r - 1` and `r`; its prediction lies between theirs, because predictions are monotone; hence
 /// `r` lies in `[prediction - error, prediction + error + 1]`.
-#[inline(always)]
 pub fn measured_error(line: Line, xs: &[u64]) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx512dq") && is_x86_feature_detected!("avx512vl") {
+        // SAFETY: the processor has what the function is compiled for.
+        return unsafe { measured_error_avx512(line, xs) };
+    }
+    measured_error_scalar(line, xs)
+}
+
+/// AVX-512 makes floating-point numbers of unsigned ones, which others do in six steps.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512dq,avx512vl")]
+fn measured_error_avx512(line: Line, xs: &[u64]) -> u32 {
+    measured_error_scalar(line, xs)
+}
+
+/// [`measured_error`], compiled into what calls it, for its instructions: all round alike.
+#[inline(always)]
+pub(crate) fn measured_error_scalar(line: Line, xs: &[u64]) -> u32 {
     let Some(&x0) = xs.first() else { return 0 };
     let last = (xs.len() - 1) as f64;
     // As floating-point numbers, which these integers are exactly and which vectors compare.

@@ -170,7 +170,7 @@ fn regression_avx512(xs: &[u64]) -> Fit {
 #[inline(always)]
 fn regression_scalar(xs: &[u64]) -> Fit {
     let line = least_squares(xs);
-    Fit { line, error: bound::measured_error(line, xs) }
+    Fit { line, error: bound::measured_error_scalar(line, xs) }
 }
 
 #[cfg(test)]

@@ -55,8 +55,10 @@ pub(crate) fn up_to_scalar(node: &[u64; 8], x: u64) -> usize {
 
 /// Codes that are compared at once.
 pub(crate) const CODES: usize = 16;
-/// Words of 16 bits that a group of narrow codes has: one, which is not looked at here, and 12 bits for each.
-pub(crate) const NARROW_WORDS: usize = 13;
+/// Words of 16 bits that a group of codes of so many bits has: one, which is not looked at here, and the codes, bit after bit.
+pub(crate) const fn group_words(bits: usize) -> usize {
+    1 + CODES * bits / 16
+}
 /// Words that a group of wide codes has: one that is not looked at, and one for each.
 pub(crate) const WIDE_WORDS: usize = 17;
 /// How far a lane of a group lies behind the one before, about.
@@ -68,14 +70,20 @@ pub(crate) fn codes_up_to_scalar(codes: &[u16; CODES], limit: u16) -> u32 {
     codes.iter().enumerate().fold(0, |bits, (lane, &code)| bits | u32::from(code <= limit) << lane)
 }
 
-/// For each lane `j` of a group of narrow codes whether `(code[j] << exponent) + j * step <= limit`, as bits, lane 0 the lowest. The exponent
-/// is at most 7, the step at most twice [`GROUP_STEP`]. One after the other.
+/// For each lane `j` of a group of codes of `BITS`, 10 or 12, whether `(code[j] << exponent) + j * step <= limit`, as bits, lane 0
+/// the lowest. The exponent is at most 7, the step at most twice [`GROUP_STEP`]. One after the other.
 #[inline]
-pub(crate) fn narrow_up_to_scalar(words: &[u16; NARROW_WORDS], limit: i32, step: i32, exponent: u32) -> u32 {
+pub(crate) fn packed_up_to_scalar<const BITS: usize, const WORDS: usize>(
+    words: &[u16; WORDS],
+    limit: i32,
+    step: i32,
+    exponent: u32,
+) -> u32 {
+    const { assert!(WORDS == group_words(BITS)) };
     let code = |lane: usize| {
-        let (word, bit) = (1 + lane * 12 / 16, lane * 12 % 16);
+        let (word, bit) = (1 + lane * BITS / 16, lane * BITS % 16);
         let next = words.get(word + 1).copied().unwrap_or(0);
-        (u32::from(words[word]) | u32::from(next) << 16) >> bit & 0xfff
+        (u32::from(words[word]) | u32::from(next) << 16) >> bit & ((1 << BITS) - 1)
     };
     (0..CODES).fold(0, |bits, lane| {
         let at = ((code(lane) << exponent) as i32) + lane as i32 * step;
@@ -83,7 +91,7 @@ pub(crate) fn narrow_up_to_scalar(words: &[u16; NARROW_WORDS], limit: i32, step:
     })
 }
 
-/// [`narrow_up_to_scalar`] of a group of wide codes.
+/// [`packed_up_to_scalar`] of a group of wide codes.
 #[inline]
 pub(crate) fn wide_up_to_scalar(words: &[u16; WIDE_WORDS], limit: i32, step: i32, exponent: u32) -> u32 {
     words[1..].iter().enumerate().fold(0, |bits, (lane, &code)| {
@@ -92,30 +100,50 @@ pub(crate) fn wide_up_to_scalar(words: &[u16; WIDE_WORDS], limit: i32, step: i32
     })
 }
 
-/// Where in 16 bytes that begin with the first of 8 codes of 12 bits each lies, as two bytes for each; what lies beside it
-/// are four bits, above the even codes and below the odd ones.
-const HALF: [u8; 16] = [0, 1, 1, 2, 3, 4, 4, 5, 6, 7, 7, 8, 9, 10, 10, 11];
-/// Bytes before which the second half's codes begin in what is loaded for them: they are the last 12 of a group.
-const BEFORE_SECOND: u8 = 4;
-/// [`HALF`] for both.
-static BYTES: [u8; 32] = {
-    let mut bytes = [0; 32];
-    let mut at = 0;
-    while at < 16 {
-        bytes[at] = HALF[at];
-        bytes[16 + at] = HALF[at] + BEFORE_SECOND;
-        at += 1;
+/// Where codes of 10 or 12 bits lie in a group.
+struct Packing {
+    /// Where in a group 16 bytes are loaded from, for the first and the last 8 codes: the second load ends with the group.
+    loads: [usize; 2],
+    /// Where in those bytes each code lies, as two bytes for each; beside it may lie bits of its neighbours.
+    bytes: [u8; 32],
+    /// By what to multiply those two bytes, so that the code is the highest of their bits.
+    raise: [u16; CODES],
+}
+
+impl Packing {
+    const fn of(bits: usize) -> Packing {
+        let (first, second) = (2, 2 + bits);
+        let mut packing =
+            Packing { loads: [first, group_words(bits) * 2 - 16], bytes: [0; 32], raise: [0; CODES] };
+        let mut lane = 0;
+        while lane < CODES {
+            // 8 codes are as many bytes as a code has bits.
+            let half = lane / 8;
+            let begin = if half == 0 { 0 } else { second - packing.loads[1] };
+            let (byte, bit) = (begin + lane % 8 * bits / 8, lane % 8 * bits % 8);
+            packing.bytes[2 * lane] = byte as u8;
+            packing.bytes[2 * lane + 1] = byte as u8 + 1;
+            packing.raise[lane] = 1 << (16 - bits - bit);
+            lane += 1;
+        }
+        packing
     }
-    bytes
-};
-/// Where in a group the bytes are loaded from, for both halves.
-const LOADS: [usize; 2] = [2, NARROW_WORDS * 2 - 16];
+}
+
+/// The packing of codes of 10 bits, and of 12.
+static PACKINGS: [Packing; 2] = [Packing::of(10), Packing::of(12)];
+
+/// The packing of codes of so many bits.
+const fn packing(bits: usize) -> &'static Packing {
+    &PACKINGS[(bits - 10) / 2]
+}
+
 /// The numbers of the lanes.
 static LANES: [i32; CODES] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86 {
-    use super::{BYTES, CODES, LANES, LOADS, NARROW_WORDS, WIDE_WORDS};
+    use super::{CODES, LANES, WIDE_WORDS, group_words, packing};
     use std::arch::x86_64::*;
 
     /// [`super::codes_up_to_scalar`].
@@ -131,28 +159,31 @@ pub(crate) mod x86 {
         _mm_movemask_epi8(up_to) as u32
     }
 
-    /// [`super::narrow_up_to_scalar`].
+    /// [`super::packed_up_to_scalar`].
     #[inline]
     #[target_feature(enable = "avx2")]
-    pub(crate) fn narrow_up_to_avx2(
-        words: &[u16; NARROW_WORDS],
+    pub(crate) fn packed_up_to_avx2<const BITS: usize, const WORDS: usize>(
+        words: &[u16; WORDS],
         limit: i32,
         step: i32,
         exponent: u32,
     ) -> u32 {
-        let bytes = words.as_ptr().cast::<u8>();
-        // SAFETY: both loads of 16 bytes end within the group's 26, and 32 numbers of bytes are there. All may be unaligned.
-        let (first, second, shuffle) = unsafe {
+        const { assert!(WORDS == group_words(BITS)) };
+        let (packing, group) = (packing(BITS), words.as_ptr().cast::<u8>());
+        // SAFETY: both loads of 16 bytes end within the group, and 32 numbers of bytes and 16 factors are there. All may be
+        // unaligned.
+        let (first, second, bytes, raise) = unsafe {
             (
-                _mm_loadu_si128(bytes.add(LOADS[0]).cast()),
-                _mm_loadu_si128(bytes.add(LOADS[1]).cast()),
-                _mm256_loadu_si256(BYTES.as_ptr().cast()),
+                _mm_loadu_si128(group.add(packing.loads[0]).cast()),
+                _mm_loadu_si128(group.add(packing.loads[1]).cast()),
+                _mm256_loadu_si256(packing.bytes.as_ptr().cast()),
+                _mm256_loadu_si256(packing.raise.as_ptr().cast()),
             )
         };
-        let pairs = _mm256_shuffle_epi8(_mm256_set_m128i(second, first), shuffle);
-        // Even codes have four bits of the next above them: they are shifted out; then all are shifted down.
-        let top = _mm256_mullo_epi16(pairs, _mm256_set1_epi32(1 << 16 | 16));
-        up_to(_mm256_srli_epi16::<4>(top), limit, step, exponent)
+        let pairs = _mm256_shuffle_epi8(_mm256_set_m128i(second, first), bytes);
+        // What lies above a code is shifted out; then all are shifted down.
+        let down = _mm_cvtsi32_si128(16 - BITS as i32);
+        up_to(_mm256_srl_epi16(_mm256_mullo_epi16(pairs, raise), down), limit, step, exponent)
     }
 
     /// [`super::wide_up_to_scalar`].
@@ -208,7 +239,7 @@ pub(crate) mod x86 {
 
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod arm {
-    use super::{BYTES, CODES, LANES, LOADS, NARROW_WORDS, WIDE_WORDS};
+    use super::{CODES, LANES, WIDE_WORDS, group_words, packing};
     use std::arch::aarch64::*;
 
     /// [`super::codes_up_to_scalar`].
@@ -225,28 +256,29 @@ pub(crate) mod arm {
         half(0) | half(8) << 8
     }
 
-    /// [`super::narrow_up_to_scalar`].
+    /// [`super::packed_up_to_scalar`].
     #[inline]
     #[target_feature(enable = "neon")]
-    pub(crate) fn narrow_up_to_neon(
-        words: &[u16; NARROW_WORDS],
+    pub(crate) fn packed_up_to_neon<const BITS: usize, const WORDS: usize>(
+        words: &[u16; WORDS],
         limit: i32,
         step: i32,
         exponent: u32,
     ) -> u32 {
-        /// Down for odd codes; even ones have four bits of the next above them, which the mask takes away.
-        const SHIFTS: [i16; 8] = [0, -4, 0, -4, 0, -4, 0, -4];
+        const { assert!(WORDS == group_words(BITS)) };
+        let packing = packing(BITS);
         let half = |half: usize| {
-            // SAFETY: both loads of 16 bytes end within the group's 26; 16 of 32 numbers of bytes and 8 shifts are there.
-            let (bytes, shuffle, shifts) = unsafe {
+            // SAFETY: both loads of 16 bytes end within the group; 16 of 32 numbers of bytes and 8 of 16 factors are there.
+            let (group, bytes, raise) = unsafe {
                 (
-                    vld1q_u8(words.as_ptr().cast::<u8>().add(LOADS[half])),
-                    vld1q_u8(BYTES.as_ptr().add(half * 16)),
-                    vld1q_s16(SHIFTS.as_ptr()),
+                    vld1q_u8(words.as_ptr().cast::<u8>().add(packing.loads[half])),
+                    vld1q_u8(packing.bytes.as_ptr().add(half * 16)),
+                    vld1q_u16(packing.raise.as_ptr().add(half * 8)),
                 )
             };
-            let pairs = vreinterpretq_u16_u8(vqtbl1q_u8(bytes, shuffle));
-            let codes = vandq_u16(vshlq_u16(pairs, shifts), vdupq_n_u16(0xfff));
+            let pairs = vreinterpretq_u16_u8(vqtbl1q_u8(group, bytes));
+            // What lies above a code is shifted out; then all are shifted down.
+            let codes = vshlq_u16(vmulq_u16(pairs, raise), vdupq_n_s16(BITS as i16 - 16));
             up_to(codes, half * 8, limit, step, exponent)
         };
         half(0) | half(1)
@@ -315,16 +347,24 @@ mod tests {
         Lanes::available().into_iter().map(of).collect()
     }
 
-    /// The same of a group of narrow codes.
-    fn bits_of_narrow(words: &[u16; NARROW_WORDS], limit: i32, step: i32, exponent: u32) -> Vec<u32> {
+    /// The same of a group of packed codes.
+    fn bits_of_packed<const BITS: usize, const WORDS: usize>(
+        words: &[u16; WIDE_WORDS],
+        limit: i32,
+        step: i32,
+        exponent: u32,
+    ) -> Vec<u32> {
+        let words: &[u16; WORDS] = words.first_chunk().unwrap();
         let of = |lanes: Lanes| match lanes {
-            Lanes::Scalar => narrow_up_to_scalar(words, limit, step, exponent),
+            Lanes::Scalar => packed_up_to_scalar::<BITS, WORDS>(words, limit, step, exponent),
             // SAFETY: only what is available is asked for.
             #[cfg(target_arch = "x86_64")]
-            Lanes::Avx2 | Lanes::Avx512 => unsafe { x86::narrow_up_to_avx2(words, limit, step, exponent) },
+            Lanes::Avx2 | Lanes::Avx512 => unsafe {
+                x86::packed_up_to_avx2::<BITS, WORDS>(words, limit, step, exponent)
+            },
             // SAFETY: as above.
             #[cfg(target_arch = "aarch64")]
-            Lanes::Neon => unsafe { arm::narrow_up_to_neon(words, limit, step, exponent) },
+            Lanes::Neon => unsafe { arm::packed_up_to_neon::<BITS, WORDS>(words, limit, step, exponent) },
         };
         Lanes::available().into_iter().map(of).collect()
     }
@@ -371,14 +411,15 @@ mod tests {
         let mut random = random_numbers();
         for _ in 0..CASES {
             let wide: [u16; WIDE_WORDS] = std::array::from_fn(|_| random() as u16);
-            let narrow: &[u16; NARROW_WORDS] = wide.first_chunk().unwrap();
             let near = [0; 4].map(|_| random() as i32 % (1 << 20));
             let step = GROUP_STEP / 2 + random() as i32 % (GROUP_STEP / 2);
             for limit in [i32::MIN, -1, 0, 7 * step, 15 * step, i32::MAX].into_iter().chain(near) {
                 for exponent in 0..8 {
-                    let of_narrow = bits_of_narrow(narrow, limit, step, exponent);
-                    let of_wide = bits_of_wide(&wide, limit, step, exponent);
-                    for all in [of_narrow, of_wide] {
+                    for all in [
+                        bits_of_packed::<10, { group_words(10) }>(&wide, limit, step, exponent),
+                        bits_of_packed::<12, { group_words(12) }>(&wide, limit, step, exponent),
+                        bits_of_wide(&wide, limit, step, exponent),
+                    ] {
                         let alike = all.iter().all(|bits| *bits == all[0]);
                         assert!(alike, "{wide:?} {limit} {step} {exponent} {all:x?}");
                     }

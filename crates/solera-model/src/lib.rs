@@ -21,7 +21,7 @@
 //! | [`stree`], [`eytzinger`], [`interpolation`] | the strong classical searches, to be compared with |
 //! | [`plr`] | greedy segments over block numbers with sound windows (Sherry) |
 //! | [`hull`] | the longest piece that some line passes within ε (O'Rourke, PGM) |
-//! | [`boundaries`] | Solera's own index: segments, and 13 bits for every boundary |
+//! | [`boundaries`] | Solera's own index: segments, and 11 to 13 bits for most boundaries |
 //! | [`knots`] | predecessor search over a larger sorted array, through a radix table |
 //!
 //! # Example

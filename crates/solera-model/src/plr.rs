@@ -60,6 +60,16 @@ pub struct Plr {
     blocks_beside: f32,
 }
 
+/// How far the ends of blocks lie from where a segment predicts them.
+#[derive(Default)]
+struct Off {
+    /// In sum, behind it and, negative, before it.
+    sum: i64,
+    /// In sum, either way.
+    distance: i64,
+    ends: i64,
+}
+
 /// The greedy algorithm's state: all lines within γ of the segment's points pass one pivot, nearly.
 struct Cone {
     start: u64,
@@ -140,35 +150,59 @@ impl Plr {
         plr
     }
 
-    /// Measures every segment's windows at the ends of the blocks.
+    /// Measures every segment's windows at the ends of the blocks, and how far predictions are off there.
     fn measure(&mut self, keys: &[u64], told: impl Fn(usize) -> bool) {
-        let mut at = 0;
+        let (mut at, mut beside, mut ends) = (0, 0, 0);
+        let mut off_here = Off::default();
         for block in 0..=keys.len() {
             let lowest = if block == 0 { 0 } else { keys[block - 1] };
             let bound = keys.get(block).copied();
             // Between the lowest and the highest key another segment can begin only at the bound itself.
             let highest = bound.map_or(Some(u64::MAX), |bound| bound.checked_sub(1).filter(|&x| x >= lowest));
-            for x in [Some(lowest), highest, bound.filter(|_| !told(block))].into_iter().flatten() {
-                at = self.segment_from(at, x);
+            let between = [
+                (Some(lowest), block > 0),
+                (highest, bound.is_some()),
+                (bound.filter(|_| !told(block)), false),
+            ];
+            for (x, is_end) in between {
+                let Some(x) = x else { continue };
+                let here = self.segment_from(at, x);
+                if here > at {
+                    beside += self.beside(at, &off_here);
+                    (at, off_here) = (here, Off::default());
+                }
                 let Some(number) = at.checked_sub(1) else { continue };
                 let last = self.last(number);
                 let segment = &mut self.segments[number];
-                let off = block as i64 - segment.predict(x, last) as i64;
+                let predicted = segment.predict(x, last);
+                let off = block as i64 - predicted as i64;
+                if is_end {
+                    // No search begins before the segment's first block.
+                    let off = block as i64 - predicted.max(segment.first as usize) as i64;
+                    off_here.sum += off;
+                    off_here.distance += off.abs();
+                    off_here.ends += 1;
+                    ends += 1;
+                }
                 let off = off.clamp(i8::MIN.into(), i8::MAX.into()) as i8;
                 segment.below = segment.below.min(off);
                 segment.above = segment.above.max(off);
             }
         }
-        // Of each boundary, the last keys before it and the first behind it.
-        let mut at = 0;
-        let off = |at: usize, x: u64, block: usize| self.window_of(at, x).predicted.abs_diff(block);
-        let beside = |(boundary, &x): (usize, &u64)| {
-            let below = x.saturating_sub(1);
-            at = self.segment_from(at, below);
-            off(at, below, boundary) + off(self.segment_from(at, x), x, boundary + 1)
-        };
-        let sum: usize = keys.iter().enumerate().map(beside).sum();
-        self.blocks_beside = (sum as f64 / (2 * keys.len().max(1)) as f64) as f32;
+        beside += self.beside(at, &off_here);
+        self.blocks_beside = (beside as f64 / f64::from(ends.max(1))) as f32;
+    }
+
+    /// How far in sum the ends of blocks of the last of so many segments lie from the blocks that its window is searched from:
+    /// the predicted ones, or what of the window is nearest to them.
+    fn beside(&self, up_to: usize, off: &Off) -> i64 {
+        let Some(number) = up_to.checked_sub(1) else { return 0 };
+        let segment = &self.segments[number];
+        match (i64::from(segment.below), i64::from(segment.above)) {
+            (below @ 1.., _) => off.sum - below * off.ends,
+            (_, above @ ..=-1) => above * off.ends - off.sum,
+            _ => off.distance,
+        }
     }
 
     /// How many segments do not begin above `x`, of which the first `at` are known not to.
@@ -315,6 +349,18 @@ mod tests {
         let models = [0.5, 1.0, 2.0].map(|gamma| Plr::new(&boundaries, gamma, |_| true));
         assert!(models.is_sorted_by(|a, b| a.segments() > b.segments()));
         assert!(models.is_sorted_by(|a, b| a.blocks_beside() < b.blocks_beside()));
+    }
+
+    #[test]
+    fn blocks_beside_are_those_between_the_ends_of_blocks_and_what_is_predicted() {
+        let (_, boundaries) = blocks(50);
+        for gamma in [0.5, 1.0, 2.0] {
+            let plr = Plr::new(&boundaries, gamma, |_| true);
+            let off = |x: u64, block: usize| plr.window(x).predicted.abs_diff(block);
+            let ends = boundaries.iter().enumerate().map(|(i, &x)| off(x - 1, i) + off(x, i + 1));
+            let mean = ends.sum::<usize>() as f64 / (2 * boundaries.len()) as f64;
+            assert!((plr.blocks_beside() - mean).abs() < 0.01, "γ {gamma}: {} {mean}", plr.blocks_beside());
+        }
     }
 
     #[test]

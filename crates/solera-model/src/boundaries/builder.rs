@@ -4,7 +4,7 @@
 //! apart well enough ends its segment.
 
 use super::{
-    AMBIGUITY_MAX, CENTRE, EPSILON, Form, Line, SHORT_STEPS, STEP, Segment,
+    AMBIGUITY_MEAN_MAX, CENTRE, EPSILON, Form, Line, SHORT_STEPS, STEP, Segment,
     group::{Head, Width},
 };
 use crate::{hull::Hull, lanes::CODES};
@@ -20,6 +20,8 @@ pub(super) struct Builder<'k> {
     pub(super) words: Vec<u16>,
     /// Sum over the coded boundaries of what is [ambiguous](Builder::ambiguous) below each.
     pub(super) ambiguity: f64,
+    /// Whether the last segment has codes of 10 bits.
+    ten_bits: bool,
     /// Emptied for each fit.
     hull: Hull,
 }
@@ -63,6 +65,7 @@ impl<'k> Builder<'k> {
             segments: Vec::new(),
             words: Vec::new(),
             ambiguity: 0.0,
+            ten_bits: false,
             hull: Hull::new(EPSILON),
         };
         let must_start =
@@ -81,20 +84,32 @@ impl<'k> Builder<'k> {
     /// `limit` if it can; returns up to which it does.
     fn segment(&mut self, first: usize, limit: usize) -> usize {
         let fit = self.fit(first, limit);
-        let mut coded = self.long(Width::Narrow, first, fit);
-        // Where codes of 12 bits do not reach as far as there are boundaries, others may.
-        if first + coded.count < limit {
-            for other in [self.long(Width::Wide, first, fit), self.short(first, limit)] {
-                if other.bytes_each() < coded.bytes_each() {
-                    coded = other;
-                }
-            }
-        }
+        // What was enough for the segment before mostly is enough again.
+        let same = self.ten_bits.then(|| self.ten_bits_of(fit.line, first, fit.count)).flatten();
+        let coded = same.unwrap_or_else(|| self.cheapest(first, limit, fit));
+        self.ten_bits = coded.form == Form::Long(Width::Ten);
         self.starts.push(self.keys[first - 1]);
         self.segments.push(Segment::new(first, self.words.len(), &coded));
         self.words.extend(&coded.words);
         self.ambiguity += coded.ambiguity;
         first + coded.count
+    }
+
+    /// The segment of the fewest bytes a boundary, of those that are tried.
+    fn cheapest(&mut self, first: usize, limit: usize, fit: Fit) -> Coded {
+        let mut coded = self.long(Width::Twelve, first, fit);
+        // Where codes of 12 bits do not reach as far as there are boundaries, others may.
+        if first + coded.count < limit {
+            for other in [self.long(Width::Sixteen, first, fit), self.short(first, limit)] {
+                if other.bytes_each() < coded.bytes_each() {
+                    coded = other;
+                }
+            }
+        }
+        if coded.form == Form::Long(Width::Twelve) {
+            coded = self.ten_bits_of(coded.line, first, coded.count).unwrap_or(coded);
+        }
+        coded
     }
 
     /// The line within [`EPSILON`] of as many boundaries from rank `first` on as it can be, up to `limit`.
@@ -113,13 +128,20 @@ impl<'k> Builder<'k> {
         let mut fit = fit;
         for _ in 0..FITS_MAX {
             let coded = self.groups(width, fit.line, first, first + fit.count);
-            if coded.count == fit.count {
+            // The line that fits fewer boundaries has another slope, and may be bad at others: it takes as long, and seldom
+            // tells more of them.
+            if coded.count == fit.count || 4 * coded.count > fit.count {
                 return coded;
             }
-            // The line that fits fewer boundaries has another slope, and may be bad at others.
             fit = self.fit(first, first + coded.count);
         }
         Coded::none(Form::Long(width), Line::default())
+    }
+
+    /// So many boundaries with codes of 10 bits, if those tell them apart well enough on average.
+    fn ten_bits_of(&self, line: Line, first: usize, count: usize) -> Option<Coded> {
+        let coded = self.groups(Width::Ten, line, first, first + count);
+        (coded.count == count && coded.ambiguity <= AMBIGUITY_MEAN_MAX * count as f64).then_some(coded)
     }
 
     /// The longest short segment.
@@ -151,7 +173,7 @@ impl<'k> Builder<'k> {
         for i in first..end {
             let steps = line.steps(self.keys[i] - start);
             let ambiguous = self.ambiguous(line, start, i, steps);
-            if steps >= SHORT_STEPS || steps <= before || ambiguous > AMBIGUITY_MAX {
+            if steps >= SHORT_STEPS || steps <= before || ambiguous > coded.form.ambiguity_max() {
                 return None;
             }
             before = steps;
@@ -179,8 +201,7 @@ impl<'k> Builder<'k> {
             // The fewer boundaries, the finer the steps may be.
             while let [fewer @ .., _] = deviations {
                 let head = Head::of(width, deviations);
-                let told =
-                    head.and_then(|head| self.told_apart(head, line, first, group, deviations, before));
+                let told = head.and_then(|head| self.told_apart(head, &coded, first, deviations, before));
                 if let Some((head, (last, ambiguity))) = head.zip(told) {
                     head.write(width, deviations, &mut coded.words);
                     coded.count += deviations.len();
@@ -197,25 +218,25 @@ impl<'k> Builder<'k> {
         coded
     }
 
-    /// Whether `head` tells these boundaries, from rank `group` on in the segment of rank `first`, well enough from their
+    /// Whether `head` tells these boundaries, the next ones of the segment of rank `first`, well enough from their
     /// neighbours, the nearest before which is taken to be at `before` steps: the steps at which the last is
     /// taken to be then, and the sum of what is [ambiguous](Builder::ambiguous) below each.
     fn told_apart(
         &self,
         head: Head,
-        line: Line,
+        coded: &Coded,
         first: usize,
-        group: usize,
         deviations: &[i64],
         before: i64,
     ) -> Option<(i64, f64)> {
+        let (line, ambiguity_max) = (coded.line, coded.form.ambiguity_max());
         let (mut last, mut ambiguity) = (before, 0.0);
         for (lane, &deviation) in deviations.iter().enumerate() {
-            let i = group + lane;
+            let i = first + coded.count + lane;
             let steps =
                 head.rounded(lane, deviation) + (i - first) as i64 * STEP + i64::from(line.centre) * CENTRE;
             let ambiguous = self.ambiguous(line, self.keys[first - 1], i, steps);
-            if steps <= last || ambiguous > AMBIGUITY_MAX {
+            if steps <= last || ambiguous > ambiguity_max {
                 return None;
             }
             last = steps;

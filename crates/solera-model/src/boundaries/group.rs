@@ -1,4 +1,4 @@
-//! Sixteen boundaries of a long segment in 26 bytes: a head, and 12 bits for each. Or 34, and 16 for each.
+//! Sixteen boundaries of a long segment in 26 bytes: a head, and 12 bits for each. Or in 22 with 10 bits, or 34 with 16.
 //!
 //! Owns [`Head`], [`Width`] and the layout of a group. A boundary's *deviation* is how far it lies off its segment's line. Neighbours
 //! deviate alike, or by more and more. So a group keeps a line of its own for its deviations, and of each boundary how far
@@ -13,19 +13,22 @@ use crate::lanes::{CODES, GROUP_STEP};
 /// How many bits codes have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Width {
-    /// 12: enough for most.
+    /// For boundaries with so few keys between them that finer steps would tell hardly more.
+    Ten,
+    /// Enough for most.
     #[default]
-    Narrow,
-    /// 16: for boundaries that lie now far apart and now close to each other.
-    Wide,
+    Twelve,
+    /// For boundaries that lie now far apart and now close to each other.
+    Sixteen,
 }
 
 impl Width {
     /// Bits of a code.
     fn bits(self) -> usize {
         match self {
-            Width::Narrow => 12,
-            Width::Wide => 16,
+            Width::Ten => 10,
+            Width::Twelve => 12,
+            Width::Sixteen => 16,
         }
     }
 
@@ -166,7 +169,7 @@ mod tests {
         for (spread, slope) in [(1, 0), (40, 7000), (4_000, -5000), (5_000, 0), (100_000, 900), (500_000, 0)]
         {
             let deviations: Vec<i64> = (0..16).map(|i| i * 7919 % spread + i * slope - 60_000).collect();
-            for width in [Width::Narrow, Width::Wide] {
+            for width in [Width::Ten, Width::Twelve, Width::Sixteen] {
                 let head = Head::of(width, &deviations).unwrap();
                 assert_eq!(Head::of_word(head.word()), head);
                 for (lane, &deviation) in deviations.iter().enumerate() {
@@ -192,7 +195,7 @@ mod tests {
                     (state >> 33) as i64 % (1 << (case % 18)) + lane * (case % 25 - 12) * 800
                 })
                 .collect();
-            let Some(head) = Head::of(Width::Wide, &deviations) else { continue };
+            let Some(head) = Head::of(Width::Sixteen, &deviations) else { continue };
             let width = |tilt: i8| {
                 let above = || (0..).zip(&deviations).map(|(lane, deviation)| deviation - risen(tilt, lane));
                 above().max().unwrap() - above().min().unwrap()
@@ -204,11 +207,11 @@ mod tests {
 
     #[test]
     fn what_no_head_can_hold_has_none() {
-        assert_eq!(Head::of(Width::Narrow, &[0, 0, 4096 << 7, 0, 0]), None);
-        assert_eq!(Head::of(Width::Wide, &[0, 0, 65_536 << 7, 0, 0]), None);
-        assert_eq!(Head::of(Width::Narrow, &[256 * BASE_UNIT]), None);
-        assert_eq!(Head::of(Width::Narrow, &[-256 * BASE_UNIT - 1]), None);
-        assert_eq!(Head::of(Width::Narrow, &[i64::MAX / 2, 0]), None);
-        assert_eq!(Head::of(Width::Narrow, &[]), None);
+        assert_eq!(Head::of(Width::Twelve, &[0, 0, 4096 << 7, 0, 0]), None);
+        assert_eq!(Head::of(Width::Sixteen, &[0, 0, 65_536 << 7, 0, 0]), None);
+        assert_eq!(Head::of(Width::Twelve, &[256 * BASE_UNIT]), None);
+        assert_eq!(Head::of(Width::Twelve, &[-256 * BASE_UNIT - 1]), None);
+        assert_eq!(Head::of(Width::Twelve, &[i64::MAX / 2, 0]), None);
+        assert_eq!(Head::of(Width::Twelve, &[]), None);
     }
 }

@@ -243,7 +243,7 @@ pub enum IndexKind {
     /// window it reads the predicted block first, and goes on from there the way that its fences say: of evenly spread keys, 0.2
     /// blocks more than the key's own where γ is a half, 0.4 at 1, and 0.7 at 2. γ is ε half blocks, 2 blocks at most.
     SherryPlr = 6,
-    /// Solera's own: segments, and 13 bits for each boundary between blocks (docs/decisions/0007).
+    /// Solera's own: segments, and 11 to 13 bits for each boundary between blocks (docs/decisions/0007).
     Learned = 7,
     /// What costs least of `learned`, `s-tree`, `doblix-pra` and `sherry-plr`, counted for each table when it is
     /// opened.

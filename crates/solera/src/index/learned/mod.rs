@@ -1,4 +1,4 @@
-//! Solera's own way to a block: 13 bits for each boundary, and, of long text, one exact copy without repetitions.
+//! Solera's own way to a block: 11 to 13 bits for each boundary, and, of long text, one exact copy without repetitions.
 //!
 //! Owns [`Learned`]. Where separators are short, [`Nodes`] know each of them. Where they are long, what heads cannot tell would be
 //! most of their bytes: there the nodes know every sixteenth only, and all lie [front-coded](front_coded) in
