@@ -35,7 +35,7 @@ pub const AMBIGUITY_MAX: f64 = 1.0 / 1024.0;
 /// The same for codes of 10 bits, if on average it is at most [`AMBIGUITY_MEAN_MAX`].
 pub const AMBIGUITY_MAX_OF_TEN: f64 = 1.0 / 256.0;
 /// How much of that way may be ambiguous on average over a segment with codes of 10 bits.
-pub const AMBIGUITY_MEAN_MAX: f64 = 1.0 / 2048.0;
+pub const AMBIGUITY_MEAN_MAX: f64 = 1.0 / 1536.0;
 
 /// Words of a group with codes of 10 bits, and of 12.
 const TEN_WORDS: usize = group_words(10);
