@@ -11,10 +11,11 @@
 //! boundary is counted for them though they lie below it.
 //!
 //! What must hold:
-//! * Rounded boundaries ascend strictly within a segment, so an answer is too high by one at most, and never too low.
+//! * Rounded boundaries ascend strictly within a segment, and none is rounded as far as to the one before it: an answer is too high by
+//!   one at most, and never too low.
 //! * What is ambiguous below a boundary is no more than [`AMBIGUITY_MAX`] of the way to the nearer of its neighbours. Where a line cannot
-//!   give that, the segment ends. Where 10 bits give it on average ([`AMBIGUITY_MEAN_MAX`]), they are taken.
-//! * Both are measured at build with the function that queries use.
+//!   give that, the segment ends. Codes of 10 bits have limits of their own: [`AMBIGUITY_MAX_OF_TEN`], and [`AMBIGUITY_MEAN_MAX`] on average.
+//! * All that is measured at build with the function that queries use.
 
 mod builder;
 mod group;
@@ -32,9 +33,9 @@ use crate::{
 pub const LEN_MAX: usize = (1 << 25) - 1;
 /// How much of the way from a boundary to the nearer of its neighbours may be ambiguous, but for codes of 10 bits.
 pub const AMBIGUITY_MAX: f64 = 1.0 / 1024.0;
-/// The same for codes of 10 bits, if on average it is at most [`AMBIGUITY_MEAN_MAX`].
+/// The same for codes of 10 bits.
 pub const AMBIGUITY_MAX_OF_TEN: f64 = 1.0 / 256.0;
-/// How much of that way may be ambiguous on average over a segment with codes of 10 bits.
+/// How much of that way may be ambiguous on average over a segment with codes of 10 bits; else it has 12.
 pub const AMBIGUITY_MEAN_MAX: f64 = 1.0 / 1536.0;
 
 /// Words of a group with codes of 10 bits, and of 12.

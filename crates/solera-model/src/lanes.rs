@@ -135,6 +135,7 @@ static PACKINGS: [Packing; 2] = [Packing::of(10), Packing::of(12)];
 
 /// The packing of codes of so many bits.
 const fn packing(bits: usize) -> &'static Packing {
+    assert!(bits == 10 || bits == 12);
     &PACKINGS[(bits - 10) / 2]
 }
 

@@ -152,7 +152,7 @@ impl Plr {
 
     /// Measures every segment's windows at the ends of the blocks, and how far predictions are off there.
     fn measure(&mut self, keys: &[u64], told: impl Fn(usize) -> bool) {
-        let (mut at, mut beside, mut ends) = (0, 0, 0);
+        let (mut at, mut beside, mut ends) = (0, 0, 0i64);
         let mut off_here = Off::default();
         for block in 0..=keys.len() {
             let lowest = if block == 0 { 0 } else { keys[block - 1] };
@@ -171,6 +171,8 @@ impl Plr {
                     beside += self.beside(at, &off_here);
                     (at, off_here) = (here, Off::default());
                 }
+                ends += i64::from(is_end);
+                // Keys before the first segment are in the first block.
                 let Some(number) = at.checked_sub(1) else { continue };
                 let last = self.last(number);
                 let segment = &mut self.segments[number];
@@ -182,7 +184,6 @@ impl Plr {
                     off_here.sum += off;
                     off_here.distance += off.abs();
                     off_here.ends += 1;
-                    ends += 1;
                 }
                 let off = off.clamp(i8::MIN.into(), i8::MAX.into()) as i8;
                 segment.below = segment.below.min(off);
@@ -190,7 +191,7 @@ impl Plr {
             }
         }
         beside += self.beside(at, &off_here);
-        self.blocks_beside = (beside as f64 / f64::from(ends.max(1))) as f32;
+        self.blocks_beside = (beside as f64 / ends.max(1) as f64) as f32;
     }
 
     /// How far in sum the ends of blocks of the last of so many segments lie from the blocks that its window is searched from:

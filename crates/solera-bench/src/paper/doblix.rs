@@ -2,11 +2,12 @@
 //! and value sizes; D3 index bytes and build time.
 
 use super::{
-    Scale, device,
+    Part, Scale, device,
     document::{Bars, Section, Table, cell},
-    pairs::{self, Beside},
     subject::{Answer, Arm, Ask, Inquiry, Stored},
-    training, verdict,
+    training,
+    turns::Beside,
+    verdict,
 };
 use crate::{
     data::{Family, Keys, Sizes},
@@ -47,17 +48,22 @@ fn few() -> Vec<Arm> {
 }
 
 pub(super) fn run(scale: &Scale, clock: &SystemClock, progress: &mut dyn Progress) -> Result<Vec<Section>> {
-    let (hot, mut verdicts) = hot(scale, clock, progress)?;
-    let cold = device::run(&kinds(), scale, clock, progress, &mut verdicts)?;
-    let grid = grid(scale, clock, progress)?;
-    let sizes = sizes(scale, clock, progress)?;
-    let build = build(scale, progress, &mut verdicts)?;
+    let (mut sections, mut verdicts) = (Vec::new(), Vec::new());
+    for part in &scale.parts {
+        sections.push(match part {
+            Part::InMemory => hot(scale, clock, progress, &mut verdicts)?,
+            Part::Device => device::run(&kinds(), scale, clock, progress, &mut verdicts)?,
+            Part::Grid => grid(scale, clock, progress)?,
+            Part::Sizes => sizes(scale, clock, progress)?,
+            Part::Build => build(scale, progress, &mut verdicts)?,
+        });
+    }
     let said = Section {
         title: "What holds here, and what does not".into(),
         text: verdicts.into_iter().map(|line| format!("- {line}")).collect(),
         ..Section::default()
     };
-    Ok(vec![said, hot, cold, grid, sizes, build])
+    Ok([said].into_iter().filter(|said| !said.text.is_empty()).chain(sections).collect())
 }
 
 /// What the arms did over one set.
@@ -67,8 +73,8 @@ struct Column {
     answers: Vec<Vec<Answer>>,
     index: Vec<(u64, u64)>,
     keys: u64,
-    /// `learned` beside each of [`CLASSICAL`].
-    learned: Vec<Beside>,
+    /// What `learned` does beside each arm, if that was measured.
+    learned_beside: Vec<Option<Beside>>,
 }
 
 /// A table with a row per arm and a column per set.
@@ -91,25 +97,9 @@ fn over_sets(
     table
 }
 
-/// A table of what `learned` does beside each classical index, a column per set.
-fn of_turns(title: &str, columns: &[Column], show: impl Fn(&Beside) -> &Spread) -> Table {
-    let heads: Vec<&str> =
-        ["beside"].into_iter().chain(columns.iter().map(|column| &column.set[..])).collect();
-    let mut table = Table::new(title, &heads);
-    for (i, kind) in CLASSICAL.iter().enumerate() {
-        table.row(kind.to_string(), columns.iter().map(|column| cell(show(&column.learned[i]), 1.0)));
-    }
-    table
-}
-
-/// What `learned` does beside one of [`CLASSICAL`].
-fn learned_beside(column: &Column, kind: IndexKind) -> &Beside {
-    &column.learned[CLASSICAL.iter().position(|&one| one == kind).expect("one of the classical kinds")]
-}
-
-/// Median operations per second of one question to one arm.
-fn median(column: &Column, arm: usize, ask: usize) -> f64 {
-    column.answers[arm][ask].per_second.median
+/// What `learned` does beside a kind that was measured.
+fn learned_beside<'c>(column: &'c Column, arms: &[Arm], kind: IndexKind) -> &'c Beside {
+    column.learned_beside[place(arms, kind)].as_ref().expect("every set is put to this kind")
 }
 
 fn place(arms: &[Arm], index: IndexKind) -> usize {
@@ -124,7 +114,12 @@ fn is_for(arm: &Arm, keys: &Keys) -> bool {
 }
 
 /// D1, everything in memory.
-fn hot(scale: &Scale, clock: &SystemClock, progress: &mut dyn Progress) -> Result<(Section, Vec<String>)> {
+fn hot(
+    scale: &Scale,
+    clock: &SystemClock,
+    progress: &mut dyn Progress,
+    verdicts: &mut Vec<String>,
+) -> Result<Section> {
     const ASKS: [Ask; 3] = [Ask::Found, Ask::FoundZipf, Ask::Absent];
     let arms = kinds();
     let mut columns = Vec::new();
@@ -133,33 +128,52 @@ fn hot(scale: &Scale, clock: &SystemClock, progress: &mut dyn Progress) -> Resul
         let measured: Vec<Arm> = arms.iter().filter(|arm| is_for(arm, keys)).cloned().collect();
         let stored = Stored::create_all(&measured, &set, scale.directory.as_deref(), progress)?;
         let inquiry = Inquiry { clock, set: &set, asks: &ASKS, effort: scale.effort() };
-        let answers = inquiry.of_stored(&stored, progress)?;
-        let of = |kind| stored.iter().find(|stored| stored.arm.layout.index == kind);
-        let mut learned = Vec::new();
-        for kind in CLASSICAL {
-            if let Some((own, other)) = of(IndexKind::Learned).zip(of(kind)) {
-                learned.push(pairs::beside(own, other, &set, clock, scale.effort(), progress)?);
+        let (mut answers, mut beside) = (vec![Vec::new(); arms.len()], vec![None; arms.len()]);
+        // `learned` is the last of each group, to be held against the others.
+        let others: Vec<IndexKind> = measured
+            .iter()
+            .map(|arm| arm.layout.index)
+            .filter(|kind| *kind != IndexKind::Learned && !CLASSICAL.contains(kind))
+            .collect();
+        for group in [&others[..], &CLASSICAL] {
+            let kinds: Vec<IndexKind> = group.iter().copied().chain([IndexKind::Learned]).collect();
+            let of = |kind: &IndexKind| stored.iter().find(|stored| stored.arm.layout.index == *kind);
+            let stored: Vec<&Stored> = kinds.iter().filter_map(of).collect();
+            for (kind, turns) in kinds.iter().zip(inquiry.in_turns(&stored, progress)?) {
+                answers[place(&arms, *kind)] = turns.answers;
+                beside[place(&arms, *kind)] = Some(turns.last_beside);
             }
         }
-        let mut done =
-            answers.into_iter().zip(stored.iter().map(|stored| (stored.index_bytes, stored.blocks)));
-        let none = || (Vec::new(), (0, 0));
-        let of = |arm: &Arm| if is_for(arm, keys) { done.next().unwrap_or_else(none) } else { none() };
-        let (answers, index) = arms.iter().map(of).unzip();
-        columns.push(Column { set: keys.to_string(), answers, index, keys: set.pairs.len() as u64, learned });
+        let of = |arm: &Arm| stored.iter().find(|stored| stored.arm.name == arm.name);
+        let index =
+            arms.iter().map(|arm| of(arm).map_or((0, 0), |stored| (stored.index_bytes, stored.blocks)));
+        columns.push(Column {
+            set: keys.to_string(),
+            answers,
+            index: index.collect(),
+            keys: set.pairs.len() as u64,
+            learned_beside: beside,
+        });
     }
+    let beside = |show: fn(&Beside) -> &Spread| {
+        move |column: &Column, arm: usize| {
+            column.learned_beside[arm].as_ref().map_or("–".into(), |beside| cell(show(beside), 1.0))
+        }
+    };
     let rates =
         |ask: usize| move |column: &Column, arm: usize| cell(&column.answers[arm][ask].per_second, 1e6);
     let tables = vec![
-        of_turns(
-            "In turns: found reads per second of `learned`, in multiples of the other's",
+        over_sets(
+            "Found reads per second of `learned`, in multiples of",
+            &arms,
             &columns,
-            |beside| &beside.reads,
+            beside(|beside| &beside.reads),
         ),
-        of_turns(
-            "In turns: p99 of `learned`'s found reads, in multiples of the other's",
+        over_sets(
+            "p99 of `learned`'s found reads, in multiples of",
+            &arms,
             &columns,
-            |beside| &beside.p99,
+            beside(|beside| &beside.p99),
         ),
         over_sets("Found reads, uniform, M/s", &arms, &columns, rates(0)),
         over_sets("Found reads, Zipf 0.99, M/s", &arms, &columns, rates(1)),
@@ -216,17 +230,15 @@ fn hot(scale: &Scale, clock: &SystemClock, progress: &mut dyn Progress) -> Resul
         "The last mile of DobLIX's kinds is not the paper's halving of the window of ±ε: it walks over the heads from the rank \
          that the line says, and gallops. So ε moves where blocks are cut, and not how long a search in one may take."
             .into(),
-        "What is said of `learned` beside a classical index is from the first two tables: there the two databases are open \
-         together and read the same keys in 40 short turns, and in each of the repeats both are opened anew, in the other order. \
-         The rates below them are of databases that are open alone; two arms that are the same table, as `auto` and \
-         `learned` often are, differ there by as much as a tenth."
+        "Five databases at a time are open in memory, the classical kinds and `learned`, then the others and `learned` again; in each \
+         repeat in another order. They read the same keys in ten turns; the first reads of a turn are not timed, because the \
+         processor's caches hold what the database before needed. A repeat's rate, percentile or ratio is the median of its turns, and \
+         ratios (the first two tables, and what is said above of `learned`) are of turns that follow on each other. Rates of \
+         different groups differ by what the places of their blocks in memory differ by, a tenth at times."
             .into(),
     ];
-    let verdicts = hot_verdicts(&arms, &columns);
-    Ok((
-        Section { title: "D1: read-only, in memory".into(), text, tables, bars, ..Section::default() },
-        verdicts,
-    ))
+    verdicts.extend(hot_verdicts(&arms, &columns));
+    Ok(Section { title: "D1: read-only, in memory".into(), text, tables, bars, ..Section::default() })
 }
 
 fn bytes_per_block(column: &Column, arm: usize) -> f64 {
@@ -235,10 +247,8 @@ fn bytes_per_block(column: &Column, arm: usize) -> f64 {
 }
 
 fn hot_verdicts(arms: &[Arm], columns: &[Column]) -> Vec<String> {
-    let [binary, learned, pla, pra] =
-        [IndexKind::Binary, IndexKind::Learned, IndexKind::DoblixPla, IndexKind::DoblixPra]
-            .map(|kind| place(arms, kind));
-    let classical = CLASSICAL.map(|kind| place(arms, kind));
+    let [binary, learned] = [IndexKind::Binary, IndexKind::Learned].map(|kind| place(arms, kind));
+    let doblix = [IndexKind::DoblixPla, IndexKind::DoblixPra];
     let list = |value: &dyn Fn(&Column) -> String| {
         columns
             .iter()
@@ -247,10 +257,15 @@ fn hot_verdicts(arms: &[Arm], columns: &[Column]) -> Vec<String> {
             .join(", ")
     };
     let all = |holds: &dyn Fn(&Column) -> bool| columns.iter().all(holds);
-    let reads = |kind: IndexKind, column: &Column| learned_beside(column, kind).reads.median;
+    let reads = |kind: IndexKind, column: &Column| learned_beside(column, arms, kind).reads.median;
     let smooth = |column: &Column| ["uniform", "lognormal"].contains(&&column.set[..]);
-    let p99 = |column: &Column| column.learned.iter().map(|beside| beside.p99.median).fold(0.0, f64::max);
-    let best = |column: &Column| classical.iter().map(|&arm| median(column, arm, 0)).fold(0.0, f64::max);
+    let p99 = |column: &Column| {
+        CLASSICAL.map(|kind| learned_beside(column, arms, kind).p99.median).into_iter().fold(0.0, f64::max)
+    };
+    // Beside the best classical kind, by way of `learned`, which both were held against.
+    let fastest =
+        |column: &Column| CLASSICAL.map(|kind| reads(kind, column)).into_iter().fold(f64::INFINITY, f64::min);
+    let beside_best = |kind: IndexKind, column: &Column| fastest(column) / reads(kind, column);
     let share = |column: &Column| bytes_per_block(column, learned) / bytes_per_block(column, binary);
     let share_max = |column: &Column| match &column.set[..] {
         "uniform" | "lognormal" | "wiki-like" => 0.25,
@@ -277,7 +292,7 @@ fn hot_verdicts(arms: &[Arm], columns: &[Column]) -> Vec<String> {
             "`learned` reads as fast as the S-tree on every family",
             all(&|column| reads(IndexKind::STree, column) >= 1.0),
             &format!(
-                "learned / S-tree, in turns, {}",
+                "learned / S-tree {}",
                 list(&|column| format!("{:.2}×", reads(IndexKind::STree, column)))
             ),
         ),
@@ -285,28 +300,21 @@ fn hot_verdicts(arms: &[Arm], columns: &[Column]) -> Vec<String> {
             "`learned` reads 1.3 times as fast as plain binary search on uniform and lognormal keys",
             all(&|column| !smooth(column) || reads(IndexKind::Binary, column) >= 1.3),
             &format!(
-                "learned / binary, in turns, {}",
+                "learned / binary {}",
                 list(&|column| format!("{:.2}×", reads(IndexKind::Binary, column)))
             ),
         ),
         verdict(
             "`learned`'s p99 is no worse than the best classical index's",
             all(&|column| p99(column) <= 1.0),
-            &format!(
-                "learned / best classical, in turns, {}",
-                list(&|column| format!("{:.2}×", p99(column)))
-            ),
+            &format!("learned / best classical {}", list(&|column| format!("{:.2}×", p99(column)))),
         ),
         verdict(
             "DobLIX's kinds read faster than the best classical index (the paper: 1.92 times RocksDB)",
-            all(&|column| median(column, pla, 0).max(median(column, pra, 0)) > best(column)),
+            all(&|column| doblix.iter().any(|&kind| beside_best(kind, column) > 1.0)),
             &format!(
                 "PLA, PRA / best classical {}",
-                list(&|column| format!(
-                    "{:.2}×, {:.2}×",
-                    median(column, pla, 0) / best(column),
-                    median(column, pra, 0) / best(column)
-                ))
+                list(&|column| doblix.map(|kind| format!("{:.2}×", beside_best(kind, column))).join(", "))
             ),
         ),
         verdict(

@@ -2,7 +2,7 @@
 //!
 //! Owns the list of them ([`Paper`]), their common scale ([`Scale`]) and conditions. Each has a file of its own and
 //! returns a [`Document`], which says with figures where a paper's claim holds here and where it does not. Arms of one
-//! comparison are open at once and asked in turns, so that a machine that drifts drifts for all; every
+//! comparison are asked in turns, so that a machine that drifts drifts for all; every
 //! answer is checked, and a wrong one fails the run.
 
 pub mod document;
@@ -13,12 +13,12 @@ mod device;
 mod doblix;
 mod foresight;
 mod missions;
-mod pairs;
 mod ruskey;
 mod sherry;
 mod subject;
 mod training;
 mod transition;
+mod turns;
 
 pub use document::Document;
 
@@ -85,9 +85,52 @@ impl FromStr for Paper {
     }
 }
 
+/// A part of [`Paper::Doblix`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// D1 in memory.
+    InMemory,
+    /// D1 from the device.
+    Device,
+    /// The grid of ε and block size.
+    Grid,
+    /// D2, key and value sizes.
+    Sizes,
+    /// D3, what models cost to build.
+    Build,
+}
+
+impl Part {
+    /// All of them, in the order of the document.
+    pub const ALL: [Part; 5] = [Part::InMemory, Part::Device, Part::Grid, Part::Sizes, Part::Build];
+
+    /// The name that users write.
+    pub fn name(self) -> &'static str {
+        match self {
+            Part::InMemory => "in-memory",
+            Part::Device => "device",
+            Part::Grid => "grid",
+            Part::Sizes => "sizes",
+            Part::Build => "build",
+        }
+    }
+}
+
+impl FromStr for Part {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Part::ALL.into_iter().find(|part| part.name() == name).ok_or_else(|| {
+            format!("there is no part {name:?}; the parts are {}", Part::ALL.map(Part::name).join(", "))
+        })
+    }
+}
+
 /// How large an experiment is.
 #[derive(Clone, Debug)]
 pub struct Scale {
+    /// Which parts of [`Paper::Doblix`], in this order.
+    pub parts: Vec<Part>,
     /// Pairs of each set of the main comparisons.
     pub entries: usize,
     /// Pairs of each set where many sets or many layouts are compared, and of data larger than memory.
@@ -126,6 +169,7 @@ impl Default for Scale {
     /// Two million pairs, five repeats: about a quarter of an hour for a paper on two cores.
     fn default() -> Self {
         Scale {
+            parts: Part::ALL.into(),
             entries: 2_000_000,
             entries_small: 1_000_000,
             lookups: 300_000,
@@ -182,11 +226,18 @@ impl Scale {
         if !entries.contains(&self.entries) || !entries.contains(&self.entries_small) {
             return Err(Error::Config("an experiment has 100 to 2^30 pairs".into()));
         }
-        let counts =
-            [self.lookups, self.lookups_cold, self.repeats, self.missions, self.mixes, self.keys.len()];
+        let counts = [
+            self.lookups,
+            self.lookups_cold,
+            self.repeats,
+            self.missions,
+            self.mixes,
+            self.keys.len(),
+            self.parts.len(),
+        ];
         if counts.contains(&0) || self.mission_operations == 0 || self.operations == 0 {
             return Err(Error::Config(
-                "reads, repeats, missions, operations and key families must each be at least 1".into(),
+                "reads, repeats, missions, operations, key families and parts must each be at least 1".into(),
             ));
         }
         Ok(())
@@ -278,7 +329,7 @@ fn method(paper: Paper, scale: &Scale) -> String {
     match paper {
         Paper::Doblix | Paper::Sherry => format!(
             "median [quartiles] of {} repeats, the layouts of a comparison in turns, another one first in each repeat; in \
-                 memory, each database is opened for its turn alone, and its blocks are read before it is timed; {} reads per pass ({} where they go to \
+                 memory, each database is opened anew in each repeat, for its turn alone where nothing else is said, and its blocks are read before it is timed; {} reads per pass ({} where they go to \
                  the device), a quarter of them again one by one for the percentiles; one client thread; seed {}; every \
                  answer checked",
             scale.repeats,
@@ -329,6 +380,9 @@ mod tests {
         for paper in Paper::ALL {
             assert_eq!(paper.name().parse(), Ok(paper));
         }
+        for part in Part::ALL {
+            assert_eq!(part.name().parse(), Ok(part));
+        }
         assert!("alex".parse::<Paper>().unwrap_err().contains("doblix, sherry"));
     }
 
@@ -338,6 +392,7 @@ mod tests {
             Scale { entries: 0, ..Scale::quick() },
             Scale { repeats: 0, ..Scale::quick() },
             Scale { keys: Vec::new(), ..Scale::quick() },
+            Scale { parts: Vec::new(), ..Scale::quick() },
         ] {
             assert!(matches!(run(Paper::Sherry, &scale, &mut ()), Err(Error::Config(_))));
         }

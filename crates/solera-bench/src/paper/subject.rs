@@ -15,6 +15,7 @@ use solera::{
     stats::Counters,
 };
 use std::{
+    ops::Range,
     path::{Path, PathBuf},
     rc::Rc,
 };
@@ -304,21 +305,49 @@ fn device() -> Option<(u64, u64)> {
     Some((field("read_bytes:")?, field("syscr:")?))
 }
 
+/// Which of the probes are read, and how.
+pub(super) struct Reads {
+    /// First, and not timed.
+    pub untimed: Range<usize>,
+    /// Then these together.
+    pub together: Range<usize>,
+    /// At last these one by one.
+    pub alone: Range<usize>,
+}
+
 /// What the passes over one database came to, for one question.
 #[derive(Clone, Default)]
-struct Tally {
+pub(super) struct Tally {
     operations: u64,
     reaching: u64,
     probed: u64,
     read: u64,
     device: Option<(u64, u64)>,
-    rates: Vec<f64>,
+    /// Operations per second of each pass.
+    pub rates: Vec<f64>,
     p50_ns: Vec<f64>,
-    p99_ns: Vec<f64>,
+    /// 99th percentile of each pass.
+    pub p99_ns: Vec<f64>,
 }
 
 impl Tally {
-    fn answer(self) -> Answer {
+    /// Adds what is counted in `turns`, and the medians of what is timed.
+    pub(super) fn add_median(&mut self, turns: Tally) {
+        self.operations += turns.operations;
+        self.reaching += turns.reaching;
+        self.probed += turns.probed;
+        self.read += turns.read;
+        if let Some((bytes, calls)) = turns.device {
+            let sum = self.device.get_or_insert_default();
+            sum.0 += bytes;
+            sum.1 += calls;
+        }
+        self.rates.push(Spread::of(turns.rates).median);
+        self.p50_ns.push(Spread::of(turns.p50_ns).median);
+        self.p99_ns.push(Spread::of(turns.p99_ns).median);
+    }
+
+    pub(super) fn answer(self) -> Answer {
         let per = |count: u64| count as f64 / self.operations.max(1) as f64;
         Answer {
             blocks_probed: self.probed as f64 / self.reaching.max(1) as f64,
@@ -348,7 +377,7 @@ impl Inquiry<'_> {
     /// Asks open databases in turns. For each an answer per question.
     pub fn of_open(&self, subjects: &[Subject], progress: &mut dyn Progress) -> Result<Vec<Vec<Answer>>> {
         self.repeat(subjects.len(), progress, |which, probes, tallies| {
-            self.ask(&subjects[which], probes, tallies)
+            self.ask(&subjects[which], probes, &self.whole_pass(), tallies)
         })
     }
 
@@ -357,7 +386,7 @@ impl Inquiry<'_> {
     pub fn of_stored(&self, stored: &[Stored], progress: &mut dyn Progress) -> Result<Vec<Vec<Answer>>> {
         self.repeat(stored.len(), progress, |which, probes, tallies| {
             let subject = stored[which].open_in_memory(self.set)?;
-            self.ask(&subject, probes, tallies)?;
+            self.ask(&subject, probes, &self.whole_pass(), tallies)?;
             subject.close()?;
             Ok(())
         })
@@ -386,51 +415,64 @@ impl Inquiry<'_> {
         Ok(tallies.into_iter().map(|tallies| tallies.into_iter().map(Tally::answer).collect()).collect())
     }
 
-    fn ask(&self, subject: &Subject, probes: &Probes, tallies: &mut [Tally]) -> Result<()> {
+    /// All probes, and a quarter of them again.
+    fn whole_pass(&self) -> Reads {
+        let lookups = self.effort.lookups;
+        Reads { untimed: 0..0, together: 0..lookups, alone: 0..lookups.div_ceil(TIMED_OF) }
+    }
+
+    /// Asks a database each question.
+    pub(super) fn ask(
+        &self,
+        subject: &Subject,
+        probes: &Probes,
+        reads: &Reads,
+        tallies: &mut [Tally],
+    ) -> Result<()> {
         for (&ask, tally) in self.asks.iter().zip(tallies) {
-            measure(self.clock, self.set, subject, ask, probes, self.effort, tally)?;
+            self.measure(subject, ask, probes, reads, tally)?;
         }
         Ok(())
     }
-}
 
-fn measure(
-    clock: &SystemClock,
-    set: &DataSet,
-    subject: &Subject,
-    ask: Ask,
-    probes: &Probes,
-    effort: Effort,
-    tally: &mut Tally,
-) -> Result<()> {
-    let probes = match ask {
-        Ask::Found => &probes.uniform,
-        Ask::FoundZipf => &probes.zipf,
-        Ask::Absent => &probes.absent,
-    };
-    let limit_ns = (effort.pass_s_max * 1e9) as u64;
-    let (before, device_before) = (subject.counters(), device());
-    let right = |key: &[u8], value: &[u8]| subject.right(ask, key, value);
-    let pass: Pass = measure::throughput(clock, probes, 0..probes.len(), limit_ns, right)?;
-    let (after, device_after) = (subject.counters(), device());
-    let timed = effort.lookups.div_ceil(TIMED_OF);
-    let (timed, histogram) = measure::latencies(clock, probes, 0..timed, limit_ns, right)?;
-    subject.refuse_wrong(set, "reads", pass.wrong + timed.wrong)?;
-    tally.operations += pass.operations;
-    tally.reaching += match ask {
-        Ask::Absent => after.filter_false_positives - before.filter_false_positives,
-        Ask::Found | Ask::FoundZipf => pass.operations,
-    };
-    tally.probed += after.blocks_probed - before.blocks_probed;
-    tally.read += after.blocks_read - before.blocks_read;
-    if let Some(((bytes, calls), (bytes_before, calls_before))) = device_after.zip(device_before) {
-        let sum = tally.device.get_or_insert_default();
-        sum.0 += bytes - bytes_before;
-        // Reading the counts is among them: two calls in a pass.
-        sum.1 += calls - calls_before;
+    fn measure(
+        &self,
+        subject: &Subject,
+        ask: Ask,
+        probes: &Probes,
+        reads: &Reads,
+        tally: &mut Tally,
+    ) -> Result<()> {
+        let probes = match ask {
+            Ask::Found => &probes.uniform,
+            Ask::FoundZipf => &probes.zipf,
+            Ask::Absent => &probes.absent,
+        };
+        let limit_ns = (self.effort.pass_s_max * 1e9) as u64;
+        let right = |key: &[u8], value: &[u8]| subject.right(ask, key, value);
+        let untimed = measure::throughput(self.clock, probes, reads.untimed.clone(), limit_ns, right)?;
+        let (before, device_before) = (subject.counters(), device());
+        let pass: Pass = measure::throughput(self.clock, probes, reads.together.clone(), limit_ns, right)?;
+        let (after, device_after) = (subject.counters(), device());
+        let (timed, histogram) =
+            measure::latencies(self.clock, probes, reads.alone.clone(), limit_ns, right)?;
+        subject.refuse_wrong(self.set, "reads", untimed.wrong + pass.wrong + timed.wrong)?;
+        tally.operations += pass.operations;
+        tally.reaching += match ask {
+            Ask::Absent => after.filter_false_positives - before.filter_false_positives,
+            Ask::Found | Ask::FoundZipf => pass.operations,
+        };
+        tally.probed += after.blocks_probed - before.blocks_probed;
+        tally.read += after.blocks_read - before.blocks_read;
+        if let Some(((bytes, calls), (bytes_before, calls_before))) = device_after.zip(device_before) {
+            let sum = tally.device.get_or_insert_default();
+            sum.0 += bytes - bytes_before;
+            // Reading the counts is among them: two calls in a pass.
+            sum.1 += calls - calls_before;
+        }
+        tally.rates.push(pass.per_second());
+        tally.p50_ns.push(histogram.value_at_quantile(0.5) as f64);
+        tally.p99_ns.push(histogram.value_at_quantile(0.99) as f64);
+        Ok(())
     }
-    tally.rates.push(pass.per_second());
-    tally.p50_ns.push(histogram.value_at_quantile(0.5) as f64);
-    tally.p99_ns.push(histogram.value_at_quantile(0.99) as f64);
-    Ok(())
 }

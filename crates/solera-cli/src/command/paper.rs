@@ -7,7 +7,7 @@ use crate::{
 };
 use solera_bench::{
     Keys,
-    paper::{self, Paper, Scale},
+    paper::{self, Paper, Part, Scale},
 };
 use std::path::{Path, PathBuf};
 
@@ -27,6 +27,10 @@ pub(crate) struct PaperBench {
     /// doblix, sherry, ruskey-static, ruskey-transition or camal-static
     #[arg(value_name = "NAME")]
     paper: Paper,
+    /// Parts of doblix to run, separated by commas: in-memory, device, grid, sizes, build. Results are named after them then
+    /// [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    parts: Vec<Part>,
     /// Pairs of each set of the main comparisons [default: 2000000]
     #[arg(long, value_name = "N", value_parser = count)]
     n: Option<usize>,
@@ -76,9 +80,12 @@ impl PaperBench {
         let mut progress = Shown::new();
         let document = paper::run(self.paper, &scale, &mut progress).map_err(failed)?;
         progress.finish();
-        let page = format!("{}.html", self.paper);
+        let name: Vec<&str> =
+            [self.paper.name()].into_iter().chain(self.parts.iter().map(|part| part.name())).collect();
+        let name = name.join("-");
+        let page = format!("{name}.html");
         let text = document.to_markdown(&page);
-        write(&self.out.join(format!("{}.md", self.paper)), &text)?;
+        write(&self.out.join(format!("{name}.md")), &text)?;
         write(&self.out.join(page), &document.to_html())?;
         print_text(&text)?;
         Ok(Outcome::Done)
@@ -87,6 +94,7 @@ impl PaperBench {
     fn scale(&self) -> Scale {
         let scale = if self.quick { Scale::quick() } else { Scale::of(self.paper) };
         Scale {
+            parts: if self.parts.is_empty() { scale.parts } else { self.parts.clone() },
             entries: self.n.unwrap_or(scale.entries),
             entries_small: self.n_small.unwrap_or(scale.entries_small),
             lookups: self.lookups.unwrap_or(scale.lookups),

@@ -123,13 +123,13 @@ impl<'k> Builder<'k> {
         Fit { line: Line::new(slope * STEP as f64, (1.0 - at_first) * STEP as f64), count }
     }
 
-    /// The longest long segment of those tried, the first with the line of this fit.
+    /// A long segment with the line of this fit, or of a shorter one if that tells few of its boundaries apart.
     fn long(&mut self, width: Width, first: usize, fit: Fit) -> Coded {
         let mut fit = fit;
         for _ in 0..FITS_MAX {
             let coded = self.groups(width, fit.line, first, first + fit.count);
-            // The line that fits fewer boundaries has another slope, and may be bad at others: it takes as long, and seldom
-            // tells more of them.
+            // The line that fits fewer boundaries lies closer to them, but can tell no more of them apart: it is worth its time
+            // only where hardly any were.
             if coded.count == fit.count || 4 * coded.count > fit.count {
                 return coded;
             }

@@ -2,7 +2,7 @@
 //!
 //! Owns [`Head`], [`Width`] and the layout of a group. A boundary's *deviation* is how far it lies off its segment's line. Neighbours
 //! deviate alike, or by more and more. So a group keeps a line of its own for its deviations, and of each boundary how far
-//! it is above that, in the finest steps of which 12 bits count enough: steps are fine where boundaries are smooth, and a
+//! it is above that, in the finest steps of which a code's bits count enough: steps are fine where boundaries are smooth, and a
 //! group that is not makes no other coarse.
 //!
 //! A group is words of 16 bits: the head's word, then the codes, bit after bit, the lowest first. All codes of a segment have
@@ -13,7 +13,7 @@ use crate::lanes::{CODES, GROUP_STEP};
 /// How many bits codes have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Width {
-    /// For boundaries with so few keys between them that finer steps would tell hardly more.
+    /// For boundaries that lie so evenly that their steps are fine enough.
     Ten,
     /// Enough for most.
     #[default]
