@@ -234,7 +234,7 @@ fn hot(
          repeat in another order. They read the same keys in ten turns; the first reads of a turn are not timed, because the \
          processor's caches hold what the database before needed. A repeat's rate, percentile or ratio is the median of its turns, and \
          ratios (the first two tables, and what is said above of `learned`) are of turns that follow on each other. Rates of \
-         different groups differ by what the places of their blocks in memory differ by, a tenth at times."
+         different groups are not of the same turns."
             .into(),
     ];
     verdicts.extend(hot_verdicts(&arms, &columns));

@@ -240,6 +240,9 @@ impl Scale {
                 "reads, repeats, missions, operations, key families and parts must each be at least 1".into(),
             ));
         }
+        if (1..self.parts.len()).any(|i| self.parts[..i].contains(&self.parts[i])) {
+            return Err(Error::Config("a part is named twice; name each once".into()));
+        }
         Ok(())
     }
 
@@ -259,6 +262,9 @@ impl Scale {
 /// soon as there is one; [`Error::Engine`] and [`Error::Io`].
 pub fn run(paper: Paper, scale: &Scale, progress: &mut dyn Progress) -> Result<Document> {
     scale.validate()?;
+    if paper != Paper::Doblix && scale.parts != Part::ALL {
+        return Err(Error::Config(format!("{paper} has no parts to choose from; leave --parts out")));
+    }
     let clock = SystemClock::new();
     let (start, started_unix_s) = (clock.monotonic_ns(), clock.unix_ms() / 1000);
     let processor = ProcessorTime::now();
@@ -387,14 +393,17 @@ mod tests {
     }
 
     #[test]
-    fn a_scale_that_says_nothing_is_refused() {
+    fn a_scale_that_says_nothing_or_what_is_not_there_is_refused() {
         for scale in [
             Scale { entries: 0, ..Scale::quick() },
             Scale { repeats: 0, ..Scale::quick() },
             Scale { keys: Vec::new(), ..Scale::quick() },
             Scale { parts: Vec::new(), ..Scale::quick() },
+            Scale { parts: vec![Part::Grid], ..Scale::quick() },
         ] {
             assert!(matches!(run(Paper::Sherry, &scale, &mut ()), Err(Error::Config(_))));
         }
+        let twice = Scale { parts: vec![Part::Grid, Part::Grid], ..Scale::quick() };
+        assert!(matches!(run(Paper::Doblix, &twice, &mut ()), Err(Error::Config(_))));
     }
 }

@@ -1,7 +1,7 @@
 //! Databases compared closely: all open in memory, asked the same in short turns.
 //!
 //! Where a cache's blocks come to lie differs from one opening to the next and moves a database's rate: medians of five
-//! openings each, alone in the process, still differ by up to a tenth between databases that are the same. Turns take the machine's
+//! openings each, alone in the process, still differed by 8 % between databases that were the same. Turns take the machine's
 //! drift and its stalls out of a ratio, and opening in another order in each repeat what being first gains; what is
 //! left is in the quartiles.
 
