@@ -52,6 +52,10 @@ pub const LEVELS_COUNTED: usize = 16;
 /// One operation in so many is timed, in the mean: a time costs some 110 ns, two looks at the clock and that the
 /// operations before and after it do not overlap, so less than 1 ns for each operation.
 pub const SAMPLE_PERIOD: u64 = 128;
+/// Counts as one in a mean that fades.
+const ONE: u64 = 1 << 16;
+/// Of such a mean 2^-6 is the last that was counted: half of it are the last 44.
+const FADE_BITS: u32 = 6;
 
 /// One thread's counters, on cache lines of their own (two, for the adjacent-line prefetcher). The order is that of
 /// use: a lookup's first counts and when the next is due share a line.
@@ -62,6 +66,8 @@ struct Shard {
     due: [AtomicU64; SAMPLED],
     whole: [AtomicU64; COUNTERS],
     levels: [[AtomicU64; LEVEL_COUNTERS]; LEVELS_COUNTED],
+    /// Of each level, which part of the filters asked lately said yes, [`ONE`] if all did.
+    filter_yes: [AtomicU64; LEVELS_COUNTED],
     layouts: [[AtomicU64; LAYOUT_COUNTERS]; LAYOUTS_COUNTED],
 }
 
@@ -311,6 +317,23 @@ impl Here<'_> {
         self.add_to(&self.shard.levels[counted(level)][counter as usize], n);
     }
 
+    /// Counts what a filter of `level` said.
+    #[inline]
+    pub fn filter_said(&self, level: u32, yes: bool) {
+        let counter = if yes { LevelCounter::FilterPasses } else { LevelCounter::FilterNegatives };
+        self.add_at(level, counter, 1);
+        let part = &self.shard.filter_yes[counted(level)];
+        let before = part.load(Relaxed);
+        let last = if yes { ONE } else { 0 };
+        part.store(before - (before >> FADE_BITS) + (last >> FADE_BITS), Relaxed);
+    }
+
+    /// Whether most filters of `level` that were asked lately in this shard said yes.
+    #[inline]
+    pub fn filters_say_yes(&self, level: u32) -> bool {
+        self.shard.filter_yes[counted(level)].load(Relaxed) > ONE / 2
+    }
+
     /// Adds to one counter of the layout in `row`.
     #[inline]
     pub fn add_of(&self, row: usize, counter: LayoutCounter, n: u64) {
@@ -387,6 +410,26 @@ mod tests {
         assert_eq!(levels[15].since(&before[15]).misses(), 3, "deeper levels are counted with the last");
         let whole = stats.snapshot();
         assert_eq!((whole.filter_probes, whole.filter_negatives, whole.filter_false_positives), (8, 5, 2));
+    }
+
+    #[test]
+    fn what_filters_say_is_expected_to_go_on_level_by_level() {
+        let stats = Stats::new();
+        let here = stats.here();
+        let say = |level, yes, times| (0..times).for_each(|_| here.filter_said(level, yes));
+        assert!(!here.filters_say_yes(1));
+        say(1, true, 1_000_000);
+        assert!(here.filters_say_yes(1) && !here.filters_say_yes(2));
+        say(1, false, 10);
+        assert!(here.filters_say_yes(1), "a few do not change it");
+        say(1, false, 90);
+        assert!(!here.filters_say_yes(1), "however many were before");
+        (0..300).for_each(|i| say(1, i % 4 > 0, 1));
+        assert!(here.filters_say_yes(1), "three of four");
+        (0..300).for_each(|i| say(1, i % 4 == 0, 1));
+        assert!(!here.filters_say_yes(1), "one of four");
+        assert_eq!(stats.level(1).filter_probes(), 1_000_700);
+        assert_eq!(stats.level(1).filter_passes, 1_000_300);
     }
 
     #[test]
