@@ -35,7 +35,7 @@ pub const LEN_MAX: usize = (1 << 25) - 1;
 pub const AMBIGUITY_MAX: f64 = 1.0 / 1024.0;
 /// The same for codes of 10 bits.
 pub const AMBIGUITY_MAX_OF_TEN: f64 = 1.0 / 256.0;
-/// How much of that way may be ambiguous on average over a segment with codes of 10 bits; else it has 12.
+/// How much of that way may be ambiguous on average over a segment with codes of 10 bits, if nothing else is said; else it has 12.
 pub const AMBIGUITY_MEAN_MAX: f64 = 1.0 / 1536.0;
 
 /// Words of a group with codes of 10 bits, and of 12.
@@ -177,7 +177,16 @@ impl Boundaries {
     /// # Panics
     /// If there are more than [`LEN_MAX`] keys.
     pub fn new(keys: &[u64], pinned: impl Fn(usize) -> bool) -> Boundaries {
-        Boundaries::with_lanes(keys, pinned, Lanes::detect())
+        Boundaries::with_ambiguity(AMBIGUITY_MEAN_MAX, keys, pinned)
+    }
+
+    /// [`Boundaries::new`] with another limit than [`AMBIGUITY_MEAN_MAX`]: the less, the fewer answers are too high, and the fewer codes have
+    /// 10 bits.
+    ///
+    /// # Panics
+    /// If there are more than [`LEN_MAX`] keys.
+    pub fn with_ambiguity(mean_max: f64, keys: &[u64], pinned: impl Fn(usize) -> bool) -> Boundaries {
+        Boundaries::build(mean_max, keys, pinned, Lanes::detect())
     }
 
     /// [`Boundaries::new`] with instructions of one's choice.
@@ -185,9 +194,13 @@ impl Boundaries {
     /// # Panics
     /// If the processor does not have them, or there are more than [`LEN_MAX`] keys.
     pub fn with_lanes(keys: &[u64], pinned: impl Fn(usize) -> bool, lanes: Lanes) -> Boundaries {
+        Boundaries::build(AMBIGUITY_MEAN_MAX, keys, pinned, lanes)
+    }
+
+    fn build(mean_max: f64, keys: &[u64], pinned: impl Fn(usize) -> bool, lanes: Lanes) -> Boundaries {
         debug_assert!(keys.is_sorted());
         assert!(keys.len() <= LEN_MAX, "boundaries are counted in 25 bits");
-        let Builder { starts, segments, mut words, ambiguity, .. } = Builder::cut(keys, pinned);
+        let Builder { starts, segments, mut words, ambiguity, .. } = Builder::cut(keys, pinned, mean_max);
         words.extend([u16::MAX; WIDE_WORDS]);
         Boundaries {
             starts: STree::with_lanes(&starts, lanes),
@@ -461,8 +474,14 @@ mod tests {
             let firsts: Vec<u64> = keys.chunks(50).skip(1).map(|block| block[0]).collect();
             let boundaries = Boundaries::new(&firsts, |_| false);
             assert!(boundaries.ambiguity() <= AMBIGUITY_MEAN_MAX, "{}", boundaries.ambiguity());
-            let too_high = keys.iter().enumerate().filter(|(i, key)| boundaries.place(**key).rank != i / 50);
-            assert!(too_high.count() < keys.len() / 1000, "gaps of {gap_bits} bits");
+            let too_high = |boundaries: &Boundaries| {
+                keys.iter().enumerate().filter(|(i, key)| boundaries.place(**key).rank != i / 50).count()
+            };
+            let of_default = too_high(&boundaries);
+            assert!(of_default < keys.len() / 1000, "gaps of {gap_bits} bits");
+            let limit = boundaries.ambiguity() / 2.0;
+            let finer = Boundaries::with_ambiguity(limit, &firsts, |_| false);
+            assert!(finer.ambiguity() <= limit && too_high(&finer) <= of_default, "gaps of {gap_bits} bits");
         }
     }
 

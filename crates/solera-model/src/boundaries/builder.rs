@@ -4,7 +4,7 @@
 //! apart well enough ends its segment.
 
 use super::{
-    AMBIGUITY_MEAN_MAX, CENTRE, EPSILON, Form, Line, SHORT_STEPS, STEP, Segment,
+    CENTRE, EPSILON, Form, Line, SHORT_STEPS, STEP, Segment,
     group::{Head, Width},
 };
 use crate::{hull::Hull, lanes::CODES};
@@ -22,6 +22,8 @@ pub(super) struct Builder<'k> {
     pub(super) ambiguity: f64,
     /// Whether the last segment has codes of 10 bits.
     ten_bits: bool,
+    /// How much may be ambiguous on average over a segment with codes of 10 bits.
+    of_ten_mean_max: f64,
     /// Emptied for each fit.
     hull: Hull,
 }
@@ -58,7 +60,7 @@ impl Coded {
 
 impl<'k> Builder<'k> {
     /// All of these boundaries in segments. What is `pinned`, by rank, begins one, and so do equal ones, together.
-    pub(super) fn cut(keys: &'k [u64], pinned: impl Fn(usize) -> bool) -> Builder<'k> {
+    pub(super) fn cut(keys: &'k [u64], pinned: impl Fn(usize) -> bool, of_ten_mean_max: f64) -> Builder<'k> {
         let mut builder = Builder {
             keys,
             starts: Vec::new(),
@@ -66,6 +68,7 @@ impl<'k> Builder<'k> {
             words: Vec::new(),
             ambiguity: 0.0,
             ten_bits: false,
+            of_ten_mean_max,
             hull: Hull::new(EPSILON),
         };
         let must_start =
@@ -141,7 +144,7 @@ impl<'k> Builder<'k> {
     /// So many boundaries with codes of 10 bits, if those tell them apart well enough on average.
     fn ten_bits_of(&self, line: Line, first: usize, count: usize) -> Option<Coded> {
         let coded = self.groups(Width::Ten, line, first, first + count);
-        (coded.count == count && coded.ambiguity <= AMBIGUITY_MEAN_MAX * count as f64).then_some(coded)
+        (coded.count == count && coded.ambiguity <= self.of_ten_mean_max * count as f64).then_some(coded)
     }
 
     /// The longest short segment.
