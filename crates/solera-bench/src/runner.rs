@@ -86,7 +86,7 @@ impl Default for Config {
         Config {
             sample: true,
             generated: vec![Generated { family: Family::Uniform, entries: 2_000_000, value_bytes: 64 }],
-            indexes: vec![IndexKind::Binary, IndexKind::STree, IndexKind::DoblixPla, IndexKind::DoblixPra],
+            indexes: vec![IndexKind::Binary, IndexKind::STree, IndexKind::DoblixPra, IndexKind::Learned],
             layout: Layout::default(),
             lookups: 500_000,
             scans: 10_000,

@@ -23,7 +23,7 @@ fn a_run_measures_every_phase_of_every_kind_and_finds_every_answer_right() {
     assert_eq!(report.sets[0].entries, 20_000);
     let kinds: Vec<&str> = report.sets[0].arms.iter().map(|arm| &arm.index[..]).collect();
     assert_eq!(kinds, small().indexes.iter().map(|kind| kind.name()).collect::<Vec<_>>());
-    assert!(["binary", "doblix-pla", "doblix-pra"].iter().all(|kind| kinds.contains(kind)));
+    assert!(["binary", "doblix-pra", "learned"].iter().all(|kind| kinds.contains(kind)));
     for arm in &report.sets[0].arms {
         assert_eq!(arm.phases.len(), 5);
         assert!(

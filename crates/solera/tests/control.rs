@@ -72,10 +72,7 @@ fn a_change_is_in_force_at_once_and_says_what_it_changed() {
     assert_eq!((receipt.number, receipt.unix_ms), (1, NOW_MS));
     assert_eq!((&*receipt.who, &*receipt.why), ("test", "to see"));
     let changed: Vec<_> = receipt.changed.iter().map(|one| (&*one.knob, &*one.old, &*one.new)).collect();
-    assert_eq!(
-        changed,
-        [("size_ratio", "10", "4"), ("run_limit", "1", "4"), ("index", "doblix-pra", "s-tree")]
-    );
+    assert_eq!(changed, [("size_ratio", "10", "4"), ("run_limit", "1", "4"), ("index", "learned", "s-tree")]);
     assert_eq!(db.control().history(), [receipt]);
     let ranges = db.control().ranges();
     let limit = ranges.find(&knob::RUN_LIMIT, "default", Some(1)).unwrap();

@@ -98,7 +98,7 @@ fn an_observation_counts_what_was_done() {
     );
 
     // All tables have one layout but for their filters, and reads are counted for it.
-    assert!(keyspace.layouts.iter().all(|layout| layout.tag.unwrap().index.name() == "doblix-pra"));
+    assert!(keyspace.layouts.iter().all(|layout| layout.tag.unwrap().index.name() == "learned"));
     let layouts = |count: fn(&solera::control::LayoutObservation) -> u64| {
         keyspace.layouts.iter().map(count).sum::<u64>()
     };
@@ -176,7 +176,7 @@ fn a_layout_that_is_changed_is_counted_apart() {
             (tables + layout.tables, searches + layout.reads.searches)
         })
     };
-    assert_eq!(of("doblix-pra"), (0, 0));
+    assert_eq!(of("learned"), (0, 0));
     assert!(of("s-tree").0 > 0);
     assert_eq!(of("s-tree").1, 500);
     let tag = keyspace.layouts.first().unwrap().tag.unwrap();

@@ -39,7 +39,7 @@ pub(crate) struct Bench {
     /// Bytes of each generated value
     #[arg(long, value_name = "BYTES", default_value_t = 64)]
     value_bytes: usize,
-    /// Index kinds to compare, separated by commas [default: binary,s-tree,doblix-pla,doblix-pra]
+    /// Index kinds to compare, separated by commas [default: binary,s-tree,doblix-pra,learned]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     index: Vec<IndexKind>,
     /// Compression of the tables: none, lz4 or (where built in) zstd [default: lz4]

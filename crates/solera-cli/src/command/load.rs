@@ -75,7 +75,7 @@ pub(crate) struct Load {
     /// Go on where the load with this --bad-lines report came to
     #[arg(long, requires = "bad_lines")]
     resume: bool,
-    /// Index of new tables: binary, doblix-pla or doblix-pra. For a keyspace other than the default,
+    /// Index of new tables, one of the kinds in docs/TUNING.md, such as learned or s-tree. For a keyspace other than the default,
     /// this and --compression can be given only by the load that creates it
     #[arg(long, value_name = "KIND")]
     index: Option<IndexKind>,

@@ -231,7 +231,6 @@ pub enum IndexKind {
     DoblixPla = 1,
     /// DobLIX with piecewise regression: a block ends when it is full; its line is fitted by least
     /// squares afterwards.
-    #[default]
     DoblixPra = 2,
     /// A static B+tree of the separators, 8 in a cache line, compared at once: the strong baseline.
     STree = 3,
@@ -244,6 +243,7 @@ pub enum IndexKind {
     /// blocks more than the key's own where γ is a half, 0.4 at 1, and 0.7 at 2. γ is ε half blocks, 2 blocks at most.
     SherryPlr = 6,
     /// Solera's own: segments, and 11 to 13 bits for each boundary between blocks (docs/decisions/0007).
+    #[default]
     Learned = 7,
     /// What costs least of `learned`, `s-tree`, `doblix-pra` and `sherry-plr`, counted for each table when it is
     /// opened.

@@ -35,7 +35,7 @@ pub static BLOCK_BYTES: Knob = Knob::new(
 );
 /// Index kind.
 pub static INDEX: Knob = Knob::new("index", Scope::Level, Legal::Names(&IndexKind::NAMES)).with(
-    "doblix-pra",
+    "learned",
     EFFECT,
     "How the block of a key is found.",
 );

@@ -224,7 +224,7 @@ mod tests {
         assert!(line("scans").contains(" 0/s   0.0 %  none timed"), "{text}");
         assert!(line("written").contains("1,500/s  33.3 %  p50 "), "{text}");
         assert!(line("L0").contains("1 of "), "{text}");
-        assert!(line("doblix-pra").contains("1 table, 3,000 entries"), "{text}");
+        assert!(line("learned").contains("1 table, 3,000 entries"), "{text}");
         assert!(line("knobs").contains("size_ratio 10"), "{text}");
         assert!(line("memory").contains("268.4 MB: memtables "), "{text}");
         assert!(!text.contains('\x1b'));
