@@ -1,6 +1,6 @@
 //! Comparing one number with several at once, with the widest instructions that the processor has.
 //!
-//! Owns [`Lanes`], which says what those are, and one function per width of numbers. What must hold: every
+//! Owns [`Lanes`], which says what those are, one function per width of numbers, and asking for memory ahead. What must hold: every
 //! set of instructions gives the same count as the scalar twin, which is the definition. What the
 //! processor has is asked once, when a structure is built; so the choice costs a predictable branch.
 
@@ -45,6 +45,19 @@ impl Lanes {
         }
         all
     }
+}
+
+/// Asks for the cache line at `address`, which may be any.
+#[inline(always)]
+pub(crate) fn prefetch(address: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch has no effect that a program can see, whatever the address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(address.cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = address;
 }
 
 /// How many keys of `node` are not above `x`, one after the other.

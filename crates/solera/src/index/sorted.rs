@@ -9,6 +9,9 @@ use crate::key::{common_prefix_len, equal, head};
 use solera_model::{eytzinger::Eytzinger, interpolation, stree::STree};
 use std::cmp::Ordering;
 
+/// Bytes that a head tells.
+const HEAD_BYTES: usize = 8;
+
 /// The heads of the separators, laid out for one way to search them.
 #[derive(Clone, Debug)]
 pub enum Order {
@@ -79,20 +82,44 @@ pub struct Sorted {
 
 #[derive(Clone, Debug)]
 struct Rests {
-    /// Where each ends; one that its head tells is empty.
+    /// Where the tail of each ends: what it has beyond its head.
     ends: Box<[u32]>,
-    bytes: Box<[u8]>,
+    tails: Box<[u8]>,
+    /// Numbers and lengths of those that end within the head, with zeros, which the head does not tell from its padding.
+    zeros: Box<[(u32, u8)]>,
 }
 
 impl Rests {
-    fn get(&self, i: usize) -> &[u8] {
-        let start = if i == 0 { 0 } else { self.ends[i - 1] };
-        &self.bytes[start as usize..self.ends[i] as usize]
+    fn new<'s, I: Iterator<Item = &'s [u8]>>(rests: impl Fn() -> I) -> Rests {
+        let mut tails = Vec::new();
+        let ends = rests().map(|rest| {
+            tails.extend_from_slice(rest.get(HEAD_BYTES..).unwrap_or_default());
+            tails.len() as u32
+        });
+        let ends = ends.collect();
+        let end_in_head =
+            rests().zip(0..).filter(|(rest, _)| rest.len() <= HEAD_BYTES && !told_by_head(rest));
+        let zeros = end_in_head.map(|(rest, i)| (i, rest.len() as u8)).collect();
+        Rests { ends, tails: tails.into(), zeros }
     }
 
     /// Whether separator `i`, whose head is that of `rest`, is not above it.
     fn is_up_to(&self, i: usize, rest: &[u8]) -> bool {
-        self.get(i) <= rest
+        let start = if i == 0 { 0 } else { self.ends[i - 1] };
+        let tail = &self.tails[start as usize..self.ends[i] as usize];
+        match rest.get(HEAD_BYTES..) {
+            Some(beyond) => tail <= beyond,
+            // It ends within the head, and so must the separator, no later.
+            None if tail.is_empty() => match self.zeros.binary_search_by_key(&(i as u32), |&(i, _)| i) {
+                Ok(found) => usize::from(self.zeros[found].1) <= rest.len(),
+                Err(_) => true,
+            },
+            None => false,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        size_of_val(&*self.ends) + self.tails.len() + size_of_val(&*self.zeros)
     }
 }
 
@@ -136,14 +163,7 @@ impl Sorted {
     pub fn build(separators: &Separators, order: impl FnOnce(Vec<u64>) -> Order) -> Sorted {
         let prefix = shared_prefix(separators);
         let rests = || separators.iter().map(|separator| &separator[prefix.len()..]);
-        let stored = (!rests().all(told_by_head)).then(|| {
-            let mut bytes = Vec::new();
-            let ends = rests().map(|rest| {
-                bytes.extend_from_slice(if told_by_head(rest) { &[] } else { rest });
-                bytes.len() as u32
-            });
-            Rests { ends: ends.collect(), bytes: bytes.into() }
-        });
+        let stored = (!rests().all(told_by_head)).then(|| Rests::new(rests));
         Sorted { prefix: prefix.into(), heads: order(rests().map(head).collect()), rests: stored }
     }
 
@@ -187,7 +207,7 @@ impl Sorted {
 
     /// Bytes on the heap.
     pub fn bytes(&self) -> usize {
-        let rests = self.rests.as_ref().map_or(0, |rests| size_of_val(&*rests.ends) + rests.bytes.len());
+        let rests = self.rests.as_ref().map_or(0, Rests::bytes);
         self.prefix.len() + self.heads.bytes() + rests
     }
 }
