@@ -1,16 +1,20 @@
 //! Which table of a run may hold a key, answered from two small arrays of numbers.
 //!
 //! Owns [`Fence`]. A point lookup asks it once per run, so the answer comes from the heads of the
-//! tables' first and last keys alone; key bytes are compared only when heads tie. The tables of a run are about
-//! equally large, so a line over their first keys says which of them it is within one or two, and a walk from
-//! there finds the one: a run is one model of all its tables, and each table one of its blocks.
+//! tables' first and last keys alone; key bytes are compared only when heads tie. Which table it is says one model of the
+//! whole run, of which each table is a block: a line over the tables' first keys where that is off by a few tables, else what
+//! `learned` is made of, a line for each stretch and codes (docs/decisions/0007).
 
 use crate::key::{KeyEnd, KeyRange, begins_with, common_prefix_len, head_after};
 use solera_model::{
     Line,
+    boundaries::{self, Boundaries},
     dual::{self, Fit, Policy},
     search,
 };
+
+/// A line off by no more tables than this is the model of its run: a walk of one cache line of heads.
+const LINE_ERROR_MAX: usize = 8;
 
 /// The ends of sorted, disjoint ranges of keys.
 #[derive(Debug)]
@@ -22,10 +26,26 @@ pub(super) struct Fence {
     starts: Box<[u64]>,
     /// The same of every range's end; the largest number for a range without end.
     ends: Box<[u64]>,
-    /// The number of a range over its start.
-    line: Line,
-    /// The line's measured error, in ranges.
-    error: usize,
+    model: Model,
+}
+
+/// From a head to the number of a range.
+#[derive(Debug)]
+enum Model {
+    /// One line, and its measured error in ranges.
+    Line(Line, usize),
+    /// A line for each stretch, and codes: the answer, or one more.
+    Boundaries(Boundaries),
+}
+
+impl Model {
+    fn new(starts: &[u64]) -> Model {
+        let Fit { line, error } = dual::fit(Policy::Pra, starts);
+        if error as usize <= LINE_ERROR_MAX || starts.len() > boundaries::LEN_MAX {
+            return Model::Line(line, error as usize);
+        }
+        Model::Boundaries(Boundaries::new(starts, |_| false))
+    }
 }
 
 impl Fence {
@@ -38,12 +58,10 @@ impl Fence {
         }
         let skip = prefix.len();
         let starts: Box<[u64]> = ranges.clone().map(|range| head_after(&range.start, skip)).collect();
-        let Fit { line, error } = dual::fit(Policy::Pra, &starts);
         Fence {
             prefix: prefix.into(),
+            model: Model::new(&starts),
             starts,
-            line,
-            error: error as usize,
             ends: ranges.map(|range| range.end.key().map_or(u64::MAX, |end| head_after(end, skip))).collect(),
         }
     }
@@ -75,8 +93,17 @@ impl Fence {
         let (Some(&first), Some(behind)) = (self.starts.first(), wanted.checked_add(1)) else {
             return self.starts.len();
         };
-        let guess = self.line.rank(first, wanted, self.starts.len());
-        search::lower_bound(&self.starts, behind, guess, self.error)
+        match &self.model {
+            &Model::Line(line, error) => {
+                let guess = line.rank(first, wanted, self.starts.len());
+                search::lower_bound(&self.starts, behind, guess, error)
+            }
+            Model::Boundaries(boundaries) => {
+                let upto = boundaries.place(wanted).rank;
+                // A boundary that is rounded down counts for keys right below it.
+                upto - usize::from(upto > 0 && self.starts[upto - 1] > wanted)
+            }
+        }
     }
 
     /// How many ranges start at or before `key`, when the last of `upto` has the key's head.
@@ -139,6 +166,17 @@ mod tests {
         })
     }
 
+    #[test]
+    fn a_run_gets_one_line_if_that_does_and_codes_if_not() {
+        let fence = |start: fn(u64) -> u64| {
+            let start = |i| start(i).to_be_bytes();
+            let ranges: Vec<_> = (0..500).map(|i| KeyRange::closed(&start(i), &start(i))).collect();
+            Fence::new(ranges.iter())
+        };
+        assert!(matches!(fence(|i| i << 50).model, Model::Line(_, 0 | 1)));
+        assert!(matches!(fence(|i| i * i * i * i).model, Model::Boundaries(_)));
+    }
+
     proptest! {
         #[test]
         fn the_fence_finds_what_a_scan_of_the_ranges_finds(
@@ -164,16 +202,17 @@ mod tests {
                 prop::collection::vec(any::<u64>(), 0..200),
                 prop::collection::vec(0u64..100, 0..200),
                 prop::collection::vec((0u64..64).prop_map(|shift| u64::MAX >> shift), 0..200),
+                // Few clusters: one line is off by tens.
+                prop::collection::vec((0u64..3, 0u64..1 << 20).prop_map(|(far, near)| far << 40 | near), 0..200),
             ],
             wanted: Vec<u64>,
         ) {
             let mut starts = starts;
             starts.sort_unstable();
             let ranges: Vec<KeyRange> =
-                starts.iter().map(|start| KeyRange::closed(&start.to_be_bytes(), &[255; 9])).collect();
-            let mut fence = Fence::new(ranges.iter());
-            let Fit { line, error } = dual::fit(Policy::Pra, &starts);
-            (fence.starts, fence.line, fence.error) = (starts.clone().into(), line, error as usize);
+                starts.iter().map(|start| KeyRange::closed(&start.to_be_bytes(), &start.to_be_bytes())).collect();
+            let fence = Fence::new(ranges.iter());
+            let starts = &fence.starts;
             let near = starts.iter().flat_map(|&start| [start.saturating_sub(1), start, start.saturating_add(1)]);
             for x in near.chain(wanted).chain([0, u64::MAX]) {
                 prop_assert_eq!(fence.upto(x), starts.partition_point(|&start| start <= x));
