@@ -2,7 +2,7 @@
 
 use solera::{
     Compression, IndexKind, Layout, Options,
-    block::{BlockBuilder, FitPolicy},
+    block::{BlockBuilder, LastMile},
     frame::{FILE_HEADER_BYTES, FRAME_HEADER_BYTES},
     index::{handles::Handles, separators::Separators},
     key::Kind,
@@ -74,9 +74,14 @@ impl Corpora<'_> {
     }
 
     fn blocks(&mut self) -> Outcome {
-        for fit in [FitPolicy::None, FitPolicy::Pla { epsilon: 4 }, FitPolicy::LeastSquares] {
+        for last_mile in [
+            LastMile::Halving,
+            LastMile::Pla { epsilon: 4 },
+            LastMile::LeastSquares,
+            LastMile::Hash,
+        ] {
             for (elide_below, step) in [(0, 1), (u64::MAX >> 8, 1000)] {
-                let mut builder = BlockBuilder::new(512, fit, elide_below);
+                let mut builder = BlockBuilder::new(512, last_mile, elide_below);
                 for number in 0..60u64 {
                     let key = [b"prefix", &(number * step).to_be_bytes()[..]].concat();
                     let kind = if number % 9 == 0 { Kind::Delete } else { Kind::Put };

@@ -112,7 +112,28 @@ impl Forge {
         }
     }
 
-    /// Gives a block another line.
+    /// The hash index of a block, if it has one. It has no line then, nor a place for one.
+    pub fn buckets_mut(&mut self, block: usize) -> Option<&mut [u8]> {
+        let payload = &mut self.blocks[block];
+        let footer_at = payload.len() - BLOCK_FOOTER_BYTES;
+        let footer = &payload[footer_at..];
+        let short = |at: usize| usize::from(u16::from_le_bytes([footer[at], footer[at + 1]]));
+        let long =
+            |at: usize| footer[at..at + 4].iter().rev().fold(0, |sum, &byte| sum << 8 | usize::from(byte));
+        let (n, record_bytes, buckets, prefix_len) = (long(24), long(28), short(32), short(34));
+        let [flags, note_len] = [footer[38], footer[39]];
+        if flags & FLAG_LINE != 0 || buckets == 0 {
+            return None;
+        }
+        // They lie right before the records.
+        let end = match flags & 3 {
+            0 => footer_at - usize::from(note_len) - prefix_len - n * record_bytes,
+            width => n * (8 + (1 << width)) + buckets,
+        };
+        payload.get_mut(end - buckets..end)
+    }
+
+    /// Gives a block without a hash index another line.
     pub fn set_line(&mut self, block: usize, line: StoredLine) {
         let payload = &mut self.blocks[block];
         let at = payload.len() - BLOCK_FOOTER_BYTES;

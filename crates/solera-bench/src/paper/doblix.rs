@@ -23,8 +23,13 @@ use solera::{IndexKind, clock::SystemClock};
 const SIZES: Sizes = Sizes::Fixed { key_bytes: 8, value_bytes: 64 };
 
 /// The best that is known without a model.
-const CLASSICAL: [IndexKind; 4] =
-    [IndexKind::Binary, IndexKind::Interpolation, IndexKind::Eytzinger, IndexKind::STree];
+const CLASSICAL: [IndexKind; 5] = [
+    IndexKind::Binary,
+    IndexKind::Interpolation,
+    IndexKind::Eytzinger,
+    IndexKind::STree,
+    IndexKind::STreeHash,
+];
 
 /// Every kind, at the defaults of its paper: ε 128 and 4 KiB for PLA (what the authors' code fixes), γ 1 for Sherry.
 fn kinds() -> Vec<Arm> {
@@ -33,6 +38,7 @@ fn kinds() -> Vec<Arm> {
         Arm::new("interpolation", IndexKind::Interpolation, 64),
         Arm::new("eytzinger", IndexKind::Eytzinger, 64),
         Arm::new("s-tree", IndexKind::STree, 64),
+        Arm::new("s-tree-hash", IndexKind::STreeHash, 64),
         Arm::new("doblix-pla", IndexKind::DoblixPla, 128),
         Arm::new("doblix-pra", IndexKind::DoblixPra, 64),
         Arm::new("sherry-plr γ=1", IndexKind::SherryPlr, 2),
@@ -224,13 +230,12 @@ fn hot(
         ),
         "The paper's figures are of RocksDB without a cache. The arms here share everything but the index and what belongs to \
          it: DobLIX's kinds, `learned` and `auto` keep a line in each block, by which its heads are searched; the \
-         classical kinds and Sherry halve the heads. An in-block hash index is not among them: the engine has none, because its \
-         blocks are searched by a column of heads."
+         classical kinds and Sherry halve the heads, but for `s-tree-hash`, which is `s-tree` with a hash index in each block."
             .into(),
         "The last mile of DobLIX's kinds is not the paper's halving of the window of ±ε: it walks over the heads from the rank \
          that the line says, and gallops. So ε moves where blocks are cut, and not how long a search in one may take."
             .into(),
-        "Five databases at a time are open in memory, the classical kinds and `learned`, then the others and `learned` again; in each \
+        "Five or six databases at a time are open in memory, the classical kinds and `learned`, the others and `learned` again; in each \
          repeat in another order. They read the same keys in ten turns; the first reads of a turn are not timed, because the \
          processor's caches hold what the database before needed. A repeat's rate, percentile or ratio is the median of its turns, and \
          ratios (the first two tables, and what is said above of `learned`) are of turns that follow on each other. Rates of \
@@ -436,7 +441,7 @@ fn build(scale: &Scale, progress: &mut dyn Progress, verdicts: &mut Vec<String>)
             "{} pairs with 64-byte values in two runs, every key of one between keys of the other, merged into one by one thread; \
              its processor time, least of {} repeats. `fit`: lines in blocks, with PLA's corridor over every key. `index`: \
              the index from separators, built when a table is opened. `encode`: separators and sizes. The three are timed by \
-             doing them again alone on the same blocks. Index bytes per block are in D1 (8-byte keys; strings: 64 \
+             doing them again alone on the same blocks. Buckets of `s-tree-hash`, which are no model, are in the compaction alone. Index bytes per block are in D1 (8-byte keys; strings: 64 \
              bytes) and D2.",
             scale.entries_small, scale.repeats
         )],

@@ -5,6 +5,7 @@
 //! block out with.
 
 use super::{
+    buckets,
     format::{
         ENTRIES_MAX, FOOTER_BYTES, Footer, HEAD_BYTES, KIND_BITS, RECORD_ALIGNMENT, records_at, tail_len,
     },
@@ -26,11 +27,11 @@ const VERSIONS_BLOCKS_MAX: u64 = 4;
 /// Memory for values that is kept from block to block, in blocks.
 const KEPT_BLOCKS_MAX: usize = 16;
 
-/// Which line a block gets, and whether its error may end the block.
+/// By what a block's heads are searched, and whether that may end the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FitPolicy {
-    /// No line: plain binary search among the heads.
-    None,
+pub enum LastMile {
+    /// Nothing: plain binary search.
+    Halving,
     /// The middle of a corridor; a block ends where its next key leaves the corridor.
     Pla {
         /// Half the corridor's width, in ranks.
@@ -38,6 +39,8 @@ pub enum FitPolicy {
     },
     /// The least-squares line of a block that ends where it is full.
     LeastSquares,
+    /// A hash index, for found keys; binary search for others, and in blocks of more than 255 entries.
+    Hash,
 }
 
 /// What became of a finished block.
@@ -90,6 +93,8 @@ struct Plan {
     /// Size of each record if there are no ends.
     record_bytes: u64,
     seqnos: bool,
+    /// Of the hash index.
+    buckets: usize,
     payload_bytes: u64,
 }
 
@@ -100,7 +105,7 @@ pub const NOTE_BYTES_MAX: usize = u8::MAX as usize;
 #[derive(Debug)]
 pub struct BlockBuilder {
     block_bytes: u64,
-    fit: FitPolicy,
+    last_mile: LastMile,
     elide_below: Seqno,
     keys: Vec<u8>,
     values: Vec<u8>,
@@ -117,10 +122,10 @@ impl BlockBuilder {
     /// A builder of blocks that take up to `block_bytes` in the file if they are not compressed. Sequence
     /// numbers of a block are left out if all of them are `<= elide_below`, which must be no newer than the
     /// oldest snapshot, and 0 if range tombstones are about.
-    pub fn new(block_bytes: u32, fit: FitPolicy, elide_below: Seqno) -> Self {
+    pub fn new(block_bytes: u32, last_mile: LastMile, elide_below: Seqno) -> Self {
         BlockBuilder {
             block_bytes: block_bytes.into(),
-            fit,
+            last_mile,
             elide_below,
             keys: Vec::new(),
             values: Vec::new(),
@@ -244,9 +249,9 @@ impl BlockBuilder {
     /// Whether the block may have this extent.
     fn fits(&self, extent: &Extent) -> bool {
         // Most blocks are far from full, and that is seen without a plan: a record takes at most its end of 4
-        // bytes (a block that fits has fewer bytes than 32 bits count), its length of 2, and its meta.
+        // bytes (a block that fits has fewer bytes than 32 bits count), its length of 2, buckets of 2, and its meta.
         let meta_max = if extent.seqno_max > self.elide_below { 8 } else { 1 };
-        let record_max = (HEAD_BYTES + 4 + 2) as u64 + meta_max;
+        let record_max = (HEAD_BYTES + 4 + 2 + 2) as u64 + meta_max;
         let around_max = (extent.skip + RECORD_ALIGNMENT + FOOTER_BYTES + TRAILER_BYTES) as u64;
         if extent.n as u64 * record_max + extent.tails + extent.values + around_max <= self.block_bytes {
             return true;
@@ -279,15 +284,17 @@ impl BlockBuilder {
             0x1_0000..=0xffff_ffff => 4,
             _ => 8,
         };
-        let records_at = records_at(extent.n * (HEAD_BYTES + ends_width), ends_width, record_bytes as usize);
+        let buckets = if self.last_mile == LastMile::Hash { buckets::count(extent.n) } else { 0 };
+        let columns_end = extent.n * (HEAD_BYTES + ends_width) + buckets;
+        let records_at = records_at(columns_end, ends_width, record_bytes as usize);
         let payload_bytes = records_at as u64 + records + (extent.skip + FOOTER_BYTES) as u64;
-        Plan { ends_width, length_bytes, meta_bytes, record_bytes, seqnos, payload_bytes }
+        Plan { ends_width, length_bytes, meta_bytes, record_bytes, seqnos, buckets, payload_bytes }
     }
 
     /// Whether the corridor, if there is one, admits `key`; if so, it is narrowed. Each distinct key counts
     /// once, at its first rank.
     fn admitted(&mut self, extent: &Extent, key: &[u8], same_key: bool) -> bool {
-        let FitPolicy::Pla { epsilon } = self.fit else { return true };
+        let LastMile::Pla { epsilon } = self.last_mile else { return true };
         let skip = extent.skip;
         match &mut self.corridor {
             Some(corridor) if skip == self.extent.skip => {
@@ -334,8 +341,13 @@ impl BlockBuilder {
 
         let ends_at = out.len();
         out.resize(ends_at + extent.n * plan.ends_width, 0);
-        let columns_end = out.len() - start;
+        let columns_end = out.len() - start + plan.buckets;
         out.resize(start + records_at(columns_end, plan.ends_width, plan.record_bytes as usize), 0);
+        if plan.buckets > 0 {
+            let buckets_at = out.len() - plan.buckets;
+            let firsts = (0..self.len()).filter(|&i| i == 0 || self.key(i) != self.key(i - 1));
+            buckets::fill(&mut out[buckets_at..], firsts.map(|i| (key::hash(self.key(i)), i)));
+        }
         if plan.record_bytes == extent.value_len_max && plan.ends_width == 0 {
             // Records of nothing but values lie in the builder as they lie in the block.
             out.extend_from_slice(&self.values);
@@ -353,7 +365,7 @@ impl BlockBuilder {
             meta_bytes: plan.meta_bytes as u8,
             n: extent.n as u32,
             record_bytes: plan.record_bytes as u32,
-            error: fit.map_or(0, |(_, error)| error),
+            error_or_buckets: fit.map_or(plan.buckets as u16, |(_, error)| error),
             prefix_len: skip as u16,
             suffix_len: if plan.length_bytes == 0 { (extent.key_len_max - skip) as u16 } else { 0 },
             ends_width: plan.ends_width as u8,
@@ -412,14 +424,14 @@ impl BlockBuilder {
     /// The line over the block's heads and its measured error; none if it is not wanted or, at more than
     /// 65535 ranks, not worth having.
     fn line(&self, heads: &[u64]) -> Option<(Line, u16)> {
-        let Fit { line, error } = match self.fit {
-            FitPolicy::None => return None,
-            FitPolicy::Pla { .. } => {
+        let Fit { line, error } = match self.last_mile {
+            LastMile::Halving | LastMile::Hash => return None,
+            LastMile::Pla { .. } => {
                 // All keys have been through it, with the heads that they have now.
                 let line = self.corridor.as_ref().map_or(Line::FLAT, Corridor::line);
                 Fit { line, error: bound::measured_error(line, heads) }
             }
-            FitPolicy::LeastSquares => dual::fit(Policy::Pra, heads),
+            LastMile::LeastSquares => dual::fit(Policy::Pra, heads),
         };
         Some((line, u16::try_from(error).ok()?))
     }

@@ -43,6 +43,8 @@ pub(super) const KINDS: u8 = 1 << 3;
 pub(super) const SEQNOS: u8 = 1 << 4;
 /// The last key's versions go on in the next block.
 pub(super) const CONTINUES: u8 = 1 << 5;
+/// There is a hash index.
+pub(super) const BUCKETS: u8 = 1 << 6;
 
 /// Where everything lies in a payload. The fields up to `suffix_len` and the bytes after it are what a lookup
 /// of a short key needs: together with the pin's header they fill one cache line.
@@ -58,8 +60,8 @@ pub(super) struct Geometry {
     pub(super) record_bytes: u32,
     /// Position of the records.
     pub(super) records_at: u32,
-    /// Measured error of the line.
-    pub(super) error: u16,
+    /// Measured error of the line; with [`BUCKETS`], which a block with a line has not, how many there are.
+    pub(super) error_or_buckets: u16,
     pub(super) prefix_len: u16,
     /// Length of each key after the prefix, if `length_bytes` is 0.
     pub(super) suffix_len: u16,
@@ -84,7 +86,7 @@ pub(super) fn tail_len(suffix_len: usize) -> usize {
     suffix_len.saturating_sub(HEAD_BYTES)
 }
 
-/// Where the records begin after columns that end at `columns_end`.
+/// Where the records begin after columns, buckets among them, that take `columns_end` bytes. Buckets lie right before them.
 #[inline]
 pub(super) fn records_at(columns_end: usize, ends_width: usize, record_bytes: usize) -> usize {
     if ends_width == 0 && record_bytes > 0 && record_bytes.is_multiple_of(RECORD_ALIGNMENT) {
@@ -114,7 +116,7 @@ pub(super) struct Footer {
     pub(super) meta_bytes: u8,
     pub(super) n: u32,
     pub(super) record_bytes: u32,
-    pub(super) error: u16,
+    pub(super) error_or_buckets: u16,
     pub(super) prefix_len: u16,
     pub(super) suffix_len: u16,
     pub(super) ends_width: u8,
@@ -144,7 +146,7 @@ impl Footer {
         out.extend_from_slice(&(self.base | u64::from(self.meta_bytes) << 56).to_le_bytes());
         out.extend_from_slice(&self.n.to_le_bytes());
         out.extend_from_slice(&self.record_bytes.to_le_bytes());
-        for short in [self.error, self.prefix_len, self.suffix_len, flags] {
+        for short in [self.error_or_buckets, self.prefix_len, self.suffix_len, flags] {
             out.extend_from_slice(&short.to_le_bytes());
         }
     }
@@ -156,7 +158,8 @@ impl Footer {
         let what = "a block's footer";
         let (slope, intercept, base) = (decoder.f64(what)?, decoder.f64(what)?, decoder.u64(what)?);
         let (n, record_bytes) = (decoder.u32(what)?, decoder.u32(what)?);
-        let (error, prefix_len, suffix_len) = (decoder.u16(what)?, decoder.u16(what)?, decoder.u16(what)?);
+        let (error_or_buckets, prefix_len, suffix_len) =
+            (decoder.u16(what)?, decoder.u16(what)?, decoder.u16(what)?);
         let flags = decoder.u16(what)?;
         decoder.finish(what)?;
         let refused = |at_footer, what| Err(DecodeError { at: at + at_footer, what });
@@ -176,7 +179,7 @@ impl Footer {
             meta_bytes: (base >> 56) as u8,
             n,
             record_bytes,
-            error,
+            error_or_buckets,
             prefix_len,
             suffix_len,
             ends_width: [0, 2, 4, 8][usize::from(flags & 3)],
@@ -193,8 +196,8 @@ impl Footer {
 impl Geometry {
     /// Reads the footer of `payload` and proves that
     ///
-    /// * the heads, the ends, the records, the prefix and the note lie inside the payload, in this order, and
-    ///   40 bytes of footer follow them;
+    /// * the heads, the ends, the buckets, the records, the prefix and the note lie inside the payload, in this
+    ///   order, the buckets right before the records, and 40 bytes of footer follow them;
     /// * record ends ascend and the last one is where the records end;
     /// * every record is long enough for its length, its meta and its tail;
     /// * no key is longer than [`KEY_BYTES_MAX`].
@@ -207,7 +210,9 @@ impl Geometry {
         let record_bytes = footer.record_bytes as usize;
         // n is at most 2^26: none of these overflows.
         let ends_at = n * HEAD_BYTES;
-        let records_at = records_at(ends_at + n * ends_width, ends_width, record_bytes);
+        let ends_end = ends_at + n * ends_width;
+        let buckets = if footer.line { 0 } else { footer.error_or_buckets };
+        let records_at = records_at(ends_end + usize::from(buckets), ends_width, record_bytes);
         let behind_records = usize::from(footer.prefix_len) + usize::from(footer.note_len);
         let Some(prefix_at) =
             footer_at.checked_sub(behind_records).filter(|&prefix_at| prefix_at >= records_at)
@@ -242,7 +247,7 @@ impl Geometry {
             }
         } else {
             let mut start = 0;
-            for ends in payload[ends_at..records_at].chunks_exact(ends_width) {
+            for ends in payload[ends_at..ends_end].chunks_exact(ends_width) {
                 let end = read_end(ends, ends_width).unwrap_or(u64::MAX);
                 let record = usize::try_from(end).ok().and_then(|end| records.get(start..end));
                 let Some(record) = record.filter(|record| holds_record(record)) else {
@@ -265,6 +270,7 @@ impl Geometry {
             (footer.kinds, KINDS),
             (footer.seqnos, SEQNOS),
             (footer.continues, CONTINUES),
+            (buckets > 0, BUCKETS),
         ] {
             flags |= if set { flag } else { 0 };
         }
@@ -278,7 +284,7 @@ impl Geometry {
             n: footer.n,
             record_bytes: footer.record_bytes,
             records_at: records_at as u32,
-            error: footer.error,
+            error_or_buckets: footer.error_or_buckets,
             prefix_len: footer.prefix_len,
             suffix_len: footer.suffix_len,
             flags,

@@ -3,7 +3,7 @@
 //! Owns the allocation (control, then payload) and the unchecked accesses. They rest on what
 //! [`Geometry::parse`] proved of these very bytes, which never change afterwards.
 
-use super::format::{FOOTER_BYTES, Geometry, HEAD_BYTES};
+use super::format::{BUCKETS, FOOTER_BYTES, Geometry, HEAD_BYTES};
 use crate::{
     codec::DecodeError,
     pin::{Pin, PinHeader},
@@ -33,6 +33,9 @@ const _: () = assert!(FOOTER_BYTES >= 8);
 
 /// Heads that are asked for with a block's control. Most blocks have hardly more.
 const PREFETCHED_HEADS: usize = 56;
+
+/// Bytes behind those heads in which the buckets of such a block lie, perhaps behind record ends of 2 bytes.
+const PREFETCHED_BUCKETS_BYTES: usize = 192;
 
 /// Records of more bytes are not asked for before it is known which.
 const PREFETCHED_RECORD_BYTES_MAX: usize = 128;
@@ -166,6 +169,13 @@ impl Block {
         prefetch_bytes(self.0.as_ptr().as_ptr().cast(), CONTROL_BYTES + PREFETCHED_HEADS * HEAD_BYTES);
     }
 
+    /// Asks for where buckets lie in most blocks that have any, so that they need not wait for the control.
+    #[inline]
+    pub fn prefetch_buckets(&self) {
+        let heads_end = self.payload().wrapping_add(PREFETCHED_HEADS * HEAD_BYTES);
+        prefetch_bytes(heads_end, PREFETCHED_BUCKETS_BYTES);
+    }
+
     /// Asks for the record of entry `i`.
     #[inline]
     pub fn prefetch_record(&self, i: usize) {
@@ -192,6 +202,15 @@ impl Block {
     pub(super) fn heads(&self) -> &[u64] {
         // SAFETY: the payload begins with n heads (proved) and is aligned to 64 bytes.
         unsafe { std::slice::from_raw_parts(self.payload().cast(), self.geometry().n as usize) }
+    }
+
+    /// The buckets of the hash index; none if there is none.
+    #[inline]
+    pub(super) fn buckets(&self) -> &[u8] {
+        let geometry = self.geometry();
+        let len = if geometry.flags & BUCKETS == 0 { 0 } else { geometry.error_or_buckets.into() };
+        // SAFETY: so many buckets lie inside the payload, right before the records (proved).
+        unsafe { std::slice::from_raw_parts(self.payload().add(geometry.records_at as usize - len), len) }
     }
 
     /// The prefix.

@@ -28,7 +28,8 @@
 //! |---|---|
 //! | 8 n | heads: the 8 bytes of each key after the prefix as a big-endian number (stored little-endian); keys that end before are padded with zeros |
 //! | w n | record ends, counted from the start of the records, ascending; absent (w = 0) if all values are equally long and all keys are, or have at most 8 bytes after the prefix: then all records have the same size |
-//! | 0–63 | zeros up to a multiple of 64, only if w = 0 and the records' size is a multiple of 64 other than 0 |
+//! | 0–63 | zeros, so that the records begin at a multiple of 64, only if w = 0 and the records' size is a multiple of 64 other than 0 |
+//! | h | hash index: buckets of a byte, each the rank of a key's first entry, or 255. A key's is the first of those from number `(hash >> 32) * h >> 32` on, round the end, that was empty when keys were put there in order; `hash` is xxh3's |
 //! | … | records |
 //! | p | prefix: bytes that all keys begin with; only as many as the heads must skip to reach further into the keys |
 //! | 0–255 | note: what the table wrote beside the block |
@@ -53,7 +54,7 @@
 //! | 23 | 1 | m, 0 to 8 |
 //! | 24 | 4 | n, 1 to 2^26 |
 //! | 28 | 4 | size of each record if w = 0, else 0 |
-//! | 32 | 2 | measured error of the line, in ranks |
+//! | 32 | 2 | measured error of the line, in ranks; if there is no line, h: 0 where there is no hash index |
 //! | 34 | 2 | p |
 //! | 36 | 2 | length of every key after the prefix if l = 0, else 0 |
 //! | 38 | 2 | flags: bits 0–1 w (0, 2, 4, 8 as 0, 1, 2, 3); bits 2–3 l (0, 1 or 2); bit 4: kinds are stored (else every entry is a `Put`); bit 5: sequence numbers are stored (else elided); bit 6: there is a line (else it is zeros); bit 7: the last key's versions go on in the next block; bits 8–15: length of the note |
@@ -62,6 +63,7 @@
 //! its bytes. That heads and keys ascend is left to [`Block::check`]: bytes that pass the checksum are those
 //! that were written, and a search among unsorted heads ends too.
 
+mod buckets;
 mod build;
 mod compression;
 mod format;
@@ -75,7 +77,7 @@ mod zstd;
 #[cfg(test)]
 mod tests;
 
-pub use build::{BlockBuilder, Finished, FitPolicy, NOTE_BYTES_MAX};
+pub use build::{BlockBuilder, Finished, LastMile, NOTE_BYTES_MAX};
 pub use compression::Compression;
 pub use memory::{Block, BlockAllocation};
 pub use seal::{TRAILER_BYTES, open, seal};

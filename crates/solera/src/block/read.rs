@@ -4,8 +4,10 @@
 //! head, then tails. Hot: no allocation, and nothing is read that the answer does not need.
 
 use super::{
+    buckets,
     format::{
-        CONTINUES, Geometry, HEAD_BYTES, KIND_BITS, KINDS, LINE, LINE_IGNORED, SEQNOS, WHOLE, tail_len,
+        BUCKETS, CONTINUES, Geometry, HEAD_BYTES, KIND_BITS, KINDS, LINE, LINE_IGNORED, SEQNOS, WHOLE,
+        tail_len,
     },
     memory::{Block, BlockAllocation},
 };
@@ -49,7 +51,10 @@ impl Block {
     /// [ends with](Block::ends_with) the key, older versions are in the next block.
     #[inline]
     pub fn lookup(&self, probe: &Probe<'_>, elided: Seqno) -> Option<usize> {
-        let (rank, found) = self.seek(probe.key);
+        let (rank, found) = match self.named_by_bucket(probe) {
+            Some(rank) => (rank, true),
+            None => self.seek(probe.key),
+        };
         if !found {
             return None;
         }
@@ -59,6 +64,20 @@ impl Block {
         (rank..self.len())
             .take_while(|&i| i == rank || self.same_key(i, rank))
             .find(|&i| self.seqno(i, elided) <= probe.snapshot)
+    }
+
+    /// What [`Block::seek`] finds, if the hash index names it. That it is the key's first entry is seen here: buckets are a
+    /// hint, like a line.
+    #[inline]
+    fn named_by_bucket(&self, probe: &Probe<'_>) -> Option<usize> {
+        if self.geometry().flags & BUCKETS == 0 {
+            return None;
+        }
+        let suffix = self.without_prefix(probe.key).ok()?;
+        let (heads, x) = (self.heads(), key::head(suffix));
+        let has_key = |&rank: &usize| heads.get(rank) == Some(&x) && self.equal_behind_head(rank, suffix);
+        let rank = buckets::ranks(self.buckets(), probe.hash).find(has_key)?;
+        (rank == 0 || !self.same_key(rank - 1, rank)).then_some(rank)
     }
 
     /// [`Block::find`], and whether that entry has this key.
@@ -78,8 +97,9 @@ impl Block {
         let rank = if geometry.flags & LINE != 0 {
             let guess = geometry.line.rank(geometry.x0, x, heads.len());
             self.prefetch_records_around(guess);
-            let rank = search::lower_bound(heads, x, guess, geometry.error.into());
-            if planted(Bug::LineBoundOffByOne) { rank.min(guess + usize::from(geometry.error)) } else { rank }
+            let error = geometry.error_or_buckets;
+            let rank = search::lower_bound(heads, x, guess, error.into());
+            if planted(Bug::LineBoundOffByOne) { rank.min(guess + usize::from(error)) } else { rank }
         } else {
             search::lower_bound_binary(heads, x)
         };
@@ -321,7 +341,7 @@ impl Block {
     /// Measured error of the line, in ranks; `None` if the block has no line, or none that can be used.
     pub fn line_error(&self) -> Option<u32> {
         let geometry = self.geometry();
-        (geometry.flags & LINE != 0).then(|| geometry.error.into())
+        (geometry.flags & LINE != 0).then(|| geometry.error_or_buckets.into())
     }
 
     /// Whether the block came with a line that cannot be used: not finite, or descending. It is searched
@@ -331,8 +351,8 @@ impl Block {
     }
 
     /// Checks all that a search relies on: keys ascend, versions of a key do not get newer, heads are padded
-    /// with zeros, an expiring value has its moment, and the line's error bounds. Positions in the error are
-    /// those of records.
+    /// with zeros, an expiring value has its moment, the line's error bounds, and buckets name their keys. Positions in
+    /// the error are those of records.
     pub fn check(&self) -> Result<(), DecodeError> {
         let geometry = self.geometry();
         let (mut key, mut previous) = (Vec::new(), Vec::new());
@@ -351,13 +371,20 @@ impl Block {
                     _ => {}
                 }
             }
+            let is_first = i == 0 || previous != key;
+            if geometry.flags & BUCKETS != 0
+                && is_first
+                && buckets::ranks(self.buckets(), key::hash(&key)).all(|rank| rank != i)
+            {
+                return fail("a bucket of its own for each key");
+            }
             if self.kind(i) == Kind::PutExpiring && key::split_expiry(self.value(i)).is_none() {
                 return fail("a moment of expiry in front of a value");
             }
             std::mem::swap(&mut key, &mut previous);
         }
         if geometry.flags & LINE != 0
-            && bound::measured_error(geometry.line, self.heads()) > geometry.error.into()
+            && bound::measured_error(geometry.line, self.heads()) > geometry.error_or_buckets.into()
         {
             return Err(DecodeError { at: geometry.prefix_at, what: "a line whose error bounds" });
         }
@@ -401,6 +428,7 @@ impl fmt::Debug for Block {
             .field("entries", &self.len())
             .field("prefix", &self.prefix().escape_ascii().to_string())
             .field("line_error", &self.line_error())
+            .field("buckets", &self.buckets().len())
             .field("seqnos", &(geometry.flags & SEQNOS != 0))
             .field("kinds", &(geometry.flags & KINDS != 0))
             .field("continues", &self.continues())

@@ -5,7 +5,7 @@ use super::{
     *,
 };
 use crate::{
-    block::{Block, BlockBuilder, FitPolicy, Stretch},
+    block::{Block, BlockBuilder, LastMile, Stretch},
     cursor::Cursor,
     error::{Error, Result},
     ids::{SEQNO_MAX, Seqno},
@@ -116,7 +116,7 @@ impl ListCursor {
     /// Lends those `ranks` of a block of so many entries, the first of which is at `from`.
     fn lend_part(&mut self, from: usize, count: usize, ranks: Range<usize>) -> Option<Stretch> {
         let at = self.at.expect("valid");
-        let mut builder = BlockBuilder::new(1 << 20, FitPolicy::LeastSquares, SEQNO_MAX);
+        let mut builder = BlockBuilder::new(1 << 20, LastMile::LeastSquares, SEQNO_MAX);
         for entry in &self.entries[from..from + count] {
             assert!(builder.try_add(&entry.key, entry.seqno, entry.kind, &entry.value));
         }

@@ -120,8 +120,31 @@ impl Table {
     ) -> Result<Entered<'g>> {
         let block = self.cached(level, span.begin, guard)?;
         block.prefetch();
+        if self.has_buckets {
+            block.prefetch_buckets();
+        }
         let found = block.lookup(probe, self.descriptor.elided_seqno);
         Ok(Entered { span, block, found })
+    }
+
+    /// [`Table::enter`], where `other` has entered a block of this table: if that is the same and had to be read, it is not read
+    /// again, whether or not the cache took it.
+    #[inline]
+    pub fn enter_beside<'g>(
+        &self,
+        level: u32,
+        span: Span,
+        probe: &Probe<'_>,
+        guard: &'g Guard,
+        other: &Entered<'g>,
+    ) -> Result<Entered<'g>> {
+        match &other.block {
+            Found::Loaded(block) if other.span.begin == span.begin => {
+                let found = block.lookup(probe, self.descriptor.elided_seqno);
+                Ok(Entered { span, block: Found::Loaded(block.clone()), found })
+            }
+            _ => self.enter(level, span, probe, guard),
+        }
     }
 
     /// The last step: what was found is handed to `f`, or looked for in the blocks beside that one.

@@ -13,7 +13,7 @@ use crate::{
     codec::{Binding, DecodeError, Decoder},
     error::{Error, Result},
     filter::Filter,
-    index::{Index, Span, handles::Handles, separators::Separators},
+    index::{Index, IndexKind, Span, handles::Handles, separators::Separators},
     key::{KeyEnd, KeyRange},
     pool::Settled,
     stats::{Counter, LayoutCounter, LevelCounter, Stats},
@@ -28,6 +28,8 @@ pub struct Table {
     pub(super) filter: Filter,
     /// `None` if the table has range tombstones only.
     pub(super) index: Option<Index>,
+    /// Whether its blocks have hash indexes.
+    pub(super) has_buckets: bool,
     pub(super) slots: BlockSlots,
     pub(super) stats: Arc<Stats>,
     pub(super) layout: CountedLayout,
@@ -171,6 +173,7 @@ impl Table {
             _settled: filter.settle(),
             filter,
             index,
+            has_buckets: descriptor.layout.index == IndexKind::STreeHash,
             slots: BlockSlots::new(&context.cache, handles.blocks()),
             stats: context.stats.clone(),
             layout,

@@ -13,7 +13,7 @@ use super::{
     layout::Layout,
 };
 use crate::{
-    block::{BlockBuilder, Compression, FitPolicy, seal},
+    block::{BlockBuilder, Compression, LastMile, seal},
     canary::{Bug, planted},
     codec::Binding,
     error::{Error, Result},
@@ -78,14 +78,15 @@ impl TableWriter {
         filter.validate()?;
         let path = context.path(file);
         let output = context.fs.create(&path)?;
-        let fit = match layout.index {
+        let last_mile = match layout.index {
             IndexKind::Binary
             | IndexKind::STree
             | IndexKind::Eytzinger
             | IndexKind::Interpolation
-            | IndexKind::SherryPlr => FitPolicy::None,
-            IndexKind::DoblixPla => FitPolicy::Pla { epsilon: layout.epsilon },
-            IndexKind::DoblixPra | IndexKind::Learned | IndexKind::Auto => FitPolicy::LeastSquares,
+            | IndexKind::SherryPlr => LastMile::Halving,
+            IndexKind::STreeHash => LastMile::Hash,
+            IndexKind::DoblixPla => LastMile::Pla { epsilon: layout.epsilon },
+            IndexKind::DoblixPra | IndexKind::Learned | IndexKind::Auto => LastMile::LeastSquares,
         };
         let header = Header { database: context.database, file };
         Ok(TableWriter {
@@ -94,7 +95,7 @@ impl TableWriter {
             output: Some(output),
             binding: header.binding(),
             layout: *layout,
-            block: BlockBuilder::new(layout.block_bytes, fit, elide_below),
+            block: BlockBuilder::new(layout.block_bytes, last_mile, elide_below),
             filter: FilterBuilder::new(filter),
             separators: Separators::new(),
             sizes: Vec::new(),

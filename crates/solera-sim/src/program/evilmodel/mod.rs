@@ -7,6 +7,7 @@
 //! * A block's **line** costs no extra block beyond those that the index names, whatever its bits. A search makes at most
 //!   [`solera_model::search::comparisons_max`] comparisons. A line that is not finite or descends is dropped when its block
 //!   is loaded, and counted (`index_fallbacks`).
+//! * A block's **hash index** costs no extra block either; a lookup looks at each bucket once at most.
 //! * An **index** that sends a lookup to a wrong block costs at most the blocks of its span and reach, then a
 //!   search over the blocks: ⌊log2 n⌋ + 2 more.
 //! * A **filter** that passes too much costs a look into one block.
@@ -123,6 +124,7 @@ pub fn run(amount: &Amount) -> Verdict {
         .figure("hidden_by_filters", sum.hidden)
         .figure("astray_by_fences", sum.astray)
         .figure("line_extra_blocks", extra(&[Part::Line, Part::BadLine]))
+        .figure("bucket_extra_blocks", extra(&[Part::Buckets]))
         .figure("index_extra_blocks", extra(&[Part::Separators, Part::Sizes, Part::Index]))
         .figure("fence_extra_blocks", extra(&[Part::Fences]))
         .figure("max_compares", sum.compares_max)

@@ -34,6 +34,8 @@ pub(super) enum Part {
     Line,
     /// The same, to what a reader must drop.
     BadLine,
+    /// The hash indexes of blocks.
+    Buckets,
     /// The notes of blocks.
     Fences,
     /// The separators.
@@ -50,9 +52,10 @@ pub(super) enum Part {
 
 impl Part {
     /// All of them.
-    pub(super) const ALL: [Part; 8] = [
+    pub(super) const ALL: [Part; 9] = [
         Part::Line,
         Part::BadLine,
+        Part::Buckets,
         Part::Fences,
         Part::Separators,
         Part::Sizes,
@@ -66,6 +69,7 @@ impl Part {
         match self {
             Part::Line => "line",
             Part::BadLine => "bad-line",
+            Part::Buckets => "buckets",
             Part::Fences => "fences",
             Part::Separators => "separators",
             Part::Sizes => "sizes",
@@ -77,7 +81,7 @@ impl Part {
 
     /// Whether it only says where to look, so that not even an error may come of it.
     pub(super) fn is_a_hint(self) -> bool {
-        matches!(self, Part::Line | Part::BadLine | Part::GenerousFilter | Part::Filter)
+        matches!(self, Part::Line | Part::BadLine | Part::Buckets | Part::GenerousFilter | Part::Filter)
     }
 }
 
@@ -153,7 +157,7 @@ impl Forged {
                 let all = random.one_in(4);
                 let picked = random.index(self.forge.blocks.len());
                 for block in 0..self.forge.blocks.len() {
-                    if all || block == picked {
+                    if (all || block == picked) && self.forge.buckets_mut(block).is_none() {
                         let line = evil_line(self.forge.line(block), random);
                         self.forge.set_line(block, line);
                     }
@@ -161,11 +165,29 @@ impl Forged {
             }
             Part::BadLine => {
                 for block in 0..self.forge.blocks.len() {
+                    if self.forge.buckets_mut(block).is_some() {
+                        continue;
+                    }
                     let mut line = evil_line(self.forge.line(block), random);
                     if !line.is_bad() {
                         line.slope = *random.pick(&EVIL[..5]);
                     }
                     self.forge.set_line(block, line);
+                }
+            }
+            Part::Buckets => {
+                for block in 0..self.forge.blocks.len() {
+                    let Some(buckets) = self.forge.buckets_mut(block) else { continue };
+                    let same = random.next() as u8;
+                    match random.below(4) {
+                        0 => buckets.fill(*random.pick(&[0, 1, same, 0xff])),
+                        1 => buckets.reverse(),
+                        2 => buckets.fill_with(|| random.next() as u8),
+                        _ => {
+                            let at = random.index(buckets.len());
+                            buckets[at] = buckets[at].wrapping_add(1);
+                        }
+                    }
                 }
             }
             Part::Fences => {

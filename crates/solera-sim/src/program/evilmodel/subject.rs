@@ -143,7 +143,8 @@ impl Subject {
             }
         }
         let counters = stats.snapshot();
-        if part == Part::BadLine && counters.index_fallbacks != counters.blocks_read {
+        let has_lines = forged.forge.clone().buckets_mut(0).is_none();
+        if part == Part::BadLine && has_lines && counters.index_fallbacks != counters.blocks_read {
             let (dropped, read) = (counters.index_fallbacks, counters.blocks_read);
             return Err(format!("{read} blocks with bad lines were loaded, {dropped} counted as dropped"));
         }

@@ -12,9 +12,9 @@ fn entries_of_8_and_64_bytes_cost_at_most_73_bytes_in_the_file() {
     let binding = Binding::new(DatabaseId(1), FileId(1));
     let entries: Vec<_> =
         (0..10_000u64).map(|i| entry((i * 0x9e37_79b9_7f4a).to_be_bytes(), i + 1, &[1; 64])).collect();
-    for fit in [FitPolicy::None, FitPolicy::Pla { epsilon: 64 }, FitPolicy::LeastSquares] {
+    for last_mile in [LastMile::Halving, LastMile::Pla { epsilon: 64 }, LastMile::LeastSquares] {
         let mut file = Vec::new();
-        let blocks = payloads(&mut BlockBuilder::new(4096, fit, 10_000), &entries);
+        let blocks = payloads(&mut BlockBuilder::new(4096, last_mile, 10_000), &entries);
         for (payload, finished) in &blocks[..blocks.len() - 1] {
             let start = file.len();
             seal(payload, Compression::None, binding, start as u64, &mut file);
@@ -35,9 +35,9 @@ fn a_block_holds_its_bytes_and_never_part_of_a_keys_versions() {
         entries.extend((0..versions).map(|version_of| version(1000 - version_of)));
     }
     let entries = sorted(entries);
-    for fit in FITS {
+    for last_mile in LAST_MILES {
         let mut rest = &entries[..];
-        for (payload, finished) in payloads(&mut BlockBuilder::new(1024, fit, 0), &entries) {
+        for (payload, finished) in payloads(&mut BlockBuilder::new(1024, last_mile, 0), &entries) {
             let (here, after) = rest.split_at(finished.entries);
             let one_key = here.iter().all(|entry| entry.key == here[here.len() - 1].key);
             let last_versions = here.iter().filter(|entry| entry.key == here[here.len() - 1].key).count();
@@ -60,7 +60,7 @@ fn a_key_with_too_many_versions_goes_on_in_the_next_block() {
     entries.insert(0, entry("cold", 5, b"before"));
     entries.push(entry("later", 6, b"after"));
     let mut rest = &entries[..];
-    let blocks = payloads(&mut BlockBuilder::new(512, FitPolicy::LeastSquares, 0), &entries);
+    let blocks = payloads(&mut BlockBuilder::new(512, LastMile::LeastSquares, 0), &entries);
     assert!(blocks.len() > 3);
     for (payload, finished) in &blocks {
         let (here, after) = rest.split_at(finished.entries);
@@ -83,8 +83,8 @@ fn a_corridor_ends_blocks_that_a_line_does_not_fit() {
     // Runs of neighbours with wide gaps: no line is within 2 ranks of more than a few runs.
     let keys: Vec<_> = (0..50u64).flat_map(|run| (0..8).map(move |i| ((run * run) << 40) + i)).collect();
     let entries = puts(keys.iter().map(|key| key.to_be_bytes()));
-    let plain = payloads(&mut BlockBuilder::new(4096, FitPolicy::LeastSquares, 0), &entries).len();
-    let tight = payloads(&mut BlockBuilder::new(4096, FitPolicy::Pla { epsilon: 2 }, 0), &entries);
+    let plain = payloads(&mut BlockBuilder::new(4096, LastMile::LeastSquares, 0), &entries).len();
+    let tight = payloads(&mut BlockBuilder::new(4096, LastMile::Pla { epsilon: 2 }, 0), &entries);
     assert!(tight.len() > plain);
     for (payload, finished) in tight {
         assert!(finished.error.unwrap() <= 2);
@@ -102,7 +102,7 @@ fn a_corridor_is_walked_again_when_the_prefix_gets_shorter() {
     for epsilon in [1, 4, 64] {
         let mut rest = &entries[..];
         for (payload, finished) in
-            payloads(&mut BlockBuilder::new(4096, FitPolicy::Pla { epsilon }, 0), &entries)
+            payloads(&mut BlockBuilder::new(4096, LastMile::Pla { epsilon }, 0), &entries)
         {
             assert!(finished.error.unwrap() <= epsilon);
             let (here, after) = rest.split_at(finished.entries);
@@ -117,7 +117,7 @@ fn a_corridor_is_walked_again_when_the_prefix_gets_shorter() {
 fn a_line_that_cannot_be_used_is_ignored() {
     let entries = puts((0..56u64).map(|i| (i * i).to_be_bytes()));
     let (payload, _) =
-        payloads(&mut BlockBuilder::new(1 << 20, FitPolicy::LeastSquares, 0), &entries).pop().unwrap();
+        payloads(&mut BlockBuilder::new(1 << 20, LastMile::LeastSquares, 0), &entries).pop().unwrap();
     for (at, number) in [(0, f64::NAN), (0, -1.0), (0, f64::INFINITY), (8, f64::NAN), (8, f64::NEG_INFINITY)]
     {
         let mut damaged = payload.clone();

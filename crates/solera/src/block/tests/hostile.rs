@@ -7,8 +7,10 @@ use super::{
 
 /// What is found for a key has that key, whatever the block's bytes.
 fn finds_that_key(block: &Block, key: &[u8], snapshot: Seqno) {
-    if let Some(found) = block.lookup(&Probe { key, hash: 0, snapshot }, 0) {
-        assert!(block.key_eq(found, key), "entry {found} of {block:?} does not have the key {key:x?}");
+    for hash in [hash(key), 0] {
+        if let Some(found) = block.lookup(&Probe { key, hash, snapshot }, 0) {
+            assert!(block.key_eq(found, key), "entry {found} of {block:?} does not have the key {key:x?}");
+        }
     }
 }
 
@@ -68,11 +70,11 @@ proptest! {
     #[test]
     fn mutated_blocks_are_refused_or_safe(
         entries in entries(),
-        fit in prop::sample::select(&FITS[..]),
+        last_mile in prop::sample::select(&LAST_MILES[..]),
         mutations in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), any::<bool>()), 1..8),
         cut in prop::option::of(any::<prop::sample::Index>()),
     ) {
-        let (mut payload, _) = payloads(&mut BlockBuilder::new(2000, fit, 50), &entries).swap_remove(0);
+        let (mut payload, _) = payloads(&mut BlockBuilder::new(2000, last_mile, 50), &entries).swap_remove(0);
         for (at, byte, in_footer) in mutations {
             let from = if in_footer { payload.len() - 40 } else { 0 };
             let at = from + at.index(payload.len() - from);
@@ -98,6 +100,24 @@ proptest! {
     }
 
     #[test]
+    fn buckets_that_lie_change_no_answer(entries in entries(), lies in prop::collection::vec(any::<u8>(), 1..400)) {
+        let (payload, finished) = payloads(&mut BlockBuilder::new(2000, LastMile::Hash, 50), &entries).swap_remove(0);
+        let honest = Block::from_payload(&payload).unwrap();
+        let mut forged = payload.clone();
+        let (at, len) = (honest.geometry().records_at as usize, honest.buckets().len());
+        prop_assert!(len > 0, "a block of few entries has buckets");
+        let buckets = at - len..at;
+        forged[buckets].iter_mut().zip(lies.iter().cycle()).for_each(|(bucket, lie)| *bucket = *lie);
+        let forged = Block::from_payload(&forged).unwrap();
+        for Entry { key, seqno, .. } in &entries[..finished.entries] {
+            for snapshot in [*seqno, seqno - 1, u64::MAX] {
+                let probe = Probe { key, hash: hash(key), snapshot };
+                prop_assert_eq!(forged.lookup(&probe, 0), honest.lookup(&probe, 0));
+            }
+        }
+    }
+
+    #[test]
     fn arbitrary_stored_bytes_with_a_good_checksum_are_refused_or_safe(mut body in prop::collection::vec(any::<u8>(), 0..200), codec in 0u8..4) {
         let (binding, _) = place();
         body.push(codec);
@@ -117,7 +137,7 @@ fn a_head_out_of_order_among_equal_ones_leads_to_no_other_key() {
     let keys: Vec<Vec<u8>> =
         [b"a".to_vec()].into_iter().chain((0..9).map(|i| format!("same head{i}").into_bytes())).collect();
     let entries: Vec<_> = keys.iter().map(|key| entry(key, 1, b"value")).collect();
-    let (payload, _) = payloads(&mut BlockBuilder::new(2000, FITS[0], 50), &entries).swap_remove(0);
+    let (payload, _) = payloads(&mut BlockBuilder::new(2000, LAST_MILES[0], 50), &entries).swap_remove(0);
     for damaged in 1..keys.len() {
         let mut payload = payload.clone();
         payload[8 * damaged] ^= 1;

@@ -5,7 +5,11 @@ mod hostile;
 mod stored;
 
 use super::*;
-use crate::{cursor::Probe, ids::Seqno, key::Kind};
+use crate::{
+    cursor::Probe,
+    ids::Seqno,
+    key::{Kind, hash},
+};
 use proptest::prelude::*;
 
 /// A model's entry.
@@ -17,8 +21,13 @@ struct Entry {
     value: Vec<u8>,
 }
 
-const FITS: [FitPolicy; 4] =
-    [FitPolicy::None, FitPolicy::Pla { epsilon: 2 }, FitPolicy::Pla { epsilon: 64 }, FitPolicy::LeastSquares];
+const LAST_MILES: [LastMile; 5] = [
+    LastMile::Halving,
+    LastMile::Pla { epsilon: 2 },
+    LastMile::Pla { epsilon: 64 },
+    LastMile::LeastSquares,
+    LastMile::Hash,
+];
 
 fn entry(key: impl AsRef<[u8]>, seqno: Seqno, value: &[u8]) -> Entry {
     Entry { key: key.as_ref().to_vec(), seqno, kind: Kind::Put, value: value.to_vec() }
@@ -59,11 +68,11 @@ fn payloads(builder: &mut BlockBuilder, entries: &[Entry]) -> Vec<(Vec<u8>, Fini
 }
 
 /// One block of all entries.
-fn block_of(entries: &[Entry], fit: FitPolicy, elide_below: Seqno) -> Block {
-    let mut blocks = payloads(&mut BlockBuilder::new(1 << 30, fit, elide_below), entries);
+fn block_of(entries: &[Entry], last_mile: LastMile, elide_below: Seqno) -> Block {
+    let mut blocks = payloads(&mut BlockBuilder::new(1 << 30, last_mile, elide_below), entries);
     // A corridor may cut; then the least-squares line takes its place.
     if blocks.len() > 1 {
-        blocks = payloads(&mut BlockBuilder::new(1 << 30, FitPolicy::LeastSquares, elide_below), entries);
+        blocks = payloads(&mut BlockBuilder::new(1 << 30, LastMile::LeastSquares, elide_below), entries);
     }
     assert_eq!(blocks.len(), 1);
     let block = Block::from_payload(&blocks[0].0).unwrap();
@@ -119,13 +128,15 @@ fn assert_equals_model(block: &Block, entries: &[Entry], elided: bool, targets: 
         let versions: Vec<_> = (rank..entries.len()).take_while(|&i| entries[i].key == *target).collect();
         let snapshots = versions.iter().flat_map(|&i| [entries[i].seqno - 1, entries[i].seqno]);
         for snapshot in snapshots.chain([0, 1 << 40]) {
-            let probe = Probe { key: target, hash: 0, snapshot };
+            let probe = Probe { key: target, hash: hash(target), snapshot };
             let expected = if elided {
                 versions.first().copied()
             } else {
                 versions.iter().copied().find(|&i| entries[i].seqno <= snapshot)
             };
             assert_eq!(block.lookup(&probe, 0), expected, "lookup {target:x?} at {snapshot}");
+            // A bucket is a hint: that of another key leads nowhere else.
+            assert_eq!(block.lookup(&Probe { hash: 0, ..probe }, 0), expected);
             if let Some(i) = expected {
                 let hit = block.hit(i, 0);
                 assert_eq!((hit.kind, hit.value()), (entries[i].kind, &entries[i].value[..]));
@@ -145,9 +156,9 @@ fn assert_blocks_of_all_kinds_equal_model(entries: &[Entry]) {
     targets.sort();
     targets.dedup();
     let newest = entries.iter().map(|entry| entry.seqno).max().unwrap();
-    for fit in FITS {
+    for last_mile in LAST_MILES {
         for elide_below in [0, newest - 1, newest] {
-            let block = block_of(entries, fit, elide_below);
+            let block = block_of(entries, last_mile, elide_below);
             assert_equals_model(&block, entries, elide_below == newest, &targets);
         }
     }
@@ -222,7 +233,7 @@ fn values_of_all_sizes_come_back() {
 fn records_of_64_bytes_are_aligned_to_cache_lines() {
     for n in [1, 7, 8, 56] {
         let entries: Vec<_> = (0..n).map(|i: u64| entry(i.to_be_bytes(), 1, &[1; 64])).collect();
-        let block = block_of(&entries, FitPolicy::LeastSquares, 1);
+        let block = block_of(&entries, LastMile::LeastSquares, 1);
         for i in 0..n as usize {
             assert_eq!(block.value(i).as_ptr() as usize % 64, 0);
         }
@@ -268,7 +279,7 @@ proptest! {
     #[test]
     fn any_entries_are_found(
         entries in entries(),
-        fit in prop::sample::select(&FITS[..]),
+        last_mile in prop::sample::select(&LAST_MILES[..]),
         elide_below in prop_oneof![Just(0), 0u64..300, Just(u64::MAX)],
         block_bytes in prop_oneof![Just(256u32), 256u32..5000, Just(1 << 20)],
         more in prop::collection::vec(keys(), 0..20),
@@ -276,7 +287,7 @@ proptest! {
         let mut rest = &entries[..];
         let mut targets: Vec<_> = entries.iter().flat_map(|entry| neighbours(&entry.key)).collect();
         targets.extend(more);
-        for (payload, finished) in payloads(&mut BlockBuilder::new(block_bytes, fit, elide_below), &entries) {
+        for (payload, finished) in payloads(&mut BlockBuilder::new(block_bytes, last_mile, elide_below), &entries) {
             let (here, after) = rest.split_at(finished.entries);
             let elided = here.iter().all(|entry| entry.seqno <= elide_below);
             let block = Block::from_payload(&payload).unwrap();

@@ -33,7 +33,7 @@ fn a_stored_block_comes_back_whatever_its_compression() {
     let count = if cfg!(miri) { 20 } else { 200u64 };
     let entries: Vec<_> = (0..count).map(|i| entry(format!("key{i:04}"), 1, b"value value value")).collect();
     let (payload, _) =
-        payloads(&mut BlockBuilder::new(1 << 20, FitPolicy::LeastSquares, 1), &entries).pop().unwrap();
+        payloads(&mut BlockBuilder::new(1 << 20, LastMile::LeastSquares, 1), &entries).pop().unwrap();
     let targets: Vec<_> = entries.iter().map(|entry| entry.key.clone()).collect();
     for compression in Compression::ALL.into_iter().filter(|compression| compression.available()) {
         let mut file = b"what lies before".to_vec();
@@ -75,7 +75,7 @@ fn every_flipped_bit_of_a_stored_block_is_noticed() {
     let (binding, file) = place();
     let entries = puts((0..20u64).map(|i| i.to_be_bytes()));
     let (payload, _) =
-        payloads(&mut BlockBuilder::new(1 << 20, FitPolicy::LeastSquares, 0), &entries).pop().unwrap();
+        payloads(&mut BlockBuilder::new(1 << 20, LastMile::LeastSquares, 0), &entries).pop().unwrap();
     for compression in [Compression::None, Compression::Lz4] {
         let mut stored = Vec::new();
         seal(&payload, compression, binding, 4096, &mut stored);
@@ -100,11 +100,11 @@ fn every_flipped_bit_of_a_stored_block_is_noticed() {
 #[test]
 fn a_cached_block_is_found_by_its_number_until_it_is_evicted() {
     let entries = puts([b"a", b"b"]);
-    let block = block_of(&entries, FitPolicy::None, 0);
+    let block = block_of(&entries, LastMile::Halving, 0);
     let cache = Cache::new(3 * block.memory_bytes());
     let slots = BlockSlots::new(&cache, 10);
     for i in 0..3 {
-        slots.insert(i, &block_of(&entries, FitPolicy::None, 0));
+        slots.insert(i, &block_of(&entries, LastMile::Halving, 0));
     }
     assert_eq!(cache.used(), 3 * block.memory_bytes());
     let guard = crossbeam_epoch::pin();

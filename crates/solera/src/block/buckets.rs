@@ -1,0 +1,75 @@
+//! A block's hash index: from the hash of a key to the rank of its first entry.
+//!
+//! Owns the buckets, a byte each: how many there are, where a key is put, and where it is looked for, from its hash's bucket on
+//! up to one that is empty (linear probing). Nobody's answer depends on them: `read` looks whether the entry has the key, and
+//! searches the heads if none has. RocksDB's (`kDataBlockBinaryAndHash`) has the same load, but of keys that share a bucket it
+//! names none: more than half of them, at that load.
+
+/// A block of more entries has no buckets: ranks and a mark are a byte.
+pub(super) const ENTRIES_MAX: usize = NONE as usize;
+/// What an empty bucket holds.
+const NONE: u8 = 255;
+
+/// Buckets of a block of `n` entries, of which three quarters are taken if all have keys of their own; 0 if it has none.
+pub(super) fn count(n: usize) -> usize {
+    if n > ENTRIES_MAX { 0 } else { (4 * n).div_ceil(3) }
+}
+
+/// The bucket of this hash among `count`: less than that, if it is not 0.
+#[inline]
+fn bucket(hash: u64, count: usize) -> usize {
+    (((hash >> 32) * count as u64) >> 32) as usize
+}
+
+/// Numbers of the buckets among `count` in the order in which a key of this hash is looked for.
+#[inline]
+fn places(hash: u64, count: usize) -> impl Iterator<Item = usize> {
+    let first = bucket(hash, count);
+    (first..count).chain(0..first)
+}
+
+/// Fills the buckets of distinct keys, fewer than there are buckets, each given by its hash and the rank of its first entry, less
+/// than [`ENTRIES_MAX`].
+pub(super) fn fill(buckets: &mut [u8], keys: impl Iterator<Item = (u64, usize)>) {
+    buckets.fill(NONE);
+    for (hash, rank) in keys {
+        let empty = places(hash, buckets.len()).find(|&place| buckets[place] == NONE);
+        if let Some(empty) = empty {
+            buckets[empty] = rank as u8;
+        }
+    }
+}
+
+/// Ranks of entries that may have a key of this hash.
+#[inline]
+pub(super) fn ranks(buckets: &[u8], hash: u64) -> impl Iterator<Item = usize> {
+    places(hash, buckets.len()).map(|place| buckets[place]).take_while(|&rank| rank != NONE).map(usize::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key;
+
+    #[test]
+    fn every_key_is_named_and_few_others_before_it() {
+        for n in [1, 2, 55, ENTRIES_MAX] {
+            let hashes: Vec<u64> = (0..n as u64).map(|i| key::hash(&i.to_be_bytes())).collect();
+            let mut buckets = vec![7; count(n)];
+            assert!(buckets.len() > n);
+            fill(&mut buckets, hashes.iter().copied().zip(0..));
+            let looks = |(i, &hash): (usize, &u64)| ranks(&buckets, hash).position(|rank| rank == i);
+            let looks: Vec<_> = hashes.iter().enumerate().map(looks).collect();
+            assert!(looks.iter().all(Option::is_some), "{looks:?}");
+            // Knuth: (1 + 1 / (1 - 0.75)) / 2 = 2.5 buckets on average in large tables, so 1.5 others.
+            assert!(looks.iter().flatten().sum::<usize>() <= 2 * n, "{looks:?}");
+        }
+    }
+
+    #[test]
+    fn buckets_without_an_end_are_looked_through_once() {
+        assert_eq!(ranks(&[3; 9], u64::MAX).count(), 9);
+        assert_eq!(ranks(&[NONE; 9], 5).count(), 0);
+        assert_eq!((ranks(&[], u64::MAX).count(), count(ENTRIES_MAX + 1)), (0, 0));
+    }
+}
