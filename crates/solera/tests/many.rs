@@ -1,6 +1,6 @@
 //! Very many of something in one call: keys of a `multi_get`, range deletions of a batch.
 
-use solera::{Db, Options, Shape, operator::Append, vfs::mem::MemFs};
+use solera::{Compression, Db, Layout, Options, Shape, control::Change, operator::Append, vfs::mem::MemFs};
 use std::{sync::Arc, time::Duration};
 
 const DIR: &str = "/db";
@@ -46,6 +46,29 @@ fn many_keys_at_once_are_what_they_are_one_by_one() {
         db.compact_range::<&[u8]>(..).unwrap();
     }
     assert_eq!(db.multi_get::<&[u8]>(&[]).unwrap(), []);
+}
+
+/// A block that is larger than the cache is read once for all keys of a wave that are in it.
+#[test]
+fn keys_of_one_block_share_it_though_the_cache_does_not_take_it() {
+    let fs = Arc::new(MemFs::new());
+    let layout = Layout { block_bytes: 1 << 20, compression: Compression::None, ..Layout::default() };
+    let db = small().shape(Shape::default()).layout(layout).fs(fs.clone()).open(DIR).unwrap();
+    db.control().apply(Change::new("test", "a small cache").set("cache_percent", 1u32)).unwrap();
+    db.ingest((0..512).map(|n| (key(n), vec![n as u8; 1024]))).unwrap();
+    let blocks_read = || db.default().stats().counters.blocks_read;
+    let asked: Vec<_> = (0..32).map(key).collect();
+    for _ in 0..2 {
+        let before = blocks_read();
+        let values = db.multi_get(&asked).unwrap();
+        assert!(
+            values
+                .iter()
+                .zip(0u8..)
+                .all(|(value, n)| value.as_ref().is_some_and(|value| value[..] == [n; 1024]))
+        );
+        assert_eq!(blocks_read() - before, 1);
+    }
 }
 
 /// Symptom: a batch of 100,000 range deletions took minutes, and so did the open after it. Cause: each copied

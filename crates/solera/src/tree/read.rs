@@ -12,6 +12,7 @@ use crate::{
     version::Run,
 };
 use crossbeam_epoch::Guard;
+use std::ptr;
 
 /// So many keys wait for memory together: more than a processor's outstanding misses, few enough that what
 /// was asked for is still in its first caches when its turn comes.
@@ -94,7 +95,7 @@ impl View {
     ///
     /// Every step (filter line, place in the cache, block, entry) is asked for on behalf of all keys before
     /// it is taken for the first, so the keys wait for memory together and not one after the other. Keys
-    /// that lie together should come together: they share blocks.
+    /// that follow on each other in a block share it: it is read once, even if the cache does not take it.
     pub fn lookup_many<R>(
         &self,
         probes: &[Probe<'_>],
@@ -123,11 +124,20 @@ impl View {
                 for step in &steps {
                     step.span.inspect(|&span| step.table.prefetch_block(span, guard));
                 }
-                for step in &mut steps {
-                    let Some(span) = step.span else { continue };
-                    let entered = step.table.enter(run.level(), span, &probes[step.probe], guard)?;
+                let mut before: Option<usize> = None;
+                for i in 0..steps.len() {
+                    let Step { probe, table, span, .. } = steps[i];
+                    let Some(span) = span else { continue };
+                    let beside =
+                        before.map(|before| &steps[before]).filter(|step| ptr::eq(step.table, table));
+                    let (level, probe) = (run.level(), &probes[probe]);
+                    let entered = match beside.and_then(|step| step.entered.as_ref()) {
+                        Some(other) => table.enter_beside(level, span, probe, guard, other),
+                        None => table.enter(level, span, probe, guard),
+                    }?;
                     entered.prefetch_entry();
-                    step.entered = Some(entered);
+                    steps[i].entered = Some(entered);
+                    before = Some(i);
                 }
                 for Step { probe, table, cover, entered, .. } in steps.drain(..) {
                     let mut outcome = None;
