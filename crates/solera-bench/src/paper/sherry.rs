@@ -24,6 +24,8 @@ use std::path::Path;
 const PAPERS: &str = ", 1 per block";
 /// Half blocks of γ: 0.5, 1 and 2 blocks, the paper's.
 const GAMMA_HALVES: [u32; 3] = [1, 2, 4];
+/// Which of them what is said of space and of time is about: one for both.
+const SAID: usize = 0;
 
 pub(super) fn run(scale: &Scale, clock: &SystemClock, progress: &mut dyn Progress) -> Result<Vec<Section>> {
     let (space, mut verdicts) = space(scale, progress)?;
@@ -138,6 +140,7 @@ fn space(scale: &Scale, progress: &mut dyn Progress) -> Result<(Section, Vec<Str
                 "sherry γ=2",
                 "learned",
                 "segments γ=1",
+                "saved by sherry γ=0.5",
                 "saved by sherry γ=1",
                 "saved by learned",
                 "in the file",
@@ -170,12 +173,13 @@ fn space(scale: &Scale, progress: &mut dyn Progress) -> Result<(Section, Vec<Str
                 .chain(bytes.map(|bytes| space.per_block(bytes)))
                 .chain([
                     space.segments.to_string(),
+                    percent(half),
                     percent(one),
                     percent(space.learned),
                     space.per_block(space.file),
                 ]);
             table.row(name.clone(), cells);
-            savings.push((space.saved(one), format!("{family}, {name}")));
+            savings.push((space.saved(space.sherry[SAID]), format!("{family}, {name}")));
             if sizes == fixed(200) && block_bytes == 4096 {
                 let bar = |bytes: u64| Spread::of(vec![bytes as f64 / space.blocks.max(1) as f64]);
                 let names = [
@@ -214,7 +218,7 @@ fn space(scale: &Scale, progress: &mut dyn Progress) -> Result<(Section, Vec<Str
         _ => String::new(),
     };
     let holds = savings.iter().all(|(saved, _)| *saved >= 0.6);
-    let claim = "`sherry-plr` with γ = 1 saves at least 60 % of RocksDB's index at 8-byte keys (the paper: up to 63 %)";
+    let claim = "`sherry-plr` with γ = 0.5 saves at least 60 % of RocksDB's index at 8-byte keys, in memory (the paper: up to 63 %)";
     Ok((section, vec![verdict(claim, holds, &shown)]))
 }
 
@@ -228,7 +232,8 @@ fn time(
     let mut section = Section {
         title: "S2: time".into(),
         text: vec![
-            "In memory, one run. The paper's index is decoded for every iterator and its windows are read block by block; here it \
+            "In memory, one run; all six databases are open and read the same keys in ten turns, and what is said beside `binary` is of turns that \
+             follow on each other. The paper's index is decoded for every iterator and its windows are read block by block; here it \
              is built once per table. `1 per block` is the paper's own setting, 400-byte values in 400-byte blocks, so that \
              every entry is a block: the index is all there is."
                 .into(),
@@ -253,12 +258,19 @@ fn time(
             let stored = Stored::create_all(&arms, &set, scale.directory.as_deref(), progress)?;
             let asks = [Ask::Found, Ask::FoundZipf, Ask::Absent];
             let inquiry = Inquiry { clock, set: &set, asks: &asks, effort: scale.effort() };
-            let answers = inquiry.of_stored(&stored, progress)?;
+            // `binary` last: the others are held against it.
+            let in_order: Vec<&Stored> = stored[1..].iter().chain(&stored[..1]).collect();
+            let mut turns = inquiry.in_turns(&in_order, progress)?;
+            turns.rotate_right(1);
+            let beside_binary: Vec<f64> =
+                turns.iter().map(|turns| 1.0 / turns.last_beside.reads.median).collect();
+            let answers: Vec<Vec<Answer>> = turns.into_iter().map(|turns| turns.answers).collect();
             let mut table = Table::new(
                 format!("{family}{note}"),
                 &[
                     "index",
                     "found M/s",
+                    "beside binary",
                     "p50 ns",
                     "p99 ns",
                     "Zipf M/s",
@@ -267,12 +279,13 @@ fn time(
                     "B/block",
                 ],
             );
-            for (stored, answer) in stored.iter().zip(&answers) {
+            for ((stored, answer), beside) in stored.iter().zip(&answers).zip(&beside_binary) {
                 let [found, zipf, absent] = [0, 1, 2].map(|ask| &answer[ask]);
                 table.row(
                     &stored.arm.name,
                     [
                         cell(&found.per_second, 1e6),
+                        format!("{beside:.2}×"),
                         cell(&found.p50_ns, 1.0),
                         cell(&found.p99_ns, 1.0),
                         cell(&zipf.per_second, 1e6),
@@ -294,8 +307,8 @@ fn time(
                     .map(|(arm, answers)| (arm.name.clone(), rate(answers)))
                     .collect(),
             });
-            let best_sherry = (2..5).map(|arm| answers[arm][0].per_second.median).fold(0.0, f64::max);
-            ratios.push((best_sherry / answers[0][0].per_second.median, format!("{family}{note}")));
+            // After `binary` and `s-tree`.
+            ratios.push((beside_binary[2 + SAID], format!("{family}{note}")));
         }
     }
     let (papers, usual): (Vec<_>, Vec<_>) = ratios.into_iter().partition(|(_, name)| name.contains(PAPERS));
@@ -309,7 +322,7 @@ fn time(
         let list: Vec<String> = ratios.iter().map(|(ratio, name)| format!("{name} {ratio:.2}×")).collect();
         verdicts.push(verdict(
             &format!(
-                "`sherry-plr` at its best γ reads no more than 5 % slower than `binary`, {pairs} (the paper: 8 to 50 % slower than RocksDB)"
+                "`sherry-plr` with γ = 0.5 reads no more than 5 % slower than `binary`, {pairs} (the paper: 8 to 50 % slower than RocksDB)"
             ),
             ratios.iter().all(|(ratio, _)| *ratio >= 0.95),
             &format!("sherry / binary: {}", list.join(", ")),
