@@ -1,19 +1,20 @@
 //! Which table of a run may hold a key, answered from two small arrays of numbers.
 //!
 //! Owns [`Fence`]. A point lookup asks it once per run, so the answer comes from the heads of the
-//! tables' first and last keys alone; key bytes are compared only when heads tie. Which table it is says one model of the
-//! whole run, of which each table is a block: a line over the tables' first keys where that is off by a few tables, else what
-//! `learned` is made of, a line for each stretch and codes (docs/decisions/0007).
+//! tables' first and last keys alone; key bytes are compared only when heads tie. The tables of a run are about
+//! equally large, so where keys are spread evenly a line over their first keys says which of them it is within a few, and a
+//! walk from there finds the one: a run is one model of all its tables, and each table one of its blocks. Where a line
+//! does not, it is an S-tree: no run is halved (docs/decisions/0007 "The tables of a run").
 
 use crate::key::{KeyEnd, KeyRange, begins_with, common_prefix_len, head_after};
 use solera_model::{
     Line,
-    boundaries::{self, Boundaries},
     dual::{self, Fit, Policy},
     search,
+    stree::STree,
 };
 
-/// A line off by no more tables than this is the model of its run: a walk of one cache line of heads.
+/// A line that is off by more tables than this is not used: a walk of one cache line of heads.
 const LINE_ERROR_MAX: usize = 8;
 
 /// The ends of sorted, disjoint ranges of keys.
@@ -23,28 +24,52 @@ pub(super) struct Fence {
     /// with a common prefix there are only keys with that prefix.
     prefix: Box<[u8]>,
     /// The 8 bytes after the prefix of every range's start.
-    starts: Box<[u64]>,
+    starts: Starts,
     /// The same of every range's end; the largest number for a range without end.
     ends: Box<[u64]>,
-    model: Model,
 }
 
-/// From a head to the number of a range.
+/// Ascending heads (equal ones allowed), and what says where one is among them.
 #[derive(Debug)]
-enum Model {
-    /// One line, and its measured error in ranges.
-    Line(Line, usize),
-    /// A line for each stretch, and codes: the answer, or one more.
-    Boundaries(Boundaries),
+enum Starts {
+    /// The number of a head over the head, and by how many it is off at most.
+    Line {
+        heads: Box<[u64]>,
+        line: Line,
+        error: usize,
+    },
+    Tree(STree),
 }
 
-impl Model {
-    fn new(starts: &[u64]) -> Model {
-        let Fit { line, error } = dual::fit(Policy::Pra, starts);
-        if error as usize <= LINE_ERROR_MAX || starts.len() > boundaries::LEN_MAX {
-            return Model::Line(line, error as usize);
+impl Starts {
+    fn new(heads: Vec<u64>) -> Starts {
+        let Fit { line, error } = dual::fit(Policy::Pra, &heads);
+        match error as usize {
+            error @ 0..=LINE_ERROR_MAX => Starts::Line { heads: heads.into(), line, error },
+            _ => Starts::Tree(STree::new(&heads)),
         }
-        Model::Boundaries(Boundaries::new(starts, |_| false))
+    }
+
+    #[inline]
+    fn get(&self, i: usize) -> u64 {
+        match self {
+            Starts::Line { heads, .. } => heads[i],
+            Starts::Tree(tree) => tree.get(i),
+        }
+    }
+
+    /// How many are not above `wanted`.
+    #[inline]
+    fn up_to(&self, wanted: u64) -> usize {
+        match self {
+            Starts::Line { heads, line, error } => {
+                let (Some(&first), Some(behind)) = (heads.first(), wanted.checked_add(1)) else {
+                    return heads.len();
+                };
+                search::lower_bound(heads, behind, line.rank(first, wanted, heads.len()), *error)
+            }
+            Starts::Tree(tree) => tree.up_to(wanted),
+        }
     }
 }
 
@@ -57,11 +82,9 @@ impl Fence {
             prefix = &prefix[..common_prefix_len(prefix, bound.unwrap_or_default())];
         }
         let skip = prefix.len();
-        let starts: Box<[u64]> = ranges.clone().map(|range| head_after(&range.start, skip)).collect();
         Fence {
             prefix: prefix.into(),
-            model: Model::new(&starts),
-            starts,
+            starts: Starts::new(ranges.clone().map(|range| head_after(&range.start, skip)).collect()),
             ends: ranges.map(|range| range.end.key().map_or(u64::MAX, |end| head_after(end, skip))).collect(),
         }
     }
@@ -74,8 +97,8 @@ impl Fence {
             return None;
         }
         let wanted = head_after(key, self.prefix.len());
-        let mut upto = self.upto(wanted);
-        if upto > 0 && self.starts[upto - 1] == wanted {
+        let mut upto = self.starts.up_to(wanted);
+        if upto > 0 && self.starts.get(upto - 1) == wanted {
             upto = self.upto_among_ties(key, wanted, upto, &range);
         }
         let at = upto.checked_sub(1)?;
@@ -87,25 +110,6 @@ impl Fence {
         inside.then_some(at)
     }
 
-    /// How many starts are not above `wanted`.
-    #[inline]
-    fn upto(&self, wanted: u64) -> usize {
-        let (Some(&first), Some(behind)) = (self.starts.first(), wanted.checked_add(1)) else {
-            return self.starts.len();
-        };
-        match &self.model {
-            &Model::Line(line, error) => {
-                let guess = line.rank(first, wanted, self.starts.len());
-                search::lower_bound(&self.starts, behind, guess, error)
-            }
-            Model::Boundaries(boundaries) => {
-                let upto = boundaries.place(wanted).rank;
-                // A boundary that is rounded down counts for keys right below it.
-                upto - usize::from(upto > 0 && self.starts[upto - 1] > wanted)
-            }
-        }
-    }
-
     /// How many ranges start at or before `key`, when the last of `upto` has the key's head.
     #[cold]
     fn upto_among_ties<'r>(
@@ -115,7 +119,7 @@ impl Fence {
         upto: usize,
         range: &impl Fn(usize) -> &'r KeyRange,
     ) -> usize {
-        let mut low = self.starts[..upto].partition_point(|&start| start < wanted);
+        let mut low = wanted.checked_sub(1).map_or(0, |below| self.starts.up_to(below));
         let mut high = upto;
         while low < high {
             let middle = low.midpoint(high);
@@ -167,14 +171,14 @@ mod tests {
     }
 
     #[test]
-    fn a_run_gets_one_line_if_that_does_and_codes_if_not() {
+    fn a_run_gets_a_line_if_that_is_nearly_right_and_a_tree_if_not() {
         let fence = |start: fn(u64) -> u64| {
             let start = |i| start(i).to_be_bytes();
             let ranges: Vec<_> = (0..500).map(|i| KeyRange::closed(&start(i), &start(i))).collect();
             Fence::new(ranges.iter())
         };
-        assert!(matches!(fence(|i| i << 50).model, Model::Line(_, 0 | 1)));
-        assert!(matches!(fence(|i| i * i * i * i).model, Model::Boundaries(_)));
+        assert!(matches!(fence(|i| i << 50).starts, Starts::Line { error: 0 | 1, .. }));
+        assert!(matches!(fence(|i| i * i * i * i).starts, Starts::Tree(_)));
     }
 
     proptest! {
@@ -212,10 +216,10 @@ mod tests {
             let ranges: Vec<KeyRange> =
                 starts.iter().map(|start| KeyRange::closed(&start.to_be_bytes(), &start.to_be_bytes())).collect();
             let fence = Fence::new(ranges.iter());
-            let starts = &fence.starts;
+            let starts: Vec<u64> = (0..ranges.len()).map(|i| fence.starts.get(i)).collect();
             let near = starts.iter().flat_map(|&start| [start.saturating_sub(1), start, start.saturating_add(1)]);
             for x in near.chain(wanted).chain([0, u64::MAX]) {
-                prop_assert_eq!(fence.upto(x), starts.partition_point(|&start| start <= x));
+                prop_assert_eq!(fence.starts.up_to(x), starts.partition_point(|&start| start <= x));
             }
         }
 

@@ -20,6 +20,9 @@ use nodes::Nodes;
 /// Separators that have more bytes than this on average, beyond what all share, are front-coded. Less is a head and what nodes
 /// keep of a separator that its head does not tell.
 const SHORT_BYTES_MAX: usize = 16;
+/// Neighbouring separators in the middle of a table of long ones, of which both forms are built, to see which takes less. Building
+/// both of all would be more than compactions are to spend on models.
+const TRIED: usize = 512;
 /// Cache lines of a bucket: where it begins, two of its own, and now and then those of the one before.
 const BUCKET_LINES: f64 = 3.25;
 
@@ -38,14 +41,29 @@ impl Learned {
         let count = separators.len();
         let prefix = shared_prefix(separators);
         let long = separators.total_bytes() - count * prefix.len() > count * SHORT_BYTES_MAX;
-        if long
-            && count > BUCKET
-            && let Some(text) = FrontCoded::new(separators, prefix)
-        {
-            let anchors: Separators = (0..count).step_by(BUCKET).map(|i| separators.get(i)).collect();
-            return Learned { nodes: Nodes::build(&anchors), text: Some(text) };
-        }
-        Learned { nodes: Nodes::build(separators), text: None }
+        let front_coded = if long && count > BUCKET && Learned::front_coding_pays(separators) {
+            Learned::front_coded(separators, prefix)
+        } else {
+            None
+        };
+        front_coded.unwrap_or_else(|| Learned { nodes: Nodes::build(separators), text: None })
+    }
+
+    /// The form for long separators, which all begin with `prefix`. `None` if they take more than 4 GiB.
+    fn front_coded(separators: &Separators, prefix: &[u8]) -> Option<Learned> {
+        let text = FrontCoded::new(separators, prefix)?;
+        let anchors: Separators = (0..separators.len()).step_by(BUCKET).map(|i| separators.get(i)).collect();
+        Some(Learned { nodes: Nodes::build(&anchors), text: Some(text) })
+    }
+
+    /// Whether these long separators take less front-coded than in nodes. They do not where few prefixes have many keys each, which
+    /// the eight bytes behind them tell apart.
+    fn front_coding_pays(separators: &Separators) -> bool {
+        let tried = separators.len().min(TRIED);
+        let first = (separators.len() - tried) / 2;
+        let tried: Separators = (first..first + tried).map(|i| separators.get(i)).collect();
+        let coded = Learned::front_coded(&tried, shared_prefix(&tried));
+        coded.is_some_and(|coded| coded.bytes() < Nodes::build(&tried).bytes())
     }
 
     /// How many separators are not above `key`, or up to [`Learned::reach`] more. `early` is as in
@@ -81,5 +99,38 @@ impl Learned {
     /// Bytes on the heap.
     pub fn bytes(&self) -> usize {
         self.nodes.bytes() + self.text.as_ref().map_or(0, FrontCoded::bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scattered(i: u64) -> u64 {
+        i.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
+    #[test]
+    fn long_text_is_front_coded_and_numbers_behind_few_long_prefixes_are_not() {
+        let separators = |make: fn(u64) -> Vec<u8>| {
+            let mut all: Vec<Vec<u8>> = (0..2000).map(make).collect();
+            all.sort();
+            all.iter().collect::<Separators>()
+        };
+        let behind_prefixes = separators(|i| {
+            let prefix = format!("tenant {:02}, and much more that all its keys have in common, ", i % 8);
+            [prefix.as_bytes(), &scattered(i).to_be_bytes()[..4]].concat()
+        });
+        let paths = separators(|i| {
+            let number = scattered(i);
+            let names = [0, 16, 32, 48].map(|bits| format!("directory-{:02}", number >> bits & 31));
+            format!("{}/file-{i}", names.join("/")).into_bytes()
+        });
+        let built = Learned::build(&behind_prefixes);
+        assert!(built.text.is_none());
+        let front_coded = Learned::front_coded(&behind_prefixes, shared_prefix(&behind_prefixes)).unwrap();
+        assert!(built.bytes() < front_coded.bytes());
+        let built = Learned::build(&paths);
+        assert!(built.text.is_some() && built.bytes() < Nodes::build(&paths).bytes());
     }
 }
