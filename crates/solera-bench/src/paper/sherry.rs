@@ -232,8 +232,8 @@ fn time(
     let mut section = Section {
         title: "S2: time".into(),
         text: vec![
-            "In memory, one run; all six databases are open and read the same keys in ten turns, and what is said beside `binary` is of turns that \
-             follow on each other. The paper's index is decoded for every iterator and its windows are read block by block; here it \
+            "In memory, one run; all six databases are open and read the same keys in ten turns, and what is said beside `binary` is of \
+             the same turn. The paper's index is decoded for every iterator and its windows are read block by block; here it \
              is built once per table. `1 per block` is the paper's own setting, 400-byte values in 400-byte blocks, so that \
              every entry is a block: the index is all there is."
                 .into(),

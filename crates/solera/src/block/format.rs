@@ -3,6 +3,7 @@
 //! Owns the numbers of the format and the only place that reads or writes a footer. Everything that
 //! `memory` accesses unchecked is proved here, in [`Geometry::parse`].
 
+use super::buckets;
 use crate::{
     codec::{DecodeError, Decoder},
     ids::Seqno,
@@ -212,6 +213,10 @@ impl Geometry {
         let ends_at = n * HEAD_BYTES;
         let ends_end = ends_at + n * ends_width;
         let buckets = if footer.line { 0 } else { footer.error_or_buckets };
+        // More would be a longer search for nothing.
+        if buckets > 0 && usize::from(buckets) != buckets::count(n) {
+            return fail(footer_at + 32, "as many buckets as there are for so many entries");
+        }
         let records_at = records_at(ends_end + usize::from(buckets), ends_width, record_bytes);
         let behind_records = usize::from(footer.prefix_len) + usize::from(footer.note_len);
         let Some(prefix_at) =

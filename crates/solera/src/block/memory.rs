@@ -34,7 +34,7 @@ const _: () = assert!(FOOTER_BYTES >= 8);
 /// Heads that are asked for with a block's control. Most blocks have hardly more.
 const PREFETCHED_HEADS: usize = 56;
 
-/// Bytes behind those heads in which the buckets of such a block lie, perhaps behind record ends of 2 bytes.
+/// Bytes behind those heads in which the buckets of a block of about as many entries lie, perhaps behind record ends of 2 bytes.
 const PREFETCHED_BUCKETS_BYTES: usize = 192;
 
 /// Records of more bytes are not asked for before it is known which.
@@ -169,7 +169,7 @@ impl Block {
         prefetch_bytes(self.0.as_ptr().as_ptr().cast(), CONTROL_BYTES + PREFETCHED_HEADS * HEAD_BYTES);
     }
 
-    /// Asks for where buckets lie in most blocks that have any, so that they need not wait for the control.
+    /// Asks for where buckets lie in blocks of about [`PREFETCHED_HEADS`] entries, so that they need not wait for the control.
     #[inline]
     pub fn prefetch_buckets(&self) {
         let heads_end = self.payload().wrapping_add(PREFETCHED_HEADS * HEAD_BYTES);

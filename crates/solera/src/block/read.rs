@@ -69,7 +69,7 @@ impl Block {
     /// What [`Block::seek`] finds, if the hash index names it. That it is the key's first entry is seen here: buckets are a
     /// hint, like a line.
     #[inline]
-    fn named_by_bucket(&self, probe: &Probe<'_>) -> Option<usize> {
+    pub(super) fn named_by_bucket(&self, probe: &Probe<'_>) -> Option<usize> {
         if self.geometry().flags & BUCKETS == 0 {
             return None;
         }

@@ -126,7 +126,7 @@ impl Rests {
 /// Whether the head of `rest` says all of it: a key with the same head is then not below it. (It is not so
 /// for `a` and `a\0`, which have one head.)
 pub(super) fn told_by_head(rest: &[u8]) -> bool {
-    rest.len() <= 8 && rest.last() != Some(&0)
+    rest.len() <= HEAD_BYTES && rest.last() != Some(&0)
 }
 
 /// How the keys that begin like `key` lie to those that begin with `prefix`: `Equal` if `key` begins with

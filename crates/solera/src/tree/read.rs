@@ -95,7 +95,7 @@ impl View {
     ///
     /// Every step (filter line, place in the cache, block, entry) is asked for on behalf of all keys before
     /// it is taken for the first, so the keys wait for memory together and not one after the other. Keys
-    /// that follow on each other in a block share it: it is read once, even if the cache does not take it.
+    /// of a wave that follow on each other in a block share it: it is read once, even if the cache does not take it.
     pub fn lookup_many<R>(
         &self,
         probes: &[Probe<'_>],

@@ -55,6 +55,8 @@ proptest! {
             n = (room / (record_bytes as usize + 8)) as u32;
             bytes.truncate(n as usize * (record_bytes as usize + 8) + usize::from(prefix_len + (flags >> 8)));
         }
+        // Few numbers of buckets are right.
+        let error = if flags & 1 << 6 == 0 && fitting { 0 } else { error };
         bytes.extend(line.iter().flat_map(|bits| bits.to_le_bytes()));
         bytes.extend((base & u64::MAX >> 8 | u64::from(meta) << 56).to_le_bytes());
         bytes.extend(n.to_le_bytes());
@@ -97,6 +99,25 @@ proptest! {
                 prop_assert_eq!(block.is_ok(), plain);
             }
         }
+    }
+
+    #[test]
+    fn buckets_name_every_key_and_a_block_without_one_for_a_key_is_damaged(entries in entries()) {
+        let (payload, finished) = payloads(&mut BlockBuilder::new(2000, LastMile::Hash, 50), &entries).swap_remove(0);
+        let block = Block::from_payload(&payload).unwrap();
+        let entries = &entries[..finished.entries];
+        for (i, Entry { key, .. }) in entries.iter().enumerate() {
+            let first = entries.iter().position(|entry| entry.key == *key);
+            prop_assert_eq!(block.named_by_bucket(&Probe { key, hash: hash(key), snapshot: 0 }), first, "entry {}", i);
+        }
+        let (at, len) = (block.geometry().records_at as usize, block.buckets().len());
+        let mut damaged = payload.clone();
+        let named = damaged[at - len..at].iter_mut().find(|bucket| **bucket != 255).unwrap();
+        *named = 255;
+        prop_assert_eq!(Block::from_payload(&damaged).unwrap().check().unwrap_err().what, "a bucket of its own for each key");
+        let footer = damaged.len() - 40;
+        damaged[footer + 32] ^= 1;
+        prop_assert!(Block::from_payload(&damaged).is_err());
     }
 
     #[test]

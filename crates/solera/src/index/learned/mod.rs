@@ -1,7 +1,7 @@
 //! Solera's own way to a block: 11 to 13 bits for each boundary, and, of long text, one exact copy without repetitions.
 //!
-//! Owns [`Learned`]. Where separators are short, [`Nodes`] know each of them. Where they are long, what heads cannot tell would be
-//! most of their bytes: there the nodes know every sixteenth only, and all lie [front-coded](front_coded) in
+//! Owns [`Learned`]. Where separators are short, [`Nodes`] know each of them. Where they are long, what heads cannot tell may be
+//! most of their bytes: if it is, the nodes know every sixteenth only, and all lie [front-coded](front_coded) in
 //! buckets that begin with those (docs/decisions/0007).
 //!
 //! What must hold: [`Learned::locate`] gives how many separators are not above the key, or at most [`Learned::reach`]
@@ -17,12 +17,15 @@ use bucket::BUCKET;
 use front_coded::FrontCoded;
 use nodes::Nodes;
 
-/// Separators that have more bytes than this on average, beyond what all share, are front-coded. Less is a head and what nodes
+/// Separators that have more bytes than this on average, beyond what all share, may be front-coded. Less is a head and what nodes
 /// keep of a separator that its head does not tell.
 const SHORT_BYTES_MAX: usize = 16;
-/// Neighbouring separators in the middle of a table of long ones, of which both forms are built, to see which takes less. Building
-/// both of all would be more than compactions are to spend on models.
-const TRIED: usize = 512;
+/// Of long separators, both forms are built of so many stretches of so many neighbours, to see which takes less. Building both of
+/// all would be more than compactions are to spend on models.
+const STRETCHES: usize = 4;
+const STRETCH: usize = 128;
+/// What has no more letters than these is taken for text. Of 512 random bytes 221 are different.
+const LETTERS_MAX: usize = 128;
 /// Cache lines of a bucket: where it begins, two of its own, and now and then those of the one before.
 const BUCKET_LINES: f64 = 3.25;
 
@@ -56,12 +59,23 @@ impl Learned {
         Some(Learned { nodes: Nodes::build(&anchors), text: Some(text) })
     }
 
-    /// Whether these long separators take less front-coded than in nodes. They do not where few prefixes have many keys each, which
-    /// the eight bytes behind them tell apart.
+    /// Whether these long separators are to be front-coded: if they are text, of which heads of bytes send many keys astray, or take
+    /// less so than in nodes. They do not where few prefixes have many numbers each, which the eight bytes behind them tell apart.
     fn front_coding_pays(separators: &Separators) -> bool {
-        let tried = separators.len().min(TRIED);
-        let first = (separators.len() - tried) / 2;
-        let tried: Separators = (first..first + tried).map(|i| separators.get(i)).collect();
+        let count = separators.len();
+        // Each in the middle of its part of the table.
+        let stretch = |number: usize| {
+            let (begin, end) = (number * count / STRETCHES, (number + 1) * count / STRETCHES);
+            let first = begin + (end - begin).saturating_sub(STRETCH) / 2;
+            first..end.min(first + STRETCH)
+        };
+        let tried: Separators = (0..STRETCHES).flat_map(stretch).map(|i| separators.get(i)).collect();
+        // A separator ends with the byte by which it is above the key before it.
+        let mut letters = [false; 256];
+        tried.iter().filter_map(<[u8]>::last).for_each(|&byte| letters[usize::from(byte)] = true);
+        if letters.into_iter().filter(|is_letter| *is_letter).count() <= LETTERS_MAX {
+            return true;
+        }
         let coded = Learned::front_coded(&tried, shared_prefix(&tried));
         coded.is_some_and(|coded| coded.bytes() < Nodes::build(&tried).bytes())
     }
