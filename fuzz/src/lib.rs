@@ -227,7 +227,7 @@ pub fn index(data: &[u8]) {
         let index = Index::build(kind, epsilon.into(), &separators);
         assert_eq!(index.blocks(), separators.len() + 1);
         for key in &keys {
-            let found = index.locate(key);
+            let found = index.locate(key, |_| {});
             assert!(found.first() <= found.begin && found.begin <= found.last() && found.last() < index.blocks());
             let block = sorted.partition_point(|separator| *separator <= &key[..]);
             let near = found.first().saturating_sub(index.reach())..=found.last();

@@ -156,6 +156,8 @@ pub struct Place {
     pub rank: usize,
     /// The number of the segment whose first boundary is the key itself; its rank is exact then.
     pub start: Option<usize>,
+    /// How far it is from the boundary before it to the one behind it, in 256ths, about; `None` where that is not known. Nothing depends on it.
+    pub within: Option<u8>,
 }
 
 /// Sorted numbers, to be counted.
@@ -222,11 +224,13 @@ impl Boundaries {
     /// of a short segment, or of a long one what its line says. Who goes on with what lies at that rank can ask for it meanwhile.
     #[inline]
     pub fn place_early(&self, x: u64, early: impl Fn(usize)) -> Place {
-        let Some(number) = self.starts.up_to(x).checked_sub(1) else { return Place { rank: 0, start: None } };
+        let Some(number) = self.starts.up_to(x).checked_sub(1) else {
+            return Place { rank: 0, start: None, within: None };
+        };
         let segment = self.segments[number];
         let dx = x - self.starts.get(number);
         if dx == 0 {
-            return Place { rank: segment.rank as usize, start: Some(number) };
+            return Place { rank: segment.rank as usize, start: Some(number), within: None };
         }
         let end = match self.segments.get(number + 1) {
             Some(next) => next.words_at(),
@@ -234,14 +238,14 @@ impl Boundaries {
         };
         let words = end - segment.words_at();
         let steps = segment.line.steps(dx);
-        let below = match segment.form() {
-            _ if words == 0 => 0,
+        let (below, within) = match segment.form() {
+            _ if words == 0 => (0, None),
             Form::Short => {
                 early(segment.rank as usize + words / 2);
                 let codes = self.words[segment.words_at()..].first_chunk();
                 let codes = codes.expect("a group follows the last segment");
                 let below = self.compare(codes, steps.min(SHORT_STEPS - 1) as u16);
-                (below & (u32::MAX >> (32 - words))).count_ones() as usize
+                ((below & (u32::MAX >> (32 - words))).count_ones() as usize, None)
             }
             Form::Long(Width::Ten) => {
                 let compare = Boundaries::compare_packed::<10, TEN_WORDS>;
@@ -255,10 +259,11 @@ impl Boundaries {
                 self.in_groups(segment, words, steps, Boundaries::compare_wide, early)
             }
         };
-        Place { rank: segment.rank as usize + below, start: None }
+        Place { rank: segment.rank as usize + below, start: None, within }
     }
 
-    /// How many of the boundaries of a long segment of so many words, in groups of `GROUP`, are not above so many steps.
+    /// How many of the boundaries of a long segment of so many words, in groups of `GROUP`, are not above so many steps; and, if both
+    /// boundaries around are in one group, how far between them that is, in 256ths.
     #[inline]
     fn in_groups<const GROUP: usize>(
         &self,
@@ -267,7 +272,7 @@ impl Boundaries {
         steps: i64,
         compare: impl Fn(&Boundaries, &[u16; GROUP], i32, Head) -> u32,
         early: impl Fn(usize),
-    ) -> usize {
+    ) -> (usize, Option<u8>) {
         const GROUP_STEPS: i64 = CODES as i64 * STEP;
         let steps = steps - i64::from(segment.line.centre) * CENTRE;
         let count = segment.count::<GROUP>(words);
@@ -278,12 +283,16 @@ impl Boundaries {
             let at = segment.words_at() + group * GROUP;
             self.words[at..].first_chunk().expect("a group follows the last segment")
         };
+        let limit_in = |group: usize, head: Head| {
+            let limit = steps - group as i64 * GROUP_STEPS - head.base();
+            limit.clamp(i32::MIN.into(), i32::MAX.into()) as i32
+        };
+        let codes_of = |group: usize| (count - group * CODES).min(CODES);
         let below = |group: usize| {
             let words = group_of(group);
             let head = Head::of_word(words[0]);
-            let limit = steps - group as i64 * GROUP_STEPS - head.base();
-            let limit = limit.clamp(i32::MIN.into(), i32::MAX.into()) as i32;
-            let valid = u32::MAX >> (32 - (count - group * CODES).min(CODES));
+            let limit = limit_in(group, head);
+            let valid = u32::MAX >> (32 - codes_of(group));
             (compare(self, words, limit, head) & valid).count_ones() as usize
         };
         // How far boundaries are off the line at the query's place tells where on the line those around it are.
@@ -301,7 +310,15 @@ impl Boundaries {
                 found = below(group);
             }
         }
-        group * CODES + found
+        let within = (found > 0 && found < codes_of(group)).then(|| {
+            let words = group_of(group);
+            let head = Head::of_word(words[0]);
+            let [before, behind] =
+                [found - 1, found].map(|lane| i64::from(group::position(words, head, lane)));
+            let from = i64::from(limit_in(group, head)) - before;
+            (256 * from / (behind - before).max(1)).clamp(0, 255) as u8
+        });
+        (group * CODES + found, within)
     }
 
     #[inline]
@@ -393,6 +410,39 @@ impl Boundaries {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "minutes under Miri, and the properties do what it does")]
+    fn how_far_a_key_is_between_two_boundaries_is_told_of_most() {
+        let mut x = 1u64;
+        let mut step = || {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+            x
+        };
+        let mut keys: Vec<u64> = (0..3000).map(|_| step()).collect();
+        keys.sort_unstable();
+        for bits in [10, 12, 16] {
+            let boundaries =
+                Boundaries::with_ambiguity(if bits == 10 { AMBIGUITY_MEAN_MAX } else { 0.0 }, &keys, |_| {
+                    false
+                });
+            let (mut told, mut asked) = (0, 0);
+            for (rank, pair) in keys.windows(2).enumerate() {
+                for part in [1, 4, 7] {
+                    let place = boundaries.place(pair[0] + (pair[1] - pair[0]) / 8 * part);
+                    asked += 1;
+                    if let (true, Some(within)) = (place.rank == rank + 1, place.within) {
+                        told += 1;
+                        let off = i64::from(within) - 32 * part as i64;
+                        assert!(off.abs() <= 48, "{part}/8 of the way told as {within}/256");
+                    }
+                }
+            }
+            assert!(told * 3 >= asked * 2, "{told} of {asked}");
+        }
+    }
 
     #[test]
     #[cfg_attr(miri, ignore = "minutes under Miri, and the properties do what it does")]
@@ -503,7 +553,8 @@ mod tests {
         let keys = [10, 20, 20, 20, 30, 40, 50];
         let boundaries = Boundaries::new(&keys, |i| i == 5);
         for (x, rank, start) in [(9, 0, None), (10, 1, Some(0)), (20, 4, Some(1)), (40, 6, Some(2))] {
-            assert_eq!(boundaries.place(x), Place { rank, start });
+            let place = boundaries.place(x);
+            assert_eq!((place.rank, place.start), (rank, start));
         }
         assert_eq!(boundaries.place(u64::MAX).rank, 7);
     }

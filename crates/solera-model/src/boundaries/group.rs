@@ -22,6 +22,17 @@ pub(super) enum Width {
     Sixteen,
 }
 
+/// Where the boundary of a lane lies in its group, in units of a deviation, rounded down as codes are.
+#[inline]
+pub(super) fn position<const GROUP: usize>(words: &[u16; GROUP], head: Head, lane: usize) -> i32 {
+    // A group is a word and sixteen codes: as many words more as a code has bits.
+    let bits = GROUP - 1;
+    let (word, shift) = (1 + lane * bits / 16, lane * bits % 16);
+    let pair = u32::from(words[word]) | u32::from(words.get(word + 1).copied().unwrap_or(0)) << 16;
+    let code = (pair >> shift) & (u32::MAX >> (32 - bits));
+    ((code as i32) << head.exponent()) + lane as i32 * head.step()
+}
+
 impl Width {
     /// Bits of a code.
     fn bits(self) -> usize {

@@ -118,6 +118,31 @@ unsafe fn free(header: NonNull<PinHeader>) {
     drop(BlockAllocation { start, capacity });
 }
 
+/// Where a block's records lie: about where those of its neighbours lie in theirs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RecordGrid {
+    records_at: u32,
+    entries: u16,
+    record_bytes: u8,
+}
+
+impl RecordGrid {
+    /// The grid as a number; 0 for that of no records.
+    pub fn to_number(self) -> u64 {
+        u64::from(self.records_at) << 24 | u64::from(self.entries) << 8 | u64::from(self.record_bytes)
+    }
+
+    /// The grid that is this number.
+    #[inline]
+    pub fn from_number(number: u64) -> RecordGrid {
+        RecordGrid {
+            records_at: (number >> 24) as u32,
+            entries: (number >> 8) as u16,
+            record_bytes: number as u8,
+        }
+    }
+}
+
 /// A block in memory: one word, counted. Immutable.
 #[derive(Clone)]
 #[repr(transparent)]
@@ -183,6 +208,24 @@ impl Block {
         let start = self.payload().wrapping_add(at);
         prefetch(start);
         prefetch(start.wrapping_add(len));
+    }
+
+    /// What of the block's geometry is needed to find its records, if they are small and of one size.
+    pub fn record_grid(&self) -> Option<RecordGrid> {
+        let geometry = self.geometry();
+        let (entries, record_bytes) =
+            (u16::try_from(geometry.n).ok()?, u8::try_from(geometry.record_bytes).ok()?);
+        let equal = geometry.ends_width == 0 && usize::from(record_bytes) <= PREFETCHED_RECORD_BYTES_MAX;
+        equal.then_some(RecordGrid { records_at: geometry.records_at, entries, record_bytes })
+    }
+
+    /// Asks for the records so far into the block, in 256ths, if it is like one with this grid.
+    #[inline]
+    pub fn prefetch_records_within(&self, grid: RecordGrid, within: u8) {
+        let rank = usize::from(within) * usize::from(grid.entries) / 256;
+        let bytes = usize::from(grid.record_bytes);
+        let at = grid.records_at as usize + rank * bytes;
+        prefetch_bytes(self.payload().wrapping_add(at).wrapping_sub(bytes), 3 * bytes);
     }
 
     /// Asks for the records of entry `i` and of its neighbours, where they are small and of one size, so that nothing must be

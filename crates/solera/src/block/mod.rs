@@ -79,7 +79,7 @@ mod tests;
 
 pub use build::{BlockBuilder, Finished, LastMile, NOTE_BYTES_MAX};
 pub use compression::Compression;
-pub use memory::{Block, BlockAllocation};
+pub use memory::{Block, BlockAllocation, RecordGrid};
 pub use seal::{TRAILER_BYTES, open, seal};
 pub use slots::{BlockRef, BlockSlots};
 pub use stretch::Stretch;

@@ -33,19 +33,27 @@ pub struct Span {
     before: u32,
     /// How many behind it.
     after: u32,
+    /// How far into the block the key is, in 256ths, where the index knows: what may be asked for early.
+    within: Option<u8>,
 }
 
 impl Span {
     /// One block.
     #[inline]
     pub(crate) const fn only(block: usize) -> Span {
-        Span { begin: block, before: 0, after: 0 }
+        Span { begin: block, before: 0, after: 0, within: None }
     }
 
     /// The blocks from `first` up to `last`, of which there are less than 2^32, to begin with `begin` among them.
     #[inline]
     const fn new(first: usize, begin: usize, last: usize) -> Span {
-        Span { begin, before: (begin - first) as u32, after: (last - begin) as u32 }
+        Span { begin, before: (begin - first) as u32, after: (last - begin) as u32, within: None }
+    }
+
+    /// How far into the block that it begins with the key is, in 256ths, about; `None` where the index does not know.
+    #[inline]
+    pub const fn within(self) -> Option<u8> {
+        self.within
     }
 
     /// The number of the first block.
@@ -175,7 +183,10 @@ impl Index {
             Locator::Sorted(sorted) => Span::only(sorted.locate(key, early)),
             Locator::Trie(trie) => Span::only(trie.locate(key)),
             Locator::Sherry(sherry) => sherry.locate(key),
-            Locator::Learned(learned) => Span::only(learned.locate(key, early)),
+            Locator::Learned(learned) => {
+                let (block, within) = learned.locate(key, early);
+                Span { within, ..Span::only(block) }
+            }
         }
     }
 

@@ -7,7 +7,7 @@
 
 use super::{fences::Fences, reader::Table};
 use crate::{
-    block::{Block, BlockRef},
+    block::{Block, BlockRef, RecordGrid},
     canary::{Bug, planted},
     cursor::{Hit, Probe},
     error::Result,
@@ -15,7 +15,7 @@ use crate::{
     stats::{Here, LayoutCounter, LevelCounter},
 };
 use crossbeam_epoch::Guard;
-use std::ops::Deref;
+use std::{ops::Deref, sync::atomic::Ordering};
 
 /// A block to look into, wherever it came from.
 pub(super) enum Found<'g> {
@@ -120,6 +120,10 @@ impl Table {
     ) -> Result<Entered<'g>> {
         let block = self.cached(level, span.begin, guard)?;
         block.prefetch();
+        if let Some(within) = span.within() {
+            let grid = RecordGrid::from_number(self.record_grid.load(Ordering::Relaxed));
+            block.prefetch_records_within(grid, within);
+        }
         if self.has_buckets {
             block.prefetch_buckets();
         }

@@ -9,7 +9,7 @@ use super::{
     format::{FOOTER_BYTES, Footer, HEADER_BYTES, Header},
 };
 use crate::{
-    block::{Block, BlockAllocation, BlockSlots, open},
+    block::{Block, BlockAllocation, BlockSlots, RecordGrid, open},
     codec::{Binding, DecodeError, Decoder},
     error::{Error, Result},
     filter::Filter,
@@ -20,7 +20,14 @@ use crate::{
     tombstone::RangeTombstones,
     vfs::{ReadFile, read_exact_at},
 };
-use std::{ops::Range, path::Path, sync::Arc};
+use std::{
+    ops::Range,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 /// An open table.
 #[derive(Debug)]
@@ -28,6 +35,8 @@ pub struct Table {
     pub(super) filter: Filter,
     /// `None` if the table has range tombstones only.
     pub(super) index: Option<Index>,
+    /// The [`RecordGrid`] of the block that was read last, as a number: what is asked for early of another.
+    pub(super) record_grid: AtomicU64,
     /// Whether its blocks have hash indexes.
     pub(super) has_buckets: bool,
     pub(super) slots: BlockSlots,
@@ -173,6 +182,7 @@ impl Table {
             _settled: filter.settle(),
             filter,
             index,
+            record_grid: AtomicU64::new(0),
             has_buckets: descriptor.layout.index == IndexKind::STreeHash,
             slots: BlockSlots::new(&context.cache, handles.blocks()),
             stats: context.stats.clone(),
@@ -206,6 +216,11 @@ impl Table {
         self.count(level, counter, LayoutCounter::BlocksRead);
         if block.line_ignored() {
             self.count(level, LevelCounter::IndexFallbacks, LayoutCounter::IndexFallbacks);
+        }
+        // Written only where it changes: other threads read what lies beside it.
+        let grid = block.record_grid().map_or(0, RecordGrid::to_number);
+        if self.record_grid.load(Ordering::Relaxed) != grid {
+            self.record_grid.store(grid, Ordering::Relaxed);
         }
         self.slots.insert(number, &block);
         Ok(block)

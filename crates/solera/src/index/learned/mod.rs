@@ -80,14 +80,15 @@ impl Learned {
         coded.is_some_and(|coded| coded.bytes() < Nodes::build(&tried).bytes())
     }
 
-    /// How many separators are not above `key`, or up to [`Learned::reach`] more. `early` is as in
+    /// How many separators are not above `key`, or up to [`Learned::reach`] more; and how far it is from the last of them to the next, in
+    /// 256ths, where that is known. `early` is as in
     /// [`Index::locate`](super::Index::locate).
     #[inline]
-    pub fn locate(&self, key: &[u8], early: impl Fn(usize)) -> usize {
+    pub fn locate(&self, key: &[u8], early: impl Fn(usize)) -> (usize, Option<u8>) {
         let Some(text) = &self.text else { return self.nodes.locate(key, early) };
-        let buckets = self.nodes.locate(key, |_| {});
+        let (buckets, _) = self.nodes.locate(key, |_| {});
         early((buckets * BUCKET).saturating_sub(BUCKET / 2));
-        text.locate(key, buckets)
+        (text.locate(key, buckets), None)
     }
 
     /// By how much [`Learned::locate`] may say too much.

@@ -177,32 +177,33 @@ impl Nodes {
         Nodes { nodes: nodes.into(), grouped, heads }
     }
 
-    /// How many separators are not above `key`, or one more: the number of its block, or of the next. `early` is told
+    /// How many separators are not above `key`, or one more: the number of its block, or of the next; and how far it is between the two around
+    /// it, in 256ths, where boundaries tell. `early` is told
     /// before that, and before most of what it costs, about how many; it may be told several times, or never.
     #[inline]
-    pub(super) fn locate(&self, key: &[u8], early: impl Fn(usize)) -> usize {
+    pub(super) fn locate(&self, key: &[u8], early: impl Fn(usize)) -> (usize, Option<u8>) {
         let mut node = &self.nodes[0];
         let mut rest = key;
         loop {
             match compare_with_prefix(rest, &node.prefix) {
-                Ordering::Less => return node.first as usize,
-                Ordering::Greater => return node.first as usize + node.boundaries.len(),
+                Ordering::Less => return (node.first as usize, None),
+                Ordering::Greater => return (node.first as usize + node.boundaries.len(), None),
                 Ordering::Equal => rest = &rest[node.prefix.len()..],
             }
             let first = node.first as usize;
             let place = node.boundaries.place_early(self.heads.head(rest), |rank| early(first + rank));
             let (Some(segment), false) = (place.start, node.groups.is_empty()) else {
-                return node.first as usize + place.rank;
+                return (node.first as usize + place.rank, place.within);
             };
             let Ok(group) = node.groups.binary_search_by_key(&(segment as u32), |group| group.segment) else {
-                return node.first as usize + place.rank;
+                return (node.first as usize + place.rank, place.within);
             };
             let group = &node.groups[group];
             match group.within {
                 Within::Rests(start) => {
                     let start = start as usize;
                     let count = (group.last - group.first) as usize;
-                    return group.first as usize + node.rests.up_to(start..start + count, rest);
+                    return (group.first as usize + node.rests.up_to(start..start + count, rest), None);
                 }
                 Within::Node(child) => node = &self.nodes[child as usize],
             }
@@ -315,7 +316,7 @@ mod tests {
         });
         for key in own.chain(keys.iter().cloned()) {
             let expected = separators.partition_point(|separator| *separator <= key);
-            let located = nodes.locate(&key, |_| {});
+            let (located, _) = nodes.locate(&key, |_| {});
             assert!((expected..=expected + 1).contains(&located), "{key:?} at {located} and not {expected}");
         }
     }
@@ -350,8 +351,11 @@ mod tests {
             .collect();
         let nodes = Nodes::build(&separators);
         assert!(matches!(nodes.heads, Heads::Letters(_)));
-        let too_far =
-            keys.iter().enumerate().filter(|(i, key)| nodes.locate(key.as_bytes(), |_| {}) > i / 45).count();
+        let too_far = keys
+            .iter()
+            .enumerate()
+            .filter(|(i, key)| nodes.locate(key.as_bytes(), |_| {}).0 > i / 45)
+            .count();
         assert!(too_far < keys.len() * 6 / 10_000, "{too_far}");
     }
 
