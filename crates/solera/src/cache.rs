@@ -7,7 +7,9 @@
 //! Invariants. A slot goes from empty to full only in [`Slots::insert`], from full to empty only under the
 //! clock's mutex or in `Drop`. What leaves a slot is released through the epoch, so that a reader whose guard
 //! is older keeps what it found. `Cache::used` is the sum of the weights of all full slots (and, for a
-//! moment, of one that is being filled).
+//! moment, of one that is being filled). `Cache::leaving` is the weight of what has left and is not released yet:
+//! a reader whose thread does not run for a while keeps all of it, so while there is much of it nothing is inserted,
+//! or it would grow without bound.
 
 use crate::{
     pin::{Pin, PinHeader},
@@ -43,9 +45,14 @@ const IN_PASSING_BYTES: usize = 1 << 20;
 /// The same as a share of the budget: 1/16.
 const IN_PASSING_SHARE: usize = 16;
 
+/// Memory beside a cache of this capacity.
+fn in_passing(capacity_bytes: usize) -> usize {
+    (capacity_bytes / IN_PASSING_SHARE).saturating_add(IN_PASSING_BYTES)
+}
+
 /// Memory for a cache of this capacity.
 fn memory_for(capacity_bytes: usize) -> usize {
-    capacity_bytes.saturating_add(capacity_bytes / IN_PASSING_SHARE).saturating_add(IN_PASSING_BYTES)
+    capacity_bytes.saturating_add(in_passing(capacity_bytes))
 }
 
 /// A budget of bytes for blocks.
@@ -54,6 +61,8 @@ pub struct Cache {
     /// What blocks leave behind when they go is kept for the next ones, as far as the budget reaches.
     memory: Share<BLOCK_CLASSES>,
     used: AtomicUsize,
+    /// Weight of what has left and is not released yet.
+    leaving: Arc<AtomicUsize>,
     /// Places in the ring whose table is gone.
     dead: AtomicUsize,
     clock: Mutex<Clock>,
@@ -80,6 +89,7 @@ impl Cache {
             capacity: AtomicUsize::new(capacity_bytes),
             memory: BLOCKS.share(memory_for(capacity_bytes)),
             used: AtomicUsize::new(0),
+            leaving: Arc::default(),
             dead: AtomicUsize::new(0),
             clock: Mutex::default(),
         })
@@ -104,7 +114,7 @@ impl Cache {
 
     /// Turns the hand until the weights fit the budget, and puts `place` into the ring.
     fn make_room(&self, place: Option<Place>) {
-        let mut evicted = Vec::new();
+        let (mut evicted, mut evicted_weight) = (Vec::new(), 0);
         let mut clock = self.clock.lock();
         let Clock { ring, unflushed } = &mut *clock;
         if self.dead.load(Ordering::Relaxed) > ring.len() / 2 + DEAD_PLACES_MAX {
@@ -130,6 +140,7 @@ impl Cache {
             table.weight.fetch_sub(place.weight, Ordering::Relaxed);
             self.used.fetch_sub(place.weight, Ordering::Relaxed);
             *unflushed += place.weight;
+            evicted_weight += place.weight;
             // SAFETY: the slot owned one reference, given to it by `insert`, and has just lost it.
             evicted.push(unsafe { Pin::from_raw(header) });
         }
@@ -140,20 +151,35 @@ impl Cache {
             *unflushed = 0;
         }
         drop(clock);
-        release(evicted, flush);
+        self.release(evicted, evicted_weight, flush);
     }
-}
 
-/// Drops references once no reader can still be looking at what they keep; `flush` hands this thread's
-/// garbage over to whoever advances the epoch.
-fn release(pins: Vec<Pin>, flush: bool) {
-    if pins.is_empty() {
-        return;
+    /// Drops references to blocks that weigh `weight` together, once no reader can still be looking at them;
+    /// `flush` hands this thread's garbage over to whoever advances the epoch.
+    fn release(&self, pins: Vec<Pin>, weight: usize, flush: bool) {
+        if pins.is_empty() {
+            return;
+        }
+        self.leaving.fetch_add(weight, Ordering::Relaxed);
+        let leaving = self.leaving.clone();
+        let guard = epoch::pin();
+        guard.defer(move || {
+            drop(pins);
+            leaving.fetch_sub(weight, Ordering::Relaxed);
+        });
+        if flush {
+            guard.flush();
+        }
     }
-    let guard = epoch::pin();
-    guard.defer(move || drop(pins));
-    if flush {
-        guard.flush();
+
+    /// Whether there is room for one more block that has left before it is released. If not, this thread helps to
+    /// release.
+    fn may_evict(&self) -> bool {
+        let may = self.leaving.load(Ordering::Relaxed) <= in_passing(self.capacity());
+        if !may {
+            epoch::pin().flush();
+        }
+        may
     }
 }
 
@@ -224,9 +250,10 @@ impl Slots {
     }
 
     /// Fills slot `i` with a block that weighs `weight` bytes, and makes room for it. Does nothing if the
-    /// slot is full already (another reader missed too and came first) or the block outweighs the cache.
+    /// slot is full already (another reader missed too and came first), the block outweighs the cache, or too much
+    /// that has left waits for a reader.
     pub fn insert(self: &Arc<Self>, i: usize, pin: Pin, weight: usize) {
-        if weight >= self.cache.capacity() {
+        if weight >= self.cache.capacity() || !self.cache.may_evict() {
             return;
         }
         let header = pin.as_ptr();
@@ -253,9 +280,10 @@ impl Drop for Slots {
         // SAFETY: a full slot owns a reference, which it loses here: nobody else can reach this table any more. Who
         // found a block before has a guard, for which `release` waits.
         let pins: Vec<Pin> = headers.map(|header| unsafe { Pin::from_raw(header) }).collect();
-        self.cache.used.fetch_sub(*self.weight.get_mut(), Ordering::Relaxed);
+        let weight = *self.weight.get_mut();
+        self.cache.used.fetch_sub(weight, Ordering::Relaxed);
         self.cache.dead.fetch_add(pins.len(), Ordering::Relaxed);
-        release(pins, true);
+        self.cache.release(pins, weight, true);
     }
 }
 
@@ -388,6 +416,24 @@ mod tests {
         assert_eq!((cache.used(), number(&found)), (0, 7));
         drop(guard);
         settle(&alive, 0);
+    }
+
+    #[test]
+    fn what_leaves_while_a_reader_holds_it_back_is_bounded() {
+        let alive = Arc::default();
+        let cache = Cache::new(1000);
+        let slots = Slots::new(&cache, 100);
+        let weight = IN_PASSING_BYTES / 10;
+        cache.set_capacity(2 * weight);
+        let guard = epoch::pin();
+        (0..100).for_each(|i| slots.insert(i, counted(0, &alive), weight));
+        // Two in the cache, and those that left until it was enough.
+        let kept = alive.load(Ordering::SeqCst);
+        assert!((10..15).contains(&kept), "{kept}");
+        drop(guard);
+        settle(&alive, 2);
+        slots.insert(99, counted(7, &alive), weight);
+        assert_eq!(slots.peek(99, &epoch::pin()).map(|pin| number(&pin)), Some(7));
     }
 
     #[test]

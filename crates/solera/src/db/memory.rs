@@ -28,8 +28,7 @@ const BUFFERS_GRANTED: u64 = 4;
 ///
 /// What an allocator keeps grows for a while: tables that threads open for their reads leave holes in those
 /// threads' heaps, between blocks, that nothing fits any more. After 64,000 operations under 64 MiB it was
-/// 10 MiB less than after 320,000. With 16 MiB here, a process under 64 MiB that had the machine for itself came to 101 to 117 % of
-/// its budget (12 runs); beside another it had been 107 at most.
+/// 10 MiB less than after 320,000.
 const UNCOUNTED_BYTES: u64 = 24 << 20;
 /// Most of a budget that is left to what is not counted: 7/16.
 const UNCOUNTED_PARTS_MAX: (u64, u64) = (7, 16);
