@@ -182,6 +182,7 @@ impl Chunks {
         code: u64,
         remainder: u64,
     ) -> (usize, bool) {
+        let low = range.start;
         while !range.is_empty() {
             let middle = range.start.midpoint(range.end);
             let below = self.number(column.codes, middle) < code;
@@ -192,7 +193,8 @@ impl Chunks {
             }
         }
         let count = range.start;
-        let exact = count > 0
+        // The chunk before the range is of another bucket, and may be alike in all the bits below.
+        let exact = count > low
             && self.number(column.codes, count - 1) == code
             && self.remainder(column, count - 1) == remainder;
         (count, exact)
@@ -285,6 +287,16 @@ mod tests {
         let few = (0..3000u64).map(|i| (i << 48) + if i % 100 < 3 { i % 100 } else { 0 });
         let runs = (0..3000u64).map(|i| ((i / 20) << 48) + i % 20);
         check(&[few.collect(), runs.collect()], &[]);
+    }
+
+    #[test]
+    fn a_chunk_of_another_bucket_is_not_taken_for_one_that_is_alike_below() {
+        let last_of_one = (7 << 50) + 5;
+        let first_of_next = (1 << 63) + (7 << 50) + 9;
+        check(
+            &[vec![0, 1 << 50, 2 << 50, 3 << 50, last_of_one, first_of_next, 9 << 60, 10 << 60]],
+            &[first_of_next - 4],
+        );
     }
 
     #[test]

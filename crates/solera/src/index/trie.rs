@@ -259,3 +259,19 @@ impl<'s> Builder<'s> {
         children
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_does_not_follow_a_redirector_of_another_bucket() {
+        let alike = |bucket: u64, remainder: u64| ((bucket << 63) + (7 << 50) + remainder).to_be_bytes();
+        let mut separators: Vec<Vec<u8>> = (0..4u8).map(|i| vec![0, i << 2]).collect();
+        separators.push(alike(0, 5).to_vec());
+        separators.push([&alike(0, 5)[..], b"beyond"].concat());
+        separators.extend([alike(1, 9).to_vec(), vec![0x90], vec![0xa0]]);
+        let trie = Trie::build(&separators.iter().collect());
+        assert_eq!(trie.locate(&alike(1, 5)), 6);
+    }
+}
