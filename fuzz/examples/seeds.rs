@@ -4,7 +4,7 @@ use solera::{
     Compression, IndexKind, Layout, Options,
     block::{BlockBuilder, LastMile},
     frame::{FILE_HEADER_BYTES, FRAME_HEADER_BYTES},
-    index::{handles::Handles, separators::Separators},
+    index::{Index, handles::Handles, separators::Separators},
     key::Kind,
     table,
     tombstone::{RangeTombstone, RangeTombstones},
@@ -108,6 +108,11 @@ impl Corpora<'_> {
             let mut bytes = vec![0, 0, 1, 4];
             separators.encode(&mut bytes);
             self.add("index", &bytes)?;
+            for kind in IndexKind::ALL {
+                bytes = vec![101, 0, 0, 1];
+                Index::build(kind, 1, &separators).encode(&separators, &mut bytes);
+                self.add("index", &bytes)?;
+            }
             let end = 32 + 20 * 4096u32;
             bytes = [&end.to_le_bytes()[..3], &[4]].concat();
             Handles::encode_sizes(&[4096; 20], &mut bytes);

@@ -201,6 +201,18 @@ pub fn block(data: &[u8]) {
     }
 }
 
+/// An index of so many blocks (little-endian), whatever its kind: if it is one, it names blocks that there are.
+fn decode_index(blocks: [u8; 2], stored: &[u8]) {
+    let blocks = usize::from(u16::from_le_bytes(blocks));
+    for asked in IndexKind::ALL {
+        let Ok(index) = Index::decode(&mut Decoder::new(stored), asked, blocks, 1 << 20) else { continue };
+        for key in stored.chunks(9).chain([&[][..], &[0xff; 20]]) {
+            let found = index.locate(key, |_| {});
+            assert!(found.first() <= found.begin && found.begin <= found.last() && found.last() < blocks);
+        }
+    }
+}
+
 /// What an index section holds, behind its checksum, with every kind of index built of it. The first four bytes are
 /// where the blocks end, and ε.
 pub fn index(data: &[u8]) {
@@ -212,6 +224,7 @@ pub fn index(data: &[u8]) {
         assert_eq!((handles.offset(0), handles.offset(handles.blocks())), (32, end));
         assert!((0..handles.blocks()).all(|block| !handles.range(block).is_empty()));
     }
+    decode_index([low, middle], section);
     let Ok(separators) = Separators::decode(&mut Decoder::new(section), 1 << 20) else { return };
     let sorted: Vec<&[u8]> = separators.iter().collect();
     assert!(sorted.is_sorted());
@@ -224,8 +237,12 @@ pub fn index(data: &[u8]) {
         ]);
     }
     for kind in IndexKind::ALL {
-        let index = Index::build(kind, epsilon.into(), &separators);
-        assert_eq!(index.blocks(), separators.len() + 1);
+        let built = Index::build(kind, epsilon.into(), &separators);
+        let mut stored = Vec::new();
+        built.encode(&separators, &mut stored);
+        let mut decoder = Decoder::new(&stored);
+        let index = Index::decode(&mut decoder, kind, built.blocks(), 1 << 20).expect("an index that was encoded");
+        assert_eq!((index.blocks(), decoder.remaining()), (separators.len() + 1, 0));
         for key in &keys {
             let found = index.locate(key, |_| {});
             assert!(found.first() <= found.begin && found.begin <= found.last() && found.last() < index.blocks());

@@ -16,9 +16,11 @@
 //! * What is ambiguous below a boundary is no more than [`AMBIGUITY_MAX`] of the way to the nearer of its neighbours. Where a line cannot
 //!   give that, the segment ends. Codes of 10 bits have limits of their own: [`AMBIGUITY_MAX_OF_TEN`], and [`AMBIGUITY_MEAN_MAX`] on average.
 //! * All that is measured at build with the function that queries use.
+//! * Boundaries that come from bytes (`stored`) promise less: no query panics, and no rank is above their count.
 
 mod builder;
 mod group;
+mod stored;
 
 use self::{
     builder::{Builder, Coded},
@@ -107,9 +109,20 @@ impl Segment {
     /// Codes of a long segment of so many words, in groups of `GROUP`.
     #[inline]
     fn count<const GROUP: usize>(self, words: usize) -> usize {
-        let rest = self.codes as usize % CODES;
-        let of_rest = if rest > 0 { 1 + (rest * (GROUP - 1)).div_ceil(CODES) } else { 0 };
-        (words - of_rest) / GROUP * CODES + rest
+        let rest = self.rest();
+        (words - Segment::words_of_rest(rest, GROUP)) / GROUP * CODES + rest
+    }
+
+    /// How many codes the last group has beyond full ones.
+    #[inline]
+    fn rest(self) -> usize {
+        self.codes as usize % CODES
+    }
+
+    /// Words of so many codes beyond full groups, which have `group` words each.
+    #[inline]
+    fn words_of_rest(rest: usize, group: usize) -> usize {
+        if rest > 0 { 1 + (rest * (group - 1)).div_ceil(CODES) } else { 0 }
     }
 }
 

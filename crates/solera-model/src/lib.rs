@@ -23,6 +23,7 @@
 //! | [`hull`] | the longest piece that some line passes within ε (O'Rourke, PGM) |
 //! | [`boundaries`] | Solera's own index: segments, and 11 to 13 bits for most boundaries |
 //! | [`knots`] | predecessor search over a larger sorted array, through a radix table |
+//! | [`bytes`] | why bytes are no model: [`plr`] and [`boundaries`] are kept as bytes, which are not trusted |
 //!
 //! # Example
 //!
@@ -41,6 +42,7 @@
 //! ```
 
 pub mod segment;
+pub mod bytes;
 pub mod pla;
 pub mod pra;
 pub mod bound;
@@ -55,6 +57,7 @@ pub mod hull;
 pub mod boundaries;
 pub mod knots;
 
+pub use bytes::Malformed;
 pub use segment::{Invalid, Line};
 
 /// The examples in the README are tests.

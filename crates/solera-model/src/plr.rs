@@ -4,7 +4,10 @@
 //! block, within γ. The window that is searched is not Sherry's: the rule it prints for a prediction that
 //! overshoots its segment loses keys (NOTES §5; a test below shows it). Here every segment keeps how far the blocks of its keys lie
 //! from the prediction at most, measured at build with the function that queries use; predictions are
-//! monotone, so it is enough to measure at the ends of every block.
+//! monotone, so it is enough to measure at the ends of every block. A model that comes from bytes may be wrong, but its windows are
+//! of blocks that there are.
+
+use crate::bytes::{Fields, Malformed, descent, part};
 
 /// Consecutive blocks, ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +37,8 @@ struct Segment {
     above: i8,
 }
 
+/// Bytes of a stored segment.
+const SEGMENT: usize = 24;
 /// Offsets of a line are counted in these parts of a block.
 const OFFSETS: f64 = 256.0;
 /// Largest offset, in blocks.
@@ -47,6 +52,42 @@ impl Segment {
         // A cast of floats saturates, and rounds to the next whole block below what is not negative.
         let above = (blocks + OFFSET_MAX) as usize;
         (self.first as usize).saturating_add(above).saturating_sub(OFFSET_MAX as usize).min(last)
+    }
+
+    fn decode(row: &[u8; SEGMENT]) -> Segment {
+        Segment {
+            start: u64::from_le_bytes(part(row, 0)),
+            slope: f64::from_le_bytes(part(row, 8)),
+            first: u32::from_le_bytes(part(row, 16)),
+            offset: i16::from_le_bytes(part(row, 20)),
+            below: i8::from_le_bytes([row[22]]),
+            above: i8::from_le_bytes([row[23]]),
+        }
+    }
+
+    /// Whether these are segments of blocks up to `len`; else which is not, and what it should be.
+    fn check(segments: &[Segment], len: usize) -> Result<(), (usize, &'static str)> {
+        if segments.is_empty() != (len == 0) {
+            return Err((0, "segments if there are boundaries, and none if not"));
+        }
+        if let Some(number) = descent(segments.iter().map(|segment| segment.start)) {
+            return Err((number, "starts that ascend"));
+        }
+        let mut before = 0;
+        for (number, segment) in segments.iter().enumerate() {
+            if segment.first < before || segment.first as usize > len {
+                return Err((number, "a first block from that of the segment before to the last"));
+            }
+            before = segment.first;
+            if !segment.slope.is_finite() || segment.slope < 0.0 {
+                return Err((number, "a slope that is finite and not negative"));
+            }
+            // Every segment has been measured at its start at least.
+            if segment.below > segment.above {
+                return Err((number, "distances of which the least is not above the largest"));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -239,6 +280,53 @@ impl Plr {
         Window { first: low, predicted: predicted.clamp(low, high), last: high }
     }
 
+    /// Appends what [`Plr::decode`] reads. All numbers are little-endian:
+    ///
+    /// | what | how many bytes |
+    /// |---|---|
+    /// | [`len`](Plr::len) | 4 |
+    /// | [`blocks_beside`](Plr::blocks_beside), a float | 4 |
+    /// | how many segments | 4 |
+    /// | every segment | 24 each |
+    ///
+    /// A segment is the first of its keys (8 bytes), which ascend strictly; blocks per unit of key, a float (8); the first block that
+    /// any of its keys may be in (4), which ascends; and, signed, how far its line lies from that block at the start, in 256ths of a block (2),
+    /// and the least and the largest distance of a key's block from its prediction (1 each).
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.reserve(12 + self.segments.len() * SEGMENT);
+        out.extend((self.len as u32).to_le_bytes());
+        out.extend(self.blocks_beside.to_le_bytes());
+        out.extend((self.segments.len() as u32).to_le_bytes());
+        for segment in &self.segments {
+            out.extend(segment.start.to_le_bytes());
+            out.extend(segment.slope.to_le_bytes());
+            out.extend(segment.first.to_le_bytes());
+            out.extend(segment.offset.to_le_bytes());
+            out.extend(segment.below.to_le_bytes());
+            out.extend(segment.above.to_le_bytes());
+        }
+    }
+
+    /// The model that [`Plr::encode`] wrote at the beginning of `bytes`, and how many bytes those are; what follows is not looked at.
+    ///
+    /// The bytes may be anything. What decodes may be the model of other keys, or of none: windows are wrong then. But no query
+    /// panics, and every window is one of blocks up to [`len`](Plr::len), with the predicted block in it.
+    ///
+    /// # Errors
+    /// If the bytes end early, or say what cannot be.
+    pub fn decode(bytes: &[u8]) -> Result<(Plr, usize), Malformed> {
+        let mut fields = Fields::new(bytes);
+        let len = fields.u32("how many boundaries")? as usize;
+        let blocks_beside = fields.mean("how many blocks beside")?;
+        let segments = fields.u32("how many segments")?;
+        let segments_at = fields.at();
+        let rows = fields.rows(segments, "all segments")?;
+        let segments: Box<[Segment]> = rows.iter().map(Segment::decode).collect();
+        Segment::check(&segments, len)
+            .map_err(|(number, what)| Malformed { at: segments_at + number * SEGMENT, what })?;
+        Ok((Plr { segments, len, blocks_beside }, fields.at()))
+    }
+
     /// How far the predicted block lies from that of the key, on average over the last and first keys of blocks: so many
     /// blocks more than its own does a search read that goes from the one to the other.
     pub fn blocks_beside(&self) -> f64 {
@@ -372,5 +460,46 @@ mod tests {
             let window = plr.window(x);
             assert!(window.first <= low && high <= window.last, "{x} {window:?}");
         }
+    }
+
+    #[test]
+    fn models_that_queries_cannot_use_are_refused() {
+        let (_, boundaries) = blocks(50);
+        let plr = Plr::new(&boundaries, 1.0, |_| true);
+        let refused = |change: &dyn Fn(&mut Plr)| {
+            let mut changed = plr.clone();
+            change(&mut changed);
+            let mut bytes = Vec::new();
+            changed.encode(&mut bytes);
+            let malformed = Plr::decode(&bytes).expect_err("a lie");
+            (malformed.at.saturating_sub(12) / SEGMENT, malformed.what)
+        };
+        let last = plr.segments() - 1;
+        let first = "a first block from that of the segment before to the last";
+        assert_eq!(refused(&|plr| plr.segments[2].first = plr.segments[1].first - 1), (2, first));
+        assert_eq!(refused(&|plr| plr.segments[last].first = plr.len as u32 + 1), (last, first));
+        assert_eq!(refused(&|plr| plr.len = plr.segments[last].first as usize - 1), (last, first));
+        for start in [plr.segments[2].start, plr.segments[2].start - 1] {
+            assert_eq!(refused(&|plr| plr.segments[3].start = start), (3, "starts that ascend"));
+        }
+        for slope in [f64::NAN, f64::INFINITY, -1e-300] {
+            let what = "a slope that is finite and not negative";
+            assert_eq!(refused(&|plr| plr.segments[1].slope = slope), (1, what));
+        }
+        let distances = "distances of which the least is not above the largest";
+        assert_eq!(refused(&|plr| plr.segments[4].below = plr.segments[4].above + 1), (4, distances));
+        for mean in [f32::NAN, f32::INFINITY, -1.0] {
+            assert_eq!(refused(&|plr| plr.blocks_beside = mean).1, "how many blocks beside");
+        }
+        let none = "segments if there are boundaries, and none if not";
+        assert_eq!(refused(&|plr| plr.segments = Box::default()), (0, none));
+        assert_eq!(refused(&|plr| plr.len = 0), (0, none));
+        let mut bytes = Vec::new();
+        plr.encode(&mut bytes);
+        for end in 0..bytes.len() {
+            assert!(Plr::decode(&bytes[..end]).is_err(), "{end} bytes");
+        }
+        bytes[8..12].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert_eq!(Plr::decode(&bytes).unwrap_err(), Malformed { at: 12, what: "all segments" });
     }
 }

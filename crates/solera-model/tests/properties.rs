@@ -60,6 +60,165 @@ fn keys() -> impl Strategy<Value = Vec<u64>> {
         })
 }
 
+/// What is done to bytes that nothing should be done to.
+#[derive(Clone, Debug)]
+enum Damage {
+    /// A byte, at so much of the way through, is another.
+    Byte(f64, u8),
+    /// The number of four bytes, at so much of the way through, is a little more or less.
+    Nudge(f64, i32),
+    /// The number of the header's field is a little more or less, or any.
+    Count(usize, Result<i32, u32>),
+    /// They end after so much.
+    End(f64),
+}
+
+fn damage() -> impl Strategy<Value = Vec<Damage>> {
+    let part = || prop_oneof![0.0..1.0f64, 0.0..0.1f64];
+    let count = prop_oneof![(-3..4i32).prop_map(Ok), any::<u32>().prop_map(Err)];
+    let one = prop_oneof![
+        6 => (part(), any::<u8>()).prop_map(|(part, byte)| Damage::Byte(part, byte)),
+        3 => (part(), -70..70i32).prop_map(|(part, by)| Damage::Nudge(part, by)),
+        1 => (0..4usize, count).prop_map(|(field, count)| Damage::Count(field, count)),
+        1 => part().prop_map(Damage::End),
+    ];
+    prop::collection::vec(one, 1..5)
+}
+
+fn damaged(mut bytes: Vec<u8>, damage: &[Damage]) -> Vec<u8> {
+    let add = |bytes: &mut [u8], at: usize, by: i32| {
+        if let Some(field) = bytes.get_mut(at..).and_then(|bytes| bytes.first_chunk_mut()) {
+            *field = u32::from_le_bytes(*field).wrapping_add_signed(by).to_le_bytes();
+        }
+    };
+    for damage in damage {
+        let at = |part: &f64| (part * bytes.len() as f64) as usize;
+        match damage {
+            Damage::Byte(part, byte) => {
+                let at = at(part);
+                bytes.get_mut(at).into_iter().for_each(|place| *place = *byte);
+            }
+            Damage::Nudge(part, by) => {
+                let at = at(part) / 4 * 4;
+                add(&mut bytes, at, *by);
+            }
+            Damage::Count(field, Ok(by)) => add(&mut bytes, field * 4, *by),
+            Damage::Count(field, Err(count)) => {
+                let field = bytes.get_mut(field * 4..field * 4 + 4);
+                field.into_iter().for_each(|field| field.copy_from_slice(&count.to_le_bytes()));
+            }
+            Damage::End(part) => bytes.truncate(at(part)),
+        }
+    }
+    bytes
+}
+
+/// The numbers in rows of so many bytes, of which each row begins with one; fewer if the bytes end.
+fn starts_of(bytes: &[u8], header: usize, row: usize, count: usize) -> Vec<u64> {
+    let rows = bytes.get(header..).unwrap_or_default().chunks_exact(row).take(count);
+    rows.map(|row| u64::from_le_bytes(row[..8].try_into().unwrap())).collect()
+}
+
+/// Keys near and far behind every start, and probes of it.
+fn far_probes(starts: &[u64], anywhere: u64) -> impl Iterator<Item = u64> + '_ {
+    let far = |&start: &u64| (0..64).map(move |bit| start.saturating_add(1 << bit));
+    starts.iter().flat_map(far).chain(probes(starts, anywhere))
+}
+
+/// Whether bytes are boundaries; if so, that every answer is in range, and that they are the bytes of these boundaries.
+fn boundaries_are_safe(bytes: &[u8], keys: &[u64], anywhere: u64) -> Result<bool, TestCaseError> {
+    let (boundaries, read) = match Boundaries::decode(bytes) {
+        Ok(decoded) => decoded,
+        Err(malformed) => {
+            prop_assert!(malformed.at <= bytes.len());
+            return Ok(false);
+        }
+    };
+    let starts = starts_of(bytes, 16, 8, boundaries.segments());
+    for x in far_probes(&starts, anywhere).chain(probes(keys, anywhere)) {
+        let told = Cell::new(None);
+        let place = boundaries.place_early(x, |rank| told.set(Some(rank)));
+        prop_assert!(place.rank <= boundaries.len(), "{:?} {:?}", place, boundaries);
+        prop_assert!(
+            place.start.is_none_or(|start| starts.get(start) == Some(&x)),
+            "{:?} {:?}",
+            place,
+            boundaries
+        );
+        prop_assert!(told.get().is_none_or(|near| near <= boundaries.len()), "{:?} {:?}", told, boundaries);
+    }
+    let mut again = Vec::new();
+    boundaries.encode(&mut again);
+    prop_assert_eq!(&again, &bytes[..read]);
+    Ok(true)
+}
+
+/// The same of bytes that may be a model of block numbers.
+fn plr_is_safe(bytes: &[u8], keys: &[u64], anywhere: u64) -> Result<bool, TestCaseError> {
+    let (plr, read) = match Plr::decode(bytes) {
+        Ok(decoded) => decoded,
+        Err(malformed) => {
+            prop_assert!(malformed.at <= bytes.len());
+            return Ok(false);
+        }
+    };
+    let starts = starts_of(bytes, 12, 24, plr.segments());
+    for x in far_probes(&starts, anywhere).chain(probes(keys, anywhere)) {
+        let window = plr.window(x);
+        prop_assert!(window.first <= window.predicted, "{:?} {:?}", window, plr);
+        prop_assert!(window.predicted <= window.last && window.last <= plr.len(), "{:?} {:?}", window, plr);
+    }
+    let mut again = Vec::new();
+    plr.encode(&mut again);
+    prop_assert_eq!(&again, &bytes[..read]);
+    Ok(true)
+}
+
+/// Segments as their bytes say them: the start's distance to the one before, how many equal boundaries begin it, the form, how many
+/// codes, and the line.
+type Told = (u64, u32, u32, u32, (u16, u8, i8));
+
+fn told() -> impl Strategy<Value = Vec<Told>> {
+    let gap = (0..64u32, any::<u64>()).prop_map(|(shift, gap)| 1 + (gap >> shift) / 16);
+    let codes = prop_oneof![2 => 0..=16u32, 1 => 0..1000u32];
+    let line = (any::<u16>(), 0..128u8, any::<i8>());
+    prop::collection::vec((gap, 1..4u32, 0..4u32, codes, line), 0..12)
+}
+
+/// Slopes of every size, half of them such as lines have.
+fn slope_bits() -> impl Strategy<Value = u64> {
+    let usual = (0.0..1e3f64, 0..64i32).prop_map(|(slope, shift)| (slope / 2f64.powi(shift)).to_bits());
+    prop_oneof![usual, any::<u64>()]
+}
+
+/// Bytes of segments that keep to the format, but for the last if that is short, whatever their lines and words are.
+fn bytes_of_told(told: &[Told], mut word: impl FnMut() -> u16) -> Vec<u8> {
+    let (mut start, mut len, mut words) = (0u64, 0, 0);
+    let (mut starts, mut segments) = (Vec::new(), Vec::new());
+    for (number, &(gap, same, form, codes, (factor, shift, centre))) in told.iter().enumerate() {
+        start = start.saturating_add(gap);
+        starts.extend(start.to_le_bytes());
+        let rank: u32 = len + same;
+        // A short one has one code too many at most, and only where no other follows.
+        let short = codes.min(16 + u32::from(number + 1 == told.len()));
+        let (codes, rest) = if form == 0 { (short, 0) } else { (codes, codes % 16) };
+        segments.extend(rank.to_le_bytes());
+        segments.extend((words << 6 | form << 4 | rest).to_le_bytes());
+        segments.extend(factor.to_le_bytes());
+        segments.extend([shift, centre as u8]);
+        let bits = [0, 12, 16, 10][form as usize];
+        let of_rest = if rest > 0 { 1 + (rest * bits).div_ceil(16) } else { 0 };
+        words += if form == 0 { codes } else { codes / 16 * (1 + bits) + of_rest };
+        len = rank + codes;
+    }
+    let header = [len, 0, told.len() as u32, words];
+    let mut bytes: Vec<u8> = header.into_iter().flat_map(u32::to_le_bytes).collect();
+    bytes.extend(starts);
+    bytes.extend(segments);
+    bytes.extend((0..words).flat_map(|_| word().to_le_bytes()));
+    bytes
+}
+
 fn policy() -> impl Strategy<Value = Policy> {
     prop_oneof![Just(Policy::Pra), (0..200u32).prop_map(|epsilon| Policy::Pla { epsilon })]
 }
@@ -293,5 +452,125 @@ proptest! {
             let off = slope * (x - keys[0]) as f64 + at_first - y as f64;
             prop_assert!(off.abs() <= f64::from(epsilon) + 1e-6 * free as f64, "{} at {}", off, y);
         }
+    }
+
+    #[test]
+    fn boundaries_come_back_from_bytes_as_they_were(
+        keys in prop_oneof![1 => Just(Vec::new()), 30 => keys()],
+        pins in 1..50usize, mean_max in prop_oneof![Just(0.0), Just(1.0 / 1536.0), Just(1.0)], anywhere: u64,
+        before in prop::collection::vec(any::<u8>(), 0..20), behind in prop::collection::vec(any::<u8>(), 0..20)
+    ) {
+        let boundaries = Boundaries::with_ambiguity(mean_max, &keys, |i| i.is_multiple_of(pins));
+        let mut bytes = before.clone();
+        boundaries.encode(&mut bytes);
+        let end = bytes.len();
+        bytes.extend(&behind);
+        prop_assert_eq!(&bytes[..before.len()], &before);
+        let (decoded, read) = Boundaries::decode(&bytes[before.len()..]).unwrap();
+        prop_assert_eq!(before.len() + read, end);
+        let told = |of: &Boundaries| (of.len(), of.segments(), of.bytes(), of.ambiguity().to_bits(), of.lines().to_bits());
+        prop_assert_eq!(told(&decoded), told(&boundaries));
+        for x in probes(&keys, anywhere) {
+            prop_assert_eq!(decoded.place(x), boundaries.place(x));
+        }
+        prop_assert!(boundaries_are_safe(&bytes[before.len()..], &keys, anywhere)?);
+    }
+
+    #[test]
+    fn damaged_boundaries_are_refused_or_answer_in_range(
+        keys in keys(), pins in 1..50usize, damage in damage(), anywhere: u64
+    ) {
+        let mut bytes = Vec::new();
+        Boundaries::new(&keys, |i| i.is_multiple_of(pins)).encode(&mut bytes);
+        boundaries_are_safe(&damaged(bytes, &damage), &keys, anywhere)?;
+    }
+
+    #[test]
+    fn boundaries_of_any_codes_and_lines_answer_in_range(
+        told in told(), seed: u64, bits in 0..=16u32, damage in prop_oneof![Just(Vec::new()), damage()], anywhere: u64
+    ) {
+        // Words of few bits are of groups whose codes are all small, or all large.
+        let mut state = seed | 1;
+        let word = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let small = ((state >> 33) & ((1 << bits) - 1)) as u16;
+            if seed.is_multiple_of(3) { !small } else { small }
+        };
+        let bytes = bytes_of_told(&told, word);
+        if damage.is_empty() {
+            let starts = starts_of(&bytes, 16, 8, told.len());
+            let ascend = starts.is_sorted_by(|a, b| a < b);
+            let too_long = told.last().is_some_and(|&(_, _, form, codes, _)| form == 0 && codes > 16);
+            prop_assert_eq!(boundaries_are_safe(&bytes, &[], anywhere)?, ascend && !too_long);
+        } else {
+            boundaries_are_safe(&damaged(bytes, &damage), &[], anywhere)?;
+        }
+    }
+
+    #[test]
+    fn models_of_blocks_come_back_from_bytes_as_they_were(
+        keys in prop_oneof![1 => Just(Vec::new()), 30 => keys()],
+        gamma in prop_oneof![Just(0.0), Just(0.5), Just(2.0), Just(200.0), Just(1e308)], untold in 1..40usize, anywhere: u64,
+        before in prop::collection::vec(any::<u8>(), 0..20), behind in prop::collection::vec(any::<u8>(), 0..20)
+    ) {
+        let told = |i: usize| !i.is_multiple_of(untold) && keys.get(i + 1) != Some(&keys[i]) && (i == 0 || keys[i - 1] != keys[i]);
+        let plr = Plr::new(&keys, gamma, told);
+        let mut bytes = before.clone();
+        plr.encode(&mut bytes);
+        let end = bytes.len();
+        bytes.extend(&behind);
+        prop_assert_eq!(&bytes[..before.len()], &before);
+        let (decoded, read) = Plr::decode(&bytes[before.len()..]).unwrap();
+        prop_assert_eq!(before.len() + read, end);
+        let told = |of: &Plr| (of.len(), of.segments(), of.bytes(), of.blocks_beside().to_bits());
+        prop_assert_eq!(told(&decoded), told(&plr));
+        for x in probes(&keys, anywhere) {
+            prop_assert_eq!(decoded.window(x), plr.window(x));
+        }
+        prop_assert!(plr_is_safe(&bytes[before.len()..], &keys, anywhere)?);
+    }
+
+    #[test]
+    fn damaged_models_of_blocks_are_refused_or_answer_in_range(
+        keys in keys(), gamma in prop_oneof![Just(0.5), Just(1.0), Just(2.0)], damage in damage(), anywhere: u64
+    ) {
+        let mut bytes = Vec::new();
+        Plr::new(&keys, gamma, |_| true).encode(&mut bytes);
+        plr_is_safe(&damaged(bytes, &damage), &keys, anywhere)?;
+    }
+
+    #[test]
+    fn models_of_blocks_of_any_lines_answer_in_range(
+        rows in prop::collection::vec((any::<u64>(), slope_bits(), 0..1000u32, any::<(i16, i8, i8)>()), 1..20),
+        beyond in prop_oneof![0..1000u32, Just(u32::MAX)], damage in prop_oneof![Just(Vec::new()), damage()], anywhere: u64
+    ) {
+        let mut starts: Vec<u64> = rows.iter().map(|row| row.0).collect();
+        let mut firsts: Vec<u32> = rows.iter().map(|row| row.2).collect();
+        starts.sort_unstable();
+        firsts.sort_unstable();
+        let len = firsts.last().unwrap().saturating_add(beyond).max(1);
+        let mut bytes: Vec<u8> = [len, 0, rows.len() as u32].into_iter().flat_map(u32::to_le_bytes).collect();
+        for ((&(_, slope, _, (offset, below, above)), start), first) in rows.iter().zip(&starts).zip(firsts) {
+            bytes.extend(start.to_le_bytes());
+            // Neither negative, nor infinite or no number: the exponent of those is all ones.
+            bytes.extend((slope & !(1 << 63 | 1 << 52)).to_le_bytes());
+            bytes.extend(first.to_le_bytes());
+            bytes.extend(offset.to_le_bytes());
+            bytes.extend([below.min(above), below.max(above)].map(|off| off as u8));
+        }
+        let ascend = starts.is_sorted_by(|a, b| a < b);
+        if damage.is_empty() {
+            prop_assert_eq!(plr_is_safe(&bytes, &[], anywhere)?, ascend);
+        } else {
+            plr_is_safe(&damaged(bytes, &damage), &[], anywhere)?;
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_refused_or_answer_in_range(
+        bytes in prop::collection::vec(prop_oneof![any::<u8>(), Just(0), 0..4u8], 0..200), anywhere: u64
+    ) {
+        boundaries_are_safe(&bytes, &[], anywhere)?;
+        plr_is_safe(&bytes, &[], anywhere)?;
     }
 }

@@ -6,9 +6,10 @@
 use crate::image::Parts;
 use solera::{
     Compression,
-    block::{TRAILER_BYTES, open, seal},
+    block::{Block, TRAILER_BYTES, open, seal},
     codec::{Binding, Decoder, put_bytes, put_varint},
     ids::{DatabaseId, FileId},
+    index::{Index, separators::Separators},
     table::{FORMAT_VERSION, TableDescriptor},
 };
 use std::path::Path;
@@ -31,8 +32,10 @@ pub struct Forge {
     tombstones: Vec<u8>,
     /// The filter.
     pub filter: Vec<u8>,
-    /// Between the blocks.
+    /// Between the blocks, as these tell.
     pub separators: Vec<Vec<u8>>,
+    /// The index as it was trained from them.
+    pub trained: Vec<u8>,
     descriptor: TableDescriptor,
 }
 
@@ -73,19 +76,21 @@ impl Forge {
         let index = section(&parts.index)?;
         let mut decoder = Decoder::new(&index);
         let mut at = parts.blocks.start;
-        let mut blocks = Vec::new();
+        let (mut blocks, mut places) = (Vec::new(), Vec::new());
         for _ in 0..decoder.varint("a count").map_err(text)? {
             let size = decoder.varint("a size").map_err(text)? as usize;
             blocks.push(section(&(at..at + size))?);
+            places.push(at..at + size);
             at += size;
         }
-        let mut separators: Vec<Vec<u8>> = Vec::new();
-        for _ in 0..decoder.varint("a count").map_err(text)? {
-            let shared = decoder.varint("a length").map_err(text)? as usize;
-            let rest = decoder.bytes("a rest").map_err(text)?;
-            let before = separators.last().map_or(&[][..], |before| &before[..shared]);
-            separators.push([before, rest].concat());
-        }
+        let trained = decoder.rest().to_vec();
+        // The last block has none behind it.
+        places.pop();
+        let separator = |place: &std::ops::Range<usize>| {
+            let block = Block::copy_from_stored(&table[place.clone()], binding, place.start as u64, path);
+            separator_behind(&block.map_err(|error| error.to_string())?)
+        };
+        let separators = places.iter().map(separator).collect::<Result<_, _>>()?;
         let properties = section(&parts.properties)?;
         let descriptor = TableDescriptor::decode(&mut Decoder::new(&properties)).map_err(text)?;
         Ok(Forge {
@@ -96,6 +101,7 @@ impl Forge {
             tombstones: section(&parts.tombstones)?,
             filter: section(&parts.filter)?,
             separators,
+            trained,
             descriptor,
         })
     }
@@ -157,19 +163,34 @@ impl Forge {
         self.blocks.iter().map(|payload| (payload.len() + TRAILER_BYTES) as u64).collect()
     }
 
-    /// An index section of these sizes and the separators, in whatever order they are.
+    /// Trains the index from the separators as they are now, if they are as many as it can be trained from and ascend. Else
+    /// it becomes what no reader takes for one of a kind without a model: these separators.
+    pub fn train(&mut self) {
+        let layout = &self.descriptor.layout;
+        self.trained.clear();
+        if self.separators.is_sorted() && self.separators.len() + 1 == self.blocks.len() {
+            let separators: Separators = self.separators.iter().collect();
+            Index::build(layout.index, layout.epsilon, &separators).encode(&separators, &mut self.trained);
+            return;
+        }
+        // The kind, and no reason.
+        self.trained.extend([layout.index as u8, 0]);
+        put_varint(&mut self.trained, self.separators.len() as u64);
+        let mut before: &[u8] = &[];
+        for separator in &self.separators {
+            let shared = separator.iter().zip(before).take_while(|(a, b)| a == b).count();
+            put_varint(&mut self.trained, shared as u64);
+            put_bytes(&mut self.trained, &separator[shared..]);
+            before = separator;
+        }
+    }
+
+    /// An index section of these sizes and the index.
     pub fn index(&self, sizes: &[u64]) -> Vec<u8> {
         let mut index = Vec::new();
         put_varint(&mut index, sizes.len() as u64);
         sizes.iter().for_each(|&size| put_varint(&mut index, size));
-        put_varint(&mut index, self.separators.len() as u64);
-        let mut before: &[u8] = &[];
-        for separator in &self.separators {
-            let shared = separator.iter().zip(before).take_while(|(a, b)| a == b).count();
-            put_varint(&mut index, shared as u64);
-            put_bytes(&mut index, &separator[shared..]);
-            before = separator;
-        }
+        index.extend_from_slice(&self.trained);
         index
     }
 
@@ -208,4 +229,17 @@ impl Forge {
         out.extend_from_slice(MAGIC);
         (out, descriptor)
     }
+}
+
+/// The separator behind a block, by its upper fence: so much of its last key, and one byte.
+fn separator_behind(block: &Block) -> Result<Vec<u8>, String> {
+    let text = |error: solera::codec::DecodeError| error.what.to_owned();
+    let mut note = Decoder::new(block.note());
+    note.varint("a lower fence").map_err(text)?;
+    let shared = note.varint("an upper fence").map_err(text)? as usize;
+    let mut separator = Vec::new();
+    block.key_into(block.len() - 1, &mut separator);
+    separator.truncate(shared);
+    separator.push(note.u8("the last byte of an upper fence").map_err(text)?);
+    Ok(separator)
 }

@@ -63,6 +63,11 @@ impl<'b> Decoder<'b> {
         self.bytes.len() - self.at
     }
 
+    /// The bytes not yet read.
+    pub fn rest(&self) -> &'b [u8] {
+        &self.bytes[self.at..]
+    }
+
     /// A failure at the present position, for checks that the caller makes.
     pub fn fail<T>(&self, what: &'static str) -> Result<T, DecodeError> {
         Err(DecodeError { at: self.at, what })

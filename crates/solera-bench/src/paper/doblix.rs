@@ -440,8 +440,8 @@ fn build(scale: &Scale, progress: &mut dyn Progress, verdicts: &mut Vec<String>)
         text: vec![format!(
             "{} pairs with 64-byte values in two runs, every key of one between keys of the other, merged into one by one thread; \
              its processor time, least of {} repeats. `fit`: lines in blocks, with PLA's corridor over every key. `index`: \
-             the index from separators, built when a table is opened. `encode`: separators and sizes. The three are timed by \
-             doing them again alone on the same blocks. Buckets of `s-tree-hash`, which are no model, are in the compaction alone. Index bytes per block are in D1 (8-byte keys; strings: 64 \
+             the index from separators, trained when the last block is cut. `encode`: sizes and the index. The three are parts of \
+             the compaction, timed by doing them again alone on the same blocks. Buckets of `s-tree-hash`, which are no model, are in the compaction alone. Index bytes per block are in D1 (8-byte keys; strings: 64 \
              bytes) and D2.",
             scale.entries_small, scale.repeats
         )],

@@ -116,9 +116,8 @@ fn space(scale: &Scale, progress: &mut dyn Progress) -> Result<(Section, Vec<Str
                  8 per block, as the paper stores them. The others are this engine's, in memory, handles and everything else counted.",
                 scale.entries_small
             ),
-            "In the file every kind of this engine takes the same: separators, prefix-compressed, and sizes (last column). \
-             Models are built from them when a table is opened, so that no model read from a disk has to be believed: \
-             what a learned index saves here is memory."
+            "In the file a kind without a model takes what the last column says: separators, prefix-compressed, and sizes. One \
+             with a model has that instead of separators, 24 bytes for each of Sherry's segments, beside the sizes."
                 .into(),
         ],
         ..Section::default()

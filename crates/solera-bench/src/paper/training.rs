@@ -15,7 +15,7 @@ use crate::{
 use solera::{
     IndexKind, Options,
     clock::{Clock, SystemClock},
-    index::{Index, handles::Handles},
+    index::{Index, handles::Handles, separators::Separators},
 };
 use solera_model::{
     bound,
@@ -31,20 +31,18 @@ pub struct BuildCost {
     pub compaction_ns: f64,
     /// Fitting lines to blocks, and for PLA the corridor that every key passes.
     pub fit_ns: f64,
-    /// Building the index from separators: done when a table is opened.
+    /// Training the index from separators.
     pub index_ns: f64,
-    /// Encoding separators and sizes.
+    /// Encoding sizes and the index.
     pub encode_ns: f64,
     /// Entries written.
     pub entries: u64,
 }
 
 impl BuildCost {
-    /// Training and encoding as a share of the compaction, both counted.
+    /// Training and encoding as a share of the compaction that they are a part of.
     pub fn share(&self) -> f64 {
-        let models = self.fit_ns + self.index_ns + self.encode_ns;
-        // The index is built outside the compaction's time.
-        models / (self.compaction_ns + self.index_ns)
+        (self.fit_ns + self.index_ns + self.encode_ns) / self.compaction_ns
     }
 }
 
@@ -101,7 +99,11 @@ pub fn measure(arm: &Arm, set: &DataSet, repeats: usize, parent: Option<&Path>) 
         compaction_ns,
         fit_ns: least(&|| fit(arm, &heads)),
         index_ns: least_index(arm, &tables, &clock, repeats),
-        encode_ns: least(&|| encode(&tables)),
+        encode_ns: {
+            let trained = |separators: Separators| (index_of(arm, &separators), separators);
+            let indexes: Vec<_> = tables.iter().map(|table| trained(table.separators())).collect();
+            least(&|| encode(&tables, &indexes))
+        },
         entries: set.pairs.len() as u64,
     })
 }
@@ -137,20 +139,24 @@ fn least_index(arm: &Arm, tables: &[TableBlocks], clock: &SystemClock, repeats: 
     let time = |_| {
         let start = clock.monotonic_ns();
         for separators in &separators {
-            black_box(Index::build(arm.layout.index, arm.layout.epsilon, separators));
+            black_box(index_of(arm, separators));
         }
         (clock.monotonic_ns() - start) as f64
     };
     (0..repeats).map(time).fold(f64::INFINITY, f64::min)
 }
 
-fn encode(tables: &[TableBlocks]) {
+fn index_of(arm: &Arm, separators: &Separators) -> Index {
+    Index::build(arm.layout.index, arm.layout.epsilon, separators)
+}
+
+fn encode(tables: &[TableBlocks], indexes: &[(Index, Separators)]) {
     let mut out = Vec::new();
-    for table in tables {
+    for (table, (index, separators)) in tables.iter().zip(indexes) {
         out.clear();
         let sizes: Vec<u64> = table.blocks.iter().map(|block| block.size).collect();
         Handles::encode_sizes(&sizes, &mut out);
-        table.separators().encode(&mut out);
+        index.encode(separators, &mut out);
         black_box(&out);
     }
 }

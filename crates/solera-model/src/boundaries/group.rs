@@ -35,7 +35,7 @@ pub(super) fn position<const GROUP: usize>(words: &[u16; GROUP], head: Head, lan
 
 impl Width {
     /// Bits of a code.
-    fn bits(self) -> usize {
+    pub(super) fn bits(self) -> usize {
         match self {
             Width::Ten => 10,
             Width::Twelve => 12,

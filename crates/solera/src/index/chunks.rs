@@ -4,9 +4,14 @@
 //! bits pick a bucket; the bits that follow are its *code*, of the width that makes the column smallest;
 //! what remains, nearly always zeros because separators are short, is kept only where it is not zero.
 //! Nothing is lost: comparisons are exact.
+//!
+//! What must hold: the starts of a column ascend from none to all of its chunks, whoever wrote them. Searches rely on
+//! nothing else to stay within the arrays and to count no more chunks than there are; what else is wrong in a file
+//! misleads them, no more.
 
+use crate::codec::{DecodeError, Decoder, put_varint};
 use solera_model::knots::radix_bits;
-use std::ops::Range;
+use std::{iter, ops::Range};
 
 /// Buckets up to this many chunks are counted through; larger ones are halved first.
 const COUNTED_MAX: usize = 16;
@@ -41,6 +46,11 @@ impl Width {
             Width::Middle => size_of::<u32>(),
             Width::Wide => size_of::<u64>(),
         }
+    }
+
+    /// Of the starts of a column of so many chunks.
+    fn of_starts(chunks: usize) -> Width {
+        if chunks <= usize::from(u16::MAX) { Width::Narrow } else { Width::Middle }
     }
 }
 
@@ -100,17 +110,80 @@ impl Chunks {
                 self.remainders.push(remainder);
             }
         }
-        let starts_width = if chunks.len() <= usize::from(u16::MAX) { Width::Narrow } else { Width::Middle };
         Column {
             first,
             len: chunks.len() as u32,
             buckets: buckets as u32,
             shift: shift as u8,
             dropped: dropped as u8,
-            starts: self.store(starts_width, starts.into_iter()),
+            starts: self.store(Width::of_starts(chunks.len()), starts.into_iter()),
             codes: self.store(width, below().map(|below| shifted(below, dropped))),
             remainders: (start, self.remainders.len() as u32),
         }
+    }
+
+    /// Appends the first chunk (8 bytes), the shift, how many bits of it are dropped and the width of the codes: 0, 1, 2 for 2,
+    /// 4 and 8 bytes (a byte each); how many buckets there are besides the first (varint) and how many chunks lie before
+    /// each (2 bytes, or 4 in a column of more than 65535); the codes; how many chunks have remainders (varint), their
+    /// numbers (4 bytes each), the remainders (8 bytes each). How many chunks there are is for the caller to tell.
+    pub(super) fn encode(&self, column: &Column, out: &mut Vec<u8>) {
+        out.extend_from_slice(&column.first.to_le_bytes());
+        out.extend([column.shift, column.dropped, column.codes.width as u8]);
+        put_varint(out, u64::from(column.buckets) - 1);
+        self.put(column.starts, 1..column.buckets, out);
+        self.put(column.codes, 0..column.len, out);
+        let remainders = column.remainders.0 as usize..column.remainders.1 as usize;
+        put_varint(out, remainders.len() as u64);
+        out.extend(self.with_remainder[remainders.clone()].iter().flat_map(|number| number.to_le_bytes()));
+        out.extend(self.remainders[remainders].iter().flat_map(|remainder| remainder.to_le_bytes()));
+    }
+
+    fn put(&self, place: Place, numbers: Range<u32>, out: &mut Vec<u8>) {
+        for i in numbers {
+            out.extend_from_slice(&self.number(place, i as usize).to_le_bytes()[..place.width.bytes()]);
+        }
+    }
+
+    /// Adds a column of `len` chunks, which [`Chunks::encode`] wrote. The decoder holds less than 4 GiB.
+    pub(super) fn decode(&mut self, len: u32, decoder: &mut Decoder<'_>) -> Result<Column, DecodeError> {
+        let first = decoder.u64("the first chunk of a node")?;
+        let shift = decoder.u8("the bits below a bucket")?;
+        let dropped = decoder.u8("the bits below a code")?;
+        let width = usize::from(decoder.u8("a width of codes")?);
+        let Some(&width) = Width::ALL.get(width) else { return decoder.fail("a width of codes") };
+        let more = decoder.varint_up_to(decoder.remaining() as u64, "a count of buckets")?;
+        let starts_width = Width::of_starts(len as usize);
+        let starts = self.store(starts_width, iter::once(0));
+        self.load(starts_width, more as usize, decoder)?;
+        self.store(starts_width, iter::once(len.into()));
+        if (0..=more as usize).any(|bucket| self.number(starts, bucket) > self.number(starts, bucket + 1)) {
+            return decoder.fail("buckets that ascend");
+        }
+        let codes = self.load(width, len as usize, decoder)?;
+        let remainders = self.remainders.len() as u32;
+        let count = decoder.varint_up_to(len.into(), "a count of remainders")? as usize;
+        read(&mut self.with_remainder, count, u32::from_le_bytes, decoder)?;
+        read(&mut self.remainders, count, u64::from_le_bytes, decoder)?;
+        Ok(Column {
+            first,
+            len,
+            buckets: more as u32 + 1,
+            shift,
+            dropped,
+            starts,
+            codes,
+            remainders: (remainders, self.remainders.len() as u32),
+        })
+    }
+
+    fn load(&mut self, width: Width, count: usize, decoder: &mut Decoder<'_>) -> Result<Place, DecodeError> {
+        let place = self.store(width, iter::empty());
+        match width {
+            Width::Narrow => read(&mut self.narrow, count, u16::from_le_bytes, decoder)?,
+            Width::Middle => read(&mut self.middle, count, u32::from_le_bytes, decoder)?,
+            Width::Wide => read(&mut self.wide, count, u64::from_le_bytes, decoder)?,
+        }
+        Ok(place)
     }
 
     fn store(&mut self, width: Width, numbers: impl Iterator<Item = u64>) -> Place {
@@ -217,6 +290,18 @@ impl Chunks {
     }
 }
 
+/// Appends so many numbers, of which the decoder holds the bytes.
+fn read<const N: usize, T>(
+    array: &mut Vec<T>,
+    count: usize,
+    number: impl Fn([u8; N]) -> T,
+    decoder: &mut Decoder<'_>,
+) -> Result<(), DecodeError> {
+    let bytes = decoder.take(count.saturating_mul(N), "the numbers of a node")?;
+    array.extend(bytes.as_chunks().0.iter().map(|bytes| number(*bytes)));
+    Ok(())
+}
+
 /// How many of the ascending codes are not above `code`, and whether the last of them is it.
 #[inline]
 fn count_up_to<T: Copy + Ord>(codes: &[T], code: T) -> (usize, bool) {
@@ -245,9 +330,28 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// The columns as they are when they come back from bytes.
+    fn stored(mut chunks: Chunks, columns: &[Column]) -> (Chunks, Vec<Column>) {
+        let mut bytes = Vec::new();
+        columns.iter().for_each(|column| chunks.encode(column, &mut bytes));
+        let mut decoder = Decoder::new(&bytes);
+        let mut read = Chunks::default();
+        let columns: Vec<Column> =
+            columns.iter().map(|column| read.decode(column.len, &mut decoder).unwrap()).collect();
+        decoder.finish("the end").unwrap();
+        let mut again = Vec::new();
+        columns.iter().for_each(|column| read.encode(column, &mut again));
+        assert_eq!(again, bytes);
+        chunks.shrink();
+        read.shrink();
+        assert_eq!(read.bytes(), chunks.bytes());
+        (read, columns)
+    }
+
     fn check(families: &[Vec<u64>], probes: &[u64]) {
         let mut chunks = Chunks::default();
         let columns: Vec<Column> = families.iter().map(|family| chunks.push(family)).collect();
+        let (chunks, columns) = stored(chunks, &columns);
         for (family, column) in families.iter().zip(&columns) {
             let near = family.iter().flat_map(|&chunk| [chunk.wrapping_sub(1), chunk, chunk.wrapping_add(1)]);
             for x in near.chain(probes.iter().copied()).chain([0, u64::MAX]) {
@@ -274,6 +378,37 @@ mod tests {
                 })
                 .collect();
             check(&families, &probes);
+        }
+
+        #[test]
+        fn a_column_whose_bytes_were_changed_is_refused_or_counts_no_more_chunks_than_it_has(
+            family in prop::collection::btree_set(any::<u64>(), 0..60),
+            right in 0u32..64,
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+            len_change in prop_oneof![4 => Just(0), 1 => -3i32..4],
+            probes: Vec<u64>,
+        ) {
+            let mut family: Vec<u64> = family.into_iter().map(|chunk| chunk >> right).collect();
+            family.dedup();
+            let mut chunks = Chunks::default();
+            let column = chunks.push(&family);
+            let mut bytes = Vec::new();
+            chunks.encode(&column, &mut bytes);
+            for (at, byte) in changes {
+                *at.get_mut(&mut bytes) = byte;
+            }
+            let len = column.len.saturating_add_signed(len_change);
+            let mut chunks = Chunks::default();
+            if let Ok(column) = chunks.decode(len, &mut Decoder::new(&bytes)) {
+                let edges = (0..=column.buckets).map(|bucket| {
+                    column.first.wrapping_add(u64::from(bucket).checked_shl(column.shift.into()).unwrap_or(0))
+                });
+                let near = edges.flat_map(|x| [x.wrapping_sub(1), x, x.wrapping_add(1)]);
+                for x in near.chain(family).chain(probes).chain([0, u64::MAX]) {
+                    let (count, exact) = chunks.locate(&column, x);
+                    prop_assert!(count <= len as usize && (count > 0 || !exact));
+                }
+            }
         }
     }
 

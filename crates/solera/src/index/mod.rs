@@ -1,11 +1,12 @@
 //! From a key to the one block that may hold it.
 //!
-//! Owns [`Index`], built from the [`separators`] of a table when the table is opened, [`IndexKind`], the
-//! closed list of ways to do it, and the [`handles`] that say where a block lies.
+//! Owns [`Index`], built from the [`separators`] of a table when its last block is cut and kept in the table, [`IndexKind`],
+//! the closed list of ways to do it, and the [`handles`] that say where a block lies.
 //!
 //! What must hold: the block of a key is that whose number is how many separators are not above the key.
 //! An exact kind names it. The others name a [`Span`] that it lies in or right before, and are put right by
-//! what the blocks say of themselves. What a block's line predicts is the block's own business.
+//! what the blocks say of themselves. An index that comes from bytes may be wrong about every key, but it panics for none, and
+//! names no block that is not there. What a block's line predicts is the block's own business.
 
 mod chunks;
 pub mod handles;
@@ -15,11 +16,14 @@ mod sherry;
 mod sorted;
 mod trie;
 
-use crate::error::Error;
+use crate::{
+    codec::{DecodeError, Decoder, put_bytes},
+    error::Error,
+};
 use learned::Learned;
 use separators::Separators;
 use sherry::Sherry;
-use solera_model::{boundaries, eytzinger::Eytzinger, stree::STree};
+use solera_model::{boundaries, bytes::Malformed, eytzinger::Eytzinger, stree::STree};
 use sorted::{Order, Sorted};
 use std::{fmt, str::FromStr};
 use trie::Trie;
@@ -93,6 +97,10 @@ const BLOCK_LINES: f64 = 20.0;
 /// may buy is about the three lines that they can save.
 const BYTE_LINES: f64 = 0.5;
 
+/// What `auto` chooses from.
+const CANDIDATES: [IndexKind; 4] =
+    [IndexKind::Learned, IndexKind::STree, IndexKind::DoblixPra, IndexKind::SherryPlr];
+
 /// What an index costs, counted when it is built.
 struct Cost {
     /// Bytes in memory per block.
@@ -125,12 +133,12 @@ impl Index {
     }
 
     fn build_within(learned_max: usize, kind: IndexKind, epsilon: u32, separators: &Separators) -> Index {
-        let sorted = |order: fn(Vec<u64>) -> Order| Locator::Sorted(Sorted::build(separators, order));
         let locator = match kind {
-            IndexKind::Binary => sorted(|heads| Order::Halved(heads.into())),
-            IndexKind::STree | IndexKind::STreeHash => sorted(|heads| Order::STree(STree::new(&heads))),
-            IndexKind::Eytzinger => sorted(|heads| Order::Eytzinger(Eytzinger::new(&heads))),
-            IndexKind::Interpolation => sorted(|heads| Order::Interpolated(heads.into())),
+            IndexKind::Binary
+            | IndexKind::STree
+            | IndexKind::STreeHash
+            | IndexKind::Eytzinger
+            | IndexKind::Interpolation => Locator::Sorted(Sorted::build(separators, kind.order())),
             IndexKind::DoblixPla | IndexKind::DoblixPra => Locator::Trie(Trie::build(separators)),
             IndexKind::SherryPlr => {
                 let gamma = f64::from(epsilon.min(GAMMA_HALVES_MAX)) / 2.0;
@@ -150,8 +158,7 @@ impl Index {
 
     /// The cheapest of the kinds that are ever so.
     fn choose(epsilon: u32, separators: &Separators) -> Index {
-        let candidates = [IndexKind::Learned, IndexKind::STree, IndexKind::DoblixPra, IndexKind::SherryPlr];
-        let mut built = candidates.map(|kind| {
+        let mut built = CANDIDATES.map(|kind| {
             let index = Index::build(kind, epsilon, separators);
             (index.cost(), index)
         });
@@ -159,6 +166,52 @@ impl Index {
         let costs = built.each_ref().map(|(cost, index)| format!("{}: {cost}", index.kind));
         let [(_, cheapest), ..] = built;
         Index { reason: Some(costs.join("; ").into()), ..cheapest }
+    }
+
+    /// Appends the kind (u8), why it was chosen (length as varint, UTF-8; empty if it was asked for), and what it consists of:
+    /// what [`Learned::encode`] appends, [`Trie::encode`] or [`Sherry::encode`]. The other kinds are nothing but the separators that
+    /// they were built from in another order, and these are appended.
+    pub fn encode(&self, separators: &Separators, out: &mut Vec<u8>) {
+        out.push(self.kind as u8);
+        put_bytes(out, self.reason().unwrap_or_default().as_bytes());
+        match &self.locator {
+            Locator::Sorted(_) => separators.encode(out),
+            Locator::Trie(trie) => trie.encode(out),
+            Locator::Sherry(sherry) => sherry.encode(out),
+            Locator::Learned(learned) => learned.encode(out),
+        }
+    }
+
+    /// Reads what [`Index::encode`] wrote of a table of `blocks` blocks, at least one, that was to have an index of kind `asked`.
+    /// `separator_bytes_max` is as in [`Separators::decode`].
+    ///
+    /// # Errors
+    /// What is no index. What passes may still lead to wrong blocks.
+    pub fn decode(
+        decoder: &mut Decoder<'_>,
+        asked: IndexKind,
+        blocks: usize,
+        separator_bytes_max: u64,
+    ) -> Result<Index, DecodeError> {
+        let kind = IndexKind::from_u8(decoder.u8("an index kind")?).filter(|&kind| asked.may_come_to(kind));
+        let Some(kind) = kind else { return decoder.fail("an index of the kind that is described") };
+        let reason = decoder.bytes("why an index was chosen")?;
+        let Ok(reason) = str::from_utf8(reason) else { return decoder.fail("a reason in UTF-8") };
+        let reason = (!reason.is_empty()).then(|| reason.into());
+        let locator = match kind {
+            IndexKind::DoblixPla | IndexKind::DoblixPra => Locator::Trie(Trie::decode(decoder)?),
+            IndexKind::SherryPlr => Locator::Sherry(Sherry::decode(decoder)?),
+            IndexKind::Learned => Locator::Learned(Learned::decode(decoder)?),
+            _ => {
+                let separators = Separators::decode(decoder, separator_bytes_max)?;
+                Locator::Sorted(Sorted::build(&separators, kind.order()))
+            }
+        };
+        let index = Index { kind, locator, reason };
+        if index.blocks() != blocks {
+            return decoder.fail("an index of as many blocks as there are");
+        }
+        Ok(index)
     }
 
     fn cost(&self) -> Cost {
@@ -228,6 +281,18 @@ impl Index {
     }
 }
 
+/// Reads a model with its own crate's decoder.
+fn decode_model<T>(
+    decoder: &mut Decoder<'_>,
+    decode: impl FnOnce(&[u8]) -> Result<(T, usize), Malformed>,
+) -> Result<T, DecodeError> {
+    let start = decoder.position();
+    let (model, bytes) =
+        decode(decoder.rest()).map_err(|Malformed { at, what }| DecodeError { at: start + at, what })?;
+    decoder.take(bytes, "a model")?;
+    Ok(model)
+}
+
 /// Largest γ of [`IndexKind::SherryPlr`], in half blocks: 2 blocks, the largest of the paper.
 const GAMMA_HALVES_MAX: u32 = 4;
 
@@ -257,7 +322,7 @@ pub enum IndexKind {
     #[default]
     Learned = 7,
     /// What costs least of `learned`, `s-tree`, `doblix-pra` and `sherry-plr`, counted for each table when it is
-    /// opened.
+    /// written.
     Auto = 8,
     /// `s-tree` between blocks, and in each block of at most 255 entries a hash index, a byte and a third for each entry: the
     /// baseline for what is done inside a block, after RocksDB's `kDataBlockBinaryAndHash`.
@@ -278,6 +343,25 @@ impl IndexKind {
         IndexKind::Auto,
         IndexKind::STreeHash,
     ];
+
+    /// Whether a table that is to have this kind may have `kind`: itself, what `auto` chooses from, or what `learned` gives way to.
+    fn may_come_to(self, kind: IndexKind) -> bool {
+        match self {
+            IndexKind::Auto => CANDIDATES.contains(&kind),
+            IndexKind::Learned => matches!(kind, IndexKind::Learned | IndexKind::STree),
+            _ => kind == self,
+        }
+    }
+
+    /// How a kind without a model lays heads out.
+    fn order(self) -> fn(Vec<u64>) -> Order {
+        match self {
+            IndexKind::STree | IndexKind::STreeHash => |heads| Order::STree(STree::new(&heads)),
+            IndexKind::Eytzinger => |heads| Order::Eytzinger(Eytzinger::new(&heads)),
+            IndexKind::Interpolation => |heads| Order::Interpolated(heads.into()),
+            _ => |heads| Order::Halved(heads.into()),
+        }
+    }
 
     /// The names of all.
     pub const NAMES: [&'static str; IndexKind::ALL.len()] = {
@@ -337,8 +421,26 @@ mod tests {
     use proptest::prelude::*;
     use std::cell::Cell;
 
+    fn encoded(index: &Index, separators: &Separators) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        index.encode(separators, &mut bytes);
+        bytes
+    }
+
+    /// What was built as it is when it has been stored.
+    fn stored(kind: IndexKind, built: &Index, separators: &Separators) -> Index {
+        let bytes = encoded(built, separators);
+        let mut decoder = Decoder::new(&bytes);
+        let index = Index::decode(&mut decoder, kind, built.blocks(), u64::MAX).unwrap();
+        decoder.finish("the end").unwrap();
+        assert_eq!(encoded(&index, separators), bytes);
+        let facts = |index: &Index| (index.kind(), index.bytes(), index.reach(), index.cost().to_string());
+        assert_eq!((facts(&index), index.reason()), (facts(built), built.reason()), "{kind}");
+        index
+    }
+
     /// Every kind must locate `key` where counting does: an exact one there, the others no further from
-    /// there than they say.
+    /// there than they say. When it has been stored it must locate it in the same place.
     fn check(separators: &[Vec<u8>], keys: impl Iterator<Item = Vec<u8>> + Clone) {
         let built: Separators = separators.iter().collect();
         let mut keys: Vec<Vec<u8>> = keys.collect();
@@ -346,9 +448,11 @@ mod tests {
         for kind in IndexKind::ALL {
             let index = Index::build(kind, 2, &built);
             assert_eq!(index.blocks(), separators.len() + 1);
+            let stored = stored(kind, &index, &built);
             for key in &keys {
                 let expected = separators.partition_point(|separator| separator <= key);
                 let span = index.locate(key, |_| {});
+                assert_eq!(stored.locate(key, |_| {}), span, "{kind} {key:?}");
                 assert!(
                     (span.first().saturating_sub(index.reach())..=span.last()).contains(&expected),
                     "{kind} {key:?} in {span:?} and not {expected} among {separators:?}"
@@ -385,27 +489,63 @@ mod tests {
     }
 
     proptest! {
-        #[test]
-        fn all_kinds_locate_every_key_where_counting_does(
-            prefix in prop::collection::vec(0u8..2, 0..20),
-            mut separators in prop::collection::vec(prop::collection::vec(prop_oneof![0u8..2, 254u8..], 0..30), 0..80),
-            keys in prop::collection::vec(prop::collection::vec(prop_oneof![0u8..2, 254u8..], 0..40), 0..40),
-        ) {
-            separators.iter_mut().for_each(|separator| *separator = [&prefix[..], separator].concat());
-            separators.sort();
-            let keys = keys.iter().flat_map(|key| [key.clone(), [&prefix[..], key].concat()]);
-            let near = separators.iter().flat_map(|separator| around(separator));
-            check(&separators, keys.chain(near));
-        }
+           #[test]
+           fn all_kinds_locate_every_key_where_counting_does(
+               prefix in prop::collection::vec(0u8..2, 0..20),
+               mut separators in prop::collection::vec(prop::collection::vec(prop_oneof![0u8..2, 254u8..], 0..30), 0..80),
+               keys in prop::collection::vec(prop::collection::vec(prop_oneof![0u8..2, 254u8..], 0..40), 0..40),
+           ) {
+               separators.iter_mut().for_each(|separator| *separator = [&prefix[..], separator].concat());
+               separators.sort();
+               let keys = keys.iter().flat_map(|key| [key.clone(), [&prefix[..], key].concat()]);
+               let near = separators.iter().flat_map(|separator| around(separator));
+               check(&separators, keys.chain(near));
+           }
 
-        #[test]
-        fn random_separators_are_told_apart_by_their_heads(mut separators: Vec<[u8; 6]>, keys: Vec<[u8; 8]>) {
-            separators.sort();
-            let separators: Vec<Vec<u8>> = separators.iter().map(|separator| separator.to_vec()).collect();
-            let near = separators.iter().flat_map(|separator| around(separator));
-            check(&separators, keys.iter().map(|key| key.to_vec()).chain(near));
-        }
+           #[test]
+           fn what_passes_for_an_index_names_blocks_that_there_are(
+               mut separators in prop::collection::vec(prop::collection::vec(prop_oneof![0u8..2, 254u8..], 0..30), 1..60),
+               changes in prop::collection::vec((any::<prop::sample::Index>(), prop_oneof![any::<u8>(), Just(0), Just(255)]), 1..4),
+               cut in prop::option::of(any::<prop::sample::Index>()),
+               keys in prop::collection::vec(prop::collection::vec(prop_oneof![0u8..2, 254u8..], 0..40), 0..40),
+           ) {
+               separators.sort();
+               let built: Separators = separators.iter().collect();
+               for kind in IndexKind::ALL {
+                   let index = Index::build(kind, 2, &built);
+                   let mut bytes = encoded(&index, &built);
+                   for (at, byte) in &changes {
+    let at = at.index(bytes.len());
+    bytes[at] = *byte;
     }
+                   if let Some(cut) = cut {
+                       bytes.truncate(cut.index(bytes.len()));
+                   }
+                   let mut decoder = Decoder::new(&bytes);
+                   let Ok(index) = Index::decode(&mut decoder, kind, index.blocks(), 1 << 20) else { continue };
+                   for key in keys.iter().cloned().chain(separators.iter().flat_map(|separator| around(separator))) {
+                       let span = index.locate(&key, |_| {});
+                       prop_assert!(span.first() <= span.begin && span.begin <= span.last(), "{} {:?}", kind, span);
+                       prop_assert!(span.last() <= separators.len(), "{} {:?}", kind, span);
+                   }
+               }
+           }
+
+           #[test]
+           fn arbitrary_bytes_are_an_index_or_none(bytes: Vec<u8>, blocks in 1usize..5) {
+               for kind in IndexKind::ALL {
+                   let _ = Index::decode(&mut Decoder::new(&[&[kind as u8, 0], &bytes[..]].concat()), kind, blocks, 1 << 20);
+               }
+           }
+
+           #[test]
+           fn random_separators_are_told_apart_by_their_heads(mut separators: Vec<[u8; 6]>, keys: Vec<[u8; 8]>) {
+               separators.sort();
+               let separators: Vec<Vec<u8>> = separators.iter().map(|separator| separator.to_vec()).collect();
+               let near = separators.iter().flat_map(|separator| around(separator));
+               check(&separators, keys.iter().map(|key| key.to_vec()).chain(near));
+           }
+       }
 
     #[test]
     fn text_of_few_letters_is_located_whatever_letters_a_key_has() {

@@ -5,8 +5,8 @@
 //! block to block: then it is `k` followed by a zero byte, so that `k` itself is found in the block where
 //! its versions begin. Equal neighbours are legal for that reason.
 //!
-//! The separators are the truth of an index: every kind is built from them when a table is opened, so
-//! that a file can hold a wrong separator but never a malformed model.
+//! The separators are the truth of an index: every kind is built from them when a table's last block is cut. A table keeps what was
+//! built, or the separators themselves where that is nothing but their order; and its blocks have them as fences.
 
 use crate::{
     codec::{DecodeError, Decoder, put_bytes, put_varint},

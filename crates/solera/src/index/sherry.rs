@@ -1,11 +1,14 @@
 //! Sherry's way to a block: a piecewise linear model of block numbers, which names a few of them.
 
 use super::{
-    Span,
+    Span, decode_model,
     separators::Separators,
     sorted::{compare_with_prefix, shared_prefix, told_by_head},
 };
-use crate::key::head;
+use crate::{
+    codec::{DecodeError, Decoder, put_bytes},
+    key::head,
+};
 use solera_model::plr::Plr;
 use std::cmp::Ordering;
 
@@ -24,6 +27,18 @@ impl Sherry {
         let heads: Vec<u64> = (0..separators.len()).map(|i| head(rest(i))).collect();
         // Keys below a separator that its head does not tell may have that head too.
         Sherry { prefix: prefix.into(), model: Plr::new(&heads, gamma, |i| told_by_head(rest(i))) }
+    }
+
+    /// Appends the prefix (length as varint, bytes) and the model ([`Plr::encode`]).
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        put_bytes(out, &self.prefix);
+        self.model.encode(out);
+    }
+
+    /// Reads what [`Sherry::encode`] wrote. What passes may name wrong blocks, but none above [`Sherry::len`].
+    pub fn decode(decoder: &mut Decoder<'_>) -> Result<Sherry, DecodeError> {
+        let prefix = decoder.bytes("what separators begin with")?.into();
+        Ok(Sherry { prefix, model: decode_model(decoder, Plr::decode)? })
     }
 
     /// The blocks that may hold `key`.

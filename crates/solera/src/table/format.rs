@@ -7,11 +7,12 @@ use crate::{
 };
 use std::{ops::Range, path::Path};
 
-/// What a table file begins and ends with.
 /// How a table begins and ends.
 pub const MAGIC: [u8; 8] = *b"SoleraTb";
-/// The format that this release writes, and the newest that it reads.
-pub const FORMAT_VERSION: u32 = 1;
+/// The format that this release writes, and the newest that it reads. It reads all before.
+pub const FORMAT_VERSION: u32 = 2;
+/// The first format whose tables keep a trained index. Before, an index section had the separators.
+pub(super) const FIRST_WITH_INDEX: u32 = 2;
 /// Length of the header.
 pub(super) const HEADER_BYTES: usize = 32;
 /// Length of the footer.
@@ -63,7 +64,7 @@ impl Header {
 
 fn check_version(version: u32, path: &Path) -> Result<()> {
     match version {
-        FORMAT_VERSION => Ok(()),
+        1..=FORMAT_VERSION => Ok(()),
         0 => Err(Error::corrupt(path, 8, "there is no format version 0")),
         found => Err(Error::NewerFormat { file: path.into(), found, supported: FORMAT_VERSION }),
     }
@@ -78,6 +79,8 @@ pub(super) struct Footer {
     pub(super) properties: u64,
     /// Length of the whole file.
     pub(super) bytes: u64,
+    /// The table's format.
+    pub(super) version: u32,
 }
 
 impl Footer {
@@ -97,7 +100,7 @@ impl Footer {
         for (place, number) in bytes.chunks_exact_mut(8).zip(numbers) {
             place.copy_from_slice(&number.to_le_bytes());
         }
-        bytes[40..44].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        bytes[40..44].copy_from_slice(&self.version.to_le_bytes());
         let checksum = binding.checksum(self.offset(), &bytes[..44]);
         bytes[44..48].copy_from_slice(&checksum.to_le_bytes());
         bytes[48..].copy_from_slice(&MAGIC);
@@ -122,14 +125,10 @@ impl Footer {
         }
         let mut decoder = Decoder::new(bytes);
         let mut number = || decoder.u64("an offset").map_err(damage);
-        let footer = Footer {
-            tombstones: number()?,
-            filter: number()?,
-            index: number()?,
-            properties: number()?,
-            bytes: number()?,
-        };
+        let [tombstones, filter, index, properties, bytes_said] =
+            [number()?, number()?, number()?, number()?, number()?];
         let version = decoder.u32("a format version").map_err(damage)?;
+        let footer = Footer { tombstones, filter, index, properties, bytes: bytes_said, version };
         if decoder.u32("a checksum").map_err(damage)? != binding.checksum(offset, &bytes[..44]) {
             return Err(Error::corrupt(path, offset, "the checksum of the footer is wrong"));
         }

@@ -25,7 +25,7 @@
 //! | properties | sealed; the [`descriptor`] of the table, its length given as 0 |
 //! | footer | 56 bytes, below |
 //!
-//! The **header**: magic `SoleraTb` (8 bytes), format version (u32, now 1), database number (u64), file
+//! The **header**: magic `SoleraTb` (8 bytes), format version (u32, now 2), database number (u64), file
 //! number (u64), checksum of these 28 bytes (u32). These places are the same in every format version, so
 //! that an older release can tell a newer table from a damaged one.
 //!
@@ -35,11 +35,11 @@
 //! bytes (u32), magic `SoleraTb`.
 //!
 //! The **index** section: the number of data blocks and the size of each, codec byte and checksum included
-//! (varints); then, if there are blocks, the separators between them: their number (varint), then for each
-//! the length it shares with its predecessor (varint) and the rest (length as varint, bytes). Separator `i`
-//! is above every key of block `i` and not above the keys of block `i + 1`; where the versions of one key
-//! `k` go on from block `i` to block `i + 1`, it is `k` and a zero byte. All index kinds store the same:
-//! their structures are built when the table is opened, so there is no malformed model to defend against.
+//! (varints); then, if there are blocks, the index as the writer trained it from the separators between them
+//! ([`Index::encode`](crate::index::Index::encode)). Separator `i` is above every key of block `i` and not above the keys of block
+//! `i + 1`; where the versions of one key `k` go on from block `i` to block `i + 1`, it is `k` and a zero byte. A kind without a model
+//! is stored as the separators: their number (varint), then for each the length it shares with its predecessor (varint) and the rest
+//! (length as varint, bytes). (In format version 1 all kinds are.) A malformed index is refused; a wrong one costs lookups a detour, for blocks say what they hold.
 //!
 //! Each block's note holds its [`fences`]: the separators on both sides of it, told by lengths.
 

@@ -6,7 +6,7 @@ use super::{
     TableContext,
     counted::{CountedLayout, LayoutTag},
     descriptor::TableDescriptor,
-    format::{FOOTER_BYTES, Footer, HEADER_BYTES, Header},
+    format::{FIRST_WITH_INDEX, FOOTER_BYTES, Footer, HEADER_BYTES, Header},
 };
 use crate::{
     block::{Block, BlockAllocation, BlockSlots, RecordGrid, open},
@@ -173,10 +173,7 @@ impl Table {
             ));
         }
         let stored = open(section(footer.index..footer.properties), binding, footer.index, path)?;
-        let (handles, separators) =
-            decode_index(&stored, &footer, descriptor).map_err(within(footer.index))?;
-        let index = separators
-            .map(|separators| Index::build(descriptor.layout.index, descriptor.layout.epsilon, &separators));
+        let (handles, index) = decode_index(&stored, &footer, descriptor).map_err(within(footer.index))?;
         let layout = CountedLayout::enter(&context.stats, LayoutTag::new(descriptor, index.as_ref()));
         Ok(Table {
             _settled: filter.settle(),
@@ -282,16 +279,6 @@ impl Table {
         self.index.as_ref()
     }
 
-    /// The separators between the blocks, read from the file again; `None` if there are no blocks.
-    pub(super) fn read_separators(&self) -> Result<Option<Separators>> {
-        let Footer { index, properties, .. } = self.footer;
-        let mut stored = vec![0; (properties - index) as usize];
-        read_exact_at(&*self.file, &mut stored, index)?;
-        let stored = open(&stored, self.binding, index, self.file.path())?;
-        let decoded = decode_index(&stored, &self.footer, &self.descriptor);
-        Ok(decoded.map_err(|error| error.in_file(self.file.path(), index))?.1)
-    }
-
     pub(super) fn filter(&self) -> &Filter {
         &self.filter
     }
@@ -345,30 +332,38 @@ impl Table {
     }
 }
 
+/// An index section; no index if there are no blocks.
 fn decode_index(
     payload: &[u8],
     footer: &Footer,
     descriptor: &TableDescriptor,
-) -> Result<(Handles, Option<Separators>), DecodeError> {
+) -> Result<(Handles, Option<Index>), DecodeError> {
     let mut decoder = Decoder::new(payload);
     let data = footer.data();
     let handles = Handles::decode(&mut decoder, data.clone())?;
-    if handles.blocks() != descriptor.blocks as usize {
+    let blocks = handles.blocks();
+    if blocks != descriptor.blocks as usize {
         return decoder.fail("as many blocks as described");
     }
-    let separators = if handles.blocks() == 0 {
+    let index = if blocks == 0 {
         None
     } else {
         // A separator is hardly longer than the key above it. The data's own size bounds them too, so that a
         // small file cannot claim gigabytes.
+        let layout = &descriptor.layout;
         let of_keys = descriptor.key_bytes.saturating_add(descriptor.blocks.into());
-        let of_data = descriptor.layout.compression.expansion_max().saturating_mul(data.end - data.start);
-        let separators = Separators::decode(&mut decoder, of_keys.min(of_data))?;
-        if separators.len() + 1 != handles.blocks() {
-            return decoder.fail("one separator between every two blocks");
-        }
-        Some(separators)
+        let of_data = layout.compression.expansion_max().saturating_mul(data.end - data.start);
+        let separator_bytes_max = of_keys.min(of_data);
+        Some(if footer.version >= FIRST_WITH_INDEX {
+            Index::decode(&mut decoder, layout.index, blocks, separator_bytes_max)?
+        } else {
+            let separators = Separators::decode(&mut decoder, separator_bytes_max)?;
+            if separators.len() + 1 != blocks {
+                return decoder.fail("one separator between every two blocks");
+            }
+            Index::build(layout.index, layout.epsilon, &separators)
+        })
     };
     decoder.finish("the end of the index")?;
-    Ok((handles, separators))
+    Ok((handles, index))
 }

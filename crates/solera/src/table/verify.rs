@@ -7,7 +7,6 @@ use super::{
 use crate::{
     block::{Block, open},
     error::{Error, Result},
-    index::separators::Separators,
     key::{KeyRange, Kind, hash},
     vfs::read_exact_at,
 };
@@ -41,6 +40,8 @@ struct Sums {
     /// Of the block before: its last key, and whether its versions are said to go on.
     last_key: Vec<u8>,
     continues: bool,
+    /// And its upper fence, if it has one and could be read.
+    upper_fence: Option<Vec<u8>>,
 }
 
 impl Table {
@@ -55,20 +56,13 @@ impl Table {
         check.note(read_header(&*self.file).map(drop))?;
         check.note(read_footer(&*self.file, self.binding).map(drop))?;
         check.note(self.check_sections())?;
-        let separators = match self.read_separators() {
-            Ok(separators) => separators.unwrap_or_default(),
-            Err(error) => {
-                check.note(Err(error))?;
-                return Ok(check);
-            }
-        };
         let mut sums = Sums::default();
         for number in 0..self.blocks() {
             if check.problems.len() >= PROBLEMS_MAX {
                 return Ok(check);
             }
             match self.read(number) {
-                Ok(block) => self.check_block(number, &block, &separators, &mut sums, &mut check)?,
+                Ok(block) => self.check_block(number, &block, &mut sums, &mut check)?,
                 Err(error) => check.note(Err(error))?,
             }
             check.blocks += 1;
@@ -95,7 +89,6 @@ impl Table {
         &self,
         number: usize,
         block: &Block,
-        separators: &Separators,
         sums: &mut Sums,
         check: &mut TableCheck,
     ) -> Result<()> {
@@ -113,7 +106,11 @@ impl Table {
         } else {
             sums.first_key.clone_from(&key);
         }
-        check.note(self.check_fences(number, block, separators))?;
+        let lower = std::mem::take(&mut sums.upper_fence);
+        match self.check_fences(number, block, lower.as_deref()) {
+            Ok(upper) => sums.upper_fence = upper,
+            Err(error) => check.note(Err(error))?,
+        }
         for i in 0..block.len() {
             block.key_into(i, &mut key);
             if sums.entries == 0 || key != sums.last_key {
@@ -143,26 +140,27 @@ impl Table {
         })
     }
 
-    /// The fences of a block are the index's separators, and hold for its keys.
-    fn check_fences(&self, number: usize, block: &Block, separators: &Separators) -> Result<()> {
+    /// The fences of a block hold for its keys, and the lower one is the upper one of the block before, if that is known; block 0 and the last
+    /// one have none on their outer side. Gives the upper one.
+    fn check_fences(&self, number: usize, block: &Block, before: Option<&[u8]>) -> Result<Option<Vec<u8>>> {
         let fences = self.fences(number, block)?;
-        let (mut fence, mut key) = (Vec::new(), Vec::new());
-        fences.lower(block, &mut fence);
-        let lower = number.checked_sub(1).map_or(&[][..], |below| separators.get(below));
-        if fence != lower {
-            return Err(self.damage(number, "the index and the block's lower fence differ"));
+        let (mut lower, mut upper, mut key) = (Vec::new(), Vec::new(), Vec::new());
+        fences.lower(block, &mut lower);
+        let before = if number == 0 { Some(&[][..]) } else { before };
+        if before.is_some_and(|before| before != lower) {
+            return Err(
+                self.damage(number, "the block's lower fence is not the upper one of the block before")
+            );
         }
-        fence.clear();
-        let bounded = fences.upper(block, &mut fence);
-        let upper = if number < separators.len() { separators.get(number) } else { &[] };
-        if fence != upper || bounded != (number < separators.len()) {
-            return Err(self.damage(number, "the index and the block's upper fence differ"));
+        let bounded = fences.upper(block, &mut upper);
+        if bounded != (number + 1 < self.blocks()) {
+            return Err(self.damage(number, "an upper fence that no block follows, or none where one does"));
         }
         block.key_into(block.len() - 1, &mut key);
-        if bounded && key >= fence {
+        if bounded && key >= upper {
             return Err(self.damage(number, "the block's last key is not below its upper fence"));
         }
-        Ok(())
+        Ok(bounded.then_some(upper))
     }
 
     fn check_sums(&self, sums: &Sums) -> Result<()> {
@@ -223,7 +221,7 @@ impl Table {
                 layout.compression
             )?;
             if let Some((index, reason)) = self.index().and_then(|index| Some((index, index.reason()?))) {
-                writeln!(out, "  index chosen: {} of {reason}", index.kind())?;
+                writeln!(out, "  index chosen: {} of {}", index.kind(), reason.escape_debug())?;
             }
             self.tombstones().iter().try_for_each(|tombstone| {
                 writeln!(

@@ -2,14 +2,16 @@
 //!
 //! Owns [`TableWriter`]. Entries come in order; a block is cut when its builder refuses the next entry,
 //! and is sealed and put into the write buffer at once. What follows the data — range tombstones, filter,
-//! index, properties, footer — is written by `finish`, which syncs the file. Until then the file has no
+//! index, properties, footer — is written by `finish`, which syncs the file. Models are trained here too, in the job that
+//! merges: a block's line as its keys come, the index when the last block is cut, from what is kept of each block, its size and a separator. No
+//! key is looked at twice. Until then the file has no
 //! footer and no reader takes it for a table.
 
 use super::{
     TableContext,
     descriptor::{TableDescriptor, hull},
     fences::Fences,
-    format::{FOOTER_BYTES, Footer, Header},
+    format::{FOOTER_BYTES, FORMAT_VERSION, Footer, Header},
     layout::Layout,
 };
 use crate::{
@@ -20,7 +22,7 @@ use crate::{
     filter::{FilterBuilder, FilterSpec},
     ids::{FileId, SEQNO_MAX, Seqno},
     index::{
-        IndexKind,
+        Index, IndexKind,
         handles::Handles,
         separators::{SEPARATOR_BYTES_MAX, Separators},
     },
@@ -175,11 +177,11 @@ impl TableWriter {
     /// How long the file would be if it were finished now, nearly.
     pub fn bytes_written(&self) -> u64 {
         let filter = self.filter.len() as f64 * f64::from(self.descriptor.filter.bits_per_key) / 8.0;
-        self.offset()
-            + self.staged
-            + filter as u64
-            + self.separators.total_bytes() as u64
-            + 3 * self.sizes.len() as u64
+        let index = match self.layout.index {
+            IndexKind::Learned | IndexKind::SherryPlr | IndexKind::Auto => 2 * self.sizes.len(),
+            _ => self.separators.total_bytes() + self.sizes.len(),
+        };
+        self.offset() + self.staged + filter as u64 + index as u64 + 2 * self.sizes.len() as u64
     }
 
     /// Entries added so far.
@@ -208,7 +210,14 @@ impl TableWriter {
         }
         let tombstones = RangeTombstones::new(std::mem::take(&mut self.tombstones));
         self.describe(&tombstones);
-        let mut footer = Footer { tombstones: self.offset(), filter: 0, index: 0, properties: 0, bytes: 0 };
+        let mut footer = Footer {
+            tombstones: self.offset(),
+            filter: 0,
+            index: 0,
+            properties: 0,
+            bytes: 0,
+            version: FORMAT_VERSION,
+        };
         let mut section = Vec::new();
         tombstones.encode(&mut section);
         self.seal_section(&section)?;
@@ -220,10 +229,7 @@ impl TableWriter {
         footer.index = self.offset();
         self.descriptor.filter_bytes = footer.index - footer.filter;
         section.clear();
-        Handles::encode_sizes(&self.sizes, &mut section);
-        if !self.sizes.is_empty() {
-            self.separators.encode(&mut section);
-        }
+        self.encode_index(&mut section);
         self.seal_section(&section)?;
 
         footer.properties = self.offset();
@@ -241,6 +247,16 @@ impl TableWriter {
         }
         self.output = None;
         Ok(Some(self.descriptor.clone()))
+    }
+
+    /// Trains the index, now that all separators are known, and appends its section.
+    fn encode_index(&self, section: &mut Vec<u8>) {
+        Handles::encode_sizes(&self.sizes, section);
+        if self.sizes.is_empty() {
+            return;
+        }
+        let index = Index::build(self.layout.index, self.layout.epsilon, &self.separators);
+        index.encode(&self.separators, section);
     }
 
     /// Gives the table up and removes its file.

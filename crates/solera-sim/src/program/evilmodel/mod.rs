@@ -125,7 +125,7 @@ pub fn run(amount: &Amount) -> Verdict {
         .figure("astray_by_fences", sum.astray)
         .figure("line_extra_blocks", extra(&[Part::Line, Part::BadLine]))
         .figure("bucket_extra_blocks", extra(&[Part::Buckets]))
-        .figure("index_extra_blocks", extra(&[Part::Separators, Part::Sizes, Part::Index]))
+        .figure("index_extra_blocks", extra(&[Part::Separators, Part::Trained, Part::Sizes, Part::Index]))
         .figure("fence_extra_blocks", extra(&[Part::Fences]))
         .figure("max_compares", sum.compares_max)
         .must_be_none("wrong", wrong)

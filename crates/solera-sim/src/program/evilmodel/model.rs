@@ -38,8 +38,10 @@ pub(super) enum Part {
     Buckets,
     /// The notes of blocks.
     Fences,
-    /// The separators.
+    /// The separators, and the index that is trained from them.
     Separators,
+    /// Any byte of the trained index, and its length.
+    Trained,
     /// The sizes of blocks.
     Sizes,
     /// Any byte of the index section, and its length.
@@ -52,12 +54,13 @@ pub(super) enum Part {
 
 impl Part {
     /// All of them.
-    pub(super) const ALL: [Part; 9] = [
+    pub(super) const ALL: [Part; 10] = [
         Part::Line,
         Part::BadLine,
         Part::Buckets,
         Part::Fences,
         Part::Separators,
+        Part::Trained,
         Part::Sizes,
         Part::Index,
         Part::GenerousFilter,
@@ -72,6 +75,7 @@ impl Part {
             Part::Buckets => "buckets",
             Part::Fences => "fences",
             Part::Separators => "separators",
+            Part::Trained => "trained",
             Part::Sizes => "sizes",
             Part::Index => "index",
             Part::GenerousFilter => "generous-filter",
@@ -201,7 +205,11 @@ impl Forged {
                     }
                 }
             }
-            Part::Separators => worsen_separators(&mut self.forge.separators, random),
+            Part::Separators => {
+                worsen_separators(&mut self.forge.separators, random);
+                self.forge.train();
+            }
+            Part::Trained => worsen_bytes(&mut self.forge.trained, random),
             Part::Sizes => {
                 let at = random.index(self.sizes.len());
                 let other = random.index(self.sizes.len());

@@ -6,6 +6,7 @@ use super::{
     super::{separators::Separators, sorted::compare_with_prefix},
     bucket::{self, BUCKET},
 };
+use crate::codec::{DecodeError, Decoder, put_bytes, put_varint};
 use std::cmp::Ordering;
 
 /// Separators in buckets.
@@ -31,6 +32,37 @@ impl FrontCoded {
         Some(FrontCoded { prefix: prefix.into(), starts: starts.into(), bytes: bytes.into(), len })
     }
 
+    /// Appends the prefix (length as varint, bytes), how many separators there are (varint), and the buckets (each as the prefix).
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        put_bytes(out, &self.prefix);
+        put_varint(out, self.len.into());
+        (0..self.starts.len()).for_each(|number| put_bytes(out, self.bucket(number)));
+    }
+
+    /// Reads what [`FrontCoded::encode`] wrote. What passes may say wrong numbers, but none above [`FrontCoded::len`].
+    pub(super) fn decode(decoder: &mut Decoder<'_>) -> Result<FrontCoded, DecodeError> {
+        let prefix = decoder.bytes("what separators begin with")?.into();
+        let len = decoder.varint_up_to(u32::MAX.into(), "a count of separators")? as usize;
+        let buckets = len.div_ceil(BUCKET);
+        // Each takes two bytes at least.
+        if buckets > decoder.remaining() / 2 {
+            return decoder.fail("as many buckets as separators need");
+        }
+        let (mut bytes, mut starts) = (Vec::with_capacity(decoder.remaining()), Vec::with_capacity(buckets));
+        for number in 0..buckets {
+            let Ok(start) = u32::try_from(bytes.len()) else {
+                return decoder.fail("buckets of less than 4 GiB");
+            };
+            starts.push(start);
+            let bucket = decoder.bytes("a bucket")?;
+            if !bucket::is_sound(bucket, BUCKET.min(len - number * BUCKET)) {
+                return decoder.fail("a bucket of separators");
+            }
+            bytes.extend_from_slice(bucket);
+        }
+        Ok(FrontCoded { prefix, starts: starts.into(), bytes: bytes.into(), len: len as u32 })
+    }
+
     /// How many separators are not above `key`, of which `buckets` buckets, or all but the last of these, begin with one that is
     /// not.
     #[inline]
@@ -53,9 +85,19 @@ impl FrontCoded {
     /// How many separators of a bucket are not above `key`.
     #[inline]
     fn up_to(&self, number: usize, key: &[u8]) -> usize {
+        bucket::up_to(self.bucket(number), BUCKET.min(self.len() - number * BUCKET), key)
+    }
+
+    #[inline]
+    fn bucket(&self, number: usize) -> &[u8] {
         let start = self.starts[number] as usize;
         let end = self.starts.get(number + 1).map_or(self.bytes.len(), |&end| end as usize);
-        bucket::up_to(&self.bytes[start..end], BUCKET.min(self.len() - number * BUCKET), key)
+        &self.bytes[start..end]
+    }
+
+    /// Buckets.
+    pub(super) fn buckets(&self) -> usize {
+        self.starts.len()
     }
 
     /// Separators.

@@ -7,6 +7,7 @@
 //!
 //! What must hold: [`Letters::number`] is monotone, for keys with any bytes: `a <= b` implies `number(a) <= number(b)`.
 
+use crate::codec::{DecodeError, Decoder};
 use std::iter;
 
 /// Fewer separators than this are not worth the table.
@@ -57,9 +58,14 @@ impl Letters {
         if base < 2 {
             return None;
         }
-        let powers = iter::successors(Some(1), |power| Some(power * base));
-        let held = powers.clone().take_while(|&power| power <= 1 << u64::BITS).count() - 1;
-        if held < LETTERS_MIN {
+        let behind = powers_of(base).take_while(|&power| power < BEHIND).count();
+        Letters::with(is_letter, (longest + behind).min(held(base)).min(LETTERS_MAX))
+    }
+
+    /// These letters, so many of which are looked at. `None` if it is one or none, or if 64 bits do not hold that many, or too few.
+    fn with(is_letter: &[bool; 256], looked_at: usize) -> Option<Letters> {
+        let base = is_letter.iter().filter(|is| **is).count() as u128;
+        if base < 2 || held(base) < LETTERS_MIN || !(1..=LETTERS_MAX.min(held(base))).contains(&looked_at) {
             return None;
         }
         let mut below = 0;
@@ -68,11 +74,30 @@ impl Letters {
             below += u8::from(is);
             digit
         });
-        let behind = powers.clone().take_while(|&power| power < BEHIND).count();
-        let looked_at = held.min(longest + behind).min(LETTERS_MAX);
-        let mut worths: Vec<u64> = powers.take(looked_at).map(|power| power as u64).collect();
+        let mut worths: Vec<u64> = powers_of(base).take(looked_at).map(|power| power as u64).collect();
         worths.reverse();
         Some(Letters { digits, worths: worths.into() })
+    }
+
+    /// Appends how many letters are looked at (u8), and of each byte, from 0 on, a bit that says whether it is a letter, the first the
+    /// lowest of its byte.
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        out.push(self.worths.len() as u8);
+        let bits = |eight: &[u8]| {
+            (0..).zip(eight).map(|(bit, digit)| u8::from(digit & OTHER == 0) << bit).sum::<u8>()
+        };
+        out.extend(self.digits.chunks(8).map(bits));
+    }
+
+    /// Reads what [`Letters::encode`] wrote. Any letters give a monotone map.
+    pub(super) fn decode(decoder: &mut Decoder<'_>) -> Result<Letters, DecodeError> {
+        let looked_at = decoder.u8("a number of letters")?;
+        let bits = decoder.take(256 / 8, "which bytes are letters")?;
+        let is_letter: [bool; 256] = std::array::from_fn(|byte| bits[byte / 8] >> (byte % 8) & 1 == 1);
+        match Letters::with(&is_letter, looked_at.into()) {
+            Some(letters) => Ok(letters),
+            None => decoder.fail("letters of which 64 bits hold as many"),
+        }
     }
 
     /// How many letters a number tells.
@@ -102,6 +127,16 @@ impl Letters {
     pub(super) fn bytes(&self) -> usize {
         size_of::<Letters>() + size_of_val(&*self.worths)
     }
+}
+
+/// 1, the base, its square, and so on.
+fn powers_of(base: u128) -> impl Iterator<Item = u128> {
+    iter::successors(Some(1), move |power| Some(power * base))
+}
+
+/// How many digits to this base 64 bits hold.
+fn held(base: u128) -> usize {
+    powers_of(base).take_while(|&power| power <= 1 << u64::BITS).count() - 1
 }
 
 #[cfg(test)]
@@ -152,6 +187,26 @@ mod tests {
             of(&hex.iter().cloned().chain(others).collect::<Vec<String>>())
         };
         assert!(with(2).is_some() && with(20).is_none());
+    }
+
+    #[test]
+    fn letters_come_back_from_bytes() {
+        for (letters, longest) in [(&b"0123456789abcdef"[..], 16), (b"\0\x07\x08\xff", 3)] {
+            let letters = of(letters, longest).unwrap();
+            let mut bytes = Vec::new();
+            letters.encode(&mut bytes);
+            let mut decoder = Decoder::new(&bytes);
+            let decoded = Letters::decode(&mut decoder).unwrap();
+            decoder.finish("the end").unwrap();
+            assert_eq!((decoded.digits, decoded.worths), (letters.digits, letters.worths));
+            for looked_at in [0, 33, 255] {
+                bytes[0] = looked_at;
+                assert!(Letters::decode(&mut Decoder::new(&bytes)).is_err(), "{looked_at}");
+            }
+        }
+        // Of 85 letters 64 bits hold nine.
+        let many = [&[10][..], &[0xff; 10], &[0x1f], &[0; 21]].concat();
+        assert!(Letters::decode(&mut Decoder::new(&many)).is_err());
     }
 
     proptest! {

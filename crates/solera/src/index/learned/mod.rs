@@ -13,6 +13,7 @@ mod letters;
 mod nodes;
 
 use super::{separators::Separators, sorted::shared_prefix};
+use crate::codec::{DecodeError, Decoder};
 use bucket::BUCKET;
 use front_coded::FrontCoded;
 use nodes::Nodes;
@@ -57,6 +58,28 @@ impl Learned {
         let text = FrontCoded::new(separators, prefix)?;
         let anchors: Separators = (0..separators.len()).step_by(BUCKET).map(|i| separators.get(i)).collect();
         Some(Learned { nodes: Nodes::build(&anchors), text: Some(text) })
+    }
+
+    /// Appends whether separators are front-coded (u8: 0 or 1), the nodes, and if so, the separators.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.push(self.text.is_some().into());
+        self.nodes.encode(out);
+        self.text.iter().for_each(|text| text.encode(out));
+    }
+
+    /// Reads what [`Learned::encode`] wrote. What passes may say wrong numbers, but none above [`Learned::len`].
+    pub fn decode(decoder: &mut Decoder<'_>) -> Result<Learned, DecodeError> {
+        let is_text = match decoder.u8("whether separators are front-coded")? {
+            0 => false,
+            1 => true,
+            _ => return decoder.fail("nodes alone or front-coded separators"),
+        };
+        let nodes = Nodes::decode(decoder)?;
+        let text = if is_text { Some(FrontCoded::decode(decoder)?) } else { None };
+        if text.as_ref().is_some_and(|text| text.buckets() != nodes.len()) {
+            return decoder.fail("a boundary for each bucket");
+        }
+        Ok(Learned { nodes, text })
     }
 
     /// Whether these long separators are to be front-coded: if they are text, of which heads of bytes send many keys astray, or take

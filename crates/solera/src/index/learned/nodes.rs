@@ -10,13 +10,17 @@
 
 use super::{
     super::{
+        decode_model,
         separators::Separators,
         sorted::{compare_with_prefix, shared_prefix, told_by_head},
     },
     letters::Letters,
 };
-use crate::key::{common_prefix_len, head};
-use solera_model::boundaries::{AMBIGUITY_MEAN_MAX, Boundaries};
+use crate::{
+    codec::{DecodeError, Decoder, put_bytes, put_varint},
+    key::{common_prefix_len, head},
+};
+use solera_model::boundaries::{AMBIGUITY_MEAN_MAX, Boundaries, LEN_MAX};
 use std::{cmp::Ordering, collections::VecDeque, ops::Range};
 
 /// Groups of at most this many separators are halved; larger ones get a node.
@@ -136,6 +140,23 @@ impl Rests {
         &self.bytes[start..self.ends[i] as usize]
     }
 
+    /// Reads the lengths of `count` rests, and these.
+    fn decode(decoder: &mut Decoder<'_>, count: usize) -> Result<Rests, DecodeError> {
+        // Each length takes a byte at least.
+        if count > decoder.remaining() {
+            return decoder.fail("as many rests as groups have");
+        }
+        let mut ends = Vec::with_capacity(count);
+        let mut end = 0;
+        for _ in 0..count {
+            end += decoder
+                .varint_up_to((decoder.remaining() as u64).saturating_sub(end), "the length of a rest")?;
+            let Ok(end) = u32::try_from(end) else { return decoder.fail("rests of less than 4 GiB") };
+            ends.push(end);
+        }
+        Ok(Rests { bytes: decoder.take(end as usize, "rests")?.to_vec(), ends })
+    }
+
     /// How many of the rests in `range` are not above `rest`.
     fn up_to(&self, range: Range<usize>, rest: &[u8]) -> usize {
         let (mut low, mut high) = (range.start, range.end);
@@ -155,16 +176,12 @@ impl Nodes {
 
     fn with_heads(separators: &Separators, heads: Heads) -> Nodes {
         let mut nodes: Vec<Node> = Vec::new();
-        let mut grouped = 0;
         // Nodes that a group already names, in order: separators, and how much of them is behind the key already.
         // Breadth first, without recursion: the depth is up to the keys.
         let mut pending = VecDeque::from([(0..separators.len(), 0)]);
         let mut named = 1;
         while let Some((range, path)) = pending.pop_front() {
             let (node, large) = Node::build(separators, &heads, range, path);
-            if nodes.is_empty() {
-                grouped = node.groups.iter().map(|group| group.last - group.first).sum();
-            }
             nodes.push(node);
             let node = nodes.len() - 1;
             for (group, path) in large {
@@ -174,7 +191,47 @@ impl Nodes {
                 pending.push_back((group.first as usize..group.last as usize, path));
             }
         }
-        Nodes { nodes: nodes.into(), grouped, heads }
+        Nodes { grouped: grouped_in(&nodes[0]), nodes: nodes.into(), heads }
+    }
+
+    /// Appends what heads are (u8: 0 bytes, 1 letters, which follow), then the nodes, a node's groups before the nodes that they name.
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        match &self.heads {
+            Heads::Bytes => out.push(0),
+            Heads::Letters(letters) => {
+                out.push(1);
+                letters.encode(out);
+            }
+        }
+        self.nodes.iter().for_each(|node| node.encode(out));
+    }
+
+    /// Reads what [`Nodes::encode`] wrote. What passes may say wrong numbers, but none above [`Nodes::len`].
+    pub(super) fn decode(decoder: &mut Decoder<'_>) -> Result<Nodes, DecodeError> {
+        let heads = match decoder.u8("what heads are")? {
+            0 => Heads::Bytes,
+            1 => Heads::Letters(Letters::decode(decoder)?.into()),
+            _ => return decoder.fail("heads of bytes or letters"),
+        };
+        let mut nodes = Vec::new();
+        // Separators of the nodes that are named and not read yet; those of the root are not known before it is.
+        let mut named = VecDeque::new();
+        let (mut name, mut next) = (1, Some(0..LEN_MAX as u32));
+        while let Some(range) = next {
+            let mut node = Node::decode(decoder, &range)?;
+            if !nodes.is_empty() && node.boundaries.len() != range.len() {
+                return decoder.fail("as many boundaries as the group of a node has");
+            }
+            for group in &mut node.groups {
+                if let Within::Node(number) = &mut group.within {
+                    (*number, name) = (name, name + 1);
+                    named.push_back(group.first..group.last);
+                }
+            }
+            nodes.push(node);
+            next = named.pop_front();
+        }
+        Ok(Nodes { grouped: grouped_in(&nodes[0]), nodes: nodes.into(), heads })
     }
 
     /// How many separators are not above `key`, or one more: the number of its block, or of the next; and how far it is between the two around
@@ -238,6 +295,11 @@ impl Nodes {
     }
 }
 
+/// How many separators of a node do not go by their heads alone.
+fn grouped_in(node: &Node) -> u32 {
+    node.groups.iter().map(|group| group.last - group.first).sum()
+}
+
 impl Node {
     /// The node of the separators in `range`, of which the first `path` bytes are behind the key that comes to it;
     /// and which of its groups are to be nodes, with the bytes that are behind a key then.
@@ -285,6 +347,59 @@ impl Node {
         let prefix =
             if range.is_empty() { Box::default() } else { separators.get(range.start)[path..prefix].into() };
         (Node { first: range.start as u32, prefix, boundaries, groups: groups.into(), rests }, large)
+    }
+
+    /// Appends the prefix (length as varint, bytes), the boundaries ([`Boundaries::encode`]), how many groups there are (varint), and for each,
+    /// as varints: how many segments lie between its own and the one before's, how many separators between them, and how many it has, times two,
+    /// and one more if it is a node. Then the length of each rest (varint), and the rests.
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_bytes(out, &self.prefix);
+        self.boundaries.encode(out);
+        put_varint(out, self.groups.len() as u64);
+        let (mut segment, mut separator) = (0, self.first);
+        for group in &self.groups {
+            let is_node = matches!(group.within, Within::Node(_));
+            put_varint(out, (group.segment - segment).into());
+            put_varint(out, (group.first - separator).into());
+            put_varint(out, u64::from(group.last - group.first) << 1 | u64::from(is_node));
+            (segment, separator) = (group.segment + 1, group.last);
+        }
+        (0..self.rests.ends.len()).for_each(|i| put_varint(out, self.rests.get(i).len() as u64));
+        out.extend_from_slice(&self.rests.bytes);
+    }
+
+    /// Reads what [`Node::encode`] wrote of a node whose separators lie in `range`, from its beginning on. Its nodes have no
+    /// numbers yet.
+    fn decode(decoder: &mut Decoder<'_>, range: &Range<u32>) -> Result<Node, DecodeError> {
+        let prefix = decoder.bytes("what the separators of a node begin with")?.into();
+        let boundaries = decode_model(decoder, Boundaries::decode)?;
+        if boundaries.len() > range.len() {
+            return decoder.fail("as many boundaries as there are separators");
+        }
+        let last = range.start + boundaries.len() as u32;
+        let count = decoder.varint_up_to(boundaries.segments() as u64, "a count of groups")?;
+        // Each takes three bytes at least.
+        if count > decoder.remaining() as u64 / 3 {
+            return decoder.fail("as many groups as are counted");
+        }
+        let mut groups = Vec::with_capacity(count as usize);
+        let (mut segment, mut separator, mut rests) = (0, range.start, 0);
+        for _ in 0..count {
+            let Some(behind) = (boundaries.segments() as u64).checked_sub(segment + 1) else {
+                return decoder.fail("groups of different segments");
+            };
+            segment += decoder.varint_up_to(behind, "the segment of a group")?;
+            let first =
+                separator + decoder.varint_up_to((last - separator).into(), "the place of a group")? as u32;
+            let group = decoder.varint_up_to(u64::from(last - first) << 1 | 1, "the size of a group")?;
+            separator = first + (group >> 1) as u32;
+            let within = if group & 1 == 1 { Within::Node(0) } else { Within::Rests(rests) };
+            rests += if group & 1 == 1 { 0 } else { separator - first };
+            groups.push(Group { segment: segment as u32, first, last: separator, within });
+            segment += 1;
+        }
+        let rests = Rests::decode(decoder, rests as usize)?;
+        Ok(Node { first: range.start, prefix, boundaries, groups: groups.into(), rests })
     }
 
     fn bytes(&self) -> usize {
