@@ -30,6 +30,7 @@ impl Corpora<'_> {
         let dir = self.dir.join(target);
         std::fs::create_dir_all(&dir)?;
         self.number += 1;
+        #[expect(clippy::disallowed_methods, reason = "seeds are files for the fuzzer, none of a database")]
         std::fs::write(dir.join(format!("seed{:03}", self.number)), bytes)?;
         Ok(())
     }

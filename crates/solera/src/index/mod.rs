@@ -548,6 +548,65 @@ mod tests {
        }
 
     #[test]
+    #[cfg_attr(miri, ignore = "minutes under Miri")]
+    fn no_byte_can_be_changed_to_one_that_breaks_a_lookup() {
+        // Nodes within nodes, of large groups and small ones; text that is front-coded; numbers.
+        let stems = [&b"a stem that is long"[..], b"another stem that is", b"c"];
+        let nested =
+            stems.iter().flat_map(|stem| (0..20u8).map(|i| [*stem, &[b'a' + i, i % 3][..]].concat()));
+        let text =
+            (0..40).map(|i| format!("all paths/of {i:02} directories/and files/{}", i * 7).into_bytes());
+        let numbers = (1..40u64).map(|i| (i * i * i << 20).to_be_bytes().to_vec());
+        let families: [Vec<Vec<u8>>; 3] = [nested.collect(), text.collect(), numbers.collect()];
+        for mut separators in families {
+            separators.sort();
+            let built: Separators = separators.iter().collect();
+            let keys: Vec<Vec<u8>> =
+                separators.iter().step_by(5).flat_map(|separator| around(separator)).collect();
+            for kind in [IndexKind::Learned, IndexKind::SherryPlr] {
+                let index = Index::build(kind, 2, &built);
+                let honest = encoded(&index, &built);
+                let mut changed = honest.clone();
+                for at in 0..honest.len() {
+                    for byte in [
+                        0,
+                        1,
+                        2,
+                        15,
+                        16,
+                        17,
+                        127,
+                        128,
+                        255,
+                        honest[at].wrapping_add(1),
+                        honest[at].wrapping_sub(1),
+                    ] {
+                        changed[at] = byte;
+                        let decoded =
+                            Index::decode(&mut Decoder::new(&changed), kind, index.blocks(), 1 << 20);
+                        let Ok(index) = decoded else { continue };
+                        for key in &keys {
+                            let span = index.locate(key, |_| {});
+                            assert!(
+                                span.first() <= span.begin && span.begin <= span.last(),
+                                "{kind} {at} {byte}"
+                            );
+                            assert!(span.last() <= separators.len(), "{kind} {at} {byte}");
+                        }
+                    }
+                    changed[at] = honest[at];
+                }
+                for len in 0..honest.len() {
+                    assert!(
+                        Index::decode(&mut Decoder::new(&honest[..len]), kind, index.blocks(), 1 << 20)
+                            .is_err()
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
     fn text_of_few_letters_is_located_whatever_letters_a_key_has() {
         let numbers = |count: u64| (0..count).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let short = numbers(700).map(|number| format!("user{number:016x}")[..4 + 5].into());

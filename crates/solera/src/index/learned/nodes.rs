@@ -249,13 +249,9 @@ impl Nodes {
             }
             let first = node.first as usize;
             let place = node.boundaries.place_early(self.heads.head(rest), |rank| early(first + rank));
-            let (Some(segment), false) = (place.start, node.groups.is_empty()) else {
+            let Some(group) = place.start.and_then(|segment| node.group(segment)) else {
                 return (node.first as usize + place.rank, place.within);
             };
-            let Ok(group) = node.groups.binary_search_by_key(&(segment as u32), |group| group.segment) else {
-                return (node.first as usize + place.rank, place.within);
-            };
-            let group = &node.groups[group];
             match group.within {
                 Within::Rests(start) => {
                     let start = start as usize;
@@ -347,6 +343,19 @@ impl Node {
         let prefix =
             if range.is_empty() { Box::default() } else { separators.get(range.start)[path..prefix].into() };
         (Node { first: range.start as u32, prefix, boundaries, groups: groups.into(), rests }, large)
+    }
+
+    /// The group whose head begins this segment, if there is one.
+    #[inline]
+    fn group(&self, segment: usize) -> Option<&Group> {
+        // Where few prefixes have many keys each, all segments begin with groups.
+        match self.groups.get(segment) {
+            Some(group) if group.segment as usize == segment => Some(group),
+            _ => {
+                let found = self.groups.binary_search_by_key(&(segment as u32), |group| group.segment);
+                found.ok().map(|at| &self.groups[at])
+            }
+        }
     }
 
     /// Appends the prefix (length as varint, bytes), the boundaries ([`Boundaries::encode`]), how many groups there are (varint), and for each,
