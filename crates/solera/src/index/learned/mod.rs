@@ -149,6 +149,22 @@ mod tests {
     }
 
     #[test]
+    fn front_coded_separators_behind_boundaries_of_others_are_refused() {
+        let separators =
+            |count: u64| (0..count).map(|i| format!("{i:060}").into_bytes()).collect::<Separators>();
+        let of = |count: u64| Learned::front_coded(&separators(count), b"").unwrap();
+        let stored = |nodes: Nodes, text: Option<FrontCoded>| {
+            let mut bytes = Vec::new();
+            Learned { nodes, text }.encode(&mut bytes);
+            Learned::decode(&mut Decoder::new(&bytes)).map(|learned| learned.len())
+        };
+        assert_eq!(stored(of(100).nodes, of(100).text), Ok(100));
+        assert_eq!(stored(of(100).nodes, of(97).text), Ok(97));
+        assert!(stored(of(100).nodes, of(96).text).is_err());
+        assert!(stored(of(100).nodes, of(113).text).is_err());
+    }
+
+    #[test]
     fn long_text_is_front_coded_and_numbers_behind_few_long_prefixes_are_not() {
         let separators = |make: fn(u64) -> Vec<u8>| {
             let mut all: Vec<Vec<u8>> = (0..2000).map(make).collect();
