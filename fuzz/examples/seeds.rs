@@ -75,12 +75,9 @@ impl Corpora<'_> {
     }
 
     fn blocks(&mut self) -> Outcome {
-        for last_mile in [
-            LastMile::Halving,
-            LastMile::Pla { epsilon: 4 },
-            LastMile::LeastSquares,
-            LastMile::Hash,
-        ] {
+        for last_mile in
+            [LastMile::Halving, LastMile::Pla { epsilon: 4 }, LastMile::LeastSquares, LastMile::Hash]
+        {
             for (elide_below, step) in [(0, 1), (u64::MAX >> 8, 1000)] {
                 let mut builder = BlockBuilder::new(512, last_mile, elide_below);
                 for number in 0..60u64 {
@@ -111,7 +108,7 @@ impl Corpora<'_> {
             self.add("index", &bytes)?;
             for kind in IndexKind::ALL {
                 bytes = vec![101, 0, 0, 1];
-                Index::build(kind, 1, &separators).encode(&separators, &mut bytes);
+                Index::build(kind, 1, &separators, None).encode(&separators, &mut bytes);
                 self.add("index", &bytes)?;
             }
             let end = 32 + 20 * 4096u32;

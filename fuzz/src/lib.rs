@@ -237,15 +237,18 @@ pub fn index(data: &[u8]) {
         ]);
     }
     for kind in IndexKind::ALL {
-        let built = Index::build(kind, epsilon.into(), &separators);
+        let built = Index::build(kind, epsilon.into(), &separators, None);
         let mut stored = Vec::new();
         built.encode(&separators, &mut stored);
         let mut decoder = Decoder::new(&stored);
-        let index = Index::decode(&mut decoder, kind, built.blocks(), 1 << 20).expect("an index that was encoded");
+        let index =
+            Index::decode(&mut decoder, kind, built.blocks(), 1 << 20).expect("an index that was encoded");
         assert_eq!((index.blocks(), decoder.remaining()), (separators.len() + 1, 0));
         for key in &keys {
             let found = index.locate(key, |_| {});
-            assert!(found.first() <= found.begin && found.begin <= found.last() && found.last() < index.blocks());
+            assert!(
+                found.first() <= found.begin && found.begin <= found.last() && found.last() < index.blocks()
+            );
             let block = sorted.partition_point(|separator| *separator <= &key[..]);
             let near = found.first().saturating_sub(index.reach())..=found.last();
             assert!(near.contains(&block), "{kind} {key:x?}: {found:?}, not {block}");

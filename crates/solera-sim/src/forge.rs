@@ -164,13 +164,14 @@ impl Forge {
     }
 
     /// Trains the index from the separators as they are now, if they are as many as it can be trained from and ascend. Else
-    /// it becomes what no reader takes for one of a kind without a model: these separators.
+    /// it becomes these separators, in whatever order: of a kind with a model, bytes that are none.
     pub fn train(&mut self) {
         let layout = &self.descriptor.layout;
         self.trained.clear();
         if self.separators.is_sorted() && self.separators.len() + 1 == self.blocks.len() {
             let separators: Separators = self.separators.iter().collect();
-            Index::build(layout.index, layout.epsilon, &separators).encode(&separators, &mut self.trained);
+            Index::build(layout.index, layout.epsilon, &separators, None)
+                .encode(&separators, &mut self.trained);
             return;
         }
         // The kind, and no reason.

@@ -8,8 +8,8 @@
 //! clock's mutex or in `Drop`. What leaves a slot is released through the epoch, so that a reader whose guard
 //! is older keeps what it found. `Cache::used` is the sum of the weights of all full slots (and, for a
 //! moment, of one that is being filled). `Cache::leaving` is the weight of what has left and is not released yet:
-//! a reader whose thread does not run for a while keeps all of it, so while there is much of it nothing is inserted,
-//! or it would grow without bound.
+//! a reader whose thread does not run for a while keeps all of it, so while both together fill the cache's memory nothing is
+//! inserted, or it would grow without bound.
 
 use crate::{
     pin::{Pin, PinHeader},
@@ -160,26 +160,23 @@ impl Cache {
         if pins.is_empty() {
             return;
         }
-        self.leaving.fetch_add(weight, Ordering::Relaxed);
+        let before = self.leaving.fetch_add(weight, Ordering::Relaxed);
         let leaving = self.leaving.clone();
         let guard = epoch::pin();
         guard.defer(move || {
             drop(pins);
             leaving.fetch_sub(weight, Ordering::Relaxed);
         });
-        if flush {
+        // A thread that stops here may never hand its garbage over: less than half of what may wait must be what such threads keep.
+        if flush || before + weight > in_passing(self.capacity()) / 2 {
             guard.flush();
         }
     }
 
-    /// Whether there is room for one more block that has left before it is released. If not, this thread helps to
-    /// release.
-    fn may_evict(&self) -> bool {
-        let may = self.leaving.load(Ordering::Relaxed) <= in_passing(self.capacity());
-        if !may {
-            epoch::pin().flush();
-        }
-        may
+    /// Whether the memory for the cache has room for so many bytes more, those included that have left and are not released.
+    fn has_room(&self, weight: usize) -> bool {
+        let held = self.used.load(Ordering::Relaxed) + self.leaving.load(Ordering::Relaxed);
+        held.saturating_add(weight) <= memory_for(self.capacity())
     }
 }
 
@@ -253,8 +250,12 @@ impl Slots {
     /// slot is full already (another reader missed too and came first), the block outweighs the cache, or too much
     /// that has left waits for a reader.
     pub fn insert(self: &Arc<Self>, i: usize, pin: Pin, weight: usize) {
-        if weight >= self.cache.capacity() || !self.cache.may_evict() {
+        if weight >= self.cache.capacity() {
             return;
+        }
+        if !self.cache.has_room(weight) {
+            // What this thread has is in nobody's way then, and whoever can releases it.
+            return epoch::pin().flush();
         }
         let header = pin.as_ptr();
         let filled = self.slots[i].compare_exchange(
@@ -434,6 +435,41 @@ mod tests {
         settle(&alive, 2);
         slots.insert(99, counted(7, &alive), weight);
         assert_eq!(slots.peek(99, &epoch::pin()).map(|pin| number(&pin)), Some(7));
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "many threads under Miri")]
+    fn threads_that_stop_after_they_have_evicted_keep_nobody_from_inserting() {
+        let alive = Arc::default();
+        let cache = Cache::new(1000);
+        let weight = 4096;
+        cache.set_capacity(10 * weight);
+        let slots = Slots::new(&cache, 10_000);
+        let (evicted, done) = (std::sync::Barrier::new(41), std::sync::Barrier::new(41));
+        std::thread::scope(|scope| {
+            for thread in 0..40 {
+                let (slots, alive, evicted, done) = (&slots, &alive, &evicted, &done);
+                scope.spawn(move || {
+                    (0..50).for_each(|i| slots.insert(thread * 50 + i, counted(0, alive), weight));
+                    evicted.wait();
+                    done.wait();
+                });
+            }
+            evicted.wait();
+            // The first ones may have to release what others left to them.
+            let inserted = (5000..6000).find(|&i| {
+                slots.insert(i, counted(7, &alive), weight);
+                slots.peek(i, &epoch::pin()).is_some()
+            });
+            assert!(
+                inserted.is_some(),
+                "{} of {} leaving",
+                cache.leaving.load(Ordering::Relaxed),
+                in_passing(10 * weight)
+            );
+            done.wait();
+        });
+        settle(&alive, cache.used() as u64 / weight as u64);
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub struct TableBlocks {
     pub blocks: Vec<DataBlock>,
     /// Ranks in the set, in key order, of each block's keys: `sorted[starts[i]..starts[i + 1]]`.
     pub starts: Vec<usize>,
-    /// Bytes of the index section in the file: what every kind is built from.
+    /// Bytes of the index section in the file.
     pub index_file_bytes: u64,
 }
 
@@ -86,6 +86,16 @@ impl TableBlocks {
         let mut separators = Separators::new();
         self.blocks.windows(2).for_each(|two| separators.push_between(&two[0].last, &two[1].first));
         separators
+    }
+
+    /// The last keys of all blocks but the last one.
+    pub fn last_keys(&self) -> Separators {
+        self.blocks.windows(2).map(|two| &two[0].last).collect()
+    }
+
+    /// How many keys there are.
+    pub fn keys(&self) -> usize {
+        self.starts[self.blocks.len()] - self.starts[0]
     }
 
     /// The engine's handles of the blocks.

@@ -16,7 +16,12 @@ use crate::{
     },
     runner::{Progress, Result},
 };
-use solera::{IndexKind, clock::SystemClock, index::Index, key};
+use solera::{
+    IndexKind,
+    clock::SystemClock,
+    index::{Index, LastKeys},
+    key,
+};
 use solera_model::plr::Plr;
 use std::path::Path;
 
@@ -64,7 +69,11 @@ impl Space {
     fn add(&mut self, table: &TableBlocks) {
         let separators = table.separators();
         let handles = table.handles().bytes() as u64;
-        let memory = |kind, epsilon| Index::build(kind, epsilon, &separators).bytes() as u64 + handles;
+        let last_keys = table.last_keys();
+        let last_keys = LastKeys { keys: &last_keys, of: table.keys() as u64 };
+        let memory = |kind, epsilon| {
+            Index::build(kind, epsilon, &separators, Some(last_keys)).bytes() as u64 + handles
+        };
         let same = match (separators.iter().next(), separators.iter().last()) {
             (Some(first), Some(last)) => key::common_prefix_len(first, last),
             _ => 0,

@@ -15,7 +15,7 @@ use crate::{
 use solera::{
     IndexKind, Options,
     clock::{Clock, SystemClock},
-    index::{Index, handles::Handles, separators::Separators},
+    index::{Index, LastKeys, handles::Handles, separators::Separators},
 };
 use solera_model::{
     bound,
@@ -95,15 +95,13 @@ pub fn measure(arm: &Arm, set: &DataSet, repeats: usize, parent: Option<&Path>) 
         };
         (0..repeats).map(time).fold(f64::INFINITY, f64::min)
     };
+    let kept: Vec<Kept> = tables.iter().map(Kept::of).collect();
+    let indexes: Vec<Index> = kept.iter().map(|kept| kept.train(arm)).collect();
     Ok(BuildCost {
         compaction_ns,
         fit_ns: least(&|| fit(arm, &heads)),
-        index_ns: least_index(arm, &tables, &clock, repeats),
-        encode_ns: {
-            let trained = |separators: Separators| (index_of(arm, &separators), separators);
-            let indexes: Vec<_> = tables.iter().map(|table| trained(table.separators())).collect();
-            least(&|| encode(&tables, &indexes))
-        },
+        index_ns: least_index(arm, &kept, &clock, repeats),
+        encode_ns: least(&|| encode(&tables, &kept, &indexes)),
         entries: set.pairs.len() as u64,
     })
 }
@@ -134,29 +132,42 @@ fn fit(arm: &Arm, heads: &[Vec<u64>]) {
     }
 }
 
-fn least_index(arm: &Arm, tables: &[TableBlocks], clock: &SystemClock, repeats: usize) -> f64 {
-    let separators: Vec<_> = tables.iter().map(TableBlocks::separators).collect();
+/// What the writer of a table keeps for the index; of last keys it keeps the beginnings.
+struct Kept {
+    separators: Separators,
+    last_keys: Separators,
+    keys: u64,
+}
+
+impl Kept {
+    fn of(table: &TableBlocks) -> Kept {
+        Kept { separators: table.separators(), last_keys: table.last_keys(), keys: table.keys() as u64 }
+    }
+
+    fn train(&self, arm: &Arm) -> Index {
+        let last_keys = LastKeys { keys: &self.last_keys, of: self.keys };
+        Index::build(arm.layout.index, arm.layout.epsilon, &self.separators, Some(last_keys))
+    }
+}
+
+fn least_index(arm: &Arm, kept: &[Kept], clock: &SystemClock, repeats: usize) -> f64 {
     let time = |_| {
         let start = clock.monotonic_ns();
-        for separators in &separators {
-            black_box(index_of(arm, separators));
+        for kept in kept {
+            black_box(kept.train(arm));
         }
         (clock.monotonic_ns() - start) as f64
     };
     (0..repeats).map(time).fold(f64::INFINITY, f64::min)
 }
 
-fn index_of(arm: &Arm, separators: &Separators) -> Index {
-    Index::build(arm.layout.index, arm.layout.epsilon, separators)
-}
-
-fn encode(tables: &[TableBlocks], indexes: &[(Index, Separators)]) {
+fn encode(tables: &[TableBlocks], kept: &[Kept], indexes: &[Index]) {
     let mut out = Vec::new();
-    for (table, (index, separators)) in tables.iter().zip(indexes) {
+    for ((table, kept), index) in tables.iter().zip(kept).zip(indexes) {
         out.clear();
         let sizes: Vec<u64> = table.blocks.iter().map(|block| block.size).collect();
         Handles::encode_sizes(&sizes, &mut out);
-        index.encode(separators, &mut out);
+        index.encode(&kept.separators, &mut out);
         black_box(&out);
     }
 }

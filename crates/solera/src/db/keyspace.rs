@@ -18,6 +18,9 @@ use std::{
     time::Duration,
 };
 
+/// Keys of a [`Keyspace::multi_get`] that are looked up under one guard.
+const KEYS_PINNED: usize = 256;
+
 /// An independent ordered map inside a database (RocksDB: column family). A cheap handle.
 #[derive(Clone)]
 pub struct Keyspace {
@@ -254,7 +257,11 @@ impl Keyspace {
         let probes: Vec<_> = order.iter().map(|&(_, i)| probe(keys[i].as_ref())).collect();
         let now_ms = || self.handle.now_ms();
         let found = |_, hit: &Hit<'_>, value: &[u8]| Value::InPlace(hit, value).into_slice();
-        let outcomes = view.lookup_many(&probes, &crossbeam_epoch::pin(), now_ms, found)?;
+        let mut outcomes = Vec::with_capacity(probes.len());
+        // While one guard lives, nothing that leaves the cache is released.
+        for probes in probes.chunks(KEYS_PINNED) {
+            outcomes.extend(view.lookup_many(probes, &crossbeam_epoch::pin(), now_ms, found)?);
+        }
         let mut values: Vec<_> = std::iter::repeat_with(|| None).take(keys.len()).collect();
         for ((outcome, probe), (_, i)) in outcomes.into_iter().zip(&probes).zip(order) {
             values[i] = match outcome {

@@ -73,6 +73,15 @@ impl Span {
     }
 }
 
+/// The last keys of blocks, which lie where ambiguity hurts: right below the boundaries.
+#[derive(Clone, Copy, Debug)]
+pub struct LastKeys<'s> {
+    /// Of every block but the last one, or a beginning of it that goes on some bytes beyond where the separators around it end.
+    pub keys: &'s Separators,
+    /// Of so many different keys.
+    pub of: u64,
+}
+
 /// The index of one table.
 #[derive(Clone, Debug)]
 pub struct Index {
@@ -128,11 +137,24 @@ impl Index {
     /// The index of a table whose blocks have these separators between them: less than 2^31. `epsilon` is that of
     /// the layout; only [`IndexKind::SherryPlr`] asks. [`IndexKind::Learned`] counts blocks in 25 bits: a table of more gets
     /// an S-tree.
-    pub fn build(kind: IndexKind, epsilon: u32, separators: &Separators) -> Index {
-        Index::build_within(boundaries::LEN_MAX, kind, epsilon, separators)
+    ///
+    /// Where `last_keys` are known, `learned` takes its exact form if too many of them would be sent one block too far.
+    pub fn build(
+        kind: IndexKind,
+        epsilon: u32,
+        separators: &Separators,
+        last_keys: Option<LastKeys<'_>>,
+    ) -> Index {
+        Index::build_within(boundaries::LEN_MAX, kind, epsilon, separators, last_keys)
     }
 
-    fn build_within(learned_max: usize, kind: IndexKind, epsilon: u32, separators: &Separators) -> Index {
+    fn build_within(
+        learned_max: usize,
+        kind: IndexKind,
+        epsilon: u32,
+        separators: &Separators,
+        last_keys: Option<LastKeys<'_>>,
+    ) -> Index {
         let locator = match kind {
             IndexKind::Binary
             | IndexKind::STree
@@ -147,19 +169,24 @@ impl Index {
             IndexKind::Learned if separators.len() > learned_max => {
                 let reason =
                     format!("{kind} has at most {learned_max} separators, these are {}", separators.len());
-                let index = Index::build(IndexKind::STree, epsilon, separators);
+                let index = Index::build(IndexKind::STree, epsilon, separators, None);
                 return Index { reason: Some(reason.into()), ..index };
             }
-            IndexKind::Learned => Locator::Learned(Learned::build(separators)),
-            IndexKind::Auto => return Index::choose(epsilon, separators),
+            IndexKind::Learned => Locator::Learned(Learned::build(separators, last_keys)),
+            IndexKind::Auto => return Index::choose(learned_max, epsilon, separators, last_keys),
         };
         Index { kind, locator, reason: None }
     }
 
     /// The cheapest of the kinds that are ever so.
-    fn choose(epsilon: u32, separators: &Separators) -> Index {
+    fn choose(
+        learned_max: usize,
+        epsilon: u32,
+        separators: &Separators,
+        last_keys: Option<LastKeys<'_>>,
+    ) -> Index {
         let mut built = CANDIDATES.map(|kind| {
-            let index = Index::build(kind, epsilon, separators);
+            let index = Index::build_within(learned_max, kind, epsilon, separators, last_keys);
             (index.cost(), index)
         });
         built.sort_by(|(a, _), (b, _)| a.total().total_cmp(&b.total()));
@@ -204,6 +231,9 @@ impl Index {
             IndexKind::Learned => Locator::Learned(Learned::decode(decoder)?),
             _ => {
                 let separators = Separators::decode(decoder, separator_bytes_max)?;
+                if separators.len() + 1 != blocks {
+                    return decoder.fail("one separator between every two blocks");
+                }
                 Locator::Sorted(Sorted::build(&separators, kind.order()))
             }
         };
@@ -446,7 +476,7 @@ mod tests {
         let mut keys: Vec<Vec<u8>> = keys.collect();
         keys.sort();
         for kind in IndexKind::ALL {
-            let index = Index::build(kind, 2, &built);
+            let index = Index::build(kind, 2, &built, None);
             assert_eq!(index.blocks(), separators.len() + 1);
             let stored = stored(kind, &index, &built);
             for key in &keys {
@@ -469,7 +499,7 @@ mod tests {
     #[test]
     fn what_is_too_much_for_the_learned_kind_gets_an_s_tree_and_says_so() {
         let separators: Separators = (0..20u8).map(|byte| [byte, 7]).collect();
-        let within = |max| Index::build_within(max, IndexKind::Learned, 64, &separators);
+        let within = |max| Index::build_within(max, IndexKind::Learned, 64, &separators, None);
         assert_eq!((within(20).kind(), within(20).reason()), (IndexKind::Learned, None));
         let other = within(19);
         assert_eq!((other.kind(), other.locate(&[5, 8], |_| {}).begin), (IndexKind::STree, 6));
@@ -489,63 +519,63 @@ mod tests {
     }
 
     proptest! {
-           #[test]
-           fn all_kinds_locate_every_key_where_counting_does(
-               prefix in prop::collection::vec(0u8..2, 0..20),
-               mut separators in prop::collection::vec(prop::collection::vec(prop_oneof![0u8..2, 254u8..], 0..30), 0..80),
-               keys in prop::collection::vec(prop::collection::vec(prop_oneof![0u8..2, 254u8..], 0..40), 0..40),
-           ) {
-               separators.iter_mut().for_each(|separator| *separator = [&prefix[..], separator].concat());
-               separators.sort();
-               let keys = keys.iter().flat_map(|key| [key.clone(), [&prefix[..], key].concat()]);
-               let near = separators.iter().flat_map(|separator| around(separator));
-               check(&separators, keys.chain(near));
-           }
+        #[test]
+        fn all_kinds_locate_every_key_where_counting_does(
+            prefix in prop::collection::vec(0u8..2, 0..20),
+            mut separators in prop::collection::vec(prop::collection::vec(prop_oneof![0u8..2, 254u8..], 0..30), 0..80),
+            keys in prop::collection::vec(prop::collection::vec(prop_oneof![0u8..2, 254u8..], 0..40), 0..40),
+        ) {
+            separators.iter_mut().for_each(|separator| *separator = [&prefix[..], separator].concat());
+            separators.sort();
+            let keys = keys.iter().flat_map(|key| [key.clone(), [&prefix[..], key].concat()]);
+            let near = separators.iter().flat_map(|separator| around(separator));
+            check(&separators, keys.chain(near));
+        }
 
-           #[test]
-           fn what_passes_for_an_index_names_blocks_that_there_are(
-               mut separators in prop::collection::vec(prop::collection::vec(prop_oneof![0u8..2, 254u8..], 0..30), 1..60),
-               changes in prop::collection::vec((any::<prop::sample::Index>(), prop_oneof![any::<u8>(), Just(0), Just(255)]), 1..4),
-               cut in prop::option::of(any::<prop::sample::Index>()),
-               keys in prop::collection::vec(prop::collection::vec(prop_oneof![0u8..2, 254u8..], 0..40), 0..40),
-           ) {
-               separators.sort();
-               let built: Separators = separators.iter().collect();
-               for kind in IndexKind::ALL {
-                   let index = Index::build(kind, 2, &built);
-                   let mut bytes = encoded(&index, &built);
-                   for (at, byte) in &changes {
-    let at = at.index(bytes.len());
-    bytes[at] = *byte;
+        #[test]
+        fn what_passes_for_an_index_names_blocks_that_there_are(
+            mut separators in prop::collection::vec(prop::collection::vec(prop_oneof![0u8..2, 254u8..], 0..30), 1..60),
+            changes in prop::collection::vec((any::<prop::sample::Index>(), prop_oneof![any::<u8>(), Just(0), Just(255)]), 1..4),
+            cut in prop::option::of(any::<prop::sample::Index>()),
+            keys in prop::collection::vec(prop::collection::vec(prop_oneof![0u8..2, 254u8..], 0..40), 0..40),
+        ) {
+            separators.sort();
+            let built: Separators = separators.iter().collect();
+            for kind in IndexKind::ALL {
+                let index = Index::build(kind, 2, &built, None);
+                let mut bytes = encoded(&index, &built);
+                for (at, byte) in &changes {
+                 let at = at.index(bytes.len());
+                 bytes[at] = *byte;
+             }
+                if let Some(cut) = cut {
+                    bytes.truncate(cut.index(bytes.len()));
+                }
+                let mut decoder = Decoder::new(&bytes);
+                let Ok(index) = Index::decode(&mut decoder, kind, index.blocks(), 1 << 20) else { continue };
+                for key in keys.iter().cloned().chain(separators.iter().flat_map(|separator| around(separator))) {
+                    let span = index.locate(&key, |_| {});
+                    prop_assert!(span.first() <= span.begin && span.begin <= span.last(), "{} {:?}", kind, span);
+                    prop_assert!(span.last() <= separators.len(), "{} {:?}", kind, span);
+                }
+            }
+        }
+
+        #[test]
+        fn arbitrary_bytes_are_an_index_or_none(bytes: Vec<u8>, blocks in 1usize..5) {
+            for kind in IndexKind::ALL {
+                let _ = Index::decode(&mut Decoder::new(&[&[kind as u8, 0], &bytes[..]].concat()), kind, blocks, 1 << 20);
+            }
+        }
+
+        #[test]
+        fn random_separators_are_told_apart_by_their_heads(mut separators: Vec<[u8; 6]>, keys: Vec<[u8; 8]>) {
+            separators.sort();
+            let separators: Vec<Vec<u8>> = separators.iter().map(|separator| separator.to_vec()).collect();
+            let near = separators.iter().flat_map(|separator| around(separator));
+            check(&separators, keys.iter().map(|key| key.to_vec()).chain(near));
+        }
     }
-                   if let Some(cut) = cut {
-                       bytes.truncate(cut.index(bytes.len()));
-                   }
-                   let mut decoder = Decoder::new(&bytes);
-                   let Ok(index) = Index::decode(&mut decoder, kind, index.blocks(), 1 << 20) else { continue };
-                   for key in keys.iter().cloned().chain(separators.iter().flat_map(|separator| around(separator))) {
-                       let span = index.locate(&key, |_| {});
-                       prop_assert!(span.first() <= span.begin && span.begin <= span.last(), "{} {:?}", kind, span);
-                       prop_assert!(span.last() <= separators.len(), "{} {:?}", kind, span);
-                   }
-               }
-           }
-
-           #[test]
-           fn arbitrary_bytes_are_an_index_or_none(bytes: Vec<u8>, blocks in 1usize..5) {
-               for kind in IndexKind::ALL {
-                   let _ = Index::decode(&mut Decoder::new(&[&[kind as u8, 0], &bytes[..]].concat()), kind, blocks, 1 << 20);
-               }
-           }
-
-           #[test]
-           fn random_separators_are_told_apart_by_their_heads(mut separators: Vec<[u8; 6]>, keys: Vec<[u8; 8]>) {
-               separators.sort();
-               let separators: Vec<Vec<u8>> = separators.iter().map(|separator| separator.to_vec()).collect();
-               let near = separators.iter().flat_map(|separator| around(separator));
-               check(&separators, keys.iter().map(|key| key.to_vec()).chain(near));
-           }
-       }
 
     #[test]
     #[cfg_attr(miri, ignore = "minutes under Miri")]
@@ -556,7 +586,7 @@ mod tests {
             stems.iter().flat_map(|stem| (0..20u8).map(|i| [*stem, &[b'a' + i, i % 3][..]].concat()));
         let text =
             (0..40).map(|i| format!("all paths/of {i:02} directories/and files/{}", i * 7).into_bytes());
-        let numbers = (1..40u64).map(|i| (i * i * i << 20).to_be_bytes().to_vec());
+        let numbers = (1..40u64).map(|i| ((i * i * i) << 20).to_be_bytes().to_vec());
         let families: [Vec<Vec<u8>>; 3] = [nested.collect(), text.collect(), numbers.collect()];
         for mut separators in families {
             separators.sort();
@@ -564,7 +594,7 @@ mod tests {
             let keys: Vec<Vec<u8>> =
                 separators.iter().step_by(5).flat_map(|separator| around(separator)).collect();
             for kind in [IndexKind::Learned, IndexKind::SherryPlr] {
-                let index = Index::build(kind, 2, &built);
+                let index = Index::build(kind, 2, &built, None);
                 let honest = encoded(&index, &built);
                 let try_out = |changed: &[u8]| {
                     let decoded = Index::decode(&mut Decoder::new(changed), kind, index.blocks(), 1 << 20);
@@ -630,7 +660,7 @@ mod tests {
             separators.sort();
             let built: Separators = separators.iter().collect();
             for kind in [IndexKind::Learned, IndexKind::STree] {
-                let index = Index::build(kind, 64, &built);
+                let index = Index::build(kind, 64, &built, None);
                 // Text is first told by the bucket of 16 that it is in, or by the one behind.
                 let far = if text && kind == IndexKind::Learned { 24 } else { 8 };
                 // What is exact by itself is not told before.
@@ -671,7 +701,7 @@ mod tests {
         };
         let built: Separators = sorted.iter().collect();
         for kind in IndexKind::ALL {
-            let index = Index::build(kind, 2, &built);
+            let index = Index::build(kind, 2, &built, None);
             assert!(index.bytes() < 3 * built.total_bytes(), "{} {}", index.bytes(), built.total_bytes());
             for key in near.clone() {
                 let span = index.locate(&key, |_| {});

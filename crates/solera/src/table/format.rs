@@ -23,13 +23,15 @@ pub(super) const FOOTER_BYTES: usize = 56;
 pub(super) struct Header {
     pub(super) database: DatabaseId,
     pub(super) file: FileId,
+    /// The table's format.
+    pub(super) version: u32,
 }
 
 impl Header {
     pub(super) fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..8].copy_from_slice(&MAGIC);
-        bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.version.to_le_bytes());
         bytes[12..20].copy_from_slice(&self.database.0.to_le_bytes());
         bytes[20..28].copy_from_slice(&self.file.0.to_le_bytes());
         let checksum = self.binding().checksum(0, &bytes[..28]);
@@ -53,6 +55,7 @@ impl Header {
         let header = Header {
             database: DatabaseId(decoder.u64("a database number").map_err(damage)?),
             file: FileId(decoder.u64("a file number").map_err(damage)?),
+            version,
         };
         if decoder.u32("a checksum").map_err(damage)? != header.binding().checksum(0, &bytes[..28]) {
             return Err(Error::corrupt(path, 0, "the checksum of the header is wrong"));
@@ -79,7 +82,7 @@ pub(super) struct Footer {
     pub(super) properties: u64,
     /// Length of the whole file.
     pub(super) bytes: u64,
-    /// The table's format.
+    /// The table's format, as in the header.
     pub(super) version: u32,
 }
 

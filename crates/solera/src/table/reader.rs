@@ -133,6 +133,11 @@ impl Table {
         }
         let binding = header.binding();
         let footer = read_footer(&*file, binding)?;
+        if footer.version != header.version {
+            let what =
+                format!("the footer is of format {}, the header of {}", footer.version, header.version);
+            return Err(Error::corrupt(path, footer.offset(), what));
+        }
 
         let start = footer.tombstones;
         let mut sections = vec![0; (footer.offset() - start) as usize];
@@ -361,7 +366,7 @@ fn decode_index(
             if separators.len() + 1 != blocks {
                 return decoder.fail("one separator between every two blocks");
             }
-            Index::build(layout.index, layout.epsilon, &separators)
+            Index::build(layout.index, layout.epsilon, &separators, None)
         })
     };
     decoder.finish("the end of the index")?;

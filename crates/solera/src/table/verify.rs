@@ -2,6 +2,7 @@
 
 use super::{
     descriptor::hull,
+    fences::Fences,
     reader::{Table, read_footer, read_header},
 };
 use crate::{
@@ -14,6 +15,11 @@ use std::io;
 
 /// A table with more problems than this is not looked at further.
 const PROBLEMS_MAX: usize = 100;
+
+/// An index that may name the block behind the right one does so for one key in a thousand; where it does for one in so many, or
+/// for more than [`ASTRAY_MIN`] of few keys, it is not what it should be.
+const ASTRAY_ONE_IN: u64 = 20;
+const ASTRAY_MIN: u64 = 16;
 
 /// What [`Table::check`] found.
 #[derive(Clone, Debug, Default)]
@@ -40,8 +46,11 @@ struct Sums {
     /// Of the block before: its last key, and whether its versions are said to go on.
     last_key: Vec<u8>,
     continues: bool,
-    /// And its upper fence, if it has one and could be read.
+    /// And its upper fence, if it has one and could be read. Of the block itself, while its fences are checked.
     upper_fence: Option<Vec<u8>>,
+    /// Different keys; and those that the index sends first to a block that is not theirs.
+    keys: u64,
+    astray: u64,
 }
 
 impl Table {
@@ -106,9 +115,13 @@ impl Table {
         } else {
             sums.first_key.clone_from(&key);
         }
-        let lower = std::mem::take(&mut sums.upper_fence);
-        match self.check_fences(number, block, lower.as_deref()) {
-            Ok(upper) => sums.upper_fence = upper,
+        let before = std::mem::take(&mut sums.upper_fence);
+        match self.fences(number, block) {
+            Ok(fences) => {
+                let mut upper = Vec::new();
+                sums.upper_fence = fences.upper(block, &mut upper).then_some(upper);
+                check.note(self.check_fences(number, block, fences, before.as_deref(), sums))?;
+            }
             Err(error) => check.note(Err(error))?,
         }
         for i in 0..block.len() {
@@ -118,8 +131,13 @@ impl Table {
                 if !self.filter().may_contain(hash(&key)) {
                     check.note(damage(&format!("the filter denies key {}", key.escape_ascii())))?;
                 }
-                if !self.leads(&key, number) {
-                    check.note(damage(&format!("the index does not lead to key {}", key.escape_ascii())))?;
+                sums.keys += 1;
+                match self.led_to(&key, number) {
+                    Some(begin) => sums.astray += u64::from(begin != number),
+                    None => {
+                        let key = key.escape_ascii();
+                        check.note(damage(&format!("the index does not lead to key {key}")))?;
+                    }
                 }
             }
             sums.entries += 1;
@@ -132,19 +150,24 @@ impl Table {
         Ok(())
     }
 
-    /// Whether the index leads from `key` to block `number`.
-    fn leads(&self, key: &[u8], number: usize) -> bool {
-        self.index().is_some_and(|index| {
-            let span = index.locate(key, |_| {});
-            span.first() <= number + index.reach() && number <= span.last()
-        })
+    /// The block that a lookup of `key` looks into first, if the index leads it on to block `number`.
+    fn led_to(&self, key: &[u8], number: usize) -> Option<usize> {
+        let index = self.index()?;
+        let span = index.locate(key, |_| {});
+        (span.first() <= number + index.reach() && number <= span.last()).then_some(span.begin)
     }
 
-    /// The fences of a block hold for its keys, and the lower one is the upper one of the block before, if that is known; block 0 and the last
-    /// one have none on their outer side. Gives the upper one.
-    fn check_fences(&self, number: usize, block: &Block, before: Option<&[u8]>) -> Result<Option<Vec<u8>>> {
-        let fences = self.fences(number, block)?;
-        let (mut lower, mut upper, mut key) = (Vec::new(), Vec::new(), Vec::new());
+    /// The fences of a block hold for its keys, and the lower one is the upper one of the block before, if that is known; the first block and the last
+    /// have none on their outer side.
+    fn check_fences(
+        &self,
+        number: usize,
+        block: &Block,
+        fences: Fences,
+        before: Option<&[u8]>,
+        sums: &Sums,
+    ) -> Result<()> {
+        let (mut lower, mut last_key) = (Vec::new(), Vec::new());
         fences.lower(block, &mut lower);
         let before = if number == 0 { Some(&[][..]) } else { before };
         if before.is_some_and(|before| before != lower) {
@@ -152,18 +175,24 @@ impl Table {
                 self.damage(number, "the block's lower fence is not the upper one of the block before")
             );
         }
-        let bounded = fences.upper(block, &mut upper);
-        if bounded != (number + 1 < self.blocks()) {
+        if sums.upper_fence.is_some() != (number + 1 < self.blocks()) {
             return Err(self.damage(number, "an upper fence that no block follows, or none where one does"));
         }
-        block.key_into(block.len() - 1, &mut key);
-        if bounded && key >= upper {
+        block.key_into(block.len() - 1, &mut last_key);
+        if sums.upper_fence.as_ref().is_some_and(|upper| last_key >= *upper) {
             return Err(self.damage(number, "the block's last key is not below its upper fence"));
         }
-        Ok(bounded.then_some(upper))
+        Ok(())
     }
 
     fn check_sums(&self, sums: &Sums) -> Result<()> {
+        // An index may name a few blocks, or the one behind; but not of most keys the wrong one.
+        let by_one = self.index().is_some_and(|index| index.reach() > 0);
+        if by_one && sums.astray > ASTRAY_MIN + sums.keys / ASTRAY_ONE_IN {
+            let (astray, keys) = (sums.astray, sums.keys);
+            let what = format!("the index sends lookups of {astray} of {keys} keys to a wrong block first");
+            return Err(Error::corrupt(self.file.path(), self.footer.index, what));
+        }
         let descriptor = self.descriptor();
         let entries = (sums.entries > 0).then(|| KeyRange::closed(&sums.first_key, &sums.last_key));
         let range = hull(entries, self.tombstones().span());

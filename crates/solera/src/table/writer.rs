@@ -3,8 +3,7 @@
 //! Owns [`TableWriter`]. Entries come in order; a block is cut when its builder refuses the next entry,
 //! and is sealed and put into the write buffer at once. What follows the data — range tombstones, filter,
 //! index, properties, footer — is written by `finish`, which syncs the file. Models are trained here too, in the job that
-//! merges: a block's line as its keys come, the index when the last block is cut, from what is kept of each block, its size and a separator. No
-//! key is looked at twice. Until then the file has no
+//! merges: a block's line as its keys come, the index when the last block is cut, from what is kept of each block: its size, a separator, and the beginning of its last key. Until then the file has no
 //! footer and no reader takes it for a table.
 
 use super::{
@@ -22,7 +21,7 @@ use crate::{
     filter::{FilterBuilder, FilterSpec},
     ids::{FileId, SEQNO_MAX, Seqno},
     index::{
-        Index, IndexKind,
+        Index, IndexKind, LastKeys,
         handles::Handles,
         separators::{SEPARATOR_BYTES_MAX, Separators},
     },
@@ -35,6 +34,9 @@ use std::{fmt, path::PathBuf, sync::Arc};
 /// Sealed blocks are collected up to this many bytes, then written by one call.
 const WRITE_BYTES: usize = 256 << 10;
 
+/// So much of a block's last key is kept beyond what the separators around it have: as many letters as a head tells at most.
+const LAST_KEY_BYTES: usize = 32;
+
 /// A table under construction. Dropped before it is finished, it removes its file.
 pub struct TableWriter {
     fs: Arc<dyn Fs>,
@@ -46,6 +48,10 @@ pub struct TableWriter {
     block: BlockBuilder,
     filter: FilterBuilder,
     separators: Separators,
+    /// What [`LastKeys`] tells, if the index may ask.
+    keeps_last_keys: bool,
+    last_keys: Separators,
+    distinct_keys: u64,
     sizes: Vec<u64>,
     /// Bytes of the keys and values in the block under construction.
     staged: u64,
@@ -90,7 +96,7 @@ impl TableWriter {
             IndexKind::DoblixPla => LastMile::Pla { epsilon: layout.epsilon },
             IndexKind::DoblixPra | IndexKind::Learned | IndexKind::Auto => LastMile::LeastSquares,
         };
-        let header = Header { database: context.database, file };
+        let header = Header { database: context.database, file, version: FORMAT_VERSION };
         Ok(TableWriter {
             fs: context.fs.clone(),
             path,
@@ -100,6 +106,9 @@ impl TableWriter {
             block: BlockBuilder::new(layout.block_bytes, last_mile, elide_below),
             filter: FilterBuilder::new(filter),
             separators: Separators::new(),
+            keeps_last_keys: matches!(layout.index, IndexKind::Learned | IndexKind::Auto),
+            last_keys: Separators::new(),
+            distinct_keys: 0,
             sizes: Vec::new(),
             staged: 0,
             buffer: header.encode().to_vec(),
@@ -152,6 +161,7 @@ impl TableWriter {
             self.first_key.extend_from_slice(key);
         }
         if first || self.last_key != key {
+            self.distinct_keys += 1;
             if self.descriptor.filter.bits_per_key > 0.0 {
                 self.filter.add(hash(key));
             }
@@ -255,7 +265,9 @@ impl TableWriter {
         if self.sizes.is_empty() {
             return;
         }
-        let index = Index::build(self.layout.index, self.layout.epsilon, &self.separators);
+        let last_keys = LastKeys { keys: &self.last_keys, of: self.distinct_keys };
+        let last_keys = self.keeps_last_keys.then_some(last_keys);
+        let index = Index::build(self.layout.index, self.layout.epsilon, &self.separators, last_keys);
         index.encode(&self.separators, section);
     }
 
@@ -285,6 +297,9 @@ impl TableWriter {
         let lower = self.separators.len().checked_sub(1);
         if let Some(next) = next {
             self.separators.push_between(&self.last_key, next);
+            if self.keeps_last_keys {
+                self.keep_last_key();
+            }
         }
         let upper = next.map(|_| self.separators.len() - 1);
         let separator = |i: Option<usize>| i.map(|i| self.separators.get(i));
@@ -305,6 +320,15 @@ impl TableWriter {
         };
         self.descriptor.blocks = blocks;
         if self.buffer.len() >= WRITE_BYTES { self.write() } else { Ok(()) }
+    }
+
+    /// Keeps the beginning of the last key, which lies between the last two separators. It goes on beyond both: so it stays between them, and
+    /// such keys ascend.
+    fn keep_last_key(&mut self) {
+        let count = self.separators.len();
+        let around = [count.checked_sub(2), Some(count - 1)].into_iter().flatten();
+        let longest = around.map(|i| self.separators.get(i).len()).max().unwrap_or(0);
+        self.last_keys.push(&self.last_key[..self.last_key.len().min(longest + LAST_KEY_BYTES)]);
     }
 
     fn seal_section(&mut self, payload: &[u8]) -> Result<()> {

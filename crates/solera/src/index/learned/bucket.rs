@@ -205,82 +205,82 @@ mod tests {
     }
 
     proptest! {
-           #[test]
-           fn with_lanes_and_without_it_counts_the_separators_that_are_not_above(
-               mut separators in prop::collection::vec(prop::collection::vec(0u8..3, 0..12), 1..=BUCKET),
-               keys in prop::collection::vec(prop::collection::vec(0u8..3, 0..14), 0..40),
-               distinct: bool,
-           ) {
-               separators.sort();
-               if distinct {
-                   separators.retain(|separator| !separator.is_empty());
-                   separators.dedup();
-               }
-               prop_assume!(!separators.is_empty());
-               let narrow = bucket(&separators, 0);
-               prop_assert!(!distinct || narrow[0] != WIDE, "they fit into lanes");
-               // The same behind as many bytes as no lane can count.
-               let far = |key: &Vec<u8>| [&[7; 300][..], key].concat();
-               let wide = bucket(&separators.iter().map(far).collect::<Vec<_>>(), 0);
-               prop_assert_eq!(wide[0], WIDE);
-               for key in beside(&separators).chain(keys) {
-                   let expected = separators.partition_point(|separator| *separator <= key);
-                   prop_assert_eq!(up_to(&narrow, separators.len(), &key), expected, "{:?}", key);
-                   prop_assert_eq!(up_to(&wide, separators.len(), &far(&key)), expected, "{:?}, wide", key);
-               }
-           }
+        #[test]
+        fn with_lanes_and_without_it_counts_the_separators_that_are_not_above(
+            mut separators in prop::collection::vec(prop::collection::vec(0u8..3, 0..12), 1..=BUCKET),
+            keys in prop::collection::vec(prop::collection::vec(0u8..3, 0..14), 0..40),
+            distinct: bool,
+        ) {
+            separators.sort();
+            if distinct {
+                separators.retain(|separator| !separator.is_empty());
+                separators.dedup();
+            }
+            prop_assume!(!separators.is_empty());
+            let narrow = bucket(&separators, 0);
+            prop_assert!(!distinct || narrow[0] != WIDE, "they fit into lanes");
+            // The same behind as many bytes as no lane can count.
+            let far = |key: &Vec<u8>| [&[7; 300][..], key].concat();
+            let wide = bucket(&separators.iter().map(far).collect::<Vec<_>>(), 0);
+            prop_assert_eq!(wide[0], WIDE);
+            for key in beside(&separators).chain(keys) {
+                let expected = separators.partition_point(|separator| *separator <= key);
+                prop_assert_eq!(up_to(&narrow, separators.len(), &key), expected, "{:?}", key);
+                prop_assert_eq!(up_to(&wide, separators.len(), &far(&key)), expected, "{:?}, wide", key);
+            }
+        }
 
-           #[test]
-           fn what_passes_for_a_bucket_is_walked_to_its_end_at_most(
-               mut separators in prop::collection::vec(prop::collection::vec(0u8..3, 1..12), 1..=BUCKET),
-               changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
-               cut in prop::option::of(any::<prop::sample::Index>()),
-               wide: bool,
-               keys in prop::collection::vec(prop::collection::vec(0u8..3, 0..300), 0..20),
-           ) {
-               separators.sort();
-               if wide {
-                   separators[0] = Vec::new();
-               } else {
-                   separators.dedup();
-               }
-               let count = separators.len();
-               let mut bytes = bucket(&separators, 0);
-               prop_assert!(is_sound(&bytes, count));
-               prop_assert!(!is_sound(&bytes, count - 1) && (count == BUCKET || !is_sound(&bytes, count + 1)));
-               for (at, byte) in &changes {
-    let at = at.index(bytes.len());
-    bytes[at] = *byte;
+        #[test]
+        fn what_passes_for_a_bucket_is_walked_to_its_end_at_most(
+            mut separators in prop::collection::vec(prop::collection::vec(0u8..3, 1..12), 1..=BUCKET),
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+            cut in prop::option::of(any::<prop::sample::Index>()),
+            wide: bool,
+            keys in prop::collection::vec(prop::collection::vec(0u8..3, 0..300), 0..20),
+        ) {
+            separators.sort();
+            if wide {
+                separators[0] = Vec::new();
+            } else {
+                separators.dedup();
+            }
+            let count = separators.len();
+            let mut bytes = bucket(&separators, 0);
+            prop_assert!(is_sound(&bytes, count));
+            prop_assert!(!is_sound(&bytes, count - 1) && (count == BUCKET || !is_sound(&bytes, count + 1)));
+            for (at, byte) in &changes {
+             let at = at.index(bytes.len());
+             bytes[at] = *byte;
+         }
+            if let Some(cut) = cut {
+                bytes.truncate(cut.index(bytes.len()));
+            }
+            for count in 1..=BUCKET {
+                if is_sound(&bytes, count) {
+                    for key in beside(&separators).chain(keys.iter().cloned()) {
+                        prop_assert!(up_to(&bytes, count, &key) <= count);
+                    }
+                }
+            }
+        }
+
+        #[test]
+        fn all_bytes_and_lengths(
+            mut separators in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..259), 1..=BUCKET),
+            shared in prop::collection::vec(0usize..259, BUCKET),
+        ) {
+            // Each begins as the one before does.
+            for i in 1..separators.len() {
+                let (before, own) = separators.split_at_mut(i);
+                let len = shared[i].min(before[i - 1].len()).min(own[0].len());
+                own[0][..len].copy_from_slice(&before[i - 1][..len]);
+            }
+            separators.sort();
+            let bytes = bucket(&separators, 0);
+            for key in beside(&separators) {
+                let expected = separators.partition_point(|separator| *separator <= key);
+                prop_assert_eq!(up_to(&bytes, separators.len(), &key), expected, "{:?}", key);
+            }
+        }
     }
-               if let Some(cut) = cut {
-                   bytes.truncate(cut.index(bytes.len()));
-               }
-               for count in 1..=BUCKET {
-                   if is_sound(&bytes, count) {
-                       for key in beside(&separators).chain(keys.iter().cloned()) {
-                           prop_assert!(up_to(&bytes, count, &key) <= count);
-                       }
-                   }
-               }
-           }
-
-           #[test]
-           fn all_bytes_and_lengths(
-               mut separators in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..259), 1..=BUCKET),
-               shared in prop::collection::vec(0usize..259, BUCKET),
-           ) {
-               // Each begins as the one before does.
-               for i in 1..separators.len() {
-                   let (before, own) = separators.split_at_mut(i);
-                   let len = shared[i].min(before[i - 1].len()).min(own[0].len());
-                   own[0][..len].copy_from_slice(&before[i - 1][..len]);
-               }
-               separators.sort();
-               let bytes = bucket(&separators, 0);
-               for key in beside(&separators) {
-                   let expected = separators.partition_point(|separator| *separator <= key);
-                   prop_assert_eq!(up_to(&bytes, separators.len(), &key), expected, "{:?}", key);
-               }
-           }
-       }
 }

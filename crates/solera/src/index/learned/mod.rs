@@ -1,8 +1,8 @@
 //! Solera's own way to a block: 11 to 13 bits for each boundary, and, of long text, one exact copy without repetitions.
 //!
 //! Owns [`Learned`]. Where separators are short, [`Nodes`] know each of them. Where they are long, what heads cannot tell may be
-//! most of their bytes: if it is, the nodes know every sixteenth only, and all lie [front-coded](front_coded) in
-//! buckets that begin with those (docs/decisions/0007).
+//! most of their bytes: if it is, or if nodes would send too many keys astray, the nodes know every sixteenth only, and all lie
+//! [front-coded](front_coded) in buckets that begin with those (docs/decisions/0007).
 //!
 //! What must hold: [`Learned::locate`] gives how many separators are not above the key, or at most [`Learned::reach`]
 //! more.
@@ -12,7 +12,7 @@ mod front_coded;
 mod letters;
 mod nodes;
 
-use super::{separators::Separators, sorted::shared_prefix};
+use super::{LastKeys, separators::Separators, sorted::shared_prefix};
 use crate::codec::{DecodeError, Decoder};
 use bucket::BUCKET;
 use front_coded::FrontCoded;
@@ -22,11 +22,13 @@ use nodes::Nodes;
 /// keep of a separator that its head does not tell.
 const SHORT_BYTES_MAX: usize = 16;
 /// Of long separators, both forms are built of so many stretches of so many neighbours, to see which takes less. Building both of
-/// all would be more than compactions are to spend on models.
+/// all, wherever they are long, would be more than compactions are to spend on models.
 const STRETCHES: usize = 4;
 const STRETCH: usize = 128;
 /// What has no more letters than these is taken for text. Of 512 random bytes 221 are different.
 const LETTERS_MAX: usize = 128;
+/// The largest part of a table's keys that may be sent one block too far; where more are, the index is exact.
+const ASTRAY_MAX: f64 = 1.0 / 1000.0;
 /// Cache lines of a bucket: where it begins, two of its own, and now and then those of the one before.
 const BUCKET_LINES: f64 = 3.25;
 
@@ -40,8 +42,9 @@ pub struct Learned {
 }
 
 impl Learned {
-    /// The index over these separators, of which there are less than 2^31.
-    pub fn build(separators: &Separators) -> Learned {
+    /// The index over these separators, of which there are less than 2^31. Where last keys are known and too many would be sent one block
+    /// too far, it is the exact form, if there are separators enough for it.
+    pub fn build(separators: &Separators, last_keys: Option<LastKeys<'_>>) -> Learned {
         let count = separators.len();
         let prefix = shared_prefix(separators);
         let long = separators.total_bytes() - count * prefix.len() > count * SHORT_BYTES_MAX;
@@ -50,7 +53,26 @@ impl Learned {
         } else {
             None
         };
-        front_coded.unwrap_or_else(|| Learned { nodes: Nodes::build(separators), text: None })
+        let built = front_coded.unwrap_or_else(|| Learned { nodes: Nodes::build(separators), text: None });
+        match last_keys {
+            Some(last_keys) if count > BUCKET && built.sends_too_many_astray(last_keys) => {
+                Learned::front_coded(separators, prefix).unwrap_or(built)
+            }
+            _ => built,
+        }
+    }
+
+    /// Whether so many last keys are sent one block too far that [`ASTRAY_MAX`] is exceeded by them alone, and not by chance. Boundaries bound
+    /// what is ambiguous by how far they are from each other, and do not know how close keys crowd below them: words crowd more than numbers.
+    fn sends_too_many_astray(&self, last_keys: LastKeys<'_>) -> bool {
+        if self.text.is_some() {
+            return false;
+        }
+        let is_astray = |(block, key): &(usize, &[u8])| self.locate(key, |_| {}).0 > *block;
+        let astray = last_keys.keys.iter().enumerate().filter(is_astray).count() as f64;
+        let most = last_keys.of as f64 * ASTRAY_MAX;
+        // A count of so few among so many scatters by its square root.
+        astray > most + 3.0 * most.sqrt()
     }
 
     /// The form for long separators, which all begin with `prefix`. `None` if they take more than 4 GiB.
@@ -148,6 +170,46 @@ mod tests {
         i.wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 
+    /// Keys in blocks, and how many of all are sent to a block that they are not in.
+    fn astray(keys: &[Vec<u8>], per_block: usize) -> (Learned, f64) {
+        let (mut separators, mut last) = (Separators::new(), Separators::new());
+        for block in (per_block..keys.len()).step_by(per_block) {
+            separators.push_between(&keys[block - 1], &keys[block]);
+            last.push(&keys[block - 1]);
+        }
+        let last_keys = LastKeys { keys: &last, of: keys.len() as u64 };
+        let learned = Learned::build(&separators, Some(last_keys));
+        let is_astray = |(i, key): &(usize, &Vec<u8>)| learned.locate(key, |_| {}).0 != i / per_block;
+        let count = keys.iter().enumerate().filter(is_astray).count();
+        (learned, count as f64 / keys.len() as f64)
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "minutes under Miri")]
+    fn words_that_crowd_below_boundaries_are_front_coded_and_numbers_are_not() {
+        let syllables =
+            ["ba", "be", "do", "fi", "ga", "ka", "lo", "mi", "no", "pe", "ra", "so", "ti", "u", "ve", "zo"];
+        let words = (0..150_000u64).map(|i| {
+            let (number, len) = (scattered(i), 2 + scattered(i + 1) % 4);
+            let syllable = |at: u64| syllables[(number >> (4 * at + 7)) as usize % 16];
+            [(0..len).map(syllable).collect::<String>(), format!("/{}", syllable(len))].concat().into_bytes()
+        });
+        let numbers = (0..150_000u64).map(|i| scattered(i).to_be_bytes().to_vec());
+        let sorted = |keys: &mut dyn Iterator<Item = Vec<u8>>| {
+            let mut keys: Vec<Vec<u8>> = keys.collect();
+            keys.sort();
+            keys.dedup();
+            keys
+        };
+        for (keys, is_text) in
+            [(sorted(&mut words.into_iter()), true), (sorted(&mut numbers.into_iter()), false)]
+        {
+            let (learned, part) = astray(&keys, 45);
+            assert_eq!(learned.text.is_some(), is_text, "{part} of {} keys", keys.len());
+            assert!(part < ASTRAY_MAX && (part > 0.0) != is_text, "{part} of {} keys", keys.len());
+        }
+    }
+
     #[test]
     fn front_coded_separators_behind_boundaries_of_others_are_refused() {
         let separators =
@@ -180,11 +242,11 @@ mod tests {
             let names = [0, 16, 32, 48].map(|bits| format!("directory-{:02}", number >> bits & 31));
             format!("{}/file-{i}", names.join("/")).into_bytes()
         });
-        let built = Learned::build(&behind_prefixes);
+        let built = Learned::build(&behind_prefixes, None);
         assert!(built.text.is_none());
         let front_coded = Learned::front_coded(&behind_prefixes, shared_prefix(&behind_prefixes)).unwrap();
         assert!(built.bytes() < front_coded.bytes());
-        let built = Learned::build(&paths);
+        let built = Learned::build(&paths, None);
         assert!(built.text.is_some() && built.bytes() < Nodes::build(&paths).bytes());
     }
 }

@@ -219,8 +219,14 @@ impl Nodes {
         let (mut name, mut next) = (1, Some(0..LEN_MAX as u32));
         while let Some(range) = next {
             let mut node = Node::decode(decoder, &range)?;
-            if !nodes.is_empty() && node.boundaries.len() != range.len() {
-                return decoder.fail("as many boundaries as the group of a node has");
+            if !nodes.is_empty() {
+                if node.boundaries.len() != range.len() {
+                    return decoder.fail("as many boundaries as the group of a node has");
+                }
+                // So a lookup gets on with its key in every node.
+                if node.prefix.len() < heads.bytes_told() {
+                    return decoder.fail("a node that goes on behind its group's head");
+                }
             }
             for group in &mut node.groups {
                 if let Within::Node(number) = &mut group.within {

@@ -142,7 +142,9 @@ fn each_kind_of_wrong_file_has_its_own_error() {
 
     let mut newer = content.clone();
     newer[8] = 3;
-    let checksum = Header { database: DatabaseId(0xdb), file: FileId(1) }.binding().checksum(0, &newer[..28]);
+    let checksum = Header { database: DatabaseId(0xdb), file: FileId(1), version: 3 }
+        .binding()
+        .checksum(0, &newer[..28]);
     newer[28..32].copy_from_slice(&checksum.to_le_bytes());
     assert!(error_of(&newer, &descriptor, 0xdb).contains("format version 3 is newer than 2"));
 
@@ -194,7 +196,7 @@ fn forge(
     let layout = descriptor.layout;
     let index = |honest: &[Vec<u8>], section: &mut Vec<u8>| {
         let forged: Separators = separators(honest).iter().collect();
-        Index::build(layout.index, layout.epsilon, &forged).encode(&forged, section);
+        Index::build(layout.index, layout.epsilon, &forged, None).encode(&forged, section);
     };
     rewrite(fs, descriptor, FORMAT_VERSION, index, filter);
 }
@@ -307,8 +309,11 @@ fn an_index_that_lies_is_found_out_by_the_blocks() {
             // What a lie moves by one block, an index that may be wrong by one puts right as if it were so.
             let counters = context.stats.snapshot();
             assert!(counters.index_fallbacks + counters.index_steps > 0, "lie {i}, {layout:?}");
-            // It is damage where the right block is not among those that the index admits.
-            assert!(counters.index_fallbacks == 0 || found_damaged(&file), "lie {i}, {layout:?}");
+            // Where an index names several blocks the right one may be among them: that is no damage, unless it is the second one
+            // of most keys, as where all separators are off by one.
+            let among_several =
+                counters.index_fallbacks == 0 && (i != 3 || layout.index == IndexKind::SherryPlr);
+            assert!(found_damaged(&file) || among_several, "lie {i}, {layout:?}");
         }
     }
 }

@@ -210,3 +210,23 @@ fn table_files_are_known_by_their_names() {
         assert_eq!(file_id(other), None, "{other}");
     }
 }
+
+/// Symptom: the separators' assertion failed. Cause: what was kept of a block's last key was cut at the length of the separator
+/// behind it alone, and lay below what was kept of the one before. Cure: cut at the longer one of both separators.
+#[test]
+fn beginnings_of_last_keys_ascend_where_separators_get_short() {
+    let stem = "a".repeat(100);
+    let context = context(&fresh_fs(), 1 << 20);
+    let layout = Layout { block_bytes: 256, index: IndexKind::Learned, ..Layout::default() };
+    let long = |end: u32| Entry { value: vec![7; 150], ..put(format!("{stem}{end:03}"), 9) };
+    let mut entries: Vec<Entry> = (0..40).map(long).collect();
+    // Versions of one long key that fill blocks, and then a key that differs in its first byte.
+    let version = |seqno| Entry { value: vec![7; 150], ..put(format!("{stem}many"), seqno) };
+    entries.extend((0..10).rev().map(version));
+    entries.push(put(*b"b", 9));
+    entries.extend((0..40).map(|end| Entry { key: [b"c", &long(end).key[..]].concat(), ..long(end) }));
+    entries.push(put(*b"d", 9));
+    let file = table_of(&context, &layout, &entries);
+    let check = file.table().unwrap().check().unwrap();
+    assert_eq!((check.entries, check.problems.len()), (entries.len() as u64, 0), "{:?}", check.problems);
+}
