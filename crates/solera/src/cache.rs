@@ -446,6 +446,7 @@ mod tests {
         cache.set_capacity(10 * weight);
         let slots = Slots::new(&cache, 10_000);
         let (evicted, done) = (std::sync::Barrier::new(41), std::sync::Barrier::new(41));
+        let mut has_inserted = false;
         std::thread::scope(|scope| {
             for thread in 0..40 {
                 let (slots, alive, evicted, done) = (&slots, &alive, &evicted, &done);
@@ -461,14 +462,11 @@ mod tests {
                 slots.insert(i, counted(7, &alive), weight);
                 slots.peek(i, &epoch::pin()).is_some()
             });
-            assert!(
-                inserted.is_some(),
-                "{} of {} leaving",
-                cache.leaving.load(Ordering::Relaxed),
-                in_passing(10 * weight)
-            );
+            // Asked below: here it would keep the threads waiting.
+            has_inserted = inserted.is_some();
             done.wait();
         });
+        assert!(has_inserted, "{} leaving", cache.leaving.load(Ordering::Relaxed));
         settle(&alive, cache.used() as u64 / weight as u64);
     }
 
