@@ -16,7 +16,7 @@ const BLOCK_CUT_OVERHEAD_BYTES: f64 = 46.0;
 /// What it has in a file.
 const BLOCK_OVERHEAD_BYTES: f64 = 54.0;
 /// What a block has in a table's index and fences, in bytes.
-const BLOCK_INDEX_BYTES: f64 = 6.0;
+const BLOCK_INDEX_BYTES: f64 = 4.0;
 /// What an entry takes in a memtable besides its key and value, in bytes.
 const MEMTABLE_OVERHEAD_BYTES: f64 = 56.0;
 /// How often, while a table fills, a job looks how large it has become.
