@@ -1,5 +1,5 @@
-//! Tells the program which commit it was built from: a report names what was measured, not what happens to
-//! lie in the source tree when it is read.
+//! Tells the program which commit it was built from: a report names what was measured, not what
+//! happens to lie in the source tree when it is read.
 
 use std::process::Command;
 
@@ -12,8 +12,8 @@ fn main() {
     if let Some(commit) = git(&["describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]) {
         println!("cargo::rustc-env=SOLERA_COMMIT={commit}");
     }
-    // Every commit and every checkout writes there. Changes to files that are not committed are seen when this
-    // package is built again for another reason.
+    // Every commit and every checkout writes there. Changes to files that are not committed are
+    // seen when this package is built again for another reason.
     if let Some(log) = git(&["rev-parse", "--path-format=absolute", "--git-path", "logs/HEAD"]) {
         println!("cargo::rerun-if-changed={log}");
     }

@@ -1,17 +1,16 @@
-//! `seeds DIR`: the beginnings of the corpora, written by the engine itself, one directory for each target.
+//! `seeds DIR`: the beginnings of the corpora, written by the engine itself, one directory for each
+//! target.
 
 use solera::{
     Compression, IndexKind, Layout, Options,
     block::{BlockBuilder, LastMile},
+    dir::FileName,
     frame::{FILE_HEADER_BYTES, FRAME_HEADER_BYTES},
     index::{Index, handles::Handles, separators::Separators},
     key::Kind,
-    table,
     tombstone::{RangeTombstone, RangeTombstones},
     trace::TraceOptions,
-    version::manifest,
     vfs::{Fs, mem::MemFs, read_all},
-    wal,
 };
 use solera_fuzz::DIR;
 use solera_model::dual::{self, Policy};
@@ -43,17 +42,17 @@ impl Corpora<'_> {
         let db = options.open(DIR)?;
         let other = db.keyspace("other")?;
         for number in 0..200u32 {
-            db.put(&(number * 7).to_be_bytes(), &vec![number as u8; number as usize % 40])?;
+            db.put((number * 7).to_be_bytes(), vec![number as u8; number as usize % 40])?;
             if number % 10 == 0 {
                 other.put_with_ttl(
                     format!("key{number}").as_bytes(),
                     b"soon",
                     std::time::Duration::from_secs(9),
                 )?;
-                db.delete(&(number * 3).to_be_bytes())?;
+                db.delete((number * 3).to_be_bytes())?;
             }
         }
-        db.delete_range(b"\0\0\0\x20", b"\0\0\0\x80")?;
+        db.delete_range(b"\0\0\0\x20"..b"\0\0\0\x80")?;
         db.flush()?;
         db.put(b"late", b"still in the log")?;
         db.close()?;
@@ -61,14 +60,17 @@ impl Corpora<'_> {
             let content = read_all(&*fs.open(&Path::new(DIR).join(&name))?)?;
             // A payload without its frame.
             let payload = content.get(FILE_HEADER_BYTES + FRAME_HEADER_BYTES..).unwrap_or_default();
-            if wal::file_id(&name).is_some() {
-                self.add("wal", &content)?;
-                self.add("wal", payload)?;
-            } else if manifest::file_id(&name).is_some() {
-                self.add("manifest", &content)?;
-                self.add("manifest", payload)?;
-            } else if table::file_id(&name).is_some() {
-                self.add("table", &content)?;
+            match FileName::parse(&name) {
+                Some(FileName::Log(_)) => {
+                    self.add("wal", &content)?;
+                    self.add("wal", payload)?;
+                }
+                Some(FileName::Manifest(_)) => {
+                    self.add("manifest", &content)?;
+                    self.add("manifest", payload)?;
+                }
+                Some(FileName::Table(_)) => self.add("table", &content)?,
+                Some(_) | None => {}
             }
         }
         Ok(())
@@ -160,12 +162,12 @@ impl Corpora<'_> {
             db.get(b"none")?;
             let other = db.keyspace("other")?;
             let both = |scan: &mut solera::Iter| (scan.next().is_some(), scan.next_back().is_some());
-            assert_eq!(both(&mut db.range::<&[u8]>(..)), (true, true));
+            assert_eq!(both(&mut db.range(..)), (true, true));
             let mut batch = db.batch();
             batch.put(&other, b"one", b"1")?;
             batch.delete(&other, b"key")?;
             db.write(batch)?;
-            db.delete_range(b"a", b"z")?;
+            db.delete_range(b"a"..b"z")?;
             db.drop_keyspace("other")?;
             recording.finish()?;
             let content = read_all(&*fs.open(&path)?)?;

@@ -1,4 +1,5 @@
-//! The parsers of `solera load`. They live in a command, which is no library: their files are taken in here.
+//! The parsers of `solera load`. They live in a command, which is no library: their files are taken
+//! in here.
 #![no_main]
 
 #[path = "../../crates/solera-cli/src/failure.rs"]

@@ -1,7 +1,9 @@
-//! What the fuzz targets do with bytes, one function each. A function returns, or it found a defect.
+//! What the fuzz targets do with bytes, one function each. A function returns, or it found a
+//! defect.
 //!
-//! Checksums keep a fuzzer out. So files are given twice, as they are and sealed again ([`reseal`]), and what lies
-//! behind a checksum is given bytes without it as well. The corpora begin with what the engine writes (`seeds`).
+//! Checksums keep a fuzzer out. So files are given twice, as they are and sealed again
+//! ([`reseal`]), and what lies behind a checksum is given bytes without it as well. The corpora
+//! begin with what the engine writes (`seeds`).
 
 pub mod reseal;
 
@@ -10,6 +12,7 @@ use solera::{
     block::Block,
     codec::Decoder,
     cursor::{Cursor, Probe},
+    dir::FileName,
     filter::Filter,
     ids::{DatabaseId, FileId, SEQNO_MAX},
     index::{Index, handles::Handles, separators::Separators},
@@ -18,7 +21,7 @@ use solera::{
     table::{self, Access, TableDescriptor},
     tombstone::RangeTombstones,
     trace,
-    version::{Edit, Manifest, manifest},
+    version::{Edit, Manifest},
     vfs::{Fs, mem::MemFs},
     wal::{self, Tail, batch::BatchReader},
 };
@@ -60,7 +63,7 @@ fn damage_only<T>(result: Result<T, Error>) -> Option<T> {
         Ok(value) => Some(value),
         Err(Error::Corrupt { .. } | Error::NewerFormat { .. } | Error::NotADatabase { .. }) => None,
         // A header whose checksum was made right may say an older format.
-        Err(Error::Invalid(what)) if what.contains("which no release wrote") => None,
+        Err(Error::OlderFormat { .. }) => None,
         Err(error) => panic!("not said to be damage: {error}"),
     }
 }
@@ -84,7 +87,7 @@ pub fn wal(data: &[u8]) {
 
 fn replay(data: &[u8]) {
     let (database, file) = whose(data);
-    let fs = disk(&wal::file_name(file), data);
+    let fs = disk(&FileName::Log(file).to_string(), data);
     for tail in [Tail::Open, Tail::CutAt(data.len() as u64 / 2)] {
         let mut end = 0;
         let replayed = wal::replay(&fs, Path::new(DIR), database, file, tail, |offset, payload| {
@@ -112,7 +115,7 @@ fn operations(payload: &[u8]) {
 
 /// A manifest: whole, and as one edit, which must come back from its own bytes.
 pub fn manifest(data: &[u8]) {
-    let name = manifest::file_name(whose(data).1);
+    let name = FileName::Manifest(whose(data).1).to_string();
     let path = Path::new(DIR).join(&name);
     and_sealed(data, reseal::frames, |bytes| drop(damage_only(Manifest::read(&disk(&name, bytes), &path))));
     if let Some(edit) = damage_only(Edit::decode(&path, 0, data)) {
@@ -149,8 +152,8 @@ pub fn table(data: &[u8]) {
 }
 
 fn walk_and_ask(data: &[u8]) {
-    let path = Path::new(DIR).join(table::file_name(TABLE));
-    let fs: Arc<dyn Fs> = Arc::new(disk(&table::file_name(TABLE), data));
+    let path = FileName::Table(TABLE).in_dir(Path::new(DIR));
+    let fs: Arc<dyn Fs> = Arc::new(disk(&FileName::Table(TABLE).to_string(), data));
     let mut dumped = Vec::new();
     let _ = inspect::dump(&fs, &path, &mut dumped);
     let Some(file) = damage_only(table::open_alone(&fs, &path)) else { return };
@@ -201,7 +204,8 @@ pub fn block(data: &[u8]) {
     }
 }
 
-/// An index of so many blocks (little-endian), whatever its kind: if it is one, it names blocks that there are.
+/// An index of so many blocks (little-endian), whatever its kind: if it is one, it names blocks
+/// that there are.
 fn decode_index(blocks: [u8; 2], stored: &[u8]) {
     let blocks = usize::from(u16::from_le_bytes(blocks));
     for asked in IndexKind::ALL {
@@ -213,8 +217,8 @@ fn decode_index(blocks: [u8; 2], stored: &[u8]) {
     }
 }
 
-/// What an index section holds, behind its checksum, with every kind of index built of it. The first four bytes are
-/// where the blocks end, and ε.
+/// What an index section holds, behind its checksum, with every kind of index built of it. The
+/// first four bytes are where the blocks end, and ε.
 pub fn index(data: &[u8]) {
     let Some((&[low, middle, high, epsilon], section)) = data.split_first_chunk() else { return };
     let end = u64::from_le_bytes([low, middle, high, 0, 0, 0, 0, 0]);
@@ -300,14 +304,14 @@ pub fn values(data: &[u8]) {
     }
 }
 
-/// A life of the whole engine beside its oracle: the first eight bytes are the setting, every three bytes
-/// after them one operation.
+/// A life of the whole engine beside its oracle: the first eight bytes are the setting, every three
+/// bytes after them one operation.
 pub fn script(data: &[u8]) {
     let Some((setting, operations)) = data.split_first_chunk() else { return };
     let seed = u64::from_le_bytes(*setting);
     let setting = Setting::random(&mut Random::new(seed));
-    // They differ in their keys and weights: few of them, so that operations meet on keys. Made once, because
-    // making one takes longer than its operation.
+    // They differ in their keys and weights: few of them, so that operations meet on keys. Made
+    // once, because making one takes longer than its operation.
     let mut generators = [0, 1, 2, 3].map(|number| Generator::new(&setting, &mut Random::new(seed ^ number)));
     let operations = operations.chunks_exact(3).take(200).map(|chunk| {
         let generator = &mut generators[usize::from(chunk[0] & 3)];

@@ -1,8 +1,8 @@
-//! Right checksums over whatever bytes: without them a fuzzer, which cannot guess a checksum, would never get past the
-//! first.
+//! Right checksums over whatever bytes: without them a fuzzer, which cannot guess a checksum, would
+//! never get past the first.
 //!
-//! Owns [`table`] and [`frames`]. Each goes as far as the bytes make sense and leaves the rest alone; docs/FORMAT.md
-//! says where the checksums lie.
+//! Owns [`table`] and [`frames`]. Each goes as far as the bytes make sense and leaves the rest
+//! alone; docs/FORMAT.md says where the checksums lie.
 
 use solera::{
     block::{TRAILER_BYTES, open},

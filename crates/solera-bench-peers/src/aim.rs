@@ -1,8 +1,8 @@
 //! What Solera is to reach beside its peers, and whether it does.
 //!
-//! The aims are for 10 million pairs of 8 and 64 bytes in memory and one thread, unless they say otherwise; an aim
-//! is told for the first set that it is meant for and that has what it compares. A set with more than one client thread is
-//! meant by none.
+//! The aims are for 10 million pairs of 8 and 64 bytes in memory and one thread, unless they say
+//! otherwise; an aim is told for the first set that it is meant for and that has what it compares.
+//! A set with more than one client thread is meant by none.
 
 use crate::{
     column::{self, Column},

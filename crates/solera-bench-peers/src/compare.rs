@@ -85,8 +85,8 @@ pub struct EngineResults {
     pub phases: Vec<(Phase, Vec<Measured>)>,
 }
 
-/// Runs the comparison, every engine in turn within every repeat of every phase. What there is after each phase is
-/// handed to `keep`: a run takes long, and may end early.
+/// Runs the comparison, every engine in turn within every repeat of every phase. What there is
+/// after each phase is handed to `keep`: a run takes long, and may end early.
 pub fn run(comparison: &Comparison, keep: &dyn Fn(&Results) -> Result<()>) -> Result<Results> {
     let begun = Instant::now();
     let started_unix_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs();
@@ -205,8 +205,9 @@ struct Worker {
     directory: PathBuf,
 }
 
-/// What every engine's process has the allocator do: ask for huge pages. Caches of blocks are in its memory, except LMDB's, and
-/// lookups in them wait for page tables otherwise: found reads of RocksDB and Solera are 1.18 times as fast with it.
+/// What every engine's process has the allocator do: ask for huge pages. Caches of blocks are in
+/// its memory, except LMDB's, and lookups in them wait for page tables otherwise: found reads of
+/// RocksDB and Solera are 1.18 times as fast with it.
 const HUGE_PAGES: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
 
 impl Worker {

@@ -15,8 +15,8 @@ pub const TRANSACTION_ENTRIES: usize = 1000;
 pub struct Setting {
     /// An empty directory.
     pub directory: PathBuf,
-    /// What caches, write buffers, indexes and filters may take together, in bytes. LMDB keeps its data in
-    /// the system's page cache and cannot be told.
+    /// What caches, write buffers, indexes and filters may take together, in bytes. LMDB keeps its
+    /// data in the system's page cache and cannot be told.
     pub memory_bytes: u64,
     /// Bytes of all keys and values that will be loaded.
     pub data_bytes: u64,
@@ -28,10 +28,14 @@ pub struct Setting {
     pub readers: usize,
 }
 
+/// Arms that keep values apart from keys do so with values of so many bytes or more, all alike: the
+/// engines' own defaults differ, and some would leave values of 1 KiB where they are.
+pub const VALUES_APART_BYTES: u32 = 256;
+
 /// An open database.
 pub trait Engine: Send + Sync {
-    /// Writes one pair. A process that is killed right after does not lose it; a machine that loses power
-    /// may.
+    /// Writes one pair. A process that is killed right after does not lose it; a machine that loses
+    /// power may.
     fn put(&self, key: &[u8], value: &[u8]) -> Result<()>;
     /// Removes one key.
     fn delete(&self, key: &[u8]) -> Result<()>;
@@ -68,8 +72,8 @@ pub trait Reader {
         }
         Ok(())
     }
-    /// Hands over up to `limit` entries from `from` on, ascending; or, backwards, from the last key on,
-    /// descending. Returns how many there were.
+    /// Hands over up to `limit` entries from `from` on, ascending; or, backwards, from the last key
+    /// on, descending. Returns how many there were.
     fn scan(
         &mut self,
         from: &[u8],

@@ -1,8 +1,8 @@
 //! Instructions and cache misses per operation, which repeat where times do not.
 //!
-//! Each engine does each phase once and three times under valgrind's callgrind, which simulates two levels of cache;
-//! what lies between the two counts is the phase alone, without the load and the checks before it. Work of
-//! background threads during the phase is counted with it.
+//! Each engine does each phase once and three times under valgrind's callgrind, which simulates two
+//! levels of cache; what lies between the two counts is the phase alone, without the load and the
+//! checks before it. Work of background threads during the phase is counted with it.
 
 use crate::{
     child::{self, Ask, Task},
@@ -34,8 +34,8 @@ fn events(output: &str) -> Option<Vec<(String, u64)>> {
     names.zip(sums).map(|(name, sum)| Some((name.to_owned(), sum.parse().ok()?))).collect()
 }
 
-/// The process that [`run`] starts under valgrind: loads, does the phase so often, and prints how many operations
-/// that were.
+/// The process that [`run`] starts under valgrind: loads, does the phase so often, and prints how
+/// many operations that were.
 pub fn once(task: &str, phase: Phase, passes: usize) -> Result<()> {
     let task: Task = serde_json::from_str(task)?;
     let operations = |measured: Measured| measured.operations + measured.timed_operations;

@@ -35,7 +35,8 @@ enum Cli {
         /// Engines, with commas between them
         #[arg(long, value_delimiter = ',', default_value = "solera,rocksdb-tuned,fjall,lmdb")]
         engines: Vec<String>,
-        /// Phases, with commas between them; what a mixed phase lays out before its clock starts is counted with it
+        /// Phases, with commas between them; what a mixed phase lays out before its clock starts is
+        /// counted with it
         #[arg(
             long,
             value_delimiter = ',',
@@ -49,12 +50,12 @@ enum Cli {
         #[arg(long, default_value_t = 20_000)]
         operations: usize,
     },
-    /// Write results as a Markdown page and a web page with charts
+    /// Write results as a Markdown page with pictures
     Report {
         /// What `compare --json` wrote, one run or several
         #[arg(required = true)]
         results: Vec<PathBuf>,
-        /// The Markdown page; the web page gets the same name with .html
+        /// The page; its pictures lie in a directory of the same name without .md
         #[arg(long, default_value = "docs/results/peers.md")]
         out: PathBuf,
     },
@@ -90,8 +91,8 @@ struct Compare {
     /// Phases, with commas between them [default: all]
     #[arg(long, value_delimiter = ',')]
     phases: Vec<Phase>,
-    /// Data, with commas between them: git-history, or FAMILY[/SIZES][@PAIRS], where SIZES are bytes as 8+64, or udb,
-    /// zippydb, up2x, and PAIRS as --n
+    /// Data, with commas between them: git-history, or FAMILY[/SIZES][@PAIRS], where SIZES are
+    /// bytes as 8+64, or udb, zippydb, up2x, and PAIRS as --n
     #[arg(long, value_delimiter = ',', default_value = "uniform/8+64")]
     data: Vec<Source>,
     /// Pairs of a generated set that does not say
@@ -106,7 +107,8 @@ struct Compare {
     /// Memory budget of each engine, in MiB [default: one and a half times the data, 64 at least]
     #[arg(long)]
     memory_mib: Option<u64>,
-    /// Read tables past the system's page cache (O_DIRECT), in the engines that can: Solera and RocksDB
+    /// Read tables past the system's page cache (O_DIRECT), in the engines that can: Solera and
+    /// RocksDB
     #[arg(long)]
     direct: bool,
     /// Compress data blocks with LZ4, in the engines that can; generated values do not compress
@@ -121,7 +123,8 @@ struct Compare {
     /// Seed of data and operations
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Client threads that share the operations of a phase; full scans have one, and the phase two-threads two
+    /// Client threads that share the operations of a phase; full scans have one, and the phase
+    /// two-threads two
     #[arg(long, default_value = "1", value_parser = clients)]
     threads: usize,
     /// Where the databases are made [default: the system's directory for temporary files]
@@ -220,8 +223,13 @@ fn write_report(results: &[PathBuf], out: &std::path::Path) -> engine::Result<()
     if let Some(parent) = out.parent() {
         std::fs::create_dir_all(parent)?;
     }
-    std::fs::write(out, report::markdown(&results))?;
-    std::fs::write(out.with_extension("html"), report::html(&results))?;
+    let pictures = out.with_extension("");
+    std::fs::create_dir_all(&pictures)?;
+    let name = pictures.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    std::fs::write(out, report::markdown(&results, &name))?;
+    for (picture, svg) in report::pictures(&results) {
+        std::fs::write(pictures.join(picture), svg)?;
+    }
     Ok(())
 }
 

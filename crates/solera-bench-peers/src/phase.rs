@@ -3,13 +3,15 @@
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-/// One measurement. They run in this order, so that what a phase writes comes after what others read.
+/// One measurement. They run in this order, so that what a phase writes comes after what others
+/// read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
     /// Puts in key order, into an empty database, until it has settled
     LoadSorted,
-    /// Puts in random order, into an empty database, until it has settled; what follows uses this database
+    /// Puts in random order, into an empty database, until it has settled; what follows uses this
+    /// database
     LoadRandom,
     /// Reads of present keys, each equally likely
     FoundUniform,
@@ -90,7 +92,8 @@ impl Phase {
         self.to_possible_value().and_then(|value| Some(value.get_help()?.to_string())).unwrap_or_default()
     }
 
-    /// Of a hundred operations of a mixed phase: reads, updates, scans, read-modify-writes; inserts for the rest.
+    /// Of a hundred operations of a mixed phase: reads, updates, scans, read-modify-writes; inserts
+    /// for the rest.
     pub fn mix(self) -> Option<Mix> {
         let mix = |reads, updates, scans, modifies, latest| Mix { reads, updates, scans, modifies, latest };
         Some(match self {
@@ -128,7 +131,8 @@ pub struct Measured {
     pub seconds: f64,
     /// Processor time of the whole process, background threads included.
     pub cpu_seconds: f64,
-    /// Latencies in nanoseconds: p50, p95, p99, p99.9 and the greatest, one look at the clock included.
+    /// Latencies in nanoseconds: p50, p95, p99, p99.9 and the greatest, one look at the clock
+    /// included.
     pub latency_ns: Option<[u64; 5]>,
     /// The p95 of the same operations before what the phase is about was done to their keys.
     #[serde(default)]

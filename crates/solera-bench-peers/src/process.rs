@@ -28,14 +28,15 @@ pub fn cpu_seconds() -> f64 {
     seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }
 
-/// Waits until the device has all that anybody has written so far: nobody's writes are to wait for those of the engine before.
+/// Waits until the device has all that anybody has written so far: nobody's writes are to wait for
+/// those of the engine before.
 pub fn settle_device() {
     // SAFETY: the call has no preconditions.
     unsafe { libc::sync() }
 }
 
-/// Bytes that the process had the system send to storage so far: pages made dirty, each counted once until
-/// it is written.
+/// Bytes that the process had the system send to storage so far: pages made dirty, each counted
+/// once until it is written.
 pub fn written_bytes() -> u64 {
     of_io("write_bytes:")
 }

@@ -1,18 +1,16 @@
-//! Results as a Markdown page and as a web page with charts: medians with their spread, and the ratio of
+//! Results as a Markdown page with pictures: medians with their spread, and the ratio of
 //! Solera to each peer.
 
 use crate::{
     aim,
-    column::{COLUMNS, P99, RATE, RESIDENT, cells},
+    column::{COLUMNS, RATE, cells},
     compare::{Results, SetResults},
     phase::Phase,
 };
 use solera_bench::{
     report::number::{Quantity, date, digits},
-    report::{
-        chart::Chart,
-        html::{escape, page},
-    },
+    paper::document::wrapped,
+    report::{chart::Chart, picture::sheet},
 };
 use std::fmt::Write;
 
@@ -71,10 +69,10 @@ fn shown(quantity: Quantity, value: f64) -> String {
     format!("{} {}", digits(value / scale.divisor), scale.unit)
 }
 
-/// The results of one run or several as Markdown.
-pub fn markdown(runs: &[Results]) -> String {
+/// The results of one run or several as Markdown, whose pictures lie in `pictures`.
+pub fn markdown(runs: &[Results], pictures: &str) -> String {
     let mut out = String::from(
-        "# Solera beside its peers\n\nWritten by `solera-bench-peers report`. A ratio is Solera's median to the peer's, turned so that more than 1 is better for Solera.\n",
+        "# Solera beside its peers\n\nA ratio is Solera's median to the peer's, turned so that more than 1 is better for Solera.\n",
     );
     let row = |cells: [String; 7]| format!("| {} |\n", cells.join(" | "));
     let _ = write!(
@@ -85,21 +83,25 @@ pub fn markdown(runs: &[Results]) -> String {
         "---|".repeat(7)
     );
     aim::held(runs).iter().for_each(|held| out.push_str(&row(held.cells())));
+    let mut number = 0;
     for run in runs {
         out.push_str("\n---\n\n");
         for (name, text) in facts(run) {
-            let _ = writeln!(out, "- **{name}**: {text}");
+            out.push_str(&wrapped(&format!("- **{name}**: {text}")));
         }
-        run.sets.iter().for_each(|set| tell(set, &mut out));
+        for set in &run.sets {
+            tell(set, &format!("{pictures}/{}", picture_name(number)), &mut out);
+            number += 1;
+        }
     }
     out
 }
 
 /// One set, phase by phase.
-fn tell(set: &SetResults, out: &mut String) {
-    let _ = write!(out, "\n## {}\n\n{}\n", title(set), conditions(set));
+fn tell(set: &SetResults, picture: &str, out: &mut String) {
+    let _ = write!(out, "\n## {0}\n\n{1}\n![{0}]({picture})\n", title(set), wrapped(&conditions(set)));
     for phase in phases(set) {
-        let _ = write!(out, "\n### {}\n\n{}.\n\n", phase.name(), phase.about());
+        let _ = write!(out, "\n### {}\n\n{}\n", phase.name(), wrapped(&format!("{}.", phase.about())));
         let _ = write!(out, "| |");
         set.engines.iter().for_each(|engine| {
             let _ = write!(out, " {} |", engine.engine);
@@ -145,45 +147,25 @@ fn tell(set: &SetResults, out: &mut String) {
     }
 }
 
-/// The results of one run or several as one web page that needs nothing else.
-pub fn html(runs: &[Results]) -> String {
-    let row = |tag: &str, cells: [String; 7]| {
-        let cells = cells.map(|cell| format!("<{tag}>{}</{tag}>", escape(&cell.replace("**", ""))));
-        format!("<tr>{}</tr>\n", cells.concat())
-    };
-    let heads = row("th", aim::HEADS.map(Into::into));
-    let aims: String = aim::held(runs).iter().map(|held| row("td", held.cells())).collect();
-    let mut body = format!(
-        "<h2>Aims</h2><p class=\"soft\">{}</p><div class=\"wide\"><table>{heads}{aims}</table></div>",
-        aim::ABOUT
-    );
-    for (run, set) in runs.iter().flat_map(|run| run.sets.iter().map(move |set| (run, set))) {
-        let _ = write!(body, "<h2>{}</h2><p class=\"soft\">{}</p><dl>", title(set), conditions(set));
-        for (name, text) in facts(run) {
-            let _ = write!(body, "<dt>{name}</dt><dd>{}</dd>", escape(&text));
-        }
-        body.push_str("</dl><div class=\"charts\">\n");
-        for phase in phases(set) {
-            for column in [&RATE, &P99, &RESIDENT] {
-                let bars: Vec<_> = cells(set, phase, column)
-                    .into_iter()
-                    .filter_map(|(name, spread)| Some((name, spread?)))
-                    .collect();
-                if bars.is_empty() {
-                    continue;
-                }
-                let title = format!("{}, {}", phase.name(), column.title);
-                let better = if column.higher_is_better { "higher" } else { "lower" };
-                let _ = writeln!(
-                    body,
-                    "{}",
-                    Chart { title: &title, quantity: column.quantity, better, bars }.render()
-                );
-            }
-        }
-        body.push_str("</div>\n");
-    }
-    page("Solera beside its peers", &[], &body)
+/// The pictures of a page: file name and SVG. One for each set of each run, with the rate of every
+/// phase.
+pub fn pictures(runs: &[Results]) -> Vec<(String, String)> {
+    let sets = runs.iter().flat_map(|run| &run.sets).enumerate();
+    sets.map(|(number, set)| (picture_name(number), picture(set))).collect()
+}
+
+fn picture_name(set: usize) -> String {
+    format!("{}.svg", set + 1)
+}
+
+fn picture(set: &SetResults) -> String {
+    let charts = phases(set).filter_map(|phase| {
+        let cells = cells(set, phase, &RATE).into_iter();
+        let bars: Vec<_> = cells.filter_map(|(name, spread)| Some((name, spread?))).collect();
+        let chart = Chart { title: phase.name(), quantity: RATE.quantity, better: "higher", bars };
+        (!chart.bars.is_empty()).then(|| chart.draw())
+    });
+    sheet(&title(set), &charts.collect::<Vec<_>>())
 }
 
 #[cfg(test)]
@@ -200,7 +182,7 @@ mod tests {
         .unwrap();
         let pages = |results: &Results| {
             let runs = std::slice::from_ref(results);
-            [markdown(runs), html(runs)]
+            [markdown(runs, "peers")]
         };
         assert!(pages(&results).iter().all(|page| !page.contains("client threads")));
         results.sets[0].threads = 3;

@@ -1,6 +1,7 @@
-//! How long a change of a knob takes, on a database at rest and on one that another thread writes to; and how long
-//! the device takes meanwhile to sync 100 bytes, at the end of a file that nobody else has, and in the middle of one
-//! whose length and places stay as they are. That is the part that no engine can take away.
+//! How long a change of a knob takes, on a database at rest and on one that another thread writes
+//! to; and how long the device takes meanwhile to sync 100 bytes, at the end of a file that nobody
+//! else has, and in the middle of one whose length and places stay as they are. That is the part
+//! that no engine can take away.
 //!
 //! `cargo run --release -p solera-bench --example apply -- [entries] [changes]`
 //!
@@ -103,7 +104,7 @@ fn main() -> Outcome<()> {
 }
 
 fn put(db: &Db, random: &mut Random) -> Outcome<()> {
-    Ok(db.put(&random.draw().to_be_bytes(), &[7; 64])?)
+    Ok(db.put(random.draw().to_be_bytes(), [7; 64])?)
 }
 
 fn turn(db: &Db, nth: u64) -> Outcome<()> {

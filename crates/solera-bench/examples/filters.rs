@@ -1,10 +1,10 @@
-//! What filters by level are worth: the same random writes under several spreads and kinds of filters with equally
-//! many bits, then lookups of absent and of present keys, interleaved.
+//! What filters by level are worth: the same random writes under several spreads and kinds of
+//! filters with equally many bits, then lookups of absent and of present keys, interleaved.
 //!
 //! `cargo run --release -p solera-bench --example filters -- [entries] [bits per key]`
 //!
-//! For each: bits per entry that the filters really take, by level; false positives (blocks looked into) for an
-//! absent lookup, expected of these bits and measured; and lookups per second.
+//! For each: bits per entry that the filters really take, by level; false positives (blocks looked
+//! into) for an absent lookup, expected of these bits and measured; and lookups per second.
 
 use solera::{
     Compression, Db, FilterKind, FilterSpec, Filters, Layout, Options, Shape, clock::Clock, filter,
@@ -66,14 +66,14 @@ impl Arm {
         // Without threads, every arm comes to a tree of the same levels and runs.
         let db = options.layout(layout).shape(shape).background_threads(0).open(directory.path())?;
         for i in 0..entries {
-            db.put(&key(i, false), &VALUE)?;
+            db.put(key(i, false), VALUE)?;
         }
         db.flush()?;
         while db.step()? {}
         // Two more runs in level 0: as many as there are in the mean.
         for part in 0..2 {
             for i in 0..1500 {
-                db.put(&key(i * 2 + part, false), &VALUE)?;
+                db.put(key(i * 2 + part, false), VALUE)?;
             }
             db.flush()?;
         }

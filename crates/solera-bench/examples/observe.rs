@@ -1,10 +1,12 @@
-//! What being observed costs: the same operations on the same database with sampling of times off, on, and on while
-//! an observation is published four times a second; interleaved, so that the machine's moods meet all three.
+//! What being observed costs: the same operations on the same database with sampling of times off,
+//! on, and on while an observation is published four times a second; interleaved, so that the
+//! machine's moods meet all three.
 //!
-//! `cargo run --release -p solera-bench --example observe -- [entries] [operations per pass] [rounds]`
+//! `cargo run --release -p solera-bench --example observe -- [entries] [operations per pass]
+//! [rounds]`
 //!
-//! For each kind of operation: nanoseconds in the median of all passes, and the median of the ratios to the pass
-//! without sampling of the same round.
+//! For each kind of operation: nanoseconds in the median of all passes, and the median of the
+//! ratios to the pass without sampling of the same round.
 
 use solera::{Compression, Db, Layout, Options, clock::Clock};
 use solera_bench::random::Random;
@@ -77,7 +79,7 @@ fn load(directory: &std::path::Path, entries: u64) -> Outcome<Db> {
     let options = Options::new().memory((entries * 200).max(64 << 20)).layout(layout);
     let db = options.open(directory)?;
     for i in 0..entries {
-        db.put(&key(i, false), &VALUE)?;
+        db.put(key(i, false), VALUE)?;
     }
     db.flush()?;
     db.wait_idle()?;
@@ -124,7 +126,7 @@ fn scans(db: &Db, keys: &[[u8; 8]]) -> Outcome<()> {
 
 fn puts(db: &Db, keys: &[[u8; 8]]) -> Outcome<()> {
     for key in keys {
-        db.put(key, &VALUE)?;
+        db.put(key, VALUE)?;
     }
     Ok(())
 }

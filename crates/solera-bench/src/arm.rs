@@ -1,5 +1,5 @@
-//! One database under measurement: a data set under one index kind. The only module that speaks to the
-//! engine, through its public API alone.
+//! One database under measurement: a data set under one index kind. The only module that speaks to
+//! the engine, through its public API alone.
 
 use crate::{
     data::DataSet,
@@ -14,6 +14,7 @@ use solera::{
     clock::{Clock, SystemClock},
     control::{Publisher, Recording},
 };
+use solera_tune::{Attach, Goal, Tuner};
 use std::{hint::black_box, ops::Range, path::PathBuf, time::Duration};
 use tempfile::TempDir;
 
@@ -27,6 +28,7 @@ pub(crate) struct Arm {
     pub(crate) layout: Layout,
     /// Ends before `db` is closed.
     _publisher: Option<Publisher>,
+    _tuner: Option<Tuner>,
     _recording: Option<Recording>,
     db: Db,
     /// Removed when the arm is dropped; after `db`, by the order of the fields.
@@ -59,14 +61,25 @@ impl Arm {
             db.control().publish(Some(&parent.join(format!("{name}-{kind}"))), PUBLISH_EVERY)
         };
         let publisher = config.publish.as_ref().map(publish).transpose()?;
+        let tune = |agent: &String| Attach::new(Goal::default()).agent(agent).thread(&db);
+        let tuner = config.tune.as_ref().map(tune).transpose()?;
         let record = |parent: &PathBuf| {
             db.control().trace(&parent.join(format!("{name}-{kind}.trace")), config.trace_options)
         };
         let recording = config.trace.as_ref().map(record).transpose()?;
-        Ok(Arm { kind, layout, _publisher: publisher, _recording: recording, db, _directory: directory })
+        Ok(Arm {
+            kind,
+            layout,
+            _publisher: publisher,
+            _tuner: tuner,
+            _recording: recording,
+            db,
+            _directory: directory,
+        })
     }
 
-    /// Puts every pair of the set, older versions first, in its random order, then lets background work finish.
+    /// Puts every pair of the set, older versions first, in its random order, then lets background
+    /// work finish.
     pub(crate) fn load(
         &self,
         clock: &SystemClock,
@@ -114,7 +127,7 @@ impl Arm {
     /// Compacts everything to one run and says how long that took, in seconds.
     pub(crate) fn compact(&self, clock: &SystemClock) -> Result<f64> {
         let start = clock.monotonic_ns();
-        self.db.compact_range::<&[u8]>(..)?;
+        self.db.compact_range(..)?;
         self.db.wait_idle()?;
         Ok((clock.monotonic_ns() - start) as f64 / 1e9)
     }
@@ -129,8 +142,8 @@ impl Arm {
         Ok(wrong)
     }
 
-    /// Asks once for every absent key, and compares a full scan with the set, pair by pair. Returns how many answers were
-    /// wrong.
+    /// Asks once for every absent key, and compares a full scan with the set, pair by pair. Returns
+    /// how many answers were wrong.
     pub(crate) fn verify_others(&self, set: &DataSet) -> Result<u64> {
         let mut wrong = 0;
         for (key, _) in set.absent.iter() {
@@ -219,8 +232,8 @@ impl Arm {
         })
     }
 
-    /// One scan over everything; its operations are entries. Every entry is counted as wrong if their number
-    /// or their bytes are.
+    /// One scan over everything; its operations are entries. Every entry is counted as wrong if
+    /// their number or their bytes are.
     pub(crate) fn full_scan(&self, clock: &SystemClock, set: &DataSet) -> Result<Pass> {
         let start_ns = clock.monotonic_ns();
         let mut scan = self.db.iter();

@@ -1,4 +1,5 @@
-//! Facts about the machine, without which a number says nothing. What cannot be found out is absent.
+//! Facts about the machine, without which a number says nothing. What cannot be found out is
+//! absent.
 
 use serde::Serialize;
 use std::{path::Path, thread};
@@ -56,7 +57,8 @@ impl ProcessorTime {
         // user, nice, system, idle, waiting for I/O, interrupts twice, stolen by the host, ...
         let busy: f64 = all.get(..8)?.iter().sum::<f64>() - all[3] - all[4];
         let own = std::fs::read_to_string("/proc/self/stat").ok()?;
-        // The name, in parentheses, may contain anything; user and system time are fields 14 and 15.
+        // The name, in parentheses, may contain anything; user and system time are fields 14
+        // and 15.
         let own: Vec<&str> = own.rsplit_once(')')?.1.split_whitespace().collect();
         let own = own.get(11)?.parse::<f64>().ok()? + own.get(12)?.parse::<f64>().ok()?;
         Some(ProcessorTime { all_s: busy / TICKS_PER_S, own_s: own / TICKS_PER_S })
@@ -80,8 +82,8 @@ pub fn filesystem_of(path: &Path) -> Option<String> {
     holding.map(|(_, kind)| kind.to_owned())
 }
 
-/// The commit that this program was built from, `-dirty` if the tree had changes. `None` if it was built
-/// outside a repository, or without git.
+/// The commit that this program was built from, `-dirty` if the tree had changes. `None` if it was
+/// built outside a repository, or without git.
 pub fn commit() -> Option<String> {
     option_env!("SOLERA_COMMIT").map(str::to_owned)
 }

@@ -1,5 +1,5 @@
-//! The timed loops. Plain functions over plain data; the operation comes in as a closure and says whether
-//! its answer was right.
+//! The timed loops. Plain functions over plain data; the operation comes in as a closure and says
+//! whether its answer was right.
 
 use crate::{packed::Packed, runner::Result};
 use hdrhistogram::Histogram;
@@ -11,13 +11,14 @@ const CHUNK: usize = 1024;
 /// Longest latency that a histogram tells apart: one minute, in nanoseconds.
 const LATENCY_NS_MAX: u64 = 60_000_000_000;
 
-/// Operations of one database before it is the next one's turn, where several are to grow into memory alike: the blocks of
-/// that many reads are a few huge pages.
+/// Operations of one database before it is the next one's turn, where several are to grow into
+/// memory alike: the blocks of that many reads are a few huge pages.
 const TURN: usize = 4096;
 
-/// `count` operations on each of `databases`, in turns: `op` does those of a range. For the first pass over databases of one
-/// process, which fills their caches. What is put into memory first lies better there: of three databases that were each read whole
-/// before the next was loaded, the last answered 8 % fewer lookups and scans, whichever it was.
+/// `count` operations on each of `databases`, in turns: `op` does those of a range. For the first
+/// pass over databases of one process, which fills their caches. What is put into memory first lies
+/// better there: of three databases that were each read whole before the next was loaded, the last
+/// answered 8 % fewer lookups and scans, whichever it was.
 pub fn in_turns<D>(
     databases: &[D],
     count: usize,
@@ -76,9 +77,9 @@ pub fn throughput(
     Ok(pass)
 }
 
-/// Runs `op` over these of the probes, for at most `limit_ns`, and records how long each took: from the
-/// end of the one before, so that a latency includes one look at the clock, the check of the answer and
-/// nothing else.
+/// Runs `op` over these of the probes, for at most `limit_ns`, and records how long each took: from
+/// the end of the one before, so that a latency includes one look at the clock, the check of the
+/// answer and nothing else.
 pub fn latencies(
     clock: &SystemClock,
     probes: &Packed,
@@ -116,7 +117,7 @@ pub fn clock_ns(clock: &SystemClock) -> f64 {
     (0..5).map(mean).fold(f64::INFINITY, f64::min)
 }
 
-fn histogram() -> Histogram<u64> {
+pub(crate) fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3).expect("the bounds are legal")
 }
 

@@ -1,5 +1,5 @@
-//! Pairs of bytes, one behind the other. A timed loop walks them in order, so that the processor fetches
-//! them ahead and the loop's own cache misses do not count as the engine's.
+//! Pairs of bytes, one behind the other. A timed loop walks them in order, so that the processor
+//! fetches them ahead and the loop's own cache misses do not count as the engine's.
 
 /// A list of (key, value) pairs in one allocation.
 #[derive(Clone, Debug, Default)]

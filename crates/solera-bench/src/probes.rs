@@ -22,8 +22,8 @@ pub struct Probes {
     pub zipf: Packed,
     /// Held-out keys, each equally likely, with empty values.
     pub absent: Packed,
-    /// Present keys from which a whole scan is possible, each equally likely, and as the value the last key
-    /// that it must see.
+    /// Present keys from which a whole scan is possible, each equally likely, and as the value the
+    /// last key that it must see.
     pub scans: Packed,
     /// Entries of each scan: as many as were asked for, if there are so many.
     pub scan_entries: usize,
@@ -38,7 +38,8 @@ impl<'a> Prober<'a> {
         Prober { set, by_popularity, zipf, seed }
     }
 
-    /// The probes of repeat number `repeat`: `lookups` of each kind of read, `scans` of `scan_entries`.
+    /// The probes of repeat number `repeat`: `lookups` of each kind of read, `scans` of
+    /// `scan_entries`.
     pub fn probes(&self, repeat: usize, lookups: usize, scans: usize, scan_entries: usize) -> Probes {
         let mut random = Random::new(self.seed ^ (repeat as u64 + 1) << 32);
         let (pairs, absent_keys) = (&self.set.pairs, &self.set.absent);

@@ -2,7 +2,7 @@
 
 use crate::{
     arm::{Arm, Blocks},
-    data::{DataSet, Family},
+    data::{DataSet, Family, Keys, Recipe, Sizes},
     machine::{self, Machine, ProcessorTime},
     measure::{self, Pass},
     probes::{Prober, Probes, ZIPF_EXPONENT},
@@ -47,8 +47,9 @@ pub struct Config {
     /// The memory budget of each database, in bytes; `None` for twice the data's bytes, and no less
     /// than 64 MiB: everything in memory. Databases of all index kinds are open at once.
     pub memory_bytes: Option<u64>,
-    /// Whether everything is compacted to one run before the read phases. What background work leaves behind
-    /// depends on its timing, and index kinds are compared on equal shapes or not at all.
+    /// Whether everything is compacted to one run before the read phases. What background work
+    /// leaves behind depends on its timing, and index kinds are compared on equal shapes or not at
+    /// all.
     pub compact: bool,
     /// Background threads of each database.
     pub background_threads: usize,
@@ -56,11 +57,13 @@ pub struct Config {
     pub seed: u64,
     /// Where to make the temporary directories; `None` for the system's place.
     pub directory: Option<PathBuf>,
-    /// Where each database is published while it is open, in a file named by data set and index kind; `None` for
-    /// nowhere.
+    /// Where each database is published while it is open, in a file named by data set and index
+    /// kind; `None` for nowhere.
     pub publish: Option<PathBuf>,
-    /// Where each database is recorded while it is open, in a file named by data set and index kind; `None` for
-    /// nowhere.
+    /// The agent by which each database tunes itself while it is open; `None` for none.
+    pub tune: Option<String>,
+    /// Where each database is recorded while it is open, in a file named by data set and index
+    /// kind; `None` for nowhere.
     pub trace: Option<PathBuf>,
     /// How it is recorded.
     pub trace_options: TraceOptions,
@@ -69,10 +72,10 @@ pub struct Config {
 }
 
 /// A generated data set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Generated {
-    /// How keys are spread.
-    pub family: Family,
+    /// Where keys come from.
+    pub keys: Keys,
     /// How many pairs.
     pub entries: usize,
     /// Bytes of each value.
@@ -80,12 +83,16 @@ pub struct Generated {
 }
 
 impl Default for Config {
-    /// The sample and two million uniform keys, under the plain and the strong baseline and both forms of
-    /// DobLIX: under two minutes on two cores.
+    /// The sample and two million uniform keys, under the plain and the strong baseline and both
+    /// forms of DobLIX: under two minutes on two cores.
     fn default() -> Self {
         Config {
             sample: true,
-            generated: vec![Generated { family: Family::Uniform, entries: 2_000_000, value_bytes: 64 }],
+            generated: vec![Generated {
+                keys: Keys::Family(Family::Uniform),
+                entries: 2_000_000,
+                value_bytes: 64,
+            }],
             indexes: vec![IndexKind::Binary, IndexKind::STree, IndexKind::DoblixPra, IndexKind::Learned],
             layout: Layout::default(),
             lookups: 500_000,
@@ -99,6 +106,7 @@ impl Default for Config {
             seed: 1,
             directory: None,
             publish: None,
+            tune: None,
             trace: None,
             trace_options: TraceOptions::new(),
             command: "solera bench".into(),
@@ -108,8 +116,8 @@ impl Default for Config {
 
 impl Config {
     /// Only a generated set of `entries` pairs of 8-byte keys and 64-byte values.
-    pub fn generated(family: Family, entries: usize) -> Self {
-        let generated = vec![Generated { family, entries, value_bytes: 64 }];
+    pub fn generated(keys: Keys, entries: usize) -> Self {
+        let generated = vec![Generated { keys, entries, value_bytes: 64 }];
         Config { sample: false, generated, ..Config::default() }
     }
 
@@ -197,8 +205,8 @@ impl From<io::Error> for Error {
 
 /// Hears how far a run has come.
 pub trait Progress {
-    /// `done` of `of` steps of `stage`, a few words for people. Called at the start of a stage with `done`
-    /// 0, and now and then; never inside a timed read loop.
+    /// `done` of `of` steps of `stage`, a few words for people. Called at the start of a stage with
+    /// `done` 0, and now and then; never inside a timed read loop.
     fn at(&mut self, stage: &str, done: u64, of: u64);
 }
 
@@ -210,8 +218,8 @@ impl Progress for () {
 /// Runs everything that `config` asks for.
 ///
 /// # Errors
-/// [`Error::Config`] before anything is done; [`Error::WrongAnswers`] as soon as a stage ends with one;
-/// [`Error::Engine`] and [`Error::Io`].
+/// [`Error::Config`] before anything is done; [`Error::WrongAnswers`] as soon as a stage ends with
+/// one; [`Error::Engine`] and [`Error::Io`].
 pub fn run(config: &Config, progress: &mut dyn Progress) -> Result<Report> {
     config.validate()?;
     let clock = SystemClock::new();
@@ -224,9 +232,11 @@ pub fn run(config: &Config, progress: &mut dyn Progress) -> Result<Report> {
         progress.at("unpacking the sample", 0, 1);
         sets.push(run_set(config, &clock, &DataSet::git_history_sample(config.seed), progress)?);
     }
-    for &Generated { family, entries, value_bytes } in &config.generated {
+    for Generated { keys, entries, value_bytes } in &config.generated {
         progress.at("generating", 0, 1);
-        let set = DataSet::generated(family, entries, value_bytes, config.seed);
+        let sizes = Sizes::Fixed { key_bytes: 8, value_bytes: *value_bytes };
+        let recipe = Recipe { keys: keys.clone(), entries: *entries, sizes, seed: config.seed };
+        let set = DataSet::of(&recipe).map_err(Error::Config)?;
         sets.push(run_set(config, &clock, &set, progress)?);
     }
     let run_s = (clock.monotonic_ns() - start) as f64 / 1e9;
@@ -332,8 +342,8 @@ fn run_set(
     })
 }
 
-/// Every phase of every arm, `repeats` times; for each arm a tally per phase. Within a phase the arms
-/// follow one another, and each repeat begins with another arm.
+/// Every phase of every arm, `repeats` times; for each arm a tally per phase. Within a phase the
+/// arms follow one another, and each repeat begins with another arm.
 fn measure_phases(
     config: &Config,
     clock: &SystemClock,

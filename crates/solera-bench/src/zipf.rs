@@ -1,7 +1,7 @@
 //! Zipf-distributed ranks: rank r is drawn with probability proportional to r^-s.
 //!
-//! Rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to generate variates from monotone
-//! discrete distributions", 1996): exact, constant time, no table over the ranks.
+//! Rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to generate variates from
+//! monotone discrete distributions", 1996): exact, constant time, no table over the ranks.
 
 use crate::random::Random;
 

@@ -18,18 +18,19 @@ impl Progress for Heard {
 fn run(paper: Paper) -> Document {
     let keys =
         [Family::Clustered, Family::WikiLike, Family::Strings, Family::Hexadecimal].map(Keys::Family).into();
-    // RusKey's and CAMAL's trees flush and sync every four entries or so: of those, fewer are enough.
+    // RusKey's and CAMAL's trees flush and sync every four entries or so: of those, fewer are
+    // enough.
     let entries_small = if matches!(paper, Paper::Doblix | Paper::Sherry) { 3_000 } else { 800 };
     let few = Scale { missions: 2, mission_operations: 200, operations: 200, ..Scale::quick() };
     let scale = Scale { entries: 5_000, entries_small, lookups: 500, keys, ..few };
     let mut heard = Heard::default();
     let document = paper::run(paper, &scale, &mut heard).unwrap();
     assert!(heard.0.len() > 10 && heard.0.iter().all(|(done, of)| done <= of));
-    let markdown = document.to_markdown("page.html");
+    let markdown = document.to_markdown("pictures");
     for said in ["command", "machine", "soleradb", "every answer checked"] {
         assert!(markdown.contains(said), "{said}");
     }
-    assert!(!markdown.contains("NaN") && document.to_html().contains("<svg"));
+    assert!(!markdown.contains("NaN") && document.pictures()[0].1.contains("<svg"));
     document
 }
 
@@ -42,8 +43,8 @@ fn number(cell: &str) -> f64 {
 fn doblix_is_repeated_with_every_kind_on_every_family() {
     let document = run(Paper::Doblix);
     let titles: Vec<&str> = document.sections.iter().map(|section| &section.title[..2]).collect();
-    assert_eq!(titles, ["Wh", "D1", "D1", "Th", "D2", "D3"]);
-    assert!(document.sections[0].text.len() >= 9);
+    assert_eq!(titles, ["As", "D1", "D1", "Th", "D2", "D3"]);
+    assert!(document.sections[0].text.len() + document.sections[0].verdicts.len() >= 9);
     let hot = &document.sections[1];
     for table in &hot.tables {
         assert_eq!(table.columns, ["index", "clustered", "wiki-like", "strings", "hexadecimal"]);
@@ -60,9 +61,10 @@ fn doblix_is_repeated_with_every_kind_on_every_family() {
     }
     let probed = hot.tables.iter().find(|table| table.title.contains("per found read")).unwrap();
     for (name, cells) in &probed.rows {
-        let most = if name.starts_with("sherry") { 4.0 } else { 1.1 };
+        let names_a_window = name.starts_with("sherry") || name.starts_with("greedy");
+        let most = if names_a_window { 4.0 } else { 1.1 };
         for text in &cells[2..] {
-            assert_eq!(text == "–", name.starts_with("sherry"), "text is too long for it");
+            assert_eq!(text == "–", names_a_window, "text is too long for it");
         }
         assert!(
             cells.iter().filter(|cell| *cell != "–").all(|cell| (1.0..=most).contains(&number(cell))),
@@ -96,15 +98,18 @@ fn ruskeys_missions_run_under_every_arm_and_the_model_is_held_against_them() {
     let arms: Vec<&str> = document.sections[2].tables[0].rows.iter().map(|(name, _)| &name[..]).collect();
     assert!(arms.len() == 5 && arms[4].starts_with("closed form"), "{arms:?}");
     assert_eq!(document.sections.len(), 2 + 3, "what holds, the conditions, and three mixes");
-    assert!(document.sections[0].text.iter().any(|line| line.contains("15 cases")), "{document:?}");
+    assert!(
+        document.sections[0].verdicts.iter().any(|said| said.measured.contains("15 cases")),
+        "{document:?}"
+    );
 }
 
 #[test]
 fn ruskeys_transitions_run_and_the_flexible_one_moves_no_table_by_itself() {
     let document = run(Paper::RuskeyTransition);
     let [said, _, time, latency, by_itself] = &document.sections[..] else { panic!("{document:?}") };
-    assert_eq!(said.text.len(), 4);
-    assert!(said.text[2].contains("**Holds.**") && said.text[2].contains("0 bytes"), "{said:?}");
+    assert_eq!(said.verdicts.len(), 4);
+    assert!(said.verdicts[2].holds && said.verdicts[2].measured.contains("0 bytes"), "{said:?}");
     let names = |section: &solera_bench::paper::document::Section| -> Vec<String> {
         section.tables[0].rows.iter().map(|(name, _)| name.clone()).collect()
     };
@@ -118,7 +123,7 @@ fn ruskeys_transitions_run_and_the_flexible_one_moves_no_table_by_itself() {
     assert_eq!((moved.len(), moved[2]), (3, "0 B"), "{moved:?}");
     let record = number(&by_itself.tables[0].rows[2].1[1]);
     assert!((50.0..2000.0).contains(&record), "one record of the manifest: {record} bytes");
-    assert!(document.to_html().contains("class=\"line k2\""));
+    assert!(document.pictures()[0].1.contains("class=\"line k2\""));
 }
 
 #[test]
@@ -126,5 +131,105 @@ fn camals_mixes_run_under_every_arm() {
     let document = run(Paper::CamalStatic);
     let [training, shifting] = &document.sections[2].tables[..] else { panic!("{document:?}") };
     assert_eq!((training.rows.len(), shifting.rows.len()), (3 + 1, 3 + 1), "mixes and their mean");
-    assert!(document.sections[0].text.iter().any(|line| line.contains("18 cases")), "{document:?}");
+    assert!(
+        document.sections[0].verdicts.iter().any(|said| said.measured.contains("18 cases")),
+        "{document:?}"
+    );
+}
+
+#[test]
+fn learnedkvs_phases_run_under_every_way_to_keep_values() {
+    let scale = Scale { entries: 1_500, entries_small: 200, lookups: 100, repeats: 1, ..Scale::quick() };
+    let document = paper::run(Paper::LearnedKv, &scale, &mut Heard::default()).unwrap();
+    let markdown = document.to_markdown("pictures");
+    assert!(markdown.contains("every answer checked") && !markdown.contains("NaN"), "{markdown}");
+    let ways = 1 + solera::Reclaim::ALL.len();
+    let [said, _, rates, written, _, space, scans, sizes, spares, bounds] = &document.sections[..] else {
+        panic!("{document:?}")
+    };
+    assert!(said.verdicts.len() > 10, "{said:?}");
+    for section in [rates, written, space, scans] {
+        assert_eq!(section.tables[0].rows.len(), ways, "{}", section.title);
+    }
+    for (name, cells) in &written.tables[0].rows {
+        let [load, all, log] = [0, 1, 2].map(|at| number(&cells[at]));
+        assert!(load >= 1.0 && all >= log && log >= 1.0, "{name}: {cells:?}");
+    }
+    assert_eq!((sizes.tables.len(), spares.tables.len()), (5, ways - 2));
+    assert_eq!(bounds.tables[0].rows.len(), 4);
+}
+
+/// The same in a place whose time is counted.
+fn counted(paper: Paper, scale: Scale) -> Document {
+    let document = paper::run(paper, &Scale { world: true, ..scale }, &mut Heard::default()).unwrap();
+    let markdown = document.to_markdown("page.html");
+    assert!(!markdown.contains("NaN") && markdown.contains("| asked | measured | verdict |"), "{markdown}");
+    assert!(markdown.contains("times are counted, not measured"));
+    document
+}
+
+#[test]
+fn lerp_and_its_opponents_run_missions_and_sessions_and_the_same_seed_gives_the_same() {
+    let scale = Scale { entries_small: 2_000, missions: 6, mission_operations: 300, ..Scale::quick() };
+    let document = counted(Paper::Ruskey, scale.clone());
+    // Six mixes with three verdicts for Lerp and one for the steward; sessions with three and four.
+    assert_eq!(document.sections[0].verdicts.len(), 6 * 4 + 3 + 4);
+    let titles: Vec<&str> = document.sections[2..].iter().map(|section| &section.title[..2]).collect();
+    assert_eq!(titles, ["R1", "R1", "R1", "R2", "R1", "R1", "R1"]);
+    let r1 = &document.sections[3].tables[0];
+    assert!(r1.rows.iter().any(|(name, _)| name == "Lerp, all levels at once"), "{r1:?}");
+    // All but what this machine took to decide.
+    let figures = |document: &Document| -> Vec<Vec<String>> {
+        let rows = document.sections[2..].iter().flat_map(|section| &section.tables[0].rows);
+        rows.map(|(_, cells)| cells[..5].to_vec()).collect()
+    };
+    assert_eq!(figures(&document), figures(&counted(Paper::Ruskey, scale)));
+}
+
+#[test]
+#[ignore = "it loads a hundred trees of thirty thousand entries: minutes"]
+fn camals_learners_sample_and_choose_beside_their_opponents_and_mixes_follow_each_other() {
+    let scale = Scale { entries_small: 30_750, operations: 400, mixes: 1, ..Scale::quick() };
+    let document = counted(Paper::Camal, scale);
+    let section = |title: &str| {
+        let found = document.sections.iter().find(|section| section.title.starts_with(title));
+        found.unwrap_or_else(|| panic!("no section {title:?}"))
+    };
+    let ways = &section("What each way comes to").tables[0];
+    assert_eq!(ways.rows.len(), 3 + 4 + 1 + 2 + 2 + 1);
+    for (name, cells) in &ways.rows {
+        assert!(number(&cells[0]) > 0.0 && number(&cells[1]) > 0.0, "{name} {cells:?}");
+        assert_eq!(number(&cells[4]) > 0.0, number(&cells[5]) > 0.0, "{name} {cells:?}");
+    }
+    let moving = &section("C3").tables[0];
+    assert_eq!(moving.rows.len(), 1 + 9 + 1 + 2 + 1);
+    assert_eq!(number(&moving.rows[0].1[1]), 1.0, "the default is as fast as itself");
+    // Each of CAMAL's arms configures itself for the first mix.
+    assert!(moving.rows[1..10].iter().all(|(_, cells)| number(&cells[3]) >= 1.0), "{moving:?}");
+    assert_eq!(section("Mixes that are not certain").tables[0].rows.len(), 4);
+}
+
+#[test]
+fn thirty_two_settings_are_measured_under_every_workload() {
+    let scale = Scale { entries_small: 1_500, mission_operations: 300, ..Scale::quick() };
+    let document = counted(Paper::Together, scale);
+    for section in &document.sections[2..] {
+        let [main, pairs] = &section.tables[..] else { panic!("{section:?}") };
+        assert_eq!((main.rows.len(), pairs.rows.len()), (6 + 5, 5));
+        for (name, cells) in &main.rows {
+            let (all, best) = (number(&cells[6]), number(&cells[7]));
+            assert!(best <= all && best <= 1.0, "{name} {cells:?}");
+        }
+    }
+}
+
+#[test]
+fn doblixs_agent_takes_fifty_episodes_over_a_grid_of_twenty_cells() {
+    let scale =
+        Scale { entries_small: 5_000, mission_operations: 1_500, operations: 1_500, ..Scale::quick() };
+    let document = counted(Paper::DoblixAgent, scale);
+    let grid = &document.sections[2].tables[0];
+    assert_eq!((grid.rows.len(), grid.rows[0].1.len()), (5 + 1, 4));
+    let asked = &document.sections[0].verdicts[0];
+    assert!(asked.measured.ends_with("after 50 episodes"), "{asked:?}");
 }

@@ -1,6 +1,6 @@
 //! A whole run, in small.
 
-use solera_bench::{Config, Error, Family, Generated, Progress, run};
+use solera_bench::{Config, Error, Family, Generated, Keys, Progress, run};
 
 #[derive(Default)]
 struct Heard(Vec<(String, u64, u64)>);
@@ -12,7 +12,7 @@ impl Progress for Heard {
 }
 
 fn small() -> Config {
-    Config { lookups: 2000, scans: 50, ..Config::generated(Family::Clustered, 20_000) }
+    Config { lookups: 2000, scans: 50, ..Config::generated(Keys::Family(Family::Clustered), 20_000) }
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn what_cannot_be_run_is_refused_before_anything_is_done() {
     assert!(refused(Config { repeats: 0, ..small() }));
     assert!(refused(Config { generated: Vec::new(), ..small() }));
     assert!(refused(Config { pass_s_max: f64::NAN, ..small() }));
-    assert!(refused(Config::generated(Family::Uniform, 0)));
+    assert!(refused(Config::generated(Keys::Family(Family::Uniform), 0)));
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn a_missing_directory_is_an_error_that_names_it() {
 
 #[test]
 fn the_smallest_set_can_be_measured() {
-    let generated = vec![Generated { family: Family::Uniform, entries: 1, value_bytes: 0 }];
+    let generated = vec![Generated { keys: Keys::Family(Family::Uniform), entries: 1, value_bytes: 0 }];
     let report = run(&Config { generated, ..small() }, &mut ()).unwrap();
     assert_eq!(report.sets[0].arms[0].phases[4].operations, 3);
 }

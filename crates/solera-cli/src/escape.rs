@@ -1,8 +1,8 @@
 //! Bytes as text and back, without loss.
 //!
 //! Escaped text: printable ASCII stands for itself; a backslash is `\\`; tab, newline and carriage
-//! return are `\t`, `\n`, `\r`; every other byte is `\xNN` with two hexadecimal digits. So an escaped
-//! key contains no tab and no newline, and a tab may separate it from its value.
+//! return are `\t`, `\n`, `\r`; every other byte is `\xNN` with two hexadecimal digits. So an
+//! escaped key contains no tab and no newline, and a tab may separate it from its value.
 
 use crate::failure::{Failure, Result};
 use std::ffi::OsStr;
@@ -35,8 +35,8 @@ pub(crate) fn escaped(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// The bytes that escaped text stands for. Bytes that need no escape stand for themselves, printable
-/// or not.
+/// The bytes that escaped text stands for. Bytes that need no escape stand for themselves,
+/// printable or not.
 pub(crate) fn unescape(text: &[u8]) -> Result<Vec<u8>, String> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.iter().copied();

@@ -32,8 +32,16 @@ impl Outcome {
 pub(crate) enum Failure {
     /// The command line asks for something that cannot be: exit status 2.
     Usage(String),
-    /// Anything else: exit status 4.
+    /// A file of the database is not what was written: exit status 4.
+    Damage(String),
+    /// Another process has the database open: exit status 5.
+    Locked(String),
+    /// The database, keyspace or file that was named is not there: exit status 6.
+    Missing(String),
+    /// Anything else: exit status 7.
     Error(String),
+    /// A signal asked the command to stop, and it did: exit status 130.
+    Interrupted(String),
     /// Whoever read our output has stopped reading (`| head`): they have what they wanted.
     OutputClosed,
 }
@@ -43,14 +51,36 @@ pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 impl Failure {
     /// A failure of an operation on a file that belongs to the user, not to the database.
     pub(crate) fn file(op: &str, path: impl fmt::Display, error: &io::Error) -> Self {
-        Failure::Error(format!("cannot {op} {path}: {error}"))
+        let text = format!("cannot {op} {path}: {error}");
+        match error.kind() {
+            io::ErrorKind::NotFound => Failure::Missing(text),
+            _ => Failure::Error(text),
+        }
+    }
+
+    /// The same failure with `more` behind its text.
+    pub(crate) fn and(self, more: impl fmt::Display) -> Self {
+        let and = |text: String| format!("{text}; {more}");
+        match self {
+            Failure::Usage(text) => Failure::Usage(and(text)),
+            Failure::Damage(text) => Failure::Damage(and(text)),
+            Failure::Locked(text) => Failure::Locked(and(text)),
+            Failure::Missing(text) => Failure::Missing(and(text)),
+            Failure::Error(text) => Failure::Error(and(text)),
+            Failure::Interrupted(text) => Failure::Interrupted(and(text)),
+            Failure::OutputClosed => Failure::OutputClosed,
+        }
     }
 
     /// The exit status.
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
             Failure::Usage(_) => 2,
-            Failure::Error(_) => 4,
+            Failure::Damage(_) => 4,
+            Failure::Locked(_) => 5,
+            Failure::Missing(_) => 6,
+            Failure::Error(_) => 7,
+            Failure::Interrupted(_) => 130,
             Failure::OutputClosed => 0,
         })
     }
@@ -59,7 +89,12 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Usage(text) | Failure::Error(text) => f.write_str(text),
+            Failure::Usage(text)
+            | Failure::Damage(text)
+            | Failure::Locked(text)
+            | Failure::Missing(text)
+            | Failure::Error(text)
+            | Failure::Interrupted(text) => f.write_str(text),
             Failure::OutputClosed => f.write_str("the reader of the output has gone"),
         }
     }
@@ -67,9 +102,23 @@ impl fmt::Display for Failure {
 
 impl From<solera::error::Error> for Failure {
     fn from(error: solera::error::Error) -> Self {
-        match error.io_kind() {
-            Some(io::ErrorKind::BrokenPipe) => Failure::OutputClosed,
-            _ => Failure::Error(error.to_string()),
+        use solera::error::Error;
+        let text = error.to_string();
+        match (&error, error.io_kind()) {
+            (_, Some(io::ErrorKind::BrokenPipe)) => Failure::OutputClosed,
+            // A process that ends cannot go on when there is space: the engine's advice is for
+            // those that stay.
+            (
+                Error::Io { op, path, source },
+                Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded),
+            ) => Failure::Error(format!("cannot {op} {}: {source}", path.display())),
+            (_, Some(io::ErrorKind::NotFound)) => Failure::Missing(text),
+            (_, Some(io::ErrorKind::AlreadyExists)) => Failure::Usage(text),
+            (Error::Corrupt { .. }, _) => Failure::Damage(text),
+            (Error::Locked { .. }, _) => Failure::Locked(text),
+            (Error::NoKeyspace(_) | Error::NotADatabase { .. }, _) => Failure::Missing(text),
+            (Error::Invalid(_) | Error::TooLarge { .. }, _) => Failure::Usage(text),
+            _ => Failure::Error(text),
         }
     }
 }

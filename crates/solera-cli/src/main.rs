@@ -1,20 +1,22 @@
 //! The `solera` command: load, read, inspect and measure a Solera database.
 //!
-//! Owns the command line and the meaning of exit statuses; each command is a file in `command`. Results
-//! go to standard output, everything else to standard error as one line, `solera: <what>`.
+//! Owns the command line and the meaning of exit statuses; each command is a file in `command`.
+//! Results go to standard output, everything else to standard error as one line, `solera: <what>`.
 
 mod command;
 mod escape;
 mod failure;
 mod input;
 mod output;
+mod own;
 mod progress;
 mod record;
 mod report;
+mod signal;
 mod target;
 mod units;
 
-use clap::{Parser, Subcommand, error::ErrorKind};
+use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind};
 use failure::{Outcome, Result};
 use std::process::ExitCode;
 
@@ -27,7 +29,11 @@ Exit status:
   1  get: there is no such key
   2  the command line is wrong
   3  load: bad lines were left out, the rest is loaded
-  4  damage, or any other error"
+  4  damage: a file of the database is not what was written
+  5  another process has the database open
+  6  there is no such database, keyspace or file
+  7  any other error
+  130  stopped by a signal"
     };
 }
 
@@ -65,6 +71,11 @@ enum Command {
     Bench(command::bench::Bench),
     Cost(command::cost::Cost),
     Trace(command::trace::Trace),
+    Tune(command::tune::Tune),
+    Explain(command::explain::Explain),
+    Keyspace(command::keyspace::KeyspaceCommand),
+    Completions(command::completions::Completions),
+    Man(command::completions::Man),
 }
 
 impl Command {
@@ -85,6 +96,11 @@ impl Command {
             Command::Bench(command) => command.run(),
             Command::Cost(command) => command.run(),
             Command::Trace(command) => command.run(),
+            Command::Tune(command) => command.run(),
+            Command::Explain(command) => command.run(),
+            Command::Keyspace(command) => command.run(),
+            Command::Completions(command) => command.run(&mut Cli::command()),
+            Command::Man(command) => command.run(Cli::command()),
         }
     }
 }
@@ -120,13 +136,28 @@ fn usage(error: &clap::Error) -> ExitCode {
     let text = error.to_string();
     let what = text.split("\n\nUsage:").next().unwrap_or(&text);
     let what = what.trim_start_matches("error: ").replace("For more information, try '--help'.", "");
-    let what = what.split_whitespace().collect::<Vec<_>>().join(" ");
-    eprintln!("solera: {}; `solera --help` and `solera COMMAND --help` tell more", one_line(&what));
+    let lines = what.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+    let what = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
+    // Listed arguments follow a colon, each on a line of its own.
+    let what = what.replace(":; ", ": ").replace("tip: ", "");
+    eprintln!("solera: {}; `{} --help` tells more", one_line(&what), command_of(std::env::args()));
     ExitCode::from(2)
 }
 
-/// A message on the one line that is promised, whatever the operating system or an argument put into it: a terminal obeys
-/// control characters.
+/// The command that the arguments name, as far as there are such commands: `solera control get`.
+fn command_of(args: impl Iterator<Item = String>) -> String {
+    let mut name = "solera".to_owned();
+    let mut command = Cli::command();
+    for arg in args.skip(1) {
+        let Some(found) = command.find_subcommand(&arg).cloned() else { break };
+        name = format!("{name} {}", found.get_name());
+        command = found;
+    }
+    name
+}
+
+/// A message on the one line that is promised, whatever the operating system or an argument put
+/// into it: a terminal obeys control characters.
 fn one_line(message: &str) -> String {
     let mut line = String::with_capacity(message.len());
     for character in message.chars() {
@@ -141,7 +172,7 @@ fn one_line(message: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use super::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {

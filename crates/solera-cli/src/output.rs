@@ -92,8 +92,8 @@ pub(crate) fn print_json(value: &Value) -> io::Result<()> {
     out.flush()
 }
 
-/// Prints text as it is, and a newline unless it has one. `println!` would panic when the reader has
-/// gone.
+/// Prints text as it is, and a newline unless it has one. `println!` would panic when the reader
+/// has gone.
 pub(crate) fn print_text(text: &str) -> io::Result<()> {
     let mut out = stdout();
     out.write_all(text.as_bytes())?;

@@ -12,7 +12,7 @@ pub(crate) fn bar(source_bytes: Option<u64>) -> ProgressBar {
     let (bar, template) = match source_bytes {
         Some(bytes) => (
             ProgressBar::new(bytes),
-            "{bar:30} {percent:>3} %  {decimal_bytes}/{decimal_total_bytes}  {decimal_bytes_per_sec}  {msg}  ETA {eta}",
+            "{bar:12} {percent:>3} %  {decimal_bytes}/{decimal_total_bytes}  {msg}  ETA {eta}",
         ),
         None => (
             ProgressBar::new_spinner(),

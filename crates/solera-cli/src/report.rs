@@ -2,13 +2,14 @@
 //!
 //! JSON lines. The first says what was loaded into which keyspace; then come bad lines
 //! (`{"line":17,"reason":"..","text":".."}`; `text_hex` where the text is not UTF-8) and marks
-//! (`{"through_line":20000,"loaded":19999,"bad":1}`). A mark is written only after everything up to it
-//! is durable in the database, so a load may always go on from the last mark. What stands after the
-//! last mark describes lines that will be read again, and is cut off on resuming.
+//! (`{"through_line":20000,"loaded":19999,"bad":1}`). A mark is written only after everything up to
+//! it is durable in the database, so a load may always go on from the last mark. What stands after
+//! the last mark describes lines that will be read again, and is cut off on resuming.
 
 use crate::{
     failure::{Failure, Result},
     output::json_bytes,
+    own,
 };
 use serde_json::{Map, Value, json};
 use std::{
@@ -50,6 +51,9 @@ impl Mark {
     }
 }
 
+/// What such a file is called in messages.
+const NOUN: &str = "a report of --bad-lines";
+
 /// A report being written.
 pub(crate) struct Report {
     path: PathBuf,
@@ -57,22 +61,23 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Starts a report, replacing an older one. `load` describes what is loaded, for [`Report::resume`].
+    /// Starts a report, replacing an older one. `load` describes what is loaded, for
+    /// [`Report::resume`]. A file that is no report is left alone.
     pub(crate) fn create(path: &Path, load: &Value) -> Result<Report> {
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(path)
-            .map_err(|error| Failure::file("create", path.display(), &error))?;
+        let file = own::create(path, NOUN, is_report)?;
         let mut report = Report { path: path.to_owned(), out: BufWriter::new(file) };
         report.line(load)?;
         report.flush()?;
         Ok(report)
     }
 
-    /// Opens the report of an earlier load to go on with it, and says how far that had come. Fails if
-    /// the report is of another load than `load`.
+    /// Fails if there is a file that is no report.
+    pub(crate) fn check(path: &Path) -> Result<()> {
+        own::check(path, NOUN, is_report)
+    }
+
+    /// Opens the report of an earlier load to go on with it, and says how far that had come. Fails
+    /// if the report is of another load than `load`.
     pub(crate) fn resume(path: &Path, load: &Value) -> Result<(Report, Mark)> {
         let failed = |op, error: std::io::Error| Failure::file(op, path.display(), &error);
         let mut file = OpenOptions::new().read(true).write(true).open(path).map_err(|e| failed("open", e))?;
@@ -108,6 +113,8 @@ impl Report {
                 path.display()
             )));
         }
+        // Another program's file is never shortened: what stands behind the last mark must be a
+        // report's.
         file.set_len(keep as u64).map_err(|e| failed("shorten", e))?;
         file.seek(std::io::SeekFrom::End(0)).map_err(|e| failed("write", e))?;
         Ok((Report { path: path.to_owned(), out: BufWriter::new(file) }, mark))
@@ -137,6 +144,15 @@ impl Report {
 
     fn flush(&mut self) -> Result<()> {
         self.out.flush().map_err(|error| Failure::file("write", self.path.display(), &error))
+    }
+}
+
+/// Whether a file that begins so is a report: its first line says what was loaded.
+fn is_report(beginning: &[u8]) -> bool {
+    let line = beginning.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    match serde_json::from_slice::<Value>(line) {
+        Ok(first) => ["load", "keyspace", "format"].iter().all(|name| first.get(name).is_some()),
+        Err(_) => false,
     }
 }
 
@@ -194,6 +210,10 @@ mod tests {
         let before = content(&path);
         assert!(matches!(Report::resume(&path, &json!({"format": "tsv"})), Err(Failure::Usage(_))));
         assert_eq!(content(&path), before);
+        let path = dir.path().join("letter");
+        OpenOptions::new().create_new(true).write(true).open(&path).unwrap().write_all(b"not ours").unwrap();
+        assert!(matches!(Report::create(&path, &json!(1)), Err(Failure::Usage(_))));
+        assert_eq!(content(&path), "not ours");
         let empty = dir.path().join("empty");
         drop(OpenOptions::new().create_new(true).write(true).open(&empty).unwrap());
         assert!(matches!(Report::resume(&empty, &json!(1)), Err(Failure::Usage(_))));

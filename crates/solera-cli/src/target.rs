@@ -1,12 +1,17 @@
 //! Which database and keyspace a command works on, and how it is opened.
 //!
-//! Commands that only read open the database read-only, so that they work on read-only media and never
-//! create anything; commands that change an existing database refuse to create one; only `load` and
-//! `put` do.
+//! Commands that only read open the database read-only, so that they work on read-only media and
+//! never create anything; commands that change an existing database refuse to create one. Only
+//! `load` and `put` create one, and they create a keyspace in an existing database only when told
+//! to.
 
-use crate::failure::{Failure, Result};
+use crate::{
+    failure::{Failure, Result},
+    units,
+};
 use solera::{
     Db, Keyspace, KeyspaceStats, Options,
+    error::Error,
     vfs::{Fs, posix::PosixFs},
 };
 use std::{
@@ -31,13 +36,13 @@ impl Database {
     /// Opens an existing database for reading only.
     pub(crate) fn open_to_read(&self) -> Result<Db> {
         self.must_exist()?;
-        Ok(Options::new().read_only(true).create_if_missing(false).open(&self.dir)?)
+        Options::new().read_only(true).create_if_missing(false).open(&self.dir).map_err(no_database)
     }
 
     /// Opens an existing database for writing.
     pub(crate) fn open_to_change(&self) -> Result<Db> {
         self.must_exist()?;
-        Ok(Options::new().create_if_missing(false).open(&self.dir)?)
+        Options::new().create_if_missing(false).open(&self.dir).map_err(no_database)
     }
 
     /// Opens the database with these options, and creates it if there is none.
@@ -63,6 +68,11 @@ impl Database {
         existing_keyspace(db, &self.dir, name)
     }
 
+    /// Whether something lies in the directory.
+    fn has_files(&self) -> bool {
+        std::fs::read_dir(&self.dir).is_ok_and(|mut entries| entries.next().is_some())
+    }
+
     /// The directory.
     pub(crate) fn path(&self) -> &Path {
         &self.dir
@@ -70,13 +80,16 @@ impl Database {
 
     /// Fails if the directory is not there; the engine says what it thinks of what is in it.
     pub(crate) fn must_exist(&self) -> Result<()> {
+        if self.dir.as_os_str().is_empty() {
+            return Err(Failure::Usage("--dir is empty; it names the directory of a database".to_owned()));
+        }
         match std::fs::metadata(&self.dir) {
             Ok(found) if found.is_dir() => Ok(()),
-            Ok(_) => Err(Failure::Error(format!(
+            Ok(_) => Err(Failure::Missing(format!(
                 "{} is a file; --dir names the directory of a database",
                 self.dir.display()
             ))),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(Failure::Error(format!(
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(Failure::Missing(format!(
                 "{} does not exist; `solera load` and `solera put` create a database",
                 self.dir.display()
             ))),
@@ -111,16 +124,67 @@ impl Place {
     }
 }
 
+/// The keyspace of a command that writes, and whether it may make it.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct NewPlace {
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Make the keyspace if the database does not have it; a new database gets it without being
+    /// told
+    #[arg(long)]
+    create_keyspace: bool,
+}
+
+impl NewPlace {
+    /// Opens the database with `options`, or makes it. A keyspace that an existing database lacks
+    /// is a mistake in its name, unless `--create-keyspace` says otherwise.
+    pub(crate) fn open_or_create(&self, options: Options) -> Result<Db> {
+        let Place { database, keyspace } = &self.place;
+        let is_new = !database.has_files();
+        let db = database.open_or_create(options)?;
+        let names = db.keyspaces();
+        if is_new || self.create_keyspace || names.contains(keyspace) {
+            return Ok(db);
+        }
+        Err(no_keyspace(database.path(), keyspace, &names).and("--create-keyspace makes one"))
+    }
+}
+
+/// A command that makes no database found none: an empty directory does not help it.
+fn no_database(error: Error) -> Failure {
+    match error {
+        Error::NotADatabase { path, what } => Failure::Missing(format!(
+            "{} is not a Solera database: {what}; `solera load` and `solera put` create one",
+            path.display()
+        )),
+        other => other.into(),
+    }
+}
+
+/// Tells of the tables of `stats` that are damaged, if any are.
+pub(crate) fn damage(stats: &[KeyspaceStats]) -> Option<Failure> {
+    let mut damaged = stats.iter().flat_map(|stats| &stats.damaged);
+    let first = damaged.next()?;
+    let found = 1 + damaged.count() as u64;
+    Some(Failure::Damage(format!(
+        "damaged: {}; the first is {}, at byte {}: {}; `solera check` shows the extent",
+        units::plural(found, "table"),
+        first.file.display(),
+        first.offset,
+        first.what
+    )))
+}
+
 /// A keyspace that must be there: asking for one must not create it.
 fn existing_keyspace(db: &Db, dir: &Path, name: &str) -> Result<Keyspace> {
     let names = db.keyspaces();
-    if !names.iter().any(|known| known == name) {
-        let names: Vec<_> = names.iter().map(|name| format!("{name:?}")).collect();
-        return Err(Failure::Error(format!(
-            "{} has no keyspace {name:?}; it has {}",
-            dir.display(),
-            names.join(", ")
-        )));
+    match names.iter().any(|known| known == name) {
+        true => Ok(db.keyspace(name)?),
+        false => Err(no_keyspace(dir, name, &names)),
     }
-    Ok(db.keyspace(name)?)
+}
+
+fn no_keyspace(dir: &Path, name: &str, names: &[String]) -> Failure {
+    let names: Vec<_> = names.iter().map(|name| format!("{name:?}")).collect();
+    Failure::Missing(format!("{} has no keyspace {name:?}; it has {}", dir.display(), names.join(", ")))
 }

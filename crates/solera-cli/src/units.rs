@@ -79,21 +79,50 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).ok_or_else(wrong)
 }
 
-/// A time on the command line: a number and ms, s or min.
+/// A number of entries on the command line.
+pub(crate) fn parse_count(text: &str) -> Result<u64, String> {
+    text.replace([',', '_'], "").parse().map_err(|_| "a whole number of at least 0, such as 100".to_owned())
+}
+
+/// A time on the command line: a number and ms, s, m (or min), h or d.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
-    let wrong = || "a time is a number with ms, s or min, such as 500ms or 2s".to_owned();
+    let wrong = || "a time is a number with ms, s, m, h or d, such as 500ms or 90s".to_owned();
     let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
     let (number, unit) = text.split_at(unit_at);
-    let number: f64 = number.parse().map_err(|_| wrong())?;
-    let seconds = match unit {
-        "ms" => number / 1e3,
-        "s" => number,
-        "min" => number * 60.0,
+    let unit_ms: u64 = match unit {
+        "ms" => 1,
+        "s" => 1000,
+        "m" | "min" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
         _ => return Err(wrong()),
     };
-    match Duration::try_from_secs_f64(seconds) {
-        Ok(duration) if (PERIOD_MIN..=PERIOD_MAX).contains(&duration) => Ok(duration),
-        _ => Err(format!("{text} is not between {PERIOD_MIN:?} and {PERIOD_MAX:?}")),
+    // A whole number stays exact.
+    if let Ok(whole) = number.parse::<u64>() {
+        let ms =
+            whole.checked_mul(unit_ms).ok_or_else(|| format!("{text} is longer than 2^64 milliseconds"))?;
+        return Ok(Duration::from_millis(ms));
+    }
+    let number: f64 = number.parse().map_err(|_| wrong())?;
+    Duration::try_from_secs_f64(number * unit_ms as f64 / 1e3).map_err(|_| wrong())
+}
+
+/// The time between two looks at a database.
+pub(crate) fn parse_period(text: &str) -> Result<Duration, String> {
+    let period = parse_duration(text)?;
+    match (PERIOD_MIN..=PERIOD_MAX).contains(&period) {
+        true => Ok(period),
+        false => Err(format!("{text} is not between {PERIOD_MIN:?} and {PERIOD_MAX:?}")),
+    }
+}
+
+/// How long an entry is there.
+pub(crate) fn parse_ttl(text: &str) -> Result<Duration, String> {
+    match parse_duration(text)? {
+        Duration::ZERO => {
+            Err("an entry that expires at once is never seen; leave it out, or delete the key".to_owned())
+        }
+        ttl => Ok(ttl),
     }
 }
 
@@ -147,9 +176,21 @@ mod tests {
         assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(parse_duration("1.5s"), Ok(Duration::from_millis(1500)));
         assert_eq!(parse_duration("2min"), Ok(Duration::from_secs(120)));
-        for wrong in ["", "1", "s", "1h", "-1s", "0s", "9ms", "1e9s", "1441min", "1..2s", "NaNs"] {
+        assert_eq!(parse_duration("7d"), Ok(Duration::from_secs(7 * 86_400)));
+        assert_eq!(parse_duration("3m"), parse_duration("3min"));
+        for wrong in ["", "1", "s", "1w", "-1s", "1e9s", "1..2s", "NaNs", "é", "18446744073709551615d"] {
             assert!(parse_duration(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn looks_and_lives_have_bounds() {
+        assert_eq!(parse_period("1h"), Ok(Duration::from_secs(3600)));
+        assert!(
+            parse_period("9ms").is_err() && parse_period("1441min").is_err() && parse_period("0s").is_err()
+        );
+        assert_eq!(parse_ttl("500ms"), Ok(Duration::from_millis(500)));
+        assert!(parse_ttl("0s").unwrap_err().contains("never seen"));
     }
 
     #[test]

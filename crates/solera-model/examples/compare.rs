@@ -1,8 +1,8 @@
-//! What the searches of this crate cost over the boundaries between blocks of sorted keys: memory, time, and for
-//! `Boundaries` how many keys are sent to a neighbour.
+//! What the searches of this crate cost over the boundaries between blocks of sorted keys: memory,
+//! time, and for `Boundaries` how many keys are sent to a neighbour.
 //!
-//! `cargo run --release -p solera-model --example compare [keys]` takes a few seconds at the default of two
-//! million keys, in blocks of 56 and tables of 4,000 blocks.
+//! `cargo run --release -p solera-model --example compare [keys]` takes a few seconds at the
+//! default of two million keys, in blocks of 56 and tables of 4,000 blocks.
 
 use solera_model::{boundaries::Boundaries, eytzinger::Eytzinger, interpolation, stree::STree};
 use std::{
@@ -51,7 +51,8 @@ fn keys(family: &str, n: usize, random: &mut Random) -> Vec<u64> {
             }
             keys
         }
-        // A cascade: at each of 12 levels of 4 bits, one of 16 parts with weights that differ by a factor of 8.
+        // A cascade: at each of 12 levels of 4 bits, one of 16 parts with weights that differ by a
+        // factor of 8.
         "cascade" => {
             let part = |random: &mut Random| match random.below(32) {
                 draw @ 0..16 => draw,
@@ -68,7 +69,8 @@ fn keys(family: &str, n: usize, random: &mut Random) -> Vec<u64> {
                     .fold(0, |key, _| (key << 8) | u64::from(b"0123456789abcdef"[random.below(16) as usize]))
             })
             .collect(),
-        // Times in seconds, most days busy and some very busy, with a microsecond to tell them apart.
+        // Times in seconds, most days busy and some very busy, with a microsecond to tell them
+        // apart.
         "wiki-like" => (0..n)
             .map(|_| {
                 let day = random.below(4000);

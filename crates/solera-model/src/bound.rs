@@ -1,5 +1,5 @@
-//! The error of a line, measured with the arithmetic of the query, so that it bounds what a query will see
-//! and not what the real numbers would have given.
+//! The error of a line, measured with the arithmetic of the query, so that it bounds what a query
+//! will see and not what the real numbers would have given.
 
 use crate::segment::Line;
 use std::array;
@@ -7,13 +7,13 @@ use std::array;
 /// Maxima taken side by side, so that a comparison need not wait for the one before.
 const LANES: usize = 4;
 
-/// The largest distance in ranks between any key's own rank and the one that [`Line::rank`] predicts for it,
-/// over all keys of `xs`, equal ones each by its own rank; 0 if there are none. `xs` ascends and its first
-/// key is the line's anchor.
+/// The largest distance in ranks between any key's own rank and the one that [`Line::rank`]
+/// predicts for it, over all keys of `xs`, equal ones each by its own rank; 0 if there are none.
+/// `xs` ascends and its first key is the line's anchor.
 ///
-/// This bounds searches for keys that are *not* there too. Such a key lies between neighbours at ranks
-/// `r - 1` and `r`; its prediction lies between theirs, because predictions are monotone; hence
-/// `r` lies in `[prediction - error, prediction + error + 1]`.
+/// This bounds searches for keys that are *not* there too. Such a key lies between neighbours at
+/// ranks `r - 1` and `r`; its prediction lies between theirs, because predictions are monotone;
+/// hence `r` lies in `[prediction - error, prediction + error + 1]`.
 pub fn measured_error(line: Line, xs: &[u64]) -> u32 {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx512dq") && is_x86_feature_detected!("avx512vl") {

@@ -1,22 +1,29 @@
-//! Solera's own index: how many of many sorted numbers are not above a key, from 11 bits each, 13, or 17.
+//! Solera's own index: how many of many sorted numbers are not above a key, from 11 bits each, 13,
+//! or 17.
 //!
-//! Owns [`Boundaries`]. A union of model and search (docs/decisions/0007): *segments* are found through a tiny
-//! [S-tree](crate::stree) of their first boundaries, which are exact. Within a segment a line says where a
-//! boundary should be, and a *code* where it is relative to that. A query looks at the 16 codes around
-//! its own place on the line, and compares them at once.
+//! Owns [`Boundaries`]. A union of model and search (docs/decisions/0007): *segments* are found
+//! through a tiny [S-tree](crate::stree) of their first boundaries, which are exact. Within a
+//! segment a line says where a boundary should be, and a *code* where it is relative to that. A
+//! query looks at the 16 codes around its own place on the line, and compares them at once.
 //!
-//! In a long segment, found by the [hull](crate::hull), boundaries lie in groups of 16 (`group`): a code of 10, 12 or 16 bits says how far
-//! one is off the line, relative to its group. A short one, of up to 16 boundaries, has codes of 16 bits: positions in
-//! 65,536 steps over the whole segment. A boundary is rounded down to its step; keys between the two are *ambiguous*: that
-//! boundary is counted for them though they lie below it.
+//! In a long segment, found by the [hull](crate::hull), boundaries lie in groups of 16 (`group`): a
+//! code of 10, 12 or 16 bits says how far one is off the line, relative to its group. A short one,
+//! of up to 16 boundaries, has codes of 16 bits: positions in 65,536 steps over the whole segment.
+//! A boundary is rounded down to its step; keys between the two are *ambiguous*: that boundary is
+//! counted for them though they lie below it.
 //!
 //! What must hold:
-//! * Rounded boundaries ascend strictly within a segment, and none is rounded as far as to the one before it: an answer is too high by
-//!   one at most, and never too low.
-//! * What is ambiguous below a boundary is no more than [`AMBIGUITY_MAX`] of the way to the nearer of its neighbours. Where a line cannot
-//!   give that, the segment ends. Codes of 10 bits have limits of their own: [`AMBIGUITY_MAX_OF_TEN`], and [`AMBIGUITY_MEAN_MAX`] on average.
+//! * Rounded boundaries ascend strictly within a segment, and none is rounded as far as to the one
+//!   before it: an answer is too high by one at most, and never too low.
+//! * What is ambiguous below a boundary is no more than [`AMBIGUITY_MAX`] of the way to the nearer
+//!   of its neighbours. Where a line cannot give that, the segment ends. Codes of 10 bits have
+//!   limits of their own: [`AMBIGUITY_MAX_OF_TEN`], and [`AMBIGUITY_MEAN_MAX`] on average.
+//! * Where it is known what is looked for below each boundary ([`Boundaries::above`]), none of that
+//!   is ambiguous, or no more than is allowed: a boundary is a gap then, and its code lies
+//!   somewhere in it.
 //! * All that is measured at build with the function that queries use.
-//! * Boundaries that come from bytes (`stored`) promise less: no query panics, and no rank is above their count.
+//! * Boundaries that come from bytes (`stored`) promise less: no query panics, and no rank is above
+//!   their count.
 
 mod builder;
 mod group;
@@ -33,11 +40,13 @@ use crate::{
 
 /// Most boundaries of one index.
 pub const LEN_MAX: usize = (1 << 25) - 1;
-/// How much of the way from a boundary to the nearer of its neighbours may be ambiguous, but for codes of 10 bits.
+/// How much of the way from a boundary to the nearer of its neighbours may be ambiguous, but for
+/// codes of 10 bits.
 pub const AMBIGUITY_MAX: f64 = 1.0 / 1024.0;
 /// The same for codes of 10 bits.
 pub const AMBIGUITY_MAX_OF_TEN: f64 = 1.0 / 256.0;
-/// How much of that way may be ambiguous on average over a segment with codes of 10 bits, if nothing else is said; else it has 12.
+/// How much of that way may be ambiguous on average over a segment with codes of 10 bits, if
+/// nothing else is said; else it has 12.
 pub const AMBIGUITY_MEAN_MAX: f64 = 1.0 / 1536.0;
 
 /// Words of a group with codes of 10 bits, and of 12.
@@ -45,7 +54,8 @@ const TEN_WORDS: usize = group_words(10);
 const TWELVE_WORDS: usize = group_words(12);
 /// Units of a deviation to a boundary.
 const STEP: i64 = GROUP_STEP as i64;
-/// How far a boundary of a long segment may lie from its line, in boundaries: less by two than a group's base reaches.
+/// How far a boundary of a long segment may lie from its line, in boundaries: less by two than a
+/// group's base reaches.
 const EPSILON: u32 = 6;
 /// Steps of a short segment.
 const SHORT_STEPS: i64 = 1 << 16;
@@ -57,8 +67,8 @@ const CENTRE: i64 = STEP / 8;
 struct Segment {
     /// Boundaries up to and with the first of the segment.
     rank: u32,
-    /// Where its words begin, above 6 bits: two for its form, the others how many codes the last group of a long one has
-    /// beyond full ones. They end where those of the next segment begin.
+    /// Where its words begin, above 6 bits: two for its form, the others how many codes the last
+    /// group of a long one has beyond full ones. They end where those of the next segment begin.
     codes: u32,
     line: Line,
 }
@@ -126,7 +136,8 @@ impl Segment {
     }
 }
 
-/// Steps per unit of key, as a fraction: `factor / 2^shift`; and how far the line lies off the first boundary.
+/// Steps per unit of key, as a fraction: `factor / 2^shift`; and how far the line lies off the
+/// first boundary.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Line {
     factor: u16,
@@ -135,7 +146,8 @@ struct Line {
 }
 
 impl Line {
-    /// The line of this slope, in steps per unit of key, and this place at the first boundary, in steps.
+    /// The line of this slope, in steps per unit of key, and this place at the first boundary, in
+    /// steps.
     fn new(slope: f64, at_first: f64) -> Line {
         let mut shift = 0u8;
         let mut factor = slope;
@@ -169,8 +181,28 @@ pub struct Place {
     pub rank: usize,
     /// The number of the segment whose first boundary is the key itself; its rank is exact then.
     pub start: Option<usize>,
-    /// How far it is from the boundary before it to the one behind it, in 256ths, about; `None` where that is not known. Nothing depends on it.
+    /// How far it is from the boundary before it to the one behind it, in 256ths, about; `None`
+    /// where that is not known. Nothing depends on it.
     pub within: Option<u8>,
+}
+
+/// What is looked for below boundaries, for [`Boundaries::above`].
+#[derive(Clone, Copy, Debug)]
+pub struct Below<'b> {
+    /// Of each boundary the largest number that is looked for below it.
+    pub last: &'b [u64],
+    /// A number that is looked for below it and must never be counted one boundary too many, nor
+    /// one that is less: the last but one, say, or again the last.
+    pub least: &'b [u64],
+    /// Of so large a part of the boundaries the last may be, at most. 0: none is.
+    pub missed_max: f64,
+}
+
+impl<'b> Below<'b> {
+    /// None of these numbers, or of those below, is ever counted one boundary too many.
+    pub fn all(last: &'b [u64]) -> Below<'b> {
+        Below { last, least: last, missed_max: 0.0 }
+    }
 }
 
 /// Sorted numbers, to be counted.
@@ -178,7 +210,8 @@ pub struct Place {
 pub struct Boundaries {
     starts: STree,
     segments: Box<[Segment]>,
-    /// Codes of all segments, and as many more that no segment has as the largest group, so that one can be looked at anywhere.
+    /// Codes of all segments, and as many more that no segment has as the largest group, so that
+    /// one can be looked at anywhere.
     words: Box<[u16]>,
     len: usize,
     lanes: Lanes,
@@ -186,8 +219,8 @@ pub struct Boundaries {
 }
 
 impl Boundaries {
-    /// `keys` ascend; equal ones are allowed. What is `pinned`, by rank, becomes the first boundary of a
-    /// segment, and so do equal ones, together.
+    /// `keys` ascend; equal ones are allowed. What is `pinned`, by rank, becomes the first boundary
+    /// of a segment, and so do equal ones, together.
     ///
     /// # Panics
     /// If there are more than [`LEN_MAX`] keys.
@@ -195,13 +228,45 @@ impl Boundaries {
         Boundaries::with_ambiguity(AMBIGUITY_MEAN_MAX, keys, pinned)
     }
 
-    /// [`Boundaries::new`] with another limit than [`AMBIGUITY_MEAN_MAX`]: the less, the fewer answers are too high, and the fewer codes have
-    /// 10 bits.
+    /// [`Boundaries::new`] with another limit than [`AMBIGUITY_MEAN_MAX`]: the less, the fewer
+    /// answers are too high, and the fewer codes have 10 bits.
     ///
     /// # Panics
     /// If there are more than [`LEN_MAX`] keys.
     pub fn with_ambiguity(mean_max: f64, keys: &[u64], pinned: impl Fn(usize) -> bool) -> Boundaries {
-        Boundaries::build(mean_max, keys, pinned, Lanes::detect())
+        Boundaries::build(mean_max, keys, None, pinned, Lanes::detect())
+    }
+
+    /// [`Boundaries::new`] where it is known what is looked for [below](Below) each boundary. A
+    /// boundary is then no number but a gap, anywhere in which its code may lie: the wider gaps
+    /// are, the fewer bits codes need.
+    ///
+    /// A boundary that is not above the least of what is told of it must be `pinned`, or be equal
+    /// to one beside it.
+    ///
+    /// ```
+    /// use solera_model::boundaries::{Below, Boundaries};
+    ///
+    /// // Sorted numbers in blocks of 40: runs of a hundred, far from each other.
+    /// let keys: Vec<u64> = (0..4000).map(|i| (i / 100) << 32 | 3 * (i % 100)).collect();
+    /// let blocks: Vec<&[u64]> = keys.chunks(40).collect();
+    /// let firsts: Vec<u64> = blocks[1..].iter().map(|block| block[0]).collect();
+    /// let last: Vec<u64> = blocks[..firsts.len()].iter().map(|block| block[39]).collect();
+    ///
+    /// let boundaries = Boundaries::above(Below::all(&last), &firsts, |_| false);
+    /// for (block, keys) in blocks.iter().enumerate() {
+    ///     assert!(keys.iter().all(|&key| boundaries.place(key).rank == block));
+    /// }
+    /// ```
+    ///
+    /// # Panics
+    /// If there are more than [`LEN_MAX`] keys, or `below` is not of as many boundaries.
+    pub fn above(below: Below<'_>, keys: &[u64], pinned: impl Fn(usize) -> bool) -> Boundaries {
+        assert!(
+            below.last.len() == keys.len() && below.least.len() == keys.len(),
+            "what is looked for below each boundary"
+        );
+        Boundaries::build(AMBIGUITY_MEAN_MAX, keys, Some(below), pinned, Lanes::detect())
     }
 
     /// [`Boundaries::new`] with instructions of one's choice.
@@ -209,13 +274,20 @@ impl Boundaries {
     /// # Panics
     /// If the processor does not have them, or there are more than [`LEN_MAX`] keys.
     pub fn with_lanes(keys: &[u64], pinned: impl Fn(usize) -> bool, lanes: Lanes) -> Boundaries {
-        Boundaries::build(AMBIGUITY_MEAN_MAX, keys, pinned, lanes)
+        Boundaries::build(AMBIGUITY_MEAN_MAX, keys, None, pinned, lanes)
     }
 
-    fn build(mean_max: f64, keys: &[u64], pinned: impl Fn(usize) -> bool, lanes: Lanes) -> Boundaries {
+    fn build(
+        mean_max: f64,
+        keys: &[u64],
+        below: Option<Below<'_>>,
+        pinned: impl Fn(usize) -> bool,
+        lanes: Lanes,
+    ) -> Boundaries {
         debug_assert!(keys.is_sorted());
         assert!(keys.len() <= LEN_MAX, "boundaries are counted in 25 bits");
-        let Builder { starts, segments, mut words, ambiguity, .. } = Builder::cut(keys, pinned, mean_max);
+        let Builder { starts, segments, mut words, ambiguity, .. } =
+            Builder::cut(keys, below, pinned, mean_max);
         words.extend([u16::MAX; WIDE_WORDS]);
         Boundaries {
             starts: STree::with_lanes(&starts, lanes),
@@ -233,8 +305,9 @@ impl Boundaries {
         self.place_early(x, |_| {})
     }
 
-    /// [`Boundaries::place`]; `early` is told, before codes are read, a rank that is at most 8 away from the answer: the middle
-    /// of a short segment, or of a long one what its line says. Who goes on with what lies at that rank can ask for it meanwhile.
+    /// [`Boundaries::place`]; `early` is told, before codes are read, a rank that is at most 8 away
+    /// from the answer: the middle of a short segment, or of a long one what its line says. Who
+    /// goes on with what lies at that rank can ask for it meanwhile.
     #[inline]
     pub fn place_early(&self, x: u64, early: impl Fn(usize)) -> Place {
         let Some(number) = self.starts.up_to(x).checked_sub(1) else {
@@ -275,8 +348,9 @@ impl Boundaries {
         Place { rank: segment.rank as usize + below, start: None, within }
     }
 
-    /// How many of the boundaries of a long segment of so many words, in groups of `GROUP`, are not above so many steps; and, if both
-    /// boundaries around are in one group, how far between them that is, in 256ths.
+    /// How many of the boundaries of a long segment of so many words, in groups of `GROUP`, are not
+    /// above so many steps; and, if both boundaries around are in one group, how far between them
+    /// that is, in 256ths.
     #[inline]
     fn in_groups<const GROUP: usize>(
         &self,
@@ -308,7 +382,8 @@ impl Boundaries {
             let valid = u32::MAX >> (32 - codes_of(group));
             (compare(self, words, limit, head) & valid).count_ones() as usize
         };
-        // How far boundaries are off the line at the query's place tells where on the line those around it are.
+        // How far boundaries are off the line at the query's place tells where on the line those
+        // around it are.
         let off = Head::of_word(group_of(group_at(steps))[0]).base();
         let mut group = group_at(steps - off);
         let mut found = below(group);
@@ -338,8 +413,8 @@ impl Boundaries {
     fn compare(&self, codes: &[u16; CODES], limit: u16) -> u32 {
         match self.lanes {
             Lanes::Scalar => lanes::codes_up_to_scalar(codes, limit),
-            // SAFETY: boundaries are made with instructions that the processor has: their S-tree of starts, made with
-            // the same, asserts it.
+            // SAFETY: boundaries are made with instructions that the processor has: their S-tree of
+            // starts, made with the same, asserts it.
             #[cfg(target_arch = "x86_64")]
             Lanes::Avx2 | Lanes::Avx512 => unsafe { lanes::x86::codes_up_to_avx2(codes, limit) },
             // SAFETY: as above.
@@ -402,8 +477,11 @@ impl Boundaries {
         self.segments.len()
     }
 
-    /// What is ambiguous below a boundary, beside the way to the nearer of its neighbours, on average. Of keys that are spread evenly
-    /// about twice that part is ambiguous where boundaries are the shortest numbers between two: those are often right above the lower.
+    /// Where it was known what is looked for [below](Below) boundaries: the part of these for which
+    /// the last number below them is counted too high. Else what is ambiguous below a boundary,
+    /// beside the way to the nearer of its neighbours, on average. Of keys that are spread evenly
+    /// about twice that part is ambiguous where boundaries are the shortest numbers between two:
+    /// those are often right above the lower.
     pub fn ambiguity(&self) -> f64 {
         self.ambiguity.into()
     }
@@ -548,7 +626,8 @@ mod tests {
         }
     }
 
-    /// Steps of a key that is very far used to be cut to 64 bits, and it was found among the first boundaries.
+    /// Steps of a key that is very far used to be cut to 64 bits, and it was found among the first
+    /// boundaries.
     #[test]
     fn keys_far_behind_the_last_boundary_are_behind_it() {
         for gap in [1, 2, 1 << 10, 1 << 20] {
@@ -558,6 +637,39 @@ mod tests {
             {
                 assert_eq!(boundaries.place(x).rank, keys.len(), "gap {gap}: {x:#x}");
             }
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "minutes under Miri")]
+    fn what_is_looked_for_is_never_counted_too_high_and_wide_gaps_take_fewer_bytes() {
+        let mut state = 3u64;
+        let mut random = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        for wide in [false, true] {
+            // Runs of 100 with jumps of all sizes between them, in blocks of 40 or so, cut at jumps
+            // or anywhere.
+            let (mut at, mut blocks, mut block) = (0u64, Vec::new(), Vec::new());
+            for i in 0..100_000u64 {
+                let jump = i % 100 == 0;
+                if !block.is_empty() && if wide { i % 50 == 0 } else { block.len() == 40 } {
+                    blocks.push(std::mem::take(&mut block));
+                }
+                at += if jump { 1 << (20 + random(20)) } else { 1 + random(3) };
+                block.push(at);
+            }
+            let floors: Vec<u64> = blocks.iter().map(|block| block[block.len() - 1]).collect();
+            let firsts: Vec<u64> = blocks[1..].iter().map(|block| block[0]).collect();
+            let (floors, plain) = (&floors[..firsts.len()], Boundaries::new(&firsts, |_| false));
+            let boundaries = Boundaries::above(Below::all(floors), &firsts, |_| false);
+            for (number, block) in blocks.iter().enumerate() {
+                for &key in block {
+                    assert_eq!(boundaries.place(key).rank, number);
+                }
+            }
+            assert!(!wide || boundaries.bytes() < plain.bytes(), "{} {}", boundaries.bytes(), plain.bytes());
         }
     }
 

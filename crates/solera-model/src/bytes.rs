@@ -1,10 +1,12 @@
 //! Models as bytes: reading fields that may say anything.
 //!
-//! Owns [`Malformed`] and the reader of fields. Who keeps a model beside its keys need not train it again. But bytes come from
-//! files, and a sum that fits says only that they are what somebody wrote. What must hold:
+//! Owns [`Malformed`] and the reader of fields. Who keeps a model beside its keys need not train it
+//! again. But bytes come from files, and a sum that fits says only that they are what somebody
+//! wrote. What must hold:
 //! * Nothing is allocated for a count before as many bytes are known to be there.
-//! * Whatever decodes is safe to ask: it may be the model of other keys, but no query panics, reads beside the model, or answers more than
-//!   its length. Each model's `decode` checks what its queries rely on.
+//! * Whatever decodes is safe to ask: it may be the model of other keys, but no query panics, reads
+//!   beside the model, or answers more than its length. Each model's `decode` checks what its
+//!   queries rely on.
 
 use std::{error, fmt};
 

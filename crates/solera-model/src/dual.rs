@@ -1,11 +1,13 @@
-//! DobLIX's dual objective: where to cut a sorted stream into blocks, so that a block neither outgrows its
-//! bytes nor leaves the corridor of its model. Algorithm 1 as corrected in NOTES §1, table rows 1–7: a key
-//! is tested before it is added; bytes and records are two counters; an error of ε is accepted; the line
-//! starts at the block's own first key.
+//! DobLIX's dual objective: where to cut a sorted stream into blocks, so that a block neither
+//! outgrows its bytes nor leaves the corridor of its model. Algorithm 1 as corrected in
+//! docs/PAPERS.md, "DobLIX: corrections", rows 1 to 7: a key is tested before it is added; bytes
+//! and records are two counters; an error of ε is accepted; the line starts at the block's own
+//! first key.
 //!
-//! For a writer of blocks: it projects each user key to a `u64`, asks [`Cutter::cut_before`], cuts if told to, and
-//! pushes. [`fit`] gives the line of a finished block. (Solera's block builder, which has sizes of its own to cut by, keeps
-//! the [`Corridor`] itself, and takes the line from it.)
+//! For a writer of blocks: it projects each user key to a `u64`, asks [`Cutter::cut_before`], cuts
+//! if told to, and pushes. [`fit`] gives the line of a finished block. (Solera's block builder,
+//! which has sizes of its own to cut by, keeps the [`Corridor`] itself, and takes the line from
+//! it.)
 
 use crate::{bound, pla::Corridor, pra::least_squares, segment::Line};
 
@@ -42,14 +44,14 @@ pub struct Cutter {
 }
 
 impl Cutter {
-    /// A cutter at the start of an empty block; blocks are to hold at most `bytes_max` encoded bytes, but
-    /// always at least one key.
+    /// A cutter at the start of an empty block; blocks are to hold at most `bytes_max` encoded
+    /// bytes, but always at least one key.
     pub fn new(policy: Policy, bytes_max: u64) -> Self {
         Cutter { policy, bytes_max, bytes: 0, records: 0, corridor: None }
     }
 
-    /// Whether the block must end before a key projected to `x` that takes `bytes`, and why. An empty block
-    /// never ends.
+    /// Whether the block must end before a key projected to `x` that takes `bytes`, and why. An
+    /// empty block never ends.
     #[inline]
     pub fn cut_before(&self, x: u64, bytes: u64) -> Option<Cut> {
         if self.records == 0 {
@@ -64,8 +66,9 @@ impl Cutter {
         }
     }
 
-    /// Adds a key projected to `x`, with all its `records` versions and the `bytes` they take together. A
-    /// key that should have been cut before is counted too, and leaves the corridor as it was.
+    /// Adds a key projected to `x`, with all its `records` versions and the `bytes` they take
+    /// together. A key that should have been cut before is counted too, and leaves the corridor as
+    /// it was.
     #[inline]
     pub fn push(&mut self, x: u64, bytes: u64, records: usize) {
         if let Policy::Pla { epsilon } = self.policy {
@@ -76,11 +79,11 @@ impl Cutter {
         self.records += records;
     }
 
-    /// The block under construction is to be projected anew: a shorter common prefix has moved its keys to
-    /// other numbers. `keys` are all its keys so far as `(x, records)` and, where the caller wants to know
-    /// about it, the next one. Returns whether the corridor admits them all; if not (or if there are none),
-    /// nothing has changed and the caller cuts before the key that shortened the prefix. Bytes and records
-    /// stay as they are.
+    /// The block under construction is to be projected anew: a shorter common prefix has moved its
+    /// keys to other numbers. `keys` are all its keys so far as `(x, records)` and, where the
+    /// caller wants to know about it, the next one. Returns whether the corridor admits them all;
+    /// if not (or if there are none), nothing has changed and the caller cuts before the key that
+    /// shortened the prefix. Bytes and records stay as they are.
     pub fn reproject(&mut self, keys: impl IntoIterator<Item = (u64, usize)>) -> bool {
         let Policy::Pla { epsilon } = self.policy else { return true };
         let mut keys = keys.into_iter();
@@ -121,9 +124,10 @@ pub struct Fit {
     pub error: u32,
 }
 
-/// The line of a finished block with these projected keys, ascending, one per record, and its measured
-/// error. For [`Policy::Pla`] it is the middle of the corridor (keys that the corridor does not admit, such
-/// as many versions of one, do not bend it); the error may then exceed ε, and says so.
+/// The line of a finished block with these projected keys, ascending, one per record, and its
+/// measured error. For [`Policy::Pla`] it is the middle of the corridor (keys that the corridor
+/// does not admit, such as many versions of one, do not bend it); the error may then exceed ε, and
+/// says so.
 pub fn fit(policy: Policy, xs: &[u64]) -> Fit {
     match policy {
         Policy::Pla { epsilon } => {
@@ -149,8 +153,8 @@ fn corridor_line(epsilon: u32, xs: &[u64]) -> Line {
     corridor.line()
 }
 
-/// The least-squares line and its error, with the widest instructions that the processor has: one function compiled for
-/// each, so that all round alike.
+/// The least-squares line and its error, with the widest instructions that the processor has: one
+/// function compiled for each, so that all round alike.
 fn regression(xs: &[u64]) -> Fit {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx512dq") && is_x86_feature_detected!("avx512vl") {

@@ -1,8 +1,10 @@
-//! Sorted `u64` in the order of a breadth-first walk of their balanced search tree (Eytzinger's layout).
+//! Sorted `u64` in the order of a breadth-first walk of their balanced search tree (Eytzinger's
+//! layout).
 //!
-//! The first steps of all searches share few cache lines, and the eight nodes that a search may be at three steps on share one,
-//! which is asked for ahead (Khuong and Morin, Array Layouts for Comparison-Based Searching, 2017). A search ends at a gap between keys; its
-//! rank follows from the path alone, so no permutation is stored.
+//! The first steps of all searches share few cache lines, and the eight nodes that a search may be
+//! at three steps on share one, which is asked for ahead (Khuong and Morin, Array Layouts for
+//! Comparison-Based Searching, 2017). A search ends at a gap between keys; its rank follows from
+//! the path alone, so no permutation is stored.
 
 use crate::lanes::prefetch;
 
@@ -61,15 +63,15 @@ impl Eytzinger {
     }
 }
 
-/// How many of the `n` keys lie before the gap that a search leaves the tree into, as if it were a node
-/// numbered `node`.
+/// How many of the `n` keys lie before the gap that a search leaves the tree into, as if it were a
+/// node numbered `node`.
 #[inline]
 fn gap_rank(node: usize, n: usize) -> usize {
     // Nodes of the depth of `node`, and the number of `node` among them from the left.
     let depth = node.ilog2();
     let from_left = node - (1 << depth);
-    // The deepest level is filled from the left. Each of its nodes makes two gaps of one, so gaps of the
-    // level above it, which lie to its right, have all of its nodes before them.
+    // The deepest level is filled from the left. Each of its nodes makes two gaps of one, so gaps
+    // of the level above it, which lie to its right, have all of its nodes before them.
     let full = (1usize << (n + 1).ilog2()) - 1;
     let deepest = n - full;
     let above = depth == full.count_ones();

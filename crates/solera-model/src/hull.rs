@@ -1,9 +1,9 @@
 //! The longest piece of a sorted sequence that some line passes within ε: O'Rourke's convex-hull
 //! algorithm (1981) as the PGM-index (VLDB 2020) uses it. Amortised O(1) per point.
 //!
-//! Against the anchored corridor of [`crate::pla`] the line may start anywhere, which gives fewer pieces (NOTES §9:
-//! 9 to 40 %). All decisions are made in integers; only the line that is taken out is rounded, and whoever
-//! stores it measures it again.
+//! Against the anchored corridor of [`crate::pla`] the line may start anywhere, which gives fewer
+//! pieces: 9 to 40 % (docs/PAPERS.md, "The longest piece within ε"). All decisions are made in
+//! integers; only the line that is taken out is rounded, and whoever stores it measures it again.
 
 /// A point, or the vector between two: 65 bits of x and few of y, so that products fit 128 bits.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +35,8 @@ pub struct Hull {
     epsilon: i128,
     points: usize,
     first_x: u64,
-    /// Two points of the steepest and of the flattest line that still pass: 0–2 flattest, 1–3 steepest.
+    /// Two points of the steepest and of the flattest line that still pass: 0–2 flattest, 1–3
+    /// steepest.
     corners: [Point; 4],
     upper: Vec<Point>,
     lower: Vec<Point>,
@@ -76,7 +77,8 @@ impl Hull {
         self.points == 0
     }
 
-    /// Adds a point; x ascends strictly, y does not descend. False, and nothing added, if no line passes all points then.
+    /// Adds a point; x ascends strictly, y does not descend. False, and nothing added, if no line
+    /// passes all points then.
     pub fn push(&mut self, x: u64, y: u32) -> bool {
         if self.points == 0 {
             self.first_x = x;
@@ -102,7 +104,8 @@ impl Hull {
             return false;
         }
         if high.minus(lower_left).flatter(steepest) {
-            // The steepest line must come down: it turns about the lower hull, to pass below the new point.
+            // The steepest line must come down: it turns about the lower hull, to pass below the
+            // new point.
             let mut at = self.lower_start;
             while at + 1 < self.lower.len()
                 && !self.lower[at].minus(high).flatter(self.lower[at + 1].minus(high))
@@ -138,8 +141,8 @@ impl Hull {
         true
     }
 
-    /// Slope, in y per x, and y at the first point's x, of a line in the middle of those that pass. The
-    /// slope is not negative.
+    /// Slope, in y per x, and y at the first point's x, of a line in the middle of those that pass.
+    /// The slope is not negative.
     pub fn line(&self) -> (f64, f64) {
         if self.points < 2 {
             return (0.0, self.upper.first().map_or(0.0, |high| (high.y - self.epsilon) as f64));

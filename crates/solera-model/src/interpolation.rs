@@ -1,7 +1,9 @@
-//! Interpolation search: look where the key should be if keys were spread evenly between the bounds.
+//! Interpolation search: look where the key should be if keys were spread evenly between the
+//! bounds.
 //!
-//! With the guard that RocksDB's block search has (NOTES §8): after a few looks that did not narrow the bounds
-//! well, halving goes on. So it takes about log log n looks at smooth keys and never more than log n and a few.
+//! With the guard that RocksDB's block search has (docs/PAPERS.md, "The guard of interpolation
+//! search"): after a few looks that did not narrow the bounds well, halving goes on. So it takes
+//! about log log n looks at smooth keys and never more than log n and a few.
 
 /// Looks by interpolation before halving takes over.
 const LOOKS_MAX: u32 = 8;
@@ -26,7 +28,8 @@ pub fn up_to(keys: &[u64], x: u64) -> usize {
         let part = (x - first) as f64 / (last - first) as f64;
         let look = (low + (part * (high - 1 - low) as f64) as usize).min(high - 1);
         let width = high - low;
-        // What evenly spread keys leave uncertain around the look; the bounds close in on both sides of it.
+        // What evenly spread keys leave uncertain around the look; the bounds close in on both
+        // sides of it.
         let around = width.isqrt().max(WALK / 2);
         if keys[look] <= x {
             low = look + 1;

@@ -1,8 +1,8 @@
-//! Predecessor search over a larger sorted array of `u64`: a radix table narrows it to one bucket, halving
-//! does the rest. Exact, and O(log n) even where all keys share a bucket.
+//! Predecessor search over a larger sorted array of `u64`: a radix table narrows it to one bucket,
+//! halving does the rest. Exact, and O(log n) even where all keys share a bucket.
 
-/// The most bits a radix table uses: 2^14 entries of 4 bytes, 64 KiB. DobLIX's fixed 2^18 would be three
-/// times the index of a 64 MB table (NOTES §1, row 8).
+/// The most bits a radix table uses: 2^14 entries of 4 bytes, 64 KiB. DobLIX's fixed 2^18 would be
+/// three times the index of a 64 MB table (docs/PAPERS.md, "DobLIX: corrections", row 8).
 pub const RADIX_BITS_MAX: u32 = 14;
 
 /// How many bits of a key a table over `n` keys uses: about four keys share a bucket.
@@ -10,13 +10,14 @@ pub fn radix_bits(n: usize) -> u32 {
     n.next_power_of_two().trailing_zeros().saturating_sub(2).min(RADIX_BITS_MAX)
 }
 
-/// For each bucket of keys, where in the array it begins. Keeps no keys: they are passed with every query,
-/// so that many small tables can share one array.
+/// For each bucket of keys, where in the array it begins. Keeps no keys: they are passed with every
+/// query, so that many small tables can share one array.
 #[derive(Clone, Debug)]
 pub struct RadixTable {
     first: u64,
     shift: u32,
-    /// `starts[b]` is how many keys lie in buckets before `b`. Empty if there would be only one bucket.
+    /// `starts[b]` is how many keys lie in buckets before `b`. Empty if there would be only one
+    /// bucket.
     starts: Box<[u32]>,
 }
 
@@ -46,9 +47,9 @@ impl RadixTable {
         RadixTable { first, shift, starts: starts.into() }
     }
 
-    /// `keys.partition_point(|key| key <= x)`: one more than the rank of the last key that is not greater
-    /// than `x`, 0 if `x` lies before all. `keys` must be those the table was made of; other keys get some
-    /// number up to their count.
+    /// `keys.partition_point(|key| key <= x)`: one more than the rank of the last key that is not
+    /// greater than `x`, 0 if `x` lies before all. `keys` must be those the table was made of;
+    /// other keys get some number up to their count.
     #[inline]
     pub fn locate(&self, keys: &[u64], x: u64) -> usize {
         if self.starts.is_empty() {

@@ -1,8 +1,9 @@
 //! Comparing one number with several at once, with the widest instructions that the processor has.
 //!
-//! Owns [`Lanes`], which says what those are, one function per width of numbers, and asking for memory ahead. What must hold: every
-//! set of instructions gives the same count as the scalar twin, which is the definition. What the
-//! processor has is asked once, when a structure is built; so the choice costs a predictable branch.
+//! Owns [`Lanes`], which says what those are, one function per width of numbers, and asking for
+//! memory ahead. What must hold: every set of instructions gives the same count as the scalar twin,
+//! which is the definition. What the processor has is asked once, when a structure is built; so the
+//! choice costs a predictable branch.
 
 /// The instructions to compare with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +69,8 @@ pub(crate) fn up_to_scalar(node: &[u64; 8], x: u64) -> usize {
 
 /// Codes that are compared at once.
 pub(crate) const CODES: usize = 16;
-/// Words of 16 bits that a group of codes of so many bits has: one, which is not looked at here, and the codes, bit after bit.
+/// Words of 16 bits that a group of codes of so many bits has: one, which is not looked at here,
+/// and the codes, bit after bit.
 pub(crate) const fn group_words(bits: usize) -> usize {
     1 + CODES * bits / 16
 }
@@ -83,8 +85,9 @@ pub(crate) fn codes_up_to_scalar(codes: &[u16; CODES], limit: u16) -> u32 {
     codes.iter().enumerate().fold(0, |bits, (lane, &code)| bits | u32::from(code <= limit) << lane)
 }
 
-/// For each lane `j` of a group of codes of `BITS`, 10 or 12, whether `(code[j] << exponent) + j * step <= limit`, as bits, lane 0
-/// the lowest. The exponent is at most 7, the step at most twice [`GROUP_STEP`]. One after the other.
+/// For each lane `j` of a group of codes of `BITS`, 10 or 12, whether `(code[j] << exponent) + j *
+/// step <= limit`, as bits, lane 0 the lowest. The exponent is at most 7, the step at most twice
+/// [`GROUP_STEP`]. One after the other.
 #[inline]
 pub(crate) fn packed_up_to_scalar<const BITS: usize, const WORDS: usize>(
     words: &[u16; WORDS],
@@ -115,9 +118,11 @@ pub(crate) fn wide_up_to_scalar(words: &[u16; WIDE_WORDS], limit: i32, step: i32
 
 /// Where codes of 10 or 12 bits lie in a group.
 struct Packing {
-    /// Where in a group 16 bytes are loaded from, for the first and the last 8 codes: the second load ends with the group.
+    /// Where in a group 16 bytes are loaded from, for the first and the last 8 codes: the second
+    /// load ends with the group.
     loads: [usize; 2],
-    /// Where in those bytes each code lies, as two bytes for each; beside it may lie bits of its neighbours.
+    /// Where in those bytes each code lies, as two bytes for each; beside it may lie bits of its
+    /// neighbours.
     bytes: [u8; 32],
     /// By what to multiply those two bytes, so that the code is the highest of their bits.
     raise: [u16; CODES],
@@ -184,8 +189,8 @@ pub(crate) mod x86 {
     ) -> u32 {
         const { assert!(WORDS == group_words(BITS)) };
         let (packing, group) = (packing(BITS), words.as_ptr().cast::<u8>());
-        // SAFETY: both loads of 16 bytes end within the group, and 32 numbers of bytes and 16 factors are there. All may be
-        // unaligned.
+        // SAFETY: both loads of 16 bytes end within the group, and 32 numbers of bytes and 16
+        // factors are there. All may be unaligned.
         let (first, second, bytes, raise) = unsafe {
             (
                 _mm_loadu_si128(group.add(packing.loads[0]).cast()),
@@ -229,7 +234,8 @@ pub(crate) mod x86 {
     #[inline]
     #[target_feature(enable = "avx2,popcnt")]
     pub(crate) fn up_to_avx2(node: &[u64; 8], x: u64) -> usize {
-        // Comparisons are of signed numbers: with the sign bits flipped they order as unsigned ones.
+        // Comparisons are of signed numbers: with the sign bits flipped they order as unsigned
+        // ones.
         let flip = _mm256_set1_epi64x(i64::MIN);
         let x = _mm256_xor_si256(_mm256_set1_epi64x(x as i64), flip);
         let half = |at: usize| {
@@ -282,7 +288,8 @@ pub(crate) mod arm {
         const { assert!(WORDS == group_words(BITS)) };
         let packing = packing(BITS);
         let half = |half: usize| {
-            // SAFETY: both loads of 16 bytes end within the group; 16 of 32 numbers of bytes and 8 of 16 factors are there.
+            // SAFETY: both loads of 16 bytes end within the group; 16 of 32 numbers of bytes and 8
+            // of 16 factors are there.
             let (group, bytes, raise) = unsafe {
                 (
                     vld1q_u8(words.as_ptr().cast::<u8>().add(packing.loads[half])),

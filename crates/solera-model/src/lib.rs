@@ -1,13 +1,15 @@
-//! Sorted `u64` keys to bounded position predictors: a line says where in a sorted array a key should be,
-//! a measured error says how far off it can be, and a search begins there, or elsewhere if that is too far.
+//! Sorted `u64` keys to bounded position predictors: a line says where in a sorted array a key
+//! should be, a measured error says how far off it can be, and a search begins there, or elsewhere
+//! if that is too far.
 //!
-//! Pure functions over plain data: no I/O, no clock, no randomness, no dependency. The same input gives the
-//! same bits on every machine: differences are taken in `u64` before any float, only IEEE additions,
-//! multiplications and divisions follow, and the predictor that is measured at build time is the function
-//! that answers queries ([`Line::rank`]), not another formula for the same line.
+//! Pure functions over plain data: no I/O, no clock, no randomness, no dependency. The same input
+//! gives the same bits on every machine: differences are taken in `u64` before any float, only IEEE
+//! additions, multiplications and divisions follow, and the predictor that is measured at build
+//! time is the function that answers queries ([`Line::rank`]), not another formula for the same
+//! line.
 //!
-//! **What must hold.** A model may make a search slower, never wrong. Whatever the guess and the error,
-//! [`search::lower_bound`] returns `partition_point(|head| head < x)`.
+//! **What must hold.** A model may make a search slower, never wrong. Whatever the guess and the
+//! error, [`search::lower_bound`] returns `partition_point(|head| head < x)`.
 //!
 //! | module | what it gives |
 //! |---|---|
@@ -19,9 +21,10 @@
 //! | [`search`] | the last mile: exact lower bound from a guess |
 //! | [`lanes`] | which instructions compare several numbers at once |
 //! | [`stree`], [`eytzinger`], [`interpolation`] | the strong classical searches, to be compared with |
-//! | [`plr`] | greedy segments over block numbers with sound windows (Sherry) |
 //! | [`hull`] | the longest piece that some line passes within ε (O'Rourke, PGM) |
+//! | [`plr`] | greedy segments over block numbers with sound windows (Sherry, LearnedKV) |
 //! | [`boundaries`] | Solera's own index: segments, and 11 to 13 bits for most boundaries |
+//! | [`elementary`] | e^x, ln and powers that every processor rounds alike |
 //! | [`knots`] | predecessor search over a larger sorted array, through a radix table |
 //! | [`bytes`] | why bytes are no model: [`plr`] and [`boundaries`] are kept as bytes, which are not trusted |
 //!
@@ -50,10 +53,11 @@ pub mod dual;
 pub mod search;
 pub mod lanes;
 pub mod stree;
+pub mod elementary;
 pub mod eytzinger;
 pub mod interpolation;
-pub mod plr;
 pub mod hull;
+pub mod plr;
 pub mod boundaries;
 pub mod knots;
 

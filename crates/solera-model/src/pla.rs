@@ -1,10 +1,11 @@
-//! The greedy anchored corridor: the cone of slopes of all lines that start at the first key, at rank 0,
-//! and pass every later key within ε ranks. O(1) time per key and O(1) space.
+//! The greedy anchored corridor: the cone of slopes of all lines that start at the first key, at
+//! rank 0, and pass every later key within ε ranks. O(1) time per key and O(1) space.
 //!
-//! DobLIX's Algorithm 1 as corrected in NOTES §1 (rows 5 and 6): the cone is anchored at the block's own
-//! first key, so that the line that is stored is the line that was tested, and an error of exactly ε is
-//! accepted. A key is admitted when *some* line of the cone passes it; whether the key's own chord lies in
-//! the cone, as a spline through the keys would demand, does not matter, since no line has to end in it.
+//! DobLIX's Algorithm 1 as corrected in docs/PAPERS.md, "DobLIX: corrections" (rows 5 and 6): the
+//! cone is anchored at the block's own first key, so that the line that is stored is the line that
+//! was tested, and an error of exactly ε is accepted. A key is admitted when *some* line of the
+//! cone passes it; whether the key's own chord lies in the cone, as a spline through the keys would
+//! demand, does not matter, since no line has to end in it.
 
 use crate::segment::Line;
 
@@ -38,7 +39,8 @@ impl Corridor {
         true
     }
 
-    /// The slope in the middle of the corridor, in ranks per unit of key; 0 while all keys are equal.
+    /// The slope in the middle of the corridor, in ranks per unit of key; 0 while all keys are
+    /// equal.
     pub fn slope(&self) -> f64 {
         if self.slope_max.is_finite() {
             self.slope_min + (self.slope_max - self.slope_min) / 2.0

@@ -1,13 +1,18 @@
-//! Sherry's index: greedy piecewise linear regression over block numbers, with windows that are sound.
+//! Sherry's index: greedy piecewise linear regression over block numbers, with windows that are
+//! sound.
 //!
-//! Owns [`Plr`]. The segments are those of Xie et al.'s greedy algorithm, as Sherry trains them: one point per
-//! block, within γ. The window that is searched is not Sherry's: the rule it prints for a prediction that
-//! overshoots its segment loses keys (NOTES §5; a test below shows it). Here every segment keeps how far the blocks of its keys lie
-//! from the prediction at most, measured at build with the function that queries use; predictions are
-//! monotone, so it is enough to measure at the ends of every block. A model that comes from bytes may be wrong, but its windows are
-//! of blocks that there are.
+//! Owns [`Plr`]. The segments are those of Xie et al.'s greedy algorithm, as Sherry trains them:
+//! one point per block, within γ. The window that is searched is not Sherry's: the rule it prints
+//! for a prediction that overshoots its segment loses keys (a test below shows it; docs/PAPERS.md,
+//! "Sherry: a window that loses no key"). Here every segment keeps how far the blocks of its keys
+//! lie from the prediction at most, measured at build with the function that queries use;
+//! predictions are monotone, so it is enough to measure at the ends of every block. A model that
+//! comes from bytes may be wrong, but its windows are of blocks that there are.
 
-use crate::bytes::{Fields, Malformed, descent, part};
+use crate::{
+    bytes::{Fields, Malformed, descent, part},
+    hull::Hull,
+};
 
 /// Consecutive blocks, ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,8 +36,8 @@ struct Segment {
     first: u32,
     /// How far the line lies from that block at the start, in [`OFFSETS`]ths of a block.
     offset: i16,
-    /// The least and the largest distance of a key's block from its prediction; the ends of `i8` stand
-    /// for the ends of the segment.
+    /// The least and the largest distance of a key's block from its prediction; the ends of `i8`
+    /// stand for the ends of the segment.
     below: i8,
     above: i8,
 }
@@ -49,7 +54,8 @@ impl Segment {
     #[inline]
     fn predict(&self, x: u64, last: usize) -> usize {
         let blocks = self.slope * (x - self.start) as f64 + f64::from(self.offset) / OFFSETS;
-        // A cast of floats saturates, and rounds to the next whole block below what is not negative.
+        // A cast of floats saturates, and rounds to the next whole block below what is not
+        // negative.
         let above = (blocks + OFFSET_MAX) as usize;
         (self.first as usize).saturating_add(above).saturating_sub(OFFSET_MAX as usize).min(last)
     }
@@ -97,7 +103,8 @@ pub struct Plr {
     segments: Box<[Segment]>,
     /// Boundaries: one block less than there are.
     len: usize,
-    /// Blocks between a key's own and the one that is predicted, on average over the ends of blocks.
+    /// Blocks between a key's own and the one that is predicted, on average over the ends of
+    /// blocks.
     blocks_beside: f32,
 }
 
@@ -154,8 +161,8 @@ impl Cone {
 }
 
 impl Plr {
-    /// The model of blocks between which these boundaries lie, ascending; within `gamma` blocks. `told(i)`
-    /// says that no key of block `i`, which lies before boundary `i`, is equal to it.
+    /// The model of blocks between which these boundaries lie, ascending; within `gamma` blocks.
+    /// `told(i)` says that no key of block `i`, which lies before boundary `i`, is equal to it.
     ///
     /// # Panics
     /// If there are 2^32 boundaries or more.
@@ -191,14 +198,69 @@ impl Plr {
         plr
     }
 
-    /// Measures every segment's windows at the ends of the blocks, and how far predictions are off there.
+    /// As [`Plr::new`], but of the longest segments there are, and the bound counts entries: no
+    /// boundary lies further than `epsilon` of them from its segment's line, where each block has
+    /// `per_block`, at least 1. Both are of the training alone: windows are measured.
+    ///
+    /// These are LearnedKV's models over a list of keys. Theirs begin with the line through a
+    /// segment's first two points (docs/PAPERS.md, "LearnedKV: Greedy-PLR+").
+    ///
+    /// # Panics
+    /// If the blocks have 2^32 entries or more.
+    pub fn within_entries(keys: &[u64], epsilon: u32, per_block: u32, told: impl Fn(usize) -> bool) -> Plr {
+        debug_assert!(keys.is_sorted());
+        let per_block = per_block.max(1);
+        let entries = (keys.len() as u64 + 1).saturating_mul(per_block.into());
+        assert!(u32::try_from(entries).is_ok(), "entries are counted in 32 bits");
+        // Offsets of stored lines are bounded.
+        let epsilon = epsilon.min((OFFSET_MAX as u32 - 1).saturating_mul(per_block));
+        let mut segments = Vec::new();
+        let mut hull = Hull::new(epsilon);
+        let (mut start, mut first) = (0, 0);
+        let mut emit = |hull: &Hull, start: u64, first: usize| {
+            let (slope, at_start) = hull.line();
+            let offset = at_start / f64::from(per_block) - first as f64;
+            segments.push(Segment {
+                start,
+                slope: slope / f64::from(per_block),
+                first: first as u32,
+                offset: (offset.clamp(-OFFSET_MAX, OFFSET_MAX) * OFFSETS) as i16,
+                below: i8::MAX,
+                above: i8::MIN,
+            });
+        };
+        for (i, &x) in keys.iter().enumerate() {
+            if i > 0 && keys[i - 1] == x {
+                continue;
+            }
+            let block = if told(i) { i + 1 } else { i };
+            if !hull.push(x, block as u32 * per_block) {
+                emit(&hull, start, first);
+                hull.clear();
+                hull.push(x, block as u32 * per_block);
+            }
+            if hull.len() == 1 {
+                (start, first) = (x, block);
+            }
+        }
+        if !hull.is_empty() {
+            emit(&hull, start, first);
+        }
+        let mut plr = Plr { segments: segments.into(), len: keys.len(), blocks_beside: 0.0 };
+        plr.measure(keys, told);
+        plr
+    }
+
+    /// Measures every segment's windows at the ends of the blocks, and how far predictions are off
+    /// there.
     fn measure(&mut self, keys: &[u64], told: impl Fn(usize) -> bool) {
         let (mut at, mut beside, mut ends) = (0, 0, 0i64);
         let mut off_here = Off::default();
         for block in 0..=keys.len() {
             let lowest = if block == 0 { 0 } else { keys[block - 1] };
             let bound = keys.get(block).copied();
-            // Between the lowest and the highest key another segment can begin only at the bound itself.
+            // Between the lowest and the highest key another segment can begin only at the bound
+            // itself.
             let highest = bound.map_or(Some(u64::MAX), |bound| bound.checked_sub(1).filter(|&x| x >= lowest));
             let between = [
                 (Some(lowest), block > 0),
@@ -235,8 +297,8 @@ impl Plr {
         self.blocks_beside = (beside as f64 / ends.max(1) as f64) as f32;
     }
 
-    /// How far in sum the ends of blocks of the last of so many segments lie from the blocks that its window is searched from:
-    /// the predicted ones, or what of the window is nearest to them.
+    /// How far in sum the ends of blocks of the last of so many segments lie from the blocks that
+    /// its window is searched from: the predicted ones, or what of the window is nearest to them.
     fn beside(&self, up_to: usize, off: &Off) -> i64 {
         let Some(number) = up_to.checked_sub(1) else { return 0 };
         let segment = &self.segments[number];
@@ -289,9 +351,10 @@ impl Plr {
     /// | how many segments | 4 |
     /// | every segment | 24 each |
     ///
-    /// A segment is the first of its keys (8 bytes), which ascend strictly; blocks per unit of key, a float (8); the first block that
-    /// any of its keys may be in (4), which ascends; and, signed, how far its line lies from that block at the start, in 256ths of a block (2),
-    /// and the least and the largest distance of a key's block from its prediction (1 each).
+    /// A segment is the first of its keys (8 bytes), which ascend strictly; blocks per unit of key,
+    /// a float (8); the first block that any of its keys may be in (4), which ascends; and, signed,
+    /// how far its line lies from that block at the start, in 256ths of a block (2), and the least
+    /// and the largest distance of a key's block from its prediction (1 each).
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.reserve(12 + self.segments.len() * SEGMENT);
         out.extend((self.len as u32).to_le_bytes());
@@ -307,10 +370,12 @@ impl Plr {
         }
     }
 
-    /// The model that [`Plr::encode`] wrote at the beginning of `bytes`, and how many bytes those are; what follows is not looked at.
+    /// The model that [`Plr::encode`] wrote at the beginning of `bytes`, and how many bytes those
+    /// are; what follows is not looked at.
     ///
-    /// The bytes may be anything. What decodes may be the model of other keys, or of none: windows are wrong then. But no query
-    /// panics, and every window is one of blocks up to [`len`](Plr::len), with the predicted block in it.
+    /// The bytes may be anything. What decodes may be the model of other keys, or of none: windows
+    /// are wrong then. But no query panics, and every window is one of blocks up to
+    /// [`len`](Plr::len), with the predicted block in it.
     ///
     /// # Errors
     /// If the bytes end early, or say what cannot be.
@@ -327,8 +392,9 @@ impl Plr {
         Ok((Plr { segments, len, blocks_beside }, fields.at()))
     }
 
-    /// How far the predicted block lies from that of the key, on average over the last and first keys of blocks: so many
-    /// blocks more than its own does a search read that goes from the one to the other.
+    /// How far the predicted block lies from that of the key, on average over the last and first
+    /// keys of blocks: so many blocks more than its own does a search read that goes from the one
+    /// to the other.
     pub fn blocks_beside(&self) -> f64 {
         self.blocks_beside.into()
     }
@@ -358,8 +424,8 @@ impl Plr {
 mod tests {
     use super::*;
 
-    /// Keys with gaps of very different sizes, `per_block` in a block, and the first key of every block but the
-    /// first.
+    /// Keys with gaps of very different sizes, `per_block` in a block, and the first key of every
+    /// block but the first.
     fn blocks(per_block: usize) -> (Vec<u64>, Vec<u64>) {
         let mut state = 5u64;
         let mut x = 0;
@@ -372,6 +438,38 @@ mod tests {
             .collect();
         let boundaries = keys.chunks(per_block).skip(1).map(|block| block[0]).collect();
         (keys, boundaries)
+    }
+
+    /// LearnedKV's bound counts entries, and its segments are the longest that keep it.
+    #[test]
+    fn windows_within_entries_hold_every_key_and_fewer_segments_have_wider_ones() {
+        let (keys, boundaries) = blocks(100);
+        let mut segments = Vec::new();
+        for epsilon in [1, 8, 32, 128, 1000, u32::MAX] {
+            let plr = Plr::within_entries(&boundaries, epsilon, 100, |_| false);
+            let mut off_max = 0;
+            for (at, &key) in keys.iter().enumerate() {
+                let (window, block) = (plr.window(key), at / 100);
+                assert!(window.first <= block && block <= window.last, "{epsilon}: {block} in {window:?}");
+                off_max = off_max.max(window.predicted.abs_diff(block));
+            }
+            // Keys lie between two boundaries that are within the bound.
+            let pages = epsilon.min(100 * 119).div_ceil(100) as usize;
+            assert!(off_max <= pages + 2, "{epsilon}: {off_max} blocks off");
+            let mut bytes = Vec::new();
+            plr.encode(&mut bytes);
+            let (again, len) = Plr::decode(&bytes).unwrap();
+            assert_eq!((len, again.segments()), (bytes.len(), plr.segments()));
+            segments.push(plr.segments());
+        }
+        assert!(segments.is_sorted_by(|a, b| a >= b) && segments[0] > 4 * segments[3], "{segments:?}");
+        for keys in [&[][..], &[7], &[7, 7, 7], &[0, u64::MAX]] {
+            let plr = Plr::within_entries(keys, 8, 10, |_| false);
+            for x in [0, 6, 7, 8, u64::MAX] {
+                let window = plr.window(x);
+                assert!(window.first <= keys.partition_point(|&key| key <= x) && window.last <= keys.len());
+            }
+        }
     }
 
     /// A segment as Sherry stores it: start, slope, intercept.

@@ -1,14 +1,16 @@
 //! The least-squares line of a block (DobLIX's PRA).
 //!
-//! Moments are taken about the middle of the keys, which is near their mean, and moved to the mean afterwards: with
-//! distances near 2^64, sums of squares about the first key would cancel to noise. A fit key by key (Welford) would
-//! do without knowing the middle, but pays two divisions for each key, one waiting for the other, which is three times as
-//! much; the keys of a block lie together anyway.
+//! Moments are taken about the middle of the keys, which is near their mean, and moved to the mean
+//! afterwards: with distances near 2^64, sums of squares about the first key would cancel to noise.
+//! A fit key by key (Welford) would do without knowing the middle, but pays two divisions for each
+//! key, one waiting for the other, which is three times as much; the keys of a block lie together
+//! anyway.
 
 use crate::segment::Line;
 use std::array;
 
-/// Sums run side by side, so that an addition need not wait for the one before; always in the same order.
+/// Sums run side by side, so that an addition need not wait for the one before; always in the same
+/// order.
 const LANES: usize = 4;
 
 /// Of distances from the middle, of their squares, and of them by their ranks from the mean rank.
@@ -35,9 +37,9 @@ impl Sums {
     }
 }
 
-/// The line of rank over the distance to the first key with the least sum of squared errors; `xs` ascends, one key for
-/// each rank. Flat at the mean rank if all keys are equal, [`Line::FLAT`] if there are none. The slope is never
-/// negative, whatever the order of the keys.
+/// The line of rank over the distance to the first key with the least sum of squared errors; `xs`
+/// ascends, one key for each rank. Flat at the mean rank if all keys are equal, [`Line::FLAT`] if
+/// there are none. The slope is never negative, whatever the order of the keys.
 #[inline(always)]
 pub fn least_squares(xs: &[u64]) -> Line {
     let (Some(&x0), Some(&last)) = (xs.first(), xs.last()) else { return Line::FLAT };

@@ -1,30 +1,31 @@
 //! The last mile: the exact lower bound in a sorted array, from a guess and an error.
 //!
-//! Must hold: the answer is `partition_point(|head| head < x)`, whatever the guess and the error say; they
-//! decide only how long it takes, and not even that without a bound ([`comparisons_max`]). Heads are `u64`; the
-//! searches take any ordered words so that a test can count comparisons.
+//! Must hold: the answer is `partition_point(|head| head < x)`, whatever the guess and the error
+//! say; they decide only how long it takes, and not even that without a bound
+//! ([`comparisons_max`]). Heads are `u64`; the searches take any ordered words so that a test can
+//! count comparisons.
 //!
-//! The search walks from the guess, one head at a time, and gallops if that was not enough: a guess that is
-//! off by `d` costs `d` steps while `d` is small and O(log d) after. It does not search the window that the
-//! error allows: the largest error of a block is two to three times the usual one. And it branches on the
-//! keys. Blocks are rarely in the processor's caches, and there a branch that is predicted right lets the
-//! load of the record begin before the heads have arrived, while conditional moves wait for every head they
-//! compare.
+//! The search walks from the guess, one head at a time, and gallops if that was not enough: a guess
+//! that is off by `d` costs `d` steps while `d` is small and O(log d) after. It does not search the
+//! window that the error allows: the largest error of a block is two to three times the usual one.
+//! And it branches on the keys. Blocks are rarely in the processor's caches, and there a branch
+//! that is predicted right lets the load of the record begin before the heads have arrived, while
+//! conditional moves wait for every head they compare.
 
 use std::hint::black_box;
 
 /// Heads that are compared one by one, next to the guess: one cache line of them.
 const WALK: usize = 8;
 
-/// The most comparisons that [`lower_bound`] makes among `n` heads, however bad the guess: one of the guess
-/// and a walk, a gallop to the end whose steps double, and the halving of the last step.
+/// The most comparisons that [`lower_bound`] makes among `n` heads, however bad the guess: one of
+/// the guess and a walk, a gallop to the end whose steps double, and the halving of the last step.
 pub fn comparisons_max(n: usize) -> usize {
     2 * (n + 1).next_power_of_two().ilog2() as usize + 1 + WALK
 }
 
-/// The rank of the first head that is not less than `x`; `heads.len()` if there is none. `heads` ascends.
-/// `guess` and `error` are those of a line and its [`crate::bound::measured_error`]; an error of half the
-/// heads or more says that the line is of no use, and the guess is not looked at.
+/// The rank of the first head that is not less than `x`; `heads.len()` if there is none. `heads`
+/// ascends. `guess` and `error` are those of a line and its [`crate::bound::measured_error`]; an
+/// error of half the heads or more says that the line is of no use, and the guess is not looked at.
 #[inline]
 pub fn lower_bound<T: Copy + PartialOrd>(heads: &[T], x: T, guess: usize, error: usize) -> usize {
     if error >= heads.len() / 2 {
@@ -50,7 +51,8 @@ pub fn lower_bound_binary<T: Copy + PartialOrd>(heads: &[T], x: T) -> usize {
     while low < high {
         let middle = low + (high - low) / 2;
         if heads[middle] < x {
-            // Costs nothing, but keeps the compiler from making conditional moves of this (see above).
+            // Costs nothing, but keeps the compiler from making conditional moves of this (see
+            // above).
             black_box(());
             low = middle + 1;
         } else {

@@ -1,8 +1,8 @@
 //! The line: rank over the distance to an anchor key.
 //!
-//! Owns the one formula that turns a key into a rank; the builders measure with it and the readers search
-//! with it. Must hold: the slope is finite and not negative, the intercept finite, so that larger keys never
-//! get smaller ranks and no prediction is NaN.
+//! Owns the one formula that turns a key into a rank; the builders measure with it and the readers
+//! search with it. Must hold: the slope is finite and not negative, the intercept finite, so that
+//! larger keys never get smaller ranks and no prediction is NaN.
 
 use std::{error, fmt};
 
@@ -32,8 +32,8 @@ impl fmt::Display for Invalid {
 
 impl error::Error for Invalid {}
 
-/// Rank as a linear function of the distance from an anchor key `x0`, which the owner of the line keeps
-/// (it is the first key of the array that the line describes).
+/// Rank as a linear function of the distance from an anchor key `x0`, which the owner of the line
+/// keeps (it is the first key of the array that the line describes).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Line {
     slope: f64,
@@ -70,15 +70,16 @@ impl Line {
         self.intercept
     }
 
-    /// The rank on the line at distance `dx` from the anchor, neither rounded nor clamped. Never NaN; may
-    /// be infinite. Monotone in `dx`.
+    /// The rank on the line at distance `dx` from the anchor, neither rounded nor clamped. Never
+    /// NaN; may be infinite. Monotone in `dx`.
     #[inline]
     pub fn predict(self, dx: u64) -> f64 {
         self.slope * dx as f64 + self.intercept
     }
 
-    /// The predicted rank of `x` among `n` keys of which `x0` is the first: the nearest rank to the line,
-    /// in `[0, n)` (0 if `n` is 0; the even one of two as near). Keys below the anchor are treated as the anchor. Monotone in `x`.
+    /// The predicted rank of `x` among `n` keys of which `x0` is the first: the nearest rank to the
+    /// line, in `[0, n)` (0 if `n` is 0; the even one of two as near). Keys below the anchor are
+    /// treated as the anchor. Monotone in `x`.
     #[inline]
     pub fn rank(self, x0: u64, x: u64, n: usize) -> usize {
         // The integer is in the low bits: two instructions where a saturating cast takes ten.
@@ -132,7 +133,8 @@ mod tests {
 
     #[test]
     fn the_anchor_is_subtracted_before_the_float() {
-        // Around 2^63 neighbouring keys are 2048 apart as floats; their distance to the anchor is exact.
+        // Around 2^63 neighbouring keys are 2048 apart as floats; their distance to the anchor is
+        // exact.
         let x0 = 1 << 63;
         let line = Line::new(1.0, 0.0).unwrap();
         for rank in 0..100 {

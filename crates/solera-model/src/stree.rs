@@ -1,8 +1,9 @@
-//! The S-tree: a static B+tree of sorted `u64` in nodes of one cache line, 8 keys each, compared at once.
+//! The S-tree: a static B+tree of sorted `u64` in nodes of one cache line, 8 keys each, compared at
+//! once.
 //!
-//! The layout of Khuong and Morin's study of static search trees, with B+tree leaves: the leaves are the sorted array itself, so
-//! that a rank is a position, and inner nodes, 8 keys for 9 children, add an eighth. A search reads one
-//! line per level: 4 levels for 4,096 keys.
+//! The layout of Khuong and Morin's study of static search trees, with B+tree leaves: the leaves
+//! are the sorted array itself, so that a rank is a position, and inner nodes, 8 keys for 9
+//! children, add an eighth. A search reads one line per level: 4 levels for 4,096 keys.
 
 use crate::lanes::{self, Lanes};
 
@@ -47,8 +48,8 @@ impl STree {
         debug_assert!(keys.is_sorted());
         assert!(Lanes::available().contains(&lanes), "instructions that the processor has");
         assert!(u32::try_from(keys.len()).is_ok(), "an S-tree counts keys in 32 bits");
-        // Positions after the last key are filled up with the largest number: it is counted only for itself,
-        // and the answer is cut to the count of keys.
+        // Positions after the last key are filled up with the largest number: it is counted only
+        // for itself, and the answer is cut to the count of keys.
         let fill = |mut keys: &mut dyn Iterator<Item = u64>| {
             let mut nodes = Vec::new();
             loop {
@@ -91,13 +92,15 @@ impl STree {
         self.up_to_early(x, |_| {})
     }
 
-    /// [`STree::up_to`]; `early` is told, before the leaf is read, a rank that the answer is at most half a leaf away from: 4.
-    /// Who goes on with what lies at that rank can ask for it meanwhile.
+    /// [`STree::up_to`]; `early` is told, before the leaf is read, a rank that the answer is at
+    /// most half a leaf away from: 4. Who goes on with what lies at that rank can ask for it
+    /// meanwhile.
     #[inline]
     pub fn up_to_early(&self, x: u64, early: impl Fn(usize)) -> usize {
         match self.lanes {
             Lanes::Scalar => self.descend(x, lanes::up_to_scalar, early),
-            // SAFETY: an S-tree is made with instructions that the processor has: `with_lanes` asserts it.
+            // SAFETY: an S-tree is made with instructions that the processor has: `with_lanes`
+            // asserts it.
             #[cfg(target_arch = "x86_64")]
             Lanes::Avx2 => unsafe { self.up_to_avx2(x, early) },
             // SAFETY: as above.

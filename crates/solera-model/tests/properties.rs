@@ -1,5 +1,6 @@
-//! What must hold of models, over the shapes of keys that break them: uniform, lognormal, clustered, dense
-//! with gaps, duplicates, above 2^53 (where floats skip integers), tiny ranges, the ends of `u64`.
+//! What must hold of models, over the shapes of keys that break them: uniform, lognormal,
+//! clustered, dense with gaps, duplicates, above 2^53 (where floats skip integers), tiny ranges,
+//! the ends of `u64`.
 
 use proptest::prelude::*;
 use solera_model::{
@@ -25,7 +26,8 @@ fn keys() -> impl Strategy<Value = Vec<u64>> {
     let uniform = prop::collection::vec(any::<u64>(), size.clone());
     let lognormal =
         prop::collection::vec(prop::collection::vec(0.0..1.0f64, 6), size.clone()).prop_map(|rows| {
-            // Six uniforms sum to nearly a normal; no transcendental but the one that gives the family its name.
+            // Six uniforms sum to nearly a normal; no transcendental but the one that gives the
+            // family its name.
             rows.iter()
                 .map(|row| (4.0 * (row.iter().sum::<f64>() - 3.0)).exp() * 1e9)
                 .map(|x| x as u64)
@@ -125,7 +127,8 @@ fn far_probes(starts: &[u64], anywhere: u64) -> impl Iterator<Item = u64> + '_ {
     starts.iter().flat_map(far).chain(probes(starts, anywhere))
 }
 
-/// Whether bytes are boundaries; if so, that every answer is in range, and that they are the bytes of these boundaries.
+/// Whether bytes are boundaries; if so, that every answer is in range, and that they are the bytes
+/// of these boundaries.
 fn boundaries_are_safe(bytes: &[u8], keys: &[u64], anywhere: u64) -> Result<bool, TestCaseError> {
     let (boundaries, read) = match Boundaries::decode(bytes) {
         Ok(decoded) => decoded,
@@ -174,8 +177,8 @@ fn plr_is_safe(bytes: &[u8], keys: &[u64], anywhere: u64) -> Result<bool, TestCa
     Ok(true)
 }
 
-/// Segments as their bytes say them: the start's distance to the one before, how many equal boundaries begin it, the form, how many
-/// codes, and the line.
+/// Segments as their bytes say them: the start's distance to the one before, how many equal
+/// boundaries begin it, the form, how many codes, and the line.
 type Told = (u64, u32, u32, u32, (u16, u8, i8));
 
 fn told() -> impl Strategy<Value = Vec<Told>> {
@@ -191,7 +194,8 @@ fn slope_bits() -> impl Strategy<Value = u64> {
     prop_oneof![usual, any::<u64>()]
 }
 
-/// Bytes of segments that keep to the format, but for the last if that is short, whatever their lines and words are.
+/// Bytes of segments that keep to the format, but for the last if that is short, whatever their
+/// lines and words are.
 fn bytes_of_told(told: &[Told], mut word: impl FnMut() -> u16) -> Vec<u8> {
     let (mut start, mut len, mut words) = (0u64, 0, 0);
     let (mut starts, mut segments) = (Vec::new(), Vec::new());
@@ -282,7 +286,8 @@ proptest! {
 
     #[test]
     fn a_corridor_keeps_its_promise_in_the_arithmetic_of_queries(keys in keys(), epsilon in 0..100u32) {
-        // Cut greedily at every refusal; then every distinct key of each piece is within ε of its line.
+        // Cut greedily at every refusal; then every distinct key of each piece is within ε of its
+        // line.
         let mut start = 0;
         while start < keys.len() {
             let mut corridor = Corridor::new(keys[start], epsilon);
@@ -304,8 +309,8 @@ proptest! {
         if let Some(refused) = refused {
             let dx = |rank: usize| (keys[rank] - keys[0]) as f64;
             let e = f64::from(epsilon);
-            // The slopes that each key up to the refused one allows have no slope in common, or a key equal
-            // to the anchor has too high a rank. A hair of slack, for divisions round.
+            // The slopes that each key up to the refused one allows have no slope in common, or a
+            // key equal to the anchor has too high a rank. A hair of slack, for divisions round.
             let pinned = (1..=refused).any(|rank| dx(rank) == 0.0 && rank as f64 > e);
             let bounds = (1..=refused).filter(|&rank| dx(rank) > 0.0);
             let (low, high) = bounds.fold((0f64, f64::INFINITY), |(low, high), rank| {
@@ -430,7 +435,8 @@ proptest! {
         for x in probes(&keys, anywhere) {
             let window = plr.window(x);
             prop_assert!(window.first <= window.last && window.last <= keys.len());
-            // Blocks that may hold the key: between the boundaries around it, and up to any that do not tell.
+            // Blocks that may hold the key: between the boundaries around it, and up to any that do
+            // not tell.
             let last = keys.partition_point(|&key| key <= x);
             let equal = keys.partition_point(|&key| key < x);
             let first = (equal..last).find(|&i| !told(i)).unwrap_or(last);

@@ -1,7 +1,8 @@
-//! A table taken apart and put together again with other parts, every checksum right: what an enemy, or a
-//! writer with a bug, would leave.
+//! A table taken apart and put together again with other parts, every checksum right: what an
+//! enemy, or a writer with a bug, would leave.
 //!
-//! Owns [`Forge`], which knows the table's format (docs/FORMAT.md §6 and §7) and not the engine's writer.
+//! Owns [`Forge`], which knows the table's format (docs/FORMAT.md §6 and §7) and not the engine's
+//! writer.
 
 use crate::image::Parts;
 use solera::{
@@ -14,7 +15,7 @@ use solera::{
 };
 use std::path::Path;
 
-const MAGIC: &[u8; 8] = b"SoleraTb";
+const MAGIC: &[u8; 8] = &solera::dir::magic::TABLE;
 const HEADER_BYTES: usize = 32;
 const BLOCK_FOOTER_BYTES: usize = 40;
 /// In a block's flags: there is a line.
@@ -163,8 +164,9 @@ impl Forge {
         self.blocks.iter().map(|payload| (payload.len() + TRAILER_BYTES) as u64).collect()
     }
 
-    /// Trains the index from the separators as they are now, if they are as many as it can be trained from and ascend. Else
-    /// it becomes these separators, in whatever order: of a kind with a model, bytes that are none.
+    /// Trains the index from the separators as they are now, if they are as many as it can be
+    /// trained from and ascend. Else it becomes these separators, in whatever order: of a kind with
+    /// a model, bytes that are none.
     pub fn train(&mut self) {
         let layout = &self.descriptor.layout;
         self.trained.clear();
@@ -236,7 +238,9 @@ impl Forge {
 fn separator_behind(block: &Block) -> Result<Vec<u8>, String> {
     let text = |error: solera::codec::DecodeError| error.what.to_owned();
     let mut note = Decoder::new(block.note());
-    note.varint("a lower fence").map_err(text)?;
+    if note.varint("a lower fence").map_err(text)? > 0 {
+        note.u8("the last byte of a lower fence").map_err(text)?;
+    }
     let shared = note.varint("an upper fence").map_err(text)? as usize;
     let mut separator = Vec::new();
     block.key_into(block.len() - 1, &mut separator);

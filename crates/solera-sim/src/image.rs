@@ -1,9 +1,11 @@
-//! A small database with every structure in it, and what it must answer: for programs that damage it.
+//! A small database with every structure in it, and what it must answer: for programs that damage
+//! it.
 //!
-//! Owns [`Image`]: tables of every index kind and of every codec, with filters, versions, operands, expiring
-//! values, range tombstones and an ingested file, on several levels; a manifest with edits; `CURRENT`; a
-//! checkpoint; a log that is ended and needed, and a last one, of which the end was never synced. It is the
-//! same on every machine. What it must answer comes from the oracle.
+//! Owns [`Image`]: tables of every index kind and of every codec, with filters, versions, operands,
+//! expiring values, range tombstones and an ingested file, on several levels; a manifest with
+//! edits; `CURRENT`; a checkpoint; values of their own, in logs that are kept for them and in
+//! sorted value files; a log that is ended and needed, and a last one, of which the end was never
+//! synced. It is the same on every machine. What it must answer comes from the oracle.
 
 use crate::{
     oracle::{self, Oracle},
@@ -11,7 +13,7 @@ use crate::{
     setting::{Operator, Setting, SpaceSetting},
 };
 use solera::{
-    Compression, Db, FilterKind, FilterSpread, IndexKind, Keyspace, ManualClock, Options,
+    Compression, Db, FilterKind, FilterSpread, IndexKind, Keyspace, ManualClock, Options, Reclaim,
     vfs::mem::{MemFs, Persist},
 };
 use std::{
@@ -28,6 +30,8 @@ pub const CHECKPOINT: &str = "/checkpoint";
 const NOW_MS: u64 = 1_700_000_000_000;
 /// About how many bytes the keyspaces have together.
 const TARGET_BYTES: usize = 36 << 10;
+/// Values of so many bytes and more are kept apart by every third keyspace.
+const SEPARATE_FROM: u32 = 35;
 /// Commits after the last sync.
 const UNSYNCED: u32 = 6;
 
@@ -49,6 +53,8 @@ pub struct Image {
     pub checkpoint: State,
     /// The last log, and its frames.
     pub last_log: (PathBuf, Frames),
+    /// The log before it, which recovery needs too.
+    pub ended_log: PathBuf,
 }
 
 /// The frames of a log, read without the engine.
@@ -86,8 +92,8 @@ impl Frames {
         Frames(frames)
     }
 
-    /// What damage at a byte may do: `None` if a frame behind it vouches for it, so that it must be an error;
-    /// else how many records are left if the log is cut where the damaged frame begins.
+    /// What damage at a byte may do: `None` if a frame behind it vouches for it, so that it must be
+    /// an error; else how many records are left if the log is cut where the damaged frame begins.
     pub fn left_by_damage_at(&self, byte: usize) -> Option<usize> {
         let records = |frames: &[Frame]| frames.iter().filter(|frame| frame.record).count();
         if self.0.last().is_some_and(|last| byte >= last.place.end) {
@@ -118,6 +124,10 @@ pub enum Structure {
     SyncedLog,
     /// The last log behind that.
     LogTail,
+    /// A log that is kept for its values alone.
+    ValueLog,
+    /// A sorted value file.
+    SortedValues,
     /// Header of a table.
     TableHeader,
     /// Data blocks.
@@ -136,7 +146,7 @@ pub enum Structure {
 
 impl Structure {
     /// Every structure.
-    pub const ALL: [Structure; 14] = [
+    pub const ALL: [Structure; 16] = [
         Structure::Current,
         Structure::Manifest,
         Structure::CheckpointCurrent,
@@ -144,6 +154,8 @@ impl Structure {
         Structure::EndedLog,
         Structure::SyncedLog,
         Structure::LogTail,
+        Structure::ValueLog,
+        Structure::SortedValues,
         Structure::TableHeader,
         Structure::Blocks,
         Structure::RangeTombstones,
@@ -231,11 +243,14 @@ fn setting() -> Setting {
         size_ratio: 3,
         run_limits: vec![3, 1],
         table_bytes: 4 << 10,
+        separate_from: if n % 3 == 1 { SEPARATE_FROM } else { 0 },
     };
     Setting {
         memory_bytes: 4 << 20,
         write_buffer_bytes: 64 << 10,
         sync: false,
+        reclaim: Reclaim::default(),
+        spare_percent: 30,
         spaces: IndexKind::ALL.into_iter().enumerate().map(space).collect(),
     }
 }
@@ -279,7 +294,7 @@ impl Making {
             self.put(space, n * 3, if n % 2 == 0 { 40 } else { 90 })?;
         }
         self.spaces[slot].flush()?;
-        self.spaces[slot].compact_range::<&[u8]>(..)?;
+        self.spaces[slot].compact_range(..)?;
         for n in (0..count).step_by(5) {
             self.put(space, n * 3, 20)?;
             self.change(Change::Delete { space, key: Making::key(space, n * 3 + 3) })?;
@@ -354,11 +369,14 @@ impl Image {
         let image = fs.crash(Persist::Everything, 0);
         let log_of = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "log");
         let logs: Vec<PathBuf> = image.files().into_iter().filter(log_of).collect();
-        let last = logs.iter().max().ok_or("there is no log")?.clone();
+        let mut newest = logs.clone();
+        newest.sort_by(|a, b| b.cmp(a));
+        let [last, ended_log, ..] = &newest[..] else { return Err(format!("{} logs", logs.len())) };
+        let (last, ended_log) = (last.clone(), ended_log.clone());
         let frames = Frames::read(&image.content(&last).map_err(text)?);
         let records = frames.0.iter().filter(|frame| frame.record).count();
         let cut = making.states.split_off(making.states.len() - 1 - records);
-        if logs.len() != 2 || cut.len() <= UNSYNCED as usize + 1 {
+        if logs.len() < 3 || cut.len() <= UNSYNCED as usize + 1 {
             return Err(format!("{} logs, the last of {records} records", logs.len()));
         }
         Ok(Image {
@@ -367,6 +385,7 @@ impl Image {
             cut,
             checkpoint,
             last_log: (last, frames),
+            ended_log,
             setting: making.setting,
         })
     }
@@ -376,7 +395,8 @@ impl Image {
         options(fs, &self.setting)
     }
 
-    /// Every file that is not empty, but for the checkpoint's tables: they are the database's, linked.
+    /// Every file that is not empty, but for the checkpoint's tables: they are the database's,
+    /// linked.
     pub fn files(&self) -> Vec<(PathBuf, Vec<u8>)> {
         let ours = |path: &PathBuf| path.starts_with("db") || path.extension().is_none();
         let files = self.fs.files().into_iter().filter(ours);
@@ -404,7 +424,9 @@ impl Image {
             ("CURRENT", true) => Structure::CheckpointCurrent,
             (name, false) if name.starts_with("MANIFEST") => Structure::Manifest,
             (name, true) if name.starts_with("MANIFEST") => Structure::CheckpointManifest,
-            _ if path != self.last_log.0 => Structure::EndedLog,
+            (name, _) if name.ends_with(".values") => Structure::SortedValues,
+            _ if path == self.ended_log => Structure::EndedLog,
+            _ if path != self.last_log.0 => Structure::ValueLog,
             _ if self.last_log.1.left_by_damage_at(byte).is_none() => Structure::SyncedLog,
             _ => Structure::LogTail,
         }
@@ -430,7 +452,8 @@ impl Making {
         self.put(0, 4000, 100)?;
         self.spaces[0].flush()?;
         // Enough for a log to be ended.
-        while logs() < 2 {
+        let before = logs();
+        while logs() == before {
             self.put(0, 5000 + self.tag, 1000)?;
         }
         for n in 0..4 {

@@ -1,7 +1,7 @@
 //! What tries to break Solera.
 //!
-//! The engine takes its files, its clock and its randomness by argument, so a whole database life is a
-//! function of a seed. The rooms, bottom to top:
+//! The engine takes its files, its clock and its randomness by argument, so a whole database life
+//! is a function of a seed. The rooms, bottom to top:
 
 pub mod random;
 pub mod digest;
@@ -19,3 +19,4 @@ pub mod forge;
 pub mod victim;
 pub mod program;
 pub mod layers;
+pub mod pages;

@@ -46,7 +46,8 @@ fn at_least_one<T: FromStr + PartialOrd + From<u8>>(text: &str) -> Result<T, Str
         .ok_or_else(|| "a whole number of at least 1 is needed".to_owned())
 }
 
-/// Programs that try to break Solera; each ends with one line of figures and fails if a promise was broken
+/// Programs that try to break Solera; each ends with one line of figures and fails if a promise was
+/// broken
 #[derive(Debug, Parser)]
 #[command(name = "solera-sim", version)]
 struct Cli {
@@ -200,7 +201,8 @@ enum Program {
         #[arg(long)]
         dir: Option<PathBuf>,
     },
-    /// Bugs planted into the engine, each of which a program must find (built with --features canary)
+    /// Bugs planted into the engine, each of which a program must find (built with --features
+    /// canary)
     Canary,
     /// Lives a printed script
     Replay {
@@ -209,7 +211,8 @@ enum Program {
         /// Cut the power at every file operation of it, with what chance --seed draws
         #[arg(long)]
         crash: bool,
-        /// Let file calls fail as faultloop says it, such as "EIO at call 30, once, 0 background threads"
+        /// Let file calls fail as faultloop says it, such as "EIO at call 30, once, 0 background
+        /// threads"
         #[arg(long, value_name = "FAULT", conflicts_with = "crash")]
         fault: Option<faults::Plan>,
     },

@@ -1,8 +1,8 @@
-//! The oracle: what a key-value store with snapshots, expiry, merging and transactions must answer, in the
-//! plainest form that can be read and believed.
+//! The oracle: what a key-value store with snapshots, expiry, merging and transactions must answer,
+//! in the plainest form that can be read and believed.
 //!
-//! Owns [`Oracle`]. It keeps every state that a live snapshot can still see. It knows nothing of files,
-//! memtables or levels, and shares no code with the engine.
+//! Owns [`Oracle`]. It keeps every state that a live snapshot can still see. It knows nothing of
+//! files, memtables or levels, and shares no code with the engine.
 
 use crate::setting::Operator;
 use std::{
@@ -62,8 +62,8 @@ impl Cell {
             Change::Delete { .. } | Change::DeleteRange { .. } => *self = Cell::default(),
             Change::Merge { operand, .. } => {
                 self.operands.push(operand.clone());
-                // A base that can expire must be kept apart: what the operands are merged onto depends on
-                // when one looks.
+                // A base that can expire must be kept apart: what the operands are merged onto
+                // depends on when one looks.
                 if !matches!(self.base, Some((_, Some(_)))) {
                     let value =
                         operator.apply(self.base.as_ref().map(|(value, _)| &value[..]), &self.operands);
@@ -197,8 +197,8 @@ struct Reads {
 pub enum Conflict {
     /// Nothing that it looked at has changed.
     No,
-    /// Something has changed that it looked at but that its outcome does not depend on: a key that it had
-    /// set itself, or the part of a range that its walk did not reach.
+    /// Something has changed that it looked at but that its outcome does not depend on: a key that
+    /// it had set itself, or the part of a range that its walk did not reach.
     May,
     /// What it read has changed.
     Must,
@@ -384,11 +384,18 @@ impl Oracle {
         self.scan_under(space, range, transaction.snapshot, &transaction.staged(self.place(space)))
     }
 
-    /// Notes that a transaction walked through the range `passed` on its way through `asked`.
+    /// Notes that a transaction walked through the range `passed` on its way through `asked`. Of a
+    /// range that can hold no key nothing is read, whatever becomes of its keyspace.
     pub fn walked(&self, transaction: &mut Transaction, space: usize, passed: Ends, asked: Ends) {
         let place = self.place(space);
-        transaction.needs.ranges.push((place, passed.0, passed.1));
-        transaction.looks.ranges.push((place, asked.0, asked.1));
+        let can_hold =
+            |ends: &Ends| !empty(ends.0.as_ref().map(|key| &key[..]), ends.1.as_ref().map(|key| &key[..]));
+        if can_hold(&passed) {
+            transaction.needs.ranges.push((place, passed.0, passed.1));
+        }
+        if can_hold(&asked) {
+            transaction.looks.ranges.push((place, asked.0, asked.1));
+        }
     }
 
     fn place(&self, space: usize) -> Place {

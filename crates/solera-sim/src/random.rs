@@ -1,5 +1,5 @@
-//! Randomness that is a function of a seed: the same seed gives the same life on every machine, forever.
-//! That is why it is written out here and not taken from a crate whose stream may change.
+//! Randomness that is a function of a seed: the same seed gives the same life on every machine,
+//! forever. That is why it is written out here and not taken from a crate whose stream may change.
 
 /// A SplitMix64 stream.
 #[derive(Clone, Debug)]
@@ -13,7 +13,8 @@ impl Random {
         Random { state: seed }
     }
 
-    /// A stream of its own for one purpose, so that drawing more for it does not disturb the others.
+    /// A stream of its own for one purpose, so that drawing more for it does not disturb the
+    /// others.
     pub fn fork(&mut self) -> Random {
         Random::new(self.next())
     }

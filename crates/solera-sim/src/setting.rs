@@ -1,14 +1,14 @@
-//! Settings: the options that a simulated database is opened with, as plain data that prints and reads
-//! back.
+//! Settings: the options that a simulated database is opened with, as plain data that prints and
+//! reads back.
 //!
-//! A setting may change how fast an answer comes, never the answer; so the same script under two settings
-//! must give the same transcript.
+//! A setting may change how fast an answer comes, never the answer; so the same script under two
+//! settings must give the same transcript.
 
 use crate::{
     random::Random,
     script::text::{Text, Words, record},
 };
-use solera::{Compression, FilterKind, FilterSpread, IndexKind};
+use solera::{Compression, FilterKind, FilterSpread, IndexKind, Reclaim};
 use std::{fmt, str::FromStr};
 
 /// Which merge operator a keyspace has.
@@ -58,7 +58,8 @@ named!(
     IndexKind: IndexKind::ALL,
     Compression: Compression::ALL,
     FilterSpread: FilterSpread::ALL,
-    FilterKind: FilterKind::ALL
+    FilterKind: FilterKind::ALL,
+    Reclaim: Reclaim::ALL
 );
 
 record! {
@@ -86,6 +87,8 @@ record! {
         run_limits: Vec<u32>,
         /// Target size of a table, bytes.
         table_bytes: u32,
+        /// Values of so many bytes and more are kept apart; 0 for none.
+        separate_from: u32,
     }
 }
 
@@ -98,6 +101,10 @@ record! {
         write_buffer_bytes: u64,
         /// Whether every commit is durable before it returns.
         sync: bool,
+        /// How the space of values that are kept apart is given back.
+        reclaim: Reclaim,
+        /// How much of it may be of no use, percent of what is.
+        spare_percent: u32,
         /// The keyspaces; the first is the default one.
         spaces: Vec<SpaceSetting>,
     }
@@ -109,25 +116,30 @@ impl Setting {
         if slot == 0 { "default".to_owned() } else { format!("space{slot}") }
     }
 
-    /// A random setting: tiny blocks, memtables and tables, so that a short life has many of them, and any
-    /// shape from leveling to tiering.
+    /// A random setting: tiny blocks, memtables and tables, so that a short life has many of them,
+    /// and any shape from leveling to tiering.
     pub fn random(random: &mut Random) -> Setting {
         let operators = [Operator::None, Operator::Counter, Operator::Append, Operator::Max];
         let mut setting = Setting {
             memory_bytes: 0,
             write_buffer_bytes: 0,
             sync: random.one_in(4),
+            reclaim: Reclaim::default(),
+            spare_percent: 0,
             spaces: operators.map(|operator| SpaceSetting::random(random, operator)).to_vec(),
         };
         setting.change(random);
         setting
     }
 
-    /// Draws anew what an open may change: memory, and layout and shape of the default keyspace.
+    /// Draws anew what an open may change: memory, how values are reclaimed, and layout and shape
+    /// of the default keyspace.
     pub fn change(&mut self, random: &mut Random) {
         self.memory_bytes = *random.pick(&[1 << 20, 4 << 20, 64 << 20]);
         self.write_buffer_bytes = *random.pick(&[4 << 10, 4 << 10, 8 << 10, 32 << 10]);
         self.spaces[0] = SpaceSetting::random(random, self.spaces[0].operator);
+        self.reclaim = *random.pick(&[Reclaim::Tier, Reclaim::Tier, Reclaim::Rewrite, Reclaim::LearnedKv]);
+        self.spare_percent = *random.pick(&[1, 5, 30]);
     }
 }
 
@@ -149,6 +161,7 @@ impl SpaceSetting {
             size_ratio,
             run_limits: (0..levels).map(|_| random.between(1, size_ratio.into()) as u32).collect(),
             table_bytes: *random.pick(&[1 << 10, 2 << 10, 8 << 10, 64 << 10]),
+            separate_from: *random.pick(&[0, 0, 1, 16, 100]),
         }
     }
 }

@@ -2,14 +2,14 @@
 
 use crate::{
     oracle,
-    script::{Change, Value},
+    script::{Change, Value, text::Bytes},
     setting::{Operator, Setting, SpaceSetting},
 };
 use solera::{
     Batch, Db, Filters, Keyspace, KeyspaceOptions, Layout, Options, Shape, Transaction, clock::Clock,
-    operator::builtin, vfs::Fs,
+    key::END_OF_KEYS, operator::builtin, vfs::Fs,
 };
-use std::{sync::Arc, time::Duration};
+use std::{ops::Bound, sync::Arc, time::Duration};
 
 impl Setting {
     /// Options for a database without threads on these files and this clock.
@@ -19,12 +19,18 @@ impl Setting {
             .memory(self.memory_bytes)
             .durability(durability)
             .background_threads(0)
+            .reclaim(self.reclaim)
+            .value_spare_percent(self.spare_percent)
             .fs(fs)
             .clock(clock)
             .seed(1);
         let first = &self.spaces[0];
         let options =
             options.layout(first.layout()).shape(first.shape()).write_buffer(self.write_buffer_bytes);
+        let options = match first.separate_from {
+            0 => options,
+            bytes => options.separate_values_from(bytes.into()),
+        };
         match builtin(first.operator.name()) {
             Some(operator) => options.merge_operator(operator),
             None => options,
@@ -36,6 +42,10 @@ impl SpaceSetting {
     /// Options for this keyspace.
     pub fn options(&self) -> KeyspaceOptions {
         let options = KeyspaceOptions::new().layout(self.layout()).shape(self.shape());
+        let options = match self.separate_from {
+            0 => options,
+            bytes => options.separate_values_from(bytes.into()),
+        };
         match builtin(self.operator.name()) {
             Some(operator) => options.merge_operator(operator),
             None => options,
@@ -81,7 +91,7 @@ impl Change {
 
     /// Whether it changes nothing: an empty range deleted.
     pub fn is_void(&self) -> bool {
-        matches!(self, Change::DeleteRange { start, end, .. } if start >= end)
+        matches!(self, Change::DeleteRange { start, end, .. } if start >= end && !end.0.is_empty())
     }
 
     /// Whether the keyspace has no operator for this merge.
@@ -104,7 +114,8 @@ impl Change {
             },
             Change::Delete { key, .. } => oracle::Change::Delete { key: key.0.clone() },
             Change::DeleteRange { start, end, .. } => {
-                oracle::Change::DeleteRange { start: start.0.clone(), end: end.0.clone() }
+                let end = if end.0.is_empty() { &END_OF_KEYS[..] } else { &end.0[..] };
+                oracle::Change::DeleteRange { start: start.0.clone(), end: end.to_vec() }
             }
             Change::Merge { key, operand, .. } => {
                 oracle::Change::Merge { key: key.0.clone(), operand: operand.stored(operator) }
@@ -117,15 +128,21 @@ impl Change {
     pub fn commit(&self, setting: &Setting, space: &Keyspace) -> solera::Result<()> {
         let operator = setting.spaces[self.slot(setting)].operator;
         match self {
-            Change::Put { key, value, .. } => space.put(key, &value.stored(operator)),
+            Change::Put { key, value, .. } => space.put(key, value.stored(operator)),
             Change::PutTtl { key, value, ttl_ms, .. } => {
-                space.put_with_ttl(key, &value.stored(operator), Duration::from_millis(u64::from(*ttl_ms)))
+                space.put_with_ttl(key, value.stored(operator), Duration::from_millis(u64::from(*ttl_ms)))
             }
             Change::Delete { key, .. } => space.delete(key),
-            Change::DeleteRange { start, end, .. } => space.delete_range(start, end),
-            Change::Merge { key, operand, .. } => space.merge(key, &operand.stored(operator)),
+            Change::DeleteRange { start, end, .. } => space.delete_range(between(start, end)),
+            Change::Merge { key, operand, .. } => space.merge(key, operand.stored(operator)),
         }
     }
+}
+
+/// The range from `start` up to `end`; to the end of all keys if that is empty.
+fn between<'c>(start: &'c Bytes, end: &'c Bytes) -> (Bound<&'c [u8]>, Bound<&'c [u8]>) {
+    let end = if end.0.is_empty() { Bound::Unbounded } else { Bound::Excluded(&end.0[..]) };
+    (Bound::Included(&start.0), end)
 }
 
 /// The same change into a batch or a transaction, which speak alike.
@@ -139,7 +156,7 @@ macro_rules! stage {
                 $target.put_with_ttl($space, key, &value.stored(operator), ttl)
             }
             Change::Delete { key, .. } => $target.delete($space, key),
-            Change::DeleteRange { start, end, .. } => $target.delete_range($space, start, end),
+            Change::DeleteRange { start, end, .. } => $target.delete_range($space, between(start, end)),
             Change::Merge { key, operand, .. } => $target.merge($space, key, &operand.stored(operator)),
         }
     }};
@@ -162,7 +179,8 @@ impl Change {
     }
 }
 
-/// What the engine did behind the calls: evidence that a life reached the rooms it was meant to test.
+/// What the engine did behind the calls: evidence that a life reached the rooms it was meant to
+/// test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
     /// Memtables written out, over all keyspaces.

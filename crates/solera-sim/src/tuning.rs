@@ -1,7 +1,8 @@
 //! Turning knobs as a step of a life: a random change that is legal at that moment.
 //!
-//! Owns [`turn`], and [`kept`], which says whether a database that was opened again has what was set. Changes may
-//! change how fast an answer comes, never the answer, so they are drawn from whatever the database says is legal then.
+//! Owns [`turn`], and [`kept`], which says whether a database that was opened again has what was
+//! set. Changes may change how fast an answer comes, never the answer, so they are drawn from
+//! whatever the database says is legal then.
 
 use crate::random::Random;
 use solera::{
@@ -15,7 +16,8 @@ const RESET: &str = "reset";
 
 /// Sets one knob to a random legal value. Whatever `Control::ranges` calls legal must be taken.
 ///
-/// `None`: it was to be what it would be had nobody set it, and that does not suit what others were set to.
+/// `None`: it was to be what it would be had nobody set it, and that does not suit what others were
+/// set to.
 pub fn turn(db: &Db, seed: u32) -> solera::Result<Option<Receipt>> {
     let mut random = Random::new(u64::from(seed) ^ 0x74756e65);
     let knobs: Vec<_> = knob::all().collect();
@@ -79,8 +81,8 @@ pub fn refuse(db: &Db, seed: u32) -> Result<(), String> {
     }
 }
 
-/// Whether a database that was opened again remembers these changes, and obeys the newest of each knob of the default
-/// keyspace and of the database.
+/// Whether a database that was opened again remembers these changes, and obeys the newest of each
+/// knob of the default keyspace and of the database.
 pub fn kept(db: &Db, receipts: &[Receipt]) -> Result<(), String> {
     let history = db.control().history();
     let remembered = &receipts[receipts.len() - history.len().min(receipts.len())..];

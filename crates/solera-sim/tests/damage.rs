@@ -39,20 +39,21 @@ fn space_options(index: IndexKind) -> KeyspaceOptions {
         .merge_operator(builtin("append").unwrap())
 }
 
-/// A database with every kind of file and structure: tables of each index kind with filters, models, range
-/// tombstones and operands, a manifest with edits, and two logs that are still needed.
+/// A database with every kind of file and structure: tables of each index kind with filters,
+/// models, range tombstones and operands, a manifest with edits, and two logs that are still
+/// needed.
 fn healthy() -> (MemFs, Contents) {
     let fs = MemFs::new();
     let db = options(&fs).open(DIR).unwrap();
     for index in IndexKind::ALL {
         let space = db.keyspace_with(index.name(), space_options(index)).unwrap();
         for n in 0..120_u32 {
-            space.put(format!("key{n:04}").as_bytes(), &[n as u8; 40]).unwrap();
+            space.put(format!("key{n:04}").as_bytes(), [n as u8; 40]).unwrap();
             if n % 7 == 0 {
                 space.merge(format!("key{:04}", n / 2).as_bytes(), b"+").unwrap();
             }
         }
-        space.delete_range(b"key0030", b"key0040").unwrap();
+        space.delete_range(b"key0030"..b"key0040").unwrap();
         space.flush().unwrap();
         space.put(b"key0031", b"back").unwrap();
         space.delete(b"key0100").unwrap();
@@ -61,12 +62,12 @@ fn healthy() -> (MemFs, Contents) {
         let mut batch = db.batch();
         for index in IndexKind::ALL {
             let space = db.keyspace(index.name()).unwrap();
-            batch.put(&space, format!("last{n}").as_bytes(), &[n as u8; 100]).unwrap();
+            batch.put(&space, format!("last{n}").as_bytes(), [n as u8; 100]).unwrap();
         }
         db.write(batch).unwrap();
     }
     for n in 0..150_u32 {
-        db.put(&n.to_be_bytes(), b"in the default keyspace").unwrap();
+        db.put(n.to_be_bytes(), b"in the default keyspace").unwrap();
     }
     let contents = read(&db).unwrap();
     assert!(contents.values().all(|pairs| pairs.len() > 100));
@@ -97,7 +98,8 @@ fn image(fs: &MemFs) -> BTreeMap<PathBuf, Vec<u8>> {
     fs.files().into_iter().map(|path| (path.clone(), fs.content(&path).unwrap())).collect()
 }
 
-/// Opens a copy read-only and reads everything. Whatever comes of it, nothing on disk may have changed.
+/// Opens a copy read-only and reads everything. Whatever comes of it, nothing on disk may have
+/// changed.
 fn open_and_read(fs: &MemFs) -> Result<Contents, Error> {
     let before = image(fs);
     let outcome = options(fs).read_only(true).open(DIR).and_then(|db| read(&db));
@@ -219,7 +221,7 @@ fn a_damaged_table_stops_what_needs_it_and_nothing_else() {
                 Err(error) => {
                     hit += 1;
                     assert!(matches!(&error, Error::Corrupt { file, .. } if *file == path), "{error:?}");
-                    let error = space.compact_range::<&[u8]>(..).unwrap_err();
+                    let error = space.compact_range(..).unwrap_err();
                     assert!(matches!(&error, Error::Corrupt { file, .. } if *file == path), "{error:?}");
                     // An iterator that has failed is at its end.
                     let mut iter = space.iter();
@@ -386,7 +388,7 @@ fn a_second_opener_is_refused_in_memory_and_on_the_real_file_system() {
     let fs = MemFs::new();
     let first = options(&fs).open(DIR).unwrap();
     let error = options(&fs).open(DIR).map(drop).unwrap_err();
-    assert!(matches!(&error, Error::Locked { path } if path == Path::new(DIR)), "{error:?}");
+    assert!(matches!(&error, Error::Locked { path, .. } if path == Path::new(DIR)), "{error:?}");
     first.close().unwrap();
     options(&fs).open(DIR).unwrap();
 
@@ -394,7 +396,7 @@ fn a_second_opener_is_refused_in_memory_and_on_the_real_file_system() {
     let first = Db::open(dir.path()).unwrap();
     first.put(b"a", b"1").unwrap();
     let error = Db::open(dir.path()).map(drop).unwrap_err();
-    assert!(matches!(&error, Error::Locked { path } if path == dir.path()), "{error:?}");
+    assert!(matches!(&error, Error::Locked { path, .. } if path == dir.path()), "{error:?}");
     drop(first);
     assert_eq!(Db::open(dir.path()).unwrap().get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
 }

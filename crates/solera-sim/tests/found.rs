@@ -28,9 +28,10 @@ fn cut(script: &str, seed: u64) {
     }
 }
 
-/// Symptom: a durable batch was acknowledged, and what had been written before it was not there after a power cut
-/// (crashsim --nightly, seed 81). Cause: the batch held only a range deletion of nothing; what changes nothing was not
-/// logged, and so nothing was synced. Cure: a durable commit syncs what came before it, whatever it holds.
+/// Symptom: a durable batch was acknowledged, and what had been written before it was not there
+/// after a power cut (crashsim --nightly, seed 81). Cause: the batch held only a range deletion of
+/// nothing; what changes nothing was not logged, and so nothing was synced. Cure: a durable commit
+/// syncs what came before it, whatever it holds.
 #[test]
 fn a_durable_commit_of_nothing_makes_what_came_before_it_durable() {
     let setting = Setting::random(&mut Random::new(81)).to_string().replace("sync true", "sync false");
@@ -39,19 +40,20 @@ fn a_durable_commit_of_nothing_makes_what_came_before_it_durable() {
     }
 }
 
-/// Symptom: after a checkpoint and a power cut that showed old blocks in place of unsynced ones, a database did not
-/// open: "expected sequence numbers within their limit" (crashsim --nightly, seed 96). Cause: frames of logs and
-/// manifests were bound to the numbers of database and file; a checkpoint has the number of its original, so its
-/// MANIFEST-000005 passed for 000005.log. Cure: each file of frames has a nonce of its own.
+/// Symptom: after a checkpoint and a power cut that showed old blocks in place of unsynced ones, a
+/// database did not open: "expected sequence numbers within their limit" (crashsim --nightly, seed
+/// 96). Cause: frames of logs and manifests were bound to the numbers of database and file; a
+/// checkpoint has the number of its original, so its MANIFEST-000005 passed for 000005.log. Cure:
+/// each file of frames has a nonce of its own.
 #[test]
 fn old_blocks_of_a_checkpoints_manifest_are_no_records_of_a_log() {
     cut(CHECKPOINT_BEFORE_A_NEW_LOG, 96);
 }
 
 /// Symptom: a transaction that had merged into a key read what others had committed since it began
-/// (diffmodel, seeds 2, 20, 26 of 100,000 operations). Cause: folding operands took everything below a
-/// visible entry for visible; a transaction's own operands lie above entries that its snapshot does not
-/// see. Cure: folding passes over those.
+/// (diffmodel, seeds 2, 20, 26 of 100,000 operations). Cause: folding operands took everything
+/// below a visible entry for visible; a transaction's own operands lie above entries that its
+/// snapshot does not see. Cure: folding passes over those.
 #[test]
 fn a_transaction_merges_onto_what_its_snapshot_holds() {
     for (change, count) in [("put 2 \"k\" 7x3", 1), ("delete 2 \"k\"", 1), ("merge 2 \"k\" 8x2", 20)] {
@@ -67,8 +69,8 @@ fn a_transaction_merges_onto_what_its_snapshot_holds() {
 }
 
 /// Symptom: a transaction committed although a key that it had found absent was deleted meanwhile
-/// (diffmodel, seed 11). Cause: a compaction to the bottom dropped the delete and with it its number. Cure:
-/// deletes that a snapshot precedes stay.
+/// (diffmodel, seed 11). Cause: a compaction to the bottom dropped the delete and with it its
+/// number. Cure: deletes that a snapshot precedes stay.
 #[test]
 fn a_delete_conflicts_with_a_transaction_that_read_the_key_even_when_compacted() {
     replay(
@@ -77,9 +79,9 @@ fn a_delete_conflicts_with_a_transaction_that_read_the_key_even_when_compacted()
     );
 }
 
-/// Symptom: after one end of an iterator had met the other, a seek of the other end skipped an entry or
-/// repeated some (diffmodel, seeds 0 and 1). Cause: the end that had looked at an entry without yielding
-/// it counted it as yielded. Cure: it remembers which.
+/// Symptom: after one end of an iterator had met the other, a seek of the other end skipped an
+/// entry or repeated some (diffmodel, seeds 0 and 1). Cause: the end that had looked at an entry
+/// without yielding it counted it as yielded. Cure: it remembers which.
 #[test]
 fn an_end_that_met_the_other_goes_on_where_it_stood() {
     let fill: String = (0..10).map(|n| format!("write put 0 \"k{n}\" {n}x9\n")).collect();
@@ -93,8 +95,9 @@ fn an_end_that_met_the_other_goes_on_where_it_stood() {
     }
 }
 
-/// Symptom: a flush panicked (diffmodel, seed 24). Cause: a check compared the numbers of whole tables in
-/// level 0, which says nothing once an ingested table was merged there. Cure: the check is gone.
+/// Symptom: a flush panicked (diffmodel, seed 24). Cause: a check compared the numbers of whole
+/// tables in level 0, which says nothing once an ingested table was merged there. Cure: the check
+/// is gone.
 #[test]
 fn a_flush_above_merged_ingested_tables_is_in_order() {
     replay(
@@ -103,7 +106,7 @@ fn a_flush_above_merged_ingested_tables_is_in_order() {
     );
 }
 
-const CHECKPOINT_BEFORE_A_NEW_LOG: &str = r##"memory_bytes 4194304 write_buffer_bytes 8192 sync false spaces [ operator none index sherry-plr compression zstd block_bytes 4096 epsilon 64 filter_bits 0 filter_spread monkey last_filter ribbon size_ratio 7 run_limits [ 1 7 5 ] table_bytes 8192 operator counter index sherry-plr compression lz4 block_bytes 256 epsilon 16 filter_bits 10 filter_spread uniform last_filter bloom size_ratio 9 run_limits [ 7 1 8 7 ] table_bytes 65536 operator append index doblix-pra compression zstd block_bytes 300 epsilon 1 filter_bits 10 filter_spread monkey last_filter bloom size_ratio 2 run_limits [ 1 ] table_bytes 65536 operator max index sherry-plr compression none block_bytes 256 epsilon 16 filter_bits 10 filter_spread uniform last_filter ribbon size_ratio 10 run_limits [ 6 6 10 ] table_bytes 1024 ]
+const CHECKPOINT_BEFORE_A_NEW_LOG: &str = r##"memory_bytes 4194304 write_buffer_bytes 8192 sync false reclaim tier spare_percent 30 spaces [ operator none index sherry-plr compression zstd block_bytes 4096 epsilon 64 filter_bits 0 filter_spread monkey last_filter ribbon size_ratio 7 run_limits [ 1 7 5 ] table_bytes 8192 separate_from 0 operator counter index sherry-plr compression lz4 block_bytes 256 epsilon 16 filter_bits 10 filter_spread uniform last_filter bloom size_ratio 9 run_limits [ 7 1 8 7 ] table_bytes 65536 separate_from 0 operator append index doblix-pra compression zstd block_bytes 300 epsilon 1 filter_bits 10 filter_spread monkey last_filter bloom size_ratio 2 run_limits [ 1 ] table_bytes 65536 separate_from 0 operator max index sherry-plr compression none block_bytes 256 epsilon 16 filter_bits 10 filter_spread uniform last_filter ribbon size_ratio 10 run_limits [ 6 6 10 ] table_bytes 1024 separate_from 0 ]
 write put 0 "\x00 \x00\x00\x00\x00\x01\x0b" 65x1
 write put 2 "ppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppp21" 66x1549
 write put 0 "ppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppp59" 68x730
@@ -120,9 +123,10 @@ write delete 3 "\x00\x00\x00\x00\x00\x00\x01u"
 write put 0 "ppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppp161" 145x711
 "##;
 
-/// Symptom: a transaction that had written to a keyspace did not see it in the new one of that name (diffmodel, seeds
-/// 240, 249, 439 and 961 of 100,000 operations). Cause: the oracle took the new keyspace for the old one. Cure: it
-/// tells generations apart in what is written too; the engine's answer is what `Transaction` documents.
+/// Symptom: a transaction that had written to a keyspace did not see it in the new one of that name
+/// (diffmodel, seeds 240, 249, 439 and 961 of 100,000 operations). Cause: the oracle took the new
+/// keyspace for the old one. Cure: it tells generations apart in what is written too; the engine's
+/// answer is what `Transaction` documents.
 #[test]
 fn what_a_transaction_wrote_is_gone_with_its_keyspace() {
     replay(
@@ -131,9 +135,9 @@ fn what_a_transaction_wrote_is_gone_with_its_keyspace() {
     );
 }
 
-/// Symptom: a share of the memory could not be set to what was called legal (diffmodel, seeds 85, 113 and 159 of
-/// 100,000 operations). Cause: an open with a smaller budget makes a write buffer's share larger than was set, but it was
-/// counted as set. Cure: it counts as what it takes.
+/// Symptom: a share of the memory could not be set to what was called legal (diffmodel, seeds 85,
+/// 113 and 159 of 100,000 operations). Cause: an open with a smaller budget makes a write buffer's
+/// share larger than was set, but it was counted as set. Cure: it counts as what it takes.
 #[test]
 fn what_is_called_legal_is_taken_after_an_open_with_another_budget() {
     for tunes in [

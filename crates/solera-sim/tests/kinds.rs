@@ -1,5 +1,5 @@
-//! The index kinds give identical answers, whatever the keys look like and however the entries came into
-//! the tables: a model is a hint, never an authority.
+//! The index kinds give identical answers, whatever the keys look like and however the entries came
+//! into the tables: a model is a hint, never an authority.
 
 use solera::{
     Compression, Db, IndexKind, Keyspace, KeyspaceOptions, Layout, ManualClock, Options, Shape,
@@ -155,7 +155,7 @@ impl Kinds {
             for (from, to) in probes.iter().zip(probes.iter().skip(7)).step_by(23) {
                 let bounds = (Bound::Excluded(from), Bound::Included(to));
                 let found: Vec<_> = space
-                    .range::<Vec<u8>>(bounds)
+                    .range(bounds)
                     .map(|pair| pair.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap())
                     .collect();
                 let expected: Vec<_> = map
@@ -211,7 +211,7 @@ fn index_kinds_agree_on_flushed_and_compacted_tables() {
                 if gone {
                     space.delete(&keys[at / 2]).unwrap();
                 }
-                space.put(key, &value(at)).unwrap();
+                space.put(key, value(at)).unwrap();
                 // Several runs with the same keys in them.
                 if at % 1777 == 0 {
                     space.flush().unwrap();
@@ -220,7 +220,7 @@ fn index_kinds_agree_on_flushed_and_compacted_tables() {
         }
         kinds.check(name, &map);
         for (_, space) in &kinds.spaces {
-            space.compact_range::<&[u8]>(..).unwrap();
+            space.compact_range(..).unwrap();
         }
         kinds.check(name, &map);
     }

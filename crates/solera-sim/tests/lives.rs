@@ -1,4 +1,5 @@
-//! The simulator's programs work, shown in small; the test command runs them in their quick size too.
+//! The simulator's programs work, shown in small; the test command runs them in their quick size
+//! too.
 
 use solera::vfs::mem::Persist;
 use solera_sim::{
@@ -75,8 +76,9 @@ fn no_power_cut_breaks_a_promise() {
     assert_eq!(again.to_string(), verdict.to_string(), "a seed replays to the same states");
 }
 
-/// Held by tests that start processes. Until a new process runs its program it has copies of all files of this one, and
-/// with them the locks of databases that this one has just closed: another test's child would find its own locked.
+/// Held by tests that start processes. Until a new process runs its program it has copies of all
+/// files of this one, and with them the locks of databases that this one has just closed: another
+/// test's child would find its own locked.
 static STARTS_PROCESSES: Mutex<()> = Mutex::new(());
 
 #[test]
@@ -125,7 +127,8 @@ fn a_call_that_fails_breaks_no_promise_and_a_seed_replays() {
     assert_eq!(again.to_string(), verdict.to_string());
 }
 
-/// Symptom: a key that had expired was back (faultloop, seeds 14 and 16): see the engine's own test.
+/// Symptom: a key that had expired was back (faultloop, seeds 14 and 16): see the engine's own
+/// test.
 #[test]
 fn a_clock_that_jumps_brings_nothing_back() {
     let jumps: u64 = (0..30).map(|seed| clock::live(seed, 200).unwrap()).sum();

@@ -1,5 +1,5 @@
-//! The model against the engine: the same load, on a database in memory that does its work in the caller's
-//! thread. What the engine counted is the truth.
+//! The model against the engine: the same load, on a database in memory that does its work in the
+//! caller's thread. What the engine counted is the truth.
 
 use solera::{
     Compression, Db, Layout, Options, Shape,
@@ -22,7 +22,8 @@ fn shape(size_ratio: u32, run_limits: &[u32]) -> Shape {
         size_ratio,
         run_limits: run_limits.to_vec(),
         write_buffer_bytes: BUFFER_BYTES,
-        // Filters have whole lines of 64 keys: a full table is not to be on the edge between two counts of them.
+        // Filters have whole lines of 64 keys: a full table is not to be on the edge between two
+        // counts of them.
         table_bytes: 120 << 10,
     }
 }
@@ -71,7 +72,7 @@ impl Engine {
     }
 
     fn put(&mut self, number: u64) {
-        self.db.put(&key(number), &[7; 492]).unwrap();
+        self.db.put(key(number), [7; 492]).unwrap();
         while self.db.step().unwrap() {}
     }
 
@@ -86,9 +87,9 @@ impl Engine {
             let absent = 2 * self.below(1 << 30) + 1;
             let [v, r, q, _] = mix.shares();
             if kind < v {
-                assert!(self.db.get(&key(absent)).unwrap().is_none());
+                assert!(self.db.get(key(absent)).unwrap().is_none());
             } else if kind < v + r {
-                assert!(self.db.get(&key(number)).unwrap().is_some());
+                assert!(self.db.get(key(number)).unwrap().is_some());
             } else if kind < v + r + q {
                 let first = key(number);
                 let (mut scan, mut scanned) = (self.db.range(&first[..]..), 0);
@@ -187,13 +188,13 @@ fn blocks_that_lookups_and_scans_read_are_foreseen_from_the_tree_as_it_is() {
     }
 }
 
-/// Lookups of absent keys, and of keys that are there, on loaded trees: runs asked in vain level by level, and blocks
-/// that filters let them look into.
+/// Lookups of absent keys, and of keys that are there, on loaded trees: runs asked in vain level by
+/// level, and blocks that filters let them look into.
 ///
-/// Symptom: at many runs the model saw 11 to 19 % more blocks per found lookup than were read. Cause: it took every
-/// filter to have the bits that it was given, but small tables have whole lines of 512 bits: level 0's of one write
-/// buffer, and full ones of 66 entries, which at 8 bits have two lines and let a tenth as many pass. Cure: a filter over a
-/// table's own keys.
+/// Symptom: at many runs the model saw 11 to 19 % more blocks per found lookup than were read.
+/// Cause: it took every filter to have the bits that it was given, but small tables have whole
+/// lines of 512 bits: level 0's of one write buffer, and full ones of 66 entries, which at 8 bits
+/// have two lines and let a tenth as many pass. Cure: a filter over a table's own keys.
 #[test]
 fn runs_asked_in_vain_and_blocks_that_filters_let_pass_are_foreseen() {
     const LOOKUPS: u64 = 20_000;

@@ -34,11 +34,11 @@ fn main() -> Result<()> {
     println!("checkpoint taken, after {} ms", clock.monotonic_ns() / 1_000_000);
 
     // What happens to the live database does not touch the copy.
-    squares.delete_range(&0u64.to_be_bytes(), &ENTRIES.to_be_bytes())?;
-    assert!(squares.get(&12u64.to_be_bytes())?.is_none());
+    squares.delete_range(0u64.to_be_bytes()..ENTRIES.to_be_bytes())?;
+    assert!(squares.get(12u64.to_be_bytes())?.is_none());
 
     let backup = Db::open(dir.join("backup"))?;
-    let value = backup.keyspace("squares")?.get(&12u64.to_be_bytes())?.expect("ingested above");
+    let value = backup.keyspace("squares")?.get(12u64.to_be_bytes())?.expect("ingested above");
     println!("12² is {}", u128::from_be_bytes(value[..].try_into().expect("squares have 16 bytes")));
 
     drop(squares);

@@ -15,9 +15,9 @@ fn main() -> Result<()> {
     let words = db.keyspace_with("words", KeyspaceOptions::new().merge_operator(Arc::new(Counter)))?;
 
     for word in TEXT.split_whitespace() {
-        words.merge(word.as_bytes(), &Counter::encode(1))?;
+        words.merge(word.as_bytes(), Counter::encode(1))?;
     }
-    words.merge(b"cask", &Counter::encode(-1))?; // one of them leaks
+    words.merge(b"cask", Counter::encode(-1))?; // one of them leaks
 
     // Operands are folded when they are read, and for good when the engine compacts.
     words.flush()?;

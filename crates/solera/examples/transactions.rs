@@ -23,14 +23,14 @@ fn balance(value: Option<solera::Slice>) -> i64 {
 fn transfer(db: &Db, accounts: &Keyspace, from: u64, to: u64, amount: i64) -> Result<u32> {
     for retries in 0.. {
         let mut transaction = db.transaction();
-        let available = balance(transaction.get(accounts, &key(from))?);
+        let available = balance(transaction.get(accounts, key(from))?);
         if available < amount {
             transaction.rollback();
             return Ok(retries);
         }
-        transaction.put(accounts, &key(from), &(available - amount).to_le_bytes())?;
-        let there = balance(transaction.get(accounts, &key(to))?);
-        transaction.put(accounts, &key(to), &(there + amount).to_le_bytes())?;
+        transaction.put(accounts, key(from), (available - amount).to_le_bytes())?;
+        let there = balance(transaction.get(accounts, key(to))?);
+        transaction.put(accounts, key(to), (there + amount).to_le_bytes())?;
         match transaction.commit() {
             Ok(_) => return Ok(retries),
             Err(Error::Conflict) => continue,
@@ -47,7 +47,7 @@ fn main() -> Result<()> {
 
     let mut batch = db.batch();
     for account in 0..ACCOUNTS {
-        batch.put(&accounts, &key(account), &OPENING_BALANCE.to_le_bytes())?;
+        batch.put(&accounts, key(account), OPENING_BALANCE.to_le_bytes())?;
     }
     db.write(batch)?; // all accounts, or none
 

@@ -1,15 +1,16 @@
 //! The cache of blocks: how many bytes of them stay in memory, and which.
 //!
-//! Owns [`Cache`], one budget that many tables share, and [`Slots`], one table's places in it. A table
-//! numbers its blocks, so a block is found by an array access: no hash, no lock, no count. Only a miss takes
-//! the mutex, to put the block into the ring and to let the clock hand make room.
+//! Owns [`Cache`], one budget that many tables share, and [`Slots`], one table's places in it. A
+//! table numbers its blocks, so a block is found by an array access: no hash, no lock, no count.
+//! Only a miss takes the mutex, to put the block into the ring and to let the clock hand make room.
 //!
-//! Invariants. A slot goes from empty to full only in [`Slots::insert`], from full to empty only under the
-//! clock's mutex or in `Drop`. What leaves a slot is released through the epoch, so that a reader whose guard
-//! is older keeps what it found. `Cache::used` is the sum of the weights of all full slots (and, for a
-//! moment, of one that is being filled). `Cache::leaving` is the weight of what has left and is not released yet:
-//! a reader whose thread does not run for a while keeps all of it, so while both together fill the cache's memory nothing is
-//! inserted, or it would grow without bound.
+//! Invariants. A slot goes from empty to full only in [`Slots::insert`], from full to empty only
+//! under the clock's mutex or in `Drop`. What leaves a slot is released through the epoch, so that
+//! a reader whose guard is older keeps what it found. `Cache::used` is the sum of the weights of
+//! all full slots (and, for a moment, of one that is being filled). `Cache::leaving` is the weight
+//! of what has left and is not released yet. A reader whose thread does not run for a while keeps
+//! all of it. So while both together fill the cache's memory, nothing is inserted; otherwise memory
+//! would grow without bound.
 
 use crate::{
     pin::{Pin, PinHeader},
@@ -31,16 +32,17 @@ use std::{
     sync::{Arc, Weak},
 };
 
-/// Evicted bytes that may wait in a thread's bag of garbage before it is handed over: handing over costs as
-/// much as the rest of an eviction, and waiting costs memory beyond the budget.
+/// Evicted bytes that may wait in a thread's bag of garbage before it is handed over: handing over
+/// costs as much as the rest of an eviction, and waiting costs memory beyond the budget.
 const UNFLUSHED_BYTES_MAX: usize = 256 << 10;
 
-/// Ring places of dropped tables are swept out when there are this many more of them than of living ones.
+/// Ring places of dropped tables are swept out when there are this many more of them than of living
+/// ones.
 const DEAD_PLACES_MAX: usize = 1024;
 
-/// Bytes that blocks beside the cached ones may take, and that wait to be used again: those evicted and not yet
-/// released, and the differences in which sizes are cached. Without it hardly a block would follow another
-/// in its memory.
+/// Bytes that blocks beside the cached ones may take, and that wait to be used again: those evicted
+/// and not yet released, and the differences in which sizes are cached. Without it hardly a block
+/// would follow another in its memory.
 const IN_PASSING_BYTES: usize = 1 << 20;
 /// The same as a share of the budget: 1/16.
 const IN_PASSING_SHARE: usize = 16;
@@ -58,7 +60,8 @@ fn memory_for(capacity_bytes: usize) -> usize {
 /// A budget of bytes for blocks.
 pub struct Cache {
     capacity: AtomicUsize,
-    /// What blocks leave behind when they go is kept for the next ones, as far as the budget reaches.
+    /// What blocks leave behind when they go is kept for the next ones, as far as the budget
+    /// reaches.
     memory: Share<BLOCK_CLASSES>,
     used: AtomicUsize,
     /// Weight of what has left and is not released yet.
@@ -121,16 +124,17 @@ impl Cache {
             self.dead.store(0, Ordering::Relaxed);
             ring.retain(|place| place.table.strong_count() > 0);
         }
-        // A touched block goes round once more. In the second round being touched does not help, or readers
-        // as fast as the hand could keep it turning forever.
+        // A touched block goes round once more. In the second round being touched does not help, or
+        // readers as fast as the hand could keep it turning forever.
         let mut second_chances = ring.len();
         while self.used.load(Ordering::Relaxed) > self.capacity() {
             let Some(place) = ring.pop_front() else { break };
             let Some(table) = place.table.upgrade() else { continue };
             let slot = &table.slots[place.slot as usize];
             let Some(header) = NonNull::new(slot.load(Ordering::Acquire)) else { continue };
-            // SAFETY: a slot is emptied only under the mutex that is held here, or when its table drops, which
-            // `table` keeps from happening; so it still owns the reference that keeps the header alive.
+            // SAFETY: a slot is emptied only under the mutex that is held here, or when its table
+            // drops, which `table` keeps from happening; so it still owns the reference that keeps
+            // the header alive.
             if unsafe { header.as_ref() }.take_touched() && second_chances > 0 {
                 second_chances -= 1;
                 ring.push_back(place);
@@ -154,8 +158,8 @@ impl Cache {
         self.release(evicted, evicted_weight, flush);
     }
 
-    /// Drops references to blocks that weigh `weight` together, once no reader can still be looking at them;
-    /// `flush` hands this thread's garbage over to whoever advances the epoch.
+    /// Drops references to blocks that weigh `weight` together, once no reader can still be looking
+    /// at them; `flush` hands this thread's garbage over to whoever advances the epoch.
     fn release(&self, pins: Vec<Pin>, weight: usize, flush: bool) {
         if pins.is_empty() {
             return;
@@ -167,13 +171,15 @@ impl Cache {
             drop(pins);
             leaving.fetch_sub(weight, Ordering::Relaxed);
         });
-        // A thread that stops here may never hand its garbage over: less than half of what may wait must be what such threads keep.
+        // A thread that stops here may never hand its garbage over: less than half of what may wait
+        // must be what such threads keep.
         if flush || before + weight > in_passing(self.capacity()) / 2 {
             guard.flush();
         }
     }
 
-    /// Whether the memory for the cache has room for so many bytes more, those included that have left and are not released.
+    /// Whether the memory for the cache has room for so many bytes more, those included that have
+    /// left and are not released.
     fn has_room(&self, weight: usize) -> bool {
         let held = self.used.load(Ordering::Relaxed) + self.leaving.load(Ordering::Relaxed);
         held.saturating_add(weight) <= memory_for(self.capacity())
@@ -240,15 +246,16 @@ impl Slots {
         // Another collector's guard holds nothing back here. There is no other in this crate.
         debug_assert_eq!(guard.collector(), Some(epoch::default_collector()));
         let header = NonNull::new(self.slots[i].load(Ordering::Acquire))?;
-        // SAFETY: a full slot owns a reference. When it loses it, the reference is dropped through the epoch,
-        // which waits for the guard, pinned before the slot was read; and `PinRef` never drops it.
+        // SAFETY: a full slot owns a reference. When it loses it, the reference is dropped through
+        // the epoch, which waits for the guard, pinned before the slot was read; and `PinRef` never
+        // drops it.
         let pin = unsafe { Pin::from_raw(header) };
         Some(PinRef { pin: ManuallyDrop::new(pin), _guard: PhantomData })
     }
 
-    /// Fills slot `i` with a block that weighs `weight` bytes, and makes room for it. Does nothing if the
-    /// slot is full already (another reader missed too and came first), the block outweighs the cache, or too much
-    /// that has left waits for a reader.
+    /// Fills slot `i` with a block that weighs `weight` bytes, and makes room for it. Does nothing
+    /// if the slot is full already (another reader missed too and came first), the block outweighs
+    /// the cache, or too much that has left waits for a reader.
     pub fn insert(self: &Arc<Self>, i: usize, pin: Pin, weight: usize) {
         if weight >= self.cache.capacity() {
             return;
@@ -278,8 +285,8 @@ impl Slots {
 impl Drop for Slots {
     fn drop(&mut self) {
         let headers = self.slots.iter_mut().filter_map(|slot| NonNull::new(*slot.get_mut()));
-        // SAFETY: a full slot owns a reference, which it loses here: nobody else can reach this table any more. Who
-        // found a block before has a guard, for which `release` waits.
+        // SAFETY: a full slot owns a reference, which it loses here: nobody else can reach this
+        // table any more. Who found a block before has a guard, for which `release` waits.
         let pins: Vec<Pin> = headers.map(|header| unsafe { Pin::from_raw(header) }).collect();
         let weight = *self.weight.get_mut();
         self.cache.used.fetch_sub(weight, Ordering::Relaxed);

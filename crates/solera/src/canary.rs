@@ -1,9 +1,9 @@
-//! Bugs on purpose: each can be planted by the simulator, which must then find it, or it could not find its
-//! like either.
+//! Bugs on purpose: each can be planted by the simulator, which must then find it, or it could not
+//! find its like either.
 //!
-//! Owns [`Bug`] and [`planted`], which the spot of each bug asks. Without the crate feature `canary` the answer
-//! is a constant and the spots compile to nothing; with it, one bug at a time is planted for the whole process
-//! by `plant`. Not for use outside of tests.
+//! Owns [`Bug`] and [`planted`], which the spot of each bug asks. Without the crate feature
+//! `canary` the answer is a constant and the spots compile to nothing. With it, `plant` plants one
+//! bug at a time for the whole process. Not for use outside of tests.
 
 /// A bug that databases had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,11 +35,19 @@ pub enum Bug {
     KeyAcrossBlocks,
     /// Iterators go on after an error.
     IteratorNotFused,
+    /// A value file goes though another keyspace points to it.
+    ReclaimLive,
+    /// A table that is written anew for its values loses its largest key.
+    LoseLargestKey,
+    /// Tables are named by the manifest before the values that they point to are durable.
+    PointerBeforeValue,
+    /// A conversion leaves a version above its result that is older than it.
+    StaleAboveTier,
 }
 
 impl Bug {
     /// Every bug.
-    pub const ALL: [Bug; 13] = [
+    pub const ALL: [Bug; 17] = [
         Bug::SkipLogSync,
         Bug::SkipEndedLogSync,
         Bug::SkipDirectorySync,
@@ -53,6 +61,10 @@ impl Bug {
         Bug::ShortSeekKey,
         Bug::KeyAcrossBlocks,
         Bug::IteratorNotFused,
+        Bug::ReclaimLive,
+        Bug::LoseLargestKey,
+        Bug::PointerBeforeValue,
+        Bug::StaleAboveTier,
     ];
 }
 

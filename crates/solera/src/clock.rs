@@ -1,4 +1,8 @@
 //! Time, by argument. The only place that asks the machine for the time.
+//!
+//! Owns [`Clock`], the machine's ([`SystemClock`]), and one that moves only when it is told to
+//! ([`ManualClock`]). Nobody else may use `std::time` to ask; clippy denies it. Every database
+//! takes a clock with its options.
 
 use std::{
     fmt,
@@ -6,10 +10,11 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-/// Where the engine takes the time from. Implementations must be cheap: expiry asks on every read of
-/// an expiring entry.
+/// Where the engine takes the time from. Implementations must be cheap: expiry asks on every read
+/// of an expiring entry.
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
-    /// Milliseconds since 1970-01-01T00:00:00Z. May jump; the engine never lets expiry run backwards.
+    /// Milliseconds since 1970-01-01T00:00:00Z. May jump; the engine never lets expiry run
+    /// backwards.
     fn unix_ms(&self) -> u64;
     /// Nanoseconds since an arbitrary start; never decreases.
     fn monotonic_ns(&self) -> u64;
@@ -69,8 +74,8 @@ impl ManualClock {
         self.ns.fetch_add(by.as_nanos() as u64, Ordering::SeqCst);
     }
 
-    /// Sets the wall time, backwards too. The monotonic time follows; the caller of a simulated jump
-    /// back must not rely on it in between.
+    /// Sets the wall time, backwards too. The monotonic time follows; the caller of a simulated
+    /// jump back must not rely on it in between.
     pub fn set_unix_ms(&self, unix_ms: u64) {
         self.ns.store(unix_ms * 1_000_000, Ordering::SeqCst);
     }

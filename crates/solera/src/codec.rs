@@ -1,10 +1,17 @@
 //! How numbers and byte strings become bytes, and how untrusted bytes are read back.
 //!
 //! Owns the variable-length integers, the checksum that binds bytes to their place, and
-//! [`Decoder`], through which every on-disk structure of variable length is parsed: it never panics and never
-//! allocates more than it was given. (docs/FORMAT.md is the whole format.)
+//! [`Decoder`]. Every on-disk structure of variable length is parsed through the decoder. It never
+//! panics and never allocates more than it was given. (docs/FORMAT.md is the whole format.)
 
-use crate::ids::{DatabaseId, FileId};
+use crate::{
+    ids::{DatabaseId, FileId},
+    key::{END_OF_KEYS, KEY_BYTES_MAX},
+};
+
+/// The length that stands for [`END_OF_KEYS`], without bytes behind it: no key, nor one byte more,
+/// is as long.
+const END_OF_KEYS_LEN: u64 = KEY_BYTES_MAX as u64 + 2;
 
 /// Appends `value` as a LEB128 varint: 7 bits a byte, low bits first.
 #[inline]
@@ -21,6 +28,16 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
 pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
+}
+
+/// Appends the first key behind a range: as [`put_bytes`], but for [`END_OF_KEYS`], of which only a
+/// length is written that no key has.
+#[inline]
+pub fn put_end(out: &mut Vec<u8>, end: &[u8]) {
+    if end == END_OF_KEYS {
+        return put_varint(out, END_OF_KEYS_LEN);
+    }
+    put_bytes(out, end);
 }
 
 /// Why bytes could not be decoded: where, counted from the start of the decoded bytes, and what was
@@ -158,14 +175,25 @@ impl<'b> Decoder<'b> {
         }
     }
 
+    /// What [`put_end`] wrote: at most a byte longer than a key.
+    pub fn end(&mut self, what: &'static str) -> Result<&'b [u8], DecodeError> {
+        let start = self.clone();
+        if self.varint_up_to(END_OF_KEYS_LEN, what)? == END_OF_KEYS_LEN {
+            return Ok(&END_OF_KEYS);
+        }
+        *self = start.clone();
+        let end = self.bytes(what)?;
+        if end == END_OF_KEYS { start.fail(what) } else { Ok(end) }
+    }
+
     /// Fails unless everything was read.
     pub fn finish(self, what: &'static str) -> Result<(), DecodeError> {
         if self.remaining() == 0 { Ok(()) } else { self.fail(what) }
     }
 }
 
-/// What a checksum in one file binds its bytes to: this database and this file. A block that lands in
-/// another file, at another offset or in another database fails its checksum there.
+/// What a checksum in one file binds its bytes to: this database and this file. A block that lands
+/// in another file, at another offset or in another database fails its checksum there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Binding(u64);
 
@@ -178,7 +206,8 @@ impl Binding {
         Binding(xxhash_rust::xxh3::xxh3_64(&bytes))
     }
 
-    /// The binding of the frames of `file` in `database`, whose header holds `nonce` ([`crate::frame`]).
+    /// The binding of the frames of `file` in `database`, whose header holds `nonce`
+    /// ([`crate::frame`]).
     pub fn of_frames(database: DatabaseId, file: FileId, nonce: u64) -> Self {
         let mut bytes = [0; 24];
         bytes[..8].copy_from_slice(&database.0.to_le_bytes());
@@ -187,7 +216,8 @@ impl Binding {
         Binding(xxhash_rust::xxh3::xxh3_64(&bytes))
     }
 
-    /// CRC-32C of the binding, `offset` (both 8 bytes) and `bytes`, which stand at `offset` of the bound file.
+    /// CRC-32C of the binding, `offset` (both 8 bytes) and `bytes`, which stand at `offset` of the
+    /// bound file.
     pub fn checksum(self, offset: u64, bytes: &[u8]) -> u32 {
         let mut place = [0; 16];
         place[..8].copy_from_slice(&self.0.to_le_bytes());
@@ -199,6 +229,29 @@ impl Binding {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_end_of_all_keys_takes_three_bytes_and_has_no_other_form() {
+        let of = |end: &[u8]| {
+            let mut out = Vec::new();
+            put_end(&mut out, end);
+            out
+        };
+        assert_eq!(of(&END_OF_KEYS), [0x81, 0x80, 0x04]);
+        let longest = vec![9; KEY_BYTES_MAX + 1];
+        for end in [&b""[..], b"k", &longest, &END_OF_KEYS] {
+            let bytes = of(end);
+            let mut decoder = Decoder::new(&bytes);
+            assert_eq!(decoder.end("an end").unwrap(), end);
+            assert_eq!(decoder.remaining(), 0);
+        }
+        let mut long = Vec::new();
+        put_bytes(&mut long, &END_OF_KEYS);
+        assert!(Decoder::new(&long).end("an end").is_err(), "it has its own form");
+        long.clear();
+        put_varint(&mut long, END_OF_KEYS_LEN + 1);
+        assert!(Decoder::new(&long).end("an end").is_err());
+    }
     use proptest::prelude::*;
 
     proptest! {

@@ -1,10 +1,10 @@
 //! The one way to walk sorted entries: what a memtable, a table, a run and a merge of them have in
 //! common, and what a point lookup asks of each.
 //!
-//! Order: user keys ascending; versions of one user key newest first, by position. Sequence numbers of
-//! entries below every snapshot may be elided to 0, so order among versions of one key is **position
-//! within a source, and the source's age between sources**, never a comparison of sequence numbers
-//! (docs/decisions/0002).
+//! Order: user keys ascending; versions of one user key newest first, by position. Sequence numbers
+//! of entries below every snapshot may be elided to 0. So order among versions of one key is
+//! **position within a source, and the source's age between sources**. It is never a comparison of
+//! sequence numbers (docs/decisions/0002).
 
 use crate::{
     error::Result,
@@ -13,8 +13,8 @@ use crate::{
     pin::{Pin, Slice},
 };
 
-/// So many versions of one key are stepped over; after that a seek goes past the rest. A seek costs about as
-/// much as this many steps.
+/// So many versions of one key are stepped over; after that a seek goes past the rest. A seek costs
+/// about as much as this many steps.
 pub const VERSIONS_STEPPED_MAX: usize = 8;
 
 /// A position in a sorted sequence of entries. A new cursor is not valid until positioned.
@@ -29,8 +29,8 @@ pub trait Cursor {
     fn seek_last(&mut self) -> Result<()>;
     /// To the first entry (newest version) whose user key is `>= key`.
     fn seek(&mut self, key: &[u8]) -> Result<()>;
-    /// To the newest version of `key` that `snapshot` sees, or else to the first entry of a larger key.
-    /// Walks over unseen versions unless the cursor knows better. Forward, as after `seek`.
+    /// To the newest version of `key` that `snapshot` sees, or else to the first entry of a larger
+    /// key. Walks over unseen versions unless the cursor knows better. Forward, as after `seek`.
     fn seek_version(&mut self, key: &[u8], snapshot: Seqno) -> Result<()> {
         self.seek(key)?;
         while self.valid() && self.seqno() > snapshot && self.key() == key {
@@ -76,6 +76,40 @@ pub trait Cursor {
     fn value(&self) -> &[u8];
     /// The value, kept alive by its block or memtable.
     fn pin_value(&self) -> Slice;
+}
+
+/// Neighbouring entries of a source that a walk takes without asking the source for each.
+pub trait Lent {
+    /// To the next entry; false, and it stays, if that has the same key or lies outside.
+    fn advance(&mut self) -> bool;
+    /// To the entry before, if it is the only one of its key; else, or if it lies outside, false,
+    /// and it stays.
+    fn retreat(&mut self) -> bool;
+    /// The user key; the bytes live until it moves.
+    fn key(&self) -> &[u8];
+    /// The value.
+    fn value(&self) -> &[u8];
+    /// The value, kept alive.
+    fn pin_value(&self) -> Slice;
+}
+
+/// A source of a walk, which may lend it entries: between two keys of the other sources, a walk may
+/// take them as they lie.
+pub trait Lending: Cursor {
+    /// What it lends.
+    type Lent: Lent;
+
+    /// The entries from the present one on, side by side, that are puts which `snapshot` sees and
+    /// whose keys are below `before` and below `end`; `None` where there are none or few. Until
+    /// they are taken back, or the cursor is positioned, it may not be used. Must be valid.
+    fn lend(&mut self, snapshot: Seqno, before: Option<&[u8]>, end: Option<&[u8]>) -> Option<Self::Lent>;
+
+    /// The same of a walk downward: the entries from the present one down whose keys are above
+    /// `after` and not below `start`. The present one is the oldest of its key.
+    fn lend_back(&mut self, snapshot: Seqno, after: Option<&[u8]>, start: &[u8]) -> Option<Self::Lent>;
+
+    /// Takes back what was lent: the cursor stands where that came to.
+    fn take_back(&mut self, lent: Self::Lent);
 }
 
 /// A point lookup, prepared once and handed from source to source.

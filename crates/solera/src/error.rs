@@ -9,7 +9,8 @@ use std::{fmt, io, path::PathBuf, sync::Arc};
 /// The result of every fallible call in this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a call failed. Nothing is half done when a call returns an error, unless the variant says so.
+/// Why a call failed. Nothing is half done when a call returns an error, unless the variant says
+/// so.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -38,6 +39,11 @@ pub enum Error {
         /// What was found or missed.
         what: String,
     },
+    /// The file was written by a build before the first release, whose formats no release reads.
+    OlderFormat {
+        /// The file.
+        file: PathBuf,
+    },
     /// The file was written by a newer release.
     NewerFormat {
         /// The file.
@@ -51,6 +57,8 @@ pub enum Error {
     Locked {
         /// The database directory.
         path: PathBuf,
+        /// The process that has it open for writing, where that is known.
+        pid: Option<u32>,
     },
     /// An optimistic transaction read something that has changed since. Retry it.
     Conflict,
@@ -65,10 +73,20 @@ pub enum Error {
     },
     /// An argument or option is not legal; the text says which values are.
     Invalid(String),
+    /// A change of knobs was to be made only while another one was the newest, and it is not. Look
+    /// at the database again, and decide again.
+    Outdated {
+        /// Number of the change that was expected to be the newest; 0: none.
+        expected: u64,
+        /// Number of the change that is; 0: none was made yet.
+        newest: u64,
+        /// Who made that one; empty if nobody said so.
+        who: String,
+    },
     /// The database was opened read-only.
     ReadOnly,
-    /// An earlier failure (a failed sync, a panicked worker) made further writes unsafe. Reads go on;
-    /// reopen the database to write again.
+    /// An earlier failure (a failed sync, a panicked worker) made further writes unsafe. Reads go
+    /// on; reopen the database to write again.
     Poisoned(String),
     /// The keyspace was dropped, or it is not there and a read-only database cannot create it.
     NoKeyspace(String),
@@ -125,7 +143,7 @@ impl fmt::Display for Error {
             }
             Error::Corrupt { file, offset, what } => write!(
                 f,
-                "{}: damaged at byte {offset}: {what}; run `solera check --dir` on the directory to see the extent, and restore the database from a checkpoint",
+                "{}: damaged at byte {offset}: {what}; run `solera check --dir` on the directory to see the extent, and restore the database from a backup (a checkpoint on the same disk shares its files)",
                 file.display()
             ),
             Error::NotADatabase { path, what } => {
@@ -135,17 +153,32 @@ impl fmt::Display for Error {
                     path.display()
                 )
             }
+            Error::OlderFormat { file } => write!(
+                f,
+                "{}: written by a build before 0.1, whose formats no release reads; open it with the build that made it, and load what `solera scan` prints of it into a new database",
+                file.display()
+            ),
             Error::NewerFormat { file, found, supported } => write!(
                 f,
                 "{}: format version {found} is newer than {supported}, the newest this release reads; use a newer release",
                 file.display()
             ),
-            Error::Locked { path } => {
-                write!(f, "{} is open elsewhere; close the other handle or process first", path.display())
+            Error::Locked { path, pid } => {
+                write!(f, "{} is open elsewhere", path.display())?;
+                if let Some(pid) = pid {
+                    write!(f, ", by process {pid}")?;
+                }
+                f.write_str("; close the other handle or process first")
             }
             Error::Conflict => f.write_str("the transaction conflicts with a later write; run it again"),
-            Error::TooLarge { what, len, limit } => write!(f, "{what} of {len} is over the limit of {limit}"),
+            Error::TooLarge { what, len, limit } => {
+                write!(f, "{what} of {len} bytes is over the limit of {limit} bytes")
+            }
             Error::Invalid(what) => f.write_str(what),
+            Error::Outdated { expected, newest, who } => write!(
+                f,
+                "change {expected} of the knobs was expected to be the newest, but change {newest} by {who:?} is; look at the history, then decide again"
+            ),
             Error::ReadOnly => f.write_str("the database is open read-only"),
             Error::Poisoned(why) => {
                 write!(f, "writes are refused after an earlier failure ({why}); reopen the database")

@@ -1,15 +1,20 @@
 //! Looking at a database's files without opening it: `check` walks and verifies all of them, `dump`
 //! prints one for people.
 //!
-//! Reads only (but `check` creates the file LOCK if it is missing). Used by `solera check` and `solera dump`.
+//! Reads only (but `check` creates the file LOCK if it is missing). Used by `solera check` and
+//! `solera dump`.
+
+mod edits;
 
 use crate::{
     cache::Cache,
+    dir::FileName,
     error::{Error, Result},
     ids::{DatabaseId, FileId},
     key::KeyRange,
     table::{self, TableContext, TableDescriptor, TableFile},
-    version::{Edit, Manifest, manifest},
+    values::{self, LiveValues, Tally, ValueFiles},
+    version::{Edit, Manifest, TableRef, each_pointer},
     vfs::{Fs, read_all},
     wal::{
         self, Tail,
@@ -29,7 +34,7 @@ use std::{
 pub struct FileReport {
     /// Its name in the directory.
     pub name: String,
-    /// `manifest`, `log`, `table`, `current`, `lock` or `stranger`.
+    /// `manifest`, `log`, `table`, `values`, `current`, `lock` or `stranger`.
     pub kind: &'static str,
     /// Its length.
     pub bytes: u64,
@@ -47,8 +52,8 @@ pub struct CheckReport {
     pub files: Vec<FileReport>,
     /// Everything that is not as it should be; empty is good.
     pub problems: Vec<Error>,
-    /// Bytes torn off the end of the last log that counts by a crash, and logs after it. Not a problem: nothing acknowledged
-    /// as synced was in them.
+    /// Bytes torn off the end of the last log that counts by a crash, and logs after it. Not a
+    /// problem: nothing acknowledged as synced was in them.
     pub torn_log_bytes: u64,
     /// Entries in tables and logs.
     pub entries: u64,
@@ -56,11 +61,11 @@ pub struct CheckReport {
     pub bytes: u64,
 }
 
-/// A table that the manifest names: what it should be, and every place that it has in a tree (keyspace,
-/// level, run, start of the clip).
+/// A table that the manifest names: what it should be, and every place that it has in a tree
+/// (keyspace, level, run, start of the clip).
 struct LiveTable {
     descriptor: Arc<TableDescriptor>,
-    places: BTreeSet<(u32, u32, u64, Box<[u8]>)>,
+    places: BTreeMap<(u32, u32, u64, Box<[u8]>), KeyRange>,
 }
 
 /// What the manifest's edits come to, as far as a check needs it.
@@ -70,6 +75,9 @@ struct Live {
     logs: BTreeSet<FileId>,
     log_ends: BTreeMap<FileId, u64>,
     oldest_log: FileId,
+    /// Of each keyspace, the pointers to value files that its edits add up to; `None` if they do
+    /// not.
+    values: BTreeMap<u32, Option<LiveValues>>,
 }
 
 impl Live {
@@ -85,13 +93,18 @@ impl Live {
                 let place = (keyspace.0, added.level, added.run.0, added.clip.start.clone());
                 let table = self.tables.entry(added.descriptor.file).or_insert_with(|| LiveTable {
                     descriptor: Arc::new(added.descriptor.clone()),
-                    places: BTreeSet::new(),
+                    places: BTreeMap::new(),
                 });
-                table.places.insert(place);
+                table.places.insert(place, added.clip.clone());
             }
         }
+        for (keyspace, tree) in &edit.trees {
+            let live = self.values.entry(keyspace.0).or_insert_with(|| Some(LiveValues::default()));
+            *live = live.as_ref().and_then(|live| live.after(&tree.values).ok());
+        }
         for dropped in &edit.dropped {
-            self.tables.values_mut().for_each(|table| table.places.retain(|place| place.0 != dropped.0));
+            self.values.remove(&dropped.0);
+            self.tables.values_mut().for_each(|table| table.places.retain(|place, _| place.0 != dropped.0));
         }
         self.tables.retain(|_, table| !table.places.is_empty());
         self.logs.extend(edit.new_log);
@@ -103,19 +116,19 @@ impl Live {
     }
 }
 
-/// Reads every file of the database in `dir` and verifies every checksum and invariant that can be seen
-/// without opening it. Damage is reported, not returned.
+/// Reads every file of the database in `dir` and verifies every checksum and invariant that can be
+/// seen without opening it. Damage is reported, not returned.
 ///
 /// # Errors
 /// [`Error::NotADatabase`] if there is none; [`Error::Io`] if the directory cannot be read;
 /// [`Error::Locked`] if the database is open, since its files change meanwhile.
 pub fn check(fs: &Arc<dyn Fs>, dir: &Path) -> Result<CheckReport> {
     let mut report = CheckReport::default();
-    if !fs.exists(&dir.join(manifest::CURRENT))? {
+    if !fs.exists(&FileName::Current.in_dir(dir))? {
         return Err(Error::NotADatabase { path: dir.into(), what: "the file CURRENT is missing".into() });
     }
-    let _lock = fs.lock_shared(&dir.join(manifest::LOCK)).map_err(|error| match error {
-        Error::Locked { .. } => Error::Locked { path: dir.into() },
+    let _lock = fs.lock_shared(&FileName::Lock.in_dir(dir)).map_err(|error| match error {
+        Error::Locked { pid, .. } => Error::Locked { path: dir.into(), pid },
         error => error,
     })?;
     let mut live = Live::default();
@@ -138,59 +151,69 @@ pub fn check(fs: &Arc<dyn Fs>, dir: &Path) -> Result<CheckReport> {
         let len = |path: &Path| fs.open(path).and_then(|file| file.len()).unwrap_or(0);
         let mut file =
             FileReport { name: name.clone(), kind: "stranger", bytes: len(&path), entries: 0, live: false };
-        if name == manifest::CURRENT {
-            (file.kind, file.live) = ("current", true);
-        } else if name == manifest::LOCK {
-            (file.kind, file.live) = ("lock", true);
-        } else if let Some(id) = manifest::file_id(name) {
-            file.kind = "manifest";
-            if let Some(loaded) = loaded.as_ref().filter(|loaded| loaded.file == id) {
-                file.live = true;
-                file.entries = loaded.edits.len() as u64;
-            }
-        } else if let Some(id) = wal::file_id(name) {
-            file.kind = "log";
-            file.live = live.logs.contains(&id) && id >= live.oldest_log;
-            match logs.remove(&id) {
-                Some(Ok((entries, torn))) => {
-                    file.entries = entries;
-                    report.torn_log_bytes += torn;
+        match FileName::parse(name) {
+            Some(FileName::Current) => (file.kind, file.live) = ("current", true),
+            Some(FileName::Lock) => (file.kind, file.live) = ("lock", true),
+            Some(FileName::Manifest(id)) => {
+                file.kind = "manifest";
+                if let Some(loaded) = loaded.as_ref().filter(|loaded| loaded.file == id) {
+                    file.live = true;
+                    file.entries = loaded.edits.len() as u64;
                 }
-                Some(Err(error)) => report.problems.push(error),
-                None => {}
             }
-        } else if let Some(id) = table::file_id(name) {
-            file.kind = "table";
-            if let (Some(loaded), Some(table)) = (&loaded, live.tables.get(&id)) {
-                file.live = true;
-                // Opened as the database would open it: the file must be the one that the manifest means.
-                let context = Arc::new(TableContext {
-                    fs: fs.clone(),
-                    dir: dir.to_path_buf(),
-                    database: loaded.database,
-                    direct_reads: false,
-                    cache: Cache::new(0),
-                    stats: Arc::default(),
-                });
-                let table = TableFile::new(&context, table.descriptor.clone());
-                match table.table().and_then(|table| table.check()) {
-                    Ok(check) => {
-                        file.entries = check.entries;
-                        report.problems.extend(check.problems);
+            Some(FileName::Log(id)) => {
+                file.kind = "log";
+                file.live = live.logs.contains(&id) && id >= live.oldest_log;
+                match logs.remove(&id) {
+                    Some(Ok((entries, torn))) => {
+                        file.entries = entries;
+                        report.torn_log_bytes += torn;
                     }
-                    Err(error) => report.problems.push(error),
+                    Some(Err(error)) => report.problems.push(error),
+                    None => {}
                 }
             }
+            Some(FileName::Table(id)) => {
+                file.kind = "table";
+                if let (Some(loaded), Some(table)) = (&loaded, live.tables.get(&id)) {
+                    file.live = true;
+                    // Opened as the database would open it: the file must be the one that the
+                    // manifest means.
+                    let context = alone(fs, dir, loaded.database);
+                    let table = TableFile::new(&context, table.descriptor.clone());
+                    match table.table().and_then(|table| table.check()) {
+                        Ok(check) => {
+                            file.entries = check.entries;
+                            report.problems.extend(check.problems);
+                        }
+                        Err(error) => report.problems.push(error),
+                    }
+                }
+            }
+            // Value files are looked at below, when it is known who points to them.
+            Some(
+                FileName::Values(_)
+                | FileName::NextCurrent
+                | FileName::Observed
+                | FileName::NextObserved
+                | FileName::Tuned
+                | FileName::NextTuned
+                | FileName::TunedLock,
+            )
+            | None => {}
         }
         report.entries += if matches!(file.kind, "log" | "table") { file.entries } else { 0 };
         report.bytes += if file.live { file.bytes } else { 0 };
         report.files.push(file);
     }
-    let logs = live.logs.range(live.oldest_log..).map(|&id| wal::file_name(id));
-    for name in live.tables.keys().map(|&id| table::file_name(id)).chain(logs) {
-        if !there.contains(name.as_str()) {
+    if let Some(loaded) = &loaded {
+        check_values(fs, dir, loaded.database, &live, &there, &mut report);
+    }
+    let logs = live.logs.range(live.oldest_log..).map(|&id| FileName::Log(id));
+    for name in live.tables.keys().map(|&id| FileName::Table(id)).chain(logs) {
+        if !there.contains(name.to_string().as_str()) {
             report.problems.push(Error::corrupt(
-                dir.join(&name),
+                name.in_dir(dir),
                 0,
                 "the file is missing; the manifest names it",
             ));
@@ -199,7 +222,85 @@ pub fn check(fs: &Arc<dyn Fs>, dir: &Path) -> Result<CheckReport> {
     Ok(report)
 }
 
-/// For each live log that is there, the operations in it, and the bytes that a crash tore off its end.
+/// Reads every value to which a table points, counts the pointers anew, and marks the files that
+/// they lead to as live. Tables that cannot be read have been told of.
+fn check_values(
+    fs: &Arc<dyn Fs>,
+    dir: &Path,
+    database: DatabaseId,
+    live: &Live,
+    there: &BTreeSet<&str>,
+    report: &mut CheckReport,
+) {
+    let files = ValueFiles::new(fs.clone(), dir.into(), database, false, wal::FILE_KIND);
+    let context = alone(fs, dir, database);
+    let mut counted: BTreeMap<u32, Tally> = BTreeMap::new();
+    let mut is_whole = true;
+    let has_values = live.values.values().any(|live| live.as_ref().is_none_or(|live| !live.is_empty()));
+    for table in live.tables.values().filter(|_| has_values) {
+        if !there.contains(FileName::Table(table.descriptor.file).to_string().as_str()) {
+            is_whole = false;
+            continue;
+        }
+        let file = TableFile::new(&context, table.descriptor.clone());
+        for (place, clip) in &table.places {
+            let Some(part) = TableRef::new(file.clone(), clip) else { continue };
+            let tally = counted.entry(place.0).or_default();
+            let walked = each_pointer(&part, |key, pointer| {
+                tally.add(&pointer);
+                match files.read(&pointer, key) {
+                    Ok(value) => report.bytes += value.len() as u64,
+                    Err(error) => report.problems.push(error),
+                }
+                Ok(())
+            });
+            is_whole &= walked.is_ok();
+        }
+    }
+    for (keyspace, live) in &live.values {
+        let counted = counted.remove(keyspace).unwrap_or_default();
+        let manifest = FileName::Current.in_dir(dir);
+        let other = live.as_ref().is_none_or(|live| live.to_tally() != counted);
+        if other && is_whole {
+            let what = format!(
+                "the manifest counts other pointers to value files for keyspace {keyspace} than its tables hold"
+            );
+            report.problems.push(Error::corrupt(manifest, 0, what));
+        }
+    }
+    let has = |id: FileId| live.values.values().flatten().any(|live| live.has(id));
+    for file in &mut report.files {
+        match FileName::parse(&file.name) {
+            Some(FileName::Values(id)) => {
+                (file.kind, file.live) = ("values", has(id));
+                if file.live {
+                    match values::check_sorted(&**fs, &dir.join(&file.name), Some(database), id, |_, _, _| ())
+                    {
+                        Ok(values) => file.entries = values,
+                        Err(error) => report.problems.push(error),
+                    }
+                }
+            }
+            Some(FileName::Log(id)) => file.live |= has(id),
+            Some(_) | None => {}
+        }
+    }
+}
+
+/// What a table needs that is read without a database.
+fn alone(fs: &Arc<dyn Fs>, dir: &Path, database: DatabaseId) -> Arc<TableContext> {
+    Arc::new(TableContext {
+        fs: fs.clone(),
+        dir: dir.to_path_buf(),
+        database,
+        direct_reads: false,
+        cache: Cache::new(0),
+        stats: Arc::default(),
+    })
+}
+
+/// For each live log that is there, the operations in it, and the bytes that a crash tore off its
+/// end.
 fn check_logs(
     fs: &Arc<dyn Fs>,
     dir: &Path,
@@ -210,10 +311,10 @@ fn check_logs(
     let Some(database) = database else { return BTreeMap::new() };
     let mut replay = wal::Replay::new(&**fs, dir, database);
     let live_logs = live.logs.range(live.oldest_log..);
-    let logs = live_logs.filter(|&&id| there.contains(wal::file_name(id).as_str()));
+    let logs = live_logs.filter(|&&id| there.contains(FileName::Log(id).to_string().as_str()));
     let check = |&id: &FileId| {
         let tail = live.log_ends.get(&id).map_or(Tail::Open, |&end| Tail::CutAt(end));
-        let path = dir.join(wal::file_name(id));
+        let path = FileName::Log(id).in_dir(dir);
         let mut operations = 0;
         let count = |offset: u64, payload: &[u8]| {
             for operation in BatchReader::new(payload).map_err(|error| error.in_file(&path, offset))? {
@@ -236,51 +337,70 @@ fn check_logs(
 /// Prints what a file holds, for people. Understands tables, logs, manifests and CURRENT, by name.
 ///
 /// # Errors
-/// [`Error::Invalid`] if the name is not one of a database's files; [`Error::Corrupt`] where the file
-/// stops making sense: what came before was printed.
+/// [`Error::Invalid`] if the name is not one of a database's files; [`Error::Corrupt`] where the
+/// file stops making sense: what came before was printed.
 pub fn dump(fs: &Arc<dyn Fs>, path: &Path, out: &mut dyn Write) -> Result<()> {
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let dir = path.parent().map_or(PathBuf::from("."), Path::to_path_buf);
     let print = |error| Error::io("print what is in", path, error);
-    if name == manifest::CURRENT {
-        let content = read_all(&*fs.open(path)?)?;
-        return writeln!(out, "{}", content.escape_ascii()).map_err(print);
-    }
-    if manifest::file_id(&name).is_some() {
-        let loaded = Manifest::read(&**fs, path)?;
-        writeln!(
-            out,
-            "database {:#018x}, {} edits, {} bytes",
-            loaded.database.0,
-            loaded.edits.len(),
-            loaded.bytes
-        )
-        .map_err(print)?;
-        for edit in &loaded.edits {
-            writeln!(out, "{edit:#?}").map_err(print)?;
+    match FileName::of(path) {
+        Some(FileName::Current) => {
+            let content = read_all(&*fs.open(path)?)?;
+            writeln!(out, "{}", content.escape_ascii()).map_err(print)
         }
-        return match loaded.cut {
-            Some(cut) => writeln!(out, "torn at byte {}: {} bytes", cut.offset, cut.bytes).map_err(print),
-            None => Ok(()),
-        };
+        Some(FileName::Manifest(_)) => dump_manifest(fs, path, out),
+        Some(FileName::Log(id)) => {
+            let database = wal::database_of(&**fs, path)?;
+            let replayed = wal::replay(&**fs, &dir, database, id, Tail::Open, |offset, payload| {
+                dump_batch(offset, payload, path, out)
+            })?;
+            match replayed.cut {
+                Some(cut) => writeln!(out, "{:>10}  torn: {} bytes", cut.offset, cut.bytes).map_err(print),
+                None => writeln!(out, "{:>10}  end", replayed.end).map_err(print),
+            }
+        }
+        Some(FileName::Values(id)) => dump_values(fs, path, id, out),
+        Some(FileName::Table(_)) => table::open_alone(fs, path)?.table()?.dump(out),
+        Some(
+            FileName::Lock
+            | FileName::NextCurrent
+            | FileName::Observed
+            | FileName::NextObserved
+            | FileName::Tuned
+            | FileName::NextTuned
+            | FileName::TunedLock,
+        )
+        | None => Err(Error::Invalid(format!(
+            "{} is not a file of a database; name a .table, a .log, a .values, a MANIFEST-… or CURRENT",
+            path.display()
+        ))),
     }
-    if let Some(id) = wal::file_id(&name) {
-        let database = wal::database_of(&**fs, path)?;
-        let replayed = wal::replay(&**fs, &dir, database, id, Tail::Open, |offset, payload| {
-            dump_batch(offset, payload, path, out)
-        })?;
-        return match replayed.cut {
-            Some(cut) => writeln!(out, "{:>10}  torn: {} bytes", cut.offset, cut.bytes).map_err(print),
-            None => writeln!(out, "{:>10}  end", replayed.end).map_err(print),
-        };
+}
+
+fn dump_manifest(fs: &Arc<dyn Fs>, path: &Path, out: &mut dyn Write) -> Result<()> {
+    let print = |error| Error::io("print what is in", path, error);
+    let loaded = Manifest::read(&**fs, path)?;
+    let (edits, bytes) = (loaded.edits.len(), loaded.bytes);
+    writeln!(out, "database {:#018x}, {edits} edits, {bytes} bytes", loaded.database.0).map_err(print)?;
+    for (number, edit) in (1..).zip(&loaded.edits) {
+        edits::write(number, edit, out).map_err(print)?;
     }
-    if table::file_id(&name).is_some() {
-        return table::open_alone(fs, path)?.table()?.dump(out);
+    match loaded.cut {
+        Some(cut) => writeln!(out, "torn at byte {}: {} bytes", cut.offset, cut.bytes).map_err(print),
+        None => Ok(()),
     }
-    Err(Error::Invalid(format!(
-        "{} is not a file of a database; name a .table, a .log, a MANIFEST-… or CURRENT",
-        path.display()
-    )))
+}
+
+fn dump_values(fs: &Arc<dyn Fs>, path: &Path, id: FileId, out: &mut dyn Write) -> Result<()> {
+    let print = |error| Error::io("print what is in", path, error);
+    let mut lines = Vec::new();
+    let walked = values::check_sorted(&**fs, path, None, id, |key, pointer, value| {
+        let shown = value[..value.len().min(64)].escape_ascii();
+        let (at, key, len) = (pointer.offset, key.escape_ascii(), pointer.len);
+        lines.push(format!("{at:>10}  \"{key}\" = {len} bytes \"{shown}\""));
+    });
+    lines.iter().try_for_each(|line| writeln!(out, "{line}")).map_err(print)?;
+    let values = walked?;
+    writeln!(out, "{values} values").map_err(print)
 }
 
 fn dump_batch(offset: u64, payload: &[u8], path: &Path, out: &mut dyn Write) -> Result<()> {

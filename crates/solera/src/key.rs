@@ -1,47 +1,130 @@
-//! Keys: what an entry's kind and trailer are, how bytes project to a `u64`, how ranges of keys
-//! compare. The only place that turns key bytes into numbers or hashes.
+//! Keys: what an entry's kind and trailer are, how bytes become a number, how ranges compare.
+//!
+//! Owns [`Kind`] and [`Verb`], [`head`] and [`hash()`], [`KeyEnd`] and [`KeyRange`], and the limits
+//! of keys and values. What must hold: this is the only place that turns key bytes into numbers or
+//! hashes. [`head`] is monotone. The numbers of kinds, and the hash, are on disk. Used by every
+//! room above.
 
 use crate::ids::{SEQNO_MAX, Seqno};
-use std::{cmp::Ordering, fmt};
+use std::{borrow::Cow, cmp::Ordering, fmt};
 
 /// Longest user key, in bytes: lengths are stored in 16 bits.
 pub const KEY_BYTES_MAX: usize = u16::MAX as usize;
+/// The key behind all keys, longer than a key may be: where a range of deleted keys ends that has
+/// no end. What stores ends says it in three bytes ([`put_end`](crate::codec::put_end)).
+pub static END_OF_KEYS: [u8; KEY_BYTES_MAX + 1] = {
+    let mut end = [u8::MAX; KEY_BYTES_MAX + 1];
+    end[KEY_BYTES_MAX] = 0;
+    end
+};
 /// Longest value, in bytes: memtables keep lengths in 32 bits.
 pub const VALUE_BYTES_MAX: u64 = u32::MAX as u64;
 
-/// What an entry does to its key. The numbers are on disk.
+/// What an entry does to its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Kind {
+pub enum Verb {
     /// The key is absent.
     Delete = 0,
     /// The key has this value.
     Put = 1,
     /// The operand is merged onto what older entries say.
     Merge = 2,
-    /// As `Put`, until a moment: the first 8 bytes of the stored value are that moment, in
-    /// milliseconds since 1970, big-endian.
-    PutExpiring = 3,
 }
 
+/// What an entry does to its key, and how its value is stored: a verb and flags, in the
+/// combinations that have a meaning. The numbers are on disk: bits 0 and 1 are the [`Verb`], bit 2
+/// says that the value expires, bit 3 that it is kept apart; bits 4 and 5 are for flags to come,
+/// and 0. All other bits are 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// The key is absent.
+    Delete = Verb::Delete as u8,
+    /// The key has this value.
+    Put = Verb::Put as u8,
+    /// The operand is merged onto what older entries say.
+    Merge = Verb::Merge as u8,
+    /// As `Put`, until a moment: the first 8 bytes of the stored value are that moment, in
+    /// milliseconds since 1970, big-endian.
+    PutExpiring = Verb::Put as u8 | EXPIRES,
+    /// As `Put`, but a pointer is stored in the place of the value.
+    PutSeparated = Verb::Put as u8 | SEPARATED,
+    /// As `PutExpiring`, but a pointer is stored behind the moment.
+    PutExpiringSeparated = Verb::Put as u8 | EXPIRES | SEPARATED,
+}
+
+/// The flag of a value that begins with the moment of its expiry.
+const EXPIRES: u8 = 1 << 2;
+/// The flag of a value that is kept apart from its entry.
+const SEPARATED: u8 = 1 << 3;
+
 impl Kind {
-    /// The kind with this number on disk.
+    /// Bits that the number of a kind takes.
+    pub const BITS: u32 = 6;
+    /// Every kind.
+    pub const ALL: [Kind; 6] = [
+        Kind::Delete,
+        Kind::Put,
+        Kind::Merge,
+        Kind::PutExpiring,
+        Kind::PutSeparated,
+        Kind::PutExpiringSeparated,
+    ];
+
+    /// The kind with this number on disk: the one decoder of kinds. `None` is damage.
+    #[inline]
     pub fn from_u8(byte: u8) -> Option<Kind> {
-        Some(match byte {
-            0 => Kind::Delete,
-            1 => Kind::Put,
-            2 => Kind::Merge,
-            3 => Kind::PutExpiring,
-            _ => return None,
-        })
+        const BY_NUMBER: [Option<Kind>; 1 << Kind::BITS] = {
+            let mut table = [None; 1 << Kind::BITS];
+            let mut at = 0;
+            while at < Kind::ALL.len() {
+                table[Kind::ALL[at] as usize] = Some(Kind::ALL[at]);
+                at += 1;
+            }
+            table
+        };
+        BY_NUMBER.get(usize::from(byte)).copied().flatten()
+    }
+
+    /// What the entry does, whatever its flags.
+    #[inline]
+    pub fn verb(self) -> Verb {
+        match self {
+            Kind::Delete => Verb::Delete,
+            Kind::Put | Kind::PutExpiring | Kind::PutSeparated | Kind::PutExpiringSeparated => Verb::Put,
+            Kind::Merge => Verb::Merge,
+        }
+    }
+
+    /// Whether the stored value begins with a moment.
+    #[inline]
+    pub fn expires(self) -> bool {
+        self as u8 & EXPIRES != 0
+    }
+
+    /// Whether a pointer is stored in the place of the value.
+    #[inline]
+    pub fn is_separated(self) -> bool {
+        self as u8 & SEPARATED != 0
+    }
+
+    /// The kind of the same entry with a pointer in the place of its value. A put.
+    #[inline]
+    pub fn separated(self) -> Kind {
+        match self {
+            Kind::Put | Kind::PutSeparated => Kind::PutSeparated,
+            Kind::PutExpiring | Kind::PutExpiringSeparated => Kind::PutExpiringSeparated,
+            Kind::Delete | Kind::Merge => unreachable!("only values are kept apart"),
+        }
     }
 }
 
-/// Bytes that the expiry takes at the front of a [`Kind::PutExpiring`] value.
+/// Bytes that the expiry takes at the front of a stored value that [expires](Kind::expires).
 pub const EXPIRY_BYTES: usize = 8;
 
-/// Splits the stored value of a [`Kind::PutExpiring`] entry into its moment (Unix milliseconds) and the
-/// user's value. `None` if the bytes are too short to be one.
+/// Splits the stored value of an entry that [expires](Kind::expires) into its moment (Unix
+/// milliseconds) and what follows. `None` if the bytes are too short to be one.
 pub fn split_expiry(stored: &[u8]) -> Option<(u64, &[u8])> {
     let (moment, value) = stored.split_first_chunk::<EXPIRY_BYTES>()?;
     Some((u64::from_be_bytes(*moment), value))
@@ -78,9 +161,9 @@ pub fn hash(key: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(key)
 }
 
-/// `a == b`, without a call up to 32 bytes: prefixes and tails are short. A call costs more than its few instructions say: one for
-/// an empty prefix took half of the time of a lookup in cached blocks, likely because its wide load waits for the narrow stores
-/// that wrote the key just before.
+/// `a == b`, without a call up to 32 bytes: prefixes and tails are short. A call costs more than
+/// its few instructions say: one for an empty prefix took half of the time of a lookup in cached
+/// blocks, likely because its wide load waits for the narrow stores that wrote the key just before.
 #[inline]
 pub fn equal(a: &[u8], b: &[u8]) -> bool {
     /// Equal in the first and in the last `N` bytes, which is all of up to `2 N` bytes.
@@ -135,6 +218,14 @@ pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     let mut end = prefix[..=last].to_vec();
     end[last] += 1;
     Some(end)
+}
+
+/// The smallest key of legal length above `key`, which has one; [`END_OF_KEYS`] if there is none.
+pub fn successor(key: &[u8]) -> Cow<'static, [u8]> {
+    if key.len() < KEY_BYTES_MAX {
+        return Cow::Owned([key, &[0]].concat());
+    }
+    prefix_end(key).map_or(Cow::Borrowed(&END_OF_KEYS), Cow::Owned)
 }
 
 /// Where a range of user keys ends.
@@ -231,9 +322,9 @@ impl KeyRange {
         self.begins_by(key) && self.end.admits(key)
     }
 
-    /// Whether `key` is at the start or behind it. With an empty start nothing is compared: the address of an empty box is not
-    /// mapped, and a processor that is asked for none of the bytes there takes 90 ns to find that it need not look
-    /// (AVX-512, glibc's `memcmp`).
+    /// Whether `key` is at the start or behind it. With an empty start nothing is compared: the
+    /// address of an empty box is not mapped, and a processor that is asked for none of the bytes
+    /// there takes 90 ns to find that it need not look (AVX-512, glibc's `memcmp`).
     #[inline]
     pub fn begins_by(&self, key: &[u8]) -> bool {
         self.start.is_empty() || key >= &self.start[..]
@@ -329,6 +420,24 @@ mod tests {
                 None => prop_assert!(prefix.iter().all(|&b| b == 255)),
             }
         }
+    }
+
+    #[test]
+    fn a_kind_is_its_verb_and_flags_and_other_bits_are_none() {
+        for byte in 0..=u8::MAX {
+            match Kind::from_u8(byte) {
+                Some(kind) => {
+                    assert_eq!(kind as u8, byte);
+                    let expires = u8::from(kind.expires()) * EXPIRES;
+                    let flags = expires | (u8::from(kind.is_separated()) * SEPARATED);
+                    assert_eq!(byte, kind.verb() as u8 | flags);
+                }
+                None => assert!(Kind::ALL.iter().all(|&kind| kind as u8 != byte), "{byte} is a kind"),
+            }
+        }
+        assert_eq!(Kind::ALL.map(|kind| kind as u8), [0, 1, 2, 5, 9, 13], "the numbers are on disk");
+        assert!(Kind::ALL.iter().all(|&kind| u32::from(kind as u8) < 1 << Kind::BITS));
+        assert_eq!(Kind::PutExpiring.separated(), Kind::PutExpiringSeparated);
     }
 
     #[test]

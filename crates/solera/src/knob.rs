@@ -1,13 +1,113 @@
 //! What may be changed while the database runs, in the words that all who obey a change share.
 //!
-//! Owns [`Knob`], the description of one setting; [`Value`], what it is set to; and [`Legal`], what it may be
-//! set to. Each knob is described beside the code that obeys it (`compaction::Shape`, `table::Layout`,
-//! `db::memory::Split`), and listed once, in `control::knob`.
+//! Owns [`KnobId`], which names a knob in the program and by a number on disk, and [`Knob`], its
+//! description. Owns also [`Value`], what it is set to, and [`Legal`], what it may be set to. The
+//! files that a knob concerns:
 //!
-//! What must hold: a knob may change the speed of answers, never the answers.
+//! | file | what it says of a knob |
+//! |---|---|
+//! | `knob.rs` | that it exists, and its number |
+//! | `engine/descriptions.rs` | its name, range, default and meaning, for the user |
+//! | `tree/settings.rs`, `table/layout.rs`, `engine/memory.rs` | its value: one `get`, one `set` |
+//! | `control/change.rs` | what somebody wants to be changed |
+//! | `control/check.rs` | whether that is legal |
+//! | `engine/assignments.rs` | what was set: recorded, then obeyed |
+//! | `control/ranges.rs` | what is, and what may be, for the user |
+//!
+//! A change goes one way: control, check, record, obey. What must hold: a knob may change the speed
+//! of answers, never the answers; and a number is never given to another knob.
 
-use crate::error::{Error, Result};
 use std::{fmt, ops::RangeInclusive};
+
+/// A knob that a tree obeys. `tree::Settings` keeps its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TreeKnob {
+    /// T.
+    SizeRatio,
+    /// K_i.
+    RunLimit,
+    /// Runs at which level 0 is merged though reads have not paid for it.
+    Level0Patience,
+    /// How a level comes to a new run limit.
+    Transition,
+    /// From how many bytes on values are kept apart from their entries.
+    SeparateFrom,
+    /// How tables are written.
+    Layout(LayoutKnob),
+}
+
+/// A knob of how tables are written, which every level may have otherwise. `table::Layout` keeps
+/// its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LayoutKnob {
+    /// B.
+    BlockBytes,
+    /// How the block of a key is found.
+    Index,
+    /// ε.
+    Epsilon,
+    /// Bits of filter for a key.
+    FilterBitsPerKey,
+}
+
+/// A knob of how the memory is split. `engine::Split` keeps its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum MemoryKnob {
+    /// M_b.
+    WriteBufferPercent,
+    /// M_f.
+    FilterPercent,
+    /// M_c.
+    CachePercent,
+}
+
+/// A knob.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum KnobId {
+    /// One of every keyspace.
+    Tree(TreeKnob),
+    /// One of the database.
+    Memory(MemoryKnob),
+}
+
+/// All knobs with their numbers on disk. A knob that is not in the list does not compile.
+macro_rules! numbers {
+    ($($number:literal => $group:ident($($knob:tt)+),)*) => {
+        impl KnobId {
+            /// All knobs.
+            pub const ALL: &'static [KnobId] = &[$(KnobId::$group($($knob)+)),*];
+
+            /// Its number on disk.
+            pub const fn number(self) -> u32 {
+                match self {
+                    $(KnobId::$group($($knob)+) => $number,)*
+                }
+            }
+        }
+    };
+}
+
+numbers! {
+    1 => Tree(TreeKnob::SizeRatio),
+    2 => Tree(TreeKnob::RunLimit),
+    3 => Tree(TreeKnob::Level0Patience),
+    4 => Tree(TreeKnob::Layout(LayoutKnob::BlockBytes)),
+    5 => Tree(TreeKnob::Layout(LayoutKnob::Index)),
+    6 => Tree(TreeKnob::Layout(LayoutKnob::Epsilon)),
+    7 => Tree(TreeKnob::Layout(LayoutKnob::FilterBitsPerKey)),
+    8 => Tree(TreeKnob::Transition),
+    9 => Memory(MemoryKnob::WriteBufferPercent),
+    10 => Memory(MemoryKnob::FilterPercent),
+    11 => Memory(MemoryKnob::CachePercent),
+    12 => Tree(TreeKnob::SeparateFrom),
+}
+
+impl KnobId {
+    /// The knob of this number; `None` if this release has none.
+    pub fn from_number(number: u32) -> Option<KnobId> {
+        KnobId::ALL.iter().copied().find(|knob| knob.number() == number)
+    }
+}
 
 /// What one setting of a knob concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,11 +131,13 @@ impl Scope {
     }
 }
 
-/// A setting that can be changed while the database runs, and is recorded in the manifest.
+/// What a knob is called, means, and may be set to.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Knob {
-    /// Its name, which is recorded: never given to another knob.
+    /// Which knob it is.
+    pub id: KnobId,
+    /// Its name: never given to another knob.
     pub name: &'static str,
     /// What it is set for.
     pub scope: Scope,
@@ -49,14 +151,15 @@ pub struct Knob {
     pub effect: &'static str,
     /// What it means.
     pub help: &'static str,
-    /// Whether it stands for alternatives that experiments compare, of which users need only the default.
+    /// Whether it stands for alternatives that experiments compare, of which users need only the
+    /// default.
     pub experiment: bool,
 }
 
 impl Knob {
     /// A knob that is described by [`Knob::with`] and its fellows.
-    pub(crate) const fn new(name: &'static str, scope: Scope, legal: Legal) -> Knob {
-        Knob { name, scope, unit: "", legal, default: "", effect: "", help: "", experiment: false }
+    pub(crate) const fn new(id: KnobId, name: &'static str, scope: Scope, legal: Legal) -> Knob {
+        Knob { id, name, scope, unit: "", legal, default: "", effect: "", help: "", experiment: false }
     }
 
     /// With this unit.
@@ -73,19 +176,11 @@ impl Knob {
     pub(crate) const fn experiment(self) -> Knob {
         Knob { experiment: true, ..self }
     }
-
-    /// Refuses a value that is not legal, saying what is.
-    pub(crate) fn check(&self, legal: &Legal, value: &Value) -> Result<()> {
-        match legal.admits(value) {
-            true => Ok(()),
-            false => Err(Error::Invalid(format!("{} is {value}; it must be {legal}", self.name))),
-        }
-    }
 }
 
 impl PartialEq for Knob {
     fn eq(&self, other: &Knob) -> bool {
-        self.name == other.name
+        self.id == other.id
     }
 }
 
@@ -193,6 +288,21 @@ impl Value {
         }
     }
 
+    /// The whole number that a legal value of such a knob is.
+    pub(crate) fn to_u32(&self) -> u32 {
+        self.whole().and_then(|whole| whole.try_into().ok()).expect("a legal value is a whole number")
+    }
+
+    /// The number that a legal value of such a knob is.
+    pub(crate) fn to_f64(&self) -> f64 {
+        self.number().expect("a legal value is a number")
+    }
+
+    /// The name that a legal value of such a knob is.
+    pub(crate) fn to_name(&self) -> &str {
+        self.name().expect("a legal value is a name")
+    }
+
     /// Reads what [`fmt::Display`] wrote: a number, or else a name.
     pub fn parse(text: &str) -> Value {
         text.parse::<f64>().map_or_else(|_| Value::Name(text.to_owned()), Value::from)
@@ -261,6 +371,14 @@ mod tests {
         let names = Legal::Names(&["greedy", "lazy"]);
         assert!(names.admits(&"lazy".into()) && !names.admits(&"Lazy".into()));
         assert!(!names.admits(&Value::Number(0.0)));
+    }
+
+    #[test]
+    fn every_knob_has_a_number_of_its_own() {
+        for knob in KnobId::ALL {
+            assert_eq!(KnobId::from_number(knob.number()), Some(*knob));
+        }
+        assert_eq!((KnobId::from_number(0), KnobId::from_number(u32::MAX)), (None, None));
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! Merge operators: how operands become a value.
 //!
-//! Owns the [`MergeOperator`] trait and the built-in operators. An operator is recorded by name with its
-//! keyspace, so that operands written under one meaning are never read under another.
+//! Owns the [`MergeOperator`] trait and the built-in operators. An operator is recorded by name
+//! with its keyspace, so that operands written under one meaning are never read under another.
 
 use std::{fmt, sync::Arc};
 
-/// Folds operands onto a base value. Must be a pure function of its arguments, or answers would depend
-/// on when a compaction ran.
+/// Folds operands onto a base value. Must be a pure function of its arguments, or answers would
+/// depend on when a compaction ran.
 pub trait MergeOperator: Send + Sync + 'static {
     /// A name that says the meaning of the operands; recorded on disk. Change it when the meaning
     /// changes.
@@ -19,7 +19,34 @@ pub trait MergeOperator: Send + Sync + 'static {
     fn combine(&self, _key: &[u8], _older: &[u8], _newer: &[u8]) -> Option<Vec<u8>> {
         None
     }
+    /// Whether this is the operator's code, and not only its name.
+    #[doc(hidden)]
+    fn is_given(&self) -> bool {
+        true
+    }
 }
+
+/// Stands in for an operator of which only the name is recorded, because the program did not give
+/// it: it refuses, so that operands stay as they are, and only who needs their value is told.
+#[derive(Debug)]
+pub(crate) struct NotGiven(pub(crate) String);
+
+impl MergeOperator for NotGiven {
+    fn name(&self) -> &str {
+        &self.0
+    }
+
+    fn merge(&self, _key: &[u8], _base: Option<&[u8]>, _operands: &[&[u8]]) -> Result<Vec<u8>, String> {
+        Err(NOT_GIVEN.into())
+    }
+
+    fn is_given(&self) -> bool {
+        false
+    }
+}
+
+/// Why what needs an operator fails without it, and what to do.
+pub(crate) const NOT_GIVEN: &str = "the program did not give it when it opened the database; give it to Options::merge_operator, Options::register_operator or Db::keyspace_with";
 
 impl fmt::Debug for dyn MergeOperator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -37,7 +64,8 @@ pub fn builtin(name: &str) -> Option<Arc<dyn MergeOperator>> {
     }
 }
 
-/// Adds 64-bit little-endian signed integers, wrapping around at the ends. An absent base counts as 0.
+/// Adds 64-bit little-endian signed integers, wrapping around at the ends. An absent base counts
+/// as 0.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counter;
 

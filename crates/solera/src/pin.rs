@@ -1,11 +1,11 @@
 //! Shared ownership of memory that slices point into: blocks and memtable arenas.
 //!
-//! Owns [`Pin`], a one-word counted handle, and [`Slice`], bytes that stay valid as long as the slice
-//! lives. A `Pin` is thin so that a cache slot is one atomic word and a lookup reaches the pinned bytes
-//! with one dependent load; `Arc<dyn ..>` would cost a second word and a second load.
+//! Owns [`Pin`], a one-word counted handle, and [`Slice`], bytes that stay valid as long as the
+//! slice lives. A `Pin` is thin: a cache slot is one atomic word, and a lookup reaches the pinned
+//! bytes with one dependent load. `Arc<dyn ..>` would cost a second word and a second load.
 //!
-//! Invariant: the object behind a `Pin` begins with a [`PinHeader`] (`#[repr(C)]`, first field) whose
-//! `free` knows the object's true type.
+//! Invariant: the object behind a `Pin` begins with a [`PinHeader`] (`#[repr(C)]`, first field)
+//! whose `free` knows the object's true type.
 
 use std::{
     borrow::Borrow,
@@ -172,7 +172,8 @@ impl Slice {
     fn owned(bytes: Box<[u8]>) -> Self {
         let (start, len) = (bytes.as_ptr(), bytes.len());
         let owned = Box::leak(Box::new(Owned { header: PinHeader::new(free_owned), bytes }));
-        // SAFETY: `Owned` is repr(C) with the header first, immutable, and its one reference is ours.
+        // SAFETY: `Owned` is repr(C) with the header first, immutable, and its one reference is
+        // ours.
         let pin = unsafe { Pin::from_raw(NonNull::from(owned).cast()) };
         Slice(Repr::Pinned { start, len, _pin: pin })
     }
@@ -245,24 +246,65 @@ impl PartialEq for Slice {
     }
 }
 impl Eq for Slice {}
-impl PartialEq<[u8]> for Slice {
-    fn eq(&self, other: &[u8]) -> bool {
-        **self == *other
+
+/// Slices and what else holds bytes compare by their bytes, from either side.
+macro_rules! compares_with {
+    ($($other:ty $(, const $n:ident)?;)*) => {
+        $(
+            impl $(<const $n: usize>)? PartialEq<$other> for Slice {
+                fn eq(&self, other: &$other) -> bool {
+                    **self == *AsRef::<[u8]>::as_ref(other)
+                }
+            }
+            impl $(<const $n: usize>)? PartialEq<Slice> for $other {
+                fn eq(&self, other: &Slice) -> bool {
+                    other == self
+                }
+            }
+        )*
+    };
+}
+
+compares_with! {
+    [u8];
+    &[u8];
+    [u8; N], const N;
+    &[u8; N], const N;
+    Vec<u8>;
+    Box<[u8]>;
+    str;
+    &str;
+    String;
+}
+
+impl From<Slice> for Vec<u8> {
+    fn from(slice: Slice) -> Vec<u8> {
+        slice.as_bytes().to_vec()
     }
 }
-impl PartialEq<&[u8]> for Slice {
-    fn eq(&self, other: &&[u8]) -> bool {
-        **self == **other
+impl From<Slice> for Box<[u8]> {
+    fn from(slice: Slice) -> Box<[u8]> {
+        slice.as_bytes().into()
     }
 }
-impl<const N: usize> PartialEq<&[u8; N]> for Slice {
-    fn eq(&self, other: &&[u8; N]) -> bool {
-        **self == other[..]
+impl From<&[u8]> for Slice {
+    fn from(bytes: &[u8]) -> Slice {
+        Slice::copy_from(bytes)
     }
 }
-impl PartialEq<Vec<u8>> for Slice {
-    fn eq(&self, other: &Vec<u8>) -> bool {
-        **self == other[..]
+impl From<&str> for Slice {
+    fn from(text: &str) -> Slice {
+        Slice::copy_from(text.as_bytes())
+    }
+}
+impl From<String> for Slice {
+    fn from(text: String) -> Slice {
+        Slice::from(text.into_bytes())
+    }
+}
+impl<const N: usize> From<&[u8; N]> for Slice {
+    fn from(bytes: &[u8; N]) -> Slice {
+        Slice::copy_from(bytes)
     }
 }
 impl PartialOrd for Slice {

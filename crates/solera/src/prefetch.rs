@@ -1,6 +1,7 @@
 //! Asking for memory before it is read, so that several waits become one.
 //!
-//! Owns [`prefetch`] and [`prefetch_bytes`]. Neither reads anything: no address is wrong, some are useless.
+//! Owns [`prefetch`] and [`prefetch_bytes`]. Neither reads anything: no address is wrong, some are
+//! useless.
 
 /// Bytes of a cache line.
 const LINE_BYTES: usize = 64;

@@ -1,21 +1,23 @@
 //! Range tombstones: "every key from here to there was deleted at this moment".
 //!
-//! Owns [`RangeTombstones`], the immutable set that a memtable, a table and a merge source carry beside
-//! their entries, and its encoding. Memtables extend it, tables store it, merges and lookups ask it.
+//! Owns [`RangeTombstones`], the immutable set that a memtable, a table and a merge source carry
+//! beside their entries, and its encoding. Memtables extend it, tables store it, merges and lookups
+//! ask it.
 //!
-//! What a tombstone covers is decided by the *rank* of its source (0 = newest): an entry of an older
-//! source always, an entry of the same source if the tombstone's sequence number is larger, an entry of
-//! a newer source never. This room answers only the first half of that question: the newest tombstone
-//! over a key that a snapshot sees. The caller compares ranks.
+//! What a tombstone covers is decided by the *rank* of its source (0 = newest). It covers an entry
+//! of an older source always, and an entry of a newer source never. It covers an entry of the same
+//! source if the tombstone's sequence number is larger. This room answers only the first half of
+//! that question: the newest tombstone over a key that a snapshot sees. The caller compares ranks.
 //!
-//! What must hold: the set is kept twice. `newest_first` has every tombstone; `fragments` is the same
-//! set as seen from above, sorted and disjoint, where each point shows only its newest tombstone. Nearly
-//! every question ends at a fragment, found by binary search. Only a snapshot older than that newest
-//! tombstone walks the list. (Keeping all sequence numbers at each fragment would answer both by search,
-//! but a queue that deletes `0..i` for ever larger `i` then takes memory and time quadratic in `i`.)
+//! What must hold: the set is kept twice. `newest_first` has every tombstone; `fragments` is the
+//! same set as seen from above, sorted and disjoint, where each point shows only its newest
+//! tombstone. Nearly every question ends at a fragment, found by binary search. Only a snapshot
+//! older than that newest tombstone walks the list. (Keeping all sequence numbers at each fragment
+//! would answer both by search, but a queue that deletes `0..i` for ever larger `i` then takes
+//! memory and time quadratic in `i`.)
 
 use crate::{
-    codec::{DecodeError, Decoder, put_bytes, put_varint},
+    codec::{DecodeError, Decoder, put_bytes, put_end, put_varint},
     ids::{SEQNO_MAX, Seqno},
     key::{KeyEnd, KeyRange, head},
 };
@@ -116,8 +118,8 @@ impl RangeTombstones {
         }
     }
 
-    /// This set and one more. Costs a copy of two lists of pointers if `tombstone` is the newest, as it
-    /// is in a memtable.
+    /// This set and one more. Costs a copy of two lists of pointers if `tombstone` is the newest,
+    /// as it is in a memtable.
     fn with(&self, tombstone: RangeTombstone) -> Self {
         let mut newest_first = Vec::with_capacity(self.newest_first.len() + 1);
         newest_first.extend_from_slice(&self.newest_first);
@@ -165,8 +167,8 @@ impl RangeTombstones {
         self.newest_first.last().map(|tombstone| tombstone.seqno)
     }
 
-    /// The sequence number of the newest tombstone over `key` among those that `snapshot` sees (those
-    /// not larger than it).
+    /// The sequence number of the newest tombstone over `key` among those that `snapshot` sees
+    /// (those not larger than it).
     #[inline]
     pub fn covering(&self, key: &[u8], snapshot: Seqno) -> Option<Seqno> {
         let fragment = &self.fragments[self.fragment_over(key)?];
@@ -176,8 +178,15 @@ impl RangeTombstones {
         Some(self.older_covering(key, snapshot)?.seqno)
     }
 
-    /// Where the cover of `key` ends, if the snapshot sees one: every key from `key` up to the returned
-    /// one is covered by some tombstone of this set that `snapshot` sees.
+    /// The set as seen from above: disjoint stretches in key order, from the first key to the first
+    /// that is not in it any more, each with the number of the one tombstone that is the newest
+    /// over it.
+    pub fn stretches(&self) -> impl Iterator<Item = (&[u8], &[u8], Seqno)> {
+        self.fragments.iter().map(|fragment| (&fragment.start[..], &fragment.end[..], fragment.newest))
+    }
+
+    /// Where the cover of `key` ends, if the snapshot sees one: every key from `key` up to the
+    /// returned one is covered by some tombstone of this set that `snapshot` sees.
     pub fn fragment_end(&self, key: &[u8], snapshot: Seqno) -> Option<&[u8]> {
         let mut at = self.fragment_over(key)?;
         if self.fragments[at].newest > snapshot {
@@ -192,8 +201,8 @@ impl RangeTombstones {
         Some(&self.fragments[at].end)
     }
 
-    /// Where the cover of `key` begins, if the snapshot sees one: every key from the returned one up to
-    /// `key` is covered by some tombstone of this set that `snapshot` sees.
+    /// Where the cover of `key` begins, if the snapshot sees one: every key from the returned one
+    /// up to `key` is covered by some tombstone of this set that `snapshot` sees.
     pub fn fragment_start(&self, key: &[u8], snapshot: Seqno) -> Option<&[u8]> {
         let mut at = self.fragment_over(key)?;
         if self.fragments[at].newest > snapshot {
@@ -230,8 +239,8 @@ impl RangeTombstones {
         tombstones
     }
 
-    /// What the set says about the keys in `range`. An end that belongs to the range, `k`, becomes the
-    /// key right after it, `k` and a zero byte.
+    /// What the set says about the keys in `range`. An end that belongs to the range, `k`, becomes
+    /// the key right after it, `k` and a zero byte.
     pub fn clip(&self, range: &KeyRange) -> Self {
         if self.is_empty() || self.span().is_some_and(|span| range.covers(&span)) {
             return self.clone();
@@ -252,8 +261,8 @@ impl RangeTombstones {
     }
 
     /// The smallest set that no reader can tell from this one: between two neighbouring `snapshots`
-    /// (ascending), only the newest tombstone over each key is kept. Tombstones that adjoin are joined
-    /// only if they were written together.
+    /// (ascending), only the newest tombstone over each key is kept. Tombstones that adjoin are
+    /// joined only if they were written together.
     pub fn thinned(&self, snapshots: &[Seqno]) -> Self {
         let stripe = |tombstone: &RangeTombstone| snapshots.partition_point(|&seen| seen < tombstone.seqno);
         let visible = self
@@ -283,13 +292,13 @@ impl RangeTombstones {
         put_varint(out, self.len() as u64);
         for tombstone in self.by_start() {
             put_bytes(out, &tombstone.start);
-            put_bytes(out, &tombstone.end);
+            put_end(out, &tombstone.end);
             put_varint(out, tombstone.seqno);
         }
     }
 
-    /// Reads what [`encode`](RangeTombstones::encode) wrote, to the last byte. Equal starts may come in any
-    /// order.
+    /// Reads what [`encode`](RangeTombstones::encode) wrote, to the last byte. Equal starts may
+    /// come in any order.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut decoder = Decoder::new(bytes);
         // The shortest tombstone takes four bytes, so a count beyond that is a lie.
@@ -300,7 +309,7 @@ impl RangeTombstones {
             if tombstones.last().is_some_and(|before| before.start > start) {
                 return decoder.fail("range tombstones in order of their starts");
             }
-            let end: Box<[u8]> = decoder.bytes("the end of a range tombstone")?.into();
+            let end: Box<[u8]> = decoder.end("the end of a range tombstone")?.into();
             if start >= end {
                 return decoder.fail("a range tombstone that ends after its start");
             }
@@ -327,7 +336,8 @@ impl RangeTombstones {
         (key < &self.fragments[at].end[..]).then_some(at)
     }
 
-    /// The newest tombstone over `key` that `snapshot` sees, where it does not see the newest of all.
+    /// The newest tombstone over `key` that `snapshot` sees, where it does not see the newest of
+    /// all.
     #[cold]
     fn older_covering(&self, key: &[u8], snapshot: Seqno) -> Option<&RangeTombstone> {
         let seen = self.newest_first.partition_point(|tombstone| tombstone.seqno > snapshot);

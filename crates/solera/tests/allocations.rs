@@ -1,8 +1,8 @@
-//! What the hot paths allocate: nothing. Counted, not timed: an allocation costs as much as a block search
-//! and comes back wherever somebody clones what could be borrowed.
+//! What the hot paths allocate: nothing. Counted, not timed: an allocation costs as much as a block
+//! search and comes back wherever somebody clones what could be borrowed.
 //!
-//! The allocator of this test binary counts what the calling thread allocates; background work is not the
-//! caller's matter.
+//! The allocator of this test binary counts what the calling thread allocates; background work is
+//! not the caller's matter.
 
 use solera::{Compression, Db, Options};
 use std::{
@@ -65,7 +65,7 @@ fn key(n: u64) -> [u8; 8] {
 
 fn fill(db: &Db) {
     for n in 0..ENTRIES {
-        db.put(&key(n), &[n as u8; 64]).unwrap();
+        db.put(key(n), [n as u8; 64]).unwrap();
     }
 }
 
@@ -92,8 +92,8 @@ fn lookups_in_tables_allocate_nothing() {
         let db = settled(dir.path(), compression);
         let lookups = |db: &Db| {
             for n in 0..ENTRIES {
-                assert!(black_box(db.get(&key(n)).unwrap()).is_some());
-                assert!(black_box(db.get(&key(n + ENTRIES)).unwrap()).is_none());
+                assert!(black_box(db.get(key(n)).unwrap()).is_some());
+                assert!(black_box(db.get(key(n + ENTRIES)).unwrap()).is_none());
             }
         };
         lookups(&db);
@@ -106,10 +106,10 @@ fn lookups_in_the_memtable_allocate_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let db = Options::new().background_threads(0).open(dir.path()).unwrap();
     fill(&db);
-    assert!(db.get(&key(0)).unwrap().is_some());
+    assert!(db.get(key(0)).unwrap().is_some());
     let lookups = || {
         for n in 0..ENTRIES {
-            assert!(black_box(db.get(&key(n)).unwrap()).is_some());
+            assert!(black_box(db.get(key(n)).unwrap()).is_some());
         }
     };
     assert_eq!(allocations(lookups), 0);
@@ -120,7 +120,7 @@ fn steps_of_an_iterator_allocate_nothing_but_for_each_table() {
     let dir = tempfile::tempdir().unwrap();
     let db = settled(dir.path(), Compression::Lz4);
     for n in 0..1000 {
-        db.put(&key(n), b"again").unwrap();
+        db.put(key(n), b"again").unwrap();
     }
     let mut iter = db.iter();
     let mut walk = |entries: u64| {
@@ -138,15 +138,61 @@ fn steps_of_an_iterator_allocate_nothing_but_for_each_table() {
 }
 
 #[test]
+fn steps_backward_and_steps_that_show_their_pairs_in_place_allocate_no_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = settled(dir.path(), Compression::Lz4);
+    for n in 0..1000 {
+        db.put(key(n), b"again").unwrap();
+    }
+    let tables = tables(&db);
+    let mut back = db.iter();
+    let mut forth = db.iter();
+    let mut walk = |entries: u64| {
+        for _ in 0..entries {
+            assert!(back.advance_back().unwrap() && !back.value().is_empty());
+        }
+    };
+    walk(100);
+    let count = allocations(|| walk(ENTRIES - 100));
+    assert!(count <= 4 * tables, "{count} allocations backward over {tables} tables");
+    let mut walk = |entries: u64| {
+        for _ in 0..entries {
+            assert!(forth.advance().unwrap() && !forth.value().is_empty());
+        }
+    };
+    walk(100);
+    let count = allocations(|| walk(ENTRIES - 100));
+    assert!(count <= 4 * tables, "{count} allocations forward over {tables} tables");
+}
+
+#[test]
+fn lookups_of_many_keys_allocate_for_the_call_and_not_for_the_key() {
+    const AT_ONCE: u64 = 256;
+    let dir = tempfile::tempdir().unwrap();
+    let db = settled(dir.path(), Compression::Lz4);
+    let asked: Vec<Vec<[u8; 8]>> =
+        (0..20).map(|call| (0..AT_ONCE).map(|n| key((call * AT_ONCE + n) * 7 % ENTRIES)).collect()).collect();
+    let lookups = || {
+        for keys in &asked {
+            assert!(black_box(db.multi_get(keys).unwrap()).iter().all(Option::is_some));
+        }
+    };
+    lookups();
+    let count = allocations(lookups);
+    let keys = asked.len() as u64 * AT_ONCE;
+    assert!(count * 4 <= keys, "{count} allocations for {keys} keys");
+}
+
+#[test]
 fn puts_allocate_only_what_the_memtable_grows_by() {
     let dir = tempfile::tempdir().unwrap();
     let db = Options::new().background_threads(0).open(dir.path()).unwrap();
     for n in 0..100 {
-        db.put(&key(n), &[n as u8; 64]).unwrap();
+        db.put(key(n), [n as u8; 64]).unwrap();
     }
     let puts = || {
         for n in 100..ENTRIES {
-            db.put(&key(n), &[n as u8; 64]).unwrap();
+            db.put(key(n), [n as u8; 64]).unwrap();
         }
     };
     let count = allocations(puts);

@@ -1,4 +1,5 @@
-//! Knobs: what is set is in force at once, durable, remembered, and bounded; what is refused changes nothing.
+//! Knobs: what is set is in force at once, durable, remembered, and bounded; what is refused
+//! changes nothing.
 
 use solera::{
     Db, Error, IndexKind, Layout, ManualClock, Options, Shape,
@@ -83,7 +84,7 @@ fn a_change_is_in_force_at_once_and_says_what_it_changed() {
 
     // The compactions obey: capacities are the new shape's.
     for n in 0..60_000u32 {
-        db.put(&n.to_be_bytes(), &[7; 100]).unwrap();
+        db.put(n.to_be_bytes(), [7; 100]).unwrap();
     }
     db.flush().unwrap();
     db.wait_idle().unwrap();
@@ -200,6 +201,7 @@ fn what_is_not_legal_is_refused_with_what_is_and_nothing_changes() {
         (change(), "sets 0 knobs"),
         (Change::new("w".repeat(65), "").set(&knob::EPSILON, 8u32), "0 to 64"),
         (Change::new("", "w".repeat(401)).set(&knob::EPSILON, 8u32), "0 to 400"),
+        (change().tag("t".repeat(65)).set(&knob::EPSILON, 8u32), "0 to 64"),
         // One that is legal does not save one that is not.
         (change().set(&knob::EPSILON, 8u32).set(&knob::SIZE_RATIO, 0u32), "6 to 100"),
     ] {
@@ -247,7 +249,8 @@ fn set(range: &Range, value: Value) -> Change {
     }
 }
 
-/// Whatever it is, and however the tree must change for it: that is left to the work that comes anyway.
+/// Whatever it is, and however the tree must change for it: that is left to the work that comes
+/// anyway.
 #[test]
 fn a_change_of_any_knob_is_one_record_of_the_manifest_and_nothing_else_is_read_or_written() {
     let mem = MemFs::new();
@@ -255,11 +258,11 @@ fn a_change_of_any_knob_is_one_record_of_the_manifest_and_nothing_else_is_read_o
     let db = options(&mem).fs(Arc::new(fs.clone())).open(DIR).unwrap();
     // Tables in several levels, blocks in the cache, and entries in memory.
     for n in 0..60_000u32 {
-        db.put(&n.wrapping_mul(0x9e37_79b9).to_be_bytes(), &[n as u8; 100]).unwrap();
+        db.put(n.wrapping_mul(0x9e37_79b9).to_be_bytes(), [n as u8; 100]).unwrap();
     }
     db.wait_idle().unwrap();
     assert_eq!(db.iter().map(Result::unwrap).count(), 60_000);
-    (0..1000u32).for_each(|n| db.put(&n.to_be_bytes(), b"in memory").unwrap());
+    (0..1000u32).for_each(|n| db.put(n.to_be_bytes(), b"in memory").unwrap());
     let stats = db.default().stats();
     assert!(stats.levels.len() > 1 && stats.memtable_entries > 0, "{stats:?}");
 
@@ -338,7 +341,7 @@ fn a_manifest_that_cannot_be_written_changes_nothing() {
 }
 
 #[test]
-fn history_keeps_the_newest_256_changes_through_new_manifests_and_opens() {
+fn history_keeps_the_newest_128_changes_of_an_author_through_new_manifests_and_opens() {
     let fs = MemFs::new();
     let mut db = options(&fs).open(DIR).unwrap();
     for n in 1..=300u32 {
@@ -359,10 +362,10 @@ fn history_keeps_the_newest_256_changes_through_new_manifests_and_opens() {
     db.close().unwrap();
     let db = options(&fs).open(DIR).unwrap();
     let history = db.control().history();
-    assert_eq!(history.len(), 256);
-    assert!(history.iter().map(|receipt| receipt.number).eq(45..=300));
-    assert!(history[0].why.starts_with("change 45 "), "{}", history[0].why);
-    assert_eq!((&*history[255].changed[0].old, &*history[255].changed[0].new), ("299", "300"));
+    assert_eq!(history.len(), 128);
+    assert!(history.iter().map(|receipt| receipt.number).eq(173..=300));
+    assert!(history[0].why.starts_with("change 173 "), "{}", history[0].why);
+    assert_eq!((&*history[127].changed[0].old, &*history[127].changed[0].new), ("299", "300"));
     let next = db.control().apply(change().set(&knob::EPSILON, 1u32)).unwrap();
     assert_eq!(next.number, 301);
     db.checkpoint("/copy").unwrap();
@@ -371,10 +374,11 @@ fn history_keeps_the_newest_256_changes_through_new_manifests_and_opens() {
     assert_eq!(copy.control().ranges(), db.control().ranges());
 }
 
-/// A write buffer that was set under a large budget can be less than the least under a small one, and then the parts
-/// more than the whole. Symptoms: no other part of the memory could be set any more; a part could not be set to what was
-/// called legal (diffmodel, seeds 85, 113, 159 of 100,000 operations). Causes: the whole split was judged; a buffer was
-/// counted as less than it took. Cure: parts count as what they take, and what is not set anew is in nobody's way.
+/// A write buffer that was set under a large budget can be less than the least under a small one,
+/// and then the parts more than the whole. Symptoms: no other part of the memory could be set any
+/// more; a part could not be set to what was called legal (diffmodel, seeds 85, 113, 159 of 100,000
+/// operations). Causes: the whole split was judged; a buffer was counted as less than it took.
+/// Cure: parts count as what they take, and what is not set anew is in nobody's way.
 #[test]
 fn what_another_budget_made_too_small_does_not_keep_the_others_from_being_set() {
     for (buffers, filters, cache) in
@@ -432,7 +436,7 @@ fn the_split_moves_memory_at_once() {
     let db = options(&MemFs::new()).memory(64 << 20).open(DIR).unwrap();
     let control = db.control();
     for n in 0..20_000u32 {
-        db.put(&n.to_be_bytes(), &[n as u8; 1000]).unwrap();
+        db.put(n.to_be_bytes(), [n as u8; 1000]).unwrap();
     }
     db.flush().unwrap();
     db.wait_idle().unwrap();
@@ -447,7 +451,7 @@ fn the_split_moves_memory_at_once() {
 
     // A smaller write buffer is full with the next write.
     for n in 0..1000u32 {
-        db.put(&n.to_be_bytes(), &[1; 1000]).unwrap();
+        db.put(n.to_be_bytes(), [1; 1000]).unwrap();
     }
     assert_eq!(db.default().stats().sealed_memtables, 0);
     control.apply(change().set(&knob::WRITE_BUFFER_PERCENT, 4u32)).unwrap();
@@ -462,19 +466,69 @@ fn filters_keep_within_their_part_of_the_memory() {
     let db = options(&MemFs::new()).open(DIR).unwrap();
     let write = || {
         for n in 0..20_000u32 {
-            db.put(&n.to_be_bytes(), b"value").unwrap();
+            db.put(n.to_be_bytes(), b"value").unwrap();
         }
         db.flush().unwrap();
-        db.compact_range::<&[u8]>(..).unwrap();
+        db.compact_range(..).unwrap();
         db.default().stats().filter_bytes
     };
     let bytes = write();
     assert!(bytes >= 20_000 * 10 / 8);
     // 2.25 MiB are divided; 0.55 percent are 12,976 bytes, 5.2 bits for each of the keys.
     db.control().apply(change().set(&knob::FILTER_PERCENT, 0.55)).unwrap();
-    // While the tables are written, both versions of every key count, and level 0, empty now, keeps a share.
+    // While the tables are written, both versions of every key count, and level 0, empty now, keeps
+    // a share.
     let bytes = write();
     assert!((4_500..=13_500).contains(&bytes), "{bytes}");
     db.control().apply(change().set(&knob::FILTER_PERCENT, 0u32)).unwrap();
     assert!(write() < 1000);
+}
+
+#[test]
+fn a_change_that_was_decided_on_settings_that_have_gone_is_refused() {
+    let fs = MemFs::new();
+    let db = options(&fs).open(DIR).unwrap();
+    let control = db.control();
+    control.apply(change().set(&knob::EPSILON, 8u32).only_if_newest(0)).unwrap();
+    let seen = control.observe().changes;
+    assert_eq!(seen, 1);
+    control.apply(Change::new("operator", "").set(&knob::EPSILON, 9u32)).unwrap();
+    let late = change().set(&knob::EPSILON, 10u32).only_if_newest(seen);
+    let refused = control.apply(late.clone()).unwrap_err();
+    assert!(
+        matches!(&refused, Error::Outdated { expected: 1, newest: 2, who } if who == "operator"),
+        "{refused}"
+    );
+    assert!(!refused.is_retryable());
+    assert_eq!((value(&db, &knob::EPSILON, None), control.history().len()), ("9".into(), 2));
+    control.apply(late.only_if_newest(2)).unwrap();
+    assert_eq!(value(&db, &knob::EPSILON, None), "10");
+}
+
+#[test]
+fn a_tag_and_the_changes_of_one_author_are_found_again() {
+    let fs = MemFs::new();
+    let db = options(&fs).open(DIR).unwrap();
+    db.control().apply(Change::new("operator", "").set(&knob::EPSILON, 7u32)).unwrap();
+    for n in 1..=3u32 {
+        let tagged = Change::new("steward", "a trial").tag(format!("trial {n}")).set(&knob::EPSILON, 10 + n);
+        assert_eq!(db.control().apply(tagged).unwrap().tag, format!("trial {n}"));
+    }
+    db.close().unwrap();
+    let db = options(&fs).open(DIR).unwrap();
+    let of = |who: &str| db.control().history_of(who).iter().map(|of| of.tag.clone()).collect::<Vec<_>>();
+    assert_eq!(of("steward"), ["trial 1", "trial 2", "trial 3"]);
+    assert_eq!((of("operator"), of("nobody")), (vec![String::new()], Vec::new()));
+}
+
+#[test]
+fn the_clock_that_control_hands_out_is_the_databases() {
+    let fs = MemFs::new();
+    let clock = Arc::new(ManualClock::at_unix_ms(5_000));
+    let db = options(&fs).clock(clock.clone()).open(DIR).unwrap();
+    let handed = db.control().clock();
+    let before = (handed.unix_ms(), handed.monotonic_ns());
+    handed.sleep(std::time::Duration::from_millis(7));
+    assert_eq!((handed.unix_ms(), handed.monotonic_ns()), (before.0 + 7, before.1 + 7_000_000));
+    assert_eq!(solera::Clock::unix_ms(&*clock), handed.unix_ms());
 }

@@ -44,18 +44,19 @@ fn damage(fs: &MemFs, table: &Path) {
     fs.set_content(table, &bytes).unwrap();
 }
 
-/// The compaction that met the damage was chosen again and again. Level 0 filled up and every put failed.
+/// The compaction that met the damage was chosen again and again. Level 0 filled up and every put
+/// failed.
 #[test]
 fn a_damaged_block_stops_only_what_needs_it() {
     for level_0 in [false, true] {
         let fs = MemFs::new();
         let db = open(&fs);
         for n in 0..KEYS {
-            db.put(&key(n), &value(n, 0)).unwrap();
+            db.put(key(n), value(n, 0)).unwrap();
         }
         db.flush().unwrap();
         if !level_0 {
-            db.compact_range::<&[u8]>(..).unwrap();
+            db.compact_range(..).unwrap();
         }
         db.close().unwrap();
         let all = tables(&fs);
@@ -65,11 +66,11 @@ fn a_damaged_block_stops_only_what_needs_it() {
         let db = open(&fs);
         for round in 1..12 {
             for n in 0..KEYS {
-                db.put(&key(n * 1237 % KEYS), &value(n, round)).unwrap();
+                db.put(key(n * 1237 % KEYS), value(n, round)).unwrap();
             }
             for n in 0..KEYS {
                 let number = n * 1237 % KEYS;
-                let got = db.get(&key(number)).unwrap().expect("what is newer than the damage is read");
+                let got = db.get(key(number)).unwrap().expect("what is newer than the damage is read");
                 assert_eq!(got, value(n, round));
             }
             let level0_runs = db.stats().keyspaces[0].levels[0].runs.len();
@@ -88,7 +89,7 @@ fn a_damaged_block_stops_only_what_needs_it() {
         let lower = stats.levels.iter().filter(|level| level.level > 0 && !level.runs.is_empty());
         assert!(lower.count() > 0, "data goes on to lower levels");
         assert_eq!(db.iter().filter(Result::is_err).count(), 1, "a walk over the damage fails");
-        assert!(matches!(db.compact_range::<&[u8]>(..), Err(Error::Corrupt { .. })));
+        assert!(matches!(db.compact_range(..), Err(Error::Corrupt { .. })));
     }
 }
 
@@ -98,17 +99,17 @@ fn damage_is_forgotten_when_its_table_is_gone() {
     let fs = MemFs::new();
     let db = open(&fs);
     for n in 0..KEYS {
-        db.put(&key(n), &value(n, 0)).unwrap();
+        db.put(key(n), value(n, 0)).unwrap();
     }
-    db.compact_range::<&[u8]>(..).unwrap();
+    db.compact_range(..).unwrap();
     db.close().unwrap();
     let table = &tables(&fs)[3];
     let good = fs.content(table).unwrap();
     damage(&fs, table);
     let db = open(&fs);
-    assert!(matches!(db.compact_range::<&[u8]>(..), Ok(())), "nothing there to be compacted");
+    assert!(matches!(db.compact_range(..), Ok(())), "nothing there to be compacted");
     for n in 0..KEYS {
-        db.put(&key(n), &value(n, 1)).unwrap();
+        db.put(key(n), value(n, 1)).unwrap();
     }
     while db.step().unwrap() {}
     assert_eq!(db.stats().keyspaces[0].damaged.len(), 1);
@@ -116,9 +117,9 @@ fn damage_is_forgotten_when_its_table_is_gone() {
     fs.set_content(table, &good).unwrap();
     let db = open(&fs);
     assert!(db.stats().keyspaces[0].damaged.is_empty());
-    db.compact_range::<&[u8]>(..).unwrap();
+    db.compact_range(..).unwrap();
     assert!(db.verify().unwrap().problems.is_empty());
     for n in 0..KEYS {
-        assert_eq!(db.get(&key(n)).unwrap().unwrap(), value(n, 1));
+        assert_eq!(db.get(key(n)).unwrap().unwrap(), value(n, 1));
     }
 }

@@ -69,11 +69,11 @@ fn live_through_flushes_compactions_and_reopens(open: impl Fn() -> Db) {
         for n in 0..2000u32 {
             let number = n.wrapping_mul(2_654_435_761) % 5000;
             if n % 7 == 3 {
-                db.delete(&key(number)).unwrap();
+                db.delete(key(number)).unwrap();
                 model.remove(&key(number));
             } else {
                 let value = format!("value {round} {n}").into_bytes();
-                db.put(&key(number), &value).unwrap();
+                db.put(key(number), &value).unwrap();
                 model.insert(key(number), value);
             }
         }
@@ -83,10 +83,10 @@ fn live_through_flushes_compactions_and_reopens(open: impl Fn() -> Db) {
                 db.close().unwrap();
                 db = open();
             }
-            _ => db.compact_range::<&[u8]>(..).unwrap(),
+            _ => db.compact_range(..).unwrap(),
         }
         for number in 0..5000 {
-            assert_eq!(db.get(&key(number)).unwrap().map(|v| v.to_vec()), model.get(&key(number)).cloned());
+            assert_eq!(db.get(key(number)).unwrap().map(|v| v.to_vec()), model.get(&key(number)).cloned());
         }
         let expected: Vec<_> = model.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
         assert_eq!(all(db.iter()), expected);
@@ -103,7 +103,7 @@ fn an_iterator_meets_itself_in_the_middle() {
     let fs = Arc::new(MemFs::new());
     let db = open(&fs);
     for n in 0..100 {
-        db.put(&key(n), b"v").unwrap();
+        db.put(key(n), b"v").unwrap();
         if n == 50 {
             db.flush().unwrap();
         }
@@ -121,14 +121,14 @@ fn an_iterator_meets_itself_in_the_middle() {
     seen.sort();
     assert_eq!(seen, (0..100).map(key).collect::<Vec<_>>());
 
-    iter = db.range::<&[u8]>(&key(10)[..]..&key(20)[..]);
-    iter.seek(&key(15)).unwrap();
+    iter = db.range(&key(10)[..]..&key(20)[..]);
+    iter.seek(key(15)).unwrap();
     assert_eq!(iter.next().unwrap().unwrap().0, key(15));
-    iter.seek_back(&key(17)).unwrap();
+    iter.seek_back(key(17)).unwrap();
     assert_eq!(iter.next_back().unwrap().unwrap().0, key(17));
     assert_eq!(iter.next_back().unwrap().unwrap().0, key(16));
     assert!(iter.next_back().is_none());
-    iter.seek(&key(5)).unwrap();
+    iter.seek(key(5)).unwrap();
     assert_eq!(iter.next().unwrap().unwrap().0, key(10));
 }
 
@@ -140,8 +140,8 @@ fn a_batch_over_keyspaces_is_whole_after_every_crash_point() {
         let mut done = 0;
         for n in 0..60u32 {
             let mut batch: Batch = db.batch();
-            batch.put(&a, &key(n), &[n as u8; 600])?;
-            batch.put(&b, &key(n), &[n as u8; 600])?;
+            batch.put(&a, key(n), [n as u8; 600])?;
+            batch.put(&b, key(n), [n as u8; 600])?;
             batch.durability(if n % 5 == 0 { Durability::Sync } else { Durability::Buffered });
             db.write(batch)?;
             if n % 5 == 0 {
@@ -180,20 +180,20 @@ fn a_snapshot_sees_its_moment_whatever_happens_later() {
     let fs = Arc::new(MemFs::new());
     let db = open(&fs);
     for n in 0..500 {
-        db.put(&key(n), b"old").unwrap();
+        db.put(key(n), b"old").unwrap();
     }
     let snapshot = db.snapshot();
     for n in 0..500 {
-        db.put(&key(n), b"new").unwrap();
+        db.put(key(n), b"new").unwrap();
     }
-    db.delete_range(&key(100), &key(200)).unwrap();
-    db.compact_range::<&[u8]>(..).unwrap();
+    db.delete_range(key(100)..key(200)).unwrap();
+    db.compact_range(..).unwrap();
     let default = db.default();
-    assert_eq!(snapshot.get(default, &key(150)).unwrap().unwrap(), b"old");
+    assert_eq!(snapshot.get(default, key(150)).unwrap().unwrap(), b"old");
     assert_eq!(snapshot.iter(default).count(), 500);
     assert_eq!(db.iter().count(), 400);
     drop(snapshot);
-    db.compact_range::<&[u8]>(..).unwrap();
+    db.compact_range(..).unwrap();
     assert_eq!(db.iter().count(), 400);
     assert_eq!(db.default().stats().entries, 400);
 }
@@ -206,8 +206,8 @@ fn operands_merge_and_entries_expire() {
     let counters = db.keyspace_with("n", KeyspaceOptions::new().merge_operator(Arc::new(Counter))).unwrap();
     let words = db.keyspace_with("w", KeyspaceOptions::new().merge_operator(Arc::new(Append))).unwrap();
     for n in 0..50 {
-        counters.merge(b"hits", &Counter::encode(n)).unwrap();
-        words.merge(b"line", &[b'a' + (n % 26) as u8]).unwrap();
+        counters.merge(b"hits", Counter::encode(n)).unwrap();
+        words.merge(b"line", [b'a' + (n % 26) as u8]).unwrap();
         if n % 20 == 10 {
             db.flush().unwrap();
         }
@@ -250,13 +250,13 @@ fn a_transaction_conflicts_exactly_when_what_it_read_was_written() {
     assert_eq!(db.get(b"d").unwrap(), None);
 
     let mut three = db.transaction();
-    assert_eq!(three.range::<&[u8]>(&default, &b"x"[..]..).count(), 0);
+    assert_eq!(three.range(&default, &b"x"[..]..).count(), 0);
     three.put(&default, b"seen", b"nothing").unwrap();
     db.put(b"y", b"phantom").unwrap();
     assert!(matches!(three.commit(), Err(Error::Conflict)));
 
     let mut four = db.transaction();
-    four.delete_range(&default, b"a", b"c").unwrap();
+    four.delete_range(&default, b"a"..b"c").unwrap();
     four.put(&default, b"aa", b"kept").unwrap();
     let seen: Vec<_> = all(four.iter(&default)).into_iter().map(|(key, _)| key).collect();
     assert_eq!(seen, [&b"aa"[..], b"c", b"y"]);
@@ -269,16 +269,16 @@ fn an_ingest_is_newer_than_what_was_there_and_older_than_what_comes() {
     let fs = Arc::new(MemFs::new());
     let db = open(&fs);
     for n in 0..300 {
-        db.put(&key(n), b"before").unwrap();
+        db.put(key(n), b"before").unwrap();
     }
     let report = db.ingest((100..2000).map(|n| (key(n), b"ingested"))).unwrap();
     assert_eq!(report.entries, 1900);
-    db.put(&key(150), b"after").unwrap();
+    db.put(key(150), b"after").unwrap();
     for wait in 0..2 {
-        assert_eq!(db.get(&key(99)).unwrap().unwrap(), b"before", "{wait}");
-        assert_eq!(db.get(&key(100)).unwrap().unwrap(), b"ingested");
-        assert_eq!(db.get(&key(150)).unwrap().unwrap(), b"after");
-        db.compact_range::<&[u8]>(..).unwrap();
+        assert_eq!(db.get(key(99)).unwrap().unwrap(), b"before", "{wait}");
+        assert_eq!(db.get(key(100)).unwrap().unwrap(), b"ingested");
+        assert_eq!(db.get(key(150)).unwrap().unwrap(), b"after");
+        db.compact_range(..).unwrap();
     }
     assert!(matches!(db.ingest([(b"b", b""), (b"a", b"")]), Err(Error::Invalid(_))));
     drop(db);
@@ -291,12 +291,12 @@ fn a_checkpoint_is_a_database_of_its_own() {
     let db = open(&fs);
     let other = db.keyspace("other").unwrap();
     for n in 0..1000 {
-        db.put(&key(n), b"first").unwrap();
-        other.put(&key(n), b"second").unwrap();
+        db.put(key(n), b"first").unwrap();
+        other.put(key(n), b"second").unwrap();
     }
     db.checkpoint("/copy").unwrap();
-    db.delete_range(&key(0), &key(900)).unwrap();
-    db.compact_range::<&[u8]>(..).unwrap();
+    db.delete_range(key(0)..key(900)).unwrap();
+    db.compact_range(..).unwrap();
     let copy = small().fs(fs.clone()).open("/copy").unwrap();
     assert_eq!(copy.iter().count(), 1000);
     assert_eq!(copy.keyspace("other").unwrap().iter().count(), 1000);
@@ -371,7 +371,7 @@ fn threads_write_and_read_together_on_a_real_directory() {
                 scope.spawn(move || {
                     for n in 0..5000 {
                         let key = key(n * 4 + writer);
-                        db.put(&key, &[writer as u8; 100]).unwrap();
+                        db.put(&key, [writer as u8; 100]).unwrap();
                         assert_eq!(db.get(&key).unwrap().unwrap().len(), 100);
                     }
                 });
@@ -399,33 +399,34 @@ fn seeking_one_end_keeps_what_the_other_has_yielded_out() {
     let fs = Arc::new(MemFs::new());
     let db = open(&fs);
     for n in 0..20 {
-        db.put(&key(n), b"v").unwrap();
+        db.put(key(n), b"v").unwrap();
     }
     let mut iter = db.iter();
     assert_eq!(iter.next_back().unwrap().unwrap().0, key(19));
     assert_eq!(iter.next_back().unwrap().unwrap().0, key(18));
-    iter.seek(&key(16)).unwrap();
+    iter.seek(key(16)).unwrap();
     let rest: Vec<_> = iter.by_ref().map(|entry| entry.unwrap().0.to_vec()).collect();
     assert_eq!(rest, [key(16), key(17)]);
     assert!(iter.next_back().is_none());
-    iter.seek_back(&key(15)).unwrap();
+    iter.seek_back(key(15)).unwrap();
     assert!(iter.next_back().is_none(), "the front has been there");
-    iter.seek(&key(3)).unwrap();
+    iter.seek(key(3)).unwrap();
     assert_eq!(iter.next_back().unwrap().unwrap().0, key(15));
     assert_eq!(iter.next().unwrap().unwrap().0, key(3));
 }
 
-/// Symptom: after the manifest had been written anew, a reopen missed the keyspace just created and lost
-/// synced writes. Cause: it was written after the edit that made it too large, from a state without that
-/// edit, and named only the log in use. Cure: it is written before an edit, and names every log.
+/// Symptom: after the manifest had been written anew, a reopen missed the keyspace just created and
+/// lost synced writes. Cause: it was written after the edit that made it too large, from a state
+/// without that edit, and named only the log in use. Cure: it is written before an edit, and names
+/// every log.
 #[test]
 fn nothing_is_forgotten_when_the_manifest_is_written_anew() {
     let fs = Arc::new(MemFs::new());
     let db = small().memory(64 << 20).fs(fs.clone()).open(DIR).unwrap();
     for n in 0..100 {
         // Fills several logs while the memtable of `kept` stays unflushed.
-        db.keyspace("kept").unwrap().put(&key(n), b"kept").unwrap();
-        db.put(&key(n), &[n as u8; 2000]).unwrap();
+        db.keyspace("kept").unwrap().put(key(n), b"kept").unwrap();
+        db.put(key(n), [n as u8; 2000]).unwrap();
     }
     let names: Vec<_> =
         (0..1200).map(|n| format!("keyspace {n} with a rather long name to fill the manifest")).collect();
@@ -433,7 +434,7 @@ fn nothing_is_forgotten_when_the_manifest_is_written_anew() {
         db.keyspace(name).unwrap().put(b"n", name.as_bytes()).unwrap();
         if n % 100 == 7 {
             db.flush().unwrap();
-            db.put(&key(n as u32), b"after").unwrap();
+            db.put(key(n as u32), b"after").unwrap();
         }
     }
     db.sync().unwrap();
@@ -444,30 +445,31 @@ fn nothing_is_forgotten_when_the_manifest_is_written_anew() {
     for name in &names {
         assert_eq!(db.keyspace(name).unwrap().get(b"n").unwrap().unwrap(), name.as_bytes());
     }
-    assert_eq!(db.get(&key(1107)).unwrap().unwrap(), b"after");
+    assert_eq!(db.get(key(1107)).unwrap().unwrap(), b"after");
 }
 
-/// Symptom: a transaction that had merged onto a key read others' later writes to it. Cause: below its own
-/// operand, versions newer than its snapshot were folded as if they were seen. Cure: each version on the way
-/// down to the base is asked whether the snapshot sees it.
+/// Symptom: a transaction that had merged onto a key read others' later writes to it. Cause: below
+/// its own operand, versions newer than its snapshot were folded as if they were seen. Cure: each
+/// version on the way down to the base is asked whether the snapshot sees it.
 #[test]
 fn a_transaction_merges_onto_what_its_snapshot_sees() {
     let fs = Arc::new(MemFs::new());
     let db = open(&fs);
     let counters = db.keyspace_with("n", KeyspaceOptions::new().merge_operator(Arc::new(Counter))).unwrap();
-    counters.merge(b"hits", &Counter::encode(1)).unwrap();
+    counters.merge(b"hits", Counter::encode(1)).unwrap();
     let mut transaction = db.transaction();
-    counters.merge(b"hits", &Counter::encode(10)).unwrap();
-    counters.put(b"new", &Counter::encode(10)).unwrap();
-    transaction.merge(&counters, b"hits", &Counter::encode(100)).unwrap();
-    transaction.merge(&counters, b"new", &Counter::encode(100)).unwrap();
+    counters.merge(b"hits", Counter::encode(10)).unwrap();
+    counters.put(b"new", Counter::encode(10)).unwrap();
+    transaction.merge(&counters, b"hits", Counter::encode(100)).unwrap();
+    transaction.merge(&counters, b"new", Counter::encode(100)).unwrap();
     let read = |key: &[u8]| Counter::decode(&transaction.get(&counters, key).unwrap().unwrap()).unwrap();
     assert_eq!((read(b"hits"), read(b"new")), (101, 100));
     assert!(matches!(transaction.commit(), Err(Error::Conflict)));
 }
 
-/// Symptom: a table of long keys that Zstandard shortened 500 times could be written but not opened. Cause:
-/// the bound on what its separators take assumed LZ4. Cure: the bound is that of the table's compression.
+/// Symptom: a table of long keys that Zstandard shortened 500 times could be written but not
+/// opened. Cause: the bound on what its separators take assumed LZ4. Cure: the bound is that of the
+/// table's compression.
 #[cfg(feature = "zstd")]
 #[test]
 fn long_keys_that_compress_extremely_well_come_back() {
@@ -479,18 +481,18 @@ fn long_keys_that_compress_extremely_well_come_back() {
     let long = |n: u32| [vec![b'a'; 60_000], key(n)].concat();
     let db = options().open(DIR).unwrap();
     for n in 0..200 {
-        db.put(&long(n), b"").unwrap();
+        db.put(long(n), b"").unwrap();
     }
     db.flush().unwrap();
     db.close().unwrap();
     let db = options().open(DIR).unwrap();
     assert_eq!(db.iter().count(), 200);
-    assert_eq!(db.get(&long(123)).unwrap().as_deref(), Some(&b""[..]));
+    assert_eq!(db.get(long(123)).unwrap().as_deref(), Some(&b""[..]));
 }
 
-/// Symptom: files of another program were deleted, in a directory of its that had lost its CURRENT. Cause:
-/// names like `MANIFEST-000004` counted as ours, whatever they held. Cure: only what begins like a file of
-/// ours, or with nothing, is removed.
+/// Symptom: files of another program were deleted, in a directory of its that had lost its CURRENT.
+/// Cause: names like `MANIFEST-000004` counted as ours, whatever they held. Cure: only what begins
+/// like a file of ours, or with nothing, is removed.
 #[test]
 fn files_of_another_program_are_not_removed() {
     let fs = Arc::new(MemFs::new());
@@ -525,9 +527,10 @@ fn readers_share_a_database_and_a_writer_has_it_alone() {
     read().unwrap();
 }
 
-/// Symptom: after a bulk load failed, the database did not open: "the table is missing; the manifest names it"
-/// (faultloop, EIO at the manifest's sync). Cause: the load removed its tables after any failure, also after
-/// one that leaves open whether the manifest names them. Cure: then they stay, for recovery to judge.
+/// Symptom: after a bulk load failed, the database did not open: "the table is missing; the
+/// manifest names it" (faultloop, EIO at the manifest's sync). Cause: the load removed its tables
+/// after any failure, also after one that leaves open whether the manifest names them. Cure: then
+/// they stay, for recovery to judge.
 #[test]
 fn tables_of_a_bulk_load_stay_if_the_manifest_may_name_them() {
     let fs = Arc::new(MemFs::new());
@@ -545,8 +548,9 @@ fn tables_of_a_bulk_load_stay_if_the_manifest_may_name_them() {
     db.put(b"c", b"3").unwrap();
 }
 
-/// Symptom: none seen, found by reading: a sync reported success though the log with what was written was not durable. Cause: the
-/// log had ended and the next could not be begun, so there was none to be synced. Cure: a sync sees to those that have ended.
+/// Symptom: none seen, found by reading: a sync reported success though the log with what was
+/// written was not durable. Cause: the log had ended and the next could not be begun, so there was
+/// none to be synced. Cure: a sync sees to those that have ended.
 #[test]
 fn a_sync_counts_where_one_log_has_ended_and_the_next_cannot_be_begun() {
     let fs = Arc::new(MemFs::new());
@@ -554,17 +558,17 @@ fn a_sync_counts_where_one_log_has_ended_and_the_next_cannot_be_begun() {
     let db = small().fs(Arc::new(faulty.clone())).open(DIR).unwrap();
     let full = Effect::Fail(std::io::ErrorKind::StorageFull);
     faulty.inject(Fault { times: u64::MAX, ..Fault::once(Call::Create, 0, full).on(".log") });
-    let written = (0..100).take_while(|&n| faulty.hits() == 0 && db.put(&key(n), &[7; 1000]).is_ok()).count();
+    let written = (0..100).take_while(|&n| faulty.hits() == 0 && db.put(key(n), [7; 1000]).is_ok()).count();
     assert!(faulty.hits() > 0 && written > 0, "{written} writes, {} failures", faulty.hits());
     db.sync().unwrap();
     let db = open(&Arc::new(fs.crash(Persist::Nothing, 1)));
     assert_eq!(db.iter().count(), written);
 }
 
-/// Symptom: none seen, found by reading: after a failed sync, a reopening and a power cut the log would have
-/// been too short for what the manifest says of it. Cause: recovery synced the file a second time and took
-/// the success for a proof; some systems forget what they could not write and report success. Cure: what no
-/// sync has proved durable is written again, to the new log.
+/// Symptom: none seen, found by reading: after a failed sync, a reopening and a power cut the log
+/// would have been too short for what the manifest says of it. Cause: recovery synced the file a
+/// second time and took the success for a proof; some systems forget what they could not write and
+/// report success. Cure: what no sync has proved durable is written again, to the new log.
 #[test]
 fn a_reopening_does_not_trust_a_second_sync_of_a_file_whose_sync_failed() {
     let fs = Arc::new(MemFs::new());
@@ -574,12 +578,12 @@ fn a_reopening_does_not_trust_a_second_sync_of_a_file_whose_sync_failed() {
     db.put(b"proved", b"1").unwrap();
     db.sync().unwrap();
     for n in 0..200 {
-        db.put(&key(n), b"not synced").unwrap();
+        db.put(key(n), b"not synced").unwrap();
     }
     faulty.inject(Fault::once(Call::Sync, 0, Effect::FailOs(5)).on(".log"));
     assert!(matches!(db.sync(), Err(Error::Io { .. })));
     assert!(matches!(db.put(b"refused", b""), Err(Error::Poisoned(_))));
-    assert_eq!(db.get(&key(7)).unwrap().unwrap(), b"not synced", "reads go on");
+    assert_eq!(db.get(key(7)).unwrap().unwrap(), b"not synced", "reads go on");
     drop(db);
     // What the failed sync left in the system's memory is read, and is durable from here on.
     let db = open_faulty();
@@ -591,9 +595,9 @@ fn a_reopening_does_not_trust_a_second_sync_of_a_file_whose_sync_failed() {
     assert_eq!(db.get(b"refused").unwrap(), None);
 }
 
-/// Symptom: a key that had expired was back after a reopening with the clock set back. Cause: the time by which
-/// it was found expired was in memory, and on disk only with the next change of a table. Cure: closing records
-/// it. (A killed process records nothing more.)
+/// Symptom: a key that had expired was back after a reopening with the clock set back. Cause: the
+/// time by which it was found expired was in memory, and on disk only with the next change of a
+/// table. Cure: closing records it. (A killed process records nothing more.)
 #[test]
 fn what_has_expired_does_not_come_back_after_a_reopening() {
     let fs = Arc::new(MemFs::new());
@@ -608,7 +612,8 @@ fn what_has_expired_does_not_come_back_after_a_reopening() {
     assert_eq!(open().get(b"lease").unwrap(), None);
 }
 
-/// An ingest always became a run of level 0 and was never held back: 172 runs, where puts stop at 20.
+/// An ingest always became a run of level 0 and was never held back: 172 runs, where puts stop
+/// at 20.
 #[test]
 fn ingests_do_not_outrun_compaction() {
     let db = open(&Arc::new(MemFs::new()));
@@ -636,15 +641,16 @@ fn an_ingest_beside_what_is_there_goes_to_the_bottom() {
     // Newer versions of the same keys go above them, and the next ones above these.
     for round in 0..3u8 {
         db.ingest((0..100).map(|n| (key(n * 7), [100 + round; 50]))).unwrap();
-        assert_eq!(db.get(&key(77)).unwrap().unwrap(), [100 + round; 50][..]);
+        assert_eq!(db.get(key(77)).unwrap().unwrap(), [100 + round; 50][..]);
     }
-    db.compact_range::<&[u8]>(..).unwrap();
-    assert_eq!(db.get(&key(77)).unwrap().unwrap(), [102; 50][..]);
-    assert_eq!(db.get(&key(78)).unwrap().unwrap(), [0; 50][..]);
+    db.compact_range(..).unwrap();
+    assert_eq!(db.get(key(77)).unwrap().unwrap(), [102; 50][..]);
+    assert_eq!(db.get(key(78)).unwrap().unwrap(), [0; 50][..]);
     assert_eq!(db.iter().count(), 5000);
 }
 
-/// What a compaction has taken and not yet installed is not in the way of an ingest, nor the ingest in its.
+/// What a compaction has taken and not yet installed is not in the way of an ingest, nor the ingest
+/// in its.
 #[test]
 fn ingests_and_compactions_run_side_by_side() {
     let fs = Arc::new(MemFs::new());
@@ -653,7 +659,7 @@ fn ingests_and_compactions_run_side_by_side() {
     for round in 0..60u32 {
         for n in 0..200u32 {
             let number = (n * 7919 + round * 104_729) % 20_000;
-            db.put(&key(number), &[round as u8; 40]).unwrap();
+            db.put(key(number), [round as u8; 40]).unwrap();
             model.insert(key(number), [round as u8; 40]);
         }
         let start = round * 7907 % 20_000;
@@ -664,7 +670,7 @@ fn ingests_and_compactions_run_side_by_side() {
     for threads in [2, 0] {
         let found = all(db.iter());
         assert!(found.iter().map(|(k, v)| (k, &v[..])).eq(model.iter().map(|(k, v)| (k, &v[..]))));
-        assert!(threads == 0 || db.compact_range::<&[u8]>(..).is_ok());
+        assert!(threads == 0 || db.compact_range(..).is_ok());
     }
     assert!(db.verify().unwrap().problems.is_empty());
 }
@@ -684,7 +690,7 @@ fn a_keyspace_gains_a_merge_operator_once_and_keeps_its_name() {
     db.merge(b"k", b"a").unwrap();
     let options = || KeyspaceOptions::new().merge_operator(Arc::new(Counter));
     let other = db.keyspace_with("other", options()).unwrap();
-    other.merge(b"n", &Counter::encode(1)).unwrap();
+    other.merge(b"n", Counter::encode(1)).unwrap();
     assert!(matches!(db.keyspace_with("default", options()), Err(Error::Invalid(_))));
     drop((db, other));
     let refused = with(&fs, Arc::new(Counter)).unwrap_err();
@@ -693,15 +699,16 @@ fn a_keyspace_gains_a_merge_operator_once_and_keeps_its_name() {
     db.merge(b"k", b"b").unwrap();
     assert_eq!(db.get(b"k").unwrap().unwrap(), b"ab");
     let other = db.keyspace("other").unwrap();
-    other.merge(b"n", &Counter::encode(2)).unwrap();
+    other.merge(b"n", Counter::encode(2)).unwrap();
     assert_eq!(other.get(b"n").unwrap().unwrap(), Counter::encode(3)[..]);
 }
 
-/// Writes a run of level 0 whose values do not compress: runs that are small are merged with each other.
+/// Writes a run of level 0 whose values do not compress: runs that are small are merged with each
+/// other.
 fn flush_a_run(db: &Db, run: u32) {
     for n in 0..100 {
         let word = |at: u8| solera::key::hash(&[n as u8, run as u8, at]).to_le_bytes();
-        db.put(&key(n * 100 + run), &(0..8).flat_map(word).collect::<Vec<_>>()).unwrap();
+        db.put(key(n * 100 + run), (0..8).flat_map(word).collect::<Vec<_>>()).unwrap();
     }
     db.flush().unwrap();
 }
@@ -720,7 +727,8 @@ fn set_patience(db: &Db, runs: u32) {
     db.control().apply(Change::new("test", "as the test says").set(&knob::LEVEL0_PATIENCE, runs)).unwrap();
 }
 
-/// Level 0 is merged when reads have paid for it, and when it has as many runs as its patience is long.
+/// Level 0 is merged when reads have paid for it, and when it has as many runs as its patience is
+/// long.
 #[test]
 fn level_0_waits_with_its_merge_until_reads_have_paid_for_it() {
     let db = open(&Arc::new(MemFs::new()));
@@ -732,7 +740,7 @@ fn level_0_waits_with_its_merge_until_reads_have_paid_for_it() {
         })
     };
     let read = |keys: u32| {
-        (0..keys).for_each(|n| _ = db.get(&key(n)).unwrap());
+        (0..keys).for_each(|n| _ = db.get(key(n)).unwrap());
         work(&db);
     };
     // Nobody reads: eight runs stay, the ninth takes all down.
@@ -740,8 +748,8 @@ fn level_0_waits_with_its_merge_until_reads_have_paid_for_it() {
     assert_eq!(level0_runs(&db), 8);
     flush_runs(8..9);
     assert_eq!(level0_runs(&db), 0);
-    // Six runs and what they overlap are some hundred kilobytes: by the reckoning, the reads of a few thousand keys are
-    // dearer than their merge.
+    // Six runs and what they overlap are some hundred kilobytes: by the reckoning, the reads of a
+    // few thousand keys are dearer than their merge.
     flush_runs(10..16);
     read(1);
     assert_eq!(level0_runs(&db), 6, "one read is no reason");
@@ -758,7 +766,7 @@ fn level_0_waits_with_its_merge_until_reads_have_paid_for_it() {
     read(10_000);
     assert_eq!(level0_runs(&db), 1);
     // What was paid for those that are gone is not paid for others.
-    db.compact_range::<&[u8]>(..).unwrap();
+    db.compact_range(..).unwrap();
     work(&db);
     flush_runs(30..36);
     assert_eq!(level0_runs(&db), 6);
@@ -768,18 +776,19 @@ fn level_0_waits_with_its_merge_until_reads_have_paid_for_it() {
     assert_eq!(level0_runs(&db), 0);
 }
 
-/// Reads gain nothing by a merge of one run that lies over no other; of several they do, small ones too.
+/// Reads gain nothing by a merge of one run that lies over no other; of several they do, small ones
+/// too.
 #[test]
 fn a_run_alone_stays_and_small_runs_are_gathered() {
     let db = open(&Arc::new(MemFs::new()));
     let read = || {
-        (0..10_000).for_each(|n| _ = db.get(&key(n)).unwrap());
+        (0..10_000).for_each(|n| _ = db.get(key(n)).unwrap());
         work(&db);
     };
     flush_a_run(&db, 0);
     read();
     assert_eq!(level0_runs(&db), 1);
-    db.put(&key(0), b"small").unwrap();
+    db.put(key(0), b"small").unwrap();
     db.flush().unwrap();
     work(&db);
     assert_eq!(level0_runs(&db), 2, "nobody has read since");
@@ -795,7 +804,7 @@ fn reads_start_the_merge_that_they_have_paid_for_and_who_waits_for_idleness_any(
     assert_eq!(level0_runs(&db), 6);
     let mut rounds = 0;
     while level0_runs(&db) > 0 {
-        (0..10_000).for_each(|n| _ = db.get(&key(n)).unwrap());
+        (0..10_000).for_each(|n| _ = db.get(key(n)).unwrap());
         rounds += 1;
         assert!(rounds < 10_000, "nobody merges");
     }

@@ -1,5 +1,5 @@
-//! What the engine does when something else fails: the disk, a sync, a user's operator. Each test is a
-//! failure, what must still hold after it, and how the database goes on.
+//! What the engine does when something else fails: the disk, a sync, a user's operator. Each test
+//! is a failure, what must still hold after it, and how the database goes on.
 
 use solera::{
     Db, Error, MergeOperator, Options,
@@ -47,8 +47,9 @@ fn in_time<R: Send + 'static>(call: impl FnOnce() -> R + Send + 'static) -> R {
     receiver.recv_timeout(PATIENCE).expect("the call returns")
 }
 
-/// The ingest's tables were removed though the manifest's record that names them may be in the file: the
-/// next open found them missing. As for flushes, only an open may judge after a failed sync.
+/// The ingest's tables were removed though the manifest's record that names them may be in the
+/// file: the next open found them missing. As for flushes, only an open may judge after a failed
+/// sync.
 #[test]
 fn a_failed_manifest_sync_during_an_ingest_leaves_a_database_that_opens() {
     for skip in 0..6 {
@@ -109,12 +110,13 @@ fn a_panic_in_a_background_flush_is_reported_and_hangs_nobody() {
     }
 }
 
-/// With no threads a put does a step of the work: its panic left the claim taken and poisoned nothing.
+/// With no threads a put does a step of the work: its panic left the claim taken and poisoned
+/// nothing.
 #[test]
 fn a_panic_in_the_step_of_a_put_is_that_puts_error_and_hangs_nobody() {
     let (_mem, fs) = disk();
     let db = tiny(&fs).merge_operator(Arc::new(Panics)).open(DIR).unwrap();
-    let merge = |n: u32| db.merge(&(n % 10).to_be_bytes(), &[1; 50]);
+    let merge = |n: u32| db.merge((n % 10).to_be_bytes(), [1; 50]);
     let failed = catch_unwind(AssertUnwindSafe(|| (0..100_000).find_map(|n| merge(n).err())));
     assert!(says_why(&failed.expect("no panic reaches the caller").expect("the work fails")));
     let handle = db.clone();
@@ -122,11 +124,11 @@ fn a_panic_in_the_step_of_a_put_is_that_puts_error_and_hangs_nobody() {
 }
 
 fn fill(db: &Db, puts: u32) -> u32 {
-    (0..puts).filter(|n| db.put(&n.to_be_bytes(), &[1; 100]).is_err()).count() as u32
+    (0..puts).filter(|n| db.put(n.to_be_bytes(), [1; 100]).is_err()).count() as u32
 }
 
-/// Every failed put left one more log file behind: the new log's file stayed when its header, its name or
-/// its record could not be written.
+/// Every failed put left one more log file behind: the new log's file stayed when its header, its
+/// name or its record could not be written.
 #[test]
 fn a_full_disk_at_the_rotation_of_logs_leaves_no_files_behind() {
     let full = Effect::Fail(ErrorKind::StorageFull);
@@ -167,13 +169,14 @@ fn without_space(fs: &FaultFs, threads: usize) -> Db {
     (0..3).for_each(|_| db.merge(b"slow", b"1").unwrap());
     fs.inject(Fault::sticky(Call::Append, 0, Effect::Fail(ErrorKind::StorageFull)).on(".table"));
     let puts = db.clone();
-    let full = in_time(move || (0u32..).find_map(|n| puts.put(&n.to_be_bytes(), &[1; 100]).err()));
+    let full = in_time(move || (0u32..).find_map(|n| puts.put(n.to_be_bytes(), [1; 100]).err()));
     assert!(full.is_some_and(|error| error.to_string().contains("free some space")));
     db
 }
 
-/// Symptom: the disk had space again, and a put was refused for want of it. Cause: a writer is held for 90 ms, a worker that has
-/// failed often rests for two seconds, and what it failed of was told meanwhile. Cure: it rests less while a writer is held.
+/// Symptom: the disk had space again, and a put was refused for want of it. Cause: a writer is held
+/// for 90 ms, a worker that has failed often rests for two seconds, and what it failed of was told
+/// meanwhile. Cure: it rests less while a writer is held.
 #[test]
 fn a_write_after_space_was_made_is_not_told_of_a_full_disk() {
     let (_mem, fs) = disk();
@@ -185,12 +188,13 @@ fn a_write_after_space_was_made_is_not_told_of_a_full_disk() {
         }
     });
     fs.heal();
-    // Held for as long as a writer may be, several times: the machine may be busy, but not for the two seconds of the rest.
+    // Held for as long as a writer may be, several times: the machine may be busy, but not for the
+    // two seconds of the rest.
     assert!((0..5).any(|_| db.put(b"key", b"value").is_ok()));
 }
 
-/// Symptom: on a full disk two workers tried to flush as fast as they could. Cause: one's failure woke the other, who rested. Cure: what
-/// ends a rest is another call.
+/// Symptom: on a full disk two workers tried to flush as fast as they could. Cause: one's failure
+/// woke the other, who rested. Cure: what ends a rest is another call.
 #[test]
 fn a_full_disk_is_not_tried_again_and_again() {
     let (_mem, fs) = disk();
@@ -200,7 +204,8 @@ fn a_full_disk_is_not_tried_again_and_again() {
     assert!(fs.hits() - before < 20, "{} tries", fs.hits() - before);
 }
 
-/// Symptom: `Stats` told of a failed flush though a later one had written everything. Cause: only a worker's success forgot it.
+/// Symptom: `Stats` told of a failed flush though a later one had written everything. Cause: only a
+/// worker's success forgot it.
 #[test]
 fn a_flush_by_hand_ends_a_failure_of_background_work() {
     for threads in [0, 2] {
@@ -214,7 +219,8 @@ fn a_flush_by_hand_ends_a_failure_of_background_work() {
     }
 }
 
-/// Logs were forgotten before the manifest said so; if it then could not, nobody removed them any more.
+/// Logs were forgotten before the manifest said so; if it then could not, nobody removed them any
+/// more.
 #[test]
 fn a_failed_manifest_append_forgets_no_log() {
     for skip in 0..8 {
@@ -232,8 +238,9 @@ fn a_failed_manifest_append_forgets_no_log() {
     }
 }
 
-/// A flush's record was durable, but the mark behind it failed and could not be removed. Nobody looked at the manifest
-/// after a success: writes were acknowledged until the next record, hundreds later, was refused.
+/// A flush's record was durable, but the mark behind it failed and could not be removed. Nobody
+/// looked at the manifest after a success: writes were acknowledged until the next record, hundreds
+/// later, was refused.
 #[test]
 fn a_mark_that_can_neither_be_written_nor_removed_stops_writes_at_once() {
     for skip in 0..8 {
@@ -262,7 +269,8 @@ fn a_mark_that_can_neither_be_written_nor_removed_stops_writes_at_once() {
     }
 }
 
-/// The half of the batch that went to the keyspace that was left was committed, and the call said Ok.
+/// The half of the batch that went to the keyspace that was left was committed, and the call said
+/// Ok.
 #[test]
 fn a_batch_with_a_dropped_keyspace_writes_nothing() {
     let (mem, fs) = disk();
@@ -280,7 +288,8 @@ fn a_batch_with_a_dropped_keyspace_writes_nothing() {
     assert_eq!(options(&fs).open(DIR).unwrap().get(b"y").unwrap(), None);
 }
 
-/// That its keyspace is gone is no failure of a flush; it was reported as what background work is stuck on.
+/// That its keyspace is gone is no failure of a flush; it was reported as what background work is
+/// stuck on.
 #[test]
 fn dropping_a_keyspace_while_it_is_flushed_is_no_background_failure() {
     let (_mem, fs) = disk();
@@ -288,8 +297,8 @@ fn dropping_a_keyspace_while_it_is_flushed_is_no_background_failure() {
     for round in 0..60u32 {
         let gone = db.keyspace("gone").unwrap();
         for n in 0..700u32 {
-            gone.put(&n.to_be_bytes(), &[round as u8; 300]).unwrap();
-            db.put(&(n ^ round).to_be_bytes(), &[round as u8; 300]).unwrap();
+            gone.put(n.to_be_bytes(), [round as u8; 300]).unwrap();
+            db.put((n ^ round).to_be_bytes(), [round as u8; 300]).unwrap();
         }
         db.drop_keyspace("gone").unwrap();
         db.wait_idle().unwrap();
@@ -297,9 +306,10 @@ fn dropping_a_keyspace_while_it_is_flushed_is_no_background_failure() {
     }
 }
 
-/// Symptom: a process killed while it created its database left one that could not be opened: "it holds
-/// 000001.log but no file CURRENT". Cause: the log, which comes before CURRENT, was longer than its header, by the
-/// zeros that were reserved for it. Cure: a log is empty if nothing but zeros follows its header.
+/// Symptom: a process killed while it created its database left one that could not be opened: "it
+/// holds 000001.log but no file CURRENT". Cause: the log, which comes before CURRENT, was longer
+/// than its header, by the zeros that were reserved for it. Cure: a log is empty if nothing but
+/// zeros follows its header.
 #[test]
 fn a_creation_that_ends_before_current_is_begun_again_though_the_log_has_space_reserved() {
     let whole = Arc::new(MemFs::new());
@@ -319,8 +329,8 @@ fn a_creation_that_ends_before_current_is_begun_again_though_the_log_has_space_r
     }
 }
 
-/// Symptom: 300 changes of a knob, each by an open of its own, left 323 logs. Cause: an open begins a log, and what
-/// removes logs is a flush. Cure: a recovered log that holds nothing is not kept.
+/// Symptom: 300 changes of a knob, each by an open of its own, left 323 logs. Cause: an open begins
+/// a log, and what removes logs is a flush. Cure: a recovered log that holds nothing is not kept.
 #[test]
 fn opens_that_write_nothing_leave_one_log() {
     let (_, fs) = disk();

@@ -35,13 +35,13 @@ fn loaded(filters: Filters, keys: impl Iterator<Item = [u8; 8]>) -> Db {
     // Level 0 with as many runs as its limit says, which the bits are allotted by.
     db.control().apply(Change::new("test", "runs as allotted").set(&knob::LEVEL0_PATIENCE, 0u32)).unwrap();
     for key in keys {
-        db.put(&key, &[1; 32]).unwrap();
+        db.put(key, [1; 32]).unwrap();
     }
     db.flush().unwrap();
     while db.step().unwrap() {}
     // Two runs in level 0, as many as there are in the mean.
     for again in [0, KEYS / 2] {
-        (again..again + 150).for_each(|i| db.put(&key(i, false), &[2; 32]).unwrap());
+        (again..again + 150).for_each(|i| db.put(key(i, false), [2; 32]).unwrap());
         db.flush().unwrap();
     }
     db
@@ -51,11 +51,12 @@ fn bits_per_entry(stats: &KeyspaceStats) -> f64 {
     stats.filter_bytes as f64 * 8.0 / stats.entries as f64
 }
 
-/// False positives for an absent lookup: expected of the filters asked and the bits that they have, and counted.
+/// False positives for an absent lookup: expected of the filters asked and the bits that they have,
+/// and counted.
 fn false_positives(db: &Db, filters: Filters) -> (f64, f64) {
     let before = db.default().stats();
     for i in 0..KEYS {
-        assert_eq!(db.get(&key(i, true)).unwrap(), None);
+        assert_eq!(db.get(key(i, true)).unwrap(), None);
     }
     let after = db.default().stats();
     let last = before.levels.iter().rposition(|level| !level.runs.is_empty()).unwrap();
@@ -84,7 +85,8 @@ fn with_as_many_bits_absent_lookups_look_into_fewer_blocks_as_predicted() {
             let db = loaded(filters, (0..KEYS).map(|i| key(i, false)));
             let stats = db.default().stats();
             let (expected, counted) = false_positives(&db, filters);
-            // Tables that lay in the last level before there was a deeper one keep their kind for a while.
+            // Tables that lay in the last level before there was a deeper one keep their kind for a
+            // while.
             let predicted = kind == FilterKind::Ribbon || (counted / expected - 1.0).abs() < 0.2;
             assert!(predicted, "{filters}: {counted}, expected {expected}: {:?}", stats.levels);
             (bits_per_entry(&stats), counted)
@@ -126,8 +128,8 @@ fn filters_over_few_keys_let_as_few_absent_keys_pass_as_expected() {
     assert_eq!(filter::false_positives_over(FilterSpec { bits_per_key: 0.0, ..large }, 50.0), 1.0);
 }
 
-/// Symptom that is kept away: ascending keys are moved from level to level as they are, so that the last level
-/// would be full of tables with the bits of the first.
+/// Symptom that is kept away: ascending keys are moved from level to level as they are, so that the
+/// last level would be full of tables with the bits of the first.
 #[test]
 #[cfg_attr(miri, ignore)]
 fn tables_that_are_only_moved_have_the_filters_of_where_they_come_to_rest() {
@@ -154,6 +156,6 @@ fn a_reopened_database_keeps_its_filters_and_another_open_may_change_them() {
     assert_eq!(db.default().stats().filters, "none");
     assert!(db.default().stats().levels[0].filter_bits_per_key > 0.0, "tables keep what they have");
     assert_eq!(db.get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
-    assert!(db.compact_range::<&[u8]>(..).is_ok());
+    assert!(db.compact_range(..).is_ok());
     assert!(db.verify().unwrap().problems.is_empty());
 }

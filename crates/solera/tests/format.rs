@@ -1,8 +1,9 @@
-//! docs/FORMAT.md ends with a database of two entries, byte by byte. These tests make that database and hold
-//! the document against it: neither can change without the other.
+//! docs/FORMAT.md ends with a database of two entries, byte by byte. These tests make that database
+//! and hold the document against it: neither can change without the other.
 //!
-//! When one fails because the format was meant to change: raise its version if an older release would
-//! misread it (chapter 9), put the printed lines into the document, and explain them there.
+//! When one fails because the format was meant to change: raise its version if an older release
+//! would misread it (chapter 9), write the dumps anew (the test that is ignored does it), and
+//! explain them there.
 
 use solera::{Compression, Durability, IndexKind, Layout, ManualClock, Options, Shape, vfs::mem::MemFs};
 use std::{collections::BTreeMap, sync::Arc};
@@ -10,7 +11,8 @@ use std::{collections::BTreeMap, sync::Arc};
 const DOCUMENT: &str = include_str!("../../../docs/FORMAT.md");
 const DIR: &str = "/cellar";
 
-/// The files of the database, by name. Nothing is left to a default: a new one does not change the format.
+/// The files of the database, by name. Nothing is left to a default: a new one does not change the
+/// format.
 fn files() -> BTreeMap<String, Vec<u8>> {
     let fs = Arc::new(MemFs::new());
     let layout = Layout {
@@ -95,21 +97,43 @@ fn the_document_shows_the_bytes_that_the_engine_writes() {
         if in_place && shown == *content {
             continue;
         }
-        // What the document should say, divided into lines as it is now.
-        let mut rest = &content[..];
-        let mut should = String::new();
-        for line in &lines {
-            let (bytes, behind) = rest.split_at(line.bytes.len().min(rest.len()));
-            let mark = if bytes == line.bytes { "" } else { "   <-- differs" };
-            should += &print(content.len() - rest.len(), bytes, &format!("{}{mark}", line.meaning));
-            rest = behind;
-        }
-        for bytes in rest.chunks(8) {
-            should += &print(content.len() - rest.len(), bytes, "<-- not shown");
-            rest = &rest[bytes.len()..];
-        }
+        let should = dump(content, &lines, "   <-- differs");
         panic!("docs/FORMAT.md does not show what is in {name}, which is now\n{should}");
     }
+}
+
+/// What the document should show of `content`, divided into `lines` as it is now. Lines that are
+/// not what they were are marked.
+fn dump(content: &[u8], lines: &[Line<'_>], mark: &str) -> String {
+    let mut rest = content;
+    let mut should = String::new();
+    for line in lines {
+        let (bytes, behind) = rest.split_at(line.bytes.len().min(rest.len()));
+        let mark = if bytes == line.bytes { "" } else { mark };
+        should += &print(content.len() - rest.len(), bytes, &format!("{}{mark}", line.meaning));
+        rest = behind;
+    }
+    for bytes in rest.chunks(8) {
+        should += &print(content.len() - rest.len(), bytes, "<-- not shown");
+        rest = &rest[bytes.len()..];
+    }
+    should
+}
+
+#[test]
+#[ignore = "writes the dumps in the document anew; look at the difference before you commit it"]
+fn write_the_dumps_anew() {
+    let files = files();
+    let mut blocks = DOCUMENT.split("```hex ");
+    let mut out = blocks.next().unwrap().to_string();
+    for block in blocks {
+        let (name, rest) = block.split_once('\n').unwrap();
+        let (lines, behind) = rest.split_once("```").unwrap();
+        let lines: Vec<_> = lines.lines().map(Line::parse).collect();
+        out += &format!("```hex {name}\n{}```{behind}", dump(&files[name], &lines, ""));
+    }
+    #[expect(clippy::disallowed_methods, reason = "the page lies in the repository, not in a database")]
+    std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/FORMAT.md"), out).unwrap();
 }
 
 #[test]

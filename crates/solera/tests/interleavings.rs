@@ -1,12 +1,14 @@
 //! The engine where threads meet, run through many orders of its steps: `.ci/interleavings`.
 //!
-//! With `--cfg shuttle` the engine's locks and atomics ask a scheduler which thread goes on (src/sync.rs). An order is made
-//! from a seed, half of them at random, half by few changes of priorities (PCT, Burckhardt et al. 2010), which finds
-//! what needs few switches at the right places. A failure prints the schedule that repeats it.
+//! With `--cfg shuttle` the engine's locks and atomics ask a scheduler which thread goes on
+//! (src/sync.rs). An order is made from a seed, half of them at random, half by few changes of
+//! priorities (PCT, Burckhardt et al. 2010), which finds what needs few switches at the right
+//! places. A failure prints the schedule that repeats it.
 //!
-//! What this does not see: orders that only weak memory allows (each step is seen by all at once; Miri tries some others),
-//! and what happens inside of crossbeam-epoch and the file system, which are single steps. All threads here are one to
-//! crossbeam-epoch, so that garbage waits for all guards: what is released at once is found, a guard that is missing is not.
+//! What this does not see: orders that only weak memory allows (each step is seen by all at once;
+//! Miri tries some others), and what happens inside of crossbeam-epoch and the file system, which
+//! are single steps. All threads here are one to crossbeam-epoch, so that garbage waits for all
+//! guards: what is released at once is found, a guard that is missing is not.
 #![cfg(shuttle)]
 
 use shuttle::{
@@ -55,7 +57,8 @@ fn spawn_all(threads: Vec<Box<dyn FnOnce() + Send>>) {
     threads.into_iter().for_each(|thread| thread.join().expect("no thread panics"));
 }
 
-/// Entries that the memtable has before readers come: so many that splits of leaves and of inner nodes are met.
+/// Entries that the memtable has before readers come: so many that splits of leaves and of inner
+/// nodes are met.
 const BEFORE_MAX: u64 = 300;
 
 fn readers_follow_a_writer(orders: usize, key: fn(u64) -> Vec<u8>) {
@@ -179,7 +182,8 @@ impl Witness {
     fn pin(number: usize) -> Pin {
         let header = PinHeader::new(release);
         let witness = Box::leak(Box::new(Witness { header, number, released: Arc::default() }));
-        // SAFETY: repr(C) with the header first, immutable, Send + Sync, and its one reference is ours.
+        // SAFETY: repr(C) with the header first, immutable, Send + Sync, and its one reference is
+        // ours.
         unsafe { Pin::from_raw(NonNull::from(witness).cast()) }
     }
 
@@ -270,7 +274,7 @@ fn readers_see_whole_batches_and_never_an_older_one_while_versions_are_published
             }),
             Box::new(move || {
                 moves.flush().unwrap();
-                moves.compact_range::<&[u8]>(..).unwrap();
+                moves.compact_range(..).unwrap();
             }),
             // A memtable is sealed while the other thread installs tables.
             Box::new(move || (0..3).for_each(|_| flushes.flush().unwrap())),
@@ -362,9 +366,9 @@ fn every_writer_of_a_group_gets_its_own_number_and_what_it_was_promised() {
 /// Puts of each writer. A log holds two: it ends when it is as long as a write buffer.
 const PUTS: u64 = 18;
 
-/// Two writers come to the ends of logs while others make those durable and the next ones ready (docs/decisions/0004). What is found
-/// of each after a power cut, whatever that left, is what it wrote up to some moment, with all that was promised; after a kill, all that was
-/// acknowledged.
+/// Two writers come to the ends of logs while others make those durable and the next ones ready
+/// (docs/decisions/0004). What is found of each after a power cut, whatever that left, is what it
+/// wrote up to some moment, with all that was promised; after a kill, all that was acknowledged.
 #[test]
 fn logs_that_end_while_others_settle_them_lose_nothing() {
     explore(400, || {

@@ -23,15 +23,16 @@ fn many_keys_at_once_are_what_they_are_one_by_one() {
     let fs = Arc::new(MemFs::new());
     let options = || small().merge_operator(Arc::new(Append)).fs(fs.clone());
     let db = options().open(DIR).unwrap();
-    // Several runs, a memtable, every kind of entry, range deletions beside newer and older entries.
+    // Several runs, a memtable, every kind of entry, range deletions beside newer and older
+    // entries.
     for round in 0..5 {
         for n in (round..3000).step_by(5 + round as usize) {
             match n % 11 {
-                0 => db.delete(&key(n)).unwrap(),
-                1 => db.merge(&key(n), b"+").unwrap(),
-                2 => db.put_with_ttl(&key(n), b"soon", Duration::ZERO).unwrap(),
-                3 => db.delete_range(&key(n), &key(n + 3)).unwrap(),
-                _ => db.put(&key(n), format!("{round} {n}").as_bytes()).unwrap(),
+                0 => db.delete(key(n)).unwrap(),
+                1 => db.merge(key(n), b"+").unwrap(),
+                2 => db.put_with_ttl(key(n), b"soon", Duration::ZERO).unwrap(),
+                3 => db.delete_range(key(n)..key(n + 3)).unwrap(),
+                _ => db.put(key(n), format!("{round} {n}").as_bytes()).unwrap(),
             }
         }
         if round < 4 {
@@ -43,7 +44,7 @@ fn many_keys_at_once_are_what_they_are_one_by_one() {
         let one_by_one: Vec<_> = asked.iter().map(|key| db.get(key).unwrap()).collect();
         assert_eq!(db.multi_get(&asked).unwrap(), one_by_one);
         assert!(one_by_one.iter().any(Option::is_some) && one_by_one.iter().any(Option::is_none));
-        db.compact_range::<&[u8]>(..).unwrap();
+        db.compact_range(..).unwrap();
     }
     assert_eq!(db.multi_get::<&[u8]>(&[]).unwrap(), []);
 }
@@ -71,29 +72,29 @@ fn keys_of_one_block_share_it_though_the_cache_does_not_take_it() {
     }
 }
 
-/// Symptom: a batch of 100,000 range deletions took minutes, and so did the open after it. Cause: each copied
-/// the list of all that were in the memtable. Cure: those of a batch, and those of the logs that an open
-/// replays, go in together.
+/// Symptom: a batch of 100,000 range deletions took minutes, and so did the open after it. Cause:
+/// each copied the list of all that were in the memtable. Cure: those of a batch, and those of the
+/// logs that an open replays, go in together.
 #[test]
 fn very_many_range_deletions_fit_into_one_batch_and_one_recovery() {
     let fs = Arc::new(MemFs::new());
     let db = open(&fs);
     let default = db.default().clone();
-    (0..1000).for_each(|n| db.put(&key(n), b"value").unwrap());
+    (0..1000).for_each(|n| db.put(key(n), b"value").unwrap());
     let mut batch = db.batch();
     for n in 0..100_000u32 {
         let start = [&key(n % 1000)[..], &n.to_be_bytes()].concat();
         let end = [&start[..], &[0]].concat();
-        batch.delete_range(&default, &start, &end).unwrap();
+        batch.delete_range(&default, start..end).unwrap();
     }
-    batch.delete_range(&default, &key(10), &key(990)).unwrap();
-    batch.put(&default, &key(11), b"after").unwrap();
+    batch.delete_range(&default, key(10)..key(990)).unwrap();
+    batch.put(&default, key(11), b"after").unwrap();
     db.write(batch).unwrap();
     drop((db, default));
     for _ in 0..2 {
         let db = open(&fs);
         assert_eq!(db.iter().count(), 21);
-        assert_eq!(db.get(&key(11)).unwrap().as_deref(), Some(&b"after"[..]));
+        assert_eq!(db.get(key(11)).unwrap().as_deref(), Some(&b"after"[..]));
     }
 }
 
@@ -101,6 +102,64 @@ fn very_many_range_deletions_fit_into_one_batch_and_one_recovery() {
 fn a_memtable_with_very_many_range_deletions_gives_way_to_the_next() {
     let fs = Arc::new(MemFs::new());
     let db = small().write_buffer(1 << 20).fs(fs).open(DIR).unwrap();
-    (0..3000).for_each(|n| db.delete_range(&key(n), &key(n + 1)).unwrap());
+    (0..3000).for_each(|n| db.delete_range(key(n)..key(n + 1)).unwrap());
     assert_eq!(db.default().stats().sealed_memtables, 2);
+}
+
+fn files_that_end(fs: &Arc<MemFs>, with: &str) -> usize {
+    use solera::vfs::Fs;
+    let names = fs.list_dir(std::path::Path::new(DIR)).unwrap();
+    names.iter().filter(|name| name.ends_with(with)).count()
+}
+
+/// Symptom: the flush of 10,000 keyspaces took 128 s. Cause: each had a record of the manifest, a
+/// look at all others and a call of the workers to itself. Cure: those that have little are flushed
+/// together.
+#[test]
+fn very_many_keyspaces_are_flushed_together_and_all_are_there_after_reopening() {
+    const KEYSPACES: u32 = 1500;
+    let fs = Arc::new(MemFs::new());
+    let db = open(&fs);
+    let handles: Vec<_> = (0..KEYSPACES).map(|n| db.keyspace(&format!("space{n}")).unwrap()).collect();
+    for (n, handle) in (0..).zip(&handles) {
+        handle.put(key(n), format!("value {n}")).unwrap();
+    }
+    handles[7].put(key(8), vec![7; 200 << 10]).unwrap();
+    handles[9].delete(key(9)).unwrap();
+    db.drop_keyspace("space11").unwrap();
+    db.flush().unwrap();
+    let flushes = |handle: &solera::Keyspace| handle.stats().counters.flushes;
+    assert!(handles.iter().enumerate().all(|(n, handle)| flushes(handle) == u64::from(n != 11)));
+    assert!(handles.iter().all(|handle| handle.stats().memtable_bytes < 4 << 10));
+    drop((handles, db));
+    let db = open(&fs);
+    for n in (0..KEYSPACES).filter(|n| ![9, 11].contains(n)) {
+        let keyspace = db.keyspace(&format!("space{n}")).unwrap();
+        assert_eq!(keyspace.get(key(n)).unwrap().as_deref(), Some(format!("value {n}").as_bytes()));
+    }
+    assert_eq!(db.keyspace("space9").unwrap().iter().count(), 0);
+    assert_eq!(db.keyspace("space7").unwrap().get(key(8)).unwrap().unwrap().len(), 200 << 10);
+}
+
+/// Symptom: 500 idle keyspaces beside one that was written to kept 73 logs. Cause: only those were
+/// flushed that kept the very oldest log, one by one. Cure: all that keep the older half of the
+/// logs are, and together.
+#[test]
+fn idle_keyspaces_keep_few_logs() {
+    let fs = Arc::new(MemFs::new());
+    let db = open(&fs);
+    let hot = db.keyspace("hot").unwrap();
+    let mut most = 0;
+    for n in 0..20_000u32 {
+        if n % 60 == 0 {
+            db.keyspace(&format!("idle{}", n / 60)).unwrap().put("once", "upon a time").unwrap();
+        }
+        hot.put(key(n % 500), [n as u8; 100]).unwrap();
+        if n % 100 == 0 {
+            while db.step().unwrap() {}
+            most = most.max(files_that_end(&fs, ".log"));
+        }
+    }
+    assert!(most <= 12, "{most} logs");
+    assert_eq!(db.keyspaces().len(), 20_000usize.div_ceil(60) + 2);
 }

@@ -1,5 +1,6 @@
-//! Memory that follows its knobs, by the engine's own accounting: what its pools hold, and what cache and write buffers
-//! say that they have. One test and a process of its own, because the pools are the process's.
+//! Memory that follows its knobs, by the engine's own accounting: what its pools hold, and what
+//! cache and write buffers say that they have. One test and a process of its own, because the pools
+//! are the process's.
 
 use solera::{
     Db, Options,
@@ -17,7 +18,7 @@ const BUDGET: u64 = 64 << 20;
 const DIVIDED: usize = 44 << 20;
 
 fn put(db: &Db, n: u32, bytes: usize) {
-    db.put(&n.to_be_bytes(), &vec![n as u8; bytes]).unwrap();
+    db.put(n.to_be_bytes(), vec![n as u8; bytes]).unwrap();
 }
 
 fn set(db: &Db, knob: &Knob, percent: f64) {
@@ -64,7 +65,7 @@ fn what_write_buffers_and_cache_must_give_up_is_given_back_within_a_window() {
     assert!(large.0 > 15 << 20 && large.1 > 15 << 20, "{large:?}");
     set(&db, &knob::CACHE_PERCENT, 10.0);
     for n in 0..WINDOW {
-        assert!(db.get(&(n * 3 % KEYS).to_be_bytes()).unwrap().is_some());
+        assert!(db.get((n * 3 % KEYS).to_be_bytes()).unwrap().is_some());
     }
     let small = (db.stats().block_cache_bytes as usize, BLOCKS.held_bytes());
     let most = DIVIDED / 10;

@@ -1,4 +1,5 @@
-//! Observations: they count what was done, tell windows apart, survive as bytes, and can be read by others.
+//! Observations: they count what was done, tell windows apart, survive as bytes, and can be read by
+//! others.
 
 use proptest::prelude::*;
 use solera::{
@@ -33,12 +34,12 @@ fn key(n: u32) -> [u8; 4] {
 fn busy() -> Db {
     let db = options().open("/db").unwrap();
     for n in 0..20_000 {
-        db.put(&key(n), &[7; 100]).unwrap();
+        db.put(key(n), [7; 100]).unwrap();
     }
     settle(&db);
     for n in 0..20_000 {
-        assert!(db.get(&key(n)).unwrap().is_some());
-        assert!(db.get(&key(n + 20_000)).unwrap().is_none());
+        assert!(db.get(key(n)).unwrap().is_some());
+        assert!(db.get(key(n + 20_000)).unwrap().is_none());
     }
     for n in 0..300u32 {
         assert_eq!(db.range([0, 0, n as u8]..).take(10).count(), 10);
@@ -86,7 +87,8 @@ fn an_observation_counts_what_was_done() {
     assert_eq!(counters.blocks_probed, sum(|level| level.reads.blocks_probed()));
     assert!(counters.blocks_read > 0 && counters.blocks_hit > counters.blocks_read, "{counters:?}");
 
-    // Entries enter at level 0 and go down; what is in a level came in and did not go out. Nothing was overwritten.
+    // Entries enter at level 0 and go down; what is in a level came in and did not go out. Nothing
+    // was overwritten.
     let written = counters.bytes_written_flush + counters.bytes_written_compaction;
     assert_eq!(sum(|level| level.merges.bytes_in), written);
     assert!(keyspace.levels[0].merges.entries_in >= 20_000 && counters.bytes_written_compaction > 0);
@@ -122,8 +124,8 @@ fn a_window_is_what_happened_between_two_observations() {
     let before = db.control().observe();
     assert_eq!(before.since(&before).keyspaces[0].mix().operations(), 0);
     for n in 0..1000 {
-        db.get(&key(n)).unwrap();
-        db.put(&key(n), b"again").unwrap();
+        db.get(key(n)).unwrap();
+        db.put(key(n), b"again").unwrap();
     }
     let other = db.keyspace("other").unwrap();
     other.put(b"k", b"v").unwrap();
@@ -163,11 +165,11 @@ fn a_layout_that_is_changed_is_counted_apart() {
     let before = db.control().observe();
     // What lies in the last level already is not written anew for a layout.
     for n in 0..20_000 {
-        db.put(&key(n), &[8; 100]).unwrap();
+        db.put(key(n), [8; 100]).unwrap();
     }
-    db.compact_range::<&[u8]>(..).unwrap();
+    db.compact_range(..).unwrap();
     for n in 0..500 {
-        db.get(&key(n)).unwrap();
+        db.get(key(n)).unwrap();
     }
     let keyspace = &db.control().observe().since(&before).keyspaces[0];
     let of = |index: &str| {
@@ -270,4 +272,97 @@ fn what_is_published_is_replaced_while_the_publisher_lives_and_then_gone() {
     let opened = std::iter::repeat_with(|| Db::open(dir.path()))
         .find(|opened| !matches!(opened, Err(Error::Locked { .. })));
     assert_eq!(opened.unwrap().unwrap().get(b"k").unwrap().unwrap(), b"v");
+}
+
+#[test]
+fn the_run_limit_in_force_stands_beside_the_wanted_one_and_level_0_says_what_it_waits_for() {
+    let fs = MemFs::new();
+    let options =
+        Options::new().fs(Arc::new(fs)).background_threads(0).memory(4 << 20).write_buffer(64 << 10);
+    let db = options.open("/db").unwrap();
+    for n in 0..20_000 {
+        db.put(key(n % 5000), [7; 100]).unwrap();
+    }
+    db.compact_range(..).unwrap();
+    let lazy =
+        Change::new("test", "to see").set(&knob::TRANSITION, "lazy").set_level(&knob::RUN_LIMIT, 1, 5u32);
+    db.control().apply(lazy).unwrap();
+    let seen = |db: &Db| db.control().observe().keyspaces.remove(0);
+    let level1 = &seen(&db).levels[1];
+    assert!(level1.runs > 0);
+    assert_eq!((level1.run_limit, level1.run_limit_wanted), (1, 5));
+    db.control().apply(Change::new("test", "at once").set(&knob::TRANSITION, "flexible")).unwrap();
+    let again = Change::new("test", "at once").set_level(&knob::RUN_LIMIT, 1, 4u32);
+    db.control().apply(again).unwrap();
+    let level1 = &seen(&db).levels[1];
+    assert_eq!((level1.run_limit, level1.run_limit_wanted), (4, 4));
+
+    for n in 0..2000 {
+        db.put(key(n % 5000), [8; 100]).unwrap();
+    }
+    db.flush().unwrap();
+    let before = seen(&db).level0;
+    assert!(before.waits && before.due_runs == 27 && before.price_ns > 0, "{before:?}");
+    for n in 0..100 {
+        db.get(key(n)).unwrap();
+    }
+    let after = seen(&db).level0;
+    assert!(after.rent_ns > before.rent_ns, "{after:?}");
+}
+
+/// The text format's own rules: a family's samples stand together behind its type, counters end in
+/// `_total`, units are base units, and no series is there twice.
+#[test]
+fn the_text_for_prometheus_follows_its_rules_and_tells_every_count() {
+    let db = busy();
+    db.keyspace("other \"q\"").unwrap().put(b"k", b"v").unwrap();
+    let observation = db.control().observe();
+    let text = observation.to_prometheus();
+    let (mut family, mut seen, mut series) = ((String::new(), String::new()), Vec::new(), Vec::new());
+    for line in text.lines() {
+        if let Some(of) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = of.split_once(' ').unwrap();
+            assert!(!seen.contains(&name.to_owned()), "{name} is parted");
+            assert!(
+                name.starts_with("solera_")
+                    && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+            );
+            assert_eq!(kind == "counter", name.ends_with("_total"), "{name}");
+            assert!(
+                !["_ns", "_us", "_ms"]
+                    .iter()
+                    .any(|unit| name.contains(&format!("{unit}_")) || name.ends_with(unit)),
+                "{name}"
+            );
+            seen.push(name.to_owned());
+            family = (name.to_owned(), kind.to_owned());
+            continue;
+        }
+        let (key, value) = line.rsplit_once(' ').unwrap();
+        assert!(value.parse::<f64>().is_ok_and(f64::is_finite), "{line}");
+        let name = key.split('{').next().unwrap();
+        let suffixes: &[&str] = if family.1 == "histogram" { &["_bucket", "_sum", "_count"] } else { &[""] };
+        assert!(
+            suffixes.iter().any(|suffix| name == format!("{}{suffix}", family.0)),
+            "{line} in {family:?}"
+        );
+        assert!(!series.contains(&key), "{key} is there twice");
+        series.push(key);
+    }
+    let value = |key: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("{key} is missing")).parse::<f64>().unwrap()
+    };
+    let counters = observation.keyspaces[0].counters;
+    assert_eq!(value(r#"solera_gets_total{keyspace="default"}"#), counters.gets as f64);
+    assert_eq!(value(r#"solera_read_bytes_total{keyspace="default"}"#), counters.bytes_read as f64);
+    assert_eq!(value(r#"solera_entries_written_total{keyspace="other \"q\""}"#), 1.0);
+    let level1 = &observation.keyspaces[0].levels[1];
+    assert_eq!(value(r#"solera_level_bytes{keyspace="default",level="1"}"#), level1.bytes as f64);
+    assert_eq!(value(r#"solera_setting{knob="size_ratio",keyspace="default",level=""}"#), 10.0);
+    assert_eq!(value(r#"solera_memory_budget_bytes"#), (16 << 20) as f64);
+    let found = observation.keyspaces[0].latencies.lookup_found_ns.count();
+    assert!(found > 0);
+    assert_eq!(value(r#"solera_lookup_found_seconds_count{keyspace="default"}"#), found as f64);
+    assert_eq!(value(r#"solera_lookup_found_seconds_bucket{keyspace="default",le="+Inf"}"#), found as f64);
 }

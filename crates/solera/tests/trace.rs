@@ -80,15 +80,15 @@ fn every_operation_is_in_a_recording_by_whatever_way_it_was_done() {
     assert!(other.get(b"m").unwrap().is_some());
     assert_eq!(db.multi_get(&[b"b", b"x"]).unwrap().iter().flatten().count(), 1);
     db.delete(b"a").unwrap();
-    db.delete_range(b"p", b"q").unwrap();
-    db.delete_range(b"q", b"p").unwrap();
+    db.delete_range(b"p"..b"q").unwrap();
+    db.delete_range(b"q"..b"p").unwrap();
     // A batch over two keyspaces, one with a single write, one with none, one that is refused.
     let mut batch = db.batch();
     batch.put(db.default(), b"d", b"").unwrap();
     batch.put_with_ttl(&other, b"e", b"12", Duration::from_secs(1000)).unwrap();
     batch.delete(db.default(), b"d").unwrap();
     batch.merge(&other, b"m", b"more").unwrap();
-    batch.delete_range(&other, b"x", b"y").unwrap();
+    batch.delete_range(&other, b"x"..b"y").unwrap();
     db.write(batch).unwrap();
     let mut batch = db.batch();
     batch.put(&other, b"alone", b"1").unwrap();
@@ -108,7 +108,7 @@ fn every_operation_is_in_a_recording_by_whatever_way_it_was_done() {
     assert!(iter.next().is_none());
     drop(iter);
     drop(other.iter());
-    assert!(other.range::<&[u8]>(b"z".as_slice()..b"a".as_slice()).next().is_none());
+    assert!(other.range(b"z".as_slice()..b"a".as_slice()).next().is_none());
     assert_eq!(other.prefix(b"k").keys().count(), 4);
     assert_eq!(other.iter().rev().take(2).count(), 2);
     assert_eq!(other.range(..b"k3".as_slice()).rev().count(), 4);
@@ -258,8 +258,8 @@ fn a_disk_that_fails_the_trace_fails_nobody_else() {
         }
         fs.inject(Fault::sticky(Call::Append, 0, effect).on("one.trace"));
         for n in 0..1000u32 {
-            db.put(&n.to_be_bytes(), b"v").unwrap();
-            assert!(db.get(&n.to_be_bytes()).unwrap().is_some());
+            db.put(n.to_be_bytes(), b"v").unwrap();
+            assert!(db.get(n.to_be_bytes()).unwrap().is_some());
         }
         while recording.recorded().dropped < 2000 {
             std::thread::sleep(Duration::from_millis(5));
@@ -337,11 +337,11 @@ proptest! {
             let mut told = |line: String| expected.push(line);
             match *step {
                 Step::Put(n, len) => {
-                    space.put(&key(n), &vec![1; len.into()]).unwrap();
+                    space.put(key(n), vec![1; len.into()]).unwrap();
                     told(format!("{name} put k{n:03} {len}"));
                 }
                 Step::Get(n) => {
-                    let found = space.get(&key(n)).unwrap().is_some();
+                    let found = space.get(key(n)).unwrap().is_some();
                     told(format!("{name} lookup k{n:03} {found}"));
                 }
                 Step::MultiGet(ref keys) => {
@@ -351,11 +351,11 @@ proptest! {
                     }
                 }
                 Step::Delete(n) => {
-                    space.delete(&key(n)).unwrap();
+                    space.delete(key(n)).unwrap();
                     told(format!("{name} delete k{n:03}"));
                 }
                 Step::DeleteRange(start, end) => {
-                    space.delete_range(&key(start), &key(end)).unwrap();
+                    space.delete_range(key(start)..key(end)).unwrap();
                     if start < end {
                         told(format!("{name} range k{start:03} k{end:03}"));
                     }
@@ -366,16 +366,16 @@ proptest! {
                         told(format!("batch {}", puts.len()));
                     }
                     for &(n, len) in puts {
-                        batch.put(space, &key(n), &vec![1; len.into()]).unwrap();
+                        batch.put(space, key(n), vec![1; len.into()]).unwrap();
                         told(format!("{name} put k{n:03} {len}"));
                     }
                     db.write(batch).unwrap();
                 }
                 Step::Transaction(read, write, len) => {
                     let mut transaction = db.transaction();
-                    let found = transaction.contains_key(space, &key(read)).unwrap();
+                    let found = transaction.contains_key(space, key(read)).unwrap();
                     told(format!("{name} lookup k{read:03} {found}"));
-                    transaction.put(space, &key(write), &vec![1; len.into()]).unwrap();
+                    transaction.put(space, key(write), vec![1; len.into()]).unwrap();
                     transaction.commit().unwrap();
                     told(format!("{name} put k{write:03} {len}"));
                 }

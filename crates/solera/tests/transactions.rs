@@ -99,7 +99,7 @@ fn transactions_that_commit_together_are_serializable() {
     let db = open("/db");
     let key = |n: u64| (n % ACCOUNTS).to_be_bytes();
     let amount = |bytes: &[u8]| u64::from_be_bytes(bytes.try_into().unwrap());
-    (0..ACCOUNTS).for_each(|n| db.put(&key(n), &EACH.to_be_bytes()).unwrap());
+    (0..ACCOUNTS).for_each(|n| db.put(key(n), EACH.to_be_bytes()).unwrap());
     let conflicts = AtomicU64::new(0);
     std::thread::scope(|scope| {
         for thread in 0..4u64 {
@@ -120,8 +120,8 @@ fn transactions_that_commit_together_are_serializable() {
                         if from == to || has == 0 {
                             break;
                         }
-                        transaction.put(space, &from, &(has - 1).to_be_bytes()).unwrap();
-                        transaction.put(space, &to, &(gets + 1).to_be_bytes()).unwrap();
+                        transaction.put(space, from, (has - 1).to_be_bytes()).unwrap();
+                        transaction.put(space, to, (gets + 1).to_be_bytes()).unwrap();
                         match transaction.commit() {
                             Ok(_) => break,
                             Err(Error::Conflict) => drop(conflicts.fetch_add(1, Ordering::Relaxed)),
@@ -152,8 +152,8 @@ fn transactions_share_the_sync_of_the_log() {
                     together.wait();
                     let mut transaction = db.transaction();
                     let key = [thread as u8, turn as u8];
-                    assert!(transaction.get(db.default(), &key).unwrap().is_none());
-                    transaction.put(db.default(), &key, &[7; 20_000]).unwrap();
+                    assert!(transaction.get(db.default(), key).unwrap().is_none());
+                    transaction.put(db.default(), key, [7; 20_000]).unwrap();
                     transaction.durability(Durability::Sync);
                     transaction.commit().unwrap();
                 }

@@ -1,8 +1,8 @@
 //! Writing everything: loads, the check of what was loaded, and overwriting it.
 //!
-//! Clients put their shares at the same time, as far as the engine has them: LMDB and redb have one writer at a time.
-//! What is put in key order is put in key order by each client, over a range of keys of its own. An engine settles when
-//! all clients have ended, and that is part of the time.
+//! Clients put their shares at the same time, as far as the engine has them: LMDB and redb have one
+//! writer at a time. What is put in key order is put in key order by each client, over a range of
+//! keys of its own. An engine settles when all clients have ended, and that is part of the time.
 
 use super::{
     Child, FRESH_VALUES,
@@ -20,8 +20,8 @@ use hdrhistogram::Histogram;
 use solera::clock::Clock;
 use solera_bench::random::Random;
 
-/// After a load every pair is scanned, and one in so many read. That is also what an engine has to become warm by: with one in
-/// eight, reads went on getting faster for many passes.
+/// After a load every pair is scanned, and one in so many read. That is also what an engine has to
+/// become warm by: with one in eight, reads went on getting faster for many passes.
 const VERIFIED_BY_READ: usize = 2;
 /// One in so many where each is a read of the device.
 const VERIFIED_BY_DIRECT_READ: usize = 64;
@@ -56,8 +56,8 @@ impl Child<'_> {
             |share, ()| {
                 let mut done = Done::begin_timed(clock);
                 let mut watched = |pair| {
-                    // Between two pairs of the load lies one write of the engine; of some, and only now and then, a
-                    // transaction of many.
+                    // Between two pairs of the load lies one write of the engine; of some, and only
+                    // now and then, a transaction of many.
                     done.lap(clock, 1);
                     pair
                 };

@@ -1,9 +1,9 @@
 //! Mixed loads: reads, scans, updates and inserts by turns.
 //!
-//! Owns which keys were inserted ([`HeldOut`]), and the plans: what every client will do, and to which key, is laid out
-//! before the clock starts. Clients insert keys of shares that have none in common, and ask for keys that were there
-//! before the phase or that they have inserted themselves: so each key that is asked for must be found, whatever the
-//! other clients have come to.
+//! Owns which keys were inserted ([`HeldOut`]), and the plans: what every client will do, and to
+//! which key, is laid out before the clock starts. Clients insert keys of shares that have none in
+//! common, and ask for keys that were there before the phase or that they have inserted themselves:
+//! so each key that is asked for must be found, whatever the other clients have come to.
 
 use super::{
     Child, FRESH_VALUES,
@@ -40,7 +40,8 @@ impl Step {
     }
 }
 
-/// One key of a plan: that of a pair that was loaded, or of one that was held out; by its place there.
+/// One key of a plan: that of a pair that was loaded, or of one that was held out; by its place
+/// there.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Key {
     Loaded(u32),
@@ -60,8 +61,8 @@ impl HeldOut {
         HeldOut { inserted: Vec::new(), waiting: (0..count as u32).collect() }
     }
 
-    /// What clients with these shares of the waiting keys have done is inserted now. What they did at the same time
-    /// is equally old.
+    /// What clients with these shares of the waiting keys have done is inserted now. What they did
+    /// at the same time is equally old.
     fn insert(&mut self, shares: &[Range<usize>], done: &[&[(Step, Key)]]) {
         let mut inserted = Vec::new();
         let mut waiting = Vec::with_capacity(self.waiting.len());

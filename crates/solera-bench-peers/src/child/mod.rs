@@ -1,9 +1,9 @@
-//! One engine in a process of its own: it makes the data, opens the engine, and does the phases that the
-//! parent asks for, one line each way. So engines share no allocator, and their memory and processor time are
-//! the process's.
+//! One engine in a process of its own: it makes the data, opens the engine, and does the phases
+//! that the parent asks for, one line each way. So engines share no allocator, and their memory and
+//! processor time are the process's.
 //!
-//! Owns the task and which phase is done by what; the files beside it do the phases, and `threads.rs` says how clients
-//! share one.
+//! Owns the task and which phase is done by what; the files beside it do the phases, and
+//! `threads.rs` says how clients share one.
 
 mod aged;
 mod load;

@@ -1,8 +1,9 @@
 //! How the work of a phase is divided among client threads and put together again.
 //!
-//! Owns [`shares`], [`together`] and [`Done`]. Every phase that clients can share comes through here: it names the
-//! shares, and what a client needs and does. One share is done by the thread that asks for it: no other thread is
-//! started and none is waited for, so that one client is measured as its loop alone.
+//! Owns [`shares`], [`together`] and [`Done`]. Every phase that clients can share comes through
+//! here: it names the shares, and what a client needs and does. One share is done by the thread
+//! that asks for it: no other thread is started and none is waited for, so that one client is
+//! measured as its loop alone.
 
 use crate::{engine::Result, phase::Measured};
 use hdrhistogram::Histogram;
@@ -19,14 +20,15 @@ pub(super) fn shares(count: usize, clients: usize) -> Vec<Range<usize>> {
     (0..clients).map(|client| count * client / clients..count * (client + 1) / clients).collect()
 }
 
-/// What a client draws its operations from. The first, who may be the only one, draws what the phase's seed says.
+/// What a client draws its operations from. The first, who may be the only one, draws what the
+/// phase's seed says.
 pub(super) fn random_of(seed: u64, client: usize) -> Random {
     Random::new(seed ^ (client as u64) << 24)
 }
 
-/// Does each share by a client of its own, all at the same time, and returns what they did, in the order of the
-/// shares. A client first prepares what it does its share with; none begins before all are prepared. One that
-/// cannot be started or prepared keeps the others from beginning.
+/// Does each share by a client of its own, all at the same time, and returns what they did, in the
+/// order of the shares. A client first prepares what it does its share with; none begins before all
+/// are prepared. One that cannot be started or prepared keeps the others from beginning.
 pub(super) fn together<S: Send, P, T: Send>(
     shares: Vec<S>,
     prepare: impl Fn() -> Result<P> + Sync,
@@ -100,7 +102,8 @@ impl Done {
         Done { start_ns, end_ns: start_ns + ns, operations, wrong, write_ns_max: 0, latencies }
     }
 
-    /// One more operation or several have ended now. Returns how long they took: since those before ended.
+    /// One more operation or several have ended now. Returns how long they took: since those before
+    /// ended.
     #[inline]
     pub fn lap(&mut self, clock: &SystemClock, operations: u64) -> u64 {
         let now = clock.monotonic_ns();

@@ -1,8 +1,8 @@
-//! fjall, tuned for data in memory.
+//! fjall, tuned for data in memory; and the same with values of their own.
 
-use crate::engine::{Engine, Reader, Result, Setting};
+use crate::engine::{Engine, Reader, Result, Setting, VALUES_APART_BYTES};
 use fjall::{
-    CompressionType, Database, Keyspace, KeyspaceCreateOptions,
+    CompressionType, Database, Keyspace, KeyspaceCreateOptions, KvSeparationOptions,
     config::{
         BlockSizePolicy, BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry,
         HashRatioPolicy, PinningPolicy,
@@ -19,11 +19,16 @@ pub struct Fjall {
 }
 
 impl Fjall {
-    pub fn open(setting: &Setting) -> Result<Self> {
+    /// Opens a database; `values_apart`: large values lie in blob files. Which of these are
+    /// rewritten is left to fjall: those of which a third is stale, but for the newest fifth.
+    pub fn open(setting: &Setting, values_apart: bool) -> Result<Self> {
         let cache_bytes = setting.memory_bytes.saturating_sub(4 * MEMTABLE_BYTES);
         let database =
             Database::builder(&setting.directory).cache_size(cache_bytes).worker_threads(2).open()?;
         let compression = if setting.lz4 { CompressionType::Lz4 } else { CompressionType::None };
+        let apart = values_apart.then(|| {
+            KvSeparationOptions::default().separation_threshold(VALUES_APART_BYTES).compression(compression)
+        });
         let options = move || {
             KeyspaceCreateOptions::default()
                 .max_memtable_size(MEMTABLE_BYTES)
@@ -37,6 +42,7 @@ impl Fjall {
                     BloomConstructionPolicy::BitsPerKey(10.0),
                 )))
                 .data_block_hash_ratio_policy(HashRatioPolicy::all(8.0))
+                .with_kv_separation(apart.clone())
         };
         let keyspace = database.keyspace("default", options)?;
         Ok(Fjall { database, keyspace })
@@ -58,7 +64,8 @@ impl Engine for Fjall {
 
     fn settle(&self) -> Result<()> {
         self.keyspace.rotate_memtable_and_wait()?;
-        // It cannot be asked whether a compaction is due, only whether one runs: quiet for a while is settled.
+        // It cannot be asked whether a compaction is due, only whether one runs: quiet for a while
+        // is settled.
         let mut quiet = 0;
         while quiet < 20 {
             let busy = self.database.active_compactions() > 0 || self.database.outstanding_flushes() > 0;

@@ -18,9 +18,9 @@ impl Lmdb {
         // Pages split half full under random inserts, and freed ones are not given back.
         options.map_size((setting.data_bytes as usize * 4).max(1 << 30));
         options.max_readers(setting.readers.max(READERS) as u32);
-        // SAFETY: the directory is this process's own. Writing through the map spares a copy of every page, and
-        // leaving out the sync of every commit is what the other engines do, too: a killed process loses
-        // nothing of what it committed, a machine that loses power may.
+        // SAFETY: the directory is this process's own. Writing through the map spares a copy of
+        // every page, and leaving out the sync of every commit is what the other engines do, too: a
+        // killed process loses nothing of what it committed, a machine that loses power may.
         let env = unsafe {
             options.flags(EnvFlags::WRITE_MAP | EnvFlags::NO_SYNC | EnvFlags::NO_READ_AHEAD);
             options.open(&setting.directory)?

@@ -10,8 +10,17 @@ mod solera;
 use crate::engine::{Engine, Result, Setting};
 
 /// Every engine under every name that can be asked for.
-pub const NAMES: [&str; 7] =
-    ["solera", "rocksdb-tuned", "rocksdb-paper", "rocksdb-blob", "fjall", "lmdb", "redb"];
+pub const NAMES: [&str; 9] = [
+    "solera",
+    "solera-values",
+    "rocksdb-tuned",
+    "rocksdb-paper",
+    "rocksdb-blob",
+    "fjall",
+    "fjall-values",
+    "lmdb",
+    "redb",
+];
 
 /// The packages that the peers are, by [`LOCK`].
 const PACKAGES: [&str; 6] = ["rocksdb", "librocksdb-sys", "fjall", "heed", "lmdb-master-sys", "redb"];
@@ -37,14 +46,16 @@ pub fn versions() -> String {
 /// If there is none, or it cannot be opened.
 pub fn open(name: &str, setting: &Setting) -> Result<Box<dyn Engine>> {
     Ok(match name {
-        "solera" => Box::new(solera::Solera::open(setting)?),
+        "solera" => Box::new(solera::Solera::open(setting, false)?),
+        "solera-values" => Box::new(solera::Solera::open(setting, true)?),
         #[cfg(feature = "rocksdb")]
         "rocksdb-tuned" => Box::new(rocksdb::RocksDb::open(setting, rocksdb::Tuning::Tuned)?),
         #[cfg(feature = "rocksdb")]
         "rocksdb-paper" => Box::new(rocksdb::RocksDb::open(setting, rocksdb::Tuning::Paper)?),
         #[cfg(feature = "rocksdb")]
         "rocksdb-blob" => Box::new(rocksdb::RocksDb::open(setting, rocksdb::Tuning::Blob)?),
-        "fjall" => Box::new(fjall::Fjall::open(setting)?),
+        "fjall" => Box::new(fjall::Fjall::open(setting, false)?),
+        "fjall-values" => Box::new(fjall::Fjall::open(setting, true)?),
         "lmdb" => Box::new(lmdb::Lmdb::open(setting)?),
         "redb" => Box::new(redb::Redb::open(setting)?),
         _ => return Err(format!("there is no engine {name:?}; the engines are {}", NAMES.join(", ")).into()),

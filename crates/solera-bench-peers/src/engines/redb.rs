@@ -18,8 +18,9 @@ impl Redb {
         Ok(Redb(database))
     }
 
-    /// A transaction that does not wait for the disk. It promises less than the other engines keep: a killed
-    /// process loses everything since the last durable commit. There is no promise between that and a sync.
+    /// A transaction that does not wait for the disk. It promises less than the other engines keep:
+    /// a killed process loses everything since the last durable commit. There is no promise between
+    /// that and a sync.
     fn transaction(&self) -> Result<WriteTransaction> {
         let mut transaction = self.0.begin_write()?;
         transaction.set_durability(Durability::None)?;

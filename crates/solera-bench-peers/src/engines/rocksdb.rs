@@ -1,6 +1,6 @@
 //! RocksDB in three settings.
 
-use crate::engine::{Engine, Reader, Result, Setting};
+use crate::engine::{Engine, Reader, Result, Setting, VALUES_APART_BYTES};
 use rocksdb::{
     BlockBasedOptions, Cache, DB, DBCompressionType, DEFAULT_COLUMN_FAMILY_NAME, DataBlockIndexType, Options,
     ReadOptions, WaitForCompactOptions, properties,
@@ -14,18 +14,21 @@ pub enum Tuning {
     Paper,
     /// For this machine and these loads.
     Tuned,
-    /// [`Tuning::Tuned`], and values of 256 bytes or more in blob files.
+    /// [`Tuning::Tuned`], and large values in blob files. Compactions move what they meet of the
+    /// oldest quarter of these (RocksDB's own age cutoff).
     Blob,
 }
 
-/// Write buffers: two that are being flushed and one that is written. Each 16 MiB, or a sixteenth of a budget that has
-/// little to give. Larger ones write less and are slower: of 32 and 64 MiB ten million random puts write 5.7 and 3.8 bytes for each
-/// instead of 7.6, at 0.90 and 0.82 of the rate, and found reads after them come at 0.86 and 0.84 of theirs.
+/// Write buffers: two that are being flushed and one that is written. Each 16 MiB, or a sixteenth
+/// of a budget that has little to give. Larger ones write less and are slower: of 32 and 64 MiB ten
+/// million random puts write 5.7 and 3.8 bytes for each instead of 7.6, at 0.90 and 0.82 of the
+/// rate, and found reads after them come at 0.86 and 0.84 of theirs.
 const WRITE_BUFFER_BYTES_MAX: usize = 16 << 20;
 const WRITE_BUFFER_SHARE: usize = 16;
 const WRITE_BUFFERS: usize = 3;
-/// Index blocks whose keys lie so evenly (coefficient of variation of the gaps) are searched by interpolation. Bounds of
-/// blocks of 55 random keys have 0.13; without a threshold no block is ever marked, and `kAuto` never interpolates.
+/// Index blocks whose keys lie so evenly (coefficient of variation of the gaps) are searched by
+/// interpolation. Bounds of blocks of 55 random keys have 0.13; without a threshold no block is
+/// ever marked, and `kAuto` never interpolates.
 const UNIFORM_CV_THRESHOLD: f64 = 0.5;
 
 pub struct RocksDb(DB);
@@ -49,8 +52,8 @@ impl RocksDb {
         match tuning {
             Tuning::Paper => table.set_block_cache(&Cache::new_lru_cache(8 << 20)),
             Tuning::Tuned | Tuning::Blob => {
-                // The whole budget but for the write buffers, in the cache without locks on its hit path; 0
-                // lets it find out by itself what a block weighs.
+                // The whole budget but for the write buffers, in the cache without locks on its hit
+                // path; 0 lets it find out by itself what a block weighs.
                 let cache_bytes =
                     (setting.memory_bytes as usize).saturating_sub(write_buffer_bytes * WRITE_BUFFERS);
                 let cache = Cache::new_hyper_clock_cache(cache_bytes, 0);
@@ -59,21 +62,24 @@ impl RocksDb {
                     // Values, too, come from the cache and not from the system's.
                     options.set_blob_cache(&cache);
                 }
-                // A hash index in every data block: found reads skip the binary search over restarts.
+                // A hash index in every data block: found reads skip the binary search over
+                // restarts.
                 table.set_data_block_index_type(DataBlockIndexType::BinaryAndHash);
                 table.set_data_block_hash_ratio(0.75);
-                // Behind the hash index a read goes through half of an interval: 14 % fewer instructions per found
-                // read than with 16, and 1 % more space.
+                // Behind the hash index a read goes through half of an interval: 14 % fewer
+                // instructions per found read than with 16, and 1 % more space.
                 table.set_block_restart_interval(4);
                 // The newest format has the smallest index entries and the fastest filters.
                 table.set_format_version(7);
-                // Indexes and filters outside the cache: they are always there, and no look-up is paid for them.
+                // Indexes and filters outside the cache: they are always there, and no look-up is
+                // paid for them.
                 table.set_cache_index_and_filter_blocks(false);
-                // A memtable that fits the last-level cache takes random inserts faster than the default of
-                // 64 MiB; three of them keep the writer from waiting for a flush.
+                // A memtable that fits the last-level cache takes random inserts faster than the
+                // default of 64 MiB; three of them keep the writer from waiting for a flush.
                 options.set_write_buffer_size(write_buffer_bytes);
                 options.set_max_write_buffer_number(WRITE_BUFFERS as i32);
-                // Level 1 as large as what level 0 holds when it is due, as its own tuning guide says.
+                // Level 1 as large as what level 0 holds when it is due, as its own tuning guide
+                // says.
                 options.set_max_bytes_for_level_base((write_buffer_bytes * 4) as u64);
                 options.set_target_file_size_base(32 << 20);
                 options.set_max_background_jobs(4);
@@ -82,7 +88,7 @@ impl RocksDb {
         }
         if tuning == Tuning::Blob {
             options.set_enable_blob_files(true);
-            options.set_min_blob_size(256);
+            options.set_min_blob_size(VALUES_APART_BYTES.into());
             options.set_enable_blob_gc(true);
         }
         options.set_block_based_table_factory(&table);
@@ -91,7 +97,8 @@ impl RocksDb {
         let db = DB::open_cf_with_opts(&options, &setting.directory, families)?;
         refuse_slow_build(&setting.directory)?;
         if tuning != Tuning::Paper {
-            // Interpolation in index blocks whose keys are spread evenly, binary search in the others.
+            // Interpolation in index blocks whose keys are spread evenly, binary search in the
+            // others.
             let search =
                 format!("{{index_block_search_type=kAuto;uniform_cv_threshold={UNIFORM_CV_THRESHOLD};}}");
             db.set_options(&[("block_based_table_factory", &search)])?;
@@ -100,8 +107,9 @@ impl RocksDb {
     }
 }
 
-/// RocksDB asks what a processor can when it is compiled, not when it runs. One that computes the checksums of its log without the
-/// instruction for them, and probes its filters without wide ones, is not the one that anybody runs.
+/// RocksDB asks what a processor can when it is compiled, not when it runs. One that computes the
+/// checksums of its log without the instruction for them, and probes its filters without wide ones,
+/// is not the one that anybody runs.
 fn refuse_slow_build(directory: &Path) -> Result<()> {
     let log = std::fs::read_to_string(directory.join("LOG"))?;
     if log.contains("Fast CRC32 supported: Not supported") {
@@ -133,7 +141,8 @@ impl Engine for RocksDb {
     }
 
     fn index_and_filter_bytes(&self) -> Option<(u64, u64)> {
-        // What table readers hold outside the cache: indexes, filters and their own bookkeeping, in one.
+        // What table readers hold outside the cache: indexes, filters and their own bookkeeping, in
+        // one.
         let readers = self.0.property_int_value(properties::ESTIMATE_TABLE_READERS_MEM).ok()??;
         Some((readers, 0))
     }

@@ -1,15 +1,21 @@
-//! Solera as a user opens it: a memory budget and nothing else.
+//! Solera as a user opens it: a memory budget and nothing else; and the same with values of their
+//! own.
 
-use crate::engine::{Engine, Reader, Result, Setting};
+use crate::engine::{Engine, Reader, Result, Setting, VALUES_APART_BYTES};
 use solera::{Compression, Db, Layout, Options};
 
 pub struct Solera(Db);
 
 impl Solera {
-    pub fn open(setting: &Setting) -> Result<Self> {
+    /// Opens a database; `values_apart`: large values stay in the log, and are moved to files of
+    /// their own range by range.
+    pub fn open(setting: &Setting, values_apart: bool) -> Result<Self> {
         let compression = if setting.lz4 { Compression::Lz4 } else { Compression::None };
         let layout = Layout { compression, ..Layout::default() };
-        let options = Options::new().memory(setting.memory_bytes).layout(layout);
+        let mut options = Options::new().memory(setting.memory_bytes).layout(layout);
+        if values_apart {
+            options = options.separate_values_from(VALUES_APART_BYTES.into());
+        }
         Ok(Solera(options.direct_reads(setting.direct).open(&setting.directory)?))
     }
 }

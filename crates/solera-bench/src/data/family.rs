@@ -1,10 +1,10 @@
 //! How generated keys are spread: the families that papers on learned indexes use, as generators.
 //!
-//! Owns [`Family`] and what each draws. `*-like` families have the shape of a data set of SOSD (Marcus et al.,
-//! PVLDB 2020) in the features that trouble a model, and are not its data; [`super::Keys::Sosd`] reads the data
-//! itself where it is at hand.
+//! Owns [`Family`] and what each draws. `*-like` families have the shape of a data set of SOSD
+//! (Marcus et al., PVLDB 2020) in the features that trouble a model, and are not its data;
+//! [`super::Keys::Sosd`] reads the data itself where it is at hand.
 
-use super::sample_rows;
+use super::{applications, sample_rows};
 use crate::random::Random;
 use serde::Serialize;
 use std::{fmt, str::FromStr};
@@ -29,25 +29,46 @@ pub enum Family {
     /// Dense clusters of very different sizes and densities with nothing in between, as in
     /// map data: the hard case for linear models.
     Clustered,
-    /// Gaps with an exponential distribution whose mean drifts slowly over a factor of thousands: smooth in the
-    /// large and rough in the small, as SOSD's `books`.
+    /// Gaps with an exponential distribution whose mean drifts slowly over a factor of thousands:
+    /// smooth in the large and rough in the small, as SOSD's `books`.
     BooksLike,
-    /// Identifiers with gaps of very different sizes below 2^40, and 21 keys far above them up to 2^64, as in
-    /// SOSD's `fb`: a line over the whole range is of no use.
+    /// Identifiers with gaps of very different sizes below 2^40, and 21 keys far above them up to
+    /// 2^64, as in SOSD's `fb`: a line over the whole range is of no use.
     FbLike,
-    /// Seconds in which something was edited, with days, weeks and growth; in the end most seconds come several
-    /// times. As SOSD's `wiki_ts`, of whose 200 million keys 90 million are different. A key that comes again is
-    /// another version of it.
+    /// Seconds in which something was edited, with days, weeks and growth; in the end most seconds
+    /// come several times. As SOSD's `wiki_ts`, of whose 200 million keys 90 million are different.
+    /// A key that comes again is another version of it.
     WikiLike,
     /// 64-byte text: real paths of the repository's sample, padded with spaces, a tab and a time.
     Strings,
-    /// All of `u64` equally, written in 16 hexadecimal digits: identifiers as text, whose bytes are far from even.
+    /// All of `u64` equally, written in 16 hexadecimal digits: identifiers as text, whose bytes are
+    /// far from even.
     Hexadecimal,
+    /// Order and line, 32 bits each: 1 to 165 lines an order. Numbers whose upper half of each part
+    /// is never used.
+    Composite,
+    /// Tenant and number, 32 bits each: 19 of 20 tenants have 100 rows, the others 20,000, at
+    /// random places.
+    Tenants,
+    /// First and last addresses of ranges, of which half begin right where another ends.
+    Ranges,
+    /// Points along coasts, longitude and latitude as bits in turns (Morton codes): crowded at
+    /// every scale.
+    Coordinates,
+    /// Words of made-up morphemes, by Zipf's law: text of several letters, a few of two bytes,
+    /// without a length of its own.
+    Words,
+    /// UUIDs of version 7 as text of 36 bytes: a time, then chance.
+    Uuid7,
+    /// ULIDs, 26 letters: a time, then chance.
+    Ulid,
+    /// Dense runs of 32 to 4,096 numbers at random places.
+    Runs,
 }
 
 impl Family {
     /// Every family.
-    pub const ALL: [Family; 8] = [
+    pub const ALL: [Family; 16] = [
         Family::Uniform,
         Family::Lognormal,
         Family::Clustered,
@@ -56,7 +77,21 @@ impl Family {
         Family::WikiLike,
         Family::Strings,
         Family::Hexadecimal,
+        Family::Composite,
+        Family::Tenants,
+        Family::Ranges,
+        Family::Coordinates,
+        Family::Words,
+        Family::Uuid7,
+        Family::Ulid,
+        Family::Runs,
     ];
+    /// Those that papers use, and text: what a paper's experiments take if nothing else is asked
+    /// for.
+    pub const OF_PAPERS: [Family; 8] = {
+        let [a, b, c, d, e, f, g, h, ..] = Family::ALL;
+        [a, b, c, d, e, f, g, h]
+    };
 
     /// The name that users write.
     pub fn name(self) -> &'static str {
@@ -69,14 +104,29 @@ impl Family {
             Family::WikiLike => "wiki-like",
             Family::Strings => "strings",
             Family::Hexadecimal => "hexadecimal",
+            Family::Composite => "composite",
+            Family::Tenants => "tenants",
+            Family::Ranges => "ranges",
+            Family::Coordinates => "coordinates",
+            Family::Words => "words",
+            Family::Uuid7 => "uuid7",
+            Family::Ulid => "ulid",
+            Family::Runs => "runs",
         }
     }
 
-    /// How long its keys are, in bytes, if they are text and have a length of their own.
+    /// Whether its keys are text, of lengths of their own.
+    pub fn is_text(self) -> bool {
+        self == Family::Words || self.text_bytes().is_some()
+    }
+
+    /// How long its keys are, in bytes, if they are text and all have one length of their own.
     pub fn text_bytes(self) -> Option<usize> {
         match self {
             Family::Strings => Some(STRING_BYTES),
             Family::Hexadecimal => Some(HEXADECIMAL_BYTES),
+            Family::Uuid7 => Some(36),
+            Family::Ulid => Some(26),
             _ => None,
         }
     }
@@ -101,7 +151,8 @@ impl FromStr for Family {
     }
 }
 
-/// `n` keys of a family of numbers, in no order; [`Family::WikiLike`] gives keys several times, others may.
+/// `n` keys of a family of numbers, in no order; [`Family::WikiLike`] gives keys several times,
+/// others may.
 pub(super) fn draw(family: Family, n: usize, random: &mut Random) -> Vec<u64> {
     match family {
         Family::Uniform | Family::Hexadecimal => (0..n).map(|_| random.draw()).collect(),
@@ -110,8 +161,41 @@ pub(super) fn draw(family: Family, n: usize, random: &mut Random) -> Vec<u64> {
         Family::BooksLike => books_like(n, random),
         Family::FbLike => fb_like(n, random),
         Family::WikiLike => wiki_like(n, random),
-        Family::Strings => panic!("strings are no numbers"),
+        Family::Composite => applications::composite(n, random),
+        Family::Tenants => applications::tenants(n, random),
+        Family::Ranges => applications::ranges(n, random),
+        Family::Coordinates => applications::coordinates(n, random),
+        Family::Runs => applications::runs(n, random),
+        Family::Strings | Family::Words | Family::Uuid7 | Family::Ulid => panic!("text is no numbers"),
     }
+}
+
+/// `n` different keys of a family of text that is not numbers in other writing, sorted; `None` for
+/// the others.
+pub(super) fn texts(family: Family, n: usize, random: &mut Random) -> Option<Vec<Vec<u8>>> {
+    let mut keys = match family {
+        Family::Strings => return Some(strings(n, random)),
+        Family::Words => words(n, random),
+        Family::Uuid7 => applications::uuid7(n, random),
+        Family::Ulid => applications::ulid(n, random),
+        _ => return None,
+    };
+    keys.sort_unstable();
+    keys.dedup();
+    assert_eq!(keys.len(), n, "identifiers and words differ");
+    Some(keys)
+}
+
+fn words(n: usize, random: &mut Random) -> Vec<Vec<u8>> {
+    let words = applications::Words::new(random);
+    let mut keys = Vec::with_capacity(n);
+    while keys.len() < n {
+        let missing = n - keys.len();
+        keys.extend((0..missing).map(|_| words.word(random)));
+        keys.sort_unstable();
+        keys.dedup();
+    }
+    keys
 }
 
 fn clustered(n: usize, random: &mut Random) -> Vec<u64> {
@@ -135,7 +219,8 @@ fn exponential(mean: f64, random: &mut Random) -> f64 {
 }
 
 fn books_like(n: usize, random: &mut Random) -> Vec<u64> {
-    /// Octaves between the mean gap of the first keys and that of the last, and the reach of the walk beside it.
+    /// Octaves between the mean gap of the first keys and that of the last, and the reach of the
+    /// walk beside it.
     const OCTAVES: f64 = 8.0;
     const GAP_LEAST: f64 = 64.0;
     let (mut key, mut walk) = (0u64, 0.0f64);
@@ -167,8 +252,8 @@ fn fb_like(n: usize, random: &mut Random) -> Vec<u64> {
 }
 
 fn wiki_like(n: usize, random: &mut Random) -> Vec<u64> {
-    /// Edits per second in the beginning and in the end. What they come to over a growth by equal factors is 2.2
-    /// edits for every second that has one.
+    /// Edits per second in the beginning and in the end. What they come to over a growth by equal
+    /// factors is 2.2 edits for every second that has one.
     const RATES: (f64, f64) = (0.02, 4.6);
     const DAY: f64 = 86_400.0;
     const START: u64 = 979_516_800;

@@ -1,11 +1,13 @@
-//! The data that is loaded: a sample of real rows, generated keys of several families, and keys from files of the
-//! SOSD benchmark.
+//! The data that is loaded: a sample of real rows, generated keys of several families, keys from
+//! files of the SOSD benchmark, and lines of text files.
 //!
-//! Every set also has keys that are held out: of the same kind and from the same places as the loaded ones,
-//! but never written. Absent reads ask for them; random bytes would be too easy, since most lie outside any
-//! block's range.
+//! Every set also has keys that are held out: of the same kind and from the same places as the
+//! loaded ones, but never written. Absent reads ask for them; random bytes would be too easy, since
+//! most lie outside any block's range.
 
+mod applications;
 mod family;
+mod lines;
 mod sizes;
 mod sosd;
 
@@ -26,18 +28,31 @@ pub const VERSIONS_MAX: usize = 12;
 pub enum Keys {
     /// A generator.
     Family(Family),
-    /// A file of the SOSD benchmark: `u64`s, little-endian, behind their number. A key that comes several times has
-    /// as many versions.
+    /// A file of the SOSD benchmark: `u64`s, little-endian, behind their number. A key that comes
+    /// several times has as many versions.
     Sosd(PathBuf),
+    /// A text file, a key in each line. A line that comes several times has as many versions.
+    Lines(PathBuf),
+}
+
+impl Keys {
+    /// Whether keys are text, of lengths of their own.
+    pub fn is_text(&self) -> bool {
+        match self {
+            Keys::Family(family) => family.is_text(),
+            Keys::Sosd(_) => false,
+            Keys::Lines(_) => true,
+        }
+    }
 }
 
 impl fmt::Display for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Keys::Family(family) => family.fmt(f),
-            Keys::Sosd(path) => match path.file_name() {
+            Keys::Sosd(path) | Keys::Lines(path) => match path.file_name() {
                 Some(name) => f.pad(&name.to_string_lossy()),
-                None => f.pad("sosd"),
+                None => f.pad("keys"),
             },
         }
     }
@@ -46,12 +61,15 @@ impl fmt::Display for Keys {
 impl FromStr for Keys {
     type Err = String;
 
-    /// The name of a family, or `sosd:FILE`.
+    /// The name of a family, `sosd:FILE` or `lines:FILE`.
     fn from_str(text: &str) -> Result<Self, String> {
-        match text.strip_prefix("sosd:") {
-            Some(path) => Ok(Keys::Sosd(path.into())),
-            None => text.parse().map(Keys::Family).map_err(|what: String| what + ", or sosd:FILE"),
+        if let Some(path) = text.strip_prefix("sosd:") {
+            return Ok(Keys::Sosd(path.into()));
         }
+        if let Some(path) = text.strip_prefix("lines:") {
+            return Ok(Keys::Lines(path.into()));
+        }
+        text.parse().map(Keys::Family).map_err(|what: String| what + ", or sosd:FILE, or lines:FILE")
     }
 }
 
@@ -60,7 +78,8 @@ impl FromStr for Keys {
 pub struct Recipe {
     /// Where keys come from.
     pub keys: Keys,
-    /// How many pairs are written, all versions counted; of a file with fewer keys, as many as it has.
+    /// How many pairs are written, all versions counted; of a file with fewer keys, as many as it
+    /// has.
     pub entries: usize,
     /// How long keys and values are.
     pub sizes: Sizes,
@@ -77,8 +96,8 @@ pub struct DataSet {
     pub about: String,
     /// The pairs, in the random order in which they are loaded. No key twice.
     pub pairs: Packed,
-    /// Older versions of keys of `pairs`, loaded before them: in each list a key comes once at most, and the lists
-    /// are loaded in their order. None but for keys that come several times.
+    /// Older versions of keys of `pairs`, loaded before them: in each list a key comes once at
+    /// most, and the lists are loaded in their order. None but for keys that come several times.
     pub older: Vec<Packed>,
     /// The ranks of `pairs` in key order: `pairs.get(sorted[0])` has the smallest key.
     pub sorted: Vec<u32>,
@@ -103,8 +122,9 @@ impl DataSet {
         DataSet { name, about, value_bytes, pairs, older: Vec::new(), sorted, absent, key_bytes }
     }
 
-    /// `n` generated pairs of 8-byte keys (text: 64 or 16 bytes) and `value_bytes`-byte values of random, incompressible
-    /// bytes; fewer pairs and older versions of them where a family's keys come several times.
+    /// `n` generated pairs of 8-byte keys (text: 64 or 16 bytes) and `value_bytes`-byte values of
+    /// random, incompressible bytes; fewer pairs and older versions of them where a family's keys
+    /// come several times.
     pub fn generated(family: Family, n: usize, value_bytes: usize, seed: u64) -> Self {
         let sizes = Sizes::Fixed { key_bytes: 8, value_bytes };
         let recipe = Recipe { keys: Keys::Family(family), entries: n, sizes, seed };
@@ -124,15 +144,22 @@ impl DataSet {
         let mut random = Random::new(seed);
         let total = n + n.div_ceil(HELD_OUT_OF - 1);
         // Each key, and how often it is written.
-        let mut keys_times: Vec<(Vec<u8>, u32)> = match keys {
-            Keys::Family(Family::Strings) => {
-                family::strings(total, &mut random).into_iter().map(|key| (key, 1)).collect()
+        let texts = match keys {
+            Keys::Family(family) => family::texts(*family, total, &mut random),
+            Keys::Sosd(_) => None,
+            Keys::Lines(path) => Some(lines::read(path, total, &mut random)?),
+        };
+        let mut keys_times: Vec<(Vec<u8>, u32)> = match texts {
+            Some(texts) => {
+                let times = texts.chunk_by(|a, b| a == b);
+                times.map(|same| (same[0].clone(), same.len() as u32)).collect()
             }
-            _ => {
+            None => {
                 let mut numbers = match keys {
                     Keys::Family(family @ Family::WikiLike) => family::draw(*family, total, &mut random),
                     Keys::Family(family) => different(*family, total, &mut random),
                     Keys::Sosd(path) => sosd::read(path, total, &mut random)?,
+                    Keys::Lines(_) => unreachable!("lines are text"),
                 };
                 numbers.sort_unstable();
                 let maker = KeyMaker::new(sizes, &mut random);
@@ -179,6 +206,8 @@ impl DataSet {
         let sizes_told = match (text_bytes, sizes) {
             (Some(key_bytes), Sizes::Fixed { value_bytes, .. }) => format!("{key_bytes}+{value_bytes}"),
             (Some(_), mix) => format!("values as {mix}"),
+            (None, Sizes::Fixed { value_bytes, .. }) if keys.is_text() => format!("text+{value_bytes}"),
+            (None, mix) if keys.is_text() => format!("values as {mix}"),
             (None, sizes) => sizes.to_string(),
         };
         let about = format!(
@@ -205,8 +234,8 @@ impl DataSet {
         self.pairs.bytes() + self.older.iter().map(Packed::bytes).sum::<u64>()
     }
 
-    /// Real rows: the files touched by the commits of seven storage projects. Key: path, tab, time; value:
-    /// commit, tab, kind of change.
+    /// Real rows: the files touched by the commits of seven storage projects. Key: path, tab, time;
+    /// value: commit, tab, kind of change.
     pub fn git_history_sample(seed: u64) -> Self {
         let rows = sample_rows();
         let mut rows: Vec<&str> = rows.lines().collect();
@@ -325,8 +354,19 @@ mod tests {
         let keys = |packed: &Packed| packed.iter().map(|(key, _)| key.to_vec()).collect::<BTreeSet<_>>();
         assert!(keys(&set.pairs).is_disjoint(&keys(&set.absent)));
         assert_ne!(keys(&set.pairs).contains(&2u64.to_be_bytes()[..]), set.older.is_empty());
-        let missing = Recipe { keys: Keys::Sosd("/nowhere".into()), entries: 9, sizes, seed: 1 };
-        assert!(DataSet::of(&missing).unwrap_err().contains("/nowhere"));
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        std::io::Write::write_all(&mut file, b"pear\napple\npear\nfig\nquince\nplum\nmedlar\n").unwrap();
+        let keys: Keys = format!("lines:{}", file.path().display()).parse().unwrap();
+        let set = DataSet::of(&Recipe { keys, entries: 100, sizes, seed: 1 }).unwrap();
+        let all = set.pairs.iter().chain(set.absent.iter()).map(|(key, _)| key.to_vec());
+        let all: BTreeSet<Vec<u8>> = all.collect();
+        for line in ["pear", "apple", "fig", "quince", "plum", "medlar"] {
+            assert!(all.contains(line.as_bytes()), "{line} is a key");
+        }
+        for keys in [Keys::Sosd("/nowhere".into()), Keys::Lines("/nowhere".into())] {
+            let missing = Recipe { keys, entries: 9, sizes, seed: 1 };
+            assert!(DataSet::of(&missing).unwrap_err().contains("/nowhere"));
+        }
     }
 
     #[test]

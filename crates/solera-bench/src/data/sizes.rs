@@ -15,16 +15,18 @@ const PREFIXES: usize = 64;
 
 /// How long keys and values are.
 ///
-/// A generated key is a prefix, one of 64 random texts, then the family's number (8 bytes, the first of them the
-/// most significant), then random text; 8-byte keys are the number alone. The mixes are those of three
-/// uses of RocksDB at Facebook (Cao et al., FAST 2020, table 2: mean and deviation of key and value sizes), drawn from
-/// normal distributions; keys have at least 8 bytes, values at least 1.
+/// A generated key is a prefix, one of 64 random texts, then the family's number (8 bytes, the
+/// first of them the most significant), then random text; 8-byte keys are the number alone. The
+/// mixes are those of three uses of RocksDB at Facebook (Cao et al., FAST 2020, table 2: mean and
+/// deviation of key and value sizes), drawn from normal distributions; keys have at least 8 bytes,
+/// values at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sizes {
     /// All keys are equally long, and all values are.
     Fixed {
-        /// Bytes of each key, from 8; families of text have [lengths of their own](super::Family::text_bytes).
+        /// Bytes of each key, from 8; families of text have [lengths of their
+        /// own](super::Family::text_bytes).
         key_bytes: usize,
         /// Bytes of each value.
         value_bytes: usize,
@@ -96,7 +98,8 @@ impl Sizes {
         (key.mean + value.mean) as u64
     }
 
-    /// Bytes of prefix: what all but the shortest one or two in a hundred keys have beside the number.
+    /// Bytes of prefix: what all but the shortest one or two in a hundred keys have beside the
+    /// number.
     fn prefix_bytes(self) -> usize {
         let key = self.distributions().0;
         ((key.mean - 2.0 * key.deviation) as usize).saturating_sub(NUMBER_BYTES)

@@ -1,5 +1,5 @@
-//! Key files in the format of the SOSD benchmark: their number as a little-endian `u64`, then the keys, sorted,
-//! as little-endian `u64`s.
+//! Key files in the format of the SOSD benchmark: their number as a little-endian `u64`, then the
+//! keys, sorted, as little-endian `u64`s.
 
 use crate::random::Random;
 use std::{
@@ -8,8 +8,8 @@ use std::{
     path::Path,
 };
 
-/// `n` keys of the file, or all if it has no more: any `n` are equally likely. Sorted; with duplicates if the file
-/// has some. The file is read once, from front to back.
+/// `n` keys of the file, or all if it has no more: any `n` are equally likely. Sorted; with
+/// duplicates if the file has some. The file is read once, from front to back.
 ///
 /// # Errors
 /// What is wrong with the file, in a sentence that names it.

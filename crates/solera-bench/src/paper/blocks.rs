@@ -1,10 +1,12 @@
-//! The data blocks of a database's tables: their keys, places and sizes, found by asking the tables.
+//! The data blocks of a database's tables: their keys, places and sizes, found by asking the
+//! tables.
 
 use super::formats::DataBlock;
 use crate::{data::DataSet, packed::Packed, runner::Result};
 use solera::{
     Error,
-    index::{handles::Handles, separators::Separators},
+    dir::FileName,
+    index::{LastKeys, handles::Handles, last_keys::KEPT_MAX, separators::Separators},
     key::KeyEnd,
     table,
     vfs::{Fs, posix::PosixFs},
@@ -22,12 +24,13 @@ pub struct TableBlocks {
     pub index_file_bytes: u64,
 }
 
-/// The blocks of all tables in `dir`, which hold the pairs of `set` in one run under an exact index.
+/// The blocks of all tables in `dir`, which hold the pairs of `set` in one run under an exact
+/// index.
 pub fn of(dir: &Path, set: &DataSet) -> Result<Vec<TableBlocks>> {
     let fs: Arc<dyn Fs> = Arc::new(PosixFs::new());
     let mut tables = Vec::new();
     for name in fs.list_dir(dir)? {
-        if table::file_id(&name).is_none() {
+        if !matches!(FileName::parse(&name), Some(FileName::Table(_))) {
             continue;
         }
         let file = table::open_alone(&fs, &dir.join(&name))?;
@@ -88,9 +91,14 @@ impl TableBlocks {
         separators
     }
 
-    /// The last keys of all blocks but the last one.
-    pub fn last_keys(&self) -> Separators {
-        self.blocks.windows(2).map(|two| &two[0].last).collect()
+    /// The last keys of all blocks but the last one, as the engine's table writer keeps them.
+    pub fn last_keys(&self, set: &DataSet) -> LastKeys {
+        let mut last_keys = LastKeys::new(self.keys() as u64);
+        for range in self.starts[..self.blocks.len()].windows(2) {
+            let first = range[0].max(range[1].saturating_sub(KEPT_MAX));
+            last_keys.push((first..range[1]).map(|at| key(&set.pairs, set, at)));
+        }
+        last_keys
     }
 
     /// How many keys there are.

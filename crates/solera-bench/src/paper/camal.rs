@@ -1,8 +1,11 @@
-//! CAMAL's experiment C1: static mixes under a well-tuned default, the closed form as printed, and the corrected one,
-//! with the same memory for write buffer and filters.
+//! CAMAL's experiment C1: static mixes under a well-tuned default, the closed form as printed, and
+//! the corrected one, with the same memory for write buffer and filters.
 //!
-//! Each of the two forms is measured beside the default, which takes its slices of the same mix in turns with it: so a
-//! machine that drifts drifts for both. There is no room for the trees of all forms at the same time.
+//! Each of the two forms is measured beside the default, which takes its slices of the same mix in
+//! turns with it: so a machine that drifts drifts for both. There is no room for the trees of all
+//! forms at the same time.
+
+pub(super) use solera_tune::agent::camal::TRAINING;
 
 use super::{
     Scale,
@@ -19,7 +22,7 @@ use crate::{
     },
     runner::{Error, Progress, Result},
 };
-use solera::{Shape, clock::SystemClock};
+use solera::{Shape, clock::Clock};
 use solera_tune::cost::{
     Budget, Candidate, Cost, Data, Mix, Model, Setting, Units, choose,
     forms::{BLOOM_EXPONENT_AS_PRINTED, camal},
@@ -30,41 +33,22 @@ use solera_tune::cost::{
 use std::{panic::resume_unwind, thread};
 
 /// Bytes of a key and its value.
-const ENTRY_BYTES: f64 = 1000.0;
+pub(super) const ENTRY_BYTES: f64 = 1000.0;
 /// M: bits per key for write buffer and filters together, CAMAL's own.
-const MEMORY_BITS: f64 = 12.8;
+pub(super) const MEMORY_BITS: f64 = 12.8;
 /// s: short scans, one or two blocks in a level.
-const SCAN_ENTRIES: f64 = 8.0;
+pub(super) const SCAN_ENTRIES: f64 = 8.0;
 /// The well-tuned default: T and bits per key (Monkey's setting in CAMAL).
-const DEFAULT: (u32, f64) = (10, 10.0);
+pub(super) const DEFAULT: (u32, f64) = (10, 10.0);
 /// K₀ of the arms that do not choose it: the engine's default.
-const LEVEL0_RUNS: u32 = 4;
+pub(super) const LEVEL0_RUNS: u32 = 4;
 /// Largest T that the printed form may ask for: the engine's.
 const SIZE_RATIO_MAX: f64 = 100.0;
 /// Smallest write buffer, of the memory: what a few entries need.
 const BUFFER_SHARE_MIN: f64 = 1.0 / 16.0;
 
-/// CAMAL's Table 1: v, r, q, w in percent.
-const TRAINING: [[f64; 4]; 15] = [
-    [25., 25., 25., 25.],
-    [97., 1., 1., 1.],
-    [1., 97., 1., 1.],
-    [1., 1., 97., 1.],
-    [1., 1., 1., 97.],
-    [49., 49., 1., 1.],
-    [49., 1., 49., 1.],
-    [49., 1., 1., 49.],
-    [1., 49., 49., 1.],
-    [1., 49., 1., 49.],
-    [1., 1., 49., 49.],
-    [33., 33., 33., 1.],
-    [33., 33., 1., 33.],
-    [33., 1., 33., 33.],
-    [1., 33., 33., 33.],
-];
-
 /// CAMAL's Table 2: the same four, shifting.
-const SHIFTING: [[f64; 4]; 24] = [
+pub(super) const SHIFTING: [[f64; 4]; 24] = [
     [60., 5., 5., 30.],
     [75., 5., 5., 15.],
     [91., 3., 3., 3.],
@@ -111,15 +95,15 @@ struct Task {
 
 /// What an operation of a mix costs.
 #[derive(Clone, Copy, Debug, Default)]
-struct PerOperation {
-    us: f64,
-    blocks: f64,
+pub(super) struct PerOperation {
+    pub(super) us: f64,
+    pub(super) blocks: f64,
 }
 
 impl PerOperation {
-    /// Of an arm that did `slices` of `mix`, and `overwrites` between them: reads cost what they did in the slices, writes what
-    /// all of them did together.
-    fn of(mix: &Mix, slices: &Measured, overwrites: &Measured, data: &Data) -> PerOperation {
+    /// Of an arm that did `slices` of `mix`, and `overwrites` between them: reads cost what they
+    /// did in the slices, writes what all of them did together.
+    pub(super) fn of(mix: &Mix, slices: &Measured, overwrites: &Measured, data: &Data) -> PerOperation {
         let mut writes = *slices;
         writes.add(overwrites);
         let per = |sum: f64, count: u64| sum / count.max(1) as f64;
@@ -148,7 +132,7 @@ struct Pair {
 /// C1.
 pub(super) fn run_static(
     scale: &Scale,
-    clock: &SystemClock,
+    clock: &dyn Clock,
     units: &Units,
     progress: &mut dyn Progress,
 ) -> Result<Vec<Section>> {
@@ -302,7 +286,8 @@ fn same_tree(a: &Setting, b: &Setting) -> bool {
     a.shape == b.shape && a.filter_bits == b.filter_bits
 }
 
-/// The tree that each group of tasks begins with, loaded at the same time: nothing is measured meanwhile.
+/// The tree that each group of tasks begins with, loaded at the same time: nothing is measured
+/// meanwhile.
 fn loaded_together(site: &Site, groups: &[&[Task]]) -> Result<Vec<Tenant>> {
     thread::scope(|scope| {
         let load = |tasks: &&[Task]| {
@@ -316,7 +301,8 @@ fn loaded_together(site: &Site, groups: &[&[Task]]) -> Result<Vec<Tenant>> {
     })
 }
 
-/// What the model foresees of an arm: from its tree as found, and from nothing but its setting and the data.
+/// What the model foresees of an arm: from its tree as found, and from nothing but its setting and
+/// the data.
 struct Foreseen {
     found: Cost,
     blind: Cost,
@@ -343,12 +329,13 @@ impl Foreseen {
     }
 }
 
-/// The default, first of the `arms`, and a form do as many operations each, in turns. Between its slices each overwrites as
-/// many entries as carry its level 0 through one whole cycle by the end: how many runs its load has left there is chance,
-/// which a mix of few writes would keep, and so is whether an emptying of level 0 falls into its writes.
+/// The default, first of the `arms`, and a form do as many operations each, in turns. Between its
+/// slices each overwrites as many entries as carry its level 0 through one whole cycle by the end:
+/// how many runs its load has left there is chance, which a mix of few writes would keep, and so is
+/// whether an emptying of level 0 falls into its writes.
 fn in_turns(
     arms: &mut [Tenant; 2],
-    clock: &SystemClock,
+    clock: &dyn Clock,
     model: &Model,
     mix: &Mix,
     operations: u64,
@@ -390,9 +377,9 @@ fn leveled(size_ratio: u32, filter_bits: f64, data: &Data, memory_bytes: f64) ->
     Setting { shape, filter_bits, monkey: true, cache_bytes: 0.0 }
 }
 
-/// Tables of as much as write buffer and filters together, in every arm the same: each is synced when it is written, which
-/// takes a device as long as writing a megabyte.
-fn table_bytes(memory_bytes: f64) -> u64 {
+/// Tables of as much as write buffer and filters together, in every arm the same: each is synced
+/// when it is written, which takes a device as long as writing a megabyte.
+pub(super) fn table_bytes(memory_bytes: f64) -> u64 {
     (memory_bytes as u64).max(64 << 10)
 }
 
@@ -455,7 +442,8 @@ mod tests {
         let mix = Mix::new([0.0, 90.0, 0.0, 10.0]).unwrap();
         let block = data.block_stored_bytes();
         let moved = |reads: u64, merged: f64| (reads as f64 * block) as u64 + (merged * block) as u64;
-        // Eight reads of 100 µs and a block each; two writes of 10 µs, and no emptying of level 0 among them.
+        // Eight reads of 100 µs and a block each; two writes of 10 µs, and no emptying of level 0
+        // among them.
         let slices = Measured {
             operations: 10,
             ns: 820_000,

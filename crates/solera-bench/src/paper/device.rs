@@ -1,10 +1,10 @@
-//! DobLIX's experiment D1 with data larger than memory, read from the device: every kind in one run, and the tree as a
-//! random-order load leaves it.
+//! DobLIX's experiment D1 with data larger than memory, read from the device: every kind in one
+//! run, and the tree as a random-order load leaves it.
 
 use super::{
     Effort, Scale,
     blocks::{self, TableBlocks},
-    document::{Bars, Section, Table, cell},
+    document::{Bars, Section, Table, Verdict, cell},
     formats::DataBlock,
     subject::{Arm, Ask, Inquiry, Subject},
     verdict,
@@ -29,7 +29,7 @@ pub(super) fn run(
     scale: &Scale,
     clock: &SystemClock,
     progress: &mut dyn Progress,
-    verdicts: &mut Vec<String>,
+    verdicts: &mut Vec<Verdict>,
 ) -> Result<Section> {
     let mut section = Section {
         title: "D1: read-only, data 8 times the memory, from the device (O_DIRECT)".into(),

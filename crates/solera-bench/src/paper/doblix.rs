@@ -1,9 +1,9 @@
-//! DobLIX's experiments: D1 read-only over key families, hot and from the device; the grid of ε and block size; D2 key
-//! and value sizes; D3 index bytes and build time.
+//! DobLIX's experiments: D1 read-only over key families, hot and from the device; the grid of ε and
+//! block size; D2 key and value sizes; D3 index bytes and build time.
 
 use super::{
     Part, Scale, device,
-    document::{Bars, Section, Table, cell},
+    document::{Bars, Section, Table, Verdict, cell},
     subject::{Answer, Arm, Ask, Inquiry, Stored},
     training,
     turns::Beside,
@@ -31,7 +31,8 @@ const CLASSICAL: [IndexKind; 5] = [
     IndexKind::STreeHash,
 ];
 
-/// Every kind, at the defaults of its paper: ε 128 and 4 KiB for PLA (what the authors' code fixes), γ 1 for Sherry.
+/// Every kind, at the defaults of its paper: ε 128 and 4 KiB for PLA (what the authors' code
+/// fixes), γ 1 for Sherry.
 fn kinds() -> Vec<Arm> {
     vec![
         Arm::new("binary", IndexKind::Binary, 64),
@@ -42,6 +43,7 @@ fn kinds() -> Vec<Arm> {
         Arm::new("doblix-pla", IndexKind::DoblixPla, 128),
         Arm::new("doblix-pra", IndexKind::DoblixPra, 64),
         Arm::new("sherry-plr γ=1", IndexKind::SherryPlr, 2),
+        Arm::new("greedy-plr ε=32", IndexKind::GreedyPlr, 32),
         Arm::new("learned", IndexKind::Learned, 64),
         Arm::new("auto", IndexKind::Auto, 64),
     ]
@@ -64,12 +66,8 @@ pub(super) fn run(scale: &Scale, clock: &SystemClock, progress: &mut dyn Progres
             Part::Build => build(scale, progress, &mut verdicts)?,
         });
     }
-    let said = Section {
-        title: "What holds here, and what does not".into(),
-        text: verdicts.into_iter().map(|line| format!("- {line}")).collect(),
-        ..Section::default()
-    };
-    Ok([said].into_iter().filter(|said| !said.text.is_empty()).chain(sections).collect())
+    let said = Section { title: "Asked and measured".into(), verdicts, ..Section::default() };
+    Ok([said].into_iter().filter(|said| !said.verdicts.is_empty()).chain(sections).collect())
 }
 
 /// What the arms did over one set.
@@ -112,11 +110,10 @@ fn place(arms: &[Arm], index: IndexKind) -> usize {
     arms.iter().position(|arm| arm.layout.index == index).expect("every kind is an arm")
 }
 
-/// Whether the kind is made for such keys. Sherry's is for keys of at most 8 bytes: of text it names up to hundreds of
-/// blocks, and is not measured.
+/// Whether the kind is made for such keys. Sherry's and LearnedKV's are for keys of at most 8
+/// bytes: of text they name up to hundreds of blocks, and are not measured.
 fn is_for(arm: &Arm, keys: &Keys) -> bool {
-    let is_text = matches!(keys, Keys::Family(family) if family.text_bytes().is_some());
-    arm.layout.index != IndexKind::SherryPlr || !is_text
+    !arm.layout.index.names_a_window() || !keys.is_text()
 }
 
 /// D1, everything in memory.
@@ -124,7 +121,7 @@ fn hot(
     scale: &Scale,
     clock: &SystemClock,
     progress: &mut dyn Progress,
-    verdicts: &mut Vec<String>,
+    verdicts: &mut Vec<Verdict>,
 ) -> Result<Section> {
     const ASKS: [Ask; 3] = [Ask::Found, Ask::FoundZipf, Ask::Absent];
     let arms = kinds();
@@ -251,7 +248,7 @@ fn bytes_per_block(column: &Column, arm: usize) -> f64 {
     bytes as f64 / blocks.max(1) as f64
 }
 
-fn hot_verdicts(arms: &[Arm], columns: &[Column]) -> Vec<String> {
+fn hot_verdicts(arms: &[Arm], columns: &[Column]) -> Vec<Verdict> {
     let [binary, learned] = [IndexKind::Binary, IndexKind::Learned].map(|kind| place(arms, kind));
     let doblix = [IndexKind::DoblixPla, IndexKind::DoblixPra];
     let list = |value: &dyn Fn(&Column) -> String| {
@@ -282,7 +279,7 @@ fn hot_verdicts(arms: &[Arm], columns: &[Column]) -> Vec<String> {
         let worst = columns.iter().flat_map(|column| {
             arms.iter()
                 .zip(&column.answers)
-                .filter(|(arm, answers)| arm.layout.index != IndexKind::SherryPlr && !answers.is_empty())
+                .filter(|(arm, answers)| !arm.layout.index.names_a_window() && !answers.is_empty())
                 .map(move |(arm, answers)| {
                     (answers[ask].blocks_probed, format!("{} on {}", arm.name, column.set))
                 })
@@ -362,7 +359,7 @@ fn grid(scale: &Scale, clock: &SystemClock, progress: &mut dyn Progress) -> Resu
         title: "The grid of ε and block size (the paper's Fig. 15)".into(),
         text: vec![format!(
             "{} pairs of 8 + 64 bytes, found reads, uniform, in memory. Where two cells have the same number of blocks, ε did \
-             not end a single block: the two are the same table, and what differs is noise (NOTES §0, finding 2).",
+             not end a single block: the two are the same table, and what differs is noise (docs/PAPERS.md, \"DobLIX: when ε ends a block\").",
             scale.entries_small
         )],
         ..Section::default()
@@ -433,7 +430,7 @@ fn sizes(scale: &Scale, clock: &SystemClock, progress: &mut dyn Progress) -> Res
 }
 
 /// D3: index bytes and build time.
-fn build(scale: &Scale, progress: &mut dyn Progress, verdicts: &mut Vec<String>) -> Result<Section> {
+fn build(scale: &Scale, progress: &mut dyn Progress, verdicts: &mut Vec<Verdict>) -> Result<Section> {
     let arms = kinds();
     let mut section = Section {
         title: "D3: what models cost to build".into(),
@@ -448,10 +445,10 @@ fn build(scale: &Scale, progress: &mut dyn Progress, verdicts: &mut Vec<String>)
         ..Section::default()
     };
     let mut worst: Option<(f64, String)> = None;
-    for family in [Family::Uniform, Family::Clustered, Family::Strings] {
-        let set = scale.set(&Keys::Family(family), scale.entries_small, SIZES)?;
+    for keys in &scale.keys {
+        let set = scale.set(keys, scale.entries_small, SIZES)?;
         let mut table = Table::new(
-            format!("{family}: processor time, ns per entry"),
+            format!("{keys}: processor time, ns per entry"),
             &["index", "compaction", "fit", "index", "encode", "share of all"],
         );
         let mut bars = Vec::new();
@@ -471,12 +468,12 @@ fn build(scale: &Scale, progress: &mut dyn Progress, verdicts: &mut Vec<String>)
             );
             bars.push((arm.name.clone(), Spread::of(vec![100.0 * cost.share()])));
             if worst.as_ref().is_none_or(|(share, _)| *share < cost.share()) {
-                worst = Some((cost.share(), format!("{} on {family} keys", arm.name)));
+                worst = Some((cost.share(), format!("{} on {keys} keys", arm.name)));
             }
         }
         section.tables.push(table);
         section.bars.push(Bars {
-            title: format!("Training and encoding: {family}"),
+            title: format!("Training and encoding: {keys}"),
             quantity: Quantity::Plain("% of compaction"),
             better: "lower",
             bars,

@@ -1,12 +1,12 @@
-//! What a repeated experiment writes down: text, tables and charts, as Markdown for the repository and as a web
-//! page that needs nothing else. Both say the same.
+//! What a repeated experiment writes down: text, tables and charts, as a Markdown page and pictures
+//! beside it.
 
 use crate::report::{
     Spread,
     chart::Chart,
-    html::{escape, page},
     lines::LineChart,
     number::{Quantity, digits},
+    picture::{Drawing, sheet},
 };
 use std::fmt::Write;
 
@@ -26,14 +26,27 @@ pub struct Document {
 pub struct Section {
     /// Its title.
     pub title: String,
+    /// Which claims hold. The page begins with them.
+    pub verdicts: Vec<Verdict>,
     /// Paragraphs.
     pub text: Vec<String>,
     /// Tables, below the text.
     pub tables: Vec<Table>,
-    /// Charts, on the page only.
+    /// Charts.
     pub bars: Vec<Bars>,
-    /// Charts of how something went over a run, on the page only.
+    /// Charts of how something went over a run.
     pub lines: Vec<Lines>,
+}
+
+/// Whether a claim holds.
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    /// What was claimed.
+    pub asked: String,
+    /// The figures.
+    pub measured: String,
+    /// Whether they bear the claim out.
+    pub holds: bool,
 }
 
 /// Rows of cells.
@@ -78,20 +91,36 @@ pub struct Lines {
 }
 
 impl Document {
-    /// The document as Markdown; `page` is the name of the page beside it.
-    pub fn to_markdown(&self, page: &str) -> String {
-        let mut out = format!("# {}\n\nWritten by a program; with charts: [{page}]({page}).\n\n", self.title);
+    /// The document as Markdown, whose pictures lie in `pictures`.
+    pub fn to_markdown(&self, pictures: &str) -> String {
+        let mut out = format!("# {}\n\n", self.title);
+        let verdicts: Vec<&Verdict> = self.sections.iter().flat_map(|section| &section.verdicts).collect();
+        if !verdicts.is_empty() {
+            out.push_str("| asked | measured | verdict |\n|---|---|---|\n");
+            for Verdict { asked, measured, holds } in verdicts {
+                let holds = if *holds { "holds" } else { "**does not hold**" };
+                let _ = writeln!(out, "| {asked} | {measured} | {holds} |");
+            }
+            out.push('\n');
+        }
+        out.push_str("A program writes this page.\n\n");
         for (name, fact) in &self.facts {
             let fact = if *name == "command" { format!("`{fact}`") } else { fact.clone() };
-            let _ = writeln!(out, "- **{name}**: {fact}");
+            out.push_str(&wrapped(&format!("- **{name}**: {fact}")));
         }
-        for section in &self.sections {
+        for (number, section) in self.sections.iter().enumerate() {
+            if section.text.is_empty() && section.tables.is_empty() && !section.has_picture() {
+                continue;
+            }
             let _ = writeln!(out, "\n## {}", section.title);
             section.text.iter().for_each(|text| {
-                let _ = writeln!(out, "\n{text}");
+                let _ = write!(out, "\n{}", wrapped(text));
             });
+            if section.has_picture() {
+                let _ = writeln!(out, "\n![{}]({pictures}/{})", section.title, picture_name(number));
+            }
             for table in &section.tables {
-                let _ = writeln!(out, "\n{}:\n", table.title);
+                let _ = writeln!(out, "\n{}", wrapped(&format!("{}:", table.title)));
                 let _ = writeln!(out, "| {} |", table.columns.join(" | "));
                 let _ = writeln!(out, "|---|{}", "---:|".repeat(table.columns.len() - 1));
                 for (name, cells) in &table.rows {
@@ -102,50 +131,34 @@ impl Document {
         out
     }
 
-    /// The document as a web page.
-    pub fn to_html(&self) -> String {
-        let mut out = String::new();
-        for section in &self.sections {
-            let _ = writeln!(out, "<h2>{}</h2>", escape(&section.title));
-            section.text.iter().for_each(|text| {
-                let _ = writeln!(out, "<p>{}</p>", escape(text));
-            });
-            if !section.bars.is_empty() || !section.lines.is_empty() {
-                out.push_str("<div class=\"charts\">\n");
-                for Lines { title, quantity, better, over, mark, lines } in &section.lines {
-                    let lines = lines.iter().map(|(name, points)| (&name[..], &points[..])).collect();
-                    let mark = Some(*mark);
-                    out.push_str(
-                        &LineChart { title, quantity: *quantity, better, over, mark, lines }.render(),
-                    );
-                }
-                for Bars { title, quantity, better, bars } in &section.bars {
-                    let bars = bars.iter().map(|(name, spread)| (&name[..], spread.clone())).collect();
-                    out.push_str(&Chart { title, quantity: *quantity, better, bars }.render());
-                }
-                out.push_str("</div>\n");
-            }
-            for table in &section.tables {
-                let _ = write!(
-                    out,
-                    "<p><b>{}</b></p><div class=\"wide\"><table><thead><tr>",
-                    escape(&table.title)
-                );
-                table.columns.iter().for_each(|head| {
-                    let _ = write!(out, "<th>{}</th>", escape(head));
-                });
-                out.push_str("</tr></thead><tbody>\n");
-                for (name, cells) in &table.rows {
-                    let _ = write!(out, "<tr><td>{}</td>", escape(name));
-                    cells.iter().for_each(|cell| {
-                        let _ = write!(out, "<td>{}</td>", escape(cell));
-                    });
-                    out.push_str("</tr>\n");
-                }
-                out.push_str("</tbody></table></div>\n");
-            }
-        }
-        page(&self.title, &self.facts, &out)
+    /// The pictures that the Markdown shows: file name and SVG.
+    pub fn pictures(&self) -> Vec<(String, String)> {
+        let sections = self.sections.iter().enumerate().filter(|(_, section)| section.has_picture());
+        sections.map(|(number, section)| (picture_name(number), section.picture())).collect()
+    }
+}
+
+/// The name of the picture of a section.
+fn picture_name(section: usize) -> String {
+    format!("{}.svg", section + 1)
+}
+
+impl Section {
+    fn has_picture(&self) -> bool {
+        !(self.bars.is_empty() && self.lines.is_empty())
+    }
+
+    /// All charts of the section in one picture.
+    fn picture(&self) -> String {
+        let lines = self.lines.iter().map(|Lines { title, quantity, better, over, mark, lines }| {
+            let lines = lines.iter().map(|(name, points)| (&name[..], &points[..])).collect();
+            LineChart { title, quantity: *quantity, better, over, mark: Some(*mark), lines }.draw()
+        });
+        let bars = self.bars.iter().map(|Bars { title, quantity, better, bars }| {
+            let bars = bars.iter().map(|(name, spread)| (&name[..], spread.clone())).collect();
+            Chart { title, quantity: *quantity, better, bars }.draw()
+        });
+        sheet(&self.title, &lines.chain(bars).collect::<Vec<Drawing>>())
     }
 }
 
@@ -162,6 +175,30 @@ impl Table {
         debug_assert_eq!(cells.len() + 1, self.columns.len(), "a cell for every column");
         self.rows.push((name.into(), cells));
     }
+}
+
+/// A paragraph of Markdown in lines of at most 120 columns; those of a list's item after the first
+/// are indented.
+pub fn wrapped(text: &str) -> String {
+    const COLUMNS: usize = 120;
+    let indent = if text.starts_with("- ") { "  " } else { "" };
+    let mut out = String::new();
+    let mut column = 0;
+    for word in text.split(' ') {
+        let columns = word.chars().count();
+        if column > 0 && column + 1 + columns > COLUMNS {
+            out.push('\n');
+            out.push_str(indent);
+            column = indent.len();
+        } else if column > 0 {
+            out.push(' ');
+            column += 1;
+        }
+        out.push_str(word);
+        column += columns;
+    }
+    out.push('\n');
+    out
 }
 
 /// Median and quartiles, divided: `1.40 [1.37 – 1.47]`.
@@ -187,6 +224,7 @@ mod tests {
             vec![Bars { title: "Reads".into(), quantity: Quantity::Rate("reads"), better: "higher", bars }];
         let section = Section {
             title: "D1 <hot>".into(),
+            verdicts: vec![Verdict { asked: "fast".into(), measured: "2 M/s".into(), holds: false }],
             text: vec!["Said.".into()],
             tables: vec![table],
             bars,
@@ -197,18 +235,27 @@ mod tests {
     }
 
     #[test]
-    fn markdown_and_page_say_the_same() {
-        let (markdown, page) = (example().to_markdown("doblix.html"), example().to_html());
+    fn paragraphs_are_wrapped_and_lose_no_word() {
+        let text = format!("- {}", "word ".repeat(100).trim_end());
+        let lines = wrapped(&text);
+        assert!(
+            lines.lines().all(|line| line.len() <= 120)
+                && lines.lines().skip(1).all(|line| line.starts_with("  "))
+        );
+        assert_eq!(lines.split_whitespace().count(), 101);
+    }
+
+    #[test]
+    fn the_page_begins_with_verdicts_and_shows_its_pictures() {
+        let markdown = example().to_markdown("doblix");
         for text in ["2.00 [1.50 – 2.50]", "Said.", "solera bench paper doblix", "Reads, M/s", "–"] {
-            assert!(markdown.contains(text) && page.contains(text), "{text}");
+            assert!(markdown.contains(text), "{text}");
         }
+        assert!(markdown.starts_with("# DobLIX, repeated\n\n| asked | measured | verdict |\n|---|---|---|\n| fast | 2 M/s | **does not hold** |\n") && markdown.contains("](doblix/1.svg)"));
         assert!(markdown.contains("\n| binary | 2.00 [1.50 – 2.50] | – |\n"));
         assert!(markdown.contains("\n|---|---:|---:|\n"));
-        assert!(page.contains("D1 &lt;hot&gt;") && page.contains("<svg"));
-        for element in ["table", "tr", "td", "th", "p", "div", "figure"] {
-            let opened =
-                page.matches(&format!("<{element}>")).count() + page.matches(&format!("<{element} ")).count();
-            assert_eq!(opened, page.matches(&format!("</{element}>")).count(), "{element}");
-        }
+        let pictures = example().pictures();
+        let [(name, svg)] = &pictures[..] else { panic!("{} pictures", pictures.len()) };
+        assert!(name == "1.svg" && svg.contains("D1 &lt;hot&gt;") && svg.contains("binary"));
     }
 }

@@ -1,7 +1,7 @@
 //! Predicted against measured: how well the cost model foresaw the blocks of an experiment.
 
 use super::{
-    document::{Section, Table},
+    document::{Section, Table, Verdict},
     verdict,
 };
 use crate::report::number::digits;
@@ -39,7 +39,7 @@ impl Foresight {
     }
 
     /// What held, with the model's errors after the other verdicts.
-    pub(super) fn section(&self, mut verdicts: Vec<String>) -> Section {
+    pub(super) fn section(&self, mut verdicts: Vec<Verdict>) -> Section {
         let mut worst = Table::new(
             "The five cases that were foreseen worst, blocks per operation",
             &["case", "foreseen", "from nothing", "measured"],
@@ -64,12 +64,7 @@ impl Foresight {
         for case in cases.into_iter().take(5) {
             worst.row(case.name.clone(), [case.found, case.blind, case.measured].map(digits));
         }
-        Section {
-            title: "What holds here, and what does not".into(),
-            text: verdicts.into_iter().map(|line| format!("- {line}")).collect(),
-            tables: vec![worst],
-            ..Section::default()
-        }
+        Section { title: "Asked and measured".into(), verdicts, tables: vec![worst], ..Section::default() }
     }
 }
 
@@ -84,8 +79,8 @@ mod tests {
             foresight.add(name.into(), found, 2.0, 1.0);
         }
         let section = foresight.section(Vec::new());
-        assert!(section.text[0].contains("**Holds.**") && section.text[0].contains("10.0 %"), "{section:?}");
-        assert!(section.text[1].contains("**Does not hold.**") && section.text[1].contains("100.0 %"));
+        assert!(section.verdicts[0].holds && section.verdicts[0].measured.contains("10.0 %"), "{section:?}");
+        assert!(!section.verdicts[1].holds && section.verdicts[1].measured.contains("100.0 %"));
         assert_eq!(section.tables[0].rows[0].0, "c");
     }
 }

@@ -1,9 +1,10 @@
-//! How many bytes other index formats take for the same boundaries: exact counts, from the formats' descriptions.
+//! How many bytes other index formats take for the same boundaries: exact counts, from the formats'
+//! descriptions.
 //!
-//! **RocksDB's index block** (`BlockBuilder` and `IndexValue` of its source; format version 5 or later, keys without
-//! sequence numbers). An entry for each data block, keyed by the shortest separator between its last key and
-//! the first of the next block, the last one by its last key (both are defaults). Entry number `i` with restart
-//! interval `R`:
+//! **RocksDB's index block** (`BlockBuilder` and `IndexValue` of its source; format version 5 or
+//! later, keys without sequence numbers). An entry for each data block, keyed by the shortest
+//! separator between its last key and the first of the next block, the last one by its last key
+//! (both are defaults). Entry number `i` with restart interval `R`:
 //!
 //! ```text
 //! shared = 0 if i is a multiple of R, else the length that the key shares with its predecessor
@@ -14,8 +15,9 @@
 //!
 //! It lies in memory as it lies in the file. `R` is 1 unless a user changes it.
 //!
-//! **Sherry's index block**, as the paper has it: γ (8 bytes), 40 bytes for each segment (it checks "divisible by 40"; its
-//! three numbers need 24, NOTES §5), the first offset (8), the size of each block (8: "one 8-byte data per data block").
+//! **Sherry's index block**, as the paper has it: γ (8 bytes), 40 bytes for each segment (it checks
+//! "divisible by 40"; its three numbers need 24; docs/PAPERS.md, "Sherry: the index"), the first
+//! offset (8), the size of each block (8: "one 8-byte data per data block").
 
 /// A data block: what an index must know of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,10 +131,12 @@ mod tests {
         let blocks = blocks(&["apple", "apricot", "banana"], &[105, 205, 206]);
         let separators = [rocksdb_separator(b"apple", b"apricot"), rocksdb_separator(b"apricot", b"banana")];
         assert_eq!(separators, [b"apq".to_vec(), b"b".to_vec()]);
-        // Each entry: two lengths, key, offset (one or two bytes), size (1, 2, 2); three restarts, count, trailer.
+        // Each entry: two lengths, key, offset (one or two bytes), size (1, 2, 2); three restarts,
+        // count, trailer.
         let each = (2 + 3 + 1 + 1) + (2 + 1 + 1 + 2) + (2 + 6 + 2 + 2);
         assert_eq!(rocksdb_index_bytes(&blocks, 1), each + 4 * 3 + 4 + 5);
-        // "banana" shares "b" with its predecessor: one byte less, and of its handle only by how much it is larger.
+        // "banana" shares "b" with its predecessor: one byte less, and of its handle only by how
+        // much it is larger.
         assert_eq!(rocksdb_index_bytes(&blocks, 16), each - 1 - 3 + 4 + 4 + 5);
     }
 

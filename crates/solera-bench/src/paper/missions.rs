@@ -1,24 +1,28 @@
 //! One database under a mix of operations, and what it did for them.
 //!
-//! Owns [`Tenant`]. Where the site has no background thread, all work, flushes and merges too, is done in the caller's
-//! thread at once: the time of an operation is then all the work that it causes, whoever does it, and what is counted
-//! does not depend on how many cores are free. Tables are read past the system's cache where the file system allows
-//! it. Every answer is checked.
+//! Owns [`Tenant`]. Where the site has no background thread, all work, flushes and merges too, is
+//! done in the caller's thread at once: the time of an operation is then all the work that it
+//! causes, whoever does it, and what is counted does not depend on how many cores are free. A site
+//! may be computed instead of a disk ([`Counted`]): its clock then moves by what is charged. Tables
+//! are read past the system's cache where the file system allows it. Every answer is checked.
 
-use super::Scale;
+use super::{Scale, counted::Counted};
 use crate::{
     random::Random,
     runner::{Error, Result},
 };
 use solera::{
-    Compression, Db, Layout, Options,
+    Compression, Db, IndexKind, Layout, Options,
     clock::{Clock, SystemClock},
     control::{Change, knob},
     stats::Counters,
     vfs::{Fs, posix::PosixFs},
 };
 use solera_tune::cost::{Cost, Data, Mix, Model, Setting, model::Load, tree::Tree};
-use std::path::PathBuf;
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 use tempfile::TempDir;
 
 /// Bytes of a key.
@@ -31,8 +35,9 @@ const PRESENT_BITS: u32 = 40;
 const MEMORY_BYTES_MIN: u64 = 1 << 20;
 /// The least that a database keeps of its budget for the block cache is one in so many parts.
 const CACHE_PARTS: u64 = 8;
-/// A budget is this share of the data: so little that the block cache is that least in every arm; and enough for four write buffers of all of CAMAL's memory, 0.0016 of the data, which its printed form
-/// asks for where nothing is looked up.
+/// A budget is this share of the data: so little that the block cache is that least in every arm;
+/// and enough for four write buffers of all of CAMAL's memory, 0.0016 of the data, which its
+/// printed form asks for where nothing is looked up.
 const MEMORY_SHARE: f64 = 0.0065;
 
 /// The data of an experiment and where it lies.
@@ -48,13 +53,54 @@ pub(super) struct Site {
     pub(super) load_directory: Option<PathBuf>,
     /// Seed of keys and operations.
     pub(super) seed: u64,
+    /// How tables are indexed.
+    pub(super) index: IndexKind,
+    /// The error bound of an index that has one.
+    pub(super) epsilon: u32,
     /// Threads of each database that flush and merge. 0: who writes does all that is due at once.
     pub(super) background_threads: usize,
+    /// The time of this place.
+    pub(super) clock: Arc<dyn Clock>,
+    /// What it is computed by, if it is no disk.
+    pub(super) counted: Option<Counted>,
+}
+
+/// Where a database lies; removed when this goes.
+enum Home {
+    Disk(TempDir),
+    Counted(Counted, PathBuf),
+}
+
+impl Home {
+    fn path(&self) -> &Path {
+        match self {
+            Home::Disk(directory) => directory.path(),
+            Home::Counted(_, directory) => directory,
+        }
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        if let Home::Counted(counted, directory) = self {
+            counted.remove(directory);
+        }
+    }
 }
 
 impl Site {
     /// The place that `scale` says, with direct reads if it has them.
     pub(super) fn new(data: Data, scale: &Scale) -> Result<Site> {
+        if scale.world {
+            let counted = Counted::new();
+            let clock = counted.clock();
+            return Ok(Site {
+                load_directory: None,
+                clock,
+                counted: Some(counted),
+                ..Site::disk(data, scale)
+            });
+        }
         let directory = scale.directory.clone().unwrap_or_else(std::env::temp_dir);
         let trial = tempfile::Builder::new().prefix("solera-bench-").tempdir_in(&directory)?;
         let direct = match Options::new().direct_reads(true).open(trial.path()) {
@@ -62,11 +108,38 @@ impl Site {
             Err(solera::Error::Invalid(_)) => false,
             Err(error) => return Err(error.into()),
         };
-        let (load_directory, seed) = (scale.load_directory.clone(), scale.seed);
-        Ok(Site { data, direct, directory, load_directory, seed, background_threads: 0 })
+        Ok(Site { direct, ..Site::disk(data, scale) })
     }
 
-    /// The budget of every database here: equal for all arms, and so small that the block cache is too.
+    fn disk(data: Data, scale: &Scale) -> Site {
+        Site {
+            data,
+            direct: false,
+            directory: scale.directory.clone().unwrap_or_else(std::env::temp_dir),
+            load_directory: scale.load_directory.clone(),
+            seed: scale.seed,
+            index: Layout::default().index,
+            epsilon: Layout::default().epsilon,
+            background_threads: 0,
+            clock: Arc::new(SystemClock::new()),
+            counted: None,
+        }
+    }
+
+    /// Whether time is computed here.
+    pub(super) fn is_counted(&self) -> bool {
+        self.counted.is_some()
+    }
+
+    fn home(&self, directory: &Path) -> Result<Home> {
+        if let Some(counted) = &self.counted {
+            return Ok(Home::Counted(counted.clone(), counted.directory()));
+        }
+        Ok(Home::Disk(tempfile::Builder::new().prefix("solera-bench-").tempdir_in(directory)?))
+    }
+
+    /// The budget of every database here: equal for all arms, and so small that the block cache is
+    /// too.
     pub(super) fn memory_bytes(&self) -> u64 {
         ((self.data.entries * self.data.entry_bytes * MEMORY_SHARE) as u64).max(MEMORY_BYTES_MIN)
     }
@@ -79,9 +152,10 @@ impl Site {
     fn layout(&self, setting: &Setting) -> Layout {
         Layout {
             block_bytes: self.data.block_bytes as u32,
+            index: self.index,
+            epsilon: self.epsilon,
             compression: Compression::None,
             filter: setting.filters(),
-            ..Layout::default()
         }
     }
 }
@@ -94,7 +168,7 @@ pub(super) struct Tenant {
     random: Random,
     pool: Vec<u8>,
     /// Removed when the tenant goes; after `db`, by the order of the fields.
-    directory: TempDir,
+    directory: Home,
 }
 
 /// What a database takes of the memory.
@@ -148,7 +222,8 @@ impl Measured {
         merged.max(0.0) / block
     }
 
-    /// Blocks read, and blocks' worth of bytes read and written by flushes and merges, per operation.
+    /// Blocks read, and blocks' worth of bytes read and written by flushes and merges, per
+    /// operation.
     pub(super) fn blocks(&self, data: &Data) -> f64 {
         (self.blocks_read as f64 + self.merged_blocks(data)) / self.operations.max(1) as f64
     }
@@ -159,7 +234,8 @@ impl Measured {
     }
 }
 
-/// The key of a number: numbers in order make keys in random order (the finalizer of splitmix64, a bijection).
+/// The key of a number: numbers in order make keys in random order (the finalizer of splitmix64, a
+/// bijection).
 fn key(number: u64) -> [u8; KEY_BYTES] {
     let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -173,8 +249,12 @@ fn tables_written(counters: &Counters) -> u64 {
 }
 
 impl Tenant {
-    fn open(site: &Site, setting: &Setting, directory: TempDir) -> Result<Tenant> {
-        let options = Options::new()
+    fn open(site: &Site, setting: &Setting, directory: Home) -> Result<Tenant> {
+        let options = match &site.counted {
+            Some(counted) => Options::new().fs(counted.fs()).clock(counted.clock()),
+            None => Options::new(),
+        };
+        let options = options
             .memory(site.memory_bytes())
             .write_buffer(setting.shape.write_buffer_bytes)
             .layout(site.layout(setting))
@@ -202,7 +282,7 @@ impl Tenant {
             Some(place) => (place, &Site { direct: false, ..site.clone() }),
             None => (&site.directory, site),
         };
-        let directory = tempfile::Builder::new().prefix("solera-bench-").tempdir_in(place)?;
+        let directory = here.home(place)?;
         let mut tenant = Tenant::open(here, setting, directory)?;
         let entries = site.data.entries as u64;
         for number in 0..entries {
@@ -225,7 +305,7 @@ impl Tenant {
     fn moved_to(self, site: &Site) -> Result<Tenant> {
         let Tenant { setting, db, directory: from, .. } = self;
         db.close()?;
-        let to = tempfile::Builder::new().prefix("solera-bench-").tempdir_in(&site.directory)?;
+        let to = site.home(&site.directory)?;
         for entry in std::fs::read_dir(from.path())? {
             let entry = entry?;
             let copy = to.path().join(entry.file_name());
@@ -238,7 +318,7 @@ impl Tenant {
 
     /// A second database that begins as this one is now.
     pub(super) fn fork(&self) -> Result<Tenant> {
-        let directory = tempfile::Builder::new().prefix("solera-bench-").tempdir_in(&self.site.directory)?;
+        let directory = self.site.home(&self.site.directory)?;
         self.db.checkpoint(directory.path())?;
         Tenant::open(&self.site, &self.setting, directory)
     }
@@ -278,7 +358,7 @@ impl Tenant {
         // A value begins with its key, so that a read can be checked.
         let value = &mut self.pool[at..at + value_bytes];
         value[..KEY_BYTES].copy_from_slice(&key(number));
-        self.db.put(&key(number), value)?;
+        self.db.put(key(number), value)?;
         self.settle()
     }
 
@@ -296,20 +376,22 @@ impl Tenant {
         Ok(right)
     }
 
-    /// Does `operations` operations of `mix`, all keys equally likely; writes are of keys that are there.
-    pub(super) fn run(&mut self, clock: &SystemClock, mix: &Mix, operations: u64) -> Result<Measured> {
+    /// Does `operations` operations of `mix`, all keys equally likely; writes are of keys that are
+    /// there.
+    pub(super) fn run(&mut self, clock: &dyn Clock, mix: &Mix, operations: u64) -> Result<Measured> {
         self.run_with(clock, mix, operations, |_| ())
     }
 
     /// The same; `wrote` hears how many nanoseconds each write took.
     pub(super) fn run_with(
         &mut self,
-        clock: &SystemClock,
+        clock: &dyn Clock,
         mix: &Mix,
         operations: u64,
         mut wrote: impl FnMut(u64),
     ) -> Result<Measured> {
         let before = self.counters();
+        let observed = self.site.counted.as_ref().map(|_| self.db.control().observe());
         let [v, r, q, _] = mix.shares();
         let entries = self.site.data.entries as u64;
         let (mut wrong, mut writes, mut write_ns, mut write_ns_max) = (0u64, 0, 0, 0);
@@ -319,10 +401,10 @@ impl Tenant {
             let number = self.random.below(entries);
             let right = if kind < v {
                 let absent = (1 << PRESENT_BITS) + self.random.below(1 << PRESENT_BITS);
-                self.db.get(&key(absent))?.is_none()
+                self.db.get(key(absent))?.is_none()
             } else if kind < v + r {
                 let key = key(number);
-                self.db.get(&key)?.is_some_and(|value| value[..KEY_BYTES] == key)
+                self.db.get(key)?.is_some_and(|value| value[..KEY_BYTES] == key)
             } else if kind < v + r + q {
                 self.scan(number)?
             } else {
@@ -334,6 +416,10 @@ impl Tenant {
                 true
             };
             wrong += u64::from(!right);
+        }
+        if let (Some(counted), Some(before)) = (&self.site.counted, observed) {
+            // What the processor did is charged at the end, to reads and to writes.
+            write_ns += counted.charge(&self.db.control().observe().since(&before));
         }
         let ns = clock.monotonic_ns() - start;
         if wrong > 0 {
@@ -359,7 +445,11 @@ impl Tenant {
 
     /// Bytes of its manifest.
     pub(super) fn manifest_bytes(&self) -> Result<u64> {
-        let (fs, directory) = (PosixFs::new(), self.directory.path());
+        let directory = self.directory.path();
+        let fs: Arc<dyn Fs> = match &self.site.counted {
+            Some(counted) => counted.fs(),
+            None => Arc::new(PosixFs::new()),
+        };
         let mut bytes = 0;
         for name in fs.list_dir(directory)? {
             if name.starts_with("MANIFEST") {
@@ -400,8 +490,8 @@ impl Tenant {
         (memtable * f64::from(shape.run_limit(0))).ceil() as u64
     }
 
-    /// What the model foresees for `operations` operations: from the tree as it is now, and from nothing but the
-    /// setting and the data.
+    /// What the model foresees for `operations` operations: from the tree as it is now, and from
+    /// nothing but the setting and the data.
     pub(super) fn foresee(&self, model: &Model, mix: &Mix, operations: u64) -> (Cost, Cost) {
         let load = Load { mix, operations: operations as f64 };
         let found = model.run(&self.setting, load, &mut self.tree());

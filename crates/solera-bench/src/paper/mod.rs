@@ -1,26 +1,39 @@
 //! Papers' experiments, repeated: what `solera bench paper` runs.
 //!
-//! Owns the list of them ([`Paper`]), their common scale ([`Scale`]) and conditions. Each has a file of its own and
-//! returns a [`Document`], which says with figures where a paper's claim holds here and where it does not. Arms of one
-//! comparison are asked in turns, so that a machine that drifts drifts for all; every
-//! answer is checked, and a wrong one fails the run.
+//! Owns the list of them ([`Paper`]), their common scale ([`Scale`]) and conditions. Each has a
+//! file of its own and returns a [`Document`], which says with figures where a paper's claim holds
+//! here and where it does not. Arms of one comparison are asked in turns, so that a machine that
+//! drifts drifts for all; every answer is checked, and a wrong one fails the run.
 
 pub mod document;
 pub mod formats;
 mod blocks;
 mod camal;
+mod camal_dynamic;
+mod camal_lab;
+mod camal_learned;
+mod contest;
+mod counted;
 mod device;
 mod doblix;
+mod epochs;
+mod doblix_agent;
 mod foresight;
+mod keeper;
+mod learnedkv;
+mod learning;
+mod lerp;
 mod missions;
 mod ruskey;
+mod safety;
 mod sherry;
 mod subject;
+mod together;
 mod training;
 mod transition;
 mod turns;
 
-pub use document::Document;
+pub use document::{Document, Verdict};
 
 use crate::{
     data::DataSet,
@@ -29,6 +42,7 @@ use crate::{
     report::number::{bytes, count, date, digits},
     runner::{Error, Progress, Result},
 };
+use document::Section;
 use solera::{
     clock::{Clock, SystemClock},
     vfs::posix::PosixFs,
@@ -50,12 +64,35 @@ pub enum Paper {
     RuskeyTransition,
     /// CAMAL: size ratio and memory under static mixes. Experiment C1.
     CamalStatic,
+    /// Whether a tuner ever hurts. Experiment X2.
+    Safety,
+    /// DobLIX: its tuning agent against the grid. Experiment D4.
+    DoblixAgent,
+    /// RusKey: Lerp and its opponents. Experiments R1 and R2, Fig. 8, 12 and 13.
+    Ruskey,
+    /// CAMAL: its learners and their opponents. Experiments C1, C2 and C3.
+    Camal,
+    /// Five ideas of the papers, each on and off, together. Experiment X1.
+    Together,
+    /// LearnedKV: values kept apart, and ways to give their space back. Experiments L1 to L3.
+    LearnedKv,
 }
 
 impl Paper {
     /// All of them.
-    pub const ALL: [Paper; 5] =
-        [Paper::Doblix, Paper::Sherry, Paper::RuskeyStatic, Paper::RuskeyTransition, Paper::CamalStatic];
+    pub const ALL: [Paper; 11] = [
+        Paper::Doblix,
+        Paper::Sherry,
+        Paper::RuskeyStatic,
+        Paper::RuskeyTransition,
+        Paper::CamalStatic,
+        Paper::Safety,
+        Paper::DoblixAgent,
+        Paper::Ruskey,
+        Paper::Camal,
+        Paper::Together,
+        Paper::LearnedKv,
+    ];
 
     /// The name that users write, and of the files with the results.
     pub fn name(self) -> &'static str {
@@ -65,6 +102,12 @@ impl Paper {
             Paper::RuskeyStatic => "ruskey-static",
             Paper::RuskeyTransition => "ruskey-transition",
             Paper::CamalStatic => "camal-static",
+            Paper::Safety => "safety",
+            Paper::DoblixAgent => "doblix-agent",
+            Paper::Ruskey => "ruskey",
+            Paper::Camal => "camal",
+            Paper::Together => "together",
+            Paper::LearnedKv => "learnedkv",
         }
     }
 }
@@ -133,7 +176,8 @@ pub struct Scale {
     pub parts: Vec<Part>,
     /// Pairs of each set of the main comparisons.
     pub entries: usize,
-    /// Pairs of each set where many sets or many layouts are compared, and of data larger than memory.
+    /// Pairs of each set where many sets or many layouts are compared, and of data larger than
+    /// memory.
     pub entries_small: usize,
     /// Reads per pass.
     pub lookups: usize,
@@ -155,12 +199,15 @@ pub struct Scale {
     pub keys: Vec<Keys>,
     /// Seed of data and probes.
     pub seed: u64,
-    /// Where to make the temporary directories; `None` for the system's place. Data larger than memory need a
-    /// file system with direct reads there.
+    /// Where to make the temporary directories; `None` for the system's place. Data larger than
+    /// memory need a file system with direct reads there.
     pub directory: Option<PathBuf>,
-    /// Where `camal-static` loads its databases, before they are moved to `directory`; `None` for right there.
-    /// A load with little memory writes each entry many times over.
+    /// Where `camal-static` loads its databases, before they are moved to `directory`; `None` for
+    /// right there. A load with little memory writes each entry many times over.
     pub load_directory: Option<PathBuf>,
+    /// Whether missions are done in a place whose time is counted, instead of on this machine's
+    /// disk.
+    pub world: bool,
     /// The command, for the document.
     pub command: String,
 }
@@ -180,18 +227,19 @@ impl Default for Scale {
             mission_operations: 5_000,
             operations: 50_000,
             mixes: 24,
-            keys: Family::ALL.map(Keys::Family).into(),
+            keys: Family::OF_PAPERS.map(Keys::Family).into(),
             seed: 1,
             directory: None,
             load_directory: None,
+            world: false,
             command: "solera bench paper".into(),
         }
     }
 }
 
 impl Scale {
-    /// The default scale of a paper: a quarter of an hour; of R3, whose arms do not count blocks but are timed one after
-    /// the other, about five minutes.
+    /// The default scale of a paper: a quarter of an hour; of R3, whose arms do not count blocks
+    /// but are timed one after the other, about five minutes.
     pub fn of(paper: Paper) -> Self {
         match paper {
             Paper::RuskeyTransition => Scale {
@@ -201,7 +249,33 @@ impl Scale {
                 repeats: 3,
                 ..Scale::default()
             },
+            Paper::Safety => Scale { missions: 40, mission_operations: 2_000, ..Scale::default() },
+            Paper::DoblixAgent => Scale {
+                entries_small: 1_000_000,
+                mission_operations: 5_000,
+                operations: 100_000,
+                ..Scale::default()
+            },
+            Paper::Ruskey => Scale { missions: 600, ..Scale::default() },
+            Paper::Camal => Scale { operations: 20_000, ..Scale::default() },
+            Paper::Together => Scale { entries_small: 10_000, mission_operations: 4_000, ..Scale::default() },
+            Paper::LearnedKv => {
+                Scale { entries: 1_000_000, entries_small: 100_000, lookups: 250_000, ..Scale::default() }
+            }
             _ => Scale::default(),
+        }
+    }
+
+    /// The scale of a paper's experiment in a place whose time is counted: some minutes.
+    pub fn counted(paper: Paper) -> Self {
+        let scale = Scale { world: true, ..Scale::of(paper) };
+        match paper {
+            Paper::DoblixAgent => {
+                Scale { entries_small: 100_000, mission_operations: 1_000, operations: 20_000, ..scale }
+            }
+            Paper::Ruskey => Scale { entries_small: 30_000, missions: 300, mission_operations: 150, ..scale },
+            Paper::Camal => Scale { entries_small: 61_500, operations: 4_000, ..scale },
+            _ => scale,
         }
     }
 
@@ -258,8 +332,8 @@ impl Scale {
 /// Repeats the experiments of a paper.
 ///
 /// # Errors
-/// [`Error::Config`] for a scale that is not legal or a file of keys that is not one; [`Error::WrongAnswers`] as
-/// soon as there is one; [`Error::Engine`] and [`Error::Io`].
+/// [`Error::Config`] for a scale that is not legal or a file of keys that is not one;
+/// [`Error::WrongAnswers`] as soon as there is one; [`Error::Engine`] and [`Error::Io`].
 pub fn run(paper: Paper, scale: &Scale, progress: &mut dyn Progress) -> Result<Document> {
     scale.validate()?;
     if paper != Paper::Doblix && scale.parts != Part::ALL {
@@ -285,6 +359,21 @@ pub fn run(paper: Paper, scale: &Scale, progress: &mut dyn Progress) -> Result<D
             let units = units(scale, progress)?;
             ("CAMAL's static mixes, repeated on Solera", camal::run_static(scale, &clock, &units, progress)?)
         }
+        Paper::Together => ("The papers' ideas together", together::run(scale, progress)?),
+        Paper::Safety => ("Whether a tuner ever hurts", safety::run_all(scale, progress)?),
+        Paper::DoblixAgent => {
+            let units = units(scale, progress)?;
+            ("DobLIX's tuning agent, repeated on Solera", doblix_agent::run(scale, &units, progress)?)
+        }
+        Paper::Ruskey => {
+            let units = units(scale, progress)?;
+            ("RusKey with Lerp, repeated on Solera", lerp::run(scale, &units, progress)?)
+        }
+        Paper::Camal => {
+            let units = units(scale, progress)?;
+            ("CAMAL with its learners, repeated on Solera", camal_learned::run(scale, &units, progress)?)
+        }
+        Paper::LearnedKv => ("LearnedKV, repeated on Solera", learnedkv::run(scale, &clock, progress)?),
     };
     let run_s = (clock.monotonic_ns() - start) as f64 / 1e9;
     let others = processor.zip(ProcessorTime::now()).map(|(before, now)| now.others_since(before, run_s));
@@ -343,7 +432,7 @@ fn method(paper: Paper, scale: &Scale) -> String {
             count(scale.lookups_cold as u64),
             scale.seed
         ),
-        Paper::RuskeyStatic => format!(
+        Paper::RuskeyStatic | Paper::Ruskey => format!(
             "{} missions of {} operations for each mix and arm, the arms of a mix in turns; every answer checked; seed {}",
             scale.missions,
             count(scale.mission_operations),
@@ -357,9 +446,28 @@ fn method(paper: Paper, scale: &Scale) -> String {
             count(scale.mission_operations),
             scale.seed
         ),
-        Paper::CamalStatic => format!(
+        Paper::CamalStatic | Paper::Camal | Paper::DoblixAgent => format!(
             "{} operations for each mix and arm on a tree that was just loaded; every answer checked; seed {}",
             count(scale.operations),
+            scale.seed
+        ),
+        Paper::LearnedKv => format!(
+            "every answer checked, down to the version of the value; median [quartiles] of {} repeats of every way to keep values, \
+             another one first in each repeat; seed {}",
+            scale.repeats, scale.seed
+        ),
+        Paper::Together => format!(
+            "worlds of {} pairs whose time is counted, one for each of 32 settings and each workload; {} operations; every answer checked; seed {}",
+            count(scale.entries_small as u64),
+            count(scale.mission_operations),
+            scale.seed
+        ),
+        Paper::Safety => format!(
+            "worlds of {} pairs whose time is counted, so that the machine does not matter; {} windows of at least {} operations and four flushes in an epoch; \
+             every answer checked; seed {}",
+            count(scale.entries_small.min(60_000) as u64),
+            scale.missions,
+            count(scale.mission_operations.min(2_000)),
             scale.seed
         ),
     }
@@ -367,14 +475,27 @@ fn method(paper: Paper, scale: &Scale) -> String {
 
 /// What this machine's reads, writes and steps take, where the databases will lie.
 fn units(scale: &Scale, progress: &mut dyn Progress) -> Result<Units> {
+    if scale.world {
+        return Ok(solera_tune::world::device());
+    }
     progress.at("measuring the machine", 0, 1);
     let directory = scale.directory.clone().unwrap_or_else(std::env::temp_dir);
     Ok(cost::probe::probe(&PosixFs::new(), &directory)?)
 }
 
-/// Whether a claim holds, as a line of text.
-fn verdict(claim: &str, holds: bool, figures: &str) -> String {
-    format!("{} {claim}: {figures}", if holds { "**Holds.**" } else { "**Does not hold.**" })
+/// Whether a claim holds.
+fn verdict(claim: &str, holds: bool, figures: &str) -> Verdict {
+    Verdict { asked: claim.to_owned(), measured: figures.to_owned(), holds }
+}
+
+/// Adds what was asked, what came, and whether that is what was asked.
+fn row(asked: &mut Vec<Verdict>, claim: impl Into<String>, measured: impl Into<String>, holds: bool) {
+    asked.push(verdict(&claim.into(), holds, &measured.into()));
+}
+
+/// A section that has nothing but verdicts.
+fn said(verdicts: Vec<Verdict>) -> Section {
+    Section { title: "Asked and measured".into(), verdicts, ..Section::default() }
 }
 
 #[cfg(test)]

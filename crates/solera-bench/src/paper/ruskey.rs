@@ -1,11 +1,12 @@
-//! RusKey's experiments: R1, static mixes of lookups and updates under fixed run limits and the closed form.
+//! RusKey's experiments: R1, static mixes of lookups and updates under fixed run limits and the
+//! closed form.
 //!
-//! Level 0 holds K₀ write buffers whatever the arm: RusKey's K is that of the levels below. The arms of one mix take
-//! missions in turns, so that a machine that drifts drifts for all.
+//! Level 0 holds K₀ write buffers whatever the arm: RusKey's K is that of the levels below. The
+//! arms of one mix take missions in turns, so that a machine that drifts drifts for all.
 
 use super::{
     Scale,
-    document::{Bars, Section, Table},
+    document::{Bars, Section, Table, Verdict},
     foresight::Foresight,
     missions::{Measured, Memory, Site, Tenant},
     verdict,
@@ -17,7 +18,7 @@ use crate::{
     },
     runner::{Error, Progress, Result},
 };
-use solera::{Shape, clock::SystemClock};
+use solera::{Shape, clock::Clock};
 use solera_tune::cost::{Budget, Candidate, Data, Mix, Model, Setting, Units, choose};
 
 /// T.
@@ -32,9 +33,11 @@ const ENTRY_BYTES: f64 = 1000.0;
 const FILTER_BITS: f64 = 8.0;
 /// γ: shares of lookups.
 const LOOKUPS: [f64; 3] = [0.9, 0.5, 0.1];
-/// Entries at which the sizes above hold; write buffers shrink with the data, so that the levels stay.
+/// Entries at which the sizes above hold; write buffers shrink with the data, so that the levels
+/// stay.
 const ENTRIES: f64 = 1e6;
-/// Tables of this many write buffers: each is synced when it is written, which takes a device as long as writing a megabyte.
+/// Tables of this many write buffers: each is synced when it is written, which takes a device as
+/// long as writing a megabyte.
 const TABLE_BUFFERS: u64 = 4;
 /// Smallest write buffer that the engine takes.
 pub(super) const WRITE_BUFFER_BYTES_MIN: u64 = 4 << 10;
@@ -47,7 +50,8 @@ const FIXED: [(&str, &[u32]); 4] = [
     ("lazy leveling", &[10, 10, 1]),
 ];
 
-/// How far filters of two arms may be apart, in bits per entry. Whole lines of small tables make some difference.
+/// How far filters of two arms may be apart, in bits per entry. Whole lines of small tables make
+/// some difference.
 const FILTER_BITS_APART_MAX: f64 = 1.5;
 
 /// The data of R1 at this scale.
@@ -70,7 +74,7 @@ pub(super) fn setting(scale: &Scale, below: &[u32]) -> Setting {
 }
 
 /// The run limits of the closed form for a mix.
-fn closed_form(scale: &Scale, model: &Model, mix: &Mix, cache_bytes: f64) -> Vec<u32> {
+pub(super) fn closed_form(scale: &Scale, model: &Model, mix: &Mix, cache_bytes: f64) -> Vec<u32> {
     let Setting { shape, filter_bits, monkey, .. } = setting(scale, &[1]);
     let buffer = shape.write_buffer_bytes;
     let budget = Budget {
@@ -90,7 +94,7 @@ fn closed_form(scale: &Scale, model: &Model, mix: &Mix, cache_bytes: f64) -> Vec
 /// R1.
 pub(super) fn run_static(
     scale: &Scale,
-    clock: &SystemClock,
+    clock: &dyn Clock,
     units: &Units,
     progress: &mut dyn Progress,
 ) -> Result<Vec<Section>> {
@@ -211,10 +215,12 @@ pub(super) fn run_static(
     Ok(sections)
 }
 
-/// How far block caches may differ, as a share of the smallest: what rounding and indexes of other sizes come to.
+/// How far block caches may differ, as a share of the smallest: what rounding and indexes of other
+/// sizes come to.
 const CACHES_DIFFER_MAX: f64 = 0.01;
 
-/// Refuses arms whose block caches differ: what one saves by its shape, another would save by its cache.
+/// Refuses arms whose block caches differ: what one saves by its shape, another would save by its
+/// cache.
 fn one_cache(arms: &[(String, Tenant)]) -> Result<()> {
     let bytes: Vec<u64> = arms.iter().map(|(_, arm)| arm.memory().cache_bytes).collect();
     let (least, most) = bytes.iter().fold((u64::MAX, 0), |(least, most), &of| (least.min(of), most.max(of)));
@@ -226,7 +232,7 @@ fn one_cache(arms: &[(String, Tenant)]) -> Result<()> {
 }
 
 /// Whether the arms had the same memory at the end.
-fn memory_verdict(lookups: f64, memory: &[Memory]) -> String {
+fn memory_verdict(lookups: f64, memory: &[Memory]) -> Verdict {
     let range = |of: fn(&Memory) -> f64| {
         let values = memory.iter().map(of);
         (values.clone().fold(f64::INFINITY, f64::min), values.fold(0.0, f64::max))
@@ -276,7 +282,9 @@ pub(super) fn how(site: &Site) -> String {
          Tables are read {}. Blocks per operation: blocks that reads read from files, and blocks' worth of bytes \
          that flushes and merges read and wrote; the log is not counted. Blocks are the primary measure: they do not \
          depend on what else the machine did.",
-        if site.direct {
+        if site.is_counted() {
+            "from memory, at the prices of a device (60 µs for a random block): times are counted, not measured"
+        } else if site.direct {
             "past the system's cache (O_DIRECT)"
         } else {
             "through the system's cache: times are of copies, not of a device"
@@ -296,13 +304,13 @@ mod tests {
             filter_bytes: 1000,
             filter_bits_per_entry: 8.5,
         };
-        assert!(memory_verdict(0.5, &[arm; 3]).starts_with("**Holds.**"));
+        assert!(memory_verdict(0.5, &[arm; 3]).holds);
         for other in [
             Memory { cache_bytes: 2 << 20, ..arm },
             Memory { write_buffer_bytes: 8192, ..arm },
             Memory { filter_bits_per_entry: 12.0, ..arm },
         ] {
-            assert!(memory_verdict(0.5, &[arm, other, arm]).starts_with("**Does not hold.**"), "{other:?}");
+            assert!(!memory_verdict(0.5, &[arm, other, arm]).holds, "{other:?}");
         }
     }
 }

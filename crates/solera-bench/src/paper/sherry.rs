@@ -1,9 +1,10 @@
-//! Sherry's experiments: S1 space of the index, against RocksDB's formats over the same block boundaries; S2 time.
+//! Sherry's experiments: S1 space of the index, against RocksDB's formats over the same block
+//! boundaries; S2 time.
 
 use super::{
     Scale,
     blocks::{self, TableBlocks},
-    document::{Bars, Section, Table, cell},
+    document::{Bars, Section, Table, Verdict, cell},
     formats::{rocksdb_index_bytes, sherry_index_bytes},
     subject::{Answer, Arm, Ask, Inquiry, Stored, Subject},
     verdict,
@@ -16,12 +17,7 @@ use crate::{
     },
     runner::{Progress, Result},
 };
-use solera::{
-    IndexKind,
-    clock::SystemClock,
-    index::{Index, LastKeys},
-    key,
-};
+use solera::{IndexKind, clock::SystemClock, index::Index, key};
 use solera_model::plr::Plr;
 use std::path::Path;
 
@@ -35,11 +31,7 @@ const SAID: usize = 0;
 pub(super) fn run(scale: &Scale, clock: &SystemClock, progress: &mut dyn Progress) -> Result<Vec<Section>> {
     let (space, mut verdicts) = space(scale, progress)?;
     let time = time(scale, clock, progress, &mut verdicts)?;
-    let said = Section {
-        title: "What holds here, and what does not".into(),
-        text: verdicts.into_iter().map(|line| format!("- {line}")).collect(),
-        ..Section::default()
-    };
+    let said = Section { title: "Asked and measured".into(), verdicts, ..Section::default() };
     Ok(vec![said, space, time])
 }
 
@@ -61,18 +53,17 @@ impl Space {
     fn of(dir: &Path, set: &DataSet) -> Result<Space> {
         let mut sum = Space::default();
         for table in blocks::of(dir, set)? {
-            sum.add(&table);
+            sum.add(&table, set);
         }
         Ok(sum)
     }
 
-    fn add(&mut self, table: &TableBlocks) {
+    fn add(&mut self, table: &TableBlocks, set: &DataSet) {
         let separators = table.separators();
         let handles = table.handles().bytes() as u64;
-        let last_keys = table.last_keys();
-        let last_keys = LastKeys { keys: &last_keys, of: table.keys() as u64 };
+        let last_keys = table.last_keys(set);
         let memory = |kind, epsilon| {
-            Index::build(kind, epsilon, &separators, Some(last_keys)).bytes() as u64 + handles
+            Index::build(kind, epsilon, &separators, Some(&last_keys)).bytes() as u64 + handles
         };
         let same = match (separators.iter().next(), separators.iter().last()) {
             (Some(first), Some(last)) => key::common_prefix_len(first, last),
@@ -106,7 +97,7 @@ impl Space {
 }
 
 /// S1.
-fn space(scale: &Scale, progress: &mut dyn Progress) -> Result<(Section, Vec<String>)> {
+fn space(scale: &Scale, progress: &mut dyn Progress) -> Result<(Section, Vec<Verdict>)> {
     let fixed = |value_bytes| Sizes::Fixed { key_bytes: 8, value_bytes };
     let settings: Vec<(Sizes, u32)> = [fixed(20), fixed(200), fixed(400), Sizes::Sherry]
         .into_iter()
@@ -235,7 +226,7 @@ fn time(
     scale: &Scale,
     clock: &SystemClock,
     progress: &mut dyn Progress,
-    verdicts: &mut Vec<String>,
+    verdicts: &mut Vec<Verdict>,
 ) -> Result<Section> {
     let mut section = Section {
         title: "S2: time".into(),

@@ -1,4 +1,5 @@
-//! A database under measurement, open ([`Subject`]) or closed ([`Stored`]), and the interleaved repeats over several of them.
+//! A database under measurement, open ([`Subject`]) or closed ([`Stored`]), and the interleaved
+//! repeats over several of them.
 
 use crate::{
     data::DataSet,
@@ -97,7 +98,8 @@ pub struct Answer {
     pub p50_ns: Spread,
     /// 99 % of the operations took no longer, in nanoseconds.
     pub p99_ns: Spread,
-    /// Data blocks looked into, per operation that got so far: a found one, or an absent one that passed a filter.
+    /// Data blocks looked into, per operation that got so far: a found one, or an absent one that
+    /// passed a filter.
     pub blocks_probed: f64,
     /// Data blocks read from a file, per operation.
     pub blocks_read: f64,
@@ -133,8 +135,9 @@ fn in_order(pairs: &Packed) -> Vec<u32> {
 }
 
 impl Subject {
-    /// A database with all pairs of `set` in one run, older versions kept, everything in memory. Loaded in key
-    /// order: what tables hold in the end does not depend on the order, and 20 arms are 20 loads.
+    /// A database with all pairs of `set` in one run, older versions kept, everything in memory.
+    /// Loaded in key order: what tables hold in the end does not depend on the order, and 20 arms
+    /// are 20 loads.
     pub fn create(arm: &Arm, set: &DataSet, parent: Option<&Path>) -> Result<Subject> {
         let directory = temporary(parent)?;
         let db = options(arm, memory_of(set)).open(directory.path())?;
@@ -147,7 +150,7 @@ impl Subject {
         db.wait_idle()?;
         let subject = Subject { arm: arm.clone(), db, snapshots, directory };
         if subject.runs() > 1 {
-            subject.db.compact_range::<&[u8]>(..)?;
+            subject.db.compact_range(..)?;
             subject.db.wait_idle()?;
         }
         Ok(subject)
@@ -157,12 +160,14 @@ impl Subject {
     pub fn close(self) -> Result<Stored> {
         let Subject { arm, db, snapshots, directory } = self;
         let stats = db.default().stats();
-        drop(snapshots);
+        // In this order: versions that the snapshots hold must not leave before the workers stop.
         db.close()?;
+        drop(snapshots);
         Ok(Stored { arm, blocks: stats.blocks, index_bytes: stats.index_bytes, directory })
     }
 
-    /// A database as it is after a random-order load with this budget, once background work is done.
+    /// A database as it is after a random-order load with this budget, once background work is
+    /// done.
     pub fn settled(arm: &Arm, set: &DataSet, memory_bytes: u64, parent: Option<&Path>) -> Result<Subject> {
         let directory = temporary(parent)?;
         let db = options(arm, memory_bytes).open(directory.path())?;
@@ -257,8 +262,8 @@ impl Stored {
     /// Opens it, and reads every block a few times, in no order.
     pub(super) fn open_in_memory(&self, set: &DataSet) -> Result<Subject> {
         let Stored { arm, blocks, directory, .. } = self;
-        let db = options(arm, memory_of(set)).open(directory.path())?;
-        // No merge is to begin because the measurement reads.
+        // No merge is to begin because the measurement reads, or because old versions may go now.
+        let db = options(arm, memory_of(set)).background_threads(0).open(directory.path())?;
         db.control().apply(Change::new("bench", "as loaded").set(&knob::LEVEL0_PATIENCE, 0u32))?;
         if db.default().stats().blocks != *blocks {
             return Err(Error::Config(format!("{}: opening it again changed the tables", arm.name)));
@@ -298,11 +303,14 @@ pub struct Effort {
 
 /// What this process asked of devices so far: bytes read, read calls.
 fn device() -> Option<(u64, u64)> {
+    Some((of_process("read_bytes:")?, of_process("syscr:")?))
+}
+
+/// A count that the system keeps of this process's files, by its name there.
+pub(super) fn of_process(name: &str) -> Option<u64> {
     #[expect(clippy::disallowed_methods, reason = "a fact about the process, not a file of the database")]
     let text = std::fs::read("/proc/self/io").ok()?;
-    let text = String::from_utf8(text).ok()?;
-    let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok();
-    Some((field("read_bytes:")?, field("syscr:")?))
+    String::from_utf8(text).ok()?.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
 }
 
 /// Which of the probes are read, and how.
@@ -381,8 +389,9 @@ impl Inquiry<'_> {
         })
     }
 
-    /// Asks databases in memory, and opens each for its turn alone: so all have the same memory, and nobody comes to lie behind
-    /// another, where rates differ by some per cent. For each an answer per question.
+    /// Asks databases in memory, and opens each for its turn alone: so all have the same memory,
+    /// and nobody comes to lie behind another, where rates differ by some per cent. For each an
+    /// answer per question.
     pub fn of_stored(&self, stored: &[Stored], progress: &mut dyn Progress) -> Result<Vec<Vec<Answer>>> {
         self.repeat(stored.len(), progress, |which, probes, tallies| {
             let subject = stored[which].open_in_memory(self.set)?;

@@ -1,8 +1,9 @@
 //! What models cost to build, beside what the compaction around them costs.
 //!
-//! Training is timed by doing it again, alone, on the very blocks that the compaction wrote and with the functions that
-//! it calls: timers inside a merge loop of 100 ns per entry would measure themselves. The compaction is one of
-//! two runs, every key of one between keys of the other, in this thread, and counted in its processor time.
+//! Training is timed by doing it again, alone, on the very blocks that the compaction wrote and
+//! with the functions that it calls: timers inside a merge loop of 100 ns per entry would measure
+//! themselves. The compaction is one of two runs, every key of one between keys of the other, in
+//! this thread, and counted in its processor time.
 
 use super::{
     blocks::{self, TableBlocks},
@@ -53,7 +54,8 @@ fn thread_ns() -> Option<u64> {
     String::from_utf8(text).ok()?.split_whitespace().next()?.parse().ok()
 }
 
-/// The cost of building tables of this layout from the pairs of `set`; the least of `repeats` of each part.
+/// The cost of building tables of this layout from the pairs of `set`; the least of `repeats` of
+/// each part.
 pub fn measure(arm: &Arm, set: &DataSet, repeats: usize, parent: Option<&Path>) -> Result<BuildCost> {
     let mut compaction_ns = f64::INFINITY;
     let mut tables = Vec::new();
@@ -71,7 +73,7 @@ pub fn measure(arm: &Arm, set: &DataSet, repeats: usize, parent: Option<&Path>) 
             db.ingest(every_other.map(|&i| set.pairs.get(i as usize)))?;
         }
         let before = thread_ns();
-        db.compact_range::<&[u8]>(..)?;
+        db.compact_range(..)?;
         let spent = thread_ns().zip(before).map(|(after, before)| (after - before) as f64);
         let told = || Error::Config("this system does not tell a thread's processor time".into());
         compaction_ns = compaction_ns.min(spent.ok_or_else(told)?);
@@ -95,7 +97,7 @@ pub fn measure(arm: &Arm, set: &DataSet, repeats: usize, parent: Option<&Path>) 
         };
         (0..repeats).map(time).fold(f64::INFINITY, f64::min)
     };
-    let kept: Vec<Kept> = tables.iter().map(Kept::of).collect();
+    let kept: Vec<Kept> = tables.iter().map(|table| Kept::of(table, set)).collect();
     let indexes: Vec<Index> = kept.iter().map(|kept| kept.train(arm)).collect();
     Ok(BuildCost {
         compaction_ns,
@@ -108,7 +110,7 @@ pub fn measure(arm: &Arm, set: &DataSet, repeats: usize, parent: Option<&Path>) 
 
 /// Whether the kind names one block and never its neighbour.
 pub fn is_exact(kind: IndexKind) -> bool {
-    !matches!(kind, IndexKind::SherryPlr | IndexKind::Learned | IndexKind::Auto)
+    !kind.names_a_window() && !matches!(kind, IndexKind::Learned | IndexKind::Auto)
 }
 
 /// Fits every block as the block builder does for this kind.
@@ -135,18 +137,16 @@ fn fit(arm: &Arm, heads: &[Vec<u64>]) {
 /// What the writer of a table keeps for the index; of last keys it keeps the beginnings.
 struct Kept {
     separators: Separators,
-    last_keys: Separators,
-    keys: u64,
+    last_keys: LastKeys,
 }
 
 impl Kept {
-    fn of(table: &TableBlocks) -> Kept {
-        Kept { separators: table.separators(), last_keys: table.last_keys(), keys: table.keys() as u64 }
+    fn of(table: &TableBlocks, set: &DataSet) -> Kept {
+        Kept { separators: table.separators(), last_keys: table.last_keys(set) }
     }
 
     fn train(&self, arm: &Arm) -> Index {
-        let last_keys = LastKeys { keys: &self.last_keys, of: self.keys };
-        Index::build(arm.layout.index, arm.layout.epsilon, &self.separators, Some(last_keys))
+        Index::build(arm.layout.index, arm.layout.epsilon, &self.separators, Some(&self.last_keys))
     }
 }
 

@@ -1,13 +1,13 @@
-//! RusKey's experiment R3: the run limit goes from 1 to T in the middle of a load of mostly writes, by each of the three
-//! transitions.
+//! RusKey's experiment R3: the run limit goes from 1 to T in the middle of a load of mostly writes,
+//! by each of the three transitions.
 //!
-//! A thread of the database flushes and merges, as in use: a transition that makes much work due at once is then felt by
-//! the writers that wait for it. Arms follow each other within a repeat, in another order in each, and all of them
-//! begin with the same tree and do the same operations.
+//! A thread of the database flushes and merges, as in use: a transition that makes much work due at
+//! once is then felt by the writers that wait for it. Arms follow each other within a repeat, in
+//! another order in each, and all of them begin with the same tree and do the same operations.
 
 use super::{
     Scale,
-    document::{Bars, Lines, Section, Table},
+    document::{Bars, Lines, Section, Table, Verdict},
     missions::{Site, Tenant},
     ruskey, verdict,
 };
@@ -19,7 +19,7 @@ use crate::{
     runner::{Progress, Result},
 };
 use solera::{
-    clock::{Clock, SystemClock},
+    clock::Clock,
     control::{Change, knob},
 };
 use solera_tune::cost::Mix;
@@ -47,21 +47,22 @@ struct Passage {
     missions: Vec<f64>,
     /// How long each write took, before the change and after it.
     writes: [Vec<u64>; 2],
-    /// From the beginning to the end, and from the change to the end, with the work that was left over.
+    /// From the beginning to the end, and from the change to the end, with the work that was left
+    /// over.
     total: [f64; 2],
     /// Bytes of tables read and written from the change to the end.
     moved_bytes: u64,
     /// How long the change itself took under load.
     applied: u64,
-    /// The same of a copy at rest: time, bytes of tables that the change had read and written before anything
-    /// else was asked of it, and bytes of the manifest.
+    /// The same of a copy at rest: time, bytes of tables that the change had read and written
+    /// before anything else was asked of it, and bytes of the manifest.
     at_rest: (u64, u64, u64),
     /// How long further changes took at rest.
     changes: Vec<u64>,
 }
 
 /// R3.
-pub(super) fn run(scale: &Scale, clock: &SystemClock, progress: &mut dyn Progress) -> Result<Vec<Section>> {
+pub(super) fn run(scale: &Scale, clock: &dyn Clock, progress: &mut dyn Progress) -> Result<Vec<Section>> {
     let site = Site::new(ruskey::data(scale), scale)?;
     let site = Site { background_threads: 1, ..site };
     let setting = ruskey::setting(scale, &[RUN_LIMITS.0]);
@@ -84,12 +85,13 @@ fn change(what: &str) -> Change {
     Change::new("bench", what)
 }
 
-/// Missions under the old run limit, the change, missions under the new one, and the work that they left over.
+/// Missions under the old run limit, the change, missions under the new one, and the work that they
+/// left over.
 fn passage(
     transition: &str,
     mut tenant: Tenant,
     scale: &Scale,
-    clock: &SystemClock,
+    clock: &dyn Clock,
     mut progress: impl FnMut(usize),
 ) -> Result<Passage> {
     let mix = Mix::new([0.0, LOOKUPS_PERCENT, 0.0, 100.0 - LOOKUPS_PERCENT]).map_err(crate::Error::Config)?;
@@ -128,7 +130,7 @@ fn apply(tenant: &Tenant, run_limit: u32) -> Result<()> {
 }
 
 /// What the change does by itself: on a copy of the tree, which has nothing else to do.
-fn at_rest(tenant: &Tenant, clock: &SystemClock, passage: &mut Passage) -> Result<()> {
+fn at_rest(tenant: &Tenant, clock: &dyn Clock, passage: &mut Passage) -> Result<()> {
     let copy = tenant.fork()?;
     copy.rest()?;
     let (moved, manifest) = (copy.table_bytes_moved(), copy.manifest_bytes()?);
@@ -160,8 +162,7 @@ fn at(quantile: f64, of: &[u64]) -> f64 {
 }
 
 fn sections(scale: &Scale, site: &Site, loaded: &Tenant, arms: &[Vec<Passage>; 3]) -> Vec<Section> {
-    let text = verdicts(arms).into_iter().map(|line| format!("- {line}")).collect();
-    let said = Section { title: "What holds here, and what does not".into(), text, ..Section::default() };
+    let said = Section { title: "Asked and measured".into(), verdicts: verdicts(arms), ..Section::default() };
     let memory = loaded.memory();
     let conditions = Section {
         title: "Conditions".into(),
@@ -190,7 +191,7 @@ fn sections(scale: &Scale, site: &Site, loaded: &Tenant, arms: &[Vec<Passage>; 3
     vec![said, conditions, time(scale, arms), latency(arms), by_itself(arms)]
 }
 
-fn verdicts(arms: &[Vec<Passage>; 3]) -> Vec<String> {
+fn verdicts(arms: &[Vec<Passage>; 3]) -> Vec<Verdict> {
     let [greedy, lazy, flexible] = [0, 1, 2].map(|arm| spread(&arms[arm], |of| of.total[1]).median / 1e9);
     let in_order = flexible <= lazy && lazy <= greedy;
     let (before, after) = largest_writes(&arms[FLEXIBLE]);
@@ -279,6 +280,7 @@ fn time(scale: &Scale, arms: &[Vec<Passage>; 3]) -> Section {
     };
     Section {
         title: "R3: time".into(),
+        verdicts: Vec::new(),
         text: vec![format!(
             "{missions} missions of {} operations; the change is after mission {}.",
             scale.mission_operations,

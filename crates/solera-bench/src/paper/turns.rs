@@ -1,9 +1,10 @@
 //! Databases compared closely: all open in memory, asked the same in short turns.
 //!
-//! Where a cache's blocks come to lie differs from one opening to the next and moves a database's rate: medians of five
-//! openings each, alone in the process, still differed by 8 % between databases that were the same. Turns take the machine's
-//! drift and its stalls out of a ratio, and opening in another order in each repeat what being first gains; what is
-//! left is in the quartiles.
+//! Where a cache's blocks come to lie differs from one opening to the next and moves a database's
+//! rate: medians of five openings each, alone in the process, still differed by 8 % between
+//! databases that were the same. Turns take the machine's drift and its stalls out of a ratio, and
+//! opening in another order in each repeat what being first gains; what is left is in the
+//! quartiles.
 
 use super::subject::{Answer, Inquiry, Reads, Stored, Subject, Tally};
 use crate::{
@@ -14,8 +15,8 @@ use crate::{
 
 /// Turns of each database in a repeat.
 const TURNS: usize = 10;
-/// Reads that are timed together, to one that comes before them and is not timed, because the processor's caches still hold what the
-/// database before needed.
+/// Reads that are timed together, to one that comes before them and is not timed, because the
+/// processor's caches still hold what the database before needed.
 const TOGETHER_PER_UNTIMED: usize = 2;
 /// The same to one that is timed alone.
 const TOGETHER_PER_ALONE: usize = 4;
@@ -38,8 +39,8 @@ pub(super) struct InTurns {
 }
 
 impl Inquiry<'_> {
-    /// Opens all of `stored`, in each repeat with the next one first, and asks them in turns. With as many repeats as
-    /// databases each is opened at each place once.
+    /// Opens all of `stored`, in each repeat with the next one first, and asks them in turns. With
+    /// as many repeats as databases each is opened at each place once.
     pub(super) fn in_turns(&self, stored: &[&Stored], progress: &mut dyn Progress) -> Result<Vec<InTurns>> {
         let count = stored.len();
         let together = self.effort.lookups.div_ceil(TURNS);

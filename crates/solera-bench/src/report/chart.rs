@@ -1,10 +1,11 @@
-//! Bar charts as inline SVG: one bar per index kind, its number at its end, a line over it from the least
-//! to the greatest repeat. Colours come from the page's CSS, so that one picture serves light and dark.
+//! Bar charts: one bar per index kind, its number at its end, a line over it from the least
+//! to the greatest repeat. Colours are those of [`super::picture`].
 
 use super::{
     Spread,
     html::escape,
     number::{Quantity, digits},
+    picture::Drawing,
 };
 use std::fmt::Write;
 
@@ -30,8 +31,8 @@ pub struct Chart<'a> {
 }
 
 impl Chart<'_> {
-    /// The chart as a `<figure>`.
-    pub fn render(&self) -> String {
+    /// The chart, drawn.
+    pub fn draw(&self) -> Drawing {
         let largest = self.bars.iter().map(|(_, spread)| spread.max).fold(0.0, f64::max);
         let median_largest = self.bars.iter().map(|(_, spread)| spread.median).fold(0.0, f64::max);
         let scale = self.quantity.scale(median_largest);
@@ -40,13 +41,7 @@ impl Chart<'_> {
             LABEL_WIDTH + share * (WIDTH - LABEL_WIDTH - NUMBER_WIDTH)
         };
         let height = ROW_HEIGHT * self.bars.len() as f64;
-        let title = escape(self.title);
-        let mut out = format!(
-            "<figure><figcaption><b>{title}</b> <span>{}, {} is better</span></figcaption>\
-             <svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{title}\">",
-            escape(&scale.unit),
-            self.better
-        );
+        let mut out = String::new();
         for (i, (name, spread)) in self.bars.iter().enumerate() {
             let top = ROW_HEIGHT * i as f64 + (ROW_HEIGHT - BAR_HEIGHT) / 2.0;
             let middle = top + BAR_HEIGHT / 2.0;
@@ -79,7 +74,7 @@ impl Chart<'_> {
                 right + 7.0
             );
         }
-        out.push_str("</svg></figure>");
-        out
+        let caption = format!("{}, {} is better", scale.unit, self.better);
+        Drawing { title: self.title.to_owned(), caption, width: WIDTH, height, whole: false, body: out }
     }
 }

@@ -4,18 +4,13 @@ use super::{
     ArmReport, Phase, Report, SetReport, Spread,
     chart::Chart,
     number::Quantity,
+    picture::{COLOURS, PARTS},
     rows::{groups, phase_title},
     text::{conditions, facts},
 };
 use std::fmt::Write;
 
 const STYLE: &str = "
-:root { color-scheme: light dark; --page: #fbfaf8; --ink: #1d1b19; --soft: #6b655e; --line: #ddd7ce; --card: #ffffff;
-  --k0: #9a9288; --k1: #c9822b; --k2: #8c2f39; --k3: #3c6e71; --k4: #5b5f97;
-  --k5: #7a8450; --k6: #b5838d; --k7: #4f5d75; --k8: #a98467; --k9: #6d597a; }
-@media (prefers-color-scheme: dark) { :root { --page: #171513; --ink: #ece7e0; --soft: #a39b91; --line: #38332e;
-  --card: #1f1c19; --k0: #8b847b; --k1: #d9973f; --k2: #c65b66; --k3: #5f9ea0; --k4: #8b90cf;
-  --k5: #a3ad75; --k6: #cfa3ab; --k7: #8092b3; --k8: #c7a98f; --k9: #a08cad; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 1080px; padding: 2rem 1.25rem 4rem; background: var(--page); color: var(--ink);
   font: 16px/1.5 system-ui, sans-serif; }
@@ -26,15 +21,8 @@ dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
 .charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(320px, 1fr)); gap: .75rem; margin: 1rem 0; }
 figure { margin: 0; padding: .7rem .8rem .5rem; background: var(--card); border: 1px solid var(--line); border-radius: 8px; }
 figcaption { font-size: .9rem; margin-bottom: .3rem; } figcaption span { color: var(--soft); }
-svg { display: block; width: 100%; height: auto; } svg text { font-size: 13px; dominant-baseline: central; fill: var(--ink); }
-svg .name { text-anchor: end; fill: var(--soft); } svg .number { font-weight: 600; }
-.spread { stroke: var(--ink); stroke-width: 1.2; fill: none; opacity: .75; }
-.k0 { fill: var(--k0); } .k1 { fill: var(--k1); } .k2 { fill: var(--k2); } .k3 { fill: var(--k3); } .k4 { fill: var(--k4); }
-.k5 { fill: var(--k5); } .k6 { fill: var(--k6); } .k7 { fill: var(--k7); } .k8 { fill: var(--k8); } .k9 { fill: var(--k9); }
-figure.whole { grid-column: 1 / -1; } .grid { stroke: var(--line); fill: none; }
-path.line { fill: none; stroke-width: 1.8; stroke-linejoin: round; }
-path.line.k0 { stroke: var(--k0); } path.line.k1 { stroke: var(--k1); } path.line.k2 { stroke: var(--k2); }
-path.line.k3 { stroke: var(--k3); } path.line.k4 { stroke: var(--k4); }
+svg { display: block; width: 100%; height: auto; }
+figure.whole { grid-column: 1 / -1; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .88rem; font-variant-numeric: tabular-nums; width: 100%; }
 th, td { padding: .2rem .75rem .2rem 0; text-align: right; white-space: nowrap; } th:first-child, td:first-child, td:nth-child(2),
 th:nth-child(2) { text-align: left; } td:nth-child(2) { color: var(--soft); }
@@ -63,13 +51,13 @@ pub(super) fn render(report: &Report) -> String {
     page("Solera benchmark", &facts(report), &out)
 }
 
-/// A page with a title, facts and `body`, which is HTML; nothing else in it is. A fact named `WARNING` stands
-/// out.
+/// A page with a title, facts and `body`, which is HTML; nothing else in it is. A fact named
+/// `WARNING` stands out.
 pub fn page(title: &str, facts: &[(&'static str, String)], body: &str) -> String {
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
-         <title>{0}</title><style>{STYLE}</style></head><body>\n<h1>{0}</h1>\n<dl>",
+         <title>{0}</title><style>{COLOURS}{STYLE}{PARTS}</style></head><body>\n<h1>{0}</h1>\n<dl>",
         escape(title)
     );
     for (name, text) in facts {
@@ -87,7 +75,7 @@ fn charts(out: &mut String, report: &Report, set: &SetReport) {
     let mut chart = |title: &str, quantity, better, value: &dyn Fn(&ArmReport) -> Option<Spread>| {
         let bars: Vec<_> = set.arms.iter().filter_map(|arm| Some((&arm.index[..], value(arm)?))).collect();
         if !bars.is_empty() {
-            let _ = writeln!(out, "{}", Chart { title, quantity, better, bars }.render());
+            let _ = writeln!(out, "{}", Chart { title, quantity, better, bars }.draw().figure());
         }
     };
     let once = |x: f64| Some(Spread::of(vec![x]));

@@ -1,9 +1,10 @@
-//! Line charts as inline SVG: how a number went over a run, one line for each of several things. Colours come from the
-//! page's CSS, as those of [`super::chart`].
+//! Line charts: how a number went over a run, one line for each of several things. Colours are
+//! those of [`super::picture`].
 
 use super::{
     html::escape,
     number::{Quantity, count, digits},
+    picture::Drawing,
 };
 use std::fmt::Write;
 
@@ -33,8 +34,8 @@ pub struct LineChart<'a> {
 }
 
 impl LineChart<'_> {
-    /// The chart as a `<figure>`.
-    pub fn render(&self) -> String {
+    /// The chart, drawn.
+    pub fn draw(&self) -> Drawing {
         let points = || self.lines.iter().flat_map(|(_, points)| points.iter());
         let right = points().map(|point| point.0).fold(0.0, f64::max);
         let most = points().map(|point| point.1).fold(0.0, f64::max);
@@ -42,14 +43,7 @@ impl LineChart<'_> {
         let share = |value: f64, of: f64| if of > 0.0 { value / of } else { 0.0 };
         let x = |value: f64| LEFT + share(value, right) * (WIDTH - LEFT - 8.0);
         let y = |value: f64| HEIGHT - BOTTOM - share(value, most) * (HEIGHT - TOP - BOTTOM);
-        let title = escape(self.title);
-        let mut out = format!(
-            "<figure class=\"whole\"><figcaption><b>{title}</b> <span>{} over {}, {} is better</span></figcaption>\
-             <svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}\">",
-            escape(&scale.unit),
-            escape(self.over),
-            self.better
-        );
+        let mut out = String::new();
         for step in 0..=STEPS {
             let value = most * f64::from(step) / f64::from(STEPS);
             let (at, shown) = (y(value), digits(value / scale.divisor));
@@ -87,8 +81,15 @@ impl LineChart<'_> {
             }
             out.push_str("\"/>");
         }
-        out.push_str("</svg></figure>");
-        out
+        let caption = format!("{} over {}, {} is better", scale.unit, self.over, self.better);
+        Drawing {
+            title: self.title.to_owned(),
+            caption,
+            width: WIDTH,
+            height: HEIGHT,
+            whole: true,
+            body: out,
+        }
     }
 }
 
@@ -108,7 +109,7 @@ mod tests {
             mark: Some((500.0, "change")),
             lines,
         };
-        let svg = chart.render();
+        let svg = chart.draw().figure();
         assert!(svg.contains("&lt;fast&gt;") && svg.contains("change at 500") && svg.contains("1,000"));
         assert_eq!(svg.matches("class=\"line").count(), 3);
         // The largest at the top, the last at the right.

@@ -1,5 +1,5 @@
-//! What a run found out: plain data with units in its names. It is measured in `runner`, and printed from
-//! here as text, as JSON (it is `Serialize`) and as a web page.
+//! What a run found out: plain data with units in its names. It is measured in `runner`, and
+//! printed from here as text, as JSON (it is `Serialize`) and as a web page.
 
 pub mod number;
 mod rows;
@@ -7,6 +7,8 @@ mod text;
 pub mod chart;
 pub mod lines;
 pub mod html;
+mod verdict;
+pub mod picture;
 
 use crate::machine::Machine;
 use serde::Serialize;

@@ -45,7 +45,8 @@ impl Quantity {
     }
 }
 
-/// Three to four significant digits, never in scientific notation: `0.0123`, `1.23`, `12.3`, `123`, `1234`.
+/// Three to four significant digits, never in scientific notation: `0.0123`, `1.23`, `12.3`, `123`,
+/// `1234`.
 pub fn digits(value: f64) -> String {
     let magnitude = value.abs();
     let decimals = match magnitude {

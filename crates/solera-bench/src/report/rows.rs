@@ -1,5 +1,5 @@
-//! The table of one data set, as data: a row per number, a column per index kind. Text and web page print
-//! the same rows, so that they cannot disagree.
+//! The table of one data set, as data: a row per number, a column per index kind. Text and web page
+//! print the same rows, so that they cannot disagree.
 
 use super::{
     ArmReport, Phase, PhaseReport, SetReport, Spread,
@@ -107,8 +107,8 @@ fn join(counts: &[usize]) -> String {
     counts.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// A row whose cells are a number, with its least and greatest if it was measured several times, all at
-/// the scale of the largest.
+/// A row whose cells are a number, with its least and greatest if it was measured several times,
+/// all at the scale of the largest.
 fn row(
     set: &SetReport,
     label: &str,

@@ -4,6 +4,7 @@ use super::{
     Report,
     number::{bytes, count, date, digits},
     rows::groups,
+    verdict::{meaning, verdict},
 };
 use std::fmt::Write;
 
@@ -116,6 +117,21 @@ pub(super) fn render(report: &Report) -> String {
                 out.push('\n');
             }
         }
+        let verdict = verdict(set);
+        if !verdict.is_empty() {
+            let _ = writeln!(out, "\n  In words");
+        }
+        for line in verdict {
+            let _ = writeln!(out, "    {line}");
+        }
+    }
+    let mut kinds: Vec<&str> =
+        report.sets.iter().flat_map(|set| &set.arms).map(|arm| &arm.index[..]).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    let _ = writeln!(out, "\nThe kinds");
+    for kind in kinds {
+        let _ = writeln!(out, "  {kind:<12} {}", meaning(kind));
     }
     out
 }
@@ -129,7 +145,8 @@ mod tests {
         let text = example().to_text();
         let table: Vec<&str> = text.lines().skip_while(|line| !line.contains("binary  ")).collect();
         let end = table[0].chars().count();
-        let rows: Vec<&&str> = table.iter().filter(|line| line.starts_with("    ")).collect();
+        let rows = table.iter().take_while(|line| !line.contains("In words"));
+        let rows: Vec<&&str> = rows.filter(|line| line.starts_with("    ")).collect();
         assert!(rows.len() > 20);
         assert!(rows.iter().all(|row| row.chars().count() == end), "{text}");
         assert!(text.contains("1.40 [1.37 – 1.47]"), "{text}");

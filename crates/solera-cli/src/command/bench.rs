@@ -1,14 +1,15 @@
-//! `solera bench`: measures the engine on this machine, in a database of its own that is gone afterwards.
+//! `solera bench`: measures the engine on this machine, in a database of its own that is gone
+//! afterwards.
 
-use super::paper::PaperBench;
+use super::{paper::PaperBench, scratch::Scratch};
 use crate::{
     failure::{Failure, Outcome, Result},
     output::print_text,
-    units,
+    own, units,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use solera::{Clock, Compression, IndexKind, Layout, SystemClock, trace::TraceOptions};
-use solera_bench::{Config, Family, Generated, Progress};
+use solera_bench::{Config, Family, Keys, Progress};
 use std::{
     io::{IsTerminal, Write},
     path::{Path, PathBuf},
@@ -24,7 +25,7 @@ Without --n and --keys: a sample of real data (paths and times of a git history)
 under two minutes on two cores. With either: that generated set alone.
 
 Every answer is checked; a wrong one ends the run with an error. The databases lie in a temporary directory \
-and are removed."
+and are removed, also when Ctrl-C or SIGTERM ends the run."
 )]
 pub(crate) struct Bench {
     #[command(subcommand)]
@@ -32,10 +33,12 @@ pub(crate) struct Bench {
     /// Keys of a generated set [default: 2000000]
     #[arg(long, value_name = "N", value_parser = count)]
     n: Option<usize>,
-    /// How generated keys are spread: uniform, lognormal, clustered, books-like, fb-like, wiki-like,
-    /// strings or hexadecimal [default: uniform]
+    /// How generated keys are spread: uniform, lognormal, clustered, books-like, fb-like,
+    /// wiki-like, strings, hexadecimal, composite, tenants, ranges, coordinates, words, uuid7, ulid
+    /// or runs; or sosd:FILE for a file of the SOSD benchmark, or lines:FILE for a text file with a
+    /// key in each line [default: uniform]
     #[arg(long, value_name = "FAMILY")]
-    keys: Option<Family>,
+    keys: Option<Keys>,
     /// Bytes of each generated value
     #[arg(long, value_name = "BYTES", default_value_t = 64)]
     value_bytes: usize,
@@ -60,23 +63,23 @@ pub(crate) struct Bench {
     /// Where to make the temporary databases [default: the system's place]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Let `solera control watch --file` see what is done meanwhile: each database in a file of its own in this
-    /// directory, named by keys and index kind
+    /// Let `solera control watch --file` see what is done meanwhile: each database in a file of its
+    /// own in this directory, named by keys and index kind
     #[arg(long, value_name = "DIR")]
     publish: Option<PathBuf>,
-    /// Record what is done, without values, for `solera trace`: each database in a new file of its own in this
-    /// directory, named by keys and index kind. Every operation takes longer for it
+    #[command(flatten)]
+    tuning: super::tuning::Tuning,
+    /// Record what is done, without values, for `solera trace`: each database in a new file of its
+    /// own in this directory, named by keys and index kind. Every operation takes longer for it
     #[arg(long, value_name = "DIR")]
     trace: Option<PathBuf>,
     /// Put hashes for keys into the traces, under a key that nobody keeps
     #[arg(long, requires = "trace")]
     hash_keys: bool,
-    /// Write the same as a page with charts
-    #[arg(long, value_name = "FILE", default_value = "bench.html")]
-    html: PathBuf,
-    /// Write no page
-    #[arg(long, conflicts_with = "html")]
-    no_html: bool,
+    /// Write the same as a page with charts. A page of an earlier run is replaced, another file
+    /// never
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Print the report as one JSON object
     #[arg(long)]
     json: bool,
@@ -92,39 +95,41 @@ impl Bench {
         if let Some(Experiment::Paper(paper)) = self.experiment {
             return paper.run();
         }
-        if let Some(compression) = self.compression.filter(|compression| !compression.available()) {
-            return Err(Failure::Usage(format!(
-                "this build cannot compress with {compression}; build with --features zstd, or use none or lz4"
-            )));
+        if let Some(compression) = self.compression {
+            must_be_available(compression)?;
         }
-        let config = self.config();
+        let scratch = Scratch::new(self.dir.as_deref())?;
+        let mut config = self.config();
+        config.directory = Some(scratch.path());
         // Before the run: it takes minutes, and a page that cannot be written must not cost them.
-        let page = match self.no_html {
-            true => None,
-            false => Some(self.create_page()?),
-        };
+        let page = self.html.as_deref().map(create_page).transpose()?;
         [&self.publish, &self.trace].into_iter().flatten().try_for_each(|dir| create_directory(dir))?;
         let mut progress = Shown::new();
-        let report = solera_bench::run(&config, &mut progress).map_err(failed)?;
+        let mut report = solera_bench::run(&config, &mut progress).map_err(failed)?;
+        if let Some(parent) = scratch.path().parent() {
+            report.settings.directory = parent.display().to_string();
+        }
         progress.finish();
         print_text(&if self.json { report.to_json() } else { report.to_text() })?;
-        if let Some(mut page) = page {
+        if let (Some(mut page), Some(path)) = (page, &self.html) {
             page.write_all(report.to_html().as_bytes())
-                .map_err(|error| Failure::file("write", self.html.display(), &error))?;
+                .map_err(|error| Failure::file("write", path.display(), &error))?;
             if !self.json {
-                print_text(&format!("The same with charts: {}", self.html.display()))?;
+                print_text(&format!("The same with charts: {}", path.display()))?;
             }
         }
         Ok(Outcome::Done)
     }
 
     fn config(&self) -> Config {
-        let mut config = match (self.n, self.keys) {
+        let mut config = match (self.n, self.keys.clone()) {
             (None, None) => Config::default(),
-            (n, keys) => Config::generated(keys.unwrap_or(Family::Uniform), n.unwrap_or(2_000_000)),
+            (n, keys) => {
+                Config::generated(keys.unwrap_or(Keys::Family(Family::Uniform)), n.unwrap_or(2_000_000))
+            }
         };
         for generated in &mut config.generated {
-            *generated = Generated { value_bytes: self.value_bytes, ..*generated };
+            generated.value_bytes = self.value_bytes;
         }
         if !self.index.is_empty() {
             config.indexes.clone_from(&self.index);
@@ -134,18 +139,30 @@ impl Bench {
         config.background_threads = self.threads;
         config.repeats = self.repeats;
         config.seed = self.seed;
-        config.directory.clone_from(&self.dir);
         config.publish.clone_from(&self.publish);
+        config.tune.clone_from(&self.tuning.tune);
         config.trace.clone_from(&self.trace);
         config.trace_options = TraceOptions::new().hash_keys(self.hash_keys);
         config.command = command_line();
         config
     }
+}
 
-    #[expect(clippy::disallowed_methods, reason = "the page is the user's file, not the database's")]
-    fn create_page(&self) -> Result<std::fs::File> {
-        std::fs::File::create(&self.html).map_err(|error| Failure::file("write", self.html.display(), &error))
+/// The page, empty until there is something to say: a run that fails leaves no half of one.
+fn create_page(path: &Path) -> Result<std::fs::File> {
+    own::create(path, "a page of `solera bench`", |beginning| {
+        beginning.is_empty() || String::from_utf8_lossy(beginning).contains("<title>Solera benchmark")
+    })
+}
+
+/// Fails if this build cannot compress so.
+pub(super) fn must_be_available(compression: Compression) -> Result<()> {
+    if compression.available() {
+        return Ok(());
     }
+    Err(Failure::Usage(format!(
+        "this build cannot compress with {compression}; build with --features zstd, or use none or lz4"
+    )))
 }
 
 fn create_directory(dir: &Path) -> Result<()> {
@@ -169,8 +186,8 @@ pub(super) fn failed(error: solera_bench::Error) -> Failure {
 /// How often a log is told how far a stage has come.
 const LOG_PERIOD_NS: u64 = 60_000_000_000;
 
-/// What is being done, and how long that will take: on a terminal one line that changes, else a line for every stage and
-/// for every minute of a long one.
+/// What is being done, and how long that will take: on a terminal one line that changes, else a
+/// line for every stage and for every minute of a long one.
 pub(super) struct Shown {
     /// `None`: standard error is no terminal.
     bar: Option<ProgressBar>,

@@ -2,8 +2,10 @@
 
 use crate::{
     failure::{Outcome, Result},
-    target::Database,
+    output::print_json,
+    target::{Database, damage},
 };
+use serde_json::json;
 use std::path::PathBuf;
 
 /// Make a consistent copy of the database in a new directory; tables are shared by hard links
@@ -13,13 +15,26 @@ pub(crate) struct Checkpoint {
     database: Database,
     /// Directory of the copy; it must not exist, or be empty, and lie on the same file system
     to: PathBuf,
+    /// Print what was copied as one JSON object
+    #[arg(long)]
+    json: bool,
 }
 
 impl Checkpoint {
     pub(crate) fn run(self) -> Result<Outcome> {
         let db = self.database.open_to_change()?;
         db.checkpoint(&self.to)?;
+        let stats = db.stats();
+        let (keyspaces, seqno) = (stats.keyspaces.len(), stats.last_seqno);
         db.close()?;
-        Ok(Outcome::Done)
+        if self.json {
+            print_json(
+                &json!({"to": self.to.to_string_lossy(), "keyspaces": keyspaces, "last_seqno": seqno}),
+            )?;
+        }
+        match damage(&stats.keyspaces) {
+            None => Ok(Outcome::Done),
+            Some(found) => Err(found.and("the checkpoint shares these tables, and their damage")),
+        }
     }
 }

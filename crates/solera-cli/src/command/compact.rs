@@ -4,23 +4,24 @@ use crate::{
     escape::Notation,
     failure::{Outcome, Result},
     output::{print_json, print_text},
-    target::Place,
+    target::{Place, damage},
     units,
 };
 use serde_json::json;
 use solera::clock::{Clock, SystemClock};
 use std::{ffi::OsString, ops::Bound};
 
-/// Merge all levels of a range of keys into the last: reads get faster, deleted data gives its space back
+/// Merge all levels of a range of keys into the last: reads get faster, deleted data gives its
+/// space back
 #[derive(Debug, clap::Args)]
 pub(crate) struct Compact {
     #[command(flatten)]
     place: Place,
     /// Only keys from this one on
-    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
+    #[arg(long, value_name = "KEY")]
     from: Option<OsString>,
     /// Only keys before this one
-    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
+    #[arg(long, value_name = "KEY")]
     to: Option<OsString>,
     /// Keys are escaped text, as scan prints it: \\ \t \n \r \xNN
     #[arg(long, conflicts_with = "hex")]
@@ -70,6 +71,6 @@ impl Compact {
                 units::seconds(seconds)
             ))?;
         }
-        Ok(Outcome::Done)
+        damage(&[after]).map_or(Ok(Outcome::Done), Err)
     }
 }

@@ -1,4 +1,5 @@
-//! `solera cost`: what shapes of the tree cost under a workload on this machine, which is the cheapest, and why.
+//! `solera cost`: what shapes of the tree cost under a workload on this machine, which is the
+//! cheapest, and why.
 
 use crate::{
     failure::{Failure, Outcome, Result},
@@ -15,7 +16,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Most data for so much memory: some ten thousand write buffers, through whose flushes the model walks for each shape.
+/// Most data for so much memory: some ten thousand write buffers, through whose flushes the model
+/// walks for each shape.
 const DATA_PER_MEMORY_MAX: f64 = 32768.0;
 
 /// Predict what shapes of the tree cost under a workload on this machine, and name the cheapest
@@ -26,8 +28,8 @@ the load of all entries in random order until as many have been written again. K
 The machine is measured for two seconds first: reads past the system's cache if the file system allows them. \
 --units FILE reads what an earlier run wrote with --save-units, so that a machine can be described once.")]
 pub(crate) struct Cost {
-    /// Shares of lookups of absent keys, lookups of present keys, scans and writes: four numbers that sum up to 1
-    /// or to 100
+    /// Shares of lookups of absent keys, lookups of present keys, scans and writes: four numbers
+    /// that sum up to 1 or to 100
     #[arg(long, value_name = "V,R,Q,W", allow_hyphen_values = true)]
     workload: Mix,
     /// Keys in the database

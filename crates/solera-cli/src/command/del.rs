@@ -3,8 +3,10 @@
 use crate::{
     escape::Notation,
     failure::{Failure, Outcome, Result},
+    output::print_json,
     target::Place,
 };
+use serde_json::json;
 use solera::{Durability, key::prefix_end};
 use std::ffi::OsString;
 
@@ -14,48 +16,51 @@ pub(crate) struct Del {
     #[command(flatten)]
     place: Place,
     /// The keys; put -- before them if one begins with a hyphen
-    #[arg(required_unless_present_any = ["prefix", "from"])]
+    #[arg(required_unless_present_any = ["prefix", "from", "to", "all"])]
     keys: Vec<OsString>,
     /// Delete every key that begins so
     #[arg(long, value_name = "KEY", conflicts_with_all = ["keys", "from"])]
     prefix: Option<OsString>,
-    /// Delete from this key on
-    #[arg(long, value_name = "KEY", requires = "to", conflicts_with = "keys")]
+    /// Delete from this key on, to the end unless --to is given
+    #[arg(long, value_name = "KEY", conflicts_with = "keys")]
     from: Option<OsString>,
-    /// Delete up to this key, itself not
-    #[arg(long, value_name = "KEY", requires = "from")]
+    /// Delete up to this key, itself not, from the beginning unless --from is given
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["keys", "prefix"])]
     to: Option<OsString>,
+    /// Delete every key of the keyspace
+    #[arg(long, conflicts_with_all = ["keys", "prefix", "from", "to"])]
+    all: bool,
     /// Keys are escaped text, as scan prints it: \\ \t \n \r \xNN
     #[arg(long, conflicts_with = "hex")]
     escaped: bool,
     /// Keys are hexadecimal digits
     #[arg(long)]
     hex: bool,
+    /// Print what was deleted as one JSON object
+    #[arg(long)]
+    json: bool,
 }
 
 impl Del {
     pub(crate) fn run(self) -> Result<Outcome> {
         let notation = Notation::from_flags(self.escaped, self.hex);
-        let range = match (&self.prefix, &self.from, &self.to) {
-            (Some(prefix), _, _) => {
-                let start = notation.read(prefix)?;
-                let end = prefix_end(&start).ok_or_else(|| {
-                    Failure::Usage(
-                        "no key follows all keys with this prefix; give --from and --to".to_owned(),
-                    )
-                })?;
-                Some((start, end))
-            }
-            (_, Some(from), Some(to)) => Some((notation.read(from)?, notation.read(to)?)),
-            _ => None,
-        };
+        let read =
+            |argument: &Option<OsString>| argument.as_deref().map(|text| notation.read(text)).transpose();
+        let (prefix, from, to) = (read(&self.prefix)?, read(&self.from)?, read(&self.to)?);
+        let is_range = self.all || prefix.is_some() || from.is_some() || to.is_some();
+        let end = prefix.as_deref().and_then(prefix_end).or(to);
+        let start = prefix.or(from).unwrap_or_default();
+        if end.as_ref().is_some_and(|end| *end < start) {
+            return Err(Failure::Usage("--to is before --from; the range would be empty".to_owned()));
+        }
         let keys = self.keys.iter().map(|key| notation.read(key)).collect::<Result<Vec<_>>>()?;
 
         let (db, keyspace) = self.place.open_to_change()?;
         let mut batch = db.batch();
-        match range {
-            Some((start, end)) => batch.delete_range(&keyspace, &start, &end)?,
-            None => {
+        match (is_range, end) {
+            (true, Some(end)) => batch.delete_range(&keyspace, start..end)?,
+            (true, None) => batch.delete_range(&keyspace, start..)?,
+            (false, _) => {
                 for key in &keys {
                     batch.delete(&keyspace, key)?;
                 }
@@ -65,6 +70,12 @@ impl Del {
         db.write(batch)?;
         drop(keyspace);
         db.close()?;
+        if self.json {
+            print_json(&match is_range {
+                true => json!({"keyspace": self.place.keyspace, "ranges": 1}),
+                false => json!({"keyspace": self.place.keyspace, "keys": keys.len()}),
+            })?;
+        }
         Ok(Outcome::Done)
     }
 }

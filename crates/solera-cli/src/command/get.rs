@@ -13,8 +13,7 @@ use std::{ffi::OsString, io::Write};
 pub(crate) struct Get {
     #[command(flatten)]
     place: Place,
-    /// The key
-    #[arg(allow_hyphen_values = true)]
+    /// The key; put -- before it if it begins with a hyphen
     key: OsString,
     #[command(flatten)]
     form: Form,

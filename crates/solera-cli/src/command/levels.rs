@@ -1,14 +1,14 @@
 //! `solera levels`: the tree as a picture.
 //!
-//! Each level is a bar, wider the deeper it lies, filled by how full the level is; runs alternate in
-//! shade, the newest on the left. Under it stand its runs with their key ranges.
+//! Each level is a bar, wider the deeper it lies, filled by how full the level is; runs alternate
+//! in shade, the newest on the left. Under it stand its runs with their key ranges.
 
-use super::stats::level_json;
+use super::stats::{damaged_json, level_json};
 use crate::{
     escape::escaped,
     failure::{Outcome, Result},
     output::{print_json, print_text},
-    target::Database,
+    target::{Database, damage},
     units,
 };
 use serde_json::{Value, json};
@@ -30,14 +30,15 @@ pub(crate) struct Levels {
 
 impl Levels {
     pub(crate) fn run(self) -> Result<Outcome> {
-        for stats in self.database.keyspace_stats(self.keyspace.as_deref())? {
+        let all = self.database.keyspace_stats(self.keyspace.as_deref())?;
+        for stats in &all {
             if self.json {
-                print_json(&to_json(&stats))?;
+                print_json(&to_json(stats))?;
             } else {
-                print_text(&picture(&stats))?;
+                print_text(&picture(stats))?;
             }
         }
-        Ok(Outcome::Done)
+        damage(&all).map_or(Ok(Outcome::Done), Err)
     }
 }
 
@@ -46,6 +47,9 @@ const BAR_FIRST: usize = 16;
 const BAR_STEP: usize = 8;
 /// Columns of the widest bar.
 const BAR_MAX: usize = 48;
+/// Why level 0 may have more runs than its limit.
+const WAITING: &str =
+    "more runs than the limit are as intended: they wait until reads have paid for the merge";
 /// Characters of a key that are shown.
 const KEY_SHOWN: usize = 26;
 
@@ -54,6 +58,7 @@ fn to_json(stats: &KeyspaceStats) -> Value {
         "keyspace": stats.name,
         "memtable_bytes": stats.memtable_bytes,
         "sealed_memtables": stats.sealed_memtables,
+        "damaged": damaged_json(stats),
         "levels": stats.levels.iter().map(level_json).collect::<Vec<_>>(),
     })
 }
@@ -88,6 +93,9 @@ fn picture(stats: &KeyspaceStats) -> String {
         if !level.runs.is_empty() {
             let _ = writeln!(out, "        filters {}", filters(level));
         }
+        if level.level == 0 && level.runs.len() as u64 > u64::from(level.run_limit) {
+            let _ = writeln!(out, "        {WAITING}");
+        }
         for run in &level.runs {
             let _ = writeln!(
                 out,
@@ -111,7 +119,7 @@ fn bytes(level: &LevelStats) -> u64 {
 fn fullness(level: &LevelStats) -> String {
     let bytes = bytes(level);
     let mut text = format!("{:>9}  {}", units::bytes(bytes), units::plural(level.runs.len() as u64, "run"));
-    let _ = write!(text, " of {}", level.run_limit);
+    let _ = write!(text, ", merged from {} on", level.run_limit);
     if level.capacity_bytes > 0 {
         let _ = write!(
             text,
@@ -128,8 +136,8 @@ fn filters(level: &LevelStats) -> String {
     format!("{:.1} bits per key, next table {}", level.filter_bits_per_key, level.filter_next)
 }
 
-/// The level's runs, newest first, each as wide as its share of the capacity (or of the level, if that
-/// is over its capacity), at least one column.
+/// The level's runs, newest first, each as wide as its share of the capacity (or of the level, if
+/// that is over its capacity), at least one column.
 fn bar(level: &LevelStats, width: usize) -> String {
     let whole = level.capacity_bytes.max(bytes(level)).max(1);
     let mut columns = Vec::with_capacity(width);

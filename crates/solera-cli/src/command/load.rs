@@ -1,17 +1,22 @@
 //! `solera load`: records from a file or standard input into a keyspace.
 //!
 //! Records are written in batches, each of them atomic, in the order of the input: a load that was
-//! killed leaves a prefix. Lines that are no record are reported and left out.
+//! killed leaves a prefix. Lines that are no record are reported and left out. How far a load has
+//! come stands in the report of `--bad-lines`, or else in the file [`PROGRESS`] in the database's
+//! directory, which a load that comes to its end removes.
 
+use super::bench::must_be_available;
 use crate::{
+    command::tuning::Tuning,
     escape::unescape,
     failure::{Failure, Outcome, Result},
     input::{Consumed, Input},
     output::{print_json, print_text},
-    progress,
+    own, progress,
     record::{Format, Next, Options, Record, Records, Selectors},
     report::{Mark, Report},
-    target::Place,
+    signal,
+    target::NewPlace,
     units,
 };
 use indicatif::ProgressBar;
@@ -23,22 +28,26 @@ use solera::{
     key::{KEY_BYTES_MAX, VALUE_BYTES_MAX},
     trace::{Recorded, TraceOptions},
 };
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 /// Load records from a file or standard input; creates the database if there is none
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
 pub(crate) struct Load {
     #[command(flatten)]
-    place: Place,
+    place: NewPlace,
     /// The input, or - for standard input; gzip and Zstandard are recognised by their first bytes
     #[arg(value_name = "FILE")]
     input: PathBuf,
-    /// Format of the input [default: by the name: .tsv .csv .jsonl .ndjson .txt, before .gz or .zst]
+    /// Format of the input [default: by the name: .tsv .csv .jsonl .ndjson .txt, before .gz or
+    /// .zst]
     #[arg(long)]
     format: Option<Format>,
-    /// What makes the key: columns (numbers from 1, or names with --header; default 1) or JSON fields
-    /// (names, or pointers such as /user/id), joined by tabs
+    /// What makes the key: columns (numbers from 1, or names with --header; default 1) or JSON
+    /// fields (names, or pointers such as /user/id), joined by tabs
     #[arg(long, value_name = "LIST")]
     key: Option<Selectors>,
     /// What makes the value, in the same way [default: the other columns; for JSON the whole line]
@@ -53,6 +62,9 @@ pub(crate) struct Load {
     /// Lines end with a carriage return and a newline (tsv, lines)
     #[arg(long)]
     crlf: bool,
+    /// Leave out a UTF-8 byte order mark at the beginning (tsv, lines); csv and jsonl always do
+    #[arg(long)]
+    bom: bool,
     /// Longest line, and longest CSV record; longer ones are bad lines
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = line_limit)]
     line_limit: u64,
@@ -72,11 +84,12 @@ pub(crate) struct Load {
     /// Report every bad line to this file, and how far the load has come
     #[arg(long, value_name = "FILE")]
     bad_lines: Option<PathBuf>,
-    /// Go on where the load with this --bad-lines report came to
-    #[arg(long, requires = "bad_lines")]
+    /// Go on where a load that was stopped came to; give the same input and options
+    #[arg(long)]
     resume: bool,
-    /// Index of new tables, one of the kinds in docs/TUNING.md, such as learned or s-tree. For a keyspace other than the default,
-    /// this and --compression can be given only by the load that creates it
+    /// Index of new tables, one of the kinds in docs/TUNING.md, such as learned or s-tree. For a
+    /// keyspace other than the default, this and --compression can be given only by the load that
+    /// creates it
     #[arg(long, value_name = "KIND")]
     index: Option<IndexKind>,
     /// Compression of new tables: none, lz4 or (where built in) zstd
@@ -85,9 +98,12 @@ pub(crate) struct Load {
     /// Memory that the engine may use, such as 64M or 1G
     #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
     memory: Option<u64>,
-    /// Let `solera control watch` see what is done meanwhile, in the file OBSERVED in the database's directory
+    /// Let `solera control watch` see what is done meanwhile, in the file OBSERVED in the
+    /// database's directory
     #[arg(long)]
     publish: bool,
+    #[command(flatten)]
+    tuning: Tuning,
     /// Record every write, without its value, in this new file, for `solera trace`
     #[arg(long, value_name = "FILE", conflicts_with = "sorted")]
     trace: Option<PathBuf>,
@@ -105,8 +121,13 @@ file, from 0, as a big-endian u64. When a key occurs twice, the later record win
 
 Bad lines (no such column or field, not JSON, a key over 65,535 bytes, ..) are left out, the rest is loaded, \
 and the exit status is 3. Without --bad-lines the first of them are named on standard error. The report is \
-JSON lines; `jq -r 'select(.text).text' REPORT` gives the lines again, to be mended and loaded. A load with \
---bad-lines that was interrupted goes on with the same arguments and --resume.
+JSON lines; `jq -r 'select(.text).text' REPORT` gives the lines again, to be mended and loaded. FILE is made, or \
+replaced if it is the report of an earlier load; any other file is left alone.
+
+A load that was stopped, by a signal or a full disk, goes on with the same arguments and --resume. So does one that \
+was complete and whose input has more lines now. A --sorted load is the exception.
+
+A compressed FILE is read twice: its checksums are compared before the first record is loaded.
 
 Examples:
   zstd -dc history.tsv.zst | solera load --dir DB --format tsv --key 1,2 -
@@ -124,6 +145,8 @@ const BAD_LINES_SHOWN: u64 = 20;
 const PUBLISH_EVERY: Duration = Duration::from_millis(250);
 /// Time between two marks in the report; each costs a sync.
 const MARK_NS: u64 = 2_000_000_000;
+/// Where a load without `--bad-lines` notes how far it has come, in the database's directory.
+const PROGRESS: &str = "load.progress";
 
 impl Load {
     pub(crate) fn run(self) -> Result<Outcome> {
@@ -136,41 +159,39 @@ impl Load {
             delimiter: self.delimiter,
             line_bytes_max: self.line_limit,
             crlf: self.crlf,
+            bom: self.bom,
             key_bits: self.key_bits,
         };
-        // The input and its options are looked at first: nothing is created for a load that cannot start.
+        // The input and its options are looked at first: nothing is created for a load that cannot
+        // start.
         let input = Input::open(&self.input)?;
         let bar = progress::bar(input.source_bytes);
         let consumed = input.consumed.clone();
         let records = options.open(input)?;
+        let database = &self.place.place.database;
+        self.refuse_files_of_others()?;
+        self.compression.map_or(Ok(()), must_be_available)?;
         if self.resume {
             // What the report says is done would be missing.
-            self.place.database.must_exist()?;
+            database.must_exist()?;
         }
 
         let mut engine = solera::Options::new();
         if let Some(bytes) = self.memory {
             engine = engine.memory(bytes);
         }
-        // The default keyspace is there from the start, so its layout comes with the database's options.
-        if let (Some(layout), DEFAULT_KEYSPACE) = (self.layout(), self.place.keyspace.as_str()) {
+        // The default keyspace is there from the start, so its layout comes with the database's
+        // options.
+        if let (Some(layout), DEFAULT_KEYSPACE) = (self.layout(), self.place.place.keyspace.as_str()) {
             engine = engine.layout(layout);
         }
-        let db = self.place.database.open_or_create(engine)?;
+        let db = self.place.open_or_create(engine)?;
         let publisher = self.publish.then(|| db.control().publish(None, PUBLISH_EVERY)).transpose()?;
         let record = |path| db.control().trace(path, TraceOptions::new().hash_keys(self.hash_keys));
         let recording = self.trace.as_deref().map(record).transpose()?;
         let keyspace = self.keyspace(&db)?;
-        // A report of an earlier load is written over only by one that can take its place.
-        let (report, before) = match &self.bad_lines {
-            Some(path) if self.resume => {
-                let (report, mark) = Report::resume(path, &self.description(format))?;
-                (Some(report), mark)
-            }
-            Some(path) => (Some(Report::create(path, &self.description(format))?), Mark::default()),
-            None => (None, Mark::default()),
-        };
-        let clock = SystemClock::new();
+        let tuner = self.tuning.start(&db, &self.place.place.keyspace)?;
+        let (report, before) = self.report(format)?;
         let mut load = Loading {
             records,
             record: Record::default(),
@@ -178,24 +199,73 @@ impl Load {
             skip_through: before.through_line,
             mark: Mark { complete: false, ..before },
             report,
+            keeps_bad_lines: self.bad_lines.is_some(),
             bar,
             consumed,
-            clock,
+            clock: SystemClock::new(),
         };
-        if !before.complete {
-            match self.sorted {
-                true => load.ingest(&keyspace)?,
-                false => load.write(&db, &keyspace, self.batch)?,
-            }
-            // What is left in the log would be replayed by the next open.
-            keyspace.flush()?;
-            db.sync()?;
-            load.finish()?;
+        let resume = match self.sorted {
+            true => "the rest can be loaded from an input without them",
+            false => "go on with the same arguments and --resume",
+        };
+        signal::watch(Box::new(move || {
+            format!("stopped while waiting for the input; what was written before is in; {resume}")
+        }))?;
+        let loaded = match self.sorted {
+            true => load.ingest(&keyspace),
+            false => load.write(&db, &keyspace, self.batch),
+        };
+        loaded.map_err(|failure| failure.and(resume))?;
+        // What is left in the log would be replayed by the next open.
+        keyspace.flush()?;
+        db.sync()?;
+        load.finish()?;
+        if self.bad_lines.is_none() {
+            // Nothing is left to go on with. One that stays is replaced by the next load.
+            let _ = remove_progress(&database.path().join(PROGRESS));
         }
         let recorded = recording.map(Recording::finish).transpose()?;
+        Tuning::end(tuner);
         drop((publisher, keyspace));
         db.close()?;
+        load.records.notes().iter().for_each(|note| eprintln!("solera: {note}"));
         self.summarise(&load, before, recorded.as_ref())
+    }
+
+    /// A report is a file of its own: not the input, and not in the database.
+    fn refuse_files_of_others(&self) -> Result<()> {
+        for (flag, path) in [("--bad-lines", &self.bad_lines), ("--trace", &self.trace)] {
+            let Some(path) = path else { continue };
+            let wrong = match path {
+                path if own::is_same(path, &self.input) => "the input",
+                path if own::is_within(path, self.place.place.database.path()) => {
+                    "in the directory of the database"
+                }
+                _ => continue,
+            };
+            return Err(Failure::Usage(format!("{flag} {} is {wrong}; name another file", path.display())));
+        }
+        self.bad_lines.as_deref().map_or(Ok(()), Report::check)
+    }
+
+    /// The report to write to, and how far an earlier load came.
+    fn report(&self, format: Format) -> Result<(Option<Report>, Mark)> {
+        let description = self.description(format);
+        let in_database = self.place.place.database.path().join(PROGRESS);
+        let path = self.bad_lines.as_ref().unwrap_or(&in_database);
+        if self.resume {
+            if self.bad_lines.is_none() && !path.exists() {
+                return Err(Failure::Usage(format!(
+                    "{} has no load that was stopped; start without --resume",
+                    self.place.place.database.path().display()
+                )));
+            }
+            return Report::resume(path, &description).map(|(report, mark)| (Some(report), mark));
+        }
+        match self.sorted && self.bad_lines.is_none() {
+            true => Ok((None, Mark::default())),
+            false => Ok((Some(Report::create(path, &description)?), Mark::default())),
+        }
     }
 
     fn format(&self) -> Result<Format> {
@@ -229,7 +299,7 @@ impl Load {
 
     /// The keyspace, created if it is not there.
     fn keyspace(&self, db: &Db) -> Result<Keyspace> {
-        let name = &self.place.keyspace;
+        let name = &self.place.place.keyspace;
         let Some(layout) = self.layout().filter(|_| name != DEFAULT_KEYSPACE) else {
             return Ok(db.keyspace(name)?);
         };
@@ -246,13 +316,14 @@ impl Load {
         let list = |selectors: &Option<Selectors>| selectors.as_ref().map(ToString::to_string);
         json!({
             "load": self.input.to_string_lossy(),
-            "keyspace": self.place.keyspace,
+            "keyspace": self.place.place.keyspace,
             "format": format.to_string(),
             "key": list(&self.key),
             "value": list(&self.value),
             "header": self.header,
             "delimiter": self.delimiter.map(char::from),
             "crlf": self.crlf,
+            "bom": self.bom,
             "key_bits": self.key_bits,
             "escaped": self.escaped,
         })
@@ -265,7 +336,7 @@ impl Load {
         let rate = loaded as f64 / seconds.max(1e-9);
         if self.json {
             let mut summary = json!({
-                "keyspace": self.place.keyspace,
+                "keyspace": self.place.place.keyspace,
                 "loaded": mark.loaded,
                 "loaded_now": loaded,
                 "bad_lines": mark.bad,
@@ -289,6 +360,9 @@ impl Load {
             );
             if self.resume {
                 text.push_str(&format!("; {} in all", units::count(mark.loaded)));
+            }
+            if before.complete && loaded == 0 {
+                text.push_str("; the load was complete, and the input has no more lines than then");
             }
             if mark.bad > 0 {
                 text.push_str(&format!("; {} left out", units::plural(mark.bad, "bad line")));
@@ -324,6 +398,8 @@ struct Loading {
     skip_through: u64,
     mark: Mark,
     report: Option<Report>,
+    /// The report is the user's, and bad lines go into it.
+    keeps_bad_lines: bool,
     bar: ProgressBar,
     consumed: Consumed,
     clock: SystemClock,
@@ -352,8 +428,8 @@ impl Loading {
         }
     }
 
-    /// Takes the escapes out of the record and checks its sizes, so that one oversized record does not
-    /// fail the batch that it is in.
+    /// Takes the escapes out of the record and checks its sizes, so that one oversized record does
+    /// not fail the batch that it is in.
     fn usable(&mut self) -> Result<(), String> {
         let Record { key, value, .. } = &mut self.record;
         if self.escaped {
@@ -375,7 +451,7 @@ impl Loading {
     fn bad(&mut self, reason: &str, text: Option<Vec<u8>>) -> Result<()> {
         self.mark.bad += 1;
         let line = self.record.line;
-        if let Some(report) = &mut self.report {
+        if let Some(report) = self.report.as_mut().filter(|_| self.keeps_bad_lines) {
             let text = text.unwrap_or_else(|| self.records.text());
             return report.bad_line(line, reason, &text);
         }
@@ -391,45 +467,57 @@ impl Loading {
         Ok(())
     }
 
-    /// Writes all records in batches.
+    /// Writes all records in batches. A failure says how many records are in.
     fn write(&mut self, db: &Db, keyspace: &Keyspace, batch_records: u64) -> Result<()> {
         let mut marked_ns = self.clock.monotonic_ns();
         let mut batch = db.batch();
         let mut bytes = 0;
-        while self.advance_or_stop(db, keyspace, &mut batch)? {
+        // What the database has.
+        let mut written = self.mark;
+        let ended = loop {
+            match self.advance() {
+                Ok(true) => {}
+                ended => break ended.map(|_| ()),
+            }
             batch.put(keyspace, &self.record.key, &self.record.value)?;
             self.mark.loaded += 1;
             bytes += self.record.key.len() + self.record.value.len();
             if batch.len() as u64 >= batch_records || bytes >= BATCH_BYTES {
-                db.write(std::mem::replace(&mut batch, db.batch()))?;
+                self.write_batch(db, std::mem::replace(&mut batch, db.batch()), &mut written)?;
                 bytes = 0;
                 self.show();
+                if signal::stop_asked() {
+                    break Err(Failure::Interrupted("stopped by a signal".to_owned()));
+                }
                 let now_ns = self.clock.monotonic_ns();
                 if self.report.is_some() && now_ns - marked_ns >= MARK_NS {
                     self.write_mark(db)?;
                     marked_ns = now_ns;
                 }
             }
+        };
+        self.write_batch(db, batch, &mut written)?;
+        ended.or_else(|failure| {
+            keyspace.flush()?;
+            self.write_mark(db)?;
+            Err(failure.and(self.how_many()))
+        })
+    }
+
+    /// Writes a batch. After a failure the mark is what `written` says that the database has.
+    fn write_batch(&mut self, db: &Db, batch: Batch, written: &mut Mark) -> Result<()> {
+        match db.write(batch) {
+            Ok(_) => *written = self.mark,
+            Err(error) => {
+                self.mark = *written;
+                return Err(Failure::from(error).and(self.how_many()));
+            }
         }
-        db.write(batch)?;
         Ok(())
     }
 
-    /// As [`Loading::advance`]; when the input fails, what was read before is written first, so that the
-    /// message may say how far the load came.
-    fn advance_or_stop(&mut self, db: &Db, keyspace: &Keyspace, batch: &mut Batch) -> Result<bool> {
-        self.advance().or_else(|failure| {
-            db.write(std::mem::replace(batch, db.batch()))?;
-            keyspace.flush()?;
-            self.write_mark(db)?;
-            Err(match failure {
-                Failure::Error(what) => Failure::Error(format!(
-                    "{what}; the {} records before that are loaded",
-                    units::count(self.mark.loaded)
-                )),
-                other => other,
-            })
-        })
+    fn how_many(&self) -> String {
+        format!("the {} records before that are loaded", units::count(self.mark.loaded))
     }
 
     /// Notes in the report, if there is one, that everything up to here is durable.
@@ -448,6 +536,10 @@ impl Loading {
         let mut rows = 0u64;
         keyspace.ingest(std::iter::from_fn(|| {
             loop {
+                if signal::stop_asked() {
+                    failure = Some(Failure::Interrupted("stopped by a signal".to_owned()));
+                    return None;
+                }
                 match self.advance() {
                     Ok(true) => {}
                     Ok(false) => return None,
@@ -475,11 +567,7 @@ impl Loading {
             }
         }))?;
         match failure {
-            Some(Failure::Error(what)) => Err(Failure::Error(format!(
-                "{what}; the {} records before that are loaded",
-                units::count(self.mark.loaded)
-            ))),
-            Some(other) => Err(other),
+            Some(failure) => Err(failure.and(self.how_many())),
             None => Ok(()),
         }
     }
@@ -497,6 +585,11 @@ impl Loading {
             None => Ok(()),
         }
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the file is the command's, not the engine's")]
+fn remove_progress(path: &Path) -> std::io::Result<()> {
+    std::fs::remove_file(path)
 }
 
 fn ascii_character(text: &str) -> Result<u8, String> {

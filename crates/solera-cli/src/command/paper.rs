@@ -1,6 +1,9 @@
 //! `solera bench paper`: repeats a paper's experiments and writes what came out.
 
-use super::bench::{Shown, command_line, count, failed};
+use super::{
+    bench::{Shown, command_line, count, failed},
+    scratch::Scratch,
+};
 use crate::{
     failure::{Failure, Outcome, Result},
     output::print_text,
@@ -13,44 +16,57 @@ use std::path::{Path, PathBuf};
 
 /// Repeat the experiments of a paper and write tables and charts
 ///
-/// doblix: reads under every index kind over key families, in memory and from the device; the grid of ε and block
-/// size; key and value sizes; index bytes and build time. sherry: index bytes against RocksDB's format over the same
-/// blocks; reads. ruskey-static: run limits under mixes of lookups and updates. ruskey-transition: a run limit changed under
-/// load, by each of three transitions. camal-static: size ratio and memory under CAMAL's 15 and 24 mixes. The two static
-/// ones also say how well `solera cost` foresaw what was measured.
+/// doblix: reads under every index kind over key families, in memory and from the device; the grid
+/// of ε and block size; key and value sizes; index bytes and build time. sherry: index bytes
+/// against RocksDB's format over the same blocks; reads. ruskey-static: run limits under mixes of
+/// lookups and updates. ruskey-transition: a run limit changed under load, by each of three
+/// transitions. camal-static: size ratio and memory under CAMAL's 15 and 24 mixes. The two static
+/// ones also say how well `solera cost` foresaw what was measured. doblix-agent: its Q-learning
+/// against the grid of layouts. ruskey: Lerp under static mixes and in five sessions, against fixed
+/// run limits, the steward and other ways to choose. camal: its learners against other ways of
+/// sampling; mixes that follow each other. together: five ideas of the papers, each on and off.
+/// learnedkv: values in tables and kept apart, with every way to give their space back.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
-Writes NAME.md and NAME.html into the directory --out. A quarter of an hour at the default scale, of ruskey-transition \
+Writes NAME.md and its pictures, NAME/1.svg and so on, into the directory --out. A quarter of an hour at the default scale, of ruskey-transition \
 about five minutes; every answer is checked. \
 The databases lie in a temporary directory, several at a time, and are removed.")]
 pub(crate) struct PaperBench {
-    /// doblix, sherry, ruskey-static, ruskey-transition or camal-static
+    /// doblix, sherry, ruskey-static, ruskey-transition, camal-static, doblix-agent, ruskey,
+    /// camal, together or learnedkv
     #[arg(value_name = "NAME")]
     paper: Paper,
-    /// Parts of doblix to run, separated by commas: in-memory, device, grid, sizes, build. Results are named after them then
-    /// [default: all]
+    /// Parts of doblix to run, separated by commas: in-memory, device, grid, sizes, build. Results
+    /// are named after them then [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     parts: Vec<Part>,
-    /// Pairs of each set of the main comparisons [default: 2000000]
+    /// Pairs of each set of the main comparisons [default: 2000000;
+    /// learnedkv: 1000000]
     #[arg(long, value_name = "N", value_parser = count)]
     n: Option<usize>,
-    /// Pairs where many sets or layouts are compared, and from the device [default: 1000000; ruskey-transition: 100000]
+    /// Pairs where many sets or layouts are compared, and from the device [default: 1000000;
+    /// ruskey-transition and learnedkv: 100000]
     #[arg(long, value_name = "N", value_parser = count)]
     n_small: Option<usize>,
-    /// Reads per pass [default: 300000]
+    /// Reads per pass [default: 300000; learnedkv, per phase: 250000]
     #[arg(long, value_name = "N", value_parser = count)]
     lookups: Option<usize>,
-    /// Missions of each mix and arm, for ruskey-static [default: 300], and of each run of ruskey-transition [default: 80]
+    /// Missions of each mix and arm, for ruskey-static [default: 300], and of each run of
+    /// ruskey-transition [default: 80]
     #[arg(long, value_name = "N")]
     missions: Option<usize>,
     /// Operations of each mix and arm, for camal-static [default: 50000]
     #[arg(long, value_name = "N")]
     operations: Option<u64>,
+    /// Mixes of each of CAMAL's two tables, at most [default: 24]
+    #[arg(long, value_name = "N")]
+    mixes: Option<usize>,
     /// Interleaved repeats, of which the median counts [default: 5; ruskey-transition: 3]
     #[arg(long, value_name = "N")]
     repeats: Option<usize>,
-    /// Key families of doblix's main comparison, or sosd:FILE for a file of the SOSD benchmark, separated by commas
-    /// [default: every family]
+    /// Key families of doblix's main comparison, sosd:FILE for a file of the SOSD benchmark, or
+    /// lines:FILE for a text file with a key in each line, separated by commas [default: the
+    /// families that papers use]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     keys: Vec<Keys>,
     /// Seed of data and probes
@@ -59,13 +75,19 @@ pub(crate) struct PaperBench {
     /// Where to make the temporary databases [default: the system's place]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Where camal-static loads its databases, before they are moved to --dir: a load with little memory writes
-    /// each entry up to ninety times, which a memory file system does sooner [default: --dir]
+    /// Where camal-static loads its databases, before they are moved to --dir: a load with little
+    /// memory writes each entry up to ninety times, which a memory file system does sooner
+    /// [default: --dir]
     #[arg(long, value_name = "DIR")]
     load_dir: Option<PathBuf>,
     /// Where to write the results
     #[arg(long, value_name = "DIR", default_value = "docs/results")]
     out: PathBuf,
+    /// Run missions in a place whose time is counted, files in memory and a clock that moves by
+    /// what reads, writes and steps cost on a middling device: the same figures on every machine.
+    /// For what runs missions: ruskey, ruskey-static, camal, camal-static and doblix-agent
+    #[arg(long)]
+    world: bool,
     /// Everything once in seconds: to see that it works, not what it says
     #[arg(long)]
     quick: bool,
@@ -73,7 +95,8 @@ pub(crate) struct PaperBench {
 
 impl PaperBench {
     pub(crate) fn run(self) -> Result<Outcome> {
-        let scale = self.scale();
+        let scratch = Scratch::new(self.dir.as_deref())?;
+        let scale = Scale { directory: Some(scratch.path()), ..self.scale() };
         // Before the run: it takes minutes, and results that cannot be written must not cost them.
         std::fs::create_dir_all(&self.out)
             .map_err(|error| Failure::file("create", self.out.display(), &error))?;
@@ -83,16 +106,25 @@ impl PaperBench {
         let name: Vec<&str> =
             [self.paper.name()].into_iter().chain(self.parts.iter().map(|part| part.name())).collect();
         let name = name.join("-");
-        let page = format!("{name}.html");
-        let text = document.to_markdown(&page);
-        write(&self.out.join(format!("{name}.md")), &text)?;
-        write(&self.out.join(page), &document.to_html())?;
+        let page = self.out.join(format!("{name}.md"));
+        let text = document.to_markdown(&name);
+        write(&page, &text)?;
+        let pictures = self.out.join(&name);
+        std::fs::create_dir_all(&pictures)
+            .map_err(|error| Failure::file("create", pictures.display(), &error))?;
+        for (picture, svg) in document.pictures() {
+            write(&pictures.join(picture), &svg)?;
+        }
         print_text(&text)?;
         Ok(Outcome::Done)
     }
 
     fn scale(&self) -> Scale {
-        let scale = if self.quick { Scale::quick() } else { Scale::of(self.paper) };
+        let scale = match (self.quick, self.world) {
+            (true, _) => Scale { world: self.world, ..Scale::quick() },
+            (false, true) => Scale::counted(self.paper),
+            (false, false) => Scale::of(self.paper),
+        };
         Scale {
             parts: if self.parts.is_empty() { scale.parts } else { self.parts.clone() },
             entries: self.n.unwrap_or(scale.entries),
@@ -101,9 +133,9 @@ impl PaperBench {
             repeats: self.repeats.unwrap_or(scale.repeats),
             missions: self.missions.unwrap_or(scale.missions),
             operations: self.operations.unwrap_or(scale.operations),
+            mixes: self.mixes.unwrap_or(scale.mixes),
             keys: if self.keys.is_empty() { scale.keys } else { self.keys.clone() },
             seed: self.seed,
-            directory: self.dir.clone(),
             load_directory: self.load_dir.clone(),
             command: command_line(),
             ..scale

@@ -4,6 +4,7 @@ use crate::{
     failure::{Outcome, Result},
     output::{Form, stdout},
     target::Place,
+    units,
 };
 use solera::key::prefix_end;
 use std::{ffi::OsString, io::Write, ops::Bound};
@@ -21,16 +22,16 @@ pub(crate) struct Scan {
     #[command(flatten)]
     place: Place,
     /// Only keys that begin so
-    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
+    #[arg(long, value_name = "KEY")]
     prefix: Option<OsString>,
     /// Only keys from this one on
-    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
+    #[arg(long, value_name = "KEY")]
     from: Option<OsString>,
     /// Only keys before this one
-    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
+    #[arg(long, value_name = "KEY")]
     to: Option<OsString>,
     /// At most this many entries
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = units::parse_count)]
     limit: Option<u64>,
     /// From the last key to the first
     #[arg(long)]

@@ -3,12 +3,12 @@
 use crate::{
     failure::{Outcome, Result},
     output::{json_bytes, print_json, print_text},
-    target::Database,
+    target::{Database, damage},
     units,
 };
 use serde_json::{Map, Value, json};
-use solera::{KeyspaceStats, LevelStats, RunStats};
-use std::fmt::Write;
+use solera::{DamagedTable, KeyspaceStats, LevelStats, RunStats};
+use std::{collections::BTreeMap, fmt::Write};
 
 /// Print sizes of the database: entries, tables, index and filter bytes per key, levels
 #[derive(Debug, clap::Args)]
@@ -25,14 +25,15 @@ pub(crate) struct Stats {
 
 impl Stats {
     pub(crate) fn run(self) -> Result<Outcome> {
-        for stats in self.database.keyspace_stats(self.keyspace.as_deref())? {
+        let all = self.database.keyspace_stats(self.keyspace.as_deref())?;
+        for stats in &all {
             if self.json {
-                print_json(&to_json(&stats))?;
+                print_json(&to_json(stats))?;
             } else {
-                print_text(&to_text(&stats))?;
+                print_text(&to_text(stats))?;
             }
         }
-        Ok(Outcome::Done)
+        damage(&all).map_or(Ok(Outcome::Done), Err)
     }
 }
 
@@ -50,9 +51,17 @@ fn to_json(stats: &KeyspaceStats) -> Value {
         "index_bytes": stats.index_bytes,
         "filter_bytes": stats.filter_bytes,
         "memtable_bytes": stats.memtable_bytes,
+        "space": stats.space.named().into_iter().collect::<BTreeMap<_, _>>(),
         "sealed_memtables": stats.sealed_memtables,
+        "damaged": damaged_json(stats),
         "levels": stats.levels.iter().map(level_json).collect::<Vec<_>>(),
     })
+}
+
+/// The tables that are damaged.
+pub(super) fn damaged_json(stats: &KeyspaceStats) -> Vec<Value> {
+    let one = |table: &DamagedTable| json!({"file": table.file.to_string_lossy(), "offset": table.offset, "what": table.what});
+    stats.damaged.iter().map(one).collect()
 }
 
 /// A level and its runs.
@@ -95,12 +104,19 @@ fn to_text(stats: &KeyspaceStats) -> String {
         0 => String::new(),
         sealed => format!("{} waiting for a flush", units::plural(sealed, "sealed memtable")),
     };
+    let useless = |(name, bytes): (&str, u64)| {
+        let cause = name.trim_end_matches("_bytes").replace('_', " ");
+        (bytes > 0).then(|| format!("{} {cause}", units::bytes(bytes)))
+    };
+    let [live, causes @ ..] = stats.space.named();
+    let useless: Vec<String> = causes.into_iter().filter_map(useless).collect();
     let mut out = String::new();
     // Writing to a String cannot fail.
     let _ = writeln!(out, "keyspace {}", stats.name.escape_debug());
     for (name, value, remark) in [
         ("entries", units::count(stats.entries), "versions and deletions counted".to_owned()),
         ("tables", units::bytes(stats.table_bytes), shape),
+        ("live", units::bytes(live.1), useless.join(", ")),
         (
             "index",
             units::bytes(stats.index_bytes),

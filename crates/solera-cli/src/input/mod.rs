@@ -1,13 +1,13 @@
 //! What `load` reads: a file or standard input, decompressed where its first bytes say so.
 //!
-//! Owns the detection of gzip and Zstandard, and the count of bytes taken from the source, from which
-//! the progress bar knows how far it is.
+//! Owns the detection of gzip and Zstandard, and the count of bytes taken from the source, from
+//! which the progress bar knows how far it is.
 
 mod zstd;
 
 use crate::failure::{Failure, Result};
 use std::{
-    io::{self, Chain, Cursor, Read},
+    io::{self, Chain, Cursor, Read, Seek},
     path::Path,
     rc::Rc,
 };
@@ -54,6 +54,9 @@ impl Input {
             )));
         }
         let bytes = metadata.is_file().then_some(metadata.len());
+        if bytes.is_some() {
+            prove(&file, &name)?;
+        }
         Input::new(Box::new(file), name, bytes)
     }
 
@@ -77,6 +80,19 @@ impl Input {
         let plain_bytes = source_bytes.filter(|_| compression == Compression::None);
         Ok(Input { reader, name, source_bytes, plain_bytes, consumed })
     }
+}
+
+/// Reads a compressed file to its end, and back to its beginning. The checksum of a compressed
+/// stream stands behind its content, so that what comes out before may be wrong: without this,
+/// damage would be loaded and noticed afterwards.
+fn prove(mut file: &std::fs::File, name: &str) -> Result<()> {
+    let source = file.try_clone().map_err(|error| Failure::file("open", name, &error))?;
+    let mut input = Input::new(Box::new(source), name.to_owned(), Some(0))?;
+    if input.plain_bytes.is_none() {
+        let damaged = |error| Failure::Error(format!("{name} is damaged: {error}; nothing of it is loaded"));
+        io::copy(&mut input.reader, &mut io::sink()).map_err(damaged)?;
+    }
+    file.rewind().map_err(|error| Failure::file("read", name, &error))
 }
 
 /// The source from its first byte: the bytes that were looked at, then the rest.

@@ -1,5 +1,5 @@
-//! A Zstandard stream as `zstd` writes it: any number of frames, some of them skippable, each with its
-//! checksum compared.
+//! A Zstandard stream as `zstd` writes it: any number of frames, some of them skippable, each with
+//! its checksum compared.
 
 use ruzstd::decoding::{
     BlockDecodingStrategy, FrameDecoder,
@@ -56,7 +56,7 @@ impl<R: Read> Frames<R> {
                         return Err(invalid("the input ends inside a skippable Zstandard frame"));
                     }
                 }
-                Err(error) => return Err(invalid(&format!("not a Zstandard frame: {}", chain(&error)))),
+                Err(error) => return Err(damage(&error)),
             }
         }
     }
@@ -90,7 +90,7 @@ impl<R: Read> Read for Frames<R> {
                     }
                     self.decoder
                         .decode_blocks(&mut self.source, BlockDecodingStrategy::UptoBlocks(1))
-                        .map_err(|error| invalid(&format!("damaged Zstandard frame: {}", chain(&error))))?;
+                        .map_err(|error| damage(&error))?;
                 }
             }
         }
@@ -101,13 +101,18 @@ fn invalid(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// The error and its causes on one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
+/// What is wrong with a frame, in words. The library's own texts are of its types.
+fn damage(error: &(dyn std::error::Error + 'static)) -> io::Error {
+    let mut cause = Some(error);
     while let Some(error) = cause {
-        text = format!("{text}: {error}");
+        let ends = error
+            .downcast_ref::<io::Error>()
+            .is_some_and(|error| error.kind() == io::ErrorKind::UnexpectedEof);
+        // The library keeps the cause in the text of some of its errors.
+        if ends || error.to_string().contains("UnexpectedEof") {
+            return invalid("the input ends inside a Zstandard frame");
+        }
         cause = error.source();
     }
-    text
+    invalid("a Zstandard frame is not what was compressed")
 }

@@ -1,23 +1,27 @@
-//! Comma-separated values (RFC 4180): quoted fields may hold commas, quotes (doubled) and line ends.
+//! Comma-separated values (RFC 4180): quoted fields may hold commas, quotes (doubled) and line
+//! ends.
 //!
-//! Read strictly where a mistake would swallow data: text after a closing quote, and a quote that is
-//! never closed, make the line on which the record begins a bad one, and reading goes on at the line
-//! after it. So a stray quote costs one line, and is reported; general CSV readers would make one huge
-//! value of everything up to the next quote. A quote inside an unquoted field is content.
+//! Read strictly where a mistake would swallow data: text after a closing quote, and a quote that
+//! is never closed, make the line on which the record begins a bad one, and reading goes on at the
+//! line after it. So a stray quote costs one line, and is reported; general CSV readers would make
+//! one huge value of everything up to the next quote. A quote inside an unquoted field is content.
 
 use super::{
     Next, Record, Records,
     columns::{Projection, Selectors},
     lines::{Line, LineReader},
 };
-use crate::failure::{Failure, Result};
+use crate::{
+    failure::{Failure, Result},
+    units::count,
+};
 use std::collections::VecDeque;
 
 /// Records of which each is a CSV record.
 pub(super) struct Csv {
     lines: LineReader,
-    /// Lines that were read as part of a record that went wrong, to be read again, with their numbers;
-    /// `None` for one that is too long.
+    /// Lines that were read as part of a record that went wrong, to be read again, with their
+    /// numbers; `None` for one that is too long.
     again: VecDeque<(u64, Option<Vec<u8>>)>,
     /// Number of the line last read.
     number: u64,
@@ -25,6 +29,10 @@ pub(super) struct Csv {
     fields: Fields,
     /// The present record as it is written, line ends included.
     text: Vec<u8>,
+    /// Columns of the header, or of the first record.
+    columns: Option<usize>,
+    /// Records with fewer or more.
+    ragged: u64,
 }
 
 impl Csv {
@@ -43,12 +51,15 @@ impl Csv {
             projection: Projection::new(&Selectors::first_column(), None, None)?,
             fields: Fields::new(delimiter),
             text: Vec::new(),
+            columns: None,
+            ragged: 0,
         };
         let mut names = None;
         if header {
             if let Next::Bad { reason, .. } = this.advance(&mut Record::default())? {
                 return Err(Failure::Error(format!("the header cannot be read: {reason}")));
             }
+            this.columns = Some(this.fields.count());
             names = Some((0..this.fields.count()).map(|i| this.fields.get(i).to_vec()).collect::<Vec<_>>());
         }
         this.projection = Projection::new(key, value, names.as_deref())?;
@@ -119,6 +130,7 @@ impl Records for Csv {
             return Ok(next);
         }
         let fields = &self.fields;
+        self.ragged += u64::from(*self.columns.get_or_insert(fields.count()) != fields.count());
         let column = |i: usize| fields.get(i);
         Ok(match self.projection.apply(fields.count(), column, &mut record.key, &mut record.value) {
             Ok(()) => Next::Record,
@@ -128,6 +140,16 @@ impl Records for Csv {
 
     fn text(&self) -> Vec<u8> {
         self.text.clone()
+    }
+
+    /// Carriage returns before line ends belong to the format.
+    fn notes(&self) -> Vec<String> {
+        let (Some(columns), 1..) = (self.columns, self.ragged) else { return Vec::new() };
+        vec![format!(
+            "{} records have fewer or more than the {columns} columns of the first line; they are loaded as they are; \
+             --value chooses columns",
+            count(self.ragged)
+        )]
     }
 }
 

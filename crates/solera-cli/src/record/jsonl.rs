@@ -1,8 +1,8 @@
 //! JSON lines: one object per line, keys and values chosen by field.
 //!
-//! A field is a name, or a JSON pointer if it begins with a slash (`/user/id`). Strings count by their
-//! content, everything else by its JSON text, so that numbers keep every digit. Without `--value` the
-//! value is the line as it stands.
+//! A field is a name, or a JSON pointer if it begins with a slash (`/user/id`). Strings count by
+//! their content, everything else by its JSON text, so that numbers keep every digit. Without
+//! `--value` the value is the line as it stands.
 
 use super::{
     Next, Record, Records,
@@ -55,7 +55,7 @@ impl Field {
                 }
             };
             text = found
-                .map_err(|error| format!("not a JSON object: {error}"))?
+                .map_err(|error| format!("not a JSON object: {}", without_line(&error)))?
                 .ok_or_else(|| format!("there is no field {:?}", self.name))?;
         }
         Ok(text)
@@ -65,7 +65,7 @@ impl Field {
     fn append(&self, out: &mut Vec<u8>, json: &str, is_key: bool) -> Result<(), String> {
         let kind = match json.as_bytes().first() {
             Some(b'"') => {
-                let text: Cow<'_, str> = serde_json::from_str(json).map_err(|error| error.to_string())?;
+                let text: Cow<'_, str> = serde_json::from_str(json).map_err(|error| without_line(&error))?;
                 out.extend_from_slice(text.as_bytes());
                 return Ok(());
             }
@@ -141,6 +141,10 @@ impl Records for Jsonl {
     fn text(&self) -> Vec<u8> {
         self.lines.content().to_vec()
     }
+
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// The JSON text of the member `name` of an object, the last one if there are several.
@@ -198,4 +202,9 @@ impl Visitor<'_> for Is<'_> {
 fn element<'j>(array: &'j str, index: &str) -> serde_json::Result<Option<&'j str>> {
     let elements: Vec<&RawValue> = serde_json::from_str(array)?;
     Ok(index.parse::<usize>().ok().and_then(|index| elements.get(index).map(|json| json.get())))
+}
+
+/// The text of the error, without the line, which is always the first of a line of its own.
+fn without_line(error: &serde_json::Error) -> String {
+    error.to_string().replace(" at line 1 column ", " at column ")
 }

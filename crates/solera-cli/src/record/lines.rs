@@ -4,6 +4,7 @@ use super::{Next, Record, Records, buffered};
 use crate::{
     failure::{Failure, Result},
     input::{Consumed, Input},
+    units::count,
 };
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -17,6 +18,10 @@ pub(super) struct LineReader {
     line_bytes_max: u64,
     strip_carriage_return: bool,
     strip_byte_order_mark: bool,
+    /// Lines that end in a carriage return, which was kept.
+    carriage_returns: u64,
+    /// The first line begins with a byte order mark, which was kept.
+    keeps_byte_order_mark: bool,
 }
 
 /// What some programs put before UTF-8 text.
@@ -44,6 +49,8 @@ impl LineReader {
             line_bytes_max,
             strip_carriage_return,
             strip_byte_order_mark: false,
+            carriage_returns: 0,
+            keeps_byte_order_mark: false,
         }
     }
 
@@ -78,14 +85,39 @@ impl LineReader {
             self.number += 1;
             return Ok(Line::TooLong);
         }
-        if self.strip_carriage_return && self.line.last() == Some(&b'\r') {
-            self.line.pop();
+        if self.line.last() == Some(&b'\r') {
+            match self.strip_carriage_return {
+                true => drop(self.line.pop()),
+                false => self.carriage_returns += 1,
+            }
         }
-        if self.number == 0 && self.strip_byte_order_mark && self.line.starts_with(BYTE_ORDER_MARK) {
-            self.line.drain(..BYTE_ORDER_MARK.len());
+        if self.number == 0 && self.line.starts_with(BYTE_ORDER_MARK) {
+            match self.strip_byte_order_mark {
+                true => drop(self.line.drain(..BYTE_ORDER_MARK.len())),
+                false => self.keeps_byte_order_mark = true,
+            }
         }
         self.number += 1;
         Ok(Line::Whole)
+    }
+
+    /// What was kept and may not have been meant.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.carriage_returns > 0 {
+            notes.push(format!(
+                "{} lines end in a carriage return, which is in the last column now; if it is part of the line end, \
+                 load again with --crlf",
+                count(self.carriage_returns)
+            ));
+        }
+        if self.keeps_byte_order_mark {
+            notes.push(
+                "the input begins with a UTF-8 byte order mark, which is in the first key now; --bom leaves it out"
+                    .to_owned(),
+            );
+        }
+        notes
     }
 
     /// Number of the present line, from 1.
@@ -145,5 +177,9 @@ impl Records for Lines {
 
     fn text(&self) -> Vec<u8> {
         self.lines.content().to_vec()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.lines.notes()
     }
 }

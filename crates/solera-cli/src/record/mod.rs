@@ -47,6 +47,8 @@ pub(crate) trait Records {
     fn next(&mut self, record: &mut Record) -> Result<Next>;
     /// The text of the record last read, for the report when the record turns out unusable later.
     fn text(&self) -> Vec<u8>;
+    /// What the user may not have meant, with the option that helps; to be asked at the end.
+    fn notes(&self) -> Vec<String>;
 }
 
 /// The formats.
@@ -81,6 +83,8 @@ pub(crate) struct Options {
     pub(crate) line_bytes_max: u64,
     /// A carriage return before the line end belongs to the line end.
     pub(crate) crlf: bool,
+    /// A UTF-8 byte order mark at the beginning is left out.
+    pub(crate) bom: bool,
     /// SOSD: bits of a key.
     pub(crate) key_bits: Option<u32>,
 }
@@ -99,6 +103,7 @@ impl Options {
         refuse(self.header, "--header", &[Tsv, Csv])?;
         refuse(self.delimiter.is_some(), "--delimiter", &[Csv])?;
         refuse(self.crlf, "--crlf", &[Tsv, Lines])?;
+        refuse(self.bom, "--bom", &[Tsv, Lines])?;
         refuse(self.key_bits.is_some(), "--key-bits", &[Sosd])?;
 
         let first_column = || Selectors::first_column();
@@ -106,8 +111,9 @@ impl Options {
         match self.format {
             Tsv => {
                 let mut lines = lines::LineReader::new(input, self.line_bytes_max, self.crlf);
-                if self.header {
-                    // Names are text. Without a header the first line is content, whatever its bytes.
+                if self.header || self.bom {
+                    // Names are text. Without a header the first line is content, whatever its
+                    // bytes.
                     lines = lines.without_byte_order_mark();
                 }
                 let key = key.unwrap_or_else(first_column);
@@ -130,7 +136,9 @@ impl Options {
             }
             Sosd => Ok(Box::new(sosd::Sosd::new(input, self.key_bits)?)),
             Lines => {
-                Ok(Box::new(lines::Lines::new(lines::LineReader::new(input, self.line_bytes_max, self.crlf))))
+                let lines = lines::LineReader::new(input, self.line_bytes_max, self.crlf);
+                let lines = if self.bom { lines.without_byte_order_mark() } else { lines };
+                Ok(Box::new(lines::Lines::new(lines)))
             }
         }
     }
@@ -175,6 +183,7 @@ mod tests {
             delimiter: None,
             line_bytes_max: 1 << 20,
             crlf: false,
+            bom: false,
             key_bits: None,
         }
     }

@@ -1,7 +1,7 @@
 //! SOSD key files: a u64 count, then that many u32 or u64 keys, all little-endian.
 //!
-//! Keys are stored big-endian, so that byte order is number order; the value is the key's position in
-//! the file, from 0, as a big-endian u64.
+//! Keys are stored big-endian, so that byte order is number order; the value is the key's position
+//! in the file, from 0, as a big-endian u64.
 
 use super::{Next, Record, Records, buffered};
 use crate::{
@@ -98,5 +98,9 @@ impl Records for Sosd {
 
     fn text(&self) -> Vec<u8> {
         u64::from_le_bytes(self.bytes).to_string().into_bytes()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
     }
 }

@@ -62,4 +62,8 @@ impl Records for Tsv {
     fn text(&self) -> Vec<u8> {
         self.lines.content().to_vec()
     }
+
+    fn notes(&self) -> Vec<String> {
+        self.lines.notes()
+    }
 }

@@ -53,7 +53,7 @@ fn a_knob_that_is_set_stays_set_and_history_tells_who_and_why() {
 fn what_is_refused_says_what_is_legal_and_changes_nothing() {
     let solera = Solera::new();
     solera.run(["put", "k", "v"]).ok();
-    solera.run(["put", "--keyspace", "other", "k", "v"]).ok();
+    solera.run(["put", "--keyspace", "other", "--create-keyspace", "k", "v"]).ok();
     let before = solera.run(["control", "get", "--json"]).ok();
     for (args, says) in [
         (&["run_limit=0"][..], "run_limit is 0; it must be a whole number from 1 to 10"),
@@ -72,9 +72,9 @@ fn what_is_refused_says_what_is_legal_and_changes_nothing() {
         let message = solera.run(args).fails(2);
         assert!(message.contains(says), "{message}");
     }
-    let message = solera.run(["control", "set", "epsilon=8", "--why", "test", "--keyspace", "none"]).fails(4);
+    let message = solera.run(["control", "set", "epsilon=8", "--why", "test", "--keyspace", "none"]).fails(6);
     assert!(message.contains("it has \"default\", \"other\""), "{message}");
-    solera.run(["control", "get", "--keyspace", "none"]).fails(4);
+    solera.run(["control", "get", "--keyspace", "none"]).fails(6);
     assert_eq!(solera.run(["control", "get", "--json"]).ok(), before);
     assert_eq!(solera.run(["control", "history"]).ok(), "");
 }
@@ -82,7 +82,7 @@ fn what_is_refused_says_what_is_legal_and_changes_nothing() {
 #[test]
 fn a_knob_may_be_set_for_one_keyspace_alone() {
     let solera = Solera::new();
-    solera.run(["put", "--keyspace", "other", "k", "v"]).ok();
+    solera.run(["put", "--keyspace", "other", "--create-keyspace", "k", "v"]).ok();
     solera.run(["control", "set", "--keyspace", "other", "epsilon=8", "--why", "test"]).ok();
     let values = json(&solera.run(["control", "get", "epsilon", "--json"]).ok());
     let of = |name: &str| {

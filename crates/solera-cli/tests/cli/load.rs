@@ -67,7 +67,19 @@ fn csv_with_a_header_and_json_with_pointers() {
     assert_eq!(solera.run(["scan"]).ok(), "Ana, B\\t7\ttwo\\nlines\n");
 
     solera.write("in.jsonl", "{\"user\":{\"id\":12},\"n\":[1,2]}\n");
-    solera.run(["load", "--keyspace", "json", "--key", "/user/id", "--value", "/n/1", "in.jsonl"]).ok();
+    solera
+        .run([
+            "load",
+            "--keyspace",
+            "json",
+            "--create-keyspace",
+            "--key",
+            "/user/id",
+            "--value",
+            "/n/1",
+            "in.jsonl",
+        ])
+        .ok();
     assert_eq!(solera.run(["scan", "--keyspace", "json"]).ok(), "12\t2\n");
 }
 
@@ -90,22 +102,24 @@ fn sosd_keys_of_both_widths_come_out_in_number_order() {
          0000000000000100\t0000000000000002\n\
          00000000ffffffff\t0000000000000003\n"
     );
-    solera.run(["load", "--format", "sosd", "--keyspace", "narrow", "narrow"]).ok();
+    solera.run(["load", "--format", "sosd", "--keyspace", "narrow", "--create-keyspace", "narrow"]).ok();
     assert_eq!(
         solera.run(["scan", "--keyspace", "narrow", "--hex", "--keys-only"]).ok(),
         "00000001\n00000003\n00000100\nffffffff\n"
     );
     // The length of a stream is not known.
-    let load = ["load", "--format", "sosd", "--keyspace", "stream", "-"];
+    let load = ["load", "--format", "sosd", "--keyspace", "stream", "--create-keyspace", "-"];
     assert!(solera.run_with_input(load, &narrow).fails(2).contains("--key-bits"));
-    let load = ["load", "--format", "sosd", "--keyspace", "stream", "--key-bits", "32", "-"];
+    let load =
+        ["load", "--format", "sosd", "--keyspace", "stream", "--create-keyspace", "--key-bits", "32", "-"];
     solera.run_with_input(load, &narrow).ok();
     assert_eq!(
         solera.run(["scan", "--keyspace", "stream", "--keys-only", "--limit", "1", "--hex"]).ok(),
         "00000001\n"
     );
-    let load = ["load", "--format", "sosd", "--keyspace", "stream", "--key-bits", "64", "-"];
-    assert!(solera.run_with_input(load, &narrow).fails(4).contains("ends at key 2 of 4 (byte 24)"));
+    let load =
+        ["load", "--format", "sosd", "--keyspace", "stream", "--create-keyspace", "--key-bits", "64", "-"];
+    assert!(solera.run_with_input(load, &narrow).fails(7).contains("ends at key 2 of 4 (byte 24)"));
 }
 
 #[test]
@@ -113,7 +127,12 @@ fn later_records_win_and_lines_have_empty_values() {
     let solera = Solera::new();
     solera.run_with_input(["load", "--format", "tsv", "-"], b"k\told\nk\tnew\n").ok();
     assert_eq!(solera.run(["get", "k"]).ok(), "new\n");
-    solera.run_with_input(["load", "--format", "lines", "--keyspace", "l", "-"], b"b\na\nb\n").ok();
+    solera
+        .run_with_input(
+            ["load", "--format", "lines", "--keyspace", "l", "--create-keyspace", "-"],
+            b"b\na\nb\n",
+        )
+        .ok();
     assert_eq!(solera.run(["scan", "--keyspace", "l"]).ok(), "a\t\nb\t\n");
 }
 
@@ -214,7 +233,7 @@ fn a_load_goes_on_where_its_report_says_it_came_to() {
 
     // There must be something to go on with, and it must be the same load.
     let elsewhere = resume.iter().copied().chain(["--dir", "elsewhere"]);
-    assert!(solera.run(elsewhere).fails(4).contains("does not exist"));
+    assert!(solera.run(elsewhere).fails(6).contains("does not exist"));
     let other = ["load", "--format", "tsv", "--key", "2", "--bad-lines", "bad.jsonl", "in.tsv", "--resume"];
     assert!(solera.run(other).fails(2).contains("another load"));
 }
@@ -226,7 +245,7 @@ fn an_input_that_breaks_off_says_where_and_keeps_what_came_before() {
         (0..50_000).map(|i| format!("key {:08}\tvalue {}\n", i, i * 7919 % 65_537)).collect();
     for compressed in [gzip(content.as_bytes()), zstd(content.as_bytes())] {
         let cut = &compressed[..compressed.len() * 2 / 3];
-        let message = solera.run_with_input(["load", "--format", "tsv", "-"], cut).fails(4);
+        let message = solera.run_with_input(["load", "--format", "tsv", "-"], cut).fails(7);
         assert!(message.contains("cannot read standard input after line "), "{message}");
         assert!(message.contains("records before that are loaded"), "{message}");
         assert!(solera.run(["scan", "--limit", "2"]).ok().starts_with("key 00000000\tvalue 0\n"));
@@ -264,6 +283,7 @@ fn a_load_may_choose_index_and_compression_of_a_new_keyspace() {
                 compression,
                 "--keyspace",
                 &keyspace,
+                "--create-keyspace",
                 "-",
             ];
             solera.run_with_input(load, content.as_bytes()).ok();
@@ -312,6 +332,123 @@ fn loading_gives_what_sorting_gives() {
     assert!(scanned.lines().eq(expected.iter().map(String::as_str)));
 }
 
+/// Symptom: `load --bad-lines mid.tsv mid.tsv` emptied its own input and exited 0; with D/CURRENT
+/// it wrecked the database. Cause: the report was created over whatever was there. Cure: only a
+/// report is replaced.
+#[test]
+fn a_report_is_never_written_over_a_file_that_is_none() {
+    let solera = Solera::new();
+    let rows = "a\t1\nb\t2\n";
+    solera.write("in.tsv", rows);
+    solera.write("letter.txt", "of a friend");
+    solera.write("empty", "");
+    solera.run(["put", "k", "v"]).ok();
+    let before = solera.files();
+    let current = solera.db().join("CURRENT").to_str().unwrap().to_owned();
+    let new_in_db = solera.db().join("bad.jsonl").to_str().unwrap().to_owned();
+    for report in ["in.tsv", "letter.txt", "empty", &current, &new_in_db] {
+        let message = solera.run(["load", "--bad-lines", report, "in.tsv"]).fails(2);
+        assert!(message.contains("name another file"), "{report}: {message}");
+        assert_eq!(solera.files(), before, "{report}");
+    }
+    assert_eq!(solera.read("in.tsv"), rows);
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink(solera.path("in.tsv"), solera.path("link")).unwrap();
+        solera.run(["load", "--bad-lines", "link", "in.tsv"]).fails(2);
+        std::fs::hard_link(solera.path("in.tsv"), solera.path("twin")).unwrap();
+        solera.run(["load", "--bad-lines", "twin", "in.tsv"]).fails(2);
+        assert_eq!(solera.read("in.tsv"), rows);
+    }
+    solera.run(["load", "--bad-lines", "bad.jsonl", "in.tsv"]).ok();
+    // A report is replaced, but not by itself as the input.
+    solera.run(["load", "--bad-lines", "bad.jsonl", "in.tsv"]).ok();
+    let itself = ["load", "--key", "load", "--bad-lines", "bad.jsonl", "bad.jsonl"];
+    assert!(solera.run(itself).fails(2).contains("is the input"));
+}
+
+/// Symptom: a load that was stopped could be gone on with only if it had been given --bad-lines.
+/// Cure: how far a load has come stands in the database's directory.
+#[cfg(unix)]
+#[test]
+fn a_load_that_a_signal_stops_says_what_is_in_and_goes_on() {
+    let solera = Solera::new();
+    let lines: String = (0..300_000u32).map(|i| format!("{i:08}\n")).collect();
+    solera.write("in.txt", &lines);
+    let child = solera
+        .command(["load", "--batch", "10", "in.txt"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let pid = child.id().to_string();
+    // Once its progress is there it watches for signals soon.
+    while !solera.db().join("load.progress").exists() {
+        std::thread::yield_now();
+    }
+    std::thread::sleep(std::time::Duration::from_millis(30));
+    assert!(std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let stopped = child.wait_with_output().unwrap();
+    let message = String::from_utf8(stopped.stderr).unwrap();
+    assert_eq!(stopped.status.code(), Some(130), "{message}");
+    assert!(message.contains("records before that are loaded") && message.contains("--resume"), "{message}");
+    let text = solera.run(["load", "--resume", "in.txt"]).ok();
+    assert!(text.contains("300,000 in all"), "{message} {text}");
+    assert_eq!(solera.run(["scan", "--keys-only", "--raw"]).ok(), lines);
+    assert!(solera.run(["load", "--resume", "in.txt"]).fails(2).contains("no load that was stopped"));
+}
+
+/// Symptom: `--resume` of a complete load whose input had grown loaded nothing and exited 0.
+#[test]
+fn a_complete_load_goes_on_when_its_input_has_grown() {
+    let solera = Solera::new();
+    let load = ["load", "--bad-lines", "bad.jsonl", "in.tsv"];
+    let resume = ["load", "--bad-lines", "bad.jsonl", "--resume", "in.tsv"];
+    solera.write("in.tsv", "a\t1\n");
+    solera.run(load).ok();
+    assert!(solera.run(resume).ok().contains("no more lines than then"));
+    solera.write("in.tsv", "a\t1\nb\t2\n");
+    assert!(solera.run(resume).ok().contains("1 record loaded"));
+    assert_eq!(solera.run(["scan"]).ok(), "a\t1\nb\t2\n");
+}
+
+/// Symptom: a gzip file with wrong bytes loaded 2,411 records that were not in it. Cause: the
+/// checksum stands behind the content. Cure: a file is decompressed once before anything of it is
+/// loaded.
+#[test]
+fn nothing_of_a_damaged_compressed_file_is_loaded() {
+    let solera = Solera::new();
+    let content: String = (0..50_000).map(|i| format!("key {i:08}\tvalue {}\n", i * 7919 % 65_537)).collect();
+    for (name, mut compressed) in
+        [("in.tsv.gz", gzip(content.as_bytes())), ("in.tsv.zst", zstd(content.as_bytes()))]
+    {
+        let middle = compressed.len() / 2;
+        compressed[middle] ^= 0x55;
+        solera.write(name, &compressed);
+        let message = solera.run(["load", name]).fails(7);
+        assert!(message.contains("is damaged") && message.contains("nothing of it is loaded"), "{message}");
+        assert!(message.len() < 200, "{message}");
+        assert!(!solera.db().exists());
+    }
+}
+
+#[test]
+fn what_a_foreign_file_brings_along_is_noted_once_with_its_remedy() {
+    let solera = Solera::new();
+    let noted = |args: &[&str], input: &[u8]| {
+        let run = solera.run_with_input(args, input);
+        assert_eq!(run.status, 0, "{run:?}");
+        run.err
+    };
+    let crlf = noted(&["load", "--format", "tsv", "-"], b"k1\tv1\r\nk2\tv2\r\n");
+    assert!(crlf.contains("2 lines end in a carriage return") && crlf.contains("--crlf"), "{crlf}");
+    let bom = noted(&["load", "--format", "tsv", "-"], b"\xef\xbb\xbfk1\tv1\n");
+    assert!(bom.contains("byte order mark") && bom.contains("--bom"), "{bom}");
+    let ragged = noted(&["load", "--format", "csv", "--header", "-"], b"a,b\n1,x,extra\n2\n3,y\n");
+    assert!(ragged.contains("2 records have fewer or more than the 2 columns"), "{ragged}");
+    assert_eq!(noted(&["load", "--format", "tsv", "--crlf", "--bom", "-"], b"\xef\xbb\xbfk1\tv1\r\n"), "");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
     #[test]
@@ -331,7 +468,7 @@ proptest! {
             db.close().unwrap();
         }
         let text = solera.run(["scan"]).ok();
-        let load = ["load", "--format", "tsv", "--escaped", "--keyspace", "copy", "-"];
+        let load = ["load", "--format", "tsv", "--escaped", "--keyspace", "copy", "--create-keyspace", "-"];
         // An empty key without a value is an empty line but for its tab, so nothing is lost.
         solera.run_with_input(load, text.as_bytes()).ok();
         prop_assert_eq!(solera.run(["scan", "--keyspace", "copy"]).ok(), text);

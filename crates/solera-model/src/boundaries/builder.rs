@@ -1,20 +1,42 @@
 //! Cutting boundaries into segments, each with the codes that take the least bytes.
 //!
-//! Owns [`Builder`]. Every code is measured with the function that queries use: a boundary whose neighbours it does not tell
-//! apart well enough ends its segment.
+//! Owns [`Builder`]. Every code is measured with the function that queries use: a boundary whose
+//! neighbours it does not tell apart well enough ends its segment.
+//!
+//! What must hold: work is linear in the boundaries, whatever they are. A line is tried on a few
+//! boundaries first, and on four times as many only if it told all of those: so what is looked at
+//! in vain is a small multiple of what the segment takes.
 
 use super::{
-    CENTRE, EPSILON, Form, Line, SHORT_STEPS, STEP, Segment,
+    Below, CENTRE, EPSILON, Form, Line, SHORT_STEPS, STEP, Segment,
     group::{Head, Width},
 };
 use crate::{hull::Hull, lanes::CODES};
+#[cfg(test)]
+use std::cell::Cell;
 
-/// Fits of one segment, each of fewer boundaries, before it is made a short one.
-const FITS_MAX: usize = 12;
+/// A line is fitted to so many boundaries first at least and at most, and then to [`GROWTH`] times
+/// as many as before while codes tell all of them.
+const WINDOW_MIN: usize = 8;
+const WINDOW: usize = 2 * CODES;
+const GROWTH: usize = 4;
+/// A segment with codes of 10 bits that has so many boundaries is taken without a look at others.
+const TEN_MIN: usize = 128;
+/// Of a segment with codes of 12 bits that has so many boundaries, codes of 16 bits would take more
+/// bytes.
+const TWELVE_MIN: usize = 32;
+
+/// What is [ambiguous](Builder::ambiguous) below a boundary if the last number that is looked for
+/// below it is counted too high.
+const MISSED: f64 = 1.0;
+/// So many of those a segment may have beyond its part.
+const SEGMENT_MISSED_MAX: f64 = 2.0;
 
 /// What boundaries are cut into.
 pub(super) struct Builder<'k> {
     keys: &'k [u64],
+    /// What is looked for below each boundary, where that is known.
+    below: Option<Below<'k>>,
     pub(super) starts: Vec<u64>,
     pub(super) segments: Vec<Segment>,
     pub(super) words: Vec<u16>,
@@ -24,15 +46,14 @@ pub(super) struct Builder<'k> {
     ten_bits: bool,
     /// How much may be ambiguous on average over a segment with codes of 10 bits.
     of_ten_mean_max: f64,
+    /// A line is fitted to so many boundaries first: twice what the last segment took. Where
+    /// segments are short, most of a wider window would be looked at in vain.
+    window: usize,
     /// Emptied for each fit.
     hull: Hull,
-}
-
-/// A line, and of how many boundaries it is.
-#[derive(Clone, Copy)]
-struct Fit {
-    line: Line,
-    count: usize,
+    /// Boundaries that were looked at so far, each as often as it was.
+    #[cfg(test)]
+    looks: Cell<usize>,
 }
 
 /// The codes of a segment, and the line that they belong to.
@@ -59,92 +80,139 @@ impl Coded {
 }
 
 impl<'k> Builder<'k> {
-    /// All of these boundaries in segments. What is `pinned`, by rank, begins one, and so do equal ones, together.
-    pub(super) fn cut(keys: &'k [u64], pinned: impl Fn(usize) -> bool, of_ten_mean_max: f64) -> Builder<'k> {
+    /// All of these boundaries in segments. What is `pinned`, by rank, begins one, and so do equal
+    /// ones, together.
+    pub(super) fn cut(
+        keys: &'k [u64],
+        below: Option<Below<'k>>,
+        pinned: impl Fn(usize) -> bool,
+        of_ten_mean_max: f64,
+    ) -> Builder<'k> {
         let mut builder = Builder {
             keys,
+            below,
             starts: Vec::new(),
             segments: Vec::new(),
             words: Vec::new(),
             ambiguity: 0.0,
             ten_bits: false,
             of_ten_mean_max,
+            window: WINDOW,
             hull: Hull::new(EPSILON),
+            #[cfg(test)]
+            looks: Cell::new(0),
         };
         let must_start =
             |i: usize| pinned(i) || keys.get(i + 1) == Some(&keys[i]) || (i > 0 && keys[i - 1] == keys[i]);
-        let mut at = 0;
+        let (mut at, mut limit) = (0, 0);
         while at < keys.len() {
             let same = keys[at..].iter().take_while(|&&key| key == keys[at]).count();
             let first = at + same;
-            let limit = (first..keys.len()).find(|&i| must_start(i)).unwrap_or(keys.len());
+            if limit < first {
+                limit = (first..keys.len()).find(|&i| must_start(i)).unwrap_or(keys.len());
+            }
             at = builder.segment(first, limit);
+            // The boundary at the limit begins the next segment.
+            limit = if at == limit { 0 } else { limit };
         }
         builder
     }
 
-    /// Adds the segment whose first boundary is that before rank `first`. It takes boundaries up to rank
-    /// `limit` if it can; returns up to which it does.
+    /// Adds the segment whose first boundary is that before rank `first`. It takes boundaries up to
+    /// rank `limit` if it can; returns up to which it does.
     fn segment(&mut self, first: usize, limit: usize) -> usize {
-        let fit = self.fit(first, limit);
         // What was enough for the segment before mostly is enough again.
-        let same = self.ten_bits.then(|| self.ten_bits_of(fit.line, first, fit.count)).flatten();
-        let coded = same.unwrap_or_else(|| self.cheapest(first, limit, fit));
+        let same = self.ten_bits.then(|| self.long(Width::Ten, first, limit));
+        let same = same.filter(|ten| ten.count >= TEN_MIN.min(limit - first));
+        let coded = same.unwrap_or_else(|| self.cheapest(first, limit));
         self.ten_bits = coded.form == Form::Long(Width::Ten);
         self.starts.push(self.keys[first - 1]);
         self.segments.push(Segment::new(first, self.words.len(), &coded));
         self.words.extend(&coded.words);
         self.ambiguity += coded.ambiguity;
+        self.window = (2 * coded.count).clamp(WINDOW_MIN, WINDOW);
         first + coded.count
     }
 
     /// The segment of the fewest bytes a boundary, of those that are tried.
-    fn cheapest(&mut self, first: usize, limit: usize, fit: Fit) -> Coded {
-        let mut coded = self.long(Width::Twelve, first, fit);
+    fn cheapest(&mut self, first: usize, limit: usize) -> Coded {
+        let mut coded = self.long(Width::Twelve, first, limit);
         // Where codes of 12 bits do not reach as far as there are boundaries, others may.
-        if first + coded.count < limit {
-            for other in [self.long(Width::Sixteen, first, fit), self.short(first, limit)] {
+        if first + coded.count < limit && coded.count < TWELVE_MIN {
+            for other in [self.long(Width::Sixteen, first, limit), self.short(first, limit)] {
                 if other.bytes_each() < coded.bytes_each() {
                     coded = other;
                 }
             }
         }
         if coded.form == Form::Long(Width::Twelve) {
-            coded = self.ten_bits_of(coded.line, first, coded.count).unwrap_or(coded);
+            let mut ten = self.groups(Width::Ten, coded.line, first, first + coded.count);
+            if ten.count < coded.count && self.below.is_some() {
+                ten = self.long(Width::Ten, first, limit);
+            }
+            if ten.bytes_each() < coded.bytes_each() && self.is_clear(&ten) {
+                coded = ten;
+            }
         }
         coded
     }
 
-    /// The line within [`EPSILON`] of as many boundaries from rank `first` on as it can be, up to `limit`.
-    fn fit(&mut self, first: usize, limit: usize) -> Fit {
-        let Builder { keys, hull, .. } = self;
-        hull.clear();
-        hull.push(keys[first - 1], 0);
-        let count = (first..limit).take_while(|&i| hull.push(keys[i], (i - first) as u32 + 1)).count();
-        let (slope, at_first) = hull.line();
-        // The first code stands at 0, one boundary behind the segment's first one.
-        Fit { line: Line::new(slope * STEP as f64, (1.0 - at_first) * STEP as f64), count }
-    }
-
-    /// A long segment with the line of this fit, or of a shorter one if that tells few of its boundaries apart.
-    fn long(&mut self, width: Width, first: usize, fit: Fit) -> Coded {
-        let mut fit = fit;
-        for _ in 0..FITS_MAX {
-            let coded = self.groups(width, fit.line, first, first + fit.count);
-            // The line that fits fewer boundaries lies closer to them, but can tell no more of them apart: it is worth its time
-            // only where hardly any were.
-            if coded.count == fit.count || 4 * coded.count > fit.count {
-                return coded;
+    /// A long segment of as many boundaries, from rank `first` on and up to `limit`, as some line
+    /// within [`EPSILON`] of them and codes of this width tell.
+    fn long(&mut self, width: Width, first: usize, limit: usize) -> Coded {
+        self.hull.clear();
+        self.hull.push(self.keys[first - 1], 0);
+        let (mut best, mut count, mut window) =
+            (Coded::none(Form::Long(width), Line::default()), 0, self.window);
+        loop {
+            let end = limit.min(first + window);
+            while first + count < end && self.hull.push(self.keys[first + count], count as u32 + 1) {
+                count += 1;
             }
-            fit = self.fit(first, first + coded.count);
+            self.looked_at(count);
+            let (slope, at_first) = self.hull.line();
+            // The first code stands at 0, one boundary behind the segment's first one.
+            let line = Line::new(slope * STEP as f64, (1.0 - at_first) * STEP as f64);
+            let coded = self.groups(width, line, first, first + count);
+            let all = coded.count == count;
+            // A line that has to pass more boundaries may tell fewer of them apart.
+            if coded.count >= best.count && self.is_clear(&coded) {
+                best = coded;
+            } else {
+                return best;
+            }
+            if !all || count < window {
+                return best;
+            }
+            window *= GROWTH;
         }
-        Coded::none(Form::Long(width), Line::default())
     }
 
-    /// So many boundaries with codes of 10 bits, if those tell them apart well enough on average.
-    fn ten_bits_of(&self, line: Line, first: usize, count: usize) -> Option<Coded> {
-        let coded = self.groups(Width::Ten, line, first, first + count);
-        (coded.count == count && coded.ambiguity <= self.of_ten_mean_max * count as f64).then_some(coded)
+    /// Whether codes tell boundaries apart well enough on average.
+    fn is_clear(&self, coded: &Coded) -> bool {
+        self.below.is_some()
+            || coded.form != Form::Long(Width::Ten)
+            || coded.ambiguity <= self.of_ten_mean_max * coded.count as f64
+    }
+
+    /// How much may be [ambiguous](Builder::ambiguous) below a boundary with codes of this form.
+    fn ambiguity_max(&self, form: Form) -> f64 {
+        if self.below.is_some() { MISSED } else { form.ambiguity_max() }
+    }
+
+    /// Whether so much may be [ambiguous](Builder::ambiguous) in a segment of so many boundaries
+    /// from rank `first` on. Where it is known what is looked for, a table and each of its segments
+    /// has its part of what may be missed.
+    fn is_allowed(&self, ambiguity: f64, first: usize, count: usize) -> bool {
+        let Some(Below { missed_max, .. }) = self.below else { return true };
+        let of_segment = count as f64 * missed_max + SEGMENT_MISSED_MAX;
+        ambiguity <= of_segment && self.ambiguity + ambiguity <= (first + count) as f64 * missed_max
+    }
+
+    /// Counts boundaries that are looked at.
+    fn looked_at(&self, _boundaries: usize) {
+        #[cfg(test)]
+        self.looks.set(self.looks.get() + _boundaries);
     }
 
     /// The longest short segment.
@@ -167,27 +235,28 @@ impl<'k> Builder<'k> {
         best
     }
 
-    /// The boundaries from rank `first` up to `end` as positions on a short segment's line, if it tells them well enough
-    /// from their neighbours.
+    /// The boundaries from rank `first` up to `end` as positions on a short segment's line, if it
+    /// tells them well enough from their neighbours.
     fn positions(&self, line: Line, first: usize, end: usize) -> Option<Coded> {
+        self.looked_at(end - first);
         let start = self.keys[first - 1];
         let mut coded = Coded { count: end - first, ..Coded::none(Form::Short, line) };
         let mut before = 0;
         for i in first..end {
             let steps = line.steps(self.keys[i] - start);
             let ambiguous = self.ambiguous(line, start, i, steps);
-            if steps >= SHORT_STEPS || steps <= before || ambiguous > coded.form.ambiguity_max() {
+            if steps >= SHORT_STEPS || steps <= before || ambiguous > self.ambiguity_max(coded.form) {
                 return None;
             }
             before = steps;
             coded.words.push(steps as u16);
             coded.ambiguity += ambiguous;
         }
-        Some(coded)
+        self.is_allowed(coded.ambiguity, first, coded.count).then_some(coded)
     }
 
-    /// The boundaries from rank `first` up to `end` in groups; up to the first that `line` does not tell well enough from
-    /// its neighbours.
+    /// The boundaries from rank `first` up to `end` in groups; up to the first that `line` does not
+    /// tell well enough from its neighbours.
     fn groups(&self, width: Width, line: Line, first: usize, end: usize) -> Coded {
         let start = self.keys[first - 1];
         let centre = i64::from(line.centre) * CENTRE;
@@ -200,30 +269,39 @@ impl<'k> Builder<'k> {
             let mut whole = [0; CODES];
             let whole = &mut whole[..CODES.min(end - group)];
             whole.iter_mut().zip(group..).for_each(|(off, i)| *off = deviation(i));
-            let mut deviations = &*whole;
             // The fewer boundaries, the finer the steps may be.
-            while let [fewer @ .., _] = deviations {
-                let head = Head::of(width, deviations);
-                let told = head.and_then(|head| self.told_apart(head, &coded, first, deviations, before));
-                if let Some((head, (last, ambiguity))) = head.zip(told) {
-                    head.write(width, deviations, &mut coded.words);
-                    coded.count += deviations.len();
-                    coded.ambiguity += ambiguity;
-                    before = last;
-                    break;
+            let (mut told, mut untold, mut some) = (0, whole.len() + 1, whole.len());
+            let mut longest = None;
+            while told + 1 < untold {
+                let head = Head::of(width, &whole[..some]);
+                let found =
+                    head.and_then(|head| self.told_apart(head, &coded, first, &whole[..some], before));
+                let found = found.filter(|(_, ambiguity)| {
+                    self.is_allowed(coded.ambiguity + ambiguity, first, coded.count + some)
+                });
+                match head.zip(found) {
+                    Some(found) => (longest, told) = (Some(found), some),
+                    None => untold = some,
                 }
-                deviations = fewer;
+                some = told.midpoint(untold);
             }
-            if deviations.len() < whole.len() {
+            if let Some((head, (last, ambiguity))) = longest {
+                head.write(width, &whole[..told], &mut coded.words);
+                coded.count += told;
+                coded.ambiguity += ambiguity;
+                before = last;
+            }
+            if told < whole.len() {
                 break;
             }
         }
         coded
     }
 
-    /// Whether `head` tells these boundaries, the next ones of the segment of rank `first`, well enough from their
-    /// neighbours, the nearest before which is taken to be at `before` steps: the steps at which the last is
-    /// taken to be then, and the sum of what is [ambiguous](Builder::ambiguous) below each.
+    /// Whether `head` tells these boundaries, the next ones of the segment of rank `first`, well
+    /// enough from their neighbours, the nearest before which is taken to be at `before` steps: the
+    /// steps at which the last is taken to be then, and the sum of what is
+    /// [ambiguous](Builder::ambiguous) below each.
     fn told_apart(
         &self,
         head: Head,
@@ -232,7 +310,8 @@ impl<'k> Builder<'k> {
         deviations: &[i64],
         before: i64,
     ) -> Option<(i64, f64)> {
-        let (line, ambiguity_max) = (coded.line, coded.form.ambiguity_max());
+        self.looked_at(deviations.len());
+        let (line, ambiguity_max) = (coded.line, self.ambiguity_max(coded.form));
         let (mut last, mut ambiguity) = (before, 0.0);
         for (lane, &deviation) in deviations.iter().enumerate() {
             let i = first + coded.count + lane;
@@ -248,20 +327,89 @@ impl<'k> Builder<'k> {
         Some((last, ambiguity))
     }
 
-    /// The keys that have as many steps as boundary `i` is taken to have, in the segment that begins at `start`, beside
-    /// those between the boundary and the nearer one of its neighbours.
+    /// The keys that have as many steps as boundary `i` is taken to have, in the segment that
+    /// begins at `start`, beside those between the boundary and the nearer one of its neighbours.
+    /// Where it is known what is looked for below the boundary: whether the last of that has.
     ///
-    /// Steps are rounded down, so that the ambiguous keys are those right below the boundary. The key right above
-    /// it is mostly very close, since a separator is a beginning of it; the one below is not. How close keys crowd is not known
-    /// here, but that they crowd near the boundary can be seen on either side of it.
+    /// Steps are rounded down, so that the ambiguous keys are those right below the boundary. The
+    /// key right above it is mostly very close, since a separator is a beginning of it; the one
+    /// below is not. How close keys crowd is not known here, but that they crowd near the boundary
+    /// can be seen on either side of it.
     fn ambiguous(&self, line: Line, start: u64, i: usize, steps: i64) -> f64 {
         let key = self.keys[i];
         let dx = key - start;
         // There are keys with so many steps: the boundary itself has at least these.
-        let ambiguous = dx - line.least_with(steps.max(0)).unwrap_or(dx).min(dx);
+        let least = line.least_with(steps.max(0)).unwrap_or(dx).min(dx);
+        if let Some(below) = self.below {
+            // Nothing is looked for between the last and the boundary: the code may lie anywhere
+            // there.
+            return match start + least {
+                least if least > below.last[i] => 0.0,
+                least if least > below.least[i] => MISSED,
+                _ => f64::INFINITY,
+            };
+        }
+        let ambiguous = dx - least;
         let below = key - self.keys[i - 1];
         // Equal boundaries begin a segment, and are not ambiguous.
         let nearer = self.keys.get(i + 1).map_or(below, |&next| below.min(next - key));
         ambiguous as f64 / nearer as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::boundaries::AMBIGUITY_MEAN_MAX;
+
+    fn mixed(x: u64) -> u64 {
+        let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
+    }
+
+    /// Boundaries of keys that have two parts, of dense runs, of pairs that touch, and of a line
+    /// with a spike each few boundaries.
+    fn shapes(count: u64) -> Vec<(&'static str, Vec<u64>)> {
+        let sorted = |mut keys: Vec<u64>| {
+            keys.sort_unstable();
+            keys
+        };
+        let touching = (0..count / 2).flat_map(|i| {
+            let x = mixed(i) >> 9 << 8;
+            [x.wrapping_sub(1), x]
+        });
+        let orders = (0..count).map(|i| (i / 2) << 32 | (50 * (i % 2) + mixed(i) % 7));
+        let items = (0..count).map(|i| (i * 4 / 7) << 32 | (i * 4 % 7));
+        let runs = (0..count / 16).flat_map(|i| (0..16).map(move |j| mixed(i).saturating_add(50 * j)));
+        let squares = (0..count).map(|i| i * i);
+        let spikes = (0..count).map(|i| (i << 30) + if i % 5 == 0 { (1 << 30) - 1 } else { 0 });
+        let cascade = (0..count).map(|i| (0..5).fold(0, |key, at| key << 12 | 1 << (mixed(5 * i + at) % 12)));
+        vec![
+            ("touching", sorted(touching.collect())),
+            ("orders", sorted(orders.collect())),
+            ("items", items.collect()),
+            ("runs", sorted(runs.collect())),
+            ("squares", squares.collect()),
+            ("spikes", sorted(spikes.collect())),
+            ("cascade", sorted(cascade.collect())),
+            ("even", (0..count).map(|i| i << 40).collect()),
+        ]
+    }
+
+    /// Training was quadratic: every segment began a hull over all that was left of the table, and
+    /// kept a few boundaries of it. Now what a segment looks at in vain is bounded by what it
+    /// takes.
+    #[test]
+    #[cfg_attr(miri, ignore = "minutes under Miri")]
+    fn a_boundary_is_looked_at_as_often_in_a_large_table_as_in_a_small_one() {
+        let looks_each = |keys: &[u64]| {
+            let builder = Builder::cut(keys, None, |_| false, AMBIGUITY_MEAN_MAX);
+            builder.looks.get() as f64 / keys.len() as f64
+        };
+        for ((shape, small), (_, large)) in shapes(4000).into_iter().zip(shapes(51_000)) {
+            let (small, large) = (looks_each(&small), looks_each(&large));
+            assert!(large <= 1.2 * small && large < 400.0, "{shape}: {small} and {large} looks a boundary");
+        }
     }
 }

@@ -1,12 +1,15 @@
-//! Sixteen boundaries of a long segment in 26 bytes: a head, and 12 bits for each. Or in 22 with 10 bits, or 34 with 16.
+//! Sixteen boundaries of a long segment in 26 bytes: a head, and 12 bits for each. Or in 22 with 10
+//! bits, or 34 with 16.
 //!
-//! Owns [`Head`], [`Width`] and the layout of a group. A boundary's *deviation* is how far it lies off its segment's line. Neighbours
-//! deviate alike, or by more and more. So a group keeps a line of its own for its deviations, and of each boundary how far
-//! it is above that, in the finest steps of which a code's bits count enough: steps are fine where boundaries are smooth, and a
+//! Owns [`Head`], [`Width`] and the layout of a group. A boundary's *deviation* is how far it lies
+//! off its segment's line. Neighbours deviate alike, or by more and more. So a group keeps a line
+//! of its own for its deviations, and of each boundary how far it is above that, in the finest
+//! steps of which a code's bits count enough: steps are fine where boundaries are smooth, and a
 //! group that is not makes no other coarse.
 //!
-//! A group is words of 16 bits: the head's word, then the codes, bit after bit, the lowest first. All codes of a segment have
-//! the same width. The last group of a segment may end early, after the word in which its last code ends.
+//! A group is words of 16 bits: the head's word, then the codes, bit after bit, the lowest first.
+//! All codes of a segment have the same width. The last group of a segment may end early, after the
+//! word in which its last code ends.
 
 use crate::lanes::{CODES, GROUP_STEP};
 
@@ -22,7 +25,8 @@ pub(super) enum Width {
     Sixteen,
 }
 
-/// Where the boundary of a lane lies in its group, in units of a deviation, rounded down as codes are.
+/// Where the boundary of a lane lies in its group, in units of a deviation, rounded down as codes
+/// are.
 #[inline]
 pub(super) fn position<const GROUP: usize>(words: &[u16; GROUP], head: Head, lane: usize) -> i32 {
     // A group is a word and sixteen codes: as many words more as a code has bits.
@@ -48,7 +52,8 @@ impl Width {
     }
 }
 
-/// Bits of the head's word that hold the exponent, the lowest, and those that hold the tilt, above them.
+/// Bits of the head's word that hold the exponent, the lowest, and those that hold the tilt, above
+/// them.
 const EXPONENT_BITS: u32 = 3;
 const TILT_BITS: u32 = 4;
 /// A base counts in so many units.
@@ -78,7 +83,8 @@ impl Head {
             above.fold((i64::MAX, i64::MIN), |(least, most), at| (least.min(at), most.max(at)))
         };
         let width_of = |(least, most): (i64, i64)| most.saturating_sub(least);
-        // How wide deviations lie about a line is convex in its tilt: from that of the two ends on it goes down to the least.
+        // How wide deviations lie about a line is convex in its tilt: from that of the two ends on
+        // it goes down to the least.
         let (first, last) = (deviations.first()?, deviations.last()?);
         let rise =
             last.saturating_sub(*first) / (i64::from(TILT_UNIT) * (deviations.len() - 1).max(1) as i64);

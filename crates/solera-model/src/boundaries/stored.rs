@@ -1,9 +1,10 @@
 //! Boundaries as bytes, so that a reader need not build what a writer did.
 //!
-//! Owns the layout, and what is checked of it. Queries index words by what segments say, and count codes by it; so a segment must say
-//! of its words exactly what they can be, and ranks must add up. What codes and lines say is not checked: it makes answers wrong, not
-//! unsafe. Nor can it make them slow: a base, a tilt, an exponent and a code have so few bits that no query goes on for more than 33 groups
-//! back, or 2 ahead, until it finds its own.
+//! Owns the layout, and what is checked of it. Queries index words by what segments say, and count
+//! codes by it; so a segment must say of its words exactly what they can be, and ranks must add up.
+//! What codes and lines say is not checked: it makes answers wrong, not unsafe. Nor can it make
+//! them slow: a base, a tilt, an exponent and a code have so few bits that no query goes on for
+//! more than 33 groups back, or 2 ahead, until it finds its own.
 
 use super::{Boundaries, Form, LEN_MAX, Line, Segment};
 use crate::{
@@ -28,10 +29,12 @@ impl Boundaries {
     /// | every segment | 12 each |
     /// | the words | 2 each |
     ///
-    /// A segment is how many boundaries are not above its first one (4 bytes); where its words begin and what they are (4); and its line:
-    /// the factor (2), the shift (1) and the centre (1, signed). Of the second number the lowest 4 bits say how many codes the last
-    /// group has beyond full ones, and the 2 bits above whether there are no groups (0), or which their codes' width is: 12 bits (1), 16 (2)
-    /// or 10 (3); the others are the number of the segment's first word. Its words end where those of the next segment begin.
+    /// A segment is how many boundaries are not above its first one (4 bytes); where its words
+    /// begin and what they are (4); and its line: the factor (2), the shift (1) and the centre (1,
+    /// signed). Of the second number the lowest 4 bits say how many codes the last group has beyond
+    /// full ones, and the 2 bits above whether there are no groups (0), or which their codes' width
+    /// is: 12 bits (1), 16 (2) or 10 (3); the others are the number of the segment's first word.
+    /// Its words end where those of the next segment begin.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let words = &self.words[..self.words.len() - WIDE_WORDS];
         out.reserve(16 + self.segments.len() * (8 + SEGMENT) + words.len() * 2);
@@ -54,12 +57,13 @@ impl Boundaries {
         }
     }
 
-    /// The boundaries that [`Boundaries::encode`] wrote at the beginning of `bytes`, and how many bytes those are; what follows is not
-    /// looked at. Queries use [`Lanes::detect`].
+    /// The boundaries that [`Boundaries::encode`] wrote at the beginning of `bytes`, and how many
+    /// bytes those are; what follows is not looked at. Queries use [`Lanes::detect`].
     ///
-    /// The bytes may be anything. What decodes may be boundaries of other keys, or of none: answers are wrong then, and what is told
-    /// [early](Boundaries::place_early) may be far from them. But no query panics, no rank is above [`len`](Boundaries::len), not the early
-    /// one either, and every [`start`](super::Place::start) is that of a segment.
+    /// The bytes may be anything. What decodes may be boundaries of other keys, or of none: answers
+    /// are wrong then, and what is told [early](Boundaries::place_early) may be far from them. But
+    /// no query panics, no rank is above [`len`](Boundaries::len), not the early one either, and
+    /// every [`start`](super::Place::start) is that of a segment.
     ///
     /// # Errors
     /// If the bytes end early, or say what cannot be.
@@ -105,12 +109,14 @@ impl Segment {
         Segment { rank: u32::from_le_bytes(part(row, 0)), codes: u32::from_le_bytes(part(row, 4)), line }
     }
 
-    /// Whether these are all segments of `len` boundaries and so many words; else which is not, and what it should be.
+    /// Whether these are all segments of `len` boundaries and so many words; else which is not, and
+    /// what it should be.
     fn check(segments: &[Segment], len: usize, words: usize) -> Result<(), (usize, &'static str)> {
         if segments.first().map_or(words, |first| first.words_at()) != 0 {
             return Err((0, "a segment that begins with the first word"));
         }
-        // Ranks are added up in 64 bits, wherever that is: neither they nor counts are known to be small yet.
+        // Ranks are added up in 64 bits, wherever that is: neither they nor counts are known to be
+        // small yet.
         let mut counted = 0u64;
         for (number, segment) in segments.iter().enumerate() {
             let end = segments.get(number + 1).map_or(words, |next| next.words_at());
@@ -131,7 +137,8 @@ impl Segment {
         Ok(())
     }
 
-    /// Codes of a segment of so many words; `None` if it cannot have so many. Not 0 if there are words.
+    /// Codes of a segment of so many words; `None` if it cannot have so many. Not 0 if there are
+    /// words.
     fn count_of(self, words: usize) -> Option<usize> {
         let rest = self.rest();
         let group = match self.form() {

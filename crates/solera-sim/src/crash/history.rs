@@ -1,9 +1,10 @@
-//! What a script's commits make of the database, commit by commit: what a recovered database is compared
-//! with.
+//! What a script's commits make of the database, commit by commit: what a recovered database is
+//! compared with.
 //!
-//! Two orders are kept apart. Data comes back as a prefix of the commit order. Creating and dropping a
-//! keyspace is durable by itself, once acknowledged, whatever becomes of buffered writes before it; so the
-//! keyspaces that are there may be of a later moment than the data in them, never of an earlier one.
+//! Two orders are kept apart. Data comes back as a prefix of the commit order. Creating and
+//! dropping a keyspace is durable by itself, once acknowledged, whatever becomes of buffered writes
+//! before it; so the keyspaces that are there may be of a later moment than the data in them, never
+//! of an earlier one.
 
 use super::life::NOW_MS;
 use crate::{
@@ -140,7 +141,8 @@ impl History {
         Err(self.explain(found, allowed.low..=allowed.high))
     }
 
-    /// Whether what was found is the data after `data` commits in the keyspaces after `names` commits.
+    /// Whether what was found is the data after `data` commits in the keyspaces after `names`
+    /// commits.
     fn agrees(&self, data: usize, names: usize, found: &Contents) -> bool {
         let (data, names) = (&self.states[data], &self.states[names]);
         let mut slots = names.contents.keys().chain(found.keys());
@@ -204,8 +206,8 @@ pub(crate) enum Commit {
     Drop(usize),
 }
 
-/// What the operation commits, if anything, when these keyspaces are there. An operation that the engine
-/// would refuse commits nothing and is not done.
+/// What the operation commits, if anything, when these keyspaces are there. An operation that the
+/// engine would refuse commits nothing and is not done.
 pub(crate) fn commit_of(operation: &Operation, setting: &Setting, there: &BTreeSet<usize>) -> Option<Commit> {
     let legal = |change: &crate::script::Change| {
         there.contains(&change.slot(setting)) && !change.lacks_operator(setting)

@@ -44,7 +44,8 @@ pub(crate) struct Cut {
 }
 
 impl Cut {
-    /// Whether changes of knobs that a recovery found are those that were acknowledged, and perhaps the one under way.
+    /// Whether changes of knobs that a recovery found are those that were acknowledged, and perhaps
+    /// the one under way.
     pub(crate) fn remembers(&self, found: &[Receipt]) -> Result<(), String> {
         let (low, high) = (self.receipts_acknowledged, self.receipts.len());
         if (low..=high).contains(&found.len()) && self.receipts.starts_with(found) {
@@ -249,7 +250,7 @@ pub(crate) fn act(
         Operation::Sync {} => db.sync().map(|()| true),
         Operation::Compact { space, start, end } if !oracle::empty(start.bound(), end.bound()) => {
             if let Some(space) = spaces.get(&slot(*space)) {
-                space.compact_range::<&[u8]>((start.bound(), end.bound()))?;
+                space.compact_range((start.bound(), end.bound()))?;
             }
             Ok(false)
         }

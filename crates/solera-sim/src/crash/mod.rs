@@ -1,13 +1,14 @@
-//! Power cuts: a script is lived once, and what the machine may wake up with after a power cut at every
-//! single file operation of it is opened and compared.
+//! Power cuts: a script is lived once, and what the machine may wake up with after a power cut at
+//! every single file operation of it is opened and compared.
 //!
-//! Owns [`Sweep`]. After a cut, the database must open; what it holds must be what some prefix of the
-//! commit order made (so no batch is ever half there), and the prefix must reach every commit that was
-//! acknowledged as durable. It is written to, cut off with nothing unsynced kept, and opened again. The power
-//! also fails inside the recovery itself, and what is left of that must pass the same.
+//! Owns [`Sweep`]. After a cut, the database must open; what it holds must be what some prefix of
+//! the commit order made (so no batch is ever half there), and the prefix must reach every commit
+//! that was acknowledged as durable. It is written to, cut off with nothing unsynced kept, and
+//! opened again. The power also fails inside the recovery itself, and what is left of that must
+//! pass the same.
 //!
-//! A state is an image that differs from every other in a byte or a name. One that was met before is not
-//! opened again, but what it holds is compared with what this cut allows.
+//! A state is an image that differs from every other in a byte or a name. One that was met before
+//! is not opened again, but what it holds is compared with what this cut allows.
 //!
 //! Called by the `crashsim` program and by the tests.
 
@@ -156,8 +157,8 @@ pub struct Lies {
 }
 
 impl Lies {
-    /// Cuts the power at every `stride`-th file operation of the script's life on a device that lies. A
-    /// panic is all that can be held against the engine.
+    /// Cuts the power at every `stride`-th file operation of the script's life on a device that
+    /// lies. A panic is all that can be held against the engine.
     pub fn run(script: &Script, plan: Plan<'_>, stride: usize) -> Result<Lies, String> {
         let history = History::of(script);
         let life = caught(|| Life::of(script, plan.from, true))?;
@@ -218,8 +219,8 @@ impl Swept<'_> {
         Ok(())
     }
 
-    /// Opens an image and compares; gives what power cuts during the recovery would find, unless the image
-    /// is an old acquaintance.
+    /// Opens an image and compares; gives what power cuts during the recovery would find, unless
+    /// the image is an old acquaintance.
     fn state(&mut self, image: &MemFs, allowed: Allowed, cut: &Cut) -> Result<Vec<MemFs>, String> {
         let setting = &self.script.setting;
         let digest = digest(image)?;
@@ -255,8 +256,8 @@ impl Swept<'_> {
         Ok(recovery)
     }
 
-    /// An acknowledged checkpoint opens and holds what it was made of; one that the cut interrupted does
-    /// too or is refused.
+    /// An acknowledged checkpoint opens and holds what it was made of; one that the cut interrupted
+    /// does too or is refused.
     fn checkpoint(&self, image: &MemFs, checkpoint: &Checkpoint) -> Result<(), String> {
         let dir = checkpoint.dir.display();
         let opened = open_at(&self.script.setting, image, &dir.to_string(), false);
@@ -275,7 +276,8 @@ impl Swept<'_> {
         Err(format!("checkpoint {dir}: {why}"))
     }
 
-    /// Writes to a recovered database, cuts the power with nothing unsynced kept, and opens it again.
+    /// Writes to a recovered database, cuts the power with nothing unsynced kept, and opens it
+    /// again.
     fn go_on(&self, db: Db, image: &MemFs, mut expected: Contents) -> Result<(), String> {
         let setting = &self.script.setting;
         let text = |error: solera::Error| format!("after the recovery: {error}");

@@ -1,5 +1,5 @@
-//! A clock that jumps, backwards too, and reopenings in between: what has expired does not come back, and
-//! nothing expires early.
+//! A clock that jumps, backwards too, and reopenings in between: what has expired does not come
+//! back, and nothing expires early.
 
 use crate::{life::caught, random::Random, setting::Setting};
 use solera::{Db, Keyspace, ManualClock, clock::Clock, vfs::mem::MemFs};
@@ -44,7 +44,7 @@ pub fn live(seed: u64, operations: usize) -> Result<u64, String> {
                     leases.insert(key, lease);
                 }
                 4 => db.flush().map_err(text)?,
-                5 => db.compact_range::<&[u8]>(..).map_err(text)?,
+                5 => db.compact_range(..).map_err(text)?,
                 6 => clock.advance(Duration::from_millis(random.below(8_000))),
                 7 => clock.set_unix_ms(latest_ms + random.below(8_000)),
                 8 => {

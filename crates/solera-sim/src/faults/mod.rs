@@ -1,11 +1,12 @@
-//! Failing calls: a script is lived on a file system one of whose calls fails, or all from one on until it
-//! heals, and the database is held to what it acknowledged.
+//! Failing calls: a script is lived on a file system one of whose calls fails, or all from one on
+//! until it heals, and the database is held to what it acknowledged.
 //!
-//! Owns [`Plan`], what fails and when, and [`live`]. The rules: an error leaves nothing half done; what was
-//! acknowledged is there, at once, after a reopening and after a power cut; a commit that failed is not there
-//! while the database is open and, if the database then refuses all writes, may be found at the next open;
-//! an iterator that failed yields nothing more; an injected error is never taken for damage; and what failed
-//! works again once the calls do, unless the database refuses writes because a sync failed.
+//! Owns [`Plan`], what fails and when, and [`live`]. The rules: an error leaves nothing half done;
+//! what was acknowledged is there, at once, after a reopening and after a power cut; a commit that
+//! failed is not there while the database is open and, if the database then refuses all writes, may
+//! be found at the next open; an iterator that failed yields nothing more; an injected error is
+//! never taken for damage; and what failed works again once the calls do, unless the database
+//! refuses writes because a sync failed.
 //!
 //! Called by the `faultloop` program and by the tests.
 
@@ -70,7 +71,8 @@ pub struct Plan {
     pub skip: u64,
     /// Whether all of them fail from then on, until the calls heal a few operations later.
     pub sticky: bool,
-    /// Threads of the database; 0: its work is done by the operations, and the life is a function of its plan.
+    /// Threads of the database; 0: its work is done by the operations, and the life is a function
+    /// of its plan.
     pub background_threads: usize,
 }
 
@@ -127,7 +129,8 @@ pub struct Outcome {
     pub digest: Digest,
 }
 
-/// Lives the script with calls failing by plan; `None`: none. An error says what promise was broken.
+/// Lives the script with calls failing by plan; `None`: none. An error says what promise was
+/// broken.
 pub fn live(script: &Script, plan: Option<Plan>) -> Result<Outcome, String> {
     let mut at = None;
     let lived = caught(|| {
@@ -146,8 +149,8 @@ pub fn live(script: &Script, plan: Option<Plan>) -> Result<Outcome, String> {
     })
 }
 
-/// The script with its keyspaces created by operations, so that creating may fail too, and with reads in
-/// between.
+/// The script with its keyspaces created by operations, so that creating may fail too, and with
+/// reads in between.
 pub fn with_reads(script: &Script) -> Script {
     use crate::script::{Bounds, View, text::Bytes};
     let spaces = script.setting.spaces.len() as u8;

@@ -14,8 +14,8 @@ use crate::{
 use solera::{
     Db, Durability, Error, Keyspace, ManualClock,
     clock::{Clock, SystemClock},
+    dir::FileName,
     frame::FILE_HEADER_BYTES,
-    version::manifest,
     vfs::{
         Fs,
         fault::{Call, Fault, FaultFs},
@@ -36,13 +36,15 @@ type Checked<T = ()> = Result<T, String>;
 const SICK_OPERATIONS: usize = 3;
 /// What a write after the fault stores.
 const PROBE_KEY: &[u8] = b"probe";
-/// How long a database with threads may take until it refuses writes after one of them saw a sync fail.
+/// How long a database with threads may take until it refuses writes after one of them saw a sync
+/// fail.
 const REFUSAL_MS_MAX: u32 = 2_000;
-/// How long after calls have healed a database with threads may tell of a failure, in nanoseconds: a thread rests for two
-/// seconds, and then it needs a turn on a busy machine.
+/// How long after calls have healed a database with threads may tell of a failure, in nanoseconds:
+/// a thread rests for two seconds, and then it needs a turn on a busy machine.
 const TOLD_NS_MAX: u64 = 10_000_000_000;
-/// Writes of which one must be taken once calls have healed, where threads have to try again first: each is held for 90 ms, in which a
-/// busy machine may give them no turn. Together that is less than the two seconds that they rest if nobody tells them.
+/// Writes of which one must be taken once calls have healed, where threads have to try again first:
+/// each is held for 90 ms, in which a busy machine may give them no turn. Together that is less
+/// than the two seconds that they rest if nobody tells them.
 const PROBES_MAX: usize = 10;
 
 pub(super) struct World<'s> {
@@ -127,8 +129,8 @@ impl<'s> World<'s> {
         self.setting().options(fs, clock).background_threads(threads).open(DIR)
     }
 
-    /// Opens the database and finds in it what was acknowledged. While calls fail it may refuse to open;
-    /// it must open when they do no more.
+    /// Opens the database and finds in it what was acknowledged. While calls fail it may refuse to
+    /// open; it must open when they do no more.
     pub(super) fn open(&mut self) -> Checked {
         let opened = |world: &mut Self| -> solera::Result<Result<(Db, Contents), String>> {
             let db = world.try_open(Arc::new(world.fs.clone()))?;
@@ -193,8 +195,8 @@ impl<'s> World<'s> {
         }
     }
 
-    /// Whether a call failed after which nothing is known of a file that matters: a sync; the removal of what a failed
-    /// append left; the naming of another manifest.
+    /// Whether a call failed after which nothing is known of a file that matters: a sync; the
+    /// removal of what a failed append left; the naming of another manifest.
     fn may_refuse(&self) -> bool {
         [Call::Sync, Call::SyncDir, Call::Truncate, Call::Rename]
             .iter()
@@ -276,7 +278,8 @@ impl<'s> World<'s> {
         Ok(())
     }
 
-    /// A whole walk: right, or an error after which the iterator is silent.
+    /// A whole walk: right, or an error after which the iterator is silent. After a value that lies
+    /// apart and cannot be read it may go on.
     fn scan(&mut self, slot: usize, backward: bool) -> Checked {
         let Some(handle) = self.spaces.get(&slot) else { return Ok(()) };
         let mut expected: Vec<_> = self.history.last()[&slot].iter().collect();
@@ -291,7 +294,7 @@ impl<'s> World<'s> {
                 (Some(Ok((key, value))), Some((own_key, own_value)))
                     if *key == own_key[..] && *value == own_value[..] => {}
                 (Some(Err(error)), _) => {
-                    if iter.next().is_some() || iter.next_back().is_some() {
+                    if !is_of_a_value(&error) && (iter.next().is_some() || iter.next_back().is_some()) {
                         return Err(format!("an iterator goes on after {error}"));
                     }
                     return self.excused(&error);
@@ -323,7 +326,8 @@ impl<'s> World<'s> {
         }
     }
 
-    /// After a failed sync of a log with something in it, or of the manifest that counts, writes are refused.
+    /// After a failed sync of a log with something in it, or of the manifest that counts, writes
+    /// are refused.
     fn must_refuse(&mut self) -> Checked {
         // What failed for another process was that one's matter.
         if self.hits_before > 0 {
@@ -345,8 +349,9 @@ impl<'s> World<'s> {
             let (commit, value) = self.probing();
             match self.db().put(PROBE_KEY, &value) {
                 Err(Error::Poisoned(_)) => return Ok(()),
-                // The thread whose sync failed has not come to say so: that is between two of its instructions, and as
-                // long as another one runs there. What is acknowledged until then counts.
+                // The thread whose sync failed has not come to say so: that is between two of its
+                // instructions, and as long as another one runs there. What is acknowledged until
+                // then counts.
                 Ok(()) if threads => self.acknowledged(&commit)?,
                 outcome => {
                     return Err(format!("the sync of {} failed, then a write: {outcome:?}", path.display()));
@@ -367,7 +372,7 @@ impl<'s> World<'s> {
 
     /// Whether CURRENT names this file.
     fn is_current_manifest(&self, path: &Path) -> bool {
-        let current = self.memory.content(&Path::new(DIR).join(manifest::CURRENT)).unwrap_or_default();
+        let current = self.memory.content(&FileName::Current.in_dir(Path::new(DIR))).unwrap_or_default();
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         String::from_utf8_lossy(&current).split(' ').any(|word| word == name)
     }
@@ -426,8 +431,8 @@ impl<'s> World<'s> {
         }
     }
 
-    /// The end: all that can be read is right, the work that was left is done, and what the next process
-    /// finds, after a power cut too, holds all that was acknowledged.
+    /// The end: all that can be read is right, the work that was left is done, and what the next
+    /// process finds, after a power cut too, holds all that was acknowledged.
     pub(super) fn finish(mut self) -> Checked<Outcome> {
         self.heal();
         if let Some(plan) = self.plan.filter(|_| self.outcome.hit && !self.poisoned) {
@@ -496,4 +501,10 @@ impl<'s> World<'s> {
             solera::inspect::check(&(Arc::new(image) as Arc<dyn Fs>), Path::new(DIR)).map_err(text)?;
         if report.problems.is_empty() { Ok(()) } else { Err(format!("damaged: {:?}", report.problems)) }
     }
+}
+
+/// Whether a value that lies apart, in a log or a sorted value file, could not be read.
+fn is_of_a_value(error: &Error) -> bool {
+    let (Error::Io { path, .. } | Error::Corrupt { file: path, .. }) = error else { return false };
+    path.extension().is_some_and(|extension| extension == "log" || extension == "values")
 }

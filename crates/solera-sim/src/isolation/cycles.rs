@@ -1,11 +1,11 @@
 //! The second judge: a black box. What must have come before what follows from the lists alone.
 //!
-//! The longest reading of a list tells the order of its appends; every other reading must be a beginning of
-//! it. From there (Elle, §4): *ww*, an element was appended after another; *wr*, a transaction read an
-//! element; *rw*, it did not read the element that came next, so it came before whoever appended that one.
-//! A thread's transactions follow one another too. If all transactions can be put into one order, there is
-//! no cycle. A cycle's name says which edges it takes, after Adya: G0 writes alone, G1c readings too,
-//! G-single one missed write, G2 several (write skew).
+//! The longest reading of a list tells the order of its appends; every other reading must be a
+//! beginning of it. From there (Elle, §4): *ww*, an element was appended after another; *wr*, a
+//! transaction read an element; *rw*, it did not read the element that came next, so it came before
+//! whoever appended that one. A thread's transactions follow one another too. If all transactions
+//! can be put into one order, there is no cycle. A cycle's name says which edges it takes, after
+//! Adya: G0 writes alone, G1c readings too, G-single one missed write, G2 several (write skew).
 
 use super::{Element, History, Key, Step, graph::Graph};
 use std::{
@@ -84,8 +84,8 @@ struct Judge<'h> {
     anomalies: Vec<Anomaly>,
 }
 
-/// Judges a history. Its last transaction should read every list to the end: what was appended and is in no
-/// reading is lost only then.
+/// Judges a history. Its last transaction should read every list to the end: what was appended and
+/// is in no reading is lost only then.
 pub fn judge(history: &History) -> Findings {
     let mut judge = Judge { history, writers: HashMap::new(), lists: BTreeMap::new(), anomalies: Vec::new() };
     judge.find_writers();
@@ -115,8 +115,8 @@ impl Judge<'_> {
         }
     }
 
-    /// The readings that show a state of the database: what a transaction read before it appended to the
-    /// same list itself.
+    /// The readings that show a state of the database: what a transaction read before it appended
+    /// to the same list itself.
     fn outer_readings(&self) -> impl Iterator<Item = (usize, Key, &Vec<Element>)> {
         self.history.iter().enumerate().flat_map(|(number, transaction)| {
             let steps = &transaction.steps;
@@ -159,8 +159,8 @@ impl Judge<'_> {
     fn check_readings(&mut self) {
         let mut found = Vec::new();
         for (number, transaction) in self.history.iter().enumerate() {
-            // What the transaction itself knows of a list, once it has read it or appended to it: how it
-            // began, if it read it, and what it appended.
+            // What the transaction itself knows of a list, once it has read it or appended to it:
+            // how it began, if it read it, and what it appended.
             let mut known: HashMap<Key, (Option<Vec<Element>>, Vec<Element>)> = HashMap::new();
             for step in &transaction.steps {
                 match step {

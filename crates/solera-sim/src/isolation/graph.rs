@@ -27,8 +27,9 @@ impl<L: Copy + PartialEq> Graph<L> {
         self.edges.iter().map(Vec::len).sum()
     }
 
-    /// The strongly connected components of more than one node, over the edges that `uses` admits (Tarjan
-    /// 1972, with the recursion laid out on a stack of its own: chains are as long as the history).
+    /// The strongly connected components of more than one node, over the edges that `uses` admits
+    /// (Tarjan 1972, with the recursion laid out on a stack of its own: chains are as long as the
+    /// history).
     pub(super) fn components(&self, uses: impl Fn(L) -> bool) -> Vec<Vec<usize>> {
         const UNSEEN: usize = usize::MAX;
         let nodes = self.edges.len();

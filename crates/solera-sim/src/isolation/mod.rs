@@ -1,10 +1,11 @@
-//! Histories of concurrent transactions over lists, and two judges of them that know nothing of each other.
+//! Histories of concurrent transactions over lists, and two judges of them that know nothing of
+//! each other.
 //!
-//! Owns [`History`]: what every transaction read and appended, as its thread saw it. [`replay`] repeats the
-//! transactions one by one in the order that the engine claims for them, and compares every answer.
-//! [`cycles`] believes the engine nothing, not even the order: it infers from the lists alone who must have
-//! come before whom (Kingsbury and Alvaro, "Elle: Inferring Isolation Anomalies from Experimental
-//! Observations", VLDB 2020), and looks for cycles.
+//! Owns [`History`]: what every transaction read and appended, as its thread saw it. [`replay`]
+//! repeats the transactions one by one in the order that the engine claims for them, and compares
+//! every answer. [`cycles`] believes the engine nothing, not even the order: it infers from the
+//! lists alone who must have come before whom (Kingsbury and Alvaro, "Elle: Inferring Isolation
+//! Anomalies from Experimental Observations", VLDB 2020), and looks for cycles.
 //!
 //! Every element is appended once, so a list tells who wrote it and in which order.
 
@@ -29,10 +30,11 @@ pub enum Step {
 /// How a transaction ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Committed; the engine says that it took place at this number. With no appends: right after whoever
-    /// has that number.
+    /// Committed; the engine says that it took place at this number. With no appends: right after
+    /// whoever has that number.
     Committed(u64),
-    /// Refused. What it read counts all the same, for it read one snapshot; what it appended must never show.
+    /// Refused. What it read counts all the same, for it read one snapshot; what it appended must
+    /// never show.
     Aborted,
 }
 

@@ -1,7 +1,7 @@
 //! The first judge: the transactions again, one by one, in the order of their commit numbers.
 //!
-//! If every answer is what a single thread would have got in that order, the order is a serial one that
-//! explains the history: it is serializable.
+//! If every answer is what a single thread would have got in that order, the order is a serial one
+//! that explains the history: it is serializable.
 
 use super::{Element, End, History, Key, Step};
 use std::collections::BTreeMap;

@@ -21,8 +21,8 @@ impl Bounds {
         match self {
             Bounds::All {} => (Bound::Unbounded, Bound::Unbounded),
             Bounds::Prefix { prefix } => {
-                // The least key above all with the prefix, found the slow way: raise the last byte that
-                // can be raised.
+                // The least key above all with the prefix, found the slow way: raise the last byte
+                // that can be raised.
                 let mut end = prefix.0.clone();
                 while end.last() == Some(&0xff) {
                     end.pop();
@@ -41,7 +41,8 @@ impl Bounds {
     }
 }
 
-/// An open iterator: the engine's, and the pairs that it must yield with the two places where it stands.
+/// An open iterator: the engine's, and the pairs that it must yield with the two places where it
+/// stands.
 pub(super) struct Walker {
     /// The keyspace that it walks.
     pub(super) space: usize,
@@ -116,8 +117,8 @@ fn shown_pair(pair: Option<&Pair>) -> String {
     pair.map_or("the end".to_owned(), |(key, value)| format!("{} = {}", shown(key), shown(value)))
 }
 
-/// Walks a new iterator from one end, `limit` pairs far and one look beyond if the end should be there,
-/// and compares. Returns how many pairs it yielded.
+/// Walks a new iterator from one end, `limit` pairs far and one look beyond if the end should be
+/// there, and compares. Returns how many pairs it yielded.
 pub(super) fn scan(
     engine: impl DoubleEndedIterator<Item = solera::Result<(Slice, Slice)>>,
     expected: &[Pair],

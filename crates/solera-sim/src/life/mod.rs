@@ -1,8 +1,8 @@
 //! A life: a script lived by the engine and by the oracle side by side, compared at every step.
 //!
-//! Owns [`live`]. The engine runs on files in memory, a clock that stands still unless moved, no threads
-//! and a fixed seed, so a life is a function of its script: it fails every time or never, and its
-//! [`Outcome`] is the same on every run.
+//! Owns [`live`]. The engine runs on files in memory, a clock that stands still unless moved, no
+//! threads and a fixed seed, so a life is a function of its script: it fails every time or never,
+//! and its [`Outcome`] is the same on every run.
 
 mod iterate;
 mod read;
@@ -67,7 +67,8 @@ pub fn live(script: &Script, pulse: &Pulse) -> Result<Outcome, Failure> {
     live_telling(script, pulse, |_| {})
 }
 
-/// As [`live`]; `told` gets the digest of what each operation answered, and at last of what the end did.
+/// As [`live`]; `told` gets the digest of what each operation answered, and at last of what the end
+/// did.
 pub fn live_telling(
     script: &Script,
     pulse: &Pulse,

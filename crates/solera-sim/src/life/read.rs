@@ -11,7 +11,8 @@ use crate::{
 };
 use std::ops::Bound;
 
-/// A method with the same name on a keyspace, a snapshot and a transaction. Empty slots end the operation.
+/// A method with the same name on a keyspace, a snapshot and a transaction. Empty slots end the
+/// operation.
 macro_rules! on_view {
     ($world:ident, $view:expr, $space:expr, $method:ident($($argument:expr),*)) => {{
         let Some(handle) = &$world.handles[$space] else { return Ok(()) };
@@ -152,20 +153,20 @@ impl World {
             View::Live {} => match bounds {
                 Bounds::All {} => handle.iter(),
                 Bounds::Prefix { prefix } => handle.prefix(prefix),
-                Bounds::Range { .. } => handle.range::<&[u8]>(ends),
+                Bounds::Range { .. } => handle.range(ends),
             },
             View::Snapshot { slot } => match (&self.snapshots[usize::from(*slot)], bounds) {
                 (None, _) => return Ok(()),
                 (Some(pinned), Bounds::All {}) => pinned.engine.iter(handle),
                 (Some(pinned), Bounds::Prefix { prefix }) => pinned.engine.prefix(handle, prefix),
-                (Some(pinned), Bounds::Range { .. }) => pinned.engine.range::<&[u8]>(handle, ends),
+                (Some(pinned), Bounds::Range { .. }) => pinned.engine.range(handle, ends),
             },
             View::Transaction { slot } => {
                 let Some(open) = &mut self.transactions[usize::from(*slot)] else { return Ok(()) };
                 let engine = match bounds {
                     Bounds::All {} => open.engine.iter(handle),
                     Bounds::Prefix { prefix } => open.engine.prefix(handle, prefix),
-                    Bounds::Range { .. } => open.engine.range::<&[u8]>(handle, ends),
+                    Bounds::Range { .. } => open.engine.range(handle, ends),
                 };
                 let yielded = scan(engine, &expected, backward, limit, digest)?;
                 if limit > 0 {
@@ -200,10 +201,10 @@ impl World {
         let engine = match (pinned, bounds) {
             (None, Bounds::All {}) => handle.iter(),
             (None, Bounds::Prefix { prefix }) => handle.prefix(prefix),
-            (None, Bounds::Range { .. }) => handle.range::<&[u8]>(ends),
+            (None, Bounds::Range { .. }) => handle.range(ends),
             (Some(pinned), Bounds::All {}) => pinned.engine.iter(handle),
             (Some(pinned), Bounds::Prefix { prefix }) => pinned.engine.prefix(handle, prefix),
-            (Some(pinned), Bounds::Range { .. }) => pinned.engine.range::<&[u8]>(handle, ends),
+            (Some(pinned), Bounds::Range { .. }) => pinned.engine.range(handle, ends),
         };
         let pairs = self.model_scan(view, space, bounds);
         self.walkers[usize::from(slot)] = Some(Walker::new(space, engine, pairs));
@@ -211,7 +212,8 @@ impl World {
     }
 }
 
-/// The part of a range that a walk of `yielded` pairs has passed; `cut` if it did not go on to the end.
+/// The part of a range that a walk of `yielded` pairs has passed; `cut` if it did not go on to the
+/// end.
 fn passed(pairs: &[Pair], yielded: usize, cut: bool, backward: bool, asked: Ends) -> Ends {
     if !cut || yielded == 0 {
         return asked;

@@ -13,7 +13,7 @@ use crate::{
     tuning,
 };
 use solera::{
-    Db, Error, Keyspace, ManualClock, Snapshot, Transaction,
+    Db, Error, Keyspace, ManualClock, Reclaim, Snapshot, Transaction,
     control::Receipt,
     ids::Seqno,
     vfs::{
@@ -191,7 +191,7 @@ impl World {
                     return Ok(());
                 }
                 let range = (start.bound(), end.bound());
-                self.on_space(self.slot(*space), |handle| handle.compact_range::<&[u8]>(range))
+                self.on_space(self.slot(*space), |handle| handle.compact_range(range))
             }
             Operation::Step { times } => {
                 for _ in 0..*times {
@@ -243,7 +243,8 @@ impl World {
         }
     }
 
-    /// The end of a life: every state that can still be seen is compared, then the files are checked.
+    /// The end of a life: every state that can still be seen is compared, then the files are
+    /// checked.
     pub(super) fn finish(mut self) -> Checked<Outcome> {
         self.compare_all()?;
         for slot in 0..SLOTS {
@@ -359,6 +360,8 @@ impl World {
         let gone = open.targets.iter().any(|&(slot, generation)| self.generations[slot] != generation);
         // Who only read has read one moment and is never wrong.
         let conflict = if wrote { self.oracle.conflicts(&open.model) } else { Conflict::No };
+        // A value that is rewritten is a write of its key.
+        let rewrites = wrote && self.setting.reclaim == Reclaim::Rewrite;
         let done = open.engine.commit();
         self.digest.add(&[u8::from(done.is_ok())]);
         self.oracle.end(open.model, done.is_ok() && !gone && conflict != Conflict::Must);
@@ -370,7 +373,7 @@ impl World {
                     Ok(())
                 }
             }
-            Err(Error::Conflict) if conflict != Conflict::No || gone => Ok(()),
+            Err(Error::Conflict) if conflict != Conflict::No || gone || rewrites => Ok(()),
             Err(Error::NoKeyspace(_)) if gone => Ok(()),
             Ok(_) => Err(format!("committed, but conflict: {conflict:?}, keyspace gone: {gone}")),
             Err(error) => Err(format!("{error}, but conflict: {conflict:?}, keyspace gone: {gone}")),

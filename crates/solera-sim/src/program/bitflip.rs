@@ -1,14 +1,14 @@
-//! `bitflip`: every bit of a small complete database, one at a time: the right answer or a clear error, never
-//! a wrong answer, a panic or a hang.
+//! `bitflip`: every bit of a small complete database, one at a time: the right answer or a clear
+//! error, never a wrong answer, a panic or a hang.
 //!
-//! Each flip is made in a copy of the same image, which is then opened and asked for everything in every
-//! way. The only thing that may be missing is what a log's unsynced end held: a cut there is counted apart.
-//! Damage that a later frame of the log vouches for must be an error.
+//! Each flip is made in a copy of the same image, which is then opened and asked for everything in
+//! every way. The only thing that may be missing is what a log's unsynced end held: a cut there is
+//! counted apart. Damage that a later frame of the log vouches for must be an error.
 //!
-//! What may be cut: a frame says how much of the log was durable when it was written. A frame behind the
-//! damage that says so of the damaged bytes proves damage. One that does not proves nothing, because a power
-//! cut loses any page of what was not synced, with whole frames behind it; refusing such a log would refuse
-//! databases after ordinary power cuts.
+//! What may be cut: a frame says how much of the log was durable when it was written. A frame
+//! behind the damage that says so of the damaged bytes proves damage. One that does not proves
+//! nothing, because a power cut loses any page of what was not synced, with whole frames behind it;
+//! refusing such a log would refuse databases after ordinary power cuts.
 
 use super::{Scale, Verdict, for_each_seed, watch};
 use crate::{
@@ -24,7 +24,8 @@ use std::{collections::BTreeSet, path::PathBuf};
 const LOT: u64 = 512;
 /// Violations printed.
 const SHOWN: usize = 10;
-/// Damaged tables are opened for writing this seldom; read-only otherwise. Everything else, both ways.
+/// Damaged tables are opened for writing this seldom; read-only otherwise. Everything else, both
+/// ways.
 const TABLES_WRITTEN_ONE_IN: u64 = 8;
 
 /// How much to do.
@@ -179,8 +180,8 @@ impl Bits {
         Ok(outcome)
     }
 
-    /// Asks an open database for everything. Every answer must be that of one of the states, the same one
-    /// for all.
+    /// Asks an open database for everything. Every answer must be that of one of the states, the
+    /// same one for all.
     fn judge(
         &self,
         opened: solera::Result<Db>,
@@ -220,7 +221,9 @@ impl Bits {
             Err(error) => return seen.refuse(&error),
         };
         let mut iter = space.iter();
-        let mut yielded = 0;
+        // An error of an entry stands in the place of its pair, and the walk goes on. After any
+        // other it has ended.
+        let (mut yielded, mut failed) = (0, false);
         loop {
             let pair = if backward { iter.next_back() } else { iter.next() };
             match pair {
@@ -236,11 +239,18 @@ impl Bits {
                 }
                 Some(Err(error)) => {
                     seen.refuse(&error)?;
-                    if iter.next().is_some() || iter.next_back().is_some() {
-                        return Err("an iterator went on after its error".to_owned());
+                    if !is_of_an_entry(&error) {
+                        if iter.next().is_some() || iter.next_back().is_some() {
+                            return Err("an iterator went on after its error".to_owned());
+                        }
+                        break;
                     }
-                    break;
+                    (yielded, failed) = (yielded + 1, true);
+                    // A walk may fail once more than it has pairs: at its end.
+                    seen.holds(|state| yielded <= state[slot].len() + 1)
+                        .map_err(|()| format!("a walk fails {yielded} times, and has fewer pairs"))?;
                 }
+                None if failed => break,
                 None => {
                     seen.holds(|state| state[slot].len() == yielded)
                         .map_err(|()| format!("a walk ends after {yielded} pairs"))?;
@@ -288,6 +298,12 @@ impl Seen<'_> {
         }
         if self.states == [None, None] { Err(()) } else { Ok(()) }
     }
+}
+
+/// Whether a walk may go on behind the entry that fails so: its value lies apart and is damaged.
+fn is_of_an_entry(error: &Error) -> bool {
+    let Error::Corrupt { file, .. } = error else { return false };
+    file.extension().is_some_and(|extension| extension == "log" || extension == "values")
 }
 
 /// How the flips of each structure ended.

@@ -1,9 +1,10 @@
-//! `canary`: bugs are planted into the engine, one after the other, and the program that is there for their
-//! like must find each within a minute. A bug that survives is a defect of that program.
+//! `canary`: bugs are planted into the engine, one after the other, and the program that is there
+//! for their like must find each within a minute. A bug that survives is a defect of that program.
 //!
-//! The program runs itself as a child, with the bug named in the environment. First every way in which a
-//! program is run is run without a bug: it must find nothing then. A bug is found when the child ends with a verdict that
-//! says that a promise was broken; a child that ends in any other way has not found it.
+//! The program runs itself as a child, with the bug named in the environment. First every way in
+//! which a program is run is run without a bug: it must find nothing then. A bug is found when the
+//! child ends with a verdict that says that a promise was broken; a child that ends in any other
+//! way has not found it.
 
 use super::Verdict;
 use solera::{
@@ -21,7 +22,7 @@ use std::{
 /// Names the planted bug.
 const VARIABLE: &str = "SOLERA_CANARY";
 /// A bug must be found in this time.
-const FOUND_WITHIN: Duration = Duration::from_secs(60);
+const FOUND_WITHIN: Duration = Duration::from_secs(180);
 
 /// A bug, and how its program is run to find it.
 const CANARIES: [(Bug, &[&str]); Bug::ALL.len()] = [
@@ -38,9 +39,13 @@ const CANARIES: [(Bug, &[&str]); Bug::ALL.len()] = [
     (Bug::ShortSeekKey, DIFFMODEL),
     (Bug::KeyAcrossBlocks, DIFFMODEL),
     (Bug::IteratorNotFused, BITFLIP),
+    (Bug::ReclaimLive, DIFFMODEL),
+    (Bug::LoseLargestKey, DIFFMODEL),
+    (Bug::PointerBeforeValue, CRASHSIM),
+    (Bug::StaleAboveTier, DIFFMODEL),
 ];
-const CRASHSIM: &[&str] = &["crashsim", "--seeds", "1", "--ops", "30", "--letters", "0"];
-const DIFFMODEL: &[&str] = &["diffmodel", "--seeds", "4", "--ops", "3000"];
+const CRASHSIM: &[&str] = &["crashsim", "--seed", "1", "--seeds", "1", "--ops", "30", "--letters", "0"];
+const DIFFMODEL: &[&str] = &["diffmodel", "--seeds", "40", "--ops", "5000"];
 const BITFLIP: &[&str] = &["bitflip", "--flips", "1000"];
 const EVILMODEL: &[&str] = &["evilmodel", "--seeds", "30"];
 

@@ -1,9 +1,9 @@
-//! `crashsim`: the power fails at every file operation of scripted lives, of random lives, and of every
-//! short sequence over a small alphabet.
+//! `crashsim`: the power fails at every file operation of scripted lives, of random lives, and of
+//! every short sequence over a small alphabet.
 //!
-//! Short sequences come from an observation about bugs of file systems (CrashMonkey and ACE, OSDI 2018): three
-//! operations on a fresh one reproduce 24 of 26 known ones. A sequence is swept from its last letter on: the
-//! cuts before that are those of a shorter sequence.
+//! Short sequences come from an observation about bugs of file systems (CrashMonkey and ACE, OSDI
+//! 2018): three operations on a fresh one reproduce 24 of 26 known ones. A sequence is swept from
+//! its last letter on: the cuts before that are those of a shorter sequence.
 
 use super::{Scale, Verdict, for_each_seed};
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
     script::{Change, Edge, Operation, Script, Value, generate::Generator, shrink::shrink, text::Bytes},
     setting::{Operator, Setting, SpaceSetting},
 };
-use solera::vfs::mem::Persist;
+use solera::{Reclaim, vfs::mem::Persist};
 
 /// Runs spent on shrinking one violation; each is a whole sweep.
 const SHRINK_RUNS_MAX: usize = 300;
@@ -61,7 +61,8 @@ struct Swept {
     violations: u64,
 }
 
-/// Sweeps the lives of the seeds and the sequences, and prints each violation with a shrunk reproduction.
+/// Sweeps the lives of the seeds and the sequences, and prints each violation with a shrunk
+/// reproduction.
 pub fn run(amount: &Amount) -> Verdict {
     let sequences = sequences(amount.letters);
     let swept = for_each_seed(0, amount.seeds + sequences.len() as u64, amount.threads, |work| {
@@ -248,8 +249,8 @@ fn sequences(letters: u32) -> Vec<Vec<Letter>> {
     all
 }
 
-/// The script of a sequence: a database with a table, a synced log and an unsynced end of it, then the
-/// letters; and where its last letter begins. The seed chooses the setting.
+/// The script of a sequence: a database with a table, a synced log and an unsynced end of it, then
+/// the letters; and where its last letter begins. The seed chooses the setting.
 fn sequence(seed: u64, letters: &[Letter]) -> (Script, usize) {
     let mut random = Random::new(seed ^ 0xabc);
     let spaces = [Operator::None, Operator::Counter];
@@ -257,6 +258,8 @@ fn sequence(seed: u64, letters: &[Letter]) -> (Script, usize) {
         memory_bytes: 1 << 20,
         write_buffer_bytes: 4 << 10,
         sync: false,
+        reclaim: Reclaim::ALL[seed as usize % Reclaim::ALL.len()],
+        spare_percent: 1,
         spaces: spaces.map(|operator| SpaceSetting::random(&mut random, operator)).to_vec(),
     };
     let before = [
@@ -277,9 +280,9 @@ fn sequence(seed: u64, letters: &[Letter]) -> (Script, usize) {
     (script, from)
 }
 
-/// The life that every change to the engine must survive: puts, batches over keyspaces, a range deletion,
-/// flushes, compactions, a checkpoint, a bulk load, rotation of the log, a dropped keyspace. The seed
-/// chooses the setting.
+/// The life that every change to the engine must survive: puts, batches over keyspaces, a range
+/// deletion, flushes, compactions, a checkpoint, a bulk load, rotation of the log, a dropped
+/// keyspace. The seed chooses the setting.
 pub fn scripted(seed: u64) -> Script {
     let mut random = Random::new(seed ^ 0x5eed);
     let mut setting = Setting::random(&mut random);

@@ -1,5 +1,5 @@
-//! `faultloop`: of a scripted life and of a random one, every file call in turn fails, in every way, once or until it
-//! heals.
+//! `faultloop`: of a scripted life and of a random one, every file call in turn fails, in every
+//! way, once or until it heals.
 
 use super::{Scale, Verdict, crashsim, for_each_seed, watch};
 use crate::{
@@ -14,7 +14,8 @@ use crate::{
 const SHRINK_RUNS_MAX: usize = 80;
 /// Threads of a database that has any.
 const BACKGROUND_THREADS: usize = 2;
-/// Of a life with background threads, one of so many first calls fails; of fewer once a life had fewer.
+/// Of a life with background threads, one of so many first calls fails; of fewer once a life had
+/// fewer.
 const CALLS_WITH_THREADS: u64 = 500;
 /// Lives with background threads, at most, until in one of them a call failed.
 const LIVES_PER_POINT: u64 = 8;
@@ -32,7 +33,8 @@ pub struct Amount {
     pub seeds: u64,
     /// Of a life's calls, one in so many fails.
     pub stride: u64,
-    /// Calls that fail in lives with background threads, in scripted lives, for each seed and way, if lives have so many.
+    /// Calls that fail in lives with background threads, in scripted lives, for each seed and way,
+    /// if lives have so many.
     pub with_threads: u64,
     /// Loops at the same time.
     pub threads: usize,
@@ -178,7 +180,8 @@ fn one(one: &Loop) -> Seen {
                         seen.violations += 1;
                         // At once: what follows takes its time.
                         println!("seed {seed} {name}: {}: VIOLATED: {what}", plan(skip));
-                        // With threads no life is like another, and none says that a shorter one would not fail.
+                        // With threads no life is like another, and none says that a shorter one
+                        // would not fail.
                         match background_threads {
                             0 => println!("{}", reproduce(&script, plan(skip), &what, pulse)),
                             _ => println!("# solera-sim replay FILE --fault '{}'\n{script}", plan(skip)),

@@ -1,13 +1,14 @@
 //! `isolate`: concurrent transactions on real threads, and two independent judges of what they saw.
 //!
-//! Transactions read lists and append to them, as a value that they read and write back or as an operand
-//! of a merge, one by one or by range, over tables that are flushed and merged meanwhile. Few lists are in
-//! use at a time, so that transactions collide; a list is left for another before it is long. Beside them
-//! threads move money between accounts, and an auditor counts it and between two counts sets knobs to whatever is
-//! legal then. When all have ended, the history goes to the judges of [`crate::isolation`].
+//! Transactions read lists and append to them, as a value that they read and write back or as an
+//! operand of a merge, one by one or by range, over tables that are flushed and merged meanwhile.
+//! Few lists are in use at a time, so that transactions collide; a list is left for another before
+//! it is long. Beside them threads move money between accounts, and an auditor counts it and
+//! between two counts sets knobs to whatever is legal then. When all have ended, the history goes
+//! to the judges of [`crate::isolation`].
 //!
-//! A seed fixes the layouts and what each thread draws. Which thread comes first is not a function of it, so a
-//! failure need not repeat; what is printed is the cycle itself.
+//! A seed fixes the layouts and what each thread draws. Which thread comes first is not a function
+//! of it, so a failure need not repeat; what is printed is the cycle itself.
 
 use super::{Scale, Verdict};
 use crate::{
@@ -135,7 +136,7 @@ impl Spaces {
         let merged = create("merged", setting.spaces[1].options().merge_operator(append))?;
         let bank = create("bank", setting.spaces[2].options())?;
         for account in 0..ACCOUNTS {
-            bank.put(&account.to_be_bytes(), &COINS.to_le_bytes()).map_err(text)?;
+            bank.put(account.to_be_bytes(), COINS.to_le_bytes()).map_err(text)?;
         }
         Ok(Spaces { db, values, merged, bank })
     }
@@ -266,7 +267,7 @@ impl Worker<'_> {
             let name = key.to_be_bytes();
             match self.random.below(if only_reads { 5 } else { 10 }) {
                 0..4 => {
-                    let list = transaction.get(space, &name).map_err(text)?;
+                    let list = transaction.get(space, name).map_err(text)?;
                     steps.push(Step::Read(key, elements(list.as_deref().unwrap_or_default())?));
                 }
                 4 => {
@@ -287,13 +288,13 @@ impl Worker<'_> {
                     let element = self.appended << 8 | u64::from(self.thread);
                     self.appended += 1;
                     if key.is_multiple_of(2) {
-                        let list = transaction.get(space, &name).map_err(text)?;
+                        let list = transaction.get(space, name).map_err(text)?;
                         let mut list = list.as_deref().unwrap_or_default().to_vec();
                         steps.push(Step::Read(key, elements(&list)?));
                         list.extend_from_slice(&element.to_be_bytes());
-                        transaction.put(space, &name, &list).map_err(text)?;
+                        transaction.put(space, name, &list).map_err(text)?;
                     } else {
-                        transaction.merge(space, &name, &element.to_be_bytes()).map_err(text)?;
+                        transaction.merge(space, name, element.to_be_bytes()).map_err(text)?;
                     }
                     steps.push(Step::Append(key, element));
                 }
@@ -311,10 +312,10 @@ impl Worker<'_> {
         for (account, coins) in [(from, -coins), (to, coins)] {
             self.pause();
             let bank = &self.spaces.bank;
-            let held = transaction.get(bank, &account.to_be_bytes()).map_err(text)?;
+            let held = transaction.get(bank, account.to_be_bytes()).map_err(text)?;
             let held = held.ok_or("an account is gone")?;
             let held = i64::from_le_bytes((*held).try_into().map_err(|_| "an account is no number")?);
-            transaction.put(bank, &account.to_be_bytes(), &(held + coins).to_le_bytes()).map_err(text)?;
+            transaction.put(bank, account.to_be_bytes(), (held + coins).to_le_bytes()).map_err(text)?;
         }
         end(transaction.commit())
     }

@@ -1,14 +1,15 @@
 //! `kill9`: a real process on the real file system, killed and opened again.
 //!
-//! The child is this program itself ([`crate::victim`]), writing through the public API from several threads
-//! and acknowledging over a pipe; or, when told where it is, `solera load`. It is killed at a random moment,
-//! or kills itself at a named point of its file calls, such as between a table's sync and the manifest's
-//! record; while it works, or while it opens what the kill before left. A kill loses what the process had in
-//! memory but nothing that it gave to the system, so even `Durability::Buffered` must lose nothing that was
-//! acknowledged.
+//! The child is this program itself ([`crate::victim`]), writing through the public API from
+//! several threads and acknowledging over a pipe; or, when told where it is, `solera load`. It is
+//! killed at a random moment, or kills itself at a named point of its file calls, such as between a
+//! table's sync and the manifest's record; while it works, or while it opens what the kill before
+//! left. A kill loses what the process had in memory but nothing that it gave to the system, so
+//! even `Durability::Buffered` must lose nothing that was acknowledged.
 //!
-//! A seed fixes how each child is to die: the moment, or the point and how often it is passed before. What
-//! the child's threads have done by then is the scheduler's choice, so a failure need not come again.
+//! A seed fixes how each child is to die: the moment, or the point and how often it is passed
+//! before. What the child's threads have done by then is the scheduler's choice, so a failure need
+//! not come again.
 
 use super::{Scale, Verdict};
 use crate::{
@@ -52,8 +53,8 @@ pub struct Amount {
 }
 
 impl Amount {
-    /// As much as the scale says, with `program` as the child and databases in the system's directory for
-    /// temporary files.
+    /// As much as the scale says, with `program` as the child and databases in the system's
+    /// directory for temporary files.
     pub fn at(scale: Scale, seed: u64, program: PathBuf) -> Amount {
         Amount { seed, kills: scale.of(50, 1000), program, solera: None, dir: std::env::temp_dir() }
     }
@@ -234,7 +235,8 @@ impl<'a> Victim<'a> {
     }
 }
 
-/// Waits until the child has killed itself; kills it if that takes too long. Says whether it did so itself.
+/// Waits until the child has killed itself; kills it if that takes too long. Says whether it did so
+/// itself.
 fn await_death(child: &mut Child) -> Result<bool, String> {
     for _ in 0..NAMED_LIFE_LOOKS {
         if let Some(status) = child.try_wait().map_err(|error| error.to_string())? {

@@ -1,16 +1,19 @@
 //! `limits`: memory, open files, and the sizes at which engines give in.
 //!
-//! Each measurement is a process of its own, because the system counts memory and descriptors by process. None
-//! may have more than 64 files open. It says what it measured in lines of a name and a number; what the promise
-//! allows is judged here.
+//! Each measurement is a process of its own, because the system counts memory and descriptors by
+//! process. None may have more than 64 files open. It says what it measured in lines of a name and
+//! a number; what the promise allows is judged here.
 //!
-//! * *memory*: under a budget, with twenty times as much data, threads read, scan and write while tables are
-//!   flushed and merged. What counts is the largest resident set (`VmHWM`), the program itself included.
+//! * *memory*: under a budget, with twenty times as much data, threads read, scan and write while
+//!   tables are flushed and merged. What counts is the largest resident set (`VmHWM`), the program
+//!   itself included. Under the smallest budget once more with values apart, which are reclaimed
+//!   meanwhile.
 //! * *tables*: a database of 10,000 tables, opened and read.
 //! * *shapes*: a seek across 100,000 deleted keys; 10,000 iterators at once.
 //!
-//! The data is counted as users do, before compression. A load and the making of tables each keep one core or
-//! the disk busy, so they go side by side; what is timed follows alone. A seed fixes the data, not the figures.
+//! The data is counted as users do, before compression. A load and the making of tables each keep
+//! one core or the disk busy, so they go side by side; what is timed follows alone. A seed fixes
+//! the data, not the figures.
 
 use super::{Scale, Verdict};
 use crate::random::Random;
@@ -28,7 +31,10 @@ const RSS_PERCENT_MAX: u64 = 110;
 const DATA_FACTOR: u64 = 20;
 const VALUE_BYTES: u64 = 1000;
 const KEY_BYTES: u64 = 16;
-/// Fewest operations under a budget: what an allocator keeps of a process's memory grows for about so long.
+/// From so many bytes on values are kept apart, where they are.
+const SEPARATE_FROM: u64 = 256;
+/// Fewest operations under a budget: what an allocator keeps of a process's memory grows for about
+/// so long.
 const OPERATIONS_MIN: u64 = 300_000;
 /// Threads that use the database.
 const USERS: u64 = 2;
@@ -56,8 +62,8 @@ pub struct Amount {
 }
 
 impl Amount {
-    /// As much as the scale says, with `program` as the child and databases in the system's directory for
-    /// temporary files.
+    /// As much as the scale says, with `program` as the child and databases in the system's
+    /// directory for temporary files.
     pub fn at(scale: Scale, seed: u64, program: PathBuf) -> Amount {
         Amount {
             seed,
@@ -80,6 +86,8 @@ pub enum Task {
         operations: u64,
         /// Of the load
         seed: u64,
+        /// Values of so many bytes and more are kept apart; 0: none
+        separate_from: u64,
     },
     /// Make a database of many tables
     MakeTables,
@@ -101,21 +109,26 @@ pub fn run(amount: &Amount) -> Result<Verdict, String> {
 fn measure(amount: &Amount, place: &Path) -> Result<Verdict, String> {
     let tables = place.join("tables");
     let (memory, made) = std::thread::scope(|scope| {
-        let of_budget = |mib: &u64| {
-            let mib = *mib;
-            scope.spawn(move || Ok::<_, String>((mib, memory_figures(amount, place, mib)?)))
+        let of_budget = |(mib, separate_from): (u64, u64)| {
+            scope.spawn(move || {
+                Ok::<_, String>((mib, separate_from, memory_figures(amount, place, mib, separate_from)?))
+            })
         };
-        let memory: Vec<_> = amount.budgets_mib.iter().map(of_budget).collect();
+        let inline = amount.budgets_mib.iter().map(|mib| (*mib, 0));
+        // Once more with values apart, under the smallest budget.
+        let apart = amount.budgets_mib.iter().min().map(|mib| (*mib, SEPARATE_FROM));
+        let memory: Vec<_> = inline.chain(apart).map(of_budget).collect();
         let made = child(&amount.program, &tables, &["make-tables"]);
         let joined = memory.into_iter().map(|thread| thread.join().map_err(|_| "a measurement panicked")?);
         (joined.collect::<Result<Vec<_>, String>>(), made)
     });
     made?;
     let (mut over, mut worst, mut factor) = (0, 0, u64::MAX);
-    for (mib, found) in memory? {
+    for (mib, separate_from, found) in memory? {
         let budget = mib << 20;
         let percent = ((figure(&found, "rss_kib")? << 10) * 100).div_ceil(budget);
-        println!("budget of {mib} MiB: {percent} % resident: {found:?}");
+        let values = if separate_from > 0 { ", values apart" } else { "" };
+        println!("budget of {mib} MiB{values}: {percent} % resident: {found:?}");
         (over, worst) = (over + u64::from(percent > RSS_PERCENT_MAX), percent.max(worst));
         factor = factor.min(figure(&found, "loaded_bytes")? / budget);
     }
@@ -146,11 +159,16 @@ fn measure(amount: &Amount, place: &Path) -> Result<Verdict, String> {
 }
 
 /// What the use of a database under a budget measured.
-fn memory_figures(amount: &Amount, place: &Path, mib: u64) -> Result<BTreeMap<String, u64>, String> {
+fn memory_figures(
+    amount: &Amount,
+    place: &Path,
+    mib: u64,
+    separate_from: u64,
+) -> Result<BTreeMap<String, u64>, String> {
     let operations = (amount.operations_per_mib * mib).max(OPERATIONS_MIN);
     let (budget, operations) = ((mib << 20).to_string(), operations.to_string());
-    let dir = place.join(format!("memory{mib}"));
-    let task = ["memory", &budget, &operations, &amount.seed.to_string()];
+    let dir = place.join(format!("memory{mib}-{separate_from}"));
+    let task = ["memory", &budget, &operations, &amount.seed.to_string(), &separate_from.to_string()];
     let found = child(&amount.program, &dir, &task)?;
     std::fs::remove_dir_all(&dir).map_err(|error| error.to_string())?;
     Ok(found)
@@ -183,7 +201,9 @@ fn figure(figures: &BTreeMap<String, u64>, name: &str) -> Result<u64, String> {
 /// Whatever went wrong.
 pub fn run_child(dir: &Path, task: &Task) -> Result<(), String> {
     match *task {
-        Task::Memory { budget, operations, seed } => memory(dir, budget, operations, seed),
+        Task::Memory { budget, operations, seed, separate_from } => {
+            memory(dir, budget, operations, seed, separate_from)
+        }
         Task::MakeTables => make_tables(dir),
         Task::ReadTables => read_tables(dir),
         Task::Shapes => shapes(dir),
@@ -219,9 +239,9 @@ fn key(number: u64) -> [u8; KEY_BYTES as usize] {
     key
 }
 
-/// A value that shrinks to about half when compressed, as records do. The half that does not comes first and
-/// the rest is all the same: values in which the two alternate cost several times as much to compress, and a
-/// load of twenty budgets would do little else.
+/// A value that shrinks to about half when compressed, as records do. The half that does not comes
+/// first and the rest is all the same: values in which the two alternate cost several times as much
+/// to compress, and a load of twenty budgets would do little else.
 fn fill(value: &mut Vec<u8>, random: &mut Random) {
     value.clear();
     let len = (VALUE_BYTES / 2 + random.below(VALUE_BYTES)) as usize;
@@ -231,11 +251,16 @@ fn fill(value: &mut Vec<u8>, random: &mut Random) {
     value.resize(len, random.next() as u8);
 }
 
-fn memory(dir: &Path, budget: u64, operations: u64, seed: u64) -> solera::Result<()> {
+fn memory(dir: &Path, budget: u64, operations: u64, seed: u64, separate_from: u64) -> solera::Result<()> {
     // One in a hundred more, because lengths are random.
     let keys = budget * DATA_FACTOR / (KEY_BYTES + VALUE_BYTES) * 101 / 100;
     println!("rss_begin_kib {}", peak_rss_kib()?);
-    let db = Options::new().memory(budget).open(dir)?;
+    let options = Options::new().memory(budget);
+    let db = match separate_from {
+        0 => options,
+        bytes => options.separate_values_from(bytes).value_spare_percent(10),
+    }
+    .open(dir)?;
     let mut random = Random::new(seed);
     let mut value = Vec::new();
     let mut loaded_bytes = 0;
@@ -289,17 +314,17 @@ fn use_database(db: &Db, keys: u64, mut random: Random, left: &AtomicU64) -> sol
         let at = key(random.below(keys));
         match random.below(100) {
             0..55 => {
-                db.get(&at)?;
+                db.get(at)?;
             }
             55..57 => {
                 for pair in db.range(at.as_slice()..).take(100) {
                     pair?;
                 }
             }
-            57..58 => db.delete(&at)?,
+            57..58 => db.delete(at)?,
             _ => {
                 fill(&mut value, &mut random);
-                db.put(&at, &value)?;
+                db.put(at, &value)?;
             }
         }
     }
@@ -345,7 +370,7 @@ fn read_tables(dir: &Path) -> solera::Result<()> {
     let mut random = Random::new(1);
     for _ in 0..20_000 {
         let number = random.below(entries);
-        let found = db.get(&key(number))?;
+        let found = db.get(key(number))?;
         if found.as_deref() != Some(&[number as u8; 600][..]) {
             return Err(solera::Error::Invalid(format!("entry {number} is {found:?}")));
         }
@@ -361,11 +386,11 @@ fn shapes(dir: &Path) -> solera::Result<()> {
     let clock = SystemClock::new();
     let db = Options::new().background_threads(0).open(dir)?;
     for number in 0..=TOMBSTONES {
-        db.put(&key(number), b"here")?;
+        db.put(key(number), b"here")?;
     }
     db.flush()?;
     for number in 0..TOMBSTONES {
-        db.delete(&key(number))?;
+        db.delete(key(number))?;
     }
     db.flush()?;
     // The second time, when the blocks are in memory.
@@ -384,10 +409,10 @@ fn shapes(dir: &Path) -> solera::Result<()> {
     let mut iterators = Vec::with_capacity(ITERATORS);
     for number in 0..ITERATORS as u64 {
         let mut iterator = db.range(key(number)..);
-        iterator.seek(&key(TOMBSTONES))?;
+        iterator.seek(key(TOMBSTONES))?;
         iterators.push(iterator);
     }
-    db.put(&key(TOMBSTONES + 1), b"too late to be seen")?;
+    db.put(key(TOMBSTONES + 1), b"too late to be seen")?;
     for iterator in &mut iterators {
         let (first, second) = (iterator.next().transpose()?, iterator.next().transpose()?);
         if first.is_none_or(|(found, _)| *found != key(TOMBSTONES)[..]) || second.is_some() {

@@ -1,9 +1,9 @@
 //! `metamorph`: the same operations under many option sets must give the same answers, operation by
 //! operation: options may change how fast an answer comes, never the answer.
 //!
-//! A set is a change of the plain setting, or something that is done between the operations while nothing is
-//! open (a reopening, a flush, a compaction), or both. The answers are compared with those of the plain
-//! setting, and each life is held against the oracle besides.
+//! A set is a change of the plain setting, or something that is done between the operations while
+//! nothing is open (a reopening, a flush, a compaction), or both. The answers are compared with
+//! those of the plain setting, and each life is held against the oracle besides.
 
 use super::{Scale, Verdict, for_each_seed, watch};
 use crate::{
@@ -17,12 +17,13 @@ use crate::{
     },
     setting::{Operator, Setting, SpaceSetting},
 };
-use solera::{Compression, FilterKind, FilterSpread, IndexKind};
+use solera::{Compression, FilterKind, FilterSpread, IndexKind, Reclaim};
 use std::collections::BTreeMap;
 
 /// Runs spent on shrinking one difference; each is two lives.
 const SHRINK_RUNS_MAX: usize = 2000;
-/// After so many operations everything that is open is ended, so that something can be done between.
+/// After so many operations everything that is open is ended, so that something can be done
+/// between.
 const REST_AFTER: usize = 200;
 
 /// How much to do.
@@ -67,11 +68,14 @@ fn plain() -> Setting {
         size_ratio: 10,
         run_limits: vec![4, 1],
         table_bytes: 16 << 20,
+        separate_from: 0,
     };
     Setting {
         memory_bytes: 64 << 20,
         write_buffer_bytes: 32 << 10,
         sync: false,
+        reclaim: Reclaim::default(),
+        spare_percent: 30,
         spaces: Operator::ALL.map(space).to_vec(),
     }
 }
@@ -170,6 +174,16 @@ fn option_sets(seed: u64) -> Vec<OptionSet> {
     }
     add("tables-1kib", &spaces(|space| space.table_bytes = 1 << 10), &[]);
     add("tables-1gib", &spaces(|space| space.table_bytes = 1 << 30), &[]);
+    add("values-apart", &spaces(|space| space.separate_from = 1), &[]);
+    add("values-apart-from-50", &spaces(|space| space.separate_from = 50), &[]);
+    for reclaim in Reclaim::ALL {
+        let each = |setting: &mut Setting| {
+            small(setting);
+            (setting.reclaim, setting.spare_percent) = (reclaim, 1);
+            setting.spaces.iter_mut().for_each(|space| space.separate_from = 8);
+        };
+        add(&format!("values-reclaimed-by-{}", reclaim.name()), &each, &[Operation::Idle {}]);
+    }
     add("sync", &|setting| setting.sync = true, &[]);
     let all = || Edge::Unbounded {};
     let compacted: Vec<_> = (0..Operator::ALL.len() as u8)
@@ -192,7 +206,8 @@ fn option_sets(seed: u64) -> Vec<OptionSet> {
     sets
 }
 
-/// The operations of a seed. Reopenings keep the options; every now and then all that is open is ended.
+/// The operations of a seed. Reopenings keep the options; every now and then all that is open is
+/// ended.
 fn script(seed: u64, operations: usize) -> Script {
     let setting = plain();
     let mut random = Random::new(seed);
@@ -293,7 +308,8 @@ fn compare(
     }
 }
 
-/// Lives the scripts of the seeds under every set and prints each difference with a shrunk reproduction.
+/// Lives the scripts of the seeds under every set and prints each difference with a shrunk
+/// reproduction.
 pub fn run(amount: Amount) -> Verdict {
     let lived = for_each_seed(amount.first_seed, amount.seeds, amount.threads, |seed| {
         let script = script(seed, amount.operations);

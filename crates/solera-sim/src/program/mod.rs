@@ -1,5 +1,5 @@
-//! The programs, one file each. A program prints what it does, ends with one line of figures, and says
-//! through its exit code whether every promise was kept.
+//! The programs, one file each. A program prints what it does, ends with one line of figures, and
+//! says through its exit code whether every promise was kept.
 
 pub mod bitflip;
 #[cfg(feature = "canary")]
@@ -29,7 +29,8 @@ use std::{
 /// How much a program does if nothing else is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// What the test command affords: all programs together take less than ten minutes on two cores.
+    /// What the test command affords: all programs together take less than ten minutes on two
+    /// cores.
     Quick,
     /// What a night affords.
     Nightly,
@@ -53,8 +54,8 @@ impl Scale {
     }
 }
 
-/// Does `work` for the seeds `first..first + count`, each once, on `threads` threads, and gives what came of
-/// them in the order of the seeds.
+/// Does `work` for the seeds `first..first + count`, each once, on `threads` threads, and gives
+/// what came of them in the order of the seeds.
 pub fn for_each_seed<T: Send>(
     first: u64,
     count: u64,
@@ -85,8 +86,9 @@ pub fn for_each_seed<T: Send>(
 /// Work in which nothing happens for so long hangs.
 const HANG: Duration = Duration::from_secs(120);
 
-/// Does `work` on a thread of its own and gives up on the whole process if its pulse stops: a thread cannot
-/// be stopped from outside. `hangs` then says what was under way, by the number of beats.
+/// Does `work` on a thread of its own and gives up on the whole process if its pulse stops: a
+/// thread cannot be stopped from outside. `hangs` then says what was under way, by the number of
+/// beats.
 pub fn watch<T: Send>(work: impl FnOnce(&Pulse) -> T + Send, hangs: impl Fn(u64)) -> T {
     let pulse = Pulse::default();
     std::thread::scope(|scope| {

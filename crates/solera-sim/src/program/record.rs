@@ -1,7 +1,7 @@
 //! Figures of finished programs in a document, written there by the programs themselves.
 //!
-//! The document has a table between two marks; a program's row for a scale takes the place of the one that
-//! was there.
+//! The document has a table between two marks; a program's row for a scale takes the place of the
+//! one that was there.
 
 use super::{Scale, Verdict};
 use std::{path::Path, process::Command, time::Duration};

@@ -1,7 +1,8 @@
 //! Random scripts from a seed.
 //!
-//! Every seed draws its own pool of keys (few, and as unpleasant as keys can be) and its own weights of
-//! operations ("swarm testing": a life that never deletes finds other faults than one that always does).
+//! Every seed draws its own pool of keys (few, and as unpleasant as keys can be) and its own
+//! weights of operations ("swarm testing": a life that never deletes finds other faults than one
+//! that always does).
 
 use super::{Bounds, Change, Edge, Move, Operation, Script, Value, View, text::Bytes};
 use crate::{
@@ -59,7 +60,8 @@ const USUAL: [(fn(&mut Generator) -> Operation, u32); 30] = [
     (Generator::tune, 4),
 ];
 
-/// Operations that cost as much as thousands of others: drawn once in so many, whatever the weights.
+/// Operations that cost as much as thousands of others: drawn once in so many, whatever the
+/// weights.
 const CHECKPOINT_ONE_IN: u64 = 4000;
 const VERIFY_ONE_IN: u64 = 2000;
 
@@ -92,7 +94,8 @@ impl Generator {
         generator
     }
 
-    /// Goes on with the randomness of `seed`, keys and weights unchanged: for those who choose each operation.
+    /// Goes on with the randomness of `seed`, keys and weights unchanged: for those who choose each
+    /// operation.
     pub fn reseed(&mut self, seed: u64) {
         self.random = Random::new(seed);
     }
@@ -206,8 +209,13 @@ impl Generator {
 
     fn range_change(&mut self) -> Change {
         let (a, b) = (self.near_key(), self.near_key());
-        // Once in a while the wrong way round: an empty range.
-        let (start, end) = if a <= b || self.random.one_in(8) { (a, b) } else { (b, a) };
+        // Once in a while the wrong way round: an empty range, or one without an end.
+        let (start, end) = match () {
+            () if a <= b => (a, b),
+            () if !self.random.one_in(8) => (b, a),
+            () if b.0.len().is_multiple_of(2) => (b, Bytes::default()),
+            () => (a, b),
+        };
         Change::DeleteRange { space: self.space(), start, end }
     }
 
@@ -348,8 +356,9 @@ impl Generator {
     }
 }
 
-/// Keys that have broken stores before: the empty one, prefixes of each other, zero bytes and 0xff at the
-/// end, long shared prefixes, numbers in 8 bytes (dense, and past 2^53), and plain random ones.
+/// Keys that have broken stores before: the empty one, prefixes of each other, zero bytes and 0xff
+/// at the end, long shared prefixes, numbers in 8 bytes (dense, and past 2^53), and plain random
+/// ones.
 fn key_pool(random: &mut Random) -> Vec<Bytes> {
     let mut keys: Vec<Vec<u8>> = Vec::new();
     let family = random.below(8);

@@ -1,9 +1,9 @@
 //! Scripts: what a database life consists of, as plain data.
 //!
-//! Owns [`Operation`] and [`Script`]. An operation names keyspaces, snapshots, iterators and transactions
-//! by small numbers ("slots"), and one that names an empty slot does nothing. So any part of a script is a
-//! script, which is what makes shrinking ([`shrink`]) possible, and a script may be generated without
-//! knowing what the database holds ([`generate`]).
+//! Owns [`Operation`] and [`Script`]. An operation names keyspaces, snapshots, iterators and
+//! transactions by small numbers ("slots"), and one that names an empty slot does nothing. So any
+//! part of a script is a script, which is what makes shrinking ([`shrink`]) possible, and a script
+//! may be generated without knowing what the database holds ([`generate`]).
 
 pub mod generate;
 pub mod shrink;
@@ -12,8 +12,8 @@ pub mod text;
 use crate::setting::Setting;
 use text::{Bytes, Text, Words, worded};
 
-/// A value, by its content's number and its length: short to print, and every write is told from every
-/// other.
+/// A value, by its content's number and its length: short to print, and every write is told from
+/// every other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Value {
     /// What it says.
@@ -68,7 +68,8 @@ worded! {
         Delete "delete" { /** Keyspace slot. */ space: u8, /** Key. */ key: Bytes }
         /// `delete_range`
         DeleteRange "delete-range" {
-            /** Keyspace slot. */ space: u8, /** First key deleted. */ start: Bytes, /** First key not deleted. */ end: Bytes,
+            /** Keyspace slot. */ space: u8, /** First key deleted. */ start: Bytes,
+            /** First key not deleted; empty: there is none. */ end: Bytes,
         }
         /// `merge`
         Merge "merge" { /** Keyspace slot. */ space: u8, /** Key. */ key: Bytes, /** Operand. */ operand: Value }
@@ -213,7 +214,8 @@ worded! {
         CreateSpace "create-keyspace" { /** Keyspace slot. */ space: u8 }
         /// Closes and opens the database. Snapshots, iterators and transactions end.
         Reopen "reopen" { /** Seed of other options for the default keyspace and memory; 0 for the same. */ change: u32 }
-        /// As when the process is killed: the files stay as they are, the database is opened on them.
+        /// As when the process is killed: the files stay as they are, the database is opened on
+        /// them.
         Kill "kill" {}
         /// Moves the clock.
         Advance "clock" { /** Milliseconds. */ ms: u32 }

@@ -1,13 +1,13 @@
 //! Shrinking: from a script that fails to a short one that still fails.
 //!
-//! Delta debugging: whole stretches of operations are taken out while the script fails on, then parts of
-//! what is left (changes of a batch, keys of a bulk load, moves of an iterator, lengths of values), until
-//! nothing more can go or the allowance of runs is used up.
+//! Delta debugging: whole stretches of operations are taken out while the script fails on, then
+//! parts of what is left (changes of a batch, keys of a bulk load, moves of an iterator, lengths of
+//! values), until nothing more can go or the allowance of runs is used up.
 
 use super::{Change, Operation, Script, Value};
 
-/// A shorter script for which `fails` still says true. `fails` is called at most `runs_max` times; it must
-/// say true for `script` itself.
+/// A shorter script for which `fails` still says true. `fails` is called at most `runs_max` times;
+/// it must say true for `script` itself.
 pub fn shrink(script: &Script, runs_max: usize, mut fails: impl FnMut(&Script) -> bool) -> Script {
     let mut best = script.clone();
     let mut runs = 0;

@@ -1,5 +1,6 @@
-//! How operations are printed and read back: words separated by spaces, byte strings quoted and escaped,
-//! lists in brackets. A printed script can be replayed, kept as a regression test, and cut by hand.
+//! How operations are printed and read back: words separated by spaces, byte strings quoted and
+//! escaped, lists in brackets. A printed script can be replayed, kept as a regression test, and cut
+//! by hand.
 
 use std::fmt::Write;
 
@@ -152,8 +153,8 @@ impl Text for Bytes {
     }
 }
 
-/// An enum whose variants are words with fields: prints, reads back, and lists its fields' documentation
-/// once.
+/// An enum whose variants are words with fields: prints, reads back, and lists its fields'
+/// documentation once.
 macro_rules! worded {
     ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident $word:literal { $($(#[$fdoc:meta])* $field:ident: $type:ty),* $(,)? })* }) => {
         $(#[$meta])*

@@ -1,7 +1,7 @@
 //! Files that kill their own process at a named point.
 //!
-//! Owns [`FatalFs`]: a file system that passes every call on and, at the n-th call of a [`Site`], sends its
-//! process SIGKILL. Nothing runs after that, no thread of the process and no destructor.
+//! Owns [`FatalFs`]: a file system that passes every call on and, at the n-th call of a [`Site`],
+//! sends its process SIGKILL. Nothing runs after that, no thread of the process and no destructor.
 
 use super::site::{Moment, Site};
 use rustix::process::{Signal, getpid, kill_process};
@@ -130,6 +130,10 @@ impl Fs for FatalFs {
 
     fn list_dir(&self, path: &Path) -> Result<Vec<String>> {
         self.pass(Call::List, path, || self.below.list_dir(path))
+    }
+
+    fn absolute(&self, path: &Path) -> Result<PathBuf> {
+        self.below.absolute(path)
     }
 
     fn exists(&self, path: &Path) -> Result<bool> {

@@ -1,8 +1,9 @@
-//! The process that is killed: it writes through the public API from several threads, says over a pipe what
-//! was acknowledged, and dies, at a moment that its parent chooses or at a named point of its own file calls.
+//! The process that is killed: it writes through the public API from several threads, says over a
+//! pipe what was acknowledged, and dies, at a moment that its parent chooses or at a named point of
+//! its own file calls.
 //!
-//! Owns [`live`], the life of that process, and what its parent needs to judge the remains: [`Told`] and
-//! [`Spaces`]. Called by the `kill9` program.
+//! Owns [`live`], the life of that process, and what its parent needs to judge the remains:
+//! [`Told`] and [`Spaces`]. Called by the `kill9` program.
 
 mod fatal;
 mod site;
@@ -23,8 +24,8 @@ use std::{
 };
 use told::checkpoint_dir;
 
-/// Lives until killed. The database is in `dir`, its checkpoints are in `checkpoints`; `kind` is the one of
-/// [`Spaces::open`].
+/// Lives until killed. The database is in `dir`, its checkpoints are in `checkpoints`; `kind` is
+/// the one of [`Spaces::open`].
 pub fn live(dir: &Path, checkpoints: &Path, kind: usize, fate: Option<Fate>) -> Result<(), String> {
     let files: Arc<dyn Fs> = Arc::new(PosixFs::new());
     let fatal = fate.map(|fate| FatalFs::new(files.clone(), fate));
@@ -52,8 +53,8 @@ fn say(word: Word) -> io::Result<()> {
     out.flush()
 }
 
-/// A thread that fails ends the process, which its parent does not forgive. If nobody listens any more, it
-/// ends too.
+/// A thread that fails ends the process, which its parent does not forgive. If nobody listens any
+/// more, it ends too.
 fn or_die(who: &str, done: Result<(), Failure>) {
     match done {
         Ok(()) | Err(Failure::Pipe) => std::process::exit(0),

@@ -1,13 +1,11 @@
-//! The named points at which a process can be told to die: a call of the file system, on a file of a role,
-//! and whether before it, after it or in the middle.
+//! The named points at which a process can be told to die: a call of the file system, on a file of
+//! a role, and whether before it, after it or in the middle.
 //!
 //! Owns [`Site`] and the list of those that mean something, [`SITES`].
 
 use solera::{
-    table,
-    version::manifest,
+    dir::FileName,
     vfs::fault::Call::{self, Append, Create, Link, Read, Remove, Rename, Sync, SyncDir},
-    wal,
 };
 use std::{fmt, path::Path, str::FromStr};
 
@@ -18,6 +16,8 @@ pub enum Role {
     Log,
     /// A table.
     Table,
+    /// A sorted value file.
+    Values,
     /// A manifest.
     Manifest,
     /// What names the manifest that counts; its next version before it is renamed, too.
@@ -53,7 +53,7 @@ pub struct Site {
 }
 
 use Moment::{After, Amid, Before};
-use Role::{Current, Directory, Log, Manifest, Table};
+use Role::{Current, Directory, Log, Manifest, Table, Values};
 
 const fn site(role: Role, call: Call, moment: Moment, in_open: u64, at_work: u64) -> Site {
     Site { role, call, moment, in_open, at_work }
@@ -61,7 +61,7 @@ const fn site(role: Role, call: Call, moment: Moment, in_open: u64, at_work: u64
 
 /// Every point. What follows an `After` is what the name does not say: after `table-sync` comes the
 /// manifest's record, after `manifest-append` its sync, after `current-sync` the renaming.
-pub const SITES: [Site; 31] = [
+pub const SITES: [Site; 38] = [
     // A commit, and the log that the next one goes to.
     site(Log, Append, Amid, 3, 300),
     site(Log, Append, After, 3, 300),
@@ -74,6 +74,12 @@ pub const SITES: [Site; 31] = [
     site(Table, Append, Amid, 4, 100),
     site(Table, Sync, Before, 2, 20),
     site(Table, Sync, After, 2, 20),
+    // A conversion: values, then their tables, then the directory and the manifest.
+    site(Values, Create, Before, 0, 10),
+    site(Values, Create, After, 0, 10),
+    site(Values, Append, Amid, 0, 10),
+    site(Values, Sync, Before, 0, 10),
+    site(Values, Sync, After, 0, 10),
     site(Directory, SyncDir, Before, 4, 40),
     site(Directory, SyncDir, After, 4, 40),
     site(Manifest, Append, Before, 3, 40),
@@ -90,6 +96,8 @@ pub const SITES: [Site; 31] = [
     // Files that are not needed any more.
     site(Log, Remove, Before, 2, 10),
     site(Log, Remove, After, 2, 10),
+    site(Values, Remove, Before, 0, 10),
+    site(Values, Remove, After, 0, 10),
     site(Table, Remove, Before, 2, 20),
     site(Table, Remove, After, 2, 20),
     site(Manifest, Remove, Before, 1, 2),
@@ -109,17 +117,16 @@ impl Site {
 }
 
 fn role(call: Call, path: &Path) -> Role {
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    if call != SyncDir && wal::file_id(name).is_some() {
-        Log
-    } else if call != SyncDir && table::file_id(name).is_some() {
-        Table
-    } else if call != SyncDir && manifest::file_id(name).is_some() {
-        Manifest
-    } else if call != SyncDir && [manifest::CURRENT, manifest::CURRENT_TEMPORARY].contains(&name) {
-        Current
-    } else {
-        Directory
+    if call == SyncDir {
+        return Directory;
+    }
+    match FileName::of(path) {
+        Some(FileName::Log(_)) => Log,
+        Some(FileName::Table(_)) => Table,
+        Some(FileName::Values(_)) => Values,
+        Some(FileName::Manifest(_)) => Manifest,
+        Some(FileName::Current | FileName::NextCurrent) => Current,
+        Some(_) | None => Directory,
     }
 }
 

@@ -1,12 +1,13 @@
 //! The victim's database: what is written, so that whatever is found of it can be judged.
 //!
-//! Owns [`Spaces`]. Each writer's commits are numbered, and a commit touches three keyspaces, so that half of
-//! one shows. A keeper works in rounds: it loads tables in bulk over those of its last round, makes a
-//! checkpoint, and creates and drops a keyspace named after the round.
+//! Owns [`Spaces`]. Each writer's commits are numbered, and a commit touches three keyspaces, so
+//! that half of one shows. A keeper works in rounds: it loads tables in bulk over those of its last
+//! round, makes a checkpoint, and creates and drops a keyspace named after the round.
 
 use crate::random::Random;
 use solera::{
-    Batch, Db, Durability, Error, IndexKind, Keyspace, KeyspaceOptions, Layout, Options, Result, Shape,
+    Batch, Db, Durability, Error, IndexKind, Keyspace, KeyspaceOptions, Layout, Options, Reclaim, Result,
+    Shape,
     operator::{Counter, builtin},
     vfs::Fs,
 };
@@ -16,10 +17,14 @@ use std::{path::Path, sync::Arc};
 pub const WRITERS: usize = 3;
 /// Each writer deletes what it wrote this many commits ago, so that the database stays small.
 const WINDOW: u64 = 2000;
-/// Keys of a bulk load. Each makes a table of its own, and they are long, so that the manifest, which names
-/// the first and last key of each table, has to be written anew after a few rounds.
+/// Keys of a bulk load. Each makes a table of its own, and they are long, so that the manifest,
+/// which names the first and last key of each table, has to be written anew after a few rounds.
 const LOADED_KEYS: u8 = 6;
 const LOADED_KEY_BYTES: usize = 4 << 10;
+/// Values of so many bytes and more are kept apart, by most kinds.
+const SEPARATE_FROM: u64 = 16;
+/// How their space is given back, by kind.
+const WAYS: [Reclaim; 3] = [Reclaim::Tier, Reclaim::Rewrite, Reclaim::LearnedKv];
 /// What the names of the keeper's keyspaces begin with; the round follows.
 const PASSING: &str = "passing-";
 
@@ -36,12 +41,17 @@ pub struct Spaces {
 }
 
 impl Spaces {
-    /// Opens or creates the database in `dir`. `kind` chooses the index of its records; databases of odd kinds are
-    /// read past the system's cache where the file system can do so.
+    /// Opens or creates the database in `dir`. `kind` chooses the index of its records; databases
+    /// of odd kinds are read past the system's cache where the file system can do so.
     pub fn open(dir: &Path, fs: Arc<dyn Fs>, kind: usize) -> Result<Spaces> {
         // A small write buffer, so that flushes and compactions are under way at every moment.
-        let options =
-            Options::new().memory(16 << 20).write_buffer(64 << 10).durability(Durability::Buffered).fs(fs);
+        let options = Options::new()
+            .memory(16 << 20)
+            .write_buffer(64 << 10)
+            .durability(Durability::Buffered)
+            .reclaim(WAYS[kind % WAYS.len()])
+            .value_spare_percent(5)
+            .fs(fs);
         let direct = kind % 2 == 1;
         match options.clone().direct_reads(direct).open(dir) {
             // So it is refused where there are no such reads.
@@ -59,7 +69,11 @@ impl Spaces {
     fn within(db: Db, kind: usize, direct: bool) -> Result<Spaces> {
         let index = IndexKind::ALL[kind % IndexKind::ALL.len()];
         let layout = Layout { block_bytes: 1024, index, ..Layout::default() };
-        let records = db.keyspace_with("records", KeyspaceOptions::new().layout(layout))?;
+        let mut recording = KeyspaceOptions::new().layout(layout);
+        if kind % 4 < 3 {
+            recording = recording.separate_values_from(SEPARATE_FROM);
+        }
+        let records = db.keyspace_with("records", recording)?;
         let latest = db.keyspace("latest")?;
         let mut counting = KeyspaceOptions::new();
         if let Some(counter) = builtin("counter") {
@@ -67,27 +81,28 @@ impl Spaces {
         }
         let counts = db.keyspace_with("counts", counting)?;
         let shape = Shape { table_bytes: 1 << 10, ..Shape::default() };
-        let loaded = db.keyspace_with("loaded", KeyspaceOptions::new().shape(shape))?;
+        let loading = KeyspaceOptions::new().shape(shape).separate_values_from(SEPARATE_FROM);
+        let loaded = db.keyspace_with("loaded", loading)?;
         Ok(Spaces { db, direct, records, latest, counts, loaded })
     }
 
     /// How many commits of a writer are there.
     pub fn commits(&self, writer: usize) -> Result<u64> {
-        let stored = self.counts.get(&(writer as u64).to_be_bytes())?;
+        let stored = self.counts.get((writer as u64).to_be_bytes())?;
         Ok(stored.and_then(|stored| Some(u64::from_le_bytes((*stored).try_into().ok()?))).unwrap_or(0))
     }
 
-    /// One commit: a record into the first keyspace, an old one out of it, its number into the second,
-    /// and one more into the third.
+    /// One commit: a record into the first keyspace, an old one out of it, its number into the
+    /// second, and one more into the third.
     pub fn commit(&self, writer: usize, number: u64) -> Result<()> {
         let writer_key = (writer as u64).to_be_bytes();
         let mut batch: Batch = self.db.batch();
-        batch.put(&self.records, &record_key(writer, number), &record_value(writer, number))?;
+        batch.put(&self.records, record_key(writer, number), record_value(writer, number))?;
         if let Some(old) = number.checked_sub(WINDOW) {
-            batch.delete(&self.records, &record_key(writer, old))?;
+            batch.delete(&self.records, record_key(writer, old))?;
         }
-        batch.put(&self.latest, &writer_key, &number.to_be_bytes())?;
-        batch.merge(&self.counts, &writer_key, &Counter::encode(1))?;
+        batch.put(&self.latest, writer_key, number.to_be_bytes())?;
+        batch.merge(&self.counts, writer_key, Counter::encode(1))?;
         // Some of them durable, so that both ways of committing share groups.
         if number % 64 == writer as u64 {
             batch.durability(Durability::Sync);
@@ -98,14 +113,14 @@ impl Spaces {
     /// Whether the database holds exactly what `commits` commits of a writer make.
     pub fn check(&self, writer: usize, commits: u64) -> std::result::Result<(), String> {
         let writer_key = (writer as u64).to_be_bytes();
-        let latest = self.latest.get(&writer_key).map_err(|error| error.to_string())?;
+        let latest = self.latest.get(writer_key).map_err(|error| error.to_string())?;
         let expected = commits.checked_sub(1).map(u64::to_be_bytes);
         if latest.as_deref() != expected.as_ref().map(|bytes| &bytes[..]) {
             return Err(format!(
                 "writer {writer}: half a batch: {commits} counted, the latest is {latest:?}"
             ));
         }
-        let mut found = self.records.prefix(&writer_key);
+        let mut found = self.records.prefix(writer_key);
         for number in commits.saturating_sub(WINDOW)..commits {
             let pair = found.next().transpose().map_err(|error| error.to_string())?;
             let expected = (record_key(writer, number), record_value(writer, number));
@@ -144,7 +159,7 @@ impl Spaces {
 
     /// Merges the tables of bulk loads.
     pub fn merge_loads(&self) -> Result<()> {
-        self.loaded.compact_range::<&[u8]>(..)
+        self.loaded.compact_range(..)
     }
 
     /// The rounds whose keyspaces exist, in order.
@@ -159,7 +174,7 @@ impl Spaces {
     /// Creates the keyspace of a round, and puts the round into it.
     pub fn create_passing(&self, round: u64) -> Result<()> {
         let passing = self.db.keyspace(&format!("{PASSING}{round}"))?;
-        passing.put(b"round", &round.to_be_bytes())
+        passing.put(b"round", round.to_be_bytes())
     }
 
     /// Whether the keyspace of a round, which exists, has what was put into it.

@@ -1,7 +1,7 @@
 //! What the victim says over its pipe, and what must be true of its database because of it.
 //!
-//! Owns [`Word`], a line of the pipe, and [`Told`], all lines of all lives of one database together with the
-//! judgement on what was found after them.
+//! Owns [`Word`], a line of the pipe, and [`Told`], all lines of all lives of one database together
+//! with the judgement on what was found after them.
 
 use super::spaces::{Spaces, WRITERS};
 use solera::Error;
@@ -166,8 +166,8 @@ impl Told {
         Ok(())
     }
 
-    /// Looks at the checkpoints in `place` that were begun and not looked at yet. One that was acknowledged
-    /// must be there, one that was not may be missing; none may be wrong.
+    /// Looks at the checkpoints in `place` that were begun and not looked at yet. One that was
+    /// acknowledged must be there, one that was not may be missing; none may be wrong.
     pub fn judge_checkpoints(&mut self, place: &Path, kind: usize, found: &mut Found) -> Result<(), String> {
         // The keeper removes a round's when it has made the next one.
         let floors = self.floors.split_off(&self.checkpointed.max(self.checked + 1));

@@ -1,24 +1,28 @@
 //! The cheapest setting: the closed forms say where, the model says which of the neighbours.
 //!
-//! Owns [`choose`]. Every candidate is a legal setting, priced in the same way: from the tree that loading leaves,
-//! over as many operations as write every entry once more.
+//! Owns [`choose`]. Every candidate is a legal setting, priced in the same way: from the tree that
+//! loading leaves, over as many operations as write every entry once more.
 
 use super::{
     forms::{BLOOM_EXPONENT, camal, ruskey},
     mix::Mix,
     model::{Cost, Load, Model, Setting, Term},
 };
+use crate::learn::elementary::{pow, powi};
 use serde::Serialize;
-use solera::{Shape, filter::BITS_PER_KEY_MAX};
+use solera::{BITS_PER_KEY_MAX, LEVELS_MAX, Shape};
 use std::{cell::RefCell, collections::HashMap};
 
-/// Largest size ratio that is tried for itself; beyond it only what the closed form and the steps of ⌈L⌉ name.
+/// Largest size ratio that is tried for itself; beyond it only what the closed form and the steps
+/// of ⌈L⌉ name.
 const SIZE_RATIOS_TRIED: u32 = 6;
-/// Largest size ratio that is considered at all: level 1 holds T(T−1) write buffers then, a thousand.
+/// Largest size ratio that is considered at all: level 1 holds T(T−1) write buffers then, a
+/// thousand.
 pub const SIZE_RATIO_MAX: u32 = 32;
 /// Filter bits are whole halves: finer is below what the model knows.
 const BITS_STEP: f64 = 0.5;
-/// Largest filter that is considered, in bits per key, as long as the write buffer may have the rest of the memory.
+/// Largest filter that is considered, in bits per key, as long as the write buffer may have the
+/// rest of the memory.
 const BITS_MAX: f64 = 20.0;
 /// Run limits of level 0 that are tried.
 const LEVEL0_LIMITS: [u32; 7] = [1, 2, 3, 4, 6, 9, 16];
@@ -26,8 +30,9 @@ const LEVEL0_LIMITS: [u32; 7] = [1, 2, 3, 4, 6, 9, 16];
 const STEPS_MAX: usize = 16;
 /// Steps in filter bits per key to a neighbour.
 const BITS_STEPS: [f64; 6] = [-3.0, -1.5, -0.5, 0.5, 1.5, 3.0];
-/// The families that are priced at every size ratio. A walk to cheaper neighbours begins at the best of each: costs are
-/// rugged over the settings, because run limits, levels and tables are whole numbers.
+/// The families that are priced at every size ratio. A walk to cheaper neighbours begins at the
+/// best of each: costs are rugged over the settings, because run limits, levels and tables are
+/// whole numbers.
 const FAMILIES: [Family; 4] = [Family::Leveling, Family::LazyLeveling, Family::Tiering, Family::Joint];
 
 /// A family of run limits.
@@ -40,7 +45,8 @@ pub enum Family {
     Tiering,
     /// T runs above, one in the last level (Dostoevsky).
     LazyLeveling,
-    /// Run limits from the joint form of Monkey and FLSM (NOTES §3a').
+    /// Run limits from the joint form of Monkey and FLSM (docs/PAPERS.md, "RusKey: the run
+    /// limits").
     Joint,
     /// A neighbour of one of the others that the model finds cheaper.
     Neighbour,
@@ -110,7 +116,8 @@ pub struct Choice {
     pub terms: Vec<Term>,
 }
 
-/// The cheapest setting for `mix`. `price` says what a candidate is judged by, for example its `ns`.
+/// The cheapest setting for `mix`. `price` says what a candidate is judged by, for example its
+/// `ns`.
 pub fn choose(model: &Model, mix: &Mix, budget: &Budget, price: fn(&Candidate) -> f64) -> Choice {
     let chooser = Chooser { model, mix, budget, price, priced: RefCell::default() };
     let size_ratio_form = chooser.size_ratio();
@@ -135,8 +142,8 @@ pub fn choose(model: &Model, mix: &Mix, budget: &Budget, price: fn(&Candidate) -
 }
 
 impl Model {
-    /// Prices a setting: from the tree that loading leaves, over as many operations as write every entry once more
-    /// (once, if nothing is written).
+    /// Prices a setting: from the tree that loading leaves, over as many operations as write every
+    /// entry once more (once, if nothing is written).
     pub fn price(&self, family: Family, setting: Setting, mix: &Mix) -> Candidate {
         let mut tree = self.loaded(&setting);
         let operations = if mix.write > 0.0 { self.data.entries / mix.write } else { 1.0 };
@@ -176,7 +183,8 @@ impl Chooser<'_> {
         (read, page / data.block_entries() + units.merge_ns_per_entry)
     }
 
-    /// T* with the processor's part (NOTES §2a', Eq. 10): A = (v+r) c_r + q (I_r + c_q), D = w ((I_r+I_w)/B + c_w).
+    /// T* with the processor's part (docs/PAPERS.md, "CAMAL: the processor's part"): A = (v+r)
+    /// c_r + q (I_r + c_q), D = w ((I_r+I_w)/B + c_w).
     fn size_ratio(&self) -> f64 {
         let ((read, merge), units) = (self.unit_costs(), &self.model.units);
         let reads = (self.mix.absent + self.mix.found) * units.run_probe_ns
@@ -184,7 +192,8 @@ impl Chooser<'_> {
         camal::size_ratio(reads, self.mix.write * merge, SIZE_RATIO_MAX.into())
     }
 
-    /// The size ratios to price: small ones, the closed form's neighbours, and both sides of every step of ⌈L⌉.
+    /// The size ratios to price: small ones, the closed form's neighbours, and both sides of every
+    /// step of ⌈L⌉.
     fn size_ratios(&self, form: f64) -> Vec<u32> {
         if let Some(size_ratio) = self.budget.size_ratio {
             return vec![size_ratio];
@@ -192,7 +201,7 @@ impl Chooser<'_> {
         let data = &self.model.data;
         let buffers =
             data.entries * data.entry_bytes / self.write_buffer_bytes(form.round() as u32) as f64 + 1.0;
-        let steps = (2..5).map(|levels| buffers.powf(1.0 / f64::from(levels)));
+        let steps = (2..5).map(|levels| pow(buffers, 1.0 / f64::from(levels)));
         let near = steps.chain([form]).flat_map(|ratio| [ratio.floor() as u32, ratio.ceil() as u32]);
         let mut ratios: Vec<u32> = (2..=SIZE_RATIOS_TRIED).chain(near).collect();
         ratios.retain(|ratio| (2..=SIZE_RATIO_MAX).contains(ratio));
@@ -207,9 +216,10 @@ impl Chooser<'_> {
             return bits;
         }
         let (data, ratio) = (&self.model.data, f64::from(size_ratio.max(2)));
-        let spread = if self.budget.monkey { ratio.powf(ratio / (ratio - 1.0)) / (ratio - 1.0) } else { 1.0 };
+        let spread = if self.budget.monkey { pow(ratio, ratio / (ratio - 1.0)) / (ratio - 1.0) } else { 1.0 };
         let tree = camal::Tree {
-            // Monkey's factor multiplies what lookups gain from a bit: as if there were so many more of them.
+            // Monkey's factor multiplies what lookups gain from a bit: as if there were so many
+            // more of them.
             entries: data.entries,
             entry_bytes: data.entry_bytes,
             block_entries: data.block_entries(),
@@ -228,7 +238,8 @@ impl Chooser<'_> {
         let of_rest = |buffer: u64| (self.budget.memory_bytes - buffer as f64) * 8.0 / entries;
         let down = |bits: f64| (bits / BITS_STEP).floor() * BITS_STEP;
         let bits = down(bits).clamp(0.0, BITS_MAX).min(down(of_rest(least)).max(0.0));
-        // What neither may use is given to the filters, so that the memory is equal for all; as far as filters may be that large.
+        // What neither may use is given to the filters, so that the memory is equal for all; as far
+        // as filters may be that large.
         let bits = bits.max((of_rest(most) / BITS_STEP).ceil() * BITS_STEP).min(BITS_PER_KEY_MAX.into());
         match bits {
             bits if bits >= 1.0 => bits,
@@ -285,7 +296,7 @@ impl Chooser<'_> {
         let shape = Shape { size_ratio, write_buffer_bytes, ..Shape::default() };
         let mut held = 0u64;
         let needed = (data.entries * data.entry_bytes) as u64;
-        let deeper = (1..solera::version::LEVELS_MAX).take_while(|&level| {
+        let deeper = (1..LEVELS_MAX).take_while(|&level| {
             let more = held < needed;
             held = held.saturating_add(shape.capacity_bytes(level));
             more
@@ -293,15 +304,15 @@ impl Chooser<'_> {
         deeper.count().max(1)
     }
 
-    /// Run limits of the levels below level 0 from the joint form. The ratio of a level to what arrives in it is T,
-    /// but for level 1, whose is larger, and the last, whose is smaller.
+    /// Run limits of the levels below level 0 from the joint form. The ratio of a level to what
+    /// arrives in it is T, but for level 1, whose is larger, and the last, whose is smaller.
     fn joint(&self, size_ratio: u32, bits: f64, depth: usize) -> Vec<u32> {
         let (data, ratio) = (&self.model.data, f64::from(size_ratio));
         let (read, merge) = self.unit_costs();
         let buffer = self.buffer_beside(bits) as f64 / data.entry_bytes;
         let mut left = data.entries;
         let entries = (1..=depth).map(|level| {
-            let capacity = buffer * (ratio - 1.0) * ratio.powi(level as i32);
+            let capacity = buffer * (ratio - 1.0) * powi(ratio, level as u32);
             let held = if level == depth { left } else { capacity.min(left) };
             left -= held;
             held.max(1.0)

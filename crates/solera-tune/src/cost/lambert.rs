@@ -1,25 +1,28 @@
 //! The principal branch of Lambert's W: the w ≥ −1 with w eʷ = x.
 
+use crate::learn::elementary::{exp, ln, ln_1p};
+
 /// Steps of Halley's method at most: it triples the right digits with each, so five are enough.
 const STEPS_MAX: usize = 32;
 
 /// W₀(x). `NaN` for x below −1/e (or `NaN`), where there is none; infinite for infinite x.
 pub fn w0(x: f64) -> f64 {
-    let branch_point = -(-1.0f64).exp();
+    let branch_point = -exp(-1.0);
     if x.is_nan() || x < branch_point {
         return f64::NAN;
     }
     if x == 0.0 || x == f64::INFINITY {
         return x;
     }
-    // Near the branch point the series in √(2(ex+1)); for large x, ln x − ln ln x; between, ln(1+x).
+    // Near the branch point the series in √(2(ex+1)); for large x, ln x − ln ln x; between,
+    // ln(1+x).
     let mut w = match x {
         x if x < -0.25 => (2.0 * (std::f64::consts::E * x + 1.0)).max(0.0).sqrt() - 1.0,
-        x if x > 3.0 => x.ln() - x.ln().ln(),
-        x => x.ln_1p(),
+        x if x > 3.0 => ln(x) - ln(ln(x)),
+        x => ln_1p(x),
     };
     for _ in 0..STEPS_MAX {
-        let e = w.exp();
+        let e = exp(w);
         let f = w * e - x;
         let slope = e * (w + 1.0) - (w + 2.0) * f / (2.0 * w + 2.0);
         let step = f / slope;

@@ -1,8 +1,9 @@
 //! The two-second probe of a machine: what reads, writes and the steps of an operation take here.
 //!
-//! Owns [`probe`]. Files are read past the system's cache where the file system can, else through it, and
-//! [`Units::direct_reads`] says which. The processor's parts are measured on databases in memory, through the
-//! engine's public face, as differences: what a lookup takes with seven runs and with one.
+//! Owns [`probe`]. Files are read past the system's cache where the file system can, else through
+//! it, and [`Units::direct_reads`] says which. The processor's parts are measured on databases in
+//! memory, through the engine's public face, as differences: what a lookup takes with seven runs
+//! and with one.
 
 use super::units::{READ_BYTES, Units};
 use solera::{
@@ -48,8 +49,8 @@ impl Draw {
     }
 }
 
-/// Measures this machine, for some two seconds and 64 MiB in the directory `dir`, which is left as it was. The
-/// devices and the processor are asked as they are: what else runs, slows it.
+/// Measures this machine, for some two seconds and 64 MiB in the directory `dir`, which is left as
+/// it was. The devices and the processor are asked as they are: what else runs, slows it.
 ///
 /// # Errors
 /// What `fs` says if the file cannot be written or read.
@@ -142,7 +143,7 @@ fn fill(memory_bytes: u64, clock: &SystemClock) -> Result<(Db, f64)> {
     for run in 0..RUNS {
         let start = clock.monotonic_ns();
         for i in (run..ENTRIES).step_by(RUNS as usize) {
-            db.put(&key(2 * i), &value)?;
+            db.put(key(2 * i), value)?;
         }
         put_ns += clock.monotonic_ns() - start;
         db.flush()?;
@@ -154,9 +155,7 @@ fn probe_steps(clock: &SystemClock) -> Result<Units> {
     let (db, put_ns) = fill(64 << 20, clock)?;
     let mut draw = Draw(2);
     let mut absent = |db: &Db| {
-        timed(clock, STEP_NS, || {
-            db.get(&key(2 * draw.below(ENTRIES) + 1)).map(|value| drop(black_box(value)))
-        })
+        timed(clock, STEP_NS, || db.get(key(2 * draw.below(ENTRIES) + 1)).map(|value| drop(black_box(value))))
     };
     let absent_many = absent(&db)?;
     let mut draw = Draw(3);
@@ -169,7 +168,7 @@ fn probe_steps(clock: &SystemClock) -> Result<Units> {
     };
     let seek_many = seek(&db)?;
     let start = clock.monotonic_ns();
-    db.compact_range::<&[u8]>(..)?;
+    db.compact_range(..)?;
     let merge_ns_per_entry = (clock.monotonic_ns() - start) as f64 / ENTRIES as f64;
     let (absent_one, seek_one) = (absent(&db)?, seek(&db)?);
     let others = (RUNS - 1) as f64;
@@ -177,7 +176,7 @@ fn probe_steps(clock: &SystemClock) -> Result<Units> {
     let get_ns = (absent_one - run_probe_ns).max(0.0);
     let mut draw = Draw(4);
     let mut found = |db: &Db| {
-        timed(clock, STEP_NS, || db.get(&key(2 * draw.below(ENTRIES))).map(|value| drop(black_box(value))))
+        timed(clock, STEP_NS, || db.get(key(2 * draw.below(ENTRIES))).map(|value| drop(black_box(value))))
     };
     let found_cached = found(&db)?;
     let block_find_ns = (found_cached - get_ns - run_probe_ns).max(0.0);
@@ -190,7 +189,7 @@ fn probe_steps(clock: &SystemClock) -> Result<Units> {
     drop(scan);
     // With the smallest cache nearly every lookup reads its block, from memory.
     let (starved, _) = fill(1 << 20, clock)?;
-    starved.compact_range::<&[u8]>(..)?;
+    starved.compact_range(..)?;
     let block_load_ns = (found(&starved)? - found_cached).max(0.0);
     Ok(Units {
         get_ns,
@@ -225,7 +224,8 @@ mod tests {
         ] {
             assert!(ns > 0.0 && ns < 1e6, "{name}: {ns}");
         }
-        // Differences of two measurements, on a machine that does other things: they may come to nothing.
+        // Differences of two measurements, on a machine that does other things: they may come to
+        // nothing.
         assert!(
             [units.get_ns, units.run_probe_ns, units.block_find_ns].iter().all(|ns| (0.0..1e6).contains(ns))
         );

@@ -1,14 +1,17 @@
-//! What a lookup or a scan reads of a tree, in blocks, as an expectation (NOTES §7.2: Z, R and Q).
+//! What a lookup or a scan reads of a tree, in blocks, as an expectation (Z, R and Q
+//! of docs/PAPERS.md, "One cost model").
 //!
-//! Owns [`Reads`]. A lookup asks the filter of every run that covers its key, newest first; where it passes it
-//! reads one block. A scan reads a block of every run that reaches that far and, as it goes on, the blocks that its
-//! entries cross. Blocks come from the cache as often as an LRU cache of its size would have them (Che's
-//! approximation: a block is there if it was asked for within the last t operations, the same t for all).
+//! Owns [`Reads`]. A lookup asks the filter of every run that covers its key, newest first; where
+//! it passes it reads one block. A scan reads a block of every run that reaches that far and, as it
+//! goes on, the blocks that its entries cross. Blocks come from the cache as often as an LRU cache
+//! of its size would have them (Che's approximation: a block is there if it was asked for within
+//! the last t operations, the same t for all).
 
 use super::{
     mix::Mix,
     tree::{Run, Tree},
 };
+use crate::learn::elementary::exp;
 
 /// Halvings in the search for Che's t: to a millionth part.
 const HALVINGS: usize = 24;
@@ -82,8 +85,8 @@ struct Part {
 }
 
 impl Part {
-    /// Blocks that an absent lookup, a found lookup and a scan look into where filters let `passes` of the keys pass
-    /// that are not there.
+    /// Blocks that an absent lookup, a found lookup and a scan look into where filters let `passes`
+    /// of the keys pass that are not there.
     fn looked_into(&self, passes: f64) -> [f64; 3] {
         let [absent, found, _] = self.asked;
         [absent * passes, self.held + (found - self.held) * passes, self.scanned]
@@ -91,8 +94,8 @@ impl Part {
 }
 
 impl Reading<'_> {
-    /// What the reads of `tree` do, where the filters of a run of a level let the share `passes` of the keys pass
-    /// that it does not hold.
+    /// What the reads of `tree` do, where the filters of a run of a level let the share `passes` of
+    /// the keys pass that it does not hold.
     pub fn of(&self, tree: &Tree, passes: impl Fn(usize, &Run) -> f64) -> Reads {
         let parts = self.parts(tree);
         let passes = tree.runs().map(|(level, run)| passes(level, run));
@@ -109,7 +112,8 @@ impl Reading<'_> {
         reads
     }
 
-    /// q_i: how often an operation of the mix asks a run of each level for a key that it does not hold.
+    /// q_i: how often an operation of the mix asks a run of each level for a key that it does not
+    /// hold.
     pub fn misses(&self, tree: &Tree) -> Vec<f64> {
         let mut misses = vec![0.0; tree.depth()];
         for part in self.parts(tree) {
@@ -126,12 +130,13 @@ impl Reading<'_> {
         let part = |(level, run): (usize, &Run)| {
             let (entries, coverage, reach) = (run.entries(), run.coverage(), run.reach());
             let held = (visible * entries / keys).min(looking);
-            // Where a run has entries, those above have fewer than elsewhere: what looks for a key that it holds asks it.
+            // Where a run has entries, those above have fewer than elsewhere: what looks for a key
+            // that it holds asks it.
             let asked = (coverage * looking).max(held);
             visible *= 1.0 - run.newer() / keys;
             looking -= held;
-            // A walk begins in the block where its key belongs, and goes on to the next if the key lies behind
-            // that block's last: half of the gaps between blocks.
+            // A walk begins in the block where its key belongs, and goes on to the next if the key
+            // lies behind that block's last: half of the gaps between blocks.
             let begin = reach * (1.0 + 0.5 / self.block_entries);
             Part {
                 level,
@@ -153,7 +158,7 @@ impl Reading<'_> {
         let rates: Vec<(f64, f64)> =
             parts.iter().zip(looked_into).map(|(part, looked)| (part.blocks, of_operation(looked))).collect();
         let hit = |&(blocks, rate): &(f64, f64), t: f64| {
-            if blocks > 0.0 { 1.0 - (-t * rate / blocks).exp() } else { 0.0 }
+            if blocks > 0.0 { 1.0 - exp(-t * rate / blocks) } else { 0.0 }
         };
         let held = |t: f64| rates.iter().map(|rate| rate.0 * hit(rate, t)).sum::<f64>();
         let (mut low, mut high) = (0.0f64, 1.0f64);

@@ -1,18 +1,22 @@
-//! The tree that this engine keeps, as its expectation: how many entries each run holds, range by range.
+//! The tree that this engine keeps, as its expectation: how many entries each run holds, range by
+//! range.
 //!
-//! Owns [`Tree`]. Keys are taken to be random and evenly used, so a run is a density over the key space, here in
-//! [`CELLS`] equal cells. [`Tree::flush`] and [`Tree::settle`] follow `solera::compaction`'s `score` and `pick` step by
-//! step, with densities in place of tables, and count what merges read and write. Thousands of flushes take
-//! some milliseconds, so the model need not assume a steady state: a tree of a few data sizes' writes is still
-//! far from one where the last level holds many runs.
+//! Owns [`Tree`]. Keys are taken to be random and evenly used, so a run is a density over the key
+//! space, here in [`CELLS`] equal cells. [`Tree::flush`] and [`Tree::settle`] follow
+//! `solera::compaction`'s `wants` and `pick` step by step, with densities in place of tables, and
+//! count what merges read and write. Thousands of flushes take some milliseconds, so the model need
+//! not assume a steady state: a tree of a few data sizes' writes is still far from one where the
+//! last level holds many runs.
 //!
 //! What differs from the papers' tree, and is the reason for this module (docs/decisions/0012):
-//! * level 0 holds up to K₀ runs of one write buffer and is emptied as a whole into level 1, which is
-//!   (T−1)T write buffers large: level 1 takes (T−1)T/(K₀K₁) arrivals, not T;
-//! * a level of K > 1 fills up and is drained, so that it is half full on average; a level of K = 1 stays full and
-//!   gives up the piece that is cheapest, so that what arrives in a level is merged with twice as dense a
-//!   source (a sweep leaves behind what it emptied last) but with a full target;
-//! * run and level capacities are looked at before every piece, so runs may end in the middle of the key space.
+//! * level 0 holds up to K₀ runs of one write buffer and is emptied as a whole into level 1, which
+//!   is (T−1)T write buffers large: level 1 takes (T−1)T/(K₀K₁) arrivals, not T;
+//! * a level of K > 1 fills up and is drained, so that it is half full on average; a level of K = 1
+//!   stays full and gives up the piece that is cheapest, so that what arrives in a level is merged
+//!   with twice as dense a source (a sweep leaves behind what it emptied last) but with a full
+//!   target;
+//! * run and level capacities are looked at before every piece, so runs may end in the middle of
+//!   the key space.
 
 use solera::Shape;
 
@@ -20,8 +24,9 @@ use solera::Shape;
 pub const CELLS: usize = 32;
 /// A plan concerns about this many tables' bytes: `compaction::cut`.
 const PLAN_TABLES: f64 = 25.0;
-/// Tables of the target that a plan of the cheapest piece rewrites beyond those that it must: its range does not
-/// end where they do. A table picked at random would have one; the cheapest has less.
+/// Tables of the target that a plan of the cheapest piece rewrites beyond those that it must: its
+/// range does not end where they do. A table picked at random would have one; the cheapest has
+/// less.
 const EDGE_TABLES: f64 = 0.8;
 /// Fewer entries than this in a cell are rounding.
 const NOTHING: f64 = 1e-9;
@@ -86,7 +91,8 @@ impl Run {
         self.cells.iter().filter(|cell| !cell.is_empty()).count() as f64 / CELLS as f64
     }
 
-    /// The share of the key space at or after which it has entries: where a walk upwards must look at it.
+    /// The share of the key space at or after which it has entries: where a walk upwards must look
+    /// at it.
     pub fn reach(&self) -> f64 {
         let last = self.cells.iter().rposition(|cell| !cell.is_empty());
         last.map_or(0.0, |last| (last + 1) as f64 / CELLS as f64)
@@ -149,8 +155,8 @@ impl Tree {
         Tree { shape, stored_bytes, levels: Vec::new(), keys: 0.0, work: Work::default() }
     }
 
-    /// The tree as `levels` says it is: entries of every run of every level, newest first, in which `keys` keys
-    /// have entries. What lies deepest is taken to be the oldest version of its keys.
+    /// The tree as `levels` says it is: entries of every run of every level, newest first, in which
+    /// `keys` keys have entries. What lies deepest is taken to be the oldest version of its keys.
     pub fn of(shape: Shape, stored_bytes: f64, keys: f64, levels: &[Vec<f64>]) -> Tree {
         let mut tree = Tree::new(shape, stored_bytes);
         let mut unknown = keys;
@@ -196,7 +202,8 @@ impl Tree {
         self.shape = shape;
     }
 
-    /// Writes a memtable out: `new` keys that were not there, `again` other versions of random keys that were.
+    /// Writes a memtable out: `new` keys that were not there, `again` other versions of random keys
+    /// that were.
     pub fn flush(&mut self, new: f64, again: f64) {
         if self.levels.is_empty() {
             self.levels.push(Vec::new());
@@ -242,7 +249,8 @@ impl Tree {
         scores.filter(|(score, _)| *score >= 1.0).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, level)| level)
     }
 
-    /// The place of the run of `level` that takes arrivals; a new one where the newest is sealed or full.
+    /// The place of the run of `level` that takes arrivals; a new one where the newest is sealed or
+    /// full.
     fn target(&mut self, level: usize) -> usize {
         let limit = self.shape.run_limit(level as u32);
         let run_capacity = self.shape.run_capacity_bytes(level as u32) as f64 / self.stored_bytes;
@@ -253,7 +261,8 @@ impl Tree {
         0
     }
 
-    /// Merges the cells of `from` and, if they are there, of the runs of `level` beyond, into the next level.
+    /// Merges the cells of `from` and, if they are there, of the runs of `level` beyond, into the
+    /// next level.
     fn merge(&mut self, level: usize, cells: std::ops::Range<usize>, sealed_only: bool, edge: f64) {
         let at = self.target(level + 1);
         let keys = self.keys / CELLS as f64;
@@ -322,7 +331,8 @@ impl Tree {
         let target = self.target(level + 1);
         let wanted = self.table_entries().min(self.levels[level][0].entries());
         let (source, older) = (&self.levels[level][0].cells, &self.levels[level + 1][target].cells);
-        // Of the shortest ranges that hold a table's worth, the one that meets least for what it moves.
+        // Of the shortest ranges that hold a table's worth, the one that meets least for what it
+        // moves.
         let (mut end, mut sum, mut met) = (0, 0.0, 0.0);
         let mut best = (f64::INFINITY, 0..CELLS, 0.0);
         for start in 0..CELLS {

@@ -1,8 +1,9 @@
 //! A block's hash index: from the hash of a key to the rank of its first entry.
 //!
-//! Owns the buckets, a byte each: how many there are, where a key is put, and where it is looked for, from its hash's bucket on
-//! up to one that is empty (linear probing). Nobody's answer depends on them: `read` looks whether the entry has the key, and
-//! searches the heads if none has. RocksDB's (`kDataBlockBinaryAndHash`) has the same load, but of keys that share a bucket it
+//! Owns the buckets, a byte each. It says how many there are, where a key is put, and where it is
+//! looked for: from its hash's bucket on up to an empty one (linear probing). Nobody's answer
+//! depends on them: `read` looks whether the entry has the key, and searches the heads if none has.
+//! RocksDB's (`kDataBlockBinaryAndHash`) has the same load, but of keys that share a bucket it
 //! names none: more than half of them, at that load.
 
 /// A block of more entries has no buckets: ranks and a mark are a byte.
@@ -10,7 +11,8 @@ pub(super) const ENTRIES_MAX: usize = NONE as usize;
 /// What an empty bucket holds.
 const NONE: u8 = 255;
 
-/// Buckets of a block of `n` entries, of which three quarters are taken if all have keys of their own; 0 if it has none.
+/// Buckets of a block of `n` entries, of which three quarters are taken if all have keys of their
+/// own; 0 if it has none.
 pub(super) fn count(n: usize) -> usize {
     if n > ENTRIES_MAX { 0 } else { (4 * n).div_ceil(3) }
 }
@@ -28,8 +30,8 @@ fn places(hash: u64, count: usize) -> impl Iterator<Item = usize> {
     (first..count).chain(0..first)
 }
 
-/// Fills the buckets of distinct keys, fewer than there are buckets, each given by its hash and the rank of its first entry, less
-/// than [`ENTRIES_MAX`].
+/// Fills the buckets of distinct keys, fewer than there are buckets, each given by its hash and the
+/// rank of its first entry, less than [`ENTRIES_MAX`].
 pub(super) fn fill(buckets: &mut [u8], keys: impl Iterator<Item = (u64, usize)>) {
     buckets.fill(NONE);
     for (hash, rank) in keys {
@@ -61,7 +63,8 @@ mod tests {
             let looks = |(i, &hash): (usize, &u64)| ranks(&buckets, hash).position(|rank| rank == i);
             let looks: Vec<_> = hashes.iter().enumerate().map(looks).collect();
             assert!(looks.iter().all(Option::is_some), "{looks:?}");
-            // Knuth: (1 + 1 / (1 - 0.75)) / 2 = 2.5 buckets on average in large tables, so 1.5 others.
+            // Knuth: (1 + 1 / (1 - 0.75)) / 2 = 2.5 buckets on average in large tables, so 1.5
+            // others.
             assert!(looks.iter().flatten().sum::<usize>() <= 2 * n, "{looks:?}");
         }
     }

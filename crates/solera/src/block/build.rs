@@ -1,9 +1,13 @@
 //! Blocks under construction: where a block ends, and its bytes.
 //!
-//! Owns the cut (DobLIX's dual objective: bytes, and for `Pla` the error of the line) and the encoding. The
-//! size that decides is exact: it is computed, entry by entry, from the same numbers that [`BlockBuilder::finish`] lays the
-//! block out with.
+//! Owns the cut (DobLIX's dual objective: bytes, and for `Pla` the error of the line; for Solera's
+//! own kinds the [`gap`] between keys as well) and the encoding. The size that decides is exact: it
+//! is computed, entry by entry, from the same numbers that [`BlockBuilder::finish`] lays the block
+//! out with.
 
+mod gap;
+
+use self::gap::{GivenUp, Recent};
 use super::{
     buckets,
     format::{
@@ -39,7 +43,8 @@ pub enum LastMile {
     },
     /// The least-squares line of a block that ends where it is full.
     LeastSquares,
-    /// A hash index, for found keys; binary search for others, and in blocks of more than 255 entries.
+    /// A hash index, for found keys; binary search for others, and in blocks of more than 255
+    /// entries.
     Hash,
 }
 
@@ -116,12 +121,15 @@ pub struct BlockBuilder {
     versions: u64,
     continues: bool,
     heads: Vec<u64>,
+    /// For [`BlockBuilder::step_back`].
+    recent: Recent,
+    given_up: GivenUp,
 }
 
 impl BlockBuilder {
-    /// A builder of blocks that take up to `block_bytes` in the file if they are not compressed. Sequence
-    /// numbers of a block are left out if all of them are `<= elide_below`, which must be no newer than the
-    /// oldest snapshot, and 0 if range tombstones are about.
+    /// A builder of blocks that take up to `block_bytes` in the file if they are not compressed.
+    /// Sequence numbers of a block are left out if all of them are `<= elide_below`, which must be
+    /// no newer than the oldest snapshot, and 0 if range tombstones are about.
     pub fn new(block_bytes: u32, last_mile: LastMile, elide_below: Seqno) -> Self {
         BlockBuilder {
             block_bytes: block_bytes.into(),
@@ -135,13 +143,15 @@ impl BlockBuilder {
             versions: 0,
             continues: false,
             heads: Vec::new(),
+            recent: Recent::default(),
+            given_up: GivenUp::default(),
         }
     }
 
-    /// Adds an entry; entries come in a source's order. False means that nothing was added, because the block
-    /// must end before: [finish](BlockBuilder::finish) it and call again. An empty block takes any entry. The
-    /// versions of a user key stay in one block, however large it gets, unless they alone exceed
-    /// four times its size.
+    /// Adds an entry; entries come in a source's order. False means that nothing was added, because
+    /// the block must end before: [finish](BlockBuilder::finish) it and call again. An empty block
+    /// takes any entry. The versions of a user key stay in one block, however large it gets, unless
+    /// they alone exceed four times its size.
     #[must_use]
     pub fn try_add(&mut self, key: &[u8], seqno: Seqno, kind: Kind, value: &[u8]) -> bool {
         debug_assert!(key.len() <= KEY_BYTES_MAX, "a key that a batch admits");
@@ -164,6 +174,7 @@ impl BlockBuilder {
         }
         self.versions = if same_key { self.versions + entry_bytes } else { entry_bytes };
         self.extent = extent;
+        self.recent.keep(extent);
         self.keys.extend_from_slice(key);
         self.values.extend_from_slice(value);
         let (key_end, value_end) = (self.keys.len(), self.values.len());
@@ -181,6 +192,11 @@ impl BlockBuilder {
         self.entries.len()
     }
 
+    /// Bytes of all keys and values of the block under construction.
+    pub fn staged_bytes(&self) -> u64 {
+        (self.keys.len() + self.values.len()) as u64
+    }
+
     /// Bytes of the payload if the block were finished now.
     pub fn encoded_len(&self) -> usize {
         if self.is_empty() { 0 } else { self.plan(&self.extent).payload_bytes as usize }
@@ -194,6 +210,16 @@ impl BlockBuilder {
     /// The last key of the block under construction, which must not be empty.
     pub fn last_key(&self) -> &[u8] {
         self.key(self.entries.len() - 1)
+    }
+
+    /// The last different keys of the block under construction, up to so many, ascending.
+    pub fn last_keys(&self, most: usize) -> impl Iterator<Item = &[u8]> {
+        let is_first = move |i: usize| i == 0 || self.key(i - 1) != self.key(i);
+        let mut begin = self.len();
+        for _ in 0..most {
+            begin = (0..begin).rev().find(|&i| is_first(i)).unwrap_or(0);
+        }
+        (begin..self.len()).filter(move |&i| is_first(i)).map(|i| self.key(i))
     }
 
     fn key(&self, i: usize) -> &[u8] {
@@ -248,8 +274,9 @@ impl BlockBuilder {
 
     /// Whether the block may have this extent.
     fn fits(&self, extent: &Extent) -> bool {
-        // Most blocks are far from full, and that is seen without a plan: a record takes at most its end of 4
-        // bytes (a block that fits has fewer bytes than 32 bits count), its length of 2, buckets of 2, and its meta.
+        // Most blocks are far from full, and that is seen without a plan: a record takes at most
+        // its end of 4 bytes (a block that fits has fewer bytes than 32 bits count), its length of
+        // 2, buckets of 2, and its meta.
         let meta_max = if extent.seqno_max > self.elide_below { 8 } else { 1 };
         let record_max = (HEAD_BYTES + 4 + 2 + 2) as u64 + meta_max;
         let around_max = (extent.skip + RECORD_ALIGNMENT + FOOTER_BYTES + TRAILER_BYTES) as u64;
@@ -272,7 +299,8 @@ impl BlockBuilder {
         let meta_bytes = 8 - meta_max.leading_zeros() as usize / 8;
         let fixed = (length_bytes + meta_bytes) as u64;
         let records = extent.n as u64 * fixed + extent.tails + extent.values;
-        // Equal in size, without looking at each: equal values, and tails that are equally long or empty.
+        // Equal in size, without looking at each: equal values, and tails that are equally long or
+        // empty.
         let record_bytes = fixed + tail_len(suffix_max) as u64 + extent.value_len_max;
         let equal = extent.value_len_min == extent.value_len_max
             && (length_bytes == 0 || suffix_max <= HEAD_BYTES)
@@ -291,8 +319,8 @@ impl BlockBuilder {
         Plan { ends_width, length_bytes, meta_bytes, record_bytes, seqnos, buckets, payload_bytes }
     }
 
-    /// Whether the corridor, if there is one, admits `key`; if so, it is narrowed. Each distinct key counts
-    /// once, at its first rank.
+    /// Whether the corridor, if there is one, admits `key`; if so, it is narrowed. Each distinct
+    /// key counts once, at its first rank.
     fn admitted(&mut self, extent: &Extent, key: &[u8], same_key: bool) -> bool {
         let LastMile::Pla { epsilon } = self.last_mile else { return true };
         let skip = extent.skip;
@@ -321,8 +349,8 @@ impl BlockBuilder {
         }
     }
 
-    /// Appends the payload to `out` and empties the builder, which must not be empty. `note`, of at most
-    /// [`NOTE_BYTES_MAX`], is kept with the block; sizes do not count it.
+    /// Appends the payload to `out` and empties the builder, which must not be empty. `note`, of at
+    /// most [`NOTE_BYTES_MAX`], is kept with the block; sizes do not count it.
     pub fn finish(&mut self, note: &[u8], out: &mut Vec<u8>) -> Finished {
         assert!(!self.is_empty(), "a block has entries");
         assert!(note.len() <= NOTE_BYTES_MAX, "a note is short");
@@ -421,8 +449,8 @@ impl BlockBuilder {
         }
     }
 
-    /// The line over the block's heads and its measured error; none if it is not wanted or, at more than
-    /// 65535 ranks, not worth having.
+    /// The line over the block's heads and its measured error; none if it is not wanted or, at more
+    /// than 65535 ranks, not worth having.
     fn line(&self, heads: &[u64]) -> Option<(Line, u16)> {
         let Fit { line, error } = match self.last_mile {
             LastMile::Halving | LastMile::Hash => return None,

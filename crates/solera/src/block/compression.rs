@@ -1,10 +1,13 @@
 //! The ways a block can be compressed.
+//!
+//! Owns [`Compression`], with names and numbers, which are on disk. Which of them can be read is a
+//! matter of the build: Zstandard is a crate feature. `seal` compresses.
 
 use crate::error::Error;
 use std::{fmt, str::FromStr};
 
-/// How blocks are compressed. The numbers are on disk; every block says for itself how it is stored, so
-/// a table may mix them.
+/// How blocks are compressed. The numbers are on disk; every block says for itself how it is
+/// stored, so a table may mix them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Compression {

@@ -7,7 +7,7 @@ use super::buckets;
 use crate::{
     codec::{DecodeError, Decoder},
     ids::Seqno,
-    key::KEY_BYTES_MAX,
+    key::{KEY_BYTES_MAX, Kind},
 };
 use solera_model::Line;
 
@@ -19,11 +19,12 @@ pub(super) const HEAD_BYTES: usize = 8;
 pub(super) const RECORD_ALIGNMENT: usize = 64;
 /// More entries than this would make positions of columns too large for 32 bits.
 pub(super) const ENTRIES_MAX: usize = 1 << 26;
-/// Bytes of the prefix that are kept beside the geometry, so that most lookups need not fetch the rest.
+/// Bytes of the prefix that are kept beside the geometry, so that most lookups need not fetch the
+/// rest.
 pub(super) const PREFIX_INLINE: usize = 39;
 
 /// Kinds take this many low bits of an entry's meta, if stored.
-pub(super) const KIND_BITS: u32 = 2;
+pub(super) const KIND_BITS: u32 = Kind::BITS;
 
 const FLAG_KINDS: u16 = 1 << 4;
 const FLAG_SEQNOS: u16 = 1 << 5;
@@ -47,8 +48,8 @@ pub(super) const CONTINUES: u8 = 1 << 5;
 /// There is a hash index.
 pub(super) const BUCKETS: u8 = 1 << 6;
 
-/// Where everything lies in a payload. The fields up to `suffix_len` and the bytes after it are what a lookup
-/// of a short key needs: together with the pin's header they fill one cache line.
+/// Where everything lies in a payload. The fields up to `suffix_len` and the bytes after it are
+/// what a lookup of a short key needs: together with the pin's header they fill one cache line.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(super) struct Geometry {
@@ -61,7 +62,8 @@ pub(super) struct Geometry {
     pub(super) record_bytes: u32,
     /// Position of the records.
     pub(super) records_at: u32,
-    /// Measured error of the line; with [`BUCKETS`], which a block with a line has not, how many there are.
+    /// Measured error of the line; with [`BUCKETS`], which a block with a line has not, how many
+    /// there are.
     pub(super) error_or_buckets: u16,
     pub(super) prefix_len: u16,
     /// Length of each key after the prefix, if `length_bytes` is 0.
@@ -87,7 +89,8 @@ pub(super) fn tail_len(suffix_len: usize) -> usize {
     suffix_len.saturating_sub(HEAD_BYTES)
 }
 
-/// Where the records begin after columns, buckets among them, that take `columns_end` bytes. Buckets lie right before them.
+/// Where the records begin after columns, buckets among them, that take `columns_end` bytes.
+/// Buckets lie right before them.
 #[inline]
 pub(super) fn records_at(columns_end: usize, ends_width: usize, record_bytes: usize) -> usize {
     if ends_width == 0 && record_bytes > 0 && record_bytes.is_multiple_of(RECORD_ALIGNMENT) {
@@ -197,10 +200,12 @@ impl Footer {
 impl Geometry {
     /// Reads the footer of `payload` and proves that
     ///
-    /// * the heads, the ends, the buckets, the records, the prefix and the note lie inside the payload, in this
-    ///   order, the buckets right before the records, and 40 bytes of footer follow them;
+    /// * the heads, the ends, the buckets, the records, the prefix and the note lie inside the
+    ///   payload, in this order, the buckets right before the records, and 40 bytes of footer
+    ///   follow them;
     /// * record ends ascend and the last one is where the records end;
     /// * every record is long enough for its length, its meta and its tail;
+    /// * every stored kind is one;
     /// * no key is longer than [`KEY_BYTES_MAX`].
     pub(super) fn parse(payload: &[u8]) -> Result<Geometry, DecodeError> {
         let footer = Footer::decode(payload)?;
@@ -237,6 +242,13 @@ impl Geometry {
             };
             record.len() >= fixed + tail_len(suffix_len) && suffix_len <= keys_max
         };
+        if footer.kinds && meta_bytes == 0 {
+            return fail(footer_at + 23, "room for the kinds that are stored");
+        }
+        // Asked of a record that is long enough: the low byte of its meta has the kind.
+        let has_kind = |record: &[u8]| {
+            !footer.kinds || Kind::from_u8(record[length_bytes] & ((1 << KIND_BITS) - 1)).is_some()
+        };
         if ends_width == 0 {
             if record_bytes as u64 * n as u64 != records.len() as u64 {
                 return fail(records_at, "records of the stated size");
@@ -250,6 +262,12 @@ impl Geometry {
             if !holds {
                 return fail(records_at, "records that hold their keys");
             }
+            // Records of no bytes have no kinds.
+            if footer.kinds
+                && let Some(i) = records.chunks_exact(record_bytes).position(|record| !has_kind(record))
+            {
+                return fail(records_at + i * record_bytes, "a known kind of entry");
+            }
         } else {
             let mut start = 0;
             for ends in payload[ends_at..ends_end].chunks_exact(ends_width) {
@@ -258,6 +276,9 @@ impl Geometry {
                 let Some(record) = record.filter(|record| holds_record(record)) else {
                     return fail(records_at + start, "a record that holds its key");
                 };
+                if !has_kind(record) {
+                    return fail(records_at + start, "a known kind of entry");
+                }
                 start += record.len();
             }
             if start != records.len() {

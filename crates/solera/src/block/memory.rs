@@ -34,7 +34,8 @@ const _: () = assert!(FOOTER_BYTES >= 8);
 /// Heads that are asked for with a block's control. Most blocks have hardly more.
 const PREFETCHED_HEADS: usize = 56;
 
-/// Bytes behind those heads in which the buckets of a block of about as many entries lie, perhaps behind record ends of 2 bytes.
+/// Bytes behind those heads in which the buckets of a block of about as many entries lie, perhaps
+/// behind record ends of 2 bytes.
 const PREFETCHED_BUCKETS_BYTES: usize = 192;
 
 /// Records of more bytes are not asked for before it is known which.
@@ -59,16 +60,17 @@ unsafe impl Send for BlockAllocation {}
 unsafe impl Sync for BlockAllocation {}
 
 impl BlockAllocation {
-    /// Memory for `capacity` bytes of whatever content. The caller has checked a length that came from a file
-    /// against the file's; a length over the address space panics.
+    /// Memory for `capacity` bytes of whatever content. The caller has checked a length that came
+    /// from a file against the file's; a length over the address space panics.
     pub fn new(capacity: usize) -> Self {
         BlockAllocation { start: BLOCKS.take(allocated(capacity)), capacity }
     }
 
     /// The bytes.
     pub fn buffer(&self) -> &[u8] {
-        // SAFETY: `capacity` bytes follow the control. They are initialised: the pool's memory begins as zeros, nobody
-        // but blocks has it, and behind the control, which has padding, they write nothing but bytes.
+        // SAFETY: `capacity` bytes follow the control. They are initialised: the pool's memory
+        // begins as zeros, nobody but blocks has it, and behind the control, which has padding,
+        // they write nothing but bytes.
         unsafe { NonNull::slice_from_raw_parts(self.start.add(CONTROL_BYTES), self.capacity).as_ref() }
     }
 
@@ -89,9 +91,9 @@ impl BlockAllocation {
         let control = Control { header: PinHeader::new(free), geometry, capacity: self.capacity };
         let start = self.start;
         mem::forget(self);
-        // SAFETY: `start` is aligned for a `Control` and has room for one; nothing in use is there yet. What it
-        // holds from now on is `Send + Sync`, begins with a `PinHeader` that `free` releases, and has the one
-        // reference that goes into the pin.
+        // SAFETY: `start` is aligned for a `Control` and has room for one; nothing in use is there
+        // yet. What it holds from now on is `Send + Sync`, begins with a `PinHeader` that `free`
+        // releases, and has the one reference that goes into the pin.
         unsafe {
             start.cast::<Control>().write(control);
             Ok(Block(Pin::from_raw(start.cast())))
@@ -112,8 +114,8 @@ impl Drop for BlockAllocation {
 /// `header` begins a block that `into_block` made, and nobody refers to it any more.
 unsafe fn free(header: NonNull<PinHeader>) {
     let start = header.cast::<u8>();
-    // SAFETY: only `into_block` names this function, on an allocation that begins with a control; nothing
-    // in a control needs dropping.
+    // SAFETY: only `into_block` names this function, on an allocation that begins with a control;
+    // nothing in a control needs dropping.
     let capacity = unsafe { header.cast::<Control>().as_ref() }.capacity;
     drop(BlockAllocation { start, capacity });
 }
@@ -187,14 +189,15 @@ impl Block {
         BLOCKS.rounded(allocated(self.control().capacity))
     }
 
-    /// Asks for the control and the first heads. Heads lie where they lie, so they need not wait for the
-    /// control, which says how many there are.
+    /// Asks for the control and the first heads. Heads lie where they lie, so they need not wait
+    /// for the control, which says how many there are.
     #[inline]
     pub fn prefetch(&self) {
         prefetch_bytes(self.0.as_ptr().as_ptr().cast(), CONTROL_BYTES + PREFETCHED_HEADS * HEAD_BYTES);
     }
 
-    /// Asks for where buckets lie in blocks of about [`PREFETCHED_HEADS`] entries, so that they need not wait for the control.
+    /// Asks for where buckets lie in blocks of about [`PREFETCHED_HEADS`] entries, so that they
+    /// need not wait for the control.
     #[inline]
     pub fn prefetch_buckets(&self) {
         let heads_end = self.payload().wrapping_add(PREFETCHED_HEADS * HEAD_BYTES);
@@ -210,7 +213,8 @@ impl Block {
         prefetch(start.wrapping_add(len));
     }
 
-    /// What of the block's geometry is needed to find its records, if they are small and of one size.
+    /// What of the block's geometry is needed to find its records, if they are small and of one
+    /// size.
     pub fn record_grid(&self) -> Option<RecordGrid> {
         let geometry = self.geometry();
         let (entries, record_bytes) =
@@ -228,8 +232,8 @@ impl Block {
         prefetch_bytes(self.payload().wrapping_add(at).wrapping_sub(bytes), 3 * bytes);
     }
 
-    /// Asks for the records of entry `i` and of its neighbours, where they are small and of one size, so that nothing must be
-    /// read to know their places. There may be no such entries.
+    /// Asks for the records of entry `i` and of its neighbours, where they are small and of one
+    /// size, so that nothing must be read to know their places. There may be no such entries.
     #[inline]
     pub(super) fn prefetch_records_around(&self, i: usize) {
         let geometry = self.geometry();
@@ -325,8 +329,8 @@ impl Block {
     #[inline]
     pub(super) fn meta_word(&self, i: usize) -> u64 {
         let at = self.place(i).0 + usize::from(self.geometry().length_bytes);
-        // SAFETY: i < n (asserted); the length lies inside the record, and a footer of 40 bytes follows the
-        // records (proved).
+        // SAFETY: i < n (asserted); the length lies inside the record, and a footer of 40 bytes
+        // follows the records (proved).
         unsafe { u64::from_le_bytes(self.payload().add(at).cast::<[u8; 8]>().read()) }
     }
 }

@@ -1,16 +1,17 @@
 //! Blocks: the unit of reading and caching, and the last mile of a lookup.
 //!
-//! Owns the block's bytes ([`BlockBuilder`] writes them, [`Block`] reads them), their compression and
-//! checksum ([`seal()`], [`open()`]), and a table's cached blocks ([`BlockSlots`]). Called by `table`, which also
-//! seals what else it stores.
+//! Owns the block's bytes ([`BlockBuilder`] writes them, [`Block`] reads them), their compression
+//! and checksum ([`seal()`], [`open()`]), and a table's cached blocks ([`BlockSlots`]). Called by
+//! `table`, which also seals what else it stores.
 //!
 //! # What a lookup touches
 //!
-//! A block in memory is one allocation, aligned to cache lines: two lines of control (the second only for
-//! sequence numbers and prefixes), then the payload, which begins with the heads. A lookup of an 8-byte key
-//! reads the first control line, one or two lines of heads, chosen by the line in the control, and the lines
-//! of its record. Where records differ in size it also reads a line of record ends. Everything else that
-//! an entry has lies in its record.
+//! A block in memory is one allocation, aligned to cache lines. It begins with two lines of
+//! control; the second serves only sequence numbers and prefixes. The payload follows, which begins
+//! with the heads. A lookup of an 8-byte key reads the first control line, one or two lines of
+//! heads, and the lines of its record. The model in the control says which lines of heads. Where
+//! records differ in size the lookup also reads a line of record ends. Everything else that an
+//! entry has lies in its record.
 //!
 //! # Format
 //!
@@ -27,7 +28,7 @@
 //! | bytes | what |
 //! |---|---|
 //! | 8 n | heads: the 8 bytes of each key after the prefix as a big-endian number (stored little-endian); keys that end before are padded with zeros |
-//! | w n | record ends, counted from the start of the records, ascending; absent (w = 0) if all values are equally long and all keys are, or have at most 8 bytes after the prefix: then all records have the same size |
+//! | w n | record ends, counted from the start of the records, ascending. Absent (w = 0) if all records have the same size: all values are equally long, and all keys are or have at most 8 bytes after the prefix |
 //! | 0–63 | zeros, so that the records begin at a multiple of 64, only if w = 0 and the records' size is a multiple of 64 other than 0 |
 //! | h | hash index: buckets of a byte, each the rank of a key's first entry, or 255. A key's is the first of those from number `(hash >> 32) * h >> 32` on, round the end, that was empty when keys were put there in order; `hash` is xxh3's |
 //! | … | records |
@@ -40,7 +41,7 @@
 //! | bytes | what |
 //! |---|---|
 //! | l | length of the key after the prefix; absent (l = 0) if all keys have the same length |
-//! | m | meta: `(seqno - base) << 2 \| kind` if kinds are stored, `seqno - base` if not; absent (m = 0) if kinds are not stored and it is 0 in every record |
+//! | m | meta: `(seqno - base) << 6 \| kind` if kinds are stored, `seqno - base` if not; absent (m = 0) if kinds are not stored and it is 0 in every record |
 //! | … | tail: the key after prefix and head |
 //! | … | value: up to the record's end |
 //!
@@ -57,11 +58,24 @@
 //! | 32 | 2 | measured error of the line, in ranks; if there is no line, h: 0 where there is no hash index |
 //! | 34 | 2 | p |
 //! | 36 | 2 | length of every key after the prefix if l = 0, else 0 |
-//! | 38 | 2 | flags: bits 0–1 w (0, 2, 4, 8 as 0, 1, 2, 3); bits 2–3 l (0, 1 or 2); bit 4: kinds are stored (else every entry is a `Put`); bit 5: sequence numbers are stored (else elided); bit 6: there is a line (else it is zeros); bit 7: the last key's versions go on in the next block; bits 8–15: length of the note |
+//! | 38 | 2 | flags, below |
 //!
-//! A payload is validated once, when it becomes a [`Block`]: every later access stays inside it, whatever
-//! its bytes. That heads and keys ascend is left to [`Block::check`]: bytes that pass the checksum are those
-//! that were written, and a search among unsorted heads ends too.
+//! The **flags**:
+//!
+//! | bits | what |
+//! |---|---|
+//! | 0–1 | w: 0, 2, 4, 8 as 0, 1, 2, 3 |
+//! | 2–3 | l: 0, 1 or 2 |
+//! | 4 | kinds are stored; if not, every entry is a `Put` |
+//! | 5 | sequence numbers are stored; if not, they are elided |
+//! | 6 | there is a line; if not, its bytes are zeros |
+//! | 7 | the last key's versions go on in the next block |
+//! | 8–15 | length of the note |
+//!
+//! A payload is validated once, when it becomes a [`Block`]: every later access stays inside it,
+//! whatever its bytes, and every kind is one. That heads and keys ascend is left to
+//! [`Block::check`]: bytes that pass the checksum are those that were written, and a search among
+//! unsorted heads ends too.
 
 mod buckets;
 mod build;
@@ -71,7 +85,7 @@ mod memory;
 mod read;
 mod seal;
 mod slots;
-mod stretch;
+mod lent_entries;
 #[cfg(feature = "zstd")]
 mod zstd;
 #[cfg(test)]
@@ -79,7 +93,7 @@ mod tests;
 
 pub use build::{BlockBuilder, Finished, LastMile, NOTE_BYTES_MAX};
 pub use compression::Compression;
+pub use lent_entries::LentEntries;
 pub use memory::{Block, BlockAllocation, RecordGrid};
 pub use seal::{TRAILER_BYTES, open, seal};
 pub use slots::{BlockRef, BlockSlots};
-pub use stretch::Stretch;

@@ -1,7 +1,8 @@
 //! What a block answers: the last mile of a lookup, and what its entries are.
 //!
-//! Owns the order inside a block: heads first, then, among equal heads, how many bytes of the key lie in the
-//! head, then tails. Hot: no allocation, and nothing is read that the answer does not need.
+//! Owns the order inside a block: heads first, then, among equal heads, how many bytes of the key
+//! lie in the head, then tails. Hot: no allocation, and nothing is read that the answer does not
+//! need.
 
 use super::{
     buckets,
@@ -46,9 +47,10 @@ impl Block {
         self.seek(key).0
     }
 
-    /// Rank of the newest version of the probe's key that its snapshot sees. `elided` is what elided
-    /// sequence numbers stand for. If there is none, and the block [continues](Block::continues) and
-    /// [ends with](Block::ends_with) the key, older versions are in the next block.
+    /// Rank of the newest version of the probe's key that its snapshot sees. `elided` is what
+    /// elided sequence numbers stand for. If there is none, and the block
+    /// [continues](Block::continues) and [ends with](Block::ends_with) the key, older versions are
+    /// in the next block.
     #[inline]
     pub fn lookup(&self, probe: &Probe<'_>, elided: Seqno) -> Option<usize> {
         let (rank, found) = match self.named_by_bucket(probe) {
@@ -66,8 +68,8 @@ impl Block {
             .find(|&i| self.seqno(i, elided) <= probe.snapshot)
     }
 
-    /// What [`Block::seek`] finds, if the hash index names it. That it is the key's first entry is seen here: buckets are a
-    /// hint, like a line.
+    /// What [`Block::seek`] finds, if the hash index names it. That it is the key's first entry is
+    /// seen here: buckets are a hint, like a line.
     #[inline]
     pub(super) fn named_by_bucket(&self, probe: &Probe<'_>) -> Option<usize> {
         if self.geometry().flags & BUCKETS == 0 {
@@ -114,8 +116,9 @@ impl Block {
         }
     }
 
-    /// What follows the prefix in `key`; or, if it does not begin with the prefix, the rank of the first key
-    /// above it: none of the block's keys lies between two keys of which only one is below the prefix.
+    /// What follows the prefix in `key`; or, if it does not begin with the prefix, the rank of the
+    /// first key above it: none of the block's keys lies between two keys of which only one is
+    /// below the prefix.
     #[inline]
     fn without_prefix<'k>(&self, key: &'k [u8]) -> Result<&'k [u8], usize> {
         let prefix = self.prefix();
@@ -126,7 +129,8 @@ impl Block {
         }
     }
 
-    /// [`Block::seek`] among the entries whose head is that of `suffix`; `first` is the first of them.
+    /// [`Block::seek`] among the entries whose head is that of `suffix`; `first` is the first of
+    /// them.
     fn seek_among_equal(&self, first: usize, suffix: &[u8]) -> (usize, bool) {
         // Heads are nearly unique: the first of them almost always decides.
         if self.equal_behind_head(first, suffix) {
@@ -242,8 +246,7 @@ impl Block {
         if self.geometry().flags & KINDS == 0 {
             return Kind::Put;
         }
-        const KINDS_BY_NUMBER: [Kind; 4] = [Kind::Delete, Kind::Put, Kind::Merge, Kind::PutExpiring];
-        KINDS_BY_NUMBER[(meta & ((1 << KIND_BITS) - 1)) as usize]
+        Kind::from_u8((meta & ((1 << KIND_BITS) - 1)) as u8).expect("a kind was proved for every entry")
     }
 
     #[inline]
@@ -277,8 +280,8 @@ impl Block {
         self.key_beside_into(i, out);
     }
 
-    /// [`Block::key_into`], where `out` holds the key of another entry of this block, or its prefix: that is not
-    /// copied again.
+    /// [`Block::key_into`], where `out` holds the key of another entry of this block, or its
+    /// prefix: that is not copied again.
     #[inline]
     pub fn key_beside_into(&self, i: usize, out: &mut Vec<u8>) {
         let geometry = self.geometry();
@@ -338,21 +341,22 @@ impl Block {
             && (self.geometry().flags & WHOLE != 0 || self.len_and_tail(i) == self.len_and_tail(j))
     }
 
-    /// Measured error of the line, in ranks; `None` if the block has no line, or none that can be used.
+    /// Measured error of the line, in ranks; `None` if the block has no line, or none that can be
+    /// used.
     pub fn line_error(&self) -> Option<u32> {
         let geometry = self.geometry();
         (geometry.flags & LINE != 0).then(|| geometry.error_or_buckets.into())
     }
 
-    /// Whether the block came with a line that cannot be used: not finite, or descending. It is searched
-    /// without one then.
+    /// Whether the block came with a line that cannot be used: not finite, or descending. It is
+    /// searched without one then.
     pub fn line_ignored(&self) -> bool {
         self.geometry().flags & LINE_IGNORED != 0
     }
 
-    /// Checks all that a search relies on: keys ascend, versions of a key do not get newer, heads are padded
-    /// with zeros, an expiring value has its moment, the line's error bounds, and buckets name their keys. Positions in
-    /// the error are those of records.
+    /// Checks all that a search relies on: keys ascend, versions of a key do not get newer, heads
+    /// are padded with zeros, an expiring value has its moment, the line's error bounds, and
+    /// buckets name their keys. Positions in the error are those of records.
     pub fn check(&self) -> Result<(), DecodeError> {
         let geometry = self.geometry();
         let (mut key, mut previous) = (Vec::new(), Vec::new());
@@ -378,7 +382,7 @@ impl Block {
             {
                 return fail("a bucket of its own for each key");
             }
-            if self.kind(i) == Kind::PutExpiring && key::split_expiry(self.value(i)).is_none() {
+            if self.kind(i).expires() && key::split_expiry(self.value(i)).is_none() {
                 return fail("a moment of expiry in front of a value");
             }
             std::mem::swap(&mut key, &mut previous);

@@ -1,6 +1,8 @@
 //! Between payload and file: compression, and the checksum that binds bytes to their place.
 //!
-//! Used for every block of a table file, data or not.
+//! Owns [`seal`] and [`open`], for every block of a table file, data or not. What must hold:
+//! nothing of a stored block is believed before its checksum. No memory is taken for a length that
+//! its codec cannot reach. Called by the table's writer and reader.
 
 #[cfg(feature = "zstd")]
 use super::zstd;
@@ -21,15 +23,16 @@ pub const TRAILER_BYTES: usize = 5;
 /// A compressed payload is kept only if it saves this part of it: less is not worth decompressing.
 const SAVING_MIN: usize = 8;
 
-/// Larger payloads are stored as they are, so that a damaged length cannot ask for more memory than this.
+/// Larger payloads are stored as they are, so that a damaged length cannot ask for more memory than
+/// this.
 const COMPRESSED_BYTES_MAX: usize = 1 << 30;
 
 /// LZ4 expands by at most this factor.
 const LZ4_RATIO_MAX: u64 = 255;
 
-/// Appends `payload` as a stored block to `out`; `offset` is where its first byte will lie in the file.
-/// The compression must be [available](Compression::available). What does not shrink by an eighth is stored
-/// as it is.
+/// Appends `payload` as a stored block to `out`; `offset` is where its first byte will lie in the
+/// file. The compression must be [available](Compression::available). What does not shrink by an
+/// eighth is stored as it is.
 pub fn seal(payload: &[u8], compression: Compression, binding: Binding, offset: u64, out: &mut Vec<u8>) {
     let start = out.len();
     let codec = match compression {
@@ -53,7 +56,8 @@ pub fn seal(payload: &[u8], compression: Compression, binding: Binding, offset: 
     out.extend_from_slice(&checksum.to_le_bytes());
 }
 
-/// Appends length and compressed payload to `out`. Returns false, having appended anything, if that fails.
+/// Appends length and compressed payload to `out`. Returns false, having appended anything, if that
+/// fails.
 fn compress(payload: &[u8], compression: Compression, out: &mut Vec<u8>) -> bool {
     put_varint(out, payload.len() as u64);
     let start = out.len();
@@ -169,8 +173,8 @@ pub fn open<'s>(stored: &'s [u8], binding: Binding, offset: u64, file: &Path) ->
 }
 
 impl Block {
-    /// The block that was stored at `offset` of `file`; `allocation` is filled with its stored bytes. Not
-    /// copied unless it is compressed.
+    /// The block that was stored at `offset` of `file`; `allocation` is filled with its stored
+    /// bytes. Not copied unless it is compressed.
     ///
     /// # Errors
     /// As [`open`], and [`Error::Corrupt`] if the payload is not a block's.

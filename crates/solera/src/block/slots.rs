@@ -1,4 +1,8 @@
 //! One table's cached blocks: [`crate::cache::Slots`] that hold nothing but blocks.
+//!
+//! Owns [`BlockSlots`] and [`BlockRef`], a cached block that is not counted. What must hold: nobody
+//! else puts anything into these slots, which is what makes the cast to a block sound. Called by a
+//! table's reader and its cursors.
 
 use super::memory::Block;
 use crate::{
@@ -18,7 +22,8 @@ impl BlockSlots {
         BlockSlots(Slots::new(cache, n))
     }
 
-    /// Block `i`, if it is cached; marks it as used. Costs the load of the slot: nothing is counted.
+    /// Block `i`, if it is cached; marks it as used. Costs the load of the slot: nothing is
+    /// counted.
     #[inline]
     pub fn get<'g>(&self, i: usize, guard: &'g Guard) -> Option<BlockRef<'g>> {
         self.0.get(i, guard).map(block_of)
@@ -30,7 +35,8 @@ impl BlockSlots {
         self.0.prefetch_slot(i);
     }
 
-    /// Asks for the places of block `i` and of those next to it, 4 at least on either side. There may be no such blocks.
+    /// Asks for the places of block `i` and of those next to it, 4 at least on either side. There
+    /// may be no such blocks.
     #[inline]
     pub fn prefetch_slots(&self, i: usize) {
         self.0.prefetch_slot(i.wrapping_sub(4));
@@ -59,14 +65,15 @@ impl BlockSlots {
 
 #[inline]
 fn block_of<'g>(pin: PinRef<'g>) -> BlockRef<'g> {
-    // SAFETY: `insert` puts nothing but blocks into these slots, and nobody else has them. The reference is
-    // the slot's and outlives the guard; `ManuallyDrop` keeps it from being given back here.
+    // SAFETY: `insert` puts nothing but blocks into these slots, and nobody else has them. The
+    // reference is the slot's and outlives the guard; `ManuallyDrop` keeps it from being given back
+    // here.
     let block = unsafe { Block::from_pin(Pin::from_raw(pin.as_ptr())) };
     BlockRef { block: ManuallyDrop::new(block), _guard: PhantomData }
 }
 
-/// A cached block that stays in memory as long as the guard, without being counted. Clone the [`Block`] in it
-/// to keep it longer.
+/// A cached block that stays in memory as long as the guard, without being counted. Clone the
+/// [`Block`] in it to keep it longer.
 #[derive(Debug)]
 pub struct BlockRef<'g> {
     block: ManuallyDrop<Block>,

@@ -1,8 +1,8 @@
 //! Zstandard, with contexts that each thread keeps.
 //!
-//! Making a context costs more than decompressing a block with it: a third of the time of a random test of the whole
-//! engine went there. A thread that meets such blocks holds about 160 KiB for reading them, and about as much for
-//! writing blocks of 4 KiB.
+//! Making a context costs more than decompressing a block with it: a third of the time of a random
+//! test of the whole engine went there. A thread that meets such blocks holds about 160 KiB for
+//! reading them, and about as much for writing blocks of 4 KiB.
 
 use std::cell::RefCell;
 use zstd::{
@@ -18,7 +18,8 @@ thread_local! {
     static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
 }
 
-/// Appends the compressed `payload` to `out`. Returns false, having appended anything, if that fails.
+/// Appends the compressed `payload` to `out`. Returns false, having appended anything, if that
+/// fails.
 pub(super) fn compress(payload: &[u8], out: &mut Vec<u8>) -> bool {
     let start = out.len();
     out.resize(start + compress_bound(payload.len()), 0);
@@ -29,7 +30,8 @@ pub(super) fn compress(payload: &[u8], out: &mut Vec<u8>) -> bool {
     compressed.inspect(|len| out.truncate(start + len)).is_some()
 }
 
-/// Decompresses into `payload`: how many bytes that were, or `None` if these are none or too many for it.
+/// Decompresses into `payload`: how many bytes that were, or `None` if these are none or too many
+/// for it.
 pub(super) fn decompress(compressed: &[u8], payload: &mut [u8]) -> Option<usize> {
     DECOMPRESSOR.with_borrow_mut(|kept| {
         let decompressor = kept_or_new(kept, Decompressor::new)?;

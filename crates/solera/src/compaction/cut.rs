@@ -1,28 +1,39 @@
 //! Cutting a bounded piece of work out of runs.
 //!
-//! Owns [`Cut`]: some runs of one level, the run that takes their keys, and how many bytes a plan may
-//! concern. `pick` and `sweep` use it to turn "these runs should move" into plans that temporary space and
-//! patience can bear.
+//! Owns [`Cut`]: some runs of one level, the run that takes their keys, and how many bytes a plan
+//! may concern. `pick` and `manual` know which runs should move; a cut makes a plan of it that is
+//! small enough for the temporary space and for those who wait. All plans are made here, by
+//! [`Cut::plan`], and are whole then.
 
 use super::{
-    plan::{InFlight, Plan, Reason, Source, Target},
-    shape::Shape,
+    picture::Picture,
+    plan::{Plan, Reason, Source, Target, Work},
 };
 use crate::{
     ids::RunId,
     key::{KeyEnd, KeyRange},
-    version::{Run, TableRef, Version},
+    version::{Run, TableRef},
 };
 use std::sync::Arc;
 
 /// A plan concerns about this many tables' worth of bytes at most, its inputs counted.
 const PLAN_TABLES_MAX: u64 = 25;
 
+/// What a plan is made for.
+#[derive(Debug)]
+pub(super) struct Intent {
+    /// Why.
+    pub(super) reason: Reason,
+    /// The newest run of the sources' level that takes no more data once the plan begins.
+    pub(super) seals: Option<RunId>,
+    /// Whether tables may change their run as they are, where nothing has to be merged.
+    pub(super) may_move: bool,
+}
+
 /// Runs that give up their keys, and the run that takes them.
 #[derive(Debug)]
 pub(super) struct Cut<'v> {
-    version: &'v Version,
-    in_flight: &'v InFlight,
+    picture: &'v Picture<'v>,
     /// Newest first; the oldest runs of their level, or all of them.
     sources: Vec<&'v Arc<Run>>,
     target: (u32, RunId),
@@ -34,44 +45,37 @@ pub(super) struct Cut<'v> {
 }
 
 impl<'v> Cut<'v> {
-    pub(super) fn new(
-        version: &'v Version,
-        shape: &Shape,
-        in_flight: &'v InFlight,
-        sources: Vec<&'v Arc<Run>>,
-        target: (u32, RunId),
-    ) -> Self {
-        let target_run = version.level(target.0).run(target.1);
+    pub(super) fn new(picture: &'v Picture<'v>, sources: Vec<&'v Arc<Run>>, target: (u32, RunId)) -> Self {
+        let target_run = picture.version.level(target.0).run(target.1);
         Cut {
-            version,
-            in_flight,
+            picture,
             sources,
             target,
             target_tables: target_run.map_or(&[], |run| &run.tables()[..]),
-            bytes_max: shape.table_bytes.saturating_mul(PLAN_TABLES_MAX),
+            bytes_max: picture.shape.table_bytes.saturating_mul(PLAN_TABLES_MAX),
             avoided: Vec::new(),
         }
     }
 
-    /// Leaves the keys of damaged tables where they are, if moving them would read the table, or carry newer
-    /// versions past it (invariant R).
+    /// Leaves the keys of damaged tables where they are, if moving them would read the table, or
+    /// carry newer versions past it (invariant R).
     pub(super) fn around_damage(mut self) -> Self {
-        let damaged = self.in_flight.damaged();
-        if damaged.is_empty() {
+        let Picture { damage, version, .. } = self.picture;
+        if damage.is_empty() {
             return self;
         }
         let age = |level: u32, run: RunId| (level, u64::MAX - run.0);
         let newest = self.sources.iter().map(|run| age(run.level(), run.id())).min();
         let span = newest.unwrap_or_default()..=age(self.target.0, self.target.1);
-        let runs = self.version.runs().iter().filter(|run| span.contains(&age(run.level(), run.id())));
+        let runs = version.runs().iter().filter(|run| span.contains(&age(run.level(), run.id())));
         let tables = runs.flat_map(|run| run.tables().iter());
-        self.avoided = tables.filter(|table| damaged.contains_key(&table.id())).map(TableRef::clip).collect();
+        self.avoided = tables.filter(|table| damage.has(table)).map(TableRef::clip).collect();
         self
     }
 
     /// What stands in the way of the sources' keys: running plans and damage.
     fn obstacles(&self) -> impl Iterator<Item = &KeyRange> {
-        let claims = self.sources.iter().flat_map(|run| self.in_flight.claims(run.level()));
+        let claims = self.sources.iter().flat_map(|run| self.picture.claims.of(run.level()));
         claims.chain(self.avoided.iter().copied())
     }
 
@@ -84,14 +88,14 @@ impl<'v> Cut<'v> {
             let in_the_way = self.obstacles().find(|obstacle| obstacle.contains(&range.start));
             from = match in_the_way {
                 Some(obstacle) => first_after(&obstacle.end)?,
-                None if !self.in_flight.claimed(self.target.0, &self.hull(&range)) => return Some(range),
+                None if !self.is_target_claimed(&range) => return Some(range),
                 None => first_after(&range.end)?,
             };
         }
     }
 
-    /// The range that starts with the sources' first key at or after `from` and is as long as the limit
-    /// allows.
+    /// The range that starts with the sources' first key at or after `from` and is as long as the
+    /// limit allows.
     pub(super) fn range_at(&self, from: &[u8]) -> Option<KeyRange> {
         let reaching = self.sources.iter().filter_map(|run| {
             let at = run.tables().partition_point(|table| !table.clip().end.admits(from));
@@ -118,8 +122,8 @@ impl<'v> Cut<'v> {
         KeyRange { start: clip.start.clone(), end: self.end_within_limit(&clip.start, clip.end.clone()) }
     }
 
-    /// Where to end a range from `start` to at most `stop`. Preferably before a table of the target, so
-    /// that no table of the target is written anew for two plans.
+    /// Where to end a range from `start` to at most `stop`. Preferably before a table of the
+    /// target, so that no table of the target is written anew for two plans.
     fn end_within_limit(&self, start: &[u8], stop: KeyEnd) -> KeyEnd {
         let until = |end: &[u8]| KeyRange::half_open(start, end);
         let fits = |end: &[u8]| self.bytes(&until(end)) <= self.bytes_max;
@@ -166,12 +170,16 @@ impl<'v> Cut<'v> {
 
     /// Whether a running plan, or damage to be avoided, stands in the way of a plan over `range`.
     pub(super) fn blocked(&self, range: &KeyRange) -> bool {
-        self.obstacles().any(|obstacle| obstacle.overlaps(range))
-            || self.in_flight.claimed(self.target.0, &self.hull(range))
+        self.obstacles().any(|obstacle| obstacle.overlaps(range)) || self.is_target_claimed(range)
+    }
+
+    /// Whether a running plan needs what a plan over `range` would write anew in the target.
+    fn is_target_claimed(&self, range: &KeyRange) -> bool {
+        self.picture.claims.overlaps(self.target.0, &self.hull(range))
     }
 
     /// The plan over `range`.
-    pub(super) fn plan(&self, range: KeyRange, reason: Reason) -> Plan {
+    pub(super) fn plan(&self, range: KeyRange, intent: Intent) -> Plan {
         let sources = self.sources.iter().map(|run| Source {
             level: run.level(),
             run: run.id(),
@@ -184,23 +192,27 @@ impl<'v> Cut<'v> {
         // Within a level larger ids are newer; deeper levels are older.
         let is_older =
             |run: &Run| run.level() > target.level || (run.level() == target.level && run.id() < target.run);
-        let mut older = self.version.runs().iter().filter(|run| is_older(run));
+        let mut older = self.picture.version.runs().iter().filter(|run| is_older(run));
         let drops_tombstones = older.all(|run| run.overlapping(&hull).is_empty());
-        let moves = can_move(&sources, &target, drops_tombstones);
-        let plan = Plan { range, sources, target, moves, drops_tombstones, seals: None, reason };
-        debug_assert_eq!(plan.unsound(self.version), None);
+        let Intent { reason, seals, may_move } = intent;
+        let work = match may_move && can_move(&sources, &target, drops_tombstones) {
+            true => Work::Move,
+            false => Work::Merge,
+        };
+        let plan = Plan { range, sources, target, work, drops_tombstones, seals, reason };
+        plan.assert_sound(self.picture.version);
         plan
     }
 }
 
-/// Whether the tables can change their run as they are: nothing to merge them with, nothing in them that
-/// has to go, and not mostly parts of files that would be kept for them.
+/// Whether the tables can change their run as they are: nothing to merge them with, nothing in them
+/// that has to go, and not mostly parts of files that would be kept for them.
 fn can_move(sources: &[Source], target: &Target, drops_tombstones: bool) -> bool {
     let mut tables: Vec<&TableRef> = sources.iter().flat_map(|source| &source.tables).collect();
     tables.sort_by(|a, b| a.clip().start.cmp(&b.clip().start));
     !tables.is_empty()
         && target.tables.is_empty()
-        && tables.array_windows().all(|[a, b]| !a.clip().overlaps(b.clip()))
+        && tables.iter().zip(tables.iter().skip(1)).all(|(a, b)| !a.clip().overlaps(b.clip()))
         && !(drops_tombstones && tables.iter().any(|table| table.has_tombstones()))
         && tables.iter().map(|table| table.bytes()).sum::<u64>()
             >= tables.iter().map(|table| table.descriptor().bytes / 2).sum()
@@ -213,4 +225,19 @@ pub(super) fn first_after(end: &KeyEnd) -> Option<Box<[u8]>> {
         KeyEnd::Excluded(end) => Some(end.clone()),
         KeyEnd::Unbounded => None,
     }
+}
+/// Moves the next piece of the runs up to `sealed` down; seals all runs first if there is none of
+/// these.
+pub(super) fn drain(picture: &Picture<'_>, runs: &[Arc<Run>], sealed: RunId, reason: Reason) -> Option<Plan> {
+    let level = runs.first()?.level();
+    let draining = runs.last()?.id() <= sealed;
+    let seals = if draining { sealed } else { runs.first()?.id() };
+    let sealed = runs.iter().filter(|run| run.id() <= seals).collect();
+    let cut = Cut::new(picture, sealed, (level + 1, picture.target_run(level + 1))).around_damage();
+    let intent = Intent {
+        reason: if draining { Reason::Drain } else { reason },
+        seals: Some(seals),
+        may_move: !picture.held.rewrites(runs),
+    };
+    Some(cut.plan(cut.first_range(&[])?, intent))
 }

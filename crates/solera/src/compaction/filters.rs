@@ -1,14 +1,15 @@
 //! Which filter a table gets that is about to be written.
 //!
-//! Owns [`LevelFilters`], a pure function of what is there, what is wanted and what lookups met, and
-//! [`resting_level`]. Flushes, compactions and ingestion ask it, so that it is decided in one place; tables that
-//! exist keep the filter that they have.
+//! Owns [`LevelFilters`], a pure function of what is there, what is wanted and what lookups met,
+//! and [`resting_level`]. Flushes, compactions and ingestion ask it, so that it is decided in one
+//! place; tables that exist keep the filter that they have.
 //!
-//! With [`FilterSpread::Monkey`], levels share the bits as [`crate::filter::allotment`] says. What it needs is not
-//! what the levels hold at this moment, but what they hold while the table is there: a level that was just drained
-//! fills again. So a level above the last counts as at least half full, with runs in proportion.
+//! With [`FilterSpread::Monkey`], levels share the bits as [`crate::filter::allotment`] says. What
+//! it needs is not what the levels hold at this moment, but what they hold while the table is
+//! there: a level that was just drained fills again. So a level above the last counts as at least
+//! half full, with runs in proportion.
 
-use super::Shape;
+use super::shape::Shape;
 use crate::{
     filter::{
         FilterKind, FilterSpec, FilterSpread, Filters,
@@ -18,8 +19,8 @@ use crate::{
     version::Version,
 };
 
-/// However few lookups miss at a level, it counts as if a quarter as many did as at the level where most do: what
-/// is measured now tells little of the time when the table is old.
+/// However few lookups miss at a level, it counts as if a quarter as many did as at the level where
+/// most do: what is measured now tells little of the time when the table is old.
 const MISSES_SHARE_MIN: f64 = 0.25;
 
 /// The filters of the tables that a tree writes, by the level for which they are written.
@@ -30,9 +31,9 @@ pub struct LevelFilters {
 }
 
 impl LevelFilters {
-    /// The filters for tables of a tree that has, or will have once a job for it is done, `deepest` as its last
-    /// level. `misses` by level: tables recently asked for keys that they do not hold; all 0 if nothing is
-    /// known.
+    /// The filters for tables of a tree that has, or will have once a job for it is done, `deepest`
+    /// as its last level. `misses` by level: tables recently asked for keys that they do not hold;
+    /// all 0 if nothing is known.
     pub fn new(version: &Version, shape: &Shape, filters: &Filters, misses: &[f64], deepest: u32) -> Self {
         let last = deepest.max(last_level(version));
         let entries: Vec<f64> = (0..=last).map(|level| version.level(level).entries() as f64).collect();
@@ -41,9 +42,9 @@ impl LevelFilters {
         LevelFilters::expected(&entries, entry_bytes, shape, filters, misses)
     }
 
-    /// The filters for tables of a tree whose levels, the last of them the last that it has or will have, hold so
-    /// many `entries`, each of `entry_bytes` of a table file. This is all that counts of a tree, so that a model
-    /// of one can ask as well.
+    /// The filters for tables of a tree whose levels, the last of them the last that it has or will
+    /// have, hold so many `entries`, each of `entry_bytes` of a table file. This is all that counts
+    /// of a tree, so that a model of one can ask as well.
     pub fn expected(
         entries: &[f64],
         entry_bytes: f64,
@@ -109,8 +110,9 @@ fn weigh(loads: &mut [LevelLoad], misses: &[f64]) {
     }
 }
 
-/// The level where a table over `range` comes to rest that is written for `level`: where nothing below it has
-/// keys in its range, it will be moved down as it is, and should have the filter of where it arrives.
+/// The level where a table over `range` comes to rest that is written for `level`: where nothing
+/// below it has keys in its range, it will be moved down as it is, and should have the filter of
+/// where it arrives.
 pub fn resting_level(version: &Version, level: u32, range: &KeyRange) -> u32 {
     let is_free = |level: &u32| !version.level(*level).overlaps(range);
     (level + 1..=last_level(version)).take_while(is_free).last().unwrap_or(level)
@@ -128,7 +130,7 @@ mod tests {
         cache::Cache,
         ids::{DatabaseId, FileId, RunId},
         stats::Stats,
-        table::{Layout, TableContext, TableDescriptor, TableFile},
+        table::{Layout, TableContext, TableDescriptor, TableFile, waste::Waste},
         version::{Added, TreeEdit},
         vfs::mem::MemFs,
     };
@@ -165,6 +167,7 @@ mod tests {
                 value_bytes: 0,
                 filter: Filters::default().mean(),
                 layout: Layout::default(),
+                waste: Waste::default(),
             };
             Added::whole(level, RunId(number), descriptor)
         });
@@ -172,7 +175,8 @@ mod tests {
         Version::new().apply(&edit, |table| TableFile::new(&context, table.clone())).unwrap().version
     }
 
-    /// T = 10 and four runs of 10,000 entries in level 0: capacities of 40,000, 900,000 and 9 million entries.
+    /// T = 10 and four runs of 10,000 entries in level 0: capacities of 40,000, 900,000 and 9
+    /// million entries.
     fn shape() -> Shape {
         Shape { write_buffer_bytes: 10_000 * ENTRY_BYTES, ..Shape::default() }
     }

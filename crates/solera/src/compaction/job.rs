@@ -1,14 +1,18 @@
 //! Carrying out what was decided: a merge of sorted sources into new tables.
 //!
-//! Owns [`flush`] (memtables become the newest run of level 0) and [`run`] (a [`Plan`] becomes tables).
-//! Both only write files; `db` makes them count with one manifest record, or removes them.
+//! Owns [`flush`] (memtables become the newest run of level 0) and [`run`] (a [`Plan`] becomes
+//! tables). Both only write files; `engine` makes them count with one manifest record, or removes
+//! them.
 //!
-//! What must hold: outputs of one job have disjoint ranges, tombstones included, so that they can be one
-//! run; versions of one user key are never in two of them; they and their names are durable on return.
+//! What must hold: outputs of one job have disjoint ranges, tombstones included, so that they can
+//! be one run. Versions of one user key are never in two of them. They and their names are durable
+//! on return.
 
 use super::{
-    plan::Plan,
-    retain::{Circumstances, Entry, Retain, Sink},
+    moves::Moves,
+    plan::{Plan, Reason, Work},
+    reclaim::Victims,
+    retain::{Entry, Readers, Retain, Sink, Why},
     shape::Shape,
 };
 use crate::{
@@ -16,24 +20,37 @@ use crate::{
     cursor::Cursor,
     error::{Error, Result},
     filter::FilterSpec,
-    ids::{FileId, Seqno},
-    key::{KeyEnd, KeyRange},
+    ids::{FileId, SEQNO_MAX, Seqno},
+    key::{KeyEnd, KeyRange, Kind, equal},
     memtable::Memtable,
     merge::Merge,
     operator::MergeOperator,
+    sight::Reader,
     sync::atomic::{AtomicBool, Ordering},
-    table::{Access, Layout, TableContext, TableDescriptor, TableWriter},
+    table::{Access, Layout, TableContext, TableDescriptor, TableWriter, waste::ENTRY_BYTES},
     tombstone::{RangeTombstone, RangeTombstones},
+    values::{Tally, ValueFiles, WrittenValues},
     version::{Added, RunCursor, TableRef, TreeEdit, Version, collect_tombstones},
 };
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 /// Entries read between two looks at whether the job was cancelled.
 const ENTRIES_PER_CANCEL_CHECK: u64 = 4096;
+/// Entries read between two looks at what others wait for.
+const ENTRIES_PER_MEANWHILE: u64 = 256;
 /// How often, while a table fills, one looks how large it has become.
 const SIZE_CHECKS_PER_TABLE: u64 = 64;
+/// A table points to values of so many times the bytes that it may have itself, at most: a
+/// conversion concerns whole tables.
+const SEPARATED_TABLE_BYTES: u64 = 2;
 /// What a range tombstone takes in a table besides its two keys, nearly.
 const TOMBSTONE_BYTES: u64 = 16;
+
+/// Whether a table of so many bytes, whose entries point to so many bytes of values, is as large as
+/// it should be.
+pub fn is_full(bytes: u64, separated_bytes: u64, table_bytes: u64) -> bool {
+    bytes >= table_bytes || separated_bytes >= table_bytes.saturating_mul(SEPARATED_TABLE_BYTES)
+}
 
 /// What a job may know of the world.
 pub struct JobContext<'j> {
@@ -49,17 +66,29 @@ pub struct JobContext<'j> {
     pub snapshots: Vec<Seqno>,
     /// What a snapshot taken now would see.
     pub visible: Seqno,
+    /// Where separated values lie.
+    pub values: Arc<ValueFiles>,
+    /// The value files whose values are moved where they are met.
+    pub victims: Victims,
+    /// The oldest snapshot of an open transaction; what is visible now if there is none.
+    pub oldest_transaction: Seqno,
     /// The keyspace's merge operator.
     pub operator: Option<Arc<dyn MergeOperator>>,
     /// Now, in Unix milliseconds, as every later reader will agree.
     pub now_ms: u64,
+    /// The names of its files are durable on return; else the caller sees to that.
+    pub syncs_dir: bool,
     /// Set when the job should end with [`Error::Closed`].
     pub cancelled: &'j AtomicBool,
+    /// Called again and again while entries are merged, by a job that takes long: does what others
+    /// wait for. If it fails, so does the job.
+    pub meanwhile: Option<&'j dyn Fn() -> Result<()>>,
     /// Gives numbers to new files.
     pub new_file: Box<dyn Fn() -> FileId + 'j>,
 }
 
-/// The keys and range tombstones of `memtables`: from the first to the last; `None` if there are none.
+/// The keys and range tombstones of `memtables`: from the first to the last; `None` if there are
+/// none.
 pub fn extent(memtables: &[Arc<Memtable>]) -> Result<Option<KeyRange>> {
     let mut extent: Option<KeyRange> = None;
     let mut widen = |range: KeyRange| {
@@ -78,41 +107,94 @@ pub fn extent(memtables: &[Arc<Memtable>]) -> Result<Option<KeyRange>> {
     Ok(extent)
 }
 
-/// Writes what is in `memtables`, newest first. May be nothing.
+/// What a job wrote.
+#[derive(Debug, Default)]
+pub struct Written {
+    /// The tables.
+    pub tables: Vec<TableDescriptor>,
+    /// Which pointers to value files are in them that were in no table before, and which were and
+    /// are not any more.
+    pub values: Tally,
+    /// Sorted value files.
+    pub value_files: Vec<WrittenValues>,
+    /// Files whose values were to move, and hold some that cannot be read.
+    pub unreadable: BTreeSet<FileId>,
+}
+
+impl Written {
+    /// Bytes of all files.
+    pub fn bytes(&self) -> u64 {
+        let tables = self.tables.iter().map(|table| table.bytes);
+        tables.chain(self.value_files.iter().map(|file| file.bytes)).sum()
+    }
+}
+
+/// Writes what is in `memtables`, newest first. May be nothing. `is_all`: no table holds anything
+/// older of their keys, so that deletes hide only what lies in the memtables.
 ///
 /// # Errors
 /// [`Error::Io`], [`Error::Corrupt`], [`Error::Closed`]; no file is left then.
-pub fn flush(memtables: &[Arc<Memtable>], job: &JobContext<'_>) -> Result<Vec<TableDescriptor>> {
+pub fn flush(memtables: &[Arc<Memtable>], is_all: bool, job: &JobContext<'_>) -> Result<Written> {
     let cursors = memtables.iter().map(|memtable| memtable.cursor()).collect();
     let tombstones = memtables.iter().map(|memtable| memtable.tombstones()).collect();
-    write(job, cursors, tombstones, false)
+    let oldest = memtables.iter().filter_map(|memtable| memtable.first_seqno()).min();
+    let inputs = Inputs { are_tables: false, drops_tombstones: is_all, oldest: oldest.unwrap_or(0) };
+    write(job, cursors, tombstones, inputs)
 }
 
 /// The edit that makes flushed tables the newest run of level 0.
-pub fn flushed(version: &Version, outputs: &[TableDescriptor], flushed_seqno: Option<Seqno>) -> TreeEdit {
+pub fn flushed(version: &Version, written: &Written, flushed_seqno: Option<Seqno>) -> TreeEdit {
     let run = version.level(0).next_run();
-    let added = outputs.iter().map(|output| Added::whole(0, run, output.clone()));
-    TreeEdit { added: added.collect(), flushed_seqno, ..TreeEdit::default() }
+    let added = written.tables.iter().map(|output| Added::whole(0, run, output.clone()));
+    TreeEdit { added: added.collect(), flushed_seqno, values: written.values.clone(), ..TreeEdit::default() }
 }
 
-/// Writes the tables that a plan leads to; none for a plan that only moves tables. What they mean for the
-/// tree is said by [`Plan::edit`].
+/// Writes the tables that a plan leads to; none for a plan that only moves tables. What they mean
+/// for the tree is said by [`Plan::edit`].
 ///
 /// # Errors
 /// As [`flush`].
-pub fn run(plan: &Plan, job: &JobContext<'_>) -> Result<Vec<TableDescriptor>> {
-    if plan.moves {
-        return Ok(Vec::new());
+pub fn run(plan: &Plan, job: &JobContext<'_>) -> Result<Written> {
+    match plan.work {
+        Work::Move | Work::Drop => return Ok(Written::default()),
+        Work::Merge => {}
     }
     let runs: Vec<&[TableRef]> =
         plan.sources.iter().map(|source| &source.tables[..]).chain([&plan.target.tables[..]]).collect();
     let mut cursors = Vec::with_capacity(runs.len());
     let mut tombstones = Vec::with_capacity(runs.len());
     for tables in runs {
+        let fewer: Vec<TableRef>;
+        let tables = if planted(Bug::LoseLargestKey) && plan.reason == Reason::Reclaim {
+            fewer = tables.iter().filter_map(without_last_key).collect();
+            &fewer[..]
+        } else {
+            tables
+        };
         cursors.push(RunCursor::new(tables.into(), Access::Sequential));
         tombstones.push(Arc::new(collect_tombstones(tables)?));
     }
-    write(job, cursors, tombstones, plan.drops_tombstones)
+    let tables = plan.sources.iter().flat_map(|source| &source.tables).chain(&plan.target.tables);
+    let oldest = tables.map(|table| table.descriptor().seqno_min).min().unwrap_or(0);
+    let drops_tombstones = plan.drops_tombstones;
+    write(job, cursors, tombstones, Inputs { are_tables: true, drops_tombstones, oldest })
+}
+
+/// The table without its largest key: for a bug that the simulator plants.
+fn without_last_key(table: &TableRef) -> Option<TableRef> {
+    let last = table.clip().end.key().unwrap_or_default();
+    table.within(&KeyRange { start: Box::default(), end: KeyEnd::Excluded(last.into()) })
+}
+
+/// What a merge may take for granted of its sources.
+#[derive(Clone, Copy)]
+struct Inputs {
+    /// They are tables, whose pointers to values are counted.
+    are_tables: bool,
+    /// Nothing older lies below them.
+    drops_tombstones: bool,
+    /// No entry and no range tombstone is older.
+    oldest: Seqno,
 }
 
 /// Merges the sources, which are in the order of their ranks, into tables.
@@ -120,24 +202,31 @@ fn write<C: Cursor>(
     job: &JobContext<'_>,
     sources: Vec<C>,
     tombstones: Vec<Arc<RangeTombstones>>,
-    drops_tombstones: bool,
-) -> Result<Vec<TableDescriptor>> {
+    inputs: Inputs,
+) -> Result<Written> {
     // Sources may hold what is not visible yet. A snapshot taken now would tell it from what is.
     let mut snapshots = job.snapshots.clone();
     snapshots.retain(|&snapshot| snapshot < job.visible);
     snapshots.push(job.visible);
-    let circumstances = Circumstances {
+    let readers = Readers {
         snapshots: &snapshots,
-        operator: job.operator.as_deref(),
-        now_unix_ms: job.now_ms,
-        drops_tombstones,
+        drops_tombstones: inputs.drops_tombstones,
+        oldest_transaction: job.oldest_transaction.min(job.visible),
+        oldest_input: inputs.oldest,
     };
-    let mut outputs = Outputs::new(job, snapshots[0]);
-    let done = merge_into(&mut outputs, circumstances, sources, tombstones).and_then(|()| {
-        if planted(Bug::SkipDirectorySync) { Ok(()) } else { job.context.fs.sync_dir(&job.context.dir) }
+    let moves = Moves::new(&job.context, &job.values, &job.victims, &*job.new_file, inputs.are_tables);
+    let mut outputs = Outputs::new(job, readers, moves);
+    let done = merge_into(&mut outputs, readers, sources, tombstones).and_then(|()| {
+        let skips = planted(Bug::SkipDirectorySync) || !job.syncs_dir;
+        if skips { Ok(()) } else { job.context.fs.sync_dir(&job.context.dir) }
     });
     match done {
-        Ok(()) => Ok(outputs.written),
+        Ok(()) => Ok(Written {
+            tables: outputs.written,
+            values: outputs.moves.tally.without_rests(),
+            value_files: outputs.moves.written,
+            unreadable: outputs.moves.unreadable,
+        }),
         Err(error) => {
             outputs.remove();
             Err(error)
@@ -147,12 +236,19 @@ fn write<C: Cursor>(
 
 fn merge_into<C: Cursor>(
     outputs: &mut Outputs<'_, '_>,
-    circumstances: Circumstances<'_>,
+    readers: Readers<'_>,
     sources: Vec<C>,
     tombstones: Vec<Arc<RangeTombstones>>,
 ) -> Result<()> {
     let cancelled = outputs.job.cancelled;
-    let mut retain = Retain::new(circumstances, tombstones, outputs);
+    let job = outputs.job;
+    let reader = Reader {
+        snapshot: job.visible,
+        now_ms: job.now_ms,
+        operator: job.operator.clone(),
+        values: Some(job.values.clone()),
+    };
+    let mut retain = Retain::new(readers, &reader, tombstones, outputs);
     let kept = retain.tombstones().clone();
     retain.sink().keep_tombstones(kept);
     let mut merge = Merge::new(sources);
@@ -162,25 +258,69 @@ fn merge_into<C: Cursor>(
         if entries.is_multiple_of(ENTRIES_PER_CANCEL_CHECK) && cancelled.load(Ordering::Relaxed) {
             return Err(Error::Closed);
         }
+        if entries.is_multiple_of(ENTRIES_PER_MEANWHILE)
+            && let Some(meanwhile) = job.meanwhile
+        {
+            meanwhile()?;
+        }
         entries += 1;
         let entry =
             Entry { key: merge.key(), seqno: merge.seqno(), kind: merge.kind(), value: merge.value() };
-        retain.add(merge.rank(), entry, || merge.pin_value())?;
+        retain.sink().reckoning.read.add(&entry);
+        retain.add(merge.age(), entry, || merge.pin_value())?;
         merge.next()?;
     }
-    retain.finish()?.finish()
+    let outputs = retain.finish()?;
+    outputs.reckoning.settle();
+    outputs.finish()
+}
+
+/// Entries, and the bytes of their keys and stored values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Amount {
+    entries: u64,
+    bytes: u64,
+}
+
+impl Amount {
+    #[inline]
+    fn add(&mut self, entry: &Entry<'_>) {
+        self.entries += 1;
+        self.bytes += (entry.key.len() + entry.value.len()) as u64;
+    }
+}
+
+/// What became of the entries that a job read.
+#[derive(Debug, Default)]
+struct Reckoning {
+    read: Amount,
+    kept: Amount,
+    dropped: Amount,
+}
+
+impl Reckoning {
+    /// Every entry that was read was kept or dropped, once.
+    fn settle(&self) {
+        let accounted = Amount {
+            entries: self.kept.entries + self.dropped.entries,
+            bytes: self.kept.bytes + self.dropped.bytes,
+        };
+        assert_eq!(self.read, accounted, "a job accounts for what it read");
+    }
 }
 
 /// The tables that a job writes, one after the other.
 ///
-/// Every table stands for a range of keys that begins where the one before it ends, and holds the range
-/// tombstones cut to that range.
+/// Every table stands for a range of keys that begins where the one before it ends, and holds the
+/// range tombstones cut to that range.
 struct Outputs<'o, 'j> {
     job: &'o JobContext<'j>,
-    oldest_reader: Seqno,
+    readers: Readers<'o>,
     elide_below: Seqno,
-    /// The range tombstones of the whole job, and in the order of their starts, last first, those that
-    /// start behind what was written.
+    /// The newest version of the key last written that hides all older ones.
+    hides: Option<Seqno>,
+    /// The range tombstones of the whole job, and in the order of their starts, last first, those
+    /// that start behind what was written.
     tombstones: RangeTombstones,
     ahead: Vec<RangeTombstone>,
     open: Option<TableWriter>,
@@ -192,15 +332,20 @@ struct Outputs<'o, 'j> {
     start: Box<[u8]>,
     /// Bytes of the tombstones that start in the range of the open table.
     tombstone_bytes: u64,
+    /// Bytes of the values to which the open table points.
+    separated_bytes: u64,
+    moves: Moves<'o>,
+    reckoning: Reckoning,
     written: Vec<TableDescriptor>,
 }
 
 impl<'o, 'j> Outputs<'o, 'j> {
-    fn new(job: &'o JobContext<'j>, oldest_reader: Seqno) -> Self {
+    fn new(job: &'o JobContext<'j>, readers: Readers<'o>, moves: Moves<'o>) -> Self {
         Outputs {
             job,
-            oldest_reader,
-            elide_below: oldest_reader,
+            readers,
+            elide_below: readers.snapshots[0],
+            hides: None,
             tombstones: RangeTombstones::default(),
             ahead: Vec::new(),
             open: None,
@@ -208,6 +353,9 @@ impl<'o, 'j> Outputs<'o, 'j> {
             ends: false,
             start: Box::default(),
             tombstone_bytes: 0,
+            separated_bytes: 0,
+            moves,
+            reckoning: Reckoning::default(),
             written: Vec::new(),
         }
     }
@@ -215,7 +363,7 @@ impl<'o, 'j> Outputs<'o, 'j> {
     /// Said before the first entry: these range tombstones go into the tables too.
     fn keep_tombstones(&mut self, tombstones: RangeTombstones) {
         // They are told from the entries of their own table by number, so then none is elided.
-        self.elide_below = if tombstones.is_empty() { self.oldest_reader } else { 0 };
+        self.elide_below = if tombstones.is_empty() { self.readers.snapshots[0] } else { 0 };
         self.ahead = tombstones.iter().collect();
         self.ahead.reverse();
         self.tombstones = tombstones;
@@ -223,11 +371,11 @@ impl<'o, 'j> Outputs<'o, 'j> {
 
     fn is_full(&self) -> bool {
         let entry_bytes = self.open.as_ref().map_or(0, TableWriter::bytes_written);
-        entry_bytes + self.tombstone_bytes >= self.job.shape.table_bytes
+        is_full(entry_bytes + self.tombstone_bytes, self.separated_bytes, self.job.shape.table_bytes)
     }
 
-    /// Goes past the starts of range tombstones before or at `key`, or past all of them, and ends tables
-    /// that they fill.
+    /// Goes past the starts of range tombstones before or at `key`, or past all of them, and ends
+    /// tables that they fill.
     fn pass_tombstones(&mut self, key: Option<&[u8]>) -> Result<()> {
         while let Some(next) = self.ahead.pop_if(|next| key.is_none_or(|key| next.start[..] <= *key)) {
             let last = self.open.as_ref().and_then(TableWriter::last_key);
@@ -239,17 +387,20 @@ impl<'o, 'j> Outputs<'o, 'j> {
         Ok(())
     }
 
-    /// Ends the open table, and with it the range up to `end`. A range that has nothing but tombstones
-    /// gets a table of its own for them.
+    /// Ends the open table, and with it the range up to `end`. A range that has nothing but
+    /// tombstones gets a table of its own for them.
     fn end_table(&mut self, end: KeyEnd) -> Result<()> {
         let range = KeyRange { start: std::mem::take(&mut self.start), end };
         let mut open = self.open.take();
         if !self.tombstones.is_empty() {
             let tombstones = self.tombstones.clip(&range);
             if open.is_none() && !tombstones.is_empty() {
-                open = Some(begin(self.job, self.elide_below)?);
+                open = Some(self.begin()?);
             }
             if let Some(table) = &mut open {
+                if let Some(newest) = tombstones.max_seqno().filter(|_| self.readers.drops_tombstones) {
+                    hold_tombstone(table, self.readers.snapshots[0], newest);
+                }
                 table.add_range_tombstones(&tombstones);
             }
         }
@@ -259,20 +410,95 @@ impl<'o, 'j> Outputs<'o, 'j> {
         if let KeyEnd::Excluded(next) = range.end {
             self.start = next;
         }
-        (self.ends, self.unmeasured_bytes, self.tombstone_bytes) = (false, 0, 0);
+        (self.ends, self.unmeasured_bytes) = (false, 0);
+        (self.tombstone_bytes, self.separated_bytes) = (0, 0);
         Ok(())
+    }
+
+    /// Writes the next entry.
+    fn write(&mut self, entry: Entry<'_>) -> Result<()> {
+        if !self.ahead.is_empty() {
+            self.pass_tombstones(Some(entry.key))?;
+        }
+        if self.unmeasured_bytes >= self.job.shape.table_bytes / SIZE_CHECKS_PER_TABLE {
+            self.unmeasured_bytes = 0;
+            self.ends = self.is_full();
+        }
+        if self.ends {
+            let last = self.open.as_ref().and_then(TableWriter::last_key);
+            if last.is_some_and(|last| last != entry.key) {
+                self.end_table(KeyEnd::Excluded(entry.key.into()))?;
+            }
+        }
+        if self.open.is_none() {
+            self.open = Some(self.begin()?);
+        }
+        let last = self.open.as_ref().and_then(TableWriter::last_key);
+        let again = last.is_some_and(|last| equal(last, entry.key));
+        self.note_waste(&entry, again);
+        let (mut value, mut separated) = (entry.value, 0);
+        if entry.kind.is_separated() {
+            (value, separated) = self.moves.keep(entry.key, entry.kind.expires(), entry.value)?;
+        }
+        self.separated_bytes += u64::from(separated);
+        self.unmeasured_bytes +=
+            (entry.key.len() + value.len()) as u64 + u64::from(separated) / SEPARATED_TABLE_BYTES;
+        let table = self.open.as_mut().expect("it was opened above");
+        table.add(entry.key, entry.seqno, entry.kind, value)
+    }
+
+    fn begin(&self) -> Result<TableWriter> {
+        let JobContext { context, layout, filter, new_file, .. } = self.job;
+        let mut table = TableWriter::create(context, new_file(), layout, *filter, self.elide_below)?;
+        table.written_since(self.readers.oldest_input);
+        Ok(table)
+    }
+
+    /// Notes whom `entry` is kept for, if only somebody who reads as of the past sees it. `again`:
+    /// it has the key of the entry before it.
+    fn note_waste(&mut self, entry: &Entry<'_>, again: bool) {
+        let above = self.hides.filter(|_| again);
+        let covering = self.tombstones.covering(entry.key, SEQNO_MAX);
+        let hidden_by = above.max(covering).filter(|&seqno| seqno > entry.seqno);
+        let Readers { snapshots, drops_tombstones, .. } = self.readers;
+        if let (Some(table), Some(newer)) = (&mut self.open, hidden_by) {
+            let seen = |seqno| snapshots.partition_point(|&snapshot| snapshot < seqno);
+            let from = snapshots.get(seen(entry.seqno)).copied().unwrap_or(entry.seqno);
+            // Who comes later sees what is visible now, but not all that is written already.
+            let to = match seen(newer) {
+                at if at < snapshots.len() => snapshots[at.saturating_sub(1)],
+                _ => newer - 1,
+            };
+            table.waste().hold(
+                from,
+                to.max(from),
+                (entry.key.len() + entry.value.len()) as u64 + ENTRY_BYTES,
+            );
+        }
+        if let Some(table) = &mut self.open
+            && entry.kind == Kind::Delete
+            && drops_tombstones
+        {
+            hold_tombstone(table, snapshots[0], entry.seqno);
+        }
+        self.hides = match entry.kind {
+            Kind::Merge => above,
+            _ => above.max(Some(entry.seqno)),
+        };
     }
 
     /// After the last entry.
     fn finish(&mut self) -> Result<()> {
         self.pass_tombstones(None)?;
-        self.end_table(KeyEnd::Unbounded)
+        self.end_table(KeyEnd::Unbounded)?;
+        self.moves.finish()
     }
 
     /// Takes everything back.
     fn remove(self) {
         drop(self.open);
         let JobContext { context, .. } = self.job;
+        self.moves.remove();
         for output in self.written {
             // One that cannot be removed now is removed at the next open.
             let _ = context.fs.remove_file(&context.path(output.file));
@@ -280,31 +506,29 @@ impl<'o, 'j> Outputs<'o, 'j> {
     }
 }
 
-fn begin(job: &JobContext<'_>, elide_below: Seqno) -> Result<TableWriter> {
-    TableWriter::create(&job.context, (job.new_file)(), &job.layout, job.filter, elide_below)
+/// Notes that a tombstone of this number stays in `table` though nothing older lies below.
+fn hold_tombstone(table: &mut TableWriter, oldest_snapshot: Seqno, seqno: Seqno) {
+    let (from, to) = table.waste().tombstones_held.unwrap_or((oldest_snapshot, 0));
+    table.waste().tombstones_held = Some((from, to.max(seqno.saturating_sub(1)).max(from)));
 }
 
 impl Sink for &mut Outputs<'_, '_> {
     fn keep(&mut self, entry: Entry<'_>) -> Result<()> {
-        let outputs = &mut **self;
-        if !outputs.ahead.is_empty() {
-            outputs.pass_tombstones(Some(entry.key))?;
-        }
-        if outputs.unmeasured_bytes >= outputs.job.shape.table_bytes / SIZE_CHECKS_PER_TABLE {
-            outputs.unmeasured_bytes = 0;
-            outputs.ends = outputs.is_full();
-        }
-        if outputs.ends {
-            let last = outputs.open.as_ref().and_then(TableWriter::last_key);
-            if last.is_some_and(|last| last != entry.key) {
-                outputs.end_table(KeyEnd::Excluded(entry.key.into()))?;
-            }
-        }
-        outputs.unmeasured_bytes += (entry.key.len() + entry.value.len()) as u64;
-        let table = match &mut outputs.open {
-            Some(table) => table,
-            none => none.insert(begin(outputs.job, outputs.elide_below)?),
-        };
-        table.add(entry.key, entry.seqno, entry.kind, entry.value)
+        self.reckoning.kept.add(&entry);
+        self.write(entry)
     }
+
+    fn made(&mut self, entry: Entry<'_>) -> Result<()> {
+        self.write(entry)
+    }
+
+    fn dropped(&mut self, entry: Entry<'_>, _: Why) -> Result<()> {
+        self.reckoning.dropped.add(&entry);
+        if entry.kind.is_separated() {
+            self.moves.drop_entry(entry.key, entry.kind.expires(), entry.value)?;
+        }
+        Ok(())
+    }
+
+    fn dropped_tombstone(&mut self, _: &RangeTombstone, _: Why) {}
 }

@@ -4,16 +4,20 @@ use super::*;
 use crate::{
     block::Compression,
     cache::Cache,
+    dir::{FileName, magic::LOG},
     error::{Error, Result},
+    frame::FileKind,
     ids::{DatabaseId, FileId, Seqno},
     index::IndexKind,
     key::{KeyRange, Kind},
     memtable::Memtable,
     merge::visible::{self, Backward, Forward},
     operator::{Append, MergeOperator},
-    stats::Stats,
+    sight::Reader,
+    stats::{LevelCounters, Stats},
     table::{Access, Layout, TableContext, TableDescriptor, TableFile},
     tombstone::RangeTombstone,
+    values::ValueFiles,
     version::{RunCursor, TreeEdit, Version},
     vfs::{
         Fs,
@@ -95,12 +99,13 @@ struct World {
     layout: Layout,
     shape: Shape,
     version: Version,
-    in_flight: InFlight,
+    ledger: Ledger,
     memtable: Arc<Memtable>,
     next_file: Cell<u64>,
     seqno: Seqno,
     now_ms: u64,
     snapshots: BTreeSet<Seqno>,
+    horizon: Horizon,
     history: BTreeMap<Vec<u8>, Vec<Written>>,
     deleted: Vec<RangeTombstone>,
     cancelled: AtomicBool,
@@ -125,16 +130,23 @@ impl World {
             layout: Layout { block_bytes: 256, index, compression: Compression::None, ..Layout::default() },
             shape,
             version: Version::new(),
-            in_flight: InFlight::new(),
+            ledger: Ledger::new(),
             memtable: Memtable::new(),
             next_file: Cell::new(0),
             seqno: 0,
             now_ms: 1000,
             snapshots: BTreeSet::new(),
+            horizon: Horizon::default(),
             history: BTreeMap::new(),
             deleted: Vec::new(),
             cancelled: AtomicBool::new(false),
         }
+    }
+
+    fn values(&self) -> Arc<ValueFiles> {
+        let logs = FileKind { magic: LOG, version: 1, noun: "log", reserves: true };
+        let (fs, dir) = (self.context.fs.clone(), self.context.dir.clone());
+        Arc::new(ValueFiles::new(fs, dir, self.context.database, false, logs))
     }
 
     fn job(&self) -> JobContext<'_> {
@@ -145,9 +157,14 @@ impl World {
             shape: self.shape.clone(),
             snapshots: self.snapshots.iter().copied().collect(),
             visible: self.seqno,
+            values: self.values(),
+            victims: Victims::default(),
+            oldest_transaction: self.snapshots.first().copied().unwrap_or(self.seqno),
             operator: Some(Arc::new(Append)),
             now_ms: self.now_ms,
+            syncs_dir: true,
             cancelled: &self.cancelled,
+            meanwhile: None,
             new_file: Box::new(|| {
                 self.next_file.set(self.next_file.get() + 1);
                 FileId(self.next_file.get())
@@ -173,31 +190,42 @@ impl World {
     }
 
     fn flush(&mut self) {
-        let outputs = super::flush(std::slice::from_ref(&self.memtable), &self.job()).unwrap();
+        let outputs = super::flush(std::slice::from_ref(&self.memtable), false, &self.job()).unwrap();
         let edit = flushed(&self.version, &outputs, self.memtable.last_seqno());
         self.apply(&edit);
         self.memtable = Memtable::new();
     }
 
     fn carry_out(&mut self, plan: &Plan) {
-        let ticket = self.in_flight.start(plan);
+        let ticket = self.ledger.start(plan);
         let outputs = run(plan, &self.job()).unwrap();
-        self.in_flight.finish(ticket);
-        let edit = plan.edit(&self.version, &outputs);
+        self.ledger.finish(ticket);
+        let edit = TreeEdit { values: outputs.values, ..plan.edit(&self.version, &outputs.tables) };
         self.apply(&edit);
+    }
+
+    /// Level 0 never waits for reads here.
+    fn picture(&mut self) -> Picture<'_> {
+        let JobContext { snapshots, visible, oldest_transaction, now_ms, .. } = self.job();
+        self.horizon = Horizon { snapshots, visible, oldest_transaction, now_ms };
+        self.ledger.picture(&self.version, &self.shape, 0, &LevelCounters::default(), &self.horizon)
+    }
+
+    fn next_plan(&mut self) -> Option<Plan> {
+        pick(&self.picture())
     }
 
     fn settle(&mut self, plans_max: usize) {
         for _ in 0..plans_max {
-            let Some(plan) = pick(&self.version, &self.shape, &self.in_flight) else { return };
+            let Some(plan) = self.next_plan() else { return };
             self.carry_out(&plan);
         }
         assert!(plans_max < 5000, "plans go on for ever:\n{}", self.version);
     }
 
     fn compact(&mut self, range: KeyRange) {
-        let mut sweep = Sweep::new(&self.version, range);
-        while let Step::Run(plan) = sweep.next(&self.version, &self.shape, &self.in_flight) {
+        let mut compaction = ManualCompaction::new(&self.version, range);
+        while let Step::Run(plan) = compaction.next(&self.picture()) {
             self.carry_out(&plan);
         }
     }
@@ -254,6 +282,7 @@ impl World {
                         let (moment, rest) = crate::key::split_expiry(&written.value).unwrap();
                         (moment > self.now_ms).then(|| rest.to_vec())
                     }
+                    Kind::PutSeparated | Kind::PutExpiringSeparated => unreachable!("none is written"),
                 };
             }
             value
@@ -261,7 +290,7 @@ impl World {
         self.history.iter().filter_map(|(key, all)| Some((key.clone(), value(key, all)?))).collect()
     }
 
-    fn view(&self, snapshot: Seqno) -> Result<(Vec<RunCursor>, visible::View)> {
+    fn view(&self, snapshot: Seqno) -> Result<(Vec<RunCursor>, visible::Scope)> {
         let mut cursors = Vec::new();
         let mut tombstones = Vec::new();
         for run in self.version.runs() {
@@ -269,8 +298,8 @@ impl World {
             tombstones.push(run.tombstones()?.clone());
         }
         let operator: Option<Arc<dyn MergeOperator>> = Some(Arc::new(Append));
-        let range = KeyRange::all();
-        Ok((cursors, visible::View { snapshot, tombstones, operator, now_unix_ms: self.now_ms, range }))
+        let reader = Reader { snapshot, now_ms: self.now_ms, operator, values: None };
+        Ok((cursors, visible::Scope { reader, tombstones, range: KeyRange::all() }))
     }
 
     /// Everything is flushed, so the tables must say it all.
@@ -302,7 +331,7 @@ impl World {
 
     fn check_files(&self) {
         let named: BTreeSet<String> =
-            self.version.tables().map(|table| crate::table::file_name(table.id())).collect();
+            self.version.tables().map(|table| FileName::Table(table.id()).to_string()).collect();
         let there: BTreeSet<String> = self.fs.list_dir("/db".as_ref()).unwrap().into_iter().collect();
         assert_eq!(there, named);
         for table in self.version.tables() {
@@ -332,7 +361,8 @@ proptest! {
         world.check();
         world.settle(5000);
         world.check_files();
-        // A requested compaction takes its part out of runs that are full, so that more of them fit.
+        // A requested compaction takes its part out of runs that are full, so that more of them
+        // fit.
         let swept = ops.iter().any(|op| matches!(op, Op::Compact(..)));
         for (level, at) in world.version.levels().iter().enumerate() {
             let limit =
@@ -366,9 +396,9 @@ fn tables_are_cut_by_range_tombstones_too() {
     ranges.for_each(|(a, b)| world.do_op(&Op::DeleteRange(a, b)));
     world.write(5000, Kind::Put, b"amid".to_vec());
     world.write(15_000, Kind::Put, b"behind".to_vec());
-    let outputs = super::flush(std::slice::from_ref(&world.memtable), &world.job()).unwrap();
-    assert!(outputs.len() > 3, "{} tables", outputs.len());
-    assert!(outputs.iter().all(|table| table.bytes < 4 << 10), "{outputs:?}");
+    let outputs = super::flush(std::slice::from_ref(&world.memtable), false, &world.job()).unwrap();
+    assert!(outputs.tables.len() > 3, "{} tables", outputs.tables.len());
+    assert!(outputs.tables.iter().all(|table| table.bytes < 4 << 10), "{outputs:?}");
     world.apply(&flushed(&world.version.clone(), &outputs, None));
     world.memtable = Memtable::new();
     world.check();
@@ -383,8 +413,8 @@ fn the_versions_of_a_key_stay_in_one_table() {
             world.snapshots.insert(world.seqno);
         }
     }
-    let outputs = super::flush(std::slice::from_ref(&world.memtable), &world.job()).unwrap();
-    let ranges: Vec<_> = outputs.iter().map(|table| table.range.clone()).collect();
+    let outputs = super::flush(std::slice::from_ref(&world.memtable), false, &world.job()).unwrap();
+    let ranges: Vec<_> = outputs.tables.iter().map(|table| table.range.clone()).collect();
     assert_eq!(ranges, [1, 2, 3].map(|n| KeyRange::closed(&key(n), &key(n))));
 }
 
@@ -395,8 +425,8 @@ fn what_is_not_visible_yet_does_not_displace_what_is() {
     let visible = world.seqno;
     world.write(1, Kind::Put, b"not yet".to_vec());
     let job = JobContext { visible, ..world.job() };
-    let outputs = super::flush(std::slice::from_ref(&world.memtable), &job).unwrap();
-    assert_eq!(outputs[0].entries, 2);
+    let outputs = super::flush(std::slice::from_ref(&world.memtable), false, &job).unwrap();
+    assert_eq!(outputs.tables[0].entries, 2);
 }
 
 #[test]
@@ -404,13 +434,13 @@ fn a_cancelled_job_leaves_no_file() {
     let mut world = World::new(small(), IndexKind::Binary);
     (0..500).for_each(|n| world.write(n, Kind::Put, vec![b'v'; 30]));
     world.cancelled.store(true, std::sync::atomic::Ordering::Relaxed);
-    let failed = super::flush(std::slice::from_ref(&world.memtable), &world.job());
+    let failed = super::flush(std::slice::from_ref(&world.memtable), false, &world.job());
     assert!(matches!(failed, Err(Error::Closed)), "{failed:?}");
     assert_eq!(world.fs.list_dir("/db".as_ref()).unwrap(), [""; 0]);
 }
 
-/// Feared: a job whose disk fills up half way leaves tables that nobody names, or takes one for finished.
-/// So every call that it makes fails once.
+/// Feared: a job whose disk fills up half way leaves tables that nobody names, or takes one for
+/// finished. So every call that it makes fails once.
 #[test]
 fn a_job_that_fails_anywhere_leaves_the_tree_as_it_was() {
     let mut world = World::new(small(), IndexKind::Binary);
@@ -418,8 +448,8 @@ fn a_job_that_fails_anywhere_leaves_the_tree_as_it_was() {
         (0..100).for_each(|n| world.write(n * 3 + round, Kind::Put, vec![b'v'; 20]));
         world.flush();
     }
-    let plan = pick(&world.version, &world.shape, &world.in_flight).unwrap();
-    assert!(!plan.moves && plan.sources.len() > 1, "{plan}");
+    let plan = world.next_plan().unwrap();
+    assert!(plan.work == Work::Merge && plan.sources.len() > 1, "{plan}");
     let before = world.fs.list_dir("/db".as_ref()).unwrap();
     let mut failures = 0;
     for call in [Call::Open, Call::Read, Call::Create, Call::Append, Call::Sync, Call::SyncDir] {
@@ -429,12 +459,12 @@ fn a_job_that_fails_anywhere_leaves_the_tree_as_it_was() {
                 .apply(&world.version.to_edit(), |table| TableFile::new(&world.context, table.clone()))
                 .unwrap()
                 .version;
-            let plan = pick(&world.version, &world.shape, &world.in_flight).unwrap();
+            let plan = world.next_plan().unwrap();
             world.fs.inject(Fault::once(call, skip, Effect::Fail(std::io::ErrorKind::StorageFull)));
             let outputs = run(&plan, &world.job());
             world.fs.heal();
             let Err(error) = outputs else {
-                for output in outputs.unwrap() {
+                for output in outputs.unwrap().tables {
                     world.fs.remove_file(&world.context.path(output.file)).unwrap();
                 }
                 break;

@@ -1,37 +1,68 @@
 //! Keeping the tree in shape.
 //!
-//! Deciding and doing never share a function. Decided, purely: [`Shape`] says what is wanted, [`score()`]
-//! which level needs it, [`pick()`] (or a requested [`Sweep`]) what to do next: a [`Plan`], which prints;
-//! [`LevelFilters`] which filters the tables get that are written; and [`entrance()`] where tables from outside
-//! belong.
-//! Done: [`flush`] and [`run`] write tables.
+//! Deciding and doing never share a function.
+//!
+//! * **Remembered**, in memory, under the work lock: [`Ledger`] (claims, seals, run limits that are
+//!   held, damage, what reads have paid for level 0).
+//! * **Seen**: [`Picture`], taken from the ledger once per decision.
+//! * **Decided**, purely, from a picture. [`urgency()`] says which tree is served first, [`pick()`]
+//!   what to do next. [`awaited()`] says what nobody can do before a snapshot goes or a moment
+//!   comes. [`ManualCompaction`] says what a request needs next, [`entrance()`] where tables from
+//!   outside belong. [`LevelFilters`] says which filters new tables get. A [`Plan`] is whole when
+//!   it is made, and prints itself. `testdata/` has pictures and the plans that follow from them.
+//! * **Done**: [`flush`] and [`run`] write tables.
+//!
+//! Files, bottom to top; each uses only those above it.
 
-mod cut;
-mod entrance;
-mod filters;
-mod job;
-mod patience;
-mod pick;
-mod plan;
-mod retain;
-mod score;
 mod shape;
-mod sweep;
+mod filters;
 mod transition;
+mod seals;
+mod patience;
+mod plan;
+mod claims;
+mod damage;
+mod horizon;
+mod picture;
+mod want;
+mod cut;
+mod space;
+mod pick;
+mod manual;
+mod entrance;
+mod reclaim;
+mod convert;
+mod key_list;
+mod ledger;
+mod retain;
+mod moves;
+mod job;
 
-pub use entrance::entrance;
-pub use filters::{LevelFilters, resting_level};
-pub use job::{JobContext, extent, flush, flushed, run};
-pub use patience::{LEVEL0_PATIENCE, LEVEL0_PATIENCE_DEFAULT};
-pub use pick::pick;
-pub use plan::{InFlight, Plan, Reason, Source, Target, Ticket, count_written};
-pub use score::{score, urgency};
-pub use shape::{
-    BUFFER_BYTES_MAX, BUFFER_BYTES_MIN, LEVEL0_RUN_LIMIT_MAX, RUN_LIMIT, SIZE_RATIO, SIZE_RATIO_MAX,
-    SIZE_RATIO_MIN, Shape,
+pub use claims::{Claims, Ticket};
+pub use convert::{
+    Cell, Conversion, TablePointers, can_be_over, cells, conversion, convert, excess_permille, hidden_max,
+    revealing,
 };
-pub use sweep::{Step, Sweep};
-pub use transition::{TRANSITION, Transition, Turn, turns};
+pub use damage::Damage;
+pub use entrance::{Entrance, entrance};
+pub use filters::{LevelFilters, resting_level};
+pub use horizon::Horizon;
+pub use job::{JobContext, Written, extent, flush, flushed, is_full, run};
+pub use key_list::{into_key_list, is_key_list, key_list};
+pub use ledger::Ledger;
+pub use manual::{ManualCompaction, Step};
+pub use patience::{LEVEL0_PATIENCE_DEFAULT, Level0, Level0Due};
+pub use pick::pick;
+pub use picture::Picture;
+pub use plan::{Plan, Reason, Source, Target, Work, count_written};
+pub use reclaim::{Reclaim, Space, Victims, is_over, most_wasteful};
+pub use seals::Seals;
+pub use shape::{
+    BUFFER_BYTES_MAX, BUFFER_BYTES_MIN, LEVEL0_RUN_LIMIT_MAX, SIZE_RATIO_MAX, SIZE_RATIO_MIN, Shape,
+};
+pub use space::{Awaited, SpaceUse, awaited, space_use};
+pub use transition::{HeldLimits, LimitChange, Transition, limit_changes};
+pub use want::{Want, urgency, wants};
 
 #[cfg(test)]
 mod retain_tests;
@@ -39,3 +70,5 @@ mod retain_tests;
 mod job_tests;
 #[cfg(test)]
 mod simulation;
+#[cfg(test)]
+mod golden;

@@ -1,61 +1,203 @@
 //! How long level 0 waits with its merge: until reads have paid for it.
 //!
-//! Owns [`LEVEL0_PATIENCE`], and what rent and price are ([`rent_ns`], [`is_paid`]). A merge of level 0 into level 1 writes most of level 1 anew,
-//! so it costs each pair the less the more runs it takes at once; every run that waits costs each read something. Which of the two is
-//! dearer, nobody knows beforehand. That is the ski rental problem (Karlin, Manasse, Rudolph, Sleator, Algorithmica 1988): rent until
-//! the rent that was paid comes to the price, then buy, and the sum is at most twice what one would have paid who knew. The
-//! rent is what reads did in level 0 since runs of it were last merged, the price is the merge (docs/decisions/0016).
+//! Owns [`LEVEL0_PATIENCE_DEFAULT`], what rent and price are, and [`Reckoning`], which adds the
+//! rent up.
 //!
-//! Level 0 is due once that is so, however few runs it has, and at [`LEVEL0_PATIENCE`] runs, paid or not. Where there is no
-//! merge to be spared (its tables can move down, its runs are small, somebody waits) its run limit counts.
+//! A merge of level 0 into level 1 writes most of level 1 anew. So it costs each pair the less, the
+//! more runs it takes at once. But every run that waits costs each read something. Nobody knows
+//! beforehand which of the two costs more. This is the ski rental problem (Karlin, Manasse,
+//! Rudolph, Sleator, Algorithmica 1988): rent until the rent that was paid comes to the price, then
+//! buy. The sum is at most twice the least possible. The rent is what reads did in level 0 since
+//! runs of it were last merged; the price is the merge (docs/decisions/0016).
+//!
+//! * Reads have paid: level 0 is due, however few runs it has.
+//! * Reads have not paid: level 0 is due at so many runs as the knob `level0_patience` says.
+//! * No merge can be spared (the tables can move down, the runs are small, somebody waits): level 0
+//!   is due at its run limit.
 
+use super::{seals::Seals, shape::Shape};
 use crate::{
-    knob::{Knob, Legal, Scope},
+    ids::RunId,
+    key::KeyRange,
     stats::LevelCounters,
+    version::{TableRef, Version},
 };
+use std::fmt;
 
-use super::shape::LEVEL0_RUN_LIMIT_MAX;
-
-/// Runs that level 0 comes to if nobody reads: three times T-1 of the default size ratio. With T-1 runs of a whole write buffer level 0 would
-/// be to level 1 as level 1 to level 2; but of small entries a write buffer leaves half of its bytes, and where nobody reads
-/// nothing but disk is saved by merging earlier (docs/decisions/0016 has the figures).
+/// Runs that level 0 comes to if nobody reads: three times T-1 of the default size ratio. With T-1
+/// runs of a whole write buffer, level 0 would be to level 1 as level 1 to level 2. But a write
+/// buffer of small entries leaves half of its bytes, and where nobody reads, an earlier merge saves
+/// disk alone (docs/decisions/0016 has the figures).
 pub const LEVEL0_PATIENCE_DEFAULT: u32 = 27;
-
-/// Runs at which level 0 is merged though reads have not paid for it.
-pub static LEVEL0_PATIENCE: Knob = Knob::new(
-    "level0_patience",
-    Scope::Keyspace,
-    Legal::Whole { min: 0, max: LEVEL0_RUN_LIMIT_MAX as u64 },
-)
-.unit("runs")
-.with(
-    "27",
-    "at once",
-    "Runs at which level 0 is merged though reads have not paid for it; once they have, it is merged however few it has. Not \
-     above the run limit: that alone counts.",
-);
 
 /// What a lookup pays for a table of level 0: its filter, its fence, its share of the cache.
 const PROBE_NS: u64 = 100;
-/// What a scan pays for each block of level 0 that it comes to: to find the place in it, and to be one source more for a
-/// while.
+/// What a scan pays for each block of level 0 that it comes to: to find the place in it, and to be
+/// one source more for a while.
 const SCAN_BLOCK_NS: u64 = 1000;
 /// What both pay for a block of level 0 that has to be read from a file.
 const BLOCK_READ_NS: u64 = 20_000;
-/// Bytes of a merge whose price is a nanosecond of rent. To read and to write a byte again takes some 4 ns, of a background
-/// thread; rent is time that somebody waits for, and is weighed eight times as much.
+/// Bytes of a merge whose price is a nanosecond of rent. A background thread takes some 4 ns to
+/// read and write a byte again. Rent is time that somebody waits for, and is weighed eight times as
+/// much.
 const BYTES_PER_NS: u64 = 2;
 
-/// What reads paid for runs of level 0, in nanoseconds. The unit costs are those of one machine; only their relation counts.
-pub fn rent_ns(level0: &LevelCounters) -> u64 {
+/// What reads ever paid for runs of level 0, in nanoseconds. The unit costs are those of one
+/// machine; only their relation counts.
+fn rent_ns(level0: &LevelCounters) -> u64 {
     let probes = level0.tables_probed().saturating_mul(PROBE_NS);
     let blocks = level0.scan_blocks.saturating_mul(SCAN_BLOCK_NS);
     probes.saturating_add(blocks).saturating_add(level0.blocks_read().saturating_mul(BLOCK_READ_NS))
 }
 
-/// Whether `rent_ns` comes to the price of a merge that concerns `bytes`.
-pub fn is_paid(rent_ns: u64, bytes: u64) -> bool {
-    rent_ns >= bytes / BYTES_PER_NS
+/// What a merge that concerns `bytes` costs, in nanoseconds of rent.
+fn price_ns(bytes: u64) -> u64 {
+    bytes / BYTES_PER_NS
+}
+
+/// When level 0 is due, and why.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Level0 {
+    /// When it is due.
+    pub due: Level0Due,
+    /// What reads have paid since runs of it were last merged, in nanoseconds; 0 if no merge can be
+    /// spared.
+    pub rent_ns: u64,
+    /// What its merge costs, in nanoseconds of rent; 0 if no merge can be spared.
+    pub price_ns: u64,
+}
+
+/// When level 0 is due.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Level0Due {
+    /// When it comes to its run limit.
+    #[default]
+    AtLimit,
+    /// When it comes to so many runs, more than its limit, or reads have paid for its merge.
+    AtRuns(u32),
+    /// Now, however few runs it has: reads have paid for its merge.
+    Paid,
+}
+
+impl fmt::Display for Level0 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.due {
+            Level0Due::AtLimit => f.write_str("due at its run limit")?,
+            Level0Due::AtRuns(runs) => write!(f, "due at {runs} runs, or when reads have paid")?,
+            Level0Due::Paid => f.write_str("due, since reads have paid")?,
+        }
+        match self.price_ns {
+            0 => f.write_str("; no merge can be spared"),
+            price_ns => write!(f, "; {} of {price_ns} ns are paid", self.rent_ns),
+        }
+    }
+}
+
+impl Level0 {
+    /// Whether level 0 would be due if reads had paid for its merge.
+    pub fn waits(&self) -> bool {
+        matches!(self.due, Level0Due::AtRuns(_))
+    }
+
+    /// Runs at which it is due where `limit` is its run limit, if reads do not pay before.
+    pub fn due_at(&self, limit: u32) -> u32 {
+        match self.due {
+            Level0Due::AtRuns(patience) => patience,
+            Level0Due::AtLimit | Level0Due::Paid => limit,
+        }
+    }
+}
+
+/// What is remembered of level 0 from one decision to the next, to know what reads have paid.
+#[derive(Clone, Debug, Default)]
+pub struct Reckoning {
+    /// What reads had paid when a run of level 0 was last merged, or when no merge could be spared.
+    settled_ns: u64,
+    /// No merge could be spared at the last look, or the merge was under way.
+    is_rent_free: bool,
+    /// The runs of level 0 at the last look.
+    runs: Vec<RunId>,
+    /// Somebody waits for level 0, which waits for reads: its next merge need not be paid.
+    is_hurried: bool,
+    /// What the last look found.
+    last: Level0,
+}
+
+impl Reckoning {
+    /// Says when level 0 is due. `reads` is all that reads ever did there; `patience` is the runs
+    /// at which it is merged though they have not paid, and none if it is not above the run limit.
+    pub(super) fn look(
+        &mut self,
+        version: &Version,
+        shape: &Shape,
+        seals: &Seals,
+        patience: u32,
+        reads: &LevelCounters,
+    ) -> Level0 {
+        self.last = Level0::default();
+        let limit = shape.run_limit(0);
+        if patience <= limit {
+            self.is_rent_free = true;
+            return self.last;
+        }
+        let runs = version.level(0).runs();
+        let all_rent_ns = rent_ns(reads);
+        let is_merged = self.runs.iter().any(|&run| runs.iter().all(|at| at.id() != run));
+        if self.is_rent_free || is_merged {
+            self.settled_ns = all_rent_ns;
+            self.is_hurried = false;
+        }
+        self.runs.clear();
+        self.runs.extend(runs.iter().map(|run| run.id()));
+
+        let bytes = merge_bytes(version, shape, seals);
+        self.is_rent_free = bytes == 0 || seals.is_draining(runs);
+        if self.is_rent_free {
+            return self.last;
+        }
+        let (rent_ns, price_ns) = (all_rent_ns.saturating_sub(self.settled_ns), price_ns(bytes));
+        let is_full = runs.len() >= limit as usize;
+        let due = match is_full && (self.is_hurried || shape.are_small(runs)) {
+            true => Level0Due::AtLimit,
+            false if runs.len() >= patience as usize => Level0Due::AtLimit,
+            false if rent_ns >= price_ns => Level0Due::Paid,
+            false => Level0Due::AtRuns(patience),
+        };
+        self.last = Level0 { due, rent_ns, price_ns };
+        self.last
+    }
+
+    /// What the last look found.
+    pub(super) fn last(&self) -> Level0 {
+        self.last
+    }
+
+    /// Level 0 of `runs` runs is not to wait any longer for reads, if it does and has come to its
+    /// run limit: somebody waits for it.
+    pub(super) fn hurry(&mut self, version: &Version, shape: &Shape) {
+        let is_full = version.level(0).runs().len() >= shape.run_limit(0) as usize;
+        self.is_hurried |= self.last.waits() && is_full;
+    }
+}
+
+/// Bytes that a merge of level 0 concerns: its own and those of level 1 that they overlap; 0 if its
+/// tables can move down as they are. Small runs are merged with each other, and one alone is not.
+fn merge_bytes(version: &Version, shape: &Shape, seals: &Seals) -> u64 {
+    let runs = version.level(0).runs();
+    if shape.is_little(runs) {
+        return if runs.len() > 1 { version.level(0).bytes() } else { 0 };
+    }
+    let target = version.level(1).run(seals.target_run(version, shape, 1));
+    let mut ranges: Vec<KeyRange> = runs.iter().map(|run| run.range()).collect();
+    ranges.sort_by(|a, b| a.start.cmp(&b.start));
+    let overlapped: u64 = match (target, ranges.iter().cloned().reduce(|a, b| a.hull(&b))) {
+        (Some(run), Some(hull)) => run.overlapping(&hull).iter().map(TableRef::bytes).sum(),
+        _ => 0,
+    };
+    match overlapped == 0 && ranges.iter().zip(ranges.iter().skip(1)).all(|(a, b)| !a.overlaps(b)) {
+        true => 0,
+        false => version.level(0).bytes() + overlapped,
+    }
 }
 
 #[cfg(test)]
@@ -68,11 +210,11 @@ mod tests {
             LevelCounters { filter_negatives: 600, unfiltered: 400, scan_blocks: 30, ..Default::default() };
         let rent = rent_ns(&reads);
         assert_eq!(rent, 1000 * PROBE_NS + 30 * SCAN_BLOCK_NS);
-        assert!(is_paid(rent, rent * BYTES_PER_NS) && !is_paid(rent, (rent + 1) * BYTES_PER_NS));
+        assert!(rent >= price_ns(rent * BYTES_PER_NS) && rent < price_ns((rent + 1) * BYTES_PER_NS));
         let cold = LevelCounters { scan_blocks_read: 20, lookup_blocks_read: 10, ..reads };
         assert_eq!(rent_ns(&cold), rent + 30 * BLOCK_READ_NS);
-        assert!(!is_paid(rent_ns(&LevelCounters::default()), BYTES_PER_NS));
+        assert_eq!(rent_ns(&LevelCounters::default()), 0);
         let all = LevelCounters { unfiltered: u64::MAX / 2, ..reads };
-        assert!(is_paid(rent_ns(&all), u64::MAX));
+        assert!(rent_ns(&all) >= price_ns(u64::MAX));
     }
 }

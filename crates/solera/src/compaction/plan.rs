@@ -1,32 +1,27 @@
 //! One piece of work, decided and not yet done.
 //!
-//! Owns [`Plan`] and [`InFlight`], the plans that are being carried out. `pick` and `sweep` make plans,
-//! `job` carries them out, and [`Plan::edit`] says what the result does to the tree.
+//! Owns [`Plan`], which is whole when it is made and never changed. `cut` makes plans for `pick`
+//! and for a manual compaction, `job` carries them out, and [`Plan::edit`] says what the result
+//! does to the tree.
 //!
-//! A plan takes all versions of the keys in a range out of some runs, the sources, and puts them into one
-//! run, the target, merged with what the target holds there.
+//! A plan takes all versions of the keys in a range out of some runs, the sources. It puts them
+//! into one run, the target, merged with what the target holds there.
 //!
-//! What must hold (invariant R, docs/decisions/0002): in the range of the plan, **no run that the plan
-//! leaves alone is newer than its target and older than one of its sources**. Then for no key an older
-//! version comes to lie above a newer one. [`Plan::unsound`] says so, and is asserted where plans are
-//! made and again where they are installed. The sources of every plan are the oldest runs of their level
-//! without a gap, which gives this for free.
+//! What must hold in the range of the plan is invariant R (docs/decisions/0002). **The plan leaves
+//! no run alone that is newer than its target and older than one of its sources.** Then for no key
+//! an older version comes to lie above a newer one. [`Plan::unsound`] tests it. The engine asserts
+//! it where plans are made and again where they are installed. The sources of every plan are the
+//! oldest runs of their level without a gap, which gives this for free.
 
-use super::{
-    patience::{is_paid, rent_ns},
-    pick::{are_small, is_little, target_run},
-    shape::{RUN_LIMIT, Shape},
-    transition::{Transition, Turn},
-};
 use crate::{
-    error::Error,
-    ids::{FileId, RunId},
+    canary::{Bug, planted},
+    ids::RunId,
     key::KeyRange,
-    stats::{LevelCounters, MergeCounter, Stats},
+    stats::{MergeCounter, Stats},
     table::TableDescriptor,
-    version::{Added, Removed, Run, TableRef, TreeEdit, Version},
+    version::{Added, Removed, TableRef, TreeEdit, Version},
 };
-use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc};
+use std::fmt;
 
 /// A run that gives up its keys in the plan's range.
 #[derive(Clone, Debug)]
@@ -83,6 +78,17 @@ pub enum Reason {
     Gather,
     /// Somebody asked for it.
     Requested,
+    /// Value files are to be emptied to which its tables may point.
+    Reclaim,
+    /// So many bytes of what is merged are, by what is known, of no use to anybody.
+    Space {
+        /// How many.
+        bytes: u64,
+        /// How many the plan concerns.
+        of: u64,
+    },
+    /// Nobody sees any entry of the tables.
+    Useless,
 }
 
 /// Counts tables that were written to `level`.
@@ -93,18 +99,42 @@ pub fn count_written(level: u32, tables: &[TableDescriptor], stats: &Stats) {
     }
 }
 
-/// What to move where. Made from a version, valid as long as the plans that run beside it are known to
-/// the [`InFlight`] that it was picked with.
+/// How a plan is carried out. Other kinds of work (rewriting what is mostly garbage, moving values
+/// to another file) are further variants: whoever carries plans out or counts them has one `match`
+/// to extend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// The tables are neither read nor written: they change their run as they are.
+    Move,
+    /// The tables of sources and target are read, merged, and written anew.
+    Merge,
+    /// The tables of the target leave the tree, and nothing takes their place. They are not read.
+    Drop,
+}
+
+impl fmt::Display for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Work::Move => "move",
+            Work::Merge => "merge",
+            Work::Drop => "drop",
+        })
+    }
+}
+
+/// What to move where. Made from a [`Picture`](super::Picture), and valid as long as its claims are
+/// known to the [`Ledger`](super::Ledger) that the picture was taken from.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The keys that leave the sources.
     pub range: KeyRange,
-    /// The runs that they leave, newest first. May be empty: then the target's tables are written anew.
+    /// The runs that they leave, newest first. May be empty: then the target's tables are written
+    /// anew.
     pub sources: Vec<Source>,
     /// The run that they enter.
     pub target: Target,
-    /// The tables need not be read or written: they change their run as they are.
-    pub moves: bool,
+    /// How it is carried out.
+    pub work: Work,
     /// Nothing older than the target lies below: what only hides older entries can go.
     pub drops_tombstones: bool,
     /// From now on these runs of the sources' level take no more data: this one and all older ones.
@@ -129,16 +159,22 @@ impl Plan {
         self.target.tables.iter().map(TableRef::bytes).sum()
     }
 
-    /// Bytes that carrying out the plan reads, and about as many that it writes: 0 for a move.
+    /// Bytes that carrying out the plan reads, and about as many that it writes: 0 if it reads no
+    /// table.
     pub fn work_bytes(&self) -> u64 {
-        if self.moves { 0 } else { self.source_bytes() + self.target_bytes() }
+        match self.work {
+            Work::Move | Work::Drop => 0,
+            Work::Merge => self.source_bytes() + self.target_bytes(),
+        }
     }
 
     /// Counts what carrying the plan out did, `outputs` being the tables that it wrote.
     pub fn count(&self, outputs: &[TableDescriptor], stats: &Stats) {
         let target = self.target.level;
-        if self.moves {
-            return stats.add_merged(target, MergeCounter::BytesMovedIn, self.source_bytes());
+        match self.work {
+            Work::Move => return stats.add_merged(target, MergeCounter::BytesMovedIn, self.source_bytes()),
+            Work::Drop => return,
+            Work::Merge => {}
         }
         let sources = self.sources.iter().map(|source| (source.level, &source.tables));
         for (level, tables) in sources.chain([(target, &self.target.tables)]) {
@@ -150,11 +186,11 @@ impl Plan {
         count_written(target, outputs, stats);
     }
 
-    /// What the plan does to the tree as it stands when `outputs` are written. `current` need not be the
-    /// version that the plan was made from: other plans may have been installed since, and may have cut
-    /// the same tables elsewhere.
+    /// What the plan does to the tree as it stands when `outputs` are written. `current` need not
+    /// be the version that the plan was made from: other plans may have been installed since, and
+    /// may have cut the same tables elsewhere.
     pub fn edit(&self, current: &Version, outputs: &[TableDescriptor]) -> TreeEdit {
-        debug_assert_eq!(self.unsound(current), None);
+        self.assert_sound(current);
         let mut edit = TreeEdit::default();
         for source in &self.sources {
             let Some(run) = current.level(source.level).run(source.run) else { continue };
@@ -163,7 +199,7 @@ impl Plan {
                 for rest in table.without(&self.range).iter().flatten() {
                     edit.added.push(addition(source.level, source.run, rest));
                 }
-                if self.moves
+                if self.work == Work::Move
                     && let Some(moved) = table.within(&self.range)
                 {
                     edit.added.push(addition(self.target.level, self.target.run, &moved));
@@ -171,14 +207,32 @@ impl Plan {
             }
         }
         let target = &self.target;
+        let target_now = current.level(target.level).run(target.run);
+        let is_there = |table: &TableRef| {
+            target_now.is_some_and(|run| run.tables().iter().any(|now| now.is_same_part(table)))
+        };
+        assert!(
+            target.tables.iter().all(is_there),
+            "the target of a plan has changed: {self}, in\n{current}"
+        );
         edit.removed.extend(target.tables.iter().map(|table| removal(target.level, target.run, table)));
         let whole = |table: &TableDescriptor| Added::whole(target.level, target.run, table.clone());
         edit.added.extend(outputs.iter().map(whole));
         edit
     }
 
-    /// What is wrong with the plan in `version`, if anything: which run it leaves alone that is newer
-    /// than its target, older than one of its sources, and has keys in its range.
+    /// Stops if the plan is not sound in `version`: to carry it out would let old entries hide
+    /// newer ones.
+    pub(super) fn assert_sound(&self, version: &Version) {
+        if let Some(what) = self.unsound(version)
+            && !planted(Bug::StaleAboveTier)
+        {
+            panic!("a plan is not sound: {what}, in\n{version}");
+        }
+    }
+
+    /// What is wrong with the plan in `version`, if anything: which run it leaves alone that is
+    /// newer than its target, older than one of its sources, and has keys in its range.
     pub fn unsound(&self, version: &Version) -> Option<String> {
         // (level, newest first): the order of age.
         let age = |level: u32, run: RunId| (level, u64::MAX - run.0);
@@ -199,7 +253,7 @@ impl Plan {
     }
 
     /// Which keys of which level the plan needs for itself.
-    fn claims(&self) -> impl Iterator<Item = (u32, KeyRange)> {
+    pub(super) fn claims(&self) -> impl Iterator<Item = (u32, KeyRange)> {
         let sources = self.sources.iter().map(|source| (source.level, self.range.clone()));
         sources.chain([(self.target.level, self.hull())])
     }
@@ -213,21 +267,38 @@ fn addition(level: u32, run: RunId, table: &TableRef) -> Added {
     Added { level, run, descriptor: TableDescriptor::clone(table.descriptor()), clip: table.clip().clone() }
 }
 
+/// ` run 3 (7 8)`, the tables by their files.
+fn write_run(f: &mut fmt::Formatter<'_>, run: RunId, tables: &[TableRef]) -> fmt::Result {
+    write!(f, " run {run}")?;
+    for (at, table) in tables.iter().enumerate() {
+        write!(f, "{}{table}", if at == 0 { " (" } else { " " })?;
+    }
+    f.write_str(if tables.is_empty() { "" } else { ")" })
+}
+
 impl fmt::Display for Plan {
+    /// One line: what moves from where to where, the bytes of both, why, and what else comes of it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let tables = |f: &mut fmt::Formatter<'_>, tables: &[TableRef]| {
-            tables.iter().try_for_each(|table| write!(f, " {table}"))
-        };
-        write!(f, "{} {}", if self.moves { "move" } else { "merge" }, self.range)?;
-        for source in &self.sources {
-            write!(f, " from level {} run {} (", source.level, source.run)?;
-            tables(f, &source.tables)?;
-            f.write_str(" )")?;
+        write!(f, "{} {}", self.work, self.range)?;
+        for (at, source) in self.sources.iter().enumerate() {
+            match at {
+                0 => write!(f, " from level {}", source.level)?,
+                _ if source.level == self.sources[at - 1].level => f.write_str(",")?,
+                _ => write!(f, ", level {}", source.level)?,
+            }
+            write_run(f, source.run, &source.tables)?;
         }
-        write!(f, " into level {} run {} (", self.target.level, self.target.run)?;
-        tables(f, &self.target.tables)?;
-        write!(f, " ): {} + {} bytes, {}", self.source_bytes(), self.target_bytes(), self.reason)?;
-        if self.drops_tombstones { f.write_str(", drops tombstones") } else { Ok(()) }
+        let into = if self.work == Work::Drop { "of" } else { "into" };
+        write!(f, " {into} level {}", self.target.level)?;
+        write_run(f, self.target.run, &self.target.tables)?;
+        write!(f, ": {} + {} bytes; {}", self.source_bytes(), self.target_bytes(), self.reason)?;
+        if self.drops_tombstones && self.work == Work::Merge {
+            f.write_str("; drops tombstones")?;
+        }
+        match (self.seals, self.sources.first()) {
+            (Some(run), Some(source)) => write!(f, "; seals level {} up to run {run}", source.level),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -241,271 +312,9 @@ impl fmt::Display for Reason {
             Reason::Excess { count } => write!(f, "{count} runs are too many"),
             Reason::Gather => f.write_str("small runs"),
             Reason::Requested => f.write_str("requested"),
+            Reason::Reclaim => f.write_str("values leave their files"),
+            Reason::Space { bytes, of } => write!(f, "{bytes} bytes of {of} are of no use"),
+            Reason::Useless => f.write_str("nobody sees them"),
         }
-    }
-}
-
-/// Names a running plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ticket(u64);
-
-/// The plans of one tree that are being carried out, which runs are sealed and which tables are damaged.
-/// Not on disk: after a restart nothing runs, a level that was being drained goes on filling until it is
-/// full again, and damage is found again.
-#[derive(Debug, Default)]
-pub struct InFlight {
-    running: Vec<Running>,
-    next_ticket: u64,
-    /// By level: runs up to this id take no more data.
-    sealed: Vec<RunId>,
-    /// By level: a run limit that is in force until its runs up to one are gone (lazy transitions).
-    held: BTreeMap<u32, Turn>,
-    /// By level: runs up to this id are rewritten on their way down (greedy transitions).
-    rewritten: BTreeMap<u32, RunId>,
-    /// Tables that a plan could not read, and why. `pick` leaves them alone.
-    damaged: BTreeMap<FileId, Error>,
-    /// When level 0 is due, as it was last weighed.
-    level0_due: Level0Due,
-    /// What reads had paid for runs of level 0, in nanoseconds, when one of these was last merged, or when there last was no
-    /// merge to be spared.
-    settled_ns: u64,
-    /// There was none when that was last looked at, or it was under way.
-    is_rent_free: bool,
-    /// The runs of level 0 when that was last looked at.
-    level0_runs: Vec<RunId>,
-    /// Somebody waits for level 0, which waits for reads: its next merge need not be paid.
-    hurried: bool,
-}
-
-/// When level 0 is due.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-enum Level0Due {
-    /// When it comes to its run limit.
-    #[default]
-    AtLimit,
-    /// When it comes to so many runs, more than its limit, or reads have paid for its merge.
-    At(u32),
-    /// Now, however few runs it has: reads have paid for its merge.
-    Paid,
-}
-
-#[derive(Debug)]
-struct Running {
-    ticket: Ticket,
-    claims: Vec<(u32, KeyRange)>,
-    source_level: Option<u32>,
-    source_bytes: u64,
-}
-
-impl InFlight {
-    /// Nothing runs, nothing is sealed.
-    pub fn new() -> InFlight {
-        InFlight::default()
-    }
-
-    /// How many plans run.
-    pub fn len(&self) -> usize {
-        self.running.len()
-    }
-
-    /// Whether no plan runs.
-    pub fn is_empty(&self) -> bool {
-        self.running.is_empty()
-    }
-
-    /// `plan` begins. Until [`InFlight::finish`], no plan is picked that could collide with it.
-    pub fn start(&mut self, plan: &Plan) -> Ticket {
-        debug_assert!(plan.claims().all(|(level, range)| !self.claimed(level, &range)), "{plan}");
-        let source_level = plan.sources.first().map(|source| source.level);
-        if let (Some(level), Some(run)) = (source_level, plan.seals) {
-            self.seal(level, run);
-        }
-        self.run(plan.claims().collect(), source_level, plan.source_bytes())
-    }
-
-    fn seal(&mut self, level: u32, run: RunId) {
-        if self.sealed.len() <= level as usize {
-            self.sealed.resize(level as usize + 1, RunId(0));
-        }
-        let sealed = &mut self.sealed[level as usize];
-        *sealed = run.max(*sealed);
-    }
-
-    /// The run limit of a level was changed, or is about to be.
-    pub fn turn(&mut self, turn: Turn) {
-        if turn.transition != Transition::Lazy {
-            self.held.remove(&turn.level);
-            self.rewritten.remove(&turn.level);
-        }
-        match turn.transition {
-            Transition::Flexible => {}
-            Transition::Greedy => {
-                self.rewritten.insert(turn.level, turn.newest);
-                self.seal(turn.level, turn.newest);
-            }
-            // What has been in force for longest stays so.
-            Transition::Lazy => drop(self.held.entry(turn.level).or_insert(turn)),
-        }
-    }
-
-    /// The run limit that is in force still in the level of `runs`, all that it has, though another is wanted.
-    pub(super) fn held(&self, runs: &[Arc<Run>]) -> Option<u32> {
-        let oldest = runs.last()?;
-        self.held.get(&oldest.level()).filter(|turn| oldest.id() <= turn.newest).map(|turn| turn.run_limit)
-    }
-
-    /// Whether the oldest of `runs`, all that a level has, are to be rewritten on their way down, even where they could be
-    /// moved as they are.
-    pub(super) fn rewrites(&self, runs: &[Arc<Run>]) -> bool {
-        let oldest = runs.last();
-        oldest.is_some_and(|run| self.rewritten.get(&run.level()).is_some_and(|newest| run.id() <= *newest))
-    }
-
-    /// Says when level 0 is due if it is worth `patience` runs to spare its merge: at once if `reads`, all that reads ever did
-    /// there, have paid for it, else not before it has so many. A patience of no more than its run limit is none.
-    pub fn weigh(&mut self, version: &Version, shape: &Shape, patience: u32, reads: &LevelCounters) {
-        let (runs, limit) = (version.level(0).runs(), shape.run_limit(0));
-        self.level0_due = Level0Due::AtLimit;
-        if patience <= limit {
-            self.is_rent_free = true;
-            return;
-        }
-        let rent_ns = rent_ns(reads);
-        let is_merged = self.level0_runs.iter().any(|&run| runs.iter().all(|at| at.id() != run));
-        if self.is_rent_free || is_merged {
-            self.settled_ns = rent_ns;
-            self.hurried = false;
-        }
-        self.level0_runs.clear();
-        self.level0_runs.extend(runs.iter().map(|run| run.id()));
-
-        let is_draining = runs.last().is_some_and(|oldest| oldest.id() <= self.sealed(0));
-        let is_full = runs.len() >= limit as usize;
-        let bytes = self.level0_merge_bytes(version, shape);
-        self.is_rent_free = bytes == 0 || is_draining;
-        let is_due_when_full = self.is_rent_free || (is_full && (self.hurried || are_small(runs, shape)));
-        if !is_due_when_full && runs.len() < patience as usize {
-            self.level0_due = match is_paid(rent_ns.saturating_sub(self.settled_ns), bytes) {
-                true => Level0Due::Paid,
-                false => Level0Due::At(patience),
-            };
-        }
-    }
-
-    /// Bytes that a merge of level 0 concerns: its own and those of level 1 that they overlap; 0 if its tables can move down
-    /// as they are. Small runs are merged with each other, and one alone is not.
-    fn level0_merge_bytes(&self, version: &Version, shape: &Shape) -> u64 {
-        let runs = version.level(0).runs();
-        if is_little(runs, shape) {
-            return if runs.len() > 1 { version.level(0).bytes() } else { 0 };
-        }
-        let target = version.level(1).run(target_run(version, shape, self, 1));
-        let mut ranges: Vec<KeyRange> = runs.iter().map(|run| run.range()).collect();
-        ranges.sort_by(|a, b| a.start.cmp(&b.start));
-        let overlapped: u64 = match (target, ranges.iter().cloned().reduce(|a, b| a.hull(&b))) {
-            (Some(run), Some(hull)) => run.overlapping(&hull).iter().map(TableRef::bytes).sum(),
-            _ => 0,
-        };
-        match overlapped == 0 && ranges.array_windows().all(|[a, b]| !a.overlaps(b)) {
-            true => 0,
-            false => version.level(0).bytes() + overlapped,
-        }
-    }
-
-    /// If level 0 has come to its run limit and waits for reads, it is not to wait any longer: somebody waits for it.
-    pub fn hurry(&mut self, version: &Version, shape: &Shape) {
-        self.hurried |= self.level0_waits() && version.level(0).runs().len() >= shape.run_limit(0) as usize;
-    }
-
-    /// Whether level 0 would be due if reads had paid for its merge.
-    pub fn level0_waits(&self) -> bool {
-        matches!(self.level0_due, Level0Due::At(_))
-    }
-
-    /// Why level 0 of `runs` runs is due, and how badly; below 1 it is not.
-    pub(super) fn level0_score(&self, shape: &Shape, runs: usize) -> (f64, Reason) {
-        let limit = match self.level0_due {
-            Level0Due::At(patience) => patience,
-            Level0Due::AtLimit | Level0Due::Paid => shape.run_limit(0),
-        };
-        let full = runs as f64 / f64::from(limit);
-        match self.level0_due {
-            Level0Due::Paid if full < 1.0 => (1.0, Reason::Paid { count: runs }),
-            _ => (full, Reason::Runs { count: runs, limit }),
-        }
-    }
-
-    /// The shape that is in force where `wanted` is wanted.
-    pub fn in_force<'s>(&self, version: &Version, wanted: &'s Shape) -> Cow<'s, Shape> {
-        let mut shape = Cow::Borrowed(wanted);
-        for &level in self.held.keys() {
-            if let Some(limit) = self.held(version.level(level).runs()) {
-                shape.to_mut().set(&RUN_LIMIT, Some(level), limit.into());
-            }
-        }
-        shape
-    }
-
-    /// Tables with keys of `range` are about to enter `level` from outside.
-    pub(super) fn enter(&mut self, level: u32, range: &KeyRange) -> Ticket {
-        self.run(vec![(level, range.clone())], None, 0)
-    }
-
-    fn run(&mut self, claims: Vec<(u32, KeyRange)>, source_level: Option<u32>, source_bytes: u64) -> Ticket {
-        let ticket = Ticket(self.next_ticket);
-        self.next_ticket += 1;
-        self.running.push(Running { ticket, claims, source_level, source_bytes });
-        ticket
-    }
-
-    /// The plan is installed, or given up.
-    pub fn finish(&mut self, ticket: Ticket) {
-        self.running.retain(|running| running.ticket != ticket);
-    }
-
-    /// Runs of `level` up to this id are being emptied and take no more data.
-    pub fn sealed(&self, level: u32) -> RunId {
-        self.sealed.get(level as usize).copied().unwrap_or_default()
-    }
-
-    /// Notes that a table of `plan` cannot be read, if `error` says so. From now on `pick` makes its plans
-    /// around the table; the version that the tree has then forgets it once it is gone.
-    pub fn note_damage(&mut self, plan: &Plan, error: &Error) -> bool {
-        let Error::Corrupt { file, .. } = error else { return false };
-        let tables = plan.sources.iter().flat_map(|source| &source.tables).chain(&plan.target.tables);
-        let damaged = tables.filter(|table| table.file().path() == file).map(TableRef::id).next();
-        damaged.is_some_and(|table| {
-            self.damaged.insert(table, error.clone());
-            true
-        })
-    }
-
-    /// Tables that could not be read, and why.
-    pub fn damaged(&self) -> &BTreeMap<FileId, Error> {
-        &self.damaged
-    }
-
-    /// Forgets damaged tables that `version` does not have any more.
-    pub fn forget_replaced(&mut self, version: &Version) {
-        if !self.damaged.is_empty() {
-            self.damaged.retain(|damaged, _| version.tables().any(|table| table.id() == *damaged));
-        }
-    }
-
-    /// Bytes that running plans are taking out of `level`.
-    pub fn leaving_bytes(&self, level: u32) -> u64 {
-        let from = self.running.iter().filter(|running| running.source_level == Some(level));
-        from.map(|running| running.source_bytes).sum()
-    }
-
-    /// Whether a running plan needs keys of `range` in `level` for itself.
-    pub fn claimed(&self, level: u32, range: &KeyRange) -> bool {
-        self.claims(level).any(|claim| claim.overlaps(range))
-    }
-
-    /// What running plans need of `level` for themselves.
-    pub(super) fn claims(&self, level: u32) -> impl Iterator<Item = &KeyRange> {
-        let claims = self.running.iter().flat_map(|running| &running.claims);
-        claims.filter(move |(at, _)| *at == level).map(|(_, range)| range)
     }
 }

@@ -1,51 +1,55 @@
 //! Which entries survive a job.
 //!
-//! Owns [`Retain`]: entries go in as a merge yields them (keys ascending; versions of a key newest first)
-//! and those that some reader may still tell apart come out in the same order. One pass; only operands
-//! and deletes of one key are ever held back.
+//! Owns [`Retain`] and says what each entry comes to ([`Sink`]). Entries go in as a merge yields
+//! them: keys ascending, versions of a key newest first. Those that some reader may still tell
+//! apart come out in the same order. It is one pass. It holds back only operands and deletes of
+//! one key.
 //!
-//! Live snapshots cut the sequence numbers into **stripes**: the stripe of an entry is the number of
-//! snapshots older than it. Every reader sees either both or neither of two entries of one stripe, so
-//! within a stripe only the newest version of a key counts:
+//! Live snapshots cut the sequence numbers into **stripes**: the stripe of an entry is the number
+//! of snapshots older than it. Every reader sees either both or neither of two entries of one
+//! stripe, so within a stripe only the newest version of a key counts:
 //!
 //! * What is older than a value, a delete or a range tombstone of the same stripe goes.
-//! * Operands pile up until the value or delete below them in their stripe is met, and are then folded
-//!   into one value. They are not folded onto a value that is still to expire, because the result would
-//!   not expire. Without a base they are combined with each other, where the operator can.
-//! * If nothing older lies below the job's inputs, an end of a key's history needs no base: the oldest
-//!   operands become a value, and what only deletes goes if it is of stripe 0. A delete newer than a
-//!   snapshot stays even with nothing to hide: it tells an open transaction that what it read has changed.
+//! * Operands pile up until the value or delete below them in their stripe is met, and are then
+//!   folded into one value. They are not folded onto a value that is still to expire, because the
+//!   result would not expire. Without a base they are combined with each other, where the operator
+//!   can.
+//! * If nothing older lies below the job's inputs, a key's history ends there. The oldest operands
+//!   become a value. What only deletes goes once nothing is kept that it hides. A delete newer
+//!   than an open transaction stays even with nothing to hide: it tells the transaction that what
+//!   it read has changed.
 //! * A value that has expired is a delete for every reader, now and later.
 //!
-//! What must hold: a range tombstone covers the entries of every older source, and those of its own source
-//! with smaller sequence numbers, never those of a newer source. In the output all of them share one
-//! source, so an entry's own number must tell: **an entry whose number was elided takes the number of the
-//! newest range tombstone over it from an older source**. It was written after that tombstone and before
-//! every live snapshot, so no reader can see the difference (docs/decisions/0002).
+//! What must hold: a range tombstone covers the entries of every older source, and those of its own
+//! source with smaller sequence numbers. It never covers those of a newer source. In the output all
+//! of them share one source, so an entry's own number must tell. **An entry whose number was elided
+//! takes the number of the newest range tombstone over it from an older source.** It was written
+//! after that tombstone and before every live snapshot, so no reader can see the difference
+//! (docs/decisions/0002).
 
 use crate::{
     canary::{Bug, planted},
     error::Result,
     ids::{SEQNO_MAX, Seqno},
-    key::{Kind, VALUE_BYTES_MAX, head, split_expiry},
+    key::{Kind, VALUE_BYTES_MAX, Verb, head},
     operator::MergeOperator,
     pin::Slice,
+    sight::{Reader, Verdict, hides},
     tombstone::{RangeTombstone, RangeTombstones},
 };
 use std::sync::Arc;
 
-/// Under which circumstances a job runs.
+/// Which readers a job must not disturb.
 #[derive(Clone, Copy, Debug)]
-pub struct Circumstances<'j> {
+pub struct Readers<'j> {
     /// All live snapshots, ascending. What is visible now need not be among them.
     pub snapshots: &'j [Seqno],
-    /// Folds operands; without one they are kept as they are.
-    pub operator: Option<&'j dyn MergeOperator>,
-    /// Now, as every later reader will agree: Unix milliseconds, not above the clock's high water that
-    /// the manifest will record with the result.
-    pub now_unix_ms: u64,
     /// Nothing older than the inputs lies below them.
     pub drops_tombstones: bool,
+    /// What an open transaction, or one that begins now, has read is no older than this.
+    pub oldest_transaction: Seqno,
+    /// No entry and no range tombstone of the inputs is older than this.
+    pub oldest_input: Seqno,
 }
 
 /// An entry on its way through.
@@ -61,10 +65,34 @@ pub struct Entry<'e> {
     pub value: &'e [u8],
 }
 
-/// Takes the entries that survive.
+/// Why an entry or a range tombstone that went in does not come out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// Something newer of the same stripe counts in its place.
+    Shadowed,
+    /// A range tombstone of the same stripe covers it.
+    Covered,
+    /// Its moment has come.
+    Expired,
+    /// It became part of an entry that was made in its place.
+    Folded,
+    /// It only deletes, and nothing is left below that it could delete.
+    Bottom,
+}
+
+/// Takes what comes out, and is told of what does not. Each entry that goes in is kept or dropped,
+/// once.
 pub trait Sink {
-    /// One entry; keys ascending, versions of one key newest first.
+    /// An entry survives; keys ascending, versions of one key newest first. Its number may be
+    /// another than before.
     fn keep(&mut self, entry: Entry<'_>) -> Result<()>;
+    /// An entry that did not go in comes out: operands were folded, or a value that has expired
+    /// became a delete. In the order of those that are kept.
+    fn made(&mut self, entry: Entry<'_>) -> Result<()>;
+    /// An entry does not come out.
+    fn dropped(&mut self, entry: Entry<'_>, why: Why) -> Result<()>;
+    /// Nothing of a range tombstone comes out.
+    fn dropped_tombstone(&mut self, tombstone: &RangeTombstone, why: Why);
 }
 
 /// The range tombstones of one source.
@@ -83,36 +111,72 @@ impl Covers {
     }
 }
 
+/// An operand that waits for its base.
+struct Operand {
+    seqno: Seqno,
+    value: Slice,
+    /// It was made of several that went in.
+    is_made: bool,
+}
+
+/// A delete that waits for something to hide.
+#[derive(Clone, Copy)]
+struct Delete {
+    seqno: Seqno,
+    /// It was made of a value that has expired.
+    is_made: bool,
+}
+
 /// Lets the entries through that some reader may still tell apart.
-#[derive(Debug)]
 pub struct Retain<'j, S> {
-    circumstances: Circumstances<'j>,
-    /// By rank; empty if no source has a range tombstone.
+    readers: Readers<'j>,
+    /// How every later reader judges: its moment is not above the clock's high water that the
+    /// manifest will record with the result. Without an operator operands are kept as they are.
+    reader: &'j Reader,
+    /// By age; empty if no source has a range tombstone.
     covers: Vec<Covers>,
     kept: RangeTombstones,
     sink: S,
-    /// The key whose versions are coming, and its head, which nearly always tells the next key from it.
+    /// The key whose versions are coming, and its head, which nearly always tells the next key from
+    /// it.
     key: Vec<u8>,
     head: u64,
     /// The stripe of that key of which the newest version has been seen.
     settled: Option<usize>,
     /// Operands of one stripe, newest first, that wait for their base.
-    operands: Vec<(Seqno, Slice)>,
+    operands: Vec<Operand>,
     operands_stripe: usize,
-    /// Deletes, newest first, of which those that no snapshot precedes go unless something older of the
-    /// key is kept.
-    deletes: Vec<Seqno>,
+    /// Deletes, newest first, of which those that no transaction precedes go unless something older
+    /// of the key is kept.
+    deletes: Vec<Delete>,
 }
 
 impl<'j, S: Sink> Retain<'j, S> {
-    /// `tombstones` are the range tombstones of the sources, by rank.
-    pub fn new(circumstances: Circumstances<'j>, tombstones: Vec<Arc<RangeTombstones>>, sink: S) -> Self {
-        let stripe = |seqno| stripe_of(circumstances.snapshots, seqno);
-        let mut all: Vec<RangeTombstone> = tombstones.iter().flat_map(|set| set.iter()).collect();
-        all.retain(|tombstone| !(circumstances.drops_tombstones && stripe(tombstone.seqno) == 0));
-        let kept = RangeTombstones::new(all).thinned(circumstances.snapshots);
+    /// `tombstones` are the range tombstones of the sources, by age. The sink is told at once of
+    /// those that go.
+    pub fn new(
+        readers: Readers<'j>,
+        reader: &'j Reader,
+        tombstones: Vec<Arc<RangeTombstones>>,
+        mut sink: S,
+    ) -> Self {
+        let stripe = |seqno| stripe_of(readers.snapshots, seqno);
+        // No entry is of an older stripe than the oldest: what is covered in it goes with its
+        // cover.
+        let is_idle =
+            |seqno| stripe(seqno) == stripe(readers.oldest_input) && seqno <= readers.oldest_transaction;
+        let (bottom, all): (Vec<_>, Vec<_>) = tombstones
+            .iter()
+            .flat_map(|set| set.iter())
+            .partition(|tombstone| readers.drops_tombstones && is_idle(tombstone.seqno));
+        bottom.iter().for_each(|tombstone| sink.dropped_tombstone(tombstone, Why::Bottom));
+        let all = RangeTombstones::new(all);
+        let kept = all.thinned(readers.snapshots);
+        for tombstone in all.iter().filter(|tombstone| !is_among(tombstone, &kept)) {
+            sink.dropped_tombstone(&tombstone, Why::Shadowed);
+        }
         let has_any = tombstones.iter().any(|set| !set.is_empty());
-        let by_rank = tombstones.into_iter().filter(|_| has_any).map(|set| {
+        let by_age = tombstones.into_iter().filter(|_| has_any).map(|set| {
             let mut parts: Vec<RangeTombstone> = set.iter().collect();
             parts.sort_by_key(|tombstone| stripe(tombstone.seqno));
             let by_stripe = parts.chunk_by(|a, b| stripe(a.seqno) == stripe(b.seqno));
@@ -121,8 +185,9 @@ impl<'j, S: Sink> Retain<'j, S> {
             Covers { by_stripe: by_stripe.collect(), all: set }
         });
         Retain {
-            circumstances,
-            covers: by_rank.collect(),
+            readers,
+            reader,
+            covers: by_age.collect(),
             kept,
             sink,
             key: Vec::new(),
@@ -139,8 +204,8 @@ impl<'j, S: Sink> Retain<'j, S> {
         &self.kept
     }
 
-    /// The next entry, from the source of this rank. `pin` keeps its value beyond this call.
-    pub fn add(&mut self, rank: usize, entry: Entry<'_>, pin: impl FnOnce() -> Slice) -> Result<()> {
+    /// The next entry, from the source of this age. `pin` keeps its value beyond this call.
+    pub fn add(&mut self, age: usize, entry: Entry<'_>, pin: impl FnOnce() -> Slice) -> Result<()> {
         let head = head(entry.key);
         if head != self.head || entry.key != self.key {
             self.end_key()?;
@@ -149,46 +214,61 @@ impl<'j, S: Sink> Retain<'j, S> {
             self.key.extend_from_slice(entry.key);
             self.settled = None;
         }
-        let seqno = if self.covers.is_empty() { entry.seqno } else { self.seqno_above_older(rank, &entry) };
-        let stripe = stripe_of(self.circumstances.snapshots, seqno);
+        let seqno = if self.covers.is_empty() { entry.seqno } else { self.seqno_above_older(age, &entry) };
+        let stripe = stripe_of(self.readers.snapshots, seqno);
         if self.settled == Some(stripe) {
-            return Ok(());
+            return self.sink.dropped(entry, Why::Shadowed);
         }
         if !self.operands.is_empty() && self.operands_stripe != stripe {
             self.keep_operands(seqno)?;
         }
-        if !self.covers.is_empty() && self.is_covered(rank, entry.key, seqno, stripe) {
+        if !self.covers.is_empty() && self.is_covered(age, entry.key, seqno, stripe) {
             self.settled = Some(stripe);
+            self.sink.dropped(entry, Why::Covered)?;
             return if self.operands.is_empty() { Ok(()) } else { self.fold(None, 0).map(|_| ()) };
         }
-        let kind = match entry.kind {
-            Kind::PutExpiring if self.has_expired(entry.value) => Kind::Delete,
-            kind => kind,
-        };
-        if kind != Kind::Merge {
+        let verdict = self.reader.judge(entry.kind, || entry.value, false);
+        if verdict != Verdict::Operand {
             self.settled = Some(stripe);
         }
-        match kind {
-            Kind::Merge => {
+        match verdict {
+            Verdict::Operand => {
                 self.operands_stripe = stripe;
-                self.operands.push((seqno, pin()));
+                self.operands.push(Operand { seqno, value: pin(), is_made: false });
                 Ok(())
             }
-            Kind::Delete => {
-                let gone = !self.operands.is_empty() && self.fold(None, seqno)?;
-                if !gone {
-                    self.deletes.push(seqno);
-                }
-                Ok(())
+            Verdict::Absent => self.add_delete(entry, seqno),
+            // Onto a value that is still to expire nothing is folded. One that is too short to hold
+            // its moment is left for readers to report.
+            Verdict::Value(0) if self.fold_if_any(Some(entry.value), seqno)? => {
+                self.sink.dropped(entry, Why::Folded)
             }
-            Kind::Put if !self.operands.is_empty() && self.fold(Some(entry.value), seqno)? => Ok(()),
-            Kind::Put | Kind::PutExpiring => {
+            Verdict::Separated(0) if !self.operands.is_empty() && self.fold_apart(&entry, seqno)? => {
+                self.sink.dropped(entry, Why::Folded)
+            }
+            Verdict::Value(_) | Verdict::Separated(_) | Verdict::Malformed => {
                 if !self.operands.is_empty() {
                     self.keep_operands(seqno)?;
                 }
-                self.keep(seqno, kind, entry.value)
+                self.keep(seqno, entry.kind, entry.value)
             }
         }
+    }
+
+    /// A delete, or a value that has expired, which is one for every reader.
+    fn add_delete(&mut self, entry: Entry<'_>, seqno: Seqno) -> Result<()> {
+        let is_made = match entry.kind.verb() {
+            Verb::Delete => false,
+            Verb::Put | Verb::Merge => true,
+        };
+        let is_folded = self.fold_if_any(None, seqno)?;
+        if is_made || is_folded {
+            self.sink.dropped(entry, if is_made { Why::Expired } else { Why::Folded })?;
+        }
+        if !is_folded {
+            self.deletes.push(Delete { seqno, is_made });
+        }
+        Ok(())
     }
 
     /// No more entries.
@@ -204,7 +284,7 @@ impl<'j, S: Sink> Retain<'j, S> {
 
     /// The last version of the key was seen.
     fn end_key(&mut self) -> Result<()> {
-        let is_bottom = self.circumstances.drops_tombstones;
+        let is_bottom = self.readers.drops_tombstones;
         if !self.operands.is_empty() {
             let folded = is_bottom && self.fold(None, 0)?;
             if !folded {
@@ -212,51 +292,81 @@ impl<'j, S: Sink> Retain<'j, S> {
             }
         }
         if is_bottom || planted(Bug::DropTombstoneEarly) {
-            let oldest_snapshot = self.circumstances.snapshots.first().copied().unwrap_or(SEQNO_MAX);
-            self.deletes.retain(|&seqno| seqno > oldest_snapshot);
+            let oldest_transaction = self.readers.oldest_transaction;
+            let goes = |delete: &Delete| delete.seqno <= oldest_transaction;
+            for delete in self.deletes.iter().filter(|delete| goes(delete) && !delete.is_made) {
+                self.sink.dropped(of_delete(&self.key, *delete), Why::Bottom)?;
+            }
+            self.deletes.retain(|delete| !goes(delete));
         }
         self.keep_deletes()
+    }
+
+    /// As [`Retain::fold`] onto the separated value of `base`. A value that cannot be read does not
+    /// stop the job: whoever reads the key is told.
+    fn fold_apart(&mut self, base: &Entry<'_>, below: Seqno) -> Result<bool> {
+        match self.reader.value_apart(base.value, base.key) {
+            Ok(value) => self.fold(Some(&value), below),
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// As [`Retain::fold`]; `false` also if there is nothing to fold.
+    fn fold_if_any(&mut self, base: Option<&[u8]>, below: Seqno) -> Result<bool> {
+        Ok(!self.operands.is_empty() && self.fold(base, below)?)
     }
 
     /// Replaces the waiting operands by the value that they give on `base`. `false`: they cannot be
     /// folded and were kept; the base, whose number is `below`, is still to be dealt with.
     fn fold(&mut self, base: Option<&[u8]>, below: Seqno) -> Result<bool> {
-        let oldest_first: Vec<&[u8]> = self.operands.iter().rev().map(|(_, operand)| &operand[..]).collect();
+        let oldest_first: Vec<&[u8]> = self.operands.iter().rev().map(|operand| &operand.value[..]).collect();
         // An operator that refuses does not stop the job: whoever reads the key is told.
-        let folded = self.circumstances.operator.and_then(|operator| {
+        let folded = self.reader.operator.as_ref().and_then(|operator| {
             operator.merge(&self.key, base, &oldest_first).ok().filter(|value| fits(value))
         });
-        let (Some(value), Some(&(newest, _))) = (folded, self.operands.first()) else {
+        let (Some(value), Some(newest)) = (folded, self.operands.first()) else {
             self.keep_operands(below)?;
             return Ok(false);
         };
-        self.operands.clear();
-        self.keep(newest, Kind::Put, &value)?;
+        let newest = newest.seqno;
+        for operand in self.operands.drain(..) {
+            self.sink.dropped(of_operand(&self.key, &operand), Why::Folded)?;
+        }
+        self.keep_deletes()?;
+        self.sink.made(Entry { key: &self.key, seqno: newest, kind: Kind::Put, value: &value })?;
         Ok(true)
     }
 
-    /// Keeps the waiting operands, as few as the operator can make of them. One whose number was elided
-    /// takes that of the next older version, or `below` if it is the oldest: numbers of a key descend.
+    /// Keeps the waiting operands, as few as the operator can make of them. One whose number was
+    /// elided takes that of the next older version, or `below` if it is the oldest: numbers of a
+    /// key descend.
     fn keep_operands(&mut self, below: Seqno) -> Result<()> {
         let mut operands = std::mem::take(&mut self.operands);
-        if let Some(operator) = self.circumstances.operator {
-            combine(operator, &self.key, &mut operands);
+        if let Some(operator) = &self.reader.operator {
+            let (key, sink) = (&self.key, &mut self.sink);
+            combine(&**operator, key, &mut operands, |operand| {
+                sink.dropped(of_operand(key, operand), Why::Folded)
+            })?;
         }
         let mut below = below;
-        for (seqno, _) in operands.iter_mut().rev() {
-            below = below.max(*seqno);
-            *seqno = below;
+        for operand in operands.iter_mut().rev() {
+            below = below.max(operand.seqno);
+            operand.seqno = below;
         }
-        for (seqno, operand) in operands.drain(..) {
-            self.keep(seqno, Kind::Merge, &operand)?;
+        self.keep_deletes()?;
+        for operand in operands.drain(..) {
+            let entry = of_operand(&self.key, &operand);
+            if operand.is_made { self.sink.made(entry)? } else { self.sink.keep(entry)? }
         }
         self.operands = operands;
         Ok(())
     }
 
+    /// Keeps the deletes: something that they hide is kept, or they must stay without.
     fn keep_deletes(&mut self) -> Result<()> {
-        for seqno in self.deletes.drain(..) {
-            self.sink.keep(Entry { key: &self.key, seqno, kind: Kind::Delete, value: &[] })?;
+        for delete in self.deletes.drain(..) {
+            let entry = of_delete(&self.key, delete);
+            if delete.is_made { self.sink.made(entry)? } else { self.sink.keep(entry)? }
         }
         Ok(())
     }
@@ -269,24 +379,37 @@ impl<'j, S: Sink> Retain<'j, S> {
         self.sink.keep(Entry { key: &self.key, seqno, kind, value })
     }
 
-    /// The entry's sequence number, or, where that was elided, a number that keeps it above the range
-    /// tombstones of older sources.
-    fn seqno_above_older(&self, rank: usize, entry: &Entry<'_>) -> Seqno {
-        let older = self.covers[rank + 1..].iter();
+    /// The entry's sequence number, or, where that was elided, a number that keeps it above the
+    /// range tombstones of older sources.
+    fn seqno_above_older(&self, age: usize, entry: &Entry<'_>) -> Seqno {
+        let older = self.covers[age + 1..].iter();
         let tombstones = older.filter_map(|covers| covers.all.covering(entry.key, SEQNO_MAX));
         tombstones.fold(entry.seqno, Seqno::max)
     }
 
     /// Whether a range tombstone of the entry's stripe covers it.
-    fn is_covered(&self, rank: usize, key: &[u8], seqno: Seqno, stripe: usize) -> bool {
-        self.covers[..rank].iter().any(|newer| newer.covering(key, stripe).is_some())
-            || self.covers[rank].covering(key, stripe).is_some_and(|tombstone| tombstone > seqno)
+    fn is_covered(&self, age: usize, key: &[u8], seqno: Seqno, stripe: usize) -> bool {
+        let (newer, own) = (self.covers[..age].iter(), &self.covers[age]);
+        let hidden_by = |covers: &Covers, is_newer| {
+            covers.covering(key, stripe).is_some_and(|tombstone| hides(tombstone, is_newer, seqno))
+        };
+        newer.into_iter().any(|newer| hidden_by(newer, true)) || hidden_by(own, false)
     }
+}
 
-    /// A value too short to hold its moment is left for readers to report.
-    fn has_expired(&self, stored: &[u8]) -> bool {
-        split_expiry(stored).is_some_and(|(moment, _)| moment <= self.circumstances.now_unix_ms)
-    }
+/// Whether something of `tombstone` is left in `kept`.
+fn is_among(tombstone: &RangeTombstone, kept: &RangeTombstones) -> bool {
+    kept.iter().any(|other| {
+        other.seqno == tombstone.seqno && other.start < tombstone.end && tombstone.start < other.end
+    })
+}
+
+fn of_operand<'e>(key: &'e [u8], operand: &'e Operand) -> Entry<'e> {
+    Entry { key, seqno: operand.seqno, kind: Kind::Merge, value: &operand.value }
+}
+
+fn of_delete(key: &[u8], delete: Delete) -> Entry<'_> {
+    Entry { key, seqno: delete.seqno, kind: Kind::Delete, value: &[] }
 }
 
 /// How many of `snapshots` do not see an entry of this number.
@@ -298,27 +421,36 @@ fn fits(value: &[u8]) -> bool {
     value.len() as u64 <= VALUE_BYTES_MAX
 }
 
-/// Combines neighbours until none will. In rounds of pairs, because an operator that concatenates would
-/// copy a long chain once for each of its operands.
-fn combine(operator: &dyn MergeOperator, key: &[u8], newest_first: &mut Vec<(Seqno, Slice)>) {
+/// Combines neighbours until none will, and hands those that went in and are now part of another to
+/// `folded`. In rounds of pairs, because an operator that concatenates would copy a long chain once
+/// for each of its operands.
+fn combine(
+    operator: &dyn MergeOperator,
+    key: &[u8],
+    newest_first: &mut Vec<Operand>,
+    mut folded: impl FnMut(&Operand) -> Result<()>,
+) -> Result<()> {
     loop {
         let before = newest_first.len();
-        let mut fewer: Vec<(Seqno, Slice)> = Vec::with_capacity(before.div_ceil(2));
+        let mut fewer: Vec<Operand> = Vec::with_capacity(before.div_ceil(2));
         let mut operands = newest_first.drain(..).peekable();
-        while let Some((seqno, newer)) = operands.next() {
-            let both = operands.peek().and_then(|(_, older)| operator.combine(key, older, &newer));
-            match both.filter(|both| fits(both)) {
-                Some(both) => {
-                    operands.next();
-                    fewer.push((seqno, Slice::from(both)));
+        while let Some(newer) = operands.next() {
+            let both = operands.peek().and_then(|older| operator.combine(key, &older.value, &newer.value));
+            let Some(both) = both.filter(|both| fits(both)) else {
+                fewer.push(newer);
+                continue;
+            };
+            for part in [Some(&newer), operands.next().as_ref()].into_iter().flatten() {
+                if !part.is_made {
+                    folded(part)?;
                 }
-                None => fewer.push((seqno, newer)),
             }
+            fewer.push(Operand { seqno: newer.seqno, value: Slice::from(both), is_made: true });
         }
         drop(operands);
         *newest_first = fewer;
         if newest_first.len() == before {
-            return;
+            return Ok(());
         }
     }
 }

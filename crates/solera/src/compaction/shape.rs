@@ -1,16 +1,15 @@
 //! The shape of the tree: how large each level may grow and how many runs it may hold.
 //!
-//! Owns [`Shape`], the size ratio T and the run limits K_i of the FLSM-tree (RusKey §4). It is plain
-//! numbers: `score` and `pick` obey it, and a change is honoured by the compactions that come anyway.
-//! Nothing is rewritten because a shape changed.
+//! Owns [`Shape`], the size ratio T and the run limits K_i of the FLSM-tree (RusKey §4). It is
+//! plain numbers: `wants` and `pick` obey it, and a change is honoured by the compactions that come
+//! anyway. Nothing is rewritten because a shape changed.
 
 use crate::{
     codec::{DecodeError, Decoder, put_varint},
     error::{Error, Result},
-    knob::{Knob, Legal, Scope, Value},
-    version::LEVELS_MAX,
+    version::{LEVELS_MAX, Run},
 };
-use std::fmt;
+use std::{fmt, ops::RangeInclusive, sync::Arc};
 
 /// Smallest size ratio: with less, levels would not grow.
 pub const SIZE_RATIO_MIN: u32 = 2;
@@ -18,33 +17,11 @@ pub const SIZE_RATIO_MIN: u32 = 2;
 pub const SIZE_RATIO_MAX: u32 = 100;
 /// Largest run limit of level 0: every read looks into all of these runs.
 pub const LEVEL0_RUN_LIMIT_MAX: u32 = 64;
-/// Smallest write buffer and smallest output table, in bytes: a quarter of a block of the default layout.
-/// Less only makes files.
+/// Smallest write buffer and smallest output table, in bytes: a quarter of a block of the default
+/// layout. Less only makes files.
 pub const BUFFER_BYTES_MIN: u64 = 1 << 10;
 /// Largest write buffer and largest output table, in bytes.
 pub const BUFFER_BYTES_MAX: u64 = 1 << 40;
-
-/// T.
-pub static SIZE_RATIO: Knob = Knob::new(
-    "size_ratio",
-    Scope::Keyspace,
-    Legal::Whole { min: SIZE_RATIO_MIN as u64, max: SIZE_RATIO_MAX as u64 },
-)
-.with(
-    "10",
-    "by the compactions to come",
-    "T: how many times larger a level is than the one above it. Not below a run limit of a level below 0.",
-);
-/// K_i.
-pub static RUN_LIMIT: Knob =
-    Knob::new("run_limit", Scope::Level, Legal::Whole { min: 1, max: SIZE_RATIO_MAX as u64 })
-        .unit("runs")
-        .with(
-            "4 in level 0, else 1",
-            "with the next data that comes to the level",
-            "K_i: runs that a level fills before all move down. 1: fewest reads; T: fewest rewrites. \
-             At most T, in level 0 at most 64. Without a level: every level below 0.",
-        );
 
 /// How large each level may grow and how many runs it may hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +32,7 @@ pub struct Shape {
     /// deeper levels. 1 to T (level 0: 1 to 64); 1 is leveling, T is tiering. Default 4, 1.
     pub run_limits: Vec<u32>,
     /// M_b: bytes of a full memtable, the unit that capacities are multiples of. Default 16 MiB.
+    /// The engine fills in what the whole database has: [`crate::Options::write_buffer`].
     pub write_buffer_bytes: u64,
     /// Size at which the tables that compactions write are cut. Default 16 MiB.
     pub table_bytes: u64,
@@ -73,8 +51,9 @@ impl Shape {
         self.run_limits.get(at).copied().unwrap_or(1)
     }
 
-    /// Bytes that `level` may hold: M_b (T-1) T^level; for level 0, whose limit is its runs, M_b K_0.
-    /// (NOTES §3; the papers count levels from 1 and entries instead of bytes.)
+    /// Bytes that `level` may hold: M_b (T-1) T^level; for level 0, whose limit is its runs, M_b
+    /// K_0. (docs/PAPERS.md, "RusKey: the flexible tree"; the papers count levels from 1 and
+    /// entries instead of bytes.)
     pub fn capacity_bytes(&self, level: u32) -> u64 {
         if level == 0 {
             return self.write_buffer_bytes.saturating_mul(self.run_limit(0).into());
@@ -83,37 +62,41 @@ impl Shape {
         self.write_buffer_bytes.saturating_mul(ratio - 1).saturating_mul(ratio.saturating_pow(level))
     }
 
-    /// Bytes at which the newest run of `level` is full and the next arrival opens another: C_i/K_i.
+    /// Bytes at which the newest run of `level` is full and the next arrival opens another:
+    /// C_i/K_i.
     pub fn run_capacity_bytes(&self, level: u32) -> u64 {
         self.capacity_bytes(level) / u64::from(self.run_limit(level))
     }
 
     /// Runs beyond which a level is emptied even if it is not full: T+2, or K_0+2 if that is more.
-    /// Only a run limit that goes up and down can leave so many (NOTES §3a'' point 6).
+    /// Only a run limit that goes up and down can leave so many (docs/PAPERS.md, "RusKey: several
+    /// runs in a level", point 6).
     pub fn run_count_max(&self) -> u32 {
         self.size_ratio.max(self.run_limit(0)) + 2
     }
 
-    /// The knobs that this obeys.
-    pub const KNOBS: [&'static Knob; 2] = [&SIZE_RATIO, &RUN_LIMIT];
-
-    /// What `knob` is set to, if it is one of these. Of all levels below 0, the deepest named speaks.
-    pub fn setting(&self, knob: &Knob, level: Option<u32>) -> Option<Value> {
-        match knob {
-            knob if *knob == SIZE_RATIO => Some(self.size_ratio.into()),
-            knob if *knob == RUN_LIMIT => Some(self.run_limit(level.unwrap_or(LEVELS_MAX)).into()),
-            _ => None,
-        }
+    /// Whether merging `runs` of level 0 with level 1 would cost much more than they are worth.
+    pub(super) fn is_little(&self, runs: &[Arc<Run>]) -> bool {
+        runs.iter().map(|run| run.bytes()).sum::<u64>() <= self.write_buffer_bytes / 2
     }
 
-    /// What `knob`, one of these, may be set to while all else stays as it is.
-    pub fn legal(&self, knob: &Knob, level: Option<u32>) -> Legal {
-        let (min, max) = match level {
-            _ if *knob == SIZE_RATIO => (self.run_limit_max().max(SIZE_RATIO_MIN), SIZE_RATIO_MAX),
-            Some(0) => (1, LEVEL0_RUN_LIMIT_MAX),
-            _ => (1, self.size_ratio),
-        };
-        Legal::Whole { min: min.into(), max: max.into() }
+    /// Whether `runs` of level 0 are rather to be merged with each other.
+    pub(super) fn are_small(&self, runs: &[Arc<Run>]) -> bool {
+        runs.len() > 1 && self.is_little(runs)
+    }
+
+    /// What the size ratio may be while the run limits stay as they are.
+    pub fn legal_size_ratio(&self) -> RangeInclusive<u32> {
+        self.run_limit_max().max(SIZE_RATIO_MIN)..=SIZE_RATIO_MAX
+    }
+
+    /// What the run limit of `level` may be while the size ratio stays as it is; `None`: of every
+    /// level below 0.
+    pub fn legal_run_limit(&self, level: Option<u32>) -> RangeInclusive<u32> {
+        match level {
+            Some(0) => 1..=LEVEL0_RUN_LIMIT_MAX,
+            _ => 1..=self.size_ratio,
+        }
     }
 
     /// The largest run limit below level 0.
@@ -121,17 +104,16 @@ impl Shape {
         self.run_limits.iter().copied().skip(1).fold(self.run_limit(1), u32::max)
     }
 
-    /// Sets `knob`, one of these, to a number that may be out of its range: [`Shape::validate`] then says so.
-    pub fn set(&mut self, knob: &Knob, level: Option<u32>, number: u64) {
-        let number = u32::try_from(number).unwrap_or(u32::MAX);
+    /// Sets the run limit of one level, or of all below level 0. It may be out of its range:
+    /// [`Shape::validate`] then says so.
+    pub fn set_run_limit(&mut self, level: Option<u32>, limit: u32) {
         match level {
-            _ if *knob == SIZE_RATIO => self.size_ratio = number,
-            None => self.run_limits = vec![self.run_limit(0), number],
+            None => self.run_limits = vec![self.run_limit(0), limit],
             Some(level) => {
                 // The levels below it keep what they have.
                 let named = (self.run_limits.len() as u32).max(level + 2).min(LEVELS_MAX);
                 self.run_limits = (0..named).map(|level| self.run_limit(level)).collect();
-                self.run_limits[level as usize] = number;
+                self.run_limits[level as usize] = limit;
             }
         }
     }
@@ -170,8 +152,8 @@ impl Shape {
         Ok(())
     }
 
-    /// Appends the shape: size ratio, count of run limits, the run limits, write buffer bytes, table
-    /// bytes (varints).
+    /// Appends the shape: size ratio, count of run limits, the run limits, write buffer bytes,
+    /// table bytes (varints).
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.size_ratio.into());
         put_varint(out, self.run_limits.len() as u64);
@@ -249,38 +231,37 @@ mod tests {
     fn a_run_limit_is_set_for_one_level_or_for_all_below_0() {
         let mut shape = Shape::default();
         let limits = |shape: &Shape| (0..6).map(|level| shape.run_limit(level)).collect::<Vec<_>>();
-        shape.set(&RUN_LIMIT, Some(3), 7);
+        shape.set_run_limit(Some(3), 7);
         assert_eq!(limits(&shape), [4, 1, 1, 7, 1, 1]);
-        shape.set(&RUN_LIMIT, Some(0), 9);
-        shape.set(&RUN_LIMIT, Some(1), 2);
+        shape.set_run_limit(Some(0), 9);
+        shape.set_run_limit(Some(1), 2);
         assert_eq!(limits(&shape), [9, 2, 1, 7, 1, 1]);
-        assert_eq!(shape.setting(&RUN_LIMIT, Some(3)), Some(7u32.into()));
-        shape.set(&RUN_LIMIT, None, 5);
+        shape.set_run_limit(None, 5);
         assert_eq!(limits(&shape), [9, 5, 5, 5, 5, 5]);
-        shape.set(&RUN_LIMIT, Some(LEVELS_MAX - 1), 3);
+        shape.set_run_limit(Some(LEVELS_MAX - 1), 3);
         shape.validate().unwrap();
         assert_eq!(limits(&shape), [9, 5, 5, 5, 5, 5]);
         let mut single = Shape { run_limits: vec![2], ..Shape::default() };
-        single.set(&RUN_LIMIT, Some(0), 20);
+        single.set_run_limit(Some(0), 20);
         assert_eq!(limits(&single), [20, 2, 2, 2, 2, 2]);
     }
 
     #[test]
     fn what_is_legal_now_passes_and_the_next_number_does_not() {
         let shape = Shape { size_ratio: 8, run_limits: vec![40, 5, 3], ..Shape::default() };
-        for (knob, level, legal) in [
-            (&SIZE_RATIO, None, 5..=100),
-            (&RUN_LIMIT, Some(0), 1..=64),
-            (&RUN_LIMIT, Some(1), 1..=8),
-            (&RUN_LIMIT, Some(7), 1..=8),
-            (&RUN_LIMIT, None, 1..=8),
-        ] {
+        let ratio = shape.legal_size_ratio();
+        assert_eq!(ratio, 5..=100);
+        for (ratio, is_legal) in [(5, true), (100, true), (4, false), (101, false)] {
+            let changed = Shape { size_ratio: ratio, ..shape.clone() };
+            assert_eq!(changed.validate().is_ok(), is_legal, "size ratio {ratio}");
+        }
+        for (level, legal) in [(Some(0), 1..=64), (Some(1), 1..=8), (Some(7), 1..=8), (None, 1..=8)] {
+            assert_eq!(shape.legal_run_limit(level), legal, "{level:?}");
             let (min, max) = (*legal.start(), *legal.end());
-            assert_eq!(shape.legal(knob, level), Legal::Whole { min, max }, "{} {level:?}", knob.name);
-            for (number, is_legal) in [(min, true), (max, true), (min - 1, false), (max + 1, false)] {
+            for (limit, is_legal) in [(min, true), (max, true), (min - 1, false), (max + 1, false)] {
                 let mut changed = shape.clone();
-                changed.set(knob, level, number);
-                assert_eq!(changed.validate().is_ok(), is_legal, "{} {level:?} {number}", knob.name);
+                changed.set_run_limit(level, limit);
+                assert_eq!(changed.validate().is_ok(), is_legal, "{level:?} {limit}");
             }
         }
     }

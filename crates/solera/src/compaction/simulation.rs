@@ -6,7 +6,7 @@ use crate::{
     ids::{DatabaseId, FileId, Seqno},
     key::KeyRange,
     stats::{LevelCounters, Stats},
-    table::{Layout, TableContext, TableDescriptor, TableFile},
+    table::{Layout, TableContext, TableDescriptor, TableFile, waste::Waste},
     version::{Added, TableRef, TreeEdit, Version},
     vfs::mem::MemFs,
 };
@@ -25,7 +25,7 @@ struct World {
     context: Arc<TableContext>,
     shape: Shape,
     version: Version,
-    in_flight: InFlight,
+    ledger: Ledger,
     contents: HashMap<FileId, Content>,
     next_file: u64,
     seqno: Seqno,
@@ -35,6 +35,7 @@ struct World {
     /// Runs that level 0 may come to while `reads` have not paid for its merge.
     patience: u32,
     reads: LevelCounters,
+    horizon: Horizon,
 }
 
 /// A plan that has read its inputs and waits to be installed.
@@ -66,7 +67,7 @@ impl World {
             context: nowhere(),
             shape,
             version: Version::new(),
-            in_flight: InFlight::new(),
+            ledger: Ledger::new(),
             contents: HashMap::new(),
             next_file: 1,
             seqno: 0,
@@ -75,13 +76,14 @@ impl World {
             moved_bytes: 0,
             patience: 0,
             reads: LevelCounters::default(),
+            horizon: Horizon::default(),
         }
     }
 
     /// The shape is another from now on.
     fn change(&mut self, shape: Shape, transition: Transition) {
-        let turns = turns(&self.version, &self.shape, &shape, transition);
-        turns.into_iter().for_each(|turn| self.in_flight.turn(turn));
+        let changes = limit_changes(&self.version, &self.shape, &shape, transition);
+        changes.into_iter().for_each(|change| self.ledger.change_limit(change));
         self.shape = shape;
     }
 
@@ -110,6 +112,7 @@ impl World {
                 value_bytes: 0,
                 filter: Layout::default().filter.mean(),
                 layout: Layout::default(),
+                waste: Waste::default(),
             }
         });
         tables.collect()
@@ -133,7 +136,8 @@ impl World {
         }
         let run = self.version.level(0).next_run();
         let added = self.write_tables(content).into_iter().map(|table| Added::whole(0, run, table));
-        let edit = TreeEdit { removed: vec![], added: added.collect(), flushed_seqno: Some(self.seqno) };
+        let edit =
+            TreeEdit { added: added.collect(), flushed_seqno: Some(self.seqno), ..TreeEdit::default() };
         self.apply(&edit);
     }
 
@@ -146,9 +150,9 @@ impl World {
         assert_eq!(plan.unsound(&self.version), None);
         self.plans += 1;
         self.moved_bytes += plan.work_bytes();
-        let ticket = self.in_flight.start(&plan);
+        let ticket = self.ledger.start(&plan);
         let mut outputs = Vec::new();
-        if !plan.moves {
+        if plan.work == Work::Merge {
             let mut merged = Content::new();
             let sources = plan.sources.iter().map(|source| &source.tables);
             for table in sources.chain([&plan.target.tables]).flatten() {
@@ -163,18 +167,21 @@ impl World {
     }
 
     fn install(&mut self, running: Running) {
-        self.in_flight.finish(running.ticket);
+        self.ledger.finish(running.ticket);
         let edit = running.plan.edit(&self.version, &running.outputs);
         self.apply(&edit);
     }
 
-    fn next_plan(&mut self) -> Option<Plan> {
-        self.in_flight.weigh(&self.version, &self.shape, self.patience, &self.reads);
-        pick(&self.version, &self.shape, &self.in_flight)
+    fn picture(&mut self) -> Picture<'_> {
+        self.ledger.picture(&self.version, &self.shape, self.patience, &self.reads, &self.horizon)
     }
 
-    /// Carries out everything that is due, up to `width` plans at a time, installed in the order that
-    /// `order` says.
+    fn next_plan(&mut self) -> Option<Plan> {
+        pick(&self.picture())
+    }
+
+    /// Carries out everything that is due, up to `width` plans at a time, installed in the order
+    /// that `order` says.
     fn settle(&mut self, width: usize, mut order: u64) {
         let mut running = Vec::new();
         loop {
@@ -193,10 +200,10 @@ impl World {
         }
     }
 
-    fn sweep(&mut self, range: KeyRange) {
-        let mut sweep = Sweep::new(&self.version, range);
+    fn compact(&mut self, range: KeyRange) {
+        let mut compaction = ManualCompaction::new(&self.version, range);
         loop {
-            match sweep.next(&self.version, &self.shape, &self.in_flight) {
+            match compaction.next(&self.picture()) {
                 Step::Run(plan) => {
                     let running = self.start(plan);
                     self.install(running);
@@ -220,12 +227,12 @@ impl World {
         }
     }
 
-    /// Writers are held back by the runs of level 0 for as long as there are too many of them for the shape that is
-    /// wanted (`tree::stall`): then there must be something to do about it.
-    fn check_due(&self) {
+    /// Writers are held back by the runs of level 0 for as long as there are too many of them for
+    /// the shape that is wanted (`tree::stall`): then there must be something to do about it.
+    fn check_due(&mut self) {
         let runs = self.version.level(0).runs().len();
-        let due = || pick(&self.version, &self.shape, &self.in_flight).is_some();
-        assert!(runs < self.shape.run_limit(0) as usize || due(), "{} of\n{}", self.shape, self.version);
+        let is_due = self.next_plan().is_some();
+        assert!(runs < self.shape.run_limit(0) as usize || is_due, "{} of\n{}", self.shape, self.version);
     }
 
     fn check_shape(&self) {
@@ -322,7 +329,7 @@ proptest! {
         for (nth, writes) in flushes.iter().enumerate() {
             world.flush(keys_of(writes, nth));
             random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            if let Some(plan) = pick(&world.version, &world.shape, &world.in_flight) {
+            if let Some(plan) = world.next_plan() {
                 running.push(world.start(plan));
             }
             if random >> 62 > 0 && !running.is_empty() {
@@ -355,7 +362,7 @@ proptest! {
             world.check_reads();
             let runs = world.version.level(0).runs().len();
             prop_assert!(runs < patience.max(world.shape.run_limit(0)) as usize, "{}", world.version);
-            prop_assert!(reads < 1_000_000 || !world.in_flight.level0_waits(), "{}", world.version);
+            prop_assert!(reads < 1_000_000 || !world.ledger.level0().waits(), "{}", world.version);
         }
         prop_assert!(world.plans <= flushes.len() * 40, "{} plans for {} flushes", world.plans, flushes.len());
     }
@@ -374,15 +381,15 @@ proptest! {
             world.check_due();
             world.settle(2, order);
             world.check_reads();
-            for at in world.version.levels() {
-                let shape = world.in_flight.in_force(&world.version, &world.shape);
-                prop_assert!(at.runs().len() <= shape.run_count_max() as usize);
+            let picture = world.picture();
+            for at in picture.version.levels() {
+                prop_assert!(at.runs().len() <= picture.shape.run_count_max() as usize);
             }
         }
     }
 
     #[test]
-    fn a_sweep_leaves_one_clean_run(
+    fn a_manual_compaction_leaves_one_clean_run(
         shape in shapes(), flushes in writes(), order: u64, a in 0u64..4096, b in 0u64..4096, pause in 1usize..30,
     ) {
         let mut world = World::new(shape);
@@ -393,7 +400,7 @@ proptest! {
             }
         }
         let range = KeyRange::closed(&key(a.min(b) << 32), &key(a.max(b) << 32));
-        world.sweep(range.clone());
+        world.compact(range.clone());
         world.check_reads();
         let inside: Vec<_> =
             world.version.runs().iter().filter(|run| !run.overlapping(&range).is_empty()).collect();
@@ -432,7 +439,7 @@ fn small_runs_are_gathered_before_they_are_merged_down() {
         ..Shape::default()
     });
     world.flush((0..100_000).map(|n| (n, false)));
-    world.sweep(KeyRange::all());
+    world.compact(KeyRange::all());
     world.moved_bytes = 0;
     for nth in 0..300 {
         world.flush([(nth * 331, false)]);
@@ -519,22 +526,22 @@ fn a_lazy_transition_keeps_the_old_limit_until_the_level_has_been_emptied() {
         assert_eq!(world.plans, plans, "a change rewrites nothing");
         let is_old =
             |world: &World| world.version.level(1).runs().last().is_some_and(|oldest| oldest.id() <= newest);
-        let in_force = |world: &World| world.in_flight.in_force(&world.version, &world.shape).run_limit(1);
+        let in_force = |world: &mut World| world.picture().shape.run_limit(1);
         let mut seed = 1000;
         while is_old(&world) {
-            assert_eq!(in_force(&world), old);
+            assert_eq!(in_force(&mut world), old);
             seed += 1;
             world.flush(keys_of(&Writes::Spread(seed), 0));
             world.settle(1, 0);
             assert!(seed < 2000, "{}", world.version);
         }
         assert!(seed > 1005, "only what is full is emptied");
-        assert_eq!(in_force(&world), new);
+        assert_eq!(in_force(&mut world), new);
         world.check_reads();
         // A change that is not lazy ends the waiting.
         world.change(with_limit(old), Transition::Lazy);
         world.change(with_limit(new), Transition::Flexible);
-        assert_eq!(in_force(&world), new);
+        assert_eq!(in_force(&mut world), new);
     }
 }
 

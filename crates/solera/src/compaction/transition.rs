@@ -1,45 +1,37 @@
 //! How a level comes from one run limit to another.
 //!
-//! Owns [`Transition`], the ways to do it that RusKey compares (§4.1; NOTES §3a), and [`turns`], what a change asks of
-//! the levels that it concerns: a pure function. [`InFlight`](super::InFlight) remembers it, so it is known to the
-//! running process only: what a restart interrupts goes on as a flexible transition.
+//! Owns [`Transition`], the ways that RusKey compares (RusKey §4.1), and [`limit_changes`], a pure
+//! function: which levels a change of the shape concerns. [`HeldLimits`] remembers what is not over
+//! yet. It is not on disk: a restart ends every transition, and the levels go on as after a
+//! flexible one.
 
 use super::shape::Shape;
 use crate::{
     ids::RunId,
-    knob::{Knob, Legal, Scope},
-    version::Version,
+    version::{Run, Version},
 };
-use std::{fmt, str::FromStr};
-
-/// The way to do it.
-pub static TRANSITION: Knob = Knob::new("transition", Scope::Keyspace, Legal::Names(&Transition::NAMES))
-    .with(
-        "flexible",
-        "with the next change of a run limit",
-        "How a level comes to a new run limit: flexible rewrites nothing and waits for nothing, greedy merges the \
-         level into the next one first, lazy waits until the level has been emptied (level 0: flexible).",
-    )
-    .experiment();
+use std::{borrow::Cow, collections::BTreeMap, fmt, str::FromStr, sync::Arc};
 
 /// How a level comes from one run limit to another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transition {
-    /// The new limit is in force at once, and nothing is rewritten for it: a smaller one lets the newest run grow, a
-    /// larger one makes the next arrival open another.
+    /// The new limit is in force at once, and nothing is rewritten for it: a smaller one lets the
+    /// newest run grow, a larger one makes the next arrival open another.
     #[default]
     Flexible,
-    /// The new limit is in force at once, and all that the level holds is merged into the next level, full or not. It is
-    /// read and written for that (RusKey's D/B, §4.1), also where its tables could be moved as they are.
+    /// The new limit is in force at once, and all that the level holds is merged into the next
+    /// level, full or not. It is read and written for that (D/B in RusKey §4.1), also where its
+    /// tables could be moved as they are.
     Greedy,
-    /// The old limit stays in force until all that the level holds has moved down because it was full; below level 0,
-    /// which is flexible then.
+    /// The old limit stays in force until all that the level holds has moved down because it was
+    /// full; below level 0, which is flexible then.
     Lazy,
 }
 
 impl Transition {
     const ALL: [Transition; 3] = [Transition::Flexible, Transition::Greedy, Transition::Lazy];
-    const NAMES: [&'static str; 3] = ["flexible", "greedy", "lazy"];
+    /// Their names.
+    pub const NAMES: [&'static str; 3] = ["flexible", "greedy", "lazy"];
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -61,9 +53,9 @@ impl fmt::Display for Transition {
     }
 }
 
-/// What a change of its run limit asks of a level.
+/// The run limit of one level has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Turn {
+pub struct LimitChange {
     /// The level.
     pub level: u32,
     /// The newest run that it had when the limit was changed.
@@ -74,25 +66,81 @@ pub struct Turn {
     pub transition: Transition,
 }
 
-impl fmt::Display for Turn {
+impl fmt::Display for LimitChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Turn { level, newest, run_limit, transition } = self;
+        let LimitChange { level, newest, run_limit, transition } = self;
         write!(f, "level {level}: {transition} from {run_limit} runs, up to run {newest}")
     }
 }
 
-/// What the change from one shape to another asks of the levels: of those that hold something and get another run
-/// limit. Level 0 never waits for a new one: writers are held back by the limit that is wanted, so it has to be the one
-/// that compactions go by.
-pub fn turns(version: &Version, old: &Shape, new: &Shape, transition: Transition) -> Vec<Turn> {
+/// The changes of run limits between two shapes, for the levels that hold something. Level 0 is
+/// never lazy: writers are held back by the limit that is wanted, so compactions have to obey that
+/// one too.
+pub fn limit_changes(
+    version: &Version,
+    old: &Shape,
+    new: &Shape,
+    transition: Transition,
+) -> Vec<LimitChange> {
     let levels = 0..version.levels().len() as u32;
-    let turn = |level| {
+    let change = |level| {
         let (run_limit, newest) = (old.run_limit(level), version.level(level).runs().first()?.id());
         let transition = match transition {
             Transition::Lazy if level == 0 => Transition::Flexible,
             other => other,
         };
-        (run_limit != new.run_limit(level)).then_some(Turn { level, newest, run_limit, transition })
+        (run_limit != new.run_limit(level)).then_some(LimitChange { level, newest, run_limit, transition })
     };
-    levels.filter_map(turn).collect()
+    levels.filter_map(change).collect()
+}
+
+/// What levels owe to changes of their run limits that are not over yet.
+#[derive(Clone, Debug, Default)]
+pub struct HeldLimits {
+    /// By level: a limit that is in force until the runs that the level had are gone (lazy).
+    held: BTreeMap<u32, LimitChange>,
+    /// By level: runs up to this id are rewritten on their way down (greedy).
+    rewritten: BTreeMap<u32, RunId>,
+}
+
+impl HeldLimits {
+    /// Takes a change over. The last change of a level counts, but a lazy one after a lazy one
+    /// keeps the limit that has been in force for longest.
+    pub(super) fn note(&mut self, change: LimitChange) {
+        if change.transition != Transition::Lazy {
+            self.held.remove(&change.level);
+            self.rewritten.remove(&change.level);
+        }
+        match change.transition {
+            Transition::Flexible => {}
+            Transition::Greedy => drop(self.rewritten.insert(change.level, change.newest)),
+            Transition::Lazy => drop(self.held.entry(change.level).or_insert(change)),
+        }
+    }
+
+    /// The run limit that is in force in the level of `runs`, all that it has, though another is
+    /// wanted.
+    pub(super) fn held(&self, runs: &[Arc<Run>]) -> Option<u32> {
+        let oldest = runs.last()?;
+        let change = self.held.get(&oldest.level()).filter(|change| oldest.id() <= change.newest);
+        change.map(|change| change.run_limit)
+    }
+
+    /// Whether the oldest of `runs`, all that a level has, is to be rewritten on its way down, even
+    /// where its tables could be moved as they are.
+    pub(super) fn rewrites(&self, runs: &[Arc<Run>]) -> bool {
+        let oldest = runs.last();
+        oldest.is_some_and(|run| self.rewritten.get(&run.level()).is_some_and(|newest| run.id() <= *newest))
+    }
+
+    /// The shape that is in force where `wanted` is wanted.
+    pub(super) fn in_force<'s>(&self, version: &Version, wanted: &'s Shape) -> Cow<'s, Shape> {
+        let mut shape = Cow::Borrowed(wanted);
+        for &level in self.held.keys() {
+            if let Some(limit) = self.held(version.level(level).runs()) {
+                shape.to_mut().set_run_limit(Some(level), limit);
+            }
+        }
+        shape
+    }
 }

@@ -1,39 +1,46 @@
 //! Seeing what the database does, and changing how it is kept while it runs.
 //!
-//! Owns [`Control`]: what happens ([`Control::observe`]), what may be set ([`Control::ranges`]), setting it
-//! ([`Control::apply`]), what was set ([`Control::history`]), and recording what users do ([`Control::trace`]). A change is bounded (one that is not legal is refused with what is), lazy (one record of the
-//! manifest, no data is read or written for it), durable (in force after every later open), and never changes an
-//! answer. It is pulled: the engine calls nobody. See docs/decisions/0010.
+//! Owns [`Control`]: what happens ([`Control::observe`]), what may be set ([`Control::ranges`]),
+//! setting it ([`Control::apply`]), what was set ([`Control::history`]), and recording what users
+//! do ([`Control::trace`]). A change is bounded: one that is not legal is refused with what is. It
+//! is lazy: one record of the manifest, and no data is read or written for it. It is durable: in
+//! force after every later open. It never changes an answer. It is pulled: the engine calls nobody.
+//! See docs/decisions/0010.
 
 mod change;
-pub mod knob;
+mod check;
 mod observation;
 mod observe;
 mod publish;
 mod ranges;
 mod record;
+mod render;
 mod trace;
 
 pub use crate::{
-    knob::{Knob, Legal, Scope, Value},
+    knob::{Knob, KnobId, LayoutKnob, Legal, MemoryKnob, Scope, TreeKnob, Value},
     stats::{Counters, Histogram, Latencies, LayoutCounters, LevelCounters, MergeCounters},
     table::LayoutTag,
     version::{Changed, Receipt},
 };
-pub use change::{Change, WHO_BYTES_MAX, WHY_BYTES_MAX};
+pub use change::{Change, TAG_BYTES_MAX, WHO_BYTES_MAX, WHY_BYTES_MAX};
 pub use observation::{
-    KeyspaceObservation, LayoutObservation, LevelObservation, MemoryUse, Mix, Observation, Setting,
+    KeyspaceObservation, LayoutObservation, Level0Observation, LevelObservation, MemoryUse, Mix, Observation,
+    Setting,
 };
-pub use publish::{PUBLISH_EVERY_MIN, PUBLISHED_NAME, Publisher, published};
+pub use publish::{PUBLISH_EVERY_MIN, Publisher, published};
 pub use ranges::{Range, Ranges};
 pub use record::OBSERVATION_VERSION;
 pub use trace::Recording;
 
-use crate::{
-    db::{Db, Handle},
-    error::Result,
-};
-use std::{fmt, sync::Arc};
+use crate::{clock::Clock, db::Db, engine::Handle, error::Result, vfs::Fs};
+use check::Checked;
+use std::{fmt, path::PathBuf, sync::Arc};
+
+/// Every knob: by name, by number, and as a list.
+pub mod knob {
+    pub use crate::engine::descriptions::*;
+}
 
 /// The knobs of an open database. A cheap handle, which keeps the database open.
 #[derive(Clone)]
@@ -43,7 +50,7 @@ pub struct Control {
 
 impl fmt::Debug for Control {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Control").field("dir", &self.handle.dir()).finish_non_exhaustive()
+        f.debug_struct("Control").field("dir", &self.handle.store.files.dir).finish_non_exhaustive()
     }
 }
 
@@ -66,9 +73,10 @@ impl Db {
 }
 
 impl Control {
-    /// What the database does and holds. Opens nothing, reads nothing from files and holds up nobody; takes as long as
-    /// it takes to look at every table's description. To see what happens in a window, of time or of
-    /// operations, keep one observation and take the next one [`since`](Observation::since) it:
+    /// What the database does and holds. Opens nothing, reads nothing from files and holds up
+    /// nobody; takes as long as it takes to look at every table's description. To see what happens
+    /// in a window, of time or of operations, keep one observation and take the next one
+    /// [`since`](Observation::since) it:
     ///
     /// ```
     /// # fn main() -> solera::Result<()> {
@@ -86,7 +94,8 @@ impl Control {
         observe::observe(&self.handle)
     }
 
-    /// Times one operation in `period` instead of one in 128, none if it is 0: to measure what that costs.
+    /// Times one operation in `period` instead of one in 128, none if it is 0: to measure what that
+    /// costs.
     #[doc(hidden)]
     pub fn sample_one_in(&self, period: u64) {
         self.handle.trees().iter().for_each(|tree| tree.context.stats.sample_one_in(period));
@@ -97,22 +106,57 @@ impl Control {
         ranges::ranges(&self.handle)
     }
 
-    /// Makes a change: all of it, or nothing. It is durable when the call returns, which takes one record of the
-    /// manifest with its sync, and no other reading or writing. It is in force for every decision from then on; a flush or
-    /// compaction that is under way ends as it began. What a knob's [`effect`](Knob::effect) says follows.
+    /// Makes a change: all of it, or nothing. It is durable when the call returns, which takes one
+    /// record of the manifest with its sync, and no other reading or writing. It is in force for
+    /// every decision from then on; a flush or compaction that is under way ends as it began. What
+    /// a knob's [`effect`](Knob::effect) says follows.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) for a value, level or knob that is not legal, with what is;
-    /// [`Error::NoKeyspace`](crate::Error::NoKeyspace); [`Error::ReadOnly`](crate::Error::ReadOnly),
-    /// [`Error::Closed`](crate::Error::Closed), [`Error::Poisoned`](crate::Error::Poisoned), and
-    /// [`Error::Io`](crate::Error::Io) if the manifest cannot be written: nothing is changed. After a failed sync of the
-    /// manifest every write is refused, and the next open may find the change, whole.
+    /// [`Error::Invalid`](crate::Error::Invalid) for a value, level or knob that is not legal, with
+    /// what is; [`Error::Outdated`](crate::Error::Outdated) if another change came first and the
+    /// change was to be made [only before it](Change::only_if_newest);
+    /// [`Error::NoKeyspace`](crate::Error::NoKeyspace);
+    /// [`Error::ReadOnly`](crate::Error::ReadOnly), [`Error::Closed`](crate::Error::Closed),
+    /// [`Error::Poisoned`](crate::Error::Poisoned), and [`Error::Io`](crate::Error::Io) if the
+    /// manifest cannot be written: nothing is changed. After a failed sync of the manifest every
+    /// write is refused, and the next open may find the change, whole.
     pub fn apply(&self, change: Change) -> Result<Receipt> {
-        change.apply(&self.handle)
+        let changing = self.handle.begin_change()?;
+        let Checked { assignments, receipt } = check::check(&change, &changing)?;
+        changing.record(assignments, receipt)
     }
 
-    /// The newest 256 changes, the oldest of them first.
+    /// The changes that are remembered, the oldest first: of every author the newest 128, and of
+    /// all authors together the newest 256. Where those are too many, the author of most of them
+    /// loses the oldest. The newest change is always remembered.
     pub fn history(&self) -> Vec<Receipt> {
-        self.handle.knobs().history().cloned().collect()
+        self.handle.store.assignments().history().cloned().collect()
+    }
+
+    /// The changes by `who` that are remembered, the oldest first.
+    pub fn history_of(&self, who: &str) -> Vec<Receipt> {
+        self.handle.store.assignments().history().filter(|receipt| receipt.who == who).cloned().collect()
+    }
+
+    /// The clock of the database ([`Options::clock`](crate::Options::clock)): whoever decides from
+    /// outside waits and measures by the same time as the engine, simulated or not.
+    pub fn clock(&self) -> Arc<dyn Clock> {
+        self.handle.options.clock.clone()
+    }
+
+    /// The files of the database ([`Options::fs`](crate::Options::fs)): whoever decides from
+    /// outside may keep a file of its own beside them, under a name that the engine does not use.
+    pub fn fs(&self) -> Arc<dyn Fs> {
+        self.handle.options.fs.clone()
+    }
+
+    /// The directory of the database.
+    pub fn dir(&self) -> PathBuf {
+        self.handle.store.files.dir.clone()
+    }
+
+    /// Whether the database was [closed](Db::close): nothing can be changed any more.
+    pub fn is_closed(&self) -> bool {
+        self.handle.closed.load(crate::sync::atomic::Ordering::Acquire)
     }
 }

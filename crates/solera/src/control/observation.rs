@@ -1,10 +1,11 @@
 //! What a database does and holds, as plain data.
 //!
-//! Owns [`Observation`] and its parts. Counts go on from the opening of the database, so that whoever keeps an
-//! observation can tell what happened since, over as long as he likes: [`Observation::since`]. Sizes and
-//! settings are those of the moment. Every unit is in a name.
+//! Owns [`Observation`] and its parts. Counts go on from the opening of the database, so that
+//! whoever keeps an observation can tell what happened since, over as long as he likes:
+//! [`Observation::since`]. Sizes and settings are those of the moment. Every unit is in a name.
 
 use crate::{
+    compaction::SpaceUse,
     ids::{DatabaseId, KeyspaceId, Seqno},
     knob::Value,
     stats::{Counters, Latencies, LayoutCounters, LevelCounters, MergeCounters},
@@ -22,7 +23,8 @@ pub struct Observation {
     pub opened_unix_ms: u64,
     /// When it was observed, in Unix milliseconds.
     pub unix_ms: u64,
-    /// What time the counts cover, in microseconds: since the opening, or in a difference between the two moments.
+    /// What time the counts cover, in microseconds: since the opening, or in a difference between
+    /// the two moments.
     pub window_us: u64,
     /// Newest committed operation.
     pub last_seqno: Seqno,
@@ -60,7 +62,8 @@ pub struct MemoryUse {
     pub cache_bytes: u64,
     /// What the cache may hold now.
     pub cache_capacity_bytes: u64,
-    /// What is in no use and kept for blocks and memtables to come, by all databases of the process.
+    /// What is in no use and kept for blocks and memtables to come, by all databases of the
+    /// process.
     pub kept_bytes: u64,
 }
 
@@ -99,7 +102,8 @@ impl Mix {
         self.absent_lookups + self.found_lookups + self.scans + self.entries_written
     }
 
-    /// The share of each kind, in the order v, r, q, w, adding up to 1. `None` if there are no operations.
+    /// The share of each kind, in the order v, r, q, w, adding up to 1. `None` if there are no
+    /// operations.
     pub fn shares(&self) -> Option<[f64; 4]> {
         let counts = [self.absent_lookups, self.found_lookups, self.scans, self.entries_written];
         let all = self.operations() as f64;
@@ -125,6 +129,12 @@ pub struct KeyspaceObservation {
     pub memtable_entries: u64,
     /// Memtables that wait to be flushed.
     pub sealed_memtables: u64,
+    /// Compactions and entries from outside that are under way.
+    pub running_plans: u64,
+    /// What the bytes of its tables are, by cause, and what compaction owes.
+    pub space: SpaceUse,
+    /// When level 0 is due, and what reads have paid for its merge.
+    pub level0: Level0Observation,
     /// Its levels, newest first.
     pub levels: Vec<LevelObservation>,
     /// The layouts that its tables have; the last may stand for all that could not be told apart.
@@ -144,10 +154,33 @@ impl KeyspaceObservation {
         }
     }
 
+    /// Seconds in which what compaction owes is worked off at the rate of all `window_us`
+    /// microseconds since the database was opened, in which it may also have rested; `None` if
+    /// nothing was compacted.
+    pub fn drain_seconds(&self, window_us: u64) -> Option<f64> {
+        let written = self.counters.bytes_written_compaction;
+        (written > 0).then(|| self.space.debt_bytes as f64 / written as f64 * window_us as f64 / 1e6)
+    }
+
     /// Entries in tables and memtables, versions and tombstones included.
     pub fn entries(&self) -> u64 {
         self.memtable_entries + self.levels.iter().map(|level| level.entries).sum::<u64>()
     }
+}
+
+/// When level 0 is due, and what reads have paid for its merge.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Level0Observation {
+    /// Whether it waits for reads to pay for its merge.
+    pub waits: bool,
+    /// Runs at which it is merged, if reads do not pay before.
+    pub due_runs: u32,
+    /// What reads have paid since runs of it were last merged, in nanoseconds; 0 if no merge can be
+    /// spared.
+    pub rent_ns: u64,
+    /// What its merge costs, in nanoseconds of rent; 0 if no merge can be spared.
+    pub price_ns: u64,
 }
 
 /// What one level does and holds.
@@ -166,8 +199,11 @@ pub struct LevelObservation {
     pub bytes: u64,
     /// Bytes that it may hold before it is merged down.
     pub capacity_bytes: u64,
-    /// Runs that it may hold before they are merged down.
+    /// Runs that it may hold before they are merged down: the limit that is in force.
     pub run_limit: u32,
+    /// The run limit that is wanted. It differs from the one in force while a lazy transition goes
+    /// on.
+    pub run_limit_wanted: u32,
     /// Bits of filter that its tables have for every entry, in the mean.
     pub filter_bits_per_key: f64,
     /// What reads did in it. At the last level that is counted for itself
@@ -194,8 +230,9 @@ pub struct LayoutObservation {
 }
 
 impl Observation {
-    /// What happened since `earlier`: every count is that of the time between, all else is as it is now. Of another
-    /// opening of the database there is nothing to be told from `earlier`: then this is as it was.
+    /// What happened since `earlier`: every count is that of the time between, all else is as it is
+    /// now. Of another opening of the database there is nothing to be told from `earlier`: then
+    /// this is as it was.
     pub fn since(&self, earlier: &Observation) -> Observation {
         let mut window = self.clone();
         if (self.database, self.opened_unix_ms) != (earlier.database, earlier.opened_unix_ms) {
@@ -217,7 +254,8 @@ impl Observation {
         self.keyspaces.iter().find(|keyspace| keyspace.name == name)
     }
 
-    /// What knob `name` is set to in `keyspace` (of no meaning for a knob of the database), for `level`.
+    /// What knob `name` is set to in `keyspace` (of no meaning for a knob of the database), for
+    /// `level`.
     pub fn setting(&self, name: &str, keyspace: &str, level: Option<u32>) -> Option<&Value> {
         let is_meant = |setting: &&Setting| {
             setting.knob == name

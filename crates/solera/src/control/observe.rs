@@ -1,16 +1,20 @@
 //! Observing an open database.
 //!
-//! Adds up what its threads have counted and looks at its present versions. Opens no table, reads no file, and
-//! holds up nobody: a lookup that runs meanwhile is in the counts or not.
+//! Owns the making of an [`Observation`]: it adds up what threads have counted and looks at the
+//! present versions. What must hold: it opens no table, reads no file, and holds up nobody. A
+//! lookup that runs meanwhile is in the counts or not. Called by `Control::observe` and by the
+//! publisher.
 
 use super::{
     observation::{
-        KeyspaceObservation, LayoutObservation, LevelObservation, MemoryUse, Observation, Setting,
+        KeyspaceObservation, LayoutObservation, Level0Observation, LevelObservation, MemoryUse, Observation,
+        Setting,
     },
     ranges,
 };
 use crate::{
-    db::{Core, filter_bits_per_key},
+    compaction::{Picture, SpaceUse, space_use},
+    engine::{Core, filter_bits_per_key},
     pool::{BLOCKS, CHUNKS},
     stats::{LEVELS_COUNTED, LayoutCounters},
     table::LayoutTag,
@@ -20,9 +24,9 @@ use crate::{
 pub(super) fn observe(core: &Core) -> Observation {
     let trees = core.trees();
     let mut memory = MemoryUse {
-        budget_bytes: core.options.memory_bytes,
-        cache_bytes: core.cache.used() as u64,
-        cache_capacity_bytes: core.cache.capacity() as u64,
+        budget_bytes: core.memory.budget.bytes,
+        cache_bytes: core.memory.cache.used() as u64,
+        cache_capacity_bytes: core.memory.cache.capacity() as u64,
         kept_bytes: (BLOCKS.kept_bytes() + CHUNKS.kept_bytes()) as u64,
         ..MemoryUse::default()
     };
@@ -30,7 +34,7 @@ pub(super) fn observe(core: &Core) -> Observation {
     for tree in &trees {
         let view = tree.view_owned();
         add_memory(&mut memory, &view);
-        keyspaces.push(observe_keyspace(tree, &view));
+        keyspaces.push(observe_keyspace(core, tree, &view));
     }
     let settings = ranges::ranges(core).ranges.into_iter().map(|range| Setting {
         knob: range.knob.name.into(),
@@ -40,15 +44,15 @@ pub(super) fn observe(core: &Core) -> Observation {
         is_set: range.is_set,
     });
     Observation {
-        database: core.database,
+        database: core.store.files.database,
         opened_unix_ms: core.opened_unix_ms,
         unix_ms: core.clock().unix_ms(),
         // A simulated clock may be set back.
         window_us: core.clock().monotonic_ns().saturating_sub(core.opened_ns) / 1000,
         last_seqno: core.visible(),
-        snapshots: core.snapshots.count(),
+        snapshots: core.store.snapshots.count(),
         bytes_written_log: core.stats.snapshot().bytes_written_log,
-        changes: core.knobs().history().next_back().map_or(0, |receipt| receipt.number),
+        changes: core.store.assignments().history().next_back().map_or(0, |receipt| receipt.number),
         memory,
         background_failure: core.work.failure().err().map(|error| error.to_string()),
         settings: settings.collect(),
@@ -66,8 +70,38 @@ fn add_memory(memory: &mut MemoryUse, view: &View) {
     }
 }
 
-fn observe_keyspace(tree: &Tree, view: &View) -> KeyspaceObservation {
+/// What compaction would decide on, and so would stand by.
+#[derive(Default)]
+struct Decided {
+    running_plans: u64,
+    level0: Level0Observation,
+    space: SpaceUse,
+    /// By level.
+    run_limits: Vec<u32>,
+}
+
+impl Decided {
+    fn new(picture: &Picture<'_>) -> Decided {
+        let levels = 0..picture.version.levels().len() as u32;
+        let level0 = Level0Observation {
+            waits: picture.level0.waits(),
+            due_runs: picture.level0.due_at(picture.shape.run_limit(0)),
+            rent_ns: picture.level0.rent_ns,
+            price_ns: picture.level0.price_ns,
+        };
+        Decided {
+            running_plans: picture.claims.len() as u64,
+            level0,
+            space: space_use(picture),
+            run_limits: levels.map(|level| picture.shape.run_limit(level)).collect(),
+        }
+    }
+}
+
+fn observe_keyspace(core: &Core, tree: &Tree, view: &View) -> KeyspaceObservation {
     let stats = &tree.context.stats;
+    // A keyspace that is being dropped has nothing decided for it.
+    let decided = core.work.show(tree, view, &core.horizon(), Decided::new).unwrap_or_default();
     KeyspaceObservation {
         id: tree.id,
         name: tree.name.clone(),
@@ -76,12 +110,15 @@ fn observe_keyspace(tree: &Tree, view: &View) -> KeyspaceObservation {
         memtable_bytes: view.memtable_bytes(),
         memtable_entries: view.memtables().map(|memtable| memtable.entries() as u64).sum(),
         sealed_memtables: view.sealed.len() as u64,
-        levels: observe_levels(tree, view),
+        running_plans: decided.running_plans,
+        space: decided.space,
+        level0: decided.level0,
+        levels: observe_levels(tree, view, &decided.run_limits),
         layouts: observe_layouts(tree, view),
     }
 }
 
-fn observe_levels(tree: &Tree, view: &View) -> Vec<LevelObservation> {
+fn observe_levels(tree: &Tree, view: &View, in_force: &[u32]) -> Vec<LevelObservation> {
     let (reads, merges) = (tree.context.stats.levels(), tree.context.stats.merges());
     let shape = &view.settings.shape;
     let observe = |(number, level): (usize, &crate::version::Level)| LevelObservation {
@@ -91,7 +128,8 @@ fn observe_levels(tree: &Tree, view: &View) -> Vec<LevelObservation> {
         entries: level.runs().iter().map(|run| run.entries()).sum(),
         bytes: level.runs().iter().map(|run| run.bytes()).sum(),
         capacity_bytes: shape.capacity_bytes(number as u32),
-        run_limit: shape.run_limit(number as u32),
+        run_limit: in_force.get(number).copied().unwrap_or_else(|| shape.run_limit(number as u32)),
+        run_limit_wanted: shape.run_limit(number as u32),
         filter_bits_per_key: filter_bits_per_key(level),
         reads: reads[number.min(LEVELS_COUNTED - 1)],
         merges: merges[number.min(LEVELS_COUNTED - 1)],

@@ -1,11 +1,13 @@
 //! Letting other processes see what this one's database does.
 //!
-//! Owns [`Publisher`], a thread that writes an observation to a file every so often, and [`published`], which reads
-//! one. The file is replaced by a rename, so that a reader sees one observation or the next, whole. It is not
-//! synced: it is of use only while its writer lives, and goes with it (docs/decisions/0013).
+//! Owns [`Publisher`], a thread that writes an observation to a file every so often, and
+//! [`published`], which reads one. The file is replaced by a rename, so that a reader sees one
+//! observation or the next, whole. It is not synced: it is of use only while its writer lives, and
+//! goes with it (docs/decisions/0013).
 
 use super::{Control, Observation};
 use crate::{
+    dir::FileName,
     error::{Error, Result},
     sync::{Condvar, Mutex, atomic::Ordering},
     vfs::{Fs, posix::PosixFs, read_all},
@@ -17,12 +19,12 @@ use std::{
     time::Duration,
 };
 
-/// The name of the file that a database is published in if nobody says otherwise, in its directory.
-pub const PUBLISHED_NAME: &str = "OBSERVED";
-/// The shortest time between two observations: an observation of thousands of tables takes about a millisecond.
+/// The shortest time between two observations: an observation of thousands of tables takes about a
+/// millisecond.
 pub const PUBLISH_EVERY_MIN: Duration = Duration::from_millis(10);
 
-/// Publishes what a database does until it is dropped; then the file is removed. Keeps the database open.
+/// Publishes what a database does until it is dropped; then the file is removed. Keeps the database
+/// open.
 #[derive(Debug)]
 pub struct Publisher {
     stop: Arc<Stop>,
@@ -38,12 +40,13 @@ struct Stop {
 }
 
 impl Control {
-    /// Writes an observation to the file at `path` now and after every `every`, from a thread of its own, for
-    /// `solera control watch` and [`published`] in other processes. `None` is the file `OBSERVED` in the database's
-    /// directory. Ends when the result is dropped or the database is closed; the file is removed then.
+    /// Writes an observation to the file at `path` now and after every `every`, from a thread of
+    /// its own, for `solera control watch` and [`published`] in other processes. `None` is the file
+    /// `OBSERVED` in the database's directory. Ends when the result is dropped or the database is
+    /// closed; the file is removed then.
     ///
-    /// A failure to write after the first time is passed over: the next one may succeed, and readers see by its
-    /// age that an observation is not replaced.
+    /// A failure to write after the first time is passed over: the next one may succeed, and
+    /// readers see by its age that an observation is not replaced.
     ///
     /// ```
     /// # fn main() -> solera::Result<()> {
@@ -64,7 +67,8 @@ impl Control {
                 "an observation every {every:?}; it must be at least {PUBLISH_EVERY_MIN:?}"
             )));
         }
-        let path = path.map_or_else(|| self.handle.dir().join(PUBLISHED_NAME), Path::to_path_buf);
+        let path =
+            path.map_or_else(|| FileName::Observed.in_dir(&self.handle.store.files.dir), Path::to_path_buf);
         self.write_observation(&path)?;
         let stop = Arc::<Stop>::default();
         let publisher = (self.clone(), stop.clone(), path.clone());
@@ -76,7 +80,7 @@ impl Control {
                 let _ = control.write_observation(&path);
             }
             // One that cannot be removed grows old, and that says as much.
-            let _ = control.handle.fs().remove_file(&path);
+            let _ = control.handle.store.files.fs.remove_file(&path);
         };
         let thread = std::thread::Builder::new().name("solera-publish".into()).spawn(run);
         let thread = thread.map_err(|error| Error::io("start a thread for", &path, error))?;
@@ -84,7 +88,7 @@ impl Control {
     }
 
     fn write_observation(&self, path: &Path) -> Result<()> {
-        let fs = self.handle.fs();
+        let fs = self.handle.store.files.fs.clone();
         let mut name = path.file_name().unwrap_or_default().to_owned();
         name.push(".next");
         let next = path.with_file_name(name);
@@ -128,7 +132,8 @@ impl Drop for Publisher {
     }
 }
 
-/// The observation that another process published in the file at `path`. How old it is, it says itself.
+/// The observation that another process published in the file at `path`. How old it is, it says
+/// itself.
 ///
 /// # Errors
 /// [`Error::Io`] of kind [`NotFound`](std::io::ErrorKind::NotFound) if there is none; else as

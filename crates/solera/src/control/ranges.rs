@@ -1,17 +1,21 @@
 //! What every knob is set to, and what it may be set to now.
+//!
+//! Owns [`Ranges`]. What must hold: what is listed as legal is what `check` would take, if nothing
+//! else is changed with it. Called by `Control::ranges`, and so by `solera control get` and by
+//! tuners.
 
+use super::check::{deepest_level, legal_of_tree};
 use crate::{
-    db::{Core, Split},
-    knob::{Knob, Legal, Scope, Value},
-    tree::{Settings, View},
-    version::LEVELS_MAX,
+    engine::{Core, descriptions},
+    knob::{Knob, KnobId, Legal, Scope, Value},
 };
 
 /// Every knob of a database at one moment.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Ranges {
-    /// The knobs of the database, then those of each keyspace, for all its levels and then level by level.
+    /// The knobs of the database, then those of each keyspace, for all its levels and then level by
+    /// level.
     pub ranges: Vec<Range>,
 }
 
@@ -45,30 +49,26 @@ impl Ranges {
     }
 }
 
-/// The deepest level that can be spoken of: the one below the deepest that ever held anything, or the last that
-/// the shape names.
-pub(super) fn deepest_level(view: &View) -> u32 {
-    let named = view.settings.shape.run_limits.len() as u32 - 1;
-    (view.version.levels().len() as u32).max(named).clamp(1, LEVELS_MAX - 1)
-}
-
 pub(super) fn ranges(core: &Core) -> Ranges {
-    let knobs = core.knobs();
+    let assignments = core.store.assignments();
+    let (split, trees) = (assignments.split(), core.trees());
     let mut ranges = Vec::new();
-    let split = knobs.split();
-    for knob in Split::KNOBS {
-        let (value, legal) = (split.setting(knob, &core.options), split.legal(knob, &core.options));
-        let is_set = knobs.is_set(None, knob, None);
+    for knob in descriptions::all() {
+        let KnobId::Memory(id) = knob.id else { continue };
+        let (value, legal) = (split.get(id, &core.memory.budget), split.legal(id, &core.memory.budget));
+        let is_set = assignments.is_set(None, knob.id, None);
         ranges.push(Range { knob, keyspace: None, level: None, value, legal, is_set });
     }
-    for tree in core.trees() {
+    for tree in trees {
         let view = tree.view_owned();
-        for knob in Settings::knobs() {
+        for knob in descriptions::all() {
+            let KnobId::Tree(id) = knob.id else { continue };
             let levels = if knob.scope == Scope::Level { deepest_level(&view) + 1 } else { 0 };
             for level in std::iter::once(None).chain((0..levels).map(Some)) {
-                let Some(value) = view.settings.setting(knob, level) else { continue };
-                let (keyspace, legal) = (Some(tree.name.clone()), view.settings.legal(knob, level));
-                let is_set = knobs.is_set(Some(tree.id), knob, level);
+                let value = view.settings.get(id, level);
+                let legal = legal_of_tree(&view.settings, id, level);
+                let (keyspace, is_set) =
+                    (Some(tree.name.clone()), assignments.is_set(Some(tree.id), knob.id, level));
                 ranges.push(Range { knob, keyspace, level, value, legal, is_set });
             }
         }

@@ -2,24 +2,32 @@
 //!
 //! ```text
 //! file       = magic[8] version:u32 checksum:u32 payload
-//! payload    = database opened_unix_ms unix_ms window_us last_seqno snapshots bytes_written_log changes
-//!              memory failure settings keyspaces
+//! payload    = database opened_unix_ms unix_ms window_us last_seqno snapshots bytes_written_log
+//!              changes memory failure settings keyspaces
 //! failure    = 0 | 1 text
 //! setting    = knob:text (0 | 1 keyspace:text) level+1 value:text is_set:u8
-//! keyspace   = id name:text counts histogram[4] memtable_bytes memtable_entries sealed levels layouts
-//! level      = level runs tables entries bytes capacity_bytes run_limit filter_bits_per_key:f64 counts counts
+//! keyspace   = id name:text counts histogram[4] memtable_bytes memtable_entries sealed
+//!              running_plans space level0 levels layouts
+//! space      = live old_versions tombstones expired unmerged debt           bytes
+//! level0     = waits:u8 due_runs rent_ns price_ns
+//! level      = level runs tables entries bytes capacity_bytes run_limit run_limit_wanted
+//!              filter_bits_per_key:f64 counts counts
 //! layout     = (0 | 1 tag) tables entries bytes counts
 //! ```
 //!
-//! Numbers are varints unless said otherwise; texts are a length and UTF-8; counts, histograms, memory and lists are
-//! their number and then each. The checksum is CRC-32C of the payload. Counts are in the order of their
-//! lists in `stats`; a release that changes a list writes another version.
+//! Numbers are varints unless said otherwise; texts are a length and UTF-8; counts, histograms,
+//! memory and lists are their number and then each. The checksum is CRC-32C of the payload. Counts
+//! are in the order of their lists in `stats`; a release that changes a list writes another
+//! version.
 
 use super::observation::{
-    KeyspaceObservation, LayoutObservation, LevelObservation, MemoryUse, Observation, Setting,
+    KeyspaceObservation, LayoutObservation, Level0Observation, LevelObservation, MemoryUse, Observation,
+    Setting,
 };
 use crate::{
     codec::{DecodeError, Decoder, put_bytes, put_varint},
+    compaction::SpaceUse,
+    dir::magic,
     error::{Error, Result},
     ids::{DatabaseId, KeyspaceId},
     knob::Value,
@@ -28,8 +36,6 @@ use crate::{
 };
 use std::path::Path;
 
-/// The first bytes of a published observation.
-const MAGIC: [u8; 8] = *b"SoleraOb";
 /// The newest version of the format, which is also the one written.
 pub const OBSERVATION_VERSION: u32 = 1;
 const HEADER_BYTES: usize = 16;
@@ -41,22 +47,25 @@ impl Observation {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![0; HEADER_BYTES];
         self.encode_payload(&mut out);
-        out[..8].copy_from_slice(&MAGIC);
+        out[..8].copy_from_slice(&magic::OBSERVATION);
         out[8..12].copy_from_slice(&OBSERVATION_VERSION.to_le_bytes());
         let checksum = crc32c::crc32c(&out[HEADER_BYTES..]);
         out[12..16].copy_from_slice(&checksum.to_le_bytes());
         out
     }
 
-    /// Reads what [`Observation::encode`] wrote, the content of the file at `path`, which is only named.
+    /// Reads what [`Observation::encode`] wrote, the content of the file at `path`, which is only
+    /// named.
     ///
     /// # Errors
-    /// [`Error::NewerFormat`], and [`Error::Corrupt`] for anything else than an observation.
+    /// [`Error::NewerFormat`], [`Error::OlderFormat`], and [`Error::Corrupt`] for anything else
+    /// than an observation.
     pub fn decode(path: &Path, bytes: &[u8]) -> Result<Observation> {
         let Some((header, payload)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
             return Err(Error::corrupt(path, bytes.len() as u64, "the file ends inside its header"));
         };
-        if header[..8] != MAGIC {
+        magic::refuse_older(path, bytes)?;
+        if header[..8] != magic::OBSERVATION {
             return Err(Error::corrupt(path, 0, "this is not an observation of a Solera database"));
         }
         let number = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| header[at + i]));
@@ -171,9 +180,12 @@ impl KeyspaceObservation {
         for (_, histogram) in self.latencies.named() {
             put_counts(out, histogram.counts().iter().copied());
         }
-        for number in [self.memtable_bytes, self.memtable_entries, self.sealed_memtables] {
+        for number in [self.memtable_bytes, self.memtable_entries, self.sealed_memtables, self.running_plans]
+        {
             put_varint(out, number);
         }
+        self.space.named().into_iter().for_each(|(_, number)| put_varint(out, number));
+        self.level0.encode(out);
         put_list(out, &self.levels, |out, level| level.encode(out));
         put_list(out, &self.layouts, |out, layout| layout.encode(out));
     }
@@ -192,8 +204,37 @@ impl KeyspaceObservation {
             memtable_bytes: from.varint("bytes of memtables")?,
             memtable_entries: from.varint("entries of memtables")?,
             sealed_memtables: from.varint("a count of memtables")?,
+            running_plans: from.varint("a count of plans")?,
+            space: space(from)?,
+            level0: Level0Observation::decode(from)?,
             levels: list(from, LevelObservation::decode)?,
             layouts: list(from, LayoutObservation::decode)?,
+        })
+    }
+}
+
+fn space(from: &mut Decoder<'_>) -> Result<SpaceUse, DecodeError> {
+    let mut numbers = [0; 6];
+    for number in &mut numbers {
+        *number = from.varint("bytes by cause")?;
+    }
+    Ok(SpaceUse::from_numbers(numbers))
+}
+
+impl Level0Observation {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(self.waits.into());
+        for number in [self.due_runs.into(), self.rent_ns, self.price_ns] {
+            put_varint(out, number);
+        }
+    }
+
+    fn decode(from: &mut Decoder<'_>) -> Result<Level0Observation, DecodeError> {
+        Ok(Level0Observation {
+            waits: from.u8("whether level 0 waits")? != 0,
+            due_runs: from.varint_up_to(u32::MAX.into(), "runs of level 0")? as u32,
+            rent_ns: from.varint("what reads paid")?,
+            price_ns: from.varint("what a merge costs")?,
         })
     }
 }
@@ -208,6 +249,7 @@ impl LevelObservation {
             self.bytes,
             self.capacity_bytes,
             self.run_limit.into(),
+            self.run_limit_wanted.into(),
         ] {
             put_varint(out, number);
         }
@@ -225,6 +267,7 @@ impl LevelObservation {
             bytes: from.varint("bytes of a level")?,
             capacity_bytes: from.varint("a level's capacity")?,
             run_limit: from.varint_up_to(u32::MAX.into(), "a run limit")? as u32,
+            run_limit_wanted: from.varint_up_to(u32::MAX.into(), "a run limit")? as u32,
             filter_bits_per_key: from.f64("bits of filter")?,
             reads: LevelCounters::from_numbers(&counts(from)?),
             merges: MergeCounters::from_numbers(&counts(from)?),

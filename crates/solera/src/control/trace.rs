@@ -1,8 +1,13 @@
-//! Recording what users do, so that it can be done again elsewhere.
+//! [`Control::trace`]: beginning and ending a recording of what users do.
+//!
+//! Owns [`Recording`], the guard of a recording: it ends the recording when it is finished or
+//! dropped, and keeps the database open until then. What a trace holds is the matter of
+//! [`crate::trace`]; how operations come to it, of `engine::tracing`. Called by applications and by
+//! the command line.
 
 use super::Control;
 use crate::{
-    db::Handle,
+    engine::Handle,
     error::{Error, Result},
     trace::{Recorded, Recorder, TraceOptions},
 };
@@ -13,7 +18,8 @@ use std::{
     thread::JoinHandle,
 };
 
-/// A recording that goes on until this is [finished](Recording::finish) or dropped. Keeps the database open.
+/// A recording that goes on until this is [finished](Recording::finish) or dropped. Keeps the
+/// database open.
 pub struct Recording {
     handle: Arc<Handle>,
     recorder: Arc<Recorder>,
@@ -29,16 +35,17 @@ impl fmt::Debug for Recording {
 }
 
 impl Control {
-    /// Records from now on what is done with the database, by all its users, in a new file at `path`: which operation,
-    /// which key, how long a value, when; no values. `solera trace` shows it and does it again elsewhere,
-    /// [`trace::read`](crate::trace::read) reads it.
+    /// Records from now on what is done with the database, by all its users, in a new file at
+    /// `path`: which operation, which key, how long a value, when; no values. `solera trace` shows
+    /// it and does it again elsewhere, [`trace::read`](crate::trace::read) reads it.
     ///
-    /// It holds up nobody: operations go to memory, and a thread writes them out. Where the file is slower than
-    /// they, or cannot be written at all, they are left out and counted, in the trace and in [`Recording::recorded`]. While
-    /// it goes on every operation is timed, not one in 128. Recorded is what succeeded, when it ended; of a scan,
-    /// when its iterator is placed anew or dropped, and how far it came. A transaction's writes are recorded as its commit.
-    /// Not recorded are bulk loads ([`Keyspace::ingest`](crate::Keyspace::ingest)), flushes and compactions, and what a
-    /// transaction reads of its own writes.
+    /// It holds up nobody: operations go to memory, and a thread writes them out. Where the file is
+    /// slower than they, or cannot be written at all, they are left out and counted, in the trace
+    /// and in [`Recording::recorded`]. While it goes on every operation is timed, not one in 128.
+    /// Recorded is what succeeded, when it ended; of a scan, when its iterator is placed anew or
+    /// dropped, and how far it came. A transaction's writes are recorded as its commit. Not
+    /// recorded are bulk loads ([`Keyspace::ingest`](crate::Keyspace::ingest)), flushes and
+    /// compactions, and what a transaction reads of its own writes.
     ///
     /// ```
     /// # fn main() -> solera::Result<()> {
@@ -53,11 +60,12 @@ impl Control {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the database is being recorded already, or for too little memory; [`Error::Io`] if the file
-    /// exists or cannot be made.
+    /// [`Error::Invalid`] if the database is being recorded already, or for too little memory;
+    /// [`Error::Io`] if the file exists or cannot be made.
     pub fn trace(&self, path: &Path, options: TraceOptions) -> Result<Recording> {
         let handle = self.handle.clone();
-        let (recorder, thread) = handle.begin_trace(path, options)?;
+        let (recorder, thread) =
+            handle.tracing.begin(path, options, &handle.store, handle.options.clock.clone())?;
         Ok(Recording { handle, recorder, thread: Some(thread), path: path.to_path_buf() })
     }
 }
@@ -73,12 +81,12 @@ impl Recording {
         self.recorder.recorded()
     }
 
-    /// Ends the recording and makes the file durable; its name is when its directory is synced. Dropping does the same,
-    /// but cannot report a failure.
+    /// Ends the recording and makes the file durable; its name is when its directory is synced.
+    /// Dropping does the same, but cannot report a failure.
     ///
     /// # Errors
-    /// [`Error::Io`] if the end cannot be written or the file cannot be synced; [`Error::Poisoned`] if an earlier failure
-    /// left the file in an unknown state.
+    /// [`Error::Io`] if the end cannot be written or the file cannot be synced; [`Error::Poisoned`]
+    /// if an earlier failure left the file in an unknown state.
     pub fn finish(mut self) -> Result<Recorded> {
         self.end()?;
         Ok(self.recorded())
@@ -86,7 +94,7 @@ impl Recording {
 
     fn end(&mut self) -> Result<()> {
         let Some(thread) = self.thread.take() else { return Ok(()) };
-        self.handle.end_trace(&self.recorder);
+        self.handle.tracing.end(&self.recorder, &self.handle.store.catalog);
         thread
             .join()
             .unwrap_or_else(|_| Err(Error::Poisoned("the thread that writes the trace panicked".into())))

@@ -1,15 +1,22 @@
 //! Batches: several operations that are committed together or not at all.
+//!
+//! Owns [`Batch`]. It checks each operation when it is added and encodes it as the log will hold
+//! it. What must hold: a batch is committed only by the database whose keyspaces it names. Called
+//! by users, and by transactions, whose writes become a batch at their commit.
 
-use super::{Core, Durability, Handle, Keyspace, check_sizes};
+use super::{
+    Core, Durability, Handle, KeyBounds, Keyspace,
+    bounds::{deleted, deleted_prefix},
+    check_sizes,
+};
 use crate::{
+    engine::commit::{Operations, encode_put, encode_put_expiring},
     error::{Error, Result},
-    ids::Seqno,
     key::{EXPIRY_BYTES, Kind, split_expiry},
-    stats::{Counter, Latency, Sampled},
     tree::Tree,
     wal::batch::BatchEncoder,
 };
-use std::{fmt, sync::Arc, time::Duration};
+use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
 /// Operations over any keyspaces of one database, applied in order, all or none, by
 /// [`Db::write`](crate::Db::write). Operations are checked as they are added; an operation that is
@@ -49,12 +56,13 @@ impl Batch {
     /// See [`Keyspace::put`].
     ///
     /// # Errors
-    /// [`Error::TooLarge`], [`Error::NoKeyspace`] if it was dropped, [`Error::Invalid`] if it belongs to
-    /// another database. The same holds for the other operations.
-    pub fn put(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
+    /// [`Error::TooLarge`], [`Error::NoKeyspace`] if it was dropped, [`Error::Invalid`] if it
+    /// belongs to another database. The same holds for the other operations.
+    pub fn put(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        let (key, value) = (key.as_ref(), value.as_ref());
         check_sizes(key, value.len())?;
         self.admit(keyspace)?;
-        self.encoder.put(keyspace.tree().id, key, value);
+        encode_put(&mut self.encoder, keyspace.tree(), key, value);
         Ok(())
     }
 
@@ -65,13 +73,38 @@ impl Batch {
     pub fn put_with_ttl(
         &mut self,
         keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<()> {
+        let expires_ms = keyspace.handle().store.expiry.moment(ttl);
+        self.put_bytes_until(keyspace, key.as_ref(), value.as_ref(), expires_ms)
+    }
+
+    /// See [`Keyspace::put_until`].
+    ///
+    /// # Errors
+    /// As [`Batch::put`].
+    pub fn put_until(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        expires_ms: u64,
+    ) -> Result<()> {
+        self.put_bytes_until(keyspace, key.as_ref(), value.as_ref(), expires_ms)
+    }
+
+    fn put_bytes_until(
+        &mut self,
+        keyspace: &Keyspace,
         key: &[u8],
         value: &[u8],
-        ttl: Duration,
+        expires_ms: u64,
     ) -> Result<()> {
         check_sizes(key, value.len() + EXPIRY_BYTES)?;
         self.admit(keyspace)?;
-        self.encoder.put_expiring(keyspace.tree().id, key, value, keyspace.handle().expiry(ttl));
+        encode_put_expiring(&mut self.encoder, keyspace.tree(), key, value, expires_ms);
         Ok(())
     }
 
@@ -79,7 +112,8 @@ impl Batch {
     ///
     /// # Errors
     /// As [`Batch::put`].
-    pub fn delete(&mut self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
+    pub fn delete(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<()> {
+        let key = key.as_ref();
         check_sizes(key, 0)?;
         self.admit(keyspace)?;
         self.encoder.delete(keyspace.tree().id, key);
@@ -90,21 +124,46 @@ impl Batch {
     ///
     /// # Errors
     /// As [`Batch::put`].
-    pub fn delete_range(&mut self, keyspace: &Keyspace, start: &[u8], end: &[u8]) -> Result<()> {
-        check_sizes(start, 0)?;
-        check_sizes(end, 0)?;
+    pub fn delete_range(&mut self, keyspace: &Keyspace, range: impl KeyBounds) -> Result<()> {
+        self.delete_between(keyspace, deleted(range.key_bounds())?)
+    }
+
+    /// See [`Keyspace::delete_prefix`].
+    ///
+    /// # Errors
+    /// As [`Batch::put`].
+    pub fn delete_prefix(&mut self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> Result<()> {
+        self.delete_between(keyspace, deleted_prefix(prefix.as_ref())?)
+    }
+
+    fn delete_between(
+        &mut self,
+        keyspace: &Keyspace,
+        range: Option<(Cow<'_, [u8]>, Cow<'_, [u8]>)>,
+    ) -> Result<()> {
         self.admit(keyspace)?;
-        if start < end {
-            self.encoder.delete_range(keyspace.tree().id, start, end);
+        if let Some((start, end)) = range {
+            self.encoder.delete_range(keyspace.tree().id, &start, &end);
         }
         Ok(())
+    }
+
+    /// Deletes a range that a transaction has collected.
+    pub(super) fn deleted(&mut self, keyspace: &Keyspace, start: &[u8], end: &[u8]) -> Result<()> {
+        self.delete_between(keyspace, Some((Cow::Borrowed(start), Cow::Borrowed(end))))
     }
 
     /// See [`Keyspace::merge`].
     ///
     /// # Errors
     /// As [`Batch::put`], and [`Error::Invalid`] if the keyspace has no merge operator.
-    pub fn merge(&mut self, keyspace: &Keyspace, key: &[u8], operand: &[u8]) -> Result<()> {
+    pub fn merge(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        let (key, operand) = (key.as_ref(), operand.as_ref());
         check_sizes(key, operand.len())?;
         keyspace.can_merge()?;
         self.admit(keyspace)?;
@@ -128,8 +187,11 @@ impl Batch {
                 let (expires_ms, value) = split_expiry(stored)
                     .ok_or_else(|| Error::Invalid("an expiring value lacks its moment".into()))?;
                 self.admit(keyspace)?;
-                self.encoder.put_expiring(keyspace.tree().id, key, value, expires_ms);
+                encode_put_expiring(&mut self.encoder, keyspace.tree(), key, value, expires_ms);
                 Ok(())
+            }
+            Kind::PutSeparated | Kind::PutExpiringSeparated => {
+                unreachable!("a transaction holds its values itself")
             }
         }
     }
@@ -155,44 +217,20 @@ impl Batch {
         self.encoder.bytes()
     }
 
-    /// Takes all operations back; keeps the allocated memory.
+    /// Takes all operations of the batch back; keeps the allocated memory. To remove all keys of a
+    /// keyspace, [delete](Batch::delete_range) the range `..`.
     pub fn clear(&mut self) {
         self.encoder.clear();
         self.trees.clear();
     }
 
-    /// Refuses a batch of another database.
-    pub(super) fn belongs_to(&self, core: &Core) -> Result<()> {
+    /// What is to be committed. Refuses a batch of another database.
+    pub(super) fn for_database(self, core: &Core) -> Result<Operations> {
         match &self.handle {
             Some(handle) if !std::ptr::eq::<Core>(&***handle, core) => {
                 Err(Error::Invalid("the batch was filled for another database".into()))
             }
-            _ => Ok(()),
+            _ => Ok(Operations { encoder: self.encoder, trees: self.trees, durability: self.durability }),
         }
-    }
-}
-
-impl Core {
-    /// Does `write`, recorded if somebody records, and counted for every keyspace that the batch writes to. If it is one that is timed, its time is the
-    /// first keyspace's.
-    pub(super) fn timed_write(
-        &self,
-        batch: Batch,
-        write: impl FnOnce(Batch) -> Result<Seqno>,
-    ) -> Result<Seqno> {
-        let mut timed = None;
-        for (number, tree) in batch.trees.iter().enumerate() {
-            let stats = &tree.context.stats;
-            let here = stats.here();
-            if number == 0 && here.is_due(Sampled::Write) {
-                timed = Some((tree.clone(), stats.begin(here, Sampled::Write, self.clock())));
-            }
-            here.add(Counter::Writes, 1);
-        }
-        let written = self.traced_write(batch, write);
-        if let Some((tree, begun)) = timed {
-            tree.context.stats.end(Latency::Write, begun, self.clock());
-        }
-        written
     }
 }

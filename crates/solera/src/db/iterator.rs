@@ -1,23 +1,27 @@
 //! Iteration over one keyspace as of one moment, from both ends.
 //!
-//! Owns [`Iter`] and [`Keys`]. The two ends are two independent walks; each stops where the other has
-//! been. Neither is begun before it is used.
+//! Owns [`Iter`] and [`Keys`]. The two ends are two independent walks; each stops where the other
+//! has been. Neither is begun before it is used.
 
-use super::{Keyspace, Snapshot, tracing::Placed};
+use super::{Keyspace, Snapshot};
 use crate::{
     canary::{Bug, planted},
     cursor::Cursor,
-    error::Result,
+    engine::tracing::Placed,
+    error::{Error, Result},
     key::{KeyEnd, KeyRange},
     merge::visible::{Backward, Forward},
     pin::Slice,
+    sight::Reader,
     stats::{Counter, Latency, Sampled},
     tombstone::RangeTombstones,
     tree::{Source, View, Walk},
+    values::{self, ReadAhead},
 };
 use std::{fmt, iter::FusedIterator, sync::Arc};
 
-/// Entries after which an iterator says how many it came to: one that lives for long is seen meanwhile.
+/// Entries after which an iterator says how many it came to: one that lives for long is seen
+/// meanwhile.
 const ENTRIES_PER_COUNT: u64 = 4096;
 
 /// What a transaction lays over the keyspace: its own writes, newer than everything.
@@ -31,16 +35,20 @@ enum Last {
     Back,
 }
 
-/// Entries in key order; also from the back, and both at once until they meet. Sees the keyspace as it
-/// was when the iterator was made. After an error it yields nothing more until the end that failed is
+/// Entries in key order; also from the back, and both at once until they meet. Sees the keyspace as
+/// it was when the iterator was made.
+///
+/// An error may be of one entry alone: its merge operator refuses or was not given, or its
+/// separated value cannot be read. It is yielded in the place of the entry, and the walk goes on
+/// behind it. After any other error the iterator yields nothing more until the end that failed is
 /// placed anew, the front by [`Iter::seek`], the back by [`Iter::seek_back`].
 pub struct Iter {
     keyspace: Keyspace,
     snapshot: Snapshot,
     view: Arc<View>,
     overlay: Option<Box<Front>>,
-    /// Whether the keyspace was there when the iterator was made. One that is dropped later stays until
-    /// the iterator is gone.
+    /// Whether the keyspace was there when the iterator was made. One that is dropped later stays
+    /// until the iterator is gone.
     live: Result<()>,
     now_ms: u64,
     /// What is left between the two ends.
@@ -50,7 +58,8 @@ pub struct Iter {
     front: Option<Forward<Source>>,
     back: Option<Backward<Source>>,
     last: Last,
-    /// The front (back) stands on the entry that it yielded last; else on one that it would yield next.
+    /// The front (back) stands on the entry that it yielded last; else on one that it would yield
+    /// next.
     front_yielded: bool,
     back_yielded: bool,
     /// The back has yielded entries down to `back_key`: the front stops before it.
@@ -59,8 +68,16 @@ pub struct Iter {
     /// The last move of the front (back) failed, and where it stands is not known.
     front_failed: bool,
     back_failed: bool,
+    /// Why the value of the pair that the front (back) stands on cannot be told.
+    front_refusal: Option<Error>,
+    back_refusal: Option<Error>,
     front_tally: Tally,
     back_tally: Tally,
+    /// Separated values are read.
+    resolves: bool,
+    ahead: ReadAhead,
+    /// The value of the entry that the last move came to, if it lies apart.
+    apart: Option<Slice>,
 }
 
 /// The entries that an end came to.
@@ -95,7 +112,7 @@ impl Tally {
             self.count(keyspace);
         }
         if let Some(recorded) = self.recorded.take() {
-            keyspace.handle().trace_scan(keyspace.tree(), &recorded.0, recorded.1);
+            keyspace.handle().tracing.scan(keyspace.tree(), &recorded.0, recorded.1);
         }
     }
 }
@@ -111,7 +128,7 @@ impl Iter {
         // The snapshot is registered, so a view taken after it still holds all that it sees.
         Iter {
             view: keyspace.tree().view_owned(),
-            now_ms: keyspace.handle().now_ms(),
+            now_ms: keyspace.handle().store.expiry.now_ms(),
             keyspace: keyspace.clone(),
             live: keyspace.live().and_then(|()| snapshot.sees(keyspace)),
             snapshot,
@@ -127,8 +144,13 @@ impl Iter {
             back_key: Vec::new(),
             front_failed: false,
             back_failed: false,
+            front_refusal: None,
+            back_refusal: None,
             front_tally: Tally::default(),
             back_tally: Tally::default(),
+            resolves: true,
+            ahead: ReadAhead::default(),
+            apart: None,
         }
     }
 
@@ -138,13 +160,19 @@ impl Iter {
     }
 
     /// Only the keys: values are not looked at.
-    pub fn keys(self) -> Keys {
+    pub fn keys(mut self) -> Keys {
+        self.resolves = false;
         Keys { entries: self }
+    }
+
+    /// From now on only keys are asked for.
+    pub(super) fn reads_no_values(&mut self) {
+        self.resolves = false;
     }
 
     fn walk(&self) -> Result<Walk> {
         self.live.clone()?;
-        let walk = Walk::new(&self.view, &self.whole)?;
+        let walk = Walk::new(&self.view, &self.whole)?.remembering(self.keyspace.tree());
         Ok(match &self.overlay {
             Some(overlay) => {
                 let (cursor, tombstones) = overlay();
@@ -154,8 +182,8 @@ impl Iter {
         })
     }
 
-    fn context(&self) -> crate::tree::ReadContext {
-        crate::tree::ReadContext { now_ms: self.now_ms, ..self.keyspace.read_context(self.snapshot.seqno()) }
+    fn reader(&self) -> Reader {
+        Reader { now_ms: self.now_ms, ..self.keyspace.reader(self.snapshot.seqno()) }
     }
 
     /// An end is about to be placed: the moment, if that is to be timed.
@@ -170,6 +198,7 @@ impl Iter {
 
     /// An end was placed where the range begins, or where it ends.
     fn end_placing(&mut self, begun: Option<u64>, at: Last) {
+        self.count_passed();
         let tally = if at == Last::Back { &mut self.back_tally } else { &mut self.front_tally };
         if tally.recorded.is_some() {
             tally.leave(&self.keyspace);
@@ -178,7 +207,7 @@ impl Iter {
         let clock = self.keyspace.handle().clock();
         self.keyspace.tree().context.stats.end(Latency::Scan, begun, clock);
         self.keyspace.handle().weigh_reads(self.keyspace.tree());
-        if self.keyspace.handle().is_traced() {
+        if self.keyspace.handle().tracing.is_on() {
             // What came before the placing is not of it.
             tally.leave(&self.keyspace);
             let placed = match at {
@@ -189,41 +218,66 @@ impl Iter {
         }
     }
 
-    /// Moves the front so that [`next`](Iterator::next) yields the first entry whose key is `>= key`. May
-    /// go back over entries that were yielded; entries that the back has yielded stay out.
+    /// Counts the keys that both ends have passed.
+    fn count_passed(&mut self) {
+        let front = self.front.as_mut().map_or(0, Forward::take_passed);
+        let passed = front + self.back.as_mut().map_or(0, Backward::take_passed);
+        if passed > 0 {
+            self.keyspace.tree().context.stats.add(Counter::EntriesPassed, passed);
+        }
+    }
+
+    /// Moves the front so that [`next`](Iterator::next) yields the first entry whose key is `>=
+    /// key`. May go back over entries that were yielded; entries that the back has yielded stay
+    /// out.
     ///
     /// # Errors
     /// As [`Keyspace::get`].
-    pub fn seek(&mut self, key: &[u8]) -> Result<()> {
+    pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.seek_bytes(key.as_ref())
+    }
+
+    fn seek_bytes(&mut self, key: &[u8]) -> Result<()> {
         self.range.start = self.whole.clamp_to_start(key).into();
         self.last = Last::Neither;
         self.front_yielded = false;
         // Kept, so that its sources are not opened anew; a failed move leaves none behind.
         let front = self.front.take();
         self.front_failed = true;
+        if self.keyspace.tree().is_closed() {
+            return Err(Error::Closed);
+        }
         if !self.range.is_empty() {
             let begun = self.begin_placing();
-            let mut front = match front {
+            let front = match front {
                 Some(front) => front,
-                None => self.walk()?.forward(self.context()),
+                None => self.walk()?.forward(self.reader()),
             };
-            front.seek(&self.range.start)?;
-            self.front = Some(front);
-            self.end_placing(begun, Last::Front);
+            self.place_front(front, begun)?;
         }
         self.front_failed = false;
         Ok(())
     }
 
-    /// Moves the back so that [`next_back`](DoubleEndedIterator::next_back) yields the last entry whose
-    /// key is `<= key`. May go back over entries that were yielded; entries that the front has yielded
-    /// stay out.
+    /// Moves `front` to where the range begins now.
+    fn place_front(&mut self, mut front: Forward<Source>, begun: Option<u64>) -> Result<()> {
+        let placed = front.seek(&self.range.start);
+        self.front_refusal = of_pair(placed, front.is_refused())?;
+        self.front = Some(front);
+        self.end_placing(begun, Last::Front);
+        Ok(())
+    }
+
+    /// Moves the back so that [`next_back`](DoubleEndedIterator::next_back) yields the last entry
+    /// whose key is `<= key`. May go back over entries that were yielded; entries that the front
+    /// has yielded stay out.
     ///
     /// # Errors
     /// As [`Keyspace::get`].
-    pub fn seek_back(&mut self, key: &[u8]) -> Result<()> {
-        self.range.end = KeyEnd::Included(key.into()).min(self.whole.end.clone());
+    pub fn seek_back(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.range.end = KeyEnd::Included(key.as_ref().into()).min(self.whole.end.clone());
         self.last = Last::Neither;
+        self.count_passed();
         self.back = None;
         self.back_yielded = false;
         self.back_began = false;
@@ -242,28 +296,36 @@ impl Iter {
         if self.front_failed || self.back_failed {
             return Ok(false);
         }
+        if self.keyspace.tree().is_closed() {
+            self.front_failed = true;
+            return Err(Error::Closed);
+        }
         // Failed unless we come past every `?`: an error leaves the iterator fused.
         self.front_failed = !planted(Bug::IteratorNotFused);
         if self.front.is_none() && !self.range.is_empty() {
             let begun = self.begin_placing();
-            let mut front = self.walk()?.forward(self.context());
-            front.seek(&self.range.start)?;
-            self.front = Some(front);
-            self.end_placing(begun, Last::Front);
+            let front = self.walk()?.forward(self.reader());
+            self.place_front(front, begun)?;
         }
         if let Some(front) = &mut self.front {
-            if self.front_yielded {
-                front.next()?;
+            if self.front_yielded
+                && let Err(error) = front.next()
+            {
+                self.front_refusal = of_pair(Err(error), front.is_refused())?;
             }
             self.front_yielded = front.valid()
                 && (self.range.end.is_unbounded() || self.range.end.admits(front.key()))
                 && !(self.back_began && front.key() >= &self.back_key[..]);
         }
-        self.front_failed = false;
         if self.front_yielded {
+            if let Err(error) = self.read_front() {
+                self.front_failed = false;
+                return Err(error);
+            }
             self.last = Last::Front;
             self.front_tally.add(&self.keyspace);
         }
+        self.front_failed = false;
         Ok(self.front_yielded)
     }
 
@@ -278,38 +340,81 @@ impl Iter {
             return Ok(false);
         }
         self.back_failed = true;
+        if self.keyspace.tree().is_closed() {
+            return Err(Error::Closed);
+        }
         match &mut self.back {
-            Some(back) if self.back_yielded => back.prev()?,
+            Some(back) if self.back_yielded => {
+                if let Err(error) = back.prev() {
+                    self.back_refusal = of_pair(Err(error), back.is_refused())?;
+                }
+            }
             Some(_) => {}
             None if self.range.is_empty() => {}
             None => {
                 let begun = self.begin_placing();
-                let mut back = self.walk()?.backward(self.context());
-                match &self.range.end {
-                    KeyEnd::Unbounded => back.seek_last()?,
-                    KeyEnd::Excluded(key) => back.seek_before(key)?,
-                    KeyEnd::Included(key) => back.seek_before(&[key, [0].as_slice()].concat())?,
-                }
+                let mut back = self.walk()?.backward(self.reader());
+                let placed = match &self.range.end {
+                    KeyEnd::Unbounded => back.seek_last(),
+                    KeyEnd::Excluded(key) => back.seek_before(key),
+                    KeyEnd::Included(key) => back.seek_before(&[key, [0].as_slice()].concat()),
+                };
+                self.back_refusal = of_pair(placed, back.is_refused())?;
                 self.back = Some(back);
                 self.end_placing(begun, Last::Back);
             }
         }
-        self.back_failed = false;
         self.back_yielded = false;
-        let Some(back) = &self.back else { return Ok(false) };
+        let Some(back) = &self.back else {
+            self.back_failed = false;
+            return Ok(false);
+        };
         if back.valid() && self.range.begins_by(back.key()) && !self.front_has_passed(back.key()) {
             self.back_key.clear();
             self.back_key.extend_from_slice(back.key());
             self.back_began = true;
             self.back_yielded = true;
+            if let Err(error) = self.read_back() {
+                self.back_failed = false;
+                return Err(error);
+            }
             self.last = Last::Back;
             self.back_tally.add(&self.keyspace);
         }
+        self.back_failed = false;
         Ok(self.back_yielded)
     }
 
-    /// Whether the front has yielded `key` or stands beyond it. It stands on the entry that it yielded
-    /// last, or on the one that it looked at and would yield next, or it has passed them all.
+    /// Reads the value that the front stands on, if it lies apart. An error is of this pair alone.
+    #[inline]
+    fn read_front(&mut self) -> Result<()> {
+        self.apart = None;
+        if self.front_refusal.is_some() {
+            return refused(self.front_refusal.take(), self.resolves);
+        }
+        let Some(front) = self.front.as_ref().filter(|front| front.is_separated()) else { return Ok(()) };
+        if self.resolves {
+            self.apart = Some(read_apart(&mut self.ahead, &self.keyspace, front.key(), front.value())?);
+        }
+        Ok(())
+    }
+
+    /// Reads the value that the back stands on, if it lies apart. An error is of this pair alone.
+    fn read_back(&mut self) -> Result<()> {
+        self.apart = None;
+        if self.back_refusal.is_some() {
+            return refused(self.back_refusal.take(), self.resolves);
+        }
+        let Some(back) = self.back.as_ref().filter(|back| back.is_separated()) else { return Ok(()) };
+        if self.resolves {
+            self.apart = Some(read_apart(&mut self.ahead, &self.keyspace, back.key(), back.value())?);
+        }
+        Ok(())
+    }
+
+    /// Whether the front has yielded `key` or stands beyond it. It stands on the entry that it
+    /// yielded last, or on the one that it looked at and would yield next, or it has passed them
+    /// all.
     fn front_has_passed(&self, key: &[u8]) -> bool {
         match &self.front {
             None => false,
@@ -332,6 +437,9 @@ impl Iter {
     /// Value of the entry that the last successful move came to; empty if there is none.
     #[inline]
     pub fn value(&self) -> &[u8] {
+        if let Some(apart) = &self.apart {
+            return if self.last == Last::Neither { &[] } else { apart };
+        }
         match (self.last, &self.front, &self.back) {
             (Last::Front, Some(front), _) => front.value(),
             (Last::Back, _, Some(back)) => back.value(),
@@ -339,7 +447,20 @@ impl Iter {
         }
     }
 
+    /// When the entry that the last successful move came to expires, in Unix milliseconds; `None`
+    /// if it does not, or there is none. See [`Entry::expires_ms`](crate::Entry::expires_ms).
+    pub fn expires_ms(&self) -> Option<u64> {
+        match (self.last, &self.front, &self.back) {
+            (Last::Front, Some(front), _) => front.expires_ms(),
+            (Last::Back, _, Some(back)) => back.expires_ms(),
+            _ => None,
+        }
+    }
+
     fn pin_value(&self) -> Slice {
+        if let Some(apart) = &self.apart {
+            return apart.clone();
+        }
         match (self.last, &self.front, &self.back) {
             (Last::Front, Some(front), _) => front.pin_value(),
             (Last::Back, _, Some(back)) => back.pin_value(),
@@ -356,8 +477,38 @@ impl Iter {
     }
 }
 
+/// An end has moved: why the value of the pair that it `is_refused` on cannot be told. Any other
+/// failure is one of the end.
+fn of_pair(moved: Result<()>, is_refused: bool) -> Result<Option<Error>> {
+    match moved {
+        Err(error) if is_refused => Ok(Some(error)),
+        moved => moved.map(|()| None),
+    }
+}
+
+/// The value of a pair cannot be told. Who does not ask for values need not hear of operands: there
+/// is one.
+#[cold]
+fn refused(why: Option<Error>, resolves: bool) -> Result<()> {
+    match why {
+        Some(Error::Merge { .. }) if !resolves => Ok(()),
+        why => why.map_or(Ok(()), Err),
+    }
+}
+
+/// The value to which the pointer that an entry of `key` stores leads.
+#[inline(never)]
+fn read_apart(ahead: &mut ReadAhead, keyspace: &Keyspace, key: &[u8], stored: &[u8]) -> Result<Slice> {
+    let (tree, pointer) = (keyspace.tree(), values::decode(stored, key)?);
+    if !pointer.sorted && tree.heat.note(key) {
+        keyspace.handle().weigh_walks();
+    }
+    ahead.read(&tree.values, &pointer, key)
+}
+
 impl Drop for Iter {
     fn drop(&mut self) {
+        self.count_passed();
         self.front_tally.leave(&self.keyspace);
         self.back_tally.leave(&self.keyspace);
     }
@@ -392,7 +543,7 @@ impl Keys {
     ///
     /// # Errors
     /// As [`Keyspace::get`].
-    pub fn seek(&mut self, key: &[u8]) -> Result<()> {
+    pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
         self.entries.seek(key)
     }
 
@@ -400,7 +551,7 @@ impl Keys {
     ///
     /// # Errors
     /// As [`Keyspace::get`].
-    pub fn seek_back(&mut self, key: &[u8]) -> Result<()> {
+    pub fn seek_back(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
         self.entries.seek_back(key)
     }
 

@@ -1,22 +1,26 @@
 //! One keyspace, as users hold it.
 
-use super::{Core, Handle, IngestReport, Iter, KeyspaceStats, Snapshot, check_sizes, commit::Single};
+use super::{
+    Entry, Handle, IngestReport, Iter, KeyBounds, KeyspaceStats, Snapshot,
+    bounds::{deleted, deleted_prefix, key_range, prefix_range},
+    check_sizes,
+};
 use crate::{
+    codec::DecodeError,
     cursor::{Hit, Probe},
+    engine::{commit::Single, report},
     error::{Error, Result},
     ids::Seqno,
-    key::{self, EXPIRY_BYTES, KeyEnd, KeyRange},
+    key::{self, EXPIRY_BYTES, KeyRange},
+    operator::NOT_GIVEN,
     pin::Slice,
+    sight::{self, Reader},
     stats::{Counter, Latency, SAMPLE_PERIOD, Sampled},
-    tree::{Outcome, ReadContext, Tree, View},
+    tree::{Outcome, Tree, View},
+    values::{self, Pointer, ReadAhead},
 };
 use crossbeam_epoch::Guard;
-use std::{
-    fmt, iter,
-    ops::{Bound, RangeBounds},
-    sync::Arc,
-    time::Duration,
-};
+use std::{borrow::Cow, fmt, iter, sync::Arc, time::Duration};
 
 /// Keys of a [`Keyspace::multi_get`] that are looked up under one guard.
 const KEYS_PINNED: usize = 256;
@@ -40,49 +44,46 @@ pub(super) enum Value<'v> {
     InPlace(&'v Hit<'v>, &'v [u8]),
     /// It was folded from operands.
     Folded(Slice),
+    /// It lay apart from its entry, which expires at this moment, if it does.
+    Apart(Slice, Option<u64>),
 }
 
 impl Value<'_> {
     fn as_bytes(&self) -> &[u8] {
         match self {
             Value::InPlace(_, bytes) => bytes,
-            Value::Folded(slice) => slice,
+            Value::Folded(slice) | Value::Apart(slice, _) => slice,
         }
     }
 
     /// The value, kept alive beyond the lookup.
     pub(super) fn into_slice(self) -> Slice {
         match self {
-            // SAFETY: `bytes` is the hit's value or a part of it, which its pin keeps alive and unchanged.
+            // SAFETY: `bytes` is the hit's value or a part of it, which its pin keeps alive and
+            // unchanged.
             Value::InPlace(hit, bytes) => unsafe { Slice::pinned(hit.pin(), bytes) },
-            Value::Folded(slice) => slice,
+            Value::Folded(slice) | Value::Apart(slice, _) => slice,
         }
+    }
+
+    /// The value and its moment.
+    pub(super) fn into_entry(self) -> Entry {
+        let expires_ms = match &self {
+            Value::InPlace(hit, _) => sight::expires_ms(hit.kind, hit.value()),
+            Value::Folded(_) => None,
+            Value::Apart(_, expires_ms) => *expires_ms,
+        };
+        Entry { value: self.into_slice(), expires_ms }
     }
 }
 
-/// The engine's form of a range given by bounds. An excluded start `k` becomes an included `k` + zero
-/// byte, its immediate successor.
-pub(super) fn key_range<K: AsRef<[u8]>>(range: &impl RangeBounds<K>) -> KeyRange {
-    let start = match range.start_bound() {
-        Bound::Included(key) => key.as_ref().into(),
-        Bound::Excluded(key) => [key.as_ref(), &[0]].concat().into(),
-        Bound::Unbounded => Box::default(),
-    };
-    let end = match range.end_bound() {
-        Bound::Included(key) => KeyEnd::Included(key.as_ref().into()),
-        Bound::Excluded(key) => KeyEnd::Excluded(key.as_ref().into()),
-        Bound::Unbounded => KeyEnd::Unbounded,
-    };
-    KeyRange { start, end }
-}
-
-/// The keys that start with `prefix`.
-pub(super) fn prefix_range(prefix: &[u8]) -> KeyRange {
-    let end = match key::prefix_end(prefix) {
-        Some(end) => KeyEnd::Excluded(end.into()),
-        None => KeyEnd::Unbounded,
-    };
-    KeyRange { start: prefix.into(), end }
+/// What a lookup is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wants {
+    /// The value.
+    Value,
+    /// Whether there is one: a value that is kept apart is not read.
+    Presence,
 }
 
 impl Keyspace {
@@ -105,67 +106,128 @@ impl Keyspace {
 
     #[inline]
     pub(super) fn live(&self) -> Result<()> {
-        if self.tree.is_dropped() {
-            return Err(Error::NoKeyspace(self.tree.name.clone()));
-        }
-        Ok(())
+        if self.tree.is_gone() { Err(self.gone()) } else { Ok(()) }
+    }
+
+    /// Why nothing can be asked of the keyspace any more.
+    #[cold]
+    fn gone(&self) -> Error {
+        if self.tree.is_closed() { Error::Closed } else { Error::NoKeyspace(self.tree.name.clone()) }
     }
 
     /// Sets the value of `key`. Keys are 0 to 65,535 bytes, values 0 to 4 GiB − 1.
     ///
     /// # Errors
     /// [`Error::TooLarge`], and as [`Db::write`](crate::Db::write).
-    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        check_sizes(key, value.len())?;
-        self.single(Single::Put { key, value })
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.put_bytes(key.as_ref(), value.as_ref())
     }
 
-    /// As [`Keyspace::put`], but the key is absent again once `ttl` has passed (resolution 1 ms). The
-    /// engine's clock decides, at the moment of the read or of the iterator's creation: time is not part of
-    /// a snapshot, so an entry expires for older snapshots and transactions too.
+    fn put_bytes(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        check_sizes(key, value.len())?;
+        self.single(match self.tree.separates(value.len()) {
+            true => Single::PutSeparated { key, value },
+            false => Single::Put { key, value },
+        })
+    }
+
+    /// As [`Keyspace::put`], but the key is absent again once `ttl` has passed (resolution 1 ms).
+    /// The engine's clock decides, at the moment of the read or of the iterator's creation: time is
+    /// not part of a snapshot, so an entry expires for older snapshots and transactions too.
     ///
-    /// A key that was found expired does not come back when the clock is set back, neither while the
-    /// database is open nor after it was closed. A crash forgets what time it was since the last change of
-    /// the tables; then a clock that was set back makes such keys expire later. The value may have 8 bytes
-    /// less than others.
+    /// A key that was found expired does not come back when the clock is set back, neither while
+    /// the database is open nor after it was closed. A crash forgets what time it was since the
+    /// last change of the tables; then a clock that was set back makes such keys expire later. The
+    /// value may have 8 bytes less than others.
     ///
     /// # Errors
     /// As [`Keyspace::put`].
-    pub fn put_with_ttl(&self, key: &[u8], value: &[u8], ttl: Duration) -> Result<()> {
+    pub fn put_with_ttl(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, ttl: Duration) -> Result<()> {
+        self.put_bytes_until(key.as_ref(), value.as_ref(), self.handle.store.expiry.moment(ttl))
+    }
+
+    /// As [`Keyspace::put_with_ttl`], until a moment: from `expires_ms` on, in Unix milliseconds,
+    /// the key is absent. A moment that is past makes it absent at once.
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`].
+    pub fn put_until(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, expires_ms: u64) -> Result<()> {
+        self.put_bytes_until(key.as_ref(), value.as_ref(), expires_ms)
+    }
+
+    fn put_bytes_until(&self, key: &[u8], value: &[u8], expires_ms: u64) -> Result<()> {
         check_sizes(key, value.len() + EXPIRY_BYTES)?;
-        let expires_ms = self.handle.expiry(ttl);
-        self.single(Single::PutExpiring { key, value, expires_ms })
+        self.single(match self.tree.separates(value.len()) {
+            true => Single::PutExpiringSeparated { key, value, expires_ms },
+            false => Single::PutExpiring { key, value, expires_ms },
+        })
     }
 
     /// Removes `key`. Removing an absent key is not an error.
     ///
     /// # Errors
     /// As [`Keyspace::put`].
-    pub fn delete(&self, key: &[u8]) -> Result<()> {
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        let key = key.as_ref();
         check_sizes(key, 0)?;
         self.single(Single::Delete { key })
     }
 
-    /// Removes every key from `start` up to, not including, `end`, without reading them. An empty range
-    /// removes nothing. A write buffer is full with 1,024 range deletions; many are fastest in one batch.
+    /// Removes every key in `range`, without reading them; `..` is every key. An empty range
+    /// removes nothing. A write buffer is full with 1,024 range deletions; many are fastest in one
+    /// batch.
+    ///
+    /// ```
+    /// # fn main() -> solera::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = solera::Db::open(dir.path())?;
+    /// for key in ["a", "b", "c", "d"] {
+    ///     db.put(key, "")?;
+    /// }
+    /// db.delete_range("a"..="b")?;
+    /// db.delete_range("d"..)?;
+    /// assert_eq!(db.iter().keys().next().unwrap()?, "c");
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// As [`Keyspace::put`].
-    pub fn delete_range(&self, start: &[u8], end: &[u8]) -> Result<()> {
-        check_sizes(start, 0)?;
-        check_sizes(end, 0)?;
-        if start >= end {
-            self.live()?;
-            return self.handle.write_nothing(self.handle.options.durability);
-        }
-        self.single(Single::DeleteRange { start, end })
+    pub fn delete_range(&self, range: impl KeyBounds) -> Result<()> {
+        self.delete_between(deleted(range.key_bounds())?)
     }
 
-    /// Merges `operand` onto the value of `key` by the keyspace's merge operator, without reading it.
+    /// Removes every key that starts with `prefix`, as [`Keyspace::delete_range`].
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the keyspace has no operator; as [`Keyspace::put`].
-    pub fn merge(&self, key: &[u8], operand: &[u8]) -> Result<()> {
+    /// As [`Keyspace::put`].
+    pub fn delete_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<()> {
+        self.delete_between(deleted_prefix(prefix.as_ref())?)
+    }
+
+    /// Removes every key, as [`Keyspace::delete_range`]. The keyspace and its settings stay.
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`].
+    pub fn clear(&self) -> Result<()> {
+        self.delete_range(..)
+    }
+
+    fn delete_between(&self, range: Option<(Cow<'_, [u8]>, Cow<'_, [u8]>)>) -> Result<()> {
+        let Some((start, end)) = range else {
+            self.live()?;
+            return self.handle.write_nothing(self.handle.options.durability);
+        };
+        self.single(Single::DeleteRange { start: &start, end: &end })
+    }
+
+    /// Merges `operand` onto the value of `key` by the keyspace's merge operator, without reading
+    /// it.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the keyspace has no operator, [`Error::Merge`] if it has one that was
+    /// not given when the database was opened; as [`Keyspace::put`].
+    pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
+        let (key, operand) = (key.as_ref(), operand.as_ref());
         check_sizes(key, operand.len())?;
         self.can_merge()?;
         self.single(Single::Merge { key, operand })
@@ -173,7 +235,8 @@ impl Keyspace {
 
     pub(super) fn can_merge(&self) -> Result<()> {
         match self.tree.operator() {
-            Some(_) => Ok(()),
+            Some(operator) if operator.is_given() => Ok(()),
+            Some(operator) => Err(Error::Merge { operator: operator.name().into(), what: NOT_GIVEN.into() }),
             None => Err(Error::Invalid(format!(
                 "keyspace {:?} has no merge operator; give it one with Db::keyspace_with",
                 self.tree.name
@@ -200,37 +263,69 @@ impl Keyspace {
     fn written(&self, begun: u64, operation: Single<'_>, succeeded: bool) {
         self.tree.context.stats.end(Latency::Write, begun, self.handle.clock());
         if succeeded {
-            self.handle.trace_single(&self.tree, operation);
+            self.handle.tracing.single(&self.tree, operation);
         }
     }
 
-    /// The value of `key`, sharing the memory it lies in: no copy, but a large value kept for long keeps
-    /// its block in memory.
+    /// The value of `key`, sharing the memory it lies in: no copy, but a large value kept for long
+    /// keeps its block in memory.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] or [`Error::Io`] if a table cannot be read, [`Error::Merge`] if the operator
-    /// refuses, [`Error::NoKeyspace`] if the keyspace was dropped.
+    /// [`Error::Corrupt`] or [`Error::Io`] if a table cannot be read, [`Error::Merge`] if the
+    /// operator refuses or was not given, [`Error::NoKeyspace`] if the keyspace was dropped.
     #[inline]
-    pub fn get(&self, key: &[u8]) -> Result<Option<Slice>> {
-        self.get_at(key, None, |value| value.into_slice())
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+        self.get_bytes(key.as_ref())
     }
 
-    /// As [`Keyspace::get`], into the caller's buffer: no allocation once the buffer is large enough. The
-    /// buffer's old content is replaced if the key is found and kept if not.
+    #[inline]
+    fn get_bytes(&self, key: &[u8]) -> Result<Option<Slice>> {
+        self.get_at(key, None, Wants::Value, |value| value.into_slice())
+    }
+
+    /// As [`Keyspace::get`], into the caller's buffer: no allocation once the buffer is large
+    /// enough. The buffer's old content is replaced if the key is found and kept if not.
     ///
     /// # Errors
     /// As [`Keyspace::get`].
     #[inline]
-    pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
-        self.read_into(key, None, value)
+    pub fn get_into(&self, key: impl AsRef<[u8]>, value: &mut Vec<u8>) -> Result<bool> {
+        self.read_into(key.as_ref(), None, value)
+    }
+
+    /// The value of `key`, and when it expires.
+    ///
+    /// ```
+    /// # fn main() -> solera::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = solera::Db::open(dir.path())?;
+    /// db.put_with_ttl(b"session", b"open", std::time::Duration::from_secs(60))?;
+    /// db.put(b"name", b"solera")?;
+    /// assert!(db.get_entry(b"session")?.is_some_and(|entry| entry.expires_ms.is_some()));
+    /// assert!(db.get_entry(b"name")?.is_some_and(|entry| entry.expires_ms.is_none()));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn get_entry(&self, key: impl AsRef<[u8]>) -> Result<Option<Entry>> {
+        self.entry_at(key.as_ref(), None)
+    }
+
+    pub(super) fn entry_at(&self, key: &[u8], snapshot: Option<Seqno>) -> Result<Option<Entry>> {
+        self.get_at(key, snapshot, Wants::Value, |value| value.into_entry())
     }
 
     /// Whether `key` has a value.
     ///
     /// # Errors
     /// As [`Keyspace::get`].
-    pub fn contains_key(&self, key: &[u8]) -> Result<bool> {
-        Ok(self.get_at(key, None, |_| ())?.is_some())
+    pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.holds(key.as_ref(), None)
+    }
+
+    pub(super) fn holds(&self, key: &[u8], snapshot: Option<Seqno>) -> Result<bool> {
+        Ok(self.get_at(key, snapshot, Wants::Presence, |_| ())?.is_some())
     }
 
     /// The values of several keys, in their order, all as of one moment.
@@ -255,7 +350,7 @@ impl Keyspace {
         });
         let probe = |key| Probe { key, hash: key::hash(key), snapshot };
         let probes: Vec<_> = order.iter().map(|&(_, i)| probe(keys[i].as_ref())).collect();
-        let now_ms = || self.handle.now_ms();
+        let now_ms = || self.handle.store.expiry.now_ms();
         let found = |_, hit: &Hit<'_>, value: &[u8]| Value::InPlace(hit, value).into_slice();
         let mut outcomes = Vec::with_capacity(probes.len());
         // While one guard lives, nothing that leaves the cache is released.
@@ -263,12 +358,24 @@ impl Keyspace {
             outcomes.extend(view.lookup_many(probes, &crossbeam_epoch::pin(), now_ms, found)?);
         }
         let mut values: Vec<_> = std::iter::repeat_with(|| None).take(keys.len()).collect();
+        let mut apart: Vec<(Pointer, usize)> = Vec::new();
         for ((outcome, probe), (_, i)) in outcomes.into_iter().zip(&probes).zip(order) {
             values[i] = match outcome {
                 Outcome::Found(value) => Some(value),
                 Outcome::Absent => None,
-                Outcome::Operand => self.tree.fold(&view, probe.key, self.read_context(snapshot))?,
+                Outcome::Operand => self.tree.fold(&view, probe.key, self.reader(snapshot))?,
+                Outcome::Separated { pointer, .. } => {
+                    apart.push((self.pointer(pointer, probe.key)?, i));
+                    None
+                }
+                Outcome::Malformed => return Err(sight::malformed(probe.key)),
             };
+        }
+        // Neighbours in a file are read one after the other.
+        apart.sort_unstable_by_key(|&(pointer, _)| pointer);
+        let mut ahead = ReadAhead::default();
+        for (pointer, i) in apart {
+            values[i] = Some(ahead.read(&self.tree.values, &pointer, keys[i].as_ref())?);
         }
         self.count_lookups(
             keys.iter()
@@ -279,7 +386,7 @@ impl Keyspace {
     }
 
     pub(super) fn read_into(&self, key: &[u8], snapshot: Option<Seqno>, out: &mut Vec<u8>) -> Result<bool> {
-        let found = self.get_at(key, snapshot, |value| {
+        let found = self.get_at(key, snapshot, Wants::Value, |value| {
             out.clear();
             out.extend_from_slice(value.as_bytes());
         })?;
@@ -291,13 +398,14 @@ impl Keyspace {
         &self,
         key: &[u8],
         snapshot: Option<Seqno>,
+        wants: Wants,
         found: impl FnMut(Value<'_>) -> R,
     ) -> Result<Option<R>> {
         self.live()?;
         // The view first, then the moment: see `View::lookup`.
         let view = self.tree.view();
         let snapshot = snapshot.unwrap_or_else(|| self.handle.visible());
-        self.lookup(&view, &crossbeam_epoch::pin(), key, snapshot, found)
+        self.lookup(&view, &crossbeam_epoch::pin(), key, snapshot, wants, found)
     }
 
     #[inline]
@@ -307,6 +415,7 @@ impl Keyspace {
         guard: &Guard,
         key: &[u8],
         snapshot: Seqno,
+        wants: Wants,
         mut found: impl FnMut(Value<'_>) -> R,
     ) -> Result<Option<R>> {
         let stats = &*self.tree.context.stats;
@@ -314,15 +423,21 @@ impl Keyspace {
         let begin = || stats.begin(here, Sampled::Lookup, self.handle.clock());
         let begun = here.is_due(Sampled::Lookup).then(begin);
         let probe = Probe { key, hash: key::hash(key), snapshot };
-        let now_ms = || self.handle.now_ms();
+        let now_ms = || self.handle.store.expiry.now_ms();
         let value =
             match view.lookup(&probe, guard, now_ms, |hit, value| found(Value::InPlace(hit, value)))? {
                 Outcome::Found(value) => Some(value),
                 Outcome::Absent => None,
+                // Whatever they fold to, it is a value.
+                Outcome::Operand if wants == Wants::Presence => Some(found(Value::Folded(Slice::empty()))),
                 Outcome::Operand => {
-                    let folded = self.tree.fold(view, key, self.read_context(snapshot))?;
+                    let folded = self.tree.fold(view, key, self.reader(snapshot))?;
                     folded.map(|slice| found(Value::Folded(slice)))
                 }
+                Outcome::Separated { pointer, expires_ms } => {
+                    Some(found(Value::Apart(self.value_apart(pointer, key, wants)?, expires_ms)))
+                }
+                Outcome::Malformed => return Err(sight::malformed(key)),
             };
         here.add(Counter::Gets, 1);
         here.add(Counter::GetsFound, u64::from(value.is_some()));
@@ -332,30 +447,51 @@ impl Keyspace {
         Ok(value)
     }
 
+    /// What an entry of `key` says of where its value lies.
+    fn pointer(&self, found: Result<Pointer, DecodeError>, key: &[u8]) -> Result<Pointer> {
+        found.map_err(|_| values::not_a_pointer(key))
+    }
+
+    /// A value that is kept apart.
+    #[inline(never)]
+    fn value_apart(&self, found: Result<Pointer, DecodeError>, key: &[u8], wants: Wants) -> Result<Slice> {
+        match wants {
+            Wants::Value => self.tree.values.read(&self.pointer(found, key)?, key),
+            Wants::Presence => Ok(Slice::empty()),
+        }
+    }
+
     /// A lookup that began at `begun` and is timed has ended.
     #[cold]
     fn looked_up(&self, begun: u64, key: &[u8], found: bool) {
         let latency = if found { Latency::LookupFound } else { Latency::LookupAbsent };
         self.tree.context.stats.end(latency, begun, self.handle.clock());
-        self.handle.trace_lookups(&self.tree, iter::once((key, found)));
+        self.handle.tracing.lookups(&self.tree, iter::once((key, found)));
         self.handle.weigh_reads(&self.tree);
     }
 
-    /// Counts lookups that did not come through [`Keyspace::lookup`], each with whether it found a value.
+    /// Counts lookups that did not come through [`Keyspace::lookup`], each with whether it found a
+    /// value.
     pub(super) fn count_lookups<'k>(&self, lookups: impl ExactSizeIterator<Item = (&'k [u8], bool)> + Clone) {
         let counts = self.tree.context.stats.here();
         let before = counts.of(Counter::Gets);
         let after = before + lookups.len() as u64;
         counts.add(Counter::Gets, lookups.len() as u64);
         counts.add(Counter::GetsFound, lookups.clone().filter(|&(_, found)| found).count() as u64);
-        self.handle.trace_lookups(&self.tree, lookups);
+        self.handle.tracing.lookups(&self.tree, lookups);
         if before / SAMPLE_PERIOD != after / SAMPLE_PERIOD {
             self.handle.weigh_reads(&self.tree);
         }
     }
 
-    pub(super) fn read_context(&self, snapshot: Seqno) -> ReadContext {
-        ReadContext { snapshot, now_ms: self.handle.now_ms(), operator: self.tree.operator().cloned() }
+    /// Who reads at this snapshot now.
+    pub(super) fn reader(&self, snapshot: Seqno) -> Reader {
+        Reader {
+            snapshot,
+            now_ms: self.handle.store.expiry.now_ms(),
+            operator: self.tree.operator().cloned(),
+            values: Some(self.tree.values.clone()),
+        }
     }
 
     /// All entries in key order, as of now.
@@ -363,33 +499,33 @@ impl Keyspace {
         Iter::new(self, Snapshot::new(self.handle.clone()), KeyRange::all())
     }
 
-    /// The entries whose keys are in `range`, as of now. For a range open at both ends use
-    /// [`Keyspace::iter`].
+    /// The entries whose keys are in `range`, as of now.
     ///
     /// ```
     /// # fn main() -> solera::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let db = solera::Db::open(dir.path())?;
-    /// db.put(b"a", b"1")?;
-    /// db.put(b"c", b"3")?;
-    /// let mut range = db.range::<&[u8]>(b"b".as_slice()..);
+    /// db.put("a", "1")?;
+    /// db.put("c", "3")?;
+    /// let mut range = db.range("b"..);
     /// assert_eq!(range.next_back().unwrap()?.0, b"c");
     /// assert!(range.next().is_none());
     /// # Ok(()) }
     /// ```
-    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
-        Iter::new(self, Snapshot::new(self.handle.clone()), key_range(&range))
+    pub fn range(&self, range: impl KeyBounds) -> Iter {
+        Iter::new(self, Snapshot::new(self.handle.clone()), key_range(range.key_bounds()))
     }
 
     /// The entries whose keys start with `prefix`, as of now.
-    pub fn prefix(&self, prefix: &[u8]) -> Iter {
-        Iter::new(self, Snapshot::new(self.handle.clone()), prefix_range(prefix))
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
+        Iter::new(self, Snapshot::new(self.handle.clone()), prefix_range(prefix.as_ref()))
     }
 
-    /// Loads sorted entries straight into tables: no log, no memtable, all visible and durable at once
-    /// when the call returns. The entries are newer than everything written before. Where nothing older has
-    /// keys between theirs, the tables go to a lower level and are not merged again; else they are a new run
-    /// of level 0, and the call is slowed like other writes when compaction is behind.
+    /// Loads sorted entries straight into tables: no log, no memtable, all visible and durable at
+    /// once when the call returns. The entries are newer than everything written before. Where
+    /// nothing older has keys between theirs, the tables go to a lower level and are not merged
+    /// again; else they are a new run of level 0, and the call is slowed like other writes when
+    /// compaction is behind.
     ///
     /// # Errors
     /// [`Error::Invalid`] if a key is not above the one before it, [`Error::TooLarge`],
@@ -408,7 +544,7 @@ impl Keyspace {
     /// What stopped the flush.
     pub fn flush(&self) -> Result<()> {
         self.live()?;
-        self.handle.writable()?;
+        let _caller = self.handle.enter()?;
         self.handle.flush_trees(std::slice::from_ref(&self.tree))
     }
 
@@ -417,21 +553,14 @@ impl Keyspace {
     ///
     /// # Errors
     /// What stopped the compaction.
-    pub fn compact_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
+    pub fn compact_range(&self, range: impl KeyBounds) -> Result<()> {
         self.live()?;
-        self.handle.writable()?;
-        self.handle.compact_range(&self.tree, &key_range(&range))
+        let _caller = self.handle.enter()?;
+        self.handle.compact_range(&self.tree, &key_range(range.key_bounds()))
     }
 
     /// What the keyspace holds and has done, as plain numbers.
     pub fn stats(&self) -> KeyspaceStats {
-        self.handle.report_keyspace(&self.tree)
-    }
-}
-
-impl Core {
-    /// The moment at which something written now with `ttl` expires, in Unix milliseconds.
-    pub(super) fn expiry(&self, ttl: Duration) -> u64 {
-        self.now_ms().saturating_add(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX))
+        report::keyspace(&self.tree, &self.handle.store, &self.handle.memory, &self.handle.work)
     }
 }

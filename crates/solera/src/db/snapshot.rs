@@ -1,70 +1,35 @@
-//! Snapshots: moments in the commit order that readers hold on to.
+//! Snapshots: moments in the commit order that users hold on to.
 //!
-//! Owns the registry that compactions ask which old versions somebody can still see, and the public
-//! [`Snapshot`].
+//! Owns [`Snapshot`]. The engine's list of held moments keeps compactions from removing what it
+//! sees.
 
-use super::{Handle, Iter, Keyspace};
+use super::{
+    Entry, Handle, Iter, KeyBounds, Keyspace,
+    bounds::{key_range, prefix_range},
+    keyspace::Wants,
+};
 use crate::{
-    canary::{Bug, planted},
     error::{Error, Result},
     ids::Seqno,
     key::KeyRange,
     pin::Slice,
-    sync::Mutex,
 };
-use std::{collections::BTreeMap, fmt, ops::RangeBounds, sync::Arc};
-
-/// Which moments are held, and how often.
-#[derive(Default)]
-pub(crate) struct Snapshots {
-    held: Mutex<BTreeMap<Seqno, usize>>,
-}
-
-impl Snapshots {
-    /// Holds the moment that `now` names. It is read under the lock, so that a compaction which lists
-    /// the snapshots either sees this one or began before anything that it could not see was visible.
-    fn hold(&self, now: impl FnOnce() -> Seqno) -> Seqno {
-        let mut held = self.held.lock();
-        let seqno = now();
-        *held.entry(seqno).or_default() += 1;
-        seqno
-    }
-
-    fn release(&self, seqno: Seqno) {
-        let mut held = self.held.lock();
-        if let Some(count) = held.get_mut(&seqno) {
-            *count -= 1;
-            if *count == 0 {
-                held.remove(&seqno);
-            }
-        }
-    }
-
-    /// The held moments, ascending, and the newest visible one read under the same lock.
-    pub(crate) fn list(&self, now: impl FnOnce() -> Seqno) -> (Vec<Seqno>, Seqno) {
-        let held = self.held.lock();
-        (held.keys().copied().collect(), now())
-    }
-
-    /// How many snapshots, iterators and transactions hold a moment.
-    pub(crate) fn count(&self) -> u64 {
-        self.held.lock().values().map(|&count| count as u64).sum()
-    }
-}
+use std::{fmt, sync::Arc};
 
 struct Held {
     handle: Arc<Handle>,
     seqno: Seqno,
+    is_transaction: bool,
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.handle.snapshots.release(self.seqno);
+        self.handle.release_snapshot(self.seqno, self.is_transaction);
     }
 }
 
-/// All keyspaces as they were at one moment of the commit order. Clones share the moment; the last one
-/// releases it. Entries with a time to live still expire: see [`Keyspace::put_with_ttl`].
+/// All keyspaces as they were at one moment of the commit order. Clones share the moment; the last
+/// one releases it. Entries with a time to live still expire: see [`Keyspace::put_with_ttl`].
 #[derive(Clone)]
 pub struct Snapshot {
     held: Arc<Held>,
@@ -78,8 +43,17 @@ impl fmt::Debug for Snapshot {
 
 impl Snapshot {
     pub(crate) fn new(handle: Arc<Handle>) -> Self {
-        let seqno = handle.snapshots.hold(|| handle.visible() + Seqno::from(planted(Bug::SnapshotTooNew)));
-        Snapshot { held: Arc::new(Held { handle, seqno }) }
+        Snapshot::hold(handle, false)
+    }
+
+    /// A snapshot of which a transaction asks what has changed since.
+    pub(super) fn of_transaction(handle: Arc<Handle>) -> Self {
+        Snapshot::hold(handle, true)
+    }
+
+    fn hold(handle: Arc<Handle>, is_transaction: bool) -> Self {
+        let seqno = handle.store.snapshots.hold(is_transaction);
+        Snapshot { held: Arc::new(Held { handle, seqno, is_transaction }) }
     }
 
     pub(crate) fn handle(&self) -> &Arc<Handle> {
@@ -103,18 +77,28 @@ impl Snapshot {
     ///
     /// # Errors
     /// As [`Keyspace::get`].
-    pub fn get(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Slice>> {
+    pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
         self.sees(keyspace)?;
-        keyspace.get_at(key, Some(self.seqno()), |value| value.into_slice())
+        keyspace.get_at(key.as_ref(), Some(self.seqno()), Wants::Value, |value| value.into_slice())
     }
 
-    /// As [`Snapshot::get`], into the caller's buffer, whose old content is replaced if the key is found.
+    /// As [`Snapshot::get`], into the caller's buffer, whose old content is replaced if the key is
+    /// found.
     ///
     /// # Errors
     /// As [`Keyspace::get`].
-    pub fn get_into(&self, keyspace: &Keyspace, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+    pub fn get_into(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>, value: &mut Vec<u8>) -> Result<bool> {
         self.sees(keyspace)?;
-        keyspace.read_into(key, Some(self.seqno()), value)
+        keyspace.read_into(key.as_ref(), Some(self.seqno()), value)
+    }
+
+    /// The value of `key` in `keyspace` at this moment, and when it expires.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn get_entry(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Entry>> {
+        self.sees(keyspace)?;
+        keyspace.entry_at(key.as_ref(), Some(self.seqno()))
     }
 
     /// The values of several keys.
@@ -130,9 +114,9 @@ impl Snapshot {
     ///
     /// # Errors
     /// As [`Keyspace::get`].
-    pub fn contains_key(&self, keyspace: &Keyspace, key: &[u8]) -> Result<bool> {
+    pub fn contains_key(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<bool> {
         self.sees(keyspace)?;
-        Ok(keyspace.get_at(key, Some(self.seqno()), |_| ())?.is_some())
+        keyspace.holds(key.as_ref(), Some(self.seqno()))
     }
 
     /// All entries, in key order.
@@ -141,12 +125,12 @@ impl Snapshot {
     }
 
     /// The entries whose keys are in `range`.
-    pub fn range<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, range: impl RangeBounds<K>) -> Iter {
-        Iter::new(keyspace, self.clone(), super::keyspace::key_range(&range))
+    pub fn range(&self, keyspace: &Keyspace, range: impl KeyBounds) -> Iter {
+        Iter::new(keyspace, self.clone(), key_range(range.key_bounds()))
     }
 
     /// The entries whose keys start with `prefix`.
-    pub fn prefix(&self, keyspace: &Keyspace, prefix: &[u8]) -> Iter {
-        Iter::new(keyspace, self.clone(), super::keyspace::prefix_range(prefix))
+    pub fn prefix(&self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> Iter {
+        Iter::new(keyspace, self.clone(), prefix_range(prefix.as_ref()))
     }
 }

@@ -1,39 +1,44 @@
 //! Optimistic transactions: read at a snapshot, write privately, validate at commit.
 //!
-//! Owns [`Transaction`] and its iterators; `writes` owns what it wrote, `reads` what it read. Serializable: nothing that the transaction read (keys
-//! and ranges, absent keys too) may have been written between its snapshot and its commit; then its place in
-//! the serial order is its commit. A transaction that wrote nothing read one snapshot and needs no
-//! validation.
+//! Owns [`Transaction`] and its iterators; `writes` owns what it wrote, `reads` what it read.
+//! Serializable: nothing that the transaction read may have been written between its snapshot and
+//! its commit. That includes keys, ranges and absent keys. Its place in the serial order is its
+//! commit. A transaction that wrote nothing read one snapshot and needs no validation.
 
 use super::{
-    Batch, Handle, Iter, Keyspace, Snapshot, check_sizes, keyspace,
-    reads::{Reads, Span},
+    Batch, Handle, Iter, KeyBounds, Keyspace, Snapshot,
+    bounds::{deleted, deleted_prefix, key_range, prefix_range},
+    check_sizes,
     writes::{Writes, WritesCursor},
 };
 use crate::{
     cursor::Cursor,
+    engine::reads::{Reads, Span},
     error::{Error, Result},
     ids::{KeyspaceId, Seqno},
     key::{EXPIRY_BYTES, KeyEnd, KeyRange, Kind},
     pin::Slice,
+    sight::{self, Verdict},
     sync::Mutex,
-    tree::Walk,
+    tree::{Walk, value_of},
 };
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     fmt,
     iter::{self, FusedIterator},
-    ops::RangeBounds,
     sync::Arc,
     time::Duration,
 };
 
-/// A unit of reads and writes that takes effect as if it ran alone, at its commit. It sees the database
-/// as it was when it began, and its own writes. Dropping it without [`commit`](Transaction::commit) rolls
-/// it back.
+/// A unit of reads and writes that takes effect as if it ran alone, at its commit. It sees the
+/// database as it was when it began, and its own writes. Dropping it without
+/// [`commit`](Transaction::commit) rolls it back.
 ///
-/// A keyspace that is dropped takes with it what the transaction has read and written there: the commit is refused
-/// if it wrote there. A new keyspace of that name is another one, in which the transaction has written nothing.
+/// A keyspace that is dropped takes with it what the transaction has read and written there: the
+/// commit is refused if it wrote there. A new keyspace of that name is another one, in which the
+/// transaction has written nothing. Creating a keyspace and dropping one are not part of a
+/// transaction: they take effect at once, and stay when it is rolled back.
 ///
 /// ```
 /// # fn main() -> solera::Result<()> {
@@ -56,9 +61,12 @@ use std::{
 pub struct Transaction {
     snapshot: Snapshot,
     writes: BTreeMap<KeyspaceId, (Keyspace, Arc<Writes>)>,
-    reads: Mutex<Reads>,
+    reads: ReadSoFar,
     durability: super::Durability,
 }
+
+/// What a transaction and its iterators have read; `None` once it was committed.
+type ReadSoFar = Arc<Mutex<Option<Reads>>>;
 
 impl fmt::Debug for Transaction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -70,9 +78,9 @@ impl Transaction {
     pub(super) fn new(handle: Arc<Handle>) -> Self {
         let durability = handle.options.durability;
         Transaction {
-            snapshot: Snapshot::new(handle),
+            snapshot: Snapshot::of_transaction(handle),
             writes: BTreeMap::new(),
-            reads: Mutex::default(),
+            reads: Arc::new(Mutex::new(Some(Reads::default()))),
             durability,
         }
     }
@@ -83,25 +91,36 @@ impl Transaction {
         self
     }
 
-    /// The value of `key`: this transaction's own, or the one at its snapshot. The key joins the read
-    /// set, present or absent.
+    /// The value of `key`: this transaction's own, or the one at its snapshot. The key joins the
+    /// read set, present or absent.
     ///
     /// # Errors
     /// As [`Keyspace::get`].
-    pub fn get(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Slice>> {
+    pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+        self.get_bytes(keyspace, key.as_ref())
+    }
+
+    fn get_bytes(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Slice>> {
         check_sizes(key, 0)?;
         keyspace.live()?;
         self.snapshot.sees(keyspace)?;
         let own = self.writes.get(&keyspace.tree().id).map(|(_, writes)| writes);
-        // A key that the transaction itself has set is read without looking at the database.
-        if let Some(newest) = own.and_then(|writes| writes.keys.get(key)).and_then(|writes| writes.first()) {
-            match newest.kind {
-                Kind::Put => return Ok(Some(newest.stored.clone())),
-                Kind::Delete => return Ok(None),
-                Kind::PutExpiring | Kind::Merge => {}
+        // A key that the transaction itself has set is read without looking at the database. A
+        // value that expires is another matter: what is read depends on the moment, so that the key
+        // joins the read set.
+        let newest = own.and_then(|writes| writes.keys.get(key)).and_then(|writes| writes.first());
+        if let Some(newest) = newest.filter(|newest| !newest.kind.expires()) {
+            let now_ms = || keyspace.handle().store.expiry.now_ms();
+            match sight::judge(newest.kind, || &newest.stored, false, now_ms) {
+                Verdict::Value(skipped) => return Ok(Some(newest.stored.clone().after(skipped))),
+                Verdict::Absent => return Ok(None),
+                Verdict::Operand => {}
+                Verdict::Separated(_) | Verdict::Malformed => {
+                    unreachable!("a transaction holds its values itself, as it was given them")
+                }
             }
         }
-        self.reads.lock().add_key(keyspace.tree().id, key);
+        self.has_read(keyspace, key);
         match own {
             None => self.snapshot.get(keyspace, key),
             Some(writes) => {
@@ -110,20 +129,21 @@ impl Transaction {
                 let cursor = WritesCursor::new(writes.clone());
                 let mut walker = Walk::new(&view, &range)?
                     .with_front(Box::new(cursor), Arc::new(writes.tombstones()))
-                    .forward(keyspace.read_context(self.snapshot.seqno()));
+                    .forward(keyspace.reader(self.snapshot.seqno()));
                 walker.seek(key)?;
                 let found = walker.valid();
                 keyspace.count_lookups(iter::once((key, found)));
-                Ok(found.then(|| walker.pin_value()))
+                if found { value_of(&walker, &keyspace.tree().values).map(Some) } else { Ok(None) }
             }
         }
     }
 
-    /// As [`Transaction::get`], into the caller's buffer, whose old content is replaced if the key is found.
+    /// As [`Transaction::get`], into the caller's buffer, whose old content is replaced if the key
+    /// is found.
     ///
     /// # Errors
     /// As [`Keyspace::get`].
-    pub fn get_into(&self, keyspace: &Keyspace, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+    pub fn get_into(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>, value: &mut Vec<u8>) -> Result<bool> {
         let Some(found) = self.get(keyspace, key)? else { return Ok(false) };
         value.clear();
         value.extend_from_slice(&found);
@@ -135,38 +155,52 @@ impl Transaction {
     /// # Errors
     /// As [`Keyspace::get`].
     pub fn multi_get<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, keys: &[K]) -> Result<Vec<Option<Slice>>> {
-        keys.iter().map(|key| self.get(keyspace, key.as_ref())).collect()
+        keys.iter().map(|key| self.get_bytes(keyspace, key.as_ref())).collect()
     }
 
     /// Whether `key` has a value; it joins the read set.
     ///
     /// # Errors
     /// As [`Keyspace::get`].
-    pub fn contains_key(&self, keyspace: &Keyspace, key: &[u8]) -> Result<bool> {
+    pub fn contains_key(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<bool> {
         Ok(self.get(keyspace, key)?.is_some())
     }
 
-    /// All entries in key order, this transaction's own writes among them. What the iterator passes over
-    /// joins the read set. Later writes of the transaction do not show in it.
-    pub fn iter<'t>(&'t self, keyspace: &Keyspace) -> TransactionIter<'t> {
+    /// All entries in key order, this transaction's own writes among them. What the iterator passes
+    /// over joins the read set. The transaction may write while the iterator walks; what is written
+    /// later does not show in it. The first write to the keyspace while an iterator is alive copies
+    /// the list of the transaction's writes there.
+    ///
+    /// ```
+    /// # fn main() -> solera::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = solera::Db::open(dir.path())?;
+    /// db.put("a", "1")?;
+    /// db.put("b", "2")?;
+    /// let mut transaction = db.transaction();
+    /// for entry in transaction.iter(db.default()) {
+    ///     let (key, value) = entry?;
+    ///     transaction.put(db.default(), [b"copy/", &key[..]].concat(), value)?;
+    /// }
+    /// transaction.commit()?;
+    /// assert_eq!(db.get("copy/b")?.unwrap(), "2");
+    /// # Ok(()) }
+    /// ```
+    pub fn iter(&self, keyspace: &Keyspace) -> TransactionIter {
         self.entries(keyspace, KeyRange::all())
     }
 
     /// The entries whose keys are in `range`; see [`Transaction::iter`].
-    pub fn range<'t, K: AsRef<[u8]>>(
-        &'t self,
-        keyspace: &Keyspace,
-        range: impl RangeBounds<K>,
-    ) -> TransactionIter<'t> {
-        self.entries(keyspace, keyspace::key_range(&range))
+    pub fn range(&self, keyspace: &Keyspace, range: impl KeyBounds) -> TransactionIter {
+        self.entries(keyspace, key_range(range.key_bounds()))
     }
 
     /// The entries whose keys start with `prefix`; see [`Transaction::iter`].
-    pub fn prefix<'t>(&'t self, keyspace: &Keyspace, prefix: &[u8]) -> TransactionIter<'t> {
-        self.entries(keyspace, keyspace::prefix_range(prefix))
+    pub fn prefix(&self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> TransactionIter {
+        self.entries(keyspace, prefix_range(prefix.as_ref()))
     }
 
-    fn entries<'t>(&'t self, keyspace: &Keyspace, range: KeyRange) -> TransactionIter<'t> {
+    fn entries(&self, keyspace: &Keyspace, range: KeyRange) -> TransactionIter {
         let mut iter = Iter::new(keyspace, self.snapshot.clone(), range.clone());
         if let Some((_, writes)) = self.writes.get(&keyspace.tree().id) {
             let writes = writes.clone();
@@ -176,12 +210,29 @@ impl Transaction {
             }));
         }
         TransactionIter {
-            transaction: self,
+            reads: self.reads.clone(),
             keyspace: keyspace.tree().id,
             iter,
             front: End { from: range.start.clone(), passed: None },
             back: End { from: range.end.clone(), passed: None },
             range,
+        }
+    }
+
+    /// The entries of `keyspace` at the transaction's moment. They do not join the read set.
+    pub(super) fn seen(&self, keyspace: &Keyspace) -> Iter {
+        self.snapshot.iter(keyspace)
+    }
+
+    /// The moment that the transaction sees.
+    pub(super) fn moment(&self) -> Seqno {
+        self.snapshot.seqno()
+    }
+
+    /// The caller has read `key`: it joins the read set.
+    pub(super) fn has_read(&self, keyspace: &Keyspace, key: &[u8]) {
+        if let Some(reads) = &mut *self.reads.lock() {
+            reads.add_key(keyspace.tree().id, key);
         }
     }
 
@@ -201,26 +252,52 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`Batch::put`].
-    pub fn put(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
+    pub fn put(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        let (key, value) = (key.as_ref(), value.as_ref());
         check_sizes(key, value.len())?;
         self.writes_to(keyspace)?.set(key, Kind::Put, Slice::copy_from(value));
         Ok(())
     }
 
-    /// See [`Keyspace::put_with_ttl`]; takes effect at commit, the time to live counts from this call.
+    /// See [`Keyspace::put_with_ttl`]; takes effect at commit, the time to live counts from this
+    /// call.
     ///
     /// # Errors
     /// As [`Batch::put`].
     pub fn put_with_ttl(
         &mut self,
         keyspace: &Keyspace,
-        key: &[u8],
-        value: &[u8],
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> Result<()> {
+        let expires_ms = keyspace.handle().store.expiry.moment(ttl);
+        self.put_bytes_until(keyspace, key.as_ref(), value.as_ref(), expires_ms)
+    }
+
+    /// See [`Keyspace::put_until`].
+    ///
+    /// # Errors
+    /// As [`Batch::put`].
+    pub fn put_until(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        expires_ms: u64,
+    ) -> Result<()> {
+        self.put_bytes_until(keyspace, key.as_ref(), value.as_ref(), expires_ms)
+    }
+
+    fn put_bytes_until(
+        &mut self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        value: &[u8],
+        expires_ms: u64,
+    ) -> Result<()> {
         check_sizes(key, value.len() + EXPIRY_BYTES)?;
-        let moment: [u8; EXPIRY_BYTES] = keyspace.handle().expiry(ttl).to_be_bytes();
-        let stored = Slice::from([&moment, value].concat());
+        let stored = Slice::from([&expires_ms.to_be_bytes(), value].concat());
         self.writes_to(keyspace)?.set(key, Kind::PutExpiring, stored);
         Ok(())
     }
@@ -229,7 +306,8 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`Batch::put`].
-    pub fn delete(&mut self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
+    pub fn delete(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<()> {
+        let key = key.as_ref();
         check_sizes(key, 0)?;
         self.writes_to(keyspace)?.set(key, Kind::Delete, Slice::empty());
         Ok(())
@@ -239,12 +317,34 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`Batch::put`].
-    pub fn delete_range(&mut self, keyspace: &Keyspace, start: &[u8], end: &[u8]) -> Result<()> {
-        check_sizes(start, 0)?;
-        check_sizes(end, 0)?;
+    pub fn delete_range(&mut self, keyspace: &Keyspace, range: impl KeyBounds) -> Result<()> {
+        self.delete_between(keyspace, deleted(range.key_bounds())?)
+    }
+
+    /// See [`Keyspace::delete_prefix`]; takes effect at commit.
+    ///
+    /// # Errors
+    /// As [`Batch::put`].
+    pub fn delete_prefix(&mut self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> Result<()> {
+        self.delete_between(keyspace, deleted_prefix(prefix.as_ref())?)
+    }
+
+    /// See [`Keyspace::clear`]; takes effect at commit.
+    ///
+    /// # Errors
+    /// As [`Batch::put`].
+    pub fn clear(&mut self, keyspace: &Keyspace) -> Result<()> {
+        self.delete_range(keyspace, ..)
+    }
+
+    fn delete_between(
+        &mut self,
+        keyspace: &Keyspace,
+        range: Option<(Cow<'_, [u8]>, Cow<'_, [u8]>)>,
+    ) -> Result<()> {
         let writes = self.writes_to(keyspace)?;
-        if start < end {
-            writes.delete_range(start, end);
+        if let Some((start, end)) = range {
+            writes.delete_range(&start, &end);
         }
         Ok(())
     }
@@ -253,15 +353,21 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`Batch::merge`].
-    pub fn merge(&mut self, keyspace: &Keyspace, key: &[u8], operand: &[u8]) -> Result<()> {
+    pub fn merge(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        let (key, operand) = (key.as_ref(), operand.as_ref());
         check_sizes(key, operand.len())?;
         keyspace.can_merge()?;
         self.writes_to(keyspace)?.set(key, Kind::Merge, Slice::copy_from(operand));
         Ok(())
     }
 
-    /// Makes the writes take effect, all at once, if nothing that was read has been written meanwhile.
-    /// Returns the commit's sequence number.
+    /// Makes the writes take effect, all at once, if nothing that was read has been written
+    /// meanwhile. Returns the commit's sequence number.
     ///
     /// # Errors
     /// [`Error::Conflict`]: nothing took effect, run the transaction again. Else as
@@ -272,7 +378,7 @@ impl Transaction {
         for (keyspace, writes) in self.writes.values() {
             for range in &writes.deleted {
                 if let Some(end) = range.end.key() {
-                    batch.delete_range(keyspace, &range.start, end)?;
+                    batch.deleted(keyspace, &range.start, end)?;
                 }
             }
             for (key, versions) in &writes.keys {
@@ -285,8 +391,11 @@ impl Transaction {
             handle.write_nothing(self.durability)?;
             return Ok(self.snapshot.seqno());
         }
-        let (reads, since) = (self.reads.into_inner().finish(), self.snapshot.seqno());
-        handle.timed_write(batch, |batch| handle.write_transaction(batch, reads, since))
+        let reads = self.reads.lock().take().unwrap_or_default().finish();
+        let since = self.snapshot.seqno();
+        let operations = batch.for_database(&handle)?;
+        let write = |operations| handle.write_transaction(operations, reads, since);
+        handle.tracing.timed_write(operations, handle.clock(), write)
     }
 
     /// Forgets the writes. The same as dropping the transaction.
@@ -299,9 +408,10 @@ struct End<F> {
     passed: Option<Span>,
 }
 
-/// Entries as a [`Transaction`] sees them. What it passes over joins the transaction's read set at once.
-pub struct TransactionIter<'t> {
-    transaction: &'t Transaction,
+/// Entries as a [`Transaction`] sees them. What it passes over joins the transaction's read set at
+/// once. It may live longer than the transaction; then nobody asks what it read.
+pub struct TransactionIter {
+    reads: ReadSoFar,
     keyspace: KeyspaceId,
     iter: Iter,
     /// The whole range asked for.
@@ -310,33 +420,38 @@ pub struct TransactionIter<'t> {
     back: End<KeyEnd>,
 }
 
-impl fmt::Debug for TransactionIter<'_> {
+impl fmt::Debug for TransactionIter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.iter.fmt(f)
     }
 }
 
-impl<'t> TransactionIter<'t> {
-    /// As [`Iter::seek`]. What is passed over after the seek joins the read set, not what lies between.
+impl TransactionIter {
+    /// As [`Iter::seek`]. What is passed over after the seek joins the read set, not what lies
+    /// between.
     ///
     /// # Errors
     /// As [`Keyspace::get`].
-    pub fn seek(&mut self, key: &[u8]) -> Result<()> {
+    pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
+        let key = key.as_ref();
         self.front = End { from: self.range.clamp_to_start(key).into(), passed: None };
         self.iter.seek(key)
     }
 
-    /// As [`Iter::seek_back`]. What is passed over after the seek joins the read set, not what lies between.
+    /// As [`Iter::seek_back`]. What is passed over after the seek joins the read set, not what lies
+    /// between.
     ///
     /// # Errors
     /// As [`Keyspace::get`].
-    pub fn seek_back(&mut self, key: &[u8]) -> Result<()> {
+    pub fn seek_back(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
+        let key = key.as_ref();
         self.back = End { from: KeyEnd::Included(key.into()).min(self.range.end.clone()), passed: None };
         self.iter.seek_back(key)
     }
 
     /// Only the keys: values are not looked at.
-    pub fn keys(self) -> TransactionKeys<'t> {
+    pub fn keys(mut self) -> TransactionKeys {
+        self.iter.reads_no_values();
         TransactionKeys { entries: self }
     }
 
@@ -347,7 +462,8 @@ impl<'t> TransactionIter<'t> {
             Ok(true) => KeyEnd::Included(self.iter.key().into()),
             _ => self.range.end.clone(),
         };
-        let mut reads = self.transaction.reads.lock();
+        let mut reads = self.reads.lock();
+        let Some(reads) = &mut *reads else { return moved };
         match self.front.passed {
             Some(span) => reads.span_mut(span).end = end,
             None => {
@@ -364,7 +480,8 @@ impl<'t> TransactionIter<'t> {
             Ok(true) => self.iter.key().into(),
             _ => self.range.start.clone(),
         };
-        let mut reads = self.transaction.reads.lock();
+        let mut reads = self.reads.lock();
+        let Some(reads) = &mut *reads else { return moved };
         match self.back.passed {
             Some(span) => reads.span_mut(span).start = start,
             None => {
@@ -376,7 +493,7 @@ impl<'t> TransactionIter<'t> {
     }
 }
 
-impl Iterator for TransactionIter<'_> {
+impl Iterator for TransactionIter {
     type Item = Result<(Slice, Slice)>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -385,27 +502,27 @@ impl Iterator for TransactionIter<'_> {
     }
 }
 
-impl DoubleEndedIterator for TransactionIter<'_> {
+impl DoubleEndedIterator for TransactionIter {
     fn next_back(&mut self) -> Option<Self::Item> {
         let moved = self.advance_back();
         self.iter.item(moved)
     }
 }
 
-impl FusedIterator for TransactionIter<'_> {}
+impl FusedIterator for TransactionIter {}
 
 /// As [`TransactionIter`], but yields keys only.
 #[derive(Debug)]
-pub struct TransactionKeys<'t> {
-    entries: TransactionIter<'t>,
+pub struct TransactionKeys {
+    entries: TransactionIter,
 }
 
-impl TransactionKeys<'_> {
+impl TransactionKeys {
     /// As [`TransactionIter::seek`].
     ///
     /// # Errors
     /// As [`Keyspace::get`].
-    pub fn seek(&mut self, key: &[u8]) -> Result<()> {
+    pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
         self.entries.seek(key)
     }
 
@@ -413,7 +530,7 @@ impl TransactionKeys<'_> {
     ///
     /// # Errors
     /// As [`Keyspace::get`].
-    pub fn seek_back(&mut self, key: &[u8]) -> Result<()> {
+    pub fn seek_back(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
         self.entries.seek_back(key)
     }
 
@@ -422,7 +539,7 @@ impl TransactionKeys<'_> {
     }
 }
 
-impl Iterator for TransactionKeys<'_> {
+impl Iterator for TransactionKeys {
     type Item = Result<Slice>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -431,11 +548,11 @@ impl Iterator for TransactionKeys<'_> {
     }
 }
 
-impl DoubleEndedIterator for TransactionKeys<'_> {
+impl DoubleEndedIterator for TransactionKeys {
     fn next_back(&mut self) -> Option<Self::Item> {
         let moved = self.entries.advance_back();
         self.item(moved)
     }
 }
 
-impl FusedIterator for TransactionKeys<'_> {}
+impl FusedIterator for TransactionKeys {}

@@ -1,7 +1,8 @@
 //! What an open transaction has written, before anybody else can see it.
 //!
-//! Owns [`Writes`] and the cursor over them, through which the transaction's own reads merge them with the
-//! database. What must hold: later writes hide earlier ones just as they will once they are committed.
+//! Owns [`Writes`] and the cursor over them, through which the transaction's own reads merge them
+//! with the database. What must hold: later writes hide earlier ones just as they will once they
+//! are committed.
 
 use crate::{
     cursor::Cursor,
@@ -20,10 +21,10 @@ pub(super) struct Write {
     pub(super) stored: Slice,
 }
 
-/// A transaction's writes to one keyspace: for each key the writes that count, newest first, and the
-/// ranges deleted. A later range deletion removes the keys' earlier writes from the map, so within the
-/// map a key's writes are always newer than the ranges: the tombstones carry number 0 and so cover
-/// nothing of their own rank (see `cursor`).
+/// A transaction's writes to one keyspace: for each key the writes that count, newest first, and
+/// the ranges deleted. A later range deletion removes the keys' earlier writes from the map, so
+/// within the map a key's writes are always newer than the ranges: the tombstones carry number 0
+/// and so cover nothing of their own rank (see `cursor`).
 #[derive(Clone, Default)]
 pub(super) struct Writes {
     pub(super) keys: BTreeMap<Box<[u8]>, Vec<Write>>,
@@ -65,8 +66,8 @@ impl Writes {
     }
 }
 
-/// Walks a transaction's writes to one keyspace. Numbers are 0: visible at every snapshot; order is by
-/// position.
+/// Walks a transaction's writes to one keyspace. Numbers are 0: visible at every snapshot; order is
+/// by position.
 pub(super) struct WritesCursor {
     writes: Arc<Writes>,
     key: Option<Box<[u8]>>,

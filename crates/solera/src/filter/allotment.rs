@@ -1,18 +1,20 @@
 //! Which level gets how many of the filters' bits (Monkey, with runs).
 //!
-//! Owns [`allot`], a pure function. Source: NOTES §3. A lookup of an absent key looks into K_i runs of level i
-//! and finds a false positive in each with probability f_i; the bits Σ n_i b_i are given. The sum Σ q_i K_i f_i
-//! is least where one more bit for each key of a level would be worth as much per key in every level:
+//! Owns [`allot`], a pure function. Source: docs/PAPERS.md, "RusKey: filters by level". A lookup of
+//! an absent key looks into K_i runs of level i and finds a false positive in each with probability
+//! f_i; the bits Σ n_i b_i are given. The sum Σ q_i K_i f_i is least where one more bit for each
+//! key of a level would be worth as much per key in every level:
 //!
 //! ```text
 //! q_i K_i (-df/db)(b_i) = μ n_i
 //! ```
 //!
-//! If f = e^(-c b), as of an ideal Bloom filter with c = ln² 2, that is **f_i = λ n_i / (K_i q_i)** with
-//! λ = exp(-(c M_f + Σ n_i ln(n_i / (K_i q_i))) / Σ n_i), leaving out levels whose f_i would be 1 or more. Our
-//! filters are not ideal ([`super::false_positives`]), so the condition is solved on the curve that they
-//! have: bits are given out in quarters to the level where they are worth most, along the curve's lower hull.
-//! For the ideal curve that is the closed form to a quarter of a bit; a test says so.
+//! If f = e^(-c b), as of an ideal Bloom filter with c = ln² 2, that is **f_i = λ n_i / (K_i
+//! q_i)**. Here λ = exp(-(c M_f + Σ n_i ln(n_i / (K_i q_i))) / Σ n_i), and levels whose f_i would
+//! be 1 or more are left out. Our filters are not ideal ([`super::false_positives`]), so the
+//! condition is solved on the curve that they have. Bits are given out in quarters to the level
+//! where they are worth most, along the curve's lower hull. For the ideal curve that is the closed
+//! form to a quarter of a bit; a test says so.
 
 use super::{BITS_PER_KEY_MAX, FilterKind, FilterSpec, false_positives};
 use std::sync::OnceLock;
@@ -24,14 +26,15 @@ pub struct LevelLoad {
     pub entries: f64,
     /// K_i: runs that a lookup which reaches the level looks into.
     pub runs: f64,
-    /// q_i: lookups that reach it and do not find their key in it, in any unit that is the same for all
-    /// levels. 1 for all if nothing is known.
+    /// q_i: lookups that reach it and do not find their key in it, in any unit that is the same for
+    /// all levels. 1 for all if nothing is known.
     pub misses: f64,
     /// The kind of its filters.
     pub kind: FilterKind,
 }
 
-/// Bits per key at which the curve is looked at: 0, and then in quarters from 1 on, the least that is legal.
+/// Bits per key at which the curve is looked at: 0, and then in quarters from 1 on, the least that
+/// is legal.
 fn grid() -> impl Iterator<Item = f64> {
     let quarters = 4..=(BITS_PER_KEY_MAX * 4.0) as u32;
     std::iter::once(0.0).chain(quarters.map(|quarters| f64::from(quarters) / 4.0))
@@ -60,9 +63,9 @@ fn hull_of(kind: FilterKind) -> &'static [(f64, f64)] {
     &HULLS.get_or_init(|| FilterKind::ALL.map(of))[kind as usize]
 }
 
-/// Shares `total_bits` between `levels`, so that the fewest absent keys pass: bits per key of each, 0 (no
-/// filter) or 1 to 64. Together they are the total, unless every level has the most it may have, or what is left
-/// is less than one bit for each key of the level whose turn it is.
+/// Shares `total_bits` between `levels`, so that the fewest absent keys pass: bits per key of each,
+/// 0 (no filter) or 1 to 64. Together they are the total, unless every level has the most it may
+/// have, or what is left is less than one bit for each key of the level whose turn it is.
 pub fn allot(levels: &[LevelLoad], total_bits: f64) -> Vec<f32> {
     allot_along(levels, total_bits, hull_of)
 }
@@ -116,7 +119,7 @@ mod tests {
         prop::collection::vec(level, 1..7)
     }
 
-    /// NOTES §3 as it stands, for an ideal curve.
+    /// The closed form as it stands, for an ideal curve.
     fn closed_form(levels: &[LevelLoad], total_bits: f64) -> Vec<f64> {
         let c = std::f64::consts::LN_2.powi(2);
         let ratio = |level: &LevelLoad| level.entries / (level.runs * level.misses);
@@ -206,7 +209,8 @@ mod tests {
                         continue;
                     }
                     let changed = cost(&levels, &other, false_positives);
-                    // Bits are given in quarters, and a Ribbon filter's curve has its corners between them.
+                    // Bits are given in quarters, and a Ribbon filter's curve has its corners
+                    // between them.
                     prop_assert!(changed >= least * 0.97, "{changed} < {least}: {bits:?}, {other:?}");
                 }
             }

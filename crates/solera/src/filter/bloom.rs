@@ -1,17 +1,21 @@
 //! A Bloom filter blocked by cache lines of 512 bits.
 //!
-//! Owns [`Bloom`]. A key's hash picks one line; all its probes are bits of that line, so that an answer costs
-//! one memory access. Blocking costs false positives, because lines fill unevenly, and the more the more bits
-//! there are: about 1 % instead of 0.8 % at 10 bits per key, 0.02 % instead of 0.007 % at 20.
+//! Owns [`Bloom`]. A key's hash picks one line; all its probes are bits of that line, so that an
+//! answer costs one memory access. Blocking costs false positives, because lines fill unevenly, and
+//! more so with more bits. It is about 1 % instead of 0.8 % at 10 bits per key, 0.02 % instead of
+//! 0.007 % at 20.
 //!
-//! Bytes: the lines, 64 bytes each (eight little-endian `u64`), then one byte, the number of probes (1 to
-//! [`PROBES_MAX`]).
+//! Bytes: the lines, 64 bytes each (eight little-endian `u64`), then one byte, the number of probes
+//! (1 to [`PROBES_MAX`]).
 
 mod line;
 
 use crate::{codec::DecodeError, pool::Settled, prefetch::prefetch};
 use line::{LINE_BITS, LINE_BYTES, Line, PROBES_MAX};
-use solera_model::lanes::Lanes;
+use solera_model::{
+    elementary::{exp, ln_1p, pow, powi},
+    lanes::Lanes,
+};
 
 /// A line is chosen by a 32-bit multiplication, which reaches no further.
 const LINES_MAX: usize = u32::MAX as usize;
@@ -22,37 +26,38 @@ fn line_of(hash: u64, lines: usize) -> usize {
     (((hash >> 32) * lines as u64) >> 32) as usize
 }
 
-/// The share of absent keys that pass, expected of lines of 512 bits at `bits_per_key`: the number of keys in
-/// a line is Poisson-distributed, and each line is a small Bloom filter.
+/// The share of absent keys that pass, expected of lines of 512 bits at `bits_per_key`: the number
+/// of keys in a line is Poisson-distributed, and each line is a small Bloom filter.
 fn false_positives_expected(bits_per_key: f64, probes: u8) -> f64 {
     let mean = f64::from(LINE_BITS) / bits_per_key;
-    let mut chance = (-mean).exp();
+    let mut chance = exp(-mean);
     let mut sum = 0.0;
-    for keys in 1..=(mean + 12.0 * mean.sqrt() + 12.0) as i32 {
+    for keys in 1..=(mean + 12.0 * mean.sqrt() + 12.0) as u32 {
         chance *= mean / f64::from(keys);
-        let bit_clear = (1.0 - 1.0 / f64::from(LINE_BITS)).powi(keys * i32::from(probes));
-        sum += chance * (1.0 - bit_clear).powi(probes.into());
+        let bit_clear = powi(1.0 - 1.0 / f64::from(LINE_BITS), keys * u32::from(probes));
+        sum += chance * powi(1.0 - bit_clear, probes.into());
     }
     sum
 }
 
-/// The share of absent keys that pass a filter over so many `keys`. It has whole lines, so a small one has more
-/// bits than it was given, and the keys of a line are binomially distributed: in a single line there are all.
+/// The share of absent keys that pass a filter over so many `keys`. It has whole lines, so a small
+/// one has more bits than it was given, and the keys of a line are binomially distributed: in a
+/// single line there are all.
 pub(super) fn false_positives_over(keys: f64, bits_per_key: f32) -> f64 {
     let lines = lines_for(keys, bits_per_key) as f64;
     let (probes, _) = best_probes(bits_per_key);
-    let one_key_leaves_clear = (1.0 - 1.0 / f64::from(LINE_BITS)).powi(probes.into());
+    let one_key_leaves_clear = powi(1.0 - 1.0 / f64::from(LINE_BITS), probes.into());
     if lines == 1.0 {
-        return (1.0 - one_key_leaves_clear.powf(keys)).powi(probes.into());
+        return powi(1.0 - pow(one_key_leaves_clear, keys), probes.into());
     }
     let mean = keys / lines;
     let most = (mean + 12.0 * mean.sqrt() + 12.0).min(keys) as u64;
-    let mut chance = (keys * (-1.0 / lines).ln_1p()).exp();
+    let mut chance = exp(keys * ln_1p(-1.0 / lines));
     let (mut clear, mut sum) = (1.0, 0.0);
     for in_line in (1..=most).map(|n| n as f64) {
         chance *= (keys - in_line + 1.0) / in_line / (lines - 1.0);
         clear *= one_key_leaves_clear;
-        sum += chance * (1.0 - clear).powi(probes.into());
+        sum += chance * powi(1.0 - clear, probes.into());
     }
     sum
 }
@@ -63,8 +68,9 @@ fn lines_for(keys: f64, bits_per_key: f32) -> usize {
     ((bits / f64::from(LINE_BITS)).ceil() as usize).clamp(1, LINES_MAX)
 }
 
-/// The number of probes that lets the fewest absent keys pass, and their share. The share falls and then rises
-/// with the probes, so the search ends where it first rises: every table asks, small ones too.
+/// The number of probes that lets the fewest absent keys pass, and their share. The share falls and
+/// then rises with the probes, so the search ends where it first rises: every table asks, small
+/// ones too.
 fn best_probes(bits_per_key: f32) -> (u8, f64) {
     let bits = f64::from(bits_per_key).clamp(0.5, 64.0);
     let (mut best, mut least) = (1, false_positives_expected(bits, 1));
@@ -150,8 +156,9 @@ mod tests {
     use super::*;
     use crate::filter::{FilterKind, FilterSpec, false_positives};
 
-    /// Symptom: half the time of opening, flushing and writing on in tiny databases went into powers. Cause:
-    /// every table weighed all 24 numbers of probes, each twice. Cure: the search ends at the first rise.
+    /// Symptom: half the time of opening, flushing and writing on in tiny databases went into
+    /// powers. Cause: every table weighed all 24 numbers of probes, each twice. Cure: the search
+    /// ends at the first rise.
     #[test]
     #[cfg_attr(miri, ignore = "counts, for which Miri is too slow")]
     fn the_first_number_of_probes_after_which_it_gets_worse_is_the_best() {

@@ -1,13 +1,16 @@
 //! How many absent keys a filter lets pass, by kind and bits per key.
 //!
-//! Owns [`false_positives`], by which [`super::allotment`] weighs bits, and [`false_positives_over`], for tables of
-//! a known size. Tests hold both against filters that were built.
+//! Owns [`false_positives`], by which [`super::allotment`] weighs bits, and
+//! [`false_positives_over`], for tables of a known size. Tests hold both against filters that were
+//! built.
 
 use super::{BITS_PER_KEY_MAX, FilterKind, FilterSpec, bloom, ribbon};
+use solera_model::elementary::pow;
 
 /// The share of absent keys that pass a blocked Bloom filter of 1, 2, … 64 bits per key: what
-/// `bloom::best_probes` computes, in some milliseconds. An unblocked filter's falls by e^-0.48 with every bit;
-/// here lines fill unevenly, and each further bit is worth less: e^-0.43 at 10 bits, e^-0.35 at 20.
+/// `bloom::best_probes` computes, in some milliseconds. An unblocked filter's falls by e^-0.48 with
+/// every bit; here lines fill unevenly, and each further bit is worth less: e^-0.43 at 10 bits,
+/// e^-0.35 at 20.
 #[rustfmt::skip]
 const BLOOM: [f64; 64] = [
     6.3212e-1, 3.9347e-1, 2.3712e-1, 1.4786e-1, 9.2885e-2, 5.7535e-2, 3.6403e-2, 2.3121e-2,
@@ -20,8 +23,8 @@ const BLOOM: [f64; 64] = [
     2.5544e-8, 2.1547e-8, 1.8229e-8, 1.5467e-8, 1.3161e-8, 1.1228e-8, 9.6052e-9, 8.2377e-9,
 ];
 
-/// The share of absent keys that pass a filter of `spec`, expected of many keys. Between whole numbers of bits,
-/// a Bloom filter's logarithm is interpolated.
+/// The share of absent keys that pass a filter of `spec`, expected of many keys. Between whole
+/// numbers of bits, a Bloom filter's logarithm is interpolated.
 pub fn false_positives(spec: FilterSpec) -> f64 {
     let bits = f64::from(spec.bits_per_key).min(BLOOM.len() as f64);
     if bits.is_nan() || bits <= 0.0 {
@@ -31,15 +34,16 @@ pub fn false_positives(spec: FilterSpec) -> f64 {
         FilterKind::Bloom => {
             let below = bits.floor();
             let at = |bits: f64| if bits < 1.0 { 1.0f64 } else { BLOOM[bits as usize - 1] };
-            at(below).powf(1.0 - (bits - below)) * at(bits.ceil()).powf(bits - below)
+            pow(at(below), 1.0 - (bits - below)) * pow(at(bits.ceil()), bits - below)
         }
         FilterKind::Ribbon => ribbon::false_positives_expected(bits),
     }
 }
 
-/// The share of absent keys that pass a filter of `spec` over so many `keys` of one table. A Bloom filter is made
-/// of whole lines of 512 bits, so that a small one lets fewer pass than [`false_positives`] says: of 50 keys at 8
-/// bits, which get one line and so 10 bits, 0.9 % instead of 2.3 %.
+/// The share of absent keys that pass a filter of `spec` over so many `keys` of one table. A Bloom
+/// filter is made of whole lines of 512 bits, so that a small one lets fewer pass than
+/// [`false_positives`] says: of 50 keys at 8 bits, which get one line and so 10 bits, 0.9 % instead
+/// of 2.3 %.
 pub fn false_positives_over(spec: FilterSpec, keys: f64) -> f64 {
     let has_filter = spec.bits_per_key > 0.0 && keys >= 1.0;
     match spec.kind {

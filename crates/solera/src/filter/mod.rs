@@ -3,14 +3,15 @@
 //! Owns [`Filter`], which is one of two kinds, and its builder:
 //!
 //! * [`bloom`]: a Bloom filter blocked by cache lines. One memory access for an answer.
-//! * [`ribbon`]: a Ribbon filter. A quarter fewer bits for the same answers, but a few lines side by side and
-//!   more arithmetic for each.
+//! * [`ribbon`]: a Ribbon filter. A quarter fewer bits for the same answers, but a few lines side
+//!   by side and more arithmetic for each.
 //!
 //! Which kind with how many bits a table gets is a [`FilterSpec`]; what a keyspace asks for is a
 //! [`Filters`]; [`allotment`] turns one into the other. Both kinds are asked with a key's hash
 //! ([`crate::key::hash`]).
 //!
-//! Bytes: the kind's own, then one byte that names the kind ([`FilterKind`]). No bytes at all: no filter.
+//! Bytes: the kind's own, then one byte that names the kind ([`FilterKind`]). No bytes at all: no
+//! filter.
 
 pub mod allotment;
 mod bloom;

@@ -1,23 +1,17 @@
 //! A Ribbon filter: a random band matrix, solved once, of which every key's row is a solution.
 //!
-//! Owns [`Ribbon`]. Source: Dillinger, Hübschle-Schneider, Sanders and Walzer, "Fast Succinct Retrieval and
-//! Approximate Membership Using Ribbon" (SEA 2022; Dillinger and Walzer 2021), the *homogeneous* form with bands of
-//! 64 bits, whose construction cannot fail, stored by columns.
+//! Owns [`Ribbon`] and [`build`]. Source: Dillinger, Hübschle-Schneider, Sanders and Walzer, "Fast
+//! Succinct Retrieval and Approximate Membership Using Ribbon" (SEA 2022; Dillinger and Walzer
+//! 2021). The *homogeneous* form with bands of 64 bits cannot fail; it is stored by columns.
 //!
-//! Over bits, with m slots: a key's hash names a first slot and 64 coefficients, the first of them 1, for the
-//! slots from there on. Each column of the solution is one bit per slot, such that the coefficients of every
-//! key select an even number of set bits. An absent key finds a column even with probability 1/2, all of *r*
-//! with 2^-r; or always, if its row depends on those of the keys around it, which the slots beyond the keys
-//! (the overhead) make rare enough.
-//!
-//! Slots are grouped into segments of 64, so a column of a segment is one `u64`. Bits per key between two
-//! numbers of columns give the last segments one column more than the first.
-//!
-//! Bytes: the words, segment by segment and in it column by column (little-endian `u64`), then the number of
-//! segments (`u32`, at least 2). There are words for 1 to [`COLUMNS_MAX`] columns: ⌊words / segments⌋, and one
-//! more in the last (words mod segments) segments.
+//! What must hold: a key's hash names a first slot and 64 coefficients, the first of them 1, for
+//! the slots from there on. Each column of the solution is one bit per slot, such that the
+//! coefficients of every key select an even number of set bits. An absent key finds a column even
+//! with probability 1/2, and all of *r* with 2^-r. It finds them always if its row depends on those
+//! of the keys around it. The slots beyond the keys ([`overhead`]) make that rare enough.
 
 use crate::{codec::DecodeError, pool::Settled, prefetch::prefetch};
+use solera_model::elementary::exp2;
 
 /// Slots that a key's coefficients span, and slots of a segment.
 const WIDTH: usize = u64::BITS as usize;
@@ -28,9 +22,10 @@ const SEGMENTS_MAX: usize = u32::MAX as usize / WIDTH;
 /// Odd and irregular: the golden ratio.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Slots beyond the keys, as a share of the keys, that *r* columns need: (4 + r/4)/64. Fewer, and rows of absent
-/// keys depend on those of present ones too often. Measured with a million keys: at 7, 13 and 20 columns as many
-/// absent keys pass as 2^-r says, within 5 %; at (2 + r/4)/64 it was 1.6 to 2.3 times as many.
+/// Slots beyond the keys, as a share of the keys, that *r* columns need: (4 + r/4)/64. Fewer, and
+/// rows of absent keys depend on those of present ones too often. Measured with a million keys: at
+/// 7, 13 and 20 columns as many absent keys pass as 2^-r says, within 5 %; at (2 + r/4)/64 it was
+/// 1.6 to 2.3 times as many.
 fn overhead(columns: f64) -> f64 {
     (4.0 + columns / 4.0) / WIDTH as f64
 }
@@ -47,7 +42,7 @@ fn columns_for(bits_per_key: f64) -> f64 {
 pub(super) fn false_positives_expected(bits_per_key: f64) -> f64 {
     let columns = columns_for(bits_per_key);
     let fewer = columns.floor();
-    (1.0 - (columns - fewer) / 2.0) * (-fewer).exp2()
+    (1.0 - (columns - fewer) / 2.0) * exp2(-fewer)
 }
 
 /// The first slot of a hash, of `starts`: its upper half, scaled.
@@ -85,7 +80,11 @@ impl Columns {
     }
 }
 
-/// Appends a filter over `hashes`, of which there is one at least.
+/// Appends a filter over `hashes`, of which there is one at least: the words, segment by segment
+/// and in it column by column (little-endian `u64`), then the number of segments (`u32`, at least
+/// 2). Slots are grouped into segments of 64, so a column of a segment is one word. There are words
+/// for 1 to [`COLUMNS_MAX`] columns: ⌊words / segments⌋, and one more in the last (words mod
+/// segments) segments. So bits per key lie between two numbers of columns.
 pub(super) fn build(hashes: &mut Vec<u64>, bits_per_key: f32, out: &mut Vec<u8>) {
     // In the order of their slots, so that elimination walks through memory.
     hashes.sort_unstable();
@@ -108,7 +107,8 @@ fn eliminate(hashes: &[u64], segments: usize) -> Vec<u64> {
     for &hash in hashes {
         let mut slot = start(hash, (segments - 1) * WIDTH);
         let mut row = coefficients(hash);
-        // Both begin with a 1, so each step moves the row on; what becomes 0 follows from the others.
+        // Both begin with a 1, so each step moves the row on; what becomes 0 follows from the
+        // others.
         while row != 0 && rows[slot] != 0 {
             row ^= rows[slot];
             let zeros = row.trailing_zeros().min(WIDTH as u32 - 1);
@@ -179,7 +179,8 @@ impl Ribbon {
         let (segment, slot) = (start / WIDTH, start % WIDTH);
         let (at, count) = self.columns.of(segment);
         let row = coefficients(hash);
-        // The part of the row in this segment, and the part in the next, which has as many columns or more.
+        // The part of the row in this segment, and the part in the next, which has as many columns
+        // or more.
         let (here, next) = (row << slot, (row >> 1) >> (WIDTH - 1 - slot));
         let words = &self.words[at..at + 2 * count];
         let (of_here, of_next) = words.split_at(count);
@@ -190,7 +191,8 @@ impl Ribbon {
         odd & 1 == 0
     }
 
-    /// Asks for the first two lines that [`Ribbon::may_contain`] reads; the processor sees that it goes on.
+    /// Asks for the first two lines that [`Ribbon::may_contain`] reads; the processor sees that it
+    /// goes on.
     #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
         let (at, _) = self.columns.of(start(hash, self.starts) / WIDTH);

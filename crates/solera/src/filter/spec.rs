@@ -1,7 +1,7 @@
 //! Which filter a table gets, and what a keyspace asks for.
 //!
-//! Owns [`FilterSpec`] and [`Filters`]. The ranges are checked where they are set and again where they are
-//! decoded.
+//! Owns [`FilterSpec`] and [`Filters`]. The ranges are checked where they are set and again where
+//! they are decoded.
 
 use crate::{
     codec::{DecodeError, Decoder},
@@ -19,8 +19,8 @@ pub enum FilterKind {
     /// A Bloom filter blocked by cache lines: one memory access for an answer.
     #[default]
     Bloom = 0,
-    /// A Ribbon filter (Dillinger and Walzer 2021): a quarter fewer bits for as few false positives, but
-    /// answers and construction take longer.
+    /// A Ribbon filter (Dillinger and Walzer 2021): a quarter fewer bits for as few false
+    /// positives, but answers and construction take longer.
     Ribbon = 1,
 }
 
@@ -110,8 +110,8 @@ fn validate(bits: f32) -> Result<()> {
 pub enum FilterSpread {
     /// Every table gets as many bits per key as every other.
     Uniform = 0,
-    /// Tables of smaller levels get more, such that together all let the fewest absent keys pass (Monkey). See
-    /// [`super::allotment`].
+    /// Tables of smaller levels get more, such that together all let the fewest absent keys pass
+    /// (Monkey). See [`super::allotment`].
     #[default]
     Monkey = 1,
 }
@@ -134,8 +134,8 @@ impl FilterSpread {
     }
 }
 
-/// Which filters the tables of a keyspace get: how many bits, shared how between levels, of which kind.
-/// A change counts for tables written after it.
+/// Which filters the tables of a keyspace get: how many bits, shared how between levels, of which
+/// kind. A change counts for tables written after it.
 ///
 /// ```
 /// use solera::{FilterKind, Filters};
@@ -144,12 +144,13 @@ impl FilterSpread {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Filters {
-    /// Bits for every key in tables, in the mean of the tree; 0 for no filters, else 1 to 64. Default 10.
+    /// Bits for every key in tables, in the mean of the tree; 0 for no filters, else 1 to 64.
+    /// Default 10.
     pub bits_per_key: f32,
     /// How levels share them. Default [`FilterSpread::Monkey`].
     pub spread: FilterSpread,
-    /// The kind of filter at the last level, which holds most keys; above it they are Bloom filters. Default
-    /// [`FilterKind::Bloom`].
+    /// The kind of filter at the last level, which holds most keys; above it they are Bloom
+    /// filters. Default [`FilterKind::Bloom`].
     pub last_level: FilterKind,
 }
 
@@ -168,7 +169,8 @@ impl Filters {
         Filters { bits_per_key, spread: FilterSpread::Uniform, last_level: FilterKind::Bloom }
     }
 
-    /// Bloom filters with this many bits per key in the mean, more in smaller levels and fewer in larger.
+    /// Bloom filters with this many bits per key in the mean, more in smaller levels and fewer in
+    /// larger.
     pub const fn monkey(bits_per_key: f32) -> Filters {
         Filters { bits_per_key, spread: FilterSpread::Monkey, last_level: FilterKind::Bloom }
     }
@@ -178,8 +180,8 @@ impl Filters {
         Filters { last_level: kind, ..self }
     }
 
-    /// A filter with the mean number of bits, of the last level's kind: what every table gets of which nothing
-    /// more is known.
+    /// A filter with the mean number of bits, of the last level's kind: what every table gets of
+    /// which nothing more is known.
     pub const fn mean(&self) -> FilterSpec {
         FilterSpec { kind: self.last_level, bits_per_key: self.bits_per_key }
     }

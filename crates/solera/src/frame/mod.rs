@@ -1,7 +1,7 @@
 //! Files that grow by whole records: what the log and the manifest have in common.
 //!
-//! Owns the file header and the frame. A frame is one record, all or nothing, and its checksums bind it to
-//! this file and this offset, so that a record which lands anywhere else is not one.
+//! Owns the file header and the frame. A frame is one record, all or nothing, and its checksums
+//! bind it to this file and this offset, so that a record which lands anywhere else is not one.
 //!
 //! ```text
 //! file    = header frame*
@@ -10,11 +10,12 @@
 //! frame   = header_checksum:u32 payload_checksum:u32 len:u48 kind:u8 0:u8 synced:u64 payload[len]
 //! ```
 //!
-//! Numbers are little-endian. Both checksums of the file header are CRC-32C of all bytes before them. A frame's
-//! header checksum is [`Binding::checksum`](crate::codec::Binding::checksum) of the 20 bytes after it, at the
-//! offset of the frame; the payload checksum is plain CRC-32C, bound by the header that holds it. `synced` is
-//! how much of the file was known to be durable when the frame was written; 0 if files of the same kind that come before it
-//! were not yet ("vouched for" is what the others are). Kinds:
+//! Numbers are little-endian. Both checksums of the file header are CRC-32C of all bytes before
+//! them. A frame's header checksum is [`Binding::checksum`](crate::codec::Binding::checksum) of the
+//! 20 bytes after it, at the offset of the frame. The payload checksum is plain CRC-32C; the
+//! header that holds it binds it. `synced` is how many bytes of the file were known to be durable
+//! when the frame was written. It is 0 as long as an earlier file of the same kind is not durable
+//! yet. A file whose earlier files all are is *vouched for*. Kinds:
 //!
 //! | kind | | payload |
 //! |---|---|---|
@@ -22,19 +23,22 @@
 //! | 1 | a mark: says only what `synced` says; written, not synced, after each sync of records, and when files before are durable | none |
 //! | 2 | the end: nothing follows | none |
 //!
-//! **The nonce** is a number that no other file was made with, and frames are bound to it. A database's number and a
-//! file's are not enough: a checkpoint has its original's number and goes on with the same file numbers, and a file
-//! system may hand the blocks of the one's removed log to the other's new one. A power cut may then show the old
-//! frames where new ones were not synced yet, whole, at the right offsets, and of the right file number.
+//! **The nonce** is a number that no other file was made with, and frames are bound to it. A
+//! database's number and a file's are not enough. A checkpoint has its original's number and goes
+//! on with the same file numbers. A file system may hand the blocks of a log that one of them
+//! removed to a new log of the other. A power cut may then show the old frames where new ones were
+//! not synced yet: whole, at the right offsets, and of the right file number.
 //!
-//! **Reserved.** A file that was not ended may be longer than what was written, by zeros. They are no damage.
+//! **Reserved.** A file that was not ended may be longer than what was written, by zeros. They are
+//! no damage.
 //!
-//! **Damage.** What was never synced may be lost in any part by a power cut; what was synced may not. The
-//! `synced` of frames tells the two apart. Damage at offset `d` is an error if any later frame, found by
-//! looking at every offset, was written when more than `d` was durable; otherwise it is what a power cut
-//! leaves of unsynced frames, and the file is cut there. So the unsynced part may be lost page by page, even
-//! with whole frames after the hole, and a flipped bit in a synced frame is never mistaken for that: the
-//! mark after the sync convicts it. (Pebble's log records carry the same proof.)
+//! **Damage.** What was never synced may be lost in any part by a power cut; what was synced may
+//! not. The `synced` of frames tells the two apart. The reader looks for later frames at every
+//! offset. Damage at offset `d` is an error if a later frame was written when more than `d` was
+//! durable. If none was, a power cut has taken unsynced frames, and the file is cut there. So the
+//! unsynced part may be lost page by page, even with whole frames after the hole. A flipped bit in
+//! a synced frame is never mistaken for that: the mark after the sync convicts it. (Pebble's log
+//! records carry the same proof.)
 
 mod reader;
 mod writer;
@@ -44,6 +48,7 @@ pub use writer::FrameWriter;
 
 use crate::{
     codec::Binding,
+    dir::magic::{self, Magic},
     error::{Error, Result},
     ids::{DatabaseId, FileId},
 };
@@ -62,8 +67,8 @@ pub const PAYLOAD_BYTES_MAX: u64 = (1 << 48) - 1;
 #[derive(Clone, Copy, Debug)]
 pub struct FileKind {
     /// The first 8 bytes.
-    pub magic: [u8; 8],
-    /// The newest format version, which is also the one written.
+    pub magic: Magic,
+    /// The newest format version, which is also the one written; the first is 1.
     pub version: u32,
     /// What such a file is called in messages.
     pub noun: &'static str,
@@ -72,7 +77,8 @@ pub struct FileKind {
 }
 
 impl FileKind {
-    /// The header of a file of this kind. Nobody else's file has the nonce: [`crate::vfs::Fs::nonce`].
+    /// The header of a file of this kind. Nobody else's file has the nonce:
+    /// [`crate::vfs::Fs::nonce`].
     pub fn header(&self, database: DatabaseId, file: FileId, nonce: u64) -> [u8; FILE_HEADER_BYTES] {
         let mut header = [0; FILE_HEADER_BYTES];
         header[..8].copy_from_slice(&self.magic);
@@ -92,6 +98,7 @@ impl FileKind {
         let Some(identity) = bytes.first_chunk::<IDENTITY_BYTES>() else {
             return Err(Error::corrupt(path, bytes.len() as u64, "the file ends inside its header"));
         };
+        magic::refuse_older(path, bytes)?;
         if identity[..8] != self.magic {
             return Err(Error::corrupt(path, 0, format!("this is not a Solera {}", self.noun)));
         }
@@ -102,14 +109,8 @@ impl FileKind {
         if version > self.version {
             return Err(Error::NewerFormat { file: path.into(), found: version, supported: self.version });
         }
-        if version < self.version {
-            return Err(Error::Invalid(format!(
-                "{}: a {} of format {version}, which no release wrote and this one does not read (it reads {}); \
-                 open it with the build that made it, and load what `solera scan` prints of it",
-                path.display(),
-                self.noun,
-                self.version
-            )));
+        if version == 0 {
+            return Err(Error::corrupt(path, 24, "there is no format version 0"));
         }
         let Some(header) = bytes.first_chunk::<FILE_HEADER_BYTES>() else {
             return Err(Error::corrupt(path, bytes.len() as u64, "the file ends inside its header"));
@@ -121,7 +122,8 @@ impl FileKind {
         Ok(Identity { database, file, frames: Binding::of_frames(database, file, number(header, 32)) })
     }
 
-    /// What frames of `file` in `database` are bound to. Fails unless `bytes` begin with its header.
+    /// What frames of `file` in `database` are bound to. Fails unless `bytes` begin with its
+    /// header.
     pub fn check(&self, path: &Path, bytes: &[u8], database: DatabaseId, file: FileId) -> Result<Binding> {
         let found = self.identify(path, bytes)?;
         if found.database != database {

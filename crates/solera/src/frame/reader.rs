@@ -1,4 +1,10 @@
 //! Reading frames back, and telling a torn end from damage.
+//!
+//! Owns [`walk`]. Where a frame is not whole, it looks for a *witness*: a later frame that says
+//! that the file was durable beyond that place. What must hold: damage before what was proved
+//! durable, or before what a witness proves, is an error. Any other damage cuts the file there.
+//! Zeros up to the end of the file are no damage. Called by replays of logs, by the manifest and by
+//! traces.
 
 use super::{FRAME_HEADER_BYTES, FrameHeader, FrameKind};
 use crate::{
@@ -37,11 +43,11 @@ pub struct Walked {
     pub cut: Option<Cut>,
 }
 
-/// Hands every record that begins in `span`, with its offset, to `each`, in order; an error of `each` ends
-/// the walk. The file is taken to end where `span` does.
+/// Hands every record that begins in `span`, with its offset, to `each`, in order; an error of
+/// `each` ends the walk. The file is taken to end where `span` does.
 ///
-/// Damage is an error where it lies before `proven` and where a later frame proves that it was durable;
-/// elsewhere the file is cut at it.
+/// Damage is an error where it lies before `proven` and where a later frame proves that it was
+/// durable; elsewhere the file is cut at it.
 pub fn walk(
     file: &dyn ReadFile,
     binding: Binding,
@@ -121,8 +127,9 @@ fn find_witness(window: &mut Window<'_>, binding: Binding, damage: u64) -> Resul
     let mut from = damage + 1;
     while from + FRAME_HEADER_BYTES as u64 <= window.end {
         let bytes = window.get(from, (window.end - from).min(READ_BYTES as u64))?;
-        for (at, bytes) in (from..).zip(bytes.array_windows()) {
-            if FrameHeader::decode(bytes, binding, at).is_some_and(|header| header.synced > damage) {
+        for (at, bytes) in (from..).zip(bytes.windows(FRAME_HEADER_BYTES)) {
+            let header = bytes.first_chunk().and_then(|bytes| FrameHeader::decode(bytes, binding, at));
+            if header.is_some_and(|header| header.synced > damage) {
                 return Ok(Some(at));
             }
         }

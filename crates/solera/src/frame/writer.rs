@@ -1,4 +1,9 @@
 //! Appending frames, syncing them, and what follows when either fails.
+//!
+//! Owns [`FrameWriter`]. What must hold: an append is whole or taken back, durably. A frame says no
+//! more than what is durable: nothing while the files before it are not
+//! ([`FrameWriter::withhold`]). After a failed sync, or an append that cannot be taken back, every
+//! later call fails. Called by the log, the manifest and traces.
 
 use super::{FileKind, FrameHeader, FrameKind, PAYLOAD_BYTES_MAX};
 use crate::{
@@ -16,15 +21,17 @@ const BUFFER_BYTES_MAX: usize = 1 << 20;
 
 /// Writes a file of frames.
 ///
-/// A failed append is taken back, and the writer goes on. If it cannot be taken back, or if a sync fails,
-/// nothing is known any more of what the file holds: every later call fails with [`Error::Poisoned`].
+/// A failed append is taken back, and the writer goes on. If it cannot be taken back, or if a sync
+/// fails, nothing is known any more of what the file holds: every later call fails with
+/// [`Error::Poisoned`].
 #[derive(Debug)]
 pub struct FrameWriter {
     file: Box<dyn WriteFile>,
     binding: Binding,
     len: u64,
     synced: u64,
-    /// Whether what lies in files before this one may not be durable: then no frame says that anything is.
+    /// Whether what lies in files before this one may not be durable: then no frame says that
+    /// anything is.
     unvouched: bool,
     /// Whether there is a record after the last sync.
     dirty: bool,
@@ -33,8 +40,8 @@ pub struct FrameWriter {
 }
 
 impl FrameWriter {
-    /// Creates the file and syncs its header, so that a file that is longer than its header has a good one.
-    /// The name is durable only after a `sync_dir`. After an error there is no file.
+    /// Creates the file and syncs its header, so that a file that is longer than its header has a
+    /// good one. The name is durable only after a `sync_dir`. After an error there is no file.
     pub fn create(
         fs: &dyn Fs,
         path: &Path,
@@ -78,13 +85,23 @@ impl FrameWriter {
         self.synced
     }
 
+    /// Whether the file is known to have no name any more.
+    pub fn is_gone(&self) -> bool {
+        self.file.is_gone()
+    }
+
     /// The file's path.
     pub fn path(&self) -> &Path {
         self.file.path()
     }
 
-    /// Appends one frame for each item, all of them or none, in one call of the file system unless a part is
-    /// larger than 64 KiB. An item is the parts of its payload.
+    /// What frames, and what else lies in the file, are bound to.
+    pub fn binding(&self) -> Binding {
+        self.binding
+    }
+
+    /// Appends one frame for each item, all of them or none, in one call of the file system unless
+    /// a part is larger than 64 KiB. An item is the parts of its payload.
     pub fn append<'p, F>(&mut self, frames: F) -> Result<()>
     where
         F: IntoIterator,
@@ -126,8 +143,8 @@ impl FrameWriter {
         self.settle()
     }
 
-    /// The first half of [`FrameWriter::finish`]: ends the file. If the end cannot be written the file has none and may go
-    /// on.
+    /// The first half of [`FrameWriter::finish`]: ends the file. If the end cannot be written the
+    /// file has none and may go on.
     pub fn end(&mut self) -> Result<()> {
         self.check_alive()?;
         self.put_alone(FrameKind::End).inspect_err(|error| self.take_back(error))
@@ -141,7 +158,8 @@ impl FrameWriter {
         self.sync_file()
     }
 
-    /// What lies in files before this one is not durable yet: until it is, no frame says that anything in this one is.
+    /// What lies in files before this one is not durable yet: until it is, no frame says that
+    /// anything in this one is.
     pub fn withhold(&mut self) {
         self.unvouched = true;
     }
@@ -164,7 +182,8 @@ impl FrameWriter {
         self.poison.as_deref()
     }
 
-    /// Says how much is durable. It is so whether that can be said or not: a failure is none of the caller's.
+    /// Says how much is durable. It is so whether that can be said or not: a failure is none of the
+    /// caller's.
     fn mark(&mut self) {
         if let Err(error) = self.put_alone(FrameKind::Mark) {
             self.take_back(&error);
@@ -218,8 +237,8 @@ impl FrameWriter {
         Ok(())
     }
 
-    /// Removes what a failed append may have left after `len`, durably: otherwise a power cut could bring
-    /// it back in the place of what is written there next.
+    /// Removes what a failed append may have left after `len`, durably: otherwise a power cut could
+    /// bring it back in the place of what is written there next.
     fn take_back(&mut self, cause: &Error) {
         self.buffer.clear();
         let taken = self.file.truncate(self.len).and_then(|()| self.file.sync());

@@ -1,13 +1,13 @@
 //! The sorted chunks of a trie's nodes, packed, under radix tables.
 //!
-//! Owns [`Chunks`], all nodes' arrays in one, and [`Column`], one node's part of them. A chunk's leading
-//! bits pick a bucket; the bits that follow are its *code*, of the width that makes the column smallest;
-//! what remains, nearly always zeros because separators are short, is kept only where it is not zero.
-//! Nothing is lost: comparisons are exact.
+//! Owns [`Chunks`], all nodes' arrays in one, and [`Column`], one node's part of them. A chunk's
+//! leading bits pick a bucket. The bits that follow are its *code*, of the width that makes the
+//! column smallest. What remains is nearly always zeros, because separators are short; it is kept
+//! only where it is not zero. Nothing is lost: comparisons are exact.
 //!
-//! What must hold: the starts of a column ascend from none to all of its chunks, whoever wrote them. Searches rely on
-//! nothing else to stay within the arrays and to count no more chunks than there are; what else is wrong in a file
-//! misleads them, no more.
+//! What must hold: the starts of a column ascend from none to all of its chunks, whoever wrote
+//! them. Searches rely on nothing else to stay within the arrays and to count no more chunks than
+//! there are; what else is wrong in a file misleads them, no more.
 
 use crate::codec::{DecodeError, Decoder, put_varint};
 use solera_model::knots::radix_bits;
@@ -122,10 +122,11 @@ impl Chunks {
         }
     }
 
-    /// Appends the first chunk (8 bytes), the shift, how many bits of it are dropped and the width of the codes: 0, 1, 2 for 2,
-    /// 4 and 8 bytes (a byte each); how many buckets there are besides the first (varint) and how many chunks lie before
-    /// each (2 bytes, or 4 in a column of more than 65535); the codes; how many chunks have remainders (varint), their
-    /// numbers (4 bytes each), the remainders (8 bytes each). How many chunks there are is for the caller to tell.
+    /// Appends the first chunk (8 bytes), the shift, how many bits of it are dropped and the width
+    /// of the codes: 0, 1, 2 for 2, 4 and 8 bytes (a byte each); how many buckets there are besides
+    /// the first (varint) and how many chunks lie before each (2 bytes, or 4 in a column of more
+    /// than 65535); the codes; how many chunks have remainders (varint), their numbers (4 bytes
+    /// each), the remainders (8 bytes each). How many chunks there are is for the caller to tell.
     pub(super) fn encode(&self, column: &Column, out: &mut Vec<u8>) {
         out.extend_from_slice(&column.first.to_le_bytes());
         out.extend([column.shift, column.dropped, column.codes.width as u8]);
@@ -144,7 +145,8 @@ impl Chunks {
         }
     }
 
-    /// Adds a column of `len` chunks, which [`Chunks::encode`] wrote. The decoder holds less than 4 GiB.
+    /// Adds a column of `len` chunks, which [`Chunks::encode`] wrote. The decoder holds less than 4
+    /// GiB.
     pub(super) fn decode(&mut self, len: u32, decoder: &mut Decoder<'_>) -> Result<Column, DecodeError> {
         let first = decoder.u64("the first chunk of a node")?;
         let shift = decoder.u8("the bits below a bucket")?;
@@ -246,8 +248,8 @@ impl Chunks {
         self.among_equal_codes(column, low..low + count, code, below & low_bits(column.dropped.into()))
     }
 
-    /// Goes on where codes do not decide: the last chunk of `range` has the code of `x`, others of the
-    /// range may have it.
+    /// Goes on where codes do not decide: the last chunk of `range` has the code of `x`, others of
+    /// the range may have it.
     fn among_equal_codes(
         &self,
         column: &Column,

@@ -1,29 +1,40 @@
 //! Where each block lies in the file.
 //!
-//! Owns [`Handles`]. Blocks lie one after another, so a handle is the sum of the sizes before it, and sizes are much alike: in
-//! tables of pairs of one size there are a dozen, because a block ends with a whole pair. So a block has the rank of its size, the most
-//! frequent first; or, where sizes are many, by how much it is above the least. 128 blocks share where the first of them
-//! begins and how many bits their codes have, which is none where their blocks have one size; what lies before a block is
-//! summed up from there or from the middle.
-//! Nothing here is touched by a read that the cache serves.
+//! Owns [`Handles`]. Blocks lie one after another, so a handle is the sum of the sizes before it.
+//! Sizes are much alike: in tables of pairs of one size there are a dozen, because a block ends
+//! with a whole pair. So a block has the rank of its size, the most frequent first; or, where sizes
+//! are many, by how much it is above the least. 256 blocks share where the first of them begins and
+//! how many bits their codes have: none where their blocks have one size. The few that need more
+//! bits are *exceptions*. What they have beyond the others' bits stands behind the codes. So a rare
+//! size makes no code longer but its own. What lies before a block is summed up from there or
+//! from the middle. Nothing here is touched by a read that the cache serves.
 
 use crate::codec::{DecodeError, Decoder, put_varint};
 use std::ops::Range;
 
 /// Blocks that share a beginning.
-const GROUP: usize = 128;
+const GROUP: usize = 256;
 /// Sums begin with the group or here.
 const MIDDLE: usize = GROUP / 2;
+/// Bits in which it counts where the codes of a group begin.
+const UNIT: usize = 16;
 /// Most sizes that have ranks.
 const RANKS_MAX: usize = 64;
 /// Offsets are less: a group's beginning and the width of its codes share a word.
 const OFFSET_MAX: u64 = 1 << 56;
+/// In the width of a group's codes: whether there are exceptions.
+const EXCEPTIONS: u64 = 1 << 7;
+/// Bits of the place of an exception, of how many there are, and of how many bits each has.
+const PLACE_BITS: u32 = GROUP.ilog2();
 
 /// The places of consecutive blocks.
 #[derive(Clone, Debug)]
 pub struct Handles {
     groups: Box<[Group]>,
-    /// The codes' bits, low bits first, those of a group from a word's first on; and a word more, so that two can always be read.
+    /// The codes' bits, low bits first, those of a group from a [`UNIT`] on; and a word more, so
+    /// that two can always be read. Behind the codes of a group with exceptions: how many there
+    /// are and how many bits each has more than codes have (8 bits each), and for each its place (8
+    /// bits) and those bits, by place.
     codes: Box<[u64]>,
     meaning: Meaning,
     blocks: usize,
@@ -60,18 +71,24 @@ impl Meaning {
 
 #[derive(Clone, Copy, Debug)]
 struct Group {
-    /// Where the first block begins, above 8 bits: the bits of each code, 0 to 64.
+    /// Where the first block begins, above 8 bits: whether there are exceptions, and the bits of
+    /// each code, 0 to 64.
     begin: u64,
     /// Bytes of the first [`MIDDLE`] blocks; 0 if there are less, or if it is not known.
     middle: u32,
-    /// Where in the words the group's codes begin.
-    word: u32,
+    /// Where the group's codes begin, in [`UNIT`]s.
+    at: u32,
 }
 
 impl Group {
     #[inline]
     fn width(self) -> usize {
-        (self.begin & 0xff) as usize
+        (self.begin & (EXCEPTIONS - 1)) as usize
+    }
+
+    #[inline]
+    fn has_exceptions(self) -> bool {
+        self.begin & EXCEPTIONS != 0
     }
 }
 
@@ -99,13 +116,23 @@ impl Handles {
         let mut begin = start;
         for (number, sizes) in sizes.chunks(GROUP).enumerate() {
             let codes = &codes[number * GROUP..codes.len().min((number + 1) * GROUP)];
-            let width = u64::BITS - codes.iter().fold(0, |all, code| all | code).leading_zeros();
+            let (width, widest) = widths(codes);
             let sum = |sizes: &[u64]| sizes.iter().fold(0u64, |sum, &size| sum.saturating_add(size));
             let middle = sizes.get(..MIDDLE).and_then(|first| u32::try_from(sum(first)).ok()).unwrap_or(0);
-            let word = u32::try_from(bits.words.len()).expect("blocks are less than 2^31");
-            groups.push(Group { begin: begin << 8 | u64::from(width), middle, word });
-            bits.len = bits.words.len() as u64 * u64::from(u64::BITS);
-            codes.iter().for_each(|&code| bits.push(code, width));
+            bits.len = bits.len.next_multiple_of(UNIT as u64);
+            let at = u32::try_from(bits.len / UNIT as u64).expect("blocks are less than 2^31");
+            let flag = if widest > width { EXCEPTIONS } else { 0 };
+            groups.push(Group { begin: begin << 8 | flag | u64::from(width), middle, at });
+            codes.iter().for_each(|&code| bits.push(code & !above(width), width));
+            if widest > width {
+                let exceptions = codes.iter().enumerate().filter(|(_, code)| *code & above(width) != 0);
+                bits.push(exceptions.clone().count() as u64, PLACE_BITS);
+                bits.push((widest - width).into(), PLACE_BITS);
+                for (place, code) in exceptions {
+                    bits.push(place as u64, PLACE_BITS);
+                    bits.push(code >> width, widest - width);
+                }
+            }
             begin = begin.saturating_add(sum(sizes));
             assert!(begin <= OFFSET_MAX, "a file is smaller than 2^56");
         }
@@ -127,14 +154,20 @@ impl Handles {
         }
         let (group, place) = (self.groups[i / GROUP], i % GROUP);
         let begin = group.begin >> 8;
-        if group.width() == 0 {
-            return begin + place as u64 * if place == 0 { 0 } else { self.meaning.size(0) };
-        }
         let (first, begin) = match place {
             MIDDLE.. if group.middle > 0 => (MIDDLE, begin + u64::from(group.middle)),
             _ => (0, begin),
         };
-        begin + (first..place).map(|place| self.size(group, place)).sum::<u64>()
+        let of_codes = match group.width() {
+            0 if place == first => 0,
+            0 => (place - first) as u64 * self.meaning.size(0),
+            _ => (first..place).map(|place| self.meaning.size(self.code(group, place))).sum::<u64>(),
+        };
+        let more = self.exceptions(i / GROUP).filter(|(at, _)| (first..place).contains(at));
+        let (more, less) = more.fold((0, 0), |(more, less), (at, code)| {
+            (more + self.meaning.size(code), less + self.meaning.size(self.code(group, at)))
+        });
+        begin + of_codes + more - less
     }
 
     /// Where block `i` lies.
@@ -144,22 +177,48 @@ impl Handles {
         let end = if i + 1 >= self.blocks {
             self.end
         } else {
-            offset + self.size(self.groups[i / GROUP], i % GROUP)
+            let (group, place) = (self.groups[i / GROUP], i % GROUP);
+            let exception = self.exceptions(i / GROUP).find(|(at, _)| *at == place);
+            offset + self.meaning.size(exception.map_or_else(|| self.code(group, place), |(_, code)| code))
         };
         offset..end
     }
 
-    /// The size of the block at this place of its group; it is not the last of all.
+    /// The code of the block at this place of its group, which is not the last of all; of an
+    /// exception the lowest bits of it.
     #[inline]
-    fn size(&self, group: Group, place: usize) -> u64 {
-        let width = group.width();
-        if width == 0 {
-            return self.meaning.size(0);
+    fn code(&self, group: Group, place: usize) -> u64 {
+        self.bits(group, place * group.width(), group.width())
+    }
+
+    /// So many bits, 64 at most, of those of a group from this one on.
+    #[inline]
+    fn bits(&self, group: Group, from: usize, count: usize) -> u64 {
+        if count == 0 {
+            return 0;
         }
-        let bit = place * width;
-        let word = group.word as usize + bit / 64;
+        let from = group.at as usize * UNIT + from;
+        let word = from / 64;
         let two = u128::from(self.codes[word]) | u128::from(self.codes[word + 1]) << 64;
-        self.meaning.size((two >> (bit % 64)) as u64 & u64::MAX >> (64 - width))
+        (two >> (from % 64)) as u64 & u64::MAX >> (64 - count)
+    }
+
+    /// Places and codes of a group's exceptions, ascending by place.
+    fn exceptions(&self, number: usize) -> impl Iterator<Item = (usize, u64)> {
+        let group = self.groups[number];
+        let coded = (self.blocks - 1 - number * GROUP).min(GROUP);
+        let place_bits = PLACE_BITS as usize;
+        let at = coded * group.width();
+        let (count, more) = match group.has_exceptions() {
+            true => (self.bits(group, at, place_bits), self.bits(group, at + place_bits, place_bits)),
+            false => (0, 0),
+        };
+        (0..count as usize).map(move |exception| {
+            let at = at + 2 * place_bits + exception * (place_bits + more as usize);
+            let place = self.bits(group, at, place_bits) as usize;
+            let high = self.bits(group, at + place_bits, more as usize);
+            (place, high << group.width() | self.code(group, place))
+        })
     }
 
     /// Bytes on the heap.
@@ -196,7 +255,31 @@ impl Handles {
     }
 }
 
-/// The sizes, the most frequent first, and of each block the rank of its own; `None` if they are too many or too large.
+/// All bits but the lowest `width`.
+fn above(width: u32) -> u64 {
+    u64::MAX.checked_shl(width).unwrap_or(0)
+}
+
+/// How many bits the codes of a group have, and how many the longest: what takes the fewest bits
+/// with exceptions.
+fn widths(codes: &[u64]) -> (u32, u32) {
+    let mut longer = [0u32; u64::BITS as usize + 1];
+    codes.iter().for_each(|code| longer[(u64::BITS - code.leading_zeros()) as usize] += 1);
+    let widest = (0..=u64::BITS).rev().find(|&width| longer[width as usize] > 0).unwrap_or(0);
+    let count = codes.len() as u32;
+    let (mut exceptions, mut best, mut least) = (0, widest, widest * count);
+    for width in (0..widest).rev() {
+        exceptions += longer[width as usize + 1];
+        let bits = width * count + 2 * PLACE_BITS + exceptions * (PLACE_BITS + widest - width);
+        if bits < least && exceptions < GROUP as u32 {
+            (best, least) = (width, bits);
+        }
+    }
+    (best, widest)
+}
+
+/// The sizes, the most frequent first, and of each block the rank of its own; `None` if they are
+/// too many or too large.
 fn ranks(sizes: &[u64]) -> Option<(Box<[u32]>, Vec<u64>)> {
     // Each size and how many have it, ascending.
     let mut counts: Vec<(u32, u32)> = Vec::new();
@@ -273,11 +356,12 @@ mod tests {
             let sizes: Vec<u64> = (0..9999).map(size).chain([17]).collect();
             Handles::new(32, &sizes).bytes()
         };
-        // 16 bytes for each group of 128 are 0.125 bytes a block.
+        // 16 bytes for each group of 256 are 0.0625 bytes a block.
         assert!(bytes(&|i| 3000 + i * 7919 % 1021) < 14_000);
         assert!(bytes(&|i| 4080 + i * 7919 % 5) < 5_300);
-        // The rare sizes have the long codes, and only their groups.
-        assert!(bytes(&|i| 4063 + if i % 1000 == 0 { i * 73 % 1000 } else { i % 2 * 73 }) < 3_200);
+        // The rare sizes alone have long codes.
+        assert!(bytes(&|i| 4063 + if i % 1000 == 0 { i * 73 % 1000 } else { i % 2 * 73 }) < 2_700);
+        assert!(bytes(&|i| 4096 - if i % 16 == 3 { 73 * (1 + i / 16 % 7) } else { 0 }) < 2_500);
         assert!(bytes(&|_| 4096) < 1_300);
     }
 

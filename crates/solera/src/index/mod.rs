@@ -1,86 +1,42 @@
 //! From a key to the one block that may hold it.
 //!
-//! Owns [`Index`], built from the [`separators`] of a table when its last block is cut and kept in the table, [`IndexKind`],
-//! the closed list of ways to do it, and the [`handles`] that say where a block lies.
+//! Owns [`Index`], built from the [`separators`] of a table when its last block is cut and kept in
+//! the table. The room's other files are [`IndexKind`], the [`handles`] that say where a block
+//! lies, what is searched, and the ways to do it.
 //!
-//! What must hold: the block of a key is that whose number is how many separators are not above the key.
-//! An exact kind names it. The others name a [`Span`] that it lies in or right before, and are put right by
-//! what the blocks say of themselves. An index that comes from bytes may be wrong about every key, but it panics for none, and
-//! names no block that is not there. What a block's line predicts is the block's own business.
+//! What must hold: the block of a key is that whose number is how many separators are not above the
+//! key. An exact kind names it. The others name a [`Span`] that it lies in or right before, and are
+//! put right by what the blocks say of themselves. An index that comes from bytes may be wrong
+//! about every key, but it panics for none, and names no block that is not there. What a block's
+//! line predicts is the block's own business.
+//!
+//! Files, bottom to top; each uses only those above it.
 
-mod chunks;
+mod kind;
 pub mod handles;
-mod learned;
+mod span;
 pub mod separators;
-mod sherry;
+pub mod last_keys;
+mod cost;
+mod stored;
 mod sorted;
+mod chunks;
 mod trie;
+mod sherry;
+mod learned;
 
-use crate::{
-    codec::{DecodeError, Decoder, put_bytes},
-    error::Error,
-};
+pub use kind::IndexKind;
+pub use last_keys::LastKeys;
+pub use span::Span;
+
+use crate::codec::{DecodeError, Decoder, put_bytes};
+use cost::Cost;
 use learned::Learned;
 use separators::Separators;
 use sherry::Sherry;
-use solera_model::{boundaries, bytes::Malformed, eytzinger::Eytzinger, stree::STree};
+use solera_model::{boundaries, eytzinger::Eytzinger, stree::STree};
 use sorted::{Order, Sorted};
-use std::{fmt, str::FromStr};
 use trie::Trie;
-
-/// Consecutive blocks: where to look for a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
-    /// The number of the block to begin with.
-    pub begin: usize,
-    /// How many blocks before it.
-    before: u32,
-    /// How many behind it.
-    after: u32,
-    /// How far into the block the key is, in 256ths, where the index knows: what may be asked for early.
-    within: Option<u8>,
-}
-
-impl Span {
-    /// One block.
-    #[inline]
-    pub(crate) const fn only(block: usize) -> Span {
-        Span { begin: block, before: 0, after: 0, within: None }
-    }
-
-    /// The blocks from `first` up to `last`, of which there are less than 2^32, to begin with `begin` among them.
-    #[inline]
-    const fn new(first: usize, begin: usize, last: usize) -> Span {
-        Span { begin, before: (begin - first) as u32, after: (last - begin) as u32, within: None }
-    }
-
-    /// How far into the block that it begins with the key is, in 256ths, about; `None` where the index does not know.
-    #[inline]
-    pub const fn within(self) -> Option<u8> {
-        self.within
-    }
-
-    /// The number of the first block.
-    #[inline]
-    pub const fn first(self) -> usize {
-        self.begin - self.before as usize
-    }
-
-    /// The number of the last block.
-    #[inline]
-    pub const fn last(self) -> usize {
-        self.begin + self.after as usize
-    }
-}
-
-/// The last keys of blocks, which lie where ambiguity hurts: right below the boundaries.
-#[derive(Clone, Copy, Debug)]
-pub struct LastKeys<'s> {
-    /// Of every block but the last one, or a beginning of it that goes on some bytes beyond where the separators around it end.
-    pub keys: &'s Separators,
-    /// Of so many different keys.
-    pub of: u64,
-}
 
 /// The index of one table.
 #[derive(Clone, Debug)]
@@ -99,51 +55,18 @@ enum Locator {
     Learned(Learned),
 }
 
-/// What one block too many costs a lookup, in cache lines: its control, heads and fences, and a detour on a path
-/// that is not the usual one.
-const BLOCK_LINES: f64 = 20.0;
-/// What a byte of index per block is worth, in cache lines of a lookup: what the S-tree's 7 bytes more than the least
-/// may buy is about the three lines that they can save.
-const BYTE_LINES: f64 = 0.5;
-
-/// What `auto` chooses from.
-const CANDIDATES: [IndexKind; 4] =
-    [IndexKind::Learned, IndexKind::STree, IndexKind::DoblixPra, IndexKind::SherryPlr];
-
-/// What an index costs, counted when it is built.
-struct Cost {
-    /// Bytes in memory per block.
-    bytes: f64,
-    /// Cache lines of the index that a lookup touches.
-    lines: f64,
-    /// Blocks that a lookup of a present key looks into.
-    blocks: f64,
-}
-
-impl Cost {
-    fn total(&self) -> f64 {
-        self.lines + BLOCK_LINES * (self.blocks - 1.0) + BYTE_LINES * self.bytes
-    }
-}
-
-impl fmt::Display for Cost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Cost { bytes, lines, blocks } = self;
-        write!(f, "{bytes:.2} bytes per block, {lines:.1} lines and {blocks:.4} blocks per lookup")
-    }
-}
-
 impl Index {
-    /// The index of a table whose blocks have these separators between them: less than 2^31. `epsilon` is that of
-    /// the layout; only [`IndexKind::SherryPlr`] asks. [`IndexKind::Learned`] counts blocks in 25 bits: a table of more gets
-    /// an S-tree.
+    /// The index of a table whose blocks have these separators between them: less than 2^31.
+    /// `epsilon` is that of the layout; only [`IndexKind::SherryPlr`] and [`IndexKind::GreedyPlr`]
+    /// ask. [`IndexKind::Learned`] counts blocks in 25 bits: a table of more gets an S-tree.
     ///
-    /// Where `last_keys` are known, `learned` takes its exact form if too many of them would be sent one block too far.
+    /// Where `last_keys` are known, `learned` sends no key of the table astray, or counts those
+    /// that it does.
     pub fn build(
         kind: IndexKind,
         epsilon: u32,
         separators: &Separators,
-        last_keys: Option<LastKeys<'_>>,
+        last_keys: Option<&LastKeys>,
     ) -> Index {
         Index::build_within(boundaries::LEN_MAX, kind, epsilon, separators, last_keys)
     }
@@ -153,18 +76,24 @@ impl Index {
         kind: IndexKind,
         epsilon: u32,
         separators: &Separators,
-        last_keys: Option<LastKeys<'_>>,
+        last_keys: Option<&LastKeys>,
     ) -> Index {
         let locator = match kind {
             IndexKind::Binary
             | IndexKind::STree
             | IndexKind::STreeHash
             | IndexKind::Eytzinger
-            | IndexKind::Interpolation => Locator::Sorted(Sorted::build(separators, kind.order())),
+            | IndexKind::Interpolation => Locator::Sorted(Sorted::build(separators, order_of(kind))),
             IndexKind::DoblixPla | IndexKind::DoblixPra => Locator::Trie(Trie::build(separators)),
             IndexKind::SherryPlr => {
                 let gamma = f64::from(epsilon.min(GAMMA_HALVES_MAX)) / 2.0;
                 Locator::Sherry(Sherry::build(separators, gamma))
+            }
+            IndexKind::GreedyPlr => {
+                // Without the count of entries a block is taken for a page of the paper's list.
+                let entries = last_keys.map_or(separators.len() as u64 * PAGE_ENTRIES, LastKeys::of);
+                let per_block = entries.div_ceil(separators.len() as u64 + 1).clamp(1, PER_BLOCK_MAX) as u32;
+                Locator::Sherry(Sherry::build_within_entries(separators, epsilon, per_block))
             }
             IndexKind::Learned if separators.len() > learned_max => {
                 let reason =
@@ -183,9 +112,9 @@ impl Index {
         learned_max: usize,
         epsilon: u32,
         separators: &Separators,
-        last_keys: Option<LastKeys<'_>>,
+        last_keys: Option<&LastKeys>,
     ) -> Index {
-        let mut built = CANDIDATES.map(|kind| {
+        let mut built = kind::CANDIDATES.map(|kind| {
             let index = Index::build_within(learned_max, kind, epsilon, separators, last_keys);
             (index.cost(), index)
         });
@@ -195,9 +124,10 @@ impl Index {
         Index { reason: Some(costs.join("; ").into()), ..cheapest }
     }
 
-    /// Appends the kind (u8), why it was chosen (length as varint, UTF-8; empty if it was asked for), and what it consists of:
-    /// what [`Learned::encode`] appends, [`Trie::encode`] or [`Sherry::encode`]. The other kinds are nothing but the separators that
-    /// they were built from in another order, and these are appended.
+    /// Appends the kind (u8), why it was chosen (length as varint, UTF-8; empty if it was asked
+    /// for), and what it consists of: what [`Learned::encode`] appends, [`Trie::encode`] or
+    /// [`Sherry::encode`]. The other kinds are nothing but the separators that they were built from
+    /// in another order, and these are appended.
     pub fn encode(&self, separators: &Separators, out: &mut Vec<u8>) {
         out.push(self.kind as u8);
         put_bytes(out, self.reason().unwrap_or_default().as_bytes());
@@ -205,12 +135,12 @@ impl Index {
             Locator::Sorted(_) => separators.encode(out),
             Locator::Trie(trie) => trie.encode(out),
             Locator::Sherry(sherry) => sherry.encode(out),
-            Locator::Learned(learned) => learned.encode(out),
+            Locator::Learned(learned) => learned.encode(separators, out),
         }
     }
 
-    /// Reads what [`Index::encode`] wrote of a table of `blocks` blocks, at least one, that was to have an index of kind `asked`.
-    /// `separator_bytes_max` is as in [`Separators::decode`].
+    /// Reads what [`Index::encode`] wrote of a table of `blocks` blocks, at least one, that was to
+    /// have an index of kind `asked`. `separator_bytes_max` is as in [`Separators::decode`].
     ///
     /// # Errors
     /// What is no index. What passes may still lead to wrong blocks.
@@ -227,14 +157,14 @@ impl Index {
         let reason = (!reason.is_empty()).then(|| reason.into());
         let locator = match kind {
             IndexKind::DoblixPla | IndexKind::DoblixPra => Locator::Trie(Trie::decode(decoder)?),
-            IndexKind::SherryPlr => Locator::Sherry(Sherry::decode(decoder)?),
-            IndexKind::Learned => Locator::Learned(Learned::decode(decoder)?),
+            IndexKind::SherryPlr | IndexKind::GreedyPlr => Locator::Sherry(Sherry::decode(decoder)?),
+            IndexKind::Learned => Locator::Learned(Learned::decode(decoder, separator_bytes_max)?),
             _ => {
                 let separators = Separators::decode(decoder, separator_bytes_max)?;
                 if separators.len() + 1 != blocks {
                     return decoder.fail("one separator between every two blocks");
                 }
-                Locator::Sorted(Sorted::build(&separators, kind.order()))
+                Locator::Sorted(Sorted::build(&separators, order_of(kind)))
             }
         };
         let index = Index { kind, locator, reason };
@@ -254,12 +184,13 @@ impl Index {
         Cost { bytes: self.bytes() as f64 / self.blocks() as f64, lines, blocks }
     }
 
-    /// Where the only block is that may hold `key`; where the versions of one key fill several blocks, the
-    /// first of them. Of an exact kind the span is that block. Else the block lies in the span or at most
-    /// [`Index::reach`] blocks before it.
+    /// Where the only block is that may hold `key`; where the versions of one key fill several
+    /// blocks, the first of them. Of an exact kind the span is that block. Else the block lies in
+    /// the span or at most [`Index::reach`] blocks before it.
     ///
-    /// Before a kind that can (`learned`, `s-tree`) reads what decides, it tells `early` a block that the one in question is
-    /// near, mostly within 8, so that what is needed of it can be asked for meanwhile. No answer depends on it.
+    /// Before a kind that can (`learned`, `s-tree`) reads what decides, it tells `early` a block
+    /// that the one in question is near, mostly within 8, so that what is needed of it can be asked
+    /// for meanwhile. No answer depends on it.
     #[inline]
     pub fn locate(&self, key: &[u8], early: impl Fn(usize)) -> Span {
         match &self.locator {
@@ -268,7 +199,7 @@ impl Index {
             Locator::Sherry(sherry) => sherry.locate(key),
             Locator::Learned(learned) => {
                 let (block, within) = learned.locate(key, early);
-                Span { within, ..Span::only(block) }
+                Span::only(block).with_within(within)
             }
         }
     }
@@ -278,13 +209,24 @@ impl Index {
         if let Locator::Learned(learned) = &self.locator { learned.reach() } else { 0 }
     }
 
+    /// How many keys of the table are sent to a wrong block first, as counted when it was written;
+    /// `None` of kinds that do not count it.
+    pub fn astray(&self) -> Option<u64> {
+        if let Locator::Learned(learned) = &self.locator { learned.astray() } else { None }
+    }
+
+    /// What a learned index consists of, for people; `None` of other kinds.
+    pub fn describe(&self) -> Option<String> {
+        if let Locator::Learned(learned) = &self.locator { Some(learned.describe()) } else { None }
+    }
+
     /// How the table is indexed: never [`IndexKind::Auto`], but what that chose.
     pub fn kind(&self) -> IndexKind {
         self.kind
     }
 
-    /// Why this kind was chosen: the counted costs of all that were considered, the cheapest first. `None` if it
-    /// was not chosen but asked for.
+    /// Why this kind was chosen: the counted costs of all that were considered, the cheapest first.
+    /// `None` if it was not chosen but asked for.
     pub fn reason(&self) -> Option<&str> {
         self.reason.as_deref()
     }
@@ -311,137 +253,22 @@ impl Index {
     }
 }
 
-/// Reads a model with its own crate's decoder.
-fn decode_model<T>(
-    decoder: &mut Decoder<'_>,
-    decode: impl FnOnce(&[u8]) -> Result<(T, usize), Malformed>,
-) -> Result<T, DecodeError> {
-    let start = decoder.position();
-    let (model, bytes) =
-        decode(decoder.rest()).map_err(|Malformed { at, what }| DecodeError { at: start + at, what })?;
-    decoder.take(bytes, "a model")?;
-    Ok(model)
-}
+/// Entries of a page of LearnedKV's list of keys: 4 KiB of keys and offsets of 8 bytes each.
+const PAGE_ENTRIES: u64 = 256;
+/// Entries of a block count as no more than so many, so that all entries of a table count in 32
+/// bits.
+const PER_BLOCK_MAX: u64 = 1024;
 
 /// Largest γ of [`IndexKind::SherryPlr`], in half blocks: 2 blocks, the largest of the paper.
 const GAMMA_HALVES_MAX: u32 = 4;
 
-/// How a table finds the block of a key. The numbers are on disk. Every kind gives the same answers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum IndexKind {
-    /// Binary search over the sorted separators between blocks: the plain baseline.
-    Binary = 0,
-    /// DobLIX with piecewise linear approximation: a block ends when it is full or when its keys leave
-    /// the error corridor ε around the block's line (NOTES §1).
-    DoblixPla = 1,
-    /// DobLIX with piecewise regression: a block ends when it is full; its line is fitted by least
-    /// squares afterwards.
-    DoblixPra = 2,
-    /// A static B+tree of the separators, 8 in a cache line, compared at once: the strong baseline.
-    STree = 3,
-    /// The separators in breadth-first order.
-    Eytzinger = 4,
-    /// Interpolation search over the sorted separators, with a guard.
-    Interpolation = 5,
-    /// Sherry: a piecewise linear model of block numbers within γ, with windows that lose no key (NOTES §5). Of a
-    /// window it reads the predicted block first, and goes on from there the way that its fences say: of evenly spread keys, 0.2
-    /// blocks more than the key's own where γ is a half, 0.4 at 1, and 0.7 at 2. γ is ε half blocks, 2 blocks at most.
-    SherryPlr = 6,
-    /// Solera's own: segments, and 11 to 13 bits for each boundary between blocks (docs/decisions/0007).
-    #[default]
-    Learned = 7,
-    /// What costs least of `learned`, `s-tree`, `doblix-pra` and `sherry-plr`, counted for each table when it is
-    /// written.
-    Auto = 8,
-    /// `s-tree` between blocks, and in each block of at most 255 entries a hash index, a byte and a third for each entry: the
-    /// baseline for what is done inside a block, after RocksDB's `kDataBlockBinaryAndHash`.
-    STreeHash = 9,
-}
-
-impl IndexKind {
-    /// Every kind, in the order of their numbers.
-    pub const ALL: [IndexKind; 10] = [
-        IndexKind::Binary,
-        IndexKind::DoblixPla,
-        IndexKind::DoblixPra,
-        IndexKind::STree,
-        IndexKind::Eytzinger,
-        IndexKind::Interpolation,
-        IndexKind::SherryPlr,
-        IndexKind::Learned,
-        IndexKind::Auto,
-        IndexKind::STreeHash,
-    ];
-
-    /// Whether a table that is to have this kind may have `kind`: itself, what `auto` chooses from, or what `learned` gives way to.
-    fn may_come_to(self, kind: IndexKind) -> bool {
-        match self {
-            IndexKind::Auto => CANDIDATES.contains(&kind),
-            IndexKind::Learned => matches!(kind, IndexKind::Learned | IndexKind::STree),
-            _ => kind == self,
-        }
-    }
-
-    /// How a kind without a model lays heads out.
-    fn order(self) -> fn(Vec<u64>) -> Order {
-        match self {
-            IndexKind::STree | IndexKind::STreeHash => |heads| Order::STree(STree::new(&heads)),
-            IndexKind::Eytzinger => |heads| Order::Eytzinger(Eytzinger::new(&heads)),
-            IndexKind::Interpolation => |heads| Order::Interpolated(heads.into()),
-            _ => |heads| Order::Halved(heads.into()),
-        }
-    }
-
-    /// The names of all.
-    pub const NAMES: [&'static str; IndexKind::ALL.len()] = {
-        let mut names = [""; IndexKind::ALL.len()];
-        let mut at = 0;
-        while at < names.len() {
-            names[at] = IndexKind::ALL[at].name();
-            at += 1;
-        }
-        names
-    };
-
-    /// The kind with this number on disk.
-    pub fn from_u8(byte: u8) -> Option<IndexKind> {
-        IndexKind::ALL.into_iter().find(|kind| *kind as u8 == byte)
-    }
-
-    /// The name that users write.
-    pub const fn name(self) -> &'static str {
-        match self {
-            IndexKind::Binary => "binary",
-            IndexKind::DoblixPla => "doblix-pla",
-            IndexKind::DoblixPra => "doblix-pra",
-            IndexKind::STree => "s-tree",
-            IndexKind::Eytzinger => "eytzinger",
-            IndexKind::Interpolation => "interpolation",
-            IndexKind::SherryPlr => "sherry-plr",
-            IndexKind::Learned => "learned",
-            IndexKind::Auto => "auto",
-            IndexKind::STreeHash => "s-tree-hash",
-        }
-    }
-}
-
-impl fmt::Display for IndexKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for IndexKind {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self, Error> {
-        IndexKind::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
-            Error::Invalid(format!(
-                "there is no index kind {name:?}; the kinds are {}",
-                IndexKind::ALL.map(IndexKind::name).join(", ")
-            ))
-        })
+/// How a kind without a model lays heads out.
+fn order_of(kind: IndexKind) -> fn(Vec<u64>) -> Order {
+    match kind {
+        IndexKind::STree | IndexKind::STreeHash => |heads| Order::STree(STree::new(&heads)),
+        IndexKind::Eytzinger => |heads| Order::Eytzinger(Eytzinger::new(&heads)),
+        IndexKind::Interpolation => |heads| Order::Interpolated(heads.into()),
+        _ => |heads| Order::Halved(heads.into()),
     }
 }
 
@@ -469,8 +296,8 @@ mod tests {
         index
     }
 
-    /// Every kind must locate `key` where counting does: an exact one there, the others no further from
-    /// there than they say. When it has been stored it must locate it in the same place.
+    /// Every kind must locate `key` where counting does: an exact one there, the others no further
+    /// from there than they say. When it has been stored it must locate it in the same place.
     fn check(separators: &[Vec<u8>], keys: impl Iterator<Item = Vec<u8>> + Clone) {
         let built: Separators = separators.iter().collect();
         let mut keys: Vec<Vec<u8>> = keys.collect();
@@ -587,14 +414,30 @@ mod tests {
         let text =
             (0..40).map(|i| format!("all paths/of {i:02} directories/and files/{}", i * 7).into_bytes());
         let numbers = (1..40u64).map(|i| ((i * i * i) << 20).to_be_bytes().to_vec());
-        let families: [Vec<Vec<u8>>; 3] = [nested.collect(), text.collect(), numbers.collect()];
-        for mut separators in families {
+        let orders = (0..70u64).map(|i| (((i / 3) << 32) | (5 + 40 * (i % 3))).to_be_bytes().to_vec());
+        let random = (1..30u64).map(|i| {
+            let number = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            [number.to_be_bytes(), number.rotate_left(9).to_be_bytes()].concat()
+        });
+        let families: [(Vec<Vec<u8>>, bool); 6] = [
+            (nested.clone().collect(), false),
+            (nested.collect(), true),
+            (text.collect(), false),
+            (numbers.collect(), false),
+            (orders.collect(), true),
+            (random.collect(), false),
+        ];
+        let mut forms = Vec::new();
+        for (mut separators, knows_last_keys) in families {
             separators.sort();
             let built: Separators = separators.iter().collect();
+            let below = least_between(&separators);
+            let last_keys = knows_last_keys.then_some(&below);
             let keys: Vec<Vec<u8>> =
                 separators.iter().step_by(5).flat_map(|separator| around(separator)).collect();
             for kind in [IndexKind::Learned, IndexKind::SherryPlr] {
-                let index = Index::build(kind, 2, &built, None);
+                let index = Index::build(kind, 2, &built, last_keys);
+                forms.extend(index.describe());
                 let honest = encoded(&index, &built);
                 let try_out = |changed: &[u8]| {
                     let decoded = Index::decode(&mut Decoder::new(changed), kind, index.blocks(), 1 << 20);
@@ -630,13 +473,76 @@ mod tests {
                 }
             }
         }
+        for form in ["heads of bytes", "heads of fields", "front-coded", "halved"] {
+            assert!(forms.iter().any(|of| of.contains(form)), "{form}: {forms:?}");
+        }
+    }
+
+    /// A last key for each of these separators: the least key that is above the separator before.
+    fn least_between(separators: &[Vec<u8>]) -> LastKeys {
+        let below = separators.iter().map(|separator| [separator, &[0][..]].concat());
+        let mut last_keys = LastKeys::new(1 << 20);
+        [vec![]].into_iter().chain(below).take(separators.len()).for_each(|key| last_keys.push([key]));
+        last_keys
+    }
+
+    /// Separators that are bad for models, and the blocks below them: in jumps of all sizes, in
+    /// parts, touching, of several lengths.
+    fn bad_separators() -> impl Strategy<Value = (Vec<Vec<u8>>, Vec<Vec<Vec<u8>>>)> {
+        let part = || prop_oneof![Just(0u64), Just(u64::MAX), 0u64..200, any::<u64>()];
+        let number = (part(), 0u32..64, part()).prop_map(|(high, shift, low)| {
+            let number = high.checked_shl(shift).unwrap_or(0).wrapping_add(low);
+            vec![number.wrapping_sub(1).to_be_bytes().to_vec(), number.to_be_bytes().to_vec()]
+        });
+        let text = (prop::collection::vec(prop_oneof![0u8..2, Just(b'a'), 254u8..], 0..30), any::<u16>())
+            .prop_map(|(stem, tail)| vec![stem.clone(), [&stem[..], &tail.to_be_bytes()].concat()]);
+        let keys = prop_oneof![3 => number, 1 => text];
+        prop::collection::vec(keys, 1..250).prop_map(|keys| {
+            let mut keys: Vec<Vec<u8>> = keys.concat();
+            keys.sort();
+            keys.dedup();
+            // Blocks of two keys or three: a last key, a separator.
+            let blocks: Vec<&[Vec<u8>]> = keys.chunks(2 + keys.len() % 2).collect();
+            let last = blocks[..blocks.len() - 1].iter().map(|block| block.to_vec()).collect();
+            let firsts = blocks[1..].iter().zip(&blocks).map(|(block, before)| {
+                block[0][..crate::key::separator_len(&before[before.len() - 1], &block[0])].to_vec()
+            });
+            (firsts.collect(), last)
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn no_keys_take_more_bytes_in_the_learned_kind_than_in_a_classical_one_and_those_that_go_astray_are_counted(
+            (separators, last_keys) in bad_separators(),
+        ) {
+            let built: Separators = separators.iter().collect();
+            let mut known = LastKeys::new(3 * last_keys.len() as u64);
+            last_keys.iter().for_each(|block| known.push(block));
+            for last_keys in [None, Some(&known)] {
+                let learned = Index::build(IndexKind::Learned, 2, &built, last_keys);
+                for kind in [IndexKind::Binary, IndexKind::STree, IndexKind::Interpolation, IndexKind::Eytzinger] {
+                    let classical = Index::build(kind, 2, &built, None);
+                    let (least, bytes) = (classical.bytes(), learned.bytes());
+                    prop_assert!(bytes <= least, "{} and {} of {}: {:?}", bytes, least, kind, learned.describe());
+                }
+            }
+            let learned = Index::build(IndexKind::Learned, 2, &built, Some(&known));
+            let keys = last_keys.iter().enumerate().flat_map(|(block, keys)| keys.iter().map(move |key| (block, key)));
+            let astray = keys.filter(|(block, key)| learned.locate(key, |_| {}).begin != *block).count();
+            prop_assert_eq!(learned.astray(), Some(astray as u64));
+            for (block, separator) in separators.iter().enumerate() {
+                prop_assert_eq!(learned.locate(separator, |_| {}).begin, block + 1);
+            }
+        }
     }
 
     #[test]
     fn text_of_few_letters_is_located_whatever_letters_a_key_has() {
         let numbers = |count: u64| (0..count).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let short = numbers(700).map(|number| format!("user{number:016x}")[..4 + 5].into());
-        // Long enough to be front-coded, and with enough of them for those between which it is searched.
+        // Long enough to be front-coded, and with enough of them for those between which it is
+        // searched.
         let long = numbers(9000).map(|number| format!("{number:016x}/{number:016x}").into());
         for mut separators in [short.collect::<Vec<Vec<u8>>>(), long.collect()] {
             separators.sort();
@@ -659,8 +565,9 @@ mod tests {
         for (mut separators, text) in [(short, false), (numbers(5000).map(text).collect(), true)] {
             separators.sort();
             let built: Separators = separators.iter().collect();
+            let below = least_between(&separators);
             for kind in [IndexKind::Learned, IndexKind::STree] {
-                let index = Index::build(kind, 64, &built, None);
+                let index = Index::build(kind, 64, &built, Some(&below));
                 // Text is first told by the bucket of 16 that it is in, or by the one behind.
                 let far = if text && kind == IndexKind::Learned { 24 } else { 8 };
                 // What is exact by itself is not told before.
@@ -709,15 +616,5 @@ mod tests {
                 assert!(span.first() <= expected + index.reach() && expected <= span.last());
             }
         }
-    }
-
-    #[test]
-    fn every_kind_is_known_by_its_number_and_by_its_name() {
-        for kind in IndexKind::ALL {
-            assert_eq!(IndexKind::from_u8(kind as u8), Some(kind));
-            assert_eq!(kind.name().parse::<IndexKind>().unwrap(), kind);
-        }
-        assert_eq!(IndexKind::from_u8(IndexKind::ALL.len() as u8), None);
-        assert!("learnt".parse::<IndexKind>().unwrap_err().to_string().contains("doblix-pra"));
     }
 }

@@ -1,12 +1,14 @@
 //! The separators between blocks, as they are collected, stored and loaded.
 //!
-//! Owns [`Separators`]. Separator `i` lies between block `i` and block `i + 1`: it is above every key of
-//! the former and not above any key of the latter, except where the versions of one key `k` go on from
-//! block to block: then it is `k` followed by a zero byte, so that `k` itself is found in the block where
-//! its versions begin. Equal neighbours are legal for that reason.
+//! Owns [`Separators`]. Separator `i` lies between block `i` and block `i + 1`. It
+//! is above every key of the former and not above any key of the latter. There is one exception:
+//! where the versions of one key `k` go on from block to block, it is `k` followed by a zero byte.
+//! So `k` itself is found in the block where its versions begin. Equal neighbours are legal for
+//! that reason.
 //!
-//! The separators are the truth of an index: every kind is built from them when a table's last block is cut. A table keeps what was
-//! built, or the separators themselves where that is nothing but their order; and its blocks have them as fences.
+//! The separators are the truth of an index: every kind is built from them when a table's last
+//! block is cut. A table keeps what was built, or the separators themselves where that is nothing
+//! but their order; and its blocks have them as fences.
 
 use crate::{
     codec::{DecodeError, Decoder, put_bytes, put_varint},
@@ -56,8 +58,8 @@ impl Separators {
         (0..self.len()).map(|i| self.get(i))
     }
 
-    /// Appends the shortest separator between a block that ends with `lower` and one that begins with
-    /// `upper`; `lower <= upper`.
+    /// Appends the shortest separator between a block that ends with `lower` and one that begins
+    /// with `upper`; `lower <= upper`.
     pub fn push_between(&mut self, lower: &[u8], upper: &[u8]) {
         if lower == upper {
             self.bytes.extend_from_slice(lower);
@@ -88,9 +90,9 @@ impl Separators {
         }
     }
 
-    /// Reads what [`Separators::encode`] wrote. Separators that do not ascend are refused, and ones that
-    /// take more than `bytes_max` or [`SEPARATOR_BYTES_MAX`] together: prefix sharing lets few bytes stand
-    /// for very many.
+    /// Reads what [`Separators::encode`] wrote. Separators that do not ascend are refused, and ones
+    /// that take more than `bytes_max` or [`SEPARATOR_BYTES_MAX`] together: prefix sharing lets few
+    /// bytes stand for very many.
     pub fn decode(decoder: &mut Decoder<'_>, bytes_max: u64) -> Result<Separators, DecodeError> {
         let bytes_max = bytes_max.min(SEPARATOR_BYTES_MAX as u64);
         let count = decoder.varint("a count of separators")?;

@@ -1,9 +1,15 @@
-//! Sherry's way to a block: a piecewise linear model of block numbers, which names a few of them.
+//! Sherry's way to a block, and LearnedKV's: a piecewise linear model of block numbers, which names
+//! a few of them.
+//!
+//! Owns [`Sherry`]. What must hold: of an index that was built here, the span that it names has the
+//! key's block, with the likeliest first. One that was read from a file may name wrong blocks, but
+//! none that is not there. Called by `index`.
 
 use super::{
-    Span, decode_model,
     separators::Separators,
     sorted::{compare_with_prefix, shared_prefix, told_by_head},
+    span::Span,
+    stored::decode_model,
 };
 use crate::{
     codec::{DecodeError, Decoder, put_bytes},
@@ -22,11 +28,20 @@ pub struct Sherry {
 impl Sherry {
     /// The model of these separators' blocks, within `gamma` blocks.
     pub fn build(separators: &Separators, gamma: f64) -> Sherry {
+        Sherry::trained(separators, |heads, told| Plr::new(heads, gamma, told))
+    }
+
+    /// LearnedKV's model of blocks of `per_block` entries each, within `epsilon` entries.
+    pub fn build_within_entries(separators: &Separators, epsilon: u32, per_block: u32) -> Sherry {
+        Sherry::trained(separators, |heads, told| Plr::within_entries(heads, epsilon, per_block, told))
+    }
+
+    fn trained(separators: &Separators, train: impl FnOnce(&[u64], &dyn Fn(usize) -> bool) -> Plr) -> Sherry {
         let prefix = shared_prefix(separators);
         let rest = |i: usize| &separators.get(i)[prefix.len()..];
         let heads: Vec<u64> = (0..separators.len()).map(|i| head(rest(i))).collect();
         // Keys below a separator that its head does not tell may have that head too.
-        Sherry { prefix: prefix.into(), model: Plr::new(&heads, gamma, |i| told_by_head(rest(i))) }
+        Sherry { prefix: prefix.into(), model: train(&heads, &|i| told_by_head(rest(i))) }
     }
 
     /// Appends the prefix (length as varint, bytes) and the model ([`Plr::encode`]).
@@ -35,7 +50,8 @@ impl Sherry {
         self.model.encode(out);
     }
 
-    /// Reads what [`Sherry::encode`] wrote. What passes may name wrong blocks, but none above [`Sherry::len`].
+    /// Reads what [`Sherry::encode`] wrote. What passes may name wrong blocks, but none above
+    /// [`Sherry::len`].
     pub fn decode(decoder: &mut Decoder<'_>) -> Result<Sherry, DecodeError> {
         let prefix = decoder.bytes("what separators begin with")?.into();
         Ok(Sherry { prefix, model: decode_model(decoder, Plr::decode)? })
@@ -59,8 +75,8 @@ impl Sherry {
         self.model.blocks_beside()
     }
 
-    /// Cache lines that a search for a span touches, on average: of halving among 24-byte segments all but
-    /// the last two or three steps are lines of their own.
+    /// Cache lines that a search for a span touches, on average: of halving among 24-byte segments
+    /// all but the last two or three steps are lines of their own.
     pub fn lines(&self) -> f64 {
         let steps = f64::from((self.model.segments() as u32).checked_ilog2().unwrap_or(0));
         1.0 + (steps - 2.0).max(0.0)

@@ -1,8 +1,8 @@
-//! Searches over the sorted separators, one 8-byte head for each: the classical indexes that a learned one is
-//! compared with.
+//! Searches over the sorted separators, one 8-byte head for each: the classical indexes that a
+//! learned one is compared with.
 //!
-//! Owns [`Sorted`]: the prefix that all separators share, their heads in an [`Order`] to search them by, and
-//! what their heads do not tell.
+//! Owns [`Sorted`]: the prefix that all separators share, their heads in an [`Order`] to search
+//! them by, and what their heads do not tell.
 
 use super::separators::Separators;
 use crate::key::{common_prefix_len, equal, head};
@@ -85,7 +85,8 @@ struct Rests {
     /// Where the tail of each ends: what it has beyond its head.
     ends: Box<[u32]>,
     tails: Box<[u8]>,
-    /// Numbers and lengths of those that end within the head, with zeros, which the head does not tell from its padding.
+    /// Numbers and lengths of those that end within the head, with zeros, which the head does not
+    /// tell from its padding.
     zeros: Box<[(u32, u8)]>,
 }
 
@@ -123,14 +124,14 @@ impl Rests {
     }
 }
 
-/// Whether the head of `rest` says all of it: a key with the same head is then not below it. (It is not so
-/// for `a` and `a\0`, which have one head.)
+/// Whether the head of `rest` says all of it: a key with the same head is then not below it. (It is
+/// not so for `a` and `a\0`, which have one head.)
 pub(super) fn told_by_head(rest: &[u8]) -> bool {
     rest.len() <= HEAD_BYTES && rest.last() != Some(&0)
 }
 
-/// How the keys that begin like `key` lie to those that begin with `prefix`: `Equal` if `key` begins with
-/// `prefix` itself.
+/// How the keys that begin like `key` lie to those that begin with `prefix`: `Equal` if `key`
+/// begins with `prefix` itself.
 #[inline]
 pub(super) fn compare_with_prefix(key: &[u8], prefix: &[u8]) -> Ordering {
     if prefix.is_empty() {

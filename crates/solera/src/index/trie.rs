@@ -1,15 +1,17 @@
-//! DobLIX's way to a block: a trie over 8-byte chunks of the separators (the RSS of NOTES §1).
+//! DobLIX's way to a block: a trie over 8-byte chunks of the separators (docs/PAPERS.md, "DobLIX:
+//! the way to a block").
 //!
-//! Owns [`Trie`]. A node holds the sorted [`chunks`](super::chunks) that follow a common prefix, under a
-//! radix table. Where one chunk does not tell a separator — several share it, it goes on beyond it, or zero bytes at its end
-//! hide in the padding — a *redirector* says how to go on. Smooth keys need one node and no redirector:
-//! a search is then one radix entry and one cache line of chunks.
+//! Owns [`Trie`]. A node holds the sorted [`chunks`](super::chunks) that follow a common prefix,
+//! under a radix table. One chunk may not tell a separator: several share it, it goes on beyond it,
+//! or zero bytes at its end hide in the padding. Then a *redirector* says how to go on. Smooth keys
+//! need one node and no redirector: a search is then one radix entry and one cache line of chunks.
 //!
-//! What must hold: the number that [`Trie::locate`] gives is exactly how many separators are not above the key,
-//! of a trie that was built or that was read as it was written. Of a trie from any other bytes that decode, a lookup
-//! still ends and gives no more than there are separators. A file holds lengths and no places for that reason: the
-//! parts of an array follow one another, a redirector's separators follow those before it, and its node has a
-//! higher number than the node that it is in.
+//! What must hold: the number that [`Trie::locate`] gives is exactly how many separators are not
+//! above the key. This holds for a trie that was built, or that was read as it was written. Of a
+//! trie from any other bytes that decode, a lookup still ends and gives no more than there are
+//! separators. For that reason a file holds lengths and no places. The parts of an array follow one
+//! another. A redirector's separators follow those before it, and its node has a higher number than
+//! the node that it is in.
 
 use super::{
     chunks::{Chunks, Column},
@@ -69,7 +71,8 @@ impl Part {
     }
 }
 
-/// Separators `first..last` have chunk number `chunk` of their node, and it does not tell them apart.
+/// Separators `first..last` have chunk number `chunk` of their node, and it does not tell them
+/// apart.
 #[derive(Clone, Debug)]
 struct Redirect {
     chunk: u32,
@@ -96,12 +99,14 @@ impl Trie {
         Builder::default().build(separators)
     }
 
-    /// Appends how many separators there are (varint), then the nodes, breadth first. A node is its prefix (length as varint,
-    /// bytes), how many redirectors it has (varint), these, and the column of its chunks ([`Chunks::encode`]).
+    /// Appends how many separators there are (varint), then the nodes, breadth first. A node is its
+    /// prefix (length as varint, bytes), how many redirectors it has (varint), these, and the
+    /// column of its chunks ([`Chunks::encode`]).
     ///
-    /// A redirector is how many chunks lie between it and the one before, how many separators have its own chunk
-    /// (varints), the lengths of those that end within it (count as varint, a byte each), and, if one goes on beyond, what follows
-    /// there (length as varint, bytes). If several do, the next node that is not named yet is theirs.
+    /// A redirector is how many chunks lie between it and the one before, how many separators have
+    /// its own chunk (varints), the lengths of those that end within it (count as varint, a byte
+    /// each), and, if one goes on beyond, what follows there (length as varint, bytes). If several
+    /// do, the next node that is not named yet is theirs.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.len() as u64);
         for node in &self.nodes {
@@ -122,8 +127,9 @@ impl Trie {
         }
     }
 
-    /// Reads what [`Trie::encode`] wrote; the decoder holds less than 4 GiB. A trie that someone else wrote may be wrong about
-    /// where a key is, but no lookup in it panics or gives more than [`Trie::len`].
+    /// Reads what [`Trie::encode`] wrote; the decoder holds less than 4 GiB. A trie that someone
+    /// else wrote may be wrong about where a key is, but no lookup in it panics or gives more than
+    /// [`Trie::len`].
     pub fn decode(decoder: &mut Decoder<'_>) -> Result<Trie, DecodeError> {
         Builder::default().decode(decoder)
     }
@@ -167,8 +173,8 @@ impl Trie {
         }
     }
 
-    /// Cache lines that a lookup touches, on average over separators: of each node itself, its radix table
-    /// and its chunks, and two of redirectors where there are any.
+    /// Cache lines that a lookup touches, on average over separators: of each node itself, its
+    /// radix table and its chunks, and two of redirectors where there are any.
     pub fn lines(&self) -> f64 {
         let visits: u64 = self.nodes.iter().map(|node| u64::from(node.last - node.first)).sum();
         let depth = visits as f64 / self.len().max(1) as f64;
@@ -218,7 +224,8 @@ impl Builder {
         self.finish()
     }
 
-    /// In the order of [`Builder::build`], so that every part of an array and every node gets the number that it had there.
+    /// In the order of [`Builder::build`], so that every part of an array and every node gets the
+    /// number that it had there.
     fn decode(mut self, decoder: &mut Decoder<'_>) -> Result<Trie, DecodeError> {
         // Whatever is counted in 32 bits takes a byte at least.
         if decoder.remaining() > u32::MAX as usize {
@@ -285,8 +292,8 @@ impl Builder {
         start..self.bytes.len()
     }
 
-    /// Adds the node of the separators in `range`, which share their first `path` bytes. Returns the
-    /// nodes to come: number of the redirector within the node, separators, path.
+    /// Adds the node of the separators in `range`, which share their first `path` bytes. Returns
+    /// the nodes to come: number of the redirector within the node, separators, path.
     fn node(
         &mut self,
         separators: &Separators,
@@ -357,7 +364,8 @@ mod tests {
         bytes
     }
 
-    /// Sorted: text, bytes that hide in padding or behind a chunk, long and short ones; some of them several times.
+    /// Sorted: text, bytes that hide in padding or behind a chunk, long and short ones; some of
+    /// them several times.
     fn separators() -> impl Strategy<Value = Vec<Vec<u8>>> {
         let extreme = prop_oneof![0u8..2, 254u8..];
         let separator = prop_oneof![

@@ -1,8 +1,8 @@
 //! Where a memtable's bytes lie: chunks that only grow and are freed together.
 //!
-//! Owns [`Arena`] (the chunks) and [`Bump`] (the writer's place in the last chunk). Nothing is moved or freed
-//! before the arena goes, and the arena goes with its last [`Pin`]: the memtable holds one, and so does every
-//! value slice handed out.
+//! Owns [`Arena`] (the chunks) and [`Bump`] (the writer's place in the last chunk). Nothing is
+//! moved or freed before the arena goes, and the arena goes with its last [`Pin`]: the memtable
+//! holds one, and so does every value slice handed out.
 
 use crate::{
     pin::{Pin, PinHeader},
@@ -15,9 +15,9 @@ use std::{
 };
 
 /// First chunk of a bump: an empty keyspace should cost next to nothing.
-const CHUNK_BYTES_MIN: usize = 4 << 10;
-/// Later chunks double up to this, so that the last one wastes little of a write buffer. Chunks of this size
-/// go from memtable to memtable.
+const CHUNK_BYTES_MIN: usize = 1 << 10;
+/// Later chunks double up to this, so that the last one wastes little of a write buffer. Chunks of
+/// this size go from memtable to memtable.
 const CHUNK_BYTES_MAX: usize = CHUNK_BYTES;
 /// Chunks begin on a cache line, so that nodes do.
 const CHUNK_ALIGN: usize = pool::ALIGN;
@@ -94,8 +94,8 @@ impl Drop for Chunk {
     }
 }
 
-/// The writer's place in an arena. What one bump hands out is aligned alike, so that nothing is lost
-/// between pieces: a memtable has one for records and one for nodes.
+/// The writer's place in an arena. What one bump hands out is aligned alike, so that nothing is
+/// lost between pieces: a memtable has one for records and one for nodes.
 pub(super) struct Bump {
     arena: Pin,
     align: usize,

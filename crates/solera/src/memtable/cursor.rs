@@ -1,7 +1,8 @@
 //! Walking a memtable.
 //!
-//! Owns [`MemtableCursor`]. A cursor may be open while the writer goes on: it finds every entry that was
-//! there when it was positioned, and may or may not find later ones, which no snapshot of its time sees.
+//! Owns [`MemtableCursor`]. A cursor may be open while the writer goes on. It finds every entry
+//! that was there when it was positioned. It may or may not find later ones, which no snapshot of
+//! its time sees.
 
 use super::{
     Memtable,
@@ -30,8 +31,8 @@ struct At {
 }
 
 // SAFETY: the pointers lead into the arena of `memtable`, which is Send + Sync and which the cursor
-// keeps alive; what they lead to is read through atomics or immutable. That its writing happened before comes along
-// with whatever hands the cursor to another thread.
+// keeps alive; what they lead to is read through atomics or immutable. That its writing happened
+// before comes along with whatever hands the cursor to another thread.
 unsafe impl Send for MemtableCursor {}
 
 impl At {
@@ -60,15 +61,16 @@ impl At {
         At::version(place, place.record().oldest())
     }
 
-    /// At the newest version at `place`, from where a walk forward begins or goes on in another leaf: what it will
-    /// come to is asked for.
+    /// At the newest version at `place`, from where a walk forward begins or goes on in another
+    /// leaf: what it will come to is asked for.
     fn entering(place: Place<'_>) -> Self {
         place.leaf.prefetch_records(place.order, place.rank + 1);
         place.leaf.prefetch_next();
         At::newest(place)
     }
 
-    /// At the oldest version at `place`, from where a walk backward begins or goes on in another leaf.
+    /// At the oldest version at `place`, from where a walk backward begins or goes on in another
+    /// leaf.
     fn entering_from_behind(place: Place<'_>) -> Self {
         place.leaf.prefetch_records(place.order, 0);
         At::oldest(place)
@@ -214,7 +216,8 @@ impl Cursor for MemtableCursor {
 
     #[inline]
     fn pin_value(&self) -> Slice {
-        // SAFETY: the value lies in the arena that the memtable's pin keeps alive, and never changes.
+        // SAFETY: the value lies in the arena that the memtable's pin keeps alive, and never
+        // changes.
         unsafe { Slice::pinned(self.memtable.tree.arena(), self.value()) }
     }
 }

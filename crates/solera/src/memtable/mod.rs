@@ -3,10 +3,10 @@
 //! Owns [`Memtable`]: a tree of entries in an arena and a set of range tombstones. The commit
 //! path writes it, lookups and merges read it, flush walks it once.
 //!
-//! What must hold: there is one writer at a time (`MemtableWriter` is a lock). Readers take no lock and
-//! never wait. A reader finds every entry that was inserted before it started; an entry's insertion is
-//! therefore finished before its sequence number becomes visible. Versions of a key are inserted in ascending
-//! order of their sequence numbers, and walked over newest first.
+//! What must hold: there is one writer at a time (`MemtableWriter` is a lock). Readers take no lock
+//! and never wait. A reader finds every entry that was inserted before it started; an entry's
+//! insertion is therefore finished before its sequence number becomes visible. Versions of a key
+//! are inserted in ascending order of their sequence numbers, and walked over newest first.
 
 mod arena;
 mod cursor;
@@ -25,16 +25,18 @@ use crate::{
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     tombstone::{RangeTombstone, RangeTombstones},
+    values::ValueFile,
 };
 use node::Position;
 use std::{fmt, sync::Arc};
 use tree::{Tree, Writer};
 
-/// What a range tombstone takes besides its two keys: two counted keys in a fragment, two boxes in the
-/// list, and the pointers to them.
+/// What a range tombstone takes besides its two keys: two counted keys in a fragment, two boxes in
+/// the list, and the pointers to them.
 const TOMBSTONE_BYTES: usize = 160;
 
-/// A memtable with so many range tombstones is full: each one more costs a copy of the list of them.
+/// A memtable with so many range tombstones is full: each one more costs a copy of the list of
+/// them.
 const RANGE_TOMBSTONES_MAX: usize = 1024;
 
 /// A sorted set of entries that can be read while it is written.
@@ -47,10 +49,13 @@ pub struct Memtable {
     /// The writer's counts, for whoever asks.
     bytes: AtomicUsize,
     entries: AtomicUsize,
+    deletes: AtomicUsize,
     tombstone_bytes: AtomicUsize,
     /// `Seqno::MAX` while the memtable is empty.
     first_seqno: AtomicU64,
     last_seqno: AtomicU64,
+    /// The logs that hold values of its entries, kept for whoever reads them here.
+    logs: Mutex<Vec<Arc<ValueFile>>>,
 }
 
 impl Memtable {
@@ -64,9 +69,11 @@ impl Memtable {
             has_tombstones: AtomicBool::new(false),
             tombstones: ArcSwap::default(),
             entries: AtomicUsize::new(0),
+            deletes: AtomicUsize::new(0),
             tombstone_bytes: AtomicUsize::new(0),
             first_seqno: AtomicU64::new(Seqno::MAX),
             last_seqno: AtomicU64::new(0),
+            logs: Mutex::default(),
         })
     }
 
@@ -80,6 +87,15 @@ impl Memtable {
         self.writer().insert(key, seqno, kind, value);
     }
 
+    /// Keeps a log for as long as the memtable is held: entries that are inserted next have their
+    /// values there.
+    pub fn keep_log(&self, log: &Arc<ValueFile>) {
+        let mut logs = self.logs.lock();
+        if logs.last().is_none_or(|last| last.id() != log.id()) {
+            logs.push(log.clone());
+        }
+    }
+
     /// Adds range tombstones; see [`MemtableWriter::add_range_tombstones`].
     pub fn add_range_tombstones(&self, tombstones: Vec<RangeTombstone>) {
         // Nearly always there are none, and then the lock is not worth it.
@@ -88,8 +104,8 @@ impl Memtable {
         }
     }
 
-    /// The newest version of the probe's key that its snapshot sees, shown to `f`. Range tombstones are
-    /// the caller's to ask: [`Memtable::covering`].
+    /// The newest version of the probe's key that its snapshot sees, shown to `f`. Range tombstones
+    /// are the caller's to ask: [`Memtable::covering`].
     #[inline]
     pub fn lookup<R>(&self, probe: &Probe<'_>, f: impl FnOnce(Hit<'_>) -> R) -> Option<R> {
         // Where most reads are, there often was no write since the last flush.
@@ -103,7 +119,8 @@ impl Memtable {
         }
         let record = place.record().seen_by(probe.snapshot)?;
         let pin = self.tree.arena();
-        // SAFETY: the record lies in the arena that the pin keeps; records are never changed or moved.
+        // SAFETY: the record lies in the arena that the pin keeps; records are never changed or
+        // moved.
         let hit = unsafe { Hit::new(record.seqno(), record.kind(), record.value(), pin) };
         Some(f(hit))
     }
@@ -124,7 +141,8 @@ impl Memtable {
         self.tombstones.load_full()
     }
 
-    /// The newest range tombstone over `key` that `snapshot` sees. One load if there is none at all.
+    /// The newest range tombstone over `key` that `snapshot` sees. One load if there is none at
+    /// all.
     #[inline]
     pub fn covering(&self, key: &[u8], snapshot: Seqno) -> Option<Seqno> {
         if !self.has_range_tombstones() {
@@ -147,6 +165,11 @@ impl Memtable {
     /// Entries, range tombstones not counted.
     pub fn entries(&self) -> usize {
         self.entries.load(Ordering::Relaxed)
+    }
+
+    /// Entries of kind [`Kind::Delete`].
+    pub fn deletes(&self) -> usize {
+        self.deletes.load(Ordering::Relaxed)
     }
 
     /// Whether there is neither an entry nor a range tombstone.
@@ -183,8 +206,8 @@ pub struct MemtableWriter<'m> {
 }
 
 impl MemtableWriter<'_> {
-    /// Adds an entry whose value is the concatenation of `value`. Every entry with the same key must have a
-    /// smaller `seqno`. Limits: [`KEY_BYTES_MAX`], [`crate::key::VALUE_BYTES_MAX`] and
+    /// Adds an entry whose value is the concatenation of `value`. Every entry with the same key
+    /// must have a smaller `seqno`. Limits: [`KEY_BYTES_MAX`], [`crate::key::VALUE_BYTES_MAX`] and
     /// [`crate::ids::SEQNO_MAX`], which the commit path has checked.
     #[inline]
     pub fn insert(&mut self, key: &[u8], seqno: Seqno, kind: Kind, value: &[&[u8]]) {
@@ -194,11 +217,14 @@ impl MemtableWriter<'_> {
         // There is one writer, so a store does for an addition.
         memtable.bytes.store(self.writer.bytes(), Ordering::Relaxed);
         memtable.entries.store(memtable.entries() + 1, Ordering::Relaxed);
+        if kind == Kind::Delete {
+            memtable.deletes.store(memtable.deletes() + 1, Ordering::Relaxed);
+        }
         self.saw(seqno);
     }
 
-    /// Adds range tombstones. Costs a copy of the list of those that are there: many at once cost little
-    /// more than one.
+    /// Adds range tombstones. Costs a copy of the list of those that are there: many at once cost
+    /// little more than one.
     pub fn add_range_tombstones(&mut self, tombstones: Vec<RangeTombstone>) {
         if tombstones.is_empty() {
             return;

@@ -1,18 +1,20 @@
 //! The nodes of a memtable's tree and how they change under readers.
 //!
-//! Owns [`Leaf`], [`Inner`] and [`Order`], the word that publishes both. A node has fifteen slots. A
-//! slot, once filled, keeps its key and head; which slots count, and in which order, is said by
-//! one word that the writer replaces after filling a slot. So a reader that has loaded the word sees a
-//! sorted node that does not change any more, without a lock, a version or a retry. What can change later
-//! is only what a slot points to, the newest version of a key or a child, and that is one word too.
+//! Owns [`Leaf`], [`Inner`] and [`Order`], the word that publishes both. A node has fifteen slots.
+//! A slot, once filled, keeps its key and head; which slots count, and in which order, is said by
+//! one word that the writer replaces after filling a slot. So a reader that has loaded the word
+//! sees a sorted node that does not change any more, without a lock, a version or a retry. What can
+//! change later is only what a slot points to, the newest version of a key or a child, and that is
+//! one word too.
 //!
-//! A full node is not emptied: the writer builds two new ones and swaps the pointer. Whoever is still
-//! in the old node finds there everything that was written before he came.
+//! A full node is not emptied: the writer builds two new ones and swaps the pointer. Whoever is
+//! still in the old node finds there everything that was written before he came.
 //!
 //! Heads lie together in two cache lines with the order word, so that searching a node costs two
-//! parallel misses; records are looked at only where heads tie. Keys with a long common prefix would
-//! always tie. So a node has a *skip*: so many first bytes that all keys between its bounds share, after
-//! which its heads begin. Whoever points to the node keeps the skip in the pointer ([`Link`]).
+//! parallel misses; records are looked at only where heads tie. Keys with a long common prefix
+//! would always tie. So a node has a *skip*: so many first bytes that all keys between its bounds
+//! share, after which its heads begin. Whoever points to the node keeps the skip in the pointer
+//! ([`Link`]).
 
 use super::record::{Record, RecordHeader};
 use crate::{
@@ -25,15 +27,16 @@ use std::{
     ptr::{self, NonNull},
 };
 
-/// What of a record is asked for before a walk comes to it, from the line on in which it begins: of most the key and all of a small
-/// value.
+/// What of a record is asked for before a walk comes to it, from the line on in which it begins: of
+/// most the key and all of a small value.
 const PREFETCH_BYTES: usize = 128;
 
-/// Slots of a node: with four bits for a slot number and four for the count, what one word can order.
+/// Slots of a node: with four bits for a slot number and four for the count, what one word can
+/// order.
 pub(super) const SLOTS: usize = 15;
 
-/// Which slots of a node count, in the order of their keys. Bits 0..4: how many; bits 4 + 4 i and up: the
-/// slot of the i-th.
+/// Which slots of a node count, in the order of their keys. Bits 0..4: how many; bits 4 + 4 i and
+/// up: the slot of the i-th.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Order(u64);
 
@@ -141,11 +144,12 @@ impl Heads {
         self.heads[slot].load(Ordering::Relaxed)
     }
 
-    /// How many slots of `order` lie before a position with this head. `is_before` decides for a slot whose head
-    /// ties.
+    /// How many slots of `order` lie before a position with this head. `is_before` decides for a
+    /// slot whose head ties.
     #[inline]
     fn rank(&self, order: Order, wanted: u64, is_before: impl Fn(usize) -> bool) -> usize {
-        // Counting needs no order and no jumps: slots 0..len are exactly those that the order names.
+        // Counting needs no order and no jumps: slots 0..len are exactly those that the order
+        // names.
         let (mut below, mut through) = (0, 0);
         for slot in &self.heads[..order.len()] {
             let head = slot.load(Ordering::Relaxed);
@@ -172,7 +176,8 @@ impl Heads {
 pub(super) struct Slot {
     /// The key's head in the node.
     pub(super) head: u64,
-    /// The key's newest version, or any of the key that the child begins with. Null stands before everything.
+    /// The key's newest version, or any of the key that the child begins with. Null stands before
+    /// everything.
     pub(super) record: *mut RecordHeader,
     /// Null in a leaf.
     pub(super) child: Link,
@@ -183,7 +188,8 @@ impl Slot {
         Slot { head, record: record.into_raw().as_ptr(), child: Link::NULL }
     }
 
-    /// The slot of a child that begins with `bound`, in a node with this skip; `None`: the first child.
+    /// The slot of a child that begins with `bound`, in a node with this skip; `None`: the first
+    /// child.
     pub(super) fn child(bound: Option<Record<'_>>, child: Link, skip: usize) -> Self {
         Slot {
             head: bound.map_or(0, |bound| head_after(bound.key(), skip)),
@@ -193,9 +199,10 @@ impl Slot {
     }
 }
 
-/// Chooses the skip of a new node with `slots`, which have the heads of a node with the skip `present`.
-/// All keys that will ever be looked for in the node lie between `lower` and `upper` (`None`: no limit).
-/// If the heads tell the slots apart, all stays as it is; otherwise they are made anew.
+/// Chooses the skip of a new node with `slots`, which have the heads of a node with the skip
+/// `present`. All keys that will ever be looked for in the node lie between `lower` and `upper`
+/// (`None`: no limit). If the heads tell the slots apart, all stays as it is; otherwise they are
+/// made anew.
 pub(super) fn choose_skip(
     slots: &mut [Slot],
     present: usize,
@@ -212,8 +219,8 @@ pub(super) fn choose_skip(
     let skip = common_prefix_len(lower.key(), upper.key()).min(Link::SKIP_MAX);
     if skip != present {
         for slot in slots {
-            // SAFETY: the slots of a node between two bounds all have records, which the writer, who alone
-            // makes nodes, wrote or found in the same tree.
+            // SAFETY: the slots of a node between two bounds all have records, which the writer,
+            // who alone makes nodes, wrote or found in the same tree.
             let record: Record<'_> = unsafe { Record::from_raw(NonNull::new_unchecked(slot.record)) };
             slot.head = head_after(record.key(), skip);
         }
@@ -221,8 +228,8 @@ pub(super) fn choose_skip(
     skip
 }
 
-/// A node that holds keys, each with its versions: from its own first one up to the first of `next`; in the first
-/// leaf, from the beginning.
+/// A node that holds keys, each with its versions: from its own first one up to the first of
+/// `next`; in the first leaf, from the beginning.
 #[repr(C)]
 pub(super) struct Leaf {
     heads: Heads,
@@ -253,8 +260,8 @@ impl Leaf {
         let record = self.records[slot].load(Ordering::Acquire);
         debug_assert!(!record.is_null());
         // SAFETY: the slot was filled from `Record::into_raw` before the order that names it was
-        // published, and leaves live in the same arena as their records. A record that has replaced it since was
-        // written before, which the load acquires.
+        // published, and leaves live in the same arena as their records. A record that has replaced
+        // it since was written before, which the load acquires.
         unsafe { Record::from_raw(NonNull::new_unchecked(record)) }
     }
 
@@ -358,13 +365,15 @@ impl Inner {
         Slot { head: self.heads.head(slot), record, child: self.child(slot) }
     }
 
-    /// The rank of the child that holds `position`: the last one whose bound does not lie behind it.
+    /// The rank of the child that holds `position`: the last one whose bound does not lie behind
+    /// it.
     #[inline]
     pub(super) fn rank(&self, order: Order, position: Position<'_>, skip: usize) -> usize {
         self.rank_by(order, position, skip, |bound| bound <= position.key)
     }
 
-    /// The rank of the child that holds what is right before `position`: the last one whose bound lies before it.
+    /// The rank of the child that holds what is right before `position`: the last one whose bound
+    /// lies before it.
     #[inline]
     pub(super) fn rank_before(&self, order: Order, position: Position<'_>, skip: usize) -> usize {
         self.rank_by(order, position, skip, |bound| bound < position.key)

@@ -1,13 +1,14 @@
 //! One entry of a memtable, and the older versions of its key that hang from it.
 //!
-//! Owns [`Record`]. The tree has one place for each key, which leads to the newest version; every version but
-//! the first knows the one before it, so that a walk over keys does not meet what was overwritten, however
-//! often. To an old snapshot's version the way is short all the same: a version also knows one further back (a
-//! jump), chosen as in a skew-binary random-access list (Myers, "An applicative random-access stack", 1983): with n
-//! versions, any of them is reached in at most about 3 log2(n) steps, for one more pointer and no rebuilding.
+//! Owns [`Record`]. The tree has one place for each key, which leads to the newest version. Every
+//! version but the first knows the one before it. So a walk over keys does not meet what was
+//! overwritten, however often. To an old snapshot's version the way is short all the same: a
+//! version also knows one further back (a jump). It is chosen as in a skew-binary random-access
+//! list (Myers, "An applicative random-access stack", 1983). With n versions, any of them is
+//! reached in at most about 3 log2(n) steps, for one more pointer and no rebuilding.
 //!
-//! What must hold: versions of a key are written in ascending order of sequence numbers. A record never
-//! changes.
+//! What must hold: versions of a key are written in ascending order of sequence numbers. A record
+//! never changes.
 
 use super::arena::{Arena, Bump};
 use crate::{
@@ -16,7 +17,8 @@ use crate::{
 };
 use std::{marker::PhantomData, ptr::NonNull};
 
-/// How a record begins; its key follows, then its value. Before it lie [`Links`] if it overwrites an older version.
+/// How a record begins; its key follows, then its value. Before it lie [`Links`] if it overwrites
+/// an older version.
 pub(super) struct RecordHeader {
     trailer: u64,
     value_len: u32,
@@ -47,8 +49,8 @@ pub(super) struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// Writes a record whose value is the concatenation of `value`, and which overwrites `older`, the newest
-    /// version of the same key in the same arena.
+    /// Writes a record whose value is the concatenation of `value`, and which overwrites `older`,
+    /// the newest version of the same key in the same arena.
     #[inline]
     pub(super) fn write(
         bump: &mut Bump,
@@ -72,8 +74,8 @@ impl<'a> Record<'a> {
             key_len: u16::try_from(key.len()).expect("a key is under 64 KiB"),
             overwrites: older.is_some(),
         };
-        // SAFETY: the piece is aligned for links and header, has room for them, key and value, and nobody
-        // else knows it yet.
+        // SAFETY: the piece is aligned for links and header, has room for them, key and value, and
+        // nobody else knows it yet.
         unsafe {
             if let Some(older) = older {
                 piece.cast::<Links>().write(Links::to(older));
@@ -92,8 +94,8 @@ impl<'a> Record<'a> {
     /// The record at `start`.
     ///
     /// # Safety
-    /// `start` came from [`Record::into_raw`], the record's arena lives for `'a`, and the writing of the
-    /// record happened before.
+    /// `start` came from [`Record::into_raw`], the record's arena lives for `'a`, and the writing
+    /// of the record happened before.
     #[inline]
     pub(super) unsafe fn from_raw(start: NonNull<RecordHeader>) -> Self {
         Record { start, arena: PhantomData }
@@ -106,7 +108,8 @@ impl<'a> Record<'a> {
 
     #[inline]
     fn header(self) -> &'a RecordHeader {
-        // SAFETY: a record is written whole before anyone holds a `Record` of it, and never changes.
+        // SAFETY: a record is written whole before anyone holds a `Record` of it, and never
+        // changes.
         unsafe { self.start.as_ref() }
     }
 
@@ -136,9 +139,7 @@ impl<'a> Record<'a> {
 
     #[inline]
     pub(super) fn kind(self) -> Kind {
-        // The writer packed a `Kind`; the table is read back rather than transmuted.
-        const KINDS: [Kind; 4] = [Kind::Delete, Kind::Put, Kind::Merge, Kind::PutExpiring];
-        KINDS[(self.header().trailer & 3) as usize]
+        Kind::from_u8(self.header().trailer as u8).expect("the writer packed a kind")
     }
 
     #[inline]

@@ -8,7 +8,7 @@ use std::{cmp::Reverse, collections::BTreeMap, thread};
 type Model = BTreeMap<(Vec<u8>, Reverse<Seqno>), (Kind, Vec<u8>)>;
 type Entry = (Vec<u8>, Seqno, Kind, Vec<u8>);
 
-const KINDS: [Kind; 4] = [Kind::Delete, Kind::Put, Kind::Merge, Kind::PutExpiring];
+const KINDS: [Kind; 6] = Kind::ALL;
 
 fn entry_at(cursor: &MemtableCursor) -> Option<Entry> {
     cursor.valid().then(|| {
@@ -228,8 +228,8 @@ fn range_tombstones_are_seen_and_counted() {
     assert_eq!((memtable.first_seqno(), memtable.last_seqno()), (Some(7), Some(7)));
 }
 
-/// Readers follow a writer: whatever had been published when a reader began, it finds, in order, whole,
-/// by lookup and by walking both ways.
+/// Readers follow a writer: whatever had been published when a reader began, it finds, in order,
+/// whole, by lookup and by walking both ways.
 fn readers_follow_a_writer(key: impl Fn(u64) -> Vec<u8> + Sync) {
     let count = if cfg!(miri) { 50 } else { 40_000 };
     let memtable = Memtable::new();

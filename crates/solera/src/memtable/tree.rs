@@ -1,26 +1,28 @@
 //! The tree of a memtable: how keys are found and where new ones go.
 //!
-//! Owns [`Tree`]: a root, inner nodes and leaves in an arena. One writer, any number of readers, who
-//! never wait. Called by the memtable and its cursors.
+//! Owns [`Tree`]: a root, inner nodes and leaves in an arena. One writer, any number of readers,
+//! who never wait. Called by the memtable and its cursors.
 //!
-//! A key has one place, which leads to its newest version; [`Record`] says how from there to the others.
+//! A key has one place, which leads to its newest version; [`Record`] says how from there to the
+//! others.
 //!
-//! What must hold, and why readers may walk while the writer splits: *a reader finds every entry that was
-//! there when it started.* Keys never leave a node. A node is replaced only by nodes that together
-//! hold the same keys, and afterwards does not change any more; a reader inside it, and a reader that
-//! gets to a neighbour through it, sees the tree as it was at the moment of the replacement, which is
-//! later than the reader's start. On the way down a replaced child could be taken for more than it is:
-//! the writer announces the right half in the parent's order before it puts the left half in the old
-//! one's place, and the reader looks at the order again after it has read the child.
+//! What must hold, and why readers may walk while the writer splits: *a reader finds every entry
+//! that was there when it started.* Keys never leave a node. A node is replaced only by nodes that
+//! together hold the same keys, and does not change afterwards. A reader inside it, or one that
+//! gets to a neighbour through it, sees the tree as it was at the replacement. That moment is later
+//! than the reader's start. On the way down a replaced child could be taken for more than it is. So
+//! the writer announces the right half in the parent's order before it puts the left half in the
+//! old one's place. The reader looks at the order again after it has read the child.
 //!
-//! Heads begin after a node's skip, which is sound only for keys between the bounds that the node was made
-//! with. The way down keeps to that: a child's bounds only ever narrow, and the order that was checked
-//! with the child says that the key lies between them. Following a leaf to its successor does not, so
-//! there keys are compared whole.
+//! Heads begin after a node's skip, which is sound only for keys between the bounds that the node
+//! was made with. The way down keeps to that: a child's bounds only ever narrow, and the order that
+//! was checked with the child says that the key lies between them. Following a leaf to its
+//! successor does not, so there keys are compared whole.
 //!
-//! This is a B+tree and not the usual skip list because of what an insertion waits for: with 500 thousand
-//! entries a skip list, heads and all, visits about twenty nodes, eight of them outside the cache, one
-//! after the other; here there are six inner nodes, of which the caches hold nearly all, and one leaf.
+//! This is a B+tree and not the usual skip list because of what an insertion waits for. With 500
+//! thousand entries a skip list, heads and all, visits about twenty nodes, one after the other,
+//! eight of them outside the cache. Here there are six inner nodes, of which the caches hold nearly
+//! all, and one leaf.
 
 use super::{
     arena::{Arena, Bump},
@@ -37,8 +39,8 @@ use std::ptr::NonNull;
 
 /// How many of the sixteen keys of a split node go left.
 const SPLIT_EVEN: usize = 8;
-/// The same where the new key is the last one: ascending keys fill nodes well, and if it was the last by chance,
-/// the right node is not nearly empty.
+/// The same where the new key is the last one: ascending keys fill nodes well, and if it was the
+/// last by chance, the right node is not nearly empty.
 const SPLIT_ASCENDING: usize = 12;
 
 /// More levels than 2^48 keys need with the emptiest nodes that splits make.
@@ -70,7 +72,8 @@ impl Writer {
     }
 }
 
-/// A step on the way from the root to a leaf: an inner node, its skip, and the rank of the child taken.
+/// A step on the way from the root to a leaf: an inner node, its skip, and the rank of the child
+/// taken.
 #[derive(Clone, Copy)]
 struct Step<'t> {
     node: &'t Inner,
@@ -149,8 +152,8 @@ impl Tree {
     /// `link` was loaded from an inner node of height 2 or more of this tree.
     #[inline]
     unsafe fn inner(&self, link: Link) -> &Inner {
-        // SAFETY: such a link leads to an inner node in this tree's arena, written before it was stored,
-        // and is never null.
+        // SAFETY: such a link leads to an inner node in this tree's arena, written before it was
+        // stored, and is never null.
         unsafe { link.node::<Inner>().unwrap_unchecked().as_ref() }
     }
 
@@ -160,8 +163,8 @@ impl Tree {
     /// `link` was loaded from an inner node of height 1 of this tree.
     #[inline]
     unsafe fn leaf(&self, link: Link) -> &Leaf {
-        // SAFETY: such a link leads to a leaf in this tree's arena, written before it was stored, and is
-        // never null.
+        // SAFETY: such a link leads to a leaf in this tree's arena, written before it was stored,
+        // and is never null.
         unsafe { link.node::<Leaf>().unwrap_unchecked().as_ref() }
     }
 
@@ -175,7 +178,8 @@ impl Tree {
         Some(Place { leaf, skip: link.skip(), order: leaf.order(), rank: 0 })
     }
 
-    /// From `node`, whose skip is `skip`, down to a leaf and its skip. `step` is shown each inner node.
+    /// From `node`, whose skip is `skip`, down to a leaf and its skip. `step` is shown each inner
+    /// node.
     #[inline]
     fn descend<'t>(
         &'t self,
@@ -193,7 +197,8 @@ impl Tree {
             };
             let child = node.child(order.slot(rank));
             if node.order() != order {
-                // The child may be the left half of what it was: the right half is in the new order.
+                // The child may be the left half of what it was: the right half is in the new
+                // order.
                 continue;
             }
             step(Step { node, skip, rank });
@@ -233,8 +238,8 @@ impl Tree {
 
     /// The last key before `position`.
     pub(super) fn last_before(&self, position: Position<'_>) -> Option<Place<'_>> {
-        // A leaf that is reached so holds its own bound, which is before the position: only in the first
-        // leaf, which has no bound, can there be nothing.
+        // A leaf that is reached so holds its own bound, which is before the position: only in the
+        // first leaf, which has no bound, can there be nothing.
         let place = self.approach(Way::Before, position);
         Some(Place { rank: place.rank.checked_sub(1)?, ..place })
     }
@@ -284,8 +289,8 @@ impl Tree {
         // SAFETY: the entry is made of a record of this tree.
         let record = |slot: &Slot| unsafe { Record::from_raw(NonNull::new_unchecked(slot.record)) };
         if rank == SLOTS && next.is_none() {
-            // Ascending keys: a new last leaf, and this one stays full. Its skip is 0, and so is the skip
-            // of every leaf without a successor.
+            // Ascending keys: a new last leaf, and this one stays full. Its skip is 0, and so is
+            // the skip of every leaf without a successor.
             let entry = Slot { head: position.head(0), ..entry };
             let last = Link::new(writer.place(Leaf::new(&[entry], Link::NULL)), 0);
             self.add_child(writer, path, None, record(&entry), last);
@@ -326,8 +331,8 @@ impl Tree {
         Some(self.descend(node, child.skip(), Way::Last, |_| ()).0)
     }
 
-    /// Adds `right`, which begins with `bound`, right after the child that `path` leads to, and puts
-    /// `left`, if given, in the place of that one.
+    /// Adds `right`, which begins with `bound`, right after the child that `path` leads to, and
+    /// puts `left`, if given, in the place of that one.
     fn add_child<'t>(
         &'t self,
         writer: &mut Writer,

@@ -1,22 +1,28 @@
 //! The merge itself: which source goes first.
 //!
-//! Owns [`Merge`]. The source in front stands outside the heap, so that as long as it stays in front a
-//! step costs one comparison, with the first of the others; comparisons start with heads.
+//! Owns [`Merge`]. The source in front stands outside the heap. As long as it stays in front, a
+//! step costs one comparison, with the first of the others. Comparisons start with heads.
 
-use super::Lending;
-use crate::{block::Stretch, cursor::Cursor, error::Result, ids::Seqno, key::Kind, pin::Slice};
+use crate::{
+    cursor::{Cursor, Lending},
+    error::Result,
+    ids::Seqno,
+    key::Kind,
+    pin::Slice,
+};
 use std::cmp::Ordering;
 
 /// Bytes of a key that its head tells.
 const HEAD_BYTES: usize = size_of::<u64>();
 
-/// A source that stands on an entry, with the head of its key and as much of the key's length as orders short ones.
+/// A source that stands on an entry, with the head of its key and as much of the key's length as
+/// orders short ones.
 #[derive(Clone, Copy)]
 struct Standing {
     head: u64,
     /// The key's length, where head and length tell all of it; else [`LONG`].
     len: u32,
-    rank: u32,
+    age: u32,
 }
 
 /// The length of keys that heads do not tell.
@@ -24,20 +30,20 @@ const LONG: u32 = u32::MAX;
 
 impl Standing {
     #[inline]
-    fn of<C: Cursor>(source: &C, rank: u32) -> Standing {
+    fn of<C: Cursor>(source: &C, age: u32) -> Standing {
         let len = source.key().len();
-        Standing { head: source.head(), len: if len <= HEAD_BYTES { len as u32 } else { LONG }, rank }
+        Standing { head: source.head(), len: if len <= HEAD_BYTES { len as u32 } else { LONG }, age }
     }
 
     #[inline]
-    fn rank(self) -> usize {
-        self.rank as usize
+    fn age(self) -> usize {
+        self.age as usize
     }
 }
 
-/// The entries of several sources in one order: forward by user key ascending, then rank ascending, then
-/// position in the source; backward in exactly the reverse order. A source's rank is its place in the
-/// list, the newest first.
+/// The entries of several sources in one order: forward by user key ascending, then age ascending,
+/// then position in the source; backward in exactly the reverse order. A source's age is its place
+/// in the list, the newest first.
 ///
 /// Itself a [`Cursor`]. After an error it is not valid until positioned again.
 pub struct Merge<C> {
@@ -51,29 +57,29 @@ pub struct Merge<C> {
 }
 
 impl<C: Cursor> Merge<C> {
-    /// A merge of `sources`, in the order of their ranks. Not valid until positioned.
+    /// A merge of `sources`, in the order of their ages. Not valid until positioned.
     pub fn new(sources: Vec<C>) -> Self {
         Merge { waiting: Vec::with_capacity(sources.len()), sources, front: None, back: false }
     }
 
-    /// The rank of the source that the present entry comes from. Must be valid.
+    /// The age of the source that the present entry comes from. Must be valid.
     #[inline]
-    pub fn rank(&self) -> usize {
-        self.front.expect("the merge stands on an entry").rank()
+    pub fn age(&self) -> usize {
+        self.front.expect("the merge stands on an entry").age()
     }
 
-    /// Walking forward: takes every source of rank `rank` or older that stands before `key` to its first
-    /// entry at or after it, and leaves the others where they are.
-    pub fn skip_to(&mut self, rank: usize, key: &[u8]) -> Result<()> {
+    /// Walking forward: takes every source of age `age` or older that stands before `key` to its
+    /// first entry at or after it, and leaves the others where they are.
+    pub fn skip_to(&mut self, age: usize, key: &[u8]) -> Result<()> {
         debug_assert!(!self.back);
-        self.reposition::<false>(rank, |source| match source.key() < key {
+        self.reposition::<false>(age, |source| match source.key() < key {
             true => source.seek(key),
             false => Ok(()),
         })
     }
 
-    /// Walking forward: takes every source that stands on a version of `key` that `snapshot` does not
-    /// see past all those, and leaves the others where they are.
+    /// Walking forward: takes every source that stands on a version of `key` that `snapshot` does
+    /// not see past all those, and leaves the others where they are.
     pub fn skip_unseen(&mut self, key: &[u8], snapshot: Seqno) -> Result<()> {
         debug_assert!(!self.back);
         self.reposition::<false>(0, |source| match source.seqno() > snapshot && source.key() == key {
@@ -82,24 +88,24 @@ impl<C: Cursor> Merge<C> {
         })
     }
 
-    /// Walking backward: takes every source of rank `rank` or older that stands at or after `key` to its
-    /// last entry before it, and leaves the others where they are.
-    pub fn skip_before(&mut self, rank: usize, key: &[u8]) -> Result<()> {
+    /// Walking backward: takes every source of age `age` or older that stands at or after `key`
+    /// to its last entry before it, and leaves the others where they are.
+    pub fn skip_before(&mut self, age: usize, key: &[u8]) -> Result<()> {
         debug_assert!(self.back);
-        self.reposition::<true>(rank, |source| match source.key() >= key {
+        self.reposition::<true>(age, |source| match source.key() >= key {
             true => source.seek_before(key),
             false => Ok(()),
         })
     }
 
-    /// Moves the sources of rank `rank` and older that stand on an entry, and finds the front anew.
+    /// Moves the sources of age `age` and older that stand on an entry, and finds the front anew.
     fn reposition<const BACK: bool>(
         &mut self,
-        rank: usize,
+        age: usize,
         mut to: impl FnMut(&mut C) -> Result<()>,
     ) -> Result<()> {
         self.front = None;
-        let mut moving = self.sources.iter_mut().skip(rank).filter(|source| source.valid());
+        let mut moving = self.sources.iter_mut().skip(age).filter(|source| source.valid());
         moving.try_for_each(&mut to)?;
         self.find_front::<BACK>();
         Ok(())
@@ -117,7 +123,7 @@ impl<C: Cursor> Merge<C> {
     fn find_front<const BACK: bool>(&mut self) {
         self.waiting.clear();
         let standing = (0..).zip(&self.sources).filter(|(_, source)| source.valid());
-        self.waiting.extend(standing.map(|(rank, source)| Standing::of(source, rank)));
+        self.waiting.extend(standing.map(|(age, source)| Standing::of(source, age)));
         for at in (0..self.waiting.len() / 2).rev() {
             self.sink::<BACK>(at);
         }
@@ -136,22 +142,23 @@ impl<C: Cursor> Merge<C> {
     #[inline]
     fn step<const BACK: bool>(&mut self) -> Result<()> {
         debug_assert!(self.back == BACK, "a cursor moves in the direction of its last positioning");
-        let rank = self.front.take().expect("the merge stands on an entry").rank;
-        // Until the step has succeeded there is no front, so that an error leaves the merge not valid.
-        let source = &mut self.sources[rank as usize];
+        let age = self.front.take().expect("the merge stands on an entry").age;
+        // Until the step has succeeded there is no front, so that an error leaves the merge not
+        // valid.
+        let source = &mut self.sources[age as usize];
         if BACK { source.prev() } else { source.next() }?;
-        self.front_from_moved::<BACK>(rank);
+        self.front_from_moved::<BACK>(age);
         Ok(())
     }
 
-    /// Finds the front after the source of this rank, which was the front, has moved.
+    /// Finds the front after the source of this age, which was the front, has moved.
     #[inline]
-    fn front_from_moved<const BACK: bool>(&mut self, rank: u32) {
-        let source = &self.sources[rank as usize];
+    fn front_from_moved<const BACK: bool>(&mut self, age: u32) {
+        let source = &self.sources[age as usize];
         if !source.valid() {
             return self.front_from_waiting::<BACK>();
         }
-        let moved = Standing::of(source, rank);
+        let moved = Standing::of(source, age);
         match self.waiting.first() {
             // Mostly the same source goes on, and heads say so.
             Some(next) if (moved.head < next.head) != BACK && moved.head != next.head => {
@@ -179,10 +186,10 @@ impl<C: Cursor> Merge<C> {
             && next.head == front.head
             && self.beyond_heads(next, front).is_eq()
         {
-            let source = &mut self.sources[next.rank()];
+            let source = &mut self.sources[next.age()];
             source.next_key()?;
             if source.valid() {
-                self.waiting[0] = Standing::of(source, next.rank);
+                self.waiting[0] = Standing::of(source, next.age);
             } else {
                 self.waiting.swap_remove(0);
             }
@@ -195,7 +202,7 @@ impl<C: Cursor> Merge<C> {
     #[inline]
     fn precedes<const BACK: bool>(&self, a: Standing, b: Standing) -> bool {
         let order = if a.head == b.head {
-            self.beyond_heads(a, b).then(a.rank.cmp(&b.rank))
+            self.beyond_heads(a, b).then(a.age.cmp(&b.age))
         } else {
             a.head.cmp(&b.head)
         };
@@ -209,7 +216,7 @@ impl<C: Cursor> Merge<C> {
         if a.len != LONG || b.len != LONG {
             return a.len.cmp(&b.len);
         }
-        self.sources[a.rank()].key()[HEAD_BYTES..].cmp(&self.sources[b.rank()].key()[HEAD_BYTES..])
+        self.sources[a.age()].key()[HEAD_BYTES..].cmp(&self.sources[b.age()].key()[HEAD_BYTES..])
     }
 
     /// Restores the heap below `at`.
@@ -234,50 +241,51 @@ impl<C: Cursor> Merge<C> {
 
     #[inline]
     fn front(&self) -> &C {
-        &self.sources[self.rank()]
+        &self.sources[self.age()]
     }
 }
 
 impl<C: Lending> Merge<C> {
-    /// Has the source in front lend its entries from here on that come before those of all others, and before
-    /// the key `end`. Until they are taken back, or the merge is positioned, it may not be used. Walking forward.
-    pub fn lend(&mut self, snapshot: Seqno, end: Option<&[u8]>) -> Option<Stretch> {
+    /// Has the source in front lend its entries from here on that come before those of all others,
+    /// and before the key `end`. Until they are taken back, or the merge is positioned, it may not
+    /// be used. Walking forward.
+    pub fn lend(&mut self, snapshot: Seqno, end: Option<&[u8]>) -> Option<C::Lent> {
         debug_assert!(!self.back);
         let (front, next) = self.front_alone()?;
         front.lend(snapshot, next, end)
     }
 
-    /// As [`lend`](Self::lend), walking backward: the entries that come before those of all others, and not below
-    /// `start`. The merge stands on the first entry of its key that it came to.
-    pub fn lend_back(&mut self, snapshot: Seqno, start: &[u8]) -> Option<Stretch> {
+    /// As [`lend`](Self::lend), walking backward: the entries that come before those of all others,
+    /// and not below `start`. The merge stands on the first entry of its key that it came to.
+    pub fn lend_back(&mut self, snapshot: Seqno, start: &[u8]) -> Option<C::Lent> {
         debug_assert!(self.back);
         let (front, next) = self.front_alone()?;
         front.lend_back(snapshot, next, start)
     }
 
-    /// The source in front, and the key where it must stop, at which the first of the others stands; `None` if it has no entry
-    /// before that.
+    /// The source in front, and the key where it must stop, at which the first of the others
+    /// stands; `None` if it has no entry before that.
     fn front_alone(&mut self) -> Option<(&mut C, Option<&[u8]>)> {
         let front = self.front.expect("the merge stands on an entry");
-        let rank = front.rank();
+        let age = front.age();
         match self.waiting.first().copied() {
-            None => Some((&mut self.sources[rank], None)),
+            None => Some((&mut self.sources[age], None)),
             // Another version of this very key.
             Some(next) if next.head == front.head && self.beyond_heads(next, front).is_eq() => None,
             Some(next) => {
-                let apart = self.sources.get_disjoint_mut([rank, next.rank()]);
+                let apart = self.sources.get_disjoint_mut([age, next.age()]);
                 let [front, next] = apart.expect("the source in front is not among those that wait");
                 Some((front, Some(next.key())))
             }
         }
     }
 
-    /// Ends what was lent: the merge stands where the stretch came to.
-    pub fn take_back(&mut self, stretch: Stretch) {
-        let rank = self.front.expect("the merge stands on an entry").rank;
-        let source = &mut self.sources[rank as usize];
-        source.take_back(stretch);
-        self.front = Some(Standing::of(source, rank));
+    /// Ends what was lent: the merge stands where that came to.
+    pub fn take_back(&mut self, lent: C::Lent) {
+        let age = self.front.expect("the merge stands on an entry").age;
+        let source = &mut self.sources[age as usize];
+        source.take_back(lent);
+        self.front = Some(Standing::of(source, age));
     }
 }
 
@@ -307,8 +315,8 @@ impl<C: Cursor> Cursor for Merge<C> {
         self.step::<false>()
     }
 
-    /// The key is compared where it stands: nothing is copied, and sources that stand on it never come to the
-    /// front.
+    /// The key is compared where it stands: nothing is copied, and sources that stand on it never
+    /// come to the front.
     #[inline]
     fn next_key(&mut self) -> Result<()> {
         debug_assert!(!self.back, "a cursor moves in the direction of its last positioning");
@@ -316,8 +324,8 @@ impl<C: Cursor> Cursor for Merge<C> {
         if self.waiting.first().is_some_and(|next| next.head == front.head) {
             self.pass_waiting(front)?;
         }
-        self.sources[front.rank()].next_key()?;
-        self.front_from_moved::<false>(front.rank);
+        self.sources[front.age()].next_key()?;
+        self.front_from_moved::<false>(front.age);
         Ok(())
     }
 

@@ -1,18 +1,19 @@
 //! Merges and walkers against a history played onto a map.
 
 use super::{
-    visible::{Backward, Forward, View},
+    visible::{Backward, Forward, Scope},
     *,
 };
 use crate::{
-    block::{Block, BlockBuilder, LastMile, Stretch},
-    cursor::Cursor,
+    block::{Block, BlockBuilder, LastMile, LentEntries},
+    cursor::{Cursor, Lending},
     error::{Error, Result},
     ids::{SEQNO_MAX, Seqno},
     key::{KeyEnd, KeyRange, Kind, head},
     memtable::{Memtable, MemtableCursor},
     operator::Append,
     pin::Slice,
+    sight::Reader,
     tombstone::{RangeTombstone, RangeTombstones},
 };
 use proptest::prelude::*;
@@ -114,7 +115,7 @@ impl Cursor for ListCursor {
 /// What it lends are ranks of a block that it builds for that.
 impl ListCursor {
     /// Lends those `ranks` of a block of so many entries, the first of which is at `from`.
-    fn lend_part(&mut self, from: usize, count: usize, ranks: Range<usize>) -> Option<Stretch> {
+    fn lend_part(&mut self, from: usize, count: usize, ranks: Range<usize>) -> Option<LentEntries> {
         let at = self.at.expect("valid");
         let mut builder = BlockBuilder::new(1 << 20, LastMile::LeastSquares, SEQNO_MAX);
         for entry in &self.entries[from..from + count] {
@@ -123,15 +124,31 @@ impl ListCursor {
         let mut payload = Vec::new();
         builder.finish(&[], &mut payload);
         let block = Block::from_payload(&payload).unwrap();
-        let stretch = block.stretch(at - from, ranks, &mut self.entries[at].key.clone());
-        self.lent.set(self.lent.get() + usize::from(stretch.is_some()));
+        let entries = block.lend_entries(at - from, ranks, &mut self.entries[at].key.clone());
+        self.lent.set(self.lent.get() + usize::from(entries.is_some()));
         self.lent_from = from;
-        stretch
+        entries
+    }
+}
+
+impl Lending for MemtableCursor {
+    type Lent = LentEntries;
+
+    fn lend(&mut self, _: Seqno, _: Option<&[u8]>, _: Option<&[u8]>) -> Option<LentEntries> {
+        None
+    }
+    fn lend_back(&mut self, _: Seqno, _: Option<&[u8]>, _: &[u8]) -> Option<LentEntries> {
+        None
+    }
+    fn take_back(&mut self, _: LentEntries) {
+        unreachable!("a memtable lends nothing")
     }
 }
 
 impl Lending for ListCursor {
-    fn lend(&mut self, snapshot: Seqno, before: Option<&[u8]>, end: Option<&[u8]>) -> Option<Stretch> {
+    type Lent = LentEntries;
+
+    fn lend(&mut self, snapshot: Seqno, before: Option<&[u8]>, end: Option<&[u8]>) -> Option<LentEntries> {
         let at = self.at.expect("valid");
         let below = |bound: Option<&[u8]>, key: &[u8]| bound.is_none_or(|bound| key < bound);
         let plain = |entry: &&Entry| {
@@ -146,7 +163,7 @@ impl Lending for ListCursor {
         }
     }
 
-    fn lend_back(&mut self, snapshot: Seqno, after: Option<&[u8]>, start: &[u8]) -> Option<Stretch> {
+    fn lend_back(&mut self, snapshot: Seqno, after: Option<&[u8]>, start: &[u8]) -> Option<LentEntries> {
         let at = self.at.expect("valid");
         let plain = |entry: &&Entry| {
             entry.kind == Kind::Put
@@ -169,15 +186,15 @@ impl Lending for ListCursor {
         self.lend_part(from, below + count, below.max(1)..below + count)
     }
 
-    fn take_back(&mut self, stretch: Stretch) {
-        let (rank, key) = stretch.into_place();
+    fn take_back(&mut self, lent: LentEntries) {
+        let (rank, key) = lent.into_place();
         self.at = Some(self.lent_from + rank);
         assert_eq!(key, self.here().key);
     }
 }
 
-/// What is written, in the order of writing. The value of an entry is its sequence number, so that every
-/// one is different.
+/// What is written, in the order of writing. The value of an entry is its sequence number, so that
+/// every one is different.
 #[derive(Clone, Debug)]
 enum Write {
     Entry(Key, Kind, u64),
@@ -203,8 +220,8 @@ impl History {
         at as Seqno + 1
     }
 
-    /// The sources, newest first. With `elide_below`, sequence numbers up to it read 0 in sources without
-    /// range tombstones.
+    /// The sources, newest first. With `elide_below`, sequence numbers up to it read 0 in sources
+    /// without range tombstones.
     fn sources(&self, elide_below: Seqno) -> (Vec<Arc<Vec<Entry>>>, Vec<Arc<RangeTombstones>>) {
         let mut edges = vec![0];
         edges.extend(self.cuts.iter().map(|cut| cut % (self.writes.len() + 1)));
@@ -255,6 +272,7 @@ impl History {
                         Kind::Put => Some(value_of(seqno)),
                         Kind::PutExpiring => (*moment > now).then(|| value_of(seqno)),
                         Kind::Merge => Some([value.take().unwrap_or_default(), value_of(seqno)].concat()),
+                        Kind::PutSeparated | Kind::PutExpiringSeparated => unreachable!("none is written"),
                     };
                 }
                 Write::DeleteRange(start, end) => {
@@ -317,7 +335,7 @@ fn entry_of(cursor: &Merge<impl Cursor>) -> Option<(usize, Entry)> {
         assert_eq!(cursor.pin_value(), value);
         assert_eq!(cursor.head(), head(cursor.key()));
         (
-            cursor.rank(),
+            cursor.age(),
             Entry { key: cursor.key().to_vec(), seqno: cursor.seqno(), kind: cursor.kind(), value },
         )
     })
@@ -417,9 +435,9 @@ proptest! {
     ) {
         let (sources, tombstones) = history.sources(if elided { snapshot } else { 0 });
         let expected = history.visible(snapshot, now, &range);
-        let view = View { snapshot, tombstones, operator: Some(Arc::new(Append)), now_unix_ms: now, range };
+        let scope = Scope { reader: reader(snapshot, now), tombstones, range };
         let cursors: Vec<ListCursor> = sources.into_iter().map(ListCursor::new).collect();
-        let (mut up, mut down) = (Forward::new(cursors.clone(), view.clone()), Backward::new(cursors, view));
+        let (mut up, mut down) = (Forward::new(cursors.clone(), scope.clone()), Backward::new(cursors, scope));
         up.seek_first().unwrap();
         follow_forward(&mut up, &expected, usize::MAX);
         down.seek_last().unwrap();
@@ -433,7 +451,8 @@ proptest! {
         }
     }
 
-    /// Keys that lie as in a settled tree: mostly puts, long stretches of one source between those of others.
+    /// Keys that lie as in a settled tree: mostly puts, long stretches of one source between those
+    /// of others.
     #[test]
     fn walkers_take_stretches_of_one_source(
         spans in prop::collection::vec((0u16..600, 1u16..120, prop::sample::select(vec![1u16, 1, 2, 7])), 1..8),
@@ -460,11 +479,11 @@ proptest! {
         let range = KeyRange { start: key(range.0).into(), end };
         let (sources, tombstones) = history.sources(if elided { snapshot } else { 0 });
         let expected = history.visible(snapshot, MOMENT, &range);
-        let view = View { snapshot, tombstones, operator: Some(Arc::new(Append)), now_unix_ms: MOMENT, range };
+        let scope = Scope { reader: reader(snapshot, MOMENT), tombstones, range };
         let alone = sources.iter().filter(|source| !source.is_empty()).count() == 1;
         let cursors: Vec<ListCursor> = sources.into_iter().map(ListCursor::new).collect();
         let lent: usize = {
-            let mut up = Forward::new(cursors.clone(), view.clone());
+            let mut up = Forward::new(cursors.clone(), scope.clone());
             up.seek_first().unwrap();
             follow_forward(&mut up, &expected, usize::MAX);
             for &(sought, steps) in &seeks {
@@ -475,7 +494,7 @@ proptest! {
             cursors.iter().map(|cursor| cursor.lent.get()).sum()
         };
         let lent_back: usize = {
-            let mut down = Backward::new(cursors.clone(), view);
+            let mut down = Backward::new(cursors.clone(), scope);
             down.seek_last().unwrap();
             follow_backward(&mut down, &expected, usize::MAX);
             for (sought, steps) in seeks {
@@ -497,15 +516,14 @@ proptest! {
         let (sources, tombstones) = history.sources(0);
         let range = KeyRange::all();
         let expected = history.visible(SEQNO_MAX, MOMENT, &range);
-        let operator: Option<Arc<dyn crate::operator::MergeOperator>> = Some(Arc::new(Append));
-        let view = View { snapshot: SEQNO_MAX, tombstones, operator, now_unix_ms: MOMENT, range };
+        let scope = Scope { reader: reader(SEQNO_MAX, MOMENT), tombstones, range };
         let cursors = || {
             let mut cursors: Vec<ListCursor> = sources.iter().cloned().map(ListCursor::new).collect();
             let failing = failing % cursors.len();
             cursors[failing].fails_at_call = Some(call);
             cursors
         };
-        let (mut up, mut met) = (Forward::new(cursors(), view.clone()), Vec::new());
+        let (mut up, mut met) = (Forward::new(cursors(), scope.clone()), Vec::new());
         let mut moved = up.seek_first();
         while moved.is_ok() && let Some(pair) = pair_forward(&up) {
             met.push(pair);
@@ -518,7 +536,7 @@ proptest! {
             follow_forward(&mut up, &expected, usize::MAX);
         }
 
-        let (mut down, mut met) = (Backward::new(cursors(), view), Vec::new());
+        let (mut down, mut met) = (Backward::new(cursors(), scope), Vec::new());
         let mut moved = down.seek_last();
         while moved.is_ok() && let Some(pair) = pair_backward(&down) {
             met.insert(0, pair);
@@ -533,7 +551,8 @@ proptest! {
     }
 }
 
-/// The stretches end where another source has an entry; a source that fails at one of their ends fails the walk.
+/// The stretches end where another source has an entry; a source that fails at one of their ends
+/// fails the walk.
 #[test]
 fn walks_take_what_is_lent_between_the_entries_of_another_source_and_fail_with_it() {
     let puts = |step: usize, seqno: Seqno| {
@@ -558,7 +577,7 @@ fn walks_take_what_is_lent_between_the_entries_of_another_source_and_fail_with_i
             (cursors, lent)
         };
         let (sources, lent) = cursors();
-        let (mut up, mut met) = (Forward::new(sources, plain_view()), 0);
+        let (mut up, mut met) = (Forward::new(sources, plain_scope()), 0);
         let mut moved = up.seek_first();
         while moved.is_ok()
             && let Some(pair) = pair_forward(&up)
@@ -576,7 +595,7 @@ fn walks_take_what_is_lent_between_the_entries_of_another_source_and_fail_with_i
         assert!(lent.get() >= 6, "{failing:?}: lent {} times", lent.get());
 
         let (sources, lent) = cursors();
-        let (mut down, mut left) = (Backward::new(sources, plain_view()), pairs.len());
+        let (mut down, mut left) = (Backward::new(sources, plain_scope()), pairs.len());
         let mut moved = down.seek_last();
         while moved.is_ok()
             && let Some(pair) = pair_backward(&down)
@@ -597,14 +616,13 @@ fn walks_take_what_is_lent_between_the_entries_of_another_source_and_fail_with_i
     assert!(failed >= 8, "{failed} walks failed");
 }
 
-fn plain_view() -> View {
-    View {
-        snapshot: SEQNO_MAX,
-        tombstones: Vec::new(),
-        operator: None,
-        now_unix_ms: MOMENT,
-        range: KeyRange::all(),
-    }
+fn plain_scope() -> Scope {
+    let reader = Reader { operator: None, ..reader(SEQNO_MAX, MOMENT) };
+    Scope { reader, tombstones: Vec::new(), range: KeyRange::all() }
+}
+
+fn reader(snapshot: Seqno, now_ms: u64) -> Reader {
+    Reader { snapshot, now_ms, operator: Some(Arc::new(Append)), values: None }
 }
 
 fn entry(key: &str, seqno: Seqno, kind: Kind, value: &[u8]) -> Entry {
@@ -618,31 +636,35 @@ fn list(entries: Vec<Entry>) -> ListCursor {
 #[test]
 fn operands_without_an_operator_are_an_error_that_says_so() {
     let source = list(vec![entry("a", 2, Kind::Put, b"1"), entry("b", 1, Kind::Merge, b"2")]);
-    let mut up = Forward::new(vec![source.clone()], plain_view());
+    let mut up = Forward::new(vec![source.clone()], plain_scope());
     up.seek_first().unwrap();
     assert_eq!(up.key(), b"a");
     let error = up.next().unwrap_err();
     assert!(matches!(&error, Error::Invalid(what) if what.contains("merge operator")), "{error}");
+    // The walkers stand on the pair that they cannot tell, and go on behind it.
+    assert!(up.valid() && up.key() == b"b");
+    up.next().unwrap();
     assert!(!up.valid());
-    let mut down = Backward::new(vec![source], plain_view());
+    let mut down = Backward::new(vec![source], plain_scope());
     assert!(matches!(down.seek_last(), Err(Error::Invalid(_))));
-    assert!(!down.valid());
-    down.seek_before(b"b").unwrap();
+    assert!(down.valid() && down.key() == b"b");
+    down.prev().unwrap();
     assert_eq!(down.key(), b"a");
 }
 
 #[test]
 fn a_refusing_operator_is_named() {
-    let view = View { operator: Some(Arc::new(crate::operator::Counter)), ..plain_view() };
-    let mut up = Forward::new(vec![list(vec![entry("a", 1, Kind::Merge, b"no number")])], view);
+    let reader = Reader { operator: Some(Arc::new(crate::operator::Counter)), ..reader(SEQNO_MAX, MOMENT) };
+    let scope = Scope { reader, ..plain_scope() };
+    let mut up = Forward::new(vec![list(vec![entry("a", 1, Kind::Merge, b"no number")])], scope);
     assert!(matches!(up.seek_first(), Err(Error::Merge { operator, .. }) if operator == "counter"));
 }
 
 #[test]
 fn an_expiring_entry_without_a_moment_is_an_error() {
     let source = list(vec![entry("a", 1, Kind::PutExpiring, b"short")]);
-    assert!(Forward::new(vec![source.clone()], plain_view()).seek_first().is_err());
-    assert!(Backward::new(vec![source], plain_view()).seek_last().is_err());
+    assert!(Forward::new(vec![source.clone()], plain_scope()).seek_first().is_err());
+    assert!(Backward::new(vec![source], plain_scope()).seek_last().is_err());
 }
 
 /// A source of `versions` versions of "hot" between two other keys.
@@ -658,9 +680,9 @@ fn a_key_written_a_thousand_times_costs_a_few_steps() {
     for snapshot in [SEQNO_MAX, 500] {
         let source = hot(1000);
         let calls = source.calls.clone();
-        let view = View { snapshot, ..plain_view() };
+        let scope = Scope { reader: reader(snapshot, MOMENT), ..plain_scope() };
         let newest = snapshot.min(1001).to_be_bytes();
-        let mut up = Forward::new(vec![source.clone()], view.clone());
+        let mut up = Forward::new(vec![source.clone()], scope.clone());
         up.seek(b"d").unwrap();
         assert_eq!((up.key(), up.value()), (&b"hot"[..], &newest[..]));
         // The list walks over unseen versions one by one: it does not know better.
@@ -672,7 +694,7 @@ fn a_key_written_a_thousand_times_costs_a_few_steps() {
         assert!(calls.get() <= 14, "{} calls", calls.get());
 
         calls.set(0);
-        let mut down = Backward::new(vec![source], view);
+        let mut down = Backward::new(vec![source], scope);
         down.seek_last().unwrap();
         if snapshot != 500 {
             assert_eq!(down.key(), b"warm");
@@ -696,9 +718,9 @@ fn a_deleted_range_is_passed_by_seeking() {
         end: key(9_990).as_bytes().into(),
         seqno: 20_000,
     }]);
-    let view = View { tombstones: vec![Arc::default(), Arc::new(deleted)], ..plain_view() };
+    let scope = Scope { tombstones: vec![Arc::default(), Arc::new(deleted)], ..plain_scope() };
     let sources = vec![new, list(vec![]), old];
-    let mut up = Forward::new(sources.clone(), view.clone());
+    let mut up = Forward::new(sources.clone(), scope.clone());
     let mut keys = Vec::new();
     up.seek_first().unwrap();
     while up.valid() {
@@ -710,7 +732,7 @@ fn a_deleted_range_is_passed_by_seeking() {
     assert!(calls.get() < 60, "{} calls", calls.get());
 
     calls.set(0);
-    let mut down = Backward::new(sources, view);
+    let mut down = Backward::new(sources, scope);
     let mut keys = Vec::new();
     down.seek_last().unwrap();
     while down.valid() {
@@ -733,10 +755,10 @@ fn memtables_merge_like_any_other_source() {
     }
     let expected: Vec<Pair> = expected.into_iter().collect();
     let cursors = || -> Vec<MemtableCursor> { memtables.iter().map(Memtable::cursor).collect() };
-    let mut up = Forward::new(cursors(), plain_view());
+    let mut up = Forward::new(cursors(), plain_scope());
     up.seek_first().unwrap();
     follow_forward(&mut up, &expected, usize::MAX);
-    let mut down = Backward::new(cursors(), plain_view());
+    let mut down = Backward::new(cursors(), plain_scope());
     down.seek_last().unwrap();
     follow_backward(&mut down, &expected, usize::MAX);
 }

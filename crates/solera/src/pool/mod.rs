@@ -1,13 +1,14 @@
 //! Memory that is used again: what one block gives back, the next one gets, on whatever thread.
 //!
-//! Owns [`Pool`], [`BLOCKS`] and [`CHUNKS`], and [`Settled`], other memory on the same huge pages. An allocator with a heap for each thread keeps for a thread what
-//! was freed on it: blocks that one thread reads in and another evicts then lie about in as many heaps as
-//! there are threads, and a process takes a multiple of its budget (140 MiB of 64, measured). So the engine
-//! hands its two kinds of large pieces on by itself, in sizes rounded up to a step, so that they fit again.
+//! Owns [`Pool`], [`BLOCKS`] and [`CHUNKS`], and [`Settled`], other memory on the same huge pages.
+//! An allocator with a heap for each thread keeps for a thread what was freed on it. Blocks that
+//! one thread reads in and another evicts then lie about in as many heaps as there are threads. A
+//! process takes a multiple of its budget (140 MiB of 64, measured). So the engine hands its two
+//! kinds of large pieces on by itself, in sizes rounded up to a step, so that they fit again.
 //!
-//! Pieces that are kept count against a limit, together with those in use: the sum of the [`Share`]s that
-//! open databases hold. Beyond it, a piece goes back to the allocator. All databases of a process share the
-//! pools, as they share the allocator.
+//! Pieces that are kept count against a limit, together with those in use: the sum of the
+//! [`Share`]s that open databases hold. Beyond it, a piece goes back to the allocator. All
+//! databases of a process share the pools, as they share the allocator.
 
 mod regions;
 
@@ -83,8 +84,9 @@ impl<const CLASSES: usize> Pool<CLASSES> {
         Layout::from_size_align(rounded, ALIGN).expect("a piece fits the address space")
     }
 
-    /// At least `bytes` of memory of whatever content, aligned to [`ALIGN`]. `bytes` is not 0. New memory is zeros; what
-    /// was given back is as initialised as its holders left it, which is not where they wrote types with padding.
+    /// At least `bytes` of memory of whatever content, aligned to [`ALIGN`]. `bytes` is not 0. New
+    /// memory is zeros; what was given back is as initialised as its holders left it, which is not
+    /// where they wrote types with padding.
     pub fn take(&self, bytes: usize) -> NonNull<u8> {
         let rounded = self.rounded(bytes);
         self.in_use.fetch_add(rounded, Ordering::Relaxed);
@@ -120,8 +122,9 @@ impl<const CLASSES: usize> Pool<CLASSES> {
         unsafe { Self::release(start, rounded) }
     }
 
-    /// Gives kept pieces back to the allocator until the rest is within the limit: each time one of the size
-    /// of which most is kept, so that in the end of each size is kept what is needed of it.
+    /// Gives kept pieces back to the allocator until the rest is within the limit: each time one of
+    /// the size of which most is kept, so that in the end of each size is kept what is needed of
+    /// it.
     fn trim(&self) {
         while self.kept.load(Ordering::Relaxed) > 0
             && self.in_use.load(Ordering::Relaxed) + self.kept.load(Ordering::Relaxed)
@@ -161,8 +164,8 @@ impl<const CLASSES: usize> Pool<CLASSES> {
     }
 }
 
-/// Memory of somebody else, large and read at random, that is to lie on huge pages like the pools' (docs/decisions/0008): a table's
-/// filter, the places of its blocks.
+/// Memory of somebody else, large and read at random, that is to lie on huge pages like the pools'
+/// (docs/decisions/0008): a table's filter, the places of its blocks.
 #[derive(Debug)]
 pub struct Settled {
     address: usize,
@@ -170,7 +173,8 @@ pub struct Settled {
 }
 
 impl Settled {
-    /// Counts this memory as a piece for as long as the result lives, which should be as long as the memory.
+    /// Counts this memory as a piece for as long as the result lives, which should be as long as
+    /// the memory.
     pub fn of<T>(memory: &[T]) -> Settled {
         let settled = Settled { address: memory.as_ptr().addr(), bytes: size_of_val(memory) };
         REGIONS.add(settled.address, settled.bytes);

@@ -1,13 +1,14 @@
 //! Huge pages for memory that is full of pieces (docs/decisions/0008).
 //!
-//! Owns [`Regions`]: how many bytes of each stretch of 2 MiB are pieces, and the thread that asks the system to
-//! make one page of a stretch that is nearly full. A processor remembers the places of some thousand
-//! pages; with 4 KiB each, a random read in a gigabyte of blocks waits as long for their places as for
-//! themselves. The request changes where memory lies, never what is in it, and asks for nothing new: only
-//! stretches that are in use anyway.
+//! Owns [`Regions`], which knows how many bytes of each region of 2 MiB are pieces. Owns also the
+//! thread that asks the system to make one page of a region that is nearly full. A processor
+//! remembers the places of some thousand pages; with 4 KiB each, a random read in a gigabyte of
+//! blocks waits as long for their places as for themselves. The request changes where memory lies,
+//! never what is in it, and asks for nothing new: only stretches that are in use anyway.
 //!
-//! What must hold: nothing rests on the answer. Where the system cannot at all, nobody asks again. Where it cannot just now, because
-//! it has one of the pages in hand, or because the allocator's heap ends within the region, it is asked a few times more.
+//! What must hold: nothing rests on the answer. Where the system cannot at all, nobody asks again.
+//! Where it cannot just now, because it has one of the pages in hand, or because the allocator's
+//! heap ends within the region, it is asked a few times more.
 
 use parking_lot::Mutex;
 use std::{
@@ -17,7 +18,8 @@ use std::{
 
 /// What one huge page covers, on x86-64 and, with pages of 4 KiB, on AArch64.
 const REGION_BYTES: usize = 2 << 20;
-/// A region with so many bytes of pieces is nearly full: between pieces lie an allocator's own bytes.
+/// A region with so many bytes of pieces is nearly full: between pieces lie an allocator's own
+/// bytes.
 const FULL_BYTES: usize = REGION_BYTES / 16 * 15;
 /// How often the system is asked for a region.
 const TRIES_MAX: u8 = 6;
@@ -172,8 +174,8 @@ fn collapse(address: usize) -> Answer {
     // The same on every processor; the C library's headers do not all have it.
     const MADV_COLLAPSE: libc::c_int = 25;
     let start = std::ptr::without_provenance_mut(address);
-    // SAFETY: the request (Linux 6.1) moves memory behind its addresses and changes no byte of it; where nothing is
-    // mapped any more, or something else, it does as little harm.
+    // SAFETY: the request (Linux 6.1) moves memory behind its addresses and changes no byte of it;
+    // where nothing is mapped any more, or something else, it does as little harm.
     if unsafe { libc::madvise(start, REGION_BYTES, MADV_COLLAPSE) } == 0 {
         return Answer::Done;
     }

@@ -1,10 +1,11 @@
 //! What is counted: the names of the counters, and the counts as plain data.
 //!
-//! What must hold: counts only grow, so that what happened between two moments is a difference; and a name is
-//! never given to another count, since counts are written to files in the order of the lists here.
+//! What must hold: counts only grow, so that what happened between two moments is a difference. A
+//! name is never given to another count, since counts are written to files in the order of the
+//! lists here.
 
-/// A list of counters, and the plain data that they are shown as. What is `derived` is computed where the
-/// counters are read.
+/// A list of counters, and the plain data that they are shown as. What is `derived` is computed
+/// where the counters are read.
 macro_rules! counts {
     (
         $(#[$counter_doc:meta])*
@@ -78,7 +79,8 @@ counts! {
         GetsFound => gets_found,
         /// Ends of iterators that were placed: by their first step, or by a seek.
         Scans => scans,
-        /// Calls that write, whether they failed or not: single operations, batches, commits of transactions.
+        /// Calls that write, whether they failed or not: single operations, batches, commits of
+        /// transactions.
         Writes => writes,
         /// Entries that iterators came to.
         EntriesScanned => entries_scanned,
@@ -100,13 +102,20 @@ counts! {
         Compactions => compactions,
         /// Flushes finished.
         Flushes => flushes,
-        /// Files no longer needed that could not be removed; the next open of the database tries again.
+        /// Files no longer needed that could not be removed; the next open of the database tries
+        /// again.
         FilesNotRemoved => files_not_removed,
+        /// Keys that iterators passed because they were gone: deleted, expired, or covered.
+        EntriesPassed => entries_passed,
     }
     derived {
         /// Lookups in which a model was of no use and a plain search was made.
         index_fallbacks,
-        /// Data blocks that lookups and scans had to look into beyond the one where an index's answer began.
+        /// Data blocks whose line was of no use when they were read from a file. Their lookups
+        /// search by halving.
+        lines_dropped,
+        /// Data blocks that lookups and scans had to look into beyond the one where an index's
+        /// answer began.
         index_steps,
         /// Data blocks read from a file by lookups and scans.
         blocks_read,
@@ -120,7 +129,8 @@ counts! {
         filter_negatives,
         /// Filters that said yes for a key that the table does not hold.
         filter_false_positives,
-        /// Longest time that one write waited for background work, in microseconds. Of no meaning in a difference.
+        /// Longest time that one write waited for background work, in microseconds. Of no meaning
+        /// in a difference.
         stall_us_max,
     }
 }
@@ -130,6 +140,7 @@ impl Counters {
     pub(super) fn with_levels(self, levels: &LevelCounters, stall_us_max: u64) -> Self {
         Counters {
             index_fallbacks: levels.index_fallbacks,
+            lines_dropped: levels.lines_dropped,
             index_steps: levels.index_steps,
             blocks_read: levels.blocks_read(),
             blocks_hit: levels.blocks_hit(),
@@ -167,10 +178,13 @@ counts! {
         ScanBlocks => scan_blocks,
         /// Data blocks read from a file by scans.
         ScanBlocksRead => scan_blocks_read,
-        /// Data blocks that lookups and scans had to look into beyond the one where an index's answer began.
+        /// Data blocks that lookups and scans had to look into beyond the one where an index's
+        /// answer began.
         IndexSteps => index_steps,
-        /// Lookups in which a model was of no use and a plain search was made; and blocks whose line was of no use.
+        /// Lookups in which a model was of no use and a plain search was made.
         IndexFallbacks => index_fallbacks,
+        /// Data blocks whose line was of no use when they were read from a file.
+        LinesDropped => lines_dropped,
     }
     derived {}
 }
@@ -191,7 +205,8 @@ impl LevelCounters {
         self.filter_negatives + self.filter_false_positives + self.unfiltered_misses
     }
 
-    /// Tables asked for a key that they hold, in whatever version: at which the lookup usually ends.
+    /// Tables asked for a key that they hold, in whatever version: at which the lookup usually
+    /// ends.
     pub fn hits(&self) -> u64 {
         self.tables_probed().saturating_sub(self.misses())
     }
@@ -206,9 +221,11 @@ impl LevelCounters {
         self.lookup_blocks_read + self.scan_blocks_read
     }
 
-    /// Data blocks that lookups and scans found in the cache, or, of many keys at once, had from the key before.
+    /// Data blocks that lookups and scans found in the cache, or, of many keys at once, had from
+    /// the key before.
     pub fn blocks_hit(&self) -> u64 {
-        // Counts are read while others count: one that is ahead of the other is no reason to go below 0.
+        // Counts are read while others count: one that is ahead of the other is no reason to go
+        // below 0.
         (self.blocks_probed() + self.scan_blocks).saturating_sub(self.blocks_read())
     }
 }
@@ -216,15 +233,16 @@ impl LevelCounters {
 counts! {
     /// What flushes, ingestion and compactions are counted for level by level.
     enum MergeCounter, MERGE_COUNTERS;
-    /// What went into one level and out of it, as plain data. Sizes are those of table files; of tables that count
-    /// in part they are estimated.
+    /// What went into one level and out of it, as plain data. Sizes are those of table files; of
+    /// tables that count in part they are estimated.
     struct MergeCounters;
     counted {
         /// Bytes written to this level: by flushes, ingestion, and merges that end here.
         BytesIn => bytes_in,
         /// Entries written to this level.
         EntriesIn => entries_in,
-        /// Bytes that merges read from this level: those that leave it, and those that are written anew in it.
+        /// Bytes that merges read from this level: those that leave it, and those that are written
+        /// anew in it.
         BytesOut => bytes_out,
         /// Entries that merges read from this level.
         EntriesOut => entries_out,

@@ -1,7 +1,8 @@
 //! How long operations took, in a fixed amount of memory.
 //!
-//! Owns [`Histogram`], which is plain data, and [`Recorder`], to which any thread adds. Buckets are log-linear, as
-//! in HdrHistogram (Tene): 16 for each doubling, so that a value is known to 1/16, and exact below 16.
+//! Owns [`Histogram`], which is plain data, and [`Recorder`], to which any thread adds. Buckets are
+//! log-linear, as in HdrHistogram (Tene): 16 for each doubling, so that a value is known to 1/16,
+//! and exact below 16.
 
 use std::{
     ops::Range,
@@ -72,8 +73,8 @@ impl Histogram {
         all.filter(|(_, count)| **count > 0).map(|(bucket, count)| (values(bucket), *count))
     }
 
-    /// The value below which the share `quantile` (0 to 1) of all values lies, to 1/32; `None` if there are no
-    /// values.
+    /// The value below which the share `quantile` (0 to 1) of all values lies, to 1/32; `None` if
+    /// there are no values.
     pub fn quantile(&self, quantile: f64) -> Option<u64> {
         let rank = (quantile.clamp(0.0, 1.0) * self.count() as f64).ceil().max(1.0) as u64;
         let mut below = 0u64;

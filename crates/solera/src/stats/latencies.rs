@@ -1,4 +1,8 @@
 //! What is timed, and how long it took, as plain data.
+//!
+//! Owns [`Sampled`], what a thread decides to time before it is done; [`Latency`], what it turns
+//! out to be; and [`Latencies`], their histograms. [`Stats`](super::Stats) records them;
+//! observations show them.
 
 use super::{Counter, Histogram};
 
@@ -51,7 +55,8 @@ pub struct Latencies {
     pub lookup_absent_ns: Histogram,
     /// Point lookups that found a value.
     pub lookup_found_ns: Histogram,
-    /// Placings of an iterator: until its first entry. What its further steps take depends on the caller.
+    /// Placings of an iterator: until its first entry. What its further steps take depends on the
+    /// caller.
     pub scan_ns: Histogram,
     /// Calls that write, with what they waited for others and for background work.
     pub write_ns: Histogram,

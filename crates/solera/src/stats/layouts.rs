@@ -1,16 +1,16 @@
 //! Which layouts reads are counted for.
 //!
-//! Owns [`Layouts`], which gives each layout that open tables have a row of counters, as long as there are rows.
-//! What a layout is, is known above: here it is a number.
+//! Owns [`Layouts`], which gives each layout that open tables have a row of counters, as long as
+//! there are rows. What a layout is, is known above: here it is a number.
 //!
-//! What must hold: a row is given to another layout only once no open table has the one before, and then begins
-//! at 0 again.
+//! What must hold: a row is given to another layout only once no open table has the one before, and
+//! then begins at 0 again.
 
 use super::counts::{LAYOUT_COUNTERS, LayoutCounters};
 use parking_lot::Mutex;
 
-/// Layouts that are counted for themselves; those that come when all rows are taken are counted together, in the
-/// last. A level rarely has tables of more than two.
+/// Layouts that are counted for themselves; those that come when all rows are taken are counted
+/// together, in the last. A level rarely has tables of more than two.
 pub const LAYOUTS_COUNTED: usize = 16;
 /// The row of layouts that found no other.
 const OTHERS: usize = LAYOUTS_COUNTED - 1;

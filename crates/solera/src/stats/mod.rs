@@ -1,23 +1,24 @@
 //! What a keyspace did since it was opened: counters, and how long operations took.
 //!
-//! Owns [`Stats`]: counters of the whole keyspace, of each of its levels and of each layout of its tables. A point
-//! lookup counts about five things, so a count must not cost a locked instruction (it would also drain the store
-//! buffer between two cache misses): each thread owns a shard and adds to it with plain loads and stores. Whoever
-//! reads the counters adds the shards up. A shard is made when a thread first counts, since levels make it large
-//! and most seats stay empty.
+//! Owns [`Stats`]: counters of the whole keyspace, of each of its levels and of each layout of its
+//! tables. A point lookup counts about five things, so a count must not cost a locked instruction.
+//! (That would also drain the store buffer between two cache misses.) Each thread owns a shard and
+//! adds to it with plain loads and stores. Whoever reads the counters adds the shards up. A shard
+//! is made when a thread first counts, since levels make it large and most numbers have none.
 //!
-//! One operation in [`SAMPLE_PERIOD`] is timed. A thread knows which by comparing a count that it keeps anyway with
-//! the one at which the next is due; the distances vary, so that a program that does the same thing every so many
-//! operations is seen as a whole. Times and what merges do are rare, and counted where all threads share.
+//! One operation in [`SAMPLE_PERIOD`] is timed. A thread knows which by comparing a count that it
+//! keeps anyway with the one at which the next is due. The distances vary, so that a program that
+//! repeats itself every so many operations is seen as a whole. Times and what merges do are rare,
+//! and counted where all threads share.
 //!
-//! [`Stats::time_all`] makes every operation one that is timed: then whoever wants to see each of them does so where times
-//! are taken, and the others do not pay for being asked whether somebody does.
+//! [`Stats::time_all`] makes every operation one that is timed. Who wants to see each operation
+//! then does so where times are taken. The others do not pay for a question whether somebody does.
 
 mod counts;
 mod histogram;
 mod latencies;
 mod layouts;
-mod seats;
+mod shard_numbers;
 
 pub use counts::{
     Counter, Counters, LayoutCounter, LayoutCounters, LevelCounter, LevelCounters, MergeCounter,
@@ -32,7 +33,7 @@ use counts::{COUNTERS, LAYOUT_COUNTERS, LEVEL_COUNTERS, MERGE_COUNTERS};
 use histogram::Recorder;
 use latencies::{LATENCIES, SAMPLED};
 use layouts::Layouts;
-use seats::OWNED_SHARDS;
+use shard_numbers::OWNED_SHARDS;
 use std::{
     array,
     marker::PhantomData,
@@ -46,29 +47,54 @@ use std::{
     },
 };
 
-/// Levels that are counted one by one; deeper ones are counted with the last. At the smallest size ratio and
-/// the default write buffer it holds a terabyte.
+/// Levels that are counted one by one; deeper ones are counted with the last. At the smallest size
+/// ratio and the default write buffer it holds a terabyte.
 pub const LEVELS_COUNTED: usize = 16;
-/// One operation in so many is timed, in the mean: a time costs some 110 ns, two looks at the clock and that the
-/// operations before and after it do not overlap, so less than 1 ns for each operation.
+/// One operation in so many is timed, in the mean: a time costs some 110 ns, two looks at the clock
+/// and that the operations before and after it do not overlap, so less than 1 ns for each
+/// operation.
 pub const SAMPLE_PERIOD: u64 = 128;
 /// Counts as one in a mean that fades.
 const ONE: u64 = 1 << 16;
 /// Of such a mean 2^-6 is the last that was counted: half of it are the last 44.
 const FADE_BITS: u32 = 6;
 
-/// One thread's counters, on cache lines of their own (two, for the adjacent-line prefetcher). The order is that of
-/// use: a lookup's first counts and when the next is due share a line.
+/// One thread's counters, on cache lines of their own (two, for the adjacent-line prefetcher). The
+/// order is that of use: a lookup's first counts and when the next is due share a line.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 struct Shard {
     /// Counts at which the next operation is timed.
     due: [AtomicU64; SAMPLED],
     whole: [AtomicU64; COUNTERS],
+    /// Made when the thread first reads a table of the keyspace: they are large, and of ten
+    /// thousand keyspaces most are hardly ever read.
+    tables: OnceLock<Box<OfTables>>,
+}
+
+/// What one thread counts of tables.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+struct OfTables {
     levels: [[AtomicU64; LEVEL_COUNTERS]; LEVELS_COUNTED],
     /// Of each level, which part of the filters asked lately said yes, [`ONE`] if all did.
     filter_yes: [AtomicU64; LEVELS_COUNTED],
     layouts: [[AtomicU64; LAYOUT_COUNTERS]; LAYOUTS_COUNTED],
+}
+
+impl Shard {
+    #[inline]
+    fn tables(&self) -> &OfTables {
+        match self.tables.get() {
+            Some(tables) => tables,
+            None => self.new_tables(),
+        }
+    }
+
+    #[cold]
+    fn new_tables(&self) -> &OfTables {
+        self.tables.get_or_init(Box::default)
+    }
 }
 
 /// Counters that many threads add to.
@@ -78,7 +104,7 @@ pub struct Stats {
     sample_period: AtomicU64,
     /// Whether every operation is timed, whatever the period.
     all_timed: AtomicBool,
-    /// Made with the first shard: no lookup allocates because it is the first that is timed.
+    /// Made when the first operation is timed.
     latencies: OnceLock<Box<[Recorder; LATENCIES]>>,
     merges: [[AtomicU64; MERGE_COUNTERS]; LEVELS_COUNTED],
     layouts: Layouts,
@@ -108,24 +134,24 @@ impl Stats {
     /// This thread's shard. Take it once per operation, then count with [`Here::add`].
     #[inline]
     pub fn here(&self) -> Here<'_> {
-        let seat = seats::of_this_thread();
-        let shard = match self.shards[seat].get() {
+        let number = shard_numbers::of_this_thread();
+        let shard = match self.shards[number].get() {
             Some(shard) => shard,
-            None => self.new_shard(seat),
+            None => self.new_shard(number),
         };
-        Here { shard, owned: seat < OWNED_SHARDS, _this_thread: PhantomData }
+        Here { shard, owned: number < OWNED_SHARDS, _this_thread: PhantomData }
     }
 
     #[cold]
-    fn new_shard(&self, seat: usize) -> &Shard {
-        self.latencies.get_or_init(Box::default);
-        let shard = self.shards[seat].get_or_init(Box::default);
+    fn new_shard(&self, number: usize) -> &Shard {
+        let shard = self.shards[number].get_or_init(Box::default);
         Sampled::ALL.into_iter().for_each(|sampled| self.set_due(shard, sampled));
         shard
     }
 
-    /// Says when an operation of this kind is timed next in `shard`. Either this sees what somebody has just changed
-    /// about that, or they see the shard and say it themselves, later than this does.
+    /// Says when an operation of this kind is timed next in `shard`. Either this sees what somebody
+    /// has just changed about that, or they see the shard and say it themselves, later than this
+    /// does.
     fn set_due(&self, shard: &Shard, sampled: Sampled) {
         let count = shard.whole[sampled.counter() as usize].load(Relaxed);
         let mut due = self.due_after(count);
@@ -193,6 +219,7 @@ impl Stats {
     /// Called where an operation begins that [is to be timed](Here::is_due): the moment.
     #[cold]
     pub fn begin(&self, here: Here<'_>, sampled: Sampled, clock: &dyn Clock) -> u64 {
+        self.latencies.get_or_init(Box::default);
         self.set_due(here.shard, sampled);
         clock.monotonic_ns()
     }
@@ -225,6 +252,10 @@ impl Stats {
         self.shards.iter().filter_map(OnceLock::get).map(|shard| &**shard)
     }
 
+    fn tables(&self) -> impl Iterator<Item = &OfTables> {
+        self.shards().filter_map(|shard| shard.tables.get()).map(|tables| &**tables)
+    }
+
     /// The counters now. Counts made by other threads meanwhile may or may not be in it.
     pub fn snapshot(&self) -> Counters {
         let mut sums = [0; COUNTERS];
@@ -241,7 +272,7 @@ impl Stats {
     /// The counters of `level` now.
     pub fn level(&self, level: u32) -> LevelCounters {
         let mut sums = [0; LEVEL_COUNTERS];
-        self.shards().for_each(|shard| add_to_sums(&mut sums, &shard.levels[counted(level)]));
+        self.tables().for_each(|tables| add_to_sums(&mut sums, &tables.levels[counted(level)]));
         LevelCounters::from_sums(&sums)
     }
 
@@ -254,8 +285,8 @@ impl Stats {
         })
     }
 
-    /// One more open table of `layout`, a number that means a layout to the caller: the row in which its reads are
-    /// counted. To be given back by [`Stats::leave_layout`].
+    /// One more open table of `layout`, a number that means a layout to the caller: the row in
+    /// which its reads are counted. To be given back by [`Stats::leave_layout`].
     pub fn enter_layout(&self, layout: u64) -> usize {
         self.layouts.enter(layout, || self.layout_sums())
     }
@@ -265,15 +296,16 @@ impl Stats {
         self.layouts.leave(row);
     }
 
-    /// What was counted for each layout that open tables have or had lately; `None` stands for all others.
+    /// What was counted for each layout that open tables have or had lately; `None` stands for all
+    /// others.
     pub fn layouts(&self) -> Vec<(Option<u64>, LayoutCounters)> {
         self.layouts.counts(&self.layout_sums())
     }
 
     fn layout_sums(&self) -> layouts::Sums {
         let mut sums = layouts::Sums::default();
-        for shard in self.shards() {
-            sums.iter_mut().zip(&shard.layouts).for_each(|(sums, counts)| add_to_sums(sums, counts));
+        for tables in self.tables() {
+            sums.iter_mut().zip(&tables.layouts).for_each(|(sums, counts)| add_to_sums(sums, counts));
         }
         sums
     }
@@ -314,7 +346,7 @@ impl Here<'_> {
     /// Adds to one counter of `level`.
     #[inline]
     pub fn add_at(&self, level: u32, counter: LevelCounter, n: u64) {
-        self.add_to(&self.shard.levels[counted(level)][counter as usize], n);
+        self.add_to(&self.shard.tables().levels[counted(level)][counter as usize], n);
     }
 
     /// Counts what a filter of `level` said.
@@ -322,7 +354,7 @@ impl Here<'_> {
     pub fn filter_said(&self, level: u32, yes: bool) {
         let counter = if yes { LevelCounter::FilterPasses } else { LevelCounter::FilterNegatives };
         self.add_at(level, counter, 1);
-        let part = &self.shard.filter_yes[counted(level)];
+        let part = &self.shard.tables().filter_yes[counted(level)];
         let before = part.load(Relaxed);
         let last = if yes { ONE } else { 0 };
         part.store(before - (before >> FADE_BITS) + (last >> FADE_BITS), Relaxed);
@@ -331,16 +363,17 @@ impl Here<'_> {
     /// Whether most filters of `level` that were asked lately in this shard said yes.
     #[inline]
     pub fn filters_say_yes(&self, level: u32) -> bool {
-        self.shard.filter_yes[counted(level)].load(Relaxed) > ONE / 2
+        self.shard.tables().filter_yes[counted(level)].load(Relaxed) > ONE / 2
     }
 
     /// Adds to one counter of the layout in `row`.
     #[inline]
     pub fn add_of(&self, row: usize, counter: LayoutCounter, n: u64) {
-        self.add_to(&self.shard.layouts[row.min(LAYOUTS_COUNTED - 1)][counter as usize], n);
+        self.add_to(&self.shard.tables().layouts[row.min(LAYOUTS_COUNTED - 1)][counter as usize], n);
     }
 
-    /// Whether the operation that begins is one that is timed: then call [`Stats::begin`], and [`Stats::end`].
+    /// Whether the operation that begins is one that is timed: then call [`Stats::begin`], and
+    /// [`Stats::end`].
     #[inline]
     pub fn is_due(&self, sampled: Sampled) -> bool {
         let count = self.shard.whole[sampled.counter() as usize].load(Relaxed);
@@ -380,7 +413,7 @@ mod tests {
                 });
             }
         });
-        // A second generation of threads sits on the seats of the first and goes on counting there.
+        // A second generation of threads takes the numbers of the first and goes on counting there.
         std::thread::scope(|scope| {
             for _ in 0..10 {
                 scope.spawn(|| stats.add(Counter::Gets, 1));

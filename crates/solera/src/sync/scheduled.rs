@@ -1,5 +1,8 @@
-//! The types of [`super`] over Shuttle's, with the names and manners of the real ones. Each operation is a point where the
-//! scheduler may let another thread go on.
+//! The types of [`super`] over Shuttle's, with the names and manners of the real ones.
+//!
+//! Owns nothing that a real build has: it is compiled with `--cfg shuttle` only. Each operation is
+//! a point where the scheduler may let another thread go on. What must hold: what compiles over the
+//! real types compiles over these, and means the same. Called by `.ci/interleavings`.
 
 use shuttle::sync;
 use std::{
@@ -91,7 +94,8 @@ impl Condvar {
         guard.0 = Some(self.0.wait(taken).unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Time does not pass here: whoever waits for a time waits until it is woken, and is found if nobody does.
+    /// Time does not pass here: whoever waits for a time waits until it is woken, and is found if
+    /// nobody does.
     pub(crate) fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _limit: Duration) {
         self.wait(guard);
     }

@@ -1,15 +1,23 @@
 //! Which layout a table's reads are counted for.
 //!
-//! Owns [`LayoutTag`], what of a layout tells its cost from another's, and an open table's hold on a row of
-//! counters.
+//! Owns [`LayoutTag`], what of a layout tells its cost from another's, and an open table's hold on
+//! a row of counters.
 
-use super::descriptor::TableDescriptor;
+use super::{
+    descriptor::TableDescriptor,
+    layout::{BLOCK_BYTES_MAX, EPSILON_MAX},
+};
 use crate::{
     filter::FilterKind,
     index::{Index, IndexKind},
     stats::Stats,
 };
 use std::{fmt, sync::Arc};
+
+/// Where ε stands in a tag's number: above block sizes, which have 21 bits.
+const EPSILON_AT: u32 = 45;
+const BLOCK_BYTES_MASK: u32 = (1 << (EPSILON_AT - 24)) - 1;
+const _: () = assert!(BLOCK_BYTES_MAX <= BLOCK_BYTES_MASK);
 
 /// What of a table's layout its cost is attributed to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,18 +26,23 @@ pub struct LayoutTag {
     pub index: IndexKind,
     /// Bytes of a block before compression, as asked for.
     pub block_bytes: u32,
+    /// ε, of an index that obeys it; 0 of others.
+    pub epsilon: u32,
     /// Kind of its filter.
     pub filter: FilterKind,
-    /// Bits of filter for every entry, as asked for, rounded: levels are given fractions, which change with every
-    /// table.
+    /// Bits of filter for every entry, as asked for, rounded: levels are given fractions, which
+    /// change with every table.
     pub filter_bits_per_key: u8,
 }
 
 impl LayoutTag {
     /// The tag of a table, with its index if it is open.
     pub(super) fn new(descriptor: &TableDescriptor, index: Option<&Index>) -> LayoutTag {
+        let kind = index.map_or(descriptor.layout.index, Index::kind);
+        let obeys = kind == IndexKind::DoblixPla || kind.names_a_window();
         LayoutTag {
-            index: index.map_or(descriptor.layout.index, Index::kind),
+            index: kind,
+            epsilon: if obeys { descriptor.layout.epsilon } else { 0 },
             block_bytes: descriptor.layout.block_bytes,
             filter: descriptor.filter.kind,
             // At most 64.
@@ -39,7 +52,8 @@ impl LayoutTag {
 
     /// The tag as a number.
     pub fn to_number(self) -> u64 {
-        u64::from(self.block_bytes) << 24
+        u64::from(self.epsilon) << EPSILON_AT
+            | u64::from(self.block_bytes) << 24
             | u64::from(self.filter_bits_per_key) << 16
             | u64::from(self.filter as u8) << 8
             | u64::from(self.index as u8)
@@ -50,7 +64,8 @@ impl LayoutTag {
         let [index, filter, filter_bits_per_key, ..] = number.to_le_bytes();
         Some(LayoutTag {
             index: IndexKind::from_u8(index)?,
-            block_bytes: u32::try_from(number >> 24).ok()?,
+            block_bytes: (number >> 24) as u32 & BLOCK_BYTES_MASK,
+            epsilon: Some((number >> EPSILON_AT) as u32).filter(|epsilon| *epsilon <= EPSILON_MAX)?,
             filter: FilterKind::from_u8(filter)?,
             filter_bits_per_key,
         })
@@ -59,8 +74,12 @@ impl LayoutTag {
 
 impl fmt::Display for LayoutTag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let LayoutTag { index, block_bytes, filter, filter_bits_per_key } = self;
-        write!(f, "{index}, blocks of {block_bytes} B, ")?;
+        let LayoutTag { index, block_bytes, epsilon, filter, filter_bits_per_key } = self;
+        write!(f, "{index}, ")?;
+        if *epsilon > 0 {
+            write!(f, "ε {epsilon}, ")?;
+        }
+        write!(f, "blocks of {block_bytes} B, ")?;
         match filter_bits_per_key {
             0 => f.write_str("no filter"),
             bits => write!(f, "{filter} {bits} bits"),
@@ -105,8 +124,10 @@ mod tests {
     fn tags_come_back_from_their_numbers() {
         for index in IndexKind::ALL {
             for (filter, filter_bits_per_key) in [(FilterKind::Bloom, 0), (FilterKind::Ribbon, 64)] {
-                let tag = LayoutTag { index, block_bytes: 1 << 20, filter, filter_bits_per_key };
-                assert_eq!(LayoutTag::from_number(tag.to_number()), Some(tag));
+                for epsilon in [0, 64, EPSILON_MAX] {
+                    let tag = LayoutTag { index, block_bytes: 1 << 20, epsilon, filter, filter_bits_per_key };
+                    assert_eq!(LayoutTag::from_number(tag.to_number()), Some(tag));
+                }
             }
         }
         assert_eq!(LayoutTag::from_number(0xff), None);

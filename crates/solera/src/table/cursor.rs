@@ -1,12 +1,13 @@
 //! Walking a table.
 //!
-//! Owns [`TableCursor`]. It holds one block at a time, by a count, so that values can be pinned. Reads of
-//! users go through the cache; compactions read ahead in large pieces and leave the cache alone.
+//! Owns [`TableCursor`]. It holds one block at a time, by a count, so that values can be pinned.
+//! Reads of users go through the cache; compactions read ahead in large pieces and leave the cache
+//! alone.
 
-use super::{TableFile, lookup::Found, reader::Table};
+use super::{TableFile, lookup::Fetched, reader::Table};
 use crate::{
-    block::{Block, Stretch},
-    cursor::{Cursor, VERSIONS_STEPPED_MAX},
+    block::{Block, LentEntries},
+    cursor::{Cursor, Lending, VERSIONS_STEPPED_MAX},
     error::Result,
     ids::Seqno,
     index::Span,
@@ -24,7 +25,8 @@ const READ_AHEAD_BYTES: u64 = 128 << 10;
 pub enum Access {
     /// Through the cache: for users, who are counted for this level.
     Cached(u32),
-    /// From the file, ahead of need and past the cache: for compaction, which reads every block once.
+    /// From the file, ahead of need and past the cache: for compaction, which reads every block
+    /// once.
     Sequential,
 }
 
@@ -91,7 +93,8 @@ impl Source {
         }
     }
 
-    /// The block where `target` belongs, its number, and the rank of the first entry not below `target`.
+    /// The block where `target` belongs, its number, and the rank of the first entry not below
+    /// `target`.
     fn find(&mut self, target: &[u8]) -> Result<Option<(Block, usize, usize)>> {
         let table = self.file.table()?;
         if table.blocks() == 0 {
@@ -111,15 +114,23 @@ impl Source {
     fn find_beside(&mut self, target: &[u8], span: Span, is_behind: bool) -> Result<(Block, usize, usize)> {
         let file = self.file.clone();
         let level = self.access.level();
-        let fetch = |number| self.fetch(number).map(Found::Loaded);
+        let fetch = |number| self.fetch(number).map(Fetched::Loaded);
         let (number, found, rank) = file.table()?.settle(level, target, span, is_behind, fetch)?;
         Ok((Block::clone(&found), number, rank))
     }
 }
 
+impl TableFile {
+    /// A cursor over the entries in `clip`. Opens the table.
+    pub fn cursor(self: &Arc<Self>, clip: &KeyRange, access: Access) -> Result<TableCursor> {
+        self.table()?;
+        Ok(TableCursor::new(self.clone(), clip, access))
+    }
+}
+
 impl TableCursor {
     /// A cursor over a table that is open.
-    pub(super) fn new(file: Arc<TableFile>, clip: &KeyRange, access: Access) -> TableCursor {
+    fn new(file: Arc<TableFile>, clip: &KeyRange, access: Access) -> TableCursor {
         let end = match &clip.end {
             KeyEnd::Included(last) => Some([last, &[0][..]].concat().into()),
             KeyEnd::Excluded(end) => Some(end.clone()),
@@ -215,50 +226,6 @@ impl TableCursor {
         sought
     }
 
-    /// The entries from here on, to be walked alone: those of this block whose keys are below `before` and below
-    /// `end`, if `snapshot` sees them. `None` if they are not worth it; then nothing has happened. Until it is
-    /// [taken back](Self::take_back), or this cursor is positioned, it may not be used. Must be valid.
-    pub fn lend(&mut self, snapshot: Seqno, before: Option<&[u8]>, end: Option<&[u8]>) -> Option<Stretch> {
-        let place = self.place.as_ref().expect("the cursor is valid");
-        let Place { block, rank, clip, .. } = place;
-        if !block.is_plain() || self.source.file.descriptor().elided_seqno > snapshot {
-            return None;
-        }
-        let below = |key: Option<&[u8]>| key.map_or(usize::MAX, |key| block.find(key));
-        block.stretch(*rank, *rank..clip.end.min(below(before)).min(below(end)), &mut self.key)
-    }
-
-    /// As [`lend`](Self::lend), of a walk downward: the entries from here down whose keys are above `after` and not below
-    /// `start`. The cursor stands on the oldest entry of its key.
-    pub fn lend_back(&mut self, snapshot: Seqno, after: Option<&[u8]>, start: &[u8]) -> Option<Stretch> {
-        let place = self.place.as_ref().expect("the cursor is valid");
-        let Place { block, rank, clip, .. } = place;
-        if !block.is_plain() || self.source.file.descriptor().elided_seqno > snapshot {
-            return None;
-        }
-        // Whether the block's first entry is the newest of its key, only the block before it knows.
-        if *rank == 0 || block.same_key(rank - 1, *rank) {
-            return None;
-        }
-        let mut from = clip.start.max(1);
-        if !start.is_empty() {
-            from = from.max(block.find(start));
-        }
-        if let Some(after) = after {
-            from = from.max(block.find(after));
-            while from <= *rank && block.key_eq(from, after) {
-                from += 1;
-            }
-        }
-        block.stretch(*rank, from..rank + 1, &mut self.key)
-    }
-
-    /// Ends what was lent: the cursor stands where the stretch came to.
-    pub fn take_back(&mut self, stretch: Stretch) {
-        let place = self.place.as_mut().expect("a cursor that has lent is not moved");
-        (place.rank, self.key) = stretch.into_place();
-    }
-
     #[inline]
     fn place(&self) -> &Place {
         self.place.as_ref().expect("the cursor is valid")
@@ -291,6 +258,55 @@ impl Ahead {
         let place = table.handles.range(number);
         let stored = &self.bytes[(place.start - self.offset) as usize..(place.end - self.offset) as usize];
         Block::copy_from_stored(stored, table.binding, place.start, table.file.path())
+    }
+}
+
+impl Lending for TableCursor {
+    type Lent = LentEntries;
+
+    /// The entries from here on, to be walked alone: those of this block whose keys are below
+    /// `before` and below `end`, if `snapshot` sees them. `None` if they are not worth it; then
+    /// nothing has happened. Until it is taken back, or this cursor is positioned, it may not be
+    /// used. Must be valid.
+    fn lend(&mut self, snapshot: Seqno, before: Option<&[u8]>, end: Option<&[u8]>) -> Option<LentEntries> {
+        let place = self.place.as_ref().expect("the cursor is valid");
+        let Place { block, rank, clip, .. } = place;
+        if !block.is_plain() || self.source.file.descriptor().elided_seqno > snapshot {
+            return None;
+        }
+        let below = |key: Option<&[u8]>| key.map_or(usize::MAX, |key| block.find(key));
+        block.lend_entries(*rank, *rank..clip.end.min(below(before)).min(below(end)), &mut self.key)
+    }
+
+    /// As `lend`, of a walk downward: the entries from here down whose keys are above `after` and
+    /// not below `start`. The cursor stands on the oldest entry of its key.
+    fn lend_back(&mut self, snapshot: Seqno, after: Option<&[u8]>, start: &[u8]) -> Option<LentEntries> {
+        let place = self.place.as_ref().expect("the cursor is valid");
+        let Place { block, rank, clip, .. } = place;
+        if !block.is_plain() || self.source.file.descriptor().elided_seqno > snapshot {
+            return None;
+        }
+        // Whether the block's first entry is the newest of its key, only the block before it knows.
+        if *rank == 0 || block.same_key(rank - 1, *rank) {
+            return None;
+        }
+        let mut from = clip.start.max(1);
+        if !start.is_empty() {
+            from = from.max(block.find(start));
+        }
+        if let Some(after) = after {
+            from = from.max(block.find(after));
+            while from <= *rank && block.key_eq(from, after) {
+                from += 1;
+            }
+        }
+        block.lend_entries(*rank, from..rank + 1, &mut self.key)
+    }
+
+    /// Ends what was lent: the cursor stands where the stretch came to.
+    fn take_back(&mut self, lent: LentEntries) {
+        let place = self.place.as_mut().expect("a cursor that has lent is not moved");
+        (place.rank, self.key) = lent.into_place();
     }
 }
 

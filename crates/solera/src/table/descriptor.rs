@@ -1,11 +1,11 @@
 //! What the rest of the engine knows of a table without opening it.
 //!
-//! Owns [`TableDescriptor`]. It is stored twice: in the manifest, which is what the engine believes, and
-//! in the table itself, so that the file can be checked against the manifest and read without one.
+//! Owns [`TableDescriptor`]. It is stored twice. The engine believes the manifest. The copy in the
+//! table lets the file be checked against the manifest and read without one.
 
-use super::layout::Layout;
+use super::{layout::Layout, waste::Waste};
 use crate::{
-    codec::{DecodeError, Decoder, put_bytes, put_varint},
+    codec::{DecodeError, Decoder, put_bytes, put_end, put_varint},
     filter::FilterSpec,
     ids::{FileId, SEQNO_MAX, Seqno},
     key::{KeyEnd, KeyRange},
@@ -49,26 +49,28 @@ pub struct TableDescriptor {
     pub filter: FilterSpec,
     /// The keyspace's layout when it was written.
     pub layout: Layout,
+    /// What it holds that is, or will be, of no use.
+    pub waste: Waste,
 }
 
 impl TableDescriptor {
-    /// The descriptor of the same table once it is ingested at `seqno`: all its entries, whose numbers
-    /// were elided when it was written, then carry that one.
+    /// The descriptor of the same table once it is ingested at `seqno`: all its entries, whose
+    /// numbers were elided when it was written, then carry that one.
     pub fn ingested_at(mut self, seqno: Seqno) -> TableDescriptor {
         (self.seqno_min, self.seqno_max, self.elided_seqno) = (seqno, seqno, seqno);
         self
     }
 
-    /// Whether `other` describes the same file. Sequence numbers may differ: ingestion gives them to a
-    /// table after its file is finished.
+    /// Whether `other` describes the same file. Sequence numbers may differ: ingestion gives them
+    /// to a table after its file is finished.
     pub fn same_file(&self, other: &TableDescriptor) -> bool {
         let TableDescriptor { seqno_min, seqno_max, elided_seqno, .. } = *self;
         *self == TableDescriptor { seqno_min, seqno_max, elided_seqno, ..other.clone() }
     }
 
-    /// Appends the descriptor: file, bytes, entries, deletes, merges, range tombstones (varints), range,
-    /// seqno min, seqno max, elided seqno, blocks, index bytes, filter bytes, key bytes, value bytes
-    /// (varints), filter, layout.
+    /// Appends the descriptor: file, bytes, entries, deletes, merges, range tombstones (varints),
+    /// range, seqno min, seqno max, elided seqno, blocks, index bytes, filter bytes, key bytes,
+    /// value bytes (varints), filter, layout, waste.
     pub fn encode(&self, out: &mut Vec<u8>) {
         for number in
             [self.file.0, self.bytes, self.entries, self.deletes, self.merges, self.range_tombstones]
@@ -90,9 +92,11 @@ impl TableDescriptor {
         }
         self.filter.encode(out);
         self.layout.encode(out);
+        self.waste.encode(out);
     }
 
-    /// Reads what [`TableDescriptor::encode`] wrote; numbers that contradict each other are refused.
+    /// Reads what [`TableDescriptor::encode`] wrote; numbers that contradict each other are
+    /// refused.
     pub fn decode(decoder: &mut Decoder<'_>) -> Result<TableDescriptor, DecodeError> {
         let descriptor = TableDescriptor {
             file: FileId(decoder.varint("a file number")?),
@@ -112,6 +116,7 @@ impl TableDescriptor {
             value_bytes: decoder.varint("a sum of value lengths")?,
             filter: FilterSpec::decode(decoder)?,
             layout: Layout::decode(decoder)?,
+            waste: Waste::decode(decoder)?,
         };
         let d = &descriptor;
         let sound = d.deletes.checked_add(d.merges).is_some_and(|sum| sum <= d.entries)
@@ -119,13 +124,14 @@ impl TableDescriptor {
             && (d.blocks == 0) == (d.entries == 0)
             && (d.entries > 0 || d.range_tombstones > 0)
             && d.seqno_min <= d.seqno_max
-            && !d.range.is_empty();
+            && !d.range.is_empty()
+            && d.waste.is_sound(d.entries);
         if sound { Ok(descriptor) } else { decoder.fail("a table whose numbers agree") }
     }
 }
 
-/// The smallest range that holds the entries, from first to last key, and the range tombstones of a table;
-/// `None` if it has neither.
+/// The smallest range that holds the entries, from first to last key, and the range tombstones of a
+/// table; `None` if it has neither.
 pub(super) fn hull(entries: Option<KeyRange>, tombstones: Option<KeyRange>) -> Option<KeyRange> {
     match (entries, tombstones) {
         (Some(entries), Some(tombstones)) => Some(entries.hull(&tombstones)),
@@ -133,7 +139,8 @@ pub(super) fn hull(entries: Option<KeyRange>, tombstones: Option<KeyRange>) -> O
     }
 }
 
-/// Appends a key range: start, then how it ends (0 included, 1 excluded, 2 unbounded), then the end.
+/// Appends a key range: start, then how it ends (0 included, 1 excluded, 2 unbounded), then the
+/// end.
 pub fn encode_range(range: &KeyRange, out: &mut Vec<u8>) {
     put_bytes(out, &range.start);
     match &range.end {
@@ -143,7 +150,7 @@ pub fn encode_range(range: &KeyRange, out: &mut Vec<u8>) {
         }
         KeyEnd::Excluded(end) => {
             out.push(1);
-            put_bytes(out, end);
+            put_end(out, end);
         }
         KeyEnd::Unbounded => out.push(2),
     }
@@ -154,7 +161,7 @@ pub fn decode_range(decoder: &mut Decoder<'_>) -> Result<KeyRange, DecodeError> 
     let start = decoder.bytes("the start of a range")?.into();
     let end = match decoder.u8("how a range ends")? {
         0 => KeyEnd::Included(decoder.bytes("the end of a range")?.into()),
-        1 => KeyEnd::Excluded(decoder.bytes("the end of a range")?.into()),
+        1 => KeyEnd::Excluded(decoder.end("the end of a range")?.into()),
         2 => KeyEnd::Unbounded,
         _ => return decoder.fail("how a range ends"),
     };
@@ -164,7 +171,10 @@ pub fn decode_range(decoder: &mut Decoder<'_>) -> Result<KeyRange, DecodeError> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filter::FilterKind;
+    use crate::{
+        filter::FilterKind,
+        table::waste::{Cover, Expiring, Held},
+    };
     use proptest::prelude::*;
 
     fn descriptor() -> TableDescriptor {
@@ -186,6 +196,12 @@ mod tests {
             value_bytes: 50_000,
             filter: FilterSpec { kind: FilterKind::Ribbon, bits_per_key: 7.5 },
             layout: Layout::default(),
+            waste: Waste {
+                held: vec![Held { from: 7, to: 90, entries: 3, bytes: 200 }],
+                expiring: vec![Expiring { until_ms: 5000, entries: 7, bytes: 500 }],
+                tombstones_held: Some((7, 80)),
+                covers: vec![Cover { start: (*b"c").into(), end: (*b"d").into(), seqno: 70 }],
+            },
         }
     }
 
@@ -216,6 +232,10 @@ mod tests {
             TableDescriptor { blocks: 0, ..descriptor() },
             TableDescriptor { blocks: 1001, ..descriptor() },
             TableDescriptor { seqno_min: 2001, ..descriptor() },
+            TableDescriptor {
+                waste: Waste { held: vec![Held { entries: 1001, ..Held::default() }], ..Waste::default() },
+                ..descriptor()
+            },
             TableDescriptor { range: KeyRange::closed(b"z", b"a"), ..descriptor() },
             TableDescriptor {
                 entries: 0,

@@ -1,40 +1,61 @@
 //! What a block says about the keys it is responsible for.
 //!
-//! Owns [`Fences`]: the separators on both sides of a data block, kept in the block's note as lengths,
-//! because a separator is nearly a prefix of the key next to it. They prove from a block alone that a key
-//! which the block does not hold is in no other block either, whatever the index says; a lookup asks them
-//! only if the key lies before the first or behind the last key of the block it was sent to.
+//! Owns [`Fences`]: bounds on both sides of a data block. The block's note keeps them as lengths,
+//! because a bound is nearly a prefix of the key next to it. They prove from a block alone that a
+//! key which the block does not hold is in no other block either, whatever the index says. A lookup
+//! asks them only if the key lies before the first or behind the last key of its block.
 //!
-//! The note: the length of the lower separator (varint; it is that much of the block's first key, or all
-//! of it and a zero byte if the length is one more; 0 for the first block), then, unless the block is the
-//! last one, how much of the block's last key begins the upper separator (varint), and the one byte that
-//! ends it.
+//! Between two blocks there is a gap, which holds no key. Both answer for it as far as they can:
+//! the lower fence lies right above the last key of the block before, and the upper fence is the
+//! separator. So an index may lead a key of the gap to either.
+//!
+//! The note, of the lower fence: how much of the block's first key begins it, and one more
+//! (varint); then the byte that ends it. For the first block it is 0 alone. Then, unless the block
+//! is the last one, of the upper fence: how much of the block's last key begins it (varint); then
+//! the byte that ends it.
 
 use crate::{
     block::Block,
     codec::{DecodeError, Decoder, put_varint},
+    key::common_prefix_len,
 };
 
-/// The separators around a block.
+/// A bound beside a key: so much of the key, and one byte more.
+type Bound = (usize, u8);
+
+/// The bounds around a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fences {
-    lower_len: usize,
-    upper: Option<(usize, u8)>,
+    lower: Option<Bound>,
+    upper: Option<Bound>,
+}
+
+/// The lower fence of a block that begins with `first`, behind one that ends with `last`: above
+/// `last`, and above `first` only where that is the same key. The least that has one byte of its
+/// own behind what the keys share.
+pub(super) fn lower_fence(last: &[u8], first: &[u8]) -> Bound {
+    let shared = common_prefix_len(last, first);
+    // A key that the other goes on from is below it, with any byte.
+    (shared, last.get(shared).map_or(0, |&byte| byte + 1))
 }
 
 impl Fences {
-    /// The fences of a block between these separators; `None` on the sides where no block follows.
-    pub(super) fn between(lower: Option<&[u8]>, upper: Option<&[u8]>) -> Fences {
+    /// The fences of a block with this [`lower_fence`] and this separator behind it; `None` on the
+    /// sides where no block follows.
+    pub(super) fn between(lower: Option<Bound>, upper: Option<&[u8]>) -> Fences {
         let upper = upper.and_then(|upper| upper.split_last());
-        Fences {
-            lower_len: lower.map_or(0, <[u8]>::len),
-            upper: upper.map(|(&last, rest)| (rest.len(), last)),
-        }
+        Fences { lower, upper: upper.map(|(&last, rest)| (rest.len(), last)) }
     }
 
     /// Appends the note.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        put_varint(out, self.lower_len as u64);
+        match self.lower {
+            None => put_varint(out, 0),
+            Some((shared, last)) => {
+                put_varint(out, shared as u64 + 1);
+                out.push(last);
+            }
+        }
         if let Some((shared, last)) = self.upper {
             put_varint(out, shared as u64);
             out.push(last);
@@ -44,7 +65,10 @@ impl Fences {
     /// The fences of a block, by its note.
     pub(super) fn of(block: &Block) -> Result<Fences, DecodeError> {
         let mut decoder = Decoder::new(block.note());
-        let lower_len = decoder.varint_up_to(block.key_len(0) as u64 + 1, "the length of a fence")? as usize;
+        let lower = match decoder.varint_up_to(block.key_len(0) as u64 + 1, "the length of a fence")? {
+            0 => None,
+            more => Some((more as usize - 1, decoder.u8("the last byte of a fence")?)),
+        };
         let upper = match decoder.remaining() {
             0 => None,
             _ => {
@@ -54,18 +78,20 @@ impl Fences {
             }
         };
         decoder.finish("the end of a note")?;
-        Ok(Fences { lower_len, upper })
+        Ok(Fences { lower, upper })
     }
 
-    /// Appends the lower separator of `block`, whose fences these are.
-    pub(super) fn lower(&self, block: &Block, out: &mut Vec<u8>) {
+    /// Appends the lower fence of `block`, whose fences these are; false if it is the first block.
+    pub(super) fn lower(&self, block: &Block, out: &mut Vec<u8>) -> bool {
+        let Some((shared, byte)) = self.lower else { return false };
         let mut first = Vec::new();
         block.key_into(0, &mut first);
-        first.push(0);
-        out.extend_from_slice(&first[..self.lower_len]);
+        out.extend_from_slice(&first[..shared]);
+        out.push(byte);
+        true
     }
 
-    /// Appends the upper separator of `block`, whose fences these are; false if it is the last block.
+    /// Appends the upper fence of `block`, whose fences these are; false if it is the last block.
     pub(super) fn upper(&self, block: &Block, out: &mut Vec<u8>) -> bool {
         let Some((shared, byte)) = self.upper else { return false };
         let mut last = Vec::new();
@@ -75,20 +101,19 @@ impl Fences {
         true
     }
 
-    /// Whether `key`, which is not above the first key of `block`, is not below the lower separator.
+    /// Whether `key`, which is not above the first key of `block`, is not below the lower fence.
     pub(super) fn admit_before_first(&self, block: &Block, key: &[u8]) -> bool {
-        if self.lower_len == 0 || block.key_eq(0, key) {
-            // Of a separator that is the key and a zero byte, the key is not above.
-            return self.lower_len <= key.len();
-        }
-        // They agree on the whole separator, or the key is the smaller one already within it.
-        block.common_prefix_len(0, key) >= self.lower_len
+        let Some((shared, byte)) = self.lower else { return true };
+        // They agree on what the fence has of the first key, or the key is the smaller one already
+        // within it.
+        block.common_prefix_len(0, key) >= shared && key.get(shared).is_some_and(|&next| next >= byte)
     }
 
-    /// Whether `key`, which is above the last key of `block`, is below the upper separator.
+    /// Whether `key`, which is above the last key of `block`, is below the upper fence.
     pub(super) fn admit_after_last(&self, block: &Block, key: &[u8]) -> bool {
         let Some((shared, byte)) = self.upper else { return true };
-        // They agree on what the separator has of the last key, or the key is the larger one already within it.
+        // They agree on what the fence has of the last key, or the key is the larger one already
+        // within it.
         block.common_prefix_len(block.len() - 1, key) >= shared
             && key.get(shared).is_none_or(|&next| next < byte)
     }

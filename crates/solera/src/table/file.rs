@@ -1,22 +1,19 @@
 //! A table file that the engine knows of, open or not.
 //!
-//! Owns [`TableFile`]. The versions of the tree share it by `Arc`; when no version, cursor or reader has
-//! it any more and it was marked obsolete, its file goes.
+//! Owns [`TableFile`]. The versions of the tree share it by `Arc`; when no version, cursor or
+//! reader has it any more and it was marked obsolete, its file goes.
 
 use super::{
-    Access, LayoutTag, TableContext, TableCursor,
+    LayoutTag, TableContext,
     descriptor::TableDescriptor,
     reader::{Table, read_footer, read_header, read_properties},
 };
 use crate::{
     cache::Cache,
+    dir::OwnedFile,
     error::Result,
-    key::KeyRange,
     stats::{Counter, Stats},
-    sync::{
-        Mutex,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Mutex,
     vfs::Fs,
 };
 use std::{
@@ -29,11 +26,10 @@ use std::{
 pub struct TableFile {
     context: Arc<TableContext>,
     descriptor: Arc<TableDescriptor>,
-    path: PathBuf,
+    owned: OwnedFile,
     table: OnceLock<Table>,
     /// Held while opening, so that one thread does it.
     opening: Mutex<()>,
-    obsolete: AtomicBool,
 }
 
 impl TableFile {
@@ -46,10 +42,9 @@ impl TableFile {
         Arc::new(TableFile {
             context: context.clone(),
             descriptor,
-            path,
+            owned: OwnedFile::new(context.fs.clone(), path),
             table: OnceLock::new(),
             opening: Mutex::new(()),
-            obsolete: AtomicBool::new(false),
         })
     }
 
@@ -60,10 +55,11 @@ impl TableFile {
 
     /// The file.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.owned.path()
     }
 
-    /// The open table; opens it at the first call. An error is not remembered: the next call tries again.
+    /// The open table; opens it at the first call. An error is not remembered: the next call tries
+    /// again.
     #[inline]
     pub fn table(&self) -> Result<&Table> {
         match self.table.get() {
@@ -80,7 +76,7 @@ impl TableFile {
         }
         let fs = &self.context.fs;
         let direct = self.context.direct_reads;
-        let file = if direct { fs.open_direct(&self.path)? } else { fs.open(&self.path)? };
+        let file = if direct { fs.open_direct(self.path())? } else { fs.open(self.path())? };
         let table = Table::open(&self.context, &self.descriptor, file)?;
         Ok(self.table.get_or_init(|| table))
     }
@@ -90,33 +86,28 @@ impl TableFile {
         self.table.get()
     }
 
-    /// What its reads are counted for beside its level; of an index that chooses for itself, what it chose, once the
-    /// table is open.
+    /// What its reads are counted for beside its level; of an index that chooses for itself, what
+    /// it chose, once the table is open.
     pub fn layout_tag(&self) -> LayoutTag {
         self.opened().map_or_else(|| LayoutTag::new(&self.descriptor, None), Table::layout_tag)
     }
 
-    /// Lets the file be removed when the last `Arc` of this is dropped. If that fails it is counted, and
-    /// the file is left to the next open of the database, which removes files that no manifest names.
+    /// Lets the file be removed when the last `Arc` of this is dropped. If that fails it is
+    /// counted, and the file is left to the next open of the database, which removes files that no
+    /// manifest names.
     pub fn mark_obsolete(&self) {
-        self.obsolete.store(true, Ordering::Release);
-    }
-
-    /// A cursor over the entries in `clip`. Opens the table.
-    pub fn cursor(self: &Arc<Self>, clip: &KeyRange, access: Access) -> Result<TableCursor> {
-        self.table()?;
-        Ok(TableCursor::new(self.clone(), clip, access))
+        self.owned.mark_obsolete();
     }
 }
 
 impl Drop for TableFile {
     fn drop(&mut self) {
-        if !self.obsolete.load(Ordering::Acquire) {
+        if !self.owned.is_obsolete() {
             return;
         }
         // The open file and the cached blocks first.
         self.table.take();
-        if self.context.fs.remove_file(&self.path).is_err() {
+        if self.owned.release().is_err() {
             self.context.stats.add(Counter::FilesNotRemoved, 1);
         }
     }
@@ -125,15 +116,14 @@ impl Drop for TableFile {
 impl fmt::Debug for TableFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TableFile")
-            .field("path", &self.path)
+            .field("owned", &self.owned)
             .field("open", &self.table.get().is_some())
-            .field("obsolete", &self.obsolete)
             .finish()
     }
 }
 
-/// Opens a table file without a manifest: what it says of itself is believed. Sequence numbers given by
-/// ingestion are not known then. Blocks are not cached.
+/// Opens a table file without a manifest: what it says of itself is believed. Sequence numbers
+/// given by ingestion are not known then. Blocks are not cached.
 pub fn open_alone(fs: &Arc<dyn Fs>, path: &Path) -> Result<Arc<TableFile>> {
     let file = fs.open(path)?;
     let header = read_header(&*file)?;

@@ -1,18 +1,21 @@
 //! The fixed parts of a table file: header and footer. [`super`] describes them byte by byte.
+//!
+//! Owns [`Header`], [`Footer`] and the number of the format. What must hold: bytes are untrusted. A
+//! newer version is refused by name only if the checksum proves that it was written so; else it is
+//! damage. Sections lie one after another, within the file. Called by the writer, the reader and
+//! `verify`.
 
 use crate::{
     codec::{Binding, Decoder},
+    dir::magic::{self, MAGIC_BYTES},
     error::{Error, Result},
     ids::{DatabaseId, FileId},
 };
 use std::{ops::Range, path::Path};
 
-/// How a table begins and ends.
-pub const MAGIC: [u8; 8] = *b"SoleraTb";
-/// The format that this release writes, and the newest that it reads. It reads all before.
-pub const FORMAT_VERSION: u32 = 2;
-/// The first format whose tables keep a trained index. Before, an index section had the separators.
-pub(super) const FIRST_WITH_INDEX: u32 = 2;
+/// The format that this release writes, and the newest that it reads. It reads all before; the
+/// first is 1.
+pub const FORMAT_VERSION: u32 = 1;
 /// Length of the header.
 pub(super) const HEADER_BYTES: usize = 32;
 /// Length of the footer.
@@ -30,7 +33,7 @@ pub(super) struct Header {
 impl Header {
     pub(super) fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
-        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[..8].copy_from_slice(&magic::TABLE);
         bytes[8..12].copy_from_slice(&self.version.to_le_bytes());
         bytes[12..20].copy_from_slice(&self.database.0.to_le_bytes());
         bytes[20..28].copy_from_slice(&self.file.0.to_le_bytes());
@@ -44,12 +47,14 @@ impl Header {
         Binding::new(self.database, self.file)
     }
 
-    /// Reads a header. A newer version is refused only if the checksum proves that it was written so.
+    /// Reads a header. A newer version is refused only if the checksum proves that it was written
+    /// so.
     pub(super) fn decode(bytes: &[u8; HEADER_BYTES], path: &Path) -> Result<Header> {
         let damage = |error: crate::codec::DecodeError| error.in_file(path, 0);
         let mut decoder = Decoder::new(bytes);
-        if decoder.take(8, "the magic of a table").map_err(damage)? != MAGIC {
-            return Err(Error::corrupt(path, 0, "not a table: the file does not begin with SoleraTb"));
+        magic::refuse_older(path, bytes)?;
+        if decoder.take(MAGIC_BYTES, "the magic of a table").map_err(damage)? != magic::TABLE {
+            return Err(Error::corrupt(path, 0, "not a table: the file does not begin with Solera/T"));
         }
         let version = decoder.u32("a format version").map_err(damage)?;
         let header = Header {
@@ -106,7 +111,7 @@ impl Footer {
         bytes[40..44].copy_from_slice(&self.version.to_le_bytes());
         let checksum = binding.checksum(self.offset(), &bytes[..44]);
         bytes[44..48].copy_from_slice(&checksum.to_le_bytes());
-        bytes[48..].copy_from_slice(&MAGIC);
+        bytes[48..].copy_from_slice(&magic::TABLE);
         bytes
     }
 
@@ -119,7 +124,7 @@ impl Footer {
     ) -> Result<Footer> {
         let offset = file_bytes - FOOTER_BYTES as u64;
         let damage = |error: crate::codec::DecodeError| error.in_file(path, offset);
-        if bytes[48..] != MAGIC {
+        if bytes[48..] != magic::TABLE {
             return Err(Error::corrupt(
                 path,
                 offset,

@@ -7,65 +7,32 @@ use crate::{
     block::Compression,
     codec::{DecodeError, Decoder, put_varint},
     error::{Error, Result},
-    filter::{BITS_PER_KEY_MAX, Filters},
+    filter::Filters,
     index::IndexKind,
-    knob::{Knob, Legal, Scope, Value},
+    knob::{LayoutKnob, Value},
 };
 
-/// Smallest target size of a block, in bytes: below it the fixed cost of a block outweighs its content.
+/// Smallest target size of a block, in bytes: below it the fixed cost of a block outweighs its
+/// content.
 pub const BLOCK_BYTES_MIN: u32 = 256;
 /// Largest target size of a block, in bytes: a found read loads a whole block.
 pub const BLOCK_BYTES_MAX: u32 = 1 << 20;
 /// Largest ε, in entries: more than any block of [`BLOCK_BYTES_MAX`] can use.
 pub const EPSILON_MAX: u32 = 1 << 16;
 
-/// When a change of a layout is felt.
-const EFFECT: &str = "in tables written from now on";
-/// Target size of blocks.
-pub static BLOCK_BYTES: Knob = Knob::new(
-    "block_bytes",
-    Scope::Level,
-    Legal::Whole { min: BLOCK_BYTES_MIN as u64, max: BLOCK_BYTES_MAX as u64 },
-)
-.unit("bytes")
-.with(
-    "4096",
-    EFFECT,
-    "B: size of a block, the unit of reading and caching. Large: fast scans; small: fast lookups.",
-);
-/// Index kind.
-pub static INDEX: Knob = Knob::new("index", Scope::Level, Legal::Names(&IndexKind::NAMES)).with(
-    "learned",
-    EFFECT,
-    "How the block of a key is found.",
-);
-/// ε.
-pub static EPSILON: Knob =
-    Knob::new("epsilon", Scope::Level, Legal::Whole { min: 1, max: EPSILON_MAX as u64 })
-        .unit("entries")
-        .with("64", EFFECT, "ε: how far a key may lie from its model's line (doblix-pla, sherry-plr).");
-/// Filter bits.
-pub static FILTER_BITS_PER_KEY: Knob =
-    Knob::new("filter_bits_per_key", Scope::Level, Legal::ZeroOr { min: 1.0, max: BITS_PER_KEY_MAX as f64 })
-        .unit("bits")
-        .with(
-            "10",
-            EFFECT,
-            "M_f: filter for every key. Each bit spares absent keys 38 % of the blocks read in vain.",
-        );
-
-/// How tables are cut, indexed, filtered and compressed. Tables of different layouts live side by side;
-/// a layout changes the speed of answers, never the answers.
+/// How tables are cut, indexed, filtered and compressed. Tables of different layouts live side by
+/// side; a layout changes the speed of answers, never the answers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Layout {
-    /// A block is closed before it grows past this many uncompressed bytes (its note of a few bytes not
-    /// counted), unless one entry alone is larger, or the versions of one key, which are kept together up to
-    /// four times as many. 256 to 1 MiB; default 4096.
+    /// A block is closed before it grows past this many uncompressed bytes (its note of a few bytes
+    /// not counted), unless one entry alone is larger, or the versions of one key, which are kept
+    /// together up to four times as many. 256 to 1 MiB; default 4096.
     pub block_bytes: u32,
     /// How the block of a key is found.
     pub index: IndexKind,
     /// For [`IndexKind::DoblixPla`]: entries that a key's rank may lie from its block's line. For
-    /// [`IndexKind::SherryPlr`]: half blocks that a block may lie from the model's line, at most 4. 1 to
+    /// [`IndexKind::SherryPlr`]: half blocks that a block may lie from the model's line, at most 4.
+    /// For [`IndexKind::GreedyPlr`]: entries that a block's first key may lie from its line. 1 to
     /// 65536; default 64.
     pub epsilon: u32,
     /// Which filters tables get. Default: 10 bits per key in the mean, more in smaller levels.
@@ -87,33 +54,24 @@ impl Default for Layout {
 }
 
 impl Layout {
-    /// The knobs that this obeys.
-    pub const KNOBS: [&'static Knob; 4] = [&BLOCK_BYTES, &INDEX, &EPSILON, &FILTER_BITS_PER_KEY];
-
-    /// What `knob` is set to, if it is one of these.
-    pub fn setting(&self, knob: &Knob) -> Option<Value> {
+    /// What `knob` is set to.
+    pub fn get(&self, knob: LayoutKnob) -> Value {
         match knob {
-            knob if *knob == BLOCK_BYTES => Some(self.block_bytes.into()),
-            knob if *knob == INDEX => Some(self.index.name().into()),
-            knob if *knob == EPSILON => Some(self.epsilon.into()),
-            knob if *knob == FILTER_BITS_PER_KEY => Some(self.filter.bits_per_key.into()),
-            _ => None,
+            LayoutKnob::BlockBytes => self.block_bytes.into(),
+            LayoutKnob::Index => self.index.name().into(),
+            LayoutKnob::Epsilon => self.epsilon.into(),
+            LayoutKnob::FilterBitsPerKey => self.filter.bits_per_key.into(),
         }
     }
 
-    /// Sets `knob`, one of these, to a value that is legal for it.
-    pub fn set(&mut self, knob: &Knob, value: &Value) {
-        let whole = || value.whole().unwrap_or(0) as u32;
+    /// Sets `knob` to a value that is legal for it by itself; another value is a mistake of the
+    /// caller's.
+    pub fn set(&mut self, knob: LayoutKnob, value: &Value) {
         match knob {
-            knob if *knob == BLOCK_BYTES => self.block_bytes = whole(),
-            knob if *knob == INDEX => {
-                self.index = value.name().and_then(|name| name.parse().ok()).unwrap_or(self.index);
-            }
-            knob if *knob == EPSILON => self.epsilon = whole(),
-            knob if *knob == FILTER_BITS_PER_KEY => {
-                self.filter.bits_per_key = value.number().unwrap_or(0.0) as f32;
-            }
-            _ => {}
+            LayoutKnob::BlockBytes => self.block_bytes = value.to_u32(),
+            LayoutKnob::Index => self.index = value.to_name().parse().expect("a legal name"),
+            LayoutKnob::Epsilon => self.epsilon = value.to_u32(),
+            LayoutKnob::FilterBitsPerKey => self.filter.bits_per_key = value.to_f64() as f32,
         }
     }
 
@@ -146,8 +104,9 @@ impl Layout {
         out.push(self.compression as u8);
     }
 
-    /// Reads what [`Layout::encode`] wrote. A layout out of range is refused, except for a compression
-    /// that this build lacks: the table's blocks say for themselves how they are stored.
+    /// Reads what [`Layout::encode`] wrote. A layout out of range is refused, except for a
+    /// compression that this build lacks: the table's blocks say for themselves how they are
+    /// stored.
     pub fn decode(decoder: &mut Decoder<'_>) -> Result<Layout, DecodeError> {
         let block_bytes = decoder.varint_up_to(BLOCK_BYTES_MAX.into(), "a block size")? as u32;
         let Some(index) = IndexKind::from_u8(decoder.u8("an index kind")?) else {

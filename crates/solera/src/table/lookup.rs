@@ -1,9 +1,9 @@
 //! Point lookups in an open table.
 //!
-//! Owns the steps of a lookup, so that many lookups can take them together, and [`Entered`], one that is half
-//! done. The index says which block to look into; the block's own keys and fences have the last word. A
-//! lookup that an index sends astray is put right by a search over the blocks and counted: a model may make
-//! a read slower, never wrong.
+//! Owns the steps of a lookup, so that many lookups can take them together, and [`Entered`], one
+//! that is half done. The index says which block to look into; the block's own keys and fences have
+//! the last word. A lookup that an index sends astray is put right by a search over the blocks and
+//! counted: a model may make a read slower, never wrong.
 
 use super::{fences::Fences, reader::Table};
 use crate::{
@@ -17,19 +17,24 @@ use crate::{
 use crossbeam_epoch::Guard;
 use std::{ops::Deref, sync::atomic::Ordering};
 
+/// A lookup walks to so many blocks beside the one that it was sent to at most, and then searches
+/// by the keys alone. Windows of models within 2 blocks are no wider; those of one that heads tell
+/// nothing are as wide as the table.
+const WALK_MAX: usize = 8;
+
 /// A block to look into, wherever it came from.
-pub(super) enum Found<'g> {
+pub(super) enum Fetched<'g> {
     Cached(BlockRef<'g>),
     Loaded(Block),
 }
 
-impl Deref for Found<'_> {
+impl Deref for Fetched<'_> {
     type Target = Block;
     #[inline]
     fn deref(&self) -> &Block {
         match self {
-            Found::Cached(block) => block,
-            Found::Loaded(block) => block,
+            Fetched::Cached(block) => block,
+            Fetched::Loaded(block) => block,
         }
     }
 }
@@ -37,7 +42,7 @@ impl Deref for Found<'_> {
 /// A lookup half done: inside the block that its span begins with.
 pub struct Entered<'g> {
     span: Span,
-    block: Found<'g>,
+    block: Fetched<'g>,
     /// Where the version that counts stands, if the block has one.
     found: Option<usize>,
 }
@@ -53,8 +58,9 @@ impl Entered<'_> {
 }
 
 impl Table {
-    /// Looks for the newest version of the probe's key that its snapshot sees, and hands it to `f`. Range
-    /// tombstones are not asked. `level` is the one that the table is in, for which it is counted.
+    /// Looks for the newest version of the probe's key that its snapshot sees, and hands it to `f`.
+    /// Range tombstones are not asked. `level` is the one that the table is in, for which it is
+    /// counted.
     ///
     /// Costs no allocation, lock or system call if the filter says no or the cache has the block.
     #[inline]
@@ -72,14 +78,22 @@ impl Table {
         }
     }
 
-    /// The first step of a lookup: the filter and the index. `None` if the table does not hold the key.
+    /// The first step of a lookup: the filter and the index. `None` if the table does not hold the
+    /// key.
     #[inline]
     pub fn may_hold(&self, level: u32, probe: &Probe<'_>) -> Option<Span> {
         self.ask(self.stats.here(), level, probe)
     }
 
-    /// What [`Table::may_hold`] does, counted. Where filters of the level mostly say yes the index goes first, while the filter's line
-    /// comes from memory; elsewhere a no costs the index nothing (docs/decisions/0007 "Filter and index").
+    /// Whether the filter says that the table may hold a key of this hash. For estimates: nothing
+    /// is counted.
+    pub fn filter_admits(&self, hash: u64) -> bool {
+        self.filter.may_contain(hash)
+    }
+
+    /// What [`Table::may_hold`] does, counted. Where filters of the level mostly say yes the index
+    /// goes first, while the filter's line comes from memory; elsewhere a no costs the index
+    /// nothing (docs/decisions/0007 "Filter and index").
     #[inline]
     fn ask(&self, here: Here<'_>, level: u32, probe: &Probe<'_>) -> Option<Span> {
         let index = self.index.as_ref()?;
@@ -131,8 +145,8 @@ impl Table {
         Ok(Entered { span, block, found })
     }
 
-    /// [`Table::enter`], where `other` has entered a block of this table: if that is the same and had to be read, it is not read
-    /// again, whether or not the cache took it.
+    /// [`Table::enter`], where `other` has entered a block of this table: if that is the same and
+    /// had to be read, it is not read again, whether or not the cache took it.
     #[inline]
     pub fn enter_beside<'g>(
         &self,
@@ -143,9 +157,9 @@ impl Table {
         other: &Entered<'g>,
     ) -> Result<Entered<'g>> {
         match &other.block {
-            Found::Loaded(block) if other.span.begin == span.begin => {
+            Fetched::Loaded(block) if other.span.begin == span.begin => {
                 let found = block.lookup(probe, self.descriptor.elided_seqno);
-                Ok(Entered { span, block: Found::Loaded(block.clone()), found })
+                Ok(Entered { span, block: Fetched::Loaded(block.clone()), found })
             }
             _ => self.enter(level, span, probe, guard),
         }
@@ -162,7 +176,8 @@ impl Table {
         f: impl FnOnce(Hit<'_>) -> R,
     ) -> Result<Option<R>> {
         match entered.found {
-            // A version that stands first may have newer ones in the block before, which the fences know.
+            // A version that stands first may have newer ones in the block before, which the fences
+            // know.
             Some(rank) if rank > 0 => Ok(Some(f(entered.block.hit(rank, self.descriptor.elided_seqno)))),
             _ => self.finish_at_edge(level, entered, probe, guard, f),
         }
@@ -186,8 +201,8 @@ impl Table {
         self.slots.prefetch(span.begin, guard);
     }
 
-    /// Goes on where a look into the block that a span begins with did not settle the matter: the key stands first, or
-    /// is not there.
+    /// Goes on where a look into the block that a span begins with did not settle the matter: the
+    /// key stands first, or is not there.
     fn finish_at_edge<'g, R>(
         &self,
         level: u32,
@@ -250,9 +265,11 @@ impl Table {
         Fences::of(block).map_err(|error| self.damage(number, &format!("expected {}", error.what)))
     }
 
-    /// Finds the block of `key`, which is not the one that the index's span begins with, but `is_behind` or before it:
-    /// block by block through the span and what may lie beside it, and if the index was wrong, without it. Gives the
-    /// rank in it too. Counted for `level`; a compaction's search for none.
+    /// Finds the block of `key`, which is not the one that the index's span begins with, but
+    /// `is_behind` or before it: block by block through the span and what may lie beside it,
+    /// [`WALK_MAX`] of them at most. If that is not enough, or the index was wrong, it searches
+    /// without the index. Gives the rank in it too. Counted for `level`; a compaction's search for
+    /// none.
     #[cold]
     pub(super) fn settle<'g>(
         &self,
@@ -260,11 +277,11 @@ impl Table {
         key: &[u8],
         span: Span,
         mut is_behind: bool,
-        mut fetch: impl FnMut(usize) -> Result<Found<'g>>,
-    ) -> Result<(usize, Found<'g>, usize)> {
+        mut fetch: impl FnMut(usize) -> Result<Fetched<'g>>,
+    ) -> Result<(usize, Fetched<'g>, usize)> {
         let mut number = span.begin;
         let steps_max = span.last() - span.first() + self.index.as_ref().map_or(0, Index::reach);
-        for _ in 0..steps_max {
+        for _ in 0..steps_max.min(WALK_MAX) {
             let next = if is_behind { number + 1 } else { number.wrapping_sub(1) };
             if next >= self.blocks() {
                 break;
@@ -286,13 +303,14 @@ impl Table {
         self.search(key, fetch)
     }
 
-    /// Finds the block of `key` by the keys alone, whatever the index and the fences say: a binary search for
-    /// the first block of which the last key is not below `key`; the last block, if there is none. Gives the rank in it too.
+    /// Finds the block of `key` by the keys alone, whatever the index and the fences say: a binary
+    /// search for the first block of which the last key is not below `key`; the last block, if
+    /// there is none. Gives the rank in it too.
     fn search<'g>(
         &self,
         key: &[u8],
-        mut fetch: impl FnMut(usize) -> Result<Found<'g>>,
-    ) -> Result<(usize, Found<'g>, usize)> {
+        mut fetch: impl FnMut(usize) -> Result<Fetched<'g>>,
+    ) -> Result<(usize, Fetched<'g>, usize)> {
         let (mut low, mut high) = (0, self.blocks() - 1);
         while low < high {
             let middle = low.midpoint(high);
@@ -304,18 +322,18 @@ impl Table {
         Ok((low, block, rank))
     }
 
-    /// Block `number`, for a lookup. Only what is not in the cache is counted: the first block of each search, and
-    /// so what is, follows from the counts of searches.
+    /// Block `number`, for a lookup. Only what is not in the cache is counted: the first block of
+    /// each search, and so what is, follows from the counts of searches.
     #[inline]
-    fn cached<'g>(&self, level: u32, number: usize, guard: &'g Guard) -> Result<Found<'g>> {
+    fn cached<'g>(&self, level: u32, number: usize, guard: &'g Guard) -> Result<Fetched<'g>> {
         match self.slots.get(number, guard) {
-            Some(block) => Ok(Found::Cached(block)),
-            None => self.load(level, number, LevelCounter::LookupBlocksRead).map(Found::Loaded),
+            Some(block) => Ok(Fetched::Cached(block)),
+            None => self.load(level, number, LevelCounter::LookupBlocksRead).map(Fetched::Loaded),
         }
     }
 
     /// [`Table::cached`], for a block that is not the first of its search.
-    fn beyond<'g>(&self, level: u32, number: usize, guard: &'g Guard) -> Result<Found<'g>> {
+    fn beyond<'g>(&self, level: u32, number: usize, guard: &'g Guard) -> Result<Fetched<'g>> {
         self.stats.here().add_at(level, LevelCounter::BlocksBeyond, 1);
         self.cached(level, number, guard)
     }

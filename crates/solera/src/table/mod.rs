@@ -1,19 +1,23 @@
 //! Immutable sorted files: the tables.
 //!
 //! Owns the table file: [`TableWriter`] writes one, [`TableFile`] is one that the engine knows of,
-//! [`Table`] an open one, [`TableCursor`] walks it. Flushes, compactions and ingestion write tables; the
-//! tree reads them.
+//! [`Table`] an open one, [`TableCursor`] walks it. Flushes, compactions and ingestion write
+//! tables; the tree reads them.
 //!
-//! What must hold: entries ascend by user key, versions of one key from new to old; the separators of the
-//! index tell in which block a key's versions begin; and what a block says about itself is believed over
-//! what the index says about it.
+//! What must hold:
+//!
+//! * Entries ascend by user key, versions of one key from new to old.
+//! * The separators of the index tell in which block a key's versions begin.
+//! * What a block says about itself is believed over what the index says about it.
+//!
+//! Files, bottom to top; each uses only those above it.
 //!
 //! # The table file
 //!
 //! Named by its number, `000003.table`. Fixed numbers are little-endian; *varint* is LEB128 in its
-//! shortest form. Every checksum is a CRC-32C that begins with the file's *binding* (XXH3 of database
-//! number and file number) and the offset of the checked bytes, so that bytes which land in another place,
-//! file or database fail ([`crate::codec::Binding`]).
+//! shortest form. Every checksum is a CRC-32C. It begins with the file's *binding* (XXH3 of
+//! database number and file number) and the offset of the checked bytes. So bytes which land in
+//! another place, file or database fail ([`crate::codec::Binding`]).
 //!
 //! | part | content |
 //! |---|---|
@@ -25,33 +29,41 @@
 //! | properties | sealed; the [`descriptor`] of the table, its length given as 0 |
 //! | footer | 56 bytes, below |
 //!
-//! The **header**: magic `SoleraTb` (8 bytes), format version (u32, now 2), database number (u64), file
-//! number (u64), checksum of these 28 bytes (u32). These places are the same in every format version, so
-//! that an older release can tell a newer table from a damaged one.
+//! The **header**: magic `Solera/T` (8 bytes), format version (u32, now 1), database number (u64),
+//! file number (u64), checksum of these 28 bytes (u32). These places are the same in every format
+//! version, so that an older release can tell a newer table from a damaged one.
 //!
-//! The **footer**: where the range tombstones, the filter, the index and the properties begin (4 × u64;
-//! each section ends where the next begins, the data blocks end where the range tombstones begin, the
-//! properties end at the footer), length of the file (u64), format version (u32), checksum of these 44
-//! bytes (u32), magic `SoleraTb`.
+//! The **footer**:
 //!
-//! The **index** section: the number of data blocks and the size of each, codec byte and checksum included
-//! (varints); then, if there are blocks, the index as the writer trained it from the separators between them
-//! ([`Index::encode`](crate::index::Index::encode)). Separator `i` is above every key of block `i` and not above the keys of block
-//! `i + 1`; where the versions of one key `k` go on from block `i` to block `i + 1`, it is `k` and a zero byte. A kind without a model
-//! is stored as the separators: their number (varint), then for each the length it shares with its predecessor (varint) and the rest
-//! (length as varint, bytes). (In format version 1 all kinds are.) A malformed index is refused; a wrong one costs lookups a detour, for blocks say what they hold.
+//! | bytes | what |
+//! |---|---|
+//! | 4 × 8 | where the range tombstones, the filter, the index and the properties begin; each ends where the next part begins |
+//! | 8 | length of the file |
+//! | 4 | format version |
+//! | 4 | checksum of these 44 bytes |
+//! | 8 | magic `Solera/T` |
 //!
-//! Each block's note holds its [`fences`]: the separators on both sides of it, told by lengths.
+//! The **index** section begins with the number of data blocks and the size of each, codec byte and
+//! checksum included (varints). Then, if there are blocks, comes the index as the writer trained it
+//! from the separators between them ([`Index::encode`](crate::index::Index::encode)). Separator `i`
+//! is above every key of block `i` and not above the keys of block `i + 1`. Where the versions of
+//! one key `k` go on from block `i` to block `i + 1`, it is `k` and a zero byte. A kind without a
+//! model is stored as the separators. Their number comes first (varint). For each follow the length
+//! that it shares with its predecessor (varint) and the rest (length as varint, bytes). A malformed
+//! index is refused. A wrong one costs lookups a detour, for blocks say what they hold.
+//!
+//! Each block's note holds its [`fences`]: bounds on both sides of it, told by lengths.
 
-mod counted;
-mod cursor;
-pub mod descriptor;
-mod fences;
-mod file;
 mod format;
+mod fences;
 pub mod layout;
-mod lookup;
+pub mod waste;
+pub mod descriptor;
+mod counted;
 mod reader;
+mod lookup;
+mod file;
+mod cursor;
 mod verify;
 mod writer;
 
@@ -62,7 +74,7 @@ pub use counted::LayoutTag;
 pub use cursor::{Access, TableCursor};
 pub use descriptor::TableDescriptor;
 pub use file::{TableFile, open_alone};
-pub use format::{FORMAT_VERSION, MAGIC};
+pub use format::FORMAT_VERSION;
 pub use layout::Layout;
 pub use lookup::Entered;
 pub use reader::Table;
@@ -71,6 +83,7 @@ pub use writer::TableWriter;
 
 use crate::{
     cache::Cache,
+    dir::FileName,
     ids::{DatabaseId, FileId},
     stats::Stats,
     vfs::Fs,
@@ -97,17 +110,6 @@ pub struct TableContext {
 impl TableContext {
     /// The path of a table's file.
     pub fn path(&self, file: FileId) -> PathBuf {
-        self.dir.join(file_name(file))
+        FileName::Table(file).in_dir(&self.dir)
     }
-}
-
-/// The name of a table's file: `000003.table`.
-pub fn file_name(file: FileId) -> String {
-    format!("{:06}.table", file.0)
-}
-
-/// The number of the table file of this name; `None` if it is not the name of one.
-pub fn file_id(name: &str) -> Option<FileId> {
-    let file = FileId(name.strip_suffix(".table")?.parse().ok()?);
-    (file_name(file) == name).then_some(file)
 }

@@ -1,19 +1,20 @@
 //! An open table, and the way to a block for everybody who needs one.
 //!
-//! Owns [`Table`]: opening one, reading its blocks, and what it says of itself. Lookups are next door.
+//! Owns [`Table`]: opening one, reading its blocks, and what it says of itself. Lookups are next
+//! door.
 
 use super::{
     TableContext,
     counted::{CountedLayout, LayoutTag},
     descriptor::TableDescriptor,
-    format::{FIRST_WITH_INDEX, FOOTER_BYTES, Footer, HEADER_BYTES, Header},
+    format::{FOOTER_BYTES, Footer, HEADER_BYTES, Header},
 };
 use crate::{
     block::{Block, BlockAllocation, BlockSlots, RecordGrid, open},
     codec::{Binding, DecodeError, Decoder},
     error::{Error, Result},
     filter::Filter,
-    index::{Index, IndexKind, Span, handles::Handles, separators::Separators},
+    index::{Index, IndexKind, Span, handles::Handles},
     key::{KeyEnd, KeyRange},
     pool::Settled,
     stats::{Counter, LayoutCounter, LevelCounter, Stats},
@@ -35,7 +36,8 @@ pub struct Table {
     pub(super) filter: Filter,
     /// `None` if the table has range tombstones only.
     pub(super) index: Option<Index>,
-    /// The [`RecordGrid`] of the block that was read last, as a number: what is asked for early of another.
+    /// The [`RecordGrid`] of the block that was read last, as a number: what is asked for early of
+    /// another.
     pub(super) record_grid: AtomicU64,
     /// Whether its blocks have hash indexes.
     pub(super) has_buckets: bool,
@@ -100,8 +102,8 @@ impl Table {
     /// Opens the table in `file`. Everything but the data blocks is read and checked.
     ///
     /// # Errors
-    /// [`Error::NewerFormat`], or [`Error::Corrupt`] that tells a file of another kind, another database's
-    /// or another table's file, a file cut short and damage apart.
+    /// [`Error::NewerFormat`], or [`Error::Corrupt`] that tells a file of another kind, another
+    /// database's or another table's file, a file cut short and damage apart.
     pub(super) fn open(
         context: &TableContext,
         descriptor: &Arc<TableDescriptor>,
@@ -217,7 +219,7 @@ impl Table {
         let block = self.read(number)?;
         self.count(level, counter, LayoutCounter::BlocksRead);
         if block.line_ignored() {
-            self.count(level, LevelCounter::IndexFallbacks, LayoutCounter::IndexFallbacks);
+            self.stats.here().add_at(level, LevelCounter::LinesDropped, 1);
         }
         // Written only where it changes: other threads read what lies beside it.
         let grid = block.record_grid().map_or(0, RecordGrid::to_number);
@@ -272,8 +274,8 @@ impl Table {
         self.index.as_ref().map_or(Span::only(0), |index| self.locate_by(index, key))
     }
 
-    /// Where the block is to which `key` belongs, by the table's index. While that is found out, the cache's places of the
-    /// blocks around it come nearer.
+    /// Where the block is to which `key` belongs, by the table's index. While that is found out,
+    /// the cache's places of the blocks around it come nearer.
     #[inline]
     pub(super) fn locate_by(&self, index: &Index, key: &[u8]) -> Span {
         index.locate(key, |near| self.slots.prefetch_slots(near))
@@ -316,8 +318,8 @@ impl Table {
         self.handles.offset(last + 1).saturating_sub(self.handles.offset(first))
     }
 
-    /// Bytes that the open table takes in memory, its cached blocks aside: index, handles, filter, cache
-    /// slots. Range tombstones are counted as they are in the file.
+    /// Bytes that the open table takes in memory, its cached blocks aside: index, handles, filter,
+    /// cache slots. Range tombstones are counted as they are in the file.
     pub fn memory_bytes(&self) -> u64 {
         let slots = self.blocks() * size_of::<usize>();
         self.index_bytes()
@@ -353,21 +355,13 @@ fn decode_index(
     let index = if blocks == 0 {
         None
     } else {
-        // A separator is hardly longer than the key above it. The data's own size bounds them too, so that a
-        // small file cannot claim gigabytes.
+        // A separator is hardly longer than the key above it. The data's own size bounds them too,
+        // so that a small file cannot claim gigabytes.
         let layout = &descriptor.layout;
         let of_keys = descriptor.key_bytes.saturating_add(descriptor.blocks.into());
         let of_data = layout.compression.expansion_max().saturating_mul(data.end - data.start);
         let separator_bytes_max = of_keys.min(of_data);
-        Some(if footer.version >= FIRST_WITH_INDEX {
-            Index::decode(&mut decoder, layout.index, blocks, separator_bytes_max)?
-        } else {
-            let separators = Separators::decode(&mut decoder, separator_bytes_max)?;
-            if separators.len() + 1 != blocks {
-                return decoder.fail("one separator between every two blocks");
-            }
-            Index::build(layout.index, layout.epsilon, &separators, None)
-        })
+        Some(Index::decode(&mut decoder, layout.index, blocks, separator_bytes_max)?)
     };
     decoder.finish("the end of the index")?;
     Ok((handles, index))

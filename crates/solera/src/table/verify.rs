@@ -1,4 +1,8 @@
 //! Looking at a whole table: checking it and printing it.
+//!
+//! Owns [`Table::check`] and [`Table::dump`]. What must hold: a check reads the file past the cache
+//! and believes nothing. It goes on after a problem and lists it, so that one bad block does not
+//! hide the next. Called by `Db::verify` and by `inspect`.
 
 use super::{
     descriptor::hull,
@@ -16,8 +20,9 @@ use std::io;
 /// A table with more problems than this is not looked at further.
 const PROBLEMS_MAX: usize = 100;
 
-/// An index that may name the block behind the right one does so for one key in a thousand; where it does for one in so many, or
-/// for more than [`ASTRAY_MIN`] of few keys, it is not what it should be.
+/// An index that may name the block behind the right one does so for one key in a thousand; where
+/// it does for one in so many, or for more than [`ASTRAY_MIN`] of few keys, it is not what it
+/// should be.
 const ASTRAY_ONE_IN: u64 = 20;
 const ASTRAY_MIN: u64 = 16;
 
@@ -46,7 +51,8 @@ struct Sums {
     /// Of the block before: its last key, and whether its versions are said to go on.
     last_key: Vec<u8>,
     continues: bool,
-    /// And its upper fence, if it has one and could be read. Of the block itself, while its fences are checked.
+    /// And its upper fence, if it has one and could be read. Of the block itself, while its fences
+    /// are checked.
     upper_fence: Option<Vec<u8>>,
     /// Different keys; and those that the index sends first to a block that is not theirs.
     keys: u64,
@@ -54,9 +60,9 @@ struct Sums {
 }
 
 impl Table {
-    /// Reads the whole file, past the cache, and checks every checksum, that keys ascend within and between
-    /// blocks, that lines are within their error bounds, that index and filter lead to every key, and that
-    /// the descriptor's numbers are right.
+    /// Reads the whole file, past the cache, and checks every checksum, that keys ascend within and
+    /// between blocks, that lines are within their error bounds, that index and filter lead to
+    /// every key, and that the descriptor's numbers are right.
     ///
     /// # Errors
     /// Only what kept the check from being made; what it finds is in the result.
@@ -150,14 +156,16 @@ impl Table {
         Ok(())
     }
 
-    /// The block that a lookup of `key` looks into first, if the index leads it on to block `number`.
+    /// The block that a lookup of `key` looks into first, if the index leads it on to block
+    /// `number`.
     fn led_to(&self, key: &[u8], number: usize) -> Option<usize> {
         let index = self.index()?;
         let span = index.locate(key, |_| {});
         (span.first() <= number + index.reach() && number <= span.last()).then_some(span.begin)
     }
 
-    /// The fences of a block hold for its keys, and the lower one is the upper one of the block before, if that is known; the first block and the last
+    /// The fences of a block hold for its keys, and the lower one is above all keys of the block
+    /// before, and not above that one's upper fence, if that is known; the first block and the last
     /// have none on their outer side.
     fn check_fences(
         &self,
@@ -168,12 +176,16 @@ impl Table {
         sums: &Sums,
     ) -> Result<()> {
         let (mut lower, mut last_key) = (Vec::new(), Vec::new());
-        fences.lower(block, &mut lower);
-        let before = if number == 0 { Some(&[][..]) } else { before };
-        if before.is_some_and(|before| before != lower) {
-            return Err(
-                self.damage(number, "the block's lower fence is not the upper one of the block before")
-            );
+        if fences.lower(block, &mut lower) != (number > 0) {
+            return Err(self.damage(number, "a lower fence before the first block, or none behind another"));
+        }
+        if number > 0 && lower <= sums.last_key {
+            let what = "the block's lower fence is not above the last key of the block before";
+            return Err(self.damage(number, what));
+        }
+        if before.is_some_and(|before| *before < *lower) {
+            let what = "the block's lower fence is above the upper one of the block before";
+            return Err(self.damage(number, what));
         }
         if sums.upper_fence.is_some() != (number + 1 < self.blocks()) {
             return Err(self.damage(number, "an upper fence that no block follows, or none where one does"));
@@ -186,6 +198,13 @@ impl Table {
     }
 
     fn check_sums(&self, sums: &Sums) -> Result<()> {
+        // What was counted when the table was written is what is counted now.
+        let counted = self.index().and_then(crate::index::Index::astray);
+        if let Some(counted) = counted.filter(|counted| *counted != sums.astray) {
+            let astray = sums.astray;
+            let what = format!("the index sends {astray} keys to a wrong block first, and says {counted}");
+            return Err(Error::corrupt(self.file.path(), self.footer.index, what));
+        }
         // An index may name a few blocks, or the one behind; but not of most keys the wrong one.
         let by_one = self.index().is_some_and(|index| index.reach() > 0);
         if by_one && sums.astray > ASTRAY_MIN + sums.keys / ASTRAY_ONE_IN {
@@ -214,8 +233,8 @@ impl Table {
         Ok(())
     }
 
-    /// Writes what the table is made of, for people: its descriptor, its range tombstones, and every entry
-    /// of every block.
+    /// Writes what the table is made of, for people: its descriptor, its range tombstones, and
+    /// every entry of every block.
     pub fn dump(&self, out: &mut dyn io::Write) -> Result<()> {
         let failed = |error| Error::io("print", self.file.path(), error);
         let descriptor = self.descriptor();
@@ -249,6 +268,22 @@ impl Table {
                 layout.block_bytes,
                 layout.compression
             )?;
+            if let Some((index, form)) = self.index().and_then(|index| Some((index, index.describe()?))) {
+                let astray = index.astray().map_or("not counted".into(), |astray| astray.to_string());
+                writeln!(out, "  index form: {form}; keys sent to a wrong block first: {astray}")?;
+            }
+            let waste = &descriptor.waste;
+            for held in &waste.held {
+                let (entries, bytes, from, to) = (held.entries, held.bytes, held.from, held.to);
+                writeln!(out, "  {entries} old versions, {bytes} bytes, for snapshots from {from} to {to}")?;
+            }
+            for expiring in &waste.expiring {
+                let (entries, bytes, moment) = (expiring.entries, expiring.bytes, expiring.until_ms);
+                writeln!(out, "  {entries} entries, {bytes} bytes, expire by {moment} ms")?;
+            }
+            if let Some((from, to)) = waste.tombstones_held {
+                writeln!(out, "  tombstones wait for snapshots from {from} to {to}")?;
+            }
             if let Some((index, reason)) = self.index().and_then(|index| Some((index, index.reason()?))) {
                 writeln!(out, "  index chosen: {} of {}", index.kind(), reason.escape_debug())?;
             }

@@ -1,17 +1,20 @@
 //! Writing a table, front to back, in one pass.
 //!
-//! Owns [`TableWriter`]. Entries come in order; a block is cut when its builder refuses the next entry,
-//! and is sealed and put into the write buffer at once. What follows the data — range tombstones, filter,
-//! index, properties, footer — is written by `finish`, which syncs the file. Models are trained here too, in the job that
-//! merges: a block's line as its keys come, the index when the last block is cut, from what is kept of each block: its size, a separator, and the beginning of its last key. Until then the file has no
-//! footer and no reader takes it for a table.
+//! Owns [`TableWriter`]. Entries come in order; a block is cut when its builder refuses the next
+//! entry, and is sealed and put into the write buffer at once. What follows the data — range
+//! tombstones, filter, index, properties, footer — is written by `finish`, which syncs the file.
+//! Models are trained here too, in the job that merges. A block's line is trained as its keys come,
+//! the index when the last block is cut. The writer keeps of each block its size, a separator, and
+//! the beginning of its last key. Until then the file has no footer and no reader takes it for a
+//! table.
 
 use super::{
     TableContext,
     descriptor::{TableDescriptor, hull},
-    fences::Fences,
+    fences::{Fences, lower_fence},
     format::{FOOTER_BYTES, FORMAT_VERSION, Footer, Header},
     layout::Layout,
+    waste::{ENTRY_BYTES, Waste},
 };
 use crate::{
     block::{BlockBuilder, Compression, LastMile, seal},
@@ -23,9 +26,10 @@ use crate::{
     index::{
         Index, IndexKind, LastKeys,
         handles::Handles,
+        last_keys::KEPT_MAX,
         separators::{SEPARATOR_BYTES_MAX, Separators},
     },
-    key::{KEY_BYTES_MAX, KeyRange, Kind, VALUE_BYTES_MAX, hash},
+    key::{KEY_BYTES_MAX, KeyRange, Kind, VALUE_BYTES_MAX, hash, split_expiry},
     tombstone::{RangeTombstone, RangeTombstones},
     vfs::{Fs, WriteFile},
 };
@@ -34,7 +38,8 @@ use std::{fmt, path::PathBuf, sync::Arc};
 /// Sealed blocks are collected up to this many bytes, then written by one call.
 const WRITE_BYTES: usize = 256 << 10;
 
-/// So much of a block's last key is kept beyond what the separators around it have: as many letters as a head tells at most.
+/// So much of a block's last key is kept beyond what the separators around it have: as many letters
+/// as a head tells at most.
 const LAST_KEY_BYTES: usize = 32;
 
 /// A table under construction. Dropped before it is finished, it removes its file.
@@ -48,9 +53,10 @@ pub struct TableWriter {
     block: BlockBuilder,
     filter: FilterBuilder,
     separators: Separators,
-    /// What [`LastKeys`] tells, if the index may ask.
-    keeps_last_keys: bool,
-    last_keys: Separators,
+    /// Whether blocks end at gaps between keys, and what [`LastKeys`] tells is kept, for an index
+    /// that makes use of both.
+    is_for_learned: bool,
+    last_keys: LastKeys,
     distinct_keys: u64,
     sizes: Vec<u64>,
     /// Bytes of the keys and values in the block under construction.
@@ -61,16 +67,22 @@ pub struct TableWriter {
     /// One block's payload and note; kept for their memory.
     payload: Vec<u8>,
     note: Vec<u8>,
+    /// First key of the block after the one that is finished.
+    next_first: Vec<u8>,
+    /// The lower fence of the block under construction.
+    lower_fence: Option<(usize, u8)>,
     first_key: Vec<u8>,
     last_key: Vec<u8>,
     tombstones: Vec<RangeTombstone>,
     /// What is known so far. The rest is filled in by `finish`.
     descriptor: TableDescriptor,
+    /// No entry is older than this, whatever number it comes with.
+    oldest: Seqno,
 }
 
 impl TableWriter {
-    /// Creates the file of table `file`, which must not exist. It gets the filter that is given, whatever the
-    /// layout says of filters in general. A block all of whose sequence numbers are
+    /// Creates the file of table `file`, which must not exist. It gets the filter that is given,
+    /// whatever the layout says of filters in general. A block all of whose sequence numbers are
     /// `<= elide_below` stores none of them; pass the oldest live snapshot, or 0 for never.
     ///
     /// # Errors
@@ -94,7 +106,9 @@ impl TableWriter {
             | IndexKind::SherryPlr => LastMile::Halving,
             IndexKind::STreeHash => LastMile::Hash,
             IndexKind::DoblixPla => LastMile::Pla { epsilon: layout.epsilon },
-            IndexKind::DoblixPra | IndexKind::Learned | IndexKind::Auto => LastMile::LeastSquares,
+            IndexKind::DoblixPra | IndexKind::Learned | IndexKind::Auto | IndexKind::GreedyPlr => {
+                LastMile::LeastSquares
+            }
         };
         let header = Header { database: context.database, file, version: FORMAT_VERSION };
         Ok(TableWriter {
@@ -106,8 +120,8 @@ impl TableWriter {
             block: BlockBuilder::new(layout.block_bytes, last_mile, elide_below),
             filter: FilterBuilder::new(filter),
             separators: Separators::new(),
-            keeps_last_keys: matches!(layout.index, IndexKind::Learned | IndexKind::Auto),
-            last_keys: Separators::new(),
+            is_for_learned: matches!(layout.index, IndexKind::Learned | IndexKind::Auto),
+            last_keys: LastKeys::default(),
             distinct_keys: 0,
             sizes: Vec::new(),
             staged: 0,
@@ -115,6 +129,8 @@ impl TableWriter {
             written: 0,
             payload: Vec::new(),
             note: Vec::new(),
+            next_first: Vec::new(),
+            lower_fence: None,
             first_key: Vec::new(),
             last_key: Vec::new(),
             tombstones: Vec::new(),
@@ -136,12 +152,14 @@ impl TableWriter {
                 value_bytes: 0,
                 filter,
                 layout: *layout,
+                waste: Waste::default(),
             },
+            oldest: 0,
         })
     }
 
-    /// Adds an entry. Keys ascend, versions of one key go from new to old; else the table is not sorted,
-    /// which is the caller's mistake.
+    /// Adds an entry. Keys ascend, versions of one key go from new to old; else the table is not
+    /// sorted, which is the caller's mistake.
     pub fn add(&mut self, key: &[u8], seqno: Seqno, kind: Kind, value: &[u8]) -> Result<()> {
         if key.len() > KEY_BYTES_MAX {
             return Err(Error::TooLarge { what: "key", len: key.len() as u64, limit: KEY_BYTES_MAX as u64 });
@@ -151,10 +169,9 @@ impl TableWriter {
         }
         let first = self.descriptor.entries == 0;
         debug_assert!(first || self.last_key[..] <= *key, "keys ascend");
-        if !self.block.try_add(key, seqno, kind, value) {
+        while !self.block.try_add(key, seqno, kind, value) {
+            // An empty block takes any entry.
             self.cut(Some(key))?;
-            let taken = self.block.try_add(key, seqno, kind, value);
-            debug_assert!(taken, "an empty block takes any entry");
         }
         self.staged += (key.len() + value.len()) as u64;
         if first {
@@ -176,7 +193,24 @@ impl TableWriter {
         descriptor.seqno_max = descriptor.seqno_max.max(seqno);
         descriptor.key_bytes += key.len() as u64;
         descriptor.value_bytes += value.len() as u64;
+        if kind.expires()
+            && let Some((moment_ms, _)) = split_expiry(value)
+        {
+            descriptor.waste.expire(moment_ms, (key.len() + value.len()) as u64 + ENTRY_BYTES);
+        }
         Ok(())
+    }
+
+    /// What is to be said of useless entries: old versions and tombstones that a snapshot holds.
+    /// The writer itself notes entries that expire, and what range tombstones cover.
+    pub fn waste(&mut self) -> &mut Waste {
+        &mut self.descriptor.waste
+    }
+
+    /// Says that no entry is older than `seqno`, though some come with the number 0 in place of
+    /// their own.
+    pub fn written_since(&mut self, seqno: Seqno) {
+        self.oldest = seqno;
     }
 
     /// Adds range tombstones. What several calls add is the union.
@@ -188,7 +222,9 @@ impl TableWriter {
     pub fn bytes_written(&self) -> u64 {
         let filter = self.filter.len() as f64 * f64::from(self.descriptor.filter.bits_per_key) / 8.0;
         let index = match self.layout.index {
-            IndexKind::Learned | IndexKind::SherryPlr | IndexKind::Auto => 2 * self.sizes.len(),
+            IndexKind::Learned | IndexKind::SherryPlr | IndexKind::GreedyPlr | IndexKind::Auto => {
+                2 * self.sizes.len()
+            }
             _ => self.separators.total_bytes() + self.sizes.len(),
         };
         self.offset() + self.staged + filter as u64 + index as u64 + 2 * self.sizes.len() as u64
@@ -209,8 +245,8 @@ impl TableWriter {
         self.descriptor.entries == 0 && self.tombstones.is_empty()
     }
 
-    /// Writes what is missing and syncs the file; its name is durable once the caller has synced the
-    /// directory. If nothing was added there is no table: the file is removed.
+    /// Writes what is missing and syncs the file; its name is durable once the caller has synced
+    /// the directory. If nothing was added there is no table: the file is removed.
     pub fn finish(mut self) -> Result<Option<TableDescriptor>> {
         if self.is_empty() {
             return Ok(None);
@@ -260,13 +296,14 @@ impl TableWriter {
     }
 
     /// Trains the index, now that all separators are known, and appends its section.
-    fn encode_index(&self, section: &mut Vec<u8>) {
+    fn encode_index(&mut self, section: &mut Vec<u8>) {
         Handles::encode_sizes(&self.sizes, section);
         if self.sizes.is_empty() {
             return;
         }
-        let last_keys = LastKeys { keys: &self.last_keys, of: self.distinct_keys };
-        let last_keys = self.keeps_last_keys.then_some(last_keys);
+        self.last_keys.set_of(self.distinct_keys);
+        let is_counted = self.is_for_learned || self.layout.index == IndexKind::GreedyPlr;
+        let last_keys = is_counted.then_some(&self.last_keys);
         let index = Index::build(self.layout.index, self.layout.epsilon, &self.separators, last_keys);
         index.encode(&self.separators, section);
     }
@@ -290,27 +327,38 @@ impl TableWriter {
             descriptor.seqno_min = descriptor.seqno_min.min(min);
             descriptor.seqno_max = descriptor.seqno_max.max(max);
         }
+        descriptor.seqno_min = descriptor.seqno_min.max(self.oldest).min(descriptor.seqno_max);
+        descriptor.waste.thin_moments();
+        descriptor.waste.cover(tombstones);
     }
 
-    /// Finishes the block under construction, which another one follows that begins with `next`.
+    /// Finishes the block under construction, after which comes `next`: in the block that follows,
+    /// behind what this one gives up for a gap.
     fn cut(&mut self, next: Option<&[u8]>) -> Result<()> {
-        let lower = self.separators.len().checked_sub(1);
+        let lower = self.lower_fence.take();
         if let Some(next) = next {
-            self.separators.push_between(&self.last_key, next);
-            if self.keeps_last_keys {
-                self.keep_last_key();
+            self.next_first.clear();
+            self.next_first.extend_from_slice(if self.is_for_learned {
+                self.block.step_back(next)
+            } else {
+                next
+            });
+            self.separators.push_between(self.block.last_key(), &self.next_first);
+            self.lower_fence = Some(lower_fence(self.block.last_key(), &self.next_first));
+            if self.is_for_learned {
+                self.keep_last_keys();
             }
         }
-        let upper = next.map(|_| self.separators.len() - 1);
-        let separator = |i: Option<usize>| i.map(|i| self.separators.get(i));
+        let upper = next.map(|_| self.separators.get(self.separators.len() - 1));
         self.note.clear();
-        Fences::between(separator(lower), separator(upper)).encode(&mut self.note);
+        Fences::between(lower, upper).encode(&mut self.note);
         self.payload.clear();
         self.block.finish(&self.note, &mut self.payload);
         let (offset, before) = (self.offset(), self.buffer.len());
         seal(&self.payload, self.layout.compression, self.binding, offset, &mut self.buffer);
         self.sizes.push((self.buffer.len() - before) as u64);
-        self.staged = 0;
+        self.block.take_up();
+        self.staged = self.block.staged_bytes();
         let too_large = |what, len| Error::TooLarge { what, len, limit: u32::MAX.into() };
         if self.separators.total_bytes() > SEPARATOR_BYTES_MAX {
             return Err(too_large("table, in bytes of separators", self.separators.total_bytes() as u64));
@@ -322,13 +370,14 @@ impl TableWriter {
         if self.buffer.len() >= WRITE_BYTES { self.write() } else { Ok(()) }
     }
 
-    /// Keeps the beginning of the last key, which lies between the last two separators. It goes on beyond both: so it stays between them, and
-    /// such keys ascend.
-    fn keep_last_key(&mut self) {
+    /// Keeps the beginnings of the last keys, which lie between the last two separators. They go on
+    /// beyond both: so they stay between them, and such keys ascend.
+    fn keep_last_keys(&mut self) {
         let count = self.separators.len();
         let around = [count.checked_sub(2), Some(count - 1)].into_iter().flatten();
         let longest = around.map(|i| self.separators.get(i).len()).max().unwrap_or(0);
-        self.last_keys.push(&self.last_key[..self.last_key.len().min(longest + LAST_KEY_BYTES)]);
+        let beyond = longest + LAST_KEY_BYTES;
+        self.last_keys.push(self.block.last_keys(KEPT_MAX).map(|key| &key[..key.len().min(beyond)]));
     }
 
     fn seal_section(&mut self, payload: &[u8]) -> Result<()> {

@@ -1,15 +1,16 @@
 //! What users did, as a compact record that can be done again elsewhere.
 //!
-//! Owns trace files: their records ([`Record`]), the [`Recorder`] that operations are handed to, the thread that writes
-//! them out, and [`read`]. A trace holds kinds, keys, lengths and times to a microsecond, and no value. Keys may be
-//! replaced by hashes of 8 bytes under a key that is forgotten with the recording: then equal keys are equal
-//! still, and nothing else is left of them, their order neither.
+//! Owns trace files: their records ([`Record`]), the [`Recorder`] that operations are handed to,
+//! the thread that writes them out, and [`read`]. A trace holds kinds, keys, lengths and times to a
+//! microsecond, and no value. Keys may be replaced by hashes of 8 bytes under a key that is
+//! forgotten with the recording. Then equal keys are equal still. Nothing else is left of them,
+//! their order neither.
 //!
-//! What must hold: an operation that is recorded waits for no disk and fails for none. What does not fit into the
-//! recorder's memory is left out and counted.
+//! What must hold: an operation that is recorded waits for no disk and fails for none. What does
+//! not fit into the recorder's memory is left out and counted.
 //!
 //! ```text
-//! file     = file header, frames (`frame`), magic `SOLERATR`
+//! file     = file header, frames (`frame`), magic `Solera/R`
 //! payload  = flags:u8 unix_us:varint record*      flags: 1, keys are hashes; unix_us: what the first record's time is
 //! record   = kind:u8 after_us:varint body                                                           counted from
 //! ```
@@ -30,8 +31,9 @@
 //! | 11 | so many operations were left out here | operations:varint |
 //! | 12 | the keyspace was dropped | keyspace:varint |
 //!
-//! `bytes` is a length as a varint, and so many bytes. Names hold beyond their frame; all else of a frame is read by
-//! itself. Nothing is synced before the recording ends; then all frames are, and an end says that this is all.
+//! `bytes` is a length as a varint, and so many bytes. Names hold beyond their frame; all else of a
+//! frame is read by itself. Nothing is synced before the recording ends; then all frames are, and
+//! an end says that this is all.
 
 mod reader;
 mod recorder;
@@ -41,13 +43,14 @@ pub use recorder::{Recorded, TRACE_BYTES_MIN, TraceOptions};
 pub(crate) use recorder::{Recorder, start};
 
 use crate::{
-    codec::{DecodeError, Decoder, put_bytes, put_varint},
+    codec::{DecodeError, Decoder, put_bytes, put_end, put_varint},
+    dir::magic,
     frame::FileKind,
     key::{KEY_BYTES_MAX, VALUE_BYTES_MAX},
 };
 
 /// Trace files.
-const FILE_KIND: FileKind = FileKind { magic: *b"SOLERATR", version: 1, noun: "trace", reserves: false };
+const FILE_KIND: FileKind = FileKind { magic: magic::TRACE, version: 1, noun: "trace", reserves: false };
 /// The flag of frames whose keys are hashes.
 const HASHED: u8 = 1;
 
@@ -75,8 +78,8 @@ pub enum Operation<'k> {
     Scan {
         /// Where.
         keyspace: u32,
-        /// Where it was placed: at the first entry at or above this key, or, if it moved down, at the last one below it,
-        /// and the last of all if this is empty.
+        /// Where it was placed: at the first entry at or above this key, or, if it moved down, at
+        /// the last one below it, and the last of all if this is empty.
         key: &'k [u8],
         /// Entries that it came to.
         entries: u64,
@@ -124,8 +127,8 @@ pub enum Operation<'k> {
         /// How many: 2 or more.
         writes: u64,
     },
-    /// So many operations are missing here: those that did not fit into the recorder's memory, or that could not be
-    /// written to the file.
+    /// So many operations are missing here: those that did not fit into the recorder's memory, or
+    /// that could not be written to the file.
     Dropped {
         /// How many.
         operations: u64,
@@ -205,7 +208,7 @@ impl<'k> Record<'k> {
             }
             Operation::DeleteRange { start, end, .. } => {
                 put_bytes(out, start);
-                put_bytes(out, end);
+                put_end(out, end);
             }
             Operation::Batch { writes: number } | Operation::Dropped { operations: number } => {
                 put_varint(out, number);
@@ -238,7 +241,11 @@ impl<'k> Record<'k> {
                 expires: kind == 6,
             },
             7 => Operation::Delete { keyspace: keyspace(from)?, key: key(from)? },
-            8 => Operation::DeleteRange { keyspace: keyspace(from)?, start: key(from)?, end: key(from)? },
+            8 => Operation::DeleteRange {
+                keyspace: keyspace(from)?,
+                start: key(from)?,
+                end: from.end("the end of a range")?,
+            },
             9 => {
                 Operation::Merge { keyspace: keyspace(from)?, key: key(from)?, operand_len: value_len(from)? }
             }

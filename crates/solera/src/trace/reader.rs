@@ -1,4 +1,9 @@
 //! Reading traces back.
+//!
+//! Owns [`read`], which hands every record to its caller, and [`Traced`], a record with its time
+//! and place. What must hold: bytes are untrusted. Damage in a recording that was ended is an
+//! error. One that was not ended is read up to the first frame that is not whole, and [`Ending`]
+//! says so. Called by `solera trace` and by tests.
 
 use super::{FILE_KIND, HASHED, Operation, Record};
 use crate::{
@@ -12,7 +17,8 @@ use std::{collections::BTreeSet, path::Path};
 /// A record of a trace, where and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traced<'k> {
-    /// When the operation ended, or, if it is a scan, when its iterator left off, in Unix microseconds.
+    /// When the operation ended, or, if it is a scan, when its iterator left off, in Unix
+    /// microseconds.
     pub unix_us: u64,
     /// Where in the file its frame begins.
     pub offset: u64,
@@ -27,7 +33,8 @@ pub struct Traced<'k> {
 pub struct Ending {
     /// Bytes of the file that were read.
     pub bytes: u64,
-    /// Whether the recording was ended. If not, the process that made it was killed, or makes it still.
+    /// Whether the recording was ended. If not, the process that made it was killed, or makes it
+    /// still.
     pub ended: bool,
     /// Bytes at the end that are not whole: what such a process left of its last writes.
     pub cut_bytes: u64,
@@ -35,13 +42,13 @@ pub struct Ending {
 
 /// Hands every record of the trace at `path` to `each`, in order; an error of it ends the reading.
 ///
-/// Operations of one thread stand in the order in which they were done; those that several threads did at the same time
-/// stand in any order. The writes that follow an [`Operation::Batch`] are those of one batch, and every keyspace
-/// was named before.
+/// Operations of one thread stand in the order in which they were done; those that several threads
+/// did at the same time stand in any order. The writes that follow an [`Operation::Batch`] are
+/// those of one batch, and every keyspace was named before.
 ///
 /// # Errors
-/// [`Error::Corrupt`](crate::Error::Corrupt) if the file is no trace, is damaged where a recording was ended, or goes on
-/// behind its end; as `each`.
+/// [`Error::Corrupt`](crate::Error::Corrupt) if the file is no trace, is damaged where a recording
+/// was ended, or goes on behind its end; as `each`.
 pub fn read(fs: &dyn Fs, path: &Path, mut each: impl FnMut(&Traced<'_>) -> Result<()>) -> Result<Ending> {
     let file = fs.open(path)?;
     let len = file.len()?;

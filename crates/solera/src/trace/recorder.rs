@@ -1,8 +1,9 @@
 //! Taking operations down while they happen, and writing them out behind their backs.
 //!
-//! Owns [`Recorder`], a bounded buffer of encoded records, and the thread that puts its content into the file. The two
-//! exchange whole buffers under a lock that nobody holds for longer than it takes to encode one call's records. What finds
-//! the buffer full is left out and counted, and the next record that fits says so.
+//! Owns [`Recorder`], a bounded buffer of encoded records, and the thread that puts its content
+//! into the file. The two exchange whole buffers under a lock that nobody holds for longer than it
+//! takes to encode one call's records. What finds the buffer full is left out and counted, and the
+//! next record that fits says so.
 
 use super::{FILE_KIND, HASHED, Operation, Record};
 use crate::{
@@ -50,16 +51,18 @@ impl TraceOptions {
         TraceOptions::default()
     }
 
-    /// Whether 8-byte hashes stand for keys, under a random key that is kept in memory and forgotten with the recording
-    /// (the standard library's `RandomState`). Equal keys of one recording stay equal. Their order is lost, so scans
-    /// of a replay begin elsewhere and range deletions cannot be replayed. Names of keyspaces stay as they are.
+    /// Whether 8-byte hashes stand for keys, under a random key that is kept in memory and
+    /// forgotten with the recording (the standard library's `RandomState`). Equal keys of one
+    /// recording stay equal. Their order is lost, so scans of a replay begin elsewhere and range
+    /// deletions cannot be replayed. Names of keyspaces stay as they are.
     #[must_use]
     pub fn hash_keys(self, hash_keys: bool) -> Self {
         TraceOptions { hash_keys, ..self }
     }
 
-    /// Bytes of memory that records take until they are written, 512 KiB or more; default 16 MiB. One half takes
-    /// records while the other is written. A batch whose keys do not fit into a half is left out, as a whole.
+    /// Bytes of memory that records take until they are written, 512 KiB or more; default 16 MiB.
+    /// One half takes records while the other is written. A batch whose keys do not fit into a half
+    /// is left out, as a whole.
     #[must_use]
     pub fn memory(self, bytes: usize) -> Self {
         TraceOptions { memory_bytes: bytes, ..self }
@@ -71,7 +74,8 @@ impl TraceOptions {
 pub struct Recorded {
     /// Operations that are in the file.
     pub operations: u64,
-    /// Operations that were left out, because the file was slower than they, or could not be written.
+    /// Operations that were left out, because the file was slower than they, or could not be
+    /// written.
     pub dropped: u64,
     /// Bytes of the file.
     pub bytes: u64,
@@ -132,7 +136,8 @@ impl Recorder {
         }
     }
 
-    /// Takes down `operations`, each with its keyspace's name, that were done together just now: all or none of them.
+    /// Takes down `operations`, each with its keyspace's name, that were done together just now:
+    /// all or none of them.
     pub(crate) fn add<'o>(&self, operations: impl ExactSizeIterator<Item = (Operation<'o>, &'o str)>) {
         let us = self.clock.monotonic_ns().saturating_sub(self.begun_ns) / 1000;
         let us = self.begun_unix_us.saturating_add(us);
@@ -215,8 +220,8 @@ impl Recorder {
         self.call.notify_all();
     }
 
-    /// Waits until there is reason to write, and exchanges what there is for `payload`, which is empty. Says how many
-    /// operations that is and whether it is the last.
+    /// Waits until there is reason to write, and exchanges what there is for `payload`, which is
+    /// empty. Says how many operations that is and whether it is the last.
     fn take(&self, payload: &mut Vec<u8>) -> (u64, bool) {
         let mut buffer = self.buffer.lock();
         if !buffer.ended && buffer.payload.len() < self.limit / 2 {
@@ -230,7 +235,8 @@ impl Recorder {
         (mem::take(&mut buffer.operations), buffer.ended)
     }
 
-    /// Tells what became of so many operations that were taken: `written`, so that the file is so long, or lost.
+    /// Tells what became of so many operations that were taken: `written`, so that the file is so
+    /// long, or lost.
     fn tell(&self, operations: u64, written: Result<u64>) {
         let mut buffer = self.buffer.lock();
         match written {
@@ -271,8 +277,8 @@ impl Recorder {
     }
 }
 
-/// Creates the file at `path`, which must not exist, and begins: what to hand operations to, and the thread that
-/// writes them out until the recorder [ends](Recorder::end).
+/// Creates the file at `path`, which must not exist, and begins: what to hand operations to, and
+/// the thread that writes them out until the recorder [ends](Recorder::end).
 pub(crate) fn start(
     fs: &dyn Fs,
     path: &Path,

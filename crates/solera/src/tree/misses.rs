@@ -1,7 +1,7 @@
 //! What lookups met lately, level by level.
 //!
-//! Owns [`RecentMisses`], from which filters for new tables are measured out. It is asked once for each flush and
-//! compaction; lookups count, and know nothing of it.
+//! Owns [`RecentMisses`], from which filters for new tables are measured out. It is asked once for
+//! each flush and compaction; lookups count, and know nothing of it.
 
 use crate::stats::{LEVELS_COUNTED, LevelCounters};
 

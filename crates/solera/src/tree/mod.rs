@@ -1,20 +1,23 @@
-//! One keyspace's log-structured merge tree: what is in memory, what is in tables, and the view of both
-//! that a reader takes in one step.
+//! One keyspace's log-structured merge tree: what is in memory, what is in tables, and the view of
+//! both that a reader takes in one step.
 //!
-//! Owns [`View`] and the tree's changes of view: sealing a memtable, installing a version. What must
-//! hold: a view lists sources newest first and every version of a key in a newer source is newer
-//! (invariant R, docs/decisions/0002), so a reader stops at the first version that it sees.
-//! Knows nothing of logs, manifests or other keyspaces; `db` does.
+//! Owns [`View`] and the tree's changes of view: sealing a memtable, installing a version. What
+//! must hold: a view lists sources newest first, and every version of a key in a newer source is
+//! newer (invariant R, docs/decisions/0002). So a reader stops at the first version that it sees.
+//! Knows nothing of logs, manifests or other keyspaces; `engine` does.
 
+mod gaps;
+mod heat;
 mod misses;
 mod read;
 mod scan;
 mod settings;
 pub mod stall;
 
+pub use heat::{Heat, Sample};
 pub use read::Outcome;
-pub use scan::{ReadContext, Source, Walk};
-pub use settings::Settings;
+pub use scan::{Source, Walk, value_of};
+pub use settings::{SEPARATE_NONE, Settings};
 
 use crate::{
     compaction::LevelFilters,
@@ -24,12 +27,15 @@ use crate::{
     ids::{KeyspaceId, SEQNO_MAX, Seqno},
     key::KeyRange,
     memtable::Memtable,
+    merge::visible::gaps::Gaps,
     operator::MergeOperator,
     sync::{
         ArcSwap, Guard, Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU8, AtomicU64, Ordering},
     },
     table::{Access, TableContext},
+    tombstone::RangeTombstone,
+    values::ValueFiles,
     version::Version,
 };
 use misses::RecentMisses;
@@ -37,6 +43,14 @@ use std::{
     fmt,
     sync::{Arc, OnceLock},
 };
+
+/// Deletes in memory that hide more than one part in so many of the tables are flushed.
+const HIDDEN_SHARE: u64 = 5;
+
+/// A keyspace that can be used, one that was dropped, and one whose database was closed.
+const OPEN: u8 = 0;
+const DROPPED: u8 = 1;
+const CLOSED: u8 = 2;
 
 /// Everything a reader needs, immutable but for the active memtable's growth.
 pub struct View {
@@ -61,6 +75,37 @@ impl View {
         self.memtables().map(|memtable| memtable.bytes() as u64).sum()
     }
 
+    /// Whether the deletes of the active memtable hide so much of the tables, by the mean size of
+    /// an entry, that compaction should have them before the memtable is full: more than a write
+    /// buffer of `limit` bytes, and a fifth of all.
+    pub fn hides_much(&self, limit: u64) -> bool {
+        let deletes = self.active.deletes() as u64;
+        if deletes == 0 || !self.sealed.is_empty() {
+            return false;
+        }
+        let bytes = self.version.bytes();
+        let hidden = deletes as f64 * bytes as f64 / self.version.entries().max(1) as f64;
+        bytes >= limit && hidden >= limit.max(bytes / HIDDEN_SHARE) as f64
+    }
+
+    /// Whether `deleted` ranges, which the active memtable holds, cover whole tables of as many
+    /// bytes as a flush of it would write: nobody has to read those to be rid of them.
+    pub fn covers_tables(&self, deleted: &[RangeTombstone]) -> bool {
+        let covered: u64 = deleted
+            .iter()
+            .filter(|tombstone| !tombstone.is_empty())
+            .flat_map(|tombstone| {
+                let range = KeyRange::half_open(&tombstone.start, &tombstone.end);
+                let runs = self.version.runs().iter();
+                runs.map(move |run| {
+                    let inside = run.overlapping(&range).iter().filter(|table| range.covers(table.clip()));
+                    inside.map(|table| table.bytes()).sum::<u64>()
+                })
+            })
+            .sum();
+        covered > 0 && covered >= self.active.bytes() as u64 && self.sealed.is_empty()
+    }
+
     /// Smallest sequence number that is in no table yet.
     pub fn oldest_unflushed(&self) -> Option<Seqno> {
         self.sealed.iter().rev().chain([&self.active]).find_map(|memtable| memtable.first_seqno())
@@ -73,17 +118,28 @@ pub struct Tree {
     pub id: KeyspaceId,
     /// The keyspace's name.
     pub name: String,
-    /// What it was given when it was created or opened. Its knobs may say otherwise: what it is kept like now
-    /// stands in the view.
+    /// What it was given when it was created or opened. Its knobs may say otherwise: what it is
+    /// kept like now stands in the view.
     pub given: Settings,
     /// What its tables share: files, cache, counters.
     pub context: Arc<TableContext>,
+    /// Where values lie that are kept apart from their entries.
+    pub values: Arc<ValueFiles>,
+    /// Where walks have lately read values out of logs.
+    pub heat: Heat,
     operator: OnceLock<Arc<dyn MergeOperator>>,
+    /// Stands in for an operator that is recorded and was not given when the database was opened.
+    not_given: Option<Arc<dyn MergeOperator>>,
     view: ArcSwap<View>,
     /// Serialises changes of the view; readers never take it.
     changing: Mutex<()>,
-    dropped: AtomicBool,
+    /// Whether it was dropped, or its database closed: [`OPEN`], [`DROPPED`] or [`CLOSED`].
+    state: AtomicU8,
+    /// What the view's settings say of it, for writers: `u64::MAX` is never.
+    separate_from: AtomicU64,
     misses: Mutex<RecentMisses>,
+    /// Where walks found nothing.
+    gaps: Gaps,
     /// When reads last looked whether they have paid for the merge of level 0.
     looked_ns: AtomicU64,
 }
@@ -102,8 +158,14 @@ impl Tree {
         given: Settings,
         operator: Option<Arc<dyn MergeOperator>>,
         context: Arc<TableContext>,
+        values: Arc<ValueFiles>,
         version: Version,
     ) -> Self {
+        let separate_from = AtomicU64::new(bytes_separated(&given));
+        let (operator, not_given) = match operator {
+            Some(operator) if !operator.is_given() => (None, Some(operator)),
+            operator => (operator, None),
+        };
         let view = View {
             active: Memtable::new(),
             sealed: Vec::new(),
@@ -115,11 +177,16 @@ impl Tree {
             name,
             given,
             context,
+            values,
+            heat: Heat::default(),
             operator: operator.map_or_else(OnceLock::new, OnceLock::from),
+            not_given,
             view: ArcSwap::from_pointee(view),
             changing: Mutex::new(()),
-            dropped: AtomicBool::new(false),
+            state: AtomicU8::new(OPEN),
+            separate_from,
             misses: Mutex::default(),
+            gaps: Gaps::default(),
             looked_ns: AtomicU64::new(0),
         }
     }
@@ -131,12 +198,13 @@ impl Tree {
         is_time && self.looked_ns.compare_exchange(last, now_ns, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// How its merge operands fold.
+    /// How its merge operands fold. Of an operator that was not given, its name, and that it
+    /// refuses.
     pub fn operator(&self) -> Option<&Arc<dyn MergeOperator>> {
-        self.operator.get()
+        self.operator.get().or(self.not_given.as_ref())
     }
 
-    /// Gives a tree that has none its operator. Nothing if it has one.
+    /// Gives a tree that has none, or only its name, its operator. Nothing if it has one.
     pub fn set_operator(&self, operator: Arc<dyn MergeOperator>) {
         let _ = self.operator.set(operator);
     }
@@ -157,14 +225,37 @@ impl Tree {
         self.view.load().version.flushed_seqno()
     }
 
+    /// Whether a value of so many bytes that is written now is kept apart from its entry.
+    #[inline]
+    pub fn separates(&self, value_len: usize) -> bool {
+        value_len as u64 >= self.separate_from.load(Ordering::Relaxed)
+    }
+
     /// Whether the keyspace was dropped.
     pub fn is_dropped(&self) -> bool {
-        self.dropped.load(Ordering::Acquire)
+        self.state.load(Ordering::Acquire) == DROPPED
+    }
+
+    /// Whether the database was closed.
+    #[inline]
+    pub fn is_closed(&self) -> bool {
+        self.state.load(Ordering::Acquire) == CLOSED
+    }
+
+    /// Whether the keyspace was dropped or the database closed.
+    #[inline]
+    pub fn is_gone(&self) -> bool {
+        self.state.load(Ordering::Acquire) != OPEN
+    }
+
+    /// The database was closed: whoever reads is told so. A keyspace that was dropped stays so.
+    pub fn mark_closed(&self) {
+        let _ = self.state.compare_exchange(OPEN, CLOSED, Ordering::AcqRel, Ordering::Acquire);
     }
 
     /// Marks the keyspace as dropped: handles that still point here fail from now on.
     pub fn mark_dropped(&self) {
-        self.dropped.store(true, Ordering::Release);
+        self.state.store(DROPPED, Ordering::Release);
     }
 
     fn change(&self, new_view: impl FnOnce(&View) -> View) {
@@ -173,12 +264,13 @@ impl Tree {
         self.view.store(Arc::new(next));
     }
 
-    /// Puts an empty memtable in front, unless the active one is empty already. The caller holds the
-    /// commit lock: no batch is half in one memtable and half in the next.
+    /// Puts an empty memtable in front, unless the active one is empty already. The caller holds
+    /// the commit lock: no batch is half in one memtable and half in the next.
     pub fn seal(&self) -> bool {
         if self.view.load().active.is_empty() {
             return false;
         }
+        self.gaps.forget_unused();
         self.change(|view| View {
             active: Memtable::new(),
             sealed: std::iter::once(&view.active).chain(&view.sealed).cloned().collect(),
@@ -188,8 +280,20 @@ impl Tree {
         true
     }
 
-    /// Keeps the tree like this from now on: whoever decides next obeys it. The caller has made it durable.
-    pub fn keep_like(&self, settings: Arc<Settings>) {
+    /// Puts an empty memtable in the place of all. For recovery, before anybody reads.
+    pub fn empty_memtables(&self) {
+        self.change(|view| View {
+            active: Memtable::new(),
+            sealed: Vec::new(),
+            version: view.version.clone(),
+            settings: view.settings.clone(),
+        });
+    }
+
+    /// Keeps the tree like this from now on: whoever decides next obeys it. The caller has made it
+    /// durable.
+    pub fn use_settings(&self, settings: Arc<Settings>) {
+        self.separate_from.store(bytes_separated(&settings), Ordering::Relaxed);
         self.change(|view| View {
             active: view.active.clone(),
             sealed: view.sealed.clone(),
@@ -198,8 +302,8 @@ impl Tree {
         });
     }
 
-    /// Shows readers `version`. `flushed` memtables, which the version now holds as tables, leave the
-    /// view in the same step; the caller has made the version durable.
+    /// Shows readers `version`. `flushed` memtables, which the version now holds as tables, leave
+    /// the view in the same step; the caller has made the version durable.
     pub fn install(&self, version: Arc<Version>, flushed: &[Arc<Memtable>]) {
         self.change(|view| View {
             active: view.active.clone(),
@@ -214,8 +318,8 @@ impl Tree {
         });
     }
 
-    /// The filters of tables that are written now, if `deepest` is the last level of `view`, or a deeper one is.
-    /// `allowed` says how many of the bits that are wanted there may be.
+    /// The filters of tables that are written now, if `deepest` is the last level of `view`, or a
+    /// deeper one is. `allowed` says how many of the bits that are wanted there may be.
     pub fn level_filters(&self, view: &View, deepest: u32, allowed: impl Fn(f32) -> f32) -> LevelFilters {
         let misses = self.misses.lock().update(self.context.stats.levels());
         let Settings { layout, shape, .. } = &*view.settings;
@@ -225,8 +329,9 @@ impl Tree {
         filters
     }
 
-    /// Whether anything newer than `since` was written to `key`: what an optimistic transaction that
-    /// read it at `since` must know. `since` must be a registered snapshot, or the number may be elided.
+    /// Whether anything newer than `since` was written to `key`: what an optimistic transaction
+    /// that read it at `since` must know. `since` must be a registered snapshot, or the number may
+    /// be elided.
     pub fn written_since(&self, view: &View, key: &[u8], since: Seqno) -> Result<bool> {
         let probe = crate::cursor::Probe { key, hash: crate::key::hash(key), snapshot: SEQNO_MAX };
         for memtable in view.memtables() {
@@ -290,4 +395,9 @@ impl Tree {
         }
         Ok(false)
     }
+}
+
+/// From how many bytes on values are kept apart; `u64::MAX` for never.
+fn bytes_separated(settings: &Settings) -> u64 {
+    settings.separate_from.map_or(u64::MAX, u64::from)
 }

@@ -1,21 +1,30 @@
-//! Point lookups: a walk from the newest source to the oldest that stops at the first version seen, for one
-//! key or for many at once.
+//! Point lookups, for one key or for many at once.
+//!
+//! Owns [`View::lookup`], [`View::lookup_many`] and [`Outcome`]. A lookup walks from the newest
+//! source to the oldest and stops at the first version that the snapshot sees. Many keys take each
+//! step together, so that they wait for memory together.
+//!
+//! What must hold: sources are asked in the order of their ages (invariant R). An operand ends a
+//! lookup too: the caller folds versions by a walk. Called by keyspaces, and where values are
+//! rewritten.
 
 use super::View;
 use crate::{
+    codec::DecodeError,
     cursor::{Hit, Probe},
     error::{Error, Result},
     ids::Seqno,
     index::Span,
-    key::{self, Kind},
+    sight::{Verdict, expires_ms, hides, judge},
     table::{Entered, Table},
+    values::Pointer,
     version::Run,
 };
 use crossbeam_epoch::Guard;
 use std::ptr;
 
-/// So many keys wait for memory together: more than a processor's outstanding misses, few enough that what
-/// was asked for is still in its first caches when its turn comes.
+/// So many keys wait for memory together: more than a processor's outstanding misses, few enough
+/// that what was asked for is still in its first caches when its turn comes.
 const WAVE: usize = 32;
 
 /// What a lookup came to.
@@ -27,29 +36,36 @@ pub enum Outcome<R> {
     Found(R),
     /// The newest version is an operand: the value must be folded from several versions.
     Operand,
+    /// The key has a value, which lies elsewhere.
+    Separated {
+        /// Where.
+        pointer: Result<Pointer, DecodeError>,
+        /// When its entry expires, in Unix milliseconds; `None`: it does not.
+        expires_ms: Option<u64>,
+    },
+    /// The newest version is too short for what it should hold.
+    Malformed,
 }
 
-/// What a version says of its key, if `cover` is the newest range tombstone of the same source. `found` gets
-/// the hit and the user value.
+/// What a version says of its key, if `cover` is the newest range tombstone of the same source.
+/// `found` gets the hit and the user value.
 #[inline]
-fn judge<R>(
+fn outcome_of<R>(
     hit: Hit<'_>,
     cover: Option<Seqno>,
     now_ms: impl Fn() -> u64,
     found: impl FnOnce(&Hit<'_>, &[u8]) -> R,
 ) -> Outcome<R> {
-    // A tombstone of the same source covers what is older than itself.
-    if cover.is_some_and(|tombstone| tombstone > hit.seqno) {
-        return Outcome::Absent;
-    }
-    match hit.kind {
-        Kind::Put => Outcome::Found(found(&hit, hit.value())),
-        Kind::Delete => Outcome::Absent,
-        Kind::Merge => Outcome::Operand,
-        Kind::PutExpiring => match key::split_expiry(hit.value()) {
-            Some((moment, value)) if moment > now_ms() => Outcome::Found(found(&hit, value)),
-            _ => Outcome::Absent,
+    let is_hidden = cover.is_some_and(|tombstone| hides(tombstone, false, hit.seqno));
+    match judge(hit.kind, || hit.value(), is_hidden, now_ms) {
+        Verdict::Value(skipped) => Outcome::Found(found(&hit, &hit.value()[skipped..])),
+        Verdict::Absent => Outcome::Absent,
+        Verdict::Operand => Outcome::Operand,
+        Verdict::Separated(skipped) => Outcome::Separated {
+            pointer: Pointer::decode(&hit.value()[skipped..]),
+            expires_ms: expires_ms(hit.kind, hit.value()),
         },
+        Verdict::Malformed => Outcome::Malformed,
     }
 }
 
@@ -64,11 +80,11 @@ struct Step<'v, 'g> {
 }
 
 impl View {
-    /// Looks `probe` up. `now_ms` is asked only if an expiring entry is met. `found` gets the newest
-    /// version's hit and user value.
+    /// Looks `probe` up. `now_ms` is asked only if an expiring entry is met. `found` gets the
+    /// newest version's hit and user value.
     ///
-    /// The caller took the view **before** choosing `probe.snapshot`, or has the snapshot registered:
-    /// otherwise a compaction could have dropped the version that the snapshot sees.
+    /// The caller took the view **before** choosing `probe.snapshot`, or has the snapshot
+    /// registered: otherwise a compaction could have dropped the version that the snapshot sees.
     #[inline]
     pub fn lookup<R>(
         &self,
@@ -83,7 +99,7 @@ impl View {
         for run in self.version.runs() {
             let Some((table, cover)) = part_of(run, probe)? else { continue };
             let outcome =
-                table.lookup(run.level(), probe, guard, |hit| judge(hit, cover, &now_ms, &mut found))?;
+                table.lookup(run.level(), probe, guard, |hit| outcome_of(hit, cover, &now_ms, &mut found))?;
             if let Some(outcome) = outcome.or(cover.map(|_| Outcome::Absent)) {
                 return Ok(outcome);
             }
@@ -93,9 +109,10 @@ impl View {
 
     /// [`View::lookup`] of many keys: what becomes of each is put in its place in `outcomes`.
     ///
-    /// Every step (filter line, place in the cache, block, entry) is asked for on behalf of all keys before
-    /// it is taken for the first, so the keys wait for memory together and not one after the other. Keys
-    /// of a wave that follow on each other in a block share it: it is read once, even if the cache does not take it.
+    /// Every step (filter line, place in the cache, block, entry) is asked for on behalf of all
+    /// keys before it is taken for the first, so the keys wait for memory together and not one
+    /// after the other. Keys of a wave that follow on each other in a block share it: it is read
+    /// once, even if the cache does not take it.
     pub fn lookup_many<R>(
         &self,
         probes: &[Probe<'_>],
@@ -143,7 +160,7 @@ impl View {
                     let mut outcome = None;
                     if let Some(entered) = entered {
                         let found = |hit: &Hit<'_>, value: &[u8]| found(probe, hit, value);
-                        let f = |hit: Hit<'_>| judge(hit, cover, &now_ms, found);
+                        let f = |hit: Hit<'_>| outcome_of(hit, cover, &now_ms, found);
                         outcome = table.finish(run.level(), entered, &probes[probe], guard, f)?;
                     }
                     outcomes[probe] = outcome.or(cover.map(|_| Outcome::Absent));
@@ -167,7 +184,7 @@ impl View {
     ) -> Option<Outcome<R>> {
         self.memtables().find_map(|memtable| {
             let cover = memtable.covering(probe.key, probe.snapshot);
-            let outcome = memtable.lookup(probe, |hit| judge(hit, cover, &now_ms, &mut found));
+            let outcome = memtable.lookup(probe, |hit| outcome_of(hit, cover, &now_ms, &mut found));
             outcome.or(cover.map(|_| Outcome::Absent))
         })
     }

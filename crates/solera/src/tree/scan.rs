@@ -1,21 +1,25 @@
-//! Walks over a whole view in key order: which sources take part, newest first, and what hides what.
+//! Walks over a whole view in key order: which sources take part, newest first, and what hides
+//! what.
+//!
+//! Owns [`Walk`], from which a walker up or down is made, and [`Source`], a cursor of any kind.
+//! What must hold: sources stand in the order of their ages, each with the tombstones of its own. A
+//! transaction's writes stand in front of all. Called by iterators, and by lookups that meet an
+//! operand.
 
 use super::{Tree, View};
 use crate::{
-    block::Stretch,
-    cursor::Cursor,
+    block::LentEntries,
+    cursor::{Cursor, Lending},
     error::Result,
     ids::Seqno,
     key::{KeyRange, Kind},
     memtable::MemtableCursor,
-    merge::{
-        Lending,
-        visible::{self, Backward, Forward},
-    },
-    operator::MergeOperator,
+    merge::visible::{self, Backward, Forward, Remembers},
     pin::Slice,
+    sight::Reader,
     table::Access,
     tombstone::RangeTombstones,
+    values::ValueFiles,
     version::RunCursor,
 };
 use std::sync::Arc;
@@ -99,53 +103,50 @@ impl Cursor for Source {
 }
 
 impl Lending for Source {
-    fn lend(&mut self, snapshot: Seqno, before: Option<&[u8]>, end: Option<&[u8]>) -> Option<Stretch> {
+    type Lent = LentEntries;
+
+    fn lend(&mut self, snapshot: Seqno, before: Option<&[u8]>, end: Option<&[u8]>) -> Option<LentEntries> {
         match self {
             Source::Run(cursor) => cursor.lend(snapshot, before, end),
-            Source::Memtable(cursor) => cursor.lend(snapshot, before, end),
-            Source::Front(_) => None,
+            Source::Memtable(_) | Source::Front(_) => None,
         }
     }
 
-    fn lend_back(&mut self, snapshot: Seqno, after: Option<&[u8]>, start: &[u8]) -> Option<Stretch> {
+    fn lend_back(&mut self, snapshot: Seqno, after: Option<&[u8]>, start: &[u8]) -> Option<LentEntries> {
         match self {
             Source::Run(cursor) => cursor.lend_back(snapshot, after, start),
-            Source::Memtable(cursor) => cursor.lend_back(snapshot, after, start),
-            Source::Front(_) => None,
+            Source::Memtable(_) | Source::Front(_) => None,
         }
     }
 
-    fn take_back(&mut self, stretch: Stretch) {
+    fn take_back(&mut self, lent: LentEntries) {
         match self {
-            Source::Run(cursor) => cursor.take_back(stretch),
-            Source::Memtable(cursor) => cursor.take_back(stretch),
-            Source::Front(_) => unreachable!("this source lends nothing"),
+            Source::Run(cursor) => cursor.take_back(lent),
+            Source::Memtable(_) | Source::Front(_) => unreachable!("this source lends nothing"),
         }
     }
 }
 
-/// What a walk sees and how it folds.
-#[derive(Clone)]
-pub struct ReadContext {
-    /// Versions newer than this are not seen.
-    pub snapshot: Seqno,
-    /// Entries that expire at or before this moment are absent, in Unix milliseconds.
-    pub now_ms: u64,
-    /// The keyspace's merge operator.
-    pub operator: Option<Arc<dyn MergeOperator>>,
-}
-
-/// The sources of one walk and their range tombstones, both in rank order.
+/// The sources of one walk and their range tombstones, both from new to old.
 pub struct Walk {
     sources: Vec<Source>,
     tombstones: Vec<Arc<RangeTombstones>>,
     range: KeyRange,
+    /// Who knows the gaps of all sources but what was added in front.
+    memory: Option<Arc<dyn Remembers>>,
+    in_front: usize,
 }
 
 impl Walk {
     /// Everything in `view` that may hold keys of `range`.
     pub fn new(view: &View, range: &KeyRange) -> Result<Walk> {
-        let mut walk = Walk { sources: Vec::new(), tombstones: Vec::new(), range: range.clone() };
+        let mut walk = Walk {
+            sources: Vec::new(),
+            tombstones: Vec::new(),
+            range: range.clone(),
+            memory: None,
+            in_front: 0,
+        };
         if range.is_empty() {
             return Ok(walk);
         }
@@ -164,42 +165,60 @@ impl Walk {
     pub fn with_front(mut self, cursor: Box<dyn Cursor + Send>, tombstones: Arc<RangeTombstones>) -> Walk {
         self.sources.insert(0, Source::Front(cursor));
         self.tombstones.insert(0, tombstones);
+        self.in_front += 1;
+        self
+    }
+
+    /// Crosses gaps that `tree`, whose view it walks over, knows, and has it learn others.
+    pub fn remembering(mut self, tree: &Arc<Tree>) -> Walk {
+        self.memory = Some(tree.clone());
         self
     }
 
     /// Walks upwards.
-    pub fn forward(self, context: ReadContext) -> Forward<Source> {
-        let (sources, sight) = self.into_parts(context);
-        Forward::new(sources, sight)
+    pub fn forward(mut self, reader: Reader) -> Forward<Source> {
+        let (memory, in_front) = (self.memory.take(), self.in_front);
+        let (sources, view) = self.into_parts(reader);
+        let walker = Forward::new(sources, view);
+        match memory {
+            Some(memory) => walker.remembering(memory, in_front),
+            None => walker,
+        }
     }
 
     /// Walks downwards.
-    pub fn backward(self, context: ReadContext) -> Backward<Source> {
-        let (sources, sight) = self.into_parts(context);
-        Backward::new(sources, sight)
+    pub fn backward(mut self, reader: Reader) -> Backward<Source> {
+        let (memory, in_front) = (self.memory.take(), self.in_front);
+        let (sources, view) = self.into_parts(reader);
+        let walker = Backward::new(sources, view);
+        match memory {
+            Some(memory) => walker.remembering(memory, in_front),
+            None => walker,
+        }
     }
 
-    fn into_parts(self, context: ReadContext) -> (Vec<Source>, visible::View) {
-        let sight = visible::View {
-            snapshot: context.snapshot,
-            tombstones: self.tombstones,
-            operator: context.operator,
-            now_unix_ms: context.now_ms,
-            range: self.range,
-        };
-        (self.sources, sight)
+    fn into_parts(self, reader: Reader) -> (Vec<Source>, visible::Scope) {
+        (self.sources, visible::Scope { reader, tombstones: self.tombstones, range: self.range })
+    }
+}
+
+/// The value of the pair that `walker` stands on.
+pub fn value_of(walker: &Forward<Source>, values: &ValueFiles) -> Result<Slice> {
+    match walker.is_separated() {
+        true => values.read_stored(walker.value(), walker.key()),
+        false => Ok(walker.pin_value()),
     }
 }
 
 impl Tree {
     /// The value of `key`, folded from all its versions: what a lookup does when the newest is an
     /// operand.
-    pub fn fold(&self, view: &View, key: &[u8], context: ReadContext) -> Result<Option<Slice>> {
-        if context.operator.is_none() {
+    pub fn fold(&self, view: &View, key: &[u8], reader: Reader) -> Result<Option<Slice>> {
+        if reader.operator.is_none() {
             return Err(super::read::no_operator(&self.name));
         }
-        let mut walker = Walk::new(view, &KeyRange::closed(key, key))?.forward(context);
+        let mut walker = Walk::new(view, &KeyRange::closed(key, key))?.forward(reader);
         walker.seek(key)?;
-        Ok(if walker.valid() { Some(walker.pin_value()) } else { None })
+        if walker.valid() { value_of(&walker, &self.values).map(Some) } else { Ok(None) }
     }
 }

@@ -1,14 +1,19 @@
 //! What a tree is kept like: the numbers that its writers, flushes and compactions obey.
 //!
-//! Owns [`Settings`]. A tree's view holds them beside the version, so that whoever decides sees a shape and the
-//! tables it is about in one step, and a change of either is one exchange of the view.
+//! Owns [`Settings`]. A tree's view holds them beside the version. So a decision sees a shape and
+//! the tables that it is about in one step. A change of either is one exchange of the view.
 
 use crate::{
-    compaction::{LEVEL0_PATIENCE, LEVEL0_PATIENCE_DEFAULT, Shape, TRANSITION, Transition},
-    error::{Error, Result},
-    knob::{Knob, Legal, Scope, Value},
-    table::{Layout, layout::FILTER_BITS_PER_KEY},
+    compaction::{LEVEL0_PATIENCE_DEFAULT, Shape, Transition},
+    error::Result,
+    knob::{LayoutKnob, TreeKnob, Value},
+    table::Layout,
+    version::LEVELS_MAX,
 };
+use std::ops::RangeInclusive;
+
+/// What the threshold of separated values is set to where none is separated.
+pub const SEPARATE_NONE: u32 = u32::MAX;
 
 /// Layout and shape of one tree.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,8 +26,10 @@ pub struct Settings {
     pub transition: Transition,
     /// Runs that level 0 may come to while reads have not paid for its merge.
     pub level0_patience: u32,
+    /// A value of at least so many bytes is kept apart from its entry; `None`: no value is.
+    pub separate_from: Option<u32>,
     /// What single levels have otherwise than `layout`.
-    of_levels: Vec<(u32, &'static Knob, Value)>,
+    of_levels: Vec<(u32, LayoutKnob, Value)>,
 }
 
 impl Settings {
@@ -33,79 +40,80 @@ impl Settings {
             shape,
             transition: Transition::default(),
             level0_patience: LEVEL0_PATIENCE_DEFAULT,
+            separate_from: None,
             of_levels: Vec::new(),
         }
     }
 
-    /// The knobs that a tree obeys.
-    pub fn knobs() -> impl Iterator<Item = &'static Knob> {
-        Shape::KNOBS.into_iter().chain([&LEVEL0_PATIENCE]).chain(Layout::KNOBS).chain([&TRANSITION])
+    /// Whether a value of so many bytes is kept apart from its entry.
+    #[inline]
+    pub fn separates(&self, value_len: usize) -> bool {
+        self.separate_from.is_some_and(|from| value_len as u64 >= u64::from(from))
     }
 
     /// How tables of `level` are written.
     pub fn layout_of(&self, level: u32) -> Layout {
         let mut layout = self.layout;
         let of_level = self.of_levels.iter().filter(|(at, ..)| *at == level);
-        of_level.for_each(|(_, knob, value)| layout.set(knob, value));
+        of_level.for_each(|(_, knob, value)| layout.set(*knob, value));
         layout
     }
 
     /// Bits of filter that `level` was given for itself.
     pub fn filter_bits_of(&self, level: u32) -> Option<f32> {
-        let own = self.of_levels.iter().any(|(at, knob, _)| *at == level && **knob == FILTER_BITS_PER_KEY);
-        own.then(|| self.layout_of(level).filter.bits_per_key)
+        let is_own =
+            |(at, knob, _): &(u32, LayoutKnob, Value)| (*at, *knob) == (level, LayoutKnob::FilterBitsPerKey);
+        self.of_levels.iter().any(is_own).then(|| self.layout_of(level).filter.bits_per_key)
     }
 
-    /// What `knob` is set to, if it is one of a tree.
-    pub fn setting(&self, knob: &Knob, level: Option<u32>) -> Option<Value> {
-        let layout = level.map_or(self.layout, |level| self.layout_of(level));
-        let transition = || (*knob == TRANSITION).then(|| self.transition.name().into());
-        let patience = || (*knob == LEVEL0_PATIENCE).then(|| self.level0_patience.into());
-        let of_shape = self.shape.setting(knob, level).or_else(patience);
-        of_shape.or_else(|| layout.setting(knob)).or_else(transition)
-    }
-
-    /// What `knob`, one of a tree, may be set to while all else stays as it is.
-    pub fn legal(&self, knob: &Knob, level: Option<u32>) -> Legal {
-        match Shape::KNOBS.contains(&knob) {
-            true => self.shape.legal(knob, level),
-            false => knob.legal.clone(),
+    /// What `knob` is set to, for `level` or where no level says otherwise. Of all levels' run
+    /// limits below level 0, the deepest that is named speaks.
+    pub fn get(&self, knob: TreeKnob, level: Option<u32>) -> Value {
+        match knob {
+            TreeKnob::SizeRatio => self.shape.size_ratio.into(),
+            TreeKnob::RunLimit => self.shape.run_limit(level.unwrap_or(LEVELS_MAX)).into(),
+            TreeKnob::Level0Patience => self.level0_patience.into(),
+            TreeKnob::Transition => self.transition.name().into(),
+            TreeKnob::SeparateFrom => self.separate_from.unwrap_or(SEPARATE_NONE).into(),
+            TreeKnob::Layout(knob) => level.map_or(self.layout, |level| self.layout_of(level)).get(knob),
         }
     }
 
-    /// Sets `knob`, one of a tree, for one level or for all. The value is checked by itself here;
-    /// whether it suits the others is said by [`Settings::validate`].
-    ///
-    /// # Errors
-    /// [`Error::Invalid`]: nothing is changed.
-    pub fn set(&mut self, knob: &'static Knob, level: Option<u32>, value: &Value) -> Result<()> {
-        if level.is_some() && knob.scope != Scope::Level {
-            return Err(Error::Invalid(format!(
-                "{} is set for a {}, not for a level",
-                knob.name,
-                knob.scope.name()
-            )));
+    /// Sets `knob`, for one level or for all, to a value that is legal for it by itself; another
+    /// value is a mistake of the caller's. Whether it suits the others is said by
+    /// [`Settings::validate`].
+    pub fn set(&mut self, knob: TreeKnob, level: Option<u32>, value: &Value) {
+        match knob {
+            TreeKnob::SizeRatio => self.shape.size_ratio = value.to_u32(),
+            TreeKnob::RunLimit => self.shape.set_run_limit(level, value.to_u32()),
+            TreeKnob::Level0Patience => self.level0_patience = value.to_u32(),
+            TreeKnob::Transition => self.transition = value.to_name().parse().expect("a legal name"),
+            TreeKnob::SeparateFrom => {
+                self.separate_from = Some(value.to_u32()).filter(|&bytes| bytes != SEPARATE_NONE);
+            }
+            TreeKnob::Layout(knob) => self.set_layout(knob, level, value),
         }
-        if Shape::KNOBS.contains(&knob) {
-            let Some(number) = value.whole() else { return knob.check(&self.legal(knob, level), value) };
-            self.shape.set(knob, level, number);
-            return Ok(());
+    }
+
+    /// What `knob` may be while all else stays as it is, if that is less than it may ever be.
+    pub fn narrowed(&self, knob: TreeKnob, level: Option<u32>) -> Option<RangeInclusive<u32>> {
+        match knob {
+            TreeKnob::SizeRatio => Some(self.shape.legal_size_ratio()),
+            TreeKnob::RunLimit => Some(self.shape.legal_run_limit(level)),
+            TreeKnob::Level0Patience
+            | TreeKnob::Transition
+            | TreeKnob::SeparateFrom
+            | TreeKnob::Layout(_) => None,
         }
-        knob.check(&knob.legal, value)?;
-        if *knob == LEVEL0_PATIENCE {
-            self.level0_patience = value.whole().and_then(|runs| runs.try_into().ok()).unwrap_or_default();
-            return Ok(());
-        }
-        if *knob == TRANSITION {
-            self.transition = value.name().and_then(|name| name.parse().ok()).unwrap_or_default();
-            return Ok(());
-        }
+    }
+
+    /// Setting it for all levels ends what single ones had.
+    fn set_layout(&mut self, knob: LayoutKnob, level: Option<u32>, value: &Value) {
         self.of_levels.retain(|(at, other, _)| *other != knob || level.is_some_and(|level| level != *at));
         match level {
             None => self.layout.set(knob, value),
             Some(level) => self.of_levels.push((level, knob, value.clone())),
         }
-        Ok(())
     }
 
     /// Whether every value is in its range, given the others.
@@ -131,26 +139,36 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        filter::Filters,
-        table::layout::{BLOCK_BYTES, INDEX},
-    };
+    use crate::filter::Filters;
 
     #[test]
     fn a_level_may_be_laid_out_otherwise_until_all_are_set() {
         let mut settings = Settings::new(Layout::default(), Shape::default());
-        settings.set(&BLOCK_BYTES, Some(2), &512u32.into()).unwrap();
-        settings.set(&INDEX, Some(2), &"s-tree".into()).unwrap();
-        settings.set(&FILTER_BITS_PER_KEY, None, &4.5.into()).unwrap();
+        let block_bytes = TreeKnob::Layout(LayoutKnob::BlockBytes);
+        settings.set(block_bytes, Some(2), &512u32.into());
+        settings.set(TreeKnob::Layout(LayoutKnob::Index), Some(2), &"s-tree".into());
+        settings.set(TreeKnob::Layout(LayoutKnob::FilterBitsPerKey), None, &4.5.into());
         assert_eq!(settings.layout_of(1), Layout { filter: Filters::monkey(4.5), ..Layout::default() });
         let second = settings.layout_of(2);
         assert_eq!((second.block_bytes, second.index.name()), (512, "s-tree"));
         assert_eq!(second.filter.bits_per_key, 4.5);
-        settings.set(&BLOCK_BYTES, Some(2), &1024u32.into()).unwrap();
+        settings.set(block_bytes, Some(2), &1024u32.into());
         assert_eq!(settings.layout_of(2).block_bytes, 1024);
-        settings.set(&BLOCK_BYTES, None, &2048u32.into()).unwrap();
+        assert_eq!(settings.get(block_bytes, Some(2)), 1024u32.into());
+        settings.set(block_bytes, None, &2048u32.into());
         assert_eq!(settings.layout_of(2).block_bytes, 2048);
         assert_eq!(settings.layout_of(2).index.name(), "s-tree");
+    }
+
+    #[test]
+    fn the_largest_threshold_separates_nothing() {
+        let mut settings = Settings::new(Layout::default(), Shape::default());
+        assert_eq!(settings.get(TreeKnob::SeparateFrom, None), SEPARATE_NONE.into());
+        settings.set(TreeKnob::SeparateFrom, None, &1024u32.into());
+        assert!(settings.separates(1024) && !settings.separates(1023));
+        assert_eq!(settings.get(TreeKnob::SeparateFrom, None), 1024u32.into());
+        settings.set(TreeKnob::SeparateFrom, None, &SEPARATE_NONE.into());
+        assert_eq!(settings.separate_from, None);
     }
 
     #[test]

@@ -1,5 +1,9 @@
-//! How hard writers are slowed when flush and compaction fall behind: a pure function of how far behind
-//! they are, rising smoothly so that throughput bends instead of breaking.
+//! How hard writers are slowed when flush and compaction fall behind.
+//!
+//! Owns [`stall`], a pure function of how far behind a tree is ([`Backlog`]). What must hold: the
+//! delay rises smoothly with the backlog, so that throughput bends instead of breaking. No writer
+//! is held for longer than [`STALL_MAX`] while work can progress. `engine::throttle` carries it
+//! out.
 
 use std::time::Duration;
 
@@ -10,9 +14,11 @@ pub const STALL_MAX: Duration = Duration::from_millis(90);
 const SEALED_SOFT: u64 = 2;
 /// Sealed memtables at which a writer waits for a flush.
 const SEALED_HARD: u64 = 4;
-/// Runs in level 0 beyond those at which it is due, as a multiple of its run limit, at which writers begin to slow.
+/// Runs in level 0 beyond those at which it is due, as a multiple of its run limit, at which
+/// writers begin to slow.
 const RUNS_SOFT_FACTOR: u64 = 1;
-/// Runs in level 0 beyond those at which it is due, as a multiple of its run limit, at which a writer waits for a compaction.
+/// Runs in level 0 beyond those at which it is due, as a multiple of its run limit, at which a
+/// writer waits for a compaction.
 const RUNS_HARD_FACTOR: u64 = 4;
 /// Delay per written KiB at the hard limit; the delay grows with the square of how far past soft.
 const DELAY_PER_KIB_MAX: Duration = Duration::from_micros(400);

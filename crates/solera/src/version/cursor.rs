@@ -1,11 +1,12 @@
 //! Walking a run: the concatenation of its tables.
 //!
-//! Owns [`RunCursor`]. Scans and jobs hold one per run. A table is opened when the cursor reaches it.
+//! Owns [`RunCursor`]. Scans and jobs hold one per run. A table is opened when the cursor reaches
+//! it.
 
 use super::run::{TableRef, first_reaching};
 use crate::{
-    block::Stretch,
-    cursor::Cursor,
+    block::LentEntries,
+    cursor::{Cursor, Lending},
     error::Result,
     ids::Seqno,
     key::{Kind, head},
@@ -66,24 +67,25 @@ impl RunCursor {
         Ok(())
     }
 
-    /// As [`TableCursor::lend`].
-    pub fn lend(&mut self, snapshot: Seqno, before: Option<&[u8]>, end: Option<&[u8]>) -> Option<Stretch> {
-        self.open.as_mut()?.lend(snapshot, before, end)
-    }
-
-    /// As [`TableCursor::lend_back`].
-    pub fn lend_back(&mut self, snapshot: Seqno, after: Option<&[u8]>, start: &[u8]) -> Option<Stretch> {
-        self.open.as_mut()?.lend_back(snapshot, after, start)
-    }
-
-    /// As [`TableCursor::take_back`].
-    pub fn take_back(&mut self, stretch: Stretch) {
-        self.open.as_mut().expect("a cursor that has lent is not moved").take_back(stretch);
-    }
-
     #[inline]
     fn here(&self) -> &TableCursor {
         self.open.as_ref().expect("a valid cursor stands in an open table")
+    }
+}
+
+impl Lending for RunCursor {
+    type Lent = LentEntries;
+
+    fn lend(&mut self, snapshot: Seqno, before: Option<&[u8]>, end: Option<&[u8]>) -> Option<LentEntries> {
+        self.open.as_mut()?.lend(snapshot, before, end)
+    }
+
+    fn lend_back(&mut self, snapshot: Seqno, after: Option<&[u8]>, start: &[u8]) -> Option<LentEntries> {
+        self.open.as_mut()?.lend_back(snapshot, after, start)
+    }
+
+    fn take_back(&mut self, lent: LentEntries) {
+        self.open.as_mut().expect("a cursor that has lent is not moved").take_back(lent);
     }
 }
 

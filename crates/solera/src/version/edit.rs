@@ -10,7 +10,7 @@
 //! | 1 | keyspace created | id:varint name_len:varint name settings |
 //! | 2 | keyspace dropped | id:varint |
 //! | 3 | settings of a keyspace | id:varint settings |
-//! | 4 | tree | id:varint flushed (0, or 1 seqno:varint) n:varint removed\*n n:varint added\*n |
+//! | 4 | tree | id:varint flushed (0, or 1 seqno:varint) n:varint removed\*n n:varint added\*n values |
 //! | 5 | next file | number:varint |
 //! | 6 | next keyspace | number:varint |
 //! | 7 | last seqno | number:varint |
@@ -19,13 +19,14 @@
 //! | 10 | end of a log | file:varint bytes:varint |
 //! | 11 | new log | file:varint |
 //! | 12 | change of knobs | receipt |
-//! | 13 | knob | turned |
+//! | 13 | knob | assignment |
 //!
-//! `removed = level:varint run:varint file:varint start_len:varint start`,
-//! `added = level:varint run:varint descriptor clip`; `receipt` and `turned` are told by docs/FORMAT.md. Fields 1
-//! to 4, 10, 12 and 13 may repeat, the others not. A tag that is not listed was written by a newer release, and means something that must not be passed over.
+//! `removed = level:varint run:varint file:varint start_len:varint start`, `added = level:varint
+//! run:varint descriptor clip`; `receipt` and `assignment` are told by docs/FORMAT.md. Fields 1 to
+//! 4, 10, 12 and 13 may repeat, the others not. A tag that is not listed was written by a newer
+//! release, and means something that must not be passed over.
 
-use super::receipt::{Receipt, Turned};
+use super::receipt::{Assignment, Receipt};
 use crate::{
     codec::{DecodeError, Decoder, put_bytes, put_varint},
     error::{Error, Result},
@@ -35,11 +36,12 @@ use crate::{
         TableDescriptor,
         descriptor::{decode_range, encode_range},
     },
+    values::Tally,
 };
 use std::path::Path;
 
 /// The newest format version of edits, and so of manifests.
-pub(super) const FORMAT_VERSION: u32 = 2;
+pub(super) const FORMAT_VERSION: u32 = 1;
 
 /// A table, or the clipped part of one, that leaves a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,6 +78,8 @@ pub struct TreeEdit {
     pub added: Vec<Added>,
     /// Every write up to this sequence number is in tables.
     pub flushed_seqno: Option<Seqno>,
+    /// Which pointers to value files come into the tables, and which leave them.
+    pub values: Tally,
 }
 
 /// A keyspace that comes to be.
@@ -99,7 +103,7 @@ pub struct Edit {
     /// Changes of knobs, for the record.
     pub receipts: Vec<Receipt>,
     /// Values of knobs.
-    pub turned: Vec<Turned>,
+    pub assignments: Vec<Assignment>,
     /// Changes of trees.
     pub trees: Vec<(KeyspaceId, TreeEdit)>,
     /// Keyspaces that cease, with their tables.
@@ -133,7 +137,7 @@ mod tag {
     pub(super) const LOG_END: u64 = 10;
     pub(super) const NEW_LOG: u64 = 11;
     pub(super) const RECEIPT: u64 = 12;
-    pub(super) const TURNED: u64 = 13;
+    pub(super) const ASSIGNMENT: u64 = 13;
 }
 
 impl Edit {
@@ -167,8 +171,8 @@ impl Edit {
         for receipt in &self.receipts {
             field(tag::RECEIPT, &|body| receipt.encode(body));
         }
-        for turned in &self.turned {
-            field(tag::TURNED, &|body| turned.encode(body));
+        for assignment in &self.assignments {
+            field(tag::ASSIGNMENT, &|body| assignment.encode(body));
         }
         for (keyspace, edit) in &self.trees {
             field(tag::TREE, &|body| {
@@ -232,7 +236,7 @@ impl Edit {
             tag::DROPPED => self.dropped.push(keyspace(body)?),
             tag::SETTINGS => self.settings.push((keyspace(body)?, rest(body)?)),
             tag::RECEIPT => self.receipts.push(Receipt::decode(body)?),
-            tag::TURNED => self.turned.push(Turned::decode(body)?),
+            tag::ASSIGNMENT => self.assignments.push(Assignment::decode(body)?),
             tag::TREE => self.trees.push((keyspace(body)?, TreeEdit::decode(body)?)),
             tag::NEXT_FILE => once(&mut self.next_file, body, u64::MAX)?,
             tag::NEXT_KEYSPACE => {
@@ -302,6 +306,7 @@ impl TreeEdit {
             added.descriptor.encode(out);
             encode_range(&added.clip, out);
         }
+        self.values.encode(out);
     }
 
     fn decode(body: &mut Decoder<'_>) -> Result<TreeEdit, DecodeError> {
@@ -328,6 +333,7 @@ impl TreeEdit {
                 clip: decode_range(body)?,
             });
         }
+        edit.values = Tally::decode(body)?;
         Ok(edit)
     }
 }
@@ -340,7 +346,8 @@ fn level(body: &mut Decoder<'_>) -> Result<u32, DecodeError> {
 pub(super) mod tests {
     use super::*;
     use crate::{
-        table::Layout,
+        table::{Layout, waste::Waste},
+        values::Pointer,
         version::{Changed, LEVELS_MAX},
     };
     use proptest::{collection::vec, option, prelude::*};
@@ -380,6 +387,7 @@ pub(super) mod tests {
                     value_bytes: 50_000,
                     filter: Layout::default().filter.mean(),
                     layout: Layout::default(),
+                    waste: Waste::default(),
                 };
                 Added { level, run: RunId(run), descriptor, clip }
             },
@@ -392,25 +400,38 @@ pub(super) mod tests {
         })
     }
 
+    fn tally() -> impl Strategy<Value = Tally> {
+        vec((1u64..9, any::<u32>(), any::<bool>()), 0..5).prop_map(|pointers| {
+            let mut tally = Tally::default();
+            for (file, len, comes) in pointers {
+                let pointer = Pointer { file: FileId(file), offset: 0, len, sorted: file % 2 == 0 };
+                if comes { tally.add(&pointer) } else { tally.take(&pointer) }
+            }
+            tally.without_rests()
+        })
+    }
+
     /// Any edit.
     pub(in crate::version) fn edit() -> impl Strategy<Value = Edit> {
         let id = || any::<u32>().prop_map(KeyspaceId);
-        let tree = (vec(removed(), 0..3), vec(added(), 0..3), option::of(0..=SEQNO_MAX))
-            .prop_map(|(removed, added, flushed_seqno)| TreeEdit { removed, added, flushed_seqno });
+        let tree = (vec(removed(), 0..3), vec(added(), 0..3), option::of(0..=SEQNO_MAX), tally()).prop_map(
+            |(removed, added, flushed_seqno, values)| TreeEdit { removed, added, flushed_seqno, values },
+        );
         let created =
             (id(), ".*", bytes()).prop_map(|(id, name, settings)| CreatedKeyspace { id, name, settings });
         let level = || option::of(0..LEVELS_MAX);
         let changed = (".*", ".*", level(), ".*", ".*")
             .prop_map(|(keyspace, knob, level, old, new)| Changed { keyspace, knob, level, old, new });
-        let receipt = (any::<u64>(), any::<u64>(), ".*", ".*", vec(changed, 0..3))
-            .prop_map(|(number, unix_ms, who, why, changed)| Receipt { number, unix_ms, who, why, changed });
-        let turned = (option::of(id()), ".*", level(), option::of(".*"))
-            .prop_map(|(keyspace, knob, level, value)| Turned { keyspace, knob, level, value });
+        let receipt = (any::<u64>(), any::<u64>(), ".*", ".*", ".*", vec(changed, 0..3)).prop_map(
+            |(number, unix_ms, who, why, tag, changed)| Receipt { number, unix_ms, who, why, tag, changed },
+        );
+        let assignment = (option::of(id()), any::<u32>(), level(), option::of(".*"))
+            .prop_map(|(keyspace, knob, level, value)| Assignment { keyspace, knob, level, value });
         let lists = (
             vec(created, 0..3),
             vec((id(), bytes()), 0..3),
             vec(receipt, 0..3),
-            vec(turned, 0..3),
+            vec(assignment, 0..3),
             vec((id(), tree), 0..3),
             vec(id(), 0..3),
             vec((any::<u64>().prop_map(FileId), any::<u64>()), 0..3),
@@ -424,13 +445,13 @@ pub(super) mod tests {
             option::of(any::<u64>().prop_map(FileId)),
         );
         (lists, numbers).prop_map(|(lists, numbers)| {
-            let (created, settings, receipts, turned, trees, dropped, log_ends) = lists;
+            let (created, settings, receipts, assignments, trees, dropped, log_ends) = lists;
             let (next_file, next_keyspace, last_seqno, clock_high_ms, oldest_log, new_log) = numbers;
             Edit {
                 created,
                 settings,
                 receipts,
-                turned,
+                assignments,
                 trees,
                 dropped,
                 next_file,
@@ -480,7 +501,7 @@ pub(super) mod tests {
         let mut bytes = encoded(&Edit { next_file: Some(7), ..Edit::default() });
         bytes.extend([100, 2, 0, 0]);
         match decode(&bytes) {
-            Err(Error::NewerFormat { file, found: 3, supported: 2 }) => {
+            Err(Error::NewerFormat { file, found: 2, supported: 1 }) => {
                 assert_eq!(file, Path::new("MANIFEST-000001"));
             }
             other => panic!("{other:?}"),

@@ -1,13 +1,17 @@
 //! One level: runs, the newest first.
 //!
-//! Owns [`Level`]. Versions are made of levels.
+//! Owns [`Level`] and how many there can be. Versions are made of levels.
 
 use super::run::Run;
 use crate::{ids::RunId, key::KeyRange};
 use std::sync::Arc;
 
-/// The runs of one level, newest first. For any key, every version in a newer run is newer than every
-/// version in an older run (invariant R, docs/decisions/0002).
+/// Most levels that a tree can have: at the smallest size ratio and buffer, more bytes than a u64
+/// counts.
+pub const LEVELS_MAX: u32 = 64;
+
+/// The runs of one level, newest first. For any key, every version in a newer run is newer than
+/// every version in an older run (invariant R, docs/decisions/0002).
 #[derive(Clone, Debug, Default)]
 pub struct Level {
     pub(super) runs: Vec<Arc<Run>>,
@@ -26,7 +30,8 @@ impl Level {
         Some(&self.runs[at])
     }
 
-    /// The id for a new run, newer than every run that the level has or had since the manifest was read.
+    /// The id for a new run, newer than every run that the level has or had since the manifest was
+    /// read.
     pub fn next_run(&self) -> RunId {
         RunId(self.newest_ever.0 + 1)
     }

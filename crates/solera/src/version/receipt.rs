@@ -1,13 +1,14 @@
 //! What was changed while the database ran: by whom, when, why.
 //!
-//! Owns [`Receipt`], which is history and has no effect, and [`Turned`], which has: the value that a knob has
-//! from then on. An edit of the manifest holds both. Knobs are named by text here: who obeys them
-//! knows what the text means, and a name or value that this release does not know is passed over and kept.
+//! Owns [`Receipt`], which is history and has no effect, and [`Assignment`], which has: the value
+//! that a knob has from then on. An edit of the manifest holds both. A receipt names knobs by text,
+//! so that it can be read whatever becomes of them. An assignment names one by its number. A number
+//! or value that this release does not know has no effect, and is kept.
 
+use super::level::LEVELS_MAX;
 use crate::{
     codec::{DecodeError, Decoder, put_bytes, put_varint},
     ids::KeyspaceId,
-    version::LEVELS_MAX,
 };
 
 /// What a change changed. Kept in the manifest.
@@ -21,6 +22,8 @@ pub struct Receipt {
     pub who: String,
     /// Why.
     pub why: String,
+    /// A mark of its author's, for its author: nobody else knows what it means. Often empty.
+    pub tag: String,
     /// What was set.
     pub changed: Vec<Changed>,
 }
@@ -42,11 +45,11 @@ pub struct Changed {
 
 /// What a knob was last set to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Turned {
+pub struct Assignment {
     /// The keyspace; `None` for a knob of the database.
     pub keyspace: Option<KeyspaceId>,
-    /// Name of the knob.
-    pub knob: String,
+    /// Number of the knob ([`KnobId::number`](crate::knob::KnobId::number)).
+    pub knob: u32,
     /// The level, if it was set for one.
     pub level: Option<u32>,
     /// Its value; `None` if it is again what it would be had nobody set it.
@@ -59,6 +62,7 @@ impl Receipt {
         put_varint(out, self.unix_ms);
         put_bytes(out, self.who.as_bytes());
         put_bytes(out, self.why.as_bytes());
+        put_bytes(out, self.tag.as_bytes());
         put_varint(out, self.changed.len() as u64);
         for changed in &self.changed {
             put_bytes(out, changed.keyspace.as_bytes());
@@ -73,6 +77,7 @@ impl Receipt {
         let number = body.varint("the number of a change")?;
         let unix_ms = body.varint("the time of a change")?;
         let (who, why) = (text(body, "who made a change")?, text(body, "why a change was made")?);
+        let tag = text(body, "the tag of a change")?;
         let mut changed = Vec::new();
         // Counts are not trusted with memory: the list grows by what is really there.
         for _ in 0..body.varint("a count of knobs")? {
@@ -84,14 +89,14 @@ impl Receipt {
                 new: text(body, "a knob's new value")?,
             });
         }
-        Ok(Receipt { number, unix_ms, who, why, changed })
+        Ok(Receipt { number, unix_ms, who, why, tag, changed })
     }
 }
 
-impl Turned {
+impl Assignment {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.keyspace.map_or(0, |id| u64::from(id.0) + 1));
-        put_bytes(out, self.knob.as_bytes());
+        put_varint(out, self.knob.into());
         put_level(out, self.level);
         match &self.value {
             None => out.push(0),
@@ -102,9 +107,9 @@ impl Turned {
         }
     }
 
-    pub(super) fn decode(body: &mut Decoder<'_>) -> Result<Turned, DecodeError> {
+    pub(super) fn decode(body: &mut Decoder<'_>) -> Result<Assignment, DecodeError> {
         let keyspace = body.varint_up_to(u64::from(u32::MAX) + 1, "a keyspace")?;
-        let knob = text(body, "a knob's name")?;
+        let knob = body.varint_up_to(u32::MAX.into(), "a knob's number")? as u32;
         let level = level(body)?;
         let value = match body.u8("whether a knob is set")? {
             0 => None,
@@ -112,7 +117,7 @@ impl Turned {
             _ => return body.fail("whether a knob is set"),
         };
         let keyspace = keyspace.checked_sub(1).map(|id| KeyspaceId(id as u32));
-        Ok(Turned { keyspace, knob, level, value })
+        Ok(Assignment { keyspace, knob, level, value })
     }
 }
 

@@ -1,13 +1,14 @@
 //! One run: tables with disjoint key ranges, in key order.
 //!
-//! Owns [`TableRef`] (a table, or the part of one that counts) and [`Run`]. Versions are made of runs;
-//! point lookups ask [`Run::find`], scans and jobs walk a [`super::RunCursor`], plans are made from both.
+//! Owns [`TableRef`] (a table, or the part of one that counts) and [`Run`]. Versions are made of
+//! runs; point lookups ask [`Run::find`], scans and jobs walk a [`super::RunCursor`], plans are
+//! made from both.
 //!
-//! What must hold: the clips of a run's tables are not empty, disjoint and ascending. A file may be in a
-//! run more than once, with disjoint clips: a job that moved a range of keys down leaves what lies on
-//! either side of it.
+//! What must hold: the clips of a run's tables are not empty, disjoint and ascending. A file may be
+//! in a run more than once, with disjoint clips: a job that moved a range of keys down leaves what
+//! lies on either side of it.
 
-use super::fence::{Fence, share};
+use super::run_index::{RunIndex, share};
 use crate::{
     error::{Error, Result},
     ids::{FileId, RunId},
@@ -29,8 +30,8 @@ pub struct TableRef {
 }
 
 impl TableRef {
-    /// The part of `file` within `clip`; `None` if the table has no key there. The clip that is kept
-    /// is cut to the table's own range.
+    /// The part of `file` within `clip`; `None` if the table has no key there. The clip that is
+    /// kept is cut to the table's own range.
     pub fn new(file: Arc<TableFile>, clip: &KeyRange) -> Option<TableRef> {
         let range = &file.descriptor().range;
         let clip = range.intersection(clip);
@@ -65,13 +66,18 @@ impl TableRef {
         &self.clip
     }
 
+    /// Whether `other` is the same part of the same table.
+    pub fn is_same_part(&self, other: &TableRef) -> bool {
+        (self.id(), &self.clip) == (other.id(), &other.clip)
+    }
+
     /// Whether all of the table counts.
     pub fn is_whole(&self) -> bool {
         self.clip == self.descriptor().range
     }
 
-    /// Bytes of the file that belong to the clip, estimated as if keys were spread evenly; exact for a
-    /// whole table, never 0.
+    /// Bytes of the file that belong to the clip, estimated as if keys were spread evenly; exact
+    /// for a whole table, never 0.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -127,7 +133,7 @@ pub struct Run {
     level: u32,
     id: RunId,
     tables: Arc<[TableRef]>,
-    fence: Fence,
+    index: RunIndex,
     bytes: u64,
     tombstones: OnceLock<Arc<RangeTombstones>>,
 }
@@ -139,7 +145,8 @@ impl Run {
         if tables.is_empty() {
             return Err(Error::Invalid(format!("run {id} of level {level} has no table")));
         }
-        if let Some([a, b]) = tables.array_windows().find(|[a, b]| a.clip.overlaps(&b.clip)) {
+        if let Some((a, b)) = tables.iter().zip(tables.iter().skip(1)).find(|(a, b)| a.clip.overlaps(&b.clip))
+        {
             return Err(Error::Invalid(format!(
                 "tables {} {} and {} {} of run {id} of level {level} overlap",
                 a.id(),
@@ -151,7 +158,7 @@ impl Run {
         Ok(Run {
             level,
             id,
-            fence: Fence::new(tables.iter().map(|table| &table.clip)),
+            index: RunIndex::new(tables.iter().map(|table| &table.clip)),
             bytes: tables.iter().map(TableRef::bytes).sum(),
             tables: tables.into(),
             tombstones: OnceLock::new(),
@@ -192,7 +199,7 @@ impl Run {
     /// The one table that may hold `key`.
     #[inline]
     pub fn find(&self, key: &[u8]) -> Option<&TableRef> {
-        let at = self.fence.find(key, |i| &self.tables[i].clip)?;
+        let at = self.index.find(key, |i| &self.tables[i].clip)?;
         Some(&self.tables[at])
     }
 
@@ -211,8 +218,8 @@ impl Run {
         first_reaching(&self.tables, key)
     }
 
-    /// The range tombstones of all its tables, each cut to its table's clip. The first call opens the
-    /// tables that have any; later calls are cheap.
+    /// The range tombstones of all its tables, each cut to its table's clip. The first call opens
+    /// the tables that have any; later calls are cheap.
     pub fn tombstones(&self) -> Result<&Arc<RangeTombstones>> {
         if let Some(known) = self.tombstones.get() {
             return Ok(known);

@@ -48,7 +48,7 @@ fn removed(level: u32, run: u64, file: u64, clip_start: &[u8]) -> Removed {
 }
 
 fn edit(removed: Vec<Removed>, added: Vec<Added>) -> TreeEdit {
-    TreeEdit { removed, added, flushed_seqno: None }
+    TreeEdit { removed, added, ..TreeEdit::default() }
 }
 
 fn half_open(a: u32, b: u32) -> KeyRange {

@@ -1,16 +1,16 @@
 //! The whole tree at one moment.
 //!
-//! Owns [`Version`] and how a [`TreeEdit`] leads from one to the next. A version never changes: readers
-//! hold one and see the same tables for as long as they like.
+//! Owns [`Version`] and how a [`TreeEdit`] leads from one to the next. A version never changes:
+//! readers hold one and see the same tables for as long as they like.
 //!
-//! What must hold: sources are ranked by age, rank 0 the newest: the runs of level 0 newest first, then
-//! those of level 1, and so on. For any key, every version of it in a newer source is newer than every
-//! version in an older one (invariant R). Plans keep it; [`Version::apply`] checks what can be seen
-//! without reading tables.
+//! What must hold: sources are ranked by age, rank 0 the newest: the runs of level 0 newest first,
+//! then those of level 1, and so on. For any key, every version of it in a newer source is newer
+//! than every version in an older one (invariant R). Plans keep it; [`Version::apply`] checks what
+//! can be seen without reading tables.
 
 use super::{
     edit::{Added, Removed, TreeEdit},
-    level::Level,
+    level::{LEVELS_MAX, Level},
     run::{Run, TableRef},
 };
 use crate::{
@@ -18,6 +18,7 @@ use crate::{
     ids::{FileId, RunId, Seqno},
     key::KeyRange,
     table::{TableDescriptor, TableFile},
+    values::{Live, LiveValues, ValueFile},
 };
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -25,16 +26,20 @@ use std::{
     sync::Arc,
 };
 
-/// Most levels that a tree can have: at the smallest size ratio and buffer, more bytes than a u64 counts.
-pub const LEVELS_MAX: u32 = 64;
-
 /// One tree at one moment: levels of runs of tables. Immutable.
 #[derive(Clone, Debug, Default)]
 pub struct Version {
     levels: Vec<Level>,
     /// The runs of all levels, newest source first.
     runs: Vec<Arc<Run>>,
+    /// What its runs say of themselves, summed up.
+    bytes: u64,
+    entries: u64,
     flushed_seqno: Seqno,
+    /// How many pointers of the tables lead to which value file.
+    values: Arc<LiveValues>,
+    /// The files that they lead to, kept for whoever reads this version.
+    value_files: Arc<[Arc<ValueFile>]>,
 }
 
 /// What an edit led to.
@@ -42,8 +47,8 @@ pub struct Version {
 pub struct Applied {
     /// The new version.
     pub version: Version,
-    /// Files that the old version names and the new one does not. Mark them obsolete once the edit is
-    /// durable, not before.
+    /// Files that the old version names and the new one does not. Mark them obsolete once the edit
+    /// is durable, not before.
     pub unreferenced: Vec<Arc<TableFile>>,
 }
 
@@ -64,7 +69,8 @@ impl Version {
         self.levels.get(level as usize).unwrap_or(NONE)
     }
 
-    /// The runs of all levels in the order of age, newest first: the order in which lookups ask them.
+    /// The runs of all levels in the order of age, newest first: the order in which lookups ask
+    /// them.
     #[inline]
     pub fn runs(&self) -> &[Arc<Run>] {
         &self.runs
@@ -75,6 +81,22 @@ impl Version {
         self.flushed_seqno
     }
 
+    /// How much of which value file the tables point to.
+    pub fn values(&self) -> &LiveValues {
+        &self.values
+    }
+
+    /// Keeps the value files that the tables point to, for as long as this version is held. `find`
+    /// gives the one handle of a file.
+    pub fn keep_value_files(&mut self, find: impl Fn(FileId, &Live) -> Arc<ValueFile>) {
+        self.value_files = self.values.iter().map(|(file, live)| find(file, live)).collect();
+    }
+
+    /// The value files that the tables point to.
+    pub fn value_files(&self) -> &[Arc<ValueFile>] {
+        &self.value_files
+    }
+
     /// The deepest level that holds keys of `range`.
     pub fn deepest_level(&self, range: &KeyRange) -> Option<u32> {
         self.runs.iter().rev().find(|run| !run.overlapping(range).is_empty()).map(|run| run.level())
@@ -82,10 +104,16 @@ impl Version {
 
     /// Bytes of all tables that count, estimated where tables are clipped.
     pub fn bytes(&self) -> u64 {
-        self.runs.iter().map(|run| run.bytes()).sum()
+        self.bytes
     }
 
-    /// All tables, newest source first, by key within a run. A file occurs once for every part of it.
+    /// Entries of all tables that count, estimated where tables are clipped.
+    pub fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// All tables, newest source first, by key within a run. A file occurs once for every part of
+    /// it.
     pub fn tables(&self) -> impl Iterator<Item = &TableRef> {
         self.runs.iter().flat_map(|run| run.tables().iter())
     }
@@ -100,14 +128,19 @@ impl Version {
                 clip: table.clip().clone(),
             })
         });
-        TreeEdit { removed: Vec::new(), added: added.collect(), flushed_seqno: Some(self.flushed_seqno) }
+        TreeEdit {
+            removed: Vec::new(),
+            added: added.collect(),
+            flushed_seqno: Some(self.flushed_seqno),
+            values: self.values.to_tally(),
+        }
     }
 
-    /// The version after `edit`. `make_file` makes the handle of a file that this version does not name;
-    /// a file that it does name keeps its handle.
+    /// The version after `edit`. `make_file` makes the handle of a file that this version does not
+    /// name; a file that it does name keeps its handle.
     ///
-    /// An edit that does not fit (it removes what is not there, or makes tables of a run overlap) is
-    /// [`Error::Invalid`]; if it was read from a manifest, the manifest is damaged.
+    /// An edit that does not fit (it removes what is not there, or makes tables of a run overlap)
+    /// is [`Error::Invalid`]; if it was read from a manifest, the manifest is damaged.
     pub fn apply(
         &self,
         edit: &TreeEdit,
@@ -160,6 +193,9 @@ impl Version {
 
         let mut version = self.with_runs(changed)?;
         version.flushed_seqno = self.flushed_seqno.max(edit.flushed_seqno.unwrap_or(0));
+        if !edit.values.is_empty() {
+            version.values = Arc::new(self.values.after(&edit.values).map_err(Error::Invalid)?);
+        }
         if !leaving.is_empty() {
             version.tables().for_each(|table| drop(leaving.remove(&table.id())));
         }
@@ -196,8 +232,32 @@ impl Version {
                 (Err(_), None) => {}
             }
         }
-        let runs = levels.iter().flat_map(|level| level.runs.iter().cloned()).collect();
-        Ok(Version { levels, runs, flushed_seqno: self.flushed_seqno })
+        let runs: Vec<Arc<Run>> = levels.iter().flat_map(|level| level.runs.iter().cloned()).collect();
+        let version = Version {
+            bytes: runs.iter().map(|run| run.bytes()).sum(),
+            entries: runs.iter().map(|run| run.entries()).sum(),
+            levels,
+            runs,
+            flushed_seqno: self.flushed_seqno,
+            values: self.values.clone(),
+            value_files: Arc::default(),
+        };
+        version.assert_in_order();
+        Ok(version)
+    }
+
+    /// Stops unless every run stands in its level, newer ones first, and no run is newer than the
+    /// newest that its level ever had. Readers stop at the first version that they find, so the
+    /// order decides what they see.
+    fn assert_in_order(&self) {
+        for (number, level) in self.levels.iter().enumerate() {
+            let newest = level.runs.first().map_or(RunId(0), |run| run.id());
+            let is_in_order = newest <= level.newest_ever
+                && level.runs.iter().all(|run| run.level() as usize == number && !run.tables().is_empty())
+                && level.runs.is_sorted_by(|newer, older| newer.id() > older.id());
+            assert!(is_in_order, "the runs of level {number} are not in order:\n{self}");
+        }
+        assert!(self.runs.is_sorted_by_key(|run| run.level()), "levels are not in order:\n{self}");
     }
 }
 

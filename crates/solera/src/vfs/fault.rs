@@ -1,11 +1,12 @@
 //! Faults on purpose: any [`Fs`] with chosen calls made to fail.
 //!
-//! [`FaultFs`] passes calls on to another file system and counts them. A [`Fault`] names a class of calls,
-//! lets the first few of them through and then fails one, some, or all that follow. Which call is hit is a
-//! function of the calls made, so a loop over `skip` visits every call of a life.
+//! [`FaultFs`] passes calls on to another file system and counts them. A [`Fault`] names a class of
+//! calls, lets the first few of them through and then fails one, some, or all that follow. Which
+//! call is hit is a function of the calls made, so a loop over `skip` visits every call of a life.
 //!
-//! A file whose sync was made to fail is never synced again, though later syncs of it return success:
-//! that is what some kernels do (they mark the pages clean), and what makes trying again worthless.
+//! A file whose sync was made to fail is never synced again, though later syncs of it return
+//! success. Some kernels do just that (they mark the pages clean), and it makes trying again
+//! worthless.
 //!
 //! Called by tests and by the simulator.
 
@@ -102,8 +103,8 @@ pub enum Effect {
     Fail(io::ErrorKind),
     /// It does nothing and fails with this error number of the system, for those that have no kind.
     FailOs(i32),
-    /// A read returns about half of what was asked for. An append writes about half and fails as if the
-    /// disk were full. Other calls fail with [`io::ErrorKind::Other`].
+    /// A read returns about half of what was asked for. An append writes about half and fails as if
+    /// the disk were full. Other calls fail with [`io::ErrorKind::Other`].
     Short,
 }
 
@@ -201,8 +202,8 @@ impl FaultFs {
         self.state.lock().first_hit.clone()
     }
 
-    /// Takes the faults, counts included, to other files, those of the next process: what is left of the process
-    /// before goes on without them, and without being counted.
+    /// Takes the faults, counts included, to other files, those of the next process: what is left
+    /// of the process before goes on without them, and without being counted.
     pub fn over(&self, below: Arc<dyn Fs>) -> FaultFs {
         FaultFs { below, state: Arc::new(Mutex::new(mem::take(&mut *self.state.lock()))) }
     }
@@ -301,6 +302,10 @@ impl Fs for FaultFs {
         self.below.list_dir(path)
     }
 
+    fn absolute(&self, path: &Path) -> Result<PathBuf> {
+        self.below.absolute(path)
+    }
+
     fn exists(&self, path: &Path) -> Result<bool> {
         self.pass(Call::Exists, path)?;
         self.below.exists(path)
@@ -382,6 +387,10 @@ impl WriteFile for FaultWriteFile {
             return Err(error);
         }
         if self.unsyncable { Ok(()) } else { self.below.sync() }
+    }
+
+    fn is_gone(&self) -> bool {
+        self.below.is_gone()
     }
 
     fn path(&self) -> &Path {

@@ -1,32 +1,37 @@
 //! Files, by argument. The engine reaches the disk only through [`Fs`]; what implements it is the
-//! operating system ([`posix`]), memory with simulated crashes ([`mem`]), or another `Fs` with faults
-//! injected ([`fault`]).
+//! operating system ([`posix`]), memory with simulated crashes ([`mem`]), or another `Fs` with
+//! faults injected ([`fault`]).
 //!
-//! The contract is POSIX's weakest: an append is durable after the file's `sync`, a created, renamed or
-//! removed name after `sync_dir` of its directory; before that a crash may keep any part.
+//! The contract is POSIX's weakest. An append is durable after the file's `sync`; a created,
+//! renamed or removed name is after `sync_dir` of its directory. Before that a crash may keep any
+//! part.
 
 pub mod fault;
 pub mod mem;
 pub mod posix;
 
 use crate::error::{Error, Result};
-use std::{fmt, io, path::Path, sync::Arc};
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 /// A file system. Errors are [`Error::Io`] and name the operation and the path.
 pub trait Fs: fmt::Debug + Send + Sync + 'static {
     /// Opens an existing file for reading at any offset.
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>>;
-    /// [`Fs::open`] for reads that go to the device, past the system's cache of files. Fails with an
-    /// [`Error::Io`] of kind [`Unsupported`](io::ErrorKind::Unsupported) or
+    /// [`Fs::open`] for reads that go to the device, past the system's cache of files. Fails with
+    /// an [`Error::Io`] of kind [`Unsupported`](io::ErrorKind::Unsupported) or
     /// [`InvalidInput`](io::ErrorKind::InvalidInput) where there are no such reads.
     fn open_direct(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
         Err(Error::io("open for direct reads", path, io::ErrorKind::Unsupported.into()))
     }
     /// Creates a file that must not exist, for appending.
     fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>>;
-    /// [`Fs::create`] of a file that will grow by very many small appends. It may be longer than what was
-    /// appended, with zeros behind, until it is [trimmed](WriteFile::trim) or dropped: a process that is
-    /// killed leaves them there.
+    /// [`Fs::create`] of a file that will grow by very many small appends. It may be longer than
+    /// what was appended, with zeros behind, until it is [trimmed](WriteFile::trim) or dropped: a
+    /// process that is killed leaves them there.
     fn create_reserving(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
         self.create(path)
     }
@@ -38,22 +43,27 @@ pub trait Fs: fmt::Debug + Send + Sync + 'static {
     fn hard_link(&self, from: &Path, to: &Path) -> Result<()>;
     /// Makes the names in a directory durable.
     fn sync_dir(&self, path: &Path) -> Result<()>;
-    /// Creates a directory and its parents where missing, durably: no `sync_dir` of theirs is needed.
+    /// Creates a directory and its parents where missing, durably: no `sync_dir` of theirs is
+    /// needed.
     fn create_dir_all(&self, path: &Path) -> Result<()>;
     /// The names in a directory, sorted.
     fn list_dir(&self, path: &Path) -> Result<Vec<String>>;
+    /// The same path, named so that it stays the same whatever becomes of the process's current
+    /// directory.
+    fn absolute(&self, path: &Path) -> Result<PathBuf> {
+        Ok(path.to_path_buf())
+    }
     /// Whether a file or directory exists.
     fn exists(&self, path: &Path) -> Result<bool>;
-    /// A number that no file was made with yet, here or on any other machine: random, or, where everything must come
-    /// out the same again, never the same twice on one disk.
+    /// A number that no file was made with yet, here or on any other machine: random, or, where
+    /// everything must come out the same again, never the same twice on one disk.
     fn nonce(&self) -> u64;
     /// Takes the exclusive lock that `path` (created if missing) stands for, until the result is
-    /// dropped. Fails with [`Error::Locked`] if it is held, by another process or by this one; a process that is
-    /// being started holds its parent's locks until it runs its program.
+    /// dropped. Fails with [`Error::Locked`] if it is held, by another process or by this one.
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>>;
-    /// Takes a share of the lock that `path` stands for, until the result is dropped: others may share it,
-    /// nobody holds it exclusively. Changes nothing: `None` if there is no such file, so that nobody can hold
-    /// it. Fails with [`Error::Locked`] if it is held exclusively.
+    /// Takes a share of the lock that `path` stands for, until the result is dropped: others may
+    /// share it, nobody holds it exclusively. Changes nothing: `None` if there is no such file, so
+    /// that nobody can hold it. Fails with [`Error::Locked`] if it is held exclusively.
     fn lock_shared(&self, path: &Path) -> Result<Option<Box<dyn Send + Sync>>>;
 }
 
@@ -77,14 +87,19 @@ pub trait WriteFile: fmt::Debug + Send + 'static {
     fn append(&mut self, bytes: &[u8]) -> Result<()>;
     /// Cuts the file to `len` bytes, to take back a part of a failed append.
     fn truncate(&mut self, len: u64) -> Result<()>;
-    /// Makes the file end behind the last append, if it was [created longer](Fs::create_reserving). An append
-    /// may make it longer again.
+    /// Makes the file end behind the last append, if it was [created longer](Fs::create_reserving).
+    /// An append may make it longer again.
     fn trim(&mut self) -> Result<()> {
         Ok(())
     }
-    /// Makes content and length durable. After an error nothing is known of any byte that was appended
-    /// since the last success, and trying again proves nothing.
+    /// Makes content and length durable. After an error nothing is known of any byte that was
+    /// appended since the last success, and trying again proves nothing.
     fn sync(&mut self) -> Result<()>;
+    /// Whether the file is known to have no name any more: somebody removed it, or its directory,
+    /// so that nobody finds what was made durable.
+    fn is_gone(&self) -> bool {
+        false
+    }
     /// The path that the file was created by, for messages.
     fn path(&self) -> &Path;
 }

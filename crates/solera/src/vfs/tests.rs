@@ -174,7 +174,7 @@ fn a_lock_is_held_by_one_until_dropped() {
         fs.create_dir_all(&dir).unwrap();
         let held = fs.lock(&dir.join("LOCK")).unwrap();
         match fs.lock(&dir.join("LOCK")) {
-            Err(Error::Locked { path }) => assert_eq!(path, dir),
+            Err(Error::Locked { path, .. }) => assert_eq!(path, dir),
             _ => panic!("two hold the lock"),
         }
         drop(held);

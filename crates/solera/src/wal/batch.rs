@@ -5,28 +5,89 @@
 //! operation = op:u8 keyspace:varint key_len:varint key value_len:varint value     (no value for delete)
 //! ```
 //!
-//! `op` is the number of the entry's [`Kind`], or 4 for a range deletion, whose key is the start and whose
-//! value is the end, not included. A value is as stored: of an expiring put, 8 bytes of expiry
-//! come first, big-endian; all other fixed numbers are little-endian.
-//! The operations take one sequence number each, from `first_seqno` on.
+//! `op` is the number of an [`Op`]; of a range deletion the key is the start, and the value is the
+//! end, not included ([`put_end`]). A value is as stored: of an expiring put, 8 bytes of expiry
+//! come first, big-endian; all other fixed numbers are little-endian. The value of a separated put
+//! stays in the log: it is preceded by its checksum, and both are the record that the entry's
+//! pointer leads to ([`crate::values::record`]). The operations take one sequence number each, from
+//! `first_seqno` on.
 //!
-//! The same bytes are what a batch is in memory: encoded once by the writer, read once into the log and
-//! once into the memtables.
+//! The same bytes are what a batch is in memory: encoded once by the writer, read once into the log
+//! and once into the memtables.
 
 use crate::{
-    codec::{DecodeError, Decoder, put_bytes, put_varint},
-    ids::{KeyspaceId, SEQNO_MAX, Seqno},
+    codec::{Binding, DecodeError, Decoder, put_bytes, put_end, put_varint},
+    ids::{FileId, KeyspaceId, SEQNO_MAX, Seqno},
     key::{EXPIRY_BYTES, KEY_BYTES_MAX, Kind, VALUE_BYTES_MAX},
+    values::record::{self, CHECKSUM_BYTES},
 };
 
 const HEADER_BYTES: usize = 12;
-const OP_DELETE_RANGE: u8 = 4;
+
+/// What an operation of a batch does. The numbers are the log's own, and on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Op {
+    Delete = 0,
+    Put = 1,
+    Merge = 2,
+    DeleteRange = 3,
+    PutExpiring = 4,
+    PutSeparated = 5,
+    PutExpiringSeparated = 6,
+}
+
+impl Op {
+    const ALL: [Op; 7] = [
+        Op::Delete,
+        Op::Put,
+        Op::Merge,
+        Op::DeleteRange,
+        Op::PutExpiring,
+        Op::PutSeparated,
+        Op::PutExpiringSeparated,
+    ];
+
+    /// The operation with this number on disk.
+    fn from_u8(byte: u8) -> Option<Op> {
+        Op::ALL.into_iter().find(|&op| op as u8 == byte)
+    }
+
+    /// The operation that makes an entry of this kind.
+    fn of(kind: Kind) -> Op {
+        match kind {
+            Kind::Delete => Op::Delete,
+            Kind::Put => Op::Put,
+            Kind::Merge => Op::Merge,
+            Kind::PutExpiring => Op::PutExpiring,
+            Kind::PutSeparated => Op::PutSeparated,
+            Kind::PutExpiringSeparated => Op::PutExpiringSeparated,
+        }
+    }
+
+    /// The kind of entry that it makes; `None` if it makes none.
+    fn kind(self) -> Option<Kind> {
+        match self {
+            Op::Delete => Some(Kind::Delete),
+            Op::Put => Some(Kind::Put),
+            Op::Merge => Some(Kind::Merge),
+            Op::DeleteRange => None,
+            Op::PutExpiring => Some(Kind::PutExpiring),
+            Op::PutSeparated => Some(Kind::PutSeparated),
+            Op::PutExpiringSeparated => Some(Kind::PutExpiringSeparated),
+        }
+    }
+}
 
 /// Builds a payload. Whoever calls has checked that keys and values are within their limits.
 #[derive(Clone, Debug)]
 pub struct BatchEncoder {
     bytes: Vec<u8>,
     count: u32,
+    /// Operations whose values stay in the log.
+    separated: u32,
+    /// The log where the payload stands, and where in it.
+    placed: Option<(FileId, u64)>,
 }
 
 impl Default for BatchEncoder {
@@ -38,7 +99,7 @@ impl Default for BatchEncoder {
 impl BatchEncoder {
     /// An empty batch.
     pub fn new() -> Self {
-        BatchEncoder { bytes: vec![0; HEADER_BYTES], count: 0 }
+        BatchEncoder { bytes: vec![0; HEADER_BYTES], count: 0, separated: 0, placed: None }
     }
 
     /// Sets a value.
@@ -51,6 +112,25 @@ impl BatchEncoder {
         self.entry(keyspace, Kind::PutExpiring, key, &[&expiry_ms.to_be_bytes(), value]);
     }
 
+    /// As [`BatchEncoder::put`]; the value stays in the log, and the entry points to it.
+    pub fn put_separated(&mut self, keyspace: KeyspaceId, key: &[u8], value: &[u8]) {
+        self.separated += 1;
+        self.entry(keyspace, Kind::PutSeparated, key, &[&[0; CHECKSUM_BYTES], value]);
+    }
+
+    /// As [`BatchEncoder::put_expiring`]; the value stays in the log, and the entry points to it.
+    pub fn put_expiring_separated(&mut self, keyspace: KeyspaceId, key: &[u8], value: &[u8], expiry_ms: u64) {
+        self.separated += 1;
+        let stored: [&[u8]; 3] = [&expiry_ms.to_be_bytes(), &[0; CHECKSUM_BYTES], value];
+        self.entry(keyspace, Kind::PutExpiringSeparated, key, &stored);
+    }
+
+    /// Whether some value stays in the log: then [`place`] must be told where the payload will
+    /// stand.
+    pub fn has_separated(&self) -> bool {
+        self.separated > 0
+    }
+
     /// Removes a key.
     pub fn delete(&mut self, keyspace: KeyspaceId, key: &[u8]) {
         self.entry(keyspace, Kind::Delete, key, &[]);
@@ -61,25 +141,26 @@ impl BatchEncoder {
         self.entry(keyspace, Kind::Merge, key, &[operand]);
     }
 
-    /// Removes every key from `start` up to, not including, `end`.
+    /// Removes every key from `start` up to, not including, `end`, which may be
+    /// [`END_OF_KEYS`](crate::key::END_OF_KEYS).
     pub fn delete_range(&mut self, keyspace: KeyspaceId, start: &[u8], end: &[u8]) {
-        self.begin(OP_DELETE_RANGE, keyspace, start);
-        put_bytes(&mut self.bytes, end);
+        self.begin(Op::DeleteRange, keyspace, start);
+        put_end(&mut self.bytes, end);
     }
 
     /// Any entry; the parts make up its value as stored.
     pub fn entry(&mut self, keyspace: KeyspaceId, kind: Kind, key: &[u8], value: &[&[u8]]) {
-        self.begin(kind as u8, keyspace, key);
+        self.begin(Op::of(kind), keyspace, key);
         if kind != Kind::Delete {
             put_varint(&mut self.bytes, value.iter().map(|part| part.len() as u64).sum());
             value.iter().for_each(|part| self.bytes.extend_from_slice(part));
         }
     }
 
-    fn begin(&mut self, op: u8, keyspace: KeyspaceId, key: &[u8]) {
+    fn begin(&mut self, op: Op, keyspace: KeyspaceId, key: &[u8]) {
         debug_assert!(key.len() <= KEY_BYTES_MAX);
         self.count += 1;
-        self.bytes.push(op);
+        self.bytes.push(op as u8);
         put_varint(&mut self.bytes, keyspace.0.into());
         put_bytes(&mut self.bytes, key);
     }
@@ -102,7 +183,7 @@ impl BatchEncoder {
     /// Removes all operations, keeping the memory.
     pub fn clear(&mut self) {
         self.bytes.truncate(HEADER_BYTES);
-        self.count = 0;
+        (self.count, self.separated, self.placed) = (0, 0, None);
     }
 
     /// The payload, its operations numbered from `first_seqno`.
@@ -112,10 +193,68 @@ impl BatchEncoder {
         &self.bytes
     }
 
+    /// The payload will stand at `payload_at` of the log `file` with this binding: fills in the
+    /// checksums of values that stay there.
+    pub fn place(&mut self, file: FileId, binding: Binding, payload_at: u64) -> Result<(), DecodeError> {
+        self.placed = Some((file, payload_at));
+        place(&mut self.bytes, binding, payload_at)
+    }
+
+    /// Where [`BatchEncoder::place`] was told that the payload stands: the log, and where in it.
+    pub fn placed(&self) -> Option<(FileId, u64)> {
+        self.placed
+    }
+
     /// The payload as [`BatchEncoder::finish`] left it.
     pub fn payload(&self) -> &[u8] {
         &self.bytes
     }
+}
+
+/// Bytes of a stored value before the value itself: its moment, and in the log the checksum of one
+/// that stays there.
+fn before_value(kind: Kind) -> usize {
+    let moment = if kind.expires() { EXPIRY_BYTES } else { 0 };
+    moment + if kind.is_separated() { CHECKSUM_BYTES } else { 0 }
+}
+
+/// The length of the user's value in what an operation of this kind holds.
+pub fn value_len(kind: Kind, stored: &[u8]) -> usize {
+    stored.len().saturating_sub(before_value(kind))
+}
+
+/// Fills in the checksums of the values that stay in the log, in a payload that will stand at
+/// `payload_at` of the log with this binding.
+pub fn place(payload: &mut [u8], binding: Binding, payload_at: u64) -> Result<(), DecodeError> {
+    let mut sums = Vec::new();
+    for numbered in BatchReader::new(payload)? {
+        if let (_, Operation::Entry { kind, key, value, .. }) = numbered?
+            && kind.is_separated()
+        {
+            let record = &value[before_value(kind) - CHECKSUM_BYTES..];
+            let at = offset_in(payload, record);
+            let offset = payload_at + at as u64;
+            sums.push((at, record::checksum(binding, offset, key, &record[CHECKSUM_BYTES..])));
+        }
+    }
+    for (at, sum) in sums {
+        payload[at..at + CHECKSUM_BYTES].copy_from_slice(&sum.to_le_bytes());
+    }
+    Ok(())
+}
+
+/// Where the record of a value that stays in the log begins in the payload, and the value's length.
+/// `value` is what the operation, of a separated kind, holds.
+pub fn record_in(payload: &[u8], kind: Kind, value: &[u8]) -> (usize, u32) {
+    let record = &value[before_value(kind) - CHECKSUM_BYTES..];
+    (offset_in(payload, record), (record.len() - CHECKSUM_BYTES) as u32)
+}
+
+/// Where `part`, a part of `whole`, begins in it.
+fn offset_in(whole: &[u8], part: &[u8]) -> usize {
+    let at = part.as_ptr().addr() - whole.as_ptr().addr();
+    debug_assert!(at + part.len() <= whole.len());
+    at
 }
 
 /// One operation of a batch.
@@ -153,8 +292,8 @@ impl Operation<'_> {
     }
 }
 
-/// Reads a payload. Iterate over it: operations come with their sequence numbers, in order, zero-copy. An
-/// error ends the iteration.
+/// Reads a payload. Iterate over it: operations come with their sequence numbers, in order,
+/// zero-copy. An error ends the iteration.
 #[derive(Clone, Debug)]
 pub struct BatchReader<'b> {
     decoder: Decoder<'b>,
@@ -192,23 +331,19 @@ impl<'b> BatchReader<'b> {
 
     fn operation(&mut self) -> Result<Operation<'b>, DecodeError> {
         let start = self.decoder.clone();
-        let op = self.decoder.u8("an operation")?;
+        let Some(op) = Op::from_u8(self.decoder.u8("an operation")?) else {
+            return start.fail("a known operation");
+        };
         let keyspace = KeyspaceId(self.decoder.varint_up_to(u32::MAX.into(), "a keyspace")? as u32);
         let key = self.key("a key")?;
-        if op == OP_DELETE_RANGE {
-            let end = self.key("the end of a range")?;
+        let Some(kind) = op.kind() else {
+            let end = self.decoder.end("the end of a range")?;
             return Ok(Operation::DeleteRange { keyspace, start: key, end });
-        }
-        let Some(kind) = Kind::from_u8(op) else { return start.fail("a known operation") };
+        };
         let at_value = self.decoder.clone();
         let value = if kind == Kind::Delete { &[] } else { self.decoder.bytes("a value")? };
-        let sound = match kind {
-            Kind::PutExpiring => {
-                value.len() >= EXPIRY_BYTES && (value.len() - EXPIRY_BYTES) as u64 <= VALUE_BYTES_MAX
-            }
-            _ => value.len() as u64 <= VALUE_BYTES_MAX,
-        };
-        if !sound {
+        let before = before_value(kind);
+        if value.len() < before || (value.len() - before) as u64 > VALUE_BYTES_MAX {
             return at_value.fail("a value of a legal length");
         }
         Ok(Operation::Entry { keyspace, kind, key, value })
@@ -245,7 +380,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[derive(Clone, Debug)]
-    enum Op {
+    enum Asked {
         Put(Vec<u8>, Vec<u8>),
         Expiring(Vec<u8>, Vec<u8>, u64),
         Delete(Vec<u8>),
@@ -253,28 +388,41 @@ mod tests {
         Range(Vec<u8>, Vec<u8>),
     }
 
-    fn op() -> impl Strategy<Value = (u32, Op)> {
+    fn op() -> impl Strategy<Value = (u32, Asked)> {
         let bytes = || prop::collection::vec(any::<u8>(), 0..300);
         let op = prop_oneof![
-            (bytes(), bytes()).prop_map(|(k, v)| Op::Put(k, v)),
-            (bytes(), bytes(), any::<u64>()).prop_map(|(k, v, at)| Op::Expiring(k, v, at)),
-            bytes().prop_map(Op::Delete),
-            (bytes(), bytes()).prop_map(|(k, v)| Op::Merge(k, v)),
-            (bytes(), bytes()).prop_map(|(a, b)| Op::Range(a, b)),
+            (bytes(), bytes()).prop_map(|(k, v)| Asked::Put(k, v)),
+            (bytes(), bytes(), any::<u64>()).prop_map(|(k, v, at)| Asked::Expiring(k, v, at)),
+            bytes().prop_map(Asked::Delete),
+            (bytes(), bytes()).prop_map(|(k, v)| Asked::Merge(k, v)),
+            (bytes(), bytes()).prop_map(|(a, b)| Asked::Range(a, b)),
         ];
         (any::<u32>(), op)
     }
 
-    fn encode(ops: &[(u32, Op)], batch: &mut BatchEncoder) {
+    fn encode(ops: &[(u32, Asked)], batch: &mut BatchEncoder) {
         for (keyspace, op) in ops {
             let keyspace = KeyspaceId(*keyspace);
             match op {
-                Op::Put(k, v) => batch.put(keyspace, k, v),
-                Op::Expiring(k, v, at) => batch.put_expiring(keyspace, k, v, *at),
-                Op::Delete(k) => batch.delete(keyspace, k),
-                Op::Merge(k, v) => batch.merge(keyspace, k, v),
-                Op::Range(a, b) => batch.delete_range(keyspace, a, b),
+                Asked::Put(k, v) => batch.put(keyspace, k, v),
+                Asked::Expiring(k, v, at) => batch.put_expiring(keyspace, k, v, *at),
+                Asked::Delete(k) => batch.delete(keyspace, k),
+                Asked::Merge(k, v) => batch.merge(keyspace, k, v),
+                Asked::Range(a, b) => batch.delete_range(keyspace, a, b),
             }
+        }
+    }
+
+    #[test]
+    fn operations_have_numbers_of_their_own_and_every_kind_has_one() {
+        assert_eq!(Op::ALL.map(|op| op as u8), [0, 1, 2, 3, 4, 5, 6], "the numbers are on disk");
+        for kind in Kind::ALL {
+            assert_eq!(Op::of(kind).kind(), Some(kind));
+        }
+        let of_entries = Op::ALL.into_iter().filter(|op| op.kind().is_some());
+        assert_eq!(of_entries.count(), Kind::ALL.len());
+        for byte in 0..=u8::MAX {
+            assert_eq!(Op::from_u8(byte).is_some(), usize::from(byte) < Op::ALL.len());
         }
     }
 
@@ -295,11 +443,11 @@ mod tests {
                 let keyspace = KeyspaceId(*keyspace);
                 let entry = |kind, key, value| Operation::Entry { keyspace, kind, key, value };
                 let expected = match op {
-                    Op::Put(k, v) => entry(Kind::Put, k, v),
-                    Op::Merge(k, v) => entry(Kind::Merge, k, v),
-                    Op::Delete(k) => entry(Kind::Delete, k, &[]),
-                    Op::Range(start, end) => Operation::DeleteRange { keyspace, start, end },
-                    Op::Expiring(k, v, at) => {
+                    Asked::Put(k, v) => entry(Kind::Put, k, v),
+                    Asked::Merge(k, v) => entry(Kind::Merge, k, v),
+                    Asked::Delete(k) => entry(Kind::Delete, k, &[]),
+                    Asked::Range(start, end) => Operation::DeleteRange { keyspace, start, end },
+                    Asked::Expiring(k, v, at) => {
                         let stored = [&at.to_be_bytes()[..], v].concat();
                         prop_assert_eq!(read, entry(Kind::PutExpiring, k, &stored));
                         continue;

@@ -5,23 +5,28 @@
 //!
 //! What must hold, and who sees to it (docs/decisions/0004):
 //!
-//! * Records of a log are older than those of every log with a larger number. The caller numbers them.
-//! * A log is ended ([`Writer::end`]) before anything is written to the next. So a log without an end is the last that counts.
-//! * Nothing in a log is made durable, or said to be ([`Writer::vouch`]), before all logs before it are: whoever syncs one settles
-//!   those first ([`Writer::settle`]). So where a log has lost its end, nothing of those after it was acknowledged as
-//!   durable, and where one of them vouches for it, the end was lost to damage.
-//! * A log that its process left open is not ended and never will be. With the same record that names its successor the manifest
-//!   records how far recovery proved it to be durable ([`Tail::CutAt`]), or lets go of it. What lay behind was
-//!   written again, to the successor.
+//! * Records of a log are older than those of every log with a larger number. The caller numbers
+//!   them.
+//! * A log is ended ([`Writer::end`]) before anything is written to the next. So a log without an
+//!   end is the last that counts.
+//! * Nothing in a log is made durable, or said to be ([`Writer::vouch`]), before all logs before it
+//!   are: whoever syncs one settles those first ([`Writer::settle`]). So where a log has lost its
+//!   end, nothing of those after it was acknowledged as durable. Where one of them vouches for it,
+//!   the end was lost to damage.
+//! * A log that its process left open is not ended and never will be. With the same record that
+//!   names its successor the manifest records how far recovery proved it to be durable
+//!   ([`Tail::CutAt`]), or lets go of it. What lay behind was written again, to the successor.
 //!
-//! Called by `db`: the commit path appends, recovery replays. `inspect` replays for its checks.
+//! Called by `engine`: the commit path appends, recovery replays. `inspect` replays for its checks.
 
 pub mod batch;
 
 use crate::{
     canary::{Bug, planted},
+    codec::Binding,
+    dir::{FileName, magic},
     error::{Error, Result},
-    frame::{FILE_HEADER_BYTES, FileKind, FrameWriter, Walked, is_whole, walk},
+    frame::{FILE_HEADER_BYTES, FRAME_HEADER_BYTES, FileKind, FrameWriter, Walked, is_whole, walk},
     ids::{DatabaseId, FileId},
     vfs::{Fs, ReadFile, read_exact_at},
 };
@@ -30,18 +35,7 @@ use std::path::{Path, PathBuf};
 pub use crate::frame::Cut;
 
 /// How a log begins.
-pub const FILE_KIND: FileKind = FileKind { magic: *b"SOLERALG", version: 2, noun: "log", reserves: true };
-
-/// The name of a log.
-pub fn file_name(file: FileId) -> String {
-    format!("{:06}.log", file.0)
-}
-
-/// The number of the log with this name; `None` if it is not a log's name.
-pub fn file_id(name: &str) -> Option<FileId> {
-    let file = FileId(name.strip_suffix(".log")?.parse().ok()?);
-    (file_name(file) == name).then_some(file)
-}
+pub const FILE_KIND: FileKind = FileKind { magic: magic::LOG, version: 1, noun: "log", reserves: true };
 
 /// Writes one log. Not shared: whoever commits holds it, and once it is ended whoever settles it.
 #[derive(Debug)]
@@ -53,7 +47,7 @@ pub struct Writer {
 impl Writer {
     /// Creates the log, durably. After an error there is no file.
     pub fn create(fs: &dyn Fs, dir: &Path, database: DatabaseId, file: FileId) -> Result<Writer> {
-        let path = dir.join(file_name(file));
+        let path = FileName::Log(file).in_dir(dir);
         let frames = FrameWriter::create(fs, &path, &FILE_KIND, database, file)?;
         if let Err(error) = fs.sync_dir(dir) {
             drop(frames);
@@ -64,13 +58,13 @@ impl Writer {
         Ok(Writer { frames, file })
     }
 
-    /// Appends one frame for each item, all or none of them, in one call of the file system unless a part is
-    /// larger than 64 KiB. An item is the parts of a payload, which [`batch`] encodes:
+    /// Appends one frame for each item, all or none of them, in one call of the file system unless
+    /// a part is larger than 64 KiB. An item is the parts of a payload, which [`batch`] encodes:
     /// `writer.append([[batch.payload()]])`, `writer.append(group.iter().map(|b| [b.payload()]))`.
     ///
-    /// What is appended survives the process; [`Writer::sync`] makes it survive the machine. After an error
-    /// the log is as before the call, or, if that could not be achieved, every further call fails with
-    /// [`Error::Poisoned`].
+    /// What is appended survives the process; [`Writer::sync`] makes it survive the machine. After
+    /// an error the log is as before the call, or, if that could not be achieved, every further
+    /// call fails with [`Error::Poisoned`].
     pub fn append<'p, F>(&mut self, frames: F) -> Result<()>
     where
         F: IntoIterator,
@@ -79,14 +73,27 @@ impl Writer {
         self.frames.append(frames)
     }
 
-    /// Makes everything appended durable; all logs before it are ([`Writer::settle`]). After an error every further call
-    /// fails with [`Error::Poisoned`]: what a failed sync has lost, a second one does not bring back.
+    /// What the log's content is bound to.
+    pub fn binding(&self) -> Binding {
+        self.frames.binding()
+    }
+
+    /// Where the payload of the next frame will begin. After it comes a frame of `payload_bytes`:
+    /// the next one's begins at `next_payload_at() + payload_bytes + FRAME_HEADER_BYTES`.
+    pub fn next_payload_at(&self) -> u64 {
+        self.len() + FRAME_HEADER_BYTES as u64
+    }
+
+    /// Makes everything appended durable; all logs before it are ([`Writer::settle`]). After an
+    /// error every further call fails with [`Error::Poisoned`]: what a failed sync has lost, a
+    /// second one does not bring back.
     pub fn sync(&mut self) -> Result<()> {
         if planted(Bug::SkipLogSync) { Ok(()) } else { self.frames.sync() }
     }
 
-    /// Ends the log, before its successor is used. After an error it has no end and goes on, or, if what was written
-    /// of the end cannot be taken back, every further call fails with [`Error::Poisoned`].
+    /// Ends the log, before its successor is used. After an error it has no end and goes on, or, if
+    /// what was written of the end cannot be taken back, every further call fails with
+    /// [`Error::Poisoned`].
     pub fn end(&mut self) -> Result<()> {
         self.frames.end()
     }
@@ -104,6 +111,14 @@ impl Writer {
     /// All logs before it are durable now.
     pub fn vouch(&mut self) {
         self.frames.vouch();
+    }
+
+    /// Refuses a log that somebody removed, alone or with its directory: nothing in it is durable.
+    pub fn check_name(&self) -> Result<()> {
+        if !self.frames.is_gone() {
+            return Ok(());
+        }
+        Err(Error::io("find", self.frames.path(), std::io::ErrorKind::NotFound.into()))
     }
 
     /// Why every further call will fail, if it will.
@@ -137,7 +152,8 @@ impl Writer {
 pub enum Tail {
     /// Nothing: a crash may have torn it, or left no more of the log than its name.
     Open,
-    /// An earlier recovery found it here ([`Replayed::end`]); what follows does not count, damage before it is an error.
+    /// An earlier recovery found it here ([`Replayed::end`]); what follows does not count, damage
+    /// before it is an error.
     CutAt(u64),
 }
 
@@ -146,12 +162,14 @@ pub enum Tail {
 pub struct Replayed {
     /// Records handed over.
     pub frames: u64,
-    /// Where the last whole frame ends: what to record for [`Tail::CutAt`], if all of it is durable.
+    /// Where the last whole frame ends: what to record for [`Tail::CutAt`], if all of it is
+    /// durable.
     pub end: u64,
-    /// How much of it is known to be durable; the end of a record. What follows was read, but perhaps from
-    /// the system's memory alone.
+    /// How much of it is known to be durable; the end of a record. What follows was read, but
+    /// perhaps from the system's memory alone.
     pub durable: u64,
-    /// Whether the log ends there, or goes on with what does not count: then a later log is of no use.
+    /// Whether the log ends there, or goes on with what does not count: then a later log is of no
+    /// use.
     pub ended: bool,
     /// Whether it says that all logs before it are durable.
     pub vouches: bool,
@@ -166,8 +184,8 @@ impl Replayed {
     }
 }
 
-/// Reads the logs of a database, oldest first, and says which of them count: those up to the first that a crash
-/// left without its end.
+/// Reads the logs of a database, oldest first, and says which of them count: those up to the first
+/// that a crash left without its end.
 pub struct Replay<'f> {
     fs: &'f dyn Fs,
     dir: &'f Path,
@@ -182,10 +200,11 @@ impl<'f> Replay<'f> {
         Replay { fs, dir, database, torn: None }
     }
 
-    /// Hands every record of the next log to `each`, as [`replay`]; none, and `None`, if it does not count.
+    /// Hands every record of the next log to `each`, as [`replay`]; none, and `None`, if it does
+    /// not count.
     ///
-    /// Fails with [`Error::Corrupt`] as that does, and where this log says that a log before it, which has lost its
-    /// end, was durable with it.
+    /// Fails with [`Error::Corrupt`] as that does, and where this log says that a log before it,
+    /// which has lost its end, was durable with it.
     pub fn next(
         &mut self,
         file: FileId,
@@ -196,21 +215,24 @@ impl<'f> Replay<'f> {
         let Some((path, end)) = torn else {
             let replayed = replay(*fs, dir, *database, file, tail, each)?;
             if !replayed.ended {
-                self.torn = Some((dir.join(file_name(file)), replayed.end));
+                self.torn = Some((FileName::Log(file).in_dir(dir), replayed.end));
             }
             return Ok(Some(replayed));
         };
         if replay(*fs, dir, *database, file, tail, |_, _| Ok(()))?.vouches {
-            let what =
-                format!("the end of the log is missing; it was durable when {} was written", file_name(file));
+            let what = format!(
+                "the end of the log is missing; it was durable when {} was written",
+                FileName::Log(file)
+            );
             return Err(Error::corrupt(&*path, *end, what));
         }
         Ok(None)
     }
 }
 
-/// Whether nothing was written to the log at `path` yet: behind the place of its header there is nothing but what was
-/// reserved. Stops reading at the first byte that says otherwise, so that any file can be asked.
+/// Whether nothing was written to the log at `path` yet: behind the place of its header there is
+/// nothing but what was reserved. Stops reading at the first byte that says otherwise, so that any
+/// file can be asked.
 pub fn is_unwritten(fs: &dyn Fs, path: &Path) -> Result<bool> {
     is_reserved_only(&*fs.open(path)?)
 }
@@ -246,7 +268,7 @@ pub fn replay(
     tail: Tail,
     each: impl FnMut(u64, &[u8]) -> Result<()>,
 ) -> Result<Replayed> {
-    let path = dir.join(file_name(file));
+    let path = FileName::Log(file).in_dir(dir);
     let log = fs.open(&path)?;
     let len = log.len()?;
     let end = match tail {
@@ -261,9 +283,9 @@ pub fn replay(
     }
     let mut header = vec![0; len.min(FILE_HEADER_BYTES as u64) as usize];
     read_exact_at(&*log, &mut header, 0)?;
-    // The header is synced before anything follows it, so only a log of nothing else can lack it, and what was
-    // reserved for it may be there first; and one that was never finished must not hide one that is another
-    // file's.
+    // The header is synced before anything follows it, so only a log of nothing else can lack it,
+    // and what was reserved for it may be there first; and one that was never finished must not
+    // hide one that is another file's.
     let lacks_header = !header.first_chunk().is_some_and(is_whole);
     if lacks_header && tail == Tail::Open && is_reserved_only(&*log)? {
         let cut = header.iter().any(|&byte| byte != 0).then_some(Cut { offset: 0, bytes: len });

@@ -13,7 +13,7 @@ fn dir() -> &'static Path {
 }
 
 fn log_path() -> PathBuf {
-    dir().join(file_name(LOG))
+    FileName::Log(LOG).in_dir(dir())
 }
 
 fn disk() -> MemFs {
@@ -93,7 +93,8 @@ fn a_crash_at_any_operation_leaves_a_prefix_with_all_that_was_synced() {
                 // What recovery found is found again after a later log exists.
                 let again = read(&image, Tail::CutAt(replayed.end)).unwrap();
                 assert_eq!((&again.0, again.1.cut), (&records, None));
-                // Zeros that were reserved behind take nothing away; of what ended in zeros they may be the end.
+                // Zeros that were reserved behind take nothing away; of what ended in zeros they
+                // may be the end.
                 let longer = [&image.content(&log_path()).unwrap()[..], &[0; 300]].concat();
                 image.set_content(&log_path(), &longer).unwrap();
                 let (reserved, found) = read(&image, Tail::Open).unwrap();
@@ -106,8 +107,8 @@ fn a_crash_at_any_operation_leaves_a_prefix_with_all_that_was_synced() {
     assert!(cuts > 100 && holes > 10, "{cuts} {holes}");
 }
 
-/// Three logs, each ready before the one before it ends, and each durable only when the next has a record. Says how many records
-/// were durable when it ended, and how many logs were there.
+/// Three logs, each ready before the one before it ends, and each durable only when the next has a
+/// record. Says how many records were durable when it ended, and how many logs were there.
 fn three_logs(fs: &dyn Fs) -> (usize, usize, Result<()>) {
     let (mut durable, mut logs) = (0, Vec::new());
     let mut run = || -> Result<()> {
@@ -173,7 +174,7 @@ fn a_crash_at_any_operation_on_three_logs_leaves_a_prefix_with_all_that_was_sync
                     .unwrap_or_else(|error| panic!("crash at {n}, {persist:?} {seed}: {error}"));
                 assert!(is_prefix(&records), "crash at {n}, {persist:?} {seed}");
                 assert!(records.len() >= durable, "crash at {n}, {persist:?} {seed}: {durable} were synced");
-                let second = image.content(&dir().join(file_name(FileId(LOG.0 + 1))));
+                let second = image.content(&FileName::Log(FileId(LOG.0 + 1)).in_dir(dir()));
                 let has_record = |log: Vec<u8>| log.len() > FILE_HEADER_BYTES;
                 cut_short += usize::from(passed_over == 2 && second.is_ok_and(has_record));
             }
@@ -303,7 +304,7 @@ fn a_log_of_another_place_is_refused() {
     let (bytes, ..) = small_log();
     let fs = disk();
     let copy = FileId(9);
-    fs.set_content(&dir().join(file_name(copy)), &bytes).unwrap();
+    fs.set_content(&FileName::Log(copy).in_dir(dir()), &bytes).unwrap();
     fs.set_content(&log_path(), &bytes).unwrap();
     let ignore = |_: u64, _: &[u8]| Ok(());
     for tail in [Tail::Open, Tail::CutAt(bytes.len() as u64)] {
@@ -315,8 +316,8 @@ fn a_log_of_another_place_is_refused() {
         let header_only = with_content(&bytes[..FILE_HEADER_BYTES]);
         replay(&header_only, dir(), DatabaseId(78), LOG, tail, ignore).unwrap_err();
     }
-    let newer = FileKind { version: 3, ..FILE_KIND }.header(DATABASE, LOG, 1);
-    assert!(matches!(read(&with_content(&newer), Tail::Open), Err(Error::NewerFormat { found: 3, .. })));
+    let newer = FileKind { version: 2, ..FILE_KIND }.header(DATABASE, LOG, 1);
+    assert!(matches!(read(&with_content(&newer), Tail::Open), Err(Error::NewerFormat { found: 2, .. })));
     let missing = replay(&fs, dir(), DATABASE, FileId(10), Tail::Open, ignore).unwrap_err();
     assert_eq!(missing.io_kind(), Some(ErrorKind::NotFound));
 }
@@ -407,16 +408,6 @@ fn a_mark_that_cannot_be_written_does_not_fail_the_sync() {
 }
 
 #[test]
-fn file_names_go_both_ways() {
-    assert_eq!(file_name(LOG), "000003.log");
-    assert_eq!(file_id("000003.log"), Some(LOG));
-    assert_eq!(file_id("12345678.log"), Some(FileId(12_345_678)));
-    for other in ["3.log", "+00003.log", "000003.table", "log", ""] {
-        assert_eq!(file_id(other), None);
-    }
-}
-
-#[test]
 fn a_log_of_the_operating_system_comes_back_too() {
     let temporary = tempfile::tempdir().unwrap();
     let (fs, dir) = (crate::vfs::posix::PosixFs::new(), temporary.path());
@@ -434,9 +425,9 @@ fn a_log_of_the_operating_system_comes_back_too() {
     assert!(is_prefix(&records) && (replayed.frames, replayed.end, replayed.cut) == (5, log.len(), None));
 }
 
-/// Symptom: after a log could not be ended, the next open found "bytes after the end of the records". Cause: when
-/// the space reserved behind the end could not be given back, the end itself stayed, and the log went on behind it.
-/// Cure: to give it back has nothing to do with the end.
+/// Symptom: after a log could not be ended, the next open found "bytes after the end of the
+/// records". Cause: when the space reserved behind the end could not be given back, the end itself
+/// stayed, and the log went on behind it. Cure: to give it back has nothing to do with the end.
 #[test]
 fn a_log_that_cannot_be_ended_goes_on_without_an_end() {
     let fs = FaultFs::new(Arc::new(disk()));

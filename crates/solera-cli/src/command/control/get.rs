@@ -14,7 +14,8 @@ use std::fmt::Write;
 pub(crate) struct Get {
     #[command(flatten)]
     database: Database,
-    /// Only this knob, for every level [default: all knobs, and levels that have something of their own]
+    /// Only this knob, for every level [default: all knobs, and levels that have something of their
+    /// own]
     #[arg(value_name = "KNOB", value_parser = |name: &str| knob::find(name))]
     knob: Option<&'static Knob>,
     /// Only this keyspace, and the database [default: all]

@@ -9,7 +9,7 @@ use crate::{
 };
 use std::fmt::Write;
 
-/// Print the newest 256 changes of knobs, the oldest of them first
+/// Print the changes of knobs that are remembered, the oldest first: 128 of an author, 256 of all
 #[derive(Debug, clap::Args)]
 pub(crate) struct History {
     #[command(flatten)]
@@ -29,7 +29,8 @@ impl History {
         let mut out = String::new();
         for receipt in &history {
             let (number, when) = (receipt.number, units::utc(receipt.unix_ms));
-            // What others wrote must not move the cursor of a terminal. Writing to a String cannot fail.
+            // What others wrote must not move the cursor of a terminal. Writing to a String cannot
+            // fail.
             let (who, why) = (receipt.who.escape_debug(), receipt.why.escape_debug());
             let _ = writeln!(out, "{number}  {when}  {who}: {why}");
             for changed in &receipt.changed {

@@ -9,7 +9,8 @@ use crate::failure::{Outcome, Result};
 use serde_json::{Value, json};
 use solera::control::{Changed, Receipt};
 
-/// Show and change the knobs of a database: shape, layout, memory; who changed them; and what it does meanwhile
+/// Show and change the knobs of a database: shape, layout, memory; who changed them; and what it
+/// does meanwhile
 #[derive(Debug, clap::Args)]
 pub(crate) struct Control {
     #[command(subcommand)]
@@ -50,6 +51,7 @@ fn receipt_json(receipt: &Receipt) -> Value {
         "unix_ms": receipt.unix_ms,
         "who": receipt.who,
         "why": receipt.why,
+        "tag": receipt.tag,
         "changed": changed.collect::<Vec<_>>(),
     })
 }

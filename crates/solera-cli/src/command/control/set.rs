@@ -11,12 +11,14 @@ use solera::{
     control::{Change, Changed, Knob, Scope, Value, knob},
 };
 
-/// Set knobs, all of them or none; recorded with the reason, in force from then on, also after every later open
+/// Set knobs, all of them or none; recorded with the reason, in force from then on, also after
+/// every later open
 #[derive(Debug, clap::Args)]
 pub(crate) struct Set {
     #[command(flatten)]
     place: Place,
-    /// What to set, such as run_limit=4; VALUE `default` makes it what it would be had nobody set it
+    /// What to set, such as run_limit=4; VALUE `default` makes it what it would be had nobody set
+    /// it
     #[arg(value_name = "KNOB=VALUE", required = true, value_parser = setting)]
     settings: Vec<(&'static Knob, Option<Value>)>,
     /// Why, for the history
@@ -25,7 +27,14 @@ pub(crate) struct Set {
     /// Who, for the history
     #[arg(long, value_name = "TEXT", env = "USER", default_value = "solera control")]
     who: String,
-    /// Only for this level [default: for all, which ends what single ones were set to; of run_limit all but level 0]
+    /// A mark to find this change by in the history
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    tag: String,
+    /// Only if change N is still the newest of the history (0: if there is none)
+    #[arg(long, value_name = "N")]
+    if_newest: Option<u64>,
+    /// Only for this level [default: for all, which ends what single ones were set to; of run_limit
+    /// all but level 0]
     #[arg(long, value_name = "N")]
     level: Option<u32>,
     /// Print one JSON object
@@ -42,7 +51,10 @@ fn setting(text: &str) -> Result<(&'static Knob, Option<Value>), String> {
 impl Set {
     pub(crate) fn run(self) -> Result<Outcome> {
         let (db, keyspace) = self.place.open_to_change()?;
-        let mut change = Change::new(self.who, self.why).keyspace(keyspace.name());
+        let mut change = Change::new(self.who, self.why).tag(self.tag).keyspace(keyspace.name());
+        if let Some(newest) = self.if_newest {
+            change = change.only_if_newest(newest);
+        }
         for (knob, value) in &self.settings {
             let level = self.level.filter(|_| knob.scope == Scope::Level);
             if level != self.level {

@@ -1,7 +1,7 @@
 //! `solera trace`: what was recorded of a workload, and doing it again.
 //!
-//! A trace is recorded by whoever has the database open (`solera load --trace`, `solera bench --trace`, `Control::trace`):
-//! docs/decisions/0015.
+//! A trace is recorded by whoever has the database open (`solera load --trace`, `solera bench
+//! --trace`, `Control::trace`): docs/decisions/0015.
 
 mod replay;
 mod show;
@@ -53,7 +53,7 @@ impl Trace {
 /// Reads the trace at `path`.
 fn read_trace(path: &Path, each: impl FnMut(&Traced<'_>) -> Result<(), Error>) -> Result<Ending> {
     read(&*operating_system(), path, each).map_err(|error| match error {
-        Error::Corrupt { file, offset, what } if file == path => Failure::Error(format!(
+        Error::Corrupt { file, offset, what } if file == path => Failure::Damage(format!(
             "{}: damaged at byte {offset}: {what}; copy the trace anew from where it was recorded, or record it again",
             file.display()
         )),

@@ -5,6 +5,7 @@ use super::{
     summary::{Names, Summary},
 };
 use crate::{
+    command::tuning::Tuning,
     failure::{Outcome, Result},
     output::{print_json, print_text},
     progress,
@@ -29,7 +30,8 @@ use std::{
     time::Duration,
 };
 
-/// Do what a trace says again, in this or another database, and report how long it took and what it found
+/// Do what a trace says again, in this or another database, and report how long it took and what it
+/// found
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
 pub(crate) struct Replay {
@@ -47,12 +49,15 @@ pub(crate) struct Replay {
     /// First put every key that the trace finds before it writes it
     #[arg(long)]
     preload: bool,
-    /// Bytes of a value that is preloaded [default: the mean of those that the trace puts in the keyspace, or 100]
+    /// Bytes of a value that is preloaded [default: the mean of those that the trace puts in the
+    /// keyspace, or 100]
     #[arg(long, value_name = "BYTES", requires = "preload", value_parser = clap::value_parser!(u32))]
     value_bytes: Option<u32>,
     /// Memory that the engine may use, such as 64M or 1G
     #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
     memory: Option<u64>,
+    #[command(flatten)]
+    tuning: Tuning,
     /// Print the report as one JSON object
     #[arg(long)]
     json: bool,
@@ -93,6 +98,7 @@ impl Replay {
             options = options.memory(memory);
         }
         let db = self.database.open_or_create(options)?;
+        let tuner = self.tuning.start(&db, "default")?;
         let clock = SystemClock::new();
         let mut replaying = Replaying::new(db, &summary, &clock);
         if self.preload {
@@ -116,6 +122,7 @@ impl Replay {
         let seconds = (clock.monotonic_ns() - begun_ns) as f64 / 1e9;
         let (db, done) = (replaying.db, replaying.done);
         drop(replaying.keyspaces);
+        Tuning::end(tuner);
         db.close()?;
         if self.json {
             let mut report = done.to_json();
@@ -319,7 +326,7 @@ fn add(batch: &mut Batch, keyspace: &Keyspace, traced: &Traced<'_>, value: &[u8]
         Operation::Put { key, .. } => batch.put_with_ttl(keyspace, key, value, TTL)?,
         Operation::Delete { key, .. } => batch.delete(keyspace, key)?,
         Operation::DeleteRange { .. } if traced.hashed => return Ok(false),
-        Operation::DeleteRange { start, end, .. } => batch.delete_range(keyspace, start, end)?,
+        Operation::DeleteRange { start, end, .. } => batch.delete_range(keyspace, start..end)?,
         Operation::Merge { key, .. } => batch.merge(keyspace, key, value)?,
         _ => {}
     }
@@ -358,7 +365,7 @@ impl Done {
                 return Ok(None);
             }
             Operation::DeleteRange { start, end, .. } => {
-                keyspace.delete_range(start, end)?;
+                keyspace.delete_range(start..end)?;
                 Kind::DeleteRange
             }
             Operation::Merge { key, .. } => {

@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use solera::trace::Ending;
 use std::{fmt::Write, path::PathBuf};
 
-/// Print what a trace holds: operations by kind and keyspace, the mix, distinct keys, skew, what is missing
+/// Print what a trace holds: operations by kind and keyspace, the mix, distinct keys, skew, what is
+/// missing
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 The mix is in the words of `solera cost`: v lookups of absent keys, r of present ones, q scans, w writes. `hottest 1 %` is the \

@@ -171,8 +171,8 @@ impl Counts {
         self.keys.len() as u64
     }
 
-    /// Which share of the lookups and writes of single keys the hottest hundredth of those keys has; `None` if there are
-    /// fewer than a hundred keys.
+    /// Which share of the lookups and writes of single keys the hottest hundredth of those keys
+    /// has; `None` if there are fewer than a hundred keys.
     pub(super) fn hottest_share(&self) -> Option<f64> {
         let hottest = self.keys.len() / HOTTEST_ONE_IN;
         let mut uses: Vec<u64> = self.keys.values().copied().collect();

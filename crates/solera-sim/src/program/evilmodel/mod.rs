@@ -1,22 +1,25 @@
-//! `evilmodel`: models and index bytes made by an enemy, with checksums that are right: the answers stay
-//! right, or there is a clear error, and the extra work is bounded.
+//! `evilmodel`: models and index bytes made by an enemy, with checksums that are right: the answers
+//! stay right, or there is a clear error, and the extra work is bounded.
 //!
-//! Whole tables are taken apart, one kind of part is changed, and they are sealed again. What was changed is
-//! changed further as long as lookups get more expensive: a climb to the worst case. The bounds:
+//! Whole tables are taken apart, one kind of part is changed, and they are sealed again. What was
+//! changed is changed further as long as lookups get more expensive: a climb to the worst case. The
+//! bounds:
 //!
-//! * A block's **line** costs no extra block beyond those that the index names, whatever its bits. A search makes at most
-//!   [`solera_model::search::comparisons_max`] comparisons. A line that is not finite or descends is dropped when its block
-//!   is loaded, and counted (`index_fallbacks`).
-//! * A block's **hash index** costs no extra block either; a lookup looks at each bucket once at most.
-//! * An **index** that sends a lookup to a wrong block costs at most the blocks of its span and reach, then a
-//!   search over the blocks: ⌊log2 n⌋ + 2 more.
+//! * A block's **line** costs no extra block beyond those that the index names, whatever its bits.
+//!   A search makes at most [`solera_model::search::comparisons_max`] comparisons. A line that is
+//!   not finite or descends is dropped when its block is loaded, and counted (`lines_dropped`).
+//! * A block's **hash index** costs no extra block either; a lookup looks at each bucket once at
+//!   most.
+//! * An **index** that sends a lookup to a wrong block costs at most the blocks of its span and
+//!   reach, then a search over the blocks: ⌊log2 n⌋ + 2 more.
 //! * A **filter** that passes too much costs a look into one block.
-//! * **Fences** that lie never change what a lookup finds that an exact index sent to the right block. Where the
-//!   index names several blocks, fences decide between them: what lying ones lead astray is counted apart.
+//! * **Fences** that lie never change what a lookup finds that an exact index sent to the right
+//!   block. Where the index names several blocks, fences decide between them: what lying ones lead
+//!   astray is counted apart.
 //!
-//! A filter that denies what the table holds cannot be found out by a lookup: that it is the filter that was
-//! written rests on its checksum. What such filters hide is counted apart, and must show as absent, not as
-//! something else.
+//! A filter that denies what the table holds cannot be found out by a lookup: that it is the filter
+//! that was written rests on its checksum. What such filters hide is counted apart, and must show
+//! as absent, not as something else.
 
 mod model;
 mod search;
@@ -174,7 +177,8 @@ fn one(seed: u64, lookups: usize, tally: &mut Tally) -> Result<(), String> {
     Ok(())
 }
 
-/// The steps of a model without those that are not needed to break a promise, as the command that shows it.
+/// The steps of a model without those that are not needed to break a promise, as the command that
+/// shows it.
 fn shrunk(seed: u64, subject: &Subject, forged: &Forged) -> String {
     let broken = |model: &Model| ask_all(subject, &model.forged(&subject.forge), &mut Tally::default()).err();
     let mut model = forged.model.clone();

@@ -1,8 +1,8 @@
 //! What an enemy changes in a table, step by step.
 //!
-//! Owns [`Model`]: what is changed, and the number that each step is drawn from. That is all one needs to make the
-//! same table again, so that a model that breaks a promise can be printed, shortened and read back. May know a
-//! [`Forge`] and nothing of lookups.
+//! Owns [`Model`]: what is changed, and the number that each step is drawn from. That is all one
+//! needs to make the same table again, so that a model that breaks a promise can be printed,
+//! shortened and read back. May know a [`Forge`] and nothing of lookups.
 
 use crate::{
     forge::{Forge, StoredLine},
@@ -89,7 +89,8 @@ impl Part {
     }
 }
 
-/// How a table is changed: `line 17,4`, say, is two steps that change lines, drawn from the numbers 17 and 4.
+/// How a table is changed: `line 17,4`, say, is two steps that change lines, drawn from the numbers
+/// 17 and 4.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Model {
     /// What is changed.

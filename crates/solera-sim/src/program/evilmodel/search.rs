@@ -1,4 +1,5 @@
-//! The climb to the worst case of one search: the line, the bound and the key that cost the most comparisons.
+//! The climb to the worst case of one search: the line, the bound and the key that cost the most
+//! comparisons.
 
 use super::{model::evil_line, subject::key};
 use crate::{forge::StoredLine, random::Random};
@@ -56,7 +57,8 @@ pub(super) fn climb_search(random: &mut Random, steps: usize) -> Result<usize, S
             best = (compared, stored, x);
         }
     }
-    // A radix table over other keys than it was made of may be of no use, but must not reach beyond them.
+    // A radix table over other keys than it was made of may be of no use, but must not reach beyond
+    // them.
     let others: Vec<u64> = heads.iter().map(|head| head.rotate_left(7)).take(n / 2).collect();
     let table = RadixTable::new(&heads);
     if heads.iter().any(|&x| table.locate(&others, x) > others.len()) {

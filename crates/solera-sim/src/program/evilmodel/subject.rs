@@ -1,7 +1,7 @@
 //! A table, what it holds, and whether a forged form of it still answers rightly.
 //!
-//! Owns [`Subject`]: makes a table by the engine, opens what a [`Forged`] one is as the engine does, and holds answers and costs
-//! against the truth and the bounds.
+//! Owns [`Subject`]: makes a table by the engine, opens what a [`Forged`] one is as the engine
+//! does, and holds answers and costs against the truth and the bounds.
 
 use super::{
     Tally,
@@ -12,10 +12,11 @@ use solera::{
     Db, Error, FilterKind, Filters, IndexKind, KeyspaceOptions, Layout, Options,
     cache::Cache,
     cursor::{Cursor, Probe},
+    dir::FileName,
     ids::SEQNO_MAX,
     key::{KeyRange, hash},
     stats::Stats,
-    table::{Access, TableContext, TableDescriptor, TableFile, file_name},
+    table::{Access, TableContext, TableDescriptor, TableFile},
     vfs::mem::MemFs,
 };
 use std::{collections::BTreeMap, path::Path, sync::Arc};
@@ -76,8 +77,8 @@ impl Subject {
         Ok(Subject { forge, path, truth, probes })
     }
 
-    /// Opens the forged table, asks for keys, some by lookup and some by a cursor, and says how many blocks beyond the
-    /// first the dearest lookup looked into.
+    /// Opens the forged table, asks for keys, some by lookup and some by a cursor, and says how
+    /// many blocks beyond the first the dearest lookup looked into.
     pub(super) fn try_out(
         &self,
         forged: &Forged,
@@ -144,12 +145,12 @@ impl Subject {
         }
         let counters = stats.snapshot();
         let has_lines = forged.forge.clone().buckets_mut(0).is_none();
-        if part == Part::BadLine && has_lines && counters.index_fallbacks != counters.blocks_read {
-            let (dropped, read) = (counters.index_fallbacks, counters.blocks_read);
+        if part == Part::BadLine && has_lines && counters.lines_dropped != counters.blocks_read {
+            let (dropped, read) = (counters.lines_dropped, counters.blocks_read);
             return Err(format!("{read} blocks with bad lines were loaded, {dropped} counted as dropped"));
         }
         if part == Part::BadLine {
-            tally.dropped += counters.index_fallbacks;
+            tally.dropped += counters.lines_dropped;
         }
         let at = Part::ALL.iter().position(|one| *one == part).unwrap_or(0);
         tally.extra_blocks[at] = tally.extra_blocks[at].max(dearest);
@@ -178,7 +179,7 @@ impl Subject {
         descriptor: TableDescriptor,
     ) -> Result<(Arc<TableFile>, Arc<Stats>), String> {
         let fs = MemFs::new();
-        let path = Path::new("").join(file_name(descriptor.file));
+        let path = FileName::Table(descriptor.file).in_dir(Path::new(""));
         debug_assert_eq!(path.file_name(), self.path.file_name());
         fs.set_content(&path, bytes).map_err(|error| error.to_string())?;
         let stats = Arc::new(Stats::new());

@@ -1,6 +1,8 @@
-//! CAMAL §3–§5 (NOTES §2a'): the size ratio T and the split of memory between write buffer and filters.
+//! CAMAL §3–§5 as corrected in docs/PAPERS.md, "CAMAL: the size ratio": the size ratio T and the
+//! split of memory between write buffer and filters.
 
 use super::super::{lambert::w0, mix::Mix};
+use crate::learn::elementary::{exp, ln};
 
 /// A database as CAMAL's formulas see it. Sizes in bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,8 +19,8 @@ pub struct Tree {
     pub memory_bytes: f64,
     /// c: what false positives are e^(−c bits per key) with.
     pub bloom_exponent: f64,
-    /// ω: I/Os of a merge per page merged: 1 in the paper; (1 + cost of a write / cost of a read)/2 where reads
-    /// and writes are both counted and a level is half full on average (Endure).
+    /// ω: I/Os of a merge per page merged: 1 in the paper; (1 + cost of a write / cost of a read)/2
+    /// where reads and writes are both counted and a level is half full on average (Endure).
     pub merge_weight: f64,
 }
 
@@ -35,12 +37,12 @@ impl Tree {
     /// L, not rounded: ln(N E / M_b + 1) / ln T.
     pub fn levels(&self, knobs: Knobs) -> f64 {
         let buffer = self.memory_bytes - knobs.filter_bytes;
-        (self.entries * self.entry_bytes / buffer + 1.0).ln() / knobs.size_ratio.ln()
+        ln(self.entries * self.entry_bytes / buffer + 1.0) / ln(knobs.size_ratio)
     }
 
     /// e^(−c M_f/N), M_f in bits.
     fn false_positives(&self, filter_bytes: f64) -> f64 {
-        (-self.bloom_exponent * filter_bytes * 8.0 / self.entries).exp()
+        exp(-self.bloom_exponent * filter_bytes * 8.0 / self.entries)
     }
 
     /// I/Os per operation of leveling (Fig. 2 and Eq. 2), L not rounded.
@@ -67,41 +69,43 @@ impl Tree {
         let (ratio, blocks) = (knobs.size_ratio, self.block_entries);
         (mix.absent + mix.found) * self.false_positives(knobs.filter_bytes)
             + mix.scan * self.scan_entries / blocks
-            + self.levels(knobs) * (mix.scan * blocks * ratio * (ratio.ln() - 1.0) - mix.write)
-                / (blocks * ratio * ratio.ln())
+            + self.levels(knobs) * (mix.scan * blocks * ratio * (ln(ratio) - 1.0) - mix.write)
+                / (blocks * ratio * ln(ratio))
     }
 
-    /// T* of leveling: exp(1 + W₀(q B / (e ω w))), at least 2 and at most `size_ratio_max`, which it is if
-    /// nothing is written. It does not depend on the memory (Lemma 4.1).
+    /// T* of leveling: exp(1 + W₀(q B / (e ω w))), at least 2 and at most `size_ratio_max`, which
+    /// it is if nothing is written. It does not depend on the memory (Lemma 4.1).
     pub fn size_ratio(&self, mix: &Mix, size_ratio_max: f64) -> f64 {
         size_ratio(mix.scan * self.block_entries, self.merge_weight * mix.write, size_ratio_max)
     }
 
-    /// M_f* of leveling at this T, in bytes: M' − (N/c) W₀(b e^(c M'/N)/(v+r)), b = (q B + ω w T)/(B ln T);
-    /// 0 if filters do not pay. The cost is convex in M_f, so this is its only minimum.
+    /// M_f* of leveling at this T, in bytes: M' − (N/c) W₀(b e^(c M'/N)/(v+r)), b = (q B + ω w
+    /// T)/(B ln T); 0 if filters do not pay. The cost is convex in M_f, so this is its only
+    /// minimum.
     ///
     /// The exponential overflows beyond 700/c bits per key; nobody gives a key so many.
     pub fn filter_bytes(&self, mix: &Mix, size_ratio: f64) -> f64 {
         let lookups = mix.absent + mix.found;
         let slope = (mix.scan * self.block_entries + self.merge_weight * mix.write * size_ratio)
-            / (self.block_entries * size_ratio.ln());
+            / (self.block_entries * ln(size_ratio));
         let (memory_bits, c) = (self.memory_bytes * 8.0, self.bloom_exponent);
         if c * lookups / self.entries <= slope / memory_bits {
             return 0.0;
         }
-        let most = (c * memory_bits / self.entries).min(690.0).exp();
+        let most = exp((c * memory_bits / self.entries).min(690.0));
         let buffer_bits = self.entries / c * w0(slope * most / lookups);
         ((memory_bits - buffer_bits) / 8.0).max(0.0)
     }
 }
 
-/// exp(1 + W₀(reads/(e·writes))), 2 to `max`: the T at which `writes`·T(ln T − 1) = `reads`. What a level
-/// more costs reads (probes and seeks, NOTES §2a' Eq. 10) against what a merge costs writes.
+/// exp(1 + W₀(reads/(e·writes))), 2 to `max`: the T at which `writes`·T(ln T − 1) = `reads`. What a
+/// level more costs reads (probes and seeks; docs/PAPERS.md, "CAMAL: the processor's part") against
+/// what a merge costs writes.
 pub fn size_ratio(reads: f64, writes: f64, max: f64) -> f64 {
     if writes <= 0.0 {
         return max;
     }
-    (1.0 + w0(reads / (std::f64::consts::E * writes))).exp().clamp(2.0, max.max(2.0))
+    exp(1.0 + w0(reads / (std::f64::consts::E * writes))).clamp(2.0, max.max(2.0))
 }
 
 #[cfg(test)]

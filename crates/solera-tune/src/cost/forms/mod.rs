@@ -1,12 +1,15 @@
-//! The papers' closed forms, as corrected in NOTES §2 and §3. Pure functions in the papers' terms: levels count
-//! from 1, level i holds (M_b/E)(T−1)Tⁱ⁻¹ entries, a Bloom filter's false positives are e^(−c bits).
+//! The papers' closed forms, as corrected in docs/PAPERS.md. Pure functions in the papers' terms:
+//! levels count from 1, level i holds (M_b/E)(T−1)Tⁱ⁻¹ entries, a Bloom filter's false positives
+//! are e^(−c bits).
 //!
-//! Not this engine's tree (that is [`tree`](super::tree)): what is found here is where to begin to look.
+//! Not this engine's tree (that is [`tree`](super::tree)): what is found here is where to begin to
+//! look.
 
 pub mod camal;
 pub mod ruskey;
 
-/// c of a Bloom filter: false positives are e^(−c h) at h bits per key. (ln 2)²; CAMAL writes 1 (NOTES §0.3).
+/// c of a Bloom filter: false positives are e^(−c h) at h bits per key. (ln 2)²; CAMAL writes 1
+/// (docs/PAPERS.md, "CAMAL: the exponent of a Bloom filter").
 pub const BLOOM_EXPONENT: f64 = std::f64::consts::LN_2 * std::f64::consts::LN_2;
 /// c as CAMAL prints it.
 pub const BLOOM_EXPONENT_AS_PRINTED: f64 = 1.0;

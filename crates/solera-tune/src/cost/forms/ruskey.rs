@@ -1,10 +1,12 @@
-//! RusKey §5.2 and Monkey together (NOTES §3a'): run limits and filters of all levels in one form.
+//! RusKey §5.2 and Monkey together (docs/PAPERS.md, "RusKey: the run limits"): run limits and
+//! filters of all levels in one form.
 //!
-//! A level of K runs costs a lookup K probes and K f reads, and a write (T−1+K)/(2K) merges. With filters
-//! allotted by Monkey, f_i = λ n_i/K_i: K_i f_i depends on K_i only through λ, and what is left is a
-//! quadratic in 1/K_i for each level.
+//! A level of K runs costs a lookup K probes and K f reads, and a write (T−1+K)/(2K) merges. With
+//! filters allotted by Monkey, f_i = λ n_i/K_i: K_i f_i depends on K_i only through λ, and what is
+//! left is a quadratic in 1/K_i for each level.
 
 use super::BLOOM_EXPONENT;
+use crate::learn::elementary::{exp, ln};
 
 /// Rounds of the damped iteration for λ: it converges in under twenty.
 const ROUNDS: usize = 60;
@@ -40,15 +42,16 @@ pub struct Solution {
 }
 
 impl Levels {
-    /// Monkey's allotment over runs: f_i = λ n_i/K_i, 1 where that is 1 or more, with the bits all used.
+    /// Monkey's allotment over runs: f_i = λ n_i/K_i, 1 where that is 1 or more, with the bits all
+    /// used.
     pub fn allot(&self, run_limits: &[f64]) -> Vec<f64> {
         let share = |level: usize| self.entries[level] / run_limits[level];
         let mut filtered: Vec<usize> = (0..self.entries.len()).filter(|&i| self.entries[i] > 0.0).collect();
         loop {
             let sum: f64 = filtered.iter().map(|&i| self.entries[i]).sum();
-            let weighted: f64 = filtered.iter().map(|&i| self.entries[i] * share(i).ln()).sum();
+            let weighted: f64 = filtered.iter().map(|&i| self.entries[i] * ln(share(i))).sum();
             let ln_lambda = -(BLOOM_EXPONENT * self.filter_bits + weighted) / sum;
-            let false_positives = |i: usize| (ln_lambda + share(i).ln()).exp();
+            let false_positives = |i: usize| exp(ln_lambda + ln(share(i)));
             let before = filtered.len();
             let kept: Vec<usize> = filtered.iter().copied().filter(|&i| false_positives(i) < 1.0).collect();
             if kept.len() == before || kept.is_empty() {
@@ -67,7 +70,8 @@ impl Levels {
             let best: Vec<f64> = run_limits
                 .iter()
                 .zip(&false_positives)
-                // λ n_i = K_i f_i, which the new K_i leaves as it is; a level without a filter pays for each run.
+                // λ n_i = K_i f_i, which the new K_i leaves as it is; a level without a filter pays
+                // for each run.
                 .map(|(&k, &f)| if f < FILTERED { self.limit(k * f, 0.0) } else { self.limit(0.0, 1.0) })
                 .collect();
             run_limits.iter_mut().zip(best).for_each(|(k, best)| *k = (*k + best) / 2.0);
@@ -75,9 +79,9 @@ impl Levels {
         Solution { false_positives: self.allot(&run_limits), run_limits }
     }
 
-    /// The best run limit of a level whose runs together let `spread` absent keys through however many they are,
-    /// and each `fixed` of them: the root of 1/K (NOTES §3a'), 1 to T. With `spread` 0 it is RusKey's form of
-    /// fixed filters, K² = (1−γ) W/(γ (f I_r + c_r)).
+    /// The best run limit of a level whose runs together let `spread` absent keys through however
+    /// many they are, and each `fixed` of them: the root of 1/K, 1 to T. With `spread` 0 it is
+    /// RusKey's form of fixed filters, K² = (1−γ) W/(γ (f I_r + c_r)).
     pub fn limit(&self, spread: f64, fixed: f64) -> f64 {
         let writes = (1.0 - self.lookups) * (self.size_ratio - 1.0) / 2.0 * self.merge;
         let reads = self.lookups * spread * self.read;
@@ -89,7 +93,8 @@ impl Levels {
         (1.0 / inverse).clamp(1.0, self.size_ratio)
     }
 
-    /// Cost of an operation at these run limits and false positives, but for what does not depend on them.
+    /// Cost of an operation at these run limits and false positives, but for what does not depend
+    /// on them.
     pub fn cost(&self, run_limits: &[f64], false_positives: &[f64]) -> f64 {
         let levels = run_limits.iter().zip(false_positives);
         levels
@@ -105,7 +110,8 @@ impl Levels {
 mod tests {
     use super::*;
 
-    /// T = 10, four levels, 4 bits per key, and the unit costs that NOTES §3 assumes (µs).
+    /// T = 10, four levels, 4 bits per key, and the unit costs (µs) of the check in docs/PAPERS.md,
+    /// "RusKey: the run limits".
     fn notes(lookups: f64) -> Levels {
         let entries: Vec<f64> = (0..4).map(|i| 9.0 * 10f64.powi(i)).collect();
         Levels {

@@ -113,6 +113,77 @@ fn a_corridor_is_walked_again_when_the_prefix_gets_shorter() {
     }
 }
 
+/// The blocks of a builder that ends them at gaps, each with how many entries it refused nothing
+/// before.
+fn at_gaps(block_bytes: u32, entries: &[Entry]) -> Vec<(Vec<u8>, usize, usize)> {
+    let mut builder = BlockBuilder::new(block_bytes, LastMile::LeastSquares, 0);
+    let mut blocks = Vec::new();
+    let mut finish = |builder: &mut BlockBuilder, full: usize| {
+        let (mut payload, expected) = (Vec::new(), builder.encoded_len());
+        let finished = builder.finish(NOTE, &mut payload);
+        assert_eq!(payload.len(), expected + NOTE.len());
+        blocks.push((payload, finished.entries, full));
+        builder.take_up();
+    };
+    for Entry { key, seqno, kind, value } in entries {
+        while !builder.try_add(key, *seqno, *kind, value) {
+            let full = builder.len();
+            let next = builder.step_back(key).to_vec();
+            assert!(builder.last_key() <= &next[..] && next <= *key);
+            finish(&mut builder, full);
+        }
+        assert_eq!(builder.last_key(), key);
+    }
+    let full = builder.len();
+    finish(&mut builder, full);
+    blocks
+}
+
+#[test]
+fn a_block_ends_at_the_widest_gap_near_its_end_and_loses_no_entry() {
+    let mut state = 1u64;
+    let mut random = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let count = if cfg!(miri) { 60 } else { 4000 };
+    for shape in 0..4 {
+        let mut at = 0u64;
+        let mut entries = Vec::new();
+        for i in 0..count {
+            // Even keys, dense runs, gaps of all sizes, keys with versions and values of all sizes.
+            at += match shape {
+                0 => 1 << 20,
+                1 if random(13) > 0 => 1,
+                _ => 1 + (1 << random(40)),
+            };
+            let versions = if shape == 3 { 1 + i % 3 } else { 1 };
+            let value = vec![7; if shape == 3 { random(90) as usize } else { 24 }];
+            entries.extend((0..versions).map(|version| entry(at.to_be_bytes(), 9 - version, &value)));
+        }
+        let (mut rest, mut before_gaps) = (&entries[..], 0);
+        let blocks = at_gaps(1024, &entries);
+        for (payload, here, full) in &blocks {
+            let (here, after) = rest.split_at(*here);
+            // Versions of the last key may take a block further.
+            assert!(shape == 3 || payload.len() + TRAILER_BYTES <= 1024, "{shape}: {} bytes", payload.len());
+            assert!(full - here.len() <= full / 10, "{shape}: {} of {full}", here.len());
+            assert!(after.first().is_none_or(|next| next.key != here[here.len() - 1].key));
+            let block = Block::from_payload(payload).unwrap();
+            assert_equals_model(
+                &block,
+                here,
+                false,
+                &[here[0].key.clone(), here[here.len() - 1].key.clone()],
+            );
+            before_gaps += usize::from(*full > here.len());
+            rest = after;
+        }
+        assert!(rest.is_empty());
+        assert!((shape == 0) == (before_gaps == 0), "{shape}: {before_gaps} of {} blocks", blocks.len());
+    }
+}
+
 #[test]
 fn a_line_that_cannot_be_used_is_ignored() {
     let entries = puts((0..56u64).map(|i| (i * i).to_be_bytes()));

@@ -150,9 +150,10 @@ proptest! {
     }
 }
 
-/// Symptom: a lookup in a block with an unsorted head, behind a good checksum, gave the value of another key. Cause: the
-/// end of the entries with equal heads is found by halving, which steps over a head that is out of order; among them
-/// only lengths and tails were compared. Cure: what is found must have the head too.
+/// Symptom: a lookup in a block with an unsorted head, behind a good checksum, gave the value of
+/// another key. Cause: the end of the entries with equal heads is found by halving, which steps
+/// over a head that is out of order; among them only lengths and tails were compared. Cure: what is
+/// found must have the head too.
 #[test]
 fn a_head_out_of_order_among_equal_ones_leads_to_no_other_key() {
     let keys: Vec<Vec<u8>> =

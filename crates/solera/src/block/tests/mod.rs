@@ -211,7 +211,7 @@ fn every_version_is_seen_by_its_snapshots() {
     for (i, key) in ["a", "many", "manz"].iter().enumerate() {
         for version in 0..[1, 300, 2][i] {
             let mut entry = entry(key, 10 + version * 1000 + i as u64, &version.to_le_bytes());
-            entry.kind = Kind::from_u8(version as u8 % 4).unwrap();
+            entry.kind = Kind::ALL[version as usize % Kind::ALL.len()];
             entries.push(entry);
         }
     }
@@ -253,7 +253,7 @@ fn keys() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn entries() -> impl Strategy<Value = Vec<Entry>> {
-    let kind = prop_oneof![6 => Just(1u8), 1 => 0u8..4];
+    let kind = prop_oneof![6 => Just(Kind::Put as usize), 1 => 0..Kind::ALL.len()];
     let value = prop_oneof![
         3 => Just(vec![5; 12]),
         2 => prop::collection::vec(any::<u8>(), 8..40),
@@ -269,7 +269,7 @@ fn entries() -> impl Strategy<Value = Vec<Entry>> {
                     .map(|(key, seqno, kind, value)| Entry {
                         key: [&prefix[..], &key].concat(),
                         seqno,
-                        kind: Kind::from_u8(kind).unwrap(),
+                        kind: Kind::ALL[kind],
                         value,
                     })
                     .collect(),

@@ -1,7 +1,7 @@
 //! One line of a filter: 512 bits, asked with the widest instructions that the processor has.
 //!
-//! Owns [`Line`] and which of its bits a hash names. What must hold: every set of instructions answers as the
-//! scalar twin does, which is the definition.
+//! Owns [`Line`] and which of its bits a hash names. What must hold: every set of instructions
+//! answers as the scalar twin does, which is the definition.
 
 use solera_model::lanes::Lanes;
 

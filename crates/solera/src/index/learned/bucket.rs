@@ -1,9 +1,10 @@
 //! Sixteen ascending separators in little memory, each without what it shares with the one before.
 //!
-//! Owns the bytes of a bucket: [`push`] writes them, [`up_to`] looks a key up in them. What the walk from separator to separator
-//! asks first, how much each shares and with which byte it goes on, lies in lanes at the front: a few steps
-//! over all sixteen at once lead to the place, one for each separator that goes on with the key's next byte. What a key has in
-//! common with a separator is not compared again with the next.
+//! Owns the bytes of a bucket: [`push`] writes them, [`up_to`] looks a key up in them. Lanes at the
+//! front hold what the walk from separator to separator asks first: how much each shares, and with
+//! which byte it goes on. A few steps over all sixteen at once lead to the place. There is one step
+//! for each separator that goes on with the key's next byte. What a key has in common with a
+//! separator is not compared again with the next.
 //!
 //! ```text
 //! bucket = 0 shared[1..16] first[16] tail length[16] tail*   numbers and first bytes: one byte for each separator
@@ -11,7 +12,8 @@
 //! rest   = first tail                                        of a separator that goes on beyond what it shares
 //! ```
 //!
-//! The zero in front is what the first separator shares. Lanes that no separator has share [`NONE`].
+//! The zero in front is what the first separator shares. Lanes that no separator has share
+//! [`NONE`].
 
 use super::super::separators::Separators;
 use crate::{
@@ -20,7 +22,8 @@ use crate::{
 };
 use std::{cmp::Ordering, ops::Range};
 
-/// Separators of a bucket: the whole ones are then a few bytes of each, and a bucket of paths is two or three cache lines.
+/// Separators of a bucket: the whole ones are then a few bytes of each, and a bucket of paths is
+/// two or three cache lines.
 pub(super) const BUCKET: usize = 16;
 
 /// First byte of a bucket without lanes.
@@ -30,7 +33,8 @@ const NONE: u8 = u8::MAX;
 /// Bytes of a bucket's lanes.
 const LANES_BYTES: usize = 3 * BUCKET;
 
-/// Writes the separators in `range`, at most [`BUCKET`], without their first `prefix` bytes, behind what `bytes` has.
+/// Writes the separators in `range`, at most [`BUCKET`], without their first `prefix` bytes, behind
+/// what `bytes` has.
 pub(super) fn push(bytes: &mut Vec<u8>, separators: &Separators, range: Range<usize>, prefix: usize) {
     let rest = |i: usize| &separators.get(i)[prefix..];
     let shared = |i: usize| if i == range.start { 0 } else { common_prefix_len(rest(i - 1), rest(i)) };
@@ -55,8 +59,8 @@ pub(super) fn push(bytes: &mut Vec<u8>, separators: &Separators, range: Range<us
     }
 }
 
-/// Whether these bytes are a bucket of `count` separators, at least one, as far as [`up_to`] relies on it: it then gives no more than
-/// `count`.
+/// Whether these bytes are a bucket of `count` separators, at least one, as far as [`up_to`] relies
+/// on it: it then gives no more than `count`.
 pub(super) fn is_sound(bucket: &[u8], count: usize) -> bool {
     let Some((&form, rest)) = bucket.split_first() else { return false };
     if form == WIDE {
@@ -77,7 +81,8 @@ pub(super) fn is_sound(bucket: &[u8], count: usize) -> bool {
         && tail_lens.iter().copied().map(usize::from).sum::<usize>() == tails.len()
 }
 
-/// How many of the `count` separators of a bucket are not above `key`, which lacks what was left out of them.
+/// How many of the `count` separators of a bucket are not above `key`, which lacks what was left
+/// out of them.
 #[inline]
 pub(super) fn up_to(bucket: &[u8], count: usize, key: &[u8]) -> usize {
     let Some((lanes, tails)) =
@@ -97,7 +102,8 @@ pub(super) fn up_to(bucket: &[u8], count: usize, key: &[u8]) -> usize {
             return count;
         }
         lane = stops.trailing_zeros() as usize;
-        // It is above the one before where that is the key; or it shares as much with it as the key, and then has a later byte than the key.
+        // It is above the one before where that is the key; or it shares as much with it as the
+        // key, and then has a later byte than the key.
         if usize::from(shared[lane]) < matched || next != Some(first[lane]) {
             return lane;
         }
@@ -113,9 +119,9 @@ pub(super) fn up_to(bucket: &[u8], count: usize, key: &[u8]) -> usize {
     }
 }
 
-/// The lanes, lane 0 the lowest bit, that a walk does not pass whose key is the separator before up to `matched` and goes on
-/// with `next`: those that share less, and those that share as much and go on with no lesser byte. Those that share more
-/// are on the same side of the key as the one before.
+/// The lanes, lane 0 the lowest bit, that a walk does not pass whose key is the separator before up
+/// to `matched` and goes on with `next`: those that share less, and those that share as much and go
+/// on with no lesser byte. Those that share more are on the same side of the key as the one before.
 #[inline]
 fn stops(shared: &[u8; BUCKET], first: &[u8; BUCKET], matched: u8, next: u8) -> u32 {
     // In a form that compilers make one comparison of all lanes of.

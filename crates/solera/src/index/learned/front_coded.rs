@@ -1,6 +1,8 @@
 //! Ascending separators in little memory: each without what it shares with the one before.
 //!
-//! Owns [`FrontCoded`]: [buckets](super::bucket) of sixteen, one behind the other, without the prefix that all separators share.
+//! Owns [`FrontCoded`]: [buckets](super::bucket) of sixteen, one behind the other, without the
+//! prefix that all separators share. What must hold: the answer is exact if the caller is. The
+//! caller, `learned`, finds the bucket from its nodes, which may name one too many.
 
 use super::{
     super::{separators::Separators, sorted::compare_with_prefix},
@@ -32,14 +34,16 @@ impl FrontCoded {
         Some(FrontCoded { prefix: prefix.into(), starts: starts.into(), bytes: bytes.into(), len })
     }
 
-    /// Appends the prefix (length as varint, bytes), how many separators there are (varint), and the buckets (each as the prefix).
+    /// Appends the prefix (length as varint, bytes), how many separators there are (varint), and
+    /// the buckets (each as the prefix).
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         put_bytes(out, &self.prefix);
         put_varint(out, self.len.into());
         (0..self.starts.len()).for_each(|number| put_bytes(out, self.bucket(number)));
     }
 
-    /// Reads what [`FrontCoded::encode`] wrote. What passes may say wrong numbers, but none above [`FrontCoded::len`].
+    /// Reads what [`FrontCoded::encode`] wrote. What passes may say wrong numbers, but none above
+    /// [`FrontCoded::len`].
     pub(super) fn decode(decoder: &mut Decoder<'_>) -> Result<FrontCoded, DecodeError> {
         let prefix = decoder.bytes("what separators begin with")?.into();
         let len = decoder.varint_up_to(u32::MAX.into(), "a count of separators")? as usize;
@@ -63,8 +67,8 @@ impl FrontCoded {
         Ok(FrontCoded { prefix, starts: starts.into(), bytes: bytes.into(), len: len as u32 })
     }
 
-    /// How many separators are not above `key`, of which `buckets` buckets, or all but the last of these, begin with one that is
-    /// not.
+    /// How many separators are not above `key`, of which `buckets` buckets, or all but the last of
+    /// these, begin with one that is not.
     #[inline]
     pub(super) fn locate(&self, key: &[u8], buckets: usize) -> usize {
         match compare_with_prefix(key, &self.prefix) {

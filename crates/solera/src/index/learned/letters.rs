@@ -1,11 +1,13 @@
-//! Text as numbers: digits for the letters that separators are written in, so that numbers have no gaps where no letter is.
+//! Text as numbers: digits for the letters that separators are written in, so that numbers have no
+//! gaps where no letter is.
 //!
-//! Owns [`Letters`]. Of 256 bytes hexadecimal text has 16, in two clusters: as a big-endian number it is a cascade of
-//! gaps, which no line follows, and most of the keys between two boundaries may lie right below the upper one
-//! (docs/decisions/0007). Counted in the letters in use it is as smooth as what it says, and 64 bits tell 16 letters instead
-//! of 8.
+//! Owns [`Letters`]. Of 256 bytes hexadecimal text has 16, in two clusters. As a big-endian number
+//! it is a cascade of gaps, which no line follows. Most of the keys between two boundaries may then
+//! lie right below the upper one (docs/decisions/0007). Counted in the letters in use it is as
+//! smooth as what it says, and 64 bits tell 16 letters instead of 8.
 //!
-//! What must hold: [`Letters::number`] is monotone, for keys with any bytes: `a <= b` implies `number(a) <= number(b)`.
+//! What must hold: [`Letters::number`] is monotone, for keys with any bytes: `a <= b` implies
+//! `number(a) <= number(b)`.
 
 use crate::codec::{DecodeError, Decoder};
 use std::iter;
@@ -14,8 +16,8 @@ use std::iter;
 const SEPARATORS_MIN: usize = 512;
 /// Of so many letters of a key one may be of those that no separator has.
 const UNSEEN: usize = 256;
-/// Letters behind the longest separator tell at least so many keys apart: what bounds ambiguity is finer than boundaries are
-/// from each other, by about this.
+/// Letters behind the longest separator tell at least so many keys apart: what bounds ambiguity is
+/// finer than boundaries are from each other, by about this.
 const BEHIND: u128 = 1 << 12;
 /// 64 bits must hold so many letters to be worth it: two more than there are bytes in them.
 const LETTERS_MIN: usize = 10;
@@ -34,8 +36,9 @@ pub(super) struct Letters {
 }
 
 impl Letters {
-    /// The letters of separators, if they are few and keys are not likely to have others: by the rule of Good and Turing
-    /// (Good, Biometrika 1953) that is as likely as those are frequent that come once.
+    /// The letters of separators, if they are few and keys are not likely to have others: by the
+    /// rule of Good and Turing (Good, Biometrika 1953) that is as likely as those are frequent that
+    /// come once.
     pub(super) fn of<'t>(separators: impl ExactSizeIterator<Item = &'t [u8]>) -> Option<Letters> {
         if separators.len() < SEPARATORS_MIN {
             return None;
@@ -52,7 +55,8 @@ impl Letters {
         Letters::new(&times.map(|times| times > 0), longest)
     }
 
-    /// These letters, for separators of up to `longest`. `None` if it is one or none, or if 64 bits hold too few of them.
+    /// These letters, for separators of up to `longest`. `None` if it is one or none, or if 64 bits
+    /// hold too few of them.
     pub(super) fn new(is_letter: &[bool; 256], longest: usize) -> Option<Letters> {
         let base = is_letter.iter().filter(|is| **is).count() as u128;
         if base < 2 {
@@ -62,7 +66,8 @@ impl Letters {
         Letters::with(is_letter, (longest + behind).min(held(base)).min(LETTERS_MAX))
     }
 
-    /// These letters, so many of which are looked at. `None` if it is one or none, or if 64 bits do not hold that many, or too few.
+    /// These letters, so many of which are looked at. `None` if it is one or none, or if 64 bits do
+    /// not hold that many, or too few.
     fn with(is_letter: &[bool; 256], looked_at: usize) -> Option<Letters> {
         let base = is_letter.iter().filter(|is| **is).count() as u128;
         if base < 2 || held(base) < LETTERS_MIN || !(1..=LETTERS_MAX.min(held(base))).contains(&looked_at) {
@@ -79,8 +84,8 @@ impl Letters {
         Some(Letters { digits, worths: worths.into() })
     }
 
-    /// Appends how many letters are looked at (u8), and of each byte, from 0 on, a bit that says whether it is a letter, the first the
-    /// lowest of its byte.
+    /// Appends how many letters are looked at (u8), and of each byte, from 0 on, a bit that says
+    /// whether it is a letter, the first the lowest of its byte.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.push(self.worths.len() as u8);
         let bits = |eight: &[u8]| {
@@ -105,16 +110,18 @@ impl Letters {
         self.worths.len()
     }
 
-    /// The number of a text: its letters are digits, and behind its end there is as if the lowest letter were. Text of letters up to
-    /// [`Letters::told`] that does not end in the lowest has a number of its own. One with a byte that is no letter has that of the
-    /// least text of letters above it, however it goes on.
+    /// The number of a text: its letters are digits, and behind its end there is as if the lowest
+    /// letter were. Text of letters up to [`Letters::told`] that does not end in the lowest has a
+    /// number of its own. One with a byte that is no letter has that of the least text of letters
+    /// above it, however it goes on.
     #[inline]
     pub(super) fn number(&self, text: &[u8]) -> u64 {
         let mut number = 0;
         for (&byte, &worth) in text.iter().zip(&self.worths) {
             let digit = self.digits[usize::from(byte)];
             if digit & OTHER != 0 {
-                // A byte above all letters counts one more than fits a digit, and may so carry out of 64 bits.
+                // A byte above all letters counts one more than fits a digit, and may so carry out
+                // of 64 bits.
                 let least = u64::from(digit & !OTHER).checked_mul(worth);
                 return least.and_then(|least| least.checked_add(number)).unwrap_or(u64::MAX);
             }

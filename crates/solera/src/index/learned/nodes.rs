@@ -1,34 +1,53 @@
 //! Boundaries that are known by their heads, and exact bytes only where heads cannot tell.
 //!
 //! Owns [`Nodes`]. The heads of the separators, after the prefix that all share, are
-//! [`Boundaries`]: segments and codes (docs/decisions/0007). One node is enough where heads tell separators apart.
-//! Separators that share a head, or go on beyond theirs, form a *group*: its head is the exact first boundary of a segment,
-//! and only a key with that very head is compared further, with the rests of a small group or in another node of a
-//! large one. Of text of few letters the heads are counted in those ([`Letters`]).
+//! [`Boundaries`]: segments and codes (docs/decisions/0007). One node is enough where heads tell
+//! separators apart. Separators that share a head, or go on beyond theirs, form a *group*. Its head
+//! is the exact first boundary of a segment. Only a key with that very head is compared further:
+//! with the rests of a small group, or in another node of a large one. Of text of few letters the
+//! heads are counted in those ([`Letters`]).
+//!
+//! Of composite keys they are the bits that keys use ([`Fields`]).
 //!
 //! What must hold: [`Nodes::locate`] gives how many separators are not above the key, or one more.
+//! Where the last keys of blocks are known, it gives one more for few keys of the table, and these
+//! are counted.
 
 use super::{
     super::{
-        decode_model,
+        last_keys::LastKeys,
         separators::Separators,
         sorted::{compare_with_prefix, shared_prefix, told_by_head},
+        stored::decode_model,
     },
+    fields::Fields,
     letters::Letters,
+    spelling::Spelling,
 };
 use crate::{
     codec::{DecodeError, Decoder, put_bytes, put_varint},
     key::{common_prefix_len, head},
 };
-use solera_model::boundaries::{AMBIGUITY_MEAN_MAX, Boundaries, LEN_MAX};
+use solera_model::boundaries::{AMBIGUITY_MEAN_MAX, Below, Boundaries, LEN_MAX};
 use std::{cmp::Ordering, collections::VecDeque, ops::Range};
 
 /// Groups of at most this many separators are halved; larger ones get a node.
 const HALVED_MAX: usize = 16;
 /// How much less may be ambiguous of numbers that letters write.
 const LETTERS_AMBIGUITY: f64 = 2.0 / 3.0;
+/// Fewer separators than this are not worth their fields.
+const FIELDS_MIN: usize = 32;
+/// Of the boundaries that may be taken to lie below a last key, so many may be so because their
+/// heads are the same.
+const UNTOLD: f64 = 0.25;
+/// Cache lines of fields: two.
+const FIELDS_LINES: f64 = 2.0;
 /// Cache lines of letters: two of digits, one or two of what they are worth.
 const LETTERS_LINES: f64 = 3.5;
+/// The same of a spelling: a few rows, which most lookups use.
+const SPELLING_LINES: f64 = 2.5;
+/// So much of a separator a spelling tells at least.
+const SPELLING_TOLD: usize = 4;
 
 /// Learned boundaries.
 #[derive(Clone, Debug)]
@@ -47,14 +66,39 @@ enum Heads {
     Bytes,
     /// Its first letters.
     Letters(Box<Letters>),
+    /// The bits that are used.
+    Fields(Box<Fields>),
+    /// What is likely to be below.
+    Spelling(Box<Spelling>),
 }
 
 impl Heads {
-    /// The heads for these separators.
-    fn of(separators: &Separators) -> Heads {
+    /// The heads for these separators, above these last keys.
+    fn of(separators: &Separators, last_keys: Option<&LastKeys>, one_in: f64) -> Heads {
         let prefix = shared_prefix(separators).len();
-        let rests = (0..separators.len()).map(|i| &separators.get(i)[prefix..]);
-        Letters::of(rests).map_or(Heads::Bytes, |letters| Heads::Letters(letters.into()))
+        let rests = || (0..separators.len()).map(|i| &separators.get(i)[prefix..]);
+        if let Some(letters) = Letters::of(rests()) {
+            return Heads::Letters(letters.into());
+        }
+        let fields = last_keys.and_then(|last_keys| Heads::fields_of(separators, last_keys, one_in));
+        fields.map_or(Heads::Bytes, |fields| Heads::Fields(fields.into()))
+    }
+
+    /// The fields of these separators and last keys, if a separator's number is mostly above that
+    /// of the last key below it.
+    fn fields_of(separators: &Separators, last_keys: &LastKeys, one_in: f64) -> Option<Fields> {
+        if separators.len() < FIELDS_MIN {
+            return None;
+        }
+        let prefix = shared_prefix(separators);
+        let below = |i: usize| last_keys.last(i).strip_prefix(prefix);
+        let pairs = || (0..separators.len()).map(|i| (&separators.get(i)[prefix.len()..], below(i)));
+        let fields = Fields::of(pairs().flat_map(|(rest, below)| [Some(rest), below]).flatten())?;
+        let told = |(rest, below): (&[u8], Option<&[u8]>)| {
+            below.is_none_or(|below| fields.number(below) < fields.number(rest))
+        };
+        let untold = pairs().filter(|pair| !told(*pair)).count() as f64;
+        (untold <= untold_max(last_keys, one_in, separators.len())).then_some(fields)
     }
 
     #[inline]
@@ -62,15 +106,18 @@ impl Heads {
         match self {
             Heads::Bytes => head(rest),
             Heads::Letters(letters) => letters.number(rest),
+            Heads::Fields(fields) => fields.number(rest),
+            Heads::Spelling(spelling) => spelling.number(rest),
         }
     }
 
-    /// How much may be [ambiguous](Boundaries::ambiguity) where codes have 10 bits. Of the same ambiguity more keys go astray where separators are
-    /// written in few letters: each goes on with one of sixteen, and not of 256, and so is more often right above the key below it. Of
+    /// How much may be [ambiguous](Boundaries::ambiguity) where codes have 10 bits. Of the same
+    /// ambiguity more keys go astray where separators are written in few letters: each goes on with
+    /// one of sixteen, and not of 256, and so is more often right above the key below it. Of
     /// hexadecimal keys it is 1.4 times as many (docs/decisions/0007 "How many bits").
     fn ambiguity_max(&self) -> f64 {
         match self {
-            Heads::Bytes => AMBIGUITY_MEAN_MAX,
+            Heads::Bytes | Heads::Fields(_) | Heads::Spelling(_) => AMBIGUITY_MEAN_MAX,
             Heads::Letters(_) => AMBIGUITY_MEAN_MAX * LETTERS_AMBIGUITY,
         }
     }
@@ -80,16 +127,21 @@ impl Heads {
         match self {
             Heads::Bytes => size_of::<u64>(),
             Heads::Letters(letters) => letters.told(),
+            Heads::Fields(fields) => fields.told(),
+            Heads::Spelling(_) => SPELLING_TOLD,
         }
     }
 
-    /// Whether the head of a separator says enough of it: of keys with the same head, so few are below it that they may be sent
-    /// one block too far. Of bytes that is none. Of letters it is those that end where it goes on with the lowest letter, and those with
-    /// bytes that are no letters.
+    /// Whether the head of a separator says enough of it: of keys with the same head, so few are
+    /// below it that they may be sent one block too far. Of bytes that is none. Of letters it is
+    /// those that end where it goes on with the lowest letter, and those with bytes that are no
+    /// letters.
     fn tell(&self, rest: &[u8]) -> bool {
         match self {
             Heads::Bytes => told_by_head(rest),
             Heads::Letters(letters) => rest.len() <= letters.told(),
+            // Only made where last keys are known, which say it themselves.
+            Heads::Fields(_) | Heads::Spelling(_) => false,
         }
     }
 }
@@ -169,19 +221,33 @@ impl Rests {
 }
 
 impl Nodes {
-    /// The index over these separators, of which there are less than 2^31.
-    pub(super) fn build(separators: &Separators) -> Nodes {
-        Nodes::with_heads(separators, Heads::of(separators))
+    /// The index over these separators, of which there are less than 2^31. `last_keys`, if they are
+    /// known, are those below each separator, or beginnings that go on as far as heads see.
+    /// Of each block in which keys are sent too far there are some that are not, among those; and
+    /// there are so few that no more than about one key in `one_in` is.
+    pub(super) fn build(separators: &Separators, last_keys: Option<&LastKeys>, one_in: f64) -> Nodes {
+        let heads = Heads::of(separators, last_keys, one_in);
+        Nodes::with_heads(separators, last_keys, one_in, heads)
     }
 
-    fn with_heads(separators: &Separators, heads: Heads) -> Nodes {
+    /// [`Nodes::build`] with heads of this spelling.
+    pub(super) fn spelled(
+        separators: &Separators,
+        last_keys: &LastKeys,
+        one_in: f64,
+        spelling: Spelling,
+    ) -> Nodes {
+        Nodes::with_heads(separators, Some(last_keys), one_in, Heads::Spelling(spelling.into()))
+    }
+
+    fn with_heads(separators: &Separators, last_keys: Option<&LastKeys>, one_in: f64, heads: Heads) -> Nodes {
         let mut nodes: Vec<Node> = Vec::new();
-        // Nodes that a group already names, in order: separators, and how much of them is behind the key already.
-        // Breadth first, without recursion: the depth is up to the keys.
+        // Nodes that a group already names, in order: separators, and how much of them is behind
+        // the key already. Breadth first, without recursion: the depth is up to the keys.
         let mut pending = VecDeque::from([(0..separators.len(), 0)]);
         let mut named = 1;
         while let Some((range, path)) = pending.pop_front() {
-            let (node, large) = Node::build(separators, &heads, range, path);
+            let (node, large) = Node::build(separators, last_keys, one_in, &heads, range, path);
             nodes.push(node);
             let node = nodes.len() - 1;
             for (group, path) in large {
@@ -194,7 +260,8 @@ impl Nodes {
         Nodes { grouped: grouped_in(&nodes[0]), nodes: nodes.into(), heads }
     }
 
-    /// Appends what heads are (u8: 0 bytes, 1 letters, which follow), then the nodes, a node's groups before the nodes that they name.
+    /// Appends what heads are (u8: 0 bytes; 1 letters, 2 fields, which follow), then the nodes, a
+    /// node's groups before the nodes that they name.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         match &self.heads {
             Heads::Bytes => out.push(0),
@@ -202,19 +269,31 @@ impl Nodes {
                 out.push(1);
                 letters.encode(out);
             }
+            Heads::Fields(fields) => {
+                out.push(2);
+                fields.encode(out);
+            }
+            Heads::Spelling(spelling) => {
+                out.push(3);
+                spelling.encode(out);
+            }
         }
         self.nodes.iter().for_each(|node| node.encode(out));
     }
 
-    /// Reads what [`Nodes::encode`] wrote. What passes may say wrong numbers, but none above [`Nodes::len`].
+    /// Reads what [`Nodes::encode`] wrote. What passes may say wrong numbers, but none above
+    /// [`Nodes::len`].
     pub(super) fn decode(decoder: &mut Decoder<'_>) -> Result<Nodes, DecodeError> {
         let heads = match decoder.u8("what heads are")? {
             0 => Heads::Bytes,
             1 => Heads::Letters(Letters::decode(decoder)?.into()),
-            _ => return decoder.fail("heads of bytes or letters"),
+            2 => Heads::Fields(Fields::decode(decoder)?.into()),
+            3 => Heads::Spelling(Spelling::decode(decoder)?.into()),
+            _ => return decoder.fail("heads of bytes, letters, fields or a spelling"),
         };
         let mut nodes = Vec::new();
-        // Separators of the nodes that are named and not read yet; those of the root are not known before it is.
+        // Separators of the nodes that are named and not read yet; those of the root are not known
+        // before it is.
         let mut named = VecDeque::new();
         let (mut name, mut next) = (1, Some(0..LEN_MAX as u32));
         while let Some(range) = next {
@@ -240,9 +319,10 @@ impl Nodes {
         Ok(Nodes { grouped: grouped_in(&nodes[0]), nodes: nodes.into(), heads })
     }
 
-    /// How many separators are not above `key`, or one more: the number of its block, or of the next; and how far it is between the two around
-    /// it, in 256ths, where boundaries tell. `early` is told
-    /// before that, and before most of what it costs, about how many; it may be told several times, or never.
+    /// How many separators are not above `key`, or one more: the number of its block, or of the
+    /// next; and how far it is between the two around it, in 256ths, where boundaries tell. `early`
+    /// is told before that, and before most of what it costs, about how many; it may be told
+    /// several times, or never.
     #[inline]
     pub(super) fn locate(&self, key: &[u8], early: impl Fn(usize)) -> (usize, Option<u8>) {
         let mut node = &self.nodes[0];
@@ -281,8 +361,27 @@ impl Nodes {
         let grouped = f64::from(self.grouped) / self.len().max(1) as f64;
         // A key of a group looks for the group, and halves rests or descends once more.
         let deeper = if self.nodes.len() > 1 { self.nodes[1].boundaries.lines() } else { 4.0 };
-        let letters = if matches!(self.heads, Heads::Letters(_)) { LETTERS_LINES } else { 0.0 };
-        self.nodes[0].boundaries.lines() + grouped * (2.0 + deeper) + letters
+        let heads = match self.heads {
+            Heads::Bytes => 0.0,
+            Heads::Letters(_) => LETTERS_LINES,
+            Heads::Fields(_) => FIELDS_LINES,
+            Heads::Spelling(_) => SPELLING_LINES,
+        };
+        self.nodes[0].boundaries.lines() + grouped * (2.0 + deeper) + heads
+    }
+
+    /// What heads are, how many segments there are, and how many separators do not go by heads
+    /// alone.
+    pub(super) fn describe(&self) -> String {
+        let heads = match self.heads {
+            Heads::Bytes => "bytes",
+            Heads::Letters(_) => "letters",
+            Heads::Fields(_) => "fields",
+            Heads::Spelling(_) => "a spelling",
+        };
+        let segments: usize = self.nodes.iter().map(|node| node.boundaries.segments()).sum();
+        let (nodes, grouped) = (self.nodes.len(), self.grouped);
+        format!("heads of {heads}, {segments} segments in {nodes} nodes, {grouped} separators in groups")
     }
 
     /// Separators.
@@ -292,9 +391,24 @@ impl Nodes {
 
     /// Bytes on the heap.
     pub(super) fn bytes(&self) -> usize {
-        let letters = if let Heads::Letters(letters) = &self.heads { letters.bytes() } else { 0 };
-        size_of_val(&*self.nodes) + self.nodes.iter().map(Node::bytes).sum::<usize>() + letters
+        self.bytes_once() + self.nodes.iter().map(Node::bytes).sum::<usize>()
     }
+
+    /// Bytes that do not go by how many separators there are.
+    pub(super) fn bytes_once(&self) -> usize {
+        let heads = match &self.heads {
+            Heads::Bytes => 0,
+            Heads::Letters(letters) => letters.bytes(),
+            Heads::Fields(fields) => fields.bytes(),
+            Heads::Spelling(spelling) => spelling.bytes(),
+        };
+        size_of_val(&*self.nodes) + heads
+    }
+}
+
+/// How many of so many boundaries may have the heads of last keys below them.
+fn untold_max(last_keys: &LastKeys, one_in: f64, boundaries: usize) -> f64 {
+    last_keys.part(one_in) * UNTOLD * boundaries as f64
 }
 
 /// How many separators of a node do not go by their heads alone.
@@ -303,10 +417,13 @@ fn grouped_in(node: &Node) -> u32 {
 }
 
 impl Node {
-    /// The node of the separators in `range`, of which the first `path` bytes are behind the key that comes to it;
-    /// and which of its groups are to be nodes, with the bytes that are behind a key then.
+    /// The node of the separators in `range`, of which the first `path` bytes are behind the key
+    /// that comes to it; and which of its groups are to be nodes, with the bytes that are behind a
+    /// key then.
     fn build(
         separators: &Separators,
+        last_keys: Option<&LastKeys>,
+        one_in: f64,
         of: &Heads,
         range: Range<usize>,
         path: usize,
@@ -316,8 +433,32 @@ impl Node {
         let prefix = if range.is_empty() { path } else { shared(range.start, range.end - 1) };
         let rest = |i: usize| &separators.get(i)[prefix..];
         let heads: Vec<u64> = range.clone().map(|i| of.head(rest(i))).collect();
-        let grouped = |i: usize| !of.tell(rest(range.start + i));
-        let boundaries = Boundaries::with_ambiguity(of.ambiguity_max(), &heads, grouped);
+        // The heads of the last keys below each separator, if these are known: of one that begins
+        // otherwise, heads know nothing.
+        let begin = if range.is_empty() { &[][..] } else { &separators.get(range.start)[..prefix] };
+        let floor = |key: &[u8]| key.strip_prefix(begin).map_or(0, |rest| of.head(rest));
+        let floors: Option<[Vec<u64>; 2]> = last_keys.map(|last_keys| {
+            [LastKeys::last, LastKeys::least]
+                .map(|key_of| range.clone().map(|i| floor(key_of(last_keys, i))).collect())
+        });
+        // Of what is looked for below those, another head tells, or it is compared.
+        let shares_head = |[last, _]: &[Vec<u64>; 2], i: usize| last[i] >= heads[i];
+        let may_share = last_keys.zip(floors.as_ref()).is_some_and(|(last_keys, floors)| {
+            let shared = (0..heads.len()).filter(|&i| shares_head(floors, i)).count() as f64;
+            shared <= untold_max(last_keys, one_in, heads.len())
+        });
+        let grouped = |i: usize| match &floors {
+            Some([_, least]) if may_share => least[i] >= heads[i],
+            Some(floors) => shares_head(floors, i),
+            None => !of.tell(rest(range.start + i)),
+        };
+        let boundaries = match last_keys.zip(floors.as_ref()) {
+            Some((last_keys, [last, least])) => {
+                let below = Below { last, least, missed_max: last_keys.part(one_in) };
+                Boundaries::above(below, &heads, grouped)
+            }
+            None => Boundaries::with_ambiguity(of.ambiguity_max(), &heads, grouped),
+        };
         let (mut groups, mut large, mut rests) = (Vec::new(), Vec::new(), Rests::default());
         let mut first = 0;
         while first < heads.len() {
@@ -364,8 +505,9 @@ impl Node {
         }
     }
 
-    /// Appends the prefix (length as varint, bytes), the boundaries ([`Boundaries::encode`]), how many groups there are (varint), and for each,
-    /// as varints: how many segments lie between its own and the one before's, how many separators between them, and how many it has, times two,
+    /// Appends the prefix (length as varint, bytes), the boundaries ([`Boundaries::encode`]), how
+    /// many groups there are (varint), and for each, as varints: how many segments lie between its
+    /// own and the one before's, how many separators between them, and how many it has, times two,
     /// and one more if it is a node. Then the length of each rest (varint), and the rests.
     fn encode(&self, out: &mut Vec<u8>) {
         put_bytes(out, &self.prefix);
@@ -383,8 +525,8 @@ impl Node {
         out.extend_from_slice(&self.rests.bytes);
     }
 
-    /// Reads what [`Node::encode`] wrote of a node whose separators lie in `range`, from its beginning on. Its nodes have no
-    /// numbers yet.
+    /// Reads what [`Node::encode`] wrote of a node whose separators lie in `range`, from its
+    /// beginning on. Its nodes have no numbers yet.
     fn decode(decoder: &mut Decoder<'_>, range: &Range<u32>) -> Result<Node, DecodeError> {
         let prefix = decoder.bytes("what the separators of a node begin with")?.into();
         let boundaries = decode_model(decoder, Boundaries::decode)?;
@@ -437,7 +579,7 @@ mod tests {
         let mut is_letter = [false; 256];
         letters.iter().for_each(|&letter| is_letter[usize::from(letter)] = true);
         let letters = Letters::new(&is_letter, longest).unwrap();
-        let nodes = Nodes::with_heads(&built, Heads::Letters(letters.into()));
+        let nodes = Nodes::with_heads(&built, None, 1.0, Heads::Letters(letters.into()));
         let own = separators.iter().flat_map(|separator| {
             let mut beside = [&b"0"[..], b"a", b"g", b"\0"].map(|more| [separator, more].concat()).to_vec();
             beside.push(separator.clone());
@@ -479,7 +621,7 @@ mod tests {
             .step_by(45)
             .map(|i| &keys[i].as_bytes()[..=common_prefix_len(keys[i - 1].as_bytes(), keys[i].as_bytes())])
             .collect();
-        let nodes = Nodes::build(&separators);
+        let nodes = Nodes::build(&separators, None, 1.0);
         assert!(matches!(nodes.heads, Heads::Letters(_)));
         let too_far = keys
             .iter()

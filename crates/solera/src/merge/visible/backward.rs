@@ -1,34 +1,44 @@
 //! Visible pairs in descending order.
 //!
-//! Going down, a key's oldest version comes first and its newest last, so a pair is known only when the
-//! merge has left its key: the walker stands one key ahead of its merge, and holds the value by its pin. On a pair that the
+//! Owns [`Backward`], the twin of [`Forward`](super::Forward). Going down, a key's oldest version
+//! comes first and its newest last. So a pair is known only when the merge has left its key. The
+//! merge stands one key further, and the walker holds the value by its pin. On a pair that the
 //! merge has lent both stand together.
 
-use super::{COVERED_STEPPED_MAX, Found, STEADY_PAIRS, Scratch, Sight, View};
+use super::{COVERED_STEPPED_MAX, Remembers, STEADY_PAIRS, Scope, Scratch, Shown, Sight, trail::Trail};
 use crate::{
-    block::Stretch,
-    cursor::{Cursor, VERSIONS_STEPPED_MAX},
-    error::Result,
-    key::{KeyEnd, Kind},
-    merge::{Lending, Merge, resolve},
+    cursor::{Cursor, Lending, Lent, VERSIONS_STEPPED_MAX},
+    error::{Error, Result},
+    key::KeyEnd,
+    merge::Merge,
     pin::Slice,
+    sight::{Verdict, expires_ms, malformed},
 };
+use std::sync::Arc;
 
-/// Walks the visible pairs of a view downward. After an error it is not valid until positioned again.
-pub struct Backward<C> {
+/// Walks the visible pairs of a scope downward. After an error it is not valid until positioned
+/// again, unless the error is of one pair alone: then it [stands](Backward::is_refused) there.
+pub struct Backward<C: Lending> {
     merge: Merge<C>,
     sight: Sight,
     valid: bool,
+    /// The value of the pair that it stands on cannot be told.
+    refused: bool,
     /// The key that the walker stands on, or whose entries it is passing; and its head.
     key: Vec<u8>,
     head: u64,
     /// The value of `key`, or what is known of it so far.
     value: Slice,
+    /// Whether it is a pointer to the value.
+    separated: bool,
+    /// When it expires, in Unix milliseconds.
+    expires_ms: Option<u64>,
     /// What the merge has lent: key and value are those that it stands on.
-    lent: Option<Stretch>,
-    /// How many pairs in a row the source of this rank had.
+    lent: Option<C::Lent>,
+    /// How many pairs in a row the source of this age had.
     steady: (usize, usize),
     scratch: Scratch,
+    trail: Trail,
 }
 
 /// What the entries of a key amount to.
@@ -36,74 +46,103 @@ pub struct Backward<C> {
 enum Passed {
     /// No value.
     Absent,
-    /// No value, because of a range tombstone of this rank.
+    /// No value, because of a range tombstone of this age.
     Covered(usize),
     /// The walker's value.
     Present,
+    /// It cannot be said; why is in the scratch.
+    Refused,
 }
 
 impl<C: Lending> Backward<C> {
-    /// A walker over `sources`, in the order of their ranks. Not valid until positioned.
-    pub fn new(sources: Vec<C>, view: View) -> Self {
+    /// A walker over `sources`, in the order of their ages. Not valid until positioned.
+    pub fn new(sources: Vec<C>, scope: Scope) -> Self {
         Backward {
             merge: Merge::new(sources),
-            sight: Sight::new(view),
+            sight: Sight::new(scope),
             valid: false,
+            refused: false,
             key: Vec::new(),
             head: 0,
             value: Slice::empty(),
+            separated: false,
+            expires_ms: None,
             lent: None,
             steady: (0, 0),
             scratch: Scratch::default(),
+            trail: Trail::default(),
         }
+    }
+
+    /// Crosses the gaps that `memory` knows, and has it learn others. They are gaps of the sources
+    /// of this age on.
+    pub fn remembering(mut self, memory: Arc<dyn Remembers>, age: usize) -> Self {
+        self.trail = Trail::of(memory, age);
+        self
+    }
+
+    /// Keys that were passed because they are gone, since this was last asked.
+    pub fn take_passed(&mut self) -> u64 {
+        self.trail.take_passed()
     }
 
     /// To the last pair.
     pub fn seek_last(&mut self) -> Result<()> {
         self.leave();
-        match &self.sight.view.range.end {
-            KeyEnd::Unbounded => self.merge.seek_last()?,
-            KeyEnd::Excluded(end) => self.merge.seek_before(end)?,
+        self.key.clear();
+        match &self.sight.scope.range.end {
+            KeyEnd::Unbounded => {
+                self.trail.begin();
+                self.merge.seek_last()?;
+                return self.settle();
+            }
+            KeyEnd::Excluded(end) => self.key.extend_from_slice(end),
             KeyEnd::Included(end) => {
-                self.key.clear();
                 self.key.extend_from_slice(end);
                 self.key.push(0);
-                self.merge.seek_before(&self.key)?;
             }
         }
+        self.place_below()
+    }
+
+    /// Places the merge below `key`, or below the gap that ends there.
+    fn place_below(&mut self) -> Result<()> {
+        let is_behind_gap = self.trail.place_below(&self.key, &self.sight.scope.reader);
+        self.merge.seek_before(if is_behind_gap { &self.trail.bound } else { &self.key })?;
         self.settle()
     }
 
     /// To the last pair whose key is `< key`.
     pub fn seek_before(&mut self, key: &[u8]) -> Result<()> {
-        if !self.sight.view.range.end.admits(key) {
+        if !self.sight.scope.range.end.admits(key) {
             return self.seek_last();
         }
         self.leave();
-        self.merge.seek_before(key)?;
-        self.settle()
+        self.key.clear();
+        self.key.extend_from_slice(key);
+        self.place_below()
     }
 
     /// To the pair before this one. Must be valid.
     #[inline]
     pub fn prev(&mut self) -> Result<()> {
         assert!(self.valid, "the walker stands on no pair");
-        if let Some(stretch) = &mut self.lent {
-            if stretch.retreat() {
+        if let Some(entries) = &mut self.lent {
+            if entries.retreat() {
                 return Ok(());
             }
             self.leave();
             self.merge.prev()?;
         }
-        self.valid = false;
+        (self.valid, self.refused) = (false, false);
         self.settle()
     }
 
     /// Leaves the pair; what was lent is taken back, and the merge stands there.
     fn leave(&mut self) {
-        self.valid = false;
-        if let Some(stretch) = self.lent.take() {
-            self.merge.take_back(stretch);
+        (self.valid, self.refused) = (false, false);
+        if let Some(entries) = self.lent.take() {
+            self.merge.take_back(entries);
         }
     }
 
@@ -113,33 +152,61 @@ impl<C: Lending> Backward<C> {
         self.valid
     }
 
+    /// Whether the walker stands on a pair of which its last move could not tell the value, and
+    /// failed with the reason. The next move goes on behind the pair.
+    #[inline]
+    pub fn is_refused(&self) -> bool {
+        self.refused
+    }
+
     /// The key. Must be valid; the bytes live until the walker moves. The same holds below.
     #[inline]
     pub fn key(&self) -> &[u8] {
         assert!(self.valid, "the walker stands on no pair");
-        self.lent.as_ref().map_or(&self.key, Stretch::key)
+        self.lent.as_ref().map_or(&self.key, Lent::key)
     }
 
-    /// The value.
+    /// Whether [`value`](Self::value) is a pointer to the value.
+    #[inline]
+    pub fn is_separated(&self) -> bool {
+        self.separated && self.lent.is_none()
+    }
+
+    /// The value, or the pointer to it.
     #[inline]
     pub fn value(&self) -> &[u8] {
         assert!(self.valid, "the walker stands on no pair");
-        self.lent.as_ref().map_or(&self.value, Stretch::value)
+        self.lent.as_ref().map_or(&self.value, Lent::value)
+    }
+
+    /// The moment from which the pair is gone, in Unix milliseconds; `None` if it does not expire.
+    /// Must be valid.
+    pub fn expires_ms(&self) -> Option<u64> {
+        assert!(self.valid, "the walker stands on no pair");
+        if self.lent.is_some() { None } else { self.expires_ms }
     }
 
     /// The value, kept alive.
     #[inline]
     pub fn pin_value(&self) -> Slice {
         assert!(self.valid, "the walker stands on no pair");
-        self.lent.as_ref().map_or_else(|| self.value.clone(), Stretch::pin_value)
+        self.lent.as_ref().map_or_else(|| self.value.clone(), Lent::pin_value)
     }
 
     /// From the merge's present entry, the oldest of its key, down to the first visible pair.
     fn settle(&mut self) -> Result<()> {
+        let mut passed = 0;
+        let found = self.find(&mut passed);
+        self.trail.end(passed, &self.sight.scope.reader);
+        found
+    }
+
+    /// Over so many keys that are gone down to the first visible pair.
+    fn find(&mut self, passed: &mut u64) -> Result<()> {
         let mut covered = 0;
-        while self.merge.valid() && self.sight.view.range.begins_by(self.merge.key()) {
-            let rank = self.merge.rank();
-            if self.steady.1 >= STEADY_PAIRS && self.steady.0 == rank && self.borrow() {
+        while self.merge.valid() && self.sight.scope.range.begins_by(self.merge.key()) {
+            let age = self.merge.age();
+            if self.steady.1 >= STEADY_PAIRS && self.steady.0 == age && self.borrow() {
                 self.valid = true;
                 return Ok(());
             }
@@ -149,26 +216,41 @@ impl<C: Lending> Backward<C> {
             match self.pass_key()? {
                 Passed::Present => {
                     let (before, pairs) = self.steady;
-                    self.steady = (rank, if rank == before { pairs + 1 } else { 0 });
+                    self.steady = (age, if age == before { pairs + 1 } else { 0 });
                     self.valid = true;
                     return Ok(());
                 }
+                Passed::Refused => {
+                    (self.value, self.separated, self.expires_ms) = (Slice::empty(), false, None);
+                    (self.valid, self.refused) = (true, true);
+                    return self.scratch.refusal.take().map_or(Ok(()), Err);
+                }
+                Passed::Absent | Passed::Covered(_) if self.is_in_gap(passed) => {
+                    self.merge.skip_before(self.trail.age(), &self.trail.bound)?;
+                }
                 Passed::Absent => covered = 0,
                 Passed::Covered(_) if covered < COVERED_STEPPED_MAX => covered += 1,
-                Passed::Covered(rank) => {
+                Passed::Covered(age) => {
                     covered = 0;
-                    self.leave_cover(rank)?;
+                    self.leave_cover(age)?;
                 }
             }
         }
         Ok(())
     }
 
+    /// Counts `key` among those passed, and says whether a gap lies below it.
+    #[inline]
+    fn is_in_gap(&mut self, passed: &mut u64) -> bool {
+        *passed += 1;
+        self.trail.notes_down() && self.trail.note_down(&self.key, *passed, &self.sight.scope.reader)
+    }
+
     /// Has the pairs from the merge's present entry down lent, if they need no merge.
     fn borrow(&mut self) -> bool {
-        let view = &self.sight.view;
+        let scope = &self.sight.scope;
         if !self.sight.has_tombstones() {
-            self.lent = self.merge.lend_back(view.snapshot, &view.range.start);
+            self.lent = self.merge.lend_back(scope.reader.snapshot, &scope.range.start);
         }
         self.lent.is_some()
     }
@@ -179,14 +261,13 @@ impl<C: Lending> Backward<C> {
         let mut passed = Passed::Absent;
         self.scratch.operands.clear();
         for _ in 0..VERSIONS_STEPPED_MAX {
-            if self.merge.seqno() <= self.sight.view.snapshot {
+            if self.merge.seqno() <= self.sight.scope.reader.snapshot {
                 passed = self.add_newer(passed)?;
             }
             self.merge.prev()?;
             if !self.merge.valid() || self.merge.head() != self.head || self.merge.key() != &self.key[..] {
                 if !self.scratch.operands.is_empty() {
-                    self.fold(passed)?;
-                    passed = Passed::Present;
+                    passed = self.fold(passed);
                 }
                 return Ok(passed);
             }
@@ -197,62 +278,88 @@ impl<C: Lending> Backward<C> {
     /// What the key amounts to with the present entry over what it was, operands left aside.
     #[inline]
     fn add_newer(&mut self, passed: Passed) -> Result<Passed> {
-        let cover = self.sight.cover(&self.merge);
-        if cover.is_none() && self.merge.kind() == Kind::Merge {
+        if let Some(age) = self.sight.cover(&self.merge) {
+            self.scratch.operands.clear();
+            return Ok(Passed::Covered(age));
+        }
+        let verdict = self.sight.scope.reader.judge(self.merge.kind(), || self.merge.value(), false);
+        if verdict == Verdict::Operand {
             self.scratch.operands.push(self.merge.pin_value());
             return Ok(passed);
         }
         // Whatever is older does not count any more.
         self.scratch.operands.clear();
-        if let Some(rank) = cover {
-            return Ok(Passed::Covered(rank));
-        }
-        let skipped = match self.merge.kind() {
-            Kind::Put => Some(0),
-            Kind::PutExpiring => self.sight.unexpired(&self.key, self.merge.value())?,
-            Kind::Delete | Kind::Merge => None,
-        };
-        Ok(match skipped {
-            None => Passed::Absent,
-            Some(0) => {
-                self.value = self.merge.pin_value();
+        Ok(match verdict {
+            Verdict::Absent | Verdict::Operand => Passed::Absent,
+            Verdict::Value(0) => {
+                (self.value, self.separated, self.expires_ms) = (self.merge.pin_value(), false, None);
                 Passed::Present
             }
-            Some(skipped) => {
-                self.value = self.merge.pin_value().after(skipped);
-                Passed::Present
-            }
+            Verdict::Value(skipped) => self.stand_on(skipped, false),
+            Verdict::Separated(skipped) => self.stand_on(skipped, true),
+            Verdict::Malformed => self.refuse(malformed(&self.key)),
         })
     }
 
-    /// Merges the operands, gathered oldest first, onto the value if it is present.
-    fn fold(&mut self, base: Passed) -> Result<()> {
-        let operands = &mut self.scratch.operands;
-        operands.reverse();
-        let base = matches!(base, Passed::Present).then_some(&self.value[..]);
-        let value = resolve(&self.key, self.sight.view.operator.as_deref(), base, operands)?;
-        self.value = value.into();
-        operands.clear();
-        Ok(())
+    /// The stored bytes of the present entry, without so many in front, are the value, or a pointer
+    /// to it.
+    fn stand_on(&mut self, skipped: usize, separated: bool) -> Passed {
+        (self.value, self.separated) = (self.merge.pin_value().after(skipped), separated);
+        self.expires_ms = expires_ms(self.merge.kind(), self.merge.value());
+        Passed::Present
     }
 
-    /// As [`pass_key`](Self::pass_key), for a key with many versions: looks at it from the front, where
-    /// the newest is, and then seeks past it.
+    /// What the key amounts to cannot be said, because of this.
+    #[cold]
+    fn refuse(&mut self, why: Error) -> Passed {
+        self.scratch.refuse(why);
+        Passed::Refused
+    }
+
+    /// Merges the operands, gathered oldest first, onto the value if it is present.
+    fn fold(&mut self, base: Passed) -> Passed {
+        if matches!(base, Passed::Refused) {
+            self.scratch.operands.clear();
+            return base;
+        }
+        let operands = &mut self.scratch.operands;
+        operands.reverse();
+        if matches!(base, Passed::Present) && self.separated {
+            match self.sight.scope.reader.value_apart(&self.value, &self.key) {
+                Ok(value) => self.value = value,
+                Err(error) => return self.refuse(error),
+            }
+        }
+        (self.separated, self.expires_ms) = (false, None);
+        let base = matches!(base, Passed::Present).then_some(&self.value[..]);
+        let folded = self.sight.scope.reader.fold(&self.key, base, operands);
+        operands.clear();
+        match folded {
+            Ok(value) => {
+                self.value = value.into();
+                Passed::Present
+            }
+            Err(error) => self.refuse(error),
+        }
+    }
+
+    /// As [`pass_key`](Self::pass_key), for a key with many versions: looks at it from the front,
+    /// where the newest is, and then seeks past it.
     #[cold]
     fn pass_much_written_key(&mut self) -> Result<Passed> {
         self.scratch.operands.clear();
-        self.merge.seek_version(&self.key, self.sight.view.snapshot)?;
+        self.merge.seek_version(&self.key, self.sight.scope.reader.snapshot)?;
         let mut passed = Passed::Absent;
         if self.merge.valid() && self.merge.key() == &self.key[..] {
             let kind = self.merge.kind();
             passed = match self.sight.judge(&mut self.merge, kind, &mut self.scratch)? {
-                Found::Absent => Passed::Absent,
-                Found::Covered(rank) => Passed::Covered(rank),
-                Found::Here(skipped) => {
-                    self.value = self.merge.pin_value().after(skipped);
-                    Passed::Present
-                }
-                Found::Merged => {
+                Shown::Absent => Passed::Absent,
+                Shown::Covered(age) => Passed::Covered(age),
+                Shown::Here(skipped) => self.stand_on(skipped, false),
+                Shown::Separated(skipped) => self.stand_on(skipped, true),
+                Shown::Refused => Passed::Refused,
+                Shown::Merged => {
+                    (self.separated, self.expires_ms) = (false, None);
                     self.value = self.scratch.merged.clone();
                     Passed::Present
                 }
@@ -262,13 +369,13 @@ impl<C: Lending> Backward<C> {
         Ok(passed)
     }
 
-    /// To the beginning of the cover that a tombstone of rank `rank` lays over `key`. What is as new as
-    /// it, or newer, is not skipped.
+    /// To the beginning of the cover that a tombstone of age `age` lays over `key`. What is as
+    /// new as it, or newer, is not skipped.
     #[cold]
-    fn leave_cover(&mut self, rank: usize) -> Result<()> {
-        let view = &self.sight.view;
-        match view.tombstones[rank].fragment_start(&self.key, view.snapshot) {
-            Some(start) => self.merge.skip_before(rank + 1, start),
+    fn leave_cover(&mut self, age: usize) -> Result<()> {
+        let scope = &self.sight.scope;
+        match scope.tombstones[age].fragment_start(&self.key, scope.reader.snapshot) {
+            Some(start) => self.merge.skip_before(age + 1, start),
             None => Ok(()),
         }
     }

@@ -1,55 +1,83 @@
 //! Visible pairs in ascending order.
+//!
+//! Owns [`Forward`], which walks a merge upward and stops at what its reader sees: a value, or
+//! operands folded into one. It crosses gaps that others have learned, and takes entries that a
+//! source lends without asking the merge for each. What must hold: it stands on each visible key
+//! once, whatever versions, tombstones and expired values lie between. Called by iterators and
+//! folds, through `tree::scan`.
 
-use super::{COVERED_STEPPED_MAX, Found, STEADY_PAIRS, Scratch, Sight, View};
+use super::{COVERED_STEPPED_MAX, Remembers, STEADY_PAIRS, Scope, Scratch, Shown, Sight, trail::Trail};
 use crate::{
-    block::Stretch,
-    cursor::{Cursor, VERSIONS_STEPPED_MAX},
+    cursor::{Cursor, Lending, Lent, VERSIONS_STEPPED_MAX},
     error::Result,
     key::KeyEnd,
-    merge::{Lending, Merge},
+    merge::Merge,
     pin::Slice,
+    sight::expires_ms,
 };
+use std::sync::Arc;
 
-/// Walks the visible pairs of a view upward. After an error it is not valid until positioned again.
-pub struct Forward<C> {
+/// Walks the visible pairs of a scope upward. After an error it is not valid until positioned
+/// again, unless the error is of one pair alone: then it [stands](Forward::is_refused) there.
+pub struct Forward<C: Lending> {
     merge: Merge<C>,
     sight: Sight,
-    at: At,
-    /// How many pairs in a row the source of this rank had.
+    at: At<C::Lent>,
+    /// How many pairs in a row the source of this age had.
     steady: (usize, usize),
     /// Its key is the one that the walker stands on after a merge.
     scratch: Scratch,
     /// The head of the last entry that the snapshot did not see.
     head: u64,
+    trail: Trail,
 }
 
-enum At {
+enum At<L> {
     Nowhere,
     /// On the merge's present entry, whose value begins after so many bytes.
     Entry(usize),
+    /// The same, of an entry that has a pointer to its value there.
+    Separated(usize),
     /// On the key and the merged value in the scratch.
     Merged,
+    /// On the key in the scratch, whose value cannot be told.
+    Refused,
     /// On an entry that the merge has lent.
-    Lent(Stretch),
+    Lent(L),
 }
 
 impl<C: Lending> Forward<C> {
-    /// A walker over `sources`, in the order of their ranks. Not valid until positioned.
-    pub fn new(sources: Vec<C>, view: View) -> Self {
+    /// A walker over `sources`, in the order of their ages. Not valid until positioned.
+    pub fn new(sources: Vec<C>, scope: Scope) -> Self {
         Forward {
             merge: Merge::new(sources),
-            sight: Sight::new(view),
+            sight: Sight::new(scope),
             at: At::Nowhere,
             steady: (0, 0),
             scratch: Scratch::default(),
             head: 0,
+            trail: Trail::default(),
         }
+    }
+
+    /// Crosses the gaps that `memory` knows, and has it learn others. They are gaps of the sources
+    /// of this age on.
+    pub fn remembering(mut self, memory: Arc<dyn Remembers>, age: usize) -> Self {
+        self.trail = Trail::of(memory, age);
+        self
+    }
+
+    /// Keys that were passed because they are gone, since this was last asked.
+    pub fn take_passed(&mut self) -> u64 {
+        self.trail.take_passed()
     }
 
     /// To the first pair.
     pub fn seek_first(&mut self) -> Result<()> {
         self.leave();
-        match &self.sight.view.range.start[..] {
+        let Scope { range, reader, .. } = &self.sight.scope;
+        match &range.start[..] {
+            start if self.trail.place(start, reader) => self.merge.seek(&self.trail.bound)?,
             [] => self.merge.seek_first()?,
             start => self.merge.seek(start)?,
         }
@@ -59,7 +87,10 @@ impl<C: Lending> Forward<C> {
     /// To the first pair whose key is `>= key`.
     pub fn seek(&mut self, key: &[u8]) -> Result<()> {
         self.leave();
-        self.merge.seek(self.sight.view.range.clamp_to_start(key))?;
+        let Scope { range, reader, .. } = &self.sight.scope;
+        let key = range.clamp_to_start(key);
+        let is_in_gap = self.trail.place(key, reader);
+        self.merge.seek(if is_in_gap { &self.trail.bound } else { key })?;
         self.settle()
     }
 
@@ -68,15 +99,15 @@ impl<C: Lending> Forward<C> {
     #[expect(clippy::should_implement_trait, reason = "the pairs are lent, which an iterator cannot do")]
     pub fn next(&mut self) -> Result<()> {
         let on_key = match &mut self.at {
-            At::Lent(stretch) => {
-                if stretch.advance() {
+            At::Lent(entries) => {
+                if entries.advance() {
                     return Ok(());
                 }
                 true
             }
-            At::Entry(_) => true,
+            At::Entry(_) | At::Separated(_) => true,
             // The merge stands on the base, or already beyond.
-            At::Merged => self.merge.valid() && self.merge.key() == &self.scratch.key[..],
+            At::Merged | At::Refused => self.merge.valid() && self.merge.key() == &self.scratch.key[..],
             At::Nowhere => panic!("the walker stands on no pair"),
         };
         self.leave();
@@ -92,23 +123,48 @@ impl<C: Lending> Forward<C> {
         !matches!(self.at, At::Nowhere)
     }
 
+    /// Whether the walker stands on a pair of which its last move could not tell the value, and
+    /// failed with the reason. The next move goes on behind the pair.
+    #[inline]
+    pub fn is_refused(&self) -> bool {
+        matches!(self.at, At::Refused)
+    }
+
     /// The key. Must be valid; the bytes live until the walker moves. The same holds below.
     #[inline]
     pub fn key(&self) -> &[u8] {
         match &self.at {
-            At::Lent(stretch) => stretch.key(),
-            At::Merged => &self.scratch.key,
-            At::Entry(_) | At::Nowhere => self.merge.key(),
+            At::Lent(entries) => entries.key(),
+            At::Merged | At::Refused => &self.scratch.key,
+            At::Entry(_) | At::Separated(_) | At::Nowhere => self.merge.key(),
         }
     }
 
-    /// The value.
+    /// Whether [`value`](Self::value) is a pointer to the value.
+    #[inline]
+    pub fn is_separated(&self) -> bool {
+        matches!(self.at, At::Separated(_))
+    }
+
+    /// The value, or the pointer to it.
     #[inline]
     pub fn value(&self) -> &[u8] {
         match &self.at {
-            At::Lent(stretch) => stretch.value(),
-            At::Entry(skipped) => &self.merge.value()[*skipped..],
+            At::Lent(entries) => entries.value(),
+            At::Entry(skipped) | At::Separated(skipped) => &self.merge.value()[*skipped..],
             At::Merged => &self.scratch.merged,
+            At::Refused => &[],
+            At::Nowhere => panic!("the walker stands on no pair"),
+        }
+    }
+
+    /// The moment from which the pair is gone, in Unix milliseconds; `None` if it does not expire.
+    /// Must be valid.
+    #[inline]
+    pub fn expires_ms(&self) -> Option<u64> {
+        match &self.at {
+            At::Lent(_) | At::Merged | At::Refused => None,
+            At::Entry(_) | At::Separated(_) => expires_ms(self.merge.kind(), self.merge.value()),
             At::Nowhere => panic!("the walker stands on no pair"),
         }
     }
@@ -117,10 +173,11 @@ impl<C: Lending> Forward<C> {
     #[inline]
     pub fn pin_value(&self) -> Slice {
         match &self.at {
-            At::Lent(stretch) => stretch.pin_value(),
+            At::Lent(entries) => entries.pin_value(),
             At::Entry(0) => self.merge.pin_value(),
-            At::Entry(skipped) => self.merge.pin_value().after(*skipped),
+            At::Entry(skipped) | At::Separated(skipped) => self.merge.pin_value().after(*skipped),
             At::Merged => self.scratch.merged.clone(),
+            At::Refused => Slice::empty(),
             At::Nowhere => panic!("the walker stands on no pair"),
         }
     }
@@ -128,55 +185,87 @@ impl<C: Lending> Forward<C> {
     /// From the merge's present entry on to the first visible pair.
     #[inline]
     fn settle(&mut self) -> Result<()> {
+        let mut passed = 0;
+        let found = self.find(&mut passed);
+        if passed > 0 || self.trail.is_on() {
+            self.trail.end(passed, &self.sight.scope.reader);
+        }
+        found
+    }
+
+    /// Over so many keys that are gone to the first visible pair.
+    #[inline]
+    fn find(&mut self, passed: &mut u64) -> Result<()> {
         let (mut unseen, mut covered) = (0, 0);
         while self.merge.valid() {
-            let end = &self.sight.view.range.end;
+            let end = &self.sight.scope.range.end;
             if !end.is_unbounded() && !end.admits(self.merge.key()) {
                 return Ok(());
             }
             let (seqno, kind) = self.merge.stamp();
-            if seqno > self.sight.view.snapshot {
+            if seqno > self.sight.scope.reader.snapshot {
                 self.pass_unseen(&mut unseen)?;
                 continue;
             }
             match self.sight.judge(&mut self.merge, kind, &mut self.scratch)? {
-                Found::Here(skipped) => {
+                Shown::Here(skipped) => {
                     self.at = At::Entry(skipped);
                     self.borrow_if_steady();
                     return Ok(());
                 }
-                Found::Merged => {
+                Shown::Separated(skipped) => {
+                    self.at = At::Separated(skipped);
+                    return Ok(());
+                }
+                Shown::Merged => {
                     self.at = At::Merged;
                     return Ok(());
                 }
-                Found::Absent => self.merge.next_key()?,
-                Found::Covered(_) if covered < COVERED_STEPPED_MAX => {
+                Shown::Refused => {
+                    self.at = At::Refused;
+                    return self.scratch.refusal.take().map_or(Ok(()), Err);
+                }
+                Shown::Absent | Shown::Covered(_) if self.is_in_gap(passed) => {
+                    self.merge.skip_to(self.trail.age(), &self.trail.bound)?;
+                }
+                Shown::Absent => self.merge.next_key()?,
+                Shown::Covered(_) if covered < COVERED_STEPPED_MAX => {
                     covered += 1;
                     self.merge.next_key()?;
                 }
-                Found::Covered(rank) => {
+                Shown::Covered(age) => {
                     covered = 0;
-                    self.leave_cover(rank)?;
+                    self.leave_cover(age)?;
                 }
             }
         }
         Ok(())
     }
 
+    /// Counts the merge's present key among those passed, and says whether it lies in a gap.
+    #[inline]
+    fn is_in_gap(&mut self, passed: &mut u64) -> bool {
+        *passed += 1;
+        self.trail.notes(*passed)
+            && self.trail.note_up(self.merge.key(), *passed, &self.sight.scope.reader)
+            // A write of one's own stays where it is, in front of the gap.
+            && self.merge.age() >= self.trail.age()
+    }
+
     /// Leaves the pair: the merge stands on it, or on what a merged one ended with.
     #[inline]
     fn leave(&mut self) {
-        if let At::Lent(stretch) = std::mem::replace(&mut self.at, At::Nowhere) {
-            self.merge.take_back(stretch);
+        if let At::Lent(entries) = std::mem::replace(&mut self.at, At::Nowhere) {
+            self.merge.take_back(entries);
         }
     }
 
     /// Has the next pairs lent, if the last ones came from one source.
     #[inline]
     fn borrow_if_steady(&mut self) {
-        let rank = self.merge.rank();
+        let age = self.merge.age();
         let (before, pairs) = self.steady;
-        self.steady = (rank, if rank == before { pairs + 1 } else { 0 });
+        self.steady = (age, if age == before { pairs + 1 } else { 0 });
         if self.steady.1 >= STEADY_PAIRS && !self.sight.has_tombstones() {
             self.borrow();
         }
@@ -184,14 +273,14 @@ impl<C: Lending> Forward<C> {
 
     #[inline(never)]
     fn borrow(&mut self) {
-        let view = &self.sight.view;
-        let end = match &view.range.end {
+        let scope = &self.sight.scope;
+        let end = match &scope.range.end {
             // Of the last key itself the merge decides.
             KeyEnd::Included(end) | KeyEnd::Excluded(end) => Some(&end[..]),
             KeyEnd::Unbounded => None,
         };
-        if let Some(stretch) = self.merge.lend(view.snapshot, end) {
-            self.at = At::Lent(stretch);
+        if let Some(entries) = self.merge.lend(scope.reader.snapshot, end) {
+            self.at = At::Lent(entries);
         }
     }
 
@@ -204,18 +293,18 @@ impl<C: Lending> Forward<C> {
         }
         *unseen = 0;
         self.scratch.keep_key(self.merge.key());
-        self.merge.skip_unseen(&self.scratch.key, self.sight.view.snapshot)
+        self.merge.skip_unseen(&self.scratch.key, self.sight.scope.reader.snapshot)
     }
 
-    /// Past the present key and to the end of the cover that a tombstone of rank `rank` lays over it. What is as
-    /// new as the tombstone, or newer, is not skipped.
+    /// Past the present key and to the end of the cover that a tombstone of age `age` lays over
+    /// it. What is as new as the tombstone, or newer, is not skipped.
     #[cold]
-    fn leave_cover(&mut self, rank: usize) -> Result<()> {
+    fn leave_cover(&mut self, age: usize) -> Result<()> {
         self.scratch.keep_key(self.merge.key());
         self.merge.next_key()?;
-        let view = &self.sight.view;
-        match view.tombstones[rank].fragment_end(&self.scratch.key, view.snapshot) {
-            Some(end) => self.merge.skip_to(rank + 1, end),
+        let scope = &self.sight.scope;
+        match scope.tombstones[age].fragment_end(&self.scratch.key, scope.reader.snapshot) {
+            Some(end) => self.merge.skip_to(age + 1, end),
             None => Ok(()),
         }
     }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    cursor::Cursor,
+    cursor::{Cursor, Lending, Lent},
     ids::SEQNO_MAX,
     key::{self, KeyEnd, KeyRange},
 };

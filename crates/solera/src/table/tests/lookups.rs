@@ -44,7 +44,9 @@ fn every_layout_finds_in_every_family_what_the_model_finds() {
                         );
                     }
                 }
-                assert_eq!(counters(&context).index_fallbacks, 0, "{name}, {layout:?}");
+                // Only Sherry's model may name more blocks than a lookup walks through.
+                let fallbacks = counters(&context).index_fallbacks;
+                assert!(fallbacks == 0 || layout.index.names_a_window(), "{name}, {layout:?}");
             }
         }
     }
@@ -78,8 +80,12 @@ fn an_absent_key_costs_at_most_one_block_even_without_a_filter() {
             }
             let counters = counters(&context);
             let steps = counters.index_steps;
-            assert_eq!(counters.blocks_probed, probes.len() as u64 + steps, "{name}, {index}");
-            let exact = !matches!(index, IndexKind::SherryPlr | IndexKind::Learned | IndexKind::Auto);
+            // Where there are fallbacks, in wide windows, they are searches through blocks.
+            let beside = counters.blocks_probed - probes.len() as u64 - steps;
+            let bits = u64::from(file.descriptor().blocks.ilog2()) + 2;
+            assert!(beside <= counters.index_fallbacks * bits, "{name}, {index}");
+            assert!(counters.index_fallbacks == 0 || index.names_a_window(), "{name}, {index}");
+            let exact = !index.names_a_window() && !matches!(index, IndexKind::Learned | IndexKind::Auto);
             assert!(!exact || steps == 0, "{name}, {index}");
             assert_eq!(counters.filter_probes, 0);
             assert!(counters.blocks_read <= file.descriptor().blocks.into());
@@ -111,6 +117,29 @@ fn a_learned_index_costs_one_block_in_a_thousand_too_many_at_most() {
         assert!(absent.index_steps - found.index_steps <= entries.len() as u64 / 100, "{absent:?}");
         assert_eq!(absent.index_fallbacks, 0);
     }
+}
+
+/// Symptom: a found read of paths of 93 bytes looked into 847 blocks. Cause: heads of 8 bytes tell
+/// paths apart badly, Sherry's windows are as wide as the table then, and a lookup walked through
+/// them block by block. Cure: it walks a few blocks, then searches.
+#[test]
+fn a_window_as_wide_as_the_table_costs_a_plain_search() {
+    let key = |i: u32| format!("{:0>60}/{:02}/{i:030}", "directory", i % 7).into_bytes();
+    let mut keys: Vec<Vec<u8>> = (0..6000).map(key).collect();
+    keys.sort();
+    let entries: Vec<Entry> = keys.iter().map(|key| put(key.clone(), 5)).collect();
+    let context = context(&fresh_fs(), 64 << 20);
+    let layout = Layout { block_bytes: 512, index: IndexKind::SherryPlr, ..Layout::default() };
+    let file = table_of(&context, &layout, &entries);
+    let blocks = file.descriptor().blocks;
+    assert!(blocks > 1000);
+    for entry in &entries {
+        assert!(lookup(file.table().unwrap(), &entry.key, SEQNO_MAX).is_some());
+    }
+    let counters = counters(&context);
+    let most = u64::from(blocks.ilog2()) + 12;
+    assert!(counters.index_fallbacks > 0, "{counters:?}");
+    assert!(counters.blocks_probed < entries.len() as u64 * most, "{counters:?}");
 }
 
 #[test]

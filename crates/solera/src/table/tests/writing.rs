@@ -201,18 +201,9 @@ fn a_dump_says_which_index_was_chosen_and_what_the_others_would_have_cost() {
     assert!(line.contains("blocks per lookup"), "{line}");
 }
 
-#[test]
-fn table_files_are_known_by_their_names() {
-    assert_eq!(file_name(FileId(3)), "000003.table");
-    assert_eq!(file_id("000003.table"), Some(FileId(3)));
-    assert_eq!(file_id("12345678.table"), Some(FileId(12_345_678)));
-    for other in ["3.table", "000003.log", "+00003.table", ".table", "000003.table.tmp"] {
-        assert_eq!(file_id(other), None, "{other}");
-    }
-}
-
-/// Symptom: the separators' assertion failed. Cause: what was kept of a block's last key was cut at the length of the separator
-/// behind it alone, and lay below what was kept of the one before. Cure: cut at the longer one of both separators.
+/// Symptom: the separators' assertion failed. Cause: what was kept of a block's last key was cut at
+/// the length of the separator behind it alone, and lay below what was kept of the one before.
+/// Cure: cut at the longer one of both separators.
 #[test]
 fn beginnings_of_last_keys_ascend_where_separators_get_short() {
     let stem = "a".repeat(100);

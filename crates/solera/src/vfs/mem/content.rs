@@ -1,16 +1,16 @@
 //! One file's bytes, and which of them a power cut cannot take.
 //!
-//! Invariant: the durable content is `bytes[..synced]` followed by `durable_tail`, which is empty unless
-//! synced bytes were cut off since the last sync, and by zeros up to `durable_reserved`. So a sync costs nothing and
-//! copies nothing.
+//! Invariant: the durable content is `bytes[..synced]` followed by `durable_tail`, which is empty
+//! unless synced bytes were cut off since the last sync, and by zeros up to `durable_reserved`. So
+//! a sync costs nothing and copies nothing.
 
 use super::{Persist, Rng};
 use std::sync::Arc;
 
 /// Bytes per chunk; every chunk but the last is full. Images share chunks.
 const CHUNK_BYTES: usize = 64 << 10;
-/// A file that is reserved ahead is whole numbers of these long. As little as a file system may reserve: images are
-/// compared, and zeros tell nothing.
+/// A file that is reserved ahead is whole numbers of these long. As little as a file system may
+/// reserve: images are compared, and zeros tell nothing.
 const RESERVED_BYTES: u64 = 4096;
 /// What a device writes at once.
 const SECTOR_BYTES: u64 = 512;
@@ -100,7 +100,8 @@ impl Content {
         self.trimmed = 0;
     }
 
-    /// What a power cut leaves of the file, durable. `former` is what its blocks may have held before.
+    /// What a power cut leaves of the file, durable. `former` is what its blocks may have held
+    /// before.
     pub(super) fn after_crash(&self, persist: Persist, former: Option<&Content>, rng: &mut Rng) -> Content {
         let durable_len = self.synced + self.durable_tail.len() as u64;
         let unsynced = self.written() - self.synced;
@@ -165,8 +166,8 @@ impl Content {
         Content { synced: bytes.len, bytes, ..Content::default() }
     }
 
-    /// A tail from `synced` on, of random length, each page from a random past of the file: durable,
-    /// present, or cut off meanwhile.
+    /// A tail from `synced` on, of random length, each page from a random past of the file:
+    /// durable, present, or cut off meanwhile.
     fn random_tail(&self, page: u64, rng: &mut Rng) -> Vec<u8> {
         let ends = self.cut_off.iter().map(|(from, cut)| from + cut.len() as u64);
         let durable_len = self.synced + self.durable_tail.len() as u64;
@@ -199,7 +200,8 @@ impl Content {
     }
 }
 
-/// Copies into `page`, which begins at `page_at` of the file, what `source` at `source_at` has of it.
+/// Copies into `page`, which begins at `page_at` of the file, what `source` at `source_at` has of
+/// it.
 fn copy_overlap(page: &mut [u8], page_at: u64, source: &[u8], source_at: u64) {
     let start = page_at.max(source_at);
     let end = (page_at + page.len() as u64).min(source_at + source.len() as u64);

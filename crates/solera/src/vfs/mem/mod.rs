@@ -1,12 +1,13 @@
 //! Files in memory, and what a power cut leaves of them.
 //!
-//! [`MemFs`] keeps, beside the content and the names that a program sees, what is durable of each: the
-//! content at the file's last sync, the names at the directory's last sync, and the changes since. From
-//! these [`MemFs::crash`] makes the image that the machine may wake up with. Everything is a function of
-//! the calls made and the seed given, so a life that ended badly can be lived again.
+//! [`MemFs`] keeps the content and the names that a program sees. Beside them it keeps what is
+//! durable of each: the content at the file's last sync, the names at the directory's last sync,
+//! and the changes since. From these [`MemFs::crash`] makes the image that the machine may wake up
+//! with. Everything is a function of the calls made and the seed given, so a life that ended badly
+//! can be lived again.
 //!
-//! The power fails in one of two ways: at an ordered operation ([`MemFs::crash_after`]), or at all of them,
-//! in a life that is lived once ([`MemFs::record_cuts`]). Both leave the same.
+//! The power fails in one of two ways: at an ordered operation ([`MemFs::crash_after`]), or at all
+//! of them, in a life that is lived once ([`MemFs::record_cuts`]). Both leave the same.
 //!
 //! Images are cheap: content is kept in chunks that images share until one of them is written to.
 //!
@@ -86,8 +87,8 @@ impl MemFs {
     }
 
     /// What the machine wakes up with if the power is cut now: an independent file system on which
-    /// everything is durable and nothing is locked. The same history, `persist` and `seed` give the same
-    /// image; `seed` matters where `persist` is random ([`Persist::is_random`]).
+    /// everything is durable and nothing is locked. The same history, `persist` and `seed` give the
+    /// same image; `seed` matters where `persist` is random ([`Persist::is_random`]).
     pub fn crash(&self, persist: Persist, seed: u64) -> MemFs {
         let mut rng = Rng(seed);
         let live = self.0.dirs.lock();
@@ -116,8 +117,9 @@ impl MemFs {
         MemFs::of(dirs, self.0.nonces.load(Ordering::SeqCst))
     }
 
-    /// What another process finds if this one is killed now: the same files, what is not durable of them
-    /// still not durable, and no locks. Counts on from the same number of operations to the same power cut.
+    /// What another process finds if this one is killed now: the same files, what is not durable of
+    /// them still not durable, and no locks. Counts on from the same number of operations to the
+    /// same power cut.
     pub fn kill(&self) -> MemFs {
         let mut copies: BTreeMap<*const RwLock<Content>, Inode> = BTreeMap::new();
         let mut copy = |inode: &Inode| {
@@ -133,15 +135,15 @@ impl MemFs {
         fs
     }
 
-    /// How many mutating operations were done: creations, appends, truncations, syncs and changes of
-    /// names.
+    /// How many mutating operations were done: creations, appends, truncations, syncs and changes
+    /// of names.
     pub fn operations(&self) -> u64 {
         self.0.operations.load(Ordering::SeqCst)
     }
 
-    /// Cuts the power after `count` more mutating operations: the next one fails, as does every later
-    /// one. The interrupted operation's effect is there but not durable, except that a sync has none.
-    /// Use [`MemFs::crash`] to go on.
+    /// Cuts the power after `count` more mutating operations: the next one fails, as does every
+    /// later one. The interrupted operation's effect is there but not durable, except that a sync
+    /// has none. Use [`MemFs::crash`] to go on.
     pub fn crash_after(&self, count: u64) {
         self.0.crash_at.store(self.operations().saturating_add(count), Ordering::SeqCst);
     }
@@ -152,20 +154,20 @@ impl MemFs {
     }
 
     /// Whether to keep from now on, for each mutating operation, the disk as the power cut that
-    /// [`MemFs::crash_after`] orders for it would leave it. Not for concurrent use: what another thread
-    /// changes meanwhile is found in the copy too.
+    /// [`MemFs::crash_after`] orders for it would leave it. Not for concurrent use: what another
+    /// thread changes meanwhile is found in the copy too.
     pub fn record_cuts(&self, recording: bool) {
         *self.0.cuts.lock() = recording.then(Vec::new);
     }
 
-    /// Takes what [`MemFs::record_cuts`] has kept so far, in the order of the operations; recording goes on.
-    /// [`MemFs::crash`] makes an image of each.
+    /// Takes what [`MemFs::record_cuts`] has kept so far, in the order of the operations; recording
+    /// goes on. [`MemFs::crash`] makes an image of each.
     pub fn take_cuts(&self) -> Vec<MemFs> {
         self.0.cuts.lock().as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Whether syncs, of files and of directories, return success and do nothing, as with a device that
-    /// acknowledges what lies in its cache.
+    /// Whether syncs, of files and of directories, return success and do nothing, as with a device
+    /// that acknowledges what lies in its cache.
     pub fn lie(&self, lying: bool) {
         self.0.lying.store(lying, Ordering::SeqCst);
     }
@@ -185,8 +187,8 @@ impl MemFs {
         Ok(bytes)
     }
 
-    /// Puts `bytes` in the place of a file's content, or makes a file of them, durably and beside any
-    /// handle: for planting damage. Not counted as an operation. The directory must exist.
+    /// Puts `bytes` in the place of a file's content, or makes a file of them, durably and beside
+    /// any handle: for planting damage. Not counted as an operation. The directory must exist.
     pub fn set_content(&self, path: &Path, bytes: &[u8]) -> Result<()> {
         let inode: Inode = Arc::new(RwLock::new(Content::durable(bytes)));
         let (parent, name) = split("write", path)?;
@@ -413,7 +415,7 @@ impl Fs for MemFs {
         let whole = normal(path);
         let mut locks = self.0.locks.lock();
         if locks.contains_key(&whole) {
-            return Err(Error::Locked { path: path.parent().unwrap_or(path).into() });
+            return Err(Error::Locked { path: path.parent().unwrap_or(path).into(), pid: None });
         }
         if self.inode("lock", path).is_err() {
             self.create(path)?;
@@ -429,7 +431,9 @@ impl Fs for MemFs {
         let whole = normal(path);
         let mut locks = self.0.locks.lock();
         match locks.entry(whole.clone()).or_insert(Holders::Sharing(0)) {
-            Holders::One => return Err(Error::Locked { path: path.parent().unwrap_or(path).into() }),
+            Holders::One => {
+                return Err(Error::Locked { path: path.parent().unwrap_or(path).into(), pid: None });
+            }
             Holders::Sharing(count) => *count += 1,
         }
         Ok(Some(Box::new(MemLock { locks: self.0.locks.clone(), path: whole })))

@@ -1,6 +1,7 @@
 //! One directory's names, and which changes of them a power cut cannot take.
 //!
-//! Invariant: `names` is `durable` with `pending` applied in order.
+//! Owns [`Directory`]. What must hold: `names` is `durable` with `pending` applied in order. Called
+//! by the files in memory; a power cut asks for [`Directory::after_crash`].
 
 use super::{Inode, Persist, Rng};
 use std::collections::BTreeMap;

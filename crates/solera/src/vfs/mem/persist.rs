@@ -1,4 +1,7 @@
 //! What a power cut may keep: the legal ways of losing changes that no sync made durable.
+//!
+//! Owns [`Persist`], the list of ways. What must hold: every way keeps all that was synced. Files
+//! and directories in memory apply them; the simulator goes through all of them.
 
 /// What a power cut keeps of the changes that no sync made durable.
 ///
@@ -9,8 +12,8 @@ pub enum Persist {
     Nothing,
     /// Everything, as after the death of the process alone.
     Everything,
-    /// Of content, random pages of this many bytes (4096: pages, 512: sectors), the others old or zero,
-    /// and a random length; of changed names, a random subset of the changes.
+    /// Of content, random pages of this many bytes (4096: pages, 512: sectors), the others old or
+    /// zero, and a random length; of changed names, a random subset of the changes.
     RandomPages(usize),
     /// Every file up to a random byte, a random prefix of each directory's changed names.
     Torn,
@@ -20,16 +23,17 @@ pub enum Persist {
     ZeroFilled,
     /// Every length; unsynced bytes are garbage.
     Garbage,
-    /// Every length; unsynced bytes are what a file, another one or one that is gone, has at that offset:
-    /// blocks that were given to the file but not written yet.
+    /// Every length; unsynced bytes are what a file, another one or one that is gone, has at that
+    /// offset: blocks that were given to the file but not written yet.
     Stale,
-    /// Of unsynced content the rest of its first sector of 512 bytes: the front of a file was written, its
-    /// new size was not.
+    /// Of unsynced content the rest of its first sector of 512 bytes: the front of a file was
+    /// written, its new size was not.
     FirstSector,
-    /// Of each file, all unsynced content or none: writes to two files came to the disk in the other order.
+    /// Of each file, all unsynced content or none: writes to two files came to the disk in the
+    /// other order.
     SomeFiles,
-    /// Everything, but truncations did not happen: what was cut off is there again, as far as nothing was
-    /// written over it.
+    /// Everything, but truncations did not happen: what was cut off is there again, as far as
+    /// nothing was written over it.
     LostTruncation,
     /// Every name but no unsynced content: renamed before it was written.
     NamesBeforeContent,

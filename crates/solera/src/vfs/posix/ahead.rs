@@ -1,11 +1,14 @@
-//! What the system is asked for a growing log, done before its writer needs it, by a thread of the log.
+//! What the system is asked for a growing log, done before its writer needs it, by a thread of the
+//! log.
 //!
-//! Owns [`Ahead`]. To reserve, map and fault in a mebibyte, to take it back and to begin writing it to the device takes the
-//! system more than a millisecond, a quarter of the time in which a writer at full speed fills it. Here it is done
-//! while the writer fills the window that it has: it only swaps windows.
+//! Owns [`Ahead`]. The system needs more than a millisecond to reserve, map and fault in a
+//! mebibyte, to take it back and to begin writing it to the device. That is a quarter of the time
+//! in which a writer at full speed fills it. Here it is done while the writer fills the window that
+//! it has: it only swaps windows.
 //!
-//! What must hold: while something was asked for and not awaited, the file belongs to the thread beyond the windows
-//! that its writer has: it may become longer at any time. So who wants to cut the file awaits first.
+//! What must hold: while something was asked for and not awaited, the file belongs to the thread,
+//! beyond the windows that its writer has. It may become longer at any time. So who wants to cut
+//! the file awaits first.
 
 use super::{
     window::{self, Window},
@@ -64,8 +67,8 @@ impl Ahead {
         Ok(Ahead { tasks: Some(tasks), windows, asked: None, thread: Some(thread) })
     }
 
-    /// Has `next`, the part behind the file's end, reserved and mapped, `filled` taken back and `due` begun with.
-    /// Whatever was asked for before was awaited.
+    /// Has `next`, the part behind the file's end, reserved and mapped, `filled` taken back and
+    /// `due` begun with. Whatever was asked for before was awaited.
     pub(super) fn ask(&mut self, filled: Option<Window>, due: Option<Range<u64>>, next: Range<u64>) {
         debug_assert!(self.asked.is_none(), "one window is asked for at a time");
         let task = Task { filled, due, next: next.clone() };
@@ -75,7 +78,8 @@ impl Ahead {
         }
     }
 
-    /// The window that was asked for and where it ends; `None` if none was, or the system could not.
+    /// The window that was asked for and where it ends; `None` if none was, or the system could
+    /// not.
     pub(super) fn await_window(&mut self) -> Option<(Window, u64)> {
         let asked = self.asked.take()?;
         let window = self.windows.recv().ok()?.ok()?;
@@ -87,7 +91,8 @@ impl Drop for Ahead {
     fn drop(&mut self) {
         self.tasks = None;
         if let Some(thread) = self.thread.take() {
-            // A panic there was told by the panic itself; nothing that is written depends on this thread.
+            // A panic there was told by the panic itself; nothing that is written depends on this
+            // thread.
             let _ = thread.join();
         }
     }

@@ -1,23 +1,26 @@
-//! Reading past the system's cache (`O_DIRECT`): offset, length and memory of such a read are multiples of what
-//! the device asks for, and what the engine wants to read is not.
+//! Reading past the system's cache (`O_DIRECT`). Offset, length and memory of such a read are
+//! multiples of what the device asks for; what the engine wants to read is not.
 //!
-//! Owns the alignment that a file asks for and [`read_at`], which reads an aligned superset by one call into
-//! memory of its own and hands out the part. The copy takes 0.1 µs per 4 KiB; the device, tens of them. What was
-//! written through the system's cache and is not on the device yet, the system writes there first.
+//! Owns the alignment that a file asks for and [`read_at`], which reads an aligned superset by one
+//! call into memory of its own and hands out the part. The copy takes 0.1 µs per 4 KiB; the device,
+//! tens of them. What was written through the system's cache and is not on the device yet, the
+//! system writes there first.
 
 use std::{cell::Cell, fs::File, io, os::unix::fs::FileExt, path::Path};
 
-/// Most bytes that one call reads, so that reading a whole section takes no more memory than this beside it.
+/// Most bytes that one call reads, so that reading a whole section takes no more memory than this
+/// beside it.
 const READ_BYTES_MAX: usize = 1 << 20;
-/// Memory that a thread keeps for its next read, at most: blocks, but not the read-ahead of compactions.
+/// Memory that a thread keeps for its next read, at most: blocks, but not the read-ahead of
+/// compactions.
 const KEPT_BYTES_MAX: usize = 64 << 10;
 
 thread_local! {
     static KEPT: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// What offsets, lengths and memory of direct reads of this file must be multiples of, in bytes: the system's
-/// own word, else 4096, which suits every device in use.
+/// What offsets, lengths and memory of direct reads of this file must be multiples of, in bytes:
+/// the system's own word, else 4096, which suits every device in use.
 ///
 /// # Errors
 /// [`io::ErrorKind::Unsupported`] if the system knows that the file cannot be read so.
@@ -69,8 +72,8 @@ pub(super) fn open(_: &Path) -> io::Result<File> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Reads from a file that was opened for direct reads with this alignment, a power of two, by one call. As
-/// `FileExt::read_at`: may read less than there is room for, and 0 bytes only at the end.
+/// Reads from a file that was opened for direct reads with this alignment, a power of two, by one
+/// call. As `FileExt::read_at`: may read less than there is room for, and 0 bytes only at the end.
 pub(super) fn read_at(file: &File, alignment: usize, buf: &mut [u8], offset: u64) -> io::Result<usize> {
     let before = (offset % alignment as u64) as usize;
     let wanted = (before + buf.len().min(READ_BYTES_MAX)).next_multiple_of(alignment);
@@ -93,9 +96,10 @@ pub(super) fn read_at(file: &File, alignment: usize, buf: &mut [u8], offset: u64
     read
 }
 
-/// Fills `place` from its beginning until more than `before` bytes are there, or the file ends; says how many. `read`
-/// reads at an aligned distance from where `place` begins. A read that comes to the same end as the one before
-/// it has met the file's end; any other that is short goes on, from a multiple of the alignment.
+/// Fills `place` from its beginning until more than `before` bytes are there, or the file ends;
+/// says how many. `read` reads at an aligned distance from where `place` begins. A read that comes
+/// to the same end as the one before it has met the file's end; any other that is short goes on,
+/// from a multiple of the alignment.
 fn fill_beyond(
     before: usize,
     alignment: usize,
@@ -117,8 +121,9 @@ fn fill_beyond(
 mod tests {
     use super::*;
 
-    /// Symptom: none was seen; Miri makes reads short. A read that was short of the part that had been asked for gave 0
-    /// bytes, as at the end of the file. Cause: one call was trusted to come so far. Cure: it goes on.
+    /// Symptom: none was seen; Miri makes reads short. A read that was short of the part that had
+    /// been asked for gave 0 bytes, as at the end of the file. Cause: one call was trusted to come
+    /// so far. Cure: it goes on.
     #[test]
     fn a_short_read_is_not_the_end_of_the_file() {
         let content: Vec<u8> = (0..200u8).collect();

@@ -1,12 +1,12 @@
 //! Descriptors of files that are read: a process has few, a database may have many tables.
 //!
-//! Owns [`Handles`], which says how many are open at once, and [`PosixReadFile`], a file that gives its
-//! descriptor up when others need one and opens itself anew when it is read again. The system counts
-//! descriptors by process, so there is one `Handles` for all databases of a process.
+//! Owns [`Handles`], which says how many are open at once. Owns also [`PosixReadFile`], a file that
+//! gives its descriptor up when others need one, and opens itself anew when it is read again. The
+//! system counts descriptors by process, so there is one `Handles` for all databases of a process.
 //!
-//! Invariants. `Handles::open` is the number of files that have a descriptor, and each of them has a place in
-//! the ring. A read that is under way keeps the descriptor that it began with: readers may so hold as many
-//! more as there are threads.
+//! Invariants. `Handles::open` is the number of files that have a descriptor, and each of them has
+//! a place in the ring. A read that is under way keeps the descriptor that it began with: readers
+//! may so hold as many more as there are threads.
 
 use super::direct;
 use crate::{
@@ -28,10 +28,11 @@ use std::{
     },
 };
 
-/// Descriptors of a process for which the system names no limit: the smallest default of the systems in use.
+/// Descriptors of a process for which the system names no limit: the smallest default of the
+/// systems in use.
 const LIMIT_UNKNOWN: usize = 256;
-/// Share of the process's descriptors that files to read may take. The other half is for logs, tables being
-/// written, directories being synced, and the program around the database.
+/// Share of the process's descriptors that files to read may take. The other half is for logs,
+/// tables being written, directories being synced, and the program around the database.
 const SHARE: usize = 2;
 /// Files that may be open however small the limit is.
 const MIN: usize = 4;
@@ -39,7 +40,8 @@ const MIN: usize = 4;
 const TOO_MANY_HERE: i32 = 24;
 /// `ENFILE`: the machine has.
 const TOO_MANY_EVERYWHERE: i32 = 23;
-/// Places of files that are gone are swept out when there are so many more of them than of living ones.
+/// Places of files that are gone are swept out when there are so many more of them than of living
+/// ones.
 const DEAD_PLACES_MAX: usize = 64;
 
 /// The files that are open for reading.
@@ -62,8 +64,8 @@ impl Handles {
         HANDLES.get_or_init(|| Handles::new((descriptors_of_process() / SHARE).max(MIN)))
     }
 
-    /// Does what needs a descriptor. If the process has none left, files that are not being read give theirs
-    /// up until it succeeds.
+    /// Does what needs a descriptor. If the process has none left, files that are not being read
+    /// give theirs up until it succeeds.
     pub(super) fn with_descriptor<T>(&self, mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         loop {
             match call() {

@@ -1,16 +1,18 @@
 //! Appending without a system call: a file that is reserved ahead and mapped (docs/decisions/0009).
 //!
-//! Owns [`MappedFile`]. What is copied into a shared mapping is in the system's memory at once, as after `write`:
-//! it survives the process, and `sync` makes it survive the machine. The file is reserved before it is mapped, so
-//! that a full disk is an error of `append` and not a signal in the middle of a copy. Once a file has shown that it grows, what
-//! the system is asked for is done by another thread (`ahead`).
+//! Owns [`MappedFile`]. What is copied into a shared mapping is in the system's memory at once, as
+//! after `write`: it survives the process, and `sync` makes it survive the machine. The file is
+//! reserved before it is mapped, so that a full disk is an error of `append` and not a signal in
+//! the middle of a copy. Once a file has shown that it grows, what the system is asked for is done
+//! by another thread (`ahead`).
 //!
-//! What must hold: the window lies within the file, whatever part of it is reserved; nothing but zeros lies
-//! behind the last append. Nobody else may cut the file while it is written; the database's lock sees to that.
+//! What must hold: the window lies within the file, whatever part of it is reserved; nothing but
+//! zeros lies behind the last append. Nobody else may cut the file while it is written; the
+//! database's lock sees to that.
 
 use super::{
     ahead::Ahead,
-    uninterrupted,
+    has_no_name, uninterrupted,
     window::{self, Window},
     write_back::{self, WriteBack},
 };
@@ -30,11 +32,12 @@ use std::{
 const RESERVED_BYTES_MIN: u64 = 64 << 10;
 /// and no more than this.
 const RESERVED_BYTES_MAX: u64 = 512 << 10;
-/// A file that nobody synced for so many bytes has its next window prepared by another thread: a window of a quarter of what is not
-/// synced. What is prepared counts as written, so that a sync would write the zeros in it.
+/// A file that nobody synced for so many bytes has its next window prepared by another thread: a
+/// window of a quarter of what is not synced. What is prepared counts as written, so that a sync
+/// would write the zeros in it.
 const UNSYNCED_BYTES_MIN: u64 = 4 * RESERVED_BYTES_MAX;
-/// Such a window is no larger than this: what is mapped counts as the process's memory. There may be two of that size, and a third
-/// while it is given back.
+/// Such a window is no larger than this: what is mapped counts as the process's memory. There may
+/// be two of that size, and a third while it is given back.
 const PREPARED_BYTES_MAX: u64 = 2 << 20;
 
 /// A file that grows by many small appends.
@@ -55,8 +58,9 @@ pub(super) struct MappedFile {
 }
 
 impl MappedFile {
-    /// The empty `file`, open for reading and writing, with a first part reserved and mapped. Gives it back,
-    /// perhaps with zeros in it, if its file system cannot reserve or map, or has no space.
+    /// The empty `file`, open for reading and writing, with a first part reserved and mapped. Gives
+    /// it back, perhaps with zeros in it, if its file system cannot reserve or map, or has no
+    /// space.
     pub(super) fn new(file: File, path: &Path) -> Result<MappedFile, File> {
         let reserved = RESERVED_BYTES_MIN;
         match window::reserve(&file, 0..reserved).and_then(|()| Window::new(&file, 0..reserved)) {
@@ -108,7 +112,8 @@ impl MappedFile {
         Ok(())
     }
 
-    /// Has another thread release what is filled and prepare the next window, if that is worth it and can be had.
+    /// Has another thread release what is filled and prepare the next window, if that is worth it
+    /// and can be had.
     fn look_ahead(&mut self, filled: Option<Window>, due: Option<Range<u64>>) {
         let unsynced = self.len - self.synced;
         if unsynced < UNSYNCED_BYTES_MIN {
@@ -132,8 +137,8 @@ impl MappedFile {
         }
     }
 
-    /// Makes the file end at `len`. Windows go first: touching one that lies behind the end is fatal. (One that is filled may
-    /// still be on its way to be given back; nobody touches it.)
+    /// Makes the file end at `len`. Windows go first: touching one that lies behind the end is
+    /// fatal. (One that is filled may still be on its way to be given back; nobody touches it.)
     fn end_at(&mut self, len: u64) -> io::Result<()> {
         self.window = None;
         drop(self.ahead.as_mut().and_then(Ahead::await_window));
@@ -166,11 +171,15 @@ impl WriteFile for MappedFile {
     }
 
     fn sync(&mut self) -> Result<()> {
-        // What was written through a mapping is among the file's dirty pages: the system notes each page at its
-        // first write after it was last written back.
+        // What was written through a mapping is among the file's dirty pages: the system notes each
+        // page at its first write after it was last written back.
         let synced = uninterrupted(|| self.file.sync_data());
         self.synced = self.len;
         synced.map_err(|error| Error::io("sync", &self.path, error))
+    }
+
+    fn is_gone(&self) -> bool {
+        has_no_name(&self.file)
     }
 
     fn path(&self) -> &Path {
@@ -210,7 +219,9 @@ mod tests {
             }
             assert_eq!(file.ahead.is_some(), prepared, "{name}");
             let (len, reserved) = (file.len, std::fs::metadata(&file.path).unwrap().len());
-            assert!(reserved >= len && reserved - len <= 3 * RESERVED_BYTES_MAX, "{reserved} for {len}");
+            // On a busy machine 2.6 MiB were seen: the thread that prepares windows was late.
+            let most = UNSYNCED_BYTES_MIN + 2 * RESERVED_BYTES_MAX;
+            assert!(reserved >= len && reserved - len <= most, "{reserved} for {len}");
         }
     }
 

@@ -1,15 +1,16 @@
-//! The operating system's files, through the standard library, and on Linux through memory (`mapped`, in `window`s that
-//! another thread prepares `ahead`).
+//! The operating system's files, through the standard library, and on Linux through memory
+//! (`mapped`, in `window`s that another thread prepares `ahead`).
 //!
-//! The only module that names `std::fs`. Appends are written where this process knows the file to end,
-//! so that a retried append overwrites the remains of a failed one instead of following them. Files to read
-//! share the descriptors that the process has (`handles`) and may be read past the system's cache (`direct`). Files that
-//! grow are written to the device as they do (`write_back`).
+//! The only module that names `std::fs`. Appends are written where this process knows the file to
+//! end, so that a retried append overwrites the remains of a failed one instead of following them.
+//! Files to read share the descriptors that the process has (`handles`) and may be read past the
+//! system's cache (`direct`). Files that grow are written to the device as they do (`write_back`).
 
 #[cfg(target_os = "linux")]
 mod ahead;
 mod direct;
 mod handles;
+mod lock;
 #[cfg(target_os = "linux")]
 mod mapped;
 #[cfg(target_os = "linux")]
@@ -20,10 +21,10 @@ use super::{Fs, ReadFile, WriteFile};
 use crate::error::{Error, Result};
 use handles::Handles;
 use std::{
-    fs::{File, OpenOptions, TryLockError},
+    fs::{File, OpenOptions},
     hash::{BuildHasher, RandomState},
     io,
-    os::unix::fs::FileExt,
+    os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
     sync::Arc,
     time::SystemTime,
@@ -53,7 +54,8 @@ impl Fs for PosixFs {
     }
 
     fn nonce(&self) -> u64 {
-        // The hasher's keys are the system's randomness; the rest is for a system that has none to give.
+        // The hasher's keys are the system's randomness; the rest is for a system that has none to
+        // give.
         RandomState::new().hash_one((SystemTime::now(), std::process::id()))
     }
 
@@ -114,7 +116,8 @@ impl Fs for PosixFs {
 
     fn list_dir(&self, path: &Path) -> Result<Vec<String>> {
         let list = || -> io::Result<Vec<String>> {
-            // A name that is not UTF-8 is none of ours; it is listed so that it can be complained about.
+            // A name that is not UTF-8 is none of ours; it is listed so that it can be complained
+            // about.
             let name = |entry: io::Result<std::fs::DirEntry>| -> io::Result<String> {
                 Ok(entry?.file_name().to_string_lossy().into_owned())
             };
@@ -125,15 +128,18 @@ impl Fs for PosixFs {
         Ok(names)
     }
 
+    fn absolute(&self, path: &Path) -> Result<PathBuf> {
+        std::path::absolute(named(path)).map_err(|error| Error::io("find", path, error))
+    }
+
     fn exists(&self, path: &Path) -> Result<bool> {
         named(path).try_exists().map_err(|error| Error::io("look for", path, error))
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
-        let file = with_descriptor(|| OpenOptions::new().write(true).create(true).truncate(false).open(path));
-        let file = file.map_err(|error| Error::io("open", path, error))?;
-        held(file.try_lock(), path)?;
-        Ok(Box::new(file))
+        let open = || OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
+        let file = with_descriptor(open).map_err(|error| Error::io("open", path, error))?;
+        Ok(Box::new(lock::Exclusive::of(file, path)?))
     }
 
     fn lock_shared(&self, path: &Path) -> Result<Option<Box<dyn Send + Sync>>> {
@@ -142,16 +148,8 @@ impl Fs for PosixFs {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(Error::io("open", path, error)),
         };
-        held(file.try_lock_shared(), path)?;
-        Ok(Some(Box::new(file)))
+        Ok(Some(Box::new(lock::Shared::of(file, path)?)))
     }
-}
-
-fn held(locked: Result<(), TryLockError>, path: &Path) -> Result<()> {
-    locked.map_err(|error| match error {
-        TryLockError::WouldBlock => Error::Locked { path: path.parent().unwrap_or(path).into() },
-        TryLockError::Error(error) => Error::io("lock", path, error),
-    })
 }
 
 /// The path to give the system for a directory: the empty path means the current one.
@@ -178,6 +176,11 @@ impl PosixWriteFile {
     fn new(file: File, path: &Path) -> Self {
         PosixWriteFile { file, len: 0, written_back: WriteBack::default(), path: path.into() }
     }
+}
+
+/// Whether no directory names the open file any more.
+fn has_no_name(file: &File) -> bool {
+    file.metadata().is_ok_and(|metadata| metadata.nlink() == 0)
 }
 
 /// Repeats a call that a signal interrupted. (`write_all_at` does so by itself.)
@@ -208,9 +211,14 @@ impl WriteFile for PosixWriteFile {
     }
 
     fn sync(&mut self) -> Result<()> {
-        // An interrupted sync was not tried yet, as far as the error can be trusted: any other failure
-        // is final, see `WriteFile::sync`. The length counts as data that `sync_data` makes durable.
+        // An interrupted sync was not tried yet, as far as the error can be trusted: any other
+        // failure is final, see `WriteFile::sync`. The length counts as data that `sync_data` makes
+        // durable.
         uninterrupted(|| self.file.sync_data()).map_err(|error| Error::io("sync", &self.path, error))
+    }
+
+    fn is_gone(&self) -> bool {
+        has_no_name(&self.file)
     }
 
     fn path(&self) -> &Path {

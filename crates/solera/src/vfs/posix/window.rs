@@ -1,7 +1,8 @@
 //! A part of a file in memory, with space reserved for it.
 //!
-//! Owns [`Window`], [`reserve`] and [`write_zeros`]. What must hold: a window that is written to lies within its file. Whoever makes one has reserved
-//! that part before, and writes to it no more once the file is cut there.
+//! Owns [`Window`], [`reserve`] and [`write_zeros`]. What must hold: a window that is written to
+//! lies within its file. Whoever makes one has reserved that part before, and writes to it no more
+//! once the file is cut there.
 
 use super::uninterrupted;
 use std::{
@@ -40,11 +41,13 @@ impl Window {
         }
     }
 
-    /// Has the system bring all of it into memory, ready to be written, so that who writes need not wait for that page by
-    /// page. Its pages count as written from now on. Where the system cannot (Linux before 5.14), nothing happens.
+    /// Has the system bring all of it into memory, ready to be written, so that who writes need not
+    /// wait for that page by page. Its pages count as written from now on. Where the system cannot
+    /// (Linux before 5.14), nothing happens.
     pub(super) fn populate(&mut self) {
-        // SAFETY: advice about our own mapping, which changes no content. A page that cannot be had is tried again
-        // when it is written, and a file system that has none to give then ends the process, as of any mapping.
+        // SAFETY: advice about our own mapping, which changes no content. A page that cannot be had
+        // is tried again when it is written, and a file system that has none to give then ends the
+        // process, as of any mapping.
         unsafe { libc::madvise(self.start.as_ptr().cast(), self.bytes, libc::MADV_POPULATE_WRITE) };
     }
 
@@ -54,8 +57,8 @@ impl Window {
             return 0;
         };
         let count = bytes.len().min(self.bytes.saturating_sub(skip));
-        // SAFETY: `count` bytes from `skip` on lie in the mapping, which lies in the file; nobody else refers
-        // to it.
+        // SAFETY: `count` bytes from `skip` on lie in the mapping, which lies in the file; nobody
+        // else refers to it.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.add(skip).as_ptr(), count) }
         count
     }
@@ -80,13 +83,14 @@ pub(super) fn reserve(file: &File, part: Range<u64>) -> io::Result<()> {
     })
 }
 
-/// Bytes of zeros that are written at once. Where a file system has large folios (ext4 since Linux 6.16, XFS), what is written together
-/// is one piece of memory, which is mapped in one step, and written to the device whole when a byte of it was changed.
+/// Bytes of zeros that are written at once. Where a file system has large folios (ext4 since Linux
+/// 6.16, XFS), what is written together is one piece of memory, which is mapped in one step, and
+/// written to the device whole when a byte of it was changed.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Writes zeros into that part of the file, which holds nothing else and has space. It is then in the system's memory, in large
-/// pieces where there are such: to bring it there page by page, when each is first touched in a window, takes four to six times as
-/// long (docs/decisions/0009).
+/// Writes zeros into that part of the file, which holds nothing else and has space. It is then in
+/// the system's memory, in large pieces where there are such: to bring it there page by page, when
+/// each is first touched in a window, takes four to six times as long (docs/decisions/0009).
 pub(super) fn write_zeros(file: &File, part: Range<u64>) -> io::Result<()> {
     static ZEROS: [u8; PIECE_BYTES] = [0; PIECE_BYTES];
     let mut at = part.start;

@@ -1,11 +1,13 @@
 //! Beginning to write a growing file to the device before somebody waits for it.
 //!
-//! Owns [`WriteBack`], how far that has come. A sync waits for all that the system has not written yet: for a log that
-//! was never synced, tens of megabytes at the end of it, while a writer waits for the next one, and on some file
-//! systems also for what other files have outstanding. What is begun every mebibyte is little to wait for.
+//! Owns [`WriteBack`], how far that has come. A sync waits for all that the system has not written
+//! yet. For a log that was never synced that is tens of megabytes at its end, while a writer waits
+//! for the next one. On some file systems it is also what other files have outstanding. What is
+//! begun every mebibyte is little to wait for.
 //!
-//! It promises nothing. A write that was begun so and fails is reported by the next sync of the file, as any other;
-//! the call waits for nothing and takes no error away (`SYNC_FILE_RANGE_WRITE` alone).
+//! It promises nothing. A write that was begun so and fails is reported by the next sync of the
+//! file, as any other. The call waits for nothing and takes no error away (`SYNC_FILE_RANGE_WRITE`
+//! alone).
 
 use std::{fs::File, mem, ops::Range};
 
@@ -21,7 +23,8 @@ pub(super) struct WriteBack {
 }
 
 impl WriteBack {
-    /// Now that the file has `len` bytes, perhaps has the system begin to write what it has not begun with.
+    /// Now that the file has `len` bytes, perhaps has the system begin to write what it has not
+    /// begun with.
     #[inline]
     pub(super) fn advance(&mut self, file: &File, len: u64) {
         if let Some(due) = self.due(len) {
@@ -29,7 +32,8 @@ impl WriteBack {
         }
     }
 
-    /// What is to be begun with now that the file has `len` bytes; it counts as begun. For who has it done elsewhere.
+    /// What is to be begun with now that the file has `len` bytes; it counts as begun. For who has
+    /// it done elsewhere.
     #[inline]
     pub(super) fn due(&mut self, len: u64) -> Option<Range<u64>> {
         if len < self.begun + STRIDE_BYTES {

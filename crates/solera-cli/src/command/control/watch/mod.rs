@@ -1,10 +1,10 @@
 //! `solera control watch`: what a database does while another process works with it.
 //!
-//! One process at a time has a database open, so watching does not open it: whoever has it open publishes what it
-//! does in a file (`solera load --publish`, `solera bench --publish`, `Control::publish`), and this reads the file
-//! (docs/decisions/0013). What is shown is what happened between two observations that were read.
+//! One process at a time has a database open, so watching does not open it: whoever has it open
+//! publishes what it does in a file (`solera load --publish`, `solera bench --publish`,
+//! `Control::publish`), and this reads the file (docs/decisions/0013). What is shown is what
+//! happened between two observations that were read.
 
-mod json;
 mod screen;
 
 use crate::{
@@ -15,7 +15,8 @@ use crate::{
 };
 use solera::{
     Clock, SystemClock,
-    control::{Observation, PUBLISHED_NAME, published},
+    control::{Observation, published},
+    dir::FileName,
     error::Error,
 };
 use std::{
@@ -24,18 +25,20 @@ use std::{
     time::Duration,
 };
 
-/// Show what a database does while another process works with it: levels, mix, latencies, memory, stalls, knobs
+/// Show what a database does while another process works with it: levels, mix, latencies, memory,
+/// stalls, knobs
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
 pub(crate) struct Watch {
     /// Directory of the database
     #[arg(long, value_name = "DIR", env = "SOLERA_DIR", required_unless_present = "file")]
     dir: Option<PathBuf>,
-    /// The file that the database is published in, wherever it is [default: OBSERVED in its directory]
+    /// The file that the database is published in, wherever it is [default: OBSERVED in its
+    /// directory]
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     /// Time between two looks, such as 500ms or 2s
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::parse_period)]
     every: Duration,
     /// End after so many looks [default: when the database is no longer published]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -43,6 +46,9 @@ pub(crate) struct Watch {
     /// Print one JSON object per look
     #[arg(long)]
     json: bool,
+    /// Print what was done since the opening in Prometheus's text format, once
+    #[arg(long, conflicts_with_all = ["json", "count", "every"])]
+    prometheus: bool,
 }
 
 const HELP: &str = "\
@@ -56,8 +62,8 @@ Examples:
   solera control watch --dir DB
   solera bench --n 10M --publish OUT & solera control watch --file OUT/uniform-s-tree";
 
-/// An observation older than this was not replaced because its owner hangs or was killed: publishers that are worth
-/// watching are faster.
+/// An observation older than this was not replaced because its owner hangs or was killed:
+/// publishers that are worth watching are faster.
 const OLD: Duration = Duration::from_secs(5);
 
 impl Watch {
@@ -66,7 +72,7 @@ impl Watch {
             (Some(file), _) => file.clone(),
             (None, Some(dir)) => {
                 crate::target::Database { dir: dir.clone() }.must_exist()?;
-                dir.join(PUBLISHED_NAME)
+                FileName::Observed.in_dir(dir)
             }
             (None, None) => return Err(Failure::Usage("give --dir or --file".into())),
         };
@@ -84,8 +90,18 @@ impl Watch {
                     return Ok(Outcome::Done);
                 }
                 Err(error) if is_absent(&error) => return Err(not_published(&path)),
+                Err(Error::Corrupt { what, .. }) => {
+                    return Err(Failure::Usage(format!(
+                        "{} is not what a database publishes: {what}; name the file that --publish was given",
+                        path.display()
+                    )));
+                }
                 Err(error) => return Err(error.into()),
             };
+            if self.prometheus {
+                print_text(&now.to_prometheus())?;
+                return Ok(Outcome::Done);
+            }
             let age = Duration::from_millis(clock.unix_ms().saturating_sub(now.unix_ms));
             let stale = (age > OLD).then_some(age);
             // One that was not replaced since has nothing new to say, but that it is old.
@@ -95,7 +111,7 @@ impl Watch {
             if whole || last.as_ref().is_some_and(is_new) || stale.is_some() {
                 let window = last.as_ref().map_or_else(|| now.clone(), |last| now.since(last));
                 if self.json {
-                    print_json(&json::observation(&window, stale))?;
+                    print_json(&to_json(&window, stale)?)?;
                 } else {
                     show(&screen::draw(&window, stale, whole), on_screen)?;
                 }
@@ -110,18 +126,26 @@ impl Watch {
     }
 }
 
+/// The look as JSON, with how old it is if it is too old to be true any more.
+fn to_json(window: &Observation, stale: Option<Duration>) -> Result<serde_json::Value> {
+    let mut look: serde_json::Value =
+        serde_json::from_str(&window.to_json()).map_err(std::io::Error::from)?;
+    look["stale_ms"] = stale.map(|age| age.as_millis() as u64).into();
+    Ok(look)
+}
+
 fn is_absent(error: &Error) -> bool {
     error.io_kind() == Some(ErrorKind::NotFound)
 }
 
 /// Nobody publishes there. Whether somebody has the database open is worth saying.
 fn not_published(path: &std::path::Path) -> Failure {
-    let lock = path.with_file_name("LOCK");
+    let lock = path.with_file_name(FileName::Lock.to_string());
     let open = match operating_system().lock_shared(&lock) {
         Err(Error::Locked { .. }) => "a process has the database open and does not publish it",
         _ => "no process that works with the database publishes it",
     };
-    Failure::Error(format!(
+    Failure::Missing(format!(
         "there is no {}: {open}; start `solera load --publish`, `solera bench --publish`, or call Control::publish",
         path.display()
     ))
@@ -131,7 +155,8 @@ fn not_published(path: &std::path::Path) -> Failure {
 fn show(text: &str, on_screen: bool) -> Result<()> {
     let mut out = stdout();
     if on_screen {
-        // To the upper left corner; each line ends by clearing what stood behind it, the last what stood below.
+        // To the upper left corner; each line ends by clearing what stood behind it, the last what
+        // stood below.
         let text = text.replace('\n', "\x1b[K\n");
         write!(out, "\x1b[H{text}\x1b[J")?;
     } else {

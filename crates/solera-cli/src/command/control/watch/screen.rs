@@ -6,8 +6,8 @@ use solera::control::{
 };
 use std::{fmt::Write, time::Duration};
 
-/// What happened in `window`. `stale` is how old it is, if it is too old to be true any more; `whole` says that the
-/// window is all the time since the opening.
+/// What happened in `window`. `stale` is how old it is, if it is too old to be true any more;
+/// `whole` says that the window is all the time since the opening.
 pub(super) fn draw(window: &Observation, stale: Option<Duration>, whole: bool) -> String {
     let mut out = String::new();
     // Writing to a String cannot fail.
@@ -35,7 +35,29 @@ pub(super) fn draw(window: &Observation, stale: Option<Duration>, whole: bool) -
         let _ = writeln!(out, "  knobs    {}", settings(&window.settings, Some(&keyspace.name)));
     }
     let _ = writeln!(out, "knobs {}", settings(&window.settings, None));
-    out
+    out.lines().map(wrapped).collect()
+}
+
+/// Columns of the narrowest terminal that a look is made for.
+const COLUMNS: usize = 80;
+/// Where a line goes on that is longer.
+const INDENT: &str = "           ";
+
+/// The line, broken behind a comma or semicolon, or else at a space, wherever it would pass the
+/// last column.
+fn wrapped(line: &str) -> String {
+    let mut out = String::new();
+    let mut rest = line.to_owned();
+    while let Some((limit, _)) = rest.char_indices().nth(COLUMNS) {
+        let head = &rest[..limit];
+        let beyond_indent = |at: usize| at > INDENT.len();
+        let at = head.rfind(", ").max(head.rfind("; ")).map(|at| at + 1).filter(|&at| beyond_indent(at));
+        let Some(at) = at.or(head.rfind(' ').filter(|&at| beyond_indent(at))) else { break };
+        out.push_str(&rest[..at]);
+        out.push('\n');
+        rest = format!("{INDENT}{}", rest[at..].trim_start());
+    }
+    out + &rest + "\n"
 }
 
 fn rate(count: u64, seconds: f64) -> f64 {
@@ -84,7 +106,7 @@ fn draw_keyspace(out: &mut String, keyspace: &KeyspaceObservation, seconds: f64)
             "  {name:<8} {:>12}/s {:>5.1} %  {}",
             units::count(rate(count, seconds) as u64),
             share * 100.0,
-            quantiles(times)
+            quantiles(times, if name == "written" { "batches timed" } else { "timed" })
         );
     }
     let _ = writeln!(
@@ -108,32 +130,30 @@ fn draw_keyspace(out: &mut String, keyspace: &KeyspaceObservation, seconds: f64)
     if !keyspace.levels.is_empty() {
         let _ = writeln!(
             out,
-            "  {:<6}{:>8} {:>7} {:>10} {:>10} {:>5} {:>5} {:>12} {:>8} {:>8} {:>10} {:>10}",
-            "level",
-            "runs",
-            "tables",
-            "entries",
-            "size",
-            "full",
-            "bits",
-            "probed/s",
-            "hit %",
-            "false",
-            "in/s",
-            "out/s"
+            "  {:<6}{:>10} {:>8} {:>10} {:>10} {:>6} {:>6}",
+            "level", "runs", "tables", "entries", "size", "full", "bits"
         );
     }
-    keyspace.levels.iter().for_each(|level| draw_level(out, level, seconds));
+    keyspace.levels.iter().for_each(|level| draw_level(out, level));
+    if !keyspace.levels.is_empty() {
+        let _ = writeln!(
+            out,
+            "  {:<6}{:>12} {:>8} {:>10} {:>12} {:>12}",
+            "level", "probed/s", "hit %", "false", "in/s", "out/s"
+        );
+    }
+    keyspace.levels.iter().for_each(|level| draw_work(out, level, seconds));
     keyspace.layouts.iter().for_each(|layout| draw_layout(out, layout, seconds));
 }
 
-/// `p50 612 ns  p99 2.1 µs  (1,234 timed)`.
-fn quantiles(times: &Histogram) -> String {
+/// `p50 612 ns p99 2.1 µs (1,234 timed)`. Entries are counted, but it is batches of them that are
+/// timed.
+fn quantiles(times: &Histogram, noun: &str) -> String {
     let (Some(p50), Some(p99)) = (times.quantile(0.5), times.quantile(0.99)) else {
         return "none timed".to_owned();
     };
     let timed = units::count(times.count());
-    format!("p50 {:>8}  p99 {:>8}  ({timed} timed)", nanoseconds(p50), nanoseconds(p99))
+    format!("p50 {:>8}  p99 {:>8}  ({timed} {noun})", nanoseconds(p50), nanoseconds(p99))
 }
 
 fn nanoseconds(ns: u64) -> String {
@@ -145,19 +165,29 @@ fn nanoseconds(ns: u64) -> String {
     }
 }
 
-fn draw_level(out: &mut String, level: &LevelObservation, seconds: f64) {
-    let LevelObservation { reads, merges, .. } = level;
-    let probed = reads.tables_probed();
+/// What a level holds.
+fn draw_level(out: &mut String, level: &LevelObservation) {
     let _ = writeln!(
         out,
-        "  L{:<5}{:>8} {:>7} {:>10} {:>10} {:>4.0}% {:>5.1} {:>12} {:>8.2} {:>8} {:>10} {:>10}",
+        "  L{:<5}{:>10} {:>8} {:>10} {:>10} {:>5.0}% {:>6.1}",
         level.level,
         format!("{} of {}", level.runs, level.run_limit),
         units::count(level.tables),
         short(level.entries),
         units::bytes(level.bytes),
         units::percent(level.bytes, level.capacity_bytes),
-        level.filter_bits_per_key,
+        level.filter_bits_per_key
+    );
+}
+
+/// What is done with a level: lookups, and merges into it and out of it.
+fn draw_work(out: &mut String, level: &LevelObservation, seconds: f64) {
+    let LevelObservation { reads, merges, .. } = level;
+    let probed = reads.tables_probed();
+    let _ = writeln!(
+        out,
+        "  L{:<5}{:>12} {:>8.2} {:>10} {:>12} {:>12}",
+        level.level,
         units::count(rate(probed, seconds) as u64),
         units::percent(reads.hits(), probed),
         units::count(reads.filter_false_positives),
@@ -188,7 +218,8 @@ fn draw_layout(out: &mut String, layout: &LayoutObservation, seconds: f64) {
     );
 }
 
-/// The knobs of a keyspace, or of the database: what holds for all levels, and what was set. `*` marks what was set.
+/// The knobs of a keyspace, or of the database: what holds for all levels, and what was set. `*`
+/// marks what was set.
 fn settings(settings: &[Setting], keyspace: Option<&str>) -> String {
     let shown = settings
         .iter()
@@ -209,11 +240,11 @@ mod tests {
         let db = Db::open(dir.path()).unwrap();
         let before = db.control().observe();
         for n in 0..3000u32 {
-            db.put(&n.to_be_bytes(), &[7; 50]).unwrap();
+            db.put(n.to_be_bytes(), [7; 50]).unwrap();
         }
         db.flush().unwrap();
         for n in 0..6000u32 {
-            db.get(&n.to_be_bytes()).unwrap();
+            db.get(n.to_be_bytes()).unwrap();
         }
         let mut window = db.control().observe().since(&before);
         window.window_us = 2_000_000;
@@ -228,11 +259,22 @@ mod tests {
         assert!(line("knobs").contains("size_ratio 10"), "{text}");
         assert!(line("memory").contains("268.4 MB: memtables "), "{text}");
         assert!(!text.contains('\x1b'));
+        let widest = text.lines().max_by_key(|line| line.chars().count()).unwrap();
+        assert!(widest.chars().count() <= COLUMNS, "{widest}");
 
         window.background_failure = Some("bad\x1b[2J".into());
         let text = draw(&window, Some(Duration::from_secs(12)), true);
         assert!(text.contains("last published 12.00 s ago"), "{text}");
         assert!(text.contains("since it was opened") && !text.contains('\x1b'), "{text}");
+    }
+
+    #[test]
+    fn long_lines_are_broken_between_words_and_not_in_numbers() {
+        let line = format!("memory {}, cache may have 15/7.4 MB", "memtables 1.0 MB, ".repeat(5));
+        let text = wrapped(&line);
+        assert!(text.lines().all(|line| line.chars().count() <= COLUMNS), "{text}");
+        assert_eq!(text.split_whitespace().collect::<Vec<_>>(), line.split_whitespace().collect::<Vec<_>>());
+        assert_eq!(wrapped(&"x".repeat(90)), "x".repeat(90) + "\n");
     }
 
     #[test]

@@ -1,0 +1,70 @@
+//! Key files of text: a key in each line.
+
+use crate::random::Random;
+use std::path::Path;
+
+/// Longest line, in bytes: the longest key.
+const LINE_BYTES_MAX: usize = solera::key::KEY_BYTES_MAX;
+
+/// `n` lines of the file, or all if it has no more: any `n` are equally likely. Sorted, without
+/// empty ones; with duplicates if the file has some. Lines end with a newline, of which a key has
+/// nothing; their bytes may be any others.
+///
+/// # Errors
+/// What is wrong with the file, in a sentence that names it.
+pub(super) fn read(path: &Path, n: usize, random: &mut Random) -> Result<Vec<Vec<u8>>, String> {
+    let wrong = |what: String| format!("{}: {what}", path.display());
+    #[expect(clippy::disallowed_methods, reason = "the keys are the user's file, not the database's")]
+    let bytes = std::fs::read(path).map_err(|error| wrong(format!("cannot be read: {error}")))?;
+    let mut lines: Vec<&[u8]> = bytes.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).collect();
+    if lines.is_empty() {
+        return Err(wrong("holds no lines, which would be keys".into()));
+    }
+    if let Some(number) = lines.iter().position(|line| line.len() > LINE_BYTES_MAX) {
+        let len = lines[number].len();
+        return Err(wrong(format!("line {number} has {len} bytes, and a key at most {LINE_BYTES_MAX}")));
+    }
+    if n < lines.len() {
+        random.shuffle(&mut lines);
+        lines.truncate(n);
+    }
+    lines.sort_unstable();
+    Ok(lines.into_iter().map(<[u8]>::to_vec).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn file(text: &[u8]) -> tempfile::NamedTempFile {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(text).unwrap();
+        file
+    }
+
+    #[test]
+    fn lines_are_read_whole_or_a_sample_of_them() {
+        let text = (0..1000).map(|i| format!("key {}\n", i * 7919 % 1000)).collect::<String>();
+        let file = file(&[text.as_bytes(), b"\n\n\xff\0 no newline, no UTF-8"].concat());
+        let mut random = Random::new(1);
+        let all = read(file.path(), 5000, &mut random).unwrap();
+        assert!(all.is_sorted() && all.len() == 1001 && all[1000] == b"\xff\0 no newline, no UTF-8");
+        let some = read(file.path(), 100, &mut random).unwrap();
+        assert!(some.is_sorted() && some.len() == 100 && some.iter().all(|key| all.contains(key)));
+    }
+
+    #[test]
+    fn a_file_without_keys_is_refused_with_what_is_wrong() {
+        let refused = |text: &[u8], what: &str| {
+            let file = file(text);
+            let error = read(file.path(), 10, &mut Random::new(1)).unwrap_err();
+            assert!(error.contains(what) && error.contains(&*file.path().to_string_lossy()), "{error}");
+        };
+        refused(b"", "no lines");
+        refused(b"\n\n", "no lines");
+        refused(&[&[b'a'; LINE_BYTES_MAX + 1][..], b"\nb"].concat(), "line 0 has 65536 bytes");
+        let error = read(Path::new("/nowhere/words"), 10, &mut Random::new(1)).unwrap_err();
+        assert!(error.contains("/nowhere/words: cannot be read"), "{error}");
+    }
+}

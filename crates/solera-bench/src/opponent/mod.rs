@@ -1,0 +1,23 @@
+//! What the papers' agents and the steward are held against: other ways to the same knobs.
+//!
+//! [`threshold`], [`arms`] and [`search`] turn run limits by what they measure. [`ecotune`],
+//! [`arce`] and [`two_steps`] plan them at once; [`planner`] makes agents of those. [`plain`]
+//! samples for CAMAL's models without its guidance.
+
+pub mod planner;
+pub mod arce;
+pub mod arms;
+pub mod ecotune;
+pub mod plain;
+pub mod search;
+pub mod threshold;
+pub mod two_steps;
+
+pub use arce::Arce;
+pub use arms::Arms;
+pub use ecotune::EcoTune;
+pub use plain::{Bayes, Grid, PlainActive};
+pub use planner::{Plan, Planner};
+pub use search::Search;
+pub use threshold::Threshold;
+pub use two_steps::TwoSteps;

@@ -1,0 +1,77 @@
+//! A place without a disk: files in memory, and a clock that moves by what reads, writes and steps
+//! are charged.
+//!
+//! Owns [`Counted`]. Thousands of missions take minutes there, and the same seed gives the same
+//! figures on every machine. Tenants of one place share its clock: one works at a time.
+
+use solera::{
+    Clock,
+    control::Observation,
+    vfs::{Fs, mem::MemFs},
+};
+use solera_tune::{
+    cost::Units,
+    world::{self, Processed, WorldClock, WorldFs},
+};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+/// The place.
+#[derive(Clone)]
+pub(super) struct Counted {
+    clock: Arc<WorldClock>,
+    fs: Arc<WorldFs<MemFs>>,
+    units: Units,
+    /// Directories that were given.
+    given: Arc<AtomicU64>,
+}
+
+impl fmt::Debug for Counted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Counted").finish_non_exhaustive()
+    }
+}
+
+impl Counted {
+    /// A place of the device that worlds have.
+    pub(super) fn new() -> Counted {
+        let (clock, units) = (Arc::new(WorldClock::default()), world::device());
+        let fs = Arc::new(WorldFs::new(MemFs::new(), clock.clone(), units.clone()));
+        Counted { clock, fs, units, given: Arc::default() }
+    }
+
+    pub(super) fn clock(&self) -> Arc<dyn Clock> {
+        self.clock.clone()
+    }
+
+    pub(super) fn fs(&self) -> Arc<dyn Fs> {
+        self.fs.clone()
+    }
+
+    /// A directory that nobody has.
+    pub(super) fn directory(&self) -> PathBuf {
+        format!("/counted/{}", self.given.fetch_add(1, Relaxed)).into()
+    }
+
+    /// Removes the files of a directory.
+    pub(super) fn remove(&self, directory: &Path) {
+        for name in self.fs.list_dir(directory).unwrap_or_default() {
+            // What cannot be removed takes memory until the experiment ends.
+            let _ = self.fs.remove_file(&directory.join(name));
+        }
+    }
+
+    /// Moves the clock by what the processor did in a window; returns the writes' part, in
+    /// nanoseconds.
+    pub(super) fn charge(&self, since: &Observation) -> u64 {
+        let processed = Processed::of(&self.units, since);
+        self.clock.charge(processed.ns());
+        processed.writes.round() as u64
+    }
+}

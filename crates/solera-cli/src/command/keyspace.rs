@@ -1,0 +1,87 @@
+//! `solera keyspace`: which keyspaces there are; one more, or one less.
+
+use crate::{
+    failure::{Failure, Outcome, Result},
+    output::{print_json, print_text},
+    target::Database,
+};
+use serde_json::json;
+
+/// List, make and drop keyspaces
+#[derive(Debug, clap::Args)]
+pub(crate) struct KeyspaceCommand {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Print the names of all keyspaces, one per line
+    List {
+        #[command(flatten)]
+        database: Database,
+        /// Print one JSON object per keyspace
+        #[arg(long)]
+        json: bool,
+    },
+    /// Make a keyspace
+    Create {
+        #[command(flatten)]
+        database: Database,
+        /// Its name
+        name: String,
+    },
+    /// Drop a keyspace and everything in it; there is no way back
+    Drop {
+        #[command(flatten)]
+        database: Database,
+        /// Its name
+        name: String,
+        /// Say that its data may go
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+impl KeyspaceCommand {
+    pub(crate) fn run(self) -> Result<Outcome> {
+        match self.action {
+            Action::List { database, json } => list(&database, json),
+            Action::Create { database, name } => create(&database, &name),
+            Action::Drop { database, name, yes } => drop_keyspace(&database, &name, yes),
+        }
+    }
+}
+
+fn list(database: &Database, as_json: bool) -> Result<Outcome> {
+    for name in database.open_to_read()?.keyspaces() {
+        match as_json {
+            true => print_json(&json!({ "keyspace": name }))?,
+            false => print_text(&name.escape_debug().to_string())?,
+        }
+    }
+    Ok(Outcome::Done)
+}
+
+fn create(database: &Database, name: &str) -> Result<Outcome> {
+    let db = database.open_to_change()?;
+    if db.keyspaces().iter().any(|known| known == name) {
+        return Err(Failure::Usage(format!("keyspace {name:?} is there already")));
+    }
+    drop(db.keyspace(name)?);
+    db.close()?;
+    Ok(Outcome::Done)
+}
+
+fn drop_keyspace(database: &Database, name: &str, yes: bool) -> Result<Outcome> {
+    let db = database.open_to_change()?;
+    let entries = database.existing_keyspace(&db, name)?.stats().entries;
+    if !yes {
+        return Err(Failure::Usage(format!(
+            "keyspace {name:?} has about {entries} entries, which would be gone; say --yes"
+        )));
+    }
+    db.drop_keyspace(name)?;
+    db.close()?;
+    Ok(Outcome::Done)
+}

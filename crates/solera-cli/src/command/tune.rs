@@ -1,0 +1,76 @@
+//! `solera tune replay`: decides again what a tuner decided.
+
+use crate::{
+    failure::{Failure, Outcome, Result},
+    output::{print_json, print_text},
+    target::operating_system,
+};
+use serde_json::json;
+use solera_tune::coordinator::{journal, replay::replay};
+use std::path::PathBuf;
+
+/// Decide again what a tuner decided
+#[derive(Debug, clap::Args)]
+pub(crate) struct Tune {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Replay(Replay),
+}
+
+/// Decide again, offline, from what a journal says was seen, and compare; a difference is exit
+/// status 4
+#[derive(Debug, clap::Args)]
+struct Replay {
+    /// The journal: the file TUNED in a database's directory, or a copy of it
+    #[arg(value_name = "JOURNAL")]
+    journal: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Tune {
+    pub(crate) fn run(self) -> Result<Outcome> {
+        let Command::Replay(command) = self.command;
+        command.run()
+    }
+}
+
+impl Replay {
+    fn run(self) -> Result<Outcome> {
+        let path = &self.journal;
+        if !path.is_file() {
+            return Err(Failure::Missing(format!("there is no journal {}", path.display())));
+        }
+        let records = journal::read(&*operating_system(), path)?;
+        let replayed =
+            replay(&records).map_err(|why| Failure::Error(format!("{}: {why}", path.display())))?;
+        if self.json {
+            print_json(&json!({
+                "decisions": replayed.decisions,
+                "orders": replayed.orders,
+                "same": replayed.difference.is_none(),
+                "difference": replayed.difference.as_ref().map(|difference| json!({
+                    "window": difference.window,
+                    "then": difference.then,
+                    "now": difference.now,
+                })),
+            }))?;
+        } else {
+            let mut text = format!("{} decisions, {} orders", replayed.decisions, replayed.orders);
+            text += &match &replayed.difference {
+                None => ": all the same\n".to_owned(),
+                Some(difference) => format!(
+                    "; another after window {}:\n  then {}\n  now  {}\n",
+                    difference.window, difference.then, difference.now
+                ),
+            };
+            print_text(&text)?;
+        }
+        Ok(if replayed.difference.is_some() { Outcome::Damaged } else { Outcome::Done })
+    }
+}

@@ -1,0 +1,121 @@
+//! Files that a command makes for its user: reports, pages, traces.
+//!
+//! What must hold: no command writes over a file that it did not make. Every file that a command
+//! makes is opened here, and its maker says how it knows its own.
+
+use crate::failure::{Failure, Result};
+use std::{
+    fs::{File, OpenOptions},
+    io::{ErrorKind, Read},
+    path::{Path, PathBuf},
+};
+
+/// So many bytes from the beginning of a file are looked at to tell whose it is.
+const LOOKED_AT_BYTES: u64 = 4096;
+
+/// Fails where [`create`] would because the file there is another program's.
+pub(crate) fn check(path: &Path, noun: &str, is_own: impl FnOnce(&[u8]) -> bool) -> Result<()> {
+    let Ok(found) = std::fs::metadata(path) else { return Ok(()) };
+    if !found.is_file() || is_own(&beginning(path)?) {
+        return Ok(());
+    }
+    Err(Failure::Usage(format!(
+        "{} is there already and is not {noun}; name another file, or remove it",
+        path.display()
+    )))
+}
+
+#[expect(clippy::disallowed_methods, reason = "the file is the user's, not the database's")]
+fn beginning(path: &Path) -> Result<Vec<u8>> {
+    let mut beginning = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(LOOKED_AT_BYTES).read_to_end(&mut beginning))
+        .map_err(|error| Failure::file("read", path.display(), &error))?;
+    Ok(beginning)
+}
+
+/// Opens `path` for writing, empty. An older file there is replaced only if `is_own` says so of its
+/// first bytes; `noun` is what such a file is called. Devices and pipes are written to as they are.
+pub(crate) fn create(path: &Path, noun: &str, is_own: impl FnOnce(&[u8]) -> bool) -> Result<File> {
+    let failed = |error: std::io::Error| Failure::file("create", path.display(), &error);
+    match OpenOptions::new().write(true).create_new(true).open(path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+        created => return created.map_err(failed),
+    }
+    if !std::fs::metadata(path).map_err(failed)?.is_file() {
+        return OpenOptions::new().write(true).open(path).map_err(failed);
+    }
+    check(path, noun, is_own)?;
+    OpenOptions::new().write(true).truncate(true).open(path).map_err(failed)
+}
+
+/// Whether `path` lies in the directory `dir` or below it, links followed.
+pub(crate) fn is_within(path: &Path, dir: &Path) -> bool {
+    let (Some(path), Ok(dir)) = (resolved(path), dir.canonicalize()) else { return false };
+    path.starts_with(dir)
+}
+
+/// Whether both paths lead to one file, links followed.
+pub(crate) fn is_same(a: &Path, b: &Path) -> bool {
+    match (resolved(a), resolved(b)) {
+        (Some(a), Some(b)) => a == b || has_one_inode(&a, &b),
+        _ => false,
+    }
+}
+
+/// The path without links. The file itself need not be there.
+fn resolved(path: &Path) -> Option<PathBuf> {
+    if let Ok(found) = path.canonicalize() {
+        return Some(found);
+    }
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Some(parent.canonicalize().ok()?.join(path.file_name()?))
+}
+
+#[cfg(unix)]
+fn has_one_inode(a: &Path, b: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let of = |path: &Path| std::fs::metadata(path).map(|found| (found.dev(), found.ino()));
+    matches!((of(a), of(b)), (Ok(a), Ok(b)) if a == b)
+}
+
+#[cfg(not(unix))]
+fn has_one_inode(_: &Path, _: &Path) -> bool {
+    false
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "the files are the user's, not the database's")]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn only_a_file_of_its_own_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("report");
+        let own = |beginning: &[u8]| beginning.starts_with(b"own");
+        drop(create(&path, "a report", own).unwrap());
+        assert!(create(&path, "a report", own).is_err(), "an empty file may be anybody's");
+        fs::write(&path, "own: much").unwrap();
+        drop(create(&path, "a report", own).unwrap());
+        assert_eq!(fs::read(&path).unwrap(), b"");
+        fs::write(&path, "letters of a friend").unwrap();
+        let refused = create(&path, "a report", own).unwrap_err();
+        assert!(matches!(&refused, Failure::Usage(what) if what.contains("not a report")), "{refused}");
+        assert_eq!(fs::read(&path).unwrap(), b"letters of a friend");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_do_not_hide_a_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let [file, hard, soft, inner] = ["file", "hard", "soft", "inner"].map(|name| dir.path().join(name));
+        fs::write(&file, "x").unwrap();
+        fs::hard_link(&file, &hard).unwrap();
+        std::os::unix::fs::symlink(&file, &soft).unwrap();
+        fs::create_dir(&inner).unwrap();
+        assert!(is_same(&file, &hard) && is_same(&soft, &file) && !is_same(&file, &inner.join("file")));
+        assert!(is_within(&inner.join("none"), dir.path()) && !is_within(&file, &inner));
+    }
+}

@@ -1,0 +1,62 @@
+//! Being told to stop: Ctrl-C, SIGTERM and SIGHUP.
+//!
+//! Owns the one handler of the process. A command that has something to finish calls [`watch`] and
+//! asks [`stop_asked`] where it can stop; it then has [`GRACE`] to say how far it came. A command
+//! that does not ask in time, because it waits for its input, is ended with its last words
+//! ([`LastWords`]). A measurement has nothing to finish and ends at once ([`end_at_once`]).
+
+use crate::failure::{Failure, Result};
+use std::{
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+/// Time that a command has to stop by itself.
+const GRACE: Duration = Duration::from_secs(3);
+/// What a shell reports for a program that Ctrl-C ended: 128 and the number of the signal.
+const STATUS: i32 = 130;
+
+static ASKED: AtomicBool = AtomicBool::new(false);
+static LAST_WORDS: Mutex<Option<LastWords>> = Mutex::new(None);
+
+/// What is said and done when the command does not stop by itself.
+pub(crate) type LastWords = Box<dyn FnOnce() -> String + Send>;
+
+/// From now on a signal sets [`stop_asked`]. A second signal ends the process at once.
+pub(crate) fn watch(last_words: LastWords) -> Result<()> {
+    *LAST_WORDS.lock().unwrap_or_else(PoisonError::into_inner) = Some(last_words);
+    ctrlc::set_handler(|| {
+        if ASKED.swap(true, Ordering::AcqRel) {
+            std::process::exit(STATUS);
+        }
+        thread::spawn(|| {
+            thread::sleep(GRACE);
+            if let Some(words) = LAST_WORDS.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                eprintln!("solera: {}", words());
+            }
+            std::process::exit(STATUS);
+        });
+    })
+    .map_err(|error| Failure::Error(format!("cannot watch for signals: {error}")))
+}
+
+/// From now on a signal ends the process with `last_words`, which may remove what the command made.
+pub(crate) fn end_at_once(last_words: LastWords) -> Result<()> {
+    let mut last_words = Some(last_words);
+    ctrlc::set_handler(move || {
+        if let Some(words) = last_words.take() {
+            eprintln!("solera: {}", words());
+        }
+        std::process::exit(STATUS);
+    })
+    .map_err(|error| Failure::Error(format!("cannot watch for signals: {error}")))
+}
+
+/// Whether a signal has asked the command to stop.
+pub(crate) fn stop_asked() -> bool {
+    ASKED.load(Ordering::Acquire)
+}

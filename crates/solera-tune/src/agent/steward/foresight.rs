@@ -1,0 +1,358 @@
+//! What operations will cost under a plan: the cost model, begun with the tree as it is and
+//! corrected by what was measured.
+//!
+//! Owns [`Foresight`] and [`Plan`].
+
+use super::scales::{Parts, Scales};
+use crate::{
+    cost::{
+        Data, Mix, Model, Setting, Units,
+        model::{Cost, Load},
+        tree::Tree,
+        units::PAGE_BYTES,
+    },
+    sight::{Goal, Measure, Objective, Window},
+};
+use solera::Shape;
+
+/// Flushes that a walk goes through, at most: each takes some ten microseconds.
+const FLUSHES_MAX: f64 = 160.0;
+/// What level 0 waits for, as the engine reckons it (docs/decisions/0016): nanoseconds for a byte
+/// of a merge, for a table that a lookup asks, for a block that a scan comes to, and for a block
+/// that comes from a file.
+const PRICE_NS_PER_BYTE: f64 = 0.5;
+const TABLE_ASKED_NS: f64 = 100.0;
+const SCAN_BLOCK_NS: f64 = 1_000.0;
+const FILE_BLOCK_NS: f64 = 20_000.0;
+/// Memory that is not divided: these bytes and a part of the budget, at most so much of it.
+const UNDIVIDED_BYTES: f64 = (24 << 20) as f64;
+const UNDIVIDED_PART: f64 = 1.0 / 16.0;
+const UNDIVIDED_MAX: f64 = 7.0 / 16.0;
+/// Write buffers that memory is set aside for.
+const BUFFERS: f64 = 4.0;
+/// The least of the divided memory that a cache keeps.
+const CACHE_MIN: f64 = 1.0 / 8.0;
+/// Entries of scans that may come.
+const SCAN: f64 = 16.0;
+/// Size at which tables are cut, in bytes.
+const TABLE_BYTES: u64 = 16 << 20;
+/// How much of what background threads do makes operations slower, where only operations are timed:
+/// nobody can tell from them alone, and to take it for nothing would have the tree merged for ever.
+const BACKGROUND: f64 = 0.5;
+
+/// Settings that are priced.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Plan {
+    /// T.
+    pub(super) size_ratio: u32,
+    /// K_i below level 0; the last holds for all deeper levels.
+    pub(super) run_limits: Vec<u32>,
+    /// K_0.
+    pub(super) level0_runs: u32,
+    /// Runs at which level 0 is merged though reads have not paid for it.
+    pub(super) patience: u32,
+    /// Filter bits for every key.
+    pub(super) filter_bits: f64,
+    /// Percent of the divided memory for write buffers.
+    pub(super) buffer_percent: f64,
+    /// Bytes of a block.
+    pub(super) block_bytes: f64,
+}
+
+/// The deepest level whose run limit is told from those below.
+const LEVELS_NAMED: u32 = 6;
+
+impl Plan {
+    /// What `window` has.
+    pub(super) fn of(window: &Window) -> Plan {
+        let number = |knob: &str, level, otherwise: f64| window.number(knob, level).unwrap_or(otherwise);
+        let below = number("run_limit", None, 1.0);
+        let deepest = window.levels.len().clamp(1, LEVELS_NAMED as usize) as u32;
+        let limits = (1..=deepest).map(|level| number("run_limit", Some(level), below) as u32);
+        Plan {
+            size_ratio: number("size_ratio", None, 10.0) as u32,
+            run_limits: limits.collect(),
+            level0_runs: number("run_limit", Some(0), 4.0) as u32,
+            patience: number("level0_patience", None, 27.0) as u32,
+            filter_bits: number("filter_bits_per_key", None, 10.0),
+            buffer_percent: number("write_buffer_percent", None, 25.0),
+            block_bytes: number("block_bytes", None, 4096.0),
+        }
+    }
+
+    /// What a database is like that nobody tuned, where `window` does not say otherwise.
+    pub(super) fn by_default(window: &Window) -> Plan {
+        let budget = window.memory_bytes as f64;
+        let buffer = (budget / 16.0).min((32u64 << 20) as f64);
+        Plan {
+            size_ratio: 10,
+            run_limits: vec![1],
+            level0_runs: 4,
+            patience: 27,
+            filter_bits: 10.0,
+            buffer_percent: (BUFFERS * buffer / divided_bytes(window) * 100.0).min(100.0),
+            block_bytes: 4096.0,
+        }
+    }
+
+    /// Bytes of a write buffer.
+    pub(super) fn buffer_bytes(&self, window: &Window) -> f64 {
+        (self.buffer_percent / 100.0 * divided_bytes(window) / BUFFERS).max(1024.0)
+    }
+}
+
+/// The memory that knobs divide, in bytes.
+pub(in crate::agent) fn divided_bytes(window: &Window) -> f64 {
+    let budget = window.memory_bytes as f64;
+    budget - (UNDIVIDED_BYTES + budget * UNDIVIDED_PART).min(budget * UNDIVIDED_MAX)
+}
+
+/// The model and its corrections.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Foresight<'a> {
+    pub(super) units: &'a Units,
+    pub(super) goal: &'a Goal,
+    pub(super) scales: &'a Scales,
+}
+
+impl Foresight<'_> {
+    /// What `window` did, from its counts.
+    pub(super) fn counted(&self, window: &Window) -> Parts {
+        let units = self.units;
+        let operations = window.operations.total().max(1) as f64;
+        let of = &window.operations;
+        let (mut probes, mut blocks, mut seeks, mut merged, mut in_and_out) = (0.0, 0.0, 0.0, 0.0, 0.0);
+        for level in &window.levels {
+            probes += level.tables_probed as f64;
+            blocks += (level.blocks_probed + level.scan_blocks) as f64;
+            seeks += (of.scans * level.runs) as f64;
+            merged += level.entries_in as f64;
+            in_and_out += level.bytes_out as f64;
+        }
+        let lookups = (of.absent + of.found + of.scans) as f64;
+        let processor = lookups * units.get_ns
+            + probes * units.run_probe_ns
+            + blocks * units.block_find_ns
+            + seeks * units.run_seek_ns
+            + window.scanned as f64 * units.step_ns
+            + of.writes as f64 * units.put_ns;
+        let block = window.number("block_bytes", None).unwrap_or(4096.0);
+        let reads = window.blocks_read as f64 * (units.read_ns(block) + units.block_load_ns);
+        let written = (window.bytes_flushed + window.bytes_compacted) as f64;
+        let merges = merged * units.merge_ns_per_entry
+            + in_and_out / PAGE_BYTES * units.read_ahead_ns_per_page
+            + written / PAGE_BYTES * units.write_ns_per_page;
+        Parts {
+            ns: [processor, reads, merges].map(|ns| ns / operations),
+            blocks_read: window.blocks_read as f64 / operations,
+            merged: merged / operations,
+            bytes_written: written / operations,
+        }
+    }
+
+    /// What the model says that `window` does, uncorrected.
+    pub(super) fn modelled(&self, window: &Window) -> Parts {
+        let plan = Plan::of(window);
+        let (model, setting) = self.model(window, &plan);
+        let mix = window.mix();
+        let load = Load { mix: &mix, operations: window.operations.total() as f64 };
+        let cost = model.run(&setting, load, &mut self.tree(window, &model, &setting));
+        self.parts(&model, &mix, &cost)
+    }
+
+    /// Entries that the model says flushes and merges write for each operation, in the mean over so
+    /// many windows.
+    pub(super) fn moved(&self, window: &Window, windows: f64) -> f64 {
+        let (model, setting) = self.model(window, &Plan::of(window));
+        let mix = window.mix();
+        let load = Load { mix: &mix, operations: self.operations(window, &model, &setting, windows) };
+        let cost = model.run(&setting, load, &mut self.tree(window, &model, &setting));
+        self.parts(&model, &mix, &cost).merged
+    }
+
+    /// Operations of so many windows, as far as a walk goes.
+    fn operations(&self, window: &Window, model: &Model, setting: &Setting, windows: f64) -> f64 {
+        let memtable = model.data.memtable_entries(setting.shape.write_buffer_bytes);
+        let (operations, write) = (window.operations.total() as f64 * windows, window.mix().write);
+        if write > 0.0 { operations.min(FLUSHES_MAX * memtable / write) } else { operations }
+    }
+
+    /// What an operation will cost in the mean over so many `windows` under `plan`, in the goal's
+    /// unit, where reads read and merges move so many times what the model says.
+    pub(super) fn price(&self, window: &Window, plan: &Plan, windows: f64, residual: (f64, f64)) -> f64 {
+        let (model, setting) = self.model(window, plan);
+        let mix = window.mix();
+        let load = Load { mix: &mix, operations: self.operations(window, &model, &setting, windows) };
+        let mut tree = self.tree(window, &model, &setting);
+        let cost = model.run(&setting, load, &mut tree);
+        let mut parts = self.parts(&model, &mix, &cost);
+        parts.ns[1] *= residual.0;
+        parts.blocks_read *= residual.0;
+        parts.ns[2] *= residual.1;
+        parts.merged *= residual.1;
+        let bytes: f64 = (0..tree.depth()).map(|level| tree.entries(level)).sum::<f64>()
+            * model.data.stored_bytes(setting.filter_bits);
+        self.in_goal(&parts, &model, bytes)
+    }
+
+    /// What the worst of the workloads that may come next reads of the tree that `plan` leaves
+    /// after so many `windows`, as a share of what it reads of the one that `stay` leaves. Those
+    /// that hardly write, so that the tree stays as it is.
+    pub(super) fn hazard(&self, window: &Window, stay: &Plan, plan: &Plan, windows: f64) -> f64 {
+        let left = |plan: &Plan| {
+            let (model, setting) = self.model(window, plan);
+            let mix = window.mix();
+            let memtable = model.data.memtable_entries(setting.shape.write_buffer_bytes);
+            let operations = window.operations.total() as f64 * windows;
+            let most = if mix.write > 0.0 { FLUSHES_MAX * memtable / mix.write } else { 0.0 };
+            let mut tree = self.tree(window, &model, &setting);
+            model.run(&setting, Load { mix: &mix, operations: operations.min(most) }, &mut tree);
+            (
+                Model {
+                    data: Data { scan_entries: model.data.scan_entries.max(SCAN), ..model.data },
+                    ..model
+                },
+                setting,
+                tree,
+            )
+        };
+        let (then, stays) = (left(plan), left(stay));
+        let of = |(model, setting, tree): &(Model, Setting, Tree), mix: &Mix| {
+            let cost = Cost { reads: model.reads(setting, mix, tree), ..Cost::default() };
+            self.scales.ns(&self.parts(model, mix, &cost))
+        };
+        let nothing = Mix { absent: 0.0, found: 0.0, scan: 0.0, write: 0.0 };
+        let mixes =
+            [Mix { absent: 1.0, ..nothing }, Mix { found: 1.0, ..nothing }, Mix { scan: 1.0, ..nothing }];
+        let shares = mixes.iter().map(|mix| of(&then, mix) / of(&stays, mix).max(f64::MIN_POSITIVE));
+        shares.fold(0.0, f64::max)
+    }
+
+    fn in_goal(&self, parts: &Parts, model: &Model, table_bytes: f64) -> f64 {
+        if self.goal.space_bytes_max.is_some_and(|max| table_bytes > max as f64) {
+            return f64::INFINITY;
+        }
+        let ns = self.scales.ns(parts);
+        match self.goal.objective {
+            Objective::MeanTime | Objective::P50 | Objective::P99 => ns,
+            Objective::TimeAndSpace => ns * table_bytes,
+            Objective::BytesWritten => parts.bytes_written,
+            Objective::Blocks => parts.blocks_read + parts.merged * 2.0 / model.data.block_entries(),
+        }
+    }
+
+    fn parts(&self, model: &Model, mix: &Mix, cost: &Cost) -> Parts {
+        let (units, data) = (self.units, &model.data);
+        let (reads, work) = (&cost.reads, &cost.work_per_write);
+        let read = units.read_ns(data.block_stored_bytes()) + units.block_load_ns;
+        let (absent, found, scan) = (&reads.absent, &reads.found, &reads.scan);
+        let lookup = |share: f64, of: &crate::cost::reads::Operation| {
+            share * (units.get_ns + of.probes * units.run_probe_ns + of.blocks * units.block_find_ns)
+        };
+        let processor = lookup(mix.absent, absent)
+            + lookup(mix.found, found)
+            + mix.scan
+                * (units.get_ns
+                    + scan.probes * (units.run_seek_ns + units.block_find_ns)
+                    + data.scan_entries * units.step_ns)
+            + mix.write * units.put_ns;
+        let blocks_read =
+            mix.absent * absent.blocks_read + mix.found * found.blocks_read + mix.scan * scan.blocks_read;
+        let written = mix.write * (work.flushed + work.written_total());
+        let read_entries = mix.write * work.read_total();
+        let pages = |entries: f64| entries * data.stored_bytes(0.0) / PAGE_BYTES;
+        let mut merges = written * units.merge_ns_per_entry
+            + pages(read_entries) * units.read_ahead_ns_per_page
+            + pages(written) * units.write_ns_per_page;
+        if self.goal.measure == Measure::Sampled {
+            merges *= BACKGROUND;
+        }
+        Parts {
+            ns: [processor, blocks_read * read, merges],
+            blocks_read,
+            merged: written,
+            bytes_written: pages(written) * PAGE_BYTES,
+        }
+    }
+
+    /// The model and the setting that stand for `plan` on the data of `window`.
+    fn model(&self, window: &Window, plan: &Plan) -> (Model, Setting) {
+        let entries = window.table_entries().max(1) as f64;
+        let filters = window.filter_bytes as f64;
+        let entry_bytes = ((window.table_bytes() as f64 - filters) / entries).max(8.0);
+        let data = Data {
+            entries: keys(window),
+            entry_bytes,
+            block_bytes: plan.block_bytes,
+            scan_entries: window.scan_entries().max(1.0),
+        };
+        let buffer = plan.buffer_bytes(window);
+        let mut run_limits = vec![self.level0_runs(window, plan, &data)];
+        run_limits.extend(&plan.run_limits);
+        let shape = Shape {
+            size_ratio: plan.size_ratio,
+            run_limits,
+            write_buffer_bytes: buffer as u64,
+            table_bytes: TABLE_BYTES,
+        };
+        let now = Plan::of(window);
+        let more_filter = (plan.filter_bits - now.filter_bits) * entries / 8.0;
+        let more_buffer = BUFFERS * (buffer - now.buffer_bytes(window));
+        let cache = window.cache_bytes as f64 - more_filter - more_buffer;
+        let cache_bytes = cache.max(CACHE_MIN * divided_bytes(window));
+        let setting = Setting { shape, filter_bits: plan.filter_bits, monkey: true, cache_bytes };
+        (Model { data, units: self.units.clone() }, setting)
+    }
+
+    /// Runs at which level 0 is merged: where reads have paid for it, and else where patience ends.
+    fn level0_runs(&self, window: &Window, plan: &Plan, data: &Data) -> u32 {
+        if plan.patience <= plan.level0_runs {
+            return plan.level0_runs;
+        }
+        let mix = window.mix();
+        let memtable = data.memtable_entries(plan.buffer_bytes(window) as u64);
+        let level1 =
+            window.levels.iter().find(|level| level.level == 1).map_or(0, |level| level.bytes) as f64;
+        let level1 = level1 / f64::from(plan.run_limits[0].max(1));
+        // What all reads between two flushes pay for each run.
+        let misses = if window.blocks_hit + window.blocks_read > 0 {
+            window.blocks_read as f64 / (window.blocks_hit + window.blocks_read) as f64
+        } else {
+            0.0
+        };
+        // A lookup that finds its key in the run reads a block of it.
+        let in_run = (memtable / data.entries.max(memtable)) * misses * FILE_BLOCK_NS;
+        let lookups = (mix.absent + mix.found) * TABLE_ASKED_NS + mix.found * in_run;
+        let scans = mix.scan * (SCAN_BLOCK_NS + misses * FILE_BLOCK_NS);
+        let rent = (lookups + scans) * memtable / mix.write.max(1e-9);
+        let flushed = memtable * data.stored_bytes(plan.filter_bits);
+        // After k flushes reads have paid rent k²/2, and the price is that of k runs and of
+        // level 1.
+        let runs = (1..=plan.patience).find(|&runs| {
+            let runs = f64::from(runs);
+            rent * runs * runs / 2.0 >= PRICE_NS_PER_BYTE * (runs * flushed + level1)
+        });
+        runs.unwrap_or(plan.patience).clamp(1, 64)
+    }
+
+    /// The tree as `window` saw it, under a setting.
+    fn tree(&self, window: &Window, model: &Model, setting: &Setting) -> Tree {
+        let levels: Vec<Vec<f64>> = window
+            .levels
+            .iter()
+            .map(|level| vec![level.entries as f64 / level.runs.max(1) as f64; level.runs as usize])
+            .collect();
+        let stored = model.data.stored_bytes(setting.filter_bits);
+        Tree::of(setting.shape.clone(), stored, model.data.entries, &levels)
+    }
+}
+
+/// Keys that are there, as far as sizes tell: a run holds each once.
+fn keys(window: &Window) -> f64 {
+    let entries = window.table_entries().max(1) as f64;
+    let deepest = window.levels.iter().rev().find(|level| level.entries > 0);
+    let Some(deepest) = deepest else { return entries };
+    let run = deepest.entries as f64 / deepest.runs.max(1) as f64;
+    // Of what is in other runs, part is new and part is there already.
+    (run + 0.5 * (entries - run)).max(1.0)
+}

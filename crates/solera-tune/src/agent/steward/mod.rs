@@ -1,0 +1,354 @@
+//! The steward: closed forms and the cost model at the first window, and what it measures from then
+//! on.
+//!
+//! Owns [`Steward`], the agent that users get. After each window it corrects its model by what was
+//! measured: what the parts of an operation take ([`scales`]), and how many blocks a context's
+//! reads and merges really move. When it is its turn it prices wishes ([`wishes`]) by running the
+//! engine's tree forward from where it is ([`foresight`]), over as many operations as contexts have
+//! lasted, so that what a change costs is in its price. It proposes the one that gains most, and
+//! nothing that gains less than it may be wrong by, or leaves a tree that a workload to come would
+//! suffer from.
+
+mod foresight;
+mod scales;
+mod wishes;
+
+use super::{Agent, Credit, Maker, Outcome, Proposal};
+use crate::{
+    cost::Units,
+    sight::{Goal, Window},
+};
+pub(super) use foresight::divided_bytes;
+use foresight::{Foresight, Plan};
+use scales::Scales;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use wishes::{Group, Wish};
+
+/// Its name.
+pub const NAME: &str = "steward";
+
+/// The least gain that is worth a change, as a share of the cost.
+const GAIN_MIN: f64 = 0.06;
+/// Of what the model was wrong by lately, how much a gain must exceed.
+const DOUBT: f64 = 0.3;
+/// Windows that a context is taken to last when nothing is known of it, and the least and the most.
+const DWELL: (f64, f64, f64) = (24.0, 12.0, 64.0);
+/// Windows from which on a context lasts: the coordinator restores its settings when it is back.
+const LASTS: f64 = 3.0;
+/// Windows of which contexts are remembered.
+const RECENT: usize = 96;
+/// How much worse than by default a context that was seen lately may become, as a share.
+const OTHERS_LOSS_MAX: f64 = 0.03;
+/// Of what a group is predicted to gain, how much is believed at first.
+const TRUST_FIRST: f64 = 0.8;
+/// Weight of the newest window in what is known of a context.
+const WEIGHT: f64 = 0.3;
+/// Windows for which a group of knobs rests in a context after it did not help; doubles with each
+/// time.
+const PAUSE: u64 = 10;
+/// Contexts that are remembered.
+const CONTEXTS_MAX: usize = 64;
+/// Windows that the model's own count of moved entries counts as much as: merges come seldom.
+const MOVED_BELIEF: f64 = 6.0;
+/// What counts of the entries that were moved before when a window comes.
+const MOVED_FADES: f64 = 0.96;
+/// Farthest that a context's count of blocks may be from the model's, as a factor.
+const RESIDUAL_MAX: f64 = 20.0;
+
+/// What is known of one context.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Known {
+    /// Its newest window, without the settings of levels that do not matter.
+    window: Window,
+    /// Blocks that reads read, as a share of what the model says.
+    reads: f64,
+    /// How far the corrected model is off, in the mean, as a share.
+    doubt: f64,
+    /// Windows that were judged.
+    windows: u64,
+    /// Groups that did not help: until which window they rest, and how often that was.
+    rests: BTreeMap<Group, (u64, u32)>,
+}
+
+/// What it learned.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Memory {
+    scales: Scales,
+    known: BTreeMap<u32, Known>,
+    /// Contexts of the newest windows, the newest last.
+    recent: Vec<u32>,
+    /// Windows that contexts lasted, in the mean; 0 before the first has ended.
+    dwell: f64,
+    /// What was proposed last, in which context.
+    last: Option<(u32, Group, f64)>,
+    /// Entries that flushes and merges moved, measured and as the model says.
+    moved: (f64, f64),
+    /// What came of its changes: how large the next may be.
+    credit: Credit,
+    /// Of what each group was predicted to gain, how much it did.
+    trust: BTreeMap<Group, f64>,
+    now: u64,
+}
+
+impl Memory {
+    /// What flushes and merges move, as a share of what the model says.
+    fn merges(&self) -> f64 {
+        let (measured, foreseen) = self.moved;
+        if foreseen > 0.0 { (measured / foreseen).clamp(1.0 / RESIDUAL_MAX, RESIDUAL_MAX) } else { 1.0 }
+    }
+}
+
+/// The default agent.
+#[derive(Clone, Debug)]
+pub struct Steward {
+    units: Units,
+    goal: Goal,
+    memory: Memory,
+}
+
+impl Steward {
+    /// One that knows nothing but the machine.
+    pub fn new(maker: &Maker) -> Steward {
+        Steward { units: maker.units.clone(), goal: maker.goal.clone(), memory: Memory::default() }
+    }
+
+    fn foresight(&self) -> Foresight<'_> {
+        Foresight { units: &self.units, goal: &self.goal, scales: &self.memory.scales }
+    }
+
+    /// How long contexts last, in windows.
+    fn dwell(&self) -> f64 {
+        let (unknown, least, most) = DWELL;
+        let mean = if self.memory.dwell > 0.0 { self.memory.dwell } else { unknown };
+        // One that has lasted longer already will last as long again.
+        let newest = self.memory.recent.last();
+        let lasted = self.memory.recent.iter().rev().take_while(|context| Some(*context) == newest).count();
+        mean.max(lasted as f64).clamp(least, most)
+    }
+
+    /// Shares of the other contexts that were seen lately, in time.
+    fn others(&self, context: u32) -> Vec<(u32, f64)> {
+        let all = self.memory.recent.len().max(1) as f64;
+        let mut counts: BTreeMap<u32, f64> = BTreeMap::new();
+        self.memory.recent.iter().filter(|id| **id != context && **id != 0).for_each(|id| {
+            *counts.entry(*id).or_default() += 1.0 / all;
+        });
+        counts.into_iter().filter(|(id, _)| self.memory.known.contains_key(id)).collect()
+    }
+
+    fn note_context(&mut self, window: &Window) {
+        let recent = &mut self.memory.recent;
+        if window.context != 0 && recent.last().is_some_and(|last| *last != window.context) {
+            let last = *recent.last().expect("there is one");
+            let lasted = recent.iter().rev().take_while(|context| **context == last).count() as f64;
+            let dwell = &mut self.memory.dwell;
+            *dwell = if *dwell == 0.0 { lasted } else { *dwell + WEIGHT * (lasted - *dwell) };
+        }
+        if window.context != 0 {
+            if recent.len() == RECENT {
+                recent.remove(0);
+            }
+            recent.push(window.context);
+        }
+    }
+
+    /// Corrects the model by a window that may be judged.
+    fn learn(&mut self, window: &Window) {
+        let (known, scales) = (self.memory.known.get(&window.context), &self.memory.scales);
+        let (reads, doubt) = known.map_or((1.0, 0.2), |known| (known.reads, known.doubt));
+        let foresight = Foresight { units: &self.units, goal: &self.goal, scales };
+        let counted = foresight.counted(window);
+        let modelled = foresight.modelled(window);
+        let factor = |measured: f64, modelled: f64, before: f64| {
+            if modelled <= 0.0 || measured < 0.0 {
+                return before;
+            }
+            let factor = (measured / modelled).clamp(1.0 / RESIDUAL_MAX, RESIDUAL_MAX);
+            before + WEIGHT * (factor - before)
+        };
+        // The model's blocks of a window that has hardly any are no measure.
+        let reads = factor(counted.blocks_read, modelled.blocks_read.max(1e-3), reads);
+        let operations = window.operations.total() as f64;
+        let (measured, foreseen) = (counted.merged, foresight.moved(window, DWELL.0));
+        let belief = MOVED_BELIEF * foreseen * operations;
+        if self.memory.moved == (0.0, 0.0) {
+            self.memory.moved = (belief, belief);
+        }
+        let moved = &mut self.memory.moved;
+        moved.0 = MOVED_FADES * moved.0 + measured * operations;
+        moved.1 = MOVED_FADES * moved.1 + foreseen * operations;
+        let error = self.goal.mean_ns(window).map(|measured| {
+            let foreseen = scales.ns(&counted);
+            ((foreseen - measured) / measured.max(1.0)).abs().min(1.0)
+        });
+        let doubt = doubt + WEIGHT * (error.unwrap_or(0.2) - doubt);
+        if let Some(measured) = self.goal.mean_ns(window) {
+            self.memory.scales.learn(&counted, measured);
+        }
+        let known = &mut self.memory.known;
+        if known.len() == CONTEXTS_MAX && !known.contains_key(&window.context) {
+            let oldest = known.iter().min_by_key(|(_, known)| known.window.number).map(|(id, _)| *id);
+            known.remove(&oldest.expect("there are contexts"));
+        }
+        let entry = known.entry(window.context).or_insert_with(|| Known {
+            window: window.clone(),
+            reads,
+            doubt,
+            windows: 0,
+            rests: BTreeMap::new(),
+        });
+        (entry.reads, entry.doubt) = (reads, doubt);
+        entry.windows += 1;
+        entry.window = window.clone();
+    }
+
+    /// What `plan` costs of what `stay` does, over a while, in the context of `window` and in those
+    /// that were seen lately; `None` if one of those would become worse than by default.
+    fn ratio(&self, window: &Window, stay: &Plan, plan: &Plan) -> Option<f64> {
+        let foresight = self.foresight();
+        let dwell = self.dwell();
+        let of = |window: &Window, plan: &Plan, windows: f64| {
+            let reads = self.memory.known.get(&window.context).map_or(1.0, |known| known.reads);
+            let residual = (reads, self.memory.merges());
+            foresight.price(window, plan, windows, residual)
+        };
+        let own = of(window, plan, dwell) / of(window, stay, dwell).max(f64::MIN_POSITIVE);
+        let mut sum = own;
+        let mut weights = 1.0;
+        if self.memory.dwell >= LASTS || self.memory.dwell == 0.0 {
+            // Contexts that last have settings of their own.
+            return Some(own);
+        }
+        for (id, share) in self.others(window.context) {
+            let other = &self.memory.known[&id].window;
+            // Data and tree are those of now; what is asked for is the other's.
+            let other = Window {
+                operations: other.operations,
+                scanned: other.scanned,
+                context: id,
+                ..window.clone()
+            };
+            let default = Plan::by_default(&other);
+            let (then, stays) = (of(&other, plan, dwell), of(&other, stay, dwell));
+            if then > (1.0 + OTHERS_LOSS_MAX) * of(&other, &default, dwell) && then > stays * 1.01 {
+                return None;
+            }
+            // A context that comes back soon counts as much as it takes of the time.
+            let weight = share / (1.0 - share).max(0.1) * (1.0 - dwell / DWELL.2).max(0.0);
+            sum += weight * then / stays.max(f64::MIN_POSITIVE);
+            weights += weight;
+        }
+        Some(sum / weights)
+    }
+
+    /// What plans are priced at that may be considered.
+    fn allowed(&self, window: &Window, stay: &Plan, plan: &Plan, group: Group) -> Option<f64> {
+        if !wishes::dares(&self.memory.credit, stay, plan) {
+            return None;
+        }
+        let ratio = self.ratio(window, stay, plan).filter(|ratio| *ratio < 1.0)?;
+        let hazard = self.foresight().hazard(window, stay, plan, self.dwell());
+        (hazard <= 1.0 + group.hazard_max()).then_some(ratio)
+    }
+
+    /// The wish that gains most, with what it gains.
+    fn best(&self, window: &Window) -> Option<(Wish, f64)> {
+        let known = self.memory.known.get(&window.context)?;
+        let stay = Plan::of(window);
+        let gain_min = GAIN_MIN.max(DOUBT * known.doubt.min(0.5));
+        let mut best: Option<(Wish, f64)> = None;
+        for group in Group::ALL {
+            if known.rests.get(&group).is_some_and(|(until, _)| *until > window.number) {
+                continue;
+            }
+            let trust = self.memory.trust.get(&group).copied().unwrap_or(TRUST_FIRST);
+            let wish = wishes::search(group, window, &stay, |plan| self.allowed(window, &stay, plan, group));
+            let Some((wish, ratio)) = wish else { continue };
+            let ratio = 1.0 - trust * (1.0 - ratio);
+            if 1.0 - ratio < gain_min * group.caution() {
+                continue;
+            }
+            if best.as_ref().is_none_or(|(_, least)| ratio < *least) {
+                best = Some((wish, ratio));
+            }
+        }
+        best
+    }
+
+    /// A group did not help: it rests.
+    fn rest(&mut self, context: u32, group: Group) {
+        let now = self.memory.now;
+        if let Some(known) = self.memory.known.get_mut(&context) {
+            let (until, times) = known.rests.entry(group).or_insert((0, 0));
+            *until = now + (PAUSE << (*times).min(4));
+            *times += 1;
+        }
+    }
+}
+
+impl Agent for Steward {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn see(&mut self, window: &Window) {
+        self.memory.now = window.number;
+        self.note_context(window);
+        if window.is_judged() && window.operations.total() > 0 {
+            self.learn(window);
+        }
+    }
+
+    fn propose(&mut self, window: &Window) -> Option<Proposal> {
+        let (wish, predicted) = self.best(window)?;
+        self.memory.last = Some((window.context, wish.group, predicted));
+        let why = format!("{} over {:.0} windows, {}", wish.why, self.dwell(), window.mix());
+        Some(Proposal { sets: wish.sets, why, predicted, settle: wish.settle })
+    }
+
+    fn hear(&mut self, outcome: &Outcome) {
+        self.memory.credit.hear(outcome);
+        let Some((context, group, predicted)) = self.memory.last else { return };
+        let measured = match outcome {
+            Outcome::Made => return,
+            Outcome::Untold => None,
+            Outcome::Forbidden { .. } | Outcome::Refused { .. } => {
+                self.rest(context, group);
+                None
+            }
+            Outcome::Kept { ratio } => Some(*ratio),
+            Outcome::Undone { ratio, .. } => {
+                self.rest(context, group);
+                Some(*ratio)
+            }
+        };
+        if let Some(measured) = measured {
+            let share = ((1.0 - measured) / (1.0 - predicted).max(0.01)).clamp(0.0, 1.0);
+            let trust = self.memory.trust.entry(group).or_insert(TRUST_FIRST);
+            *trust = (*trust + WEIGHT * (share - *trust)).max(0.2);
+        }
+        self.memory.last = None;
+    }
+
+    fn remember(&self) -> serde_json::Value {
+        serde_json::to_value(&self.memory).expect("a memory is a map with names for keys")
+    }
+
+    fn restore(&mut self, memory: &serde_json::Value) -> Result<(), String> {
+        if memory.is_null() {
+            return Ok(());
+        }
+        let memory: Memory = serde_json::from_value(memory.clone())
+            .map_err(|error| format!("a steward remembers something else: {error}"))?;
+        let factors = memory.known.values().flat_map(|known| [known.reads, known.doubt]);
+        let is_finite = factors.chain(memory.trust.values().copied()).all(f64::is_finite);
+        let (measured, foreseen) = memory.moved;
+        let is_finite = is_finite && measured.is_finite() && foreseen.is_finite();
+        if !memory.scales.is_sound() || !is_finite || !memory.dwell.is_finite() {
+            return Err("a steward remembers numbers that can be".into());
+        }
+        self.memory = memory;
+        Ok(())
+    }
+}

@@ -1,0 +1,253 @@
+//! What might be better: neighbours and families of settings, one group of knobs at a time.
+//!
+//! Owns [`Group`], the knobs that are changed together, [`Wish`], a change that is worth proposing,
+//! and [`search`].
+
+use super::foresight::{Plan, divided_bytes};
+use crate::{
+    agent::{Credit, Set},
+    cost::SIZE_RATIO_MAX,
+    sight::Window,
+};
+use serde::{Deserialize, Serialize};
+use solera::control::knob;
+
+/// Knobs that are changed together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Group {
+    /// K_i: free to change, and free to take back.
+    Runs,
+    /// T. A smaller one makes levels that a larger one does not take away again.
+    Ratio,
+    /// How long level 0 waits.
+    Level0,
+    /// Write buffers, against the cache.
+    Buffers,
+    /// Filter bits, against the cache.
+    Filters,
+    /// The size of blocks.
+    Blocks,
+    /// All of them at once: what the model thinks best, before anything else was tried.
+    Whole,
+}
+
+impl Group {
+    /// All of them.
+    pub(super) const ALL: [Group; 7] = [
+        Group::Runs,
+        Group::Ratio,
+        Group::Level0,
+        Group::Buffers,
+        Group::Filters,
+        Group::Blocks,
+        Group::Whole,
+    ];
+    /// Those that the whole is made of, in the order in which they are settled.
+    const OF_WHOLE: [Group; 5] = [Group::Buffers, Group::Level0, Group::Runs, Group::Blocks, Group::Filters];
+
+    /// How much worse reads of a workload to come may be for it, as a share. Little where the tree
+    /// keeps what a change did to it until it is written anew.
+    pub(super) fn hazard_max(self) -> f64 {
+        match self {
+            Group::Runs | Group::Ratio | Group::Filters | Group::Blocks => 0.08,
+            Group::Level0 | Group::Buffers | Group::Whole => 0.15,
+        }
+    }
+
+    /// How many times the gain that others must have it must have to be worth its risk.
+    pub(super) fn caution(self) -> f64 {
+        match self {
+            Group::Ratio => 4.0,
+            Group::Filters | Group::Blocks => 1.5,
+            Group::Runs | Group::Level0 | Group::Buffers | Group::Whole => 1.0,
+        }
+    }
+}
+
+/// Whether an agent of this record may go from `stay` to `plan` in one change.
+pub(super) fn dares(credit: &Credit, stay: &Plan, plan: &Plan) -> bool {
+    let numbers = |plan: &Plan| {
+        let whole = [plan.size_ratio, plan.level0_runs, plan.patience].map(f64::from);
+        whole.into_iter().chain([plan.filter_bits, plan.buffer_percent, plan.block_bytes])
+    };
+    let limits = |plan: &Plan| plan.run_limits.iter().map(|limit| f64::from(*limit)).collect::<Vec<f64>>();
+    let all = numbers(stay).zip(numbers(plan)).chain(limits(stay).into_iter().zip(limits(plan)));
+    all.into_iter().all(|(old, new)| old == new || credit.allows(old, new))
+}
+
+/// A change that is worth proposing.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Wish {
+    pub(super) group: Group,
+    pub(super) sets: Vec<Set>,
+    pub(super) why: String,
+    /// Windows before its effect is there.
+    pub(super) settle: u32,
+}
+
+/// Size ratios that are tried.
+const SIZE_RATIOS: [u32; 7] = [3, 4, 6, 8, 10, 14, 20];
+/// Patiences of level 0 that are tried.
+const PATIENCES: [u32; 7] = [0, 4, 13, 18, 27, 40, 64];
+/// Filter bits that are tried.
+const FILTER_BITS: [f64; 7] = [4.0, 6.0, 8.0, 10.0, 12.0, 14.0, 18.0];
+/// Bytes of a block that are tried.
+const BLOCK_BYTES: [f64; 6] = [1024.0, 2048.0, 4096.0, 8192.0, 16384.0, 32768.0];
+/// Write buffers that are tried, as shares of what there is.
+const BUFFER_FACTORS: [f64; 7] = [0.13, 0.25, 0.5, 0.75, 1.5, 2.0, 4.0];
+/// Percent of the divided memory that write buffers may take.
+const BUFFERS_PERCENT: (f64, f64) = (2.0, 70.0);
+/// The smallest write buffer, in bytes.
+const BUFFER_BYTES_MIN: f64 = 32.0 * 1024.0;
+/// The least that a group must gain to be a part of the whole, as a share.
+const WHOLE_GAIN_MIN: f64 = 0.01;
+/// Windows that a change of filters or blocks may take to be in enough tables.
+const SETTLE_MAX: u32 = 4;
+
+/// The cheapest plan of a group, as a wish, and its price as a share of what staying costs. `ratio`
+/// gives that, or `None` for a plan that is not to be considered.
+pub(super) fn search(
+    group: Group,
+    window: &Window,
+    stay: &Plan,
+    ratio: impl Fn(&Plan) -> Option<f64>,
+) -> Option<(Wish, f64)> {
+    let (plan, ratio) = match group {
+        Group::Whole => whole(window, stay, &ratio)?,
+        _ => best_of(group, window, stay, stay, &ratio)?,
+    };
+    let (sets, why) = sets(stay, &plan);
+    let settle = if plan.filter_bits != stay.filter_bits || plan.block_bytes != stay.block_bytes {
+        SETTLE_MAX
+    } else {
+        1
+    };
+    Some((Wish { group, sets, why, settle }, ratio))
+}
+
+/// The cheapest plan of a group of those near `from`, as a share of what `stay` costs.
+fn best_of(
+    group: Group,
+    window: &Window,
+    stay: &Plan,
+    from: &Plan,
+    ratio: &impl Fn(&Plan) -> Option<f64>,
+) -> Option<(Plan, f64)> {
+    let mut best: Option<(Plan, f64)> = None;
+    for plan in plans(group, window, from) {
+        if plan == *stay || plan == *from {
+            continue;
+        }
+        let Some(ratio) = ratio(&plan).filter(|ratio| ratio.is_finite()) else { continue };
+        // Tables that are there keep what they have until they are written anew.
+        let ratio = 1.0 - rewritten(group, window) * (1.0 - ratio);
+        if best.as_ref().is_none_or(|(_, least)| ratio < *least) {
+            best = Some((plan, ratio));
+        }
+    }
+    best
+}
+
+/// One group after the other, each from where the last came to; nothing if fewer than two of them
+/// gain.
+fn whole(window: &Window, stay: &Plan, ratio: &impl Fn(&Plan) -> Option<f64>) -> Option<(Plan, f64)> {
+    let (mut plan, mut least, mut gained) = (stay.clone(), 1.0, 0);
+    for group in Group::OF_WHOLE {
+        let next = best_of(group, window, stay, &plan, ratio);
+        if let Some((next, ratio)) = next.filter(|(_, ratio)| *ratio < least * (1.0 - WHOLE_GAIN_MIN)) {
+            (plan, least, gained) = (next, ratio, gained + 1);
+        }
+    }
+    (gained > 1).then_some((plan, least))
+}
+
+/// Of all tables, how much is written anew while the effect is waited for: 0 to 1.
+fn rewritten(group: Group, window: &Window) -> f64 {
+    match group {
+        Group::Runs | Group::Ratio | Group::Level0 | Group::Buffers | Group::Whole => 1.0,
+        Group::Filters | Group::Blocks => {
+            let written = (window.bytes_flushed + window.bytes_compacted) as f64;
+            (f64::from(SETTLE_MAX + 2) * written / window.table_bytes().max(1) as f64).min(1.0)
+        }
+    }
+}
+
+fn plans(group: Group, window: &Window, stay: &Plan) -> Vec<Plan> {
+    match group {
+        Group::Whole => Vec::new(),
+        Group::Runs => runs(stay),
+        Group::Ratio => ratios(stay),
+        Group::Level0 => PATIENCES.into_iter().map(|patience| Plan { patience, ..stay.clone() }).collect(),
+        Group::Buffers => {
+            let factors = BUFFER_FACTORS.into_iter().map(|factor| stay.buffer_percent * factor);
+            let least = BUFFERS_PERCENT.0.max(BUFFER_BYTES_MIN * 400.0 / divided_bytes(window));
+            let legal = factors.filter(|percent| (least..=BUFFERS_PERCENT.1).contains(percent));
+            legal
+                .map(|percent| Plan { buffer_percent: (percent * 100.0).round() / 100.0, ..stay.clone() })
+                .collect()
+        }
+        Group::Filters => {
+            FILTER_BITS.into_iter().map(|filter_bits| Plan { filter_bits, ..stay.clone() }).collect()
+        }
+        Group::Blocks => {
+            BLOCK_BYTES.into_iter().map(|block_bytes| Plan { block_bytes, ..stay.clone() }).collect()
+        }
+    }
+}
+
+/// Families of run limits, and neighbours of what there is.
+fn runs(stay: &Plan) -> Vec<Plan> {
+    let (depth, ratio) = (stay.run_limits.len(), stay.size_ratio);
+    let mut all: Vec<Vec<u32>> = [1, 2, 3, 4, 5, 7, ratio].map(|runs| vec![runs; depth]).into();
+    let mut lazy = vec![ratio; depth];
+    lazy[depth - 1] = 1;
+    all.push(lazy);
+    for level in 0..depth {
+        let limit = stay.run_limits[level];
+        for next in [limit.saturating_sub(1), limit + 1, limit * 2] {
+            let mut limits = stay.run_limits.clone();
+            limits[level] = next;
+            all.push(limits);
+        }
+    }
+    let legal = all.into_iter().map(|limits| limits.iter().map(|limit| (*limit).clamp(1, ratio)).collect());
+    legal.map(|run_limits| Plan { run_limits, ..stay.clone() }).collect()
+}
+
+/// Other size ratios, with the run limits as far as they go.
+fn ratios(stay: &Plan) -> Vec<Plan> {
+    let legal = SIZE_RATIOS.into_iter().filter(|ratio| *ratio <= SIZE_RATIO_MAX);
+    let of = |size_ratio: u32| {
+        // A run limit that was T goes on being T.
+        let limit = |&limit: &u32| if limit == stay.size_ratio { size_ratio } else { limit.min(size_ratio) };
+        let run_limits = stay.run_limits.iter().map(limit).collect();
+        Plan { size_ratio, run_limits, ..stay.clone() }
+    };
+    legal.map(of).collect()
+}
+
+/// What to set to come from one plan to another, and what that is in words.
+fn sets(stay: &Plan, plan: &Plan) -> (Vec<Set>, String) {
+    let (mut sets, mut words) = (Vec::new(), Vec::new());
+    let mut number = |knob: &str, of: fn(&Plan) -> f64, name: &str| {
+        if of(plan) != of(stay) {
+            sets.push(Set::new(knob, of(plan)));
+            words.push(format!("{name} {} for {}", of(plan), of(stay)));
+        }
+    };
+    number(knob::SIZE_RATIO.name, |plan| plan.size_ratio.into(), "T");
+    number(knob::LEVEL0_PATIENCE.name, |plan| plan.patience.into(), "patience of level 0");
+    number(knob::WRITE_BUFFER_PERCENT.name, |plan| plan.buffer_percent, "write buffers in %");
+    number(knob::FILTER_BITS_PER_KEY.name, |plan| plan.filter_bits, "filter bits");
+    number(knob::BLOCK_BYTES.name, |plan| plan.block_bytes, "bytes of a block");
+    if plan.run_limits != stay.run_limits {
+        // The last holds for all deeper levels, those to come too.
+        let last = *plan.run_limits.last().expect("a level below 0");
+        sets.push(Set::new(knob::RUN_LIMIT.name, last));
+        let others = plan.run_limits.iter().enumerate().filter(|(_, limit)| **limit != last);
+        sets.extend(others.map(|(at, limit)| Set::of_level(knob::RUN_LIMIT.name, at as u32 + 1, limit)));
+        words.push(format!("K {:?} for {:?}", plan.run_limits, stay.run_limits));
+    }
+    (sets, words.join(", "))
+}

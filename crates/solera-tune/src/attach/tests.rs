@@ -1,0 +1,153 @@
+//! Tuners on databases in worlds of counted time.
+
+use super::{Attach, Progress, Stepper, WHO};
+use crate::{
+    agent,
+    coordinator::journal::{JOURNAL_NAME, Record, read},
+    sight::{Goal, Measure, Pace},
+    world::{Phase, Setup, World, device},
+};
+use solera::{Error, control::Change, vfs::read_all};
+use std::path::Path;
+
+fn small() -> World {
+    World::new(Setup { entries: 20_000, memory_bytes: 2 << 20, ..Setup::default() }).unwrap()
+}
+
+fn attach(agent: &str) -> Attach {
+    let pace = Pace { operations_min: 500, flushes_min: 1, elapsed_ns_min: 0, ..Pace::default() };
+    let goal = Goal { measure: Measure::Elapsed, ..Goal::default() };
+    Attach::new(goal).agent(agent).units(device()).seed(3).pace(pace)
+}
+
+/// Windows of two workloads in turns.
+fn live(world: &mut World, stepper: &mut Stepper, rounds: u64) -> u64 {
+    let phases = [Phase::of([0.0, 30.0, 0.0, 70.0]), Phase::of([10.0, 80.0, 5.0, 5.0])];
+    let mut windows = 0;
+    for round in 0..rounds {
+        for _ in 0..40 {
+            world.run(&phases[(round % 2) as usize], 250).unwrap();
+            windows += u64::from(matches!(stepper.step(), Progress::Decided(_)));
+        }
+    }
+    windows
+}
+
+fn journal(world: &World) -> Vec<Record> {
+    read(&*world.fs(), &Path::new("/world").join(JOURNAL_NAME)).unwrap()
+}
+
+#[test]
+fn every_change_is_in_the_journal_and_in_the_manifest_under_one_tag() {
+    let mut world = small();
+    let mut stepper = attach(agent::random::NAME).stepped(world.db()).unwrap();
+    live(&mut world, &mut stepper, 8);
+    drop(stepper);
+    let mut ordered = Vec::new();
+    let mut last = None;
+    for record in journal(&world) {
+        match record {
+            Record::Window { decision, .. } => last = decision.order.map(|order| order.tag),
+            Record::Answer(crate::coordinator::Answer::Made(_)) => ordered.push(last.take().unwrap()),
+            _ => {}
+        }
+    }
+    let history = world.db().control().history_of(WHO);
+    let made: Vec<String> = history.into_iter().map(|receipt| receipt.tag).collect();
+    assert!(!made.is_empty());
+    assert_eq!(ordered, made);
+}
+
+#[test]
+fn a_database_has_one_tuner_and_is_free_when_it_is_dropped() {
+    let world = small();
+    let first = attach(agent::steward::NAME).stepped(world.db()).unwrap();
+    let second = attach(agent::steward::NAME).stepped(world.db()).unwrap_err();
+    assert!(matches!(second, Error::Locked { .. }), "{second}");
+    drop(first);
+    drop(attach(agent::random::NAME).stepped(world.db()).unwrap());
+}
+
+#[test]
+fn what_cannot_be_tuned_is_refused_with_the_reason() {
+    let world = small();
+    let error = attach("alex").stepped(world.db()).unwrap_err();
+    assert!(error.to_string().contains("there are steward"), "{error}");
+    assert!(attach("random").keyspace("nowhere").stepped(world.db()).is_err());
+    let mut units = device();
+    units.put_ns = f64::NAN;
+    assert!(attach("random").units(units).stepped(world.db()).is_err());
+}
+
+#[test]
+fn a_database_that_is_closed_in_the_middle_ends_its_tuning() {
+    let mut world = small();
+    let mut stepper = attach(agent::random::NAME).stepped(world.db()).unwrap();
+    live(&mut world, &mut stepper, 2);
+    world.db().clone().close().unwrap();
+    assert_eq!(stepper.step(), Progress::Off("the database was closed".into()));
+    assert_eq!(stepper.step(), Progress::Off("the database was closed".into()));
+}
+
+#[test]
+fn what_a_person_sets_meanwhile_stands() {
+    let mut world = small();
+    let control = world.db().control();
+    let mut stepper = attach(agent::random::NAME).stepped(world.db()).unwrap();
+    live(&mut world, &mut stepper, 2);
+    control.apply(Change::new("operator", "I know better").set("block_bytes", 8192u32)).unwrap();
+    live(&mut world, &mut stepper, 6);
+    let now = control.observe();
+    assert_eq!(now.setting("block_bytes", "default", None).unwrap().to_string(), "8192");
+}
+
+#[test]
+fn a_tuner_whose_process_ended_goes_on_and_what_it_left_open_is_taken_back() {
+    let mut world = small();
+    let control = world.db().control();
+    let mut stepper = attach(agent::worst::NAME).stepped(world.db()).unwrap();
+    for _ in 0..2_000 {
+        if stepper.state().open.is_some() {
+            break;
+        }
+        live(&mut world, &mut stepper, 1);
+        let phase = Phase::of([0.0, 30.0, 0.0, 70.0]);
+        for _ in 0..100 {
+            world.run(&phase, 250).unwrap();
+            stepper.step();
+            if stepper.state().open.is_some() {
+                break;
+            }
+        }
+    }
+    assert!(stepper.state().open.is_some(), "the worst agent changes something");
+    // As a process does that is killed: nothing is written any more, and its lock goes.
+    drop(stepper);
+    let again = attach(agent::worst::NAME).stepped(world.db()).unwrap();
+    assert!(again.notes().iter().any(|note| note.contains("taken back")), "{:?}", again.notes());
+    assert!(again.state().own.is_empty() && again.state().open.is_none());
+    assert!(control.observe().settings.iter().all(|setting| !setting.is_set));
+}
+
+#[test]
+fn a_foreign_file_in_the_journal_s_place_is_refused_and_left_alone() {
+    let world = small();
+    let path = Path::new("/world").join(JOURNAL_NAME);
+    world.fs().create(&path).unwrap().append(b"my shopping list\nmilk\n").unwrap();
+    let error = attach("steward").stepped(world.db()).unwrap_err();
+    assert!(error.to_string().contains("move the file away"), "{error}");
+    assert_eq!(read_all(&*world.fs().open(&path).unwrap()).unwrap(), b"my shopping list\nmilk\n");
+}
+
+#[test]
+fn a_tuner_on_a_thread_tunes_until_it_is_dropped() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = solera::Options::new().memory(16 << 20).open(dir.path()).unwrap();
+    let tuner = Attach::new(Goal::default()).units(device()).thread(&db).unwrap();
+    assert!(matches!(Attach::new(Goal::default()).thread(&db), Err(Error::Locked { .. })));
+    db.put(b"key", b"value").unwrap();
+    assert_eq!(tuner.off(), None);
+    drop(tuner);
+    let records = read(&solera::vfs::posix::PosixFs::new(), &dir.path().join(JOURNAL_NAME)).unwrap();
+    assert!(matches!(&records[..], [Record::Begin(_), .., Record::End { .. }]), "{records:?}");
+}

@@ -1,0 +1,248 @@
+//! The journal: every decision of a tuner, in a file of its own in the database's directory.
+//!
+//! Owns [`Journal`], [`Record`] and the file's form: lines, each a CRC-32C in eight hexadecimal
+//! digits, a space, and a JSON object. The first is a [`Record::Begin`]. The file is bounded: when
+//! it is full, it is written anew with its newest part.
+//!
+//! What must hold: what is read back is what was written, or is cut off: a last line that is torn
+//! ends the journal before it. A line that is damaged and followed by others, and a file that is no
+//! journal, are refused.
+
+use super::{Answer, Decision, Rules, State};
+use crate::{
+    agent::Maker,
+    sight::{Contexts, Goal, Pace, Window},
+};
+use serde::{Deserialize, Serialize};
+use solera::{
+    Error, Result,
+    vfs::{Fs, WriteFile, read_all},
+};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// The journal's name in the directory of its database.
+pub const JOURNAL_NAME: &str = "TUNED";
+/// What a file that becomes the journal is called until it is whole.
+const NEXT_NAME: &str = "TUNED.next";
+/// Largest journal, in bytes.
+pub const JOURNAL_BYTES_MAX: u64 = 8 << 20;
+/// What is kept of it when it is full, in bytes.
+const KEPT_BYTES: usize = 4 << 20;
+/// Number of the journal's form.
+pub const FORMAT: u32 = 1;
+/// Bytes before the JSON of a line.
+const HEAD_BYTES: usize = 9;
+
+/// What tuning begins with, or goes on from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Begin {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// When, in Unix milliseconds.
+    pub unix_ms: u64,
+    /// The keyspace.
+    pub keyspace: String,
+    /// How the agent was made.
+    pub maker: Maker,
+    /// What is minimised.
+    pub goal: Goal,
+    /// What holds for all changes.
+    pub rules: Rules,
+    /// How long windows are.
+    pub pace: Pace,
+    /// Windows that ended before.
+    pub windows: u64,
+    /// Contexts that are known.
+    pub contexts: Contexts,
+    /// What the coordinator knows.
+    pub state: State,
+    /// What the agent knows.
+    pub memory: serde_json::Value,
+    /// Whether this goes on from the record before it, in the same process.
+    pub goes_on: bool,
+}
+
+/// One line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Record {
+    /// Tuning begins, or its state is written down.
+    Begin(Box<Begin>),
+    /// A window ended and something was decided.
+    Window {
+        /// What was seen.
+        window: Box<Window>,
+        /// What was decided.
+        decision: Box<Decision>,
+    },
+    /// What the database said to the order of the last decision.
+    Answer(Answer),
+    /// Tuning ended.
+    End {
+        /// When, in Unix milliseconds.
+        unix_ms: u64,
+        /// Why.
+        why: String,
+    },
+}
+
+/// A journal that is being written.
+#[derive(Debug)]
+pub struct Journal {
+    fs: Arc<dyn Fs>,
+    dir: PathBuf,
+    file: Box<dyn WriteFile>,
+    /// Its records as they are in the file, for when it is full.
+    lines: Vec<String>,
+    bytes: u64,
+}
+
+impl Journal {
+    /// The journal of the database in `dir`, with the records that are in it; one that has none yet
+    /// is begun. A last line that is torn is cut off.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if the file is no journal, or is damaged, with what to do; [`Error::Io`].
+    pub fn open(fs: Arc<dyn Fs>, dir: &Path) -> Result<(Journal, Vec<Record>)> {
+        let (lines, records) = read_lines(&*fs, &dir.join(JOURNAL_NAME))?;
+        let file = write_anew(&*fs, dir, &lines)?;
+        let bytes = lines.iter().map(|line| line.len() as u64).sum();
+        Ok((Journal { fs, dir: dir.into(), file, lines, bytes }, records))
+    }
+
+    /// Adds a record. It is durable after [`Journal::sync`].
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn add(&mut self, record: &Record) -> Result<()> {
+        let line = line_of(record);
+        self.file.append(line.as_bytes())?;
+        self.bytes += line.len() as u64;
+        self.lines.push(line);
+        Ok(())
+    }
+
+    /// Whether it is full, so that it is to be [begun anew](Journal::begin_anew).
+    pub fn is_full(&self) -> bool {
+        self.bytes > JOURNAL_BYTES_MAX
+    }
+
+    /// Writes the file anew with its newest part, from a [`Record::Begin`] on.
+    ///
+    /// # Errors
+    /// [`Error::Io`]: the file is as it was.
+    pub fn begin_anew(&mut self) -> Result<()> {
+        let mut kept = self.bytes as usize;
+        let mut first = 0;
+        let is_begin = |line: &str| line[HEAD_BYTES..].starts_with("{\"begin\":");
+        for (at, line) in self.lines.iter().enumerate() {
+            if kept <= KEPT_BYTES && is_begin(line) {
+                break;
+            }
+            kept -= line.len();
+            first = at + 1;
+        }
+        let lines = self.lines.split_off(first);
+        self.file = write_anew(&*self.fs, &self.dir, &lines)?;
+        (self.lines, self.bytes) = (lines, kept as u64);
+        Ok(())
+    }
+
+    /// Makes what was added durable.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn sync(&mut self) -> Result<()> {
+        self.file.sync()
+    }
+}
+
+/// The records of the journal at `path`; none if there is no such file. Changes nothing.
+///
+/// # Errors
+/// As [`Journal::open`].
+pub fn read(fs: &dyn Fs, path: &Path) -> Result<Vec<Record>> {
+    Ok(read_lines(fs, path)?.1)
+}
+
+/// A file that holds `lines`, durable, under the journal's name.
+fn write_anew(fs: &dyn Fs, dir: &Path, lines: &[String]) -> Result<Box<dyn WriteFile>> {
+    let next = dir.join(NEXT_NAME);
+    // One that a killed process left behind.
+    if fs.exists(&next)? {
+        fs.remove_file(&next)?;
+    }
+    let mut file = fs.create(&next)?;
+    lines.iter().try_for_each(|line| file.append(line.as_bytes()))?;
+    file.sync()?;
+    fs.rename(&next, &dir.join(JOURNAL_NAME))?;
+    fs.sync_dir(dir)?;
+    Ok(file)
+}
+
+fn line_of(record: &Record) -> String {
+    let json =
+        serde_json::to_string(record).expect("records are maps with names for keys and finite numbers");
+    format!("{:08x} {json}\n", crc32c::crc32c(json.as_bytes()))
+}
+
+/// What a line says, if it is whole.
+fn record_of(line: &str) -> Result<Record, String> {
+    let json = line.get(HEAD_BYTES..).ok_or("it is too short")?;
+    let sum = u32::from_str_radix(&line[..8], 16).map_err(|_| "it does not begin with a checksum")?;
+    if crc32c::crc32c(json.as_bytes()) != sum {
+        return Err("its checksum is another".into());
+    }
+    serde_json::from_str(json).map_err(|error| format!("its record is none of this release: {error}"))
+}
+
+fn read_lines(fs: &dyn Fs, path: &Path) -> Result<(Vec<String>, Vec<Record>)> {
+    if !fs.exists(path)? {
+        return Ok((Vec::new(), Vec::new()));
+    }
+    let content = read_all(&*fs.open(path)?)?;
+    let (mut lines, mut records, mut at) = (Vec::new(), Vec::new(), 0);
+    while at < content.len() {
+        let end = content[at..].iter().position(|&byte| byte == b'\n').map(|end| at + end);
+        let whole = end.map(|end| &content[at..end]);
+        let record = match whole.map(std::str::from_utf8) {
+            Some(Ok(line)) => record_of(line).map(|record| (line.to_owned() + "\n", record)),
+            Some(Err(_)) => Err("it is no text".into()),
+            None => Err("it has no end".into()),
+        };
+        let is_last = end.is_none_or(|end| end + 1 == content.len());
+        match record {
+            Ok((_, record)) if records.is_empty() && !matches!(record, Record::Begin(_)) => {
+                return Err(refusal(path, at, "the first line does not begin anything"));
+            }
+            Ok((line, record)) => {
+                lines.push(line);
+                records.push(record);
+            }
+            // Torn by a crash. A file whose only line is broken is somebody else's, unless nothing
+            // but the beginning of one is there.
+            Err(_) if is_last && (!records.is_empty() || is_torn_begin(&content)) => break,
+            Err(why) => return Err(refusal(path, at, &why)),
+        }
+        at = end.map_or(content.len(), |end| end + 1);
+    }
+    Ok((lines, records))
+}
+
+/// Whether `content` can be the beginning of a journal's first line.
+fn is_torn_begin(content: &[u8]) -> bool {
+    let head = content.iter().take(8).all(u8::is_ascii_hexdigit);
+    let expected = b" {\"begin\":";
+    head && content.iter().skip(8).zip(expected).all(|(byte, expected)| byte == expected)
+}
+
+fn refusal(path: &Path, at: usize, why: &str) -> Error {
+    let what = format!(
+        "the line that begins here is none of a tuning journal: {why}; move the file away, and tuning begins anew from \
+         the settings that stand"
+    );
+    Error::corrupt(path, at as u64, what)
+}

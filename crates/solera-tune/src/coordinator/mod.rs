@@ -1,0 +1,635 @@
+//! Who may change what, and when; and what is taken back.
+//!
+//! Owns [`Coordinator`]. It has one token: a change is open until it is judged, and no other is
+//! made meanwhile. Before a change it knows what the context costs; afterwards it compares, takes
+//! back what hurt, and does not allow the same again for a while. All of it holds for every agent,
+//! whatever the agent wants.
+//!
+//! What must hold:
+//! * a decision is a function of the windows and answers before it: no clock, no file, no
+//!   randomness;
+//! * what people set is left alone;
+//! * what changes lose stays within the allowance of [`Rules`], but for what one window can lose.
+
+pub mod baseline;
+pub mod decision;
+pub mod journal;
+pub mod merging;
+pub mod regret;
+pub mod replay;
+pub mod rules;
+pub mod state;
+pub mod tabu;
+#[cfg(test)]
+mod tests;
+
+pub use decision::{Answer, Decision, Order, Purpose};
+pub use rules::Rules;
+pub use state::State;
+
+use crate::{
+    agent::{Agent, Outcome, Proposal, Set},
+    sight::{Blocked, Goal, Window},
+};
+use baseline::{Baseline, Measured};
+use solera::knob::Value;
+use state::{Open, Place};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Windows that say nothing of an open change before it is let be.
+const WAIT_MAX: u32 = 4;
+/// Windows in a row in which background work is behind before an open change is held to be the
+/// cause.
+const BEHIND_MAX: u32 = 2;
+/// Windows in a row that are worse than the best of their context before settings are restored.
+const WORSE_THAN_BEST: u32 = 3;
+/// Windows in a row by which a context has lasted.
+const LASTS: u32 = 3;
+/// How many times the tolerance of a single window that is.
+const BEST_TOLERANCE: f64 = 2.0;
+/// How much worse than its baseline the part of a window must be that is ended early, in
+/// tolerances of a whole one: a part holds less of the tree's work, and so more of chance.
+const EARLY_TOLERANCES: f64 = 2.0;
+/// Samples without which a 99th percentile is not believed.
+const P99_SAMPLES: u64 = 400;
+/// Loss below which a change that was judged counts as having helped as little as it hurt, as a
+/// share.
+const GAIN_MIN: f64 = 0.01;
+/// Longest reason in a receipt, in bytes.
+const WHY_BYTES_MAX: usize = 400;
+
+/// Decides after each window.
+#[derive(Debug)]
+pub struct Coordinator {
+    rules: Rules,
+    goal: Goal,
+    agent: Box<dyn Agent>,
+    state: State,
+    /// What was ordered and is not answered yet, with the settings that it leads to.
+    pending: Option<(Order, Vec<Set>, Option<Open>)>,
+}
+
+impl Coordinator {
+    /// A coordinator that goes on from `state`.
+    pub fn new(rules: Rules, goal: Goal, agent: Box<dyn Agent>, state: State) -> Coordinator {
+        Coordinator { rules, goal, agent, state, pending: None }
+    }
+
+    /// What it knows.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Its agent.
+    pub fn agent(&self) -> &dyn Agent {
+        &*self.agent
+    }
+
+    /// The agent becomes what it remembers, and the memory is returned.
+    ///
+    /// # Errors
+    /// What is wrong with the memory, which is the agent's own fault.
+    pub fn remember(&mut self) -> Result<serde_json::Value, String> {
+        let agent = &mut self.agent;
+        let asked = catch_unwind(AssertUnwindSafe(|| {
+            let memory = agent.remember();
+            agent.restore(&memory).map(|()| memory)
+        }));
+        asked.unwrap_or_else(|panic| Err(panic_text(&*panic)))
+    }
+
+    /// Whether it changes nothing any more, and why.
+    pub fn off(&self) -> Option<&str> {
+        self.state.off.as_deref()
+    }
+
+    /// Decides after `window`. An order in the decision must be [answered](Coordinator::answer)
+    /// before the next window.
+    pub fn window(&mut self, window: &Window) -> Decision {
+        assert!(self.pending.is_none(), "an order has not been answered");
+        let cost = self.goal.cost(window).filter(|_| window.is_judged());
+        let (merging, baseline) = (&self.state.merging, self.baseline(window.context));
+        let mut decision = Decision {
+            cost,
+            baseline: baseline.map(|baseline| baseline.mean(merging)),
+            tolerance: baseline.map(|baseline| baseline.tolerance(&self.rules, merging)),
+            notes: window.blocked.map(|blocked| blocked.words().to_owned()).into_iter().collect(),
+            ..Decision::after(window.number)
+        };
+        if self.off().is_some() && self.state.open.is_none() {
+            return decision;
+        }
+        self.ask(&mut decision, |agent| agent.see(window));
+        self.heed_others(window, &mut decision);
+        if self.state.open.is_some() {
+            self.judge(window, &mut decision);
+        } else {
+            self.rest_or_measure(window, &mut decision);
+        }
+        decision
+    }
+
+    /// Takes back a change that was open when another process ended: nobody judged it.
+    pub fn begin_again(&mut self) -> Option<Decision> {
+        let open = self.state.open.take()?;
+        self.state.regret.close();
+        self.begin_rest();
+        let mut decision = Decision::after(self.state.orders);
+        let why = "its process ended before it was judged".to_owned();
+        let sets = state::way(&self.state.own, &open.before);
+        self.tell(&mut decision, Outcome::Undone { ratio: 1.0, why: why.clone() });
+        if !sets.is_empty() {
+            self.order(Purpose::Undo, sets, why, None, &mut decision);
+        }
+        Some(decision)
+    }
+
+    /// Asks the agent. One that panics is not asked again, and what it left open is taken back.
+    fn ask<R>(&mut self, decision: &mut Decision, ask: impl FnOnce(&mut dyn Agent) -> R) -> Option<R> {
+        if self.off().is_some() {
+            return None;
+        }
+        let agent = &mut *self.agent;
+        match catch_unwind(AssertUnwindSafe(|| ask(agent))) {
+            Ok(answer) => Some(answer),
+            Err(panic) => {
+                let why = format!("{} panicked: {}", self.agent.name(), panic_text(&*panic));
+                decision.notes.push(why.clone());
+                self.state.off = Some(why);
+                None
+            }
+        }
+    }
+
+    /// What an open change has lost, in windows, by what was `so_far` done in a window, if that is
+    /// enough to end it early.
+    pub fn harm(&self, so_far: &Window) -> Option<f64> {
+        if self.state.open.is_none() || !self.rules.guarded {
+            return None;
+        }
+        let (cost, baseline) = (self.goal.cost(so_far)?, self.baseline(so_far.context)?);
+        let window = measured(so_far, cost);
+        if !self.state.merging.explains(window.moved, baseline.usual()) {
+            return None;
+        }
+        let ratio = self.ratio(baseline, so_far.context, &window);
+        let lost = self.state.regret.of_open_with(ratio, so_far.elapsed_ns);
+        let most = 1.0 + EARLY_TOLERANCES * baseline.tolerance(&self.rules, &self.state.merging);
+        (ratio > most && lost > self.rules.stop_windows).then_some(lost)
+    }
+
+    /// What `context` costs under the settings that stood before the change that is open; that
+    /// stand, if there is none.
+    fn baseline(&self, context: u32) -> Option<&Baseline> {
+        let own = self.state.open.as_ref().map_or(&self.state.own, |open| &open.before);
+        self.state.places.get(&context)?.baseline_under(own)
+    }
+
+    /// What `window` cost of what its context did, with merges spread evenly; under the change
+    /// that is open, if there is one.
+    fn ratio(&self, baseline: &Baseline, context: u32, window: &Measured) -> f64 {
+        let merging = &self.state.merging;
+        let open = self.state.open.iter().flat_map(|open| &open.costs);
+        let others = open.filter(|(of, _)| *of == context).map(|(_, window)| window);
+        let usual = match self.state.open {
+            Some(_) => baseline.usual_with(others.chain([window])),
+            None => baseline.usual(),
+        };
+        share(merging.evened(window.cost, window.moved, usual), baseline.mean(merging))
+    }
+
+    /// Tells the agent what became of its proposal, and the decision too.
+    fn tell(&mut self, decision: &mut Decision, outcome: Outcome) {
+        let hurt = self.state.credit.hurt();
+        self.state.credit.hear(&outcome);
+        if self.state.credit.hurt() > hurt {
+            let pause = self.rules.mute << hurt.min(16);
+            self.state.muted_until = decision.window.saturating_add(pause);
+        }
+        self.ask(decision, |agent| agent.hear(&outcome));
+        decision.outcome = Some(outcome);
+    }
+
+    /// Somebody else may have changed knobs since the last window: then nothing that was measured
+    /// holds.
+    fn heed_others(&mut self, window: &Window, decision: &mut Decision) {
+        if window.changes == self.state.expected {
+            return;
+        }
+        self.state.expected = window.changes;
+        let stands = |set: &Set| {
+            let now = window.setting(&set.knob, set.level);
+            now.is_some_and(|now| now.is_set && set.value.as_deref() == Some(now.value.as_str()))
+        };
+        self.state.own.retain(stands);
+        for place in self.state.places.values_mut() {
+            (place.baseline, place.anchor, place.worse) = (Default::default(), None, 0);
+            place.under.clone_from(&self.state.own);
+        }
+        decision.notes.push("somebody else changed knobs: what was measured before does not count".into());
+        if self.state.open.take().is_some() {
+            self.state.regret.close();
+            self.tell(decision, Outcome::Untold);
+        }
+    }
+
+    /// A window in which no change is open: it is measured, and then it is the agent's turn.
+    fn rest_or_measure(&mut self, window: &Window, decision: &mut Decision) {
+        let Some(cost) = decision.cost else { return };
+        self.state.regret.pass(window.elapsed_ns, window.early);
+        if self.rests(window, cost, decision) {
+            return decision.notes.push("what was taken back has its time to take effect".into());
+        }
+        self.state.stay.add(window.context);
+        if self.returns(window, decision) || self.restores(window, cost, decision) {
+            return;
+        }
+        let (rules, merging) = (&self.rules, &mut self.state.merging);
+        let place = self.state.places.entry(window.context).or_default();
+        place.settle(&self.state.own);
+        let measured = measured(window, cost);
+        if place.is_measured() {
+            let mean = (place.baseline.mean(merging), place.baseline.usual());
+            merging.learn(mean, (cost, measured.moved));
+        }
+        place.baseline.add(measured);
+        place.moor(rules, merging);
+        if place.baseline.windows() < self.rules.windows_before {
+            return;
+        }
+        let proposal = self.ask(decision, |agent| agent.propose(window)).flatten();
+        let Some(proposal) = proposal else { return };
+        decision.proposal = Some(proposal.clone());
+        let moves = tabu::moves(window, &proposal.sets);
+        match self.forbidden(window, &proposal, &moves) {
+            Some(why) => self.tell(decision, Outcome::Forbidden { why }),
+            None => self.order_try(window, proposal, moves, decision),
+        }
+    }
+
+    /// Whether what was taken back is still on its way: a while, and longer as long as the context
+    /// is worse than it was.
+    fn rests(&mut self, window: &Window, cost: f64, decision: &Decision) -> bool {
+        let baseline = self.baseline(window.context);
+        let ratio = baseline.map(|baseline| self.ratio(baseline, window.context, &measured(window, cost)));
+        let is_worse = ratio.zip(decision.tolerance).is_some_and(|(ratio, most)| ratio > 1.0 + most);
+        if self.state.recover == 0 || (self.state.rest == 0 && !is_worse) {
+            (self.state.rest, self.state.recover) = (0, 0);
+            return false;
+        }
+        self.state.rest = self.state.rest.saturating_sub(1);
+        self.state.recover -= 1;
+        if let Some(ratio) = ratio {
+            self.state.regret.pay(ratio, window.elapsed_ns);
+        }
+        true
+    }
+
+    /// What was set is taken back: the tree has its time.
+    fn begin_rest(&mut self) {
+        self.state.rest = self.rules.rest;
+        self.state.recover = self.rules.rest_max.max(self.rules.rest);
+    }
+
+    /// Why `proposal` is not allowed, if it is not.
+    fn forbidden(&self, window: &Window, proposal: &Proposal, moves: &[String]) -> Option<String> {
+        if proposal.sets.is_empty() || !proposal.predicted.is_finite() {
+            return Some("it sets nothing, or predicts what is no number".into());
+        }
+        if let Some(set) = proposal.sets.iter().find(|set| self.is_foreign(window, set)) {
+            return Some(format!("{set}: somebody else set {}", set.knob));
+        }
+        if !self.rules.guarded {
+            return None;
+        }
+        if let Some(broken) = self.goal.broken(window).filter(|_| proposal.predicted >= 1.0) {
+            return Some(format!("{broken}, and no gain is predicted"));
+        }
+        if let Some(set) = proposal.sets.iter().find(|set| !self.dares(window, set)) {
+            return Some(format!("{set} is too far at once, as long as so few changes have helped"));
+        }
+        let changes = self.state.places.get(&window.context).map_or(0, |place| place.changes);
+        if changes >= self.rules.changes_per_context {
+            return Some(format!("{changes} changes were made in context {}", window.context));
+        }
+        if let Some((what, until)) = self.state.tabus.forbids(window.context, window.number, moves) {
+            return Some(format!("{what} did not help: not before window {until}"));
+        }
+        if window.number < self.state.muted_until {
+            return Some(format!(
+                "{} changes in a row hurt: none before window {}",
+                self.state.credit.hurt(),
+                self.state.muted_until
+            ));
+        }
+        let regret = &self.state.regret;
+        (!regret.affords(&self.rules)).then(|| {
+            let (spent, allowance) = (regret.spent(), regret.allowance(&self.rules));
+            format!("changes that hurt have cost {spent:.2} windows of {allowance:.2} that they may")
+        })
+    }
+
+    /// Whether its agent's record allows a step as large as `set`.
+    fn dares(&self, window: &Window, set: &Set) -> bool {
+        let old = window.number(&set.knob, set.level);
+        let new = set.value.as_deref().and_then(|value| Value::parse(value).number());
+        old.zip(new).is_none_or(|(old, new)| self.state.credit.allows(old, new))
+    }
+
+    /// Whether `set` would change what somebody else has set.
+    fn is_foreign(&self, window: &Window, set: &Set) -> bool {
+        let is_meant = |setting: &&crate::sight::Setting| {
+            setting.is_set && setting.knob == set.knob && (set.level.is_none() || setting.level == set.level)
+        };
+        let is_own = |setting: &crate::sight::Setting| {
+            self.state.own.iter().any(|own| (&own.knob, own.level) == (&setting.knob, setting.level))
+        };
+        window.settings.iter().filter(is_meant).any(|setting| !is_own(setting))
+    }
+
+    fn order_try(
+        &mut self,
+        window: &Window,
+        proposal: Proposal,
+        moves: Vec<String>,
+        decision: &mut Decision,
+    ) {
+        let open = Open {
+            window: window.number,
+            context: window.context,
+            moves,
+            before: self.state.own.clone(),
+            settle: proposal.settle,
+            ratios: Vec::new(),
+            costs: Vec::new(),
+            worse: 0,
+            waited: 0,
+            behind: 0,
+            proposal,
+        };
+        let sets = open.proposal.sets.clone();
+        let why = format!(
+            "{}; predicted {:+.1} % of the cost",
+            open.proposal.why,
+            (open.proposal.predicted - 1.0) * 100.0
+        );
+        self.order(Purpose::Try, sets, why, Some(open), decision);
+    }
+
+    fn order(
+        &mut self,
+        purpose: Purpose,
+        sets: Vec<Set>,
+        why: String,
+        open: Option<Open>,
+        decision: &mut Decision,
+    ) {
+        self.state.orders += 1;
+        let mut why = why;
+        let end = (0..=WHY_BYTES_MAX.min(why.len())).rev().find(|&end| why.is_char_boundary(end));
+        why.truncate(end.unwrap_or(0));
+        let order = Order { purpose, why, tag: format!("tune-{}", self.state.orders), sets };
+        let own = state::after(&self.state.own, &order.sets);
+        decision.order = Some(order.clone());
+        self.pending = Some((order, own, open));
+    }
+
+    /// Hears what the database said to the order of the last decision, and says what became of a
+    /// proposal.
+    pub fn answer(&mut self, answer: &Answer) -> Option<Outcome> {
+        let (order, own, open) = self.pending.take().expect("there was an order");
+        let outcome = match answer {
+            Answer::Made(number) => {
+                self.state.expected = *number;
+                self.state.own = own;
+                let of_try = open.is_some();
+                if let Some(open) = open {
+                    self.state.places.entry(open.context).or_default().changes += 1;
+                    self.state.open = Some(open);
+                }
+                of_try.then_some(Outcome::Made)?
+            }
+            // What cannot be taken back is not tried for ever: the next proposal begins from what
+            // stands.
+            Answer::Refused(_) if order.purpose != Purpose::Try => return None,
+            Answer::Refused(why) => {
+                let open = open.expect("an agent's change");
+                self.state.tabus.add(open.context, open.window, &open.moves, &self.rules);
+                Outcome::Refused { why: why.clone() }
+            }
+        };
+        let agent = &mut *self.agent;
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| agent.hear(&outcome))) {
+            self.state.off = Some(format!("{} panicked: {}", self.agent.name(), panic_text(&*panic)));
+        }
+        Some(outcome)
+    }
+
+    /// The settings under which `context` was cheapest, if they are others than those that stand,
+    /// under which it is not known, and the context before it lasted.
+    fn own_settings(&self, context: u32) -> Option<Vec<Set>> {
+        if self.state.stay.before < LASTS || !self.rules.guarded {
+            return None;
+        }
+        let place = self.state.places.get(&context)?;
+        let anchor = place.anchor.as_ref().filter(|anchor| anchor.own != self.state.own)?;
+        let is_known = self.state.open.is_none() && place.baseline_under(&self.state.own).is_some();
+        (!is_known).then(|| anchor.own.clone())
+    }
+
+    /// Gives a context that has come back its own settings.
+    fn returns(&mut self, window: &Window, decision: &mut Decision) -> bool {
+        let Some(own) = self.own_settings(window.context) else { return false };
+        let sets = state::way(&self.state.own, &own);
+        let why = format!("context {} is back: these were its settings", window.context);
+        self.order(Purpose::Restore, sets, why, None, decision);
+        true
+    }
+
+    /// Whether the context is worse than it has been under other settings of this tuner, for long
+    /// enough: then those are restored.
+    fn restores(&mut self, window: &Window, cost: f64, decision: &mut Decision) -> bool {
+        let number = window.number;
+        if !self.rules.guarded {
+            return false;
+        }
+        let Some(place) = self.state.places.get_mut(&window.context) else { return false };
+        let Some(anchor) = place.anchor.clone() else { return false };
+        let merging = &self.state.merging;
+        let moved = measured(window, cost).moved;
+        let ratio = share(merging.evened(cost, moved, place.baseline.usual()), anchor.mean);
+        let is_worse = anchor.own != self.state.own && ratio > 1.0 + BEST_TOLERANCE * anchor.tolerance;
+        place.worse = if is_worse { place.worse + 1 } else { 0 };
+        if place.worse < WORSE_THAN_BEST || number < place.restore_from {
+            return false;
+        }
+        let pause = self.rules.pauses[(place.restores as usize).min(self.rules.pauses.len() - 1)];
+        place.restores += 1;
+        place.restore_from = number + pause;
+        (place.worse, place.anchor) = (0, None);
+        let sets = state::way(&self.state.own, &anchor.own);
+        let moves: Vec<String> = tabu::moves(window, &state::way(&anchor.own, &self.state.own));
+        self.state.tabus.add(window.context, number, &moves, &self.rules);
+        self.begin_rest();
+        let why = format!("the context cost {ratio:.2} times what it did under other settings");
+        self.tell(decision, Outcome::Undone { ratio, why: why.clone() });
+        self.order(Purpose::Restore, sets, why, None, decision);
+        true
+    }
+
+    /// Judges the open change by one more window.
+    fn judge(&mut self, window: &Window, decision: &mut Decision) {
+        let ratio = decision.cost.and_then(|cost| {
+            let baseline = self.baseline(window.context)?.clone();
+            let (window, context) = (measured(window, cost), window.context);
+            if !self.state.merging.explains(window.moved, baseline.usual()) {
+                // The first that has merges: what it cost more is taken to be theirs.
+                let mean = (baseline.mean(&self.state.merging), baseline.usual());
+                self.state.merging.learn(mean, (cost, window.moved));
+            }
+            Some((self.ratio(&baseline, context, &window), baseline))
+        });
+        if decision.cost.is_some() {
+            self.state.stay.add(window.context);
+        }
+        let elsewhere = self.state.open.as_ref().is_some_and(|open| open.context != window.context);
+        if decision.cost.is_some() && elsewhere && self.own_settings(window.context).is_some() {
+            self.state.open = None;
+            self.state.regret.close();
+            self.tell(decision, Outcome::Untold);
+            self.returns(window, decision);
+            return;
+        }
+        let mut open = self.state.open.take().expect("a change is open");
+        if self.off().is_some() {
+            return self.undo(window, open, "its agent is gone".into(), decision);
+        }
+        let behind = window.blocked == Some(Blocked::Backlog);
+        open.behind = if behind { open.behind + 1 } else { 0 };
+        if behind && open.behind >= BEHIND_MAX && self.rules.guarded {
+            return self.undo(window, open, "background work fell behind".into(), decision);
+        }
+        let (Some(cost), Some((ratio, baseline))) = (decision.cost, ratio) else {
+            if let Some(cost) = decision.cost {
+                open.costs.push((window.context, measured(window, cost)));
+            }
+            open.waited += 1;
+            return match open.waited >= WAIT_MAX {
+                true => self.keep(open, None, decision),
+                false => self.state.open = Some(open),
+            };
+        };
+        let tolerance = baseline.tolerance(&self.rules, &self.state.merging);
+        let p99_limit = baseline.p99_ns() * self.rules.p99_factor_max;
+        self.state.regret.pass(window.elapsed_ns, window.early);
+        self.state.regret.charge(ratio, window.elapsed_ns);
+        open.costs.push((window.context, measured(window, cost)));
+        if self.rules.guarded {
+            let p99 = window.samples >= P99_SAMPLES && p99_limit > 0.0 && window.p99_ns as f64 > p99_limit;
+            let factor = ratio > self.rules.cost_factor_max;
+            let broken = self.goal.broken(window);
+            open.worse = if ratio > 1.0 + tolerance { open.worse + 1 } else { 0 };
+            let why = match broken {
+                Some(broken) => Some(broken),
+                None if window.early => Some("it hurt so much that its window was ended early".into()),
+                None if factor => Some("one window was enough to see that it hurts".into()),
+                None if p99 && open.worse > 0 => Some("the 99th percentile more than doubled".into()),
+                None if open.worse >= 2 => Some("two windows in a row were worse".into()),
+                None => None,
+            };
+            if let Some(why) = why {
+                open.ratios.push(ratio);
+                return self.undo(window, open, why, decision);
+            }
+        }
+        if open.settle > 0 {
+            open.settle -= 1;
+            self.state.open = Some(open);
+            return;
+        }
+        open.ratios.push(ratio);
+        self.judge_whole(window, open, tolerance, decision);
+    }
+
+    /// Whether enough windows have judged the change, and what they say together.
+    fn judge_whole(&mut self, window: &Window, open: Open, tolerance: f64, decision: &mut Decision) {
+        let judged = open.ratios.len() as u32;
+        let mean = open.ratios.iter().sum::<f64>() / f64::from(judged);
+        if !self.rules.guarded {
+            return self.keep(open, Some(mean), decision);
+        }
+        // What the mean of so many windows may be off by.
+        let noise = (tolerance / self.rules.loss_mads_max.max(1.0) / f64::from(judged).sqrt()).max(GAIN_MIN);
+        let enough = judged >= self.rules.windows_judged;
+        let last = judged >= self.rules.windows_judged_max;
+        if enough && mean < 1.0 - noise {
+            self.keep(open, Some(mean), decision);
+        } else if last {
+            match mean < 1.0 {
+                true => self.keep(open, Some(mean), decision),
+                false => self.undo(window, open, "it did not help".into(), decision),
+            }
+        } else {
+            self.state.open = Some(open);
+        }
+    }
+
+    /// The change stays: what contexts cost from now on is not what they did.
+    fn keep(&mut self, open: Open, ratio: Option<f64>, decision: &mut Decision) {
+        let (rules, own, merging) = (&self.rules, &self.state.own, &self.state.merging);
+        for (id, place) in &mut self.state.places {
+            let of_place = open.costs.iter().filter(|(context, _)| context == id);
+            let of_place: Vec<&Measured> = of_place.map(|(_, window)| window).collect();
+            if of_place.is_empty() {
+                continue;
+            }
+            let before = place.baseline_under(&open.before);
+            let after = before.map(|before| before.usual_with(of_place.iter().copied()));
+            (place.baseline, place.worse) = (after.map(Baseline::expecting).unwrap_or_default(), 0);
+            place.under.clone_from(own);
+            of_place.into_iter().for_each(|window| place.baseline.add(*window));
+            place.moor(rules, merging);
+        }
+        self.state.regret.close();
+        let outcome = ratio.map_or(Outcome::Untold, |ratio| Outcome::Kept { ratio });
+        self.tell(decision, outcome);
+    }
+
+    /// The change is taken back, and not tried again for a while.
+    fn undo(&mut self, window: &Window, open: Open, why: String, decision: &mut Decision) {
+        let judged = open.ratios.len().max(1) as f64;
+        let ratio = if open.ratios.is_empty() { 1.0 } else { open.ratios.iter().sum::<f64>() / judged };
+        self.state.tabus.add(open.context, window.number, &open.moves, &self.rules);
+        self.state.regret.close();
+        self.begin_rest();
+        let sets = state::way(&self.state.own, &open.before);
+        self.tell(decision, Outcome::Undone { ratio, why: why.clone() });
+        if !sets.is_empty() {
+            self.order(Purpose::Undo, sets, why, None, decision);
+        }
+    }
+}
+
+/// What `window` came to, at this cost.
+fn measured(window: &Window, cost: f64) -> Measured {
+    let moved = (window.bytes_flushed + window.bytes_compacted) as f64;
+    Measured { cost, moved: moved / window.operations.total().max(1) as f64, p99_ns: window.p99_ns }
+}
+
+/// What `cost` is of `baseline`, where either may be nothing at all.
+fn share(cost: f64, baseline: f64) -> f64 {
+    const NOTHING: f64 = 1e-9;
+    (cost + NOTHING) / (baseline + NOTHING)
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without a word".into())
+}
+
+impl Place {
+    /// Whether anything is known of what it costs.
+    pub fn is_measured(&self) -> bool {
+        self.baseline.windows() > 0
+    }
+}

@@ -1,0 +1,76 @@
+//! The rules that every agent's changes obey.
+//!
+//! Owns [`Rules`]. Each number has its reason here.
+
+use serde::{Deserialize, Serialize};
+
+/// What is allowed, and what is taken back.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Rules {
+    /// Whether changes are judged and taken back. Without it an agent does as it likes, as the
+    /// papers' agents do; one change at a time is still all there is.
+    pub guarded: bool,
+    /// Windows of a context that must be measured before something is changed in it.
+    pub windows_before: u32,
+    /// Windows by which a change is judged, at least. Two: one may be chance.
+    pub windows_judged: u32,
+    /// The same, at most: a change that is now worse and now not is judged by their mean.
+    pub windows_judged_max: u32,
+    /// How much worse a window may be than its context's baseline, as a share of it.
+    pub loss_max: f64,
+    /// The same in median absolute deviations of the baseline: the larger of the two counts.
+    pub loss_mads_max: f64,
+    /// How many times its baseline's cost a single window may have before the change is taken back
+    /// at once.
+    pub cost_factor_max: f64,
+    /// How many times its baseline's 99th percentile a window may have.
+    pub p99_factor_max: f64,
+    /// What changes that hurt may cost in all, as a share of the time that was served so far.
+    pub regret_share: f64,
+    /// What they may cost before anything was done, in windows.
+    pub regret_windows: f64,
+    /// What an open change may lose, in windows, before its window is ended early and it is taken
+    /// back.
+    pub stop_windows: f64,
+    /// Windows for which no change is made after one that hurt; doubles with each that hurts too.
+    pub mute: u64,
+    /// Windows for which a change that hurt is not tried again: the first time, the second, and
+    /// from then on.
+    pub pauses: [u64; 3],
+    /// Changes that are made in one context, at most.
+    pub changes_per_context: u32,
+    /// Windows that are not measured after something was taken back: the tree is on its way.
+    pub rest: u32,
+    /// The same, at most, as long as they are worse than what was before the change.
+    pub rest_max: u32,
+}
+
+impl Default for Rules {
+    fn default() -> Rules {
+        Rules {
+            guarded: true,
+            windows_before: 2,
+            windows_judged: 2,
+            windows_judged_max: 4,
+            loss_max: 0.05,
+            loss_mads_max: 3.0,
+            cost_factor_max: 2.0,
+            p99_factor_max: 2.0,
+            regret_share: 0.03,
+            regret_windows: 0.15,
+            stop_windows: 0.15,
+            mute: 8,
+            pauses: [8, 16, 32],
+            changes_per_context: 6,
+            rest: 1,
+            rest_max: 8,
+        }
+    }
+}
+
+impl Rules {
+    /// No guard: for experiments that repeat a paper's agent as it was printed.
+    pub fn unguarded() -> Rules {
+        Rules { guarded: false, windows_before: 0, changes_per_context: u32::MAX, ..Rules::default() }
+    }
+}

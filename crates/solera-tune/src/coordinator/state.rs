@@ -1,0 +1,224 @@
+//! What the coordinator knows between two windows.
+//!
+//! Owns [`State`], which is written to the journal now and then, so that a decision can be made
+//! again from there, and [`way`], which says how to come from one set of settings to another.
+
+use super::{
+    baseline::{Baseline, Measured},
+    merging::Merging,
+    regret::Regret,
+    rules::Rules,
+    tabu::Tabus,
+};
+use crate::agent::{Credit, Proposal, Set};
+use serde::{Deserialize, Serialize};
+use solera::control::knob::RUN_LIMIT;
+use std::collections::BTreeMap;
+
+/// Windows that a baseline must have to be held up as what a context can be.
+const ANCHOR_WINDOWS: u32 = 2;
+
+/// What is known.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    /// Number of the newest change of knobs that is known of.
+    pub expected: u64,
+    /// What this tuner has set and stands, ordered by knob and level.
+    pub own: Vec<Set>,
+    /// What is known of each context.
+    pub places: BTreeMap<u32, Place>,
+    /// The change that is open.
+    pub open: Option<Open>,
+    /// What is not to be tried.
+    pub tabus: Tabus,
+    /// What changes that hurt have cost.
+    pub regret: Regret,
+    /// What merges make windows dearer by.
+    pub merging: Merging,
+    /// The context of the newest window that was judged.
+    pub stay: Stay,
+    /// Windows that are still not to be measured.
+    pub rest: u32,
+    /// The same, at most, as long as they are worse than before what was taken back.
+    pub recover: u32,
+    /// What its agent's changes came to.
+    pub credit: Credit,
+    /// The window before which no change is made.
+    pub muted_until: u64,
+    /// Orders that were given.
+    pub orders: u64,
+    /// Why nothing is changed any more.
+    pub off: Option<String>,
+}
+
+/// How long the workload has been what it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stay {
+    /// The context.
+    pub context: u32,
+    /// Windows in a row that were of it.
+    pub windows: u32,
+    /// How many were of the one before.
+    pub before: u32,
+}
+
+impl Stay {
+    /// One more window, of `context`.
+    pub fn add(&mut self, context: u32) {
+        *self = match self.context == context {
+            true => Stay { windows: self.windows.saturating_add(1), ..*self },
+            false => Stay { context, windows: 1, before: self.windows },
+        };
+    }
+}
+
+/// What is known of one context.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Place {
+    /// What it costs under the settings of [`Place::under`].
+    pub baseline: Baseline,
+    /// What this tuner had set when the baseline was measured.
+    pub under: Vec<Set>,
+    /// The least that it has cost, and under which settings.
+    pub anchor: Option<Anchor>,
+    /// Changes that agents made in it.
+    pub changes: u32,
+    /// How often settings were restored in it.
+    pub restores: u32,
+    /// Windows in a row that were worse than the anchor.
+    pub worse: u32,
+    /// The window from which on settings may be restored again.
+    pub restore_from: u64,
+}
+
+/// The least that a context has cost.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Anchor {
+    /// The cost.
+    pub mean: f64,
+    /// How much worse than that a window may be, as a share.
+    pub tolerance: f64,
+    /// What this tuner had set then.
+    pub own: Vec<Set>,
+    /// What the context cost then.
+    pub baseline: Baseline,
+}
+
+/// A change that was made and is being judged.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Open {
+    /// The window after which it was proposed.
+    pub window: u64,
+    /// What was proposed.
+    pub proposal: Proposal,
+    /// The context in which it was.
+    pub context: u32,
+    /// What it does: knobs and directions.
+    pub moves: Vec<String>,
+    /// What this tuner had set before.
+    pub before: Vec<Set>,
+    /// Windows that are still to pass before it is judged.
+    pub settle: u32,
+    /// Costs of windows since, as shares of their baselines.
+    pub ratios: Vec<f64>,
+    /// Windows since, by context.
+    pub costs: Vec<(u32, Measured)>,
+    /// Of the newest of them, how many in a row were too bad.
+    pub worse: u32,
+    /// Windows that said nothing of it.
+    pub waited: u32,
+    /// Windows in which background work was behind.
+    pub behind: u32,
+}
+
+impl Place {
+    /// What it costs under the settings `own`, if that is known.
+    pub fn baseline_under(&self, own: &[Set]) -> Option<&Baseline> {
+        let now = (self.under == own).then_some(&self.baseline);
+        let then = || self.anchor.as_ref().filter(|anchor| anchor.own == own).map(|anchor| &anchor.baseline);
+        now.or_else(then).filter(|baseline| baseline.windows() > 0)
+    }
+
+    /// Measures from now on what it costs under the settings `own`.
+    pub fn settle(&mut self, own: &[Set]) {
+        if self.under != own {
+            self.baseline = self.baseline_under(own).cloned().unwrap_or_default();
+            self.under = own.to_vec();
+        }
+    }
+
+    /// Remembers what it costs now, if that is the least so far and sure enough.
+    pub fn moor(&mut self, rules: &Rules, merging: &Merging) {
+        let mean = self.baseline.mean(merging);
+        if self.baseline.windows() < ANCHOR_WINDOWS
+            || self.anchor.as_ref().is_some_and(|anchor| anchor.mean <= mean && anchor.own != self.under)
+        {
+            return;
+        }
+        let (tolerance, own) = (self.baseline.tolerance(rules, merging), self.under.clone());
+        self.anchor = Some(Anchor { mean, tolerance, own, baseline: self.baseline.clone() });
+    }
+}
+
+/// Whether a set or reset of a knob for all levels ends what `set` says of it.
+fn is_ended_by(set: &Set, all_levels: &Set) -> bool {
+    // Level 0 has a run limit of its own.
+    let stays = set.level == Some(0) && set.knob == RUN_LIMIT.name;
+    all_levels.level.is_none() && set.knob == all_levels.knob && !stays
+}
+
+/// What `own` becomes by `sets`.
+pub fn after(own: &[Set], sets: &[Set]) -> Vec<Set> {
+    let mut after = own.to_vec();
+    for set in sets {
+        after.retain(|old| !is_ended_by(old, set) && (&old.knob, old.level) != (&set.knob, set.level));
+    }
+    after.extend(sets.iter().filter(|set| set.value.is_some()).cloned());
+    after.sort_by(|a, b| (&a.knob, a.level).cmp(&(&b.knob, b.level)));
+    after
+}
+
+/// The sets that make `to` of `from`.
+pub fn way(from: &[Set], to: &[Set]) -> Vec<Set> {
+    let is_in = |sets: &[Set], wanted: &Set| {
+        sets.iter().any(|set| (&set.knob, set.level) == (&wanted.knob, wanted.level))
+    };
+    let resets = from.iter().filter(|old| !is_in(to, old)).map(|old| Set::reset(&old.knob, old.level));
+    let mut way: Vec<Set> = resets.collect();
+    way.extend(to.iter().filter(|set| set.level.is_none() && !from.contains(set)).cloned());
+    // What these end of single levels is set again.
+    let ended = |set: &Set| way.iter().any(|other| is_ended_by(set, other));
+    let levels = to.iter().filter(|set| set.level.is_some() && (!from.contains(set) || ended(set)));
+    let levels: Vec<Set> = levels.cloned().collect();
+    way.extend(levels);
+    way
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sets(of: &[(&str, Option<u32>, u32)]) -> Vec<Set> {
+        of.iter().map(|(knob, level, value)| Set { level: *level, ..Set::new(knob, value) }).collect()
+    }
+
+    #[test]
+    fn the_way_from_one_set_of_settings_to_another_ends_there() {
+        let states = [
+            vec![],
+            sets(&[("block_bytes", None, 4096)]),
+            sets(&[("run_limit", None, 3), ("size_ratio", None, 8)]),
+            sets(&[("run_limit", None, 3), ("run_limit", Some(1), 5)]),
+            sets(&[("run_limit", None, 4), ("run_limit", Some(1), 5), ("run_limit", Some(2), 6)]),
+            sets(&[("run_limit", Some(1), 2)]),
+            sets(&[("run_limit", Some(0), 9)]),
+            sets(&[("run_limit", None, 3), ("run_limit", Some(0), 9)]),
+        ];
+        for from in &states {
+            for to in &states {
+                assert_eq!(after(from, &way(from, to)), *to, "{from:?} to {to:?}");
+                assert_eq!(way(from, to).is_empty(), from == to);
+            }
+        }
+    }
+}

@@ -1,0 +1,460 @@
+//! The coordinator against agents that are made for it, on windows that are made up: what a window
+//! costs is a function of what is set.
+
+use super::{
+    Answer, Coordinator, Decision, Purpose, Rules, State,
+    journal::{Begin, FORMAT, JOURNAL_NAME, Journal, Record, read},
+    replay::{replay, resume},
+};
+use crate::{
+    agent::{self, Agent, Maker, Outcome, Proposal, Set},
+    sight::{Contexts, Goal, Measure, Operations, Pace, Setting, Window},
+    world::device,
+};
+use solera::{
+    Error,
+    vfs::{Fs, mem::MemFs},
+};
+use std::{path::Path, sync::Arc};
+
+/// Operations of a window.
+const OPERATIONS: u64 = 10_000;
+
+/// Proposes what it was given, one after the other.
+#[derive(Debug)]
+struct Scripted {
+    proposals: Vec<Proposal>,
+    heard: Vec<Outcome>,
+}
+
+impl Agent for Scripted {
+    fn name(&self) -> &'static str {
+        "scripted"
+    }
+    fn see(&mut self, _: &Window) {}
+    fn propose(&mut self, _: &Window) -> Option<Proposal> {
+        self.proposals.pop()
+    }
+    fn hear(&mut self, outcome: &Outcome) {
+        self.heard.push(outcome.clone());
+    }
+    fn remember(&self) -> serde_json::Value {
+        serde_json::Value::Null
+    }
+    fn restore(&mut self, _: &serde_json::Value) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// Panics when it is asked.
+#[derive(Debug)]
+struct Panics;
+
+impl Agent for Panics {
+    fn name(&self) -> &'static str {
+        "panics"
+    }
+    fn see(&mut self, window: &Window) {
+        assert!(window.number < 6, "six is too much");
+    }
+    fn propose(&mut self, _: &Window) -> Option<Proposal> {
+        Some(proposal("3"))
+    }
+    fn hear(&mut self, _: &Outcome) {}
+    fn remember(&self) -> serde_json::Value {
+        serde_json::Value::Null
+    }
+    fn restore(&mut self, _: &serde_json::Value) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+fn proposal(value: &str) -> Proposal {
+    let sets = vec![Set::new("run_limit", value)];
+    Proposal { sets, why: "a test".into(), predicted: 0.9, settle: 0 }
+}
+
+fn window(number: u64, context: u32, ns: f64, changes: u64, settings: &[Setting]) -> Window {
+    Window {
+        number,
+        unix_ms: 1_700_000_000_000 + number,
+        elapsed_ns: (ns * OPERATIONS as f64) as u64,
+        changes,
+        operations: Operations { absent: 0, found: OPERATIONS / 2, scans: 0, writes: OPERATIONS / 2 },
+        scanned: 0,
+        mean_ns: [ns; 4],
+        write_calls: OPERATIONS / 2,
+        samples: 80,
+        p50_ns: ns as u64,
+        p99_ns: 3 * ns as u64,
+        blocks_read: 100,
+        blocks_hit: 100,
+        bytes_read: 1,
+        bytes_flushed: 1,
+        bytes_compacted: 1,
+        flushes: 4,
+        stall_us: 0,
+        levels: Vec::new(),
+        layouts: Vec::new(),
+        memtable_entries: 0,
+        memory_bytes: 1 << 26,
+        filter_bytes: 0,
+        index_bytes: 0,
+        cache_bytes: 1 << 20,
+        cached_bytes: 1 << 20,
+        settings: settings.to_vec(),
+        context,
+        drifted: false,
+        steady: false,
+        early: false,
+        blocked: None,
+    }
+}
+
+/// A database that is nothing but its settings.
+struct Database {
+    settings: Vec<Setting>,
+    changes: u64,
+    windows: u64,
+}
+
+impl Database {
+    fn new() -> Database {
+        let setting = |knob: &str, value: &str| Setting {
+            knob: knob.into(),
+            level: None,
+            value: value.into(),
+            is_set: false,
+        };
+        let settings = vec![setting("run_limit", "1"), setting("block_bytes", "4096")];
+        Database { settings, changes: 0, windows: 0 }
+    }
+
+    fn run_limit(&self) -> f64 {
+        self.settings[0].value.parse().unwrap()
+    }
+
+    fn make(&mut self, sets: &[Set]) -> Answer {
+        self.changes += 1;
+        for set in sets {
+            let setting = self.settings.iter_mut().find(|setting| setting.knob == set.knob).unwrap();
+            setting.is_set = set.value.is_some();
+            setting.value = set.value.clone().unwrap_or("1".into());
+        }
+        Answer::Made(self.changes)
+    }
+
+    /// One more window, in which an operation takes `ns`, and what is decided and made after it.
+    fn window(&mut self, coordinator: &mut Coordinator, context: u32, ns: f64) -> Decision {
+        self.windows += 1;
+        let window = window(self.windows, context, ns, self.changes, &self.settings);
+        let decision = coordinator.window(&window);
+        if let Some(order) = &decision.order {
+            let answer = self.make(&order.sets);
+            coordinator.answer(&answer);
+        }
+        decision
+    }
+}
+
+fn goal() -> Goal {
+    Goal { measure: Measure::Elapsed, ..Goal::default() }
+}
+
+fn coordinator(agent: impl Agent + 'static) -> Coordinator {
+    Coordinator::new(Rules::default(), goal(), Box::new(agent), State::default())
+}
+
+fn scripted(values: &[&str]) -> Coordinator {
+    let proposals = values.iter().rev().map(|value| proposal(value)).collect();
+    coordinator(Scripted { proposals, heard: Vec::new() })
+}
+
+/// Runs windows in which a run limit of 1 takes 100 ns and another takes `other`.
+fn run(database: &mut Database, coordinator: &mut Coordinator, windows: u64, other: f64) -> Vec<Decision> {
+    let mut decisions = Vec::new();
+    for _ in 0..windows {
+        let ns = if database.run_limit() == 1.0 { 100.0 } else { other };
+        decisions.push(database.window(coordinator, 1, ns));
+    }
+    decisions
+}
+
+fn outcomes(decisions: &[Decision]) -> Vec<&Outcome> {
+    decisions.iter().filter_map(|decision| decision.outcome.as_ref()).collect()
+}
+
+#[test]
+fn a_change_that_helps_is_kept() {
+    let (mut database, mut coordinator) = (Database::new(), scripted(&["3"]));
+    let decisions = run(&mut database, &mut coordinator, 8, 80.0);
+    assert!(matches!(outcomes(&decisions)[..], [Outcome::Kept { ratio }] if (*ratio - 0.8).abs() < 1e-9));
+    assert_eq!(database.run_limit(), 3.0);
+}
+
+#[test]
+fn a_change_that_hurts_is_taken_back_after_two_windows_and_one_that_hurts_much_after_one() {
+    for (ns, windows) in [(120.0, 2), (250.0, 1)] {
+        let (mut database, mut coordinator) = (Database::new(), scripted(&["3"]));
+        let decisions = run(&mut database, &mut coordinator, 8, ns);
+        let tried = decisions.iter().position(|decision| decision.order.is_some()).unwrap();
+        let undone = tried + windows;
+        let order = decisions[undone].order.as_ref().unwrap();
+        assert_eq!((order.purpose, &order.sets), (Purpose::Undo, &vec![Set::reset("run_limit", None)]));
+        assert!(matches!(decisions[undone].outcome, Some(Outcome::Undone { .. })), "{ns}");
+        assert!(!database.settings[0].is_set);
+    }
+}
+
+#[test]
+fn what_hurt_is_not_tried_again_for_a_while_whatever_its_value() {
+    let (mut database, mut coordinator) = (Database::new(), scripted(&["3", "2"]));
+    let decisions = run(&mut database, &mut coordinator, 12, 107.0);
+    let outcomes = outcomes(&decisions);
+    assert!(matches!(outcomes[0], Outcome::Undone { .. }), "{outcomes:?}");
+    assert!(
+        matches!(outcomes[1], Outcome::Forbidden { why } if why.contains("not before window")),
+        "{outcomes:?}"
+    );
+}
+
+#[test]
+fn a_change_that_neither_helps_nor_hurts_is_taken_back() {
+    let (mut database, mut coordinator) = (Database::new(), scripted(&["3"]));
+    let decisions = run(&mut database, &mut coordinator, 12, 100.0);
+    assert!(matches!(outcomes(&decisions)[..], [Outcome::Undone { why, .. }] if why == "it did not help"));
+}
+
+#[test]
+fn what_people_set_is_left_alone_and_what_they_change_meanwhile_ends_the_judging() {
+    let (mut database, mut coordinator) = (Database::new(), scripted(&["3"]));
+    database.settings[0].is_set = true;
+    let decisions = run(&mut database, &mut coordinator, 4, 80.0);
+    assert!(
+        matches!(outcomes(&decisions)[0], Outcome::Forbidden { why } if why.contains("somebody else set run_limit"))
+    );
+    let (mut database, mut coordinator) = (Database::new(), scripted(&["3"]));
+    while run(&mut database, &mut coordinator, 1, 100.0)[0].order.is_none() {}
+    database.changes += 1;
+    database.settings[0].value = "7".into();
+    let decisions = run(&mut database, &mut coordinator, 3, 200.0);
+    assert_eq!(outcomes(&decisions), [&Outcome::Untold]);
+    assert_eq!(database.run_limit(), 7.0, "what somebody else set stands");
+}
+
+#[test]
+fn a_context_has_six_changes_at_most() {
+    let values: Vec<String> = (2..20).map(|value| value.to_string()).collect();
+    let values: Vec<&str> = values.iter().map(String::as_str).collect();
+    let (mut database, mut coordinator) = (Database::new(), scripted(&values));
+    let mut ns = 100.0;
+    let mut made = 0;
+    for _ in 0..120 {
+        let decision = database.window(&mut coordinator, 1, ns);
+        if decision.order.is_some() {
+            (made, ns) = (made + 1, ns * 0.9);
+        }
+    }
+    assert_eq!(made, 6);
+}
+
+#[test]
+fn settings_that_were_kept_are_restored_where_their_context_has_become_worse() {
+    // Made in context 2 it helps there; context 1 was measured before, and suffers.
+    let (mut database, mut coordinator) = (Database::new(), scripted(&["3"]));
+    coordinator.rules.windows_before = 4;
+    (0..3).for_each(|_| drop(database.window(&mut coordinator, 1, 50.0)));
+    for _ in 0..12 {
+        let ns = if database.run_limit() == 1.0 { 100.0 } else { 60.0 };
+        database.window(&mut coordinator, 2, ns);
+    }
+    assert_eq!(database.run_limit(), 3.0);
+    let decisions: Vec<Decision> = (0..4)
+        .map(|_| {
+            let ns = if database.run_limit() == 1.0 { 50.0 } else { 90.0 };
+            database.window(&mut coordinator, 1, ns)
+        })
+        .collect();
+    let order = decisions.iter().find_map(|decision| decision.order.as_ref()).unwrap();
+    assert_eq!((order.purpose, database.run_limit()), (Purpose::Restore, 1.0));
+}
+
+#[test]
+fn an_agent_that_panics_is_not_asked_again_and_what_it_left_open_is_taken_back() {
+    let (mut database, mut coordinator) = (Database::new(), coordinator(Panics));
+    coordinator.rules.windows_judged = 9;
+    coordinator.rules.windows_judged_max = 9;
+    let decisions = run(&mut database, &mut coordinator, 10, 90.0);
+    assert!(coordinator.off().unwrap().contains("six is too much"), "{:?}", coordinator.off());
+    assert_eq!(decisions[5].order.as_ref().unwrap().purpose, Purpose::Undo);
+    assert!(decisions[6..].iter().all(|decision| decision.order.is_none()));
+    assert!(!database.settings[0].is_set);
+}
+
+/// An agent that wants the worst and lies about it loses less than a twentieth over a run.
+#[test]
+fn what_all_changes_lose_together_is_bounded() {
+    let values: Vec<String> = (0..200).map(|turn| (2 + turn % 2).to_string()).collect();
+    let values: Vec<&str> = values.iter().map(String::as_str).collect();
+    let (mut database, mut coordinator) = (Database::new(), scripted(&values));
+    coordinator.rules.changes_per_context = u32::MAX;
+    (coordinator.rules.pauses, coordinator.rules.mute) = ([1, 1, 1], 0);
+    let windows = 400;
+    let mut sum = 0.0;
+    for _ in 0..windows {
+        let ns = if database.run_limit() == 1.0 { 100.0 } else { 190.0 };
+        database.window(&mut coordinator, 1, ns);
+        sum += ns;
+    }
+    let loss = sum / (100.0 * f64::from(windows)) - 1.0;
+    assert!(loss < 0.05 && coordinator.state().regret.spent() > 1.0, "{loss}");
+}
+
+fn begin(goes_on: bool, state: State) -> Record {
+    let maker = Maker { name: "random".into(), seed: 7, units: device(), goal: goal() };
+    Record::Begin(Box::new(Begin {
+        format: FORMAT,
+        unix_ms: 1,
+        keyspace: "default".into(),
+        maker,
+        goal: goal(),
+        rules: Rules::default(),
+        pace: Pace::default(),
+        windows: 0,
+        contexts: Contexts::default(),
+        state,
+        memory: serde_json::Value::Null,
+        goes_on,
+    }))
+}
+
+/// A random agent's life on a database that knows two knobs, as a journal.
+fn life(windows: u64) -> Vec<Record> {
+    let first = begin(false, State::default());
+    let Record::Begin(of) = &first else { unreachable!() };
+    let agent = agent::make(&of.maker).unwrap();
+    let mut coordinator = Coordinator::new(Rules::default(), goal(), agent, State::default());
+    let mut database = Database::new();
+    let mut records = vec![first.clone()];
+    for number in 1..=windows {
+        let ns = 100.0 + (number * 37 % 11) as f64;
+        let window = window(number, 1, ns, database.changes, &database.settings);
+        let decision = coordinator.window(&window);
+        let order = decision.order.clone();
+        records.push(Record::Window { window: Box::new(window), decision: Box::new(decision) });
+        if let Some(order) = order {
+            let known = order.sets.iter().all(|set| database.settings.iter().any(|is| is.knob == set.knob));
+            let answer = match known {
+                true => database.make(&order.sets),
+                false => Answer::Refused("there is no such knob".into()),
+            };
+            coordinator.answer(&answer);
+            records.push(Record::Answer(answer));
+        }
+    }
+    records
+}
+
+#[test]
+fn a_journal_is_decided_again_word_for_word_and_a_decision_that_was_altered_is_found() {
+    let mut records = life(200);
+    let again = replay(&records).unwrap();
+    assert!(again.difference.is_none() && again.orders > 3, "{again:?}");
+    assert_eq!(again.decisions, 200);
+    let Record::Window { decision, .. } = &mut records[90] else {
+        panic!("the ninetieth record is a window");
+    };
+    decision.notes.push("somebody wrote here".into());
+    let altered = replay(&records).unwrap().difference.unwrap();
+    assert!(altered.then.contains("somebody wrote here") && !altered.now.contains("somebody"));
+}
+
+#[test]
+fn a_tuner_comes_back_to_where_its_journal_ends() {
+    let records = life(120);
+    let whole = resume(&records).unwrap().unwrap();
+    assert_eq!(whole.windows, 120);
+    let again = resume(&records[..records.len() - 20]).unwrap().unwrap();
+    assert!(again.windows < 120);
+    assert!(resume(&[]).unwrap().is_none());
+}
+
+fn written(records: &[Record]) -> MemFs {
+    let fs = MemFs::new();
+    fs.create_dir_all(Path::new("/d")).unwrap();
+    let (mut journal, before) = Journal::open(Arc::new(fs.clone()), Path::new("/d")).unwrap();
+    assert!(before.is_empty());
+    records.iter().for_each(|record| journal.add(record).unwrap());
+    journal.sync().unwrap();
+    fs
+}
+
+fn content(fs: &MemFs) -> Vec<u8> {
+    solera::vfs::read_all(&*fs.open(&Path::new("/d").join(JOURNAL_NAME)).unwrap()).unwrap()
+}
+
+fn put(fs: &MemFs, content: &[u8]) {
+    let path = Path::new("/d").join(JOURNAL_NAME);
+    if fs.exists(&path).unwrap() {
+        fs.remove_file(&path).unwrap();
+    }
+    fs.create(&path).unwrap().append(content).unwrap();
+}
+
+#[test]
+fn a_journal_comes_back_as_it_was_written_and_a_torn_tail_is_cut_wherever_it_tears() {
+    let records = life(12);
+    let fs = written(&records);
+    let whole = content(&fs);
+    let path = Path::new("/d").join(JOURNAL_NAME);
+    assert_eq!(read(&fs, &path).unwrap(), records);
+    for cut in 0..whole.len() {
+        put(&fs, &whole[..cut]);
+        let found = read(&fs, &path).unwrap();
+        assert_eq!(found[..], records[..found.len()]);
+        let lines = whole[..cut].iter().filter(|byte| **byte == b'\n').count();
+        assert_eq!(found.len(), lines, "cut at {cut}");
+    }
+    let (mut journal, found) = Journal::open(Arc::new(fs.clone()), Path::new("/d")).unwrap();
+    journal.add(&records[1]).unwrap();
+    drop(journal);
+    assert_eq!(read(&fs, &path).unwrap().len(), found.len() + 1);
+}
+
+#[test]
+fn a_file_that_is_no_journal_and_one_that_is_damaged_are_refused_with_what_to_do() {
+    let fs = written(&life(12));
+    let path = Path::new("/d").join(JOURNAL_NAME);
+    let whole = content(&fs);
+    let mut damaged = whole.clone();
+    let middle = whole.len() / 2;
+    damaged[middle] ^= 1;
+    let foreign = b"user,password\nalice,secret\n".to_vec();
+    let no_begin = whole[whole.iter().position(|byte| *byte == b'\n').unwrap() + 1..].to_vec();
+    for bad in [damaged, foreign, no_begin, b"PNG".to_vec(), vec![0xff; 100]] {
+        put(&fs, &bad);
+        let error = read(&fs, &path).unwrap_err();
+        assert!(matches!(error, Error::Corrupt { .. }), "{error}");
+        assert!(error.to_string().contains("move the file away"), "{error}");
+        assert!(Journal::open(Arc::new(fs.clone()), Path::new("/d")).is_err());
+        assert_eq!(content(&fs), bad, "a file that was refused is as it was");
+    }
+}
+
+#[test]
+fn a_full_journal_keeps_its_newest_part_from_a_beginning_on() {
+    let records = life(2);
+    let fs = written(&records);
+    let (mut journal, _) = Journal::open(Arc::new(fs.clone()), Path::new("/d")).unwrap();
+    let mut rounds = 0;
+    while !journal.is_full() {
+        journal.add(&begin(true, State::default())).unwrap();
+        (0..50).for_each(|_| journal.add(&records[1]).unwrap());
+        rounds += 1;
+    }
+    journal.begin_anew().unwrap();
+    assert!(!journal.is_full() && rounds > 3);
+    let kept = read(&fs, &Path::new("/d").join(JOURNAL_NAME)).unwrap();
+    assert!(matches!(kept[0], Record::Begin(_)) && kept.len() > 51);
+    assert!(content(&fs).len() <= 4 << 20);
+}

@@ -1,0 +1,125 @@
+//! Ridge regression: the line through weighted points that has the least squared error and small
+//! slopes.
+//!
+//! Owns [`Ridge`], which keeps sums and not points: a point costs n² steps, and what is old can be
+//! made to count less.
+
+use super::cholesky::Cholesky;
+use serde::{Deserialize, Serialize};
+
+/// Sums over points, of which [`Ridge::solve`] makes the coefficients.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ridge {
+    size: usize,
+    /// What the squared slopes cost.
+    penalty: f64,
+    gram: Vec<f64>,
+    moments: Vec<f64>,
+}
+
+impl Ridge {
+    /// Of points with `size` features and no constant: who wants one gives a feature that is 1.
+    /// `penalty` is positive.
+    pub fn new(size: usize, penalty: f64) -> Ridge {
+        assert!(penalty > 0.0, "without a penalty there may be no solution");
+        Ridge { size, penalty, gram: vec![0.0; size * size], moments: vec![0.0; size] }
+    }
+
+    /// Whether it is of points with `size` features, and sound: one that was read from a file may
+    /// be anything.
+    pub fn is_of(&self, size: usize) -> bool {
+        self.size == size
+            && self.gram.len() == size * size
+            && self.moments.len() == size
+            && self.penalty > 0.0
+            && self.gram.iter().chain(&self.moments).all(|sum| sum.is_finite())
+    }
+
+    /// Adds a point that counts `weight` times.
+    pub fn add(&mut self, features: &[f64], value: f64, weight: f64) {
+        assert_eq!(features.len(), self.size, "a point has as many features as the others");
+        assert!(value.is_finite() && features.iter().all(|x| x.is_finite()), "a point is not finite");
+        for (row, x) in features.iter().enumerate() {
+            for (column, y) in features.iter().enumerate() {
+                self.gram[row * self.size + column] += weight * x * y;
+            }
+            self.moments[row] += weight * x * value;
+        }
+    }
+
+    /// Makes all points so far count `share` of what they did.
+    pub fn fade(&mut self, share: f64) {
+        self.gram.iter_mut().chain(&mut self.moments).for_each(|sum| *sum *= share);
+    }
+
+    /// The coefficients. All are 0 as long as there is no point.
+    pub fn solve(&self) -> Vec<f64> {
+        let mut penalised = self.gram.clone();
+        (0..self.size).for_each(|i| penalised[i * self.size + i] += self.penalty);
+        // Sums that overflowed are the only reason why there could be no decomposition.
+        let solved = Cholesky::of(&penalised, self.size).map(|cholesky| cholesky.solve(&self.moments));
+        solved.unwrap_or_else(|| vec![0.0; self.size])
+    }
+}
+
+/// The value of coefficients at a point.
+pub fn value(coefficients: &[f64], features: &[f64]) -> f64 {
+    coefficients.iter().zip(features).map(|(coefficient, x)| coefficient * x).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::learn::{Random, digest, samples};
+
+    /// (Xᵀ X + λ I)⁻¹ Xᵀ y of one feature is Σxy / (Σx² + λ).
+    #[test]
+    fn one_feature_has_the_closed_form() {
+        let mut ridge = Ridge::new(1, 2.0);
+        assert_eq!(ridge.solve(), [0.0]);
+        for (x, y) in [(1.0, 2.0), (2.0, 3.0), (3.0, 7.0)] {
+            ridge.add(&[x], y, 1.0);
+        }
+        assert!((ridge.solve()[0] - 29.0 / 16.0).abs() < 1e-12);
+        ridge.fade(0.5);
+        assert!((ridge.solve()[0] - 14.5 / 9.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_line_is_found_again_and_weights_say_which() {
+        let mut random = Random::new(5);
+        let mut ridge = Ridge::new(3, 1e-9);
+        for n in 0..200 {
+            let x = [1.0, random.normal(), random.normal()];
+            // Two laws; one counts almost nothing.
+            let (law, weight) = if n % 2 == 0 { ([3.0, -2.0, 0.5], 1.0) } else { ([9.0, 9.0, 9.0], 1e-9) };
+            ridge.add(&x, value(&law, &x), weight);
+        }
+        for (found, law) in ridge.solve().into_iter().zip([3.0, -2.0, 0.5]) {
+            assert!((found - law).abs() < 1e-6, "{found} for {law}");
+        }
+    }
+
+    /// `Ridge(alpha=0.7, fit_intercept=False).fit(X, y, sample_weight=w)` of scikit-learn 1.9.1.
+    #[test]
+    fn coefficients_are_those_of_scikit_learn() {
+        let (rows, values, weights) = samples();
+        let mut ridge = Ridge::new(3, 0.7);
+        for ((row, value), weight) in rows.iter().zip(&values).zip(&weights) {
+            ridge.add(row, *value, *weight);
+        }
+        let theirs = [0.21850580722197455, 0.16324007509791935, 1.197936029633842];
+        assert!(ridge.solve().iter().zip(theirs).all(|(ours, theirs)| (ours - theirs).abs() < 1e-12));
+    }
+
+    #[test]
+    fn it_gives_the_same_bits_on_every_processor() {
+        let mut random = Random::new(9);
+        let mut ridge = Ridge::new(6, 0.1);
+        for _ in 0..100 {
+            let x: Vec<f64> = (0..6).map(|_| random.normal()).collect();
+            ridge.add(&x, random.normal(), random.unit());
+        }
+        assert_eq!(digest(ridge.solve()), 0x617f_0fcb_8048_eafe);
+    }
+}

@@ -1,0 +1,186 @@
+//! Contexts: workloads that are alike have one number.
+//!
+//! Owns [`Contexts`]. A workload's traits are its mix, the size of the data, of an entry and of a
+//! scan. A window belongs to the nearest context whose mix is within [`DRIFT`] of its own in total
+//! variation (CAMAL's threshold) and whose sizes are within a factor. A workload that no context is
+//! like becomes one when a window shows it whose parts are alike, or else two windows in a row, so
+//! that the window in which one workload ends and another begins makes none.
+
+use super::window::Window;
+use crate::learn::elementary::log2;
+use serde::{Deserialize, Serialize};
+
+/// Total variation of two mixes from which they are two workloads (CAMAL §6).
+pub const DRIFT: f64 = 0.1;
+/// Doublings of a size from which it makes another context.
+const SIZE_DOUBLINGS: f64 = 1.0;
+/// Contexts that are remembered; the one that was seen least recently is forgotten for a new one.
+const CONTEXTS_MAX: usize = 64;
+
+/// What a workload is told by.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Traits {
+    /// Shares of operations: v, r, q, w.
+    pub shares: [f64; 4],
+    /// Bytes of all tables, as a power of two.
+    pub data_log2: f64,
+    /// Bytes of an entry in a table, as a power of two.
+    pub entry_log2: f64,
+    /// Entries of a scan, as a power of two.
+    pub scan_log2: f64,
+}
+
+impl Traits {
+    /// Those of a window.
+    pub fn of(window: &Window) -> Traits {
+        let log2 = |number: f64| log2(number.max(1.0));
+        let bytes = window.table_bytes() as f64;
+        Traits {
+            shares: window.mix().shares(),
+            data_log2: log2(bytes),
+            entry_log2: log2(bytes / window.table_entries().max(1) as f64),
+            scan_log2: log2(window.scan_entries()),
+        }
+    }
+
+    /// Total variation of the two mixes: 0 to 1.
+    pub fn variation(&self, other: &Traits) -> f64 {
+        let parts = self.shares.iter().zip(other.shares);
+        parts.map(|(share, other)| (share - other).abs()).sum::<f64>() / 2.0
+    }
+
+    /// How far the two are apart, in units of what one context spans: from 1 on they are two
+    /// workloads.
+    pub fn distance(&self, other: &Traits) -> f64 {
+        let size = |own: f64, other: f64| (own - other).abs() / SIZE_DOUBLINGS;
+        // How long scans are counts as far as there are any.
+        let scans = self.shares[2].min(other.shares[2]);
+        let scan = if scans > DRIFT / 4.0 { size(self.scan_log2, other.scan_log2) } else { 0.0 };
+        let parts = [
+            self.variation(other) / DRIFT,
+            size(self.data_log2, other.data_log2),
+            size(self.entry_log2, other.entry_log2),
+            scan,
+        ];
+        parts.into_iter().fold(0.0, f64::max)
+    }
+}
+
+/// A workload that was seen.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Context {
+    /// Its number, from 1.
+    pub id: u32,
+    /// Its traits when it was first seen.
+    pub traits: Traits,
+    /// The window that was of it last.
+    pub last_window: u64,
+}
+
+/// All contexts, and what is on its way to become one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Contexts {
+    known: Vec<Context>,
+    /// Traits of the window before, if no context is like it.
+    candidate: Option<Traits>,
+    next_id: u32,
+}
+
+impl Contexts {
+    /// The number of the context that window `number` with these traits belongs to; 0 if it is like
+    /// none, the first of its kind, and not known to be `steady`.
+    pub fn enter(&mut self, number: u64, traits: &Traits, steady: bool) -> u32 {
+        let distance = |context: &&mut Context| context.traits.distance(traits);
+        let nearest = self.known.iter_mut().min_by(|a, b| distance(a).total_cmp(&distance(b)));
+        if let Some(context) = nearest.filter(|context| distance(context) < 1.0) {
+            context.last_window = number;
+            self.candidate = None;
+            return context.id;
+        }
+        if !steady && self.candidate.is_none_or(|candidate| candidate.distance(traits) >= 1.0) {
+            self.candidate = Some(*traits);
+            return 0;
+        }
+        self.candidate = None;
+        if self.known.len() == CONTEXTS_MAX {
+            let oldest = (0..self.known.len()).min_by_key(|&at| self.known[at].last_window);
+            self.known.remove(oldest.expect("there are contexts"));
+        }
+        self.next_id += 1;
+        self.known.push(Context { id: self.next_id, traits: *traits, last_window: number });
+        self.next_id
+    }
+
+    /// The number of the known context that these traits belong to; 0 if there is none.
+    pub fn of(&self, traits: &Traits) -> u32 {
+        let apart = self.known.iter().map(|context| (context.traits.distance(traits), context.id));
+        let nearest = apart.min_by(|a, b| a.0.total_cmp(&b.0));
+        nearest.filter(|(distance, _)| *distance < 1.0).map_or(0, |(_, id)| id)
+    }
+
+    /// Those that are remembered.
+    pub fn known(&self) -> &[Context] {
+        &self.known
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn traits(shares: [f64; 4]) -> Traits {
+        Traits { shares, data_log2: 30.0, entry_log2: 7.0, scan_log2: 4.0 }
+    }
+
+    #[test]
+    fn a_workload_is_a_context_from_its_second_window_on_and_is_known_when_it_comes_back() {
+        let (reads, writes) = (traits([0.1, 0.8, 0.0, 0.1]), traits([0.0, 0.1, 0.0, 0.9]));
+        let mut contexts = Contexts::default();
+        let ids: Vec<u32> = [reads, reads, reads, writes, writes, reads]
+            .iter()
+            .enumerate()
+            .map(|(number, traits)| contexts.enter(number as u64, traits, false))
+            .collect();
+        assert_eq!(ids, [0, 1, 1, 0, 2, 1]);
+    }
+
+    #[test]
+    fn the_window_in_which_a_workload_changes_makes_no_context() {
+        let mut contexts = Contexts::default();
+        let (one, between, other) =
+            (traits([0.0, 1.0, 0.0, 0.0]), traits([0.0, 0.5, 0.0, 0.5]), traits([0.0, 0.0, 0.0, 1.0]));
+        let ids: Vec<u32> =
+            [one, one, between, other, other].map(|traits| contexts.enter(1, &traits, false)).into();
+        assert_eq!(ids, [0, 1, 0, 0, 2]);
+        assert_eq!(contexts.known().len(), 2);
+    }
+
+    #[test]
+    fn a_steady_window_is_a_context_at_once() {
+        let reads = traits([0.1, 0.8, 0.0, 0.1]);
+        let mut contexts = Contexts::default();
+        assert_eq!([contexts.enter(1, &reads, true), contexts.enter(2, &reads, false)], [1, 1]);
+    }
+
+    #[test]
+    fn sizes_tell_workloads_apart_as_mixes_do_and_scans_only_where_there_are_any() {
+        let small = traits([0.5, 0.5, 0.0, 0.0]);
+        assert!(small.distance(&Traits { data_log2: 31.5, ..small }) >= 1.0);
+        assert!(small.distance(&Traits { entry_log2: 9.0, ..small }) >= 1.0);
+        assert!(small.distance(&Traits { scan_log2: 9.0, ..small }) < 1.0);
+        assert!(small.distance(&traits([0.45, 0.55, 0.0, 0.0])) < 1.0);
+        assert!(small.distance(&traits([0.39, 0.61, 0.0, 0.0])) >= 1.0);
+    }
+
+    #[test]
+    fn the_oldest_context_is_forgotten_when_there_are_too_many() {
+        let mut contexts = Contexts::default();
+        for size in 0..CONTEXTS_MAX as u64 + 5 {
+            let traits = Traits { data_log2: 2.0 * size as f64, ..traits([0.0, 1.0, 0.0, 0.0]) };
+            contexts.enter(size, &traits, false);
+            contexts.enter(size, &traits, false);
+        }
+        assert_eq!(contexts.known().len(), CONTEXTS_MAX);
+        assert!(contexts.known().iter().all(|context| context.id > 5));
+    }
+}

@@ -1,0 +1,212 @@
+//! Cutting time into windows.
+//!
+//! Owns [`Watch`]. It is shown observations as often as its caller likes, and says when a window
+//! has ended: when there were enough operations, over enough time, and, where there are writes,
+//! flushes, so that a window holds whole cycles of the tree's work. It compares what was asked
+//! between looks: where the workload changes, the window begins anew.
+
+use super::{
+    context::{Contexts, DRIFT, Traits},
+    window::{Blocked, Window},
+};
+use serde::{Deserialize, Serialize};
+use solera::control::Observation;
+
+/// How long windows are.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pace {
+    /// Operations that a window has at least.
+    pub operations_min: u64,
+    /// Flushes that it has at least, if there are writes and they come before it has two to eight
+    /// times as many operations: the more of them are writes, the longer.
+    pub flushes_min: u64,
+    /// The shortest window, in nanoseconds.
+    pub elapsed_ns_min: u64,
+    /// The longest, in nanoseconds: one that has too few operations by then is not judged.
+    pub elapsed_ns_max: u64,
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        Pace {
+            operations_min: 10_000,
+            flushes_min: 4,
+            elapsed_ns_min: 50_000_000,
+            elapsed_ns_max: 60_000_000_000,
+        }
+    }
+}
+
+/// A window that waits for flushes ends at so many times the operations that it has to have; and so
+/// many more, by the share of writes: what merges take is a small part where few write.
+const WAIT_FOR_FLUSH: f64 = 2.0;
+const WAIT_FOR_WRITES: f64 = 6.0;
+/// Parts of the least window that the workload is compared between.
+const PARTS: u64 = 8;
+/// The part of a window from which on it can be ended early.
+const EARLY_PARTS: u64 = 4;
+/// What chance alone makes of the variation of two mixes, times the root of their operations.
+const CHANCE: f64 = 1.0;
+
+/// What a look at the database came to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Look {
+    /// The window goes on.
+    TooSoon,
+    /// It has ended.
+    Ended(Box<Window>),
+    /// The keyspace is gone.
+    Gone,
+}
+
+/// Cuts what one keyspace does into windows.
+#[derive(Clone, Debug)]
+pub struct Watch {
+    keyspace: String,
+    pace: Pace,
+    /// Where the window began.
+    begin: Observation,
+    /// Where its newest part began.
+    part: Observation,
+    /// Parts that it has had, all alike.
+    parts: u32,
+    /// Whether it began anew because the workload changed. It does so once: a workload that changes
+    /// all the time is one of its own.
+    anew: bool,
+    contexts: Contexts,
+    /// Windows that ended.
+    windows: u64,
+    /// The context of the last window that had one.
+    context: u32,
+}
+
+impl Watch {
+    /// A watch over `keyspace` whose first window begins with `begin`. `windows` have ended before.
+    pub fn new(keyspace: &str, pace: Pace, begin: Observation, windows: u64) -> Watch {
+        let (part, contexts) = (begin.clone(), Contexts::default());
+        Watch {
+            keyspace: keyspace.into(),
+            pace,
+            begin,
+            part,
+            parts: 0,
+            anew: false,
+            contexts,
+            windows,
+            context: 0,
+        }
+    }
+
+    /// The same, with contexts that an earlier watch came to.
+    pub fn with_contexts(self, contexts: Contexts) -> Watch {
+        Watch { contexts, ..self }
+    }
+
+    /// The contexts that it came to.
+    pub fn contexts(&self) -> &Contexts {
+        &self.contexts
+    }
+
+    /// Begins the window anew, with `now`: what was before belongs to none.
+    pub fn restart(&mut self, now: Observation) {
+        self.part = now.clone();
+        self.begin = now;
+        (self.parts, self.anew) = (0, false);
+    }
+
+    /// What was done since the window began, as far as it tells something, and its context, if that
+    /// is known.
+    pub fn so_far(&self, now: &Observation) -> Option<Window> {
+        let window = Window::between(&self.begin, now, &self.keyspace)?;
+        let is_enough = window.operations.total() >= self.pace.operations_min / EARLY_PARTS;
+        let (number, context) = (self.windows + 1, self.contexts.of(&Traits::of(&window)));
+        (is_enough && window.blocked.is_none()).then_some(Window { number, context, ..window })
+    }
+
+    /// Ends the window `now`, before its time, if there is something in it.
+    pub fn end_early(&mut self, now: Observation) -> Look {
+        let Some(window) = self.so_far(&now) else { return Look::TooSoon };
+        self.windows += 1;
+        self.restart(now);
+        let mut window = Window { number: self.windows, early: true, ..window };
+        self.place(&mut window);
+        Look::Ended(Box::new(window))
+    }
+
+    /// Begins the window anew where what is asked is no longer what was asked in it so far.
+    fn heed_drift(&mut self, now: &Observation) {
+        let Some(part) = Window::between(&self.part, now, &self.keyspace) else { return };
+        let least = (self.pace.operations_min / PARTS).max(1);
+        if part.operations.total() < least || !part.blocked.is_none_or(Blocked::has_context) {
+            return;
+        }
+        let before = Window::between(&self.begin, &self.part, &self.keyspace);
+        let before = before.filter(|before| self.parts > 0 && before.operations.total() >= least);
+        let drifts = before.is_some_and(|before| {
+            let fewest = before.operations.total().min(part.operations.total()) as f64;
+            let chance = CHANCE / fewest.sqrt();
+            Traits::of(&before).variation(&Traits::of(&part)) > DRIFT + chance
+        });
+        if drifts && !self.anew {
+            (self.begin, self.parts, self.anew) = (self.part.clone(), 0, true);
+        } else if drifts {
+            self.parts = 0;
+        }
+        self.parts += 1;
+        self.part = now.clone();
+    }
+
+    /// Looks at the database as it is `now`.
+    pub fn look(&mut self, now: Observation) -> Look {
+        self.heed_drift(&now);
+        let Some(mut window) = Window::between(&self.begin, &now, &self.keyspace) else { return Look::Gone };
+        let jumped = matches!(window.blocked, Some(Blocked::Clock | Blocked::Reopened | Blocked::NotANumber))
+            && !self.is_young(&window, &now);
+        if !jumped && !self.has_ended(&window) {
+            return Look::TooSoon;
+        }
+        window.steady = self.parts > 1;
+        self.restart(now);
+        self.windows += 1;
+        window.number = self.windows;
+        if window.blocked.is_none() && window.operations.total() < self.pace.operations_min {
+            window.blocked = Some(Blocked::TooFew);
+        }
+        if window.blocked.is_none_or(Blocked::has_context) {
+            self.place(&mut window);
+        }
+        Look::Ended(Box::new(window))
+    }
+
+    /// Whether no time has passed since the window began: nothing is wrong with a clock that stands
+    /// still so far.
+    fn is_young(&self, window: &Window, now: &Observation) -> bool {
+        window.blocked == Some(Blocked::Clock)
+            && window.elapsed_ns < self.pace.elapsed_ns_min
+            && now.window_us >= self.begin.window_us
+            && now.unix_ms.abs_diff(self.begin.unix_ms) < 1000
+    }
+
+    fn has_ended(&self, window: &Window) -> bool {
+        let Pace { operations_min, flushes_min, elapsed_ns_min, elapsed_ns_max } = self.pace;
+        let operations = window.operations.total();
+        if window.elapsed_ns >= elapsed_ns_max {
+            return true;
+        }
+        let wait = WAIT_FOR_FLUSH + WAIT_FOR_WRITES * window.mix().write;
+        let waits = window.operations.writes > 0
+            && window.flushes < flushes_min
+            && (operations as f64) < operations_min as f64 * wait;
+        operations >= operations_min && window.elapsed_ns >= elapsed_ns_min && !waits
+    }
+
+    /// Finds the window's context.
+    fn place(&mut self, window: &mut Window) {
+        window.context = self.contexts.enter(window.number, &Traits::of(window), window.steady);
+        window.drifted = window.context != self.context;
+        if window.context == 0 {
+            window.blocked = window.blocked.or(Some(Blocked::Unsettled));
+        }
+        self.context = window.context;
+    }
+}

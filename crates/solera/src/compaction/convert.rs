@@ -1,0 +1,348 @@
+//! Which key range is converted next, and which of its values move.
+//!
+//! Owns [`Cell`], a piece of a keyspace as a conversion sees it; [`convert`], a pure decision over
+//! cells and value files; and [`conversion`], the plan that it leads to. A conversion takes a key
+//! range out of all levels. It writes the values of some files, in the order of their keys, to
+//! sorted value files, and the entries as tables of the last level.
+//!
+//! What must hold: value files never take more than the live values, the spare space, and an eighth
+//! of the live values besides, because of conversions. One file is always allowed: else a small
+//! database could not convert at all.
+//!
+//! Called by the engine when nothing more pressing is due.
+
+use super::{
+    cut::{Cut, Intent},
+    picture::Picture,
+    plan::{Plan, Reason},
+    reclaim::{LIVE_PARTS, Space, Victims, allowed, by_waste},
+};
+use crate::{
+    canary::{Bug, planted},
+    ids::{FileId, KeyspaceId},
+    key::{KeyEnd, KeyRange},
+    values::{Live, LiveValues},
+    version::{Run, TableRef, Version},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
+
+/// Of the live values, at most one part in so many is moved by one conversion, if it concerns more
+/// than one cell.
+const PLAN_PARTS: u64 = 16;
+/// A cell is merged for the values that are hidden in it, if they are more than one part in so many
+/// of those that count as live.
+const HIDDEN_PARTS: u64 = 16;
+/// A neighbour takes part in a conversion if it is worth one part in so many of the best cell.
+const NEIGHBOUR_SHARE: f64 = 2.0;
+
+/// What a table points to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TablePointers {
+    /// How much of which value file.
+    pub live: LiveValues,
+    /// How many of its entries have an older version below, nearly: values that nobody sees and
+    /// that are counted as live until both are merged.
+    pub hides: u64,
+}
+
+/// A piece of a keyspace: a table of its last level, with all that lies above it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cell {
+    /// Whose it is.
+    pub keyspace: KeyspaceId,
+    /// Its keys.
+    pub range: KeyRange,
+    /// Bytes of its tables.
+    pub table_bytes: u64,
+    /// What its tables point to, by file. Estimated for tables that reach beyond the cell.
+    pub live: BTreeMap<FileId, Live>,
+    /// Bytes of its values that newer entries hide, about.
+    pub hidden: u64,
+    /// How many values walks have lately read here out of logs, one by one.
+    pub reads: u64,
+}
+
+impl Cell {
+    fn live_bytes(&self) -> u64 {
+        self.live.values().map(|live| live.bytes).sum()
+    }
+
+    /// Whether so much is hidden that a merge is worth it.
+    fn is_revealing(&self) -> bool {
+        self.hidden > self.live_bytes() / HIDDEN_PARTS
+    }
+}
+
+/// What a conversion is to do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Conversion {
+    /// In which keyspace.
+    pub keyspace: KeyspaceId,
+    /// For which keys.
+    pub range: KeyRange,
+    /// The files whose values move.
+    pub victims: Victims,
+    /// Bytes of the values that move, about.
+    pub moved: u64,
+}
+
+impl fmt::Display for Conversion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Conversion { keyspace, range, victims, moved } = self;
+        write!(f, "convert {range} of keyspace {}, {moved} bytes: {victims}", keyspace.0)
+    }
+}
+
+/// What the cells of one decision are weighed by.
+struct Scales<'s> {
+    spaces: BTreeMap<FileId, &'s Space>,
+    /// The files that are to be emptied.
+    victims: BTreeSet<FileId>,
+    /// Whether hidden values have to be given back that victims do not hold.
+    reveals: bool,
+    /// Bytes that may be written besides for walks.
+    room: u64,
+}
+
+impl Scales<'_> {
+    /// What it is worth to move the victims' values out of `cell`, in bytes. A file goes when all
+    /// its values have left, so each cell has its share of what the file gives back. An old file
+    /// counts up to twice: it has been held back for long.
+    fn gain(&self, cell: &Cell) -> f64 {
+        let count = self.victims.len().max(1) as f64;
+        let gain = |(nth, file): (usize, &FileId)| {
+            let share = cell.live.get(file).map_or(0, |live| live.bytes) as f64;
+            let space = self.spaces[file];
+            let age = 1.0 + (count - nth as f64) / count;
+            space.garbage() as f64 * share / space.live.max(1) as f64 * age
+        };
+        self.victims.iter().enumerate().map(gain).sum()
+    }
+
+    /// The logs whose values in `cell` walks have paid for: they have read as many out of logs as
+    /// there are. None if there is no room for these.
+    fn paid(&self, cell: &Cell) -> BTreeSet<FileId> {
+        let is_log = |(file, live): &(&FileId, &Live)| {
+            !live.sorted && self.spaces.contains_key(file) && !self.victims.contains(file)
+        };
+        let logs = || cell.live.iter().filter(is_log);
+        let values: u64 = logs().map(|(_, live)| live.values).sum();
+        let bytes: u64 = logs().map(|(_, live)| live.bytes).sum();
+        match values > 0 && cell.reads >= values && bytes <= self.room {
+            true => logs().map(|(file, _)| *file).collect(),
+            false => BTreeSet::new(),
+        }
+    }
+
+    /// What is weighed of `cell`; `None`: nothing leaves it.
+    fn weigh(&self, cell: &Cell) -> Option<Weighed> {
+        let paid = self.paid(cell);
+        let bytes_of_paid = bytes_in(cell, &paid);
+        let moved = bytes_of_paid + bytes_in(cell, &self.victims);
+        let is_merged = moved > 0 || self.reveals && cell.is_revealing();
+        let revealed = if is_merged { cell.hidden } else { 0 };
+        let gain = self.gain(cell) + (bytes_of_paid + revealed) as f64;
+        let worth = gain / (moved + cell.table_bytes).max(1) as f64;
+        (moved > 0 || revealed > 0).then_some(Weighed { paid, moved, worth })
+    }
+}
+
+/// Bytes of the values of `cell` in `files`.
+fn bytes_in(cell: &Cell, files: &BTreeSet<FileId>) -> u64 {
+    cell.live.iter().filter(|(file, _)| files.contains(file)).map(|(_, live)| live.bytes).sum()
+}
+
+/// What is decided by, of a cell.
+struct Weighed {
+    /// Logs beside the victims.
+    paid: BTreeSet<FileId>,
+    /// Bytes of the values that leave.
+    moved: u64,
+    /// What that is worth for each byte written.
+    worth: f64,
+}
+
+/// The conversions that are worth it now, the best first: usually the first one is carried out, and
+/// another only if somebody works there. `spaces` are the value files that recovery does not need;
+/// `cells` are those of all keyspaces, in order; `moving` are the bytes that running conversions
+/// are about to write. None while nothing has to be given back and no walk has paid for order.
+pub fn convert(spaces: &[Space], cells: &[Cell], spare_percent: u32, moving: u64) -> Vec<Conversion> {
+    let live: u64 = spaces.iter().map(|space| space.live).sum();
+    let hidden: u64 = cells.iter().map(|cell| cell.hidden).sum();
+    let scales = scales(spaces, hidden, spare_percent, moving);
+    let weighed: Vec<_> = cells.iter().map(|cell| scales.weigh(cell)).collect();
+    let mut best: Vec<(usize, &Weighed)> =
+        weighed.iter().enumerate().filter_map(|(at, weighed)| Some((at, weighed.as_ref()?))).collect();
+    best.sort_by(|(_, a), (_, b)| b.worth.total_cmp(&a.worth));
+    let with_neighbours = |(at, of_cell): (usize, &Weighed)| {
+        let Cell { keyspace, range, .. } = &cells[at];
+        let (mut range, mut moved) = (range.clone(), of_cell.moved);
+        for (cell, other) in cells.iter().zip(&weighed).skip(at + 1) {
+            let Some(other) = other else { break };
+            let takes_part = cell.keyspace == *keyspace
+                && other.paid == of_cell.paid
+                && other.worth >= of_cell.worth / NEIGHBOUR_SHARE
+                && moved + other.moved <= live / PLAN_PARTS;
+            if !takes_part {
+                break;
+            }
+            range = range.hull(&cell.range);
+            moved += other.moved;
+        }
+        let victims = Victims::new(scales.victims.union(&of_cell.paid).copied().collect());
+        Conversion { keyspace: *keyspace, range, victims, moved }
+    };
+    best.into_iter().map(with_neighbours).collect()
+}
+
+/// Which files are to be emptied, and how much may be written for it and for walks. So many bytes
+/// of what counts as live are `hidden`.
+fn scales(spaces: &[Space], hidden: u64, spare_percent: u32, moving: u64) -> Scales<'_> {
+    let live: u64 = spaces.iter().map(|space| space.live).sum();
+    let live = live - hidden.min(live);
+    let bytes: u64 = spaces.iter().map(|space| space.bytes).sum::<u64>() + moving;
+    let allowed = allowed(live, spare_percent);
+    // Where writers were faster than conversions, files with few live values still go together.
+    let room_min = if moving == 0 { live / PLAN_PARTS } else { 0 };
+    let mut room = (allowed + live / LIVE_PARTS).saturating_sub(bytes).max(room_min);
+    let (mut victims, mut left) = (BTreeSet::new(), bytes);
+    for space in by_waste(spaces) {
+        let fits = space.live <= room || (victims.is_empty() && moving == 0);
+        if left <= allowed || !fits {
+            break;
+        }
+        left -= space.garbage();
+        room = room.saturating_sub(space.live);
+        victims.insert(space.file);
+    }
+    let reveals = left > allowed;
+    let by_file = spaces.iter().map(|space| (space.file, space)).collect();
+    // The rest is left to those who give back.
+    Scales { spaces: by_file, victims, reveals, room: room.saturating_sub(live / PLAN_PARTS) }
+}
+
+/// The cells of one keyspace: the tables of the oldest run of its last level divide its keys.
+/// `pointers` says what the part of a table points to that
+/// counts.
+///
+/// # Errors
+/// What `pointers` returns.
+pub fn cells<E>(
+    keyspace: KeyspaceId,
+    version: &Version,
+    heat: impl Fn(&KeyRange) -> u64,
+    mut pointers: impl FnMut(&Run, &TableRef) -> Result<Arc<TablePointers>, E>,
+) -> Result<Vec<Cell>, E> {
+    let Some(last) = version.runs().last() else { return Ok(Vec::new()) };
+    let extent = version.runs().iter().map(|run| run.range());
+    let extent = extent.reduce(|all, range| all.hull(&range)).unwrap_or_else(KeyRange::all);
+    let mut starts: Vec<Box<[u8]>> = last.tables().iter().map(|table| table.clip().start.clone()).collect();
+    starts[0] = extent.start.clone();
+    let end = |at: usize| starts.get(at + 1).map_or(extent.end.clone(), |end| KeyEnd::Excluded(end.clone()));
+    let ranges = (0..starts.len()).map(|at| KeyRange { start: starts[at].clone(), end: end(at) });
+    let mut cells: Vec<Cell> = ranges
+        .map(|range| {
+            let (reads, live) = (heat(&range), BTreeMap::new());
+            Cell { keyspace, range, table_bytes: 0, live, hidden: 0, reads }
+        })
+        .collect();
+    let mean = mean_bytes(version);
+    for (run, table) in
+        version.runs().iter().flat_map(|run| run.tables().iter().map(move |table| (run, table)))
+    {
+        let first = cells.partition_point(|cell| !cell.range.end.admits(&table.clip().start));
+        let TablePointers { live, hides } = &*pointers(run, table)?;
+        let reached = cells[first..].iter_mut().take_while(|cell| cell.range.overlaps(table.clip()));
+        for cell in reached {
+            let bytes = table.bytes_within(&cell.range);
+            cell.table_bytes += bytes;
+            let part = |number: u64| {
+                // At least one, so that what a cell may hold is looked at.
+                (number as f64 * (bytes as f64 / table.bytes() as f64)).ceil() as u64
+            };
+            cell.hidden += part(*hides) * mean;
+            for (file, of_table) in live.iter() {
+                let of_cell =
+                    cell.live.entry(file).or_insert(Live { sorted: of_table.sorted, ..Live::default() });
+                of_cell.values += part(of_table.values);
+                of_cell.bytes += part(of_table.bytes);
+            }
+        }
+    }
+    for cell in &mut cells {
+        cell.hidden = cell.hidden.min(cell.live_bytes());
+    }
+    Ok(cells)
+}
+
+/// Whether there can be anything to give back, if at most so many bytes are hidden.
+pub fn can_be_over(spare_percent: u32, spaces: &[Space], hidden_max: u64) -> bool {
+    let live: u64 = spaces.iter().map(|space| space.live).sum();
+    let bytes: u64 = spaces.iter().map(|space| space.bytes).sum();
+    bytes > allowed(live - hidden_max.min(live), spare_percent)
+}
+
+/// By how many bytes value files take more than writers may fill ahead of conversions, a sixteenth
+/// of the live values beyond what is spared; in parts of a thousand of the live values. So many
+/// bytes of what counts as live are `hidden`.
+pub fn excess_permille(spare_percent: u32, spaces: &[Space], hidden: u64) -> u64 {
+    let live: u64 = spaces.iter().map(|space| space.live).sum();
+    let live = live - hidden.min(live);
+    let bytes: u64 = spaces.iter().map(|space| space.bytes).sum();
+    let excess = bytes.saturating_sub(allowed(live, spare_percent) + live / PLAN_PARTS);
+    (u128::from(excess) * 1000 / u128::from(live.max(1))).min(10_000) as u64
+}
+
+/// Bytes of values that newer entries can hide in `version`, at most: whatever is not in the oldest
+/// run may hide one.
+pub fn hidden_max(version: &Version) -> u64 {
+    let above = version.runs().split_last().map_or(&[][..], |(_, above)| above);
+    above.iter().map(|run| run.entries()).sum::<u64>() * mean_bytes(version)
+}
+
+/// Mean length of the separated values of `version`.
+fn mean_bytes(version: &Version) -> u64 {
+    let values: u64 = version.values().iter().map(|(_, live)| live.values).sum();
+    version.values().bytes() / values.max(1)
+}
+
+/// The cells that are merged so that hidden values show, the best first: for a way of giving back
+/// that empties files without regard to ranges.
+pub fn revealing<'c>(spaces: &[Space], cells: &'c [Cell], spare_percent: u32) -> Vec<&'c Cell> {
+    let hidden = cells.iter().map(|cell| cell.hidden).sum();
+    if !can_be_over(spare_percent, spaces, hidden) {
+        return Vec::new();
+    }
+    let mut best: Vec<&Cell> = cells.iter().filter(|cell| cell.is_revealing()).collect();
+    let worth = |cell: &Cell| cell.hidden as f64 / cell.table_bytes.max(1) as f64;
+    best.sort_by(|a, b| worth(b).total_cmp(&worth(a)));
+    best
+}
+
+/// The plan that takes `range` out of all levels into the last one that has keys of it. `None`: it
+/// holds nothing, or a running plan or damage stands in the way.
+pub fn conversion(picture: &Picture<'_>, range: &KeyRange) -> Option<Plan> {
+    let bottom = picture.version.deepest_level(range)?.max(1);
+    let mut sources: Vec<&Arc<Run>> = (0..bottom).flat_map(|level| picture.runs(level)).collect();
+    let target = match picture.runs(bottom).split_last() {
+        Some((oldest, newer)) => {
+            sources.extend(newer);
+            (bottom, oldest.id())
+        }
+        None => (bottom, picture.target_run(bottom)),
+    };
+    if planted(Bug::StaleAboveTier) {
+        sources.retain(|run| !run.overlapping(range).is_empty());
+        sources.truncate(1);
+    }
+    let cut = Cut::new(picture, sources, target).around_damage();
+    let intent = Intent { reason: Reason::Reclaim, seals: None, may_move: false };
+    (!cut.blocked(range)).then(|| cut.plan(range.clone(), intent))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,205 @@
+use super::*;
+use proptest::prelude::*;
+
+/// Cells `a`, `b`, … of keyspace 1. Each has its tables' bytes, the reads of walks, and bytes by
+/// file; values have 10 bytes each. Files below 100 are logs.
+fn cells(of: &[(u64, u64, &[(u64, u64)])]) -> Vec<Cell> {
+    let cell = |(nth, (table_bytes, reads, live)): (usize, &(u64, u64, &[(u64, u64)]))| {
+        let start = b'a' + nth as u8;
+        let live = live
+            .iter()
+            .map(|&(file, bytes)| (FileId(file), Live { values: bytes / 10, bytes, sorted: file >= 100 }));
+        Cell {
+            keyspace: KeyspaceId(1),
+            range: KeyRange::half_open(&[start], &[start + 1]),
+            table_bytes: *table_bytes,
+            live: live.collect(),
+            hidden: 0,
+            reads: *reads,
+        }
+    };
+    of.iter().enumerate().map(cell).collect()
+}
+
+/// Each file with the bytes that it takes; what is live in it is what the cells point to.
+fn spaces(files: &[(u64, u64)], cells: &[Cell]) -> Vec<Space> {
+    let live = |file| cells.iter().filter_map(|cell| cell.live.get(&file)).map(|live| live.bytes).sum();
+    files.iter().map(|&(file, bytes)| Space { file: FileId(file), bytes, live: live(FileId(file)) }).collect()
+}
+
+fn first(files: &[(u64, u64)], cells: &[Cell]) -> String {
+    let all = convert(&spaces(files, cells), cells, 30, 0);
+    all.first().map_or("nothing".into(), Conversion::to_string)
+}
+
+#[test]
+fn decisions_as_texts() {
+    let mut texts = String::new();
+    let mut case = |title: &str, files: &[(u64, u64)], cells: &[Cell]| {
+        texts += &format!("{title}\n    {}\n", first(files, cells));
+    };
+    let four = |a, b, c, d| cells(&[(10, 0, a), (10, 0, b), (10, 0, c), (10, 0, d)]);
+    let even = four(&[(101, 500)], &[(102, 500)], &[(103, 500)], &[(104, 500)]);
+    case("nothing is garbage", &[(101, 500), (102, 500), (103, 500), (104, 500)], &even);
+    case("no more than is spared", &[(101, 1100), (102, 500), (103, 500), (104, 500)], &even);
+    let hot = four(&[(101, 100)], &[(102, 800)], &[(103, 800)], &[(104, 800)]);
+    case("the range that was written most", &[(101, 1000), (102, 900), (103, 800), (104, 800)], &hot);
+    let logs = four(&[(1, 100), (101, 700)], &[(1, 20), (102, 800)], &[(103, 800)], &[(104, 800)]);
+    case(
+        "a log is emptied where most of it lies",
+        &[(1, 1500), (101, 700), (102, 800), (103, 800), (104, 800)],
+        &logs,
+    );
+    let old = four(&[(1, 50), (101, 700)], &[(2, 50), (102, 700)], &[(103, 800)], &[(104, 800)]);
+    case(
+        "of equals, the range that holds the oldest file back",
+        &[(1, 900), (2, 900), (101, 700), (102, 700), (103, 800), (104, 800)],
+        &old,
+    );
+    let walked = cells(&[
+        (10, 0, &[(1, 20), (101, 700)]),
+        (10, 5, &[(1, 20), (102, 800)]),
+        (10, 1, &[(1, 20), (103, 800)]),
+        (10, 0, &[(104, 800)]),
+    ]);
+    case("walks have paid", &[(1, 60), (101, 700), (102, 800), (103, 800), (104, 800)], &walked);
+    let neighbours =
+        four(&[(1, 60), (101, 900)], &[(1, 60), (102, 900)], &[(103, 900)], &[(1, 60), (104, 900)]);
+    case("neighbours go along", &[(1, 1500), (101, 900), (102, 900), (103, 900), (104, 900)], &neighbours);
+    let mut covered = even.clone();
+    covered[2].hidden = 490;
+    case(
+        "what newer versions hide is merged, so that it shows",
+        &[(101, 500), (102, 500), (103, 500), (104, 500)],
+        &covered,
+    );
+    let one = cells(&[(10, 0, &[(1, 300)])]);
+    case("a single file is always allowed", &[(1, 1000)], &one);
+    assert_eq!(texts, include_str!("../testdata/convert.txt"));
+}
+
+#[test]
+fn a_range_that_is_written_converts_often_and_one_that_rests_never() {
+    // 16 cells of 1000 bytes in sorted files; only the first two are written, a fifth at a time.
+    let mut files: Vec<(u64, u64, usize)> = (0..16).map(|cell| (100 + cell as u64, 1000, cell)).collect();
+    let mut live: Vec<BTreeMap<u64, u64>> = (0..16).map(|cell| [(100 + cell, 1000)].into()).collect();
+    let (mut next, mut conversions, mut peak) = (1_000, vec![0u32; 16], 0u64);
+    for round in 0..400usize {
+        let cell = round % 2;
+        // A log of 200 bytes: what it replaces dies, in proportion.
+        live[cell].values_mut().for_each(|bytes| *bytes -= *bytes / 5);
+        let rest: u64 = live[cell].values().sum();
+        live[cell].insert(next, 1000 - rest);
+        files.push((next, 1000 - rest, usize::MAX));
+        next += 1;
+        loop {
+            let lists: Vec<Vec<(u64, u64)>> =
+                live.iter().map(|live| live.iter().map(|(&file, &bytes)| (file, bytes)).collect()).collect();
+            let seen: Vec<_> = lists.iter().map(|list| (10, 0, &list[..])).collect();
+            let seen = cells(&seen);
+            files.retain(|(file, ..)| live.iter().any(|live| live.get(file).is_some_and(|bytes| *bytes > 0)));
+            let taken: Vec<_> = files.iter().map(|&(file, bytes, _)| (file, bytes)).collect();
+            peak = peak.max(taken.iter().map(|(_, bytes)| bytes).sum());
+            let Some(conversion) = convert(&spaces(&taken, &seen), &seen, 30, 0).into_iter().next() else {
+                break;
+            };
+            for at in (0..16).filter(|&at| conversion.range.overlaps(&seen[at].range)) {
+                conversions[at] += 1;
+                let moved: u64 = live[at]
+                    .iter()
+                    .filter(|(file, _)| conversion.victims.has(FileId(**file)))
+                    .map(|(_, b)| b)
+                    .sum();
+                live[at].retain(|file, _| !conversion.victims.has(FileId(*file)));
+                if moved > 0 {
+                    live[at].insert(next, moved);
+                    files.push((next, moved, at));
+                    next += 1;
+                }
+            }
+        }
+    }
+    assert!(conversions[0] > 10 && conversions[1] > 10, "{conversions:?}");
+    assert_eq!(conversions[2..], [0; 14], "{conversions:?}");
+    assert!(peak <= 16_000 * 130 / 100 + 2_000, "{peak} bytes at the peak of 16,000");
+}
+
+/// Files with bytes, and cells that point to some of them.
+fn picture() -> impl Strategy<Value = (Vec<Space>, Vec<Cell>)> {
+    let cell = (prop::collection::btree_map(1u64..30, 1u64..1000, 0..8), 0u64..200);
+    (prop::collection::vec(cell, 1..20), prop::collection::vec(0u64..3000, 30)).prop_map(|(of, garbage)| {
+        let lists: Vec<Vec<(u64, u64)>> = of
+            .iter()
+            .map(|(live, _)| {
+                live.iter().map(|(&file, &b)| (if file > 20 { file + 100 } else { file }, b * 10)).collect()
+            })
+            .collect();
+        let of: Vec<_> = of.iter().zip(&lists).map(|((_, reads), list)| (50, *reads, &list[..])).collect();
+        let cells = cells(&of);
+        let mut files: BTreeMap<FileId, u64> = BTreeMap::new();
+        for (file, live) in cells.iter().flat_map(|cell| &cell.live) {
+            *files.entry(*file).or_default() += live.bytes;
+        }
+        let spaces = files
+            .into_iter()
+            .zip(garbage)
+            .map(|((file, live), garbage)| Space { file, bytes: live + garbage, live })
+            .collect();
+        (spaces, cells)
+    })
+}
+
+proptest! {
+    #[test]
+    fn conversions_end_give_back_what_is_too_much_and_never_take_more_than_an_eighth(
+        (mut spaces, mut cells) in picture(), spare in 1u32..100,
+    ) {
+        let live: u64 = spaces.iter().map(|space| space.live).sum();
+        let largest = spaces.iter().map(|space| space.live).max().unwrap_or(0);
+        let before: u64 = spaces.iter().map(|space| space.bytes).sum();
+        let peak = before.max(allowed(live, spare)) + (live / LIVE_PARTS).max(largest);
+        let mut next = 1000;
+        for step in 0.. {
+            prop_assert!(step < 2_000, "conversions go on for ever");
+            let Some(conversion) = convert(&spaces, &cells, spare, 0).into_iter().next() else { break };
+            let mut moved = 0;
+            for cell in cells.iter_mut().filter(|cell| conversion.range.overlaps(&cell.range)) {
+                let mut here = Live { sorted: true, ..Live::default() };
+                cell.live.retain(|file, live| {
+                    let leaves = conversion.victims.has(*file);
+                    if leaves {
+                        spaces.iter_mut().filter(|space| space.file == *file).for_each(|space| space.live -= live.bytes);
+                        here.bytes += live.bytes;
+                        here.values += live.values;
+                    }
+                    !leaves
+                });
+                cell.reads = 0;
+                if here.bytes > 0 {
+                    next += 1;
+                    spaces.push(Space { file: FileId(next), bytes: here.bytes, live: here.bytes });
+                    cell.live.insert(FileId(next), here);
+                }
+                moved += here.bytes;
+            }
+            prop_assert_eq!(moved, conversion.moved, "{}", conversion);
+            prop_assert!(moved > 0);
+            let taken: u64 = spaces.iter().map(|space| space.bytes).sum();
+            prop_assert!(taken <= peak, "{} bytes, {} allowed", taken, peak);
+            spaces.retain(|space| space.live > 0);
+        }
+        let taken: u64 = spaces.iter().map(|space| space.bytes).sum();
+        prop_assert!(taken <= allowed(live, spare), "{} bytes for {}", taken, live);
+    }
+
+    #[test]
+    fn while_a_conversion_runs_others_are_begun_only_within_what_is_left(
+        (spaces, cells) in picture(), spare in 1u32..100, moving in 1u64..100_000,
+    ) {
+        let live: u64 = spaces.iter().map(|space| space.live).sum();
+        let taken: u64 = spaces.iter().map(|space| space.bytes).sum();
+        for conversion in convert(&spaces, &cells, spare, moving) {
+            prop_assert!(taken + moving + conversion.moved <= allowed(live, spare) + live / LIVE_PARTS);
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Which tables cannot be read.
+//!
+//! Owns [`Damage`]. Plans go around damaged tables, so that one bad block does not stop the work on
+//! all others. It is not on disk: after a restart, the first plan that reads a damaged table finds
+//! it again.
+
+use super::plan::Plan;
+use crate::{
+    error::Error,
+    ids::FileId,
+    version::{Run, TableRef, Version},
+};
+use std::collections::BTreeMap;
+
+/// Damaged tables of one tree, and what is wrong with each.
+#[derive(Clone, Debug, Default)]
+pub struct Damage {
+    tables: BTreeMap<FileId, Error>,
+}
+
+impl Damage {
+    /// Notes that a table of `plan` cannot be read, if `error` says so.
+    pub(super) fn note(&mut self, plan: &Plan, error: &Error) -> bool {
+        let Error::Corrupt { file, .. } = error else { return false };
+        let tables = plan.sources.iter().flat_map(|source| &source.tables).chain(&plan.target.tables);
+        let damaged = tables.filter(|table| table.file().path() == file).map(TableRef::id).next();
+        damaged.is_some_and(|table| {
+            self.tables.insert(table, error.clone());
+            true
+        })
+    }
+
+    /// Forgets tables that `version` does not have any more.
+    pub(super) fn forget_replaced(&mut self, version: &Version) {
+        if !self.tables.is_empty() {
+            self.tables.retain(|damaged, _| version.tables().any(|table| table.id() == *damaged));
+        }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.tables.is_empty()
+    }
+
+    /// What is wrong with each damaged table.
+    pub fn errors(&self) -> impl Iterator<Item = &Error> {
+        self.tables.values()
+    }
+
+    /// The damaged tables.
+    pub(super) fn tables(&self) -> impl Iterator<Item = FileId> {
+        self.tables.keys().copied()
+    }
+
+    /// Whether `table` is damaged.
+    pub(super) fn has(&self, table: &TableRef) -> bool {
+        self.tables.contains_key(&table.id())
+    }
+
+    /// Whether a table of `run` is damaged.
+    pub(super) fn touches(&self, run: &Run) -> bool {
+        run.tables().iter().any(|table| self.has(table))
+    }
+}

@@ -1,0 +1,41 @@
+//! Who may still see what, at one moment.
+//!
+//! Owns [`Horizon`]. The engine takes one for each decision. What must hold: it was taken no later
+//! than the decision, for a snapshot that somebody takes afterwards sees all that was visible then.
+
+use crate::ids::{SEQNO_MAX, Seqno};
+
+/// The live snapshots, what is visible, and the time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Horizon {
+    /// All live snapshots, ascending.
+    pub snapshots: Vec<Seqno>,
+    /// What a snapshot taken now would see.
+    pub visible: Seqno,
+    /// The oldest snapshot of an open transaction; what is visible now if there is none.
+    pub oldest_transaction: Seqno,
+    /// Now, in Unix milliseconds, as every later reader will agree.
+    pub now_ms: u64,
+}
+
+impl Default for Horizon {
+    /// Nobody reads as of the past, everything is visible, and time has not begun.
+    fn default() -> Self {
+        Horizon { snapshots: Vec::new(), visible: SEQNO_MAX, oldest_transaction: SEQNO_MAX, now_ms: 0 }
+    }
+}
+
+impl Horizon {
+    /// Whether somebody reads, or may yet read, as of a moment in `from..=to`.
+    pub fn is_read(&self, from: Seqno, to: Seqno) -> bool {
+        let at = self.snapshots.partition_point(|&snapshot| snapshot < from);
+        self.visible <= to || self.snapshots.get(at).is_some_and(|&snapshot| snapshot <= to)
+    }
+
+    /// The newest moment that somebody may read as of in `from..=to`.
+    pub(super) fn last_read(&self, from: Seqno, to: Seqno) -> Option<Seqno> {
+        let at = self.snapshots.partition_point(|&snapshot| snapshot <= to);
+        let newest = at.checked_sub(1).map(|at| self.snapshots[at]).filter(|&snapshot| snapshot >= from);
+        newest.max((self.visible <= to).then_some(self.visible))
+    }
+}

@@ -1,0 +1,110 @@
+//! What compaction remembers of one tree from one decision to the next.
+//!
+//! Owns [`Ledger`], which only the holder of the work lock changes. Decisions never read it: they
+//! read the [`Picture`] that [`Ledger::picture`] takes. Nothing of it is on disk. After a restart
+//! nothing is claimed, no run is sealed, every run limit is the wanted one, and damage is found
+//! again.
+
+use super::{
+    claims::{Claims, Ticket},
+    damage::Damage,
+    entrance::Entrance,
+    horizon::Horizon,
+    patience::{Level0, Reckoning},
+    picture::Picture,
+    plan::Plan,
+    seals::Seals,
+    shape::Shape,
+    transition::{HeldLimits, LimitChange, Transition},
+};
+use crate::{error::Error, key::KeyRange, stats::LevelCounters, version::Version};
+
+/// Claims, seals, run limits that are held, damage, and what reads have paid for level 0.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    claims: Claims,
+    seals: Seals,
+    held: HeldLimits,
+    damage: Damage,
+    reckoning: Reckoning,
+}
+
+impl Ledger {
+    /// Nothing is claimed, nothing is sealed.
+    pub fn new() -> Ledger {
+        Ledger::default()
+    }
+
+    /// The tree as it is now. `reads` is all that reads ever did in level 0; `patience` is the runs
+    /// at which level 0 is merged though they have not paid for it; `horizon` was taken no later
+    /// than `version`.
+    pub fn picture<'p>(
+        &'p mut self,
+        version: &'p Version,
+        wanted: &'p Shape,
+        patience: u32,
+        reads: &LevelCounters,
+        horizon: &'p Horizon,
+    ) -> Picture<'p> {
+        self.damage.forget_replaced(version);
+        let shape = self.held.in_force(version, wanted);
+        let level0 = self.reckoning.look(version, &shape, &self.seals, patience, reads);
+        let Ledger { claims, seals, held, damage, .. } = self;
+        Picture { version, wanted, shape, level0, claims, seals, held, damage, horizon }
+    }
+
+    /// When level 0 was due when the last picture was taken.
+    pub fn level0(&self) -> Level0 {
+        self.reckoning.last()
+    }
+
+    /// Whether nothing is claimed.
+    pub fn is_idle(&self) -> bool {
+        self.claims.is_empty()
+    }
+
+    /// `plan` begins. Until [`Ledger::finish`], no plan is picked that could collide with it.
+    pub fn start(&mut self, plan: &Plan) -> Ticket {
+        if let (Some(source), Some(run)) = (plan.sources.first(), plan.seals) {
+            self.seals.seal(source.level, run);
+        }
+        self.claims.start(plan)
+    }
+
+    /// Tables over `range` are about to enter: their place is kept until [`Ledger::finish`]. Level
+    /// 0 takes everything, so nothing is kept there.
+    pub fn enter(&mut self, entrance: &Entrance, range: &KeyRange) -> Option<Ticket> {
+        (entrance.level > 0).then(|| self.claims.enter(entrance.level, range))
+    }
+
+    /// The work is installed, or given up.
+    pub fn finish(&mut self, ticket: Ticket) {
+        self.claims.finish(ticket);
+    }
+
+    /// The run limit of a level was changed, or is about to be.
+    pub fn change_limit(&mut self, change: LimitChange) {
+        self.held.note(change);
+        if change.transition == Transition::Greedy {
+            self.seals.seal(change.level, change.newest);
+        }
+    }
+
+    /// If level 0 has come to its run limit and waits for reads, it is not to wait any longer:
+    /// somebody waits for it.
+    pub fn hurry(&mut self, version: &Version, shape: &Shape) {
+        self.reckoning.hurry(version, shape);
+    }
+
+    /// Notes that a table of `plan` cannot be read, if `error` says so. From now on plans go around
+    /// it.
+    pub fn note_damage(&mut self, plan: &Plan, error: &Error) -> bool {
+        self.damage.note(plan, error)
+    }
+
+    /// What is wrong with the tables of `version` that plans could not read.
+    pub fn damage(&mut self, version: &Version) -> &Damage {
+        self.damage.forget_replaced(version);
+        &self.damage
+    }
+}

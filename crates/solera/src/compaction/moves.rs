@@ -1,0 +1,118 @@
+//! What becomes of separated values in a job.
+//!
+//! Owns [`Moves`]: it counts the pointers that a job reads and those that it writes, and moves the
+//! values of some files, the victims, to sorted value files. A job that moves nothing only counts.
+//!
+//! What must hold: what is moved is the same value. The sorted files are synced before the job's
+//! tables are named. A job that fails leaves none of its files behind.
+
+use super::reclaim::Victims;
+use crate::{
+    dir::FileName,
+    error::{Error, Result},
+    ids::FileId,
+    key::EXPIRY_BYTES,
+    table::TableContext,
+    values::{self, Pointer, ReadAhead, SortedValues, Tally, ValueFiles, WrittenValues},
+};
+use std::collections::BTreeSet;
+
+/// The separated values of one job.
+pub(super) struct Moves<'m> {
+    context: &'m TableContext,
+    files: &'m ValueFiles,
+    victims: &'m Victims,
+    /// Whether what the job reads is counted already: in tables it is, in memtables not.
+    are_counted: bool,
+    pub(super) tally: Tally,
+    ahead: ReadAhead,
+    moved: SortedValues<'m>,
+    pub(super) written: Vec<WrittenValues>,
+    /// The stored bytes of the entry that was moved last.
+    stored: Vec<u8>,
+    /// Victims that hold values that cannot be read.
+    pub(super) unreadable: BTreeSet<FileId>,
+}
+
+impl<'m> Moves<'m> {
+    pub(super) fn new(
+        context: &'m TableContext,
+        files: &'m ValueFiles,
+        victims: &'m Victims,
+        new_file: &'m dyn Fn() -> FileId,
+        are_counted: bool,
+    ) -> Self {
+        Moves {
+            context,
+            files,
+            victims,
+            are_counted,
+            tally: Tally::default(),
+            ahead: ReadAhead::default(),
+            moved: SortedValues::new(context.fs.clone(), &context.dir, context.database, new_file),
+            written: Vec::new(),
+            stored: Vec::new(),
+            unreadable: BTreeSet::new(),
+        }
+    }
+
+    /// An entry of `key` that stores a pointer, behind an expiry if it `expires`, went into the job
+    /// and does not come out.
+    pub(super) fn drop_entry(&mut self, key: &[u8], expires: bool, stored: &[u8]) -> Result<()> {
+        if self.are_counted {
+            self.tally.take(&pointer(key, expires, stored)?);
+        }
+        Ok(())
+    }
+
+    /// Such an entry comes out: what it stores from now on, and the bytes of its value.
+    pub(super) fn keep<'s>(
+        &'s mut self,
+        key: &[u8],
+        expires: bool,
+        stored: &'s [u8],
+    ) -> Result<(&'s [u8], u32)> {
+        let mut pointer = pointer(key, expires, stored)?;
+        if self.are_counted {
+            self.tally.take(&pointer);
+        }
+        if !self.victims.has(pointer.file) {
+            self.tally.add(&pointer);
+            return Ok((stored, pointer.len));
+        }
+        match self.ahead.read(self.files, &pointer, key) {
+            Ok(value) => pointer = self.moved.add(key, &value)?,
+            // Left where it is, for whoever reads the key to be told.
+            Err(Error::Corrupt { .. }) => {
+                self.unreadable.insert(pointer.file);
+                self.tally.add(&pointer);
+                return Ok((stored, pointer.len));
+            }
+            Err(error) => return Err(error),
+        }
+        self.tally.add(&pointer);
+        self.stored.clear();
+        self.stored.extend_from_slice(&stored[..if expires { EXPIRY_BYTES } else { 0 }]);
+        pointer.encode(&mut self.stored);
+        Ok((&self.stored, pointer.len))
+    }
+
+    /// No more entries: all that was moved is durable once the directory is synced.
+    pub(super) fn finish(&mut self) -> Result<()> {
+        self.written = self.moved.finish()?;
+        Ok(())
+    }
+
+    /// Takes everything back.
+    pub(super) fn remove(self) {
+        for file in &self.written {
+            // One that cannot be removed now is removed at the next open.
+            let _ = self.context.fs.remove_file(&FileName::Values(file.file).in_dir(&self.context.dir));
+        }
+    }
+}
+
+/// The pointer in what an entry stores.
+fn pointer(key: &[u8], expires: bool, stored: &[u8]) -> Result<Pointer> {
+    values::decode(stored.get(if expires { EXPIRY_BYTES } else { 0 }..).unwrap_or_default(), key)
+}

@@ -1,0 +1,84 @@
+//! What is there, what is wanted, and what is being done, at one moment.
+//!
+//! Owns [`Picture`], all that a decision may look at. [`Ledger::picture`](super::Ledger::picture)
+//! takes one under the lock that guards the ledger. Every decision is a pure function of a picture:
+//! `pick`, `urgency`, a manual compaction, the entrance. So two decisions on one picture never
+//! disagree about what is in force.
+
+use super::{
+    claims::Claims, damage::Damage, horizon::Horizon, patience::Level0, seals::Seals, shape::Shape,
+    transition::HeldLimits,
+};
+use crate::{
+    ids::RunId,
+    version::{Run, Version},
+};
+use std::{borrow::Cow, fmt, sync::Arc};
+
+/// One tree at one moment, for those who decide.
+#[derive(Clone, Debug)]
+pub struct Picture<'p> {
+    /// The tables.
+    pub version: &'p Version,
+    /// The shape that is wanted.
+    pub wanted: &'p Shape,
+    /// The shape that is in force: as wanted, but for run limits that a lazy transition holds.
+    pub shape: Cow<'p, Shape>,
+    /// When level 0 is due.
+    pub level0: Level0,
+    /// What is being worked on.
+    pub claims: &'p Claims,
+    /// Which runs take no more data.
+    pub seals: &'p Seals,
+    /// What changes of run limits still ask for.
+    pub held: &'p HeldLimits,
+    /// Which tables cannot be read.
+    pub damage: &'p Damage,
+    /// Who may still see what.
+    pub horizon: &'p Horizon,
+}
+
+impl<'p> Picture<'p> {
+    /// The runs of `level`, newest first.
+    pub(super) fn runs(&self, level: u32) -> &'p [Arc<Run>] {
+        self.version.level(level).runs()
+    }
+
+    /// The run of `level` that takes what comes from above.
+    pub(super) fn target_run(&self, level: u32) -> RunId {
+        self.seals.target_run(self.version, &self.shape, level)
+    }
+
+    /// The levels that the tree has.
+    pub(super) fn levels(&self) -> std::ops::Range<u32> {
+        0..self.version.levels().len() as u32
+    }
+
+    /// Whether the level of `runs`, all that it has, is one run that takes all arrivals, and goes
+    /// on doing so.
+    pub(super) fn is_leveled(&self, runs: &[Arc<Run>]) -> bool {
+        let [run] = runs else { return false };
+        let level = run.level();
+        level > 0
+            && self.shape.run_limit(level) == 1
+            && run.id() > self.seals.of(level)
+            && self.held.held(runs).is_none()
+    }
+}
+
+impl fmt::Display for Picture<'_> {
+    /// The runs, then what is in force and why, one thing a line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.version)?;
+        writeln!(f, "in force {}", self.shape)?;
+        if *self.shape != *self.wanted {
+            writeln!(f, "wanted {}", self.wanted)?;
+        }
+        writeln!(f, "level 0 is {}", self.level0)?;
+        for level in self.levels().filter(|level| self.seals.of(*level) > RunId(0)) {
+            writeln!(f, "level {level} is sealed up to run {}", self.seals.of(level))?;
+        }
+        self.claims.iter().try_for_each(|(level, range)| writeln!(f, "claimed: {range} of level {level}"))?;
+        self.damage.tables().try_for_each(|table| writeln!(f, "damaged: table {table}"))
+    }
+}

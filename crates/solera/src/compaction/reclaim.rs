@@ -1,0 +1,157 @@
+//! Whether value files are to be emptied, and which.
+//!
+//! Owns [`Reclaim`], the ways of reclaiming by name; [`is_over`] and [`most_wasteful`], pure
+//! decisions over the space that value files take; and [`Victims`], what was decided. While there
+//! are victims, every merge moves the values of theirs that it meets to sorted value files. A
+//! victim to which no pointer leads is removed by the rule for all value files.
+//!
+//! Called by the engine when nothing more pressing is due.
+
+use crate::ids::FileId;
+use std::{collections::BTreeSet, fmt, sync::Arc};
+
+/// How the space of values that nobody needs is given back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reclaim {
+    /// Key range by key range: the live values of a range leave their files and are written in the
+    /// order of their keys. Ranges are chosen by garbage, age and reads.
+    #[default]
+    Tier,
+    /// File by file: live values are written to the log again, as RocksDB and Titan do. A
+    /// transaction that has read such a key conflicts with that, though its value is the same.
+    Rewrite,
+    /// All value files and whole keyspaces at once, as LearnedKV does (LearnedKV §4.2).
+    LearnedKv,
+    /// Not at all.
+    Off,
+}
+
+impl Reclaim {
+    /// Every way.
+    pub const ALL: [Reclaim; 4] = [Reclaim::Tier, Reclaim::Rewrite, Reclaim::LearnedKv, Reclaim::Off];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reclaim::Tier => "tier",
+            Reclaim::Rewrite => "rewrite",
+            Reclaim::LearnedKv => "learnedkv",
+            Reclaim::Off => "off",
+        }
+    }
+}
+
+/// Of the live values, at most one part in so many is moved at a time.
+pub(super) const LIVE_PARTS: u64 = 8;
+
+/// What a value file takes, and what of it is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// The file. Recovery does not need it.
+    pub file: FileId,
+    /// Bytes that it takes, in which it is no better than another file with the same values.
+    pub bytes: u64,
+    /// Bytes of the values to which pointers lead.
+    pub live: u64,
+}
+
+impl Space {
+    /// Bytes that are given back when the last value has left.
+    pub fn garbage(&self) -> u64 {
+        self.bytes.saturating_sub(self.live)
+    }
+}
+
+/// Value files whose values leave them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Victims {
+    files: Arc<BTreeSet<FileId>>,
+}
+
+impl Victims {
+    /// These files.
+    pub fn new(files: BTreeSet<FileId>) -> Victims {
+        Victims { files: Arc::new(files) }
+    }
+
+    /// Whether the values of `file` leave it.
+    pub fn has(&self, file: FileId) -> bool {
+        self.files.contains(&file)
+    }
+
+    /// Whether nothing is moved.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// The files.
+    pub fn iter(&self) -> impl Iterator<Item = FileId> {
+        self.files.iter().copied()
+    }
+}
+
+impl fmt::Display for Victims {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("move values out of")?;
+        self.iter().try_for_each(|file| write!(f, " {file}"))
+    }
+}
+
+/// Bytes that value files may take while so many are live.
+pub(super) fn allowed(live: u64, spare_percent: u32) -> u64 {
+    live + live / 100 * u64::from(spare_percent) + live % 100 * u64::from(spare_percent) / 100
+}
+
+/// The files with garbage, those with the most for each live byte first.
+pub(super) fn by_waste(files: &[Space]) -> Vec<&Space> {
+    let mut wasteful: Vec<&Space> = files.iter().filter(|file| file.garbage() > 0).collect();
+    wasteful.sort_by(|a, b| {
+        // Cross-multiplied, so that nothing is rounded.
+        let of = |x: &Space, y: &Space| u128::from(x.garbage()) * u128::from(y.live.max(1));
+        of(b, a).cmp(&of(a, b)).then(a.file.cmp(&b.file))
+    });
+    wasteful
+}
+
+/// Whether the files take more than the live values and `spare_percent` of them besides.
+pub fn is_over(spare_percent: u32, files: &[Space]) -> bool {
+    let live = files.iter().map(|file| file.live).sum();
+    files.iter().map(|file| file.bytes).sum::<u64>() > allowed(live, spare_percent)
+}
+
+/// The file to empty next if they are emptied one by one; `None` while they take no more than they
+/// may.
+pub fn most_wasteful(spare_percent: u32, files: &[Space]) -> Option<FileId> {
+    by_waste(files).first().filter(|_| is_over(spare_percent, files)).map(|file| file.file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn space((number, (bytes, live)): (usize, (u64, u64))) -> Space {
+        Space { file: FileId(number as u64 + 1), bytes, live: live.min(bytes) }
+    }
+
+    proptest! {
+        #[test]
+        fn files_are_emptied_while_they_take_more_than_is_allowed(
+            files in prop::collection::vec((0u64..10_000, 0u64..10_000), 0..40), spare in 0u32..100,
+        ) {
+            let files: Vec<Space> = files.into_iter().enumerate().map(space).collect();
+            let (bytes, live) = files.iter().fold((0, 0), |(b, l), file| (b + file.bytes, l + file.live));
+            prop_assert_eq!(is_over(spare, &files), bytes > live + live * u64::from(spare) / 100);
+            let wasteful = files.iter().any(|file| file.garbage() > 0);
+            prop_assert_eq!(most_wasteful(spare, &files).is_some(), is_over(spare, &files) && wasteful);
+        }
+    }
+
+    #[test]
+    fn the_file_with_the_most_garbage_for_what_it_holds_goes_first() {
+        let files: Vec<Space> =
+            [(100, 90), (100, 10), (100, 50), (100, 100)].into_iter().enumerate().map(space).collect();
+        assert_eq!(most_wasteful(30, &files), Some(FileId(2)));
+        assert_eq!(most_wasteful(60, &files), None);
+    }
+}

@@ -1,0 +1,100 @@
+//! Operations of the log into memtables.
+//!
+//! Owns how a batch is applied, at a commit and at recovery. A batch that does not decode poisons:
+//! its frame is in the log already.
+
+use super::{catalog::Keyspaces, values::Place};
+use crate::{
+    codec::DecodeError,
+    error::{Error, Result},
+    ids::{KeyspaceId, Seqno},
+    key::Kind,
+    memtable::Memtable,
+    stats::Counter,
+    sync::Guard,
+    tombstone::RangeTombstone,
+    tree::{Tree, View},
+    values::ValueFiles,
+    wal::batch::{BatchEncoder, BatchReader, Operation},
+};
+use std::{mem, sync::Arc};
+
+/// Puts a batch's operations into the memtables; notes trees whose memtable has `limit` bytes now,
+/// or should be flushed because it frees space.
+pub(super) fn batch(
+    keyspaces: &Keyspaces,
+    limit: u64,
+    encoder: &BatchEncoder,
+    values: &ValueFiles,
+    full: &mut Vec<Arc<Tree>>,
+) -> Result<()> {
+    let undecodable = |error: DecodeError| Error::Poisoned(format!("a batch does not decode: {error:?}"));
+    let log = encoder.placed().map(|(file, payload_at)| (values.file(file, false), payload_at));
+    let payload = encoder.payload();
+    let place = log.as_ref().map(|(log, at)| Place { log, payload, payload_at: *at, moved: None });
+    // One tree after the other, each with how many operations it got, and the ranges among them.
+    let mut current: Option<(&Arc<Tree>, Guard<Arc<View>>, u64)> = None;
+    let mut deleted = Vec::new();
+    let leave = |(tree, view, entries): (&Arc<Tree>, Guard<Arc<View>>, u64),
+                 deleted: &mut Vec<_>,
+                 full: &mut Vec<_>| {
+        let deleted = mem::take(deleted);
+        let frees_space = !deleted.is_empty() && view.covers_tables(&deleted);
+        view.active.add_range_tombstones(deleted);
+        tree.inserted(|| keys_put(encoder, tree.id));
+        tree.context.stats.add(Counter::EntriesWritten, entries);
+        let is_due = view.active.is_full(limit) || frees_space || view.hides_much(limit);
+        if is_due && !full.iter().any(|other: &Arc<Tree>| other.id == tree.id) {
+            full.push(tree.clone());
+        }
+    };
+    for numbered in BatchReader::new(encoder.payload()).map_err(undecodable)? {
+        let (seqno, operation) = numbered.map_err(undecodable)?;
+        let id = operation.keyspace();
+        if current.as_ref().is_none_or(|(tree, ..)| tree.id != id) {
+            current.take().into_iter().for_each(|left| leave(left, &mut deleted, full));
+            // A keyspace dropped since the batch was filled: its operations go nowhere.
+            let Some(tree) = keyspaces.numbered(id) else { continue };
+            current = Some((tree, tree.view(), 0));
+        }
+        if let Some((_, view, entries)) = &mut current {
+            operation_to(&view.active, seqno, operation, place.as_ref(), &mut deleted);
+            *entries += 1;
+        }
+    }
+    current.take().into_iter().for_each(|left| leave(left, &mut deleted, full));
+    Ok(())
+}
+
+/// The keys of what a batch does to a keyspace beyond deleting.
+fn keys_put(encoder: &BatchEncoder, keyspace: KeyspaceId) -> impl Iterator<Item = &[u8]> {
+    let operations = BatchReader::new(encoder.payload()).into_iter().flatten().flatten();
+    operations.filter_map(move |(_, operation)| match operation {
+        Operation::Entry { keyspace: id, kind, key, .. } if id == keyspace && kind != Kind::Delete => {
+            Some(key)
+        }
+        Operation::Entry { .. } | Operation::DeleteRange { .. } => None,
+    })
+}
+
+/// Applies one operation to a memtable, at commit and at recovery. `place` is where its batch
+/// stands: known if the batch has separated values. A range deletion is put with those that the
+/// caller then adds together.
+pub(super) fn operation_to(
+    memtable: &Memtable,
+    seqno: Seqno,
+    operation: Operation<'_>,
+    place: Option<&Place<'_>>,
+    deleted: &mut Vec<RangeTombstone>,
+) {
+    match operation {
+        Operation::Entry { kind, key, value, .. } if kind.is_separated() => {
+            let place = place.expect("a batch with separated values was placed");
+            place.insert(memtable, key, seqno, kind, value);
+        }
+        Operation::Entry { kind, key, value, .. } => memtable.insert(key, seqno, kind, &[value]),
+        Operation::DeleteRange { start, end, .. } => {
+            deleted.push(RangeTombstone { start: start.into(), end: end.into(), seqno });
+        }
+    }
+}

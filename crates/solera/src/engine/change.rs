@@ -1,0 +1,97 @@
+//! Changing knobs, and putting in force what was set.
+//!
+//! Owns the second half of a change's path. `control` checks it under the store lock that
+//! [`Changing`] holds; [`Changing::record`] writes one manifest record, then has it obeyed. It is
+//! durable before anybody obeys it. Then it is in force for all who decide next, while work that is
+//! under way ends as it began.
+
+use super::{
+    assignments::Assignments,
+    catalog::Catalog,
+    memory::{Budget, Memory},
+    store::{State, Store},
+    work::Work,
+};
+use crate::{
+    clock::Clock,
+    compaction,
+    error::Result,
+    sync::MutexGuard,
+    tree::Tree,
+    version::{Assignment, Edit, Receipt},
+};
+use std::sync::Arc;
+
+/// Who obeys knobs.
+#[derive(Clone, Copy)]
+pub(super) struct Obeying<'c> {
+    pub(super) catalog: &'c Catalog,
+    pub(super) memory: &'c Memory,
+    pub(super) work: &'c Work,
+}
+
+impl Obeying<'_> {
+    /// Puts what was set in force, but for the size of the cache. Under the store lock.
+    pub(super) fn obey(self, assignments: &Assignments) {
+        self.memory.split_like(assignments.split());
+        for tree in self.catalog.trees() {
+            let settings = assignments.settings_of(&tree, &self.memory.budget);
+            let view = tree.view_owned();
+            if *view.settings != settings {
+                let (old, new) = (&view.settings.shape, &settings.shape);
+                // First, so that nobody decides by the new run limit what is to be decided by the
+                // old one.
+                let changes = compaction::limit_changes(&view.version, old, new, settings.transition);
+                self.work.change_limits(&tree, changes);
+                tree.use_settings(Arc::new(settings));
+            }
+        }
+    }
+}
+
+/// The right to change knobs. Nobody else changes one, nor the tables, while this lives. So what a
+/// change was checked against is what it is recorded over.
+pub(crate) struct Changing<'c> {
+    store: &'c Store,
+    state: MutexGuard<'c, State>,
+    obeying: Obeying<'c>,
+    clock: &'c dyn Clock,
+}
+
+impl<'c> Changing<'c> {
+    /// Takes the store lock. Nothing is changed before [`Changing::record`].
+    pub(super) fn begin(store: &'c Store, obeying: Obeying<'c>, clock: &'c dyn Clock) -> Self {
+        Changing { store, state: store.lock(), obeying, clock }
+    }
+
+    /// What was set so far.
+    pub(crate) fn assignments(&self) -> &Assignments {
+        &self.state.assignments
+    }
+
+    /// The keyspace of this name.
+    pub(crate) fn tree(&self, name: &str) -> Option<Arc<Tree>> {
+        self.obeying.catalog.named(name)
+    }
+
+    /// The memory that there is to split.
+    pub(crate) fn budget(&self) -> &Budget {
+        &self.obeying.memory.budget
+    }
+
+    /// Records what is to be set, which was checked, and puts it in force. The receipt gets its
+    /// number and time.
+    pub(crate) fn record(mut self, assignments: Vec<Assignment>, receipt: Receipt) -> Result<Receipt> {
+        let number = self.assignments().next_number();
+        let receipt = Receipt { number, unix_ms: self.clock.unix_ms(), ..receipt };
+        let edit = Edit { receipts: vec![receipt.clone()], assignments, ..Edit::default() };
+        self.store.append(&mut self.state, &edit)?;
+        self.state.assignments.add(edit.receipts, edit.assignments);
+        let Changing { state, obeying, .. } = self;
+        obeying.obey(&state.assignments);
+        drop(state);
+        obeying.memory.fit_cache(obeying.catalog);
+        obeying.work.wake();
+        Ok(receipt)
+    }
+}

@@ -1,0 +1,95 @@
+//! Checkpoints: a second directory that is the database at one moment, by hard links.
+//!
+//! Owns [`Core::checkpoint`]. What must hold: everything is flushed at one moment of the commit
+//! order, under the claims of all trees and the commit lock. The versions of that moment keep the
+//! files while they are linked. `CURRENT` comes last, so a directory that was not finished is no
+//! database. The target is missing or empty, and is emptied again after a failure. Called by
+//! `Db::checkpoint`.
+
+use super::{core::Core, files::Files};
+use crate::{
+    dir::FileName,
+    error::{Error, Result},
+    ids::FileId,
+    version::{Edit, Manifest, Version},
+};
+use std::{path::Path, sync::Arc};
+
+impl Core {
+    pub(crate) fn checkpoint(&self, to: &Path) -> Result<()> {
+        let _caller = self.enter()?;
+        let fs = &self.store.files.fs;
+        if fs.exists(to)? && !fs.list_dir(to)?.iter().all(|name| FileName::is_of_system(name)) {
+            return Err(Error::Invalid(format!(
+                "{} is not empty; a checkpoint needs a directory that is missing or empty",
+                to.display()
+            )));
+        }
+        // Most of the flush happens before writers are held up.
+        self.flush_trees(&self.trees())?;
+        let (whole, versions) = self.whole_flushed()?;
+        self.remove_flushed_logs();
+        // The versions keep their files from being removed while they are linked.
+        fs.create_dir_all(to)?;
+        fill(to, &self.store.files, whole, &versions).inspect_err(|_| {
+            // What cannot be removed is in the way of the next try, which says so.
+            let names = fs.list_dir(to).unwrap_or_default();
+            for name in names.into_iter().filter(|name| FileName::parse(name).is_some()) {
+                let _ = fs.remove_file(&to.join(name));
+            }
+        })
+    }
+
+    /// The state at one moment of the commit order, all of it in tables, with the versions that
+    /// hold the tables.
+    fn whole_flushed(&self) -> Result<(Edit, Vec<Arc<Version>>)> {
+        loop {
+            let trees = self.trees();
+            let claims: Vec<_> = trees.iter().map(|tree| self.work.claim_flush(tree)).collect();
+            let mut writer = self.commit.lock();
+            if !self.trees().iter().map(|tree| tree.id).eq(trees.iter().map(|tree| tree.id)) {
+                // A keyspace came or went before the lock was ours.
+                continue;
+            }
+            for (tree, claim) in trees.iter().zip(&claims) {
+                self.flush_locked(claim, tree, &mut writer)?;
+            }
+            self.logs.end_live(self.around_logs(), &mut writer)?;
+            let state = self.store.lock();
+            let whole = self.store.whole_trees(&state);
+            let versions = trees.iter().map(|tree| tree.view().version.clone()).collect();
+            return Ok((whole, versions));
+        }
+    }
+}
+
+/// Links the tables of `versions`, and the value files that they point to, into `to` and writes a
+/// manifest of `whole` there.
+fn fill(to: &Path, files: &Files, whole: Edit, versions: &[Arc<Version>]) -> Result<()> {
+    let fs = &files.fs;
+    let mut linked = std::collections::BTreeSet::new();
+    for table_ref in versions.iter().flat_map(|version| version.tables()) {
+        let file = table_ref.id();
+        if linked.insert(file) {
+            let name = FileName::Table(file);
+            fs.hard_link(&files.path(name), &name.in_dir(to))?;
+        }
+    }
+    let of_version = |version: &Arc<Version>| version.value_files().to_vec();
+    for file in versions.iter().flat_map(of_version) {
+        if linked.insert(file.id()) {
+            let name = file.path().file_name().unwrap_or_default();
+            fs.hard_link(file.path(), &to.join(name))?;
+        }
+    }
+    fs.sync_dir(to)?;
+    // The manifest comes last and CURRENT last of all: a crash before leaves no database, not half
+    // a one.
+    let manifest = FileId(whole.next_file.unwrap_or(0));
+    let whole = Edit { next_file: Some(manifest.0 + 1), ..whole };
+    Manifest::create(&**fs, to, files.database, manifest, &[whole])?;
+    match to.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        Some(parent) => fs.sync_dir(parent),
+        None => Ok(()),
+    }
+}

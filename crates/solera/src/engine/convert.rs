@@ -1,0 +1,121 @@
+//! Giving values an order of their own, key range by key range.
+//!
+//! Owns [`Core::convert`], which converts one key range when nothing more pressing is due.
+//! `compaction::convert` decides: a range is worth it for the space that it gives back, or because
+//! walks read many values there out of logs (`tree::heat`). The caller hands in how a plan is
+//! carried out.
+//!
+//! What must hold: a conversion that fails, on a full disk say, leaves nothing behind. No other is
+//! begun for a while then: the room is for writers. Called by `jobs`, where space is reclaimed by
+//! tiers; `rewrite` notes here how its plans ended.
+
+use super::{core::Core, reclaiming::State};
+use crate::{
+    compaction::{self, Cell, Plan, Victims, Written},
+    error::{Error, Result},
+    ids::FileId,
+    sync::{MutexGuard, atomic::Ordering},
+    tree::Tree,
+};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+/// How long no conversion is begun after one that failed; doubles with each failure in a row.
+const REST_FIRST: Duration = Duration::from_millis(100);
+/// Longest rest: a disk that is full stays full for a while.
+const REST_MAX: Duration = Duration::from_secs(60);
+
+impl Core {
+    /// Converts one key range. False: none is worth it, or others are at work there.
+    /// `carry_out` writes the tables of a plan anew, moves the values of some files, and installs
+    /// the result.
+    pub(super) fn convert(
+        &self,
+        carry_out: impl FnOnce(&Arc<Tree>, &Plan, Victims) -> Result<Written>,
+    ) -> Result<bool> {
+        let mut state = self.reclaiming.state.lock();
+        if self.clock().monotonic_ns() < state.rests_until_ns {
+            return Ok(false);
+        }
+        let trees = self.trees();
+        let spaces = self.spaces(&trees, &state.spared);
+        let percent = self.options.spare_percent;
+        let hidden_max = trees.iter().map(|tree| compaction::hidden_max(&tree.view().version)).sum();
+        let may_be_due = compaction::can_be_over(percent, &spaces, hidden_max);
+        if !may_be_due {
+            self.reclaiming.excess_permille.store(0, Ordering::Relaxed);
+        }
+        if !may_be_due && trees.iter().all(|tree| tree.heat.sample().is_empty()) {
+            return Ok(false);
+        }
+        let cells = self.cells(&mut state, &trees)?;
+        let hidden = cells.iter().map(|cell| cell.hidden).sum();
+        let excess = compaction::excess_permille(percent, &spaces, hidden);
+        self.reclaiming.excess_permille.store(excess, Ordering::Relaxed);
+        let horizon = self.horizon();
+        for conversion in compaction::convert(&spaces, &cells, percent, state.moving) {
+            let Some(tree) = trees.iter().find(|tree| tree.id == conversion.keyspace) else { continue };
+            let plan = |picture: &compaction::Picture<'_>| compaction::conversion(picture, &conversion.range);
+            let Some((claim, plan)) = self.work.plan_of(tree, &horizon, plan) else { continue };
+            state.moving += conversion.moved;
+            drop(state);
+            let at_work = self.reclaiming.begin(conversion.victims.iter().count() as u64);
+            let done = carry_out(tree, &plan, conversion.victims);
+            drop(at_work);
+            tree.heat.forget(&conversion.range);
+            let mut state = self.reclaiming.state.lock();
+            state.moving -= conversion.moved;
+            let done = self.after_conversion(&mut state, tree, &plan, done);
+            drop(claim);
+            return done.map(|_| true);
+        }
+        if state.moving == 0 {
+            // What is too much cannot be given back now: a snapshot holds it, say.
+            self.reclaiming.excess_permille.store(0, Ordering::Relaxed);
+        }
+        Ok(false)
+    }
+
+    /// The cells of all keyspaces that have separated values.
+    pub(super) fn cells(&self, state: &mut State, trees: &[Arc<Tree>]) -> Result<Vec<Cell>> {
+        let mut cells = Vec::new();
+        state.census.forget_gone(trees);
+        for tree in trees {
+            let version = tree.view().version.clone();
+            if !version.values().is_empty() {
+                let heat = tree.heat.sample();
+                let pointers = |run: &_, table: &_| state.census.of(&version, run, table);
+                cells.extend(compaction::cells(tree.id, &version, |range| heat.reads_in(range), pointers)?);
+            }
+        }
+        Ok(cells)
+    }
+
+    /// Notes how a plan ended that gives space back: damage, values that cannot be read, failures.
+    /// Returns the tables that it wrote.
+    pub(super) fn after_conversion(
+        &self,
+        state: &mut MutexGuard<'_, State>,
+        tree: &Tree,
+        plan: &Plan,
+        done: Result<Written>,
+    ) -> Result<BTreeSet<FileId>> {
+        match done {
+            Ok(written) => {
+                state.failures = 0;
+                state.spared.extend(written.unreadable);
+                Ok(written.tables.iter().map(|table| table.file).collect())
+            }
+            Err(Error::NoKeyspace(_)) if tree.is_dropped() => Ok(BTreeSet::new()),
+            // Plans go around it from now on.
+            Err(error) if self.work.note_damage(tree, plan, &error) => Ok(BTreeSet::new()),
+            Err(error) => {
+                // Writers are not held for what cannot be done.
+                self.reclaiming.excess_permille.store(0, Ordering::Relaxed);
+                let rest = REST_FIRST.saturating_mul(1 << state.failures.min(16)).min(REST_MAX);
+                state.failures += 1;
+                state.rests_until_ns = self.clock().monotonic_ns().saturating_add(rest.as_nanos() as u64);
+                Err(error)
+            }
+        }
+    }
+}

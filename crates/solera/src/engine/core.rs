@@ -1,0 +1,277 @@
+//! What all handles of an open database share.
+//!
+//! Owns [`Core`]: the parts, each of which owns its state and its methods. Owns also what needs
+//! several of them at once: whether writing is allowed, the commit order's environment, installing
+//! a version.
+
+use super::{
+    apply,
+    callers::{Caller, Callers},
+    commit::{Commit, Environment},
+    logs::{self, Around, Logs, Present},
+    memory::Memory,
+    options::Options,
+    reclaiming::Reclaiming,
+    store::Store,
+    throttle::Throttle,
+    tracing::Tracing,
+    work::Work,
+};
+use crate::{
+    clock::Clock,
+    compaction::{Horizon, Written},
+    error::{Error, Result},
+    frame::FRAME_HEADER_BYTES,
+    ids::Seqno,
+    key::{KEY_BYTES_MAX, VALUE_BYTES_MAX},
+    memtable::Memtable,
+    stats::{Counter, Stats},
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    tree::Tree,
+    version::{TreeEdit, Version},
+    wal::{self, batch::BatchEncoder},
+};
+use std::sync::Arc;
+
+/// What all handles of one open database share. Locks are taken in this order and never the other
+/// way round: a flush claim (`work`), the commit lock (`commit`), the store lock (`store`), then
+/// the leaves, under which no other is taken: the catalog, the work state, the snapshot list, a
+/// tree's change of view.
+pub(crate) struct Core {
+    pub(crate) options: Options,
+    /// When it was opened: on the wall, in Unix milliseconds, and by the monotonic clock.
+    pub(crate) opened_unix_ms: u64,
+    pub(crate) opened_ns: u64,
+    /// What is counted for the database as a whole: the log's bytes.
+    pub(crate) stats: Stats,
+    pub(crate) store: Store,
+    pub(super) commit: Commit<Present>,
+    pub(super) logs: Logs,
+    pub(crate) memory: Memory,
+    pub(super) reclaiming: Reclaiming,
+    pub(crate) work: Work,
+    pub(super) throttle: Throttle,
+    pub(crate) tracing: Tracing,
+    pub(crate) closed: AtomicBool,
+    pub(super) callers: Callers,
+    /// Held for its `Drop`: other openers are kept out until the database is closed.
+    pub(super) lock: Mutex<Option<Box<dyn Send + Sync>>>,
+}
+
+impl Core {
+    /// The database's clock.
+    pub(crate) fn clock(&self) -> &dyn Clock {
+        &*self.options.clock
+    }
+
+    /// The newest number that readers see.
+    #[inline]
+    pub(crate) fn visible(&self) -> Seqno {
+        self.store.snapshots.visible()
+    }
+
+    /// Refuses if nothing may be written.
+    pub(crate) fn writable(&self) -> Result<()> {
+        if self.options.read_only {
+            return Err(Error::ReadOnly);
+        }
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::Closed);
+        }
+        self.store.poison.check()
+    }
+
+    /// As [`Core::writable`], for a thread of a user's that does the database's work. It is not
+    /// closed before the result is dropped.
+    pub(crate) fn enter(&self) -> Result<Caller<'_>> {
+        self.writable()?;
+        self.callers.enter()
+    }
+
+    /// Gives up the directory: whoever reads is told that the database is closed, nobody writes,
+    /// and others may open it. Nobody is at work any more.
+    pub(super) fn let_go(&self) {
+        self.trees().iter().for_each(|tree| tree.mark_closed());
+        // Files that grow have their ends when they are dropped.
+        drop(self.commit.lock().log.take());
+        self.logs.let_go();
+        self.store.let_go();
+        drop(self.lock.lock().take());
+    }
+
+    /// All trees.
+    pub(crate) fn trees(&self) -> Vec<Arc<Tree>> {
+        self.store.catalog.trees()
+    }
+
+    /// Reads have looked into `tree`: if they have now paid for the merge of level 0, it is begun.
+    pub(crate) fn weigh_reads(&self, tree: &Tree) {
+        if self.options.background_threads > 0 && !self.options.read_only {
+            self.work.weigh_reads(tree, self.clock(), || self.horizon());
+        }
+    }
+
+    /// Value files that live values are being moved out of.
+    pub(crate) fn value_files_leaving(&self) -> u64 {
+        self.reclaiming.leaving()
+    }
+
+    /// Walks have read values out of logs: if they have paid for having them in order, that is
+    /// done.
+    #[cold]
+    pub(crate) fn weigh_walks(&self) {
+        if self.options.background_threads > 0 && !self.options.read_only {
+            self.work.wake();
+        }
+    }
+
+    /// Who may see what now.
+    pub(crate) fn horizon(&self) -> Horizon {
+        self.store.horizon()
+    }
+
+    /// A reader lets go of the moment `seqno`, which it held as a transaction or to read.
+    pub(crate) fn release_snapshot(&self, seqno: Seqno, is_transaction: bool) {
+        if self.store.snapshots.release(seqno, is_transaction) {
+            self.work.wake();
+        }
+    }
+
+    /// What the logs need of the rest.
+    pub(super) fn around_logs(&self) -> Around<'_> {
+        Around { store: &self.store, work: &self.work }
+    }
+
+    /// Makes everything that was acknowledged durable.
+    pub(crate) fn sync_log(&self) -> Result<()> {
+        self.store.poison.check()?;
+        self.commit.lock().sync(self)?;
+        // Where nothing was to be synced, its files may be gone all the same.
+        self.store.files.check_directory()
+    }
+
+    /// Whether everything up to `seqno` survives a power failure.
+    pub(crate) fn is_durable(&self, seqno: Seqno) -> bool {
+        self.commit.is_durable(seqno)
+    }
+
+    /// Makes everything up to `seqno` survive a power failure.
+    pub(crate) fn make_durable(&self, seqno: Seqno) -> Result<()> {
+        self.writable()?;
+        self.sync_log_to(seqno)
+    }
+
+    /// Makes everything up to `seqno` durable: tables that hold it must not outlive what came
+    /// before it in other keyspaces.
+    pub(super) fn sync_log_to(&self, seqno: Seqno) -> Result<()> {
+        // Mostly it is in a log that has ended, and writers need not wait.
+        self.logs.settle(&self.store.poison, &self.commit)?;
+        self.commit.lock().sync_to(seqno, self)
+    }
+
+    /// As [`Store::install`], and the cache is fitted to what is left.
+    pub(super) fn install(
+        &self,
+        tree: &Tree,
+        written: &Written,
+        flushed: &[Arc<Memtable>],
+        edit: impl FnOnce(&Version) -> TreeEdit,
+    ) -> Result<()> {
+        self.store.install(tree, written, flushed, None, edit)?;
+        self.memory.fit_cache(&self.store.catalog);
+        Ok(())
+    }
+
+    /// Forgets and removes logs whose every operation is in a table.
+    pub(super) fn remove_flushed_logs(&self) {
+        logs::remove_flushed(&self.store, &self.commit);
+    }
+}
+
+impl Environment for Core {
+    type Log = Present;
+
+    fn writable(&self) -> Result<()> {
+        Core::writable(self)
+    }
+
+    fn append(&self, present: &mut Present, last: Seqno, batches: &mut [BatchEncoder]) -> Result<()> {
+        let log = self.logs.with_room(self.around_logs(), present, last, self.memory.write_buffer_bytes())?;
+        place_values(log, batches)?;
+        let bytes_before = log.len();
+        let appended = log.append(batches.iter().map(|batch| [batch.payload()]));
+        if let Err(error) = appended {
+            logs::poison_with(&self.store.poison, log);
+            return Err(error);
+        }
+        self.stats.add(Counter::BytesWrittenLog, log.len() - bytes_before);
+        Ok(())
+    }
+
+    fn sync(&self, present: &mut Present) -> Result<()> {
+        self.store.poison.check()?;
+        self.logs.sync(&self.store.poison, present)
+    }
+
+    fn insert(&self, batch: &BatchEncoder, full: &mut Vec<Arc<Tree>>) -> Result<()> {
+        let limit = self.memory.write_buffer_bytes();
+        self.store
+            .catalog
+            .look(|keyspaces| apply::batch(keyspaces, limit, batch, &self.store.files.values, full))
+    }
+
+    fn publish(&self, last: Seqno) {
+        self.store.snapshots.publish(last);
+    }
+
+    /// With the memtable a new log begins, so that the old log can go once the memtable is in
+    /// tables.
+    fn seal(&self, present: &mut Present, last: Seqno, full: &[Arc<Tree>]) {
+        for tree in full {
+            if tree.seal() {
+                self.work.wake();
+            }
+            self.logs.change_if_half_full(
+                self.around_logs(),
+                present,
+                last,
+                self.memory.write_buffer_bytes(),
+            );
+        }
+    }
+
+    fn poison(&self, why: &Error) {
+        self.store.poison.set(why);
+    }
+}
+
+/// Fills in the sums of separated values in batches that are appended to `log` next.
+fn place_values(log: &wal::Writer, batches: &mut [BatchEncoder]) -> Result<()> {
+    if !batches.iter().any(BatchEncoder::has_separated) {
+        return Ok(());
+    }
+    let mut next_at = log.next_payload_at();
+    for batch in batches {
+        if batch.has_separated() {
+            let undecodable = |error| Error::Poisoned(format!("a batch does not decode: {error:?}"));
+            batch.place(log.file(), log.binding(), next_at).map_err(undecodable)?;
+        }
+        next_at += (batch.bytes() + FRAME_HEADER_BYTES) as u64;
+    }
+    Ok(())
+}
+
+/// Refuses a key or value over its limit.
+#[inline]
+pub(crate) fn check_sizes(key: &[u8], value_len: usize) -> Result<()> {
+    if key.len() > KEY_BYTES_MAX {
+        return Err(Error::TooLarge { what: "key", len: key.len() as u64, limit: KEY_BYTES_MAX as u64 });
+    }
+    if value_len as u64 > VALUE_BYTES_MAX {
+        return Err(Error::TooLarge { what: "value", len: value_len as u64, limit: VALUE_BYTES_MAX });
+    }
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! The database's place: its directory, its number, the numbers of its files, and what its tables
+//! share.
+//!
+//! Owns [`Files`]. What must hold: a number is given to one file and never again.
+
+use crate::{
+    cache::Cache,
+    dir::FileName,
+    error::{Error, Result},
+    ids::{DatabaseId, FileId},
+    sync::atomic::{AtomicU64, Ordering},
+    table::TableContext,
+    values::ValueFiles,
+    version::Version,
+    vfs::Fs,
+    wal,
+};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// The directory and its files.
+pub(crate) struct Files {
+    pub(crate) fs: Arc<dyn Fs>,
+    pub(crate) dir: PathBuf,
+    pub(crate) database: DatabaseId,
+    pub(super) direct_reads: bool,
+    pub(super) cache: Arc<Cache>,
+    /// Where values lie that are kept apart from their entries.
+    pub(crate) values: Arc<ValueFiles>,
+    next: AtomicU64,
+}
+
+impl Files {
+    /// The files of `database` in `dir`; the next one gets the number `next`.
+    pub(super) fn new(
+        fs: Arc<dyn Fs>,
+        dir: &Path,
+        database: DatabaseId,
+        direct_reads: bool,
+        cache: Arc<Cache>,
+        next: u64,
+    ) -> Self {
+        let values = ValueFiles::new(fs.clone(), dir.to_path_buf(), database, direct_reads, wal::FILE_KIND);
+        let (values, next) = (Arc::new(values), AtomicU64::new(next));
+        Files { fs, dir: dir.to_path_buf(), database, direct_reads, cache, values, next }
+    }
+
+    /// A number that no file has had.
+    pub(super) fn new_file(&self) -> FileId {
+        FileId(self.next.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The number that the next file gets.
+    pub(super) fn next(&self) -> u64 {
+        self.next.load(Ordering::Relaxed)
+    }
+
+    /// Where the file of this name is.
+    pub(super) fn path(&self, name: FileName) -> PathBuf {
+        name.in_dir(&self.dir)
+    }
+
+    /// Refuses a directory that is not there any more: what is written reaches nobody.
+    pub(super) fn check_directory(&self) -> Result<()> {
+        let current = self.path(FileName::Current);
+        match self.fs.exists(&current)? {
+            true => Ok(()),
+            false => Err(Error::io("find", current, std::io::ErrorKind::NotFound.into())),
+        }
+    }
+
+    /// Removes a file that is of no use. One that cannot be removed now is removed at the next
+    /// open.
+    pub(super) fn remove(&self, name: FileName) {
+        let _ = self.fs.remove_file(&self.path(name));
+    }
+
+    /// Has `version`, which is about to be installed, keep the files that its tables point to.
+    pub(super) fn keep_values(&self, version: &mut Version) {
+        version.keep_value_files(|file, live| self.values.file(file, live.sorted));
+    }
+
+    /// What the tables of one keyspace share.
+    pub(super) fn table_context(&self) -> Arc<TableContext> {
+        Arc::new(TableContext {
+            fs: self.fs.clone(),
+            dir: self.dir.clone(),
+            database: self.database,
+            direct_reads: self.direct_reads,
+            cache: self.cache.clone(),
+            stats: Arc::default(),
+        })
+    }
+}

@@ -1,0 +1,187 @@
+//! The handle that keeps a database open, and what it lets the face ask for.
+//!
+//! Owns [`Handle`] and the calls of users that need several parts: writes, keyspaces, knobs. They
+//! stand above the jobs, because a writer that outruns a database without threads does a step of
+//! the work itself.
+
+use super::{
+    catalog::DEFAULT_KEYSPACE,
+    change::{Changing, Obeying},
+    commit::{Operations, Single, Terms},
+    core::Core,
+    keyspace_record, open,
+    options::{Durability, KeyspaceOptions, Options},
+    reads::ReadSet,
+    workers,
+};
+use crate::{
+    error::{Error, Result},
+    ids::Seqno,
+    key::KeyRange,
+    operator::MergeOperator,
+    sync::{Mutex, atomic::Ordering},
+    tree::Tree,
+};
+use std::{path::Path, sync::Arc, thread::JoinHandle};
+
+/// Keeps the database open as long as a handle, keyspace, snapshot or iterator is alive; the last
+/// one closes it.
+pub(crate) struct Handle {
+    core: Arc<Core>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl std::ops::Deref for Handle {
+    type Target = Core;
+    fn deref(&self) -> &Core {
+        &self.core
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // Nobody is left to hear of a failure; `Db::close` is the call that reports one.
+        let _ = self.close();
+    }
+}
+
+impl Handle {
+    /// Opens the database in `dir` and starts its workers.
+    pub(crate) fn open(options: Options, dir: &Path) -> Result<Handle> {
+        let core = Arc::new(open::open(options, dir)?);
+        let threads = workers::spawn(&core)?;
+        Ok(Handle { core, threads: Mutex::new(threads) })
+    }
+
+    /// Stops the workers, waits for users' threads that do their work, makes the log durable and
+    /// records the time. Then it gives up the directory, whatever failed before. Later calls do
+    /// nothing.
+    pub(crate) fn close(&self) -> Result<()> {
+        if self.core.closed.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        self.core.work.stop();
+        for thread in self.threads.lock().drain(..) {
+            // A worker that panicked has poisoned the database already.
+            let _ = thread.join();
+        }
+        self.callers.shut();
+        let ended = if self.core.options.read_only { Ok(()) } else { self.end() };
+        self.let_go();
+        ended
+    }
+
+    fn end(&self) -> Result<()> {
+        self.logs.settle(&self.store.poison, &self.commit)?;
+        self.sync_log()?;
+        self.store.record_clock()
+    }
+
+    /// Commits a batch.
+    pub(crate) fn write(&self, operations: Operations) -> Result<Seqno> {
+        self.admit(&operations)?;
+        if operations.encoder.count() == 0 {
+            self.write_nothing(operations.durability)?;
+            return Ok(self.visible());
+        }
+        let Operations { encoder, trees, durability } = operations;
+        self.commit.batch(encoder, Terms { trees, reads: None }, durability, &*self.core)
+    }
+
+    /// Commits what changes nothing. Durable, it vouches all the same for all that was acknowledged
+    /// before it.
+    pub(crate) fn write_nothing(&self, durability: Durability) -> Result<()> {
+        self.writable()?;
+        if durability == Durability::Sync { self.sync_log() } else { Ok(()) }
+    }
+
+    /// Commits a transaction's batch if nothing of what it read at `since`, its snapshot, was
+    /// written.
+    pub(crate) fn write_transaction(
+        &self,
+        operations: Operations,
+        reads: ReadSet,
+        since: Seqno,
+    ) -> Result<Seqno> {
+        self.admit(&operations)?;
+        let announced = self.commit.announcements.announce(reads);
+        announced.validate(&self.store.catalog, since)?;
+        let Operations { encoder, trees, durability } = operations;
+        self.commit.batch(encoder, Terms { trees, reads: Some(announced.clone()) }, durability, &*self.core)
+    }
+
+    /// Commits one operation.
+    pub(crate) fn write_single(
+        &self,
+        tree: &Tree,
+        operation: Single<'_>,
+        durability: Durability,
+    ) -> Result<()> {
+        self.writable()?;
+        self.throttle(tree, operation.bytes())?;
+        self.commit.single(tree.id, operation, durability, &*self.core)
+    }
+
+    fn admit(&self, operations: &Operations) -> Result<()> {
+        self.writable()?;
+        let bytes = operations.encoder.bytes() as u64;
+        operations.trees.iter().try_for_each(|tree| self.throttle(tree, bytes))
+    }
+
+    /// Creates the keyspace `name` with `options`, unless there is one of this name.
+    pub(crate) fn create_keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Arc<Tree>> {
+        if let Some(tree) = self.store.catalog.named(name) {
+            return Ok(tree);
+        }
+        if self.options.read_only {
+            return Err(Error::NoKeyspace(name.into()));
+        }
+        let _caller = self.enter()?;
+        let traced = |tree: &Tree| self.tracing.new_tree(tree);
+        self.store.create_keyspace(name, options, &self.memory.budget, traced)
+    }
+
+    /// Gives an existing keyspace the merge operator that it lacks. Another one than it has is
+    /// refused.
+    pub(crate) fn adopt_operator(&self, tree: &Tree, given: Option<Arc<dyn MergeOperator>>) -> Result<()> {
+        let Some(given) = given else { return Ok(()) };
+        keyspace_record::check_operator(&tree.name, tree.operator(), &given)?;
+        match tree.operator() {
+            Some(operator) if operator.is_given() => Ok(()),
+            // Its name is recorded.
+            Some(_) => {
+                tree.set_operator(given);
+                Ok(())
+            }
+            None => {
+                let _caller = self.enter()?;
+                self.store.adopt_operator(tree, given)
+            }
+        }
+    }
+
+    /// Drops the keyspace `name` and its data.
+    pub(crate) fn drop_keyspace(&self, name: &str) -> Result<()> {
+        let _caller = self.enter()?;
+        if name == DEFAULT_KEYSPACE {
+            return Err(Error::Invalid("the default keyspace cannot be dropped".into()));
+        }
+        // No commit is under way while the keyspace goes.
+        let writer = self.commit.lock();
+        let shown = |tree: &Tree| self.commit.announcements.written(tree.id, &[KeyRange::all()]);
+        let tree = self.store.drop_keyspace(name, shown)?;
+        drop(writer);
+        self.tracing.dropped(&tree);
+        self.work.forget(&tree);
+        self.memory.fit_cache(&self.store.catalog);
+        self.remove_flushed_logs();
+        Ok(())
+    }
+
+    /// Begins a change of knobs. Nothing is changed before it is recorded.
+    pub(crate) fn begin_change(&self) -> Result<Changing<'_>> {
+        self.writable()?;
+        let obeying = Obeying { catalog: &self.store.catalog, memory: &self.memory, work: &self.work };
+        Ok(Changing::begin(&self.store, obeying, self.clock()))
+    }
+}

@@ -1,0 +1,351 @@
+//! All of a log's life: begun, written, ended, made durable, removed when all it holds is in
+//! tables.
+//!
+//! Owns [`Logs`], which holds the logs that have ended and the next one, and [`Present`], the logs
+//! that the commit lock guards. A writer that comes to the end of a log only changes over to one
+//! that is there already. Making the old log durable, and a new one's name, takes the device its
+//! time. A thread that has the time does it ([`Logs::tend`]), or one that needs it.
+//!
+//! What must hold: nothing is made durable in a log before all logs before it are
+//! (docs/decisions/0004). Order of locks: the commit lock, then those here, then the store's;
+//! nobody waits for the commit lock while he has one of these.
+
+use super::{
+    commit::{Commit, Writer},
+    poison::Poison,
+    store::Store,
+    work::Work,
+};
+use crate::{
+    canary::{Bug, planted},
+    error::{Error, Result},
+    ids::{FileId, Seqno},
+    sync::{
+        Mutex, MutexGuard,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    tree::Tree,
+    wal,
+};
+use std::collections::VecDeque;
+
+/// Logs that have ended and wait for workers, at most: each is an open file.
+const ENDED_MAX: usize = 4;
+/// With more logs than this kept, the keyspace that pins the oldest is flushed, however small.
+pub(super) const LOGS_MAX: usize = 8;
+/// A log grows to as many write buffers before the next one is begun.
+const LOG_WRITE_BUFFERS: u64 = 1;
+/// A log smaller than this is read at an open in less time than it takes to begin another.
+const LOG_RETIRE_BYTES_MIN: u64 = 64 << 10;
+
+/// A log that takes no more writes, kept until all that it holds is in tables.
+struct ClosedLog {
+    file: FileId,
+    last_seqno: Seqno,
+}
+
+/// The logs that the commit lock guards: the one that is written, and older ones that are needed
+/// still.
+pub(crate) struct Present {
+    /// `None` while read-only, and between the end of one log and the beginning of the next.
+    log: Option<wal::Writer>,
+    closed: Vec<ClosedLog>,
+}
+
+impl Present {
+    /// `closed` are the logs that recovery read, oldest first, with the newest number in each.
+    pub(super) fn new(log: Option<wal::Writer>, closed: Vec<(FileId, Seqno)>) -> Self {
+        let closed = closed.into_iter().map(|(file, last_seqno)| ClosedLog { file, last_seqno }).collect();
+        Present { log, closed }
+    }
+
+    /// The log that is written, which nobody writes any more.
+    pub(super) fn take(&mut self) -> Option<wal::Writer> {
+        self.log.take()
+    }
+
+    /// Every log that is needed, the one that is written included.
+    pub(super) fn files(&self) -> Vec<FileId> {
+        self.closed.iter().map(|log| log.file).chain(self.log.as_ref().map(wal::Writer::file)).collect()
+    }
+}
+
+/// Logs that have ended and are not durable yet, oldest first.
+#[derive(Default)]
+struct Ended {
+    /// With the newest sequence number in each.
+    queue: Mutex<VecDeque<(wal::Writer, Seqno)>>,
+    /// Whoever makes them durable: one at a time, so that they become so in order.
+    turn: Mutex<()>,
+    /// Those in the queue, and the one that is being made durable.
+    count: AtomicUsize,
+}
+
+impl Ended {
+    /// Adds a log that has just ended. Under the commit lock.
+    fn push(&self, log: wal::Writer, last_seqno: Seqno) {
+        // Counted first: whoever makes it durable counts it off.
+        self.count.fetch_add(1, Ordering::Release);
+        self.queue.lock().push_back((log, last_seqno));
+    }
+
+    /// Whether every log that has ended is durable. Under the commit lock, since others may end at
+    /// any time.
+    fn are_durable(&self) -> bool {
+        self.count.load(Ordering::Acquire) == 0
+    }
+
+    /// Whether so many wait that whoever adds another had better make them durable himself.
+    fn are_many(&self) -> bool {
+        self.count.load(Ordering::Acquire) > ENDED_MAX
+    }
+
+    /// Makes all of them durable, waiting for whoever does it already. Returns the newest number in
+    /// those that it did. A log that cannot be made durable stays the first, and all later calls
+    /// fail too.
+    fn settle(&self) -> Result<Option<Seqno>> {
+        let mut newest = None;
+        if self.are_durable() {
+            return Ok(newest);
+        }
+        let _turn = self.turn.lock();
+        loop {
+            let Some((mut log, last_seqno)) = self.queue.lock().pop_front() else { return Ok(newest) };
+            if let Err(error) = log.settle() {
+                self.queue.lock().push_front((log, last_seqno));
+                return Err(error);
+            }
+            newest = Some(last_seqno);
+            // Given back before anybody can count on it, since that takes a while too.
+            drop(log);
+            self.count.fetch_sub(1, Ordering::Release);
+        }
+    }
+}
+
+/// The log that will follow the present one: empty, its name durable, and named by the manifest.
+#[derive(Default)]
+struct Spare {
+    log: Mutex<Option<wal::Writer>>,
+    /// A log came to its end by being full, so that others will too, and there is no spare one.
+    is_wanted: AtomicBool,
+}
+
+impl Spare {
+    /// Has one made, by who has the time.
+    fn want(&self) {
+        self.is_wanted.store(true, Ordering::Relaxed);
+    }
+
+    /// The spare log, also one that is being made; if there is none, what `begin` makes. Until then
+    /// no other is begun: a later log has a larger number.
+    fn take_or(&self, begin: impl FnOnce() -> Result<wal::Writer>) -> Result<wal::Writer> {
+        let mut place = self.log.lock();
+        place.take().map_or_else(begin, Ok)
+    }
+
+    /// The place for one, if one is wanted. While the place is held nobody begins a log, so that
+    /// the spare one has a smaller number than all that come after it.
+    fn wanted(&self) -> Option<MutexGuard<'_, Option<wal::Writer>>> {
+        if !self.is_wanted.load(Ordering::Relaxed) {
+            return None;
+        }
+        let place = self.log.lock();
+        self.is_wanted.store(false, Ordering::Relaxed);
+        Some(place).filter(|place| place.is_none())
+    }
+}
+
+/// The logs beside those that the commit lock guards.
+#[derive(Default)]
+pub(crate) struct Logs {
+    /// Logs that are not written any more and not durable yet.
+    ended: Ended,
+    /// The log after the present one.
+    spare: Spare,
+}
+
+/// What a change of logs needs to know of the rest.
+#[derive(Clone, Copy)]
+pub(super) struct Around<'c> {
+    pub(super) store: &'c Store,
+    pub(super) work: &'c Work,
+}
+
+impl Logs {
+    /// The log to append to, begun anew if the present one is full or was ended without a
+    /// successor. `last` is the newest number in it.
+    pub(super) fn with_room<'p>(
+        &self,
+        around: Around<'_>,
+        present: &'p mut Present,
+        last: Seqno,
+        write_buffer_bytes: u64,
+    ) -> Result<&'p mut wal::Writer> {
+        if present.log.as_ref().is_none_or(|log| log.len() >= write_buffer_bytes * LOG_WRITE_BUFFERS) {
+            self.change_full(around, present, last)?;
+        }
+        present.log.as_mut().ok_or(Error::ReadOnly)
+    }
+
+    /// As [`Logs::change`], and the workers tend to the old log and to the one after the new one.
+    fn change_full(&self, around: Around<'_>, present: &mut Present, last: Seqno) -> Result<()> {
+        let changed = self.change(around, present, last);
+        self.spare.want();
+        around.work.wake();
+        changed
+    }
+
+    /// A memtable was sealed: a log that is half full is changed now. A failure is noted; the next
+    /// commit tries again and reports it.
+    pub(super) fn change_if_half_full(
+        &self,
+        around: Around<'_>,
+        present: &mut Present,
+        last: Seqno,
+        write_buffer_bytes: u64,
+    ) {
+        let enough = write_buffer_bytes * LOG_WRITE_BUFFERS / 2;
+        if present.log.as_ref().is_some_and(|log| log.len() >= enough)
+            && let Err(error) = self.change_full(around, present, last)
+        {
+            around.work.note_failure(&error);
+        }
+    }
+
+    /// Ends the present log and goes on with the next. The manifest names the new log before it is
+    /// used, and it vouches for nothing until the old one is durable: so recovery finds a prefix of
+    /// the commit order.
+    pub(super) fn change(&self, around: Around<'_>, present: &mut Present, last: Seqno) -> Result<()> {
+        if let Some(mut log) = present.log.take() {
+            if let Err(error) = log.end() {
+                poison_with(&around.store.poison, &log);
+                present.log = Some(log);
+                return Err(error);
+            }
+            present.closed.push(ClosedLog { file: log.file(), last_seqno: last });
+            self.ended.push(log, last);
+        }
+        if self.ended.are_many() {
+            self.settle_ended(&around.store.poison)?;
+        }
+        let mut next = self.spare.take_or(|| around.store.begin_log())?;
+        assert!(
+            present.closed.last().is_none_or(|log| log.file < next.file()),
+            "recovery goes by their numbers"
+        );
+        if !self.ended.are_durable() {
+            next.withhold();
+        }
+        present.log = Some(next);
+        if present.closed.len() > LOGS_MAX {
+            // Half of them are to go at once, so that those that pin them are flushed together.
+            let old = present.closed[present.closed.len() - LOGS_MAX / 2 - 1].last_seqno;
+            let pins = |tree: &Tree| tree.view().active.first_seqno().is_some_and(|first| first <= old);
+            for tree in around.store.catalog.trees() {
+                if pins(&tree) && tree.seal() {
+                    around.work.wake();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives up all logs: nobody writes any more.
+    pub(super) fn let_go(&self) {
+        self.ended.queue.lock().clear();
+        drop(self.spare.log.lock().take());
+    }
+
+    /// Makes logs that have ended durable, and the next one ready. False: there was nothing to do.
+    pub(super) fn tend(&self, store: &Store, commit: &Commit<Present>) -> Result<bool> {
+        let settled = self.settle(&store.poison, commit)?;
+        let Some(mut place) = self.spare.wanted() else { return Ok(settled) };
+        // Where it cannot be had now, the writer who needs one tries again, and is told why.
+        *place = store.begin_log().ok();
+        Ok(true)
+    }
+
+    /// Makes logs that have ended durable, and notes that they are. False: they were. Not under the
+    /// commit lock, so that writers go on meanwhile.
+    pub(super) fn settle(&self, poison: &Poison, commit: &Commit<Present>) -> Result<bool> {
+        let Some(newest) = self.settle_ended(poison)? else { return Ok(false) };
+        let mut writer = commit.lock();
+        writer.are_durable(newest);
+        if self.ended.are_durable()
+            && let Some(log) = &mut writer.log.log
+        {
+            log.vouch();
+        }
+        Ok(true)
+    }
+
+    /// Makes everything in `present` durable, and in all before it. Under the commit lock.
+    pub(super) fn sync(&self, poison: &Poison, present: &mut Present) -> Result<()> {
+        if !planted(Bug::SkipEndedLogSync) {
+            self.settle_ended(poison)?;
+        }
+        let Some(log) = &mut present.log else { return Ok(()) };
+        log.sync().and_then(|()| log.check_name()).inspect_err(|error| poison.set(error))?;
+        // After the sync: that this cannot be said must not fail a commit whose frames are written.
+        log.vouch();
+        Ok(())
+    }
+
+    fn settle_ended(&self, poison: &Poison) -> Result<Option<Seqno>> {
+        self.ended.settle().inspect_err(|error| poison.set(error))
+    }
+
+    /// Before value files are linked: goes on in a new log if tables point to the present one, so
+    /// that what is linked is not written any more, and makes those that have ended durable. Under
+    /// the commit lock.
+    pub(super) fn end_live(&self, around: Around<'_>, writer: &mut Writer<Present>) -> Result<()> {
+        let Writer { log, last_seqno, .. } = writer;
+        if log.log.as_ref().is_some_and(|log| around.store.is_live(log.file())) {
+            self.change(around, log, *last_seqno)?;
+        }
+        self.settle_ended(&around.store.poison).map(drop)
+    }
+
+    /// Begins a new log if everything in the present one is in tables and it is worth it: what
+    /// a flush has made useless is not read again at the next open.
+    pub(super) fn retire(&self, around: Around<'_>, commit: &Commit<Present>) -> Result<()> {
+        let mut writer = commit.lock();
+        let worth = writer.log.log.as_ref().is_some_and(|log| log.len() >= LOG_RETIRE_BYTES_MIN);
+        let trees = around.store.catalog.trees();
+        if worth && trees.iter().all(|tree| tree.view().oldest_unflushed().is_none()) {
+            let Writer { log, last_seqno, .. } = &mut *writer;
+            self.change(around, log, *last_seqno)?;
+            drop(writer);
+            self.settle(&around.store.poison, commit)?;
+            remove_flushed(around.store, commit);
+        }
+        Ok(())
+    }
+}
+
+/// Forgets and removes logs whose every operation is in a table.
+pub(super) fn remove_flushed(store: &Store, commit: &Commit<Present>) {
+    let writer = commit.lock();
+    let needed = store.catalog.trees().iter().filter_map(|tree| tree.view().oldest_unflushed()).min();
+    let unneeded = |log: &&ClosedLog| needed.is_none_or(|needed| log.last_seqno < needed);
+    let gone = writer.log.closed.iter().take_while(unneeded).count();
+    let oldest = writer.log.files().get(gone).copied();
+    drop(writer);
+    let (Some(oldest), true) = (oldest, gone > 0) else { return };
+    // They are forgotten only once the manifest has forgotten them: else nobody would try again.
+    if store.let_logs_go(oldest).is_err() {
+        return;
+    }
+    let mut writer = commit.lock();
+    let closed = &mut writer.log.closed;
+    let kept = closed.partition_point(|log| log.file < oldest);
+    closed.drain(..kept);
+}
+
+/// If `log` can no longer be trusted or appended to, neither can the database.
+pub(super) fn poison_with(poison: &Poison, log: &wal::Writer) {
+    if let Some(why) = log.poisoned() {
+        poison.set(why);
+    }
+}

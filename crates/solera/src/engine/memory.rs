@@ -1,0 +1,283 @@
+//! One memory budget: what write buffers, indexes and filters do not take is the block cache's.
+//!
+//! Owns [`Split`], which says how much each of them may take. Percentages are of the *divided*
+//! memory: the budget without what is not counted.
+
+use super::{
+    catalog::Catalog,
+    options::{Options, WRITE_BUFFER_BYTES_MIN},
+};
+use crate::{
+    cache::Cache,
+    compaction::LevelFilters,
+    error::{Error, Result},
+    filter::BITS_PER_KEY_MAX,
+    knob::{Legal, MemoryKnob, Value},
+    pool::{CHUNKS, Share},
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    tree::{Tree, View},
+    version::{TableRef, Version},
+};
+use std::sync::Arc;
+
+/// Smallest share of the budget that the block cache keeps, whatever the rest takes: 1/8. Without
+/// it a scan would read each block once per entry.
+const CACHE_SHARE_MIN: u64 = 8;
+/// Memtables that writers are granted before their data is counted: the active one, one being
+/// flushed, and two that wait. What the cache gives up when more wait, it could hardly give back to
+/// the system, so it is not given out in the first place.
+const BUFFERS_GRANTED: u64 = 4;
+/// For what is not counted: buffers of flushes and compactions, blocks on their way in and out, the
+/// views of iterators, what an allocator adds to each piece and keeps for each thread. Measured
+/// (`solera-sim limits`): this, and 1/16 of the budget; but no more than [`UNCOUNTED_PARTS_MAX`].
+///
+/// What an allocator keeps grows for a while: tables that threads open for their reads leave holes
+/// in those threads' heaps, between blocks, that nothing fits any more. After 64,000 operations
+/// under 64 MiB it was 10 MiB less than after 320,000.
+const UNCOUNTED_BYTES: u64 = 24 << 20;
+/// Most of a budget that is left to what is not counted: 7/16.
+const UNCOUNTED_PARTS_MAX: (u64, u64) = (7, 16);
+
+/// Least that a cache which nobody has set is left by the others, in percent.
+const CACHE_PERCENT_LEFT: f64 = 15.0;
+/// Least that the cache can be set to, in percent: the blocks of a few readers at the same time.
+pub(super) const CACHE_PERCENT_MIN: f64 = 1.0;
+/// Percentages that add up to so little more than 100 do so by rounding: they are shown in
+/// hundredths.
+const ROUNDING: f64 = 0.02;
+
+/// How the budget is split. What is `None` is not limited but by the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Split {
+    /// M_b: percent of the divided memory for write buffers.
+    pub write_buffer_percent: Option<f64>,
+    /// M_f: most that filters may take, in percent of the divided memory.
+    pub filter_percent: Option<f64>,
+    /// M_c: most that the block cache may take, in percent of the divided memory.
+    pub cache_percent: Option<f64>,
+}
+
+impl Split {
+    /// Sets `knob` to a value that is legal for it by itself; another value is a mistake of the
+    /// caller's. Whether it suits the others is said by [`Split::validate`].
+    pub(crate) fn set(&mut self, knob: MemoryKnob, value: &Value) {
+        let percent = Some(value.to_f64());
+        match knob {
+            MemoryKnob::WriteBufferPercent => self.write_buffer_percent = percent,
+            MemoryKnob::FilterPercent => self.filter_percent = percent,
+            MemoryKnob::CachePercent => self.cache_percent = percent,
+        }
+    }
+
+    /// What `knob` comes to, in hundredths of a percent.
+    pub(crate) fn get(&self, knob: MemoryKnob, budget: &Budget) -> Value {
+        let buffers = self.buffers_percent(budget);
+        let percent = match knob {
+            MemoryKnob::WriteBufferPercent => buffers,
+            MemoryKnob::FilterPercent => {
+                self.filter_percent.unwrap_or(100.0 - buffers - self.kept_for_cache())
+            }
+            MemoryKnob::CachePercent => {
+                self.cache_percent.unwrap_or(100.0 - buffers - self.filter_percent.unwrap_or(0.0))
+            }
+        };
+        Value::Number((percent.max(0.0) * 100.0).round() / 100.0)
+    }
+
+    /// What `knob` may be set to while the others stay as they are. Where they take more than the
+    /// whole already, as an open with another budget may find them, it is what `knob` takes itself,
+    /// or less.
+    pub(crate) fn legal(&self, knob: MemoryKnob, budget: &Budget) -> Legal {
+        let (min, own) = match knob {
+            MemoryKnob::WriteBufferPercent => (buffer_percent_min(budget), self.buffers_percent(budget)),
+            MemoryKnob::FilterPercent => (0.0, self.filter_percent.unwrap_or(0.0)),
+            MemoryKnob::CachePercent => (CACHE_PERCENT_MIN, self.kept_for_cache()),
+        };
+        let left = 100.0 - (self.sum_percent(budget) - own);
+        // Down to what is legal for certain.
+        Legal::Real { min, max: (left.max(own) * 100.0).floor().max(min * 100.0) / 100.0 }
+    }
+
+    /// Whether the parts fit into the whole. What an open with another budget made of those that
+    /// were set `before` is in nobody's way.
+    pub(crate) fn validate(&self, before: &Split, budget: &Budget) -> Result<()> {
+        let min = buffer_percent_min(budget);
+        let is_new = self.write_buffer_percent != before.write_buffer_percent;
+        if let Some(percent) = self.write_buffer_percent
+            && is_new
+            && percent < min
+        {
+            return Err(Error::Invalid(format!(
+                "write_buffer_percent is {percent}; it must be {}: a buffer has at least {WRITE_BUFFER_BYTES_MIN} bytes",
+                before.legal(MemoryKnob::WriteBufferPercent, budget)
+            )));
+        }
+        let sum = self.sum_percent(budget);
+        if sum <= before.sum_percent(budget).max(100.0) + ROUNDING {
+            return Ok(());
+        }
+        Err(Error::Invalid(format!(
+            "write buffers, filters and cache are {:.2} % of the memory; together they must be at most 100, so \
+             write_buffer_percent {}, filter_percent {}, or cache_percent {}",
+            sum,
+            before.legal(MemoryKnob::WriteBufferPercent, budget),
+            before.legal(MemoryKnob::FilterPercent, budget),
+            before.legal(MemoryKnob::CachePercent, budget),
+        )))
+    }
+
+    /// What write buffers and filters may take, and the cache has at least.
+    fn sum_percent(&self, budget: &Budget) -> f64 {
+        self.buffers_percent(budget) + self.filter_percent.unwrap_or(0.0) + self.kept_for_cache()
+    }
+
+    /// What the cache has at least.
+    fn kept_for_cache(&self) -> f64 {
+        self.cache_percent.unwrap_or(CACHE_PERCENT_LEFT)
+    }
+
+    /// What write buffers may take, set or not.
+    fn buffers_percent(&self, budget: &Budget) -> f64 {
+        let given = budget.write_buffer_bytes * BUFFERS_GRANTED;
+        let given = given as f64 * 100.0 / budget.divided_bytes() as f64;
+        match self.write_buffer_percent {
+            // `Options::write_buffer` may ask for more.
+            None => given.min(100.0 - CACHE_PERCENT_LEFT),
+            // What was set under a larger budget may be less than buffers can be.
+            Some(percent) => percent.max(buffer_percent_min(budget)),
+        }
+    }
+
+    /// Bytes at which a memtable is sealed.
+    pub(crate) fn write_buffer_bytes(&self, budget: &Budget) -> u64 {
+        let share = |percent| budget.part(percent) / BUFFERS_GRANTED;
+        match self.write_buffer_percent {
+            None => budget.write_buffer_bytes,
+            Some(percent) => share(percent).max(WRITE_BUFFER_BYTES_MIN),
+        }
+    }
+}
+
+/// What four of the smallest write buffers take, in hundredths of a percent.
+fn buffer_percent_min(budget: &Budget) -> f64 {
+    let smallest = WRITE_BUFFER_BYTES_MIN * BUFFERS_GRANTED;
+    (smallest as f64 * 10_000.0 / budget.divided_bytes() as f64).ceil() / 100.0
+}
+
+/// What there is to split.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Budget {
+    /// All of it, in bytes.
+    pub(crate) bytes: u64,
+    /// Bytes at which a memtable is sealed, unless a knob says otherwise.
+    pub(super) write_buffer_bytes: u64,
+}
+
+impl Budget {
+    /// As the program gives it.
+    pub(super) fn given(options: &Options) -> Budget {
+        Budget { bytes: options.memory_bytes, write_buffer_bytes: options.effective_write_buffer() }
+    }
+
+    /// The budget without what is not counted.
+    fn divided_bytes(&self) -> u64 {
+        let uncounted = (UNCOUNTED_BYTES + self.bytes / 16)
+            .min(self.bytes / UNCOUNTED_PARTS_MAX.1 * UNCOUNTED_PARTS_MAX.0);
+        self.bytes - uncounted
+    }
+
+    /// So many percent of the divided memory, in bytes.
+    fn part(&self, percent: f64) -> u64 {
+        (self.divided_bytes() as f64 * percent / 100.0) as u64
+    }
+}
+
+/// The budget, and the split of it that is in force.
+pub(crate) struct Memory {
+    pub(crate) budget: Budget,
+    split: Mutex<Split>,
+    write_buffer_bytes: AtomicU64,
+    pub(crate) cache: Arc<Cache>,
+    /// Chunks of memtables that were flushed are kept for the next ones, as far as this goes.
+    chunks: Share<1>,
+}
+
+impl Memory {
+    /// Nothing is set; `cache` has its size from [`Memory::fit_cache`].
+    pub(super) fn new(budget: Budget, cache: Arc<Cache>) -> Memory {
+        let split = Split::default();
+        let write_buffer_bytes = AtomicU64::new(split.write_buffer_bytes(&budget));
+        Memory { budget, split: Mutex::new(split), write_buffer_bytes, cache, chunks: CHUNKS.share(0) }
+    }
+
+    /// Bytes at which a memtable is sealed.
+    #[inline]
+    pub(super) fn write_buffer_bytes(&self) -> u64 {
+        self.write_buffer_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of memtables that are never the cache's.
+    fn memtables_granted(&self) -> u64 {
+        self.write_buffer_bytes() * BUFFERS_GRANTED
+    }
+
+    /// Splits the budget like this from now on, except that the cache is not fitted to it.
+    pub(super) fn split_like(&self, split: Split) {
+        *self.split.lock() = split;
+        self.write_buffer_bytes.store(split.write_buffer_bytes(&self.budget), Ordering::Relaxed);
+        self.chunks.set(usize::try_from(self.memtables_granted()).unwrap_or(usize::MAX));
+    }
+
+    /// Filter bits for every key of a table that is written now: as many as `wanted`, unless all
+    /// keys that there are would then take more than M_f.
+    fn filter_bits_allowed(&self, wanted: f32, catalog: &Catalog) -> f32 {
+        let Some(percent) = self.split.lock().filter_percent else { return wanted };
+        let entries =
+            |version: &Version| version.tables().map(|table| table.descriptor().entries).sum::<u64>();
+        let keys: u64 = catalog.trees().iter().map(|tree| entries(&tree.view().version)).sum();
+        let allowed = self.budget.part(percent) as f64 * 8.0 / keys.max(1) as f64;
+        let allowed = allowed.min(BITS_PER_KEY_MAX.into()) as f32;
+        // Less than a bit is none: a layout knows nothing between.
+        if allowed < 1.0 { 0.0 } else { wanted.min(allowed) }
+    }
+
+    /// The filters of tables of `tree` that are written now, if `deepest` is the last level of
+    /// `view`, or a deeper one is.
+    pub(super) fn level_filters(
+        &self,
+        tree: &Tree,
+        view: &View,
+        deepest: u32,
+        catalog: &Catalog,
+    ) -> LevelFilters {
+        tree.level_filters(view, deepest, |wanted| self.filter_bits_allowed(wanted, catalog))
+    }
+
+    /// Fits the block cache into what the budget leaves. Called whenever a memtable is sealed or a
+    /// version installed.
+    pub(super) fn fit_cache(&self, catalog: &Catalog) {
+        let trees = catalog.trees();
+        let memtables: u64 = trees.iter().map(|tree| tree.view().memtable_bytes()).sum();
+        let of_tables = |version: &Version| version.tables().map(table_memory_bytes).sum::<u64>();
+        let tables: u64 = trees.iter().map(|tree| of_tables(&tree.view().version)).sum();
+        let reserved = memtables.max(self.memtables_granted()) + tables;
+        let least = self.budget.bytes / CACHE_SHARE_MIN;
+        let left = self.budget.divided_bytes().saturating_sub(reserved).max(least);
+        let most = self.split.lock().cache_percent.map(|percent| self.budget.part(percent));
+        let cache = most.map_or(left, |most| left.min(most));
+        assert!(cache <= least || cache + reserved <= self.budget.bytes, "the accounts add up to the budget");
+        self.cache.set_capacity(usize::try_from(cache).unwrap_or(usize::MAX));
+    }
+}
+
+/// Bytes of memory that a table holds for as long as it is open: index, filter, cache slots.
+fn table_memory_bytes(table: &TableRef) -> u64 {
+    if let Some(open) = table.file().opened() {
+        return open.memory_bytes();
+    }
+    let slots = u64::from(table.descriptor().blocks) * size_of::<usize>() as u64;
+    table.descriptor().index_bytes + table.descriptor().filter_bytes + slots
+}

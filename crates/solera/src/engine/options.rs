@@ -1,0 +1,381 @@
+//! What a database is opened with.
+//!
+//! Owns [`Options`] (fixed while the database is open), [`KeyspaceOptions`] (fixed when a keyspace
+//! is created, recorded in the manifest) and [`Durability`]. Components (`Fs`, `Clock`) come in
+//! here too.
+
+use crate::{
+    block::Compression,
+    clock::{Clock, SystemClock},
+    compaction::{BUFFER_BYTES_MAX, Reclaim, Shape},
+    error::{Error, Result},
+    filter::Filters,
+    key::VALUE_BYTES_MAX,
+    operator::MergeOperator,
+    table::Layout,
+    vfs::{Fs, posix::PosixFs},
+};
+use std::sync::Arc;
+
+/// What an acknowledged write survives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// The end of this process, however sudden: the write was handed to the operating system. A
+    /// power failure or a crash of the operating system may lose the latest writes, never an
+    /// earlier one without every later one.
+    #[default]
+    Buffered,
+    /// A power failure too: the log was synced to the device before the call returned.
+    Sync,
+}
+
+/// Smallest memory budget, in bytes: one minimal write buffer, its successor, and a few blocks.
+pub const MEMORY_BYTES_MIN: u64 = 1 << 20;
+/// Memory budget when none is given, in bytes.
+pub const MEMORY_BYTES_DEFAULT: u64 = 256 << 20;
+/// Smallest write buffer, in bytes.
+pub const WRITE_BUFFER_BYTES_MIN: u64 = 4 << 10;
+/// Largest write buffer that is derived from the budget, in bytes: beyond it a memtable outgrows
+/// the processor's last-level cache and inserts slow down.
+const WRITE_BUFFER_BYTES_DERIVED_MAX: u64 = 32 << 20;
+/// Space of values beyond the live ones, in percent, when none is given.
+const SPARE_PERCENT_DEFAULT: u32 = 30;
+/// Share of the budget that one write buffer takes when derived: two of them and a flush in
+/// progress leave most of the budget to reads.
+const WRITE_BUFFER_SHARE: u64 = 16;
+
+/// How to open a database. Every setting has a default; most users set [`memory`](Options::memory)
+/// and nothing else.
+///
+/// ```
+/// # fn main() -> solera::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// let db = solera::Options::new().memory(64 << 20).open(dir.path())?;
+/// db.put(b"cask", b"oak")?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub(crate) memory_bytes: u64,
+    pub(crate) write_buffer_bytes: u64,
+    pub(crate) durability: Durability,
+    pub(crate) read_only: bool,
+    pub(crate) create_if_missing: bool,
+    pub(crate) direct_reads: bool,
+    pub(crate) background_threads: usize,
+    pub(crate) reclaim: Reclaim,
+    pub(crate) spare_percent: u32,
+    pub(crate) keyspace: KeyspaceOptions,
+    /// Layout and shape were given, and replace what the default keyspace has recorded.
+    pub(super) layout_given: bool,
+    pub(super) shape_given: bool,
+    pub(super) separation_given: bool,
+    pub(crate) operators: Vec<Arc<dyn MergeOperator>>,
+    pub(crate) fs: Arc<dyn Fs>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) seed: Option<u64>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options::new()
+    }
+}
+
+impl Options {
+    /// The defaults: 256 MiB of memory, buffered durability, two background threads.
+    pub fn new() -> Self {
+        Options {
+            memory_bytes: MEMORY_BYTES_DEFAULT,
+            write_buffer_bytes: 0,
+            durability: Durability::Buffered,
+            read_only: false,
+            create_if_missing: true,
+            direct_reads: false,
+            background_threads: 2,
+            reclaim: Reclaim::default(),
+            spare_percent: SPARE_PERCENT_DEFAULT,
+            keyspace: KeyspaceOptions::new(),
+            layout_given: false,
+            shape_given: false,
+            separation_given: false,
+            operators: Vec::new(),
+            fs: Arc::new(PosixFs::new()),
+            clock: Arc::new(SystemClock::new()),
+            seed: None,
+        }
+    }
+
+    /// Memory for everything together, in bytes: write buffers, filters, indexes, the block cache,
+    /// and what background work and the allocator need beside them. At least 1 MiB; default 256
+    /// MiB.
+    pub fn memory(mut self, bytes: u64) -> Self {
+        self.memory_bytes = bytes;
+        self
+    }
+
+    /// Bytes that one memtable may hold before it is written out. 0 (the default) derives it from
+    /// the memory budget; else 4 KiB to a quarter of the budget. The knob `write_buffer_percent`,
+    /// once set ([`Db::control`](crate::Db::control)), counts instead.
+    pub fn write_buffer(mut self, bytes: u64) -> Self {
+        self.write_buffer_bytes = bytes;
+        self
+    }
+
+    /// What acknowledged writes survive unless a batch says otherwise. Default
+    /// [`Durability::Buffered`].
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// Opens for reading only: nothing in the directory is changed, writes fail with
+    /// [`Error::ReadOnly`]. Any number of processes may read so at the same time; one that writes
+    /// has the database for itself. Default false.
+    pub fn read_only(mut self, read_only: bool) -> Self {
+        self.read_only = read_only;
+        self
+    }
+
+    /// Whether a missing database is created, or [`Error::NotADatabase`]. Default true; a read-only
+    /// open never creates.
+    pub fn create_if_missing(mut self, create: bool) -> Self {
+        self.create_if_missing = create;
+        self
+    }
+
+    /// Whether tables are read past the operating system's cache of files (Linux: `O_DIRECT`), so
+    /// that the [`memory`](Options::memory) budget is all the memory that reads have: for data much
+    /// larger than memory on a device of one's own, and for measurements that want to see the
+    /// device. A block that is not in the block cache is one read of the device, of the sectors
+    /// that it touches; nothing is read ahead by the system. Logs and the manifest, and whatever is
+    /// written, go through the system's cache as ever. Default false. Where the file system or the
+    /// device has no such reads, [`open`](crate::Options::open) fails with
+    /// [`Error::Invalid`]: they are never replaced by others silently.
+    pub fn direct_reads(mut self, direct: bool) -> Self {
+        self.direct_reads = direct;
+        self
+    }
+
+    /// Threads that flush and compact. Default 2. With 0, nothing is flushed or compacted in the
+    /// background: the program calls [`Db::step`](crate::Db::step), and a writer that would outrun
+    /// it does a step itself.
+    pub fn background_threads(mut self, threads: usize) -> Self {
+        self.background_threads = threads;
+        self
+    }
+
+    /// How the space of separated values that nobody needs is given back. Default
+    /// [`Reclaim::Tier`].
+    pub fn reclaim(mut self, way: Reclaim) -> Self {
+        self.reclaim = way;
+        self
+    }
+
+    /// How much space value files may take beyond the live values, in percent of these, before
+    /// space is given back: 1 to 1,000. Default 30.
+    pub fn value_spare_percent(mut self, percent: u32) -> Self {
+        self.spare_percent = percent;
+        self
+    }
+
+    /// How tables are laid out in the default keyspace, from now on, and in keyspaces that are
+    /// created without their own options. Existing tables keep their layout until they are merged.
+    /// A knob that was set ([`Db::control`](crate::Db::control)) stands.
+    pub fn layout(mut self, layout: Layout) -> Self {
+        self.keyspace.layout = layout;
+        self.layout_given = true;
+        self
+    }
+
+    /// Which filters tables get; a part of the [`layout`](Options::layout). Default: 10 bits per
+    /// key in the mean, more in smaller levels.
+    pub fn filter(mut self, filter: Filters) -> Self {
+        self.keyspace.layout.filter = filter;
+        self.layout_given = true;
+        self
+    }
+
+    /// How blocks are compressed; a part of the [`layout`](Options::layout). Default LZ4.
+    pub fn compression(mut self, compression: Compression) -> Self {
+        self.keyspace.layout.compression = compression;
+        self.layout_given = true;
+        self
+    }
+
+    /// The shape of the default keyspace's tree, from now on, and of keyspaces that are created
+    /// without their own options. A write buffer in it is refused with [`Error::Invalid`] unless it
+    /// is the default or the database's, [`write_buffer`](Options::write_buffer). Default:
+    /// leveling, size ratio 10, four runs in level 0. A knob that was set
+    /// ([`Db::control`](crate::Db::control)) stands; a run limit above a size ratio that is given
+    /// here counts as that ratio.
+    pub fn shape(mut self, shape: Shape) -> Self {
+        self.keyspace.shape = shape;
+        self.shape_given = true;
+        self
+    }
+
+    /// See [`KeyspaceOptions::separate_values_from`]; for the default keyspace, from now on, and
+    /// for keyspaces that are created without options of their own.
+    pub fn separate_values_from(mut self, bytes: u64) -> Self {
+        self.keyspace.separate_from = Some(bytes);
+        self.separation_given = true;
+        self
+    }
+
+    /// The merge operator of the default keyspace, of keyspaces that are created without options of
+    /// their own, and one that existing keyspaces may ask for by its name. It is code, so it is
+    /// given at every open; its name is recorded. A default keyspace that has none yet gets it; one
+    /// that has another is refused with [`Error::Invalid`]. Built-in operators need not be given.
+    /// Without an operator of its own a database opens too: what needs the operator then fails with
+    /// [`Error::Merge`], and operands stay as they are.
+    pub fn merge_operator(mut self, operator: Arc<dyn MergeOperator>) -> Self {
+        self.keyspace.merge_operator = Some(operator.clone());
+        self.operators.push(operator);
+        self
+    }
+
+    /// Makes an operator known by its name without making it the default, for keyspaces that were
+    /// created with it.
+    pub fn register_operator(mut self, operator: Arc<dyn MergeOperator>) -> Self {
+        self.operators.push(operator);
+        self
+    }
+
+    /// The file system; default the operating system's.
+    pub fn fs(mut self, fs: Arc<dyn Fs>) -> Self {
+        self.fs = fs;
+        self
+    }
+
+    /// The clock; default the machine's.
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Makes the identity of a new database a function of `seed` instead of random, for simulation.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    pub(crate) fn validate(&self) -> Result<()> {
+        if self.memory_bytes < MEMORY_BYTES_MIN {
+            return Err(Error::Invalid(format!(
+                "memory of {} bytes is too little: the smallest budget is {MEMORY_BYTES_MIN}",
+                self.memory_bytes
+            )));
+        }
+        let buffer_max = (self.memory_bytes / 4).min(BUFFER_BYTES_MAX);
+        if self.write_buffer_bytes != 0
+            && !(WRITE_BUFFER_BYTES_MIN..=buffer_max).contains(&self.write_buffer_bytes)
+        {
+            return Err(Error::Invalid(format!(
+                "a write buffer of {} bytes is out of range: {WRITE_BUFFER_BYTES_MIN} to {buffer_max} (a quarter of the memory)",
+                self.write_buffer_bytes
+            )));
+        }
+        if !(1..=1000).contains(&self.spare_percent) {
+            return Err(Error::Invalid(format!(
+                "a spare of {} percent for values is out of range: 1 to 1000",
+                self.spare_percent
+            )));
+        }
+        self.keyspace.validate()?;
+        self.keyspace.check_write_buffer(self.effective_write_buffer())
+    }
+
+    /// Bytes at which a memtable is sealed.
+    pub(crate) fn effective_write_buffer(&self) -> u64 {
+        match self.write_buffer_bytes {
+            0 => (self.memory_bytes / WRITE_BUFFER_SHARE).clamp(64 << 10, WRITE_BUFFER_BYTES_DERIVED_MAX),
+            given => given,
+        }
+    }
+}
+
+/// How one keyspace is kept. Recorded when the keyspace is created.
+#[derive(Clone, Debug, Default)]
+pub struct KeyspaceOptions {
+    pub(crate) layout: Layout,
+    pub(crate) shape: Shape,
+    pub(crate) merge_operator: Option<Arc<dyn MergeOperator>>,
+    /// `None`: no value is separated.
+    pub(crate) separate_from: Option<u64>,
+}
+
+impl KeyspaceOptions {
+    /// The defaults.
+    pub fn new() -> Self {
+        KeyspaceOptions::default()
+    }
+
+    /// How tables are cut into blocks, indexed, filtered and compressed.
+    pub fn layout(mut self, layout: Layout) -> Self {
+        self.layout = layout;
+        self
+    }
+
+    /// Which filters tables get.
+    pub fn filter(mut self, filter: Filters) -> Self {
+        self.layout.filter = filter;
+        self
+    }
+
+    /// How blocks are compressed.
+    pub fn compression(mut self, compression: Compression) -> Self {
+        self.layout.compression = compression;
+        self
+    }
+
+    /// The shape of the tree: size ratio, run limits and size of tables. All keyspaces have the
+    /// write buffer of the database: another one in the shape is refused with [`Error::Invalid`].
+    pub fn shape(mut self, shape: Shape) -> Self {
+        self.shape = shape;
+        self
+    }
+
+    /// How [`merge`](crate::Keyspace::merge) folds its operands. A keyspace without one refuses to
+    /// merge.
+    pub fn merge_operator(mut self, operator: Arc<dyn MergeOperator>) -> Self {
+        self.merge_operator = Some(operator);
+        self
+    }
+
+    /// Keeps values of at least `bytes` bytes, 1 to 2^32 - 1, apart from their entries: such a
+    /// value is written once, to the log, and merges move only a pointer to it. Worth it for values
+    /// of about a kibibyte and more. Default: none are.
+    pub fn separate_values_from(mut self, bytes: u64) -> Self {
+        self.separate_from = Some(bytes);
+        self
+    }
+
+    /// Refuses a write buffer of its own: all keyspaces share the database's, of `bytes`.
+    pub(super) fn check_write_buffer(&self, bytes: u64) -> Result<()> {
+        let asked = self.shape.write_buffer_bytes;
+        if asked == Shape::default().write_buffer_bytes || asked == bytes {
+            return Ok(());
+        }
+        Err(Error::Invalid(format!(
+            "a shape with a write buffer of {asked} bytes: all keyspaces have that of the database, of {bytes} bytes; set it by Options::write_buffer, and leave it at its default in the shape"
+        )))
+    }
+
+    pub(crate) fn validate(&self) -> Result<()> {
+        if let Some(bytes) = self.separate_from
+            && !(1..=VALUE_BYTES_MAX).contains(&bytes)
+        {
+            return Err(Error::Invalid(format!(
+                "values separated from {bytes} bytes is out of range: 1 to {VALUE_BYTES_MAX}"
+            )));
+        }
+        if self.merge_operator.as_ref().is_some_and(|operator| operator.name().is_empty()) {
+            return Err(Error::Invalid(
+                "a merge operator needs a name: it is recorded with the keyspace".into(),
+            ));
+        }
+        self.layout.validate()?;
+        self.shape.validate()
+    }
+}

@@ -1,0 +1,132 @@
+//! Giving back the space of values by LearnedKV's conversion of all keyspaces.
+//!
+//! Owns the steps of it that [`Core`] does when too much space of values is wasted. They are a
+//! freeze, one plan for each keyspace, and the end. At the freeze all memtables become tables, a
+//! new log begins, and value files that recovery does not need are frozen. Each plan is one job
+//! with one record in the manifest. Reads and writes go on: what is written after the freeze lies
+//! above.
+//!
+//! What must hold:
+//! * While a conversion runs, none begins. What is frozen grows by nothing.
+//! * A step that fails leaves the frozen files and tables as they are; it is done again.
+//! * Nothing of it is on disk before a keyspace is converted: after a restart a conversion that was
+//!   cut off begins anew.
+
+use super::{
+    commit::{Environment, Writer},
+    core::Core,
+    reclaiming::State,
+};
+use crate::{
+    compaction::{self, Plan, Space, Victims},
+    error::{Error, Result},
+    ids::FileId,
+    sync::MutexGuard,
+    tree::Tree,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+impl Core {
+    /// The next step of a conversion; the freeze, if it is time for one. False: there is nothing to
+    /// do, or others have to come to an end before. `flush` brings all that is in memtables into
+    /// tables, and `compact` carries a plan out.
+    pub(super) fn reclaim(
+        &self,
+        flush: impl FnOnce(&[Arc<Tree>]) -> Result<()>,
+        compact: impl FnOnce(&Arc<Tree>, &Plan) -> Result<()>,
+    ) -> Result<bool> {
+        let Some(state) = self.reclaiming.state.try_lock() else { return Ok(false) };
+        let trees = self.trees();
+        let victims = self.reclaiming.victims();
+        if victims.is_empty() {
+            return self.freeze(state, &trees, flush);
+        }
+        let is_left = |tree: &&Arc<Tree>| {
+            !state.converted.contains(&tree.id)
+                && victims.iter().any(|file| tree.view().version.values().has(file))
+                && self.work.damaged(tree).is_empty()
+        };
+        let Some(tree) = trees.iter().find(is_left) else {
+            self.end_conversion(state, &trees, &victims);
+            return Ok(true);
+        };
+        let next = self.work.plan_of(tree, &self.horizon(), compaction::into_key_list);
+        let Some((claim, plan)) = next else { return Ok(false) };
+        // Readers of what is decided do not wait for the work.
+        drop(state);
+        let done = compact(tree, &plan);
+        drop(claim);
+        match done {
+            Ok(()) => drop(self.reclaiming.state.lock().converted.insert(tree.id)),
+            Err(Error::NoKeyspace(_)) if tree.is_dropped() => {}
+            // A keyspace with a table that cannot be read is left as it is.
+            Err(error) if self.work.note_damage(tree, &plan, &error) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(true)
+    }
+
+    /// If it is time: brings all that was written so far into tables, begins a log for what is
+    /// written from now on, and freezes the value files of what is in tables.
+    fn freeze(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        trees: &[Arc<Tree>],
+        flush: impl FnOnce(&[Arc<Tree>]) -> Result<()>,
+    ) -> Result<bool> {
+        if !compaction::is_over(self.options.spare_percent, &self.spaces(trees, &state.spared)) {
+            return Ok(false);
+        }
+        {
+            let mut writer = self.commit.lock();
+            let Writer { log, last_seqno, .. } = &mut *writer;
+            Environment::seal(self, log, *last_seqno, trees);
+            self.logs.change(self.around_logs(), log, *last_seqno)?;
+        }
+        flush(trees)?;
+        // Where nothing was left to flush, nobody else has.
+        self.logs.settle(&self.store.poison, &self.commit)?;
+        self.remove_flushed_logs();
+        let frozen = self.spaces(trees, &state.spared).iter().map(|space| space.file).collect();
+        state.converted.clear();
+        self.reclaiming.victims.store(Arc::new(Victims::new(frozen)));
+        Ok(true)
+    }
+
+    /// Every keyspace was converted. A file that still has a live value has one that cannot be
+    /// read, or belongs to a keyspace that cannot be converted: it is spared from now on.
+    fn end_conversion(&self, mut state: MutexGuard<'_, State>, trees: &[Arc<Tree>], victims: &Victims) {
+        let is_live = |&file: &_| trees.iter().any(|tree| tree.view().version.values().has(file));
+        state.spared.extend(victims.iter().filter(is_live));
+        state.converted.clear();
+        self.reclaiming.victims.store(Arc::default());
+    }
+
+    /// Whether `plan` converts a whole keyspace, so that its job does the flushes that are due.
+    pub(super) fn takes_long(&self, plan: &Plan) -> bool {
+        self.options.reclaim == compaction::Reclaim::LearnedKv && plan.reason == compaction::Reason::Reclaim
+    }
+
+    /// What the value files take that recovery does not need.
+    pub(super) fn spaces(&self, trees: &[Arc<Tree>], spared: &BTreeSet<FileId>) -> Vec<Space> {
+        let mut live: BTreeMap<FileId, (u64, bool)> = BTreeMap::new();
+        for tree in trees {
+            for (file, of_tree) in tree.view().version.values().iter() {
+                let (bytes, sorted) = live.entry(file).or_default();
+                *bytes += of_tree.bytes;
+                *sorted = of_tree.sorted;
+            }
+        }
+        let needed = self.store.logs();
+        live.retain(|file, _| !needed.contains(file) && !spared.contains(file));
+        let space = |(file, (live, sorted)): (FileId, (u64, bool))| {
+            // One that cannot be read takes as much as is live: it is left alone.
+            let bytes = self.store.files.values.file(file, sorted).space().unwrap_or(live);
+            Space { file, bytes, live }
+        };
+        live.into_iter().map(space).collect()
+    }
+}

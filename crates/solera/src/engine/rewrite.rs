@@ -1,0 +1,277 @@
+//! Giving back space file by file: live values are put again.
+//!
+//! Owns what [`Core`] does for the way `rewrite`, the baseline that RocksDB and Titan stand for.
+//! The file with the most garbage is taken. Its live values go to the log again, with new pointers.
+//! The file goes when merges have dropped the old pointers; the tables that hold them are merged
+//! for that.
+//!
+//! What must hold: a key that somebody writes meanwhile keeps what he wrote. A put of this kind is
+//! a transaction that has read the key: if the key was written since, nothing is put. A snapshot
+//! keeps the old pointer, and with it the file.
+
+use super::{commit::Terms, core::Core, options::Durability, reads::Reads, reclaiming::State, work::Claim};
+use crate::{
+    compaction::{self, Plan, Space, Victims, Written},
+    cursor::Probe,
+    error::{Error, Result},
+    ids::{FileId, Seqno},
+    key::hash,
+    sync::atomic::Ordering,
+    tree::{Outcome, Tree},
+    values::Pointer,
+    version::each_pointer,
+    wal::batch::BatchEncoder,
+};
+use std::sync::Arc;
+
+/// So many values, or so many bytes of them, are put with one commit: writers wait that long.
+const VALUES_PER_COMMIT: usize = 64;
+const BYTES_PER_COMMIT: u64 = 256 << 10;
+
+/// About what an entry takes in the log besides its key and its value.
+const ENTRY_BYTES: u64 = 16;
+/// A file is put again if that gives back one part in so many of it.
+const WORTH_PARTS: u64 = 10;
+
+/// Tables are merged for the old pointers when files of so many parts of the live values were put
+/// again.
+const PENDING_PARTS: u64 = 8;
+
+/// A key and where its value lay when the tables were walked.
+type Found = (Box<[u8]>, Pointer);
+
+impl Core {
+    /// One step: the values of a file are put again, or tables that point to such a file are
+    /// merged. False: there is nothing to do, or somebody does it. `flush` writes out what is in
+    /// memory of a tree; `carry_out` carries a plan out.
+    pub(super) fn rewrite(
+        &self,
+        flush: impl Fn(&Arc<Tree>) -> Result<()>,
+        carry_out: impl FnOnce(&Arc<Tree>, &Plan, Victims) -> Result<Written>,
+    ) -> Result<bool> {
+        let mut state = self.reclaiming.state.lock();
+        if state.is_rewriting || self.clock().monotonic_ns() < state.rests_until_ns {
+            return Ok(false);
+        }
+        let trees = self.trees();
+        let has = |file: &FileId| trees.iter().any(|tree| tree.view().version.values().has(*file));
+        state.rewritten.retain(has);
+        let left_alone = state.spared.union(&state.rewritten).copied().collect();
+        let spaces = self.spaces(&trees, &left_alone);
+        let live: u64 = spaces.iter().map(|space| space.live).sum();
+        // Files count until they have gone.
+        let percent = self.options.spare_percent;
+        let excess = compaction::excess_permille(percent, &self.spaces(&trees, &state.spared), 0);
+        self.reclaiming.excess_permille.store(excess, Ordering::Relaxed);
+        let due = compaction::most_wasteful(percent, &spaces);
+        if due.is_none() || state.rewritten_bytes > live / PENDING_PARTS {
+            if std::mem::take(&mut state.is_unflushed) {
+                state.clean.clear();
+                drop(state);
+                trees.iter().try_for_each(flush)?;
+                return Ok(true);
+            }
+            let to_merge = match self.stale(&mut state, &trees)? {
+                None => self.hidden(&mut state, &trees, &spaces)?,
+                stale => stale,
+            };
+            if let Some((tree, claim, plan)) = to_merge {
+                drop(state);
+                let done = carry_out(&tree, &plan, Victims::default());
+                let mut state = self.reclaiming.state.lock();
+                let written = self.after_conversion(&mut state, &tree, &plan, done)?;
+                state.clean.extend(written);
+                drop(claim);
+                return Ok(true);
+            }
+            state.rewritten_bytes = 0;
+        }
+        let Some(file) = due else {
+            // What is too much cannot be given back now: a snapshot holds it, say.
+            self.reclaiming.excess_permille.store(0, Ordering::Relaxed);
+            return Ok(false);
+        };
+        state.is_rewriting = true;
+        drop(state);
+        let bytes = spaces.iter().find(|space| space.file == file).map_or(0, |space| space.bytes);
+        let at_work = self.reclaiming.begin(1);
+        let done = self.rewrite_file(&trees, file, bytes);
+        drop(at_work);
+        let mut state = self.reclaiming.state.lock();
+        state.is_rewriting = false;
+        match done {
+            Ok(true) => {
+                state.rewritten.insert(file);
+                state.rewritten_bytes += bytes;
+                state.is_unflushed = true;
+                Ok(true)
+            }
+            Ok(false) => {
+                state.spared.insert(file);
+                Ok(true)
+            }
+            // Values of it cannot be read.
+            Err(Error::Corrupt { .. }) => {
+                state.spared.insert(file);
+                Ok(true)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The plan that merges a range whose tables point to files that were rewritten, unless they
+    /// were merged for that already and a snapshot keeps the pointers.
+    fn stale(&self, state: &mut State, trees: &[Arc<Tree>]) -> Result<Option<(Arc<Tree>, Claim<'_>, Plan)>> {
+        if state.rewritten.is_empty() {
+            return Ok(None);
+        }
+        let horizon = self.horizon();
+        for cell in self.cells(state, trees)? {
+            let Some(tree) = trees.iter().find(|tree| tree.id == cell.keyspace) else { continue };
+            let view = tree.view_owned();
+            let State { census, clean, rewritten, .. } = &mut *state;
+            let mut points = false;
+            for run in view.version.runs() {
+                for table in run.overlapping(&cell.range).iter().filter(|table| !clean.contains(&table.id()))
+                {
+                    let pointers = census.of(&view.version, run, table)?;
+                    points |= pointers.live.iter().any(|(file, _)| rewritten.contains(&file));
+                }
+            }
+            let plan = |picture: &compaction::Picture<'_>| compaction::conversion(picture, &cell.range);
+            if points && let Some((claim, plan)) = self.work.plan_of(tree, &horizon, plan) {
+                return Ok(Some((tree.clone(), claim, plan)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The plan that merges a range in which newer versions hide so many values that it is not
+    /// known what there is to give back.
+    fn hidden(
+        &self,
+        state: &mut State,
+        trees: &[Arc<Tree>],
+        spaces: &[Space],
+    ) -> Result<Option<(Arc<Tree>, Claim<'_>, Plan)>> {
+        let percent = self.options.spare_percent;
+        let hidden_max = trees.iter().map(|tree| compaction::hidden_max(&tree.view().version)).sum();
+        if !compaction::can_be_over(percent, spaces, hidden_max) {
+            return Ok(None);
+        }
+        let (cells, horizon) = (self.cells(state, trees)?, self.horizon());
+        for cell in compaction::revealing(spaces, &cells, percent) {
+            let Some(tree) = trees.iter().find(|tree| tree.id == cell.keyspace) else { continue };
+            let plan = |picture: &compaction::Picture<'_>| compaction::conversion(picture, &cell.range);
+            if let Some((claim, plan)) = self.work.plan_of(tree, &horizon, plan) {
+                return Ok(Some((tree.clone(), claim, plan)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Puts the values of `file` again, which takes so many `bytes`. False: not worth it, since
+    /// they would take nearly as many in the log.
+    fn rewrite_file(&self, trees: &[Arc<Tree>], file: FileId, bytes: u64) -> Result<bool> {
+        let found = trees.iter().map(|tree| self.pointers_to(tree, file)).collect::<Result<Vec<_>>>()?;
+        let in_log = |(key, pointer): &Found| key.len() as u64 + u64::from(pointer.len) + ENTRY_BYTES;
+        if found.iter().flatten().map(in_log).sum::<u64>() > bytes - bytes / WORTH_PARTS {
+            return Ok(false);
+        }
+        for (tree, found) in trees.iter().zip(&found).filter(|(_, found)| !found.is_empty()) {
+            self.put_again(tree, found)?;
+        }
+        Ok(true)
+    }
+
+    /// What entries of `tree` point to in `file`, in its order.
+    fn pointers_to(&self, tree: &Arc<Tree>, file: FileId) -> Result<Vec<Found>> {
+        let view = tree.view_owned();
+        let mut found: Vec<Found> = Vec::new();
+        if !view.version.values().has(file) {
+            return Ok(found);
+        }
+        for table in view.version.tables() {
+            each_pointer(table, |key, pointer| {
+                if pointer.file == file {
+                    found.push((key.into(), pointer));
+                }
+                Ok(())
+            })?;
+        }
+        found.sort_by_key(|(_, pointer)| pointer.offset);
+        Ok(found)
+    }
+
+    /// Puts the values again that were found.
+    fn put_again(&self, tree: &Arc<Tree>, found: &[Found]) -> Result<()> {
+        let mut rest = found;
+        while !rest.is_empty() {
+            if self.work.is_stopping() {
+                return Err(Error::Closed);
+            }
+            let mut bytes = 0;
+            let fits = |(_, pointer): &&Found| {
+                bytes += u64::from(pointer.len);
+                bytes <= BYTES_PER_COMMIT
+            };
+            let count = rest.iter().take(VALUES_PER_COMMIT).take_while(fits).count().max(1);
+            let (part, others) = rest.split_at(count);
+            match self.put_unless_written(tree, part) {
+                // Somebody wrote one of them: the others go one by one.
+                Err(Error::Conflict) => part.iter().try_for_each(|one| {
+                    match self.put_unless_written(tree, std::slice::from_ref(one)) {
+                        Err(Error::Conflict) => Ok(()),
+                        done => done,
+                    }
+                }),
+                done => done,
+            }?;
+            rest = others;
+        }
+        Ok(())
+    }
+
+    /// Puts those of `found` again whose newest version is still what was found, if none of their
+    /// keys is written meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] if one is; [`Error::Corrupt`] if a value cannot be read.
+    fn put_unless_written(&self, tree: &Arc<Tree>, found: &[Found]) -> Result<()> {
+        let since = self.store.snapshots.hold(true);
+        let done = self.put_as_of(tree, found, since);
+        self.release_snapshot(since, true);
+        done
+    }
+
+    fn put_as_of(&self, tree: &Arc<Tree>, found: &[Found], since: Seqno) -> Result<()> {
+        // Taken after the moment was held, so it has all that is seen then.
+        let view = tree.view_owned();
+        let (mut reads, mut encoder) = (Reads::default(), BatchEncoder::new());
+        let now_ms = || self.store.expiry.now_ms();
+        for (key, pointer) in found {
+            let probe = Probe { key, hash: hash(key), snapshot: since };
+            let outcome = view.lookup(&probe, &crossbeam_epoch::pin(), now_ms, |_, _| ())?;
+            let Outcome::Separated { pointer: Ok(newest), expires_ms } = outcome else { continue };
+            if newest != *pointer {
+                continue;
+            }
+            let value = self.store.files.values.read(pointer, key)?;
+            reads.add_key(tree.id, key);
+            match expires_ms {
+                Some(at) => encoder.put_expiring_separated(tree.id, key, &value, at),
+                None => encoder.put_separated(tree.id, key, &value),
+            }
+        }
+        if encoder.count() == 0 {
+            return Ok(());
+        }
+        let announced = self.commit.announcements.announce(reads.finish());
+        announced.validate(&self.store.catalog, since)?;
+        let terms = Terms { trees: vec![tree.clone()], reads: Some(announced.clone()) };
+        match self.commit.batch(encoder, terms, Durability::Buffered, self) {
+            Err(Error::NoKeyspace(_)) if tree.is_dropped() => Ok(()),
+            done => done.map(drop),
+        }
+    }
+}

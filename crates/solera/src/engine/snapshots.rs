@@ -1,0 +1,108 @@
+//! What readers see: the newest visible number, and the moments that readers hold on to.
+//!
+//! Owns [`Snapshots`]. The commit order publishes numbers. Readers hold and release moments.
+//! Compactions ask which old versions somebody can still see, and leave word which releases they
+//! wait for. What must hold: the visible number only grows.
+
+use crate::{
+    canary::{Bug, planted},
+    compaction::Horizon,
+    ids::Seqno,
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+use std::collections::BTreeMap;
+
+/// The newest visible number, and which moments are held, and how often.
+pub(crate) struct Snapshots {
+    /// Everything up to this number is visible to readers.
+    visible: AtomicU64,
+    held: Mutex<Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    moments: BTreeMap<Seqno, Holders>,
+    /// Compaction waits for the release of moments up to this one.
+    awaited: Option<Seqno>,
+}
+
+/// Who holds a moment.
+#[derive(Clone, Copy, Default)]
+struct Holders {
+    all: usize,
+    /// Those of `all` that ask what has changed since.
+    transactions: usize,
+}
+
+impl Snapshots {
+    /// Begins with everything up to `visible` visible.
+    pub(super) fn new(visible: Seqno) -> Self {
+        Snapshots { visible: AtomicU64::new(visible), held: Mutex::default() }
+    }
+
+    /// The newest number that readers see.
+    #[inline]
+    pub(crate) fn visible(&self) -> Seqno {
+        self.visible.load(Ordering::Acquire)
+    }
+
+    /// Makes everything up to `seqno` visible. Under the commit lock.
+    pub(super) fn publish(&self, seqno: Seqno) {
+        assert!(self.visible.load(Ordering::Relaxed) < seqno, "numbers become visible in their order");
+        self.visible.store(seqno, Ordering::Release);
+    }
+
+    /// Holds the present moment, for a transaction or for somebody who only reads. It is read under
+    /// the lock, so that a compaction which lists the snapshots either sees this one or began
+    /// before anything that it could not see was visible.
+    pub(crate) fn hold(&self, is_transaction: bool) -> Seqno {
+        let mut held = self.held.lock();
+        let seqno = self.visible() + Seqno::from(planted(Bug::SnapshotTooNew));
+        let holders = held.moments.entry(seqno).or_default();
+        holders.all += 1;
+        holders.transactions += usize::from(is_transaction);
+        seqno
+    }
+
+    /// Gives back what [`Snapshots::hold`] returned. Whether compaction waits for that.
+    pub(super) fn release(&self, seqno: Seqno, is_transaction: bool) -> bool {
+        let mut held = self.held.lock();
+        let awaited = held.awaited.is_some_and(|awaited| seqno <= awaited);
+        let Some(holders) = held.moments.get_mut(&seqno) else { return false };
+        holders.all -= 1;
+        holders.transactions -= usize::from(is_transaction);
+        // While others hold the moment, less may be dropped; but no transaction asks any more.
+        let told = holders.all == 0 || is_transaction && holders.transactions == 0;
+        if holders.all == 0 {
+            held.moments.remove(&seqno);
+        }
+        awaited && told
+    }
+
+    /// Who may see what now, at `now_ms`. All of it is read under the lock.
+    pub(super) fn horizon(&self, now_ms: u64) -> Horizon {
+        let held = self.held.lock();
+        let visible = self.visible();
+        let asks = |holders: &&Holders| holders.transactions > 0;
+        let mut transactions = held.moments.iter().filter(|(_, holders)| asks(holders));
+        let oldest_transaction = transactions.next().map_or(visible, |(&seqno, _)| seqno);
+        Horizon { snapshots: held.moments.keys().copied().collect(), visible, oldest_transaction, now_ms }
+    }
+
+    /// From now on the release of a moment up to `awaited` is told. `seen` is what the caller
+    /// decided by: `false` if a moment that it lists, and that is waited for, was released since.
+    pub(super) fn wait_for(&self, awaited: Option<Seqno>, seen: &Horizon) -> bool {
+        let mut held = self.held.lock();
+        held.awaited = awaited;
+        let is_held = |seqno: &Seqno| held.moments.contains_key(seqno);
+        seen.snapshots.iter().filter(|seqno| Some(**seqno) <= awaited).all(is_held)
+    }
+
+    /// How many snapshots, iterators and transactions hold a moment.
+    pub(crate) fn count(&self) -> u64 {
+        self.held.lock().moments.values().map(|holders| holders.all as u64).sum()
+    }
+}

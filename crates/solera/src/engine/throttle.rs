@@ -1,0 +1,181 @@
+//! Slowing writers down when flush and compaction are behind.
+//!
+//! Owns [`Throttle`], and [`Delays`], which adds up what is too short to sleep
+//! (docs/decisions/0017). How much a writer is held is decided by [`stall::stall`], purely; here it
+//! is carried out. What must hold: what a sleep took too long counts against later delays. Without
+//! background threads the writers do the work instead. Called before writes, and before an ingest
+//! adds a run to level 0.
+
+use super::work::Work;
+use crate::{
+    clock::Clock,
+    error::Result,
+    sync::atomic::{AtomicI64, Ordering},
+    tree::{
+        Tree,
+        stall::{self, Backlog, Stall},
+    },
+};
+use std::{sync::Arc, time::Duration};
+
+/// Delays are added up to this before a writer sleeps: many times what the system sleeps too long,
+/// so that few writes sleep. One in a thousand is what users look at.
+const SLEEP_NS_MIN: i64 = 1_000_000;
+/// What was slept too long counts against later delays, up to this at a time.
+const CREDIT_NS_MAX: i64 = 2_000_000;
+
+/// What writers are to be held for and have not slept yet, in nanoseconds; below 0 if they have
+/// slept longer. A write of a hundred bytes is held for some microseconds, and the system wakes no
+/// sleeper before some fifty more have passed: held one by one, writes would be ten to a hundred
+/// times as slow as they ought to be.
+#[derive(Debug, Default)]
+struct Delays {
+    owed_ns: AtomicI64,
+}
+
+impl Delays {
+    /// Adds `delay`. Returns what the caller is to sleep, if that is long enough, and reports with
+    /// [`Delays::slept`]: of small delays all that is owed, of a long one what is left of it when
+    /// what was slept too long is taken off.
+    fn owe(&self, delay: Duration) -> Option<Duration> {
+        let delay = i64::try_from(delay.as_nanos()).unwrap_or(i64::MAX / 2);
+        let mut sleep = 0;
+        let owe = |owed: i64| {
+            // Whoever owes much pays it, and not somebody else.
+            let due = delay + if delay < SLEEP_NS_MIN { owed } else { owed.min(0) };
+            sleep = if due < SLEEP_NS_MIN { 0 } else { due };
+            Some(owed + delay - sleep)
+        };
+        let _ = self.owed_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, owe);
+        u64::try_from(sleep).ok().filter(|&sleep| sleep > 0).map(Duration::from_nanos)
+    }
+
+    /// Counts what was slept longer than `asked`.
+    fn slept(&self, asked: Duration, slept: Duration) {
+        let longer = slept.saturating_sub(asked).as_nanos();
+        let longer = i64::try_from(longer).unwrap_or(CREDIT_NS_MAX).min(CREDIT_NS_MAX);
+        let count = |owed: i64| Some((owed - longer).max(-CREDIT_NS_MAX));
+        let _ = self.owed_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count);
+    }
+}
+
+/// Holds writers, by this clock.
+pub(super) struct Throttle {
+    delays: Delays,
+    clock: Arc<dyn Clock>,
+    /// Nobody else does the work: writers do it.
+    is_alone: bool,
+}
+
+impl Throttle {
+    /// No delay is owed yet. `is_alone`: there are no background threads.
+    pub(super) fn new(clock: Arc<dyn Clock>, is_alone: bool) -> Self {
+        Throttle { delays: Delays::default(), clock, is_alone }
+    }
+
+    /// Slows a writer of `bytes` down when flush and compaction are behind, and holds him for
+    /// `at_least` so long. Where there are no background threads, `step` does some of the work.
+    #[inline]
+    pub(super) fn admit(
+        &self,
+        tree: &Tree,
+        bytes: u64,
+        at_least: Duration,
+        work: &Work,
+        step: impl FnOnce() -> Result<bool>,
+    ) -> Result<()> {
+        let stalled = match stall::stall(backlog(tree), bytes) {
+            Stall::None if at_least.is_zero() => Stall::None,
+            Stall::None => Stall::Delay(at_least),
+            Stall::Delay(delay) => Stall::Delay(delay.max(at_least)),
+            Stall::Wait => Stall::Wait,
+        };
+        match stalled {
+            Stall::None => Ok(()),
+            // Without threads of its own the database has its writers do the work, however small
+            // the delay.
+            Stall::Delay(delay) if !self.is_alone => {
+                if let Some(delay) = self.delays.owe(delay) {
+                    self.hold(tree, bytes, Stall::Delay(delay), work, step)?;
+                }
+                Ok(())
+            }
+            stalled => self.hold(tree, bytes, stalled, work, step),
+        }
+    }
+
+    #[cold]
+    fn hold(
+        &self,
+        tree: &Tree,
+        bytes: u64,
+        first: Stall,
+        work: &Work,
+        step: impl FnOnce() -> Result<bool>,
+    ) -> Result<()> {
+        let start = self.clock.monotonic_ns();
+        // A simulated clock may be set back.
+        let elapsed = || Duration::from_nanos(self.clock.monotonic_ns().saturating_sub(start));
+        if self.is_alone {
+            // Nobody else does the work: the writer does one step of it.
+            step()?;
+        } else {
+            match first {
+                Stall::None => {}
+                Stall::Delay(delay) => {
+                    self.clock.sleep(delay);
+                    self.delays.slept(delay, elapsed());
+                }
+                Stall::Wait => {
+                    let is_behind = || stall::stall(backlog(tree), bytes) == Stall::Wait;
+                    work.hold_writer(tree, is_behind, elapsed)?;
+                }
+            }
+        }
+        tree.context.stats.stalled(elapsed().as_micros() as u64);
+        Ok(())
+    }
+}
+
+fn backlog(tree: &Tree) -> Backlog {
+    let view = tree.view();
+    Backlog {
+        sealed: view.sealed.len() as u64,
+        level0_runs: view.version.level(0).runs().len() as u64,
+        level0_limit: u64::from(view.settings.shape.run_limit(0)),
+        level0_patience: u64::from(view.settings.level0_patience),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MICRO: Duration = Duration::from_micros(1);
+
+    #[test]
+    fn small_delays_are_slept_together_and_what_is_slept_too_long_counts() {
+        let delays = Delays::default();
+        let mut slept = Duration::ZERO;
+        let mut sleeps = 0;
+        for _ in 0..100_000 {
+            if let Some(delay) = delays.owe(MICRO) {
+                // As systems do: fifty microseconds too long.
+                let longer = delay + 50 * MICRO;
+                delays.slept(delay, longer);
+                (slept, sleeps) = (slept + longer, sleeps + 1);
+            }
+        }
+        assert!((99_000..=100_050).contains(&slept.as_micros()), "{slept:?} for 100 ms");
+        assert!((90..=100).contains(&sleeps), "{sleeps} sleeps of 1.05 ms");
+    }
+
+    #[test]
+    fn a_long_delay_is_slept_at_once_and_one_long_sleep_lets_few_others_pass() {
+        let delays = Delays::default();
+        assert_eq!(delays.owe(7_000 * MICRO), Some(7_000 * MICRO));
+        delays.slept(7_000 * MICRO, Duration::from_secs(3600));
+        assert_eq!(delays.owe(2_000 * MICRO), None);
+        assert_eq!(delays.owe(2_000 * MICRO), Some(2_000 * MICRO));
+    }
+}

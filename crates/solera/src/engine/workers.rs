@@ -1,0 +1,48 @@
+//! The background threads.
+//!
+//! With background threads the first thread only flushes, so that writers never wait
+//! for a compaction to end before a memtable is written out; the others do either. Without threads
+//! `Core::step` in `jobs` does one unit on the caller's thread.
+
+use super::core::Core;
+use crate::error::{Error, Result};
+use std::{sync::Arc, thread::JoinHandle};
+
+/// Starts the background threads.
+pub(super) fn spawn(core: &Arc<Core>) -> Result<Vec<JoinHandle<()>>> {
+    if core.options.read_only {
+        return Ok(Vec::new());
+    }
+    let count = core.options.background_threads;
+    let mut threads = Vec::with_capacity(count);
+    for number in 0..count {
+        let flush_only = number == 0 && count > 1;
+        let core_of_thread = core.clone();
+        let spawned = std::thread::Builder::new()
+            .name(format!("solera-{}", if flush_only { "flush" } else { "compact" }))
+            .spawn(move || work_until_stopped(&core_of_thread, flush_only));
+        match spawned {
+            Ok(thread) => threads.push(thread),
+            Err(error) => {
+                core.work.stop();
+                threads.into_iter().for_each(|thread: JoinHandle<()>| drop(thread.join()));
+                return Err(Error::io("start a background thread for", &core.store.files.dir, error));
+            }
+        }
+    }
+    Ok(threads)
+}
+
+fn work_until_stopped(core: &Core, flush_only: bool) {
+    loop {
+        let calls = core.work.calls();
+        if core.work.is_stopping() {
+            return;
+        }
+        match core.step(flush_only) {
+            Ok(true) => {}
+            Ok(false) => core.work.wait_for_call(calls, core.clock().unix_ms()),
+            Err(_) => core.work.rest(),
+        }
+    }
+}

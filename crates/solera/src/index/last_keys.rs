@@ -1,0 +1,89 @@
+//! The last few keys of each block, which lie where an index errs: right below the boundaries.
+//!
+//! Owns [`LastKeys`], which a table's writer collects for training.
+//!
+//! What an index says ascends with keys. So of a block's keys those that are sent too far are its
+//! last ones. If an index sends the least of the keys here aright, it does so with all smaller ones
+//! of the block. The keys here are counted one by one.
+
+use super::separators::Separators;
+
+/// So many different keys of a block are kept at most.
+pub const KEPT_MAX: usize = 8;
+
+/// The last keys of every block but the last one.
+#[derive(Clone, Debug, Default)]
+pub struct LastKeys {
+    /// Ascending; or beginnings of them that go on some bytes beyond where the separators around
+    /// their block end.
+    keys: Separators,
+    /// Where the keys of each block end.
+    ends: Vec<u32>,
+    /// Different keys of the table.
+    of: u64,
+}
+
+impl LastKeys {
+    /// Of a table of so many different keys, that has no blocks yet.
+    pub fn new(of: u64) -> LastKeys {
+        LastKeys { of, ..LastKeys::default() }
+    }
+
+    /// Adds a block: its last keys, at least one, ascending. If they are less than [`KEPT_MAX`], it
+    /// has no others.
+    pub fn push<K: AsRef<[u8]>>(&mut self, keys: impl IntoIterator<Item = K>) {
+        keys.into_iter().for_each(|key| self.keys.push(key.as_ref()));
+        debug_assert!(self.keys.len() > self.begin(self.ends.len()), "a block has a key");
+        self.ends.push(self.keys.len() as u32);
+    }
+
+    /// Says how many different keys the table has.
+    pub fn set_of(&mut self, of: u64) {
+        self.of = of;
+    }
+
+    /// Different keys of the table.
+    pub fn of(&self) -> u64 {
+        self.of
+    }
+
+    /// Blocks, without the last one.
+    pub fn blocks(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The last key of a block.
+    pub fn last(&self, block: usize) -> &[u8] {
+        self.keys.get(self.ends[block] as usize - 1)
+    }
+
+    /// The least of the last keys of a block.
+    pub fn least(&self, block: usize) -> &[u8] {
+        self.keys.get(self.begin(block))
+    }
+
+    /// The last keys of a block, the last first.
+    pub fn backwards(&self, block: usize) -> impl Iterator<Item = &[u8]> {
+        (self.begin(block)..self.ends[block] as usize).rev().map(|i| self.keys.get(i))
+    }
+
+    /// The last keys of some of the blocks, ascending, as if a table had no others.
+    pub(super) fn only(&self, blocks: impl Iterator<Item = usize>) -> LastKeys {
+        let mut some = LastKeys::default();
+        for block in blocks {
+            some.push((self.begin(block)..self.ends[block] as usize).map(|i| self.keys.get(i)));
+        }
+        some.of = self.of * (some.blocks() as u64 + 1) / (self.blocks() as u64 + 1);
+        some
+    }
+
+    /// Of so many boundaries one may lie above a last key and be taken to lie below it, if no more
+    /// than one key in `one_in` is to be sent too far.
+    pub(super) fn part(&self, one_in: f64) -> f64 {
+        self.of as f64 / (self.blocks() + 1) as f64 / one_in
+    }
+
+    fn begin(&self, block: usize) -> usize {
+        if block == 0 { 0 } else { self.ends[block - 1] as usize }
+    }
+}

@@ -1,0 +1,259 @@
+//! Words as numbers: how likely it is that a text is below, by how letters follow each other.
+//!
+//! Owns [`Spelling`]. Of text in a language each letter is followed by a few, and these by others.
+//! As big-endian numbers such texts lie in clusters of clusters, which no line follows. So each
+//! letter divides what is left of the 64 bits among those that follow it, as often as they do: the
+//! arithmetic code of the text (Witten, Neal and Cleary, CACM 1987), with letters in their order.
+//! Texts are then spread far more evenly, and a number tells some sixteen letters. How often
+//! letters follow each other is counted in the last keys of blocks.
+//!
+//! What must hold: [`Spelling::number`] is monotone, for keys with any bytes: `a <= b` implies
+//! `number(a) <= number(b)`.
+
+use crate::codec::{DecodeError, Decoder, put_varint};
+
+/// Fewer separators than this are not worth the table.
+const SEPARATORS_MIN: usize = 512;
+/// Most letters.
+const LETTERS_MAX: usize = 120;
+/// So many bytes of a text are looked at, at most: no more than is kept of last keys.
+const LOOKED_AT: usize = 32;
+/// The table takes a byte for so many separators at most, beyond [`TABLE_BYTES`].
+const TABLE_OF: usize = 2;
+const TABLE_BYTES: usize = 512;
+/// Marks what is not a letter.
+const OTHER: u8 = 1 << 7;
+/// What a row's slots add up to.
+const WHOLE: u64 = u8::MAX as u64;
+/// Bits by which what is left is divided.
+const SHIFT: u32 = u8::BITS;
+
+/// A monotone map from bytes to numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Spelling {
+    /// Of each byte how many letters are below it; marked if it is none itself.
+    digits: [u8; 256],
+    /// The row behind each letter.
+    row_behind: Box<[u8]>,
+    /// Rows of where slots begin, of 255: a text's end, which begins at 0 and has no place here,
+    /// then each letter, and where the last one ends. The first row is that of a beginning.
+    slots: Box<[u8]>,
+}
+
+impl Spelling {
+    /// How the letters of these texts follow each other. `None` if there are few texts or many
+    /// letters.
+    pub(super) fn of<'t>(
+        texts: impl Iterator<Item = &'t [u8]> + Clone,
+        separators: usize,
+    ) -> Option<Spelling> {
+        if separators < SEPARATORS_MIN {
+            return None;
+        }
+        let looked_at = |text: &'t [u8]| &text[..text.len().min(LOOKED_AT)];
+        let mut times = [0usize; 256];
+        texts.clone().for_each(|text| looked_at(text).iter().for_each(|&byte| times[usize::from(byte)] += 1));
+        let is_letter = times.map(|times| times > 0);
+        let count = is_letter.iter().filter(|is| **is).count();
+        if !(2..=LETTERS_MAX).contains(&count) {
+            return None;
+        }
+        let mut below = 0;
+        let digits = is_letter.map(|is| {
+            let digit = below | if is { 0 } else { OTHER };
+            below += u8::from(is);
+            digit
+        });
+        // The letters that come most have rows of their own, the others share one.
+        let rows = ((TABLE_BYTES + separators / TABLE_OF) / (count + 1)).saturating_sub(2).min(count);
+        let mut by_times: Vec<(usize, u8)> = (0..=u8::MAX)
+            .filter(|&byte| is_letter[usize::from(byte)])
+            .map(|byte| (times[usize::from(byte)], digits[usize::from(byte)]))
+            .collect();
+        by_times.sort_by(|a, b| b.cmp(a));
+        let mut row_behind = vec![1 + rows as u8; count];
+        by_times[..rows]
+            .iter()
+            .enumerate()
+            .for_each(|(row, (_, digit))| row_behind[usize::from(*digit)] = 1 + row as u8);
+        let mut counts = vec![0u32; (rows + 2) * (count + 1)];
+        for text in texts {
+            let mut row = 0;
+            for &byte in looked_at(text) {
+                let digit = usize::from(digits[usize::from(byte)]);
+                counts[row * (count + 1) + 1 + digit] += 1;
+                row = usize::from(row_behind[digit]);
+            }
+            if text.len() < LOOKED_AT {
+                counts[row * (count + 1)] += 1;
+            }
+        }
+        let slots = counts.chunks(count + 1).flat_map(slots_of).collect();
+        Some(Spelling { digits, row_behind: row_behind.into(), slots })
+    }
+
+    /// Letters.
+    fn letters(&self) -> usize {
+        self.row_behind.len()
+    }
+
+    /// Appends which bytes are letters (a bit of each, the first the lowest of its byte), the row
+    /// behind each (u8), how many rows there are (varint) and the rows: where slots begin (u8).
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        let bits = |eight: &[u8]| {
+            (0..).zip(eight).map(|(bit, digit)| u8::from(digit & OTHER == 0) << bit).sum::<u8>()
+        };
+        out.extend(self.digits.chunks(8).map(bits));
+        out.extend(&self.row_behind);
+        put_varint(out, (self.slots.len() / (self.letters() + 1)) as u64);
+        out.extend(&self.slots);
+    }
+
+    /// Reads what [`Spelling::encode`] wrote. Any spelling gives a monotone map.
+    pub(super) fn decode(decoder: &mut Decoder<'_>) -> Result<Spelling, DecodeError> {
+        let bits = decoder.take(256 / 8, "which bytes are letters")?;
+        let mut below = 0u32;
+        let digits = std::array::from_fn(|byte| {
+            let is = bits[byte / 8] >> (byte % 8) & 1 == 1;
+            let digit = below.min(OTHER.into()) as u8 | if is { 0 } else { OTHER };
+            below += u32::from(is);
+            digit
+        });
+        let count = below as usize;
+        if !(2..=LETTERS_MAX).contains(&count) {
+            return decoder.fail("2 to 120 letters");
+        }
+        let row_behind: Box<[u8]> = decoder.take(count, "the rows behind letters")?.into();
+        let rows = decoder.varint_up_to(count as u64 + 2, "how many rows there are")? as usize;
+        if row_behind.iter().any(|&row| usize::from(row) >= rows) {
+            return decoder.fail("a row behind each letter");
+        }
+        let slots: Box<[u8]> = decoder.take(rows * (count + 1), "where slots begin")?.into();
+        if !slots.chunks(count + 1).all(<[u8]>::is_sorted) {
+            return decoder.fail("slots in their order");
+        }
+        Ok(Spelling { digits, row_behind, slots })
+    }
+
+    /// The number of a text: where its slot begins.
+    #[inline]
+    pub(super) fn number(&self, text: &[u8]) -> u64 {
+        let stride = self.letters() + 1;
+        let (mut low, mut left, mut row) = (0u64, u64::MAX, 0);
+        for &byte in text.iter().take(LOOKED_AT) {
+            let digit = self.digits[usize::from(byte)];
+            let unit = left >> SHIFT;
+            let letter = usize::from(digit & !OTHER);
+            let slots = &self.slots[row * stride..][..stride];
+            low += unit * u64::from(slots[letter]);
+            if digit & OTHER != 0 {
+                return low;
+            }
+            left = unit * u64::from(slots[letter + 1] - slots[letter]);
+            if left >> SHIFT == 0 {
+                return low;
+            }
+            row = usize::from(self.row_behind[letter]);
+        }
+        low
+    }
+
+    /// Bytes on the heap.
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<Spelling>() + self.slots.len() + self.row_behind.len()
+    }
+}
+
+/// Where the slots of a row begin whose symbols came so often, the end of a text first; whose own
+/// slot is before the first of them.
+fn slots_of(counts: &[u32]) -> Vec<u8> {
+    let total = counts.iter().map(|&count| u64::from(count)).sum::<u64>();
+    let used = counts.iter().filter(|&&count| count > 0).count() as u64;
+    // What came has a slot; what is left goes by how often.
+    let free = WHOLE - used;
+    let (mut sum, mut symbols) = (0, 0);
+    counts
+        .iter()
+        .map(|&count| {
+            sum += u64::from(count);
+            symbols += u64::from(count > 0);
+            (symbols + sum * free / total.max(1)) as u8
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn of(texts: &[Vec<u8>]) -> Option<Spelling> {
+        Spelling::of(texts.iter().map(|text| &text[..]), SEPARATORS_MIN)
+    }
+
+    fn stored(spelling: &Spelling) -> Spelling {
+        let mut bytes = Vec::new();
+        spelling.encode(&mut bytes);
+        let mut decoder = Decoder::new(&bytes);
+        let again = Spelling::decode(&mut decoder).unwrap();
+        decoder.finish("the end").unwrap();
+        again
+    }
+
+    #[test]
+    fn texts_lie_the_closer_the_likelier_they_are() {
+        let texts: Vec<Vec<u8>> = ["banana", "bandana", "cabana"].map(|text| text.into()).to_vec();
+        let spelling = of(&texts).unwrap();
+        let number = |text: &str| spelling.number(text.as_bytes());
+        assert!(number("banana") < number("bandana") && number("bandana") < number("cabana"));
+        // After `b` comes `a` always.
+        assert!(number("bb") - number("b") > u64::MAX / 8 * 5 && number("c") > number("bz"));
+        // What is no letter lies right below the letter above it.
+        assert_eq!(number("bam"), number("ban"));
+        assert_eq!(number("~"), number("zzz"));
+        assert_eq!((number(""), number("\0")), (0, number("a")));
+    }
+
+    #[test]
+    fn few_texts_and_many_letters_have_no_spelling() {
+        let all: Vec<Vec<u8>> = (0..=u8::MAX).map(|byte| vec![byte]).collect();
+        assert!(of(&all).is_none() && of(&all[..LETTERS_MAX]).is_some() && of(&all[..1]).is_none());
+        assert!(Spelling::of(all[..20].iter().map(|text| &text[..]), SEPARATORS_MIN - 1).is_none());
+        let rows = |separators: usize| {
+            let texts = all[..LETTERS_MAX].iter().map(|text| &text[..]);
+            Spelling::of(texts, separators).unwrap().slots.len() / (LETTERS_MAX + 1)
+        };
+        assert!(rows(SEPARATORS_MIN) < 7 && rows(1 << 20) == LETTERS_MAX + 2);
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_ascend_with_texts_whatever_these_are(
+            texts in prop::collection::vec(prop::collection::vec(prop_oneof![0u8..6, 200u8..203], 0..40), 2..60),
+            others in prop::collection::vec(prop::collection::vec(prop_oneof![0u8..8, 198u8..205, any::<u8>()], 0..40), 0..60),
+        ) {
+            let Some(spelling) = of(&texts) else { return Ok(()) };
+            prop_assert_eq!(&stored(&spelling), &spelling);
+            let mut all: Vec<&Vec<u8>> = texts.iter().chain(&others).collect();
+            all.sort();
+            let numbers: Vec<u64> = all.iter().map(|text| spelling.number(text)).collect();
+            prop_assert!(numbers.is_sorted(), "{:?} {:?}", all, numbers);
+        }
+
+        #[test]
+        fn any_bytes_are_a_spelling_or_none(
+            mut letters in prop::collection::vec(any::<u8>(), 32),
+            bytes in prop::collection::vec(any::<u8>(), 0..400),
+            few: bool,
+            mut texts: Vec<Vec<u8>>,
+        ) {
+            if few {
+                letters[1..].fill(0);
+            }
+            if let Ok(spelling) = Spelling::decode(&mut Decoder::new(&[letters, bytes].concat())) {
+                texts.sort();
+                prop_assert!(texts.iter().map(|text| spelling.number(text)).is_sorted());
+            }
+        }
+    }
+}

@@ -1,0 +1,390 @@
+//! Stretches of keys in which walks found nothing, so that the next walk need not look again.
+//!
+//! Owns [`Gaps`], one set for each tree. A delete says of one key that it is gone, and nothing of
+//! the next. So whoever pops a queue again and again would otherwise pass, each time, all that was
+//! ever popped. Walkers learn gaps and skip them; whoever writes says so.
+//!
+//! What must hold: a gap says that readers as of its moments see no pair in it, at its time of day
+//! or later. An entry that may be seen takes its key out of a gap before it is visible. A gap that
+//! is learned while somebody writes into it is either seen by them, or sees what they wrote. Both
+//! do their part, then a fence, then look for the other's.
+
+use crate::{
+    ids::Seqno,
+    key::KeyRange,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering, fence},
+    },
+};
+
+/// Most gaps that are kept for readers of now.
+const GAPS_MAX: usize = 256;
+/// Most gaps that are kept for readers as of the past.
+const PAST_MAX: usize = 16;
+/// Most bytes that the bounds of all gaps of a tree may have.
+const BOUNDS_BYTES_MAX: usize = 64 << 10;
+/// A gap that saves fewer steps than this is not worth its place.
+const PASSED_MIN: u64 = 4;
+/// So many gaps that lie side by side are crossed at once.
+const CROSSED_MAX: usize = 4;
+
+/// Who is looking: what decides whether a gap is one for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Eye {
+    /// They see entries up to this one.
+    pub snapshot: Seqno,
+    /// What has expired at this moment they do not see, in Unix milliseconds.
+    pub now_ms: u64,
+}
+
+/// A stretch of keys `start..end` without a pair.
+#[derive(Clone, Debug)]
+struct Gap {
+    start: Box<[u8]>,
+    end: Box<[u8]>,
+    /// For snapshots from here,
+    from: Seqno,
+    /// to here.
+    upto: Seqno,
+    /// For moments from this on.
+    now_ms: u64,
+    /// Keys that whoever found it passed.
+    passed: u64,
+}
+
+impl Gap {
+    fn is_for(&self, eye: Eye) -> bool {
+        (self.from..=self.upto).contains(&eye.snapshot) && self.now_ms <= eye.now_ms
+    }
+
+    fn bytes(&self) -> usize {
+        self.start.len() + self.end.len()
+    }
+
+    /// Whether the two overlap or adjoin and have a moment in common that `snapshot` is.
+    fn joins(&self, other: &Gap, snapshot: Seqno) -> bool {
+        let (from, upto) = (self.from.max(other.from), self.upto.min(other.upto));
+        self.start <= other.end && other.start <= self.end && (from..=upto).contains(&snapshot)
+    }
+
+    fn join(&mut self, other: Gap) {
+        self.passed += other.passed;
+        self.from = self.from.max(other.from);
+        self.upto = self.upto.min(other.upto);
+        self.now_ms = self.now_ms.max(other.now_ms);
+        if other.start < self.start {
+            self.start = other.start;
+        }
+        if other.end > self.end {
+            self.end = other.end;
+        }
+    }
+}
+
+/// Gaps by their starts. Those of [`Lists::now`] do not overlap.
+#[derive(Debug, Default)]
+struct Lists {
+    /// For all snapshots from some moment on.
+    now: Vec<Gap>,
+    /// Into which somebody has written since.
+    past: Vec<Gap>,
+    bounds_bytes: usize,
+    /// Somebody learned or skipped one since this was last asked.
+    is_used: bool,
+}
+
+impl Lists {
+    /// The place in `now` of the last gap that starts at or before `key`.
+    fn at(&self, key: &[u8]) -> Option<usize> {
+        self.now.partition_point(|gap| &gap.start[..] <= key).checked_sub(1)
+    }
+
+    /// The gap that holds `key`, for this eye.
+    fn over(&self, key: &[u8], eye: Eye) -> Option<&Gap> {
+        let holds = |gap: &&Gap| &gap.start[..] <= key && key < &gap.end[..] && gap.is_for(eye);
+        let now = self.at(key).map(|at| &self.now[at]).filter(holds);
+        now.or_else(|| self.past.iter().find(holds))
+    }
+
+    /// The gap that holds the keys right before `key`, for this eye.
+    fn before(&self, key: &[u8], eye: Eye) -> Option<&Gap> {
+        let holds = |gap: &&Gap| &gap.start[..] < key && key <= &gap.end[..] && gap.is_for(eye);
+        let at = self.now.partition_point(|gap| &gap.start[..] < key).checked_sub(1);
+        at.map(|at| &self.now[at]).filter(holds).or_else(|| self.past.iter().find(holds))
+    }
+
+    /// Takes in a gap that was found as of `snapshot`.
+    fn add(&mut self, mut gap: Gap, snapshot: Seqno) {
+        self.is_used = true;
+        let is_now = gap.upto == Seqno::MAX;
+        let list = if is_now { &mut self.now } else { &mut self.past };
+        // Only those of now are in the order of their ends too.
+        let mut at = if is_now { list.partition_point(|other| other.end < gap.start) } else { 0 };
+        while let Some(other) = list.get(at) {
+            if other.start > gap.end {
+                break;
+            }
+            if other.joins(&gap, snapshot) {
+                let other = list.remove(at);
+                self.bounds_bytes -= other.bytes();
+                gap.join(other);
+            } else if is_now && other.start < gap.end && gap.start < other.end {
+                // It is for later moments, and worth more: what was found is for those before.
+                let upto = other.from - 1;
+                return self.add(Gap { upto, ..gap }, snapshot);
+            } else {
+                at += 1;
+            }
+        }
+        self.bounds_bytes += gap.bytes();
+        let at = list.partition_point(|other| other.start <= gap.start);
+        list.insert(at, gap);
+        while self.now.len() > GAPS_MAX || self.bounds_bytes > BOUNDS_BYTES_MAX && !self.now.is_empty() {
+            Self::remove_least(&mut self.now, &mut self.bounds_bytes);
+        }
+        while self.past.len() > PAST_MAX || self.bounds_bytes > BOUNDS_BYTES_MAX && !self.past.is_empty() {
+            Self::remove_least(&mut self.past, &mut self.bounds_bytes);
+        }
+    }
+
+    fn remove_least(list: &mut Vec<Gap>, bounds_bytes: &mut usize) {
+        let least = (0..list.len()).min_by_key(|&at| list[at].passed);
+        *bounds_bytes -= least.map_or(0, |at| list.remove(at).bytes());
+    }
+
+    /// Takes `key` out.
+    fn cut(&mut self, key: &[u8]) {
+        let Some(at) = self.at(key).filter(|&at| key < &self.now[at].end[..]) else { return };
+        let gap = self.now.remove(at);
+        self.bounds_bytes -= gap.bytes();
+        let above: Box<[u8]> = [key, &[0]].concat().into();
+        // At an end, nearly all of it is left.
+        let is_inside = *gap.start < *key && above < gap.end;
+        let passed = if is_inside { gap.passed / 2 } else { gap.passed };
+        let parts = [Gap { start: above, passed, ..gap.clone() }, Gap { end: key.into(), passed, ..gap }];
+        for part in parts {
+            if part.start < part.end && part.passed >= PASSED_MIN {
+                self.bounds_bytes += part.bytes();
+                self.now.insert(at, part);
+            }
+        }
+    }
+}
+
+/// The gaps of a tree.
+#[derive(Debug, Default)]
+pub struct Gaps {
+    /// Whether there is any: whoever has written, and whoever walks, looks here first.
+    any: AtomicBool,
+    lists: Mutex<Lists>,
+}
+
+impl Gaps {
+    /// Whether there is any that a walk could skip.
+    #[inline]
+    pub fn any(&self) -> bool {
+        self.any.load(Ordering::Acquire)
+    }
+
+    /// Whether whoever has just inserted entries must say so, by [`Gaps::wrote`], before they are
+    /// visible.
+    #[inline]
+    pub fn must_hear(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.any.load(Ordering::Relaxed)
+    }
+
+    /// The first key behind the gap that holds `key`, into `end`; false if none does.
+    pub fn end_into(&self, key: &[u8], eye: Eye, end: &mut Vec<u8>) -> bool {
+        let mut lists = self.lists.lock();
+        end.clear();
+        let mut next = lists.over(key, eye);
+        for _ in 0..CROSSED_MAX {
+            let Some(gap) = next else { break };
+            end.clear();
+            end.extend_from_slice(&gap.end);
+            next = lists.over(end, eye);
+        }
+        lists.is_used |= !end.is_empty();
+        !end.is_empty()
+    }
+
+    /// The first key of the gap that holds the keys right before `key`, into `start`; false if none
+    /// does.
+    pub fn start_into(&self, key: &[u8], eye: Eye, start: &mut Vec<u8>) -> bool {
+        let mut lists = self.lists.lock();
+        let mut next = lists.before(key, eye);
+        let found = next.is_some();
+        for _ in 0..CROSSED_MAX {
+            let Some(gap) = next else { break };
+            start.clear();
+            start.extend_from_slice(&gap.start);
+            next = lists.before(start, eye);
+        }
+        lists.is_used |= found;
+        found
+    }
+
+    /// Learns that `eye`, who passed so many keys there, sees nothing in `start..end`. `seen_from`
+    /// tells the smallest number above the snapshot's of what was inserted there since and may be
+    /// seen.
+    pub fn learn(
+        &self,
+        (start, end): (&[u8], &[u8]),
+        eye: Eye,
+        passed: u64,
+        seen_from: impl FnOnce() -> Option<Seqno>,
+    ) {
+        if start >= end || start.len() + end.len() > BOUNDS_BYTES_MAX / 16 {
+            return;
+        }
+        let mut lists = self.lists.lock();
+        self.any.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let upto = seen_from().map_or(Seqno::MAX, |seqno| seqno.saturating_sub(1).max(eye.snapshot));
+        let gap = Gap {
+            start: start.into(),
+            end: end.into(),
+            from: eye.snapshot,
+            upto,
+            now_ms: eye.now_ms,
+            passed,
+        };
+        lists.add(gap, eye.snapshot);
+    }
+
+    /// Entries with these keys, not deletes, were inserted and are about to be visible.
+    pub fn wrote<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
+        let mut lists = self.lists.lock();
+        keys.for_each(|key| lists.cut(key));
+    }
+
+    /// Entries somewhere in `range` are about to be visible.
+    pub fn wrote_in(&self, range: &KeyRange) {
+        let mut lists = self.lists.lock();
+        lists.now.retain(|gap| {
+            let stretch = KeyRange::half_open(&gap.start, &gap.end);
+            stretch.intersection(range).is_empty()
+        });
+        lists.bounds_bytes = lists.now.iter().chain(&lists.past).map(Gap::bytes).sum();
+    }
+
+    /// Forgets all if none was of use since this was last called.
+    pub fn forget_unused(&self) {
+        if !self.any() {
+            return;
+        }
+        let mut lists = self.lists.lock();
+        if !std::mem::take(&mut lists.is_used) {
+            *lists = Lists::default();
+            self.any.store(false, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::SEQNO_MAX;
+
+    const NOW: Eye = Eye { snapshot: 100, now_ms: 5 };
+
+    fn end(gaps: &Gaps, key: &[u8], eye: Eye) -> Option<Vec<u8>> {
+        let mut end = Vec::new();
+        gaps.end_into(key, eye, &mut end).then_some(end)
+    }
+
+    fn start(gaps: &Gaps, key: &[u8], eye: Eye) -> Option<Vec<u8>> {
+        let mut start = Vec::new();
+        gaps.start_into(key, eye, &mut start).then_some(start)
+    }
+
+    #[test]
+    fn a_gap_is_crossed_by_those_who_see_nothing_in_it_and_by_nobody_else() {
+        let gaps = Gaps::default();
+        assert!(!gaps.any() && !gaps.must_hear());
+        gaps.learn((b"b", b"d"), NOW, 10, || None);
+        assert!(gaps.any() && gaps.must_hear());
+        for (key, crosses) in [(&b"a"[..], false), (b"b", true), (b"c", true), (b"d", false)] {
+            assert_eq!(end(&gaps, key, NOW).is_some(), crosses, "{key:?}");
+        }
+        for (key, crosses) in [(&b"b"[..], false), (b"c", true), (b"d", true), (b"e", false)] {
+            assert_eq!(start(&gaps, key, NOW).is_some(), crosses, "{key:?}");
+        }
+        let later = Eye { snapshot: 101, now_ms: 6 };
+        assert_eq!(end(&gaps, b"c", later).as_deref(), Some(&b"d"[..]));
+        assert_eq!(end(&gaps, b"c", Eye { snapshot: 99, ..NOW }), None, "it may see what was deleted");
+        assert_eq!(end(&gaps, b"c", Eye { now_ms: 4, ..NOW }), None, "it may see what has expired");
+    }
+
+    #[test]
+    fn what_is_found_piece_by_piece_becomes_one_gap() {
+        let gaps = Gaps::default();
+        for n in 0..200u8 {
+            let eye = Eye { snapshot: 100 + u64::from(n), ..NOW };
+            gaps.learn((&[n], &[n + 1]), eye, 10, || None);
+        }
+        let last = Eye { snapshot: 300, ..NOW };
+        assert_eq!(end(&gaps, &[3], last), Some(vec![200]));
+        assert_eq!(start(&gaps, &[200], last), Some(vec![0]));
+        assert_eq!(gaps.lists.lock().now.len(), 1);
+        assert_eq!(end(&gaps, &[3], NOW), None);
+    }
+
+    #[test]
+    fn who_writes_into_a_gap_takes_the_key_out_of_it() {
+        let gaps = Gaps::default();
+        gaps.learn((b"b", b"d"), NOW, 100, || None);
+        gaps.wrote([&b"c"[..]].into_iter());
+        let later = Eye { snapshot: 101, ..NOW };
+        assert_eq!(end(&gaps, b"b", later).as_deref(), Some(&b"c"[..]));
+        assert_eq!(end(&gaps, b"c", later), None);
+        assert_eq!(end(&gaps, b"c\0", later).as_deref(), Some(&b"d"[..]));
+        gaps.wrote_in(&KeyRange::closed(b"cc", b"z"));
+        assert_eq!(end(&gaps, b"c\0", later), None);
+        assert!(end(&gaps, b"b", later).is_some());
+    }
+
+    #[test]
+    fn what_was_written_since_the_snapshot_bounds_who_may_cross() {
+        let gaps = Gaps::default();
+        gaps.learn((b"b", b"d"), NOW, 100, || Some(120));
+        assert!(end(&gaps, b"c", Eye { snapshot: 119, ..NOW }).is_some());
+        assert!(end(&gaps, b"c", Eye { snapshot: 120, ..NOW }).is_none());
+        // Joined, it is for those alone for whom both parts are.
+        gaps.learn((b"d", b"f"), Eye { snapshot: 110, ..NOW }, 100, || Some(130));
+        assert_eq!(end(&gaps, b"c", Eye { snapshot: 119, ..NOW }).as_deref(), Some(&b"f"[..]));
+        assert!(end(&gaps, b"c", Eye { snapshot: 109, ..NOW }).is_none());
+    }
+
+    #[test]
+    fn gaps_stay_few_and_the_widest_stay() {
+        let gaps = Gaps::default();
+        for n in 0..5000u32 {
+            let (start, end) = ((2 * n).to_be_bytes(), (2 * n + 1).to_be_bytes());
+            gaps.learn((&start, &end), NOW, if n == 7 { 1_000_000 } else { u64::from(n) }, || None);
+            gaps.learn((&start, &end), Eye { snapshot: 50, ..NOW }, u64::from(n), || Some(60));
+        }
+        let lists = gaps.lists.lock();
+        assert!(lists.now.len() <= GAPS_MAX && lists.past.len() <= PAST_MAX);
+        let bytes: usize = lists.now.iter().chain(&lists.past).map(Gap::bytes).sum();
+        assert_eq!(lists.bounds_bytes, bytes);
+        drop(lists);
+        assert!(end(&gaps, &14u32.to_be_bytes(), NOW).is_some());
+        let long = vec![7; BOUNDS_BYTES_MAX];
+        gaps.learn((b"b", &long), Eye { snapshot: SEQNO_MAX, ..NOW }, u64::MAX / 2, || None);
+        assert!(gaps.lists.lock().bounds_bytes <= BOUNDS_BYTES_MAX);
+    }
+
+    #[test]
+    fn what_nobody_uses_is_forgotten() {
+        let gaps = Gaps::default();
+        gaps.learn((b"b", b"d"), NOW, 100, || None);
+        gaps.forget_unused();
+        assert!(end(&gaps, b"b", NOW).is_some());
+        gaps.forget_unused();
+        gaps.forget_unused();
+        assert!(!gaps.any() && end(&gaps, b"b", NOW).is_none());
+    }
+}

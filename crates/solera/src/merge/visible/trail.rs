@@ -1,0 +1,227 @@
+//! What a walker has passed since it last stood on a pair.
+//!
+//! Owns [`Trail`]. It notes the keys of a row that turn out to be gone, and asks whether a gap is
+//! known to hold them. It has the tree learn what is found. Both walkers keep one.
+//!
+//! What must hold: only whole keys are noted, of which every entry that the reader sees was looked
+//! at. Who walks with writes of their own in front learns nothing: others see more.
+
+use super::gaps::{Eye, Gaps};
+use crate::{ids::Seqno, sight::Reader};
+use std::sync::Arc;
+
+/// A row of so many keys that are gone is a gap worth knowing.
+const ROW_MIN: u64 = 32;
+/// The same where it goes on from a gap that is known.
+const MORE_MIN: u64 = 4;
+/// So many keys are learned at once: while that happens, writers wait.
+const PIECE_KEYS: u64 = 1024;
+/// Every so many keys of a row it is asked whether a gap begins.
+const KEYS_PER_LOOK: u64 = 16;
+
+/// What remembers gaps, and knows what was written.
+pub trait Remembers: Send + Sync {
+    /// The gaps.
+    fn gaps(&self) -> &Gaps;
+    /// The smallest number above `since` of what was inserted in `start..end` and may be seen; a
+    /// smaller one where that is not known.
+    fn seen_from(&self, start: &[u8], end: &[u8], since: Seqno) -> Option<Seqno>;
+}
+
+/// The row of keys that a walker is passing.
+#[derive(Default)]
+pub(super) struct Trail {
+    memory: Option<Arc<dyn Remembers>>,
+    /// The sources from this age on are those that the gaps are of.
+    age: usize,
+    /// Keys passed that were not counted yet.
+    passed: u64,
+    /// Keys of this row that were noted and not learned.
+    noted: u64,
+    /// Where what is noted begins and ends.
+    from: Vec<u8>,
+    to: Vec<u8>,
+    /// `from` is known before the first key is noted: there the walk was placed, or a gap ends.
+    is_placed: bool,
+    /// What is noted adjoins a gap that is known.
+    adjoins: bool,
+    /// A bound of a gap.
+    pub(super) bound: Vec<u8>,
+}
+
+impl Trail {
+    /// A trail over sources of which the gaps in `memory` are those from `age` on.
+    pub(super) fn of(memory: Arc<dyn Remembers>, age: usize) -> Trail {
+        Trail { memory: Some(memory), age, ..Trail::default() }
+    }
+
+    /// The sources that may be taken over gaps are of this age and older.
+    pub(super) fn age(&self) -> usize {
+        self.age
+    }
+
+    /// Keys passed since this was last asked.
+    pub(super) fn take_passed(&mut self) -> u64 {
+        std::mem::take(&mut self.passed)
+    }
+
+    #[inline]
+    fn memory(&self) -> Option<&Arc<dyn Remembers>> {
+        self.memory.as_ref()
+    }
+
+    fn eye(reader: &Reader) -> Eye {
+        Eye { snapshot: reader.snapshot, now_ms: reader.now_ms }
+    }
+
+    /// The walker is about to be placed at `key`, walking upward. If a gap begins there, where it
+    /// ends is in `bound`, and the walker is to be placed there.
+    pub(super) fn place(&mut self, key: &[u8], reader: &Reader) -> bool {
+        self.begin();
+        let Some(memory) = &self.memory else { return false };
+        let gaps = memory.gaps();
+        self.adjoins = self.age == 0 && gaps.any() && gaps.end_into(key, Self::eye(reader), &mut self.bound);
+        self.is_placed = self.age == 0;
+        self.from.clear();
+        self.from.extend_from_slice(if self.adjoins { &self.bound } else { key });
+        self.adjoins
+    }
+
+    /// The same of a walk downward that is about to be placed below `key`.
+    pub(super) fn place_below(&mut self, key: &[u8], reader: &Reader) -> bool {
+        self.begin();
+        let Some(memory) = &self.memory else { return false };
+        let gaps = memory.gaps();
+        self.adjoins =
+            self.age == 0 && gaps.any() && gaps.start_into(key, Self::eye(reader), &mut self.bound);
+        self.is_placed = self.age == 0;
+        self.to.clear();
+        self.to.extend_from_slice(if self.adjoins { &self.bound } else { key });
+        self.adjoins
+    }
+
+    /// The walker is about to be placed at an end that has no key, or goes on from a pair.
+    #[inline]
+    pub(super) fn begin(&mut self) {
+        (self.noted, self.is_placed, self.adjoins) = (0, false, false);
+    }
+
+    /// Whether there is a memory.
+    #[inline]
+    pub(super) fn is_on(&self) -> bool {
+        self.memory.is_some()
+    }
+
+    /// Whether the keys that are passed downward are to be noted. (The first counts: a walk from
+    /// the very end knows no key before it.)
+    #[inline]
+    pub(super) fn notes_down(&self) -> bool {
+        self.memory.is_some()
+    }
+
+    /// Whether the keys that are passed are to be noted; `passed` is their number in this row.
+    #[inline]
+    pub(super) fn notes(&self, passed: u64) -> bool {
+        passed > 1 && self.memory.is_some()
+    }
+
+    fn looks(&self, passed: u64) -> bool {
+        let is_time = passed == 2 || passed.is_multiple_of(KEYS_PER_LOOK);
+        is_time && self.memory().is_some_and(|memory| memory.gaps().any())
+    }
+
+    /// Notes that `key`, the next of an upward row of `passed`, is gone. If it lies in a gap, that
+    /// ends at `bound`, and the walker is to go on from there.
+    pub(super) fn note_up(&mut self, key: &[u8], passed: u64, reader: &Reader) -> bool {
+        if self.looks(passed)
+            && let Some(memory) = &self.memory
+            && memory.gaps().end_into(key, Self::eye(reader), &mut self.bound)
+        {
+            // From where the walk was placed to the gap there is nothing either.
+            if self.is_placed && !self.adjoins || self.noted >= MORE_MIN {
+                self.to.clear();
+                self.to.extend_from_slice(key);
+                self.noted = self.noted.max(1);
+                self.learn(reader);
+            }
+            self.from.clone_from(&self.bound);
+            (self.noted, self.is_placed, self.adjoins) = (0, true, true);
+            return true;
+        }
+        if self.noted == 0 && !self.is_placed {
+            self.from.clear();
+            self.from.extend_from_slice(key);
+            self.is_placed = true;
+        }
+        self.noted += 1;
+        self.to.clear();
+        self.to.extend_from_slice(key);
+        self.to.push(0);
+        if self.noted == PIECE_KEYS {
+            self.learn(reader);
+            self.from.clone_from(&self.to);
+            (self.noted, self.adjoins) = (0, true);
+        }
+        false
+    }
+
+    /// Notes that `key`, the next of a downward row of `passed`, is gone. If it lies in a gap, that
+    /// begins at `bound`, and the walker is to go on below.
+    pub(super) fn note_down(&mut self, key: &[u8], passed: u64, reader: &Reader) -> bool {
+        if self.noted == 0 && !self.is_placed {
+            self.to.clear();
+            self.to.extend_from_slice(key);
+            self.to.push(0);
+            self.is_placed = true;
+        }
+        self.noted += 1;
+        self.from.clear();
+        self.from.extend_from_slice(key);
+        if self.looks(passed)
+            && let Some(memory) = &self.memory
+        {
+            let (gaps, eye) = (memory.gaps(), Self::eye(reader));
+            let holds_all = gaps.start_into(&self.to, eye, &mut self.bound) && self.bound <= self.from;
+            if !holds_all && !gaps.start_into(key, eye, &mut self.bound) {
+                return self.note_piece_down(reader);
+            }
+            if !holds_all {
+                self.learn(reader);
+            }
+            self.to.clone_from(&self.bound);
+            (self.noted, self.adjoins) = (0, true);
+            return true;
+        }
+        self.note_piece_down(reader)
+    }
+
+    fn note_piece_down(&mut self, reader: &Reader) -> bool {
+        if self.noted == PIECE_KEYS {
+            self.learn(reader);
+            self.to.clone_from(&self.from);
+            (self.noted, self.adjoins) = (0, true);
+        }
+        false
+    }
+
+    /// The row ended after `passed` keys: at a pair, or where the walk does.
+    #[inline]
+    pub(super) fn end(&mut self, passed: u64, reader: &Reader) {
+        if passed > 0 {
+            self.passed += passed;
+            if self.noted >= MORE_MIN && (self.adjoins || passed >= ROW_MIN) {
+                self.learn(reader);
+            }
+        }
+        self.begin();
+    }
+
+    /// Has the tree learn what is noted.
+    #[cold]
+    fn learn(&mut self, reader: &Reader) {
+        let Some(memory) = self.memory.as_ref().filter(|_| self.age == 0) else { return };
+        let (from, to) = (&self.from[..], &self.to[..]);
+        let seen_from = || memory.seen_from(from, to, reader.snapshot);
+        memory.gaps().learn((from, to), Self::eye(reader), self.noted, seen_from);
+    }
+}

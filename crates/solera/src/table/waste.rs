@@ -1,0 +1,284 @@
+//! What a table holds that is, or will be, of no use to anybody.
+//!
+//! Owns [`Waste`], a part of the table's descriptor. The job that writes a table notes what it had
+//! to keep, and for whom. Later, whoever decides what to compact asks how much of it is droppable
+//! by now.
+//!
+//! What must hold: the answer is never too much. A merge of the table drops what is said to be
+//! droppable, so that no table is written anew again and again in vain.
+
+use crate::{
+    codec::{DecodeError, Decoder, put_bytes, put_end, put_varint},
+    ids::{SEQNO_MAX, Seqno},
+    key::head,
+    tombstone::RangeTombstones,
+};
+
+/// Most groups of old versions that a descriptor tells apart.
+pub const HELD_MAX: usize = 8;
+/// Most moments of expiry that a descriptor tells apart.
+pub const MOMENTS_MAX: usize = 16;
+/// Most stretches of deleted keys that a descriptor names.
+pub const COVERS_MAX: usize = 8;
+/// Longest bound of such a stretch, in bytes: the manifest holds them.
+pub const COVER_BOUND_BYTES_MAX: usize = 256;
+/// Moments that are collected before they are made fewer.
+const MOMENTS_COLLECTED: usize = 512;
+/// What an entry takes in a table besides its key and value, nearly.
+pub const ENTRY_BYTES: u64 = 4;
+
+/// Old versions of keys that some snapshot saw when the table was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Every snapshot that needs them is in this range of sequence numbers,
+    pub from: Seqno,
+    /// both ends included.
+    pub to: Seqno,
+    /// How many versions.
+    pub entries: u64,
+    /// Bytes of their keys and values.
+    pub bytes: u64,
+}
+
+/// Entries that expire.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Expiring {
+    /// By this moment all of them have expired: Unix milliseconds.
+    pub until_ms: u64,
+    /// How many entries.
+    pub entries: u64,
+    /// Bytes of their keys and values.
+    pub bytes: u64,
+}
+
+/// A stretch of keys that one or more range tombstones of the table cover without a gap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cover {
+    /// First key that is covered.
+    pub start: Box<[u8]>,
+    /// First key that is not covered any more.
+    pub end: Box<[u8]>,
+    /// The largest number among the newest tombstones over each key: who sees it sees all covered.
+    pub seqno: Seqno,
+}
+
+/// What a table holds that is, or will be, of no use.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Waste {
+    /// Old versions, by the snapshots that hold them; at most [`HELD_MAX`].
+    pub held: Vec<Held>,
+    /// Expiring entries, by ascending moment; at most [`MOMENTS_MAX`].
+    pub expiring: Vec<Expiring>,
+    /// Deletes and range tombstones stayed though nothing older lay below: for snapshots from one
+    /// number to another. `None`: whether they could go was not tried.
+    pub tombstones_held: Option<(Seqno, Seqno)>,
+    /// Some of the stretches that its range tombstones cover, ascending; at most [`COVERS_MAX`].
+    pub covers: Vec<Cover>,
+}
+
+impl Waste {
+    /// Notes an old version of so many `bytes` that snapshots in `from..=to` hold.
+    pub fn hold(&mut self, from: Seqno, to: Seqno, bytes: u64) {
+        match self.held.iter_mut().find(|held| (held.from, held.to) == (from, to)) {
+            Some(held) => {
+                held.entries += 1;
+                held.bytes += bytes;
+            }
+            None => {
+                self.held.push(Held { from, to, entries: 1, bytes });
+                if self.held.len() > HELD_MAX {
+                    self.join_smallest();
+                }
+            }
+        }
+    }
+
+    /// Makes one group of the smallest and its neighbour: both are then droppable only together.
+    fn join_smallest(&mut self) {
+        self.held.sort_by_key(|held| (held.from, held.to));
+        let pair_bytes = |at: &usize| self.held[*at].bytes + self.held[*at + 1].bytes;
+        let Some(at) = (0..self.held.len() - 1).min_by_key(pair_bytes) else { return };
+        let next = self.held.remove(at + 1);
+        let held = &mut self.held[at];
+        held.to = held.to.max(next.to);
+        held.entries += next.entries;
+        held.bytes += next.bytes;
+    }
+
+    /// Notes an entry of so many `bytes` that expires at `moment_ms`.
+    pub fn expire(&mut self, moment_ms: u64, bytes: u64) {
+        self.expiring.push(Expiring { until_ms: moment_ms, entries: 1, bytes });
+        if self.expiring.len() >= MOMENTS_COLLECTED {
+            self.thin_moments();
+        }
+    }
+
+    /// Brings the moments in order and their number down to [`MOMENTS_MAX`]. An entry may be
+    /// counted with a later moment than its own, never with an earlier one.
+    pub fn thin_moments(&mut self) {
+        self.expiring.sort_by_key(|expiring| expiring.until_ms);
+        let total: u64 = self.expiring.iter().map(|expiring| expiring.bytes).sum();
+        let share = total.div_ceil(MOMENTS_MAX as u64 / 2).max(1);
+        let mut fewer: Vec<Expiring> = Vec::with_capacity(MOMENTS_MAX);
+        for next in self.expiring.drain(..) {
+            match fewer.last_mut() {
+                Some(last) if last.until_ms == next.until_ms || last.bytes + next.bytes <= share => {
+                    last.until_ms = next.until_ms;
+                    last.entries += next.entries;
+                    last.bytes += next.bytes;
+                }
+                _ => fewer.push(next),
+            }
+        }
+        self.expiring = fewer;
+    }
+
+    /// Notes which keys `tombstones` cover: the widest stretches, by the first eight bytes of their
+    /// bounds.
+    pub fn cover(&mut self, tombstones: &RangeTombstones) {
+        let mut covers: Vec<Cover> = Vec::new();
+        for (start, end, seqno) in tombstones.stretches() {
+            match covers.last_mut() {
+                Some(last) if *last.end == *start => {
+                    last.end = end.into();
+                    last.seqno = last.seqno.max(seqno);
+                }
+                _ => covers.push(Cover { start: start.into(), end: end.into(), seqno }),
+            }
+        }
+        let is_short = |bound: &[u8]| bound.len() <= COVER_BOUND_BYTES_MAX;
+        covers.retain(|cover| is_short(&cover.start) && is_short(&cover.end));
+        covers.sort_by_key(|cover| std::cmp::Reverse(head(&cover.end) - head(&cover.start)));
+        covers.truncate(COVERS_MAX);
+        covers.sort_by(|a, b| a.start.cmp(&b.start));
+        self.covers = covers;
+    }
+
+    /// Appends it: old versions, moments, tombstones that wait, covers; each list after its length.
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.held.len() as u64);
+        for held in &self.held {
+            [held.from, held.to, held.entries, held.bytes]
+                .into_iter()
+                .for_each(|number| put_varint(out, number));
+        }
+        put_varint(out, self.expiring.len() as u64);
+        for expiring in &self.expiring {
+            let numbers = [expiring.until_ms, expiring.entries, expiring.bytes];
+            numbers.into_iter().for_each(|number| put_varint(out, number));
+        }
+        match self.tombstones_held {
+            None => out.push(0),
+            Some((from, to)) => {
+                out.push(1);
+                put_varint(out, from);
+                put_varint(out, to);
+            }
+        }
+        put_varint(out, self.covers.len() as u64);
+        for cover in &self.covers {
+            put_bytes(out, &cover.start);
+            put_end(out, &cover.end);
+            put_varint(out, cover.seqno);
+        }
+    }
+
+    /// Reads what [`Waste::encode`] wrote.
+    pub(super) fn decode(decoder: &mut Decoder<'_>) -> Result<Waste, DecodeError> {
+        let mut waste = Waste::default();
+        for _ in 0..decoder.varint_up_to(HELD_MAX as u64, "a count of groups of old versions")? {
+            waste.held.push(Held {
+                from: decoder.varint_up_to(SEQNO_MAX, "a sequence number")?,
+                to: decoder.varint_up_to(SEQNO_MAX, "a sequence number")?,
+                entries: decoder.varint("a count of old versions")?,
+                bytes: decoder.varint("a size of old versions")?,
+            });
+        }
+        for _ in 0..decoder.varint_up_to(MOMENTS_MAX as u64, "a count of moments")? {
+            waste.expiring.push(Expiring {
+                until_ms: decoder.varint("a moment")?,
+                entries: decoder.varint("a count of expiring entries")?,
+                bytes: decoder.varint("a size of expiring entries")?,
+            });
+        }
+        waste.tombstones_held = match decoder.u8("whether tombstones wait")? {
+            0 => None,
+            1 => Some((
+                decoder.varint_up_to(SEQNO_MAX, "a sequence number")?,
+                decoder.varint_up_to(SEQNO_MAX, "a sequence number")?,
+            )),
+            _ => return decoder.fail("whether tombstones wait"),
+        };
+        for _ in 0..decoder.varint_up_to(COVERS_MAX as u64, "a count of covers")? {
+            let cover = Cover {
+                start: decoder.bytes("the start of a cover")?.into(),
+                end: decoder.end("the end of a cover")?.into(),
+                seqno: decoder.varint_up_to(SEQNO_MAX, "a sequence number")?,
+            };
+            if cover.start >= cover.end {
+                return decoder.fail("a cover that ends after its start");
+            }
+            waste.covers.push(cover);
+        }
+        let ascends = waste.expiring.is_sorted_by_key(|expiring| expiring.until_ms);
+        if ascends { Ok(waste) } else { decoder.fail("moments in their order") }
+    }
+
+    /// Whether the counts agree with those of a table of so many `entries`.
+    pub(super) fn is_sound(&self, entries: u64) -> bool {
+        let sum = |mut counts: std::vec::IntoIter<u64>| counts.try_fold(0u64, u64::checked_add);
+        let held: Vec<u64> = self.held.iter().map(|held| held.entries).collect();
+        let expiring: Vec<u64> = self.expiring.iter().map(|expiring| expiring.entries).collect();
+        [held, expiring].into_iter().all(|counts| sum(counts.into_iter()).is_some_and(|sum| sum <= entries))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tombstone::RangeTombstone;
+
+    #[test]
+    fn groups_of_old_versions_stay_few_and_none_becomes_droppable_early() {
+        let mut waste = Waste::default();
+        for n in 0..100u64 {
+            waste.hold(n, n + 5, 10);
+        }
+        assert!(waste.held.len() <= HELD_MAX);
+        assert_eq!(waste.held.iter().map(|held| held.entries).sum::<u64>(), 100);
+        for n in 0..100u64 {
+            assert!(waste.held.iter().any(|held| held.from <= n && n + 5 <= held.to), "{n}: {waste:?}");
+        }
+    }
+
+    #[test]
+    fn moments_stay_few_and_no_entry_is_counted_before_it_expires() {
+        let mut waste = Waste::default();
+        for n in 0..10_000u64 {
+            waste.expire(n * 7919 % 10_000, 20);
+        }
+        waste.thin_moments();
+        assert!(waste.expiring.len() <= MOMENTS_MAX, "{}", waste.expiring.len());
+        for now in 0..10_000u64 {
+            let said = waste.expiring.iter().take_while(|expiring| expiring.until_ms <= now);
+            let said: u64 = said.map(|expiring| expiring.entries).sum();
+            assert!(said <= now + 1, "{said} by {now}");
+        }
+        assert_eq!(waste.expiring.iter().map(|expiring| expiring.entries).sum::<u64>(), 10_000);
+    }
+
+    #[test]
+    fn tombstones_that_adjoin_are_one_cover_and_the_widest_are_kept() {
+        let tombstone =
+            |start: &[u8], end: &[u8], seqno| RangeTombstone { start: start.into(), end: end.into(), seqno };
+        let mut all = vec![tombstone(b"a", b"c", 3), tombstone(b"c", b"m", 9)];
+        all.extend((0..20u8).map(|n| tombstone(&[b'n', n], &[b'n', n, 1], 5)));
+        let mut waste = Waste::default();
+        waste.cover(&RangeTombstones::new(all));
+        assert_eq!(waste.covers.len(), COVERS_MAX);
+        assert_eq!(waste.covers[0], Cover { start: (*b"a").into(), end: (*b"m").into(), seqno: 9 });
+        let mut bytes = Vec::new();
+        waste.encode(&mut bytes);
+        assert_eq!(Waste::decode(&mut Decoder::new(&bytes)).unwrap(), waste);
+    }
+}

@@ -1,0 +1,71 @@
+//! What a tree remembers of its gaps, and how it learns what was written into them.
+//!
+//! Walks learn and cross gaps; the commit path and ingestion say here what they have inserted,
+//! before it is visible.
+
+use super::Tree;
+use crate::{
+    cursor::Cursor,
+    error::Result,
+    ids::Seqno,
+    key::{KeyRange, Kind},
+    memtable::Memtable,
+    merge::visible::{Remembers, gaps::Gaps},
+};
+use std::sync::Arc;
+
+impl Remembers for Tree {
+    fn gaps(&self) -> &Gaps {
+        &self.gaps
+    }
+
+    fn seen_from(&self, start: &[u8], end: &[u8], since: Seqno) -> Option<Seqno> {
+        let view = self.view();
+        let range = KeyRange::half_open(start, end);
+        let tables = view.version.runs().iter().flat_map(|run| run.overlapping(&range));
+        if tables.into_iter().any(|table| table.descriptor().seqno_max > since) {
+            return Some(since + 1);
+        }
+        let newer =
+            view.memtables().filter(|memtable| memtable.last_seqno().is_some_and(|last| last > since));
+        // A walk through a memtable does not fail.
+        newer.filter_map(|memtable| seen_in(memtable, start, end, since).unwrap_or(Some(since + 1))).min()
+    }
+}
+
+/// The smallest number above `since` of what is in `memtable` from `start` to `end` and may be
+/// seen.
+fn seen_in(memtable: &Arc<Memtable>, start: &[u8], end: &[u8], since: Seqno) -> Result<Option<Seqno>> {
+    let mut seen: Option<Seqno> = None;
+    let mut cursor = memtable.cursor();
+    cursor.seek(start)?;
+    while cursor.valid() && cursor.key() < end {
+        let (seqno, kind) = cursor.stamp();
+        if seqno <= since {
+            cursor.next_key()?;
+            continue;
+        }
+        if kind != Kind::Delete {
+            seen = Some(seen.map_or(seqno, |seen| seen.min(seqno)));
+        }
+        cursor.next()?;
+    }
+    Ok(seen)
+}
+
+impl Tree {
+    /// Entries with these keys were inserted and are about to be visible, among them perhaps some
+    /// that only delete; they are asked for only if somebody must know.
+    pub fn inserted<'k, K: Iterator<Item = &'k [u8]>>(&self, keys: impl FnOnce() -> K) {
+        if self.gaps.must_hear() {
+            self.gaps.wrote(keys());
+        }
+    }
+
+    /// Tables over `range` were added and are about to be visible.
+    pub fn ingested(&self, range: &KeyRange) {
+        if self.gaps.must_hear() {
+            self.gaps.wrote_in(range);
+        }
+    }
+}

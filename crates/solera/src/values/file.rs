@@ -1,0 +1,275 @@
+//! A file that holds values, open or not.
+//!
+//! Owns [`ValueFile`] and how a sorted value file begins and ends. A sorted value file is a header
+//! of [`crate::frame::FileKind`], then one entry for each value, then a footer:
+//!
+//! ```text
+//! file   = header entry* footer
+//! entry  = key:bytes len:varint record                    record as in `record`
+//! footer = values:u64 value_bytes:u64 checksum:u32 magic[8]      the checksum is bound to the footer's offset
+//! ```
+
+use super::{Pointer, record};
+use crate::{
+    codec::{Binding, Decoder},
+    dir::{OwnedFile, magic},
+    error::{Error, Result},
+    frame::{FILE_HEADER_BYTES, FileKind},
+    ids::{DatabaseId, FileId},
+    key::{KEY_BYTES_MAX, VALUE_BYTES_MAX},
+    pin::Slice,
+    sync::Mutex,
+    vfs::{Fs, ReadFile, read_all, read_exact_at},
+};
+use std::{
+    fmt,
+    io::ErrorKind,
+    path::{Path, PathBuf},
+    sync::{Arc, OnceLock},
+};
+
+/// How a sorted value file begins.
+pub const SORTED: FileKind =
+    FileKind { magic: magic::VALUES, version: 1, noun: "value file", reserves: false };
+/// Bytes of its footer.
+pub(super) const FOOTER_BYTES: usize = 28;
+/// A record above this is compared with the file's length before memory is taken for it.
+const UNCHECKED_BYTES_MAX: u64 = 1 << 20;
+
+/// What is known of a file once it is open.
+#[derive(Debug)]
+struct Opened {
+    file: Arc<dyn ReadFile>,
+    binding: Binding,
+}
+
+/// A file that holds values. Opened by the first read. It is removed with its last owner, if it was
+/// marked.
+pub struct ValueFile {
+    fs: Arc<dyn Fs>,
+    owned: OwnedFile,
+    database: DatabaseId,
+    id: FileId,
+    kind: FileKind,
+    direct: bool,
+    opened: OnceLock<Opened>,
+    opening: Mutex<()>,
+}
+
+impl ValueFile {
+    /// The file at `path`. Touches no disk.
+    pub(super) fn new(
+        fs: Arc<dyn Fs>,
+        path: PathBuf,
+        database: DatabaseId,
+        id: FileId,
+        kind: FileKind,
+        direct: bool,
+    ) -> ValueFile {
+        ValueFile {
+            owned: OwnedFile::new(fs.clone(), path),
+            fs,
+            database,
+            id,
+            kind,
+            direct,
+            opened: OnceLock::new(),
+            opening: Mutex::new(()),
+        }
+    }
+
+    /// The file's number.
+    pub fn id(&self) -> FileId {
+        self.id
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        self.owned.path()
+    }
+
+    /// Has the file removed when its last owner drops it. A file that cannot be removed then is
+    /// removed at the next open.
+    pub fn mark_obsolete(&self) {
+        self.owned.mark_obsolete();
+    }
+
+    #[inline]
+    fn opened(&self) -> Result<&Opened> {
+        match self.opened.get() {
+            Some(opened) => Ok(opened),
+            None => self.open(),
+        }
+    }
+
+    #[cold]
+    fn open(&self) -> Result<&Opened> {
+        let _one_at_a_time = self.opening.lock();
+        if let Some(opened) = self.opened.get() {
+            return Ok(opened);
+        }
+        let open = |path: &Path| if self.direct { self.fs.open_direct(path) } else { self.fs.open(path) };
+        let file = open(self.path()).map_err(|error| match error.io_kind() {
+            Some(ErrorKind::NotFound) => Error::corrupt(
+                self.path(),
+                0,
+                format!("the {} is missing; entries point to it", self.kind.noun),
+            ),
+            _ => error,
+        })?;
+        let mut header = [0; FILE_HEADER_BYTES];
+        read_exact_at(&*file, &mut header, 0)?;
+        let binding = self.kind.check(self.path(), &header, self.database, self.id)?;
+        Ok(self.opened.get_or_init(|| Opened { file, binding }))
+    }
+
+    /// Length of the file, in bytes.
+    pub fn file_bytes(&self) -> Result<u64> {
+        self.opened()?.file.len()
+    }
+
+    /// Bytes that the file takes, in which it is no better than another one with the same values:
+    /// of a sorted value file those of its values, of a log its length.
+    pub fn space(&self) -> Result<u64> {
+        let opened = self.opened()?;
+        let len = opened.file.len()?;
+        if self.kind.magic != SORTED.magic {
+            return Ok(len);
+        }
+        let Some(at) = len.checked_sub(FOOTER_BYTES as u64) else {
+            return Err(Error::corrupt(self.path(), len, "the file ends before its footer"));
+        };
+        let mut footer = [0; FOOTER_BYTES];
+        read_exact_at(&*opened.file, &mut footer, at)?;
+        Ok(read_footer(self.path(), opened.binding, at, &footer)?.1)
+    }
+
+    /// The value that `pointer` leads to, which belongs to `key`: one read of exactly its record.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] with file and offset if the file is missing, is another one, ends before,
+    /// or holds no value of `key` there; [`Error::Io`].
+    pub fn read(&self, pointer: &Pointer, key: &[u8]) -> Result<Slice> {
+        let opened = self.opened()?;
+        let mut bytes = self.room_for(opened, pointer)?;
+        read_exact_at(&*opened.file, &mut bytes, pointer.offset)?;
+        self.verify(opened, pointer, key, &bytes)?;
+        Ok(Slice::from(bytes).after(record::CHECKSUM_BYTES))
+    }
+
+    /// Memory for the record that `pointer` leads to.
+    fn room_for(&self, opened: &Opened, pointer: &Pointer) -> Result<Vec<u8>> {
+        let len = record::CHECKSUM_BYTES as u64 + u64::from(pointer.len);
+        if len > UNCHECKED_BYTES_MAX {
+            let file = opened.file.len()?;
+            if pointer.offset.checked_add(len).is_none_or(|end| end > file) {
+                let what = format!("an entry points to {pointer}, and the file has {file} bytes");
+                return Err(Error::corrupt(self.path(), pointer.offset, what));
+            }
+        }
+        Ok(vec![0; len as usize])
+    }
+
+    fn verify(&self, opened: &Opened, pointer: &Pointer, key: &[u8], bytes: &[u8]) -> Result<()> {
+        if record::verified(opened.binding, pointer.offset, key, bytes).is_some() {
+            return Ok(());
+        }
+        let what = format!(
+            "a value fails its checksum: {} bytes of the key \"{}\"",
+            pointer.len,
+            key.escape_ascii()
+        );
+        Err(Error::corrupt(self.path(), pointer.offset, what))
+    }
+
+    /// Reads `bytes` from `offset` on, as far as the file goes; says how many.
+    pub(super) fn read_ahead(&self, bytes: &mut [u8], offset: u64) -> Result<usize> {
+        let file = &self.opened()?.file;
+        let mut done = 0;
+        while done < bytes.len() {
+            match file.read_at(&mut bytes[done..], offset + done as u64)? {
+                0 => break,
+                read => done += read,
+            }
+        }
+        Ok(done)
+    }
+
+    /// The value in `bytes`, the record that `pointer` leads to.
+    pub(super) fn taken(&self, pointer: &Pointer, key: &[u8], bytes: &[u8]) -> Result<Slice> {
+        self.verify(self.opened()?, pointer, key, bytes)?;
+        Ok(Slice::copy_from(&bytes[record::CHECKSUM_BYTES..]))
+    }
+}
+
+impl Drop for ValueFile {
+    fn drop(&mut self) {
+        if self.owned.is_obsolete() {
+            // The open file first. One that cannot be removed now is removed at the next open.
+            self.opened.take();
+            let _ = self.owned.release();
+        }
+    }
+}
+
+impl fmt::Debug for ValueFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ValueFile").field("owned", &self.owned).finish()
+    }
+}
+
+/// Reads a whole sorted value file and checks every record, the order of the keys, and the footer.
+/// Hands each key with its pointer and value to `each`; returns how many there are.
+///
+/// # Errors
+/// [`Error::Corrupt`] where the file is not what was written.
+pub fn check_sorted(
+    fs: &dyn Fs,
+    path: &Path,
+    database: Option<DatabaseId>,
+    id: FileId,
+    mut each: impl FnMut(&[u8], Pointer, &[u8]),
+) -> Result<u64> {
+    let bytes = read_all(&*fs.open(path)?)?;
+    let found = SORTED.identify(path, &bytes)?;
+    let binding = SORTED.check(path, &bytes, database.unwrap_or(found.database), id)?;
+    let Some(end) = bytes.len().checked_sub(FOOTER_BYTES).filter(|&end| end >= FILE_HEADER_BYTES) else {
+        return Err(Error::corrupt(path, bytes.len() as u64, "the file ends before its footer"));
+    };
+    let (values, value_bytes) = read_footer(path, binding, end as u64, &bytes[end..])?;
+    let (mut at, mut counted, mut counted_bytes) = (FILE_HEADER_BYTES, 0, 0);
+    let mut last: Option<&[u8]> = None;
+    while at < end {
+        let mut decoder = Decoder::new(&bytes[at..end]);
+        let damaged = |error: crate::codec::DecodeError| error.in_file(path, at as u64);
+        let key = decoder.bytes("a key").map_err(damaged)?;
+        let len = decoder.varint_up_to(VALUE_BYTES_MAX, "the length of a value").map_err(damaged)?;
+        let offset = (at + decoder.position()) as u64;
+        let record = decoder.take(record::CHECKSUM_BYTES + len as usize, "a value").map_err(damaged)?;
+        let Some(value) = record::verified(binding, offset, key, record) else {
+            return Err(Error::corrupt(path, offset, "a value fails its checksum"));
+        };
+        if key.len() > KEY_BYTES_MAX || last.is_some_and(|last| last > key) {
+            return Err(Error::corrupt(path, at as u64, "the keys of a value file are not in order"));
+        }
+        each(key, Pointer { file: id, offset, len: len as u32, sorted: true }, value);
+        (counted, counted_bytes, last) = (counted + 1, counted_bytes + len, Some(key));
+        at += decoder.position();
+    }
+    if (counted, counted_bytes) != (values, value_bytes) {
+        let what = format!(
+            "the footer counts {values} values of {value_bytes} bytes, the file holds {counted} of {counted_bytes}"
+        );
+        return Err(Error::corrupt(path, end as u64, what));
+    }
+    Ok(counted)
+}
+
+/// The counts in a footer.
+fn read_footer(path: &Path, binding: Binding, offset: u64, bytes: &[u8]) -> Result<(u64, u64)> {
+    let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
+    if bytes[20..] != magic::VALUES || binding.checksum(offset, &bytes[..16]).to_le_bytes() != bytes[16..20] {
+        return Err(Error::corrupt(path, offset, "the footer of the value file fails its checksum"));
+    }
+    Ok((number(0), number(8)))
+}

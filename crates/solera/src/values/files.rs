@@ -1,0 +1,113 @@
+//! The value files of a database, found by their numbers.
+//!
+//! Owns [`ValueFiles`]. It does not keep a file: versions and memtables do. It only leads from a
+//! number to the one handle that they share.
+
+use super::{Pointer, SORTED, ValueFile};
+use crate::{
+    dir::FileName,
+    error::{Error, Result},
+    frame::FileKind,
+    ids::{DatabaseId, FileId},
+    pin::Slice,
+    sync::{ArcSwap, Mutex},
+    vfs::Fs,
+};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    path::PathBuf,
+    sync::{Arc, Weak},
+};
+
+/// Leads from the number of a value file to its handle.
+pub struct ValueFiles {
+    fs: Arc<dyn Fs>,
+    dir: PathBuf,
+    database: DatabaseId,
+    direct: bool,
+    /// How a log begins.
+    logs: FileKind,
+    handles: ArcSwap<BTreeMap<FileId, Weak<ValueFile>>>,
+    changing: Mutex<()>,
+}
+
+impl ValueFiles {
+    /// The value files of `database` in `dir`. `direct`: sorted value files are read past the
+    /// system's cache. `logs` is how a log begins.
+    pub fn new(fs: Arc<dyn Fs>, dir: PathBuf, database: DatabaseId, direct: bool, logs: FileKind) -> Self {
+        let handles = ArcSwap::from_pointee(BTreeMap::new());
+        ValueFiles { fs, dir, database, direct, logs, handles, changing: Mutex::new(()) }
+    }
+
+    /// The handle of a file; whoever owns it keeps the file.
+    pub fn file(&self, id: FileId, sorted: bool) -> Arc<ValueFile> {
+        if let Some(file) = self.handles.load().get(&id).and_then(Weak::upgrade) {
+            return file;
+        }
+        let _changing = self.changing.lock();
+        let mut handles = BTreeMap::clone(&self.handles.load());
+        if let Some(file) = handles.get(&id).and_then(Weak::upgrade) {
+            return file;
+        }
+        let (kind, name) = match sorted {
+            true => (SORTED, FileName::Values(id)),
+            false => (self.logs, FileName::Log(id)),
+        };
+        // A log may still be mapped for writing, where direct reads would fight with it.
+        let direct = self.direct && sorted;
+        let path = name.in_dir(&self.dir);
+        let file = Arc::new(ValueFile::new(self.fs.clone(), path, self.database, id, kind, direct));
+        handles.retain(|_, handle| handle.strong_count() > 0);
+        handles.insert(id, Arc::downgrade(&file));
+        self.handles.store(Arc::new(handles));
+        file
+    }
+
+    /// The handle of a file, if somebody keeps it.
+    pub fn kept(&self, id: FileId) -> Option<Arc<ValueFile>> {
+        self.handles.load().get(&id).and_then(Weak::upgrade)
+    }
+
+    /// The value that `pointer` leads to, which belongs to `key`.
+    ///
+    /// # Errors
+    /// As [`ValueFile::read`].
+    pub fn read(&self, pointer: &Pointer, key: &[u8]) -> Result<Slice> {
+        match self.kept(pointer.file) {
+            Some(file) => file.read(pointer, key),
+            // A pointer from damaged bytes; or a file that is being counted anew.
+            None => self.file(pointer.file, pointer.sorted).read(pointer, key),
+        }
+    }
+
+    /// As [`ValueFiles::read`], of a pointer as an entry of `key` stores it.
+    ///
+    /// # Errors
+    /// As [`ValueFile::read`]; [`Error::Invalid`] if the bytes are no pointer.
+    pub fn read_stored(&self, stored: &[u8], key: &[u8]) -> Result<Slice> {
+        self.read(&decode(stored, key)?, key)
+    }
+}
+
+/// The pointer that an entry of `key` stores.
+///
+/// # Errors
+/// [`Error::Invalid`] if the bytes are none: their block was damaged before it was sealed.
+pub fn decode(stored: &[u8], key: &[u8]) -> Result<Pointer> {
+    Pointer::decode(stored).map_err(|_| not_a_pointer(key))
+}
+
+/// The error for an entry of `key` that should hold a pointer.
+pub fn not_a_pointer(key: &[u8]) -> Error {
+    Error::Invalid(format!(
+        "the entry of the key \"{}\" holds no pointer to its value: its table was damaged before it was sealed",
+        key.escape_ascii()
+    ))
+}
+
+impl fmt::Debug for ValueFiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ValueFiles").field("dir", &self.dir).finish_non_exhaustive()
+    }
+}

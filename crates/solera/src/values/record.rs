@@ -1,0 +1,28 @@
+//! The bytes that a pointer leads to.
+//!
+//! ```text
+//! record = checksum:u32 value[len]
+//! ```
+//!
+//! The checksum is a CRC-32C of the file's binding (database, file and nonce), the offset of the
+//! record, the key's length as a `u16`, the key, and the value. So a value that belongs to another
+//! key, place or file is not taken for this one.
+
+use crate::codec::Binding;
+
+/// Bytes of a record before its value.
+pub const CHECKSUM_BYTES: usize = 4;
+
+/// The checksum of the record of `value`, which belongs to `key` and begins at `offset` of the file
+/// with this binding.
+pub fn checksum(binding: Binding, offset: u64, key: &[u8], value: &[u8]) -> u32 {
+    let key_len = (key.len() as u16).to_le_bytes();
+    let sum = binding.checksum(offset, &key_len);
+    crc32c::crc32c_append(crc32c::crc32c_append(sum, key), value)
+}
+
+/// The value in `record`, which was read at `offset`, if its checksum is right for `key`.
+pub fn verified<'r>(binding: Binding, offset: u64, key: &[u8], record: &'r [u8]) -> Option<&'r [u8]> {
+    let (stored, value) = record.split_first_chunk::<CHECKSUM_BYTES>()?;
+    (checksum(binding, offset, key, value).to_le_bytes() == *stored).then_some(value)
+}

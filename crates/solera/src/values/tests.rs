@@ -1,0 +1,187 @@
+use super::*;
+use crate::{
+    error::Error,
+    frame::{FILE_HEADER_BYTES, FileKind},
+    ids::{DatabaseId, FileId},
+    vfs::{Fs, mem::MemFs},
+};
+use proptest::prelude::*;
+use std::{path::Path, sync::Arc};
+
+const LOG: FileKind = FileKind { magic: crate::dir::magic::LOG, version: 1, noun: "log", reserves: true };
+
+fn fs() -> Arc<dyn Fs> {
+    let fs = MemFs::new();
+    fs.create_dir_all(Path::new("d")).unwrap();
+    Arc::new(fs)
+}
+
+fn files(fs: &Arc<dyn Fs>) -> ValueFiles {
+    ValueFiles::new(fs.clone(), "d".into(), DatabaseId(7), false, LOG)
+}
+
+/// A sorted value file of `values` with its pointers.
+fn written(fs: &Arc<dyn Fs>, file: u64, values: &[(&[u8], &[u8])]) -> Vec<Pointer> {
+    let mut writer = ValueWriter::create(fs, Path::new("d"), DatabaseId(7), FileId(file)).unwrap();
+    let pointers = values.iter().map(|(key, value)| writer.add(key, value).unwrap()).collect();
+    let written = writer.finish().unwrap();
+    assert_eq!(written.values, values.len() as u64);
+    pointers
+}
+
+/// The file with its bytes changed.
+fn rewrite(fs: &Arc<dyn Fs>, from: &str, to: &str, change: impl FnOnce(&mut Vec<u8>)) {
+    let mut bytes = crate::vfs::read_all(&*fs.open(Path::new(from)).unwrap()).unwrap();
+    change(&mut bytes);
+    if from == to {
+        fs.remove_file(Path::new(to)).unwrap();
+    }
+    let mut file = fs.create(Path::new(to)).unwrap();
+    file.append(&bytes).unwrap();
+}
+
+fn corrupt_at<R: std::fmt::Debug>(result: crate::error::Result<R>) -> u64 {
+    match result {
+        Err(Error::Corrupt { offset, .. }) => offset,
+        other => panic!("{other:?}"),
+    }
+}
+
+proptest! {
+    #[test]
+    fn pointers_come_back_from_bytes(file in 1u64..1 << 60, offset: u64, len: u32, sorted: bool, extra in 0u8..3) {
+        let pointer = Pointer { file: FileId(file), offset, len, sorted };
+        let mut bytes = Vec::new();
+        pointer.encode(&mut bytes);
+        prop_assert!(bytes.len() <= POINTER_BYTES_MAX);
+        prop_assert_eq!(Pointer::decode(&bytes).unwrap(), pointer);
+        prop_assert!(Pointer::decode(&bytes[..bytes.len() - 1]).is_err());
+        bytes.push(extra);
+        prop_assert!(Pointer::decode(&bytes).is_err());
+    }
+
+    #[test]
+    fn tallies_come_back_from_bytes_and_add_up(steps in prop::collection::vec((1u64..5, 1u32..100), 0..60)) {
+        let pointer = |&(file, len): &(u64, u32)| Pointer { file: FileId(file), offset: 0, len, sorted: file % 2 == 0 };
+        let (mut all, mut none) = (Tally::default(), Tally::default());
+        for step in &steps {
+            all.add(&pointer(step));
+            none.take(&pointer(step));
+        }
+        let mut bytes = Vec::new();
+        all.encode(&mut bytes);
+        let decoded = Tally::decode(&mut crate::codec::Decoder::new(&bytes)).unwrap();
+        prop_assert_eq!(&decoded, &all);
+        let live = LiveValues::default().after(&all).unwrap();
+        prop_assert_eq!(live.bytes(), steps.iter().map(|step| u64::from(step.1)).sum::<u64>());
+        prop_assert_eq!(live.to_tally(), all);
+        prop_assert!(live.after(&none).unwrap().is_empty());
+        if !steps.is_empty() {
+            prop_assert!(LiveValues::default().after(&none).is_err());
+        }
+    }
+
+    #[test]
+    fn arbitrary_bytes_are_no_value_file(bytes: Vec<u8>) {
+        let fs = fs();
+        let mut file = fs.create(Path::new("d/000003.values")).unwrap();
+        file.append(&SORTED.header(DatabaseId(7), FileId(3), 5)).unwrap();
+        file.append(&bytes).unwrap();
+        prop_assert!(check_sorted(&*fs, Path::new("d/000003.values"), None, FileId(3), |_, _, _| ()).is_err());
+    }
+}
+
+#[test]
+fn values_come_back_through_their_pointers_alone_and_read_ahead() {
+    let fs = fs();
+    let keys: Vec<String> = (0..3000).map(|i| format!("{i:06}")).collect();
+    let value = |i: usize| vec![i as u8; 1 + i * 7 % 900];
+    let values: Vec<Vec<u8>> = (0..3000).map(value).collect();
+    let pairs: Vec<(&[u8], &[u8])> =
+        keys.iter().zip(&values).map(|(key, value)| (key.as_bytes(), &value[..])).collect();
+    let pointers = written(&fs, 3, &pairs);
+    let files = files(&fs);
+    let mut ahead = ReadAhead::default();
+    for (pointer, (key, value)) in pointers.iter().zip(&pairs) {
+        assert_eq!(files.read(pointer, key).unwrap(), *value);
+        assert_eq!(ahead.read(&files, pointer, key).unwrap(), *value);
+    }
+    for (pointer, (key, value)) in pointers.iter().zip(&pairs).rev().step_by(7) {
+        assert_eq!(ahead.read(&files, pointer, key).unwrap(), *value);
+    }
+    let mut seen = 0;
+    let each = |key: &[u8], pointer: Pointer, value: &[u8]| {
+        assert_eq!((key, pointer, value), (pairs[seen].0, pointers[seen], pairs[seen].1));
+        seen += 1;
+    };
+    assert_eq!(check_sorted(&*fs, Path::new("d/000003.values"), None, FileId(3), each).unwrap(), 3000);
+}
+
+#[test]
+fn a_value_of_another_key_place_or_file_is_damage_at_its_offset() {
+    let fs = fs();
+    let pointers = written(&fs, 3, &[(b"a", b"one"), (b"b", b"two")]);
+    let others = written(&fs, 4, &[(b"a", b"one"), (b"b", b"two")]);
+    let files = files(&fs);
+    assert_eq!(corrupt_at(files.read(&pointers[0], b"b")), pointers[0].offset);
+    assert_eq!(
+        corrupt_at(files.read(&Pointer { offset: pointers[1].offset, ..pointers[0] }, b"a")),
+        pointers[1].offset
+    );
+    assert_eq!(corrupt_at(files.read(&Pointer { len: 2, ..pointers[0] }, b"a")), pointers[0].offset);
+    let past = Pointer { offset: 10_000, len: 5, ..pointers[0] };
+    corrupt_at(files.read(&past, b"a"));
+    assert_eq!(corrupt_at(files.read(&Pointer { len: 1 << 30, ..past }, b"a")), 10_000);
+    // File 4 under the name of file 5.
+    rewrite(&fs, "d/000004.values", "d/000005.values", |_| ());
+    assert_eq!(corrupt_at(files.read(&Pointer { file: FileId(5), ..others[0] }, b"a")), 16);
+    corrupt_at(files.read(&Pointer { file: FileId(6), ..others[0] }, b"a"));
+    corrupt_at(files.read(&Pointer { sorted: false, ..others[0] }, b"a"));
+}
+
+#[test]
+fn every_flipped_bit_of_a_value_file_is_found_and_harms_one_value_at_most() {
+    let fs = fs();
+    let pairs: [(&[u8], &[u8]); 3] = [(b"a", b"one"), (b"b", b"two"), (b"c", b"three")];
+    let pointers = written(&fs, 3, &pairs);
+    let path = Path::new("d/000003.values");
+    let len = fs.open(path).unwrap().len().unwrap() as usize;
+    for bit in 0..len * 8 {
+        rewrite(&fs, "d/000003.values", "d/000003.values", |bytes| bytes[bit / 8] ^= 1 << (bit % 8));
+        assert!(check_sorted(&*fs, path, Some(DatabaseId(7)), FileId(3), |_, _, _| ()).is_err(), "bit {bit}");
+        let files = files(&fs);
+        let mut damaged = 0;
+        for (pointer, (key, value)) in pointers.iter().zip(&pairs) {
+            match files.read(pointer, key) {
+                Ok(read) => assert_eq!(read, *value),
+                Err(_) => damaged += 1,
+            }
+        }
+        assert!(damaged <= 1 || bit < FILE_HEADER_BYTES * 8, "bit {bit}");
+        rewrite(&fs, "d/000003.values", "d/000003.values", |bytes| bytes[bit / 8] ^= 1 << (bit % 8));
+    }
+}
+
+#[test]
+fn a_file_goes_with_its_last_owner_once_it_is_marked() {
+    let fs = fs();
+    written(&fs, 3, &[(b"a", b"one")]);
+    let files = files(&fs);
+    let (first, second) = (files.file(FileId(3), true), files.file(FileId(3), true));
+    assert!(Arc::ptr_eq(&first, &second));
+    drop(first);
+    second.mark_obsolete();
+    assert!(fs.exists(second.path()).unwrap());
+    let path = second.path().to_path_buf();
+    drop(second);
+    assert!(!fs.exists(&path).unwrap() && files.kept(FileId(3)).is_none());
+}
+
+#[test]
+fn a_value_file_that_is_given_up_leaves_no_file() {
+    let fs = fs();
+    let mut writer = ValueWriter::create(&fs, Path::new("d"), DatabaseId(7), FileId(3)).unwrap();
+    writer.add(b"a", b"one").unwrap();
+    drop(writer);
+    assert!(!fs.exists(Path::new("d/000003.values")).unwrap());
+}

@@ -1,0 +1,81 @@
+//! Locks on files: one writer, or many readers.
+//!
+//! Owns [`Exclusive`] and [`Shared`]. Both give the lock back in so many words when they are
+//! dropped. A process that is being started has copies of its parent's descriptors until it runs
+//! its program. A lock that only goes with its last descriptor would outlive its owner by that
+//! time.
+//!
+//! The writer writes its process number into the file, so that those whom it keeps out can name it.
+
+use crate::error::{Error, Result};
+use std::{
+    fs::{File, TryLockError},
+    io::{Read, Seek, Write},
+    path::Path,
+};
+
+/// So many bytes hold any process number.
+const PID_BYTES_MAX: u64 = 20;
+
+/// The lock of one who writes.
+pub(super) struct Exclusive(File);
+
+impl Exclusive {
+    /// Locks `file`, which lies at `path`.
+    pub(super) fn of(file: File, path: &Path) -> Result<Exclusive> {
+        held(file.try_lock(), &file, path)?;
+        let mut lock = Exclusive(file);
+        // Only to be named by others: where it cannot be written, nobody is named.
+        let _ = lock.write(&std::process::id().to_string());
+        Ok(lock)
+    }
+
+    fn write(&mut self, text: &str) -> std::io::Result<()> {
+        self.0.set_len(0)?;
+        self.0.rewind()?;
+        self.0.write_all(text.as_bytes())
+    }
+}
+
+impl Drop for Exclusive {
+    fn drop(&mut self) {
+        let _ = self.write("");
+        let _ = self.0.unlock();
+    }
+}
+
+/// The lock of one who reads.
+pub(super) struct Shared(File);
+
+impl Shared {
+    /// Takes a share of the lock of `file`, which lies at `path`.
+    pub(super) fn of(file: File, path: &Path) -> Result<Shared> {
+        held(file.try_lock_shared(), &file, path)?;
+        Ok(Shared(file))
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
+}
+
+fn held(locked: Result<(), TryLockError>, file: &File, path: &Path) -> Result<()> {
+    locked.map_err(|error| match error {
+        TryLockError::WouldBlock => {
+            Error::Locked { path: path.parent().unwrap_or(path).into(), pid: owner(file) }
+        }
+        TryLockError::Error(error) => Error::io("lock", path, error),
+    })
+}
+
+/// The process that the file names. One that was killed may stand there still: it is named only
+/// while it lives, as far as that can be seen.
+fn owner(mut file: &File) -> Option<u32> {
+    let mut text = String::new();
+    file.rewind().ok()?;
+    file.take(PID_BYTES_MAX).read_to_string(&mut text).ok()?;
+    let pid = text.parse().ok()?;
+    (!cfg!(target_os = "linux") || Path::new("/proc").join(&text).exists()).then_some(pid)
+}

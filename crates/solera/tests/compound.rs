@@ -1,0 +1,208 @@
+//! Calls that are made of others: ends, updates in one step, expiry, counts, transactions that are
+//! run again, tickets.
+
+use solera::{
+    Clock, Db, Durability, Error, ManualClock, Options,
+    vfs::mem::{MemFs, Persist},
+};
+use std::{collections::BTreeSet, path::Path, sync::Arc, thread};
+
+fn opened(dir: &Path) -> Db {
+    Options::new().memory(8 << 20).background_threads(0).open(dir).unwrap()
+}
+
+#[test]
+fn first_and_last_are_the_ends_of_a_keyspace_and_popping_takes_them_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = opened(dir.path());
+    assert!(
+        db.is_empty().unwrap() && db.first_key_value().unwrap().is_none() && db.pop_last().unwrap().is_none()
+    );
+    for key in ["b", "a", "d", "c"] {
+        db.put(key, [key, "!"].concat()).unwrap();
+    }
+    db.flush().unwrap();
+    assert_eq!(db.len().unwrap(), 4);
+    assert_eq!(db.first_key_value().unwrap().unwrap(), ("a".into(), "a!".into()));
+    assert_eq!(db.last_key_value().unwrap().unwrap().0, "d");
+    assert_eq!(db.pop_first().unwrap().unwrap(), ("a".into(), "a!".into()));
+    assert_eq!(db.pop_last().unwrap().unwrap().0, "d");
+    assert_eq!(db.pop_first().unwrap().unwrap().0, "b");
+    assert!(!db.is_empty().unwrap() && db.len().unwrap() == 1);
+    assert_eq!(db.pop_last().unwrap().unwrap().0, "c");
+    assert!(db.pop_first().unwrap().is_none() && db.is_empty().unwrap());
+}
+
+#[test]
+fn every_entry_is_popped_by_one_thread_alone_from_either_end() {
+    const ENTRIES: u32 = 400;
+    let dir = tempfile::tempdir().unwrap();
+    let db = Options::new().memory(8 << 20).background_threads(1).open(dir.path()).unwrap();
+    (0..ENTRIES).for_each(|n| db.put(n.to_be_bytes(), "job").unwrap());
+    let popped: Vec<Vec<u8>> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..4)
+            .map(|thread| {
+                let db = &db;
+                let pop = move || if thread % 2 == 0 { db.pop_first() } else { db.pop_last() };
+                scope.spawn(move || {
+                    std::iter::from_fn(|| pop().unwrap()).map(|(key, _)| key.into()).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_eq!(popped.len(), ENTRIES as usize);
+    assert_eq!(popped.into_iter().collect::<BTreeSet<_>>().len(), ENTRIES as usize);
+}
+
+#[test]
+fn updates_in_one_step_lose_nothing_between_threads() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = opened(dir.path());
+    let number =
+        |bytes: Option<&[u8]>| bytes.map_or(0, |bytes| u64::from_be_bytes(bytes.try_into().unwrap()));
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..100 {
+                    db.fetch_update("n", |n| Some((number(n) + 1).to_be_bytes().to_vec())).unwrap();
+                    db.transact(|transaction| {
+                        let n = number(transaction.get(db.default(), "m")?.as_deref()) + 1;
+                        transaction.put(db.default(), "m", n.to_be_bytes())
+                    })
+                    .unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(number(db.get("n").unwrap().as_deref()), 400);
+    assert_eq!(number(db.get("m").unwrap().as_deref()), 400);
+    assert_eq!(number(db.fetch_update("n", |_| None).unwrap().as_deref()), 400, "the value before");
+    assert!(!db.contains_key("n").unwrap());
+    assert!(db.fetch_update("n", |before| before.map(Vec::from)).unwrap().is_none());
+}
+
+#[test]
+fn a_transaction_is_run_again_within_a_bound_and_rolled_back_by_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = opened(dir.path());
+    let mut runs = 0;
+    let never = db.transact_within(3, |transaction| {
+        runs += 1;
+        transaction.get(db.default(), "k")?;
+        db.put("k", "in between")?;
+        transaction.put(db.default(), "k", "mine")
+    });
+    assert!(matches!(never, Err(Error::Conflict)) && runs == 3);
+    let failed: solera::Result<()> = db.transact(|transaction| {
+        transaction.put(db.default(), "other", "v")?;
+        Err(Error::Invalid("changed its mind".into()))
+    });
+    assert!(matches!(failed, Err(Error::Invalid(_))) && !db.contains_key("other").unwrap());
+    assert_eq!(db.transact(|transaction| transaction.get(db.default(), "k")).unwrap().unwrap(), "in between");
+}
+
+#[test]
+fn a_keyspace_that_was_created_inside_a_transaction_stays_when_that_is_rolled_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = opened(dir.path());
+    let mut transaction = db.transaction();
+    let made = db.keyspace("made").unwrap();
+    transaction.put(&made, "k", "v").unwrap();
+    transaction.rollback();
+    assert!(made.is_empty().unwrap() && db.keyspaces().contains(&"made".to_owned()));
+}
+
+#[test]
+fn a_moment_of_expiry_is_set_read_and_cleared() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::at_unix_ms(1_000_000));
+    let options = || Options::new().memory(8 << 20).background_threads(0).clock(clock.clone());
+    let db = options().separate_values_from(100).open(dir.path()).unwrap();
+    let now = clock.unix_ms();
+    let moment = |key: &str| db.get_entry(key).unwrap().unwrap().expires_ms;
+    let long = [7u8; 300];
+    for (key, value) in [("short", &long[..3]), ("long", &long[..])] {
+        db.put_until(key, value, now + 50).unwrap();
+        assert_eq!(moment(key), Some(now + 50));
+        assert!(db.set_expiry(key, Some(now + 500)).unwrap());
+        db.flush().unwrap();
+        assert_eq!(moment(key), Some(now + 500));
+        assert!(db.set_expiry(key, None).unwrap());
+        assert_eq!(db.get_entry(key).unwrap().unwrap().value, value);
+        assert_eq!(moment(key), None);
+        assert!(db.set_expiry(key, Some(now + 900)).unwrap());
+    }
+    assert!(!db.set_expiry("absent", Some(now + 1)).unwrap() && !db.contains_key("absent").unwrap());
+    let mut batch = db.batch();
+    batch.put_until(db.default(), "batch", "v", now + 10).unwrap();
+    batch.put_until(db.default(), "past", "v", now).unwrap();
+    db.write(batch).unwrap();
+    let mut transaction = db.transaction();
+    transaction.put_until(db.default(), "transaction", "v", now + 20).unwrap();
+    transaction.commit().unwrap();
+    assert_eq!((moment("batch"), moment("transaction")), (Some(now + 10), Some(now + 20)));
+    assert!(!db.contains_key("past").unwrap());
+    clock.advance(std::time::Duration::from_millis(900));
+    assert!(db.is_empty().unwrap() && !db.set_expiry("short", None).unwrap(), "what has expired stays so");
+}
+
+#[test]
+fn lengths_and_space_are_told_and_exact_after_a_merge() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = opened(dir.path());
+    let keyspace = db.keyspace("k").unwrap();
+    for n in 0..3000u32 {
+        keyspace.put(n.to_be_bytes(), [5; 100]).unwrap();
+    }
+    assert_eq!((keyspace.approximate_len(), keyspace.disk_space()), (3000, 0));
+    keyspace.flush().unwrap();
+    for n in 0..1000u32 {
+        keyspace.delete(n.to_be_bytes()).unwrap();
+    }
+    assert_eq!(keyspace.approximate_len(), 2000);
+    (2000..2100u32).for_each(|n| keyspace.put(n.to_be_bytes(), "again").unwrap());
+    assert_eq!((keyspace.approximate_len(), keyspace.len().unwrap()), (2100, 2000));
+    keyspace.compact_range(..).unwrap();
+    assert_eq!(keyspace.approximate_len(), 2000);
+    let on_disk: u64 =
+        std::fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().metadata().unwrap().len()).sum();
+    assert_eq!(db.disk_space().unwrap(), on_disk);
+    assert!((1..on_disk).contains(&keyspace.disk_space()));
+}
+
+/// A ticket is honest in both directions: what it calls durable survives a power failure, and what
+/// was written after the last sync does not.
+#[test]
+fn a_ticket_tells_when_what_can_be_read_survives_a_power_failure() {
+    let fs = MemFs::new();
+    let open = |fs: &MemFs| {
+        Options::new().memory(8 << 20).background_threads(0).fs(Arc::new(fs.clone())).open("db").unwrap()
+    };
+    let db = open(&fs);
+    let after_power_failure = |key: &str| open(&fs.crash(Persist::Nothing, 1)).contains_key(key).unwrap();
+    db.put("first", "v").unwrap();
+    let first = db.ticket();
+    assert!(!first.is_durable() && db.contains_key("first").unwrap() && !after_power_failure("first"));
+    first.wait().unwrap();
+    assert!(first.is_durable() && after_power_failure("first"));
+
+    let mut batch = db.batch();
+    batch.put(db.default(), "second", "v").unwrap();
+    let second = db.ticket_of(db.write(batch).unwrap());
+    db.put("third", "v").unwrap();
+    let third = db.ticket();
+    assert!(!second.is_durable() && second.seqno() < third.seqno());
+    let mut batch = db.batch();
+    batch.put(db.default(), "fourth", "v").unwrap();
+    batch.durability(Durability::Sync);
+    db.write(batch).unwrap();
+    assert!(second.is_durable() && third.is_durable(), "a durable write vouches for those before it");
+    assert!(after_power_failure("third"));
+
+    db.put("last", "v").unwrap();
+    let last = db.ticket_of(u64::MAX);
+    assert_eq!(last.seqno(), db.last_seqno());
+    db.close().unwrap();
+    assert!(last.is_durable() && last.wait().is_ok(), "close makes it so");
+}

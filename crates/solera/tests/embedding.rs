@@ -1,0 +1,475 @@
+//! What programs that embed the engine meet at its face: paths, operators, closing, ranges, types.
+
+use solera::{
+    Db, Durability, Error, Keyspace, KeyspaceOptions, MergeOperator, Options, Shape, Slice,
+    key::KEY_BYTES_MAX,
+};
+use std::{borrow::Cow, fs, io, ops::Bound, path::Path, process::Command, sync::Arc};
+
+fn opened(dir: &Path) -> Db {
+    Options::new().memory(8 << 20).background_threads(0).open(dir).unwrap()
+}
+
+fn keys(keyspace: &Keyspace) -> Vec<Vec<u8>> {
+    keyspace.iter().keys().map(|key| key.unwrap().into()).collect()
+}
+
+#[test]
+fn keys_and_values_are_taken_in_every_type_that_can_be_seen_as_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = opened(dir.path());
+    let (text, bytes, shared) = (String::from("a"), vec![b'b'], Arc::<[u8]>::from(*b"c"));
+    db.put("a", "v").unwrap();
+    db.put(&bytes, &text).unwrap();
+    db.put(&shared, String::from("owned")).unwrap();
+    db.put(*b"d", Cow::Borrowed(&b"cow"[..])).unwrap();
+    assert_eq!(db.get(&text).unwrap().unwrap(), "v");
+    assert_eq!(db.get(text).unwrap().unwrap(), b"v");
+    assert_eq!(db.prefix("a").count(), 1);
+    let value = db.get("b").unwrap().unwrap();
+    assert_eq!("a", value);
+    assert_eq!(value, "a");
+    assert_eq!(value, vec![b'a']);
+    assert_eq!(*b"a", value);
+    assert_eq!(value, *"a");
+    assert_eq!(Vec::from(value), b"a");
+    assert_eq!(Slice::from("text"), String::from("text"));
+    assert_eq!(db.multi_get(&["a", "d"]).unwrap()[1].as_ref().unwrap(), "cow");
+    assert_eq!(db.snapshot().get(db.default(), "d").unwrap().unwrap(), "cow");
+
+    let mut batch = db.batch();
+    batch.put(db.default(), "e", "1").unwrap();
+    batch.delete(db.default(), String::from("a")).unwrap();
+    db.write(batch).unwrap();
+    let mut transaction = db.transaction();
+    assert_eq!(transaction.get(db.default(), "e").unwrap().unwrap(), "1");
+    transaction.put(db.default(), "f", vec![1, 2]).unwrap();
+    transaction.commit().unwrap();
+    assert_eq!(db.get("f").unwrap().unwrap(), [1, 2]);
+    assert_eq!(keys(db.default()), [b"b", b"c", b"d", b"e", b"f"]);
+}
+
+#[test]
+fn a_range_needs_no_type_and_may_be_open_at_both_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = opened(dir.path());
+    ["a", "b", "c"].into_iter().for_each(|key| db.put(key, "").unwrap());
+    assert_eq!(db.range(..).count(), 3);
+    assert_eq!(db.range("b"..).count(), 2);
+    assert_eq!(db.range(..=String::from("b")).count(), 2);
+    assert_eq!(db.range((Bound::Excluded("a"), Bound::Unbounded)).count(), 2);
+    assert_eq!(db.range(&(b"a".as_slice()..b"b".as_slice())).count(), 1);
+    assert_eq!(db.snapshot().range(db.default(), ..).count(), 3);
+    assert_eq!(db.transaction().range(db.default(), ..).count(), 3);
+    db.compact_range(..).unwrap();
+}
+
+/// Symptom: a range deletion had an end that it did not include, so that none reached the longest
+/// of the largest keys. Cause: it took two keys. Cure: it takes any bounds, and the end of all keys
+/// is stored as a length that no key has.
+#[test]
+fn a_range_deletion_reaches_the_largest_key_in_memory_on_disk_and_after_a_crash() {
+    let largest = vec![u8::MAX; KEY_BYTES_MAX];
+    let next = [&largest[1..], &[u8::MAX - 1]].concat();
+    let fill = |keyspace: &Keyspace| {
+        for key in [&b""[..], b"a", b"b", &next, &largest] {
+            keyspace.put(key, "v").unwrap();
+        }
+    };
+    for flushes in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let names = ["from", "upto", "between", "all", "batch", "transaction", "prefix", "empty"];
+        let expected: [&[&[u8]]; 8] = [
+            &[b"", b"a"],
+            &[&largest],
+            &[b"", b"a", &largest],
+            &[],
+            &[b"", b"a", b"b"],
+            &[b"", b"a"],
+            &[b"", b"a", b"b"],
+            &[b"", b"a", b"b", &next, &largest],
+        ];
+        let db = opened(dir.path());
+        let of: Vec<_> = names.iter().map(|name| db.keyspace(name).unwrap()).collect();
+        of.iter().for_each(fill);
+        if flushes {
+            db.flush().unwrap();
+        }
+        of[0].delete_range("b"..).unwrap();
+        of[1].delete_range(..=&next).unwrap();
+        of[2].delete_range((Bound::Excluded(b"a".as_slice()), Bound::Excluded(&largest[..]))).unwrap();
+        of[3].clear().unwrap();
+        let mut batch = db.batch();
+        batch.delete_prefix(&of[4], [u8::MAX]).unwrap();
+        db.write(batch).unwrap();
+        let mut transaction = db.transaction();
+        transaction.delete_range(&of[5], "b"..=&String::from("b")).unwrap();
+        transaction.delete_prefix(&of[5], &largest[..7]).unwrap();
+        assert_eq!(transaction.iter(&of[5]).count(), 2);
+        transaction.commit().unwrap();
+        of[6].delete_prefix(&largest[..9]).unwrap();
+        of[7].delete_range("b".."a").unwrap();
+        of[7].delete_range((Bound::Excluded(&largest), Bound::Unbounded)).unwrap();
+        let check = |db: &Db| {
+            for (name, expected) in names.iter().zip(expected) {
+                assert_eq!(keys(&db.keyspace(name).unwrap()), expected, "{name}");
+            }
+        };
+        check(&db);
+        // As after a crash: the log is read again.
+        std::mem::forget(db.clone());
+        drop(of);
+        let copy = tempfile::tempdir().unwrap();
+        for file in fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().path()) {
+            fs::copy(&file, copy.path().join(file.file_name().unwrap())).unwrap();
+        }
+        let db = opened(copy.path());
+        check(&db);
+        db.flush().unwrap();
+        check(&db);
+        db.close().unwrap();
+        let db = opened(copy.path());
+        check(&db);
+        for name in names {
+            db.keyspace(name).unwrap().compact_range(..).unwrap();
+        }
+        check(&db);
+        db.clear().unwrap();
+        db.keyspace("all").unwrap().put(&largest, "again").unwrap();
+        assert!(db.keyspace("all").unwrap().contains_key(&largest).unwrap());
+        assert!(db.verify().unwrap().problems.is_empty());
+    }
+}
+
+#[test]
+fn a_range_deletion_to_the_end_takes_few_bytes_of_the_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = opened(dir.path());
+    let mut batch = db.batch();
+    let before = batch.bytes();
+    batch.delete_range(db.default(), ..).unwrap();
+    assert!(batch.bytes() - before < 10, "{} bytes", batch.bytes() - before);
+}
+
+/// Symptom: a loop that wrote while it walked did not compile. Cause: the iterator borrowed the
+/// transaction. Cure: it shares what was read.
+#[test]
+fn a_transaction_writes_while_it_scans_and_what_it_scanned_is_validated() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = opened(dir.path());
+    ["a", "b", "c"].into_iter().for_each(|key| db.put(key, "1").unwrap());
+    let mut transaction = db.transaction();
+    for entry in transaction.iter(db.default()) {
+        let (key, _) = entry.unwrap();
+        transaction.put(db.default(), [b"z", &key[..]].concat(), "2").unwrap();
+    }
+    let late = transaction.iter(db.default());
+    transaction.commit().unwrap();
+    assert_eq!(late.count(), 6, "an iterator goes on when its transaction is over");
+
+    let mut transaction = db.transaction();
+    for key in transaction.range(db.default(), "a".."c").keys() {
+        transaction.delete(db.default(), key.unwrap()).unwrap();
+    }
+    db.put("bb", "between").unwrap();
+    assert!(matches!(transaction.commit(), Err(Error::Conflict)));
+    assert_eq!(db.iter().count(), 7);
+}
+
+/// Symptom: after `chdir` reads and writes of a database that was opened by a relative path failed.
+/// Cause: its path was kept as it was given. Cure: it is made absolute at the open. A process has
+/// one current directory, so the test runs itself in another one.
+#[test]
+fn a_database_that_was_opened_by_a_relative_path_survives_a_change_of_directory() {
+    const CHILD: &str = "SOLERA_TEST_CHANGES_DIRECTORY";
+    if std::env::var_os(CHILD).is_some() {
+        let db = Options::new().memory(1 << 20).background_threads(1).open("here").unwrap();
+        fs::create_dir("elsewhere").unwrap();
+        std::env::set_current_dir("elsewhere").unwrap();
+        for n in 0..2000u32 {
+            db.put(n.to_be_bytes(), [7; 100]).unwrap();
+        }
+        db.flush().unwrap();
+        db.compact_range(..).unwrap();
+        assert_eq!(db.iter().count(), 2000);
+        db.checkpoint("copy").unwrap();
+        db.close().unwrap();
+        assert_eq!(Db::open("../here").unwrap().iter().count(), 2000);
+        assert_eq!(Db::open("copy").unwrap().iter().count(), 2000);
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let itself = "a_database_that_was_opened_by_a_relative_path_survives_a_change_of_directory";
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args([itself, "--exact"]).env(CHILD, "1").current_dir(dir.path());
+    let output = child.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    assert!(dir.path().join("here/CURRENT").exists());
+}
+
+/// Joins operands by commas; refuses those that are not in lower case.
+struct Joined;
+
+impl MergeOperator for Joined {
+    fn name(&self) -> &str {
+        "joined"
+    }
+
+    fn merge(&self, _: &[u8], base: Option<&[u8]>, operands: &[&[u8]]) -> Result<Vec<u8>, String> {
+        let parts: Vec<&[u8]> = base.into_iter().chain(operands.iter().copied()).collect();
+        match parts.iter().flat_map(|part| part.iter()).any(u8::is_ascii_uppercase) {
+            true => Err("upper case".into()),
+            false => Ok(parts.join(&b","[..])),
+        }
+    }
+}
+
+/// Symptom: a database with an operator of its own could not be opened without it. Cause: every
+/// keyspace had to find its operator. Cure: a stand-in has the name, and refuses.
+#[test]
+fn a_database_opens_without_its_own_merge_operator_and_only_what_needs_it_fails() {
+    let dir = tempfile::tempdir().unwrap();
+    let with = || KeyspaceOptions::new().merge_operator(Arc::new(Joined));
+    let db = opened(dir.path());
+    let words = db.keyspace_with("words", with()).unwrap();
+    words.put("a", "plain").unwrap();
+    words.merge("b", "one").unwrap();
+    words.flush().unwrap();
+    words.merge("b", "two").unwrap();
+    words.put("c", "plain").unwrap();
+    drop(words);
+    db.close().unwrap();
+
+    for read_only in [true, false] {
+        let db = Options::new().read_only(read_only).background_threads(0).open(dir.path()).unwrap();
+        let words = db.keyspace("words").unwrap();
+        assert_eq!(words.get("a").unwrap().unwrap(), "plain");
+        assert!(words.contains_key("b").unwrap(), "whatever its value is");
+        let error = words.get("b").unwrap_err();
+        assert!(matches!(&error, Error::Merge { operator, .. } if operator == "joined"), "{error:?}");
+        assert!(error.to_string().contains("Options::register_operator"), "{error}");
+        assert_eq!(keys(&words), [b"a", b"b", b"c"]);
+        let (read, failed): (Vec<_>, Vec<_>) = words.iter().partition(Result::is_ok);
+        assert_eq!((read.len(), failed.len()), (2, 1));
+        if read_only {
+            continue;
+        }
+        assert!(matches!(words.merge("b", "three"), Err(Error::Merge { .. })));
+        assert!(matches!(db.batch().merge(&words, "b", "three"), Err(Error::Merge { .. })));
+        words.put("d", "new").unwrap();
+        words.flush().unwrap();
+        words.compact_range(..).unwrap();
+        drop(words);
+        // Given later, it folds what was left for it.
+        let words = db.keyspace_with("words", with()).unwrap();
+        assert_eq!(words.get("b").unwrap().unwrap(), "one,two");
+        words.merge("b", "three").unwrap();
+        db.close().unwrap();
+    }
+    let db = Options::new().register_operator(Arc::new(Joined)).open(dir.path()).unwrap();
+    assert_eq!(db.keyspace("words").unwrap().get("b").unwrap().unwrap(), "one,two,three");
+}
+
+/// Symptom: one operand that its operator refuses ended every walk over its keyspace. Cause: an
+/// error of one entry counted as a failure of the walk. Cure: the walker stands on such an entry.
+#[test]
+fn an_operand_that_its_operator_refuses_is_an_error_of_its_entry_and_the_walk_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = opened(dir.path());
+    let words = db.keyspace_with("words", KeyspaceOptions::new().merge_operator(Arc::new(Joined))).unwrap();
+    let fill = |from: u8| {
+        for key in from..from + 3 {
+            words.put([key, 0], "base").unwrap();
+            words.merge([key, 1], "REFUSED").unwrap();
+            words.merge([key, 1], "fine").unwrap();
+            words.merge([key, 2], "fine").unwrap();
+        }
+    };
+    fill(b'a');
+    words.flush().unwrap();
+    fill(b'c');
+    // Much written: from behind, such a key is looked at from the front.
+    (0..100).for_each(|_| words.merge("a\u{1}", "more").unwrap());
+    let expected: Vec<(Vec<u8>, bool)> =
+        (b'a'..=b'e').flat_map(|key| [0, 1, 2].map(|end| (vec![key, end], end != 1))).collect();
+    let check = |iter: &mut dyn Iterator<Item = solera::Result<(Slice, Slice)>>,
+                 expected: &[(Vec<u8>, bool)]| {
+        for (key, is_read) in expected {
+            match iter.next().unwrap() {
+                Ok((found, _)) => assert!(*is_read && found == *key, "{found:?} for {key:?}"),
+                Err(error) => assert!(!is_read && matches!(error, Error::Merge { .. }), "{key:?}: {error}"),
+            }
+        }
+        assert!(iter.next().is_none());
+    };
+    let backward: Vec<_> = expected.iter().rev().cloned().collect();
+    let mut transaction = db.transaction();
+    transaction.merge(&words, "e\u{2}", "own").unwrap();
+    for _ in 0..2 {
+        check(&mut words.iter(), &expected);
+        check(&mut words.iter().rev(), &backward);
+        check(&mut transaction.iter(&words), &expected);
+        check(&mut transaction.iter(&words).rev(), &backward);
+        assert_eq!(words.iter().keys().count(), expected.len());
+        assert_eq!(words.iter().keys().rev().filter(Result::is_ok).count(), expected.len());
+        // From both ends, until they meet; and from one that was sought.
+        let mut iter = words.iter();
+        let met: Vec<_> =
+            (0..).map_while(|n| if n % 2 == 0 { iter.next() } else { iter.next_back() }).collect();
+        assert_eq!((met.len(), met.iter().filter(|entry| entry.is_err()).count()), (15, 5));
+        let mut iter = words.iter();
+        iter.seek("b\u{1}").unwrap();
+        check(&mut iter, &expected[4..]);
+        iter.seek("a\u{1}").unwrap();
+        iter.seek_back("b\u{1}").unwrap();
+        assert!(iter.next_back().unwrap().is_err());
+        assert_eq!(iter.next_back().unwrap().unwrap().0, "b\0");
+        assert!(iter.next().unwrap().is_err());
+        words.compact_range(..).unwrap();
+    }
+}
+
+/// Symptom: after `close` the directory stayed locked while any handle lived. Cause: the lock was
+/// given back with the last of them. Cure: `close` gives it back, and handles say that it did.
+#[test]
+fn close_lets_go_of_the_directory_though_handles_live_and_they_say_closed() {
+    for threads in [0, 2] {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || Options::new().memory(8 << 20).background_threads(threads).open(dir.path());
+        let db = open().unwrap();
+        for n in 0..500u32 {
+            db.put(n.to_be_bytes(), [1; 50]).unwrap();
+        }
+        db.flush().unwrap();
+        let (other, keyspace) = (db.clone(), db.keyspace("k").unwrap());
+        let (mut batch, snapshot, mut transaction) = (db.batch(), db.snapshot(), db.transaction());
+        batch.put(db.default(), "k", "v").unwrap();
+        transaction.put(db.default(), "k", "v").unwrap();
+        let (mut fresh, mut begun, mut keys) = (db.iter(), db.iter(), db.iter().keys());
+        let kept = begun.next().unwrap().unwrap();
+        begun.next_back().unwrap().unwrap();
+        keys.next().unwrap().unwrap();
+        let observed = db.control().clone();
+        db.close().unwrap();
+
+        let again = open().expect("nobody has the directory");
+        again.put("new", "here").unwrap();
+        again.delete_range(..).unwrap();
+        again.compact_range(..).unwrap();
+        fn closed<T>(result: Result<T, Error>) -> bool {
+            matches!(result, Err(Error::Closed))
+        }
+        assert!(closed(other.get("k")) && closed(keyspace.get("k")) && closed(other.multi_get(&["k"])));
+        assert!(closed(other.put("k", "v")) && closed(keyspace.delete("k")) && closed(other.clear()));
+        assert!(closed(other.flush()) && closed(other.sync()) && closed(other.compact_range(..)));
+        assert!(closed(other.ingest([("k", "v")])) && closed(other.keyspace("l")) && closed(other.step()));
+        assert!(closed(other.drop_keyspace("k")) && closed(other.checkpoint(dir.path().join("c"))));
+        assert!(closed(batch.put(other.default(), "k", "v")) && closed(other.write(batch)));
+        assert!(closed(snapshot.get(other.default(), "k")) && closed(transaction.get(other.default(), "a")));
+        assert!(closed(transaction.commit()));
+        assert!(closed(fresh.next().unwrap()) && fresh.next().is_none() && closed(fresh.seek("a")));
+        assert!(closed(begun.next().unwrap()) && begun.next_back().is_none());
+        assert!(closed(keys.next_back().unwrap()) && closed(other.iter().next().unwrap()));
+        assert_eq!(kept.1, [1; 50], "what was returned stays");
+        assert!(other.clone().close().is_ok(), "a second time");
+        drop((other, keyspace, snapshot, fresh, begun, keys, observed));
+        assert_eq!(again.iter().count(), 0);
+        again.put("more", "here").unwrap();
+        again.close().unwrap();
+        assert_eq!(open().unwrap().get("more").unwrap().unwrap(), "here");
+    }
+}
+
+#[test]
+fn close_waits_for_those_who_merge_and_nobody_writes_after_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = || Options::new().memory(8 << 20).background_threads(1).open(dir.path());
+    for round in 0..5u32 {
+        let db = open().unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..3u32 {
+                let db = db.clone();
+                scope.spawn(move || {
+                    for n in 0.. {
+                        let done = match thread {
+                            0 => db.compact_range(..),
+                            1 => db.flush(),
+                            _ => db.put([round, n].map(u32::to_be_bytes).concat(), [3; 200]),
+                        };
+                        match done {
+                            Ok(()) => {}
+                            Err(Error::Closed) => break,
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                });
+            }
+            std::thread::sleep(std::time::Duration::from_millis(30));
+            db.clone().close().unwrap();
+            let again = open().unwrap();
+            assert!(again.verify().unwrap().problems.is_empty());
+            again.close().unwrap();
+        });
+    }
+}
+
+/// Symptom: the directory was removed, and `sync` and `close` said that all was well. Cause: what
+/// has no name can be synced. Cure: they look for the name.
+#[test]
+fn a_directory_that_was_removed_while_open_is_told_by_sync_and_close() {
+    let is_gone = |result: Result<(), Error>| match result {
+        Err(error) => error.io_kind() == Some(io::ErrorKind::NotFound),
+        Ok(()) => false,
+    };
+    for writes in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let db = opened(dir.path());
+        db.put("before", "v").unwrap();
+        db.sync().unwrap();
+        fs::remove_dir_all(dir.path()).unwrap();
+        if writes {
+            db.put("after", "v").unwrap();
+        }
+        assert!(is_gone(db.sync()));
+        let mut batch = db.batch();
+        batch.put(db.default(), "durable", "v").unwrap();
+        batch.durability(Durability::Sync);
+        assert!(db.write(batch).is_err(), "it would survive nothing");
+        assert!(db.close().is_err());
+    }
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the files are those of others")]
+fn a_new_database_opens_beside_what_a_file_system_puts_into_a_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("lost+found")).unwrap();
+    fs::write(dir.path().join(".DS_Store"), "x").unwrap();
+    let db = opened(dir.path());
+    db.put("k", "v").unwrap();
+    let copy = tempfile::tempdir().unwrap();
+    fs::create_dir(copy.path().join("lost+found")).unwrap();
+    db.checkpoint(copy.path()).unwrap();
+    assert_eq!(opened(copy.path()).get("k").unwrap().unwrap(), "v");
+    assert!(copy.path().join("lost+found").exists() && dir.path().join(".DS_Store").exists());
+
+    let other = tempfile::tempdir().unwrap();
+    fs::write(other.path().join("notes.txt"), "mine").unwrap();
+    assert!(matches!(Db::open(other.path()), Err(Error::NotADatabase { .. })));
+    assert!(db.checkpoint(other.path()).is_err() && other.path().join("notes.txt").exists());
+}
+
+#[test]
+fn a_write_buffer_in_a_shape_is_obeyed_or_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let shape = Shape { write_buffer_bytes: 64 << 10, size_ratio: 4, ..Shape::default() };
+    let refused = Options::new().shape(shape.clone()).open(dir.path());
+    assert!(refused.unwrap_err().to_string().contains("Options::write_buffer"));
+    let db = Options::new().shape(shape.clone()).write_buffer(64 << 10).open(dir.path()).unwrap();
+    let of = |shape: &Shape| KeyspaceOptions::new().shape(shape.clone());
+    db.keyspace_with("same", of(&shape)).unwrap();
+    db.keyspace_with("default", of(&Shape::default())).unwrap();
+    let other = Shape { write_buffer_bytes: 1 << 20, ..shape };
+    assert!(matches!(db.keyspace_with("other", of(&other)), Err(Error::Invalid(_))));
+    assert_eq!(db.keyspaces(), ["default", "same"]);
+}

@@ -1,0 +1,362 @@
+//! Queues: what was popped costs nothing any more.
+//!
+//! Keys that walks passed are counted, not timed. A queue without history passes none.
+
+use solera::{Db, Iter, Keyspace, Options, Shape, Snapshot, vfs::mem::MemFs};
+use std::sync::Arc;
+
+const DIR: &str = "/db";
+/// Keys that a pop may pass in the mean: what was popped since the last gap was learned, and as
+/// many again to know that a gap begins.
+const PASSED_MEAN: u64 = 6;
+
+fn options(fs: &Arc<MemFs>) -> Options {
+    let shape = Shape { table_bytes: 64 << 10, ..Shape::default() };
+    Options::new()
+        .memory(8 << 20)
+        .write_buffer(256 << 10)
+        .shape(shape)
+        .background_threads(0)
+        .seed(1)
+        .fs(fs.clone())
+}
+
+fn open() -> Db {
+    options(&Arc::new(MemFs::new())).open(DIR).unwrap()
+}
+
+/// Everything stays in the memtable.
+fn open_in_memory() -> Db {
+    options(&Arc::new(MemFs::new())).memory(512 << 20).write_buffer(128 << 20).open(DIR).unwrap()
+}
+
+fn key(n: u32) -> Vec<u8> {
+    format!("job{n:010}").into_bytes()
+}
+
+fn passed(db: &Db) -> u64 {
+    db.stats().keyspaces.iter().map(|keyspace| keyspace.counters.entries_passed).sum()
+}
+
+fn push(keyspace: &Keyspace, n: u32) {
+    keyspace.put(key(n), n.to_le_bytes()).unwrap();
+}
+
+fn first_of(
+    mut iter: impl Iterator<Item = solera::Result<(solera::Slice, solera::Slice)>>,
+) -> Option<Vec<u8>> {
+    iter.next().map(|entry| entry.unwrap().0.to_vec())
+}
+
+fn first(iter: Iter) -> Option<Vec<u8>> {
+    first_of(iter)
+}
+
+fn last(mut iter: Iter) -> Option<Vec<u8>> {
+    iter.next_back().map(|entry| entry.unwrap().0.to_vec())
+}
+
+fn pop(keyspace: &Keyspace, end: impl Fn(Iter) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
+    let found = end(keyspace.iter())?;
+    keyspace.delete(&found).unwrap();
+    Some(found)
+}
+
+/// Pops all of `expected`, in this order, and says how many keys were passed for each.
+fn pop_all(
+    db: &Db,
+    keyspace: &Keyspace,
+    end: impl Fn(Iter) -> Option<Vec<u8>>,
+    expected: impl ExactSizeIterator<Item = u32>,
+) {
+    let (before, pops) = (passed(db), expected.len() as u64);
+    for n in expected {
+        assert_eq!(pop(keyspace, &end), Some(key(n)));
+    }
+    let steps = passed(db) - before;
+    assert!(steps <= pops * PASSED_MEAN, "{steps} keys passed in {pops} pops");
+}
+
+/// Symptom: 12 µs for a pop after 1,024 pops, 320 after 30,000: a queue took time quadratic in its
+/// length. Cause: each walk to the first entry passed all deletes in front of it. Cure: what a walk
+/// found to be a gap, the next one crosses by a seek.
+#[test]
+fn pops_pass_a_few_keys_each_however_many_were_popped_before() {
+    for db in [open_in_memory(), open()] {
+        let queue = db.default();
+        (0..30_000).for_each(|n| push(queue, n));
+        pop_all(&db, queue, first, 0..15_000);
+        pop_all(&db, queue, last, (15_001..30_000).rev());
+        assert_eq!(pop(queue, last), Some(key(15_000)));
+        assert_eq!((first(queue.iter()), last(queue.iter())), (None, None));
+    }
+}
+
+#[test]
+fn one_look_at_an_end_passes_few_keys_after_very_many_pops() {
+    let db = open_in_memory();
+    let queue = db.default();
+    (0..200_000).for_each(|n| push(queue, n));
+    for end in [first, last] {
+        (0..50_000).for_each(|_| drop(pop(queue, end)));
+        let before = passed(&db);
+        (0..100).for_each(|_| drop(end(queue.iter())));
+        assert!(passed(&db) - before <= 100 * 8, "{}", passed(&db) - before);
+    }
+}
+
+/// Symptom: a queue that never holds more than 1,000 took 189 ms for one look at its first entry.
+#[test]
+fn a_small_queue_that_lives_for_long_stays_cheap() {
+    for db in [open_in_memory(), open()] {
+        let queue = db.default();
+        (0..1000).for_each(|n| push(queue, n));
+        let before = passed(&db);
+        for n in 0..60_000 {
+            push(queue, 1000 + n);
+            assert_eq!(pop(queue, first), Some(key(n)));
+            if n % 1000 == 0 {
+                while db.step().unwrap() {}
+            }
+        }
+        let steps = passed(&db) - before;
+        assert!(steps <= 60_000 * PASSED_MEAN, "{steps}");
+        assert_eq!(queue.iter().count(), 1000);
+    }
+}
+
+#[test]
+fn seeks_into_what_was_popped_cost_no_more_than_looks_at_the_end() {
+    let db = open_in_memory();
+    let queue = db.default();
+    (0..40_000).for_each(|n| push(queue, n));
+    pop_all(&db, queue, first, 0..20_000);
+    let before = passed(&db);
+    for n in (0..20_000).step_by(97) {
+        let mut iter = queue.iter();
+        iter.seek(key(n)).unwrap();
+        assert_eq!(iter.next().unwrap().unwrap().0, key(20_000));
+        let mut iter = queue.range(key(0)..=key(n));
+        assert!(iter.next_back().is_none());
+    }
+    assert!(passed(&db) - before <= 414 * 2, "{}", passed(&db) - before);
+}
+
+#[test]
+fn a_snapshot_sees_what_was_popped_after_it_and_does_not_slow_the_others() {
+    let db = open_in_memory();
+    let queue = db.default();
+    (0..20_000).for_each(|n| push(queue, n));
+    let full = db.snapshot();
+    pop_all(&db, queue, first, 0..5000);
+    let some = db.snapshot();
+    pop_all(&db, queue, first, 5000..15_000);
+    assert_eq!(full.iter(queue).count(), 20_000);
+    assert_eq!(some.iter(queue).count(), 15_000);
+    // One that reads as of the past again and again learns too.
+    let before = passed(&db);
+    for _ in 0..1000 {
+        assert_eq!(first(some.iter(queue)), Some(key(5000)));
+        assert_eq!(first(full.iter(queue)), Some(key(0)));
+    }
+    assert!(passed(&db) - before <= 5000 + 1000 * PASSED_MEAN, "{}", passed(&db) - before);
+    pop_all(&db, queue, first, 15_000..18_000);
+}
+
+#[test]
+fn an_entry_that_is_put_where_others_were_popped_is_seen_at_once_and_only_by_later_readers() {
+    let db = open();
+    let queue = db.default();
+    (0..10_000).for_each(|n| push(queue, n));
+    pop_all(&db, queue, first, 0..9000);
+    for n in [4000, 0, 8999, 4001, 17] {
+        let before = db.snapshot();
+        push(queue, n);
+        assert_eq!(first(queue.iter()), Some(key(n)), "{n}");
+        assert_eq!(first(before.iter(queue)), Some(key(9000)), "{n}");
+        assert_eq!(last(queue.range(..key(9000))), Some(key(n)));
+        assert_eq!(pop(queue, first), Some(key(n)));
+    }
+    let mut batch = db.batch();
+    (2000..2010).for_each(|n| batch.put(queue, key(n), b"again").unwrap());
+    db.write(batch).unwrap();
+    db.merge(key(3), b"x").unwrap_err();
+    assert_eq!(queue.range(..key(9000)).count(), 10);
+    db.ingest([(key(100), b"in"), (key(101), b"in")]).unwrap();
+    assert_eq!(first(queue.iter()), Some(key(100)));
+    let mut transaction = db.transaction();
+    transaction.put(queue, key(50), b"own").unwrap();
+    assert_eq!(first_of(transaction.iter(queue)), Some(key(50)));
+    transaction.delete(queue, key(50)).unwrap();
+    assert_eq!(first_of(transaction.iter(queue)), Some(key(100)));
+    transaction.delete_range(queue, key(0)..key(2005)).unwrap();
+    assert_eq!(first_of(transaction.iter(queue)), Some(key(2005)));
+    drop(transaction);
+    assert_eq!(first(queue.iter()), Some(key(100)));
+}
+
+/// Many queues in one keyspace, each under a prefix of its own.
+#[test]
+fn queues_under_prefixes_are_as_cheap_as_queues_alone() {
+    const QUEUES: u32 = 50;
+    let db = open_in_memory();
+    let keyspace = db.default();
+    let name = |queue: u32| format!("queue{queue:03}:").into_bytes();
+    let key = |queue: u32, n: u32| [name(queue), n.to_be_bytes().to_vec()].concat();
+    let before = passed(&db);
+    let mut pops = 0;
+    for n in 0..1000 {
+        for queue in 0..QUEUES {
+            keyspace.put(key(queue, n), b"job").unwrap();
+            let found = if queue % 2 == 0 { first } else { last }(keyspace.prefix(name(queue)));
+            assert_eq!(found, Some(key(queue, n)));
+            keyspace.delete(key(queue, n)).unwrap();
+            pops += 1;
+        }
+    }
+    let steps = passed(&db) - before;
+    assert!(steps <= pops * 10, "{steps} in {pops}");
+    assert!((0..QUEUES).all(|queue| first(keyspace.prefix(name(queue))).is_none()));
+}
+
+#[test]
+fn a_queue_beside_other_keys_is_cheap_and_so_is_a_ring_whose_keys_come_again() {
+    let db = open();
+    let queue = db.default();
+    for n in 0..5000u32 {
+        queue.put([b"aaa", &key(n)[..]].concat(), b"below").unwrap();
+        queue.put([b"zzz", &key(n)[..]].concat(), b"above").unwrap();
+    }
+    let before = passed(&db);
+    for n in 0..40_000 {
+        // Keys come again after 3,000.
+        queue.put(key(n % 3000), n.to_le_bytes()).unwrap();
+        let found = first(queue.prefix("job"));
+        assert_eq!(found, Some(key(n % 3000)));
+        queue.delete(key(n % 3000)).unwrap();
+    }
+    let steps = passed(&db) - before;
+    assert!(steps <= 40_000 * PASSED_MEAN, "{steps}");
+    assert_eq!(queue.iter().count(), 10_000);
+}
+
+/// After reopening nothing is remembered: one walk passes what is left of the popped keys, and no
+/// other does.
+#[test]
+fn after_reopening_one_walk_learns_and_the_others_are_cheap() {
+    let fs = Arc::new(MemFs::new());
+    let db = options(&fs).open(DIR).unwrap();
+    (0..20_000).for_each(|n| push(db.default(), n));
+    pop_all(&db, db.default(), first, 0..10_000);
+    db.close().unwrap();
+    let db = options(&fs).open(DIR).unwrap();
+    assert_eq!(first(db.iter()), Some(key(10_000)));
+    pop_all(&db, db.default(), first, 10_000..20_000);
+}
+
+/// What expires is gone for later readers alone, and a time to live is no queue's end.
+#[test]
+fn a_queue_of_what_expires_is_crossed_too() {
+    let clock = Arc::new(solera::ManualClock::at_unix_ms(1_000_000));
+    let db = options(&Arc::new(MemFs::new())).write_buffer(2 << 20).clock(clock.clone()).open(DIR).unwrap();
+    for n in 0..5000 {
+        db.put_with_ttl(key(n), b"soon", std::time::Duration::from_secs(5)).unwrap();
+    }
+    push(db.default(), 5000);
+    let early = db.iter();
+    clock.advance(std::time::Duration::from_secs(6));
+    assert_eq!(first(db.iter()), Some(key(5000)));
+    let before = passed(&db);
+    (0..100).for_each(|_| assert_eq!(first(db.iter()), Some(key(5000))));
+    assert!(passed(&db) - before <= 800);
+    assert_eq!(early.count(), 5001, "an iterator keeps the moment at which it was made");
+}
+
+/// Whatever is popped, put again, held and reread, every reader sees what a plain map says.
+#[test]
+fn readers_see_what_a_map_says_whatever_was_popped_between() {
+    let db = open();
+    let keyspace = db.default();
+    let mut model = std::collections::BTreeMap::new();
+    let mut held: Vec<(Snapshot, std::collections::BTreeMap<Vec<u8>, u32>)> = Vec::new();
+    let mut state = 7u64;
+    let mut random = |below: u32| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) as u32 % below
+    };
+    for round in 0..3000u32 {
+        match random(10) {
+            0..3 => {
+                let (from, len) = (random(2000), random(80));
+                for n in from..from + len {
+                    keyspace.put(key(n), round.to_le_bytes()).unwrap();
+                    model.insert(key(n), round);
+                }
+            }
+            3..6 => {
+                for _ in 0..random(150) {
+                    let expected = match random(2) {
+                        0 => (pop(keyspace, first), model.first_key_value()),
+                        _ => (pop(keyspace, last), model.last_key_value()),
+                    };
+                    let (popped, expected) = (expected.0, expected.1.map(|(key, _)| key.clone()));
+                    assert_eq!(popped, expected);
+                    expected.map(|key| model.remove(&key));
+                }
+            }
+            6 => {
+                let (from, len) = (random(2000), random(200));
+                for n in from..from + len {
+                    keyspace.delete(key(n)).unwrap();
+                    model.remove(&key(n));
+                }
+            }
+            7 => held.push((db.snapshot(), model.clone())),
+            8 if held.len() > 3 => drop(held.remove(random(held.len() as u32) as usize)),
+            8 if random(20) == 0 => db.flush().unwrap(),
+            _ => drop(db.step().unwrap()),
+        }
+        let from = key(random(2200));
+        let mut iter = keyspace.range(from.clone()..);
+        let expected = model.range(from.clone()..).next().map(|(key, _)| key.clone());
+        assert_eq!(iter.next().map(|entry| entry.unwrap().0.to_vec()), expected, "round {round}");
+        let expected = model.range(..from.clone()).next_back().map(|(key, _)| key.clone());
+        assert_eq!(last(keyspace.range(..from.clone())), expected, "round {round}");
+        if let Some((snapshot, then)) = held.get(random(4) as usize) {
+            let expected = then.range(from.clone()..).next().map(|(key, _)| key.clone());
+            assert_eq!(first(snapshot.range(keyspace, from.clone()..)), expected, "round {round}");
+            let expected = then.range(..from.clone()).next_back().map(|(key, _)| key.clone());
+            assert_eq!(last(snapshot.range(keyspace, ..from.clone())), expected, "round {round}");
+        }
+    }
+}
+
+/// Symptom: a queue that is empty again had left a delete on disk for each key that it ever held.
+/// Cause: a flush kept deletes, whatever lay below. Cure: where no table holds anything of its
+/// keys, it keeps only what deletes do not hide.
+#[test]
+fn a_queue_that_was_emptied_in_memory_leaves_nothing_on_disk() {
+    let db = open_in_memory();
+    let queue = db.default();
+    (0..5000).for_each(|n| push(queue, n));
+    let snapshot = db.snapshot();
+    pop_all(&db, queue, first, 0..4990);
+    db.flush().unwrap();
+    assert_eq!(queue.stats().entries, 5000 + 4990, "a snapshot sees them all");
+    drop(snapshot);
+    db.compact_range(..).unwrap();
+    assert_eq!(queue.stats().entries, 10);
+    for n in 6000..9000 {
+        push(queue, n);
+        queue.delete(key(n)).unwrap();
+    }
+    queue.delete_range(key(7000)..key(8000)).unwrap();
+    db.flush().unwrap();
+    assert_eq!(queue.stats().entries, 10, "nothing older lay where those were");
+    // Where something lies, deletes stay until they have met it.
+    pop_all(&db, queue, first, 4990..5000);
+    db.flush().unwrap();
+    assert_eq!(queue.iter().count(), 0);
+    db.wait_idle().unwrap();
+    assert_eq!((queue.iter().count(), queue.stats().entries), (0, 0));
+}

@@ -1,0 +1,361 @@
+//! Space comes back: what nobody can see any more leaves the disk, without being asked where it is
+//! much.
+//!
+//! Each test is a case that users of other engines reported, in a small size.
+
+use solera::{
+    Clock, Db, Keyspace, ManualClock, Options, Shape, Slice,
+    vfs::{Fs, mem::MemFs},
+};
+use std::{path::Path, sync::Arc, time::Duration};
+
+const DIR: &str = "/db";
+const WRITE_BUFFER: u64 = 64 << 10;
+const VALUE_BYTES: usize = 200;
+
+struct World {
+    fs: Arc<MemFs>,
+    clock: Arc<ManualClock>,
+    threads: usize,
+}
+
+impl World {
+    fn new(threads: usize) -> World {
+        World { fs: Arc::new(MemFs::new()), clock: Arc::new(ManualClock::at_unix_ms(1_000_000)), threads }
+    }
+
+    fn open(&self) -> Db {
+        let shape = Shape { table_bytes: 64 << 10, ..Shape::default() };
+        let options = Options::new().memory(4 << 20).write_buffer(WRITE_BUFFER).shape(shape).seed(1);
+        let options = options.background_threads(self.threads).clock(self.clock.clone());
+        options.fs(self.fs.clone()).open(DIR).unwrap()
+    }
+
+    /// Bytes of all files of the database.
+    fn disk_bytes(&self) -> u64 {
+        let dir = Path::new(DIR);
+        let files = self.fs.list_dir(dir).unwrap();
+        // A file may go between the two calls.
+        let bytes = |name: &String| self.fs.open(&dir.join(name)).and_then(|file| file.len()).unwrap_or(0);
+        files.iter().map(bytes).sum()
+    }
+}
+
+fn key(n: u32) -> Vec<u8> {
+    format!("key{n:08}").into_bytes()
+}
+
+/// No two alike, so that nothing of them can be pressed out.
+fn value(n: u32, round: u32) -> Vec<u8> {
+    let mut state = u64::from(n) << 32 | u64::from(round) << 1 | 1;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as u8
+    };
+    (0..VALUE_BYTES).map(|_| next()).collect()
+}
+
+fn put_all(keyspace: &Keyspace, count: u32, round: u32) {
+    (0..count).for_each(|n| keyspace.put(key(n), value(n, round)).unwrap());
+}
+
+fn compact(db: &Db) {
+    db.flush().unwrap();
+    db.compact_range(..).unwrap();
+}
+
+fn all(iter: impl Iterator<Item = solera::Result<(Slice, Slice)>>) -> Vec<(Vec<u8>, Vec<u8>)> {
+    iter.map(|entry| entry.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap()).collect()
+}
+
+fn table_bytes(db: &Db) -> u64 {
+    db.default().stats().table_bytes
+}
+
+/// Looks again and again until `holds`, for half a minute at most.
+fn soon(what: &str, holds: impl Fn() -> bool) {
+    let clock = solera::SystemClock::new();
+    while !holds() {
+        assert!(clock.monotonic_ns() < 30_000_000_000, "not within half a minute: {what}");
+        clock.sleep(Duration::from_millis(20));
+    }
+}
+
+/// Symptom: after an overwrite under a snapshot the database stayed twice as large for ever. Cause:
+/// the bottom was written anew only where tables had tombstones, operands or keys in common with
+/// another run. Cure: a table knows its old versions and who holds them.
+#[test]
+fn versions_kept_for_a_snapshot_go_when_it_is_dropped_without_a_call() {
+    let world = World::new(2);
+    let db = world.open();
+    put_all(db.default(), 3000, 0);
+    compact(&db);
+    let live = table_bytes(&db);
+    let snapshot = db.snapshot();
+    put_all(db.default(), 3000, 1);
+    compact(&db);
+    db.wait_idle().unwrap();
+    assert!(table_bytes(&db) > live * 19 / 10, "the snapshot needs the old versions");
+    assert_eq!(snapshot.get(db.default(), key(7)).unwrap().as_deref(), Some(&value(7, 0)[..]));
+    drop(snapshot);
+    soon("old versions leave", || table_bytes(&db) < live * 11 / 10);
+    assert_eq!(db.get(key(7)).unwrap().as_deref(), Some(&value(7, 1)[..]));
+}
+
+#[test]
+fn versions_kept_for_a_snapshot_go_after_reopening() {
+    let world = World::new(0);
+    let db = world.open();
+    put_all(db.default(), 2000, 0);
+    let snapshot = db.snapshot();
+    put_all(db.default(), 2000, 1);
+    compact(&db);
+    let both = table_bytes(&db);
+    drop((snapshot, db));
+    let db = world.open();
+    db.wait_idle().unwrap();
+    assert!(table_bytes(&db) < both * 6 / 10, "{} of {both}", table_bytes(&db));
+    assert_eq!(all(db.iter()).len(), 2000);
+}
+
+/// The middle of three versions belongs to one snapshot alone.
+#[test]
+fn a_version_goes_with_the_only_snapshot_that_sees_it_though_an_older_one_lives() {
+    let world = World::new(0);
+    let db = world.open();
+    put_all(db.default(), 1000, 0);
+    let oldest = db.snapshot();
+    put_all(db.default(), 1000, 1);
+    let middle = db.snapshot();
+    put_all(db.default(), 1000, 2);
+    compact(&db);
+    assert_eq!(db.default().stats().entries, 3000);
+    drop(middle);
+    db.wait_idle().unwrap();
+    assert_eq!(db.default().stats().entries, 2000);
+    assert_eq!(oldest.get(db.default(), key(5)).unwrap().as_deref(), Some(&value(5, 0)[..]));
+}
+
+/// Symptom: entries that had expired stayed on disk, through `compact_range` and reopening. Cause:
+/// nobody knew that a table of the bottom had any. Cure: a table knows when its entries expire.
+#[test]
+fn what_has_expired_goes_when_its_moment_has_come() {
+    let world = World::new(0);
+    let db = world.open();
+    for n in 0..2000 {
+        // The longer half is longer by an hour.
+        let ttl = Duration::from_secs(if n % 2 == 0 { 5 } else { 3600 });
+        db.put_with_ttl(key(n), value(n, 0), ttl).unwrap();
+    }
+    compact(&db);
+    let full = table_bytes(&db);
+    world.clock.advance(Duration::from_secs(6));
+    db.wait_idle().unwrap();
+    assert_eq!(db.default().stats().entries, 1000);
+    assert!(table_bytes(&db) < full * 6 / 10);
+    world.clock.advance(Duration::from_secs(3600));
+    let written = db.default().stats().counters.bytes_written_compaction;
+    db.wait_idle().unwrap();
+    assert_eq!(table_bytes(&db), 0);
+    assert_eq!(db.default().stats().counters.bytes_written_compaction, written, "tables went unread");
+}
+
+#[test]
+fn what_has_expired_goes_in_the_background_and_after_reopening() {
+    let world = World::new(1);
+    let db = world.open();
+    for n in 0..1000 {
+        db.put_with_ttl(key(n), value(n, 0), Duration::from_millis(300)).unwrap();
+    }
+    compact(&db);
+    world.clock.advance(Duration::from_secs(1));
+    soon("expired entries leave", || table_bytes(&db) == 0);
+    for n in 0..1000 {
+        db.put_with_ttl(key(n), value(n, 0), Duration::from_secs(3600)).unwrap();
+    }
+    compact(&db);
+    db.close().unwrap();
+    world.clock.advance(Duration::from_secs(7200));
+    let db = world.open();
+    soon("expired entries leave after reopening", || table_bytes(&db) == 0);
+}
+
+/// Deletes nine keys of ten as `which` says, then rests, and nothing is asked for.
+fn delete_nine_of_ten(which: impl Fn(&Db, u32)) {
+    const KEYS: u32 = 10_000;
+    let world = World::new(2);
+    let db = world.open();
+    put_all(db.default(), KEYS, 0);
+    compact(&db);
+    let live = table_bytes(&db) / 10;
+    which(&db, KEYS);
+    assert_eq!(all(db.iter()).len() as u32, KEYS / 10);
+    let most = live * 13 / 10 + 2 * WRITE_BUFFER;
+    soon("deleted entries leave", || world.disk_bytes() <= most);
+    assert_eq!(all(db.iter()).len() as u32, KEYS / 10);
+}
+
+/// Symptom: of 202 MiB of which 90 % were deleted, all stayed until somebody called
+/// `compact_range`. Cause: deletes went down only when their level was full, and stayed in memory
+/// until the memtable was. Cure: what deletes may hide is weighed against what their merge costs.
+#[test]
+fn keys_deleted_at_random_give_their_space_back_at_rest() {
+    delete_nine_of_ten(|db, keys| {
+        let scattered = (0..keys).map(|n| n * 7919 % keys).filter(|n| n % 10 != 3);
+        scattered.for_each(|n| db.delete(key(n)).unwrap());
+    });
+}
+
+#[test]
+fn keys_deleted_from_the_front_give_their_space_back_at_rest() {
+    delete_nine_of_ten(|db, keys| (0..keys / 10 * 9).for_each(|n| db.delete(key(n)).unwrap()));
+}
+
+#[test]
+fn keys_deleted_by_one_range_give_their_space_back_at_rest() {
+    delete_nine_of_ten(|db, keys| db.delete_range(key(0)..key(keys / 10 * 9)).unwrap());
+}
+
+/// Symptom: a range deletion freed nothing before a compaction had read all that it covered. Cure:
+/// tables that it covers as a whole leave at once, unread.
+#[test]
+fn a_range_deletion_drops_the_tables_that_it_covers_unread_once_no_snapshot_needs_them() {
+    let world = World::new(0);
+    let db = world.open();
+    put_all(db.default(), 10_000, 0);
+    compact(&db);
+    let full = table_bytes(&db);
+    let snapshot = db.snapshot();
+    db.delete_range(key(0)..key(9000)).unwrap();
+    db.wait_idle().unwrap();
+    assert!(table_bytes(&db) >= full, "a snapshot needs them");
+    assert_eq!(all(snapshot.iter(db.default())).len(), 10_000);
+    drop(snapshot);
+    let before = db.default().stats().counters;
+    db.wait_idle().unwrap();
+    let after = db.default().stats().counters;
+    assert!(table_bytes(&db) < full * 13 / 100, "{} of {full}", table_bytes(&db));
+    // What lies on both sides of the end of the range is written anew, and no more.
+    let written = after.bytes_written_compaction - before.bytes_written_compaction;
+    assert!(written < full * 13 / 100, "{written} of {full}");
+    assert_eq!(all(db.iter()).len(), 1000);
+}
+
+/// Symptom: 1,000 puts and then 1,000 deletes left 1,000 entries while an older snapshot lived,
+/// which sees none of them. Cause: a delete newer than any snapshot stayed. Cure: only transactions
+/// ask for those.
+#[test]
+fn deletes_go_with_what_they_hide_under_an_old_empty_snapshot() {
+    let world = World::new(0);
+    let db = world.open();
+    db.put(b"first", b"so that the snapshot is of something").unwrap();
+    let snapshot = db.snapshot();
+    put_all(db.default(), 1000, 0);
+    db.flush().unwrap();
+    (0..1000).for_each(|n| db.delete(key(n)).unwrap());
+    compact(&db);
+    assert_eq!(db.default().stats().entries, 1);
+    put_all(db.default(), 1000, 0);
+    db.flush().unwrap();
+    db.delete_range(key(0)..key(1000)).unwrap();
+    compact(&db);
+    assert_eq!(db.default().stats().entries, 1);
+    assert_eq!(all(snapshot.iter(db.default())).len(), 1);
+}
+
+/// The other side of it: a transaction that found a key absent is told that it was written, also if
+/// the write was a delete and everything is merged to the bottom.
+#[test]
+fn an_open_transaction_is_told_of_a_delete_that_a_merge_could_drop() {
+    let world = World::new(0);
+    let db = world.open();
+    let keyspace = db.default();
+    put_all(keyspace, 100, 0);
+    compact(&db);
+    let mut transaction = db.transaction();
+    assert_eq!(transaction.get(keyspace, b"absent").unwrap(), None);
+    transaction.put(keyspace, b"other", b"x").unwrap();
+    db.put(b"absent", b"for a moment").unwrap();
+    db.delete(b"absent").unwrap();
+    compact(&db);
+    assert!(matches!(transaction.commit(), Err(solera::Error::Conflict)));
+    db.wait_idle().unwrap();
+}
+
+/// Whatever is deleted, overwritten and held, no reader is told anything else than what it saw
+/// before.
+#[test]
+fn giving_space_back_changes_no_answer() {
+    let world = World::new(0);
+    let db = world.open();
+    let keyspace = db.default();
+    let mut held = Vec::new();
+    for round in 0..12u32 {
+        let mut batch = db.batch();
+        for n in 0..600u32 {
+            let n = n * 31 % 1000;
+            match (n + round) % 5 {
+                0 => batch.delete(keyspace, key(n)).unwrap(),
+                1 if round % 3 == 0 => {
+                    batch.put_with_ttl(keyspace, key(n), value(n, round), Duration::from_secs(9)).unwrap();
+                }
+                _ => batch.put(keyspace, key(n), value(n, round)).unwrap(),
+            }
+        }
+        db.write(batch).unwrap();
+        if round % 4 == 1 {
+            db.delete_range(key(round * 50)..key(round * 50 + 300)).unwrap();
+        }
+        let snapshot = db.snapshot();
+        let seen = all(snapshot.iter(keyspace));
+        held.push((snapshot, seen));
+        if round % 3 == 2 {
+            held.remove(round as usize % held.len());
+            db.flush().unwrap();
+        }
+        db.wait_idle().unwrap();
+        for (snapshot, seen) in &held {
+            assert!(all(snapshot.iter(keyspace)) == *seen, "round {round}");
+        }
+    }
+    let now = all(db.iter());
+    held.clear();
+    db.wait_idle().unwrap();
+    assert!(all(db.iter()) == now);
+    compact(&db);
+    assert!(all(db.iter()) == now);
+    assert_eq!(db.default().stats().entries as usize, now.len());
+}
+
+/// What a keyspace holds is told by cause, to whoever asks for `stats` and to whoever observes.
+#[test]
+fn stats_tell_what_the_bytes_are_and_what_compaction_owes() {
+    let world = World::new(0);
+    let db = world.open();
+    put_all(db.default(), 2000, 0);
+    let snapshot = db.snapshot();
+    put_all(db.default(), 2000, 1);
+    compact(&db);
+    let all = table_bytes(&db);
+    let space = db.default().stats().space;
+    let about = |bytes: u64, share: f64| (bytes as f64 / all as f64 - share).abs() < 0.02;
+    assert!(about(space.live_bytes, 0.5) && about(space.old_version_bytes, 0.5), "{space:?} of {all}");
+    assert_eq!(space.debt_bytes, 0, "a snapshot holds them");
+    assert_eq!(db.control().observe().keyspaces[0].space, space);
+    drop(snapshot);
+    let owed = db.default().stats().space.debt_bytes;
+    assert!(about(owed, 1.0), "{owed} of {all}");
+    let observed = db.control().observe();
+    let seconds = observed.keyspaces[0].drain_seconds(1_000_000).expect("something was compacted");
+    let written = db.default().stats().counters.bytes_written_compaction;
+    assert!((seconds - owed as f64 / written as f64).abs() < 1e-9);
+    db.wait_idle().unwrap();
+    let space = db.default().stats().space;
+    assert_eq!((space.old_version_bytes, space.debt_bytes), (0, 0));
+    (0..200).for_each(|n| db.delete(key(n)).unwrap());
+    db.flush().unwrap();
+    let space = db.default().stats().space;
+    // A tenth of half of the bytes, by an estimate from the bounds of tables.
+    let hidden = all / 40..all / 15;
+    assert!(space.tombstone_bytes > 0 && hidden.contains(&space.unmerged_bytes), "{space:?} of {all}");
+}
