@@ -20,7 +20,7 @@ use std::{ops::Deref, sync::atomic::Ordering};
 /// A lookup walks to so many blocks beside the one that it was sent to at most, and then searches
 /// by the keys alone. Windows of models within 2 blocks are no wider; those of one that heads tell
 /// nothing are as wide as the table.
-const WALK_MAX: usize = 8;
+pub const WALK_MAX: usize = 8;
 
 /// A block to look into, wherever it came from.
 pub(super) enum Fetched<'g> {

@@ -76,7 +76,7 @@ pub use descriptor::TableDescriptor;
 pub use file::{TableFile, open_alone};
 pub use format::FORMAT_VERSION;
 pub use layout::Layout;
-pub use lookup::Entered;
+pub use lookup::{Entered, WALK_MAX};
 pub use reader::Table;
 pub use verify::TableCheck;
 pub use writer::TableWriter;

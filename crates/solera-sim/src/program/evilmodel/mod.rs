@@ -5,13 +5,14 @@
 //! changed is changed further as long as lookups get more expensive: a climb to the worst case. The
 //! bounds:
 //!
+//! * A lookup walks through the blocks that its index names, [`solera::table::WALK_MAX`] beside the
+//!   first at most. If an honest index names more, a search over the blocks follows: ⌊log2 n⌋ + 2.
 //! * A block's **line** costs no extra block beyond those that the index names, whatever its bits.
 //!   A search makes at most [`solera_model::search::comparisons_max`] comparisons. A line that is
 //!   not finite or descends is dropped when its block is loaded, and counted (`lines_dropped`).
 //! * A block's **hash index** costs no extra block either; a lookup looks at each bucket once at
 //!   most.
-//! * An **index** that sends a lookup to a wrong block costs at most the blocks of its span and
-//!   reach, then a search over the blocks: ⌊log2 n⌋ + 2 more.
+//! * An **index** that sends a lookup to a wrong block costs at most that walk, then that search.
 //! * A **filter** that passes too much costs a look into one block.
 //! * **Fences** that lie never change what a lookup finds that an exact index sent to the right
 //!   block. Where the index names several blocks, fences decide between them: what lying ones lead

@@ -16,7 +16,7 @@ use solera::{
     ids::SEQNO_MAX,
     key::{KeyRange, hash},
     stats::Stats,
-    table::{Access, TableContext, TableDescriptor, TableFile},
+    table::{Access, TableContext, TableDescriptor, TableFile, WALK_MAX},
     vfs::mem::MemFs,
 };
 use std::{collections::BTreeMap, path::Path, sync::Arc};
@@ -108,7 +108,8 @@ impl Subject {
             let extra = (stats.snapshot().blocks_probed - before).saturating_sub(1);
             dearest = dearest.max(extra);
             let near = table.index().map_or(0, |index| beside(index, key));
-            let most = if part.is_a_hint() { near } else { near + log2 + 2 };
+            let search = if part.is_a_hint() && near <= WALK_MAX as u64 { 0 } else { log2 + 2 };
+            let most = near.min(WALK_MAX as u64) + search;
             if extra > most {
                 let key = key.escape_ascii();
                 return Err(format!("key {key}: {extra} extra blocks, at most {most} are allowed"));
