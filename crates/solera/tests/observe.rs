@@ -8,6 +8,7 @@ use solera::{
     vfs::mem::MemFs,
 };
 use std::{
+    collections::BTreeSet,
     path::Path,
     sync::{Arc, LazyLock},
     time::Duration,
@@ -365,4 +366,94 @@ fn the_text_for_prometheus_follows_its_rules_and_tells_every_count() {
     assert!(found > 0);
     assert_eq!(value(r#"solera_lookup_found_seconds_count{keyspace="default"}"#), found as f64);
     assert_eq!(value(r#"solera_lookup_found_seconds_bucket{keyspace="default",le="+Inf"}"#), found as f64);
+}
+
+/// What one value of a JSON text is, for [`shape`]: its paths go to `shape`, each with what stands
+/// there, and the text behind it is returned.
+fn value_shape<'t>(text: &'t str, path: &str, shape: &mut BTreeSet<String>) -> &'t str {
+    let string = |text: &'t str| -> (&'t str, &'t str) {
+        let mut is_escaped = false;
+        let end = text[1..].find(|c| {
+            let ends = c == '"' && !is_escaped;
+            is_escaped = c == '\\' && !is_escaped;
+            ends
+        });
+        let end = 1 + end.unwrap();
+        (&text[1..end], &text[end + 1..])
+    };
+    match text.as_bytes()[0] {
+        b'{' | b'[' => {
+            let is_list = text.starts_with('[');
+            let mut rest = &text[1..];
+            while !rest.starts_with(['}', ']']) {
+                rest = rest.strip_prefix(',').unwrap_or(rest);
+                rest = match is_list {
+                    true => value_shape(rest, &format!("{path}[]"), shape),
+                    false => {
+                        let (name, behind) = string(rest);
+                        value_shape(behind.strip_prefix(':').unwrap(), &format!("{path}.{name}"), shape)
+                    }
+                };
+            }
+            &rest[1..]
+        }
+        b'"' => {
+            shape.insert(format!("{path} text"));
+            string(text).1
+        }
+        _ => {
+            let end = text.find([',', '}', ']']).unwrap();
+            let kind = match &text[..end] {
+                "true" | "false" => "truth",
+                // What may be missing is a number or a text elsewhere.
+                "null" => return &text[end..],
+                number => number.parse::<f64>().map(|_| "number").unwrap(),
+            };
+            shape.insert(format!("{path} {kind}"));
+            &text[end..]
+        }
+    }
+}
+
+/// The names of an observation as users see them: paths of its JSON text, then families and labels
+/// of its text for Prometheus. Numbers are left out: they change with every table.
+fn names(observation: &Observation) -> String {
+    let mut shape = BTreeSet::new();
+    assert_eq!(value_shape(&observation.to_json(), "json ", &mut shape), "");
+    let text = observation.to_prometheus();
+    for line in text.lines() {
+        if let Some(family) = line.strip_prefix("# TYPE ") {
+            shape.insert(format!("prometheus {family}"));
+        } else if let Some((name, labels)) = line.split_once('{') {
+            let keys: Vec<&str> =
+                labels.split("=\"").map(|part| part.rsplit([',', '{']).next().unwrap()).collect();
+            shape.insert(format!("prometheus {name} by {}", keys[..keys.len() - 1].join(" ")));
+        }
+    }
+    shape.into_iter().map(|line| line + "\n").collect()
+}
+
+fn observed_names() -> String {
+    let db = busy();
+    db.keyspace("other").unwrap().put(b"k", b"v").unwrap();
+    names(&db.control().observe())
+}
+
+/// Dashboards and scripts are written for names. One that is gone or has changed breaks them
+/// silently; so the text of all names changes with intent only.
+#[test]
+fn an_observation_has_the_names_that_dashboards_were_written_for() {
+    let (now, golden) = (observed_names(), include_str!("observation_names.txt"));
+    let (now, golden): (BTreeSet<_>, BTreeSet<_>) = (now.lines().collect(), golden.lines().collect());
+    let gone: Vec<_> = golden.difference(&now).collect();
+    let new: Vec<_> = now.difference(&golden).collect();
+    assert!(gone.is_empty() && new.is_empty(), "gone: {gone:#?}\nnew: {new:#?}");
+}
+
+#[test]
+#[ignore = "writes the names anew; look at the difference before you commit it"]
+#[expect(clippy::disallowed_methods, reason = "writes a source file")]
+fn write_the_names_anew() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/observation_names.txt");
+    std::fs::write(path, observed_names()).unwrap();
 }
