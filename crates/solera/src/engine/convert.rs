@@ -1,17 +1,16 @@
 //! Giving values an order of their own, key range by key range.
 //!
-//! Owns [`Core::convert`], which converts one key range when nothing more pressing is due.
+//! Owns [`Reclaimer::convert`], which converts one key range when nothing more pressing is due.
 //! `compaction::convert` decides: a range is worth it for the space that it gives back, or because
-//! walks read many values there out of logs (`tree::heat`). The caller hands in how a plan is
-//! carried out.
+//! walks read many values there out of logs (`tree::heat`).
 //!
 //! What must hold: a conversion that fails, on a full disk say, leaves nothing behind. No other is
 //! begun for a while then: the room is for writers. Called by `jobs`, where space is reclaimed by
 //! tiers; `rewrite` notes here how its plans ended.
 
-use super::{core::Core, reclaiming::State};
+use super::reclaiming::{Reclaimer, State};
 use crate::{
-    compaction::{self, Cell, Plan, Victims, Written},
+    compaction::{self, Cell, Plan, Written},
     error::{Error, Result},
     ids::FileId,
     sync::{MutexGuard, atomic::Ordering},
@@ -24,14 +23,9 @@ const REST_FIRST: Duration = Duration::from_millis(100);
 /// Longest rest: a disk that is full stays full for a while.
 const REST_MAX: Duration = Duration::from_secs(60);
 
-impl Core {
+impl Reclaimer<'_> {
     /// Converts one key range. False: none is worth it, or others are at work there.
-    /// `carry_out` writes the tables of a plan anew, moves the values of some files, and installs
-    /// the result.
-    pub(super) fn convert(
-        &self,
-        carry_out: impl FnOnce(&Arc<Tree>, &Plan, Victims) -> Result<Written>,
-    ) -> Result<bool> {
+    pub(super) fn convert(&self) -> Result<bool> {
         let mut state = self.reclaiming.state.lock();
         if self.clock().monotonic_ns() < state.rests_until_ns {
             return Ok(false);
@@ -59,7 +53,7 @@ impl Core {
             state.moving += conversion.moved;
             drop(state);
             let at_work = self.reclaiming.begin(conversion.victims.iter().count() as u64);
-            let done = carry_out(tree, &plan, conversion.victims);
+            let done = self.rest.carry_out(tree, &plan, conversion.victims);
             drop(at_work);
             tree.heat.forget(&conversion.range);
             let mut state = self.reclaiming.state.lock();

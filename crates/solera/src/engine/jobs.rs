@@ -5,16 +5,18 @@
 //! who waits is told.
 
 use super::{
-    commit::{Environment, Writer},
+    commit::{Environment, Terms, Writer},
     core::Core,
     logs::Present,
+    options::Durability,
     poison::Poison,
+    reclaiming::{self, Reclaimer},
     store::Flushed,
     work::{Claim, Job, NextStep},
 };
 use crate::{
     canary::{Bug, planted},
-    compaction::{self, Horizon, JobContext, ManualCompaction, Plan, Reclaim, Victims, Written},
+    compaction::{self, Horizon, JobContext, ManualCompaction, Plan, Reason, Reclaim, Victims, Written},
     error::{Error, Result},
     ids::Seqno,
     key::KeyRange,
@@ -22,6 +24,7 @@ use crate::{
     stats::Counter,
     tree::Tree,
     version::TreeEdit,
+    wal::batch::BatchEncoder,
 };
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -198,7 +201,8 @@ impl Core {
             let flush = || self.step(true).map(drop);
             let context = self.job_context(tree, plan.target.level, &plan.hull());
             let mut job = JobContext { victims, ..context };
-            if self.takes_long(plan) {
+            // It converts a whole keyspace.
+            if self.options.reclaim == Reclaim::LearnedKv && plan.reason == Reason::Reclaim {
                 job.meanwhile = Some(&flush);
             }
             let outputs = compaction::run(plan, &job)?;
@@ -261,14 +265,19 @@ impl Core {
     /// nothing to do.
     fn give_back(&self) -> Result<bool> {
         self.store.poison.check()?;
-        let carry_out = |tree: &Arc<Tree>, plan: &Plan, victims| self.compact_moving(tree, plan, victims);
+        let reclaimer = Reclaimer {
+            options: &self.options,
+            store: &self.store,
+            work: &self.work,
+            reclaiming: &self.reclaiming,
+            announcements: &self.commit.announcements,
+            rest: self,
+        };
         match self.options.reclaim {
             Reclaim::Off => Ok(false),
-            Reclaim::Tier => self.convert(carry_out),
-            Reclaim::Rewrite => self.rewrite(|tree| self.flush_trees(std::slice::from_ref(tree)), carry_out),
-            Reclaim::LearnedKv => {
-                self.reclaim(|trees| self.flush_trees(trees), |tree, plan| self.compact(tree, plan))
-            }
+            Reclaim::Tier => reclaimer.convert(),
+            Reclaim::Rewrite => reclaimer.rewrite(),
+            Reclaim::LearnedKv => reclaimer.reclaim(),
         }
     }
 
@@ -358,6 +367,34 @@ impl Core {
             let _caller = self.enter()?;
             self.step(false)
         })
+    }
+}
+
+impl reclaiming::Environment for Core {
+    fn freeze(&self, trees: &[Arc<Tree>]) -> Result<()> {
+        {
+            let mut writer = self.commit.lock();
+            let Writer { log, last_seqno, .. } = &mut *writer;
+            Environment::seal(self, log, *last_seqno, trees);
+            self.logs.change(self.around_logs(), log, *last_seqno)?;
+        }
+        self.flush_trees(trees)?;
+        // Where nothing was left to flush, nobody else has.
+        self.logs.settle(&self.store.poison, &self.commit)?;
+        self.remove_flushed_logs();
+        Ok(())
+    }
+
+    fn flush(&self, tree: &Arc<Tree>) -> Result<()> {
+        self.flush_trees(std::slice::from_ref(tree))
+    }
+
+    fn carry_out(&self, tree: &Arc<Tree>, plan: &Plan, victims: Victims) -> Result<Written> {
+        self.compact_moving(tree, plan, victims)
+    }
+
+    fn put(&self, encoder: BatchEncoder, terms: Terms) -> Result<()> {
+        self.commit.batch(encoder, terms, Durability::Buffered, self).map(drop)
     }
 }
 

@@ -12,13 +12,9 @@
 //! * Nothing of it is on disk before a keyspace is converted: after a restart a conversion that was
 //!   cut off begins anew.
 
-use super::{
-    commit::{Environment, Writer},
-    core::Core,
-    reclaiming::State,
-};
+use super::reclaiming::{Reclaimer, State};
 use crate::{
-    compaction::{self, Plan, Space, Victims},
+    compaction::{self, Space, Victims},
     error::{Error, Result},
     ids::FileId,
     sync::MutexGuard,
@@ -29,20 +25,15 @@ use std::{
     sync::Arc,
 };
 
-impl Core {
+impl Reclaimer<'_> {
     /// The next step of a conversion; the freeze, if it is time for one. False: there is nothing to
-    /// do, or others have to come to an end before. `flush` brings all that is in memtables into
-    /// tables, and `compact` carries a plan out.
-    pub(super) fn reclaim(
-        &self,
-        flush: impl FnOnce(&[Arc<Tree>]) -> Result<()>,
-        compact: impl FnOnce(&Arc<Tree>, &Plan) -> Result<()>,
-    ) -> Result<bool> {
+    /// do, or others have to come to an end before.
+    pub(super) fn reclaim(&self) -> Result<bool> {
         let Some(state) = self.reclaiming.state.try_lock() else { return Ok(false) };
         let trees = self.trees();
         let victims = self.reclaiming.victims();
         if victims.is_empty() {
-            return self.freeze(state, &trees, flush);
+            return self.freeze(state, &trees);
         }
         let is_left = |tree: &&Arc<Tree>| {
             !state.converted.contains(&tree.id)
@@ -57,7 +48,7 @@ impl Core {
         let Some((claim, plan)) = next else { return Ok(false) };
         // Readers of what is decided do not wait for the work.
         drop(state);
-        let done = compact(tree, &plan);
+        let done = self.rest.carry_out(tree, &plan, victims).map(drop);
         drop(claim);
         match done {
             Ok(()) => drop(self.reclaiming.state.lock().converted.insert(tree.id)),
@@ -71,25 +62,11 @@ impl Core {
 
     /// If it is time: brings all that was written so far into tables, begins a log for what is
     /// written from now on, and freezes the value files of what is in tables.
-    fn freeze(
-        &self,
-        mut state: MutexGuard<'_, State>,
-        trees: &[Arc<Tree>],
-        flush: impl FnOnce(&[Arc<Tree>]) -> Result<()>,
-    ) -> Result<bool> {
+    fn freeze(&self, mut state: MutexGuard<'_, State>, trees: &[Arc<Tree>]) -> Result<bool> {
         if !compaction::is_over(self.options.spare_percent, &self.spaces(trees, &state.spared)) {
             return Ok(false);
         }
-        {
-            let mut writer = self.commit.lock();
-            let Writer { log, last_seqno, .. } = &mut *writer;
-            Environment::seal(self, log, *last_seqno, trees);
-            self.logs.change(self.around_logs(), log, *last_seqno)?;
-        }
-        flush(trees)?;
-        // Where nothing was left to flush, nobody else has.
-        self.logs.settle(&self.store.poison, &self.commit)?;
-        self.remove_flushed_logs();
+        self.rest.freeze(trees)?;
         let frozen = self.spaces(trees, &state.spared).iter().map(|space| space.file).collect();
         state.converted.clear();
         self.reclaiming.victims.store(Arc::new(Victims::new(frozen)));
@@ -103,11 +80,6 @@ impl Core {
         state.spared.extend(victims.iter().filter(is_live));
         state.converted.clear();
         self.reclaiming.victims.store(Arc::default());
-    }
-
-    /// Whether `plan` converts a whole keyspace, so that its job does the flushes that are due.
-    pub(super) fn takes_long(&self, plan: &Plan) -> bool {
-        self.options.reclaim == compaction::Reclaim::LearnedKv && plan.reason == compaction::Reason::Reclaim
     }
 
     /// What the value files take that recovery does not need.

@@ -1,22 +1,73 @@
-//! What is remembered of giving back the space of values.
+//! What is remembered of giving back the space of values, and who does it.
 //!
-//! Owns [`Reclaiming`]. `compaction::reclaim` decides, and the steps are in `reclaim`. Not on disk:
-//! after a restart the decision is made anew from what is there.
+//! Owns [`Reclaiming`], the memory, and [`Reclaimer`], which takes one step; the steps of each way
+//! are in `reclaim`, `convert` and `rewrite`, and `compaction` decides. A step asks the rest of the
+//! engine for four things, its [`Environment`]. Nothing of it is on disk: after a restart the
+//! decision is made anew from what is there. Called by `jobs`.
 
-use super::census::Census;
+use super::{
+    census::Census, commit::Terms, options::Options, reads::Announcements, store::Store, work::Work,
+};
 use crate::{
-    compaction::Victims,
+    clock::Clock,
+    compaction::{Horizon, Plan, Victims, Written},
+    error::Result,
     ids::{FileId, KeyspaceId},
     sync::{
         ArcSwap, Mutex,
         atomic::{AtomicU64, Ordering},
     },
+    tree::Tree,
+    wal::batch::BatchEncoder,
 };
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 /// At an excess of so many parts of a thousand a writer is held a nanosecond for each byte. An
 /// eighth of the live values too much makes 12 of it: 80 MB a second.
 const EXCESS_PER_NS: u64 = 10;
+
+/// What giving back space asks of the rest of the engine.
+pub(super) trait Environment {
+    /// Brings all that was written to `trees` into tables, and begins a log for what is written
+    /// from now on. Logs of which all is in tables are gone then, unless values in them are live.
+    fn freeze(&self, trees: &[Arc<Tree>]) -> Result<()>;
+
+    /// Brings what is in memory of `tree` into tables.
+    fn flush(&self, tree: &Arc<Tree>) -> Result<()>;
+
+    /// Carries `plan` out and installs the result; the values of `victims` move.
+    fn carry_out(&self, tree: &Arc<Tree>, plan: &Plan, victims: Victims) -> Result<Written>;
+
+    /// Commits values that are put again.
+    fn put(&self, encoder: BatchEncoder, terms: Terms) -> Result<()>;
+}
+
+/// Takes a step of giving back the space of values.
+pub(super) struct Reclaimer<'c> {
+    pub(super) options: &'c Options,
+    pub(super) store: &'c Store,
+    pub(super) work: &'c Work,
+    pub(super) reclaiming: &'c Reclaiming,
+    /// Where a put again says what it has read.
+    pub(super) announcements: &'c Announcements,
+    pub(super) rest: &'c dyn Environment,
+}
+
+impl Reclaimer<'_> {
+    pub(super) fn clock(&self) -> &dyn Clock {
+        &*self.options.clock
+    }
+
+    /// All trees.
+    pub(super) fn trees(&self) -> Vec<Arc<Tree>> {
+        self.store.catalog.trees()
+    }
+
+    /// Who may see what now.
+    pub(super) fn horizon(&self) -> Horizon {
+        self.store.horizon()
+    }
+}
 
 /// What is being emptied, and how far that has come.
 #[derive(Default)]

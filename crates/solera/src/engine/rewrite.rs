@@ -1,6 +1,6 @@
 //! Giving back space file by file: live values are put again.
 //!
-//! Owns what [`Core`] does for the way `rewrite`, the baseline that RocksDB and Titan stand for.
+//! Owns what [`Reclaimer`] does for the way `rewrite`, the baseline that RocksDB and Titan stand for.
 //! The file with the most garbage is taken. Its live values go to the log again, with new pointers.
 //! The file goes when merges have dropped the old pointers; the tables that hold them are merged
 //! for that.
@@ -9,9 +9,14 @@
 //! a transaction that has read the key: if the key was written since, nothing is put. A snapshot
 //! keeps the old pointer, and with it the file.
 
-use super::{commit::Terms, core::Core, options::Durability, reads::Reads, reclaiming::State, work::Claim};
+use super::{
+    commit::Terms,
+    reads::Reads,
+    reclaiming::{Reclaimer, State},
+    work::Claim,
+};
 use crate::{
-    compaction::{self, Plan, Space, Victims, Written},
+    compaction::{self, Plan, Space, Victims},
     cursor::Probe,
     error::{Error, Result},
     ids::{FileId, Seqno},
@@ -40,15 +45,10 @@ const PENDING_PARTS: u64 = 8;
 /// A key and where its value lay when the tables were walked.
 type Found = (Box<[u8]>, Pointer);
 
-impl Core {
+impl Reclaimer<'_> {
     /// One step: the values of a file are put again, or tables that point to such a file are
-    /// merged. False: there is nothing to do, or somebody does it. `flush` writes out what is in
-    /// memory of a tree; `carry_out` carries a plan out.
-    pub(super) fn rewrite(
-        &self,
-        flush: impl Fn(&Arc<Tree>) -> Result<()>,
-        carry_out: impl FnOnce(&Arc<Tree>, &Plan, Victims) -> Result<Written>,
-    ) -> Result<bool> {
+    /// merged. False: there is nothing to do, or somebody does it.
+    pub(super) fn rewrite(&self) -> Result<bool> {
         let mut state = self.reclaiming.state.lock();
         if state.is_rewriting || self.clock().monotonic_ns() < state.rests_until_ns {
             return Ok(false);
@@ -68,7 +68,7 @@ impl Core {
             if std::mem::take(&mut state.is_unflushed) {
                 state.clean.clear();
                 drop(state);
-                trees.iter().try_for_each(flush)?;
+                trees.iter().try_for_each(|tree| self.rest.flush(tree))?;
                 return Ok(true);
             }
             let to_merge = match self.stale(&mut state, &trees)? {
@@ -77,7 +77,7 @@ impl Core {
             };
             if let Some((tree, claim, plan)) = to_merge {
                 drop(state);
-                let done = carry_out(&tree, &plan, Victims::default());
+                let done = self.rest.carry_out(&tree, &plan, Victims::default());
                 let mut state = self.reclaiming.state.lock();
                 let written = self.after_conversion(&mut state, &tree, &plan, done)?;
                 state.clean.extend(written);
@@ -240,7 +240,9 @@ impl Core {
     fn put_unless_written(&self, tree: &Arc<Tree>, found: &[Found]) -> Result<()> {
         let since = self.store.snapshots.hold(true);
         let done = self.put_as_of(tree, found, since);
-        self.release_snapshot(since, true);
+        if self.store.snapshots.release(since, true) {
+            self.work.wake();
+        }
         done
     }
 
@@ -266,12 +268,12 @@ impl Core {
         if encoder.count() == 0 {
             return Ok(());
         }
-        let announced = self.commit.announcements.announce(reads.finish());
+        let announced = self.announcements.announce(reads.finish());
         announced.validate(&self.store.catalog, since)?;
         let terms = Terms { trees: vec![tree.clone()], reads: Some(announced.clone()) };
-        match self.commit.batch(encoder, terms, Durability::Buffered, self) {
+        match self.rest.put(encoder, terms) {
             Err(Error::NoKeyspace(_)) if tree.is_dropped() => Ok(()),
-            done => done.map(drop),
+            done => done,
         }
     }
 }
