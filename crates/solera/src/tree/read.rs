@@ -15,6 +15,7 @@ use crate::{
     error::{Error, Result},
     ids::Seqno,
     index::Span,
+    memtable::Memtable,
     sight::{Verdict, expires_ms, hides, judge},
     table::{Entered, Table},
     values::Pointer,
@@ -182,11 +183,17 @@ impl View {
         now_ms: impl Fn() -> u64,
         mut found: impl FnMut(&Hit<'_>, &[u8]) -> R,
     ) -> Option<Outcome<R>> {
-        self.memtables().find_map(|memtable| {
+        let mut ask = |memtable: &Memtable| {
             let cover = memtable.covering(probe.key, probe.snapshot);
             let outcome = memtable.lookup(probe, |hit| outcome_of(hit, cover, &now_ms, &mut found));
             outcome.or(cover.map(|_| Outcome::Absent))
-        })
+        };
+        // Mostly there is one memtable; a chained iterator costs as much as it does.
+        match ask(&self.active) {
+            None if self.sealed.is_empty() => None,
+            None => self.sealed.iter().find_map(|memtable| ask(memtable)),
+            outcome => outcome,
+        }
     }
 }
 
