@@ -1,4 +1,14 @@
-//! What every engine must do to be measured. Small, so that no adapter can hide work in it.
+//! What every engine must do to be measured.
+//!
+//! Owns [`Engine`], an open database; [`Reader`], what reads it; and [`Setting`], what it is opened
+//! with.
+//!
+//! What must hold:
+//! * All engines get the same [`Setting`]. An adapter leaves out what its engine cannot obey.
+//! * The traits are small, so that no adapter can hide work in them.
+//! * A reader hands values over where they lie, so that no engine pays for a copy.
+//!
+//! The files in `engines` implement both traits. The phases in `child` call them.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,14 @@
-//! One database under measurement: a data set under one index kind. The only module that speaks to
-//! the engine, through its public API alone.
+//! One database under measurement: a data set under one index kind.
+//!
+//! Owns [`Arm`]: the database, its temporary directory, and what may publish, tune or record it.
+//!
+//! What must hold:
+//! * It uses the engine through its public API alone.
+//! * Every read is checked against the data set. Its caller is told how many answers were wrong.
+//! * Fields are dropped in their order: first what publishes, tunes and records, then the database,
+//!   then its directory.
+//!
+//! Called by `runner`. The experiments in `paper` open databases of their own.
 
 use crate::{
     data::DataSet,

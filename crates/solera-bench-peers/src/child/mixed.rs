@@ -1,9 +1,15 @@
-//! Mixed loads: reads, scans, updates and inserts by turns.
+//! Mixed loads: clients read, scan, update, insert and modify by turns.
 //!
-//! Owns which keys were inserted ([`HeldOut`]), and the plans: what every client will do, and to
-//! which key, is laid out before the clock starts. Clients insert keys of shares that have none in
-//! common, and ask for keys that were there before the phase or that they have inserted themselves:
-//! so each key that is asked for must be found, whatever the other clients have come to.
+//! Owns [`HeldOut`], which keys were inserted so far, and the plans: the operations of each client
+//! and their keys. All plans are drawn before the clock starts.
+//!
+//! What must hold:
+//! * Each client has a share of the keys to insert. No two shares have a key in common.
+//! * A client reads keys that were there before the phase, or that it has inserted itself. So every
+//!   read must find its key.
+//! * A reader that is not live is made anew before it reads, if something was written.
+//!
+//! Called by `Child::measure` for phases with a mix. Each load begins with a new [`HeldOut`].
 
 use super::{
     Child, FRESH_VALUES,

@@ -1,4 +1,15 @@
-//! The engines, one adapter each, every one at its best: the file says why each setting was chosen.
+//! The engines that can be measured, one adapter each.
+//!
+//! Owns [`NAMES`], all names that can be asked for; [`open`], which opens the engine of a name; and
+//! [`versions`], which peers these are.
+//!
+//! What must hold:
+//! * A peer is set as well as we can, but `rocksdb-paper` as in the DobLIX paper. Solera is set as
+//!   users get it.
+//! * An adapter says why it sets what it sets.
+//! * Without the feature `rocksdb`, [`open`] refuses the three `rocksdb` names of [`NAMES`].
+//!
+//! Called by `compare`, which checks names and reports versions, and by `child`, which opens.
 
 mod fjall;
 mod lmdb;

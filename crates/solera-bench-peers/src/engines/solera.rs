@@ -1,5 +1,12 @@
-//! Solera as a user opens it: a memory budget and nothing else; and the same with values of their
-//! own.
+//! Solera with the settings that users get by default, under the memory budget of the comparison.
+//!
+//! Owns [`Solera`], the adapter, for two engines: `solera` keeps values in tables, `solera-values`
+//! keeps large values apart.
+//!
+//! What must hold: nothing is tuned for the loads. Beside the budget only what [`Setting`] says is
+//! set: direct reads, and LZ4 or no compression (a user's default is LZ4).
+//!
+//! Called by [`engines::open`](super::open).
 
 use crate::engine::{Engine, Reader, Result, Setting, VALUES_APART_BYTES};
 use solera::{Compression, Db, Layout, Options};

@@ -1,8 +1,15 @@
-//! How generated keys are spread: the families that papers on learned indexes use, as generators.
+//! How generated keys are spread: eight families of papers and text, eight as applications make.
 //!
-//! Owns [`Family`] and what each draws. `*-like` families have the shape of a data set of SOSD
-//! (Marcus et al., PVLDB 2020) in the features that trouble a model, and are not its data;
-//! [`super::Keys::Sosd`] reads the data itself where it is at hand.
+//! Owns [`Family`] and what each draws: [`draw`] makes numbers, [`texts`] makes text. The eight of
+//! applications are drawn in [`super::applications`].
+//!
+//! What must hold:
+//! * The same seed gives the same keys.
+//! * Numbers may come several times. Texts come sorted, and none comes twice.
+//! * A `*-like` family has what troubles a model in a data set of SOSD (Marcus et al., PVLDB 2020).
+//!   It does not have the data: [`super::Keys::Sosd`] reads that.
+//!
+//! Called by [`super::DataSet::of`]. Benches and experiments choose the family.
 
 use super::{applications, sample_rows};
 use crate::random::Random;

@@ -1,7 +1,15 @@
-//! A choice among arms whose rewards change slowly: what is old counts less.
+//! A choice among arms whose rewards change slowly: old rewards count less.
 //!
-//! Owns [`Bandit`]. Two policies: discounted UCB (Garivier and Moulines, 2011), which takes the arm
-//! that could be best, and Thompson's, which takes each arm as often as it is likely to be best.
+//! Owns [`Bandit`], what is known of each arm, and [`Policy`], how an arm is chosen. Discounted UCB
+//! (Garivier and Moulines, 2011) takes the arm that could be best. Thompson's policy takes each arm
+//! as often as it is likely to be best.
+//!
+//! What must hold:
+//! * A legal arm that was never tried, or whose rewards have faded, is chosen first.
+//! * Rewards are finite. The same rewards and seed give the same choices on every processor.
+//!
+//! Called by the opponent in `crates/solera-bench/src/opponent/arms.rs`, with UCB. No agent of this
+//! crate calls it.
 
 use super::{elementary::ln, random::Random};
 use serde::{Deserialize, Serialize};

@@ -6,8 +6,8 @@
 //! Each file tests its learner on problems whose answer is known, and holds a digest of a run
 //! against a fixed value.
 //!
-//! The agents call these learners. Numbers that are not finite must not reach a learner: the
-//! callers look at what they observed first, and the learners assert it.
+//! Agents call these learners, and opponents in the bench. Numbers that are not finite must not
+//! reach a learner: the callers look at what they observed first, and the learners assert it.
 
 pub mod bits;
 pub mod random;

@@ -1,13 +1,15 @@
-//! LearnedKV's conversion: the whole tree becomes one list of keys at its last level.
+//! LearnedKV's conversion (LearnedKV §4.2): the whole tree becomes one list of keys.
 //!
-//! Owns [`into_key_list`], the plan of it, and [`key_list`], the layout of what it and later merges
-//! write there. The list of keys is the last level's run. Its entries are keys
-//! with pointers, and each of its tables has the model that locates among them. The values leave
-//! all value files that are frozen, which the engine says ([`Victims`](super::Victims)).
+//! Owns [`into_key_list`], its plan; [`is_key_list`], whether what a plan writes to a level is part
+//! of the list; and [`key_list`], how such tables are written. The list is the run of the last
+//! level. Jobs move separated values out of the frozen files ([`Victims`](super::Victims)).
 //!
-//! What must hold: the plan takes every run that there is. What is flushed later is newer and lies
-//! above, so a delete among it hides what the conversion writes. Nothing older lies below, so
-//! deletes that the plan meets go with what they delete.
+//! What must hold:
+//! * The plan takes all runs, and no other plan is in flight. So tombstones may go.
+//! * What is flushed later lies above. So a delete in it hides what the conversion writes.
+//!
+//! Called by the engine if users choose this way of reclaiming: `reclaim` asks for the plan, `jobs`
+//! for the layout.
 
 use super::{
     picture::Picture,

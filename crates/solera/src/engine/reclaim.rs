@@ -1,6 +1,6 @@
 //! Giving back the space of values by LearnedKV's conversion of all keyspaces.
 //!
-//! Owns the steps of it that [`Core`] does when too much space of values is wasted. They are a
+//! Owns the steps of it that [`Reclaimer`] does when too much space of values is wasted. They are a
 //! freeze, one plan for each keyspace, and the end. At the freeze all memtables become tables, a
 //! new log begins, and value files that recovery does not need are frozen. Each plan is one job
 //! with one record in the manifest. Reads and writes go on: what is written after the freeze lies

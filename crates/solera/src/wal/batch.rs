@@ -1,19 +1,15 @@
 //! What one record of the log says: the operations of one batch, in order.
 //!
-//! ```text
-//! payload   = first_seqno:u64 count:u32 operation*
-//! operation = op:u8 keyspace:varint key_len:varint key value_len:varint value     (no value for delete)
-//! ```
+//! Owns the payload (docs/FORMAT.md, "4. The log"): [`BatchEncoder`] builds it, [`BatchReader`]
+//! reads it. A batch in memory is the same bytes.
 //!
-//! `op` is the number of an [`Op`]; of a range deletion the key is the start, and the value is the
-//! end, not included ([`put_end`]). A value is as stored: of an expiring put, 8 bytes of expiry
-//! come first, big-endian; all other fixed numbers are little-endian. The value of a separated put
-//! stays in the log: it is preceded by its checksum, and both are the record that the entry's
-//! pointer leads to ([`crate::values::record`]). The operations take one sequence number each, from
-//! `first_seqno` on.
+//! What must hold:
+//! * The numbers of `Op` are on disk and never change.
+//! * Operation `i` of a batch, from 0, has the sequence number `first_seqno + i`.
+//! * A separated value stays in the log. Its checksum covers its offset: first the payload is
+//!   finished, then [placed](BatchEncoder::place), then appended.
 //!
-//! The same bytes are what a batch is in memory: encoded once by the writer, read once into the log
-//! and once into the memtables.
+//! Called by `db` and `engine`, which fill, commit and replay batches, and by `inspect`.
 
 use crate::{
     codec::{Binding, DecodeError, Decoder, put_bytes, put_end, put_varint},

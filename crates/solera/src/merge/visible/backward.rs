@@ -1,9 +1,15 @@
 //! Visible pairs in descending order.
 //!
-//! Owns [`Backward`], the twin of [`Forward`](super::Forward). Going down, a key's oldest version
-//! comes first and its newest last. So a pair is known only when the merge has left its key. The
-//! merge stands one key further, and the walker holds the value by its pin. On a pair that the
-//! merge has lent both stand together.
+//! Owns [`Backward`], which walks a merge downward as [`Forward`](super::Forward) walks it upward.
+//!
+//! What must hold:
+//! * Going down, the newest version of a key comes last. So a pair is known only when the merge has
+//!   left its key. The walker keeps key and value; the merge stands one key further down.
+//! * While the merge lends entries, walker and merge stand on the same pair.
+//! * A key with more than [`VERSIONS_STEPPED_MAX`] versions is not stepped through. The walker
+//!   seeks to its newest visible version, then below the key.
+//!
+//! Called by iterators, through `tree::scan`.
 
 use super::{COVERED_STEPPED_MAX, Remembers, STEADY_PAIRS, Scope, Scratch, Shown, Sight, trail::Trail};
 use crate::{

@@ -1,10 +1,15 @@
-//! The operating system's files, through the standard library, and on Linux through memory
-//! (`mapped`, in `window`s that another thread prepares `ahead`).
+//! The operating system's files.
 //!
-//! The only module that names `std::fs`. Appends are written where this process knows the file to
-//! end, so that a retried append overwrites the remains of a failed one instead of following them.
-//! Files to read share the descriptors that the process has (`handles`) and may be read past the
-//! system's cache (`direct`). Files that grow are written to the device as they do (`write_back`).
+//! Owns [`PosixFs`]. No other module names `std::fs`, but tests. Files to read share descriptors
+//! (`handles`) and may be read past the system's cache (`direct`). A growing file is written to the
+//! device early (`write_back`). On Linux a log is mapped and appended to in memory (`mapped`), in
+//! parts of the file (`window`) that another thread prepares (`ahead`). `lock` keeps a second
+//! writer out.
+//!
+//! What must hold: an append goes where this process knows the file to end. So a retried append
+//! overwrites what a failed one has left.
+//!
+//! Called through [`Fs`]: by the engine, unless its options name another `Fs`, and by tools.
 
 #[cfg(target_os = "linux")]
 mod ahead;
