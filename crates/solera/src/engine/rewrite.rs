@@ -1,6 +1,6 @@
 //! Giving back space file by file: live values are put again.
 //!
-//! Owns what [`Reclaimer`] does for the way `rewrite`, the baseline that RocksDB and Titan stand for.
+//! Owns what [`Reclaimer`] does for the way `rewrite`, the baseline of RocksDB and Titan.
 //! The file with the most garbage is taken. Its live values go to the log again, with new pointers.
 //! The file goes when merges have dropped the old pointers; the tables that hold them are merged
 //! for that.
