@@ -115,7 +115,7 @@ pub enum Outcome {
         /// Why.
         why: String,
     },
-    /// It stays, but what it did cannot be told, because the workload changed.
+    /// What it did cannot be told, because the workload changed. It stays, or is taken back.
     Untold,
 }
 
@@ -125,7 +125,8 @@ pub trait Agent: fmt::Debug + Send {
     fn name(&self) -> &'static str;
 
     /// Sees a window that has ended. Every window is shown, also those that are not to be judged
-    /// ([`Window::blocked`]) and those in which a change is open.
+    /// ([`Window::blocked`]) and those in which a change is open; but for those that only tell that
+    /// a known workload has come back.
     fn see(&mut self, window: &Window);
 
     /// What it wants changed after `window`, which it saw last. Asked only when no change is open

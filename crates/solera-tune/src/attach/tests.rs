@@ -3,7 +3,7 @@
 use super::{Attach, Progress, Stepper, WHO};
 use crate::{
     agent,
-    coordinator::journal::{JOURNAL_NAME, Record, read},
+    coordinator::journal::{JOURNAL_NAME, Journal, Record, read},
     sight::{Goal, Measure, Pace},
     world::{Phase, Setup, World, device},
 };
@@ -137,6 +137,47 @@ fn a_foreign_file_in_the_journal_s_place_is_refused_and_left_alone() {
     let error = attach("steward").stepped(world.db()).unwrap_err();
     assert!(error.to_string().contains("move the file away"), "{error}");
     assert_eq!(read_all(&*world.fs().open(&path).unwrap()).unwrap(), b"my shopping list\nmilk\n");
+}
+
+/// Puts `records` in the journal's place.
+fn put_journal(world: &World, records: &[Record]) {
+    world.fs().remove_file(&Path::new("/world").join(JOURNAL_NAME)).unwrap();
+    let (mut journal, before) = Journal::open(world.fs(), Path::new("/world")).unwrap();
+    assert!(before.is_empty());
+    records.iter().for_each(|record| journal.add(record).unwrap());
+    journal.sync().unwrap();
+}
+
+#[test]
+fn a_tuner_goes_on_from_a_journal_whose_end_was_torn() {
+    let mut world = small();
+    let mut stepper = attach(agent::random::NAME).stepped(world.db()).unwrap();
+    live(&mut world, &mut stepper, 2);
+    let known = stepper.state().places.len();
+    drop(stepper);
+    let path = Path::new("/world").join(JOURNAL_NAME);
+    let content = read_all(&*world.fs().open(&path).unwrap()).unwrap();
+    world.fs().remove_file(&path).unwrap();
+    world.fs().create(&path).unwrap().append(&content[..content.len() - 7]).unwrap();
+    let mut again = attach(agent::random::NAME).stepped(world.db()).unwrap();
+    assert!(known > 0 && again.state().places.len() == known, "{:?}", again.notes());
+    assert!(live(&mut world, &mut again, 1) > 0 && again.off().is_none());
+}
+
+#[test]
+fn what_another_agent_remembers_is_told_and_not_gone_on_from() {
+    let world = small();
+    drop(attach(agent::steward::NAME).stepped(world.db()).unwrap());
+    let mut records = journal(&world);
+    for record in &mut records {
+        if let Record::Begin(begin) = record {
+            begin.memory = serde_json::json!({ "scales": "of a fish" });
+        }
+    }
+    put_journal(&world, &records);
+    let again = attach(agent::steward::NAME).stepped(world.db()).unwrap();
+    assert!(again.notes().iter().any(|note| note.contains("cannot be gone on from")), "{:?}", again.notes());
+    assert_eq!((again.off(), again.state().places.len()), (None, 0));
 }
 
 #[test]

@@ -1,18 +1,28 @@
 //! Tuning on a thread of its own.
+//!
+//! Owns [`Tuner`]. What must hold: its thread works for at most a hundredth of the time, but for
+//! what it begins with; and it ends soon after the tuner is dropped, whatever it does.
 
 use super::{Attach, Progress, stepper::Prepared};
-use crate::cost::probe::probe;
+use crate::cost::probe::probe_unless;
 use parking_lot::{Condvar, Mutex};
 use solera::{Error, Result, control::Control};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     thread::JoinHandle,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// Time between two looks at the database. Windows end by the database's clock, at a look.
 const TICK: Duration = Duration::from_millis(250);
+/// Of the time, one in so many parts is the most that it works.
+const PARTS: u32 = 100;
+/// What it may work besides, so that its first decisions need not wait.
+const AT_FIRST: Duration = Duration::from_millis(100);
 
 /// Tunes a database until it is dropped. The database then goes on with the last settings. Keeps it
 /// open.
@@ -26,11 +36,11 @@ pub struct Tuner {
 struct Shared {
     state: Mutex<Shown>,
     call: Condvar,
+    stops: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct Shown {
-    stopping: bool,
     off: Option<String>,
     last: Option<String>,
     changes: u64,
@@ -79,13 +89,22 @@ fn run(mut prepared: Prepared, control: &Control, shared: &Shared) -> Result<Str
     while prepared.units.is_none() && !stops {
         stops = shared.comes_within(TICK);
         if !stops && prepared.is_worth_a_probe() {
-            prepared.units = Some(probe(&*control.fs(), &control.dir())?);
+            let stops = || shared.stops.load(Relaxed) || control.is_closed();
+            prepared.units = probe_unless(&*control.fs(), &control.dir(), &stops)?;
         }
         stops |= control.is_closed();
     }
     let mut stepper = prepared.begin()?;
+    let (begin, mut worked) = (Instant::now(), Duration::ZERO);
     while !shared.comes_within(TICK) {
-        match stepper.step() {
+        // A change that is open is looked after, whatever that takes.
+        if stepper.state().open.is_none() && !affords(begin.elapsed(), worked) {
+            continue;
+        }
+        let looked = Instant::now();
+        let progress = stepper.step();
+        worked += looked.elapsed();
+        match progress {
             Progress::Watching => {}
             Progress::Off(why) => return Ok(why),
             Progress::Decided(decision) => {
@@ -98,24 +117,55 @@ fn run(mut prepared: Prepared, control: &Control, shared: &Shared) -> Result<Str
     Ok("the tuner was dropped".into())
 }
 
+/// Whether a tuner that has `worked` so much in a time may work more.
+fn affords(time: Duration, worked: Duration) -> bool {
+    worked <= AT_FIRST + time / PARTS
+}
+
 impl Shared {
     /// Waits for the call to stop for at most `time`, and says whether it came.
     fn comes_within(&self, time: Duration) -> bool {
         let mut state = self.state.lock();
-        if !state.stopping {
+        if !self.stops.load(Relaxed) {
             self.call.wait_for(&mut state, time);
         }
-        state.stopping
+        self.stops.load(Relaxed)
+    }
+
+    fn stop(&self) {
+        // Under the lock: whoever is about to wait is not missed.
+        let state = self.state.lock();
+        self.stops.store(true, Relaxed);
+        drop(state);
+        self.call.notify_all();
     }
 }
 
 impl Drop for Tuner {
     fn drop(&mut self) {
-        self.shared.state.lock().stopping = true;
-        self.shared.call.notify_all();
+        self.shared.stop();
         if let Some(thread) = self.thread.take() {
             // Panics are caught inside.
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tuner_works_for_a_hundredth_of_the_time_but_for_what_it_begins_with() {
+        let (mut time, mut worked) = (Duration::ZERO, Duration::ZERO);
+        let step = Duration::from_millis(60);
+        while time < Duration::from_secs(600) {
+            time += TICK;
+            if affords(time, worked) {
+                (time, worked) = (time + step, worked + step);
+            }
+        }
+        assert!(worked <= time / PARTS + AT_FIRST + step, "{worked:?} of {time:?}");
+        assert!(worked >= time / PARTS, "{worked:?} of {time:?}: what it may it does");
     }
 }

@@ -95,8 +95,6 @@ pub struct Journal {
     fs: Arc<dyn Fs>,
     dir: PathBuf,
     file: Box<dyn WriteFile>,
-    /// Its records as they are in the file, for when it is full.
-    lines: Vec<String>,
     bytes: u64,
 }
 
@@ -108,9 +106,9 @@ impl Journal {
     /// [`Error::Corrupt`] if the file is no journal, or is damaged, with what to do; [`Error::Io`].
     pub fn open(fs: Arc<dyn Fs>, dir: &Path) -> Result<(Journal, Vec<Record>)> {
         let (lines, records) = read_lines(&*fs, &dir.join(JOURNAL_NAME))?;
-        let file = write_anew(&*fs, dir, &lines)?;
+        let file = write_anew(&*fs, dir, lines.iter().map(String::as_bytes))?;
         let bytes = lines.iter().map(|line| line.len() as u64).sum();
-        Ok((Journal { fs, dir: dir.into(), file, lines, bytes }, records))
+        Ok((Journal { fs, dir: dir.into(), file, bytes }, records))
     }
 
     /// Adds a record. It is durable after [`Journal::sync`].
@@ -121,7 +119,6 @@ impl Journal {
         let line = line_of(record);
         self.file.append(line.as_bytes())?;
         self.bytes += line.len() as u64;
-        self.lines.push(line);
         Ok(())
     }
 
@@ -135,19 +132,19 @@ impl Journal {
     /// # Errors
     /// [`Error::Io`]: the file is as it was.
     pub fn begin_anew(&mut self) -> Result<()> {
-        let mut kept = self.bytes as usize;
+        self.sync()?;
+        let content = read_all(&*self.fs.open(&self.dir.join(JOURNAL_NAME))?)?;
         let mut first = 0;
-        let is_begin = |line: &str| line[HEAD_BYTES..].starts_with("{\"begin\":");
-        for (at, line) in self.lines.iter().enumerate() {
-            if kept <= KEPT_BYTES && is_begin(line) {
+        for line in content.split_inclusive(|&byte| byte == b'\n') {
+            let is_begin = line[HEAD_BYTES.min(line.len())..].starts_with(b"{\"begin\":");
+            if content.len() - first <= KEPT_BYTES && is_begin {
                 break;
             }
-            kept -= line.len();
-            first = at + 1;
+            first += line.len();
         }
-        let lines = self.lines.split_off(first);
-        self.file = write_anew(&*self.fs, &self.dir, &lines)?;
-        (self.lines, self.bytes) = (lines, kept as u64);
+        let kept = &content[first..];
+        self.file = write_anew(&*self.fs, &self.dir, [kept])?;
+        self.bytes = kept.len() as u64;
         Ok(())
     }
 
@@ -169,14 +166,18 @@ pub fn read(fs: &dyn Fs, path: &Path) -> Result<Vec<Record>> {
 }
 
 /// A file that holds `lines`, durable, under the journal's name.
-fn write_anew(fs: &dyn Fs, dir: &Path, lines: &[String]) -> Result<Box<dyn WriteFile>> {
+fn write_anew<'a>(
+    fs: &dyn Fs,
+    dir: &Path,
+    lines: impl IntoIterator<Item = &'a [u8]>,
+) -> Result<Box<dyn WriteFile>> {
     let next = dir.join(NEXT_NAME);
     // One that a killed process left behind.
     if fs.exists(&next)? {
         fs.remove_file(&next)?;
     }
     let mut file = fs.create(&next)?;
-    lines.iter().try_for_each(|line| file.append(line.as_bytes()))?;
+    lines.into_iter().try_for_each(|line| file.append(line))?;
     file.sync()?;
     fs.rename(&next, &dir.join(JOURNAL_NAME))?;
     fs.sync_dir(dir)?;

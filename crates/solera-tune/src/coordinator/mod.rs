@@ -32,7 +32,7 @@ use crate::{
     sight::{Blocked, Goal, Window},
 };
 use baseline::{Baseline, Measured};
-use solera::knob::Value;
+use solera::{control::knob::RUN_LIMIT, knob::Value};
 use state::{Open, Place};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -117,6 +117,11 @@ impl Coordinator {
             ..Decision::after(window.number)
         };
         if self.off().is_some() && self.state.open.is_none() {
+            return decision;
+        }
+        if window.blocked == Some(Blocked::Arrived) {
+            self.heed_others(window, &mut decision);
+            self.arrives(window, &mut decision);
             return decision;
         }
         self.ask(&mut decision, |agent| agent.see(window));
@@ -254,7 +259,7 @@ impl Coordinator {
         }
         place.baseline.add(measured);
         place.moor(rules, merging);
-        if place.baseline.windows() < self.rules.windows_before {
+        if place.baseline.windows() < self.rules.windows_before || self.is_closed(window) {
             return;
         }
         let proposal = self.ask(decision, |agent| agent.propose(window)).flatten();
@@ -308,25 +313,19 @@ impl Coordinator {
         if let Some(set) = proposal.sets.iter().find(|set| !self.dares(window, set)) {
             return Some(format!("{set} is too far at once, as long as so few changes have helped"));
         }
+        let tabu = self.state.tabus.forbids(window.context, window.number, moves);
+        tabu.map(|(what, until)| format!("{what} did not help: not before window {until}"))
+    }
+
+    /// Whether nothing may be changed after `window`, whatever it is, so that no agent need be
+    /// asked: its context has had its changes, the last ones hurt, or all of them have cost what
+    /// they may.
+    fn is_closed(&self, window: &Window) -> bool {
         let changes = self.state.places.get(&window.context).map_or(0, |place| place.changes);
-        if changes >= self.rules.changes_per_context {
-            return Some(format!("{changes} changes were made in context {}", window.context));
-        }
-        if let Some((what, until)) = self.state.tabus.forbids(window.context, window.number, moves) {
-            return Some(format!("{what} did not help: not before window {until}"));
-        }
-        if window.number < self.state.muted_until {
-            return Some(format!(
-                "{} changes in a row hurt: none before window {}",
-                self.state.credit.hurt(),
-                self.state.muted_until
-            ));
-        }
-        let regret = &self.state.regret;
-        (!regret.affords(&self.rules)).then(|| {
-            let (spent, allowance) = (regret.spent(), regret.allowance(&self.rules));
-            format!("changes that hurt have cost {spent:.2} windows of {allowance:.2} that they may")
-        })
+        let is_open = changes < self.rules.changes_per_context
+            && window.number >= self.state.muted_until
+            && self.state.regret.affords(&self.rules);
+        self.rules.guarded && !is_open
     }
 
     /// Whether its agent's record allows a step as large as `set`.
@@ -338,8 +337,14 @@ impl Coordinator {
 
     /// Whether `set` would change what somebody else has set.
     fn is_foreign(&self, window: &Window, set: &Set) -> bool {
+        // What is set for all levels is set for each, but for level 0's run limit.
+        let covers = |of: Option<u32>| match (of, set.level) {
+            (None, Some(0)) => set.knob != RUN_LIMIT.name,
+            (None, _) | (_, None) => true,
+            (of, level) => of == level,
+        };
         let is_meant = |setting: &&crate::sight::Setting| {
-            setting.is_set && setting.knob == set.knob && (set.level.is_none() || setting.level == set.level)
+            setting.is_set && setting.knob == set.knob && covers(setting.level)
         };
         let is_own = |setting: &crate::sight::Setting| {
             self.state.own.iter().any(|own| (&own.knob, own.level) == (&setting.knob, setting.level))
@@ -428,13 +433,38 @@ impl Coordinator {
     /// The settings under which `context` was cheapest, if they are others than those that stand,
     /// under which it is not known, and the context before it lasted.
     fn own_settings(&self, context: u32) -> Option<Vec<Set>> {
-        if self.state.stay.before < LASTS || !self.rules.guarded {
+        if self.state.stay.before(context) < LASTS || !self.rules.guarded {
             return None;
         }
         let place = self.state.places.get(&context)?;
         let anchor = place.anchor.as_ref().filter(|anchor| anchor.own != self.state.own)?;
         let is_known = self.state.open.is_none() && place.baseline_under(&self.state.own).is_some();
         (!is_known).then(|| anchor.own.clone())
+    }
+
+    /// A known context is back, and its window has only begun.
+    fn arrives(&mut self, window: &Window, decision: &mut Decision) {
+        let elsewhere = self.state.open.as_ref().is_none_or(|open| open.context != window.context);
+        if self.off().is_none() && elsewhere && self.own_settings(window.context).is_some() {
+            if self.state.open.take().is_some() {
+                self.state.regret.close();
+                self.tell(decision, Outcome::Untold);
+            }
+            self.returns(window, decision);
+        }
+    }
+
+    /// The context of the open change has ended before the change was judged or has gained
+    /// anything, and the one that has begun cannot judge it: nobody knows what it cost before.
+    fn leaves(&mut self, decision: &mut Decision) {
+        let open = self.state.open.take().expect("a change is open");
+        self.state.regret.close();
+        let sets = state::way(&self.state.own, &open.before);
+        self.tell(decision, Outcome::Untold);
+        if !sets.is_empty() {
+            let why = "its context ended before it was judged".into();
+            self.order(Purpose::Undo, sets, why, None, decision);
+        }
     }
 
     /// Gives a context that has come back its own settings.
@@ -500,6 +530,10 @@ impl Coordinator {
             self.returns(window, decision);
             return;
         }
+        let untold = decision.cost.is_some() && elsewhere && ratio.is_none();
+        if untold && !self.state.regret.gains() && self.rules.guarded {
+            return self.leaves(decision);
+        }
         let mut open = self.state.open.take().expect("a change is open");
         if self.off().is_some() {
             return self.undo(window, open, "its agent is gone".into(), decision);
@@ -562,7 +596,8 @@ impl Coordinator {
         let noise = (tolerance / self.rules.loss_mads_max.max(1.0) / f64::from(judged).sqrt()).max(GAIN_MIN);
         let enough = judged >= self.rules.windows_judged;
         let last = judged >= self.rules.windows_judged_max;
-        if enough && mean < 1.0 - noise {
+        // One window is enough where it is better by more than chance ever makes one.
+        if (enough && mean < 1.0 - noise) || mean < 1.0 - tolerance {
             self.keep(open, Some(mean), decision);
         } else if last {
             match mean < 1.0 {

@@ -69,6 +69,11 @@ impl Regret {
         self.of_open_ns = 0.0;
     }
 
+    /// Whether the change that is open has gained so far.
+    pub fn gains(&self) -> bool {
+        self.of_open_ns < 0.0
+    }
+
     /// What the change that is open will have lost, in windows, if a window that cost `ratio` of
     /// its baseline is ended after `elapsed_ns`.
     pub fn of_open_with(&self, ratio: f64, elapsed_ns: u64) -> f64 {

@@ -49,7 +49,7 @@ impl Default for Rules {
     fn default() -> Rules {
         Rules {
             guarded: true,
-            windows_before: 2,
+            windows_before: 1,
             windows_judged: 2,
             windows_judged_max: 4,
             loss_max: 0.05,

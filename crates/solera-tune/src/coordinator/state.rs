@@ -70,6 +70,11 @@ impl Stay {
             false => Stay { context, windows: 1, before: self.windows },
         };
     }
+
+    /// Windows in a row that were of the context before `context`, which may just have begun.
+    pub fn before(&self, context: u32) -> u32 {
+        if self.context == context { self.before } else { self.windows }
+    }
 }
 
 /// What is known of one context.

@@ -209,6 +209,8 @@ fn a_change_that_hurts_is_taken_back_after_two_windows_and_one_that_hurts_much_a
 #[test]
 fn what_hurt_is_not_tried_again_for_a_while_whatever_its_value() {
     let (mut database, mut coordinator) = (Database::new(), scripted(&["3", "2"]));
+    // Other rules would not have the agent asked so soon.
+    (coordinator.rules.mute, coordinator.rules.regret_windows) = (0, 10.0);
     let decisions = run(&mut database, &mut coordinator, 12, 107.0);
     let outcomes = outcomes(&decisions);
     assert!(matches!(outcomes[0], Outcome::Undone { .. }), "{outcomes:?}");
@@ -216,6 +218,82 @@ fn what_hurt_is_not_tried_again_for_a_while_whatever_its_value() {
         matches!(outcomes[1], Outcome::Forbidden { why } if why.contains("not before window")),
         "{outcomes:?}"
     );
+}
+
+#[test]
+fn an_agent_whose_changes_hurt_is_not_even_asked_for_a_while() {
+    let values: Vec<String> = (2..40).map(|value| value.to_string()).collect();
+    let values: Vec<&str> = values.iter().map(String::as_str).collect();
+    let (mut database, mut coordinator) = (Database::new(), scripted(&values));
+    let decisions = run(&mut database, &mut coordinator, 30, 107.0);
+    let undone =
+        decisions.iter().position(|decision| matches!(decision.outcome, Some(Outcome::Undone { .. })));
+    let asked: Vec<u64> = decisions
+        .iter()
+        .filter(|decision| decision.proposal.is_some())
+        .map(|decision| decision.window)
+        .collect();
+    let undone = decisions[undone.unwrap()].window;
+    assert!(asked.iter().all(|window| *window < undone || *window >= undone + 8), "{undone}: {asked:?}");
+}
+
+#[test]
+fn a_change_that_the_engine_refuses_is_not_asked_for_again_soon_and_nothing_else_changes() {
+    let (mut database, mut coordinator) = (Database::new(), scripted(&["3", "4", "5"]));
+    let mut refused = Vec::new();
+    for number in 1..=12 {
+        let decision = coordinator.window(&window(number, 1, 100.0, 0, &database.settings));
+        if let Some(order) = decision.order {
+            refused.push((order.purpose, number));
+            let outcome = coordinator.answer(&Answer::Refused("run_limit: not today".into()));
+            assert_eq!(outcome, Some(Outcome::Refused { why: "run_limit: not today".into() }));
+        }
+    }
+    database.windows = 12;
+    assert_eq!(refused.len(), 1, "{refused:?}");
+    assert!(coordinator.off().is_none() && coordinator.state().own.is_empty());
+    assert!(coordinator.state().open.is_none());
+}
+
+#[test]
+fn a_change_whose_context_ends_before_it_was_judged_is_taken_back_where_nobody_can_judge_it() {
+    let (mut database, mut coordinator) = (Database::new(), scripted(&["3"]));
+    while run(&mut database, &mut coordinator, 1, 101.0)[0].order.is_none() {}
+    run(&mut database, &mut coordinator, 1, 101.0);
+    // Context 2 was never seen under the settings of before.
+    let decision = database.window(&mut coordinator, 2, 500.0);
+    assert_eq!(decision.outcome, Some(Outcome::Untold));
+    assert_eq!(decision.order.unwrap().purpose, Purpose::Undo);
+    assert!(!database.settings[0].is_set && coordinator.state().open.is_none());
+    assert_eq!(
+        coordinator.state().credit,
+        Default::default(),
+        "it speaks neither for the agent nor against it"
+    );
+}
+
+#[test]
+fn a_context_that_is_back_has_its_settings_before_its_window_ends() {
+    let (mut database, mut coordinator) = (Database::new(), scripted(&["3"]));
+    for _ in 0..5 {
+        let ns = if database.run_limit() == 1.0 { 100.0 } else { 60.0 };
+        database.window(&mut coordinator, 1, ns);
+    }
+    assert_eq!(database.run_limit(), 3.0);
+    // Another context has settings of its own: a person's change makes it so.
+    coordinator.state.own.clear();
+    database.make(&[Set::reset("run_limit", None)]);
+    coordinator.state.expected = database.changes;
+    (0..5).for_each(|_| drop(database.window(&mut coordinator, 2, 500.0)));
+    database.windows += 1;
+    let arrived = Window {
+        blocked: Some(crate::sight::Blocked::Arrived),
+        ..window(database.windows, 1, 60.0, database.changes, &database.settings)
+    };
+    let decision = coordinator.window(&arrived);
+    let order = decision.order.expect("its settings");
+    assert_eq!((order.purpose, order.sets), (Purpose::Restore, vec![Set::new("run_limit", 3)]));
+    assert_eq!(decision.cost, None);
 }
 
 #[test]
@@ -240,6 +318,30 @@ fn what_people_set_is_left_alone_and_what_they_change_meanwhile_ends_the_judging
     let decisions = run(&mut database, &mut coordinator, 3, 200.0);
     assert_eq!(outcomes(&decisions), [&Outcome::Untold]);
     assert_eq!(database.run_limit(), 7.0, "what somebody else set stands");
+}
+
+/// Symptom: the size of blocks that a person had set for all levels was set anew for one of them.
+/// Cause: only a setting of that very level was held to be in the way. Cure: what is set for all
+/// levels is, too.
+#[test]
+fn what_a_person_sets_for_all_levels_is_not_changed_for_one() {
+    for (knob, level, allowed) in
+        [("block_bytes", Some(1), false), ("run_limit", Some(1), false), ("run_limit", Some(0), true)]
+    {
+        let mut database = Database::new();
+        database.settings.iter_mut().for_each(|setting| setting.is_set = true);
+        for knob in ["run_limit", "block_bytes"] {
+            for level in [Some(0), Some(1)] {
+                let (knob, value) = (knob.into(), "2".into());
+                database.settings.push(Setting { knob, level, value, is_set: false });
+            }
+        }
+        let sets = vec![Set { level, ..Set::new(knob, 3) }];
+        let proposals = vec![Proposal { sets, ..proposal("3") }];
+        let mut coordinator = coordinator(Scripted { proposals, heard: Vec::new() });
+        let decision = database.window(&mut coordinator, 1, 100.0);
+        assert_eq!(decision.order.is_some(), allowed, "{knob} {level:?}: {:?}", decision.outcome);
+    }
 }
 
 #[test]

@@ -23,8 +23,8 @@ const BLOCK_INDEX_BYTES: f64 = 4.0;
 const MEMTABLE_OVERHEAD_BYTES: f64 = 56.0;
 /// How often, while a table fills, a job looks how large it has become.
 const TABLE_LOOKS: f64 = 64.0;
-/// States of the tree at which reads are looked at: about so many.
-const STATES_MAX: f64 = 32.0;
+/// States of the tree at which reads are looked at, about, if nobody says otherwise.
+const STATES_MAX: u32 = 32;
 
 /// What cannot be chosen: the data, and what is asked of it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -148,6 +148,12 @@ impl Model {
     /// What operations cost on average while `load` runs on `tree`, which is left as it is then.
     /// Writes are of keys that are there.
     pub fn run(&self, setting: &Setting, load: Load<'_>, tree: &mut Tree) -> Cost {
+        self.run_looking(setting, load, tree, STATES_MAX)
+    }
+
+    /// The same, where reads are looked at in about so many states of the tree: most of the time
+    /// that it takes is theirs.
+    pub fn run_looking(&self, setting: &Setting, load: Load<'_>, tree: &mut Tree, states: u32) -> Cost {
         let before = tree.work.clone();
         let memtable = self.data.memtable_entries(setting.shape.write_buffer_bytes);
         let writes = load.operations * load.mix.write;
@@ -157,7 +163,7 @@ impl Model {
         // it.
         let cycle = setting.shape.run_limit(0).max(1) as usize;
         let cycles = (flushes as usize + 1).div_ceil(cycle);
-        let every = (((cycles * cycle) as f64 / STATES_MAX).ceil() as usize).min(cycles);
+        let every = (((cycles * cycle) as f64 / f64::from(states.max(1))).ceil() as usize).min(cycles);
         let looked_at = |flush: usize| flush / cycle % every == (every - 1) / 2;
         // The share of the load between two flushes, and what is left for the last.
         let share = if flushes > 0.0 { memtable / writes } else { 1.0 };

@@ -3,11 +3,11 @@
 //! Owns [`probe`]. Files are read past the system's cache where the file system can, else through
 //! it, and [`Units::direct_reads`] says which. The processor's parts are measured on databases in
 //! memory, through the engine's public face, as differences: what a lookup takes with seven runs
-//! and with one.
+//! and with one. Whoever waits for it can end it with [`probe_unless`].
 
 use super::units::{READ_BYTES, Units};
 use solera::{
-    Clock, Compression, Db, Layout, Options, Result, Shape, SystemClock,
+    Clock, Compression, Db, Error, Layout, Options, Result, Shape, SystemClock,
     vfs::{Fs, ReadFile, mem::MemFs, read_exact_at},
 };
 use std::{
@@ -55,38 +55,71 @@ impl Draw {
 /// # Errors
 /// What `fs` says if the file cannot be written or read.
 pub fn probe(fs: &dyn Fs, dir: &Path) -> Result<Units> {
-    let clock = SystemClock::new();
+    measured(fs, dir, &Bench { clock: SystemClock::new(), stops: &|| false })
+}
+
+/// The same, ended without a result soon after `stops` says so.
+///
+/// # Errors
+/// As [`probe`].
+pub fn probe_unless(fs: &dyn Fs, dir: &Path, stops: &dyn Fn() -> bool) -> Result<Option<Units>> {
+    match measured(fs, dir, &Bench { clock: SystemClock::new(), stops }) {
+        Err(Error::Closed) if stops() => Ok(None),
+        measured => measured.map(Some),
+    }
+}
+
+/// What everything is measured by.
+struct Bench<'a> {
+    clock: SystemClock,
+    /// Whether nobody waits for the result any more.
+    stops: &'a dyn Fn() -> bool,
+}
+
+impl Bench<'_> {
+    fn now_ns(&self) -> u64 {
+        self.clock.monotonic_ns()
+    }
+
+    /// Fails once nobody waits any more.
+    fn go_on(&self) -> Result<()> {
+        if (self.stops)() { Err(Error::Closed) } else { Ok(()) }
+    }
+}
+
+fn measured(fs: &dyn Fs, dir: &Path, bench: &Bench<'_>) -> Result<Units> {
     // No two probes share a file, neither of this process nor of others.
     static PROBES: AtomicU64 = AtomicU64::new(0);
     let number = PROBES.fetch_add(1, Ordering::Relaxed);
     let path = dir.join(format!("solera-probe-{}-{number}.tmp", std::process::id()));
-    let files = probe_files(fs, &path, &clock);
+    let files = probe_files(fs, &path, bench);
     // Also after a failure; whichever of the two errors comes first is the one to tell.
     let removed = if fs.exists(&path)? { fs.remove_file(&path) } else { Ok(()) };
     let (write_ns_per_page, direct_reads, read_ns, read_ahead_ns_per_page) = files?;
     removed?;
-    let steps = probe_steps(&clock)?;
+    let steps = probe_steps(bench)?;
     Ok(Units { direct_reads, read_ns, read_ahead_ns_per_page, write_ns_per_page, ..steps })
 }
 
-fn probe_files(fs: &dyn Fs, path: &Path, clock: &SystemClock) -> Result<(f64, bool, [f64; 4], f64)> {
+fn probe_files(fs: &dyn Fs, path: &Path, bench: &Bench<'_>) -> Result<(f64, bool, [f64; 4], f64)> {
     let mut piece = vec![0u8; PIECE_BYTES as usize];
     let mut draw = Draw(1);
     piece.iter_mut().for_each(|byte| *byte = draw.below(256) as u8);
-    let start = clock.monotonic_ns();
+    let start = bench.now_ns();
     let mut file = fs.create(path)?;
     for _ in 0..FILE_BYTES / PIECE_BYTES {
+        bench.go_on()?;
         file.append(&piece)?;
     }
     file.sync()?;
     let pages = (FILE_BYTES / PIECE_BYTES) as f64 * PIECE_PAGES;
-    let write_ns_per_page = (clock.monotonic_ns() - start) as f64 / pages;
+    let write_ns_per_page = (bench.now_ns() - start) as f64 / pages;
     drop(file);
     let (file, direct) = open(fs, path)?;
     let mut buffer = vec![0; PIECE_BYTES as usize];
     let mut read = |bytes: u64, pause: f64| -> Result<f64> {
         let slots = (FILE_BYTES - bytes) / 4096;
-        timed(clock, READ_NS, || {
+        timed(bench, READ_NS, || {
             read_exact_at(&*file, &mut buffer[..bytes as usize], draw.below(slots) * 4096)?;
             black_box(&buffer);
             Ok(())
@@ -112,14 +145,15 @@ fn open(fs: &dyn Fs, path: &Path) -> Result<(Arc<dyn ReadFile>, bool)> {
 }
 
 /// Nanoseconds of one call of `step`, over `limit_ns`, after a tenth of it to warm up.
-fn timed(clock: &SystemClock, limit_ns: u64, mut step: impl FnMut() -> Result<()>) -> Result<f64> {
+fn timed(bench: &Bench<'_>, limit_ns: u64, mut step: impl FnMut() -> Result<()>) -> Result<f64> {
     let mut run = |limit_ns: u64| -> Result<f64> {
-        let start = clock.monotonic_ns();
+        let start = bench.now_ns();
         let (mut steps, mut elapsed) = (0u64, 0);
         while elapsed < limit_ns {
+            bench.go_on()?;
             (0..16).try_for_each(|_| step())?;
             steps += 16;
-            elapsed = clock.monotonic_ns() - start;
+            elapsed = bench.now_ns() - start;
         }
         Ok(elapsed as f64 / steps as f64)
     };
@@ -133,7 +167,7 @@ fn key(i: u64) -> [u8; 8] {
 }
 
 /// A database in memory of [`RUNS`] runs and what a put took.
-fn fill(memory_bytes: u64, clock: &SystemClock) -> Result<(Db, f64)> {
+fn fill(memory_bytes: u64, bench: &Bench<'_>) -> Result<(Db, f64)> {
     let layout = Layout { compression: Compression::None, ..Layout::default() };
     let shape = Shape { run_limits: vec![16, 1], ..Shape::default() };
     let options = Options::new().fs(Arc::new(MemFs::new())).memory(memory_bytes).layout(layout).shape(shape);
@@ -141,54 +175,55 @@ fn fill(memory_bytes: u64, clock: &SystemClock) -> Result<(Db, f64)> {
     let value = [7; VALUE_BYTES];
     let mut put_ns = 0;
     for run in 0..RUNS {
-        let start = clock.monotonic_ns();
+        bench.go_on()?;
+        let start = bench.now_ns();
         for i in (run..ENTRIES).step_by(RUNS as usize) {
             db.put(key(2 * i), value)?;
         }
-        put_ns += clock.monotonic_ns() - start;
+        put_ns += bench.now_ns() - start;
         db.flush()?;
     }
     Ok((db, put_ns as f64 / ENTRIES as f64))
 }
 
-fn probe_steps(clock: &SystemClock) -> Result<Units> {
-    let (db, put_ns) = fill(64 << 20, clock)?;
+fn probe_steps(bench: &Bench<'_>) -> Result<Units> {
+    let (db, put_ns) = fill(64 << 20, bench)?;
     let mut draw = Draw(2);
     let mut absent = |db: &Db| {
-        timed(clock, STEP_NS, || db.get(key(2 * draw.below(ENTRIES) + 1)).map(|value| drop(black_box(value))))
+        timed(bench, STEP_NS, || db.get(key(2 * draw.below(ENTRIES) + 1)).map(|value| drop(black_box(value))))
     };
     let absent_many = absent(&db)?;
     let mut draw = Draw(3);
     let mut seek = |db: &Db| {
-        timed(clock, STEP_NS, || {
+        timed(bench, STEP_NS, || {
             let mut scan = db.range(&key(2 * draw.below(ENTRIES))[..]..);
             black_box(scan.advance()?);
             Ok(())
         })
     };
     let seek_many = seek(&db)?;
-    let start = clock.monotonic_ns();
+    let start = bench.now_ns();
     db.compact_range(..)?;
-    let merge_ns_per_entry = (clock.monotonic_ns() - start) as f64 / ENTRIES as f64;
+    let merge_ns_per_entry = (bench.now_ns() - start) as f64 / ENTRIES as f64;
     let (absent_one, seek_one) = (absent(&db)?, seek(&db)?);
     let others = (RUNS - 1) as f64;
     let run_probe_ns = ((absent_many - absent_one) / others).max(0.0);
     let get_ns = (absent_one - run_probe_ns).max(0.0);
     let mut draw = Draw(4);
     let mut found = |db: &Db| {
-        timed(clock, STEP_NS, || db.get(key(2 * draw.below(ENTRIES))).map(|value| drop(black_box(value))))
+        timed(bench, STEP_NS, || db.get(key(2 * draw.below(ENTRIES))).map(|value| drop(black_box(value))))
     };
     let found_cached = found(&db)?;
     let block_find_ns = (found_cached - get_ns - run_probe_ns).max(0.0);
-    let start = clock.monotonic_ns();
+    let start = bench.now_ns();
     let mut scan = db.iter();
     while scan.advance()? {
         black_box(scan.value());
     }
-    let step_ns = (clock.monotonic_ns() - start) as f64 / ENTRIES as f64;
+    let step_ns = (bench.now_ns() - start) as f64 / ENTRIES as f64;
     drop(scan);
     // With the smallest cache nearly every lookup reads its block, from memory.
-    let (starved, _) = fill(1 << 20, clock)?;
+    let (starved, _) = fill(1 << 20, bench)?;
     starved.compact_range(..)?;
     let block_load_ns = (found(&starved)? - found_cached).max(0.0);
     Ok(Units {
@@ -207,6 +242,26 @@ fn probe_steps(clock: &SystemClock) -> Result<Units> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
+
+    /// Symptom: dropping a tuner took seconds. Cause: it waited for a probe that had begun. Cure:
+    /// the probe asks whether it is still waited for.
+    #[test]
+    fn a_probe_that_nobody_waits_for_ends_where_it_is_and_leaves_nothing() {
+        let fs = MemFs::new();
+        fs.create_dir_all(Path::new("/d")).unwrap();
+        for after in [0, 1, 100, 600] {
+            let asked = Cell::new(0u32);
+            let stops = || {
+                asked.set(asked.get() + 1);
+                asked.get() > after
+            };
+            assert!(probe_unless(&fs, Path::new("/d"), &stops).unwrap().is_none(), "{after}");
+            // Once more where it ended, to tell a failure from an end.
+            assert_eq!(asked.get(), after + 2);
+            assert_eq!(fs.list_dir(Path::new("/d")).unwrap(), Vec::<String>::new());
+        }
+    }
 
     #[test]
     fn the_probe_of_a_file_system_in_memory_measures_everything_and_leaves_nothing() {

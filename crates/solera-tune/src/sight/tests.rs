@@ -214,10 +214,10 @@ fn a_window_begins_anew_where_the_workload_changes_and_is_known_at_once() {
 }
 
 #[test]
-fn a_workload_that_changes_all_the_time_has_windows_too() {
+fn a_workload_that_changes_all_the_time_has_windows_and_most_of_them_are_not_judged() {
     let world = World::new();
     let mut watch = Watch::new("default", Pace { operations_min: 800, ..PACE }, world.observe(1), 0);
-    let mut windows = 0;
+    let (mut windows, mut mixed) = (0, 0);
     for turn in 0..60 {
         if turn % 2 == 0 {
             world.get(200)
@@ -225,7 +225,44 @@ fn a_workload_that_changes_all_the_time_has_windows_too() {
             world.put(200)
         }
         world.db.flush().unwrap();
-        windows += u32::from(matches!(watch.look(world.observe(10)), Look::Ended(_)));
+        if let Look::Ended(window) = watch.look(world.observe(10)) {
+            windows += 1;
+            mixed += u32::from((window.blocked, window.context) == (Some(Blocked::Mixed), 0));
+        }
     }
-    assert!(windows > 5, "{windows}");
+    assert!(windows > 5 && mixed + 1 >= windows, "{mixed} of {windows}");
+}
+
+#[test]
+fn a_known_workload_that_has_come_back_is_told_before_its_window_ends() {
+    let world = World::new();
+    // So much that what is written does not make it another workload.
+    world.put(20_000);
+    world.db.flush().unwrap();
+    let mut watch = Watch::new("default", Pace { operations_min: 1600, ..PACE }, world.observe(1), 0);
+    let mut told = Vec::new();
+    for turn in 0..4 {
+        // Two windows and a half of each, so that a window is under way where the other begins.
+        for part in 0..20 {
+            if turn % 2 == 0 {
+                world.get(200)
+            } else {
+                world.put(200)
+            }
+            world.db.flush().unwrap();
+            if let Look::Ended(window) = watch.look(world.observe(10)) {
+                let arrived = window.blocked == Some(Blocked::Arrived);
+                told.push((turn, arrived, window.context, window.number));
+                assert!(!arrived || (part < 4 && window.operations.total() == 400), "{part}: {window:?}");
+            }
+        }
+    }
+    let arrivals: Vec<(i32, u32)> = told
+        .iter()
+        .filter(|(_, arrived, ..)| *arrived)
+        .map(|(turn, _, context, _)| (*turn, *context))
+        .collect();
+    assert_eq!(arrivals, [(2, 1), (3, 2)], "{told:?}");
+    let numbers: Vec<u64> = told.iter().map(|(.., number)| *number).collect();
+    assert_eq!(numbers, (1..=told.len() as u64).collect::<Vec<u64>>());
 }

@@ -3,7 +3,9 @@
 //! Owns [`Watch`]. It is shown observations as often as its caller likes, and says when a window
 //! has ended: when there were enough operations, over enough time, and, where there are writes,
 //! flushes, so that a window holds whole cycles of the tree's work. It compares what was asked
-//! between looks: where the workload changes, the window begins anew.
+//! between looks: where the workload changes, the window begins anew, once. A window in which it
+//! changes again is of no context and is not judged. Where a known workload has come back, that is
+//! told before the window has ended.
 
 use super::{
     context::{Contexts, DRIFT, Traits},
@@ -43,6 +45,9 @@ const WAIT_FOR_FLUSH: f64 = 2.0;
 const WAIT_FOR_WRITES: f64 = 6.0;
 /// Parts of the least window that the workload is compared between.
 const PARTS: u64 = 8;
+/// Parts that are alike before it is told that a known workload has come back: one alone may be of
+/// two workloads.
+const ARRIVAL_PARTS: u32 = 2;
 /// The part of a window from which on it can be ended early.
 const EARLY_PARTS: u64 = 4;
 /// What chance alone makes of the variation of two mixes, times the root of their operations.
@@ -70,9 +75,13 @@ pub struct Watch {
     part: Observation,
     /// Parts that it has had, all alike.
     parts: u32,
-    /// Whether it began anew because the workload changed. It does so once: a workload that changes
-    /// all the time is one of its own.
+    /// Whether it began anew because the workload changed. It does so once, or else a workload that
+    /// changes all the time would have no windows.
     anew: bool,
+    /// Whether the workload changed after that: what the window costs is of several workloads.
+    mixed: bool,
+    /// Whether it was told, or found not worth telling, which known workload has come back.
+    told: bool,
     contexts: Contexts,
     /// Windows that ended.
     windows: u64,
@@ -91,6 +100,8 @@ impl Watch {
             part,
             parts: 0,
             anew: false,
+            mixed: false,
+            told: false,
             contexts,
             windows,
             context: 0,
@@ -111,7 +122,7 @@ impl Watch {
     pub fn restart(&mut self, now: Observation) {
         self.part = now.clone();
         self.begin = now;
-        (self.parts, self.anew) = (0, false);
+        (self.parts, self.anew, self.mixed, self.told) = (0, false, false, false);
     }
 
     /// What was done since the window began, as far as it tells something, and its context, if that
@@ -150,15 +161,40 @@ impl Watch {
         if drifts && !self.anew {
             (self.begin, self.parts, self.anew) = (self.part.clone(), 0, true);
         } else if drifts {
-            self.parts = 0;
+            (self.parts, self.mixed) = (0, true);
         }
         self.parts += 1;
         self.part = now.clone();
     }
 
+    /// What is to be told of a window that goes on: it began anew, two of its parts are alike, and
+    /// they are of a known context that is not the one before.
+    fn arrival(&mut self, now: &Observation) -> Option<Window> {
+        let two_parts = self.anew && self.parts == ARRIVAL_PARTS && !self.mixed && !self.told;
+        let window = two_parts.then(|| Window::between(&self.begin, now, &self.keyspace)).flatten()?;
+        self.told = true;
+        let context = self.contexts.of(&Traits::of(&window));
+        if window.blocked.is_some() || context == 0 || context == self.context {
+            return None;
+        }
+        (self.windows, self.context) = (self.windows + 1, context);
+        let number = self.windows;
+        Some(Window {
+            number,
+            context,
+            drifted: true,
+            steady: true,
+            blocked: Some(Blocked::Arrived),
+            ..window
+        })
+    }
+
     /// Looks at the database as it is `now`.
     pub fn look(&mut self, now: Observation) -> Look {
         self.heed_drift(&now);
+        if let Some(window) = self.arrival(&now) {
+            return Look::Ended(Box::new(window));
+        }
         let Some(mut window) = Window::between(&self.begin, &now, &self.keyspace) else { return Look::Gone };
         let jumped = matches!(window.blocked, Some(Blocked::Clock | Blocked::Reopened | Blocked::NotANumber))
             && !self.is_young(&window, &now);
@@ -166,11 +202,15 @@ impl Watch {
             return Look::TooSoon;
         }
         window.steady = self.parts > 1;
+        let mixed = self.mixed;
         self.restart(now);
         self.windows += 1;
         window.number = self.windows;
         if window.blocked.is_none() && window.operations.total() < self.pace.operations_min {
             window.blocked = Some(Blocked::TooFew);
+        }
+        if mixed {
+            window.blocked = window.blocked.or(Some(Blocked::Mixed));
         }
         if window.blocked.is_none_or(Blocked::has_context) {
             self.place(&mut window);

@@ -43,12 +43,17 @@ pub enum Blocked {
     Stuck,
     /// The workload is on its way from one context to another.
     Unsettled,
+    /// The workload changed several times.
+    Mixed,
+    /// It has only begun: a workload that is known has come back.
+    Arrived,
 }
 
 impl Blocked {
     /// Whether such a window says what workload it is of.
     pub fn has_context(self) -> bool {
-        !matches!(self, Blocked::Clock | Blocked::Reopened | Blocked::NotANumber | Blocked::TooFew)
+        use Blocked::{Arrived, Clock, Mixed, NotANumber, Reopened, TooFew};
+        !matches!(self, Clock | Reopened | NotANumber | TooFew | Mixed | Arrived)
     }
 
     /// The reason in words.
@@ -62,6 +67,8 @@ impl Blocked {
             Blocked::Backlog => "background work is behind",
             Blocked::Stuck => "background work fails",
             Blocked::Unsettled => "the workload is changing",
+            Blocked::Mixed => "the workload changed several times",
+            Blocked::Arrived => "a workload that is known has come back",
         }
     }
 }

@@ -15,8 +15,10 @@ use crate::{
 };
 use solera::Shape;
 
-/// Flushes that a walk goes through, at most: each takes some ten microseconds.
+/// Flushes that a walk goes through, at most: each takes some microseconds.
 const FLUSHES_MAX: f64 = 160.0;
+/// States of a walk at which reads are looked at: each takes some ten microseconds.
+const STATES: u32 = 8;
 /// What level 0 waits for, as the engine reckons it (docs/decisions/0016): nanoseconds for a byte
 /// of a merge, for a table that a lookup asks, for a block that a scan comes to, and for a block
 /// that comes from a file.
@@ -107,6 +109,29 @@ pub(in crate::agent) fn divided_bytes(window: &Window) -> f64 {
     budget - (UNDIVIDED_BYTES + budget * UNDIVIDED_PART).min(budget * UNDIVIDED_MAX)
 }
 
+/// What operations did while a tree was run forward, and what reads of what it left cost.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Walk {
+    /// What an operation did, uncorrected.
+    parts: Parts,
+    /// Bytes of all tables at its end.
+    table_bytes: f64,
+    /// Entries of a block.
+    block_entries: f64,
+    /// What an absent lookup, a found one and a scan cost on the tree at its end, in nanoseconds.
+    left: [f64; 3],
+}
+
+impl Walk {
+    /// What the worst of the workloads that may come next reads of the tree that this leaves, as a
+    /// share of what it reads of the one that `stay` leaves. Those that hardly write, so that the
+    /// tree stays as it is.
+    pub(super) fn hazard(&self, stay: &Walk) -> f64 {
+        let shares = self.left.iter().zip(stay.left).map(|(then, stays)| then / stays.max(f64::MIN_POSITIVE));
+        shares.fold(0.0, f64::max)
+    }
+}
+
 /// The model and its corrections.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Foresight<'a> {
@@ -152,92 +177,78 @@ impl Foresight<'_> {
 
     /// What the model says that `window` does, uncorrected.
     pub(super) fn modelled(&self, window: &Window) -> Parts {
-        let plan = Plan::of(window);
-        let (model, setting) = self.model(window, &plan);
-        let mix = window.mix();
-        let load = Load { mix: &mix, operations: window.operations.total() as f64 };
-        let cost = model.run(&setting, load, &mut self.tree(window, &model, &setting));
-        self.parts(&model, &mix, &cost)
+        self.uncorrected(window, 1.0)
     }
 
     /// Entries that the model says flushes and merges write for each operation, in the mean over so
     /// many windows.
     pub(super) fn moved(&self, window: &Window, windows: f64) -> f64 {
+        self.uncorrected(window, windows).merged
+    }
+
+    fn uncorrected(&self, window: &Window, windows: f64) -> Parts {
         let (model, setting) = self.model(window, &Plan::of(window));
         let mix = window.mix();
-        let load = Load { mix: &mix, operations: self.operations(window, &model, &setting, windows) };
-        let cost = model.run(&setting, load, &mut self.tree(window, &model, &setting));
-        self.parts(&model, &mix, &cost).merged
+        let load = self.load(window, &mix, &model, &setting, windows);
+        let cost = model.run_looking(&setting, load, &mut self.tree(window, &model, &setting), STATES);
+        self.parts(&model, &mix, &cost)
     }
 
     /// Operations of so many windows, as far as a walk goes.
-    fn operations(&self, window: &Window, model: &Model, setting: &Setting, windows: f64) -> f64 {
+    fn load<'m>(
+        &self,
+        window: &Window,
+        mix: &'m Mix,
+        model: &Model,
+        setting: &Setting,
+        windows: f64,
+    ) -> Load<'m> {
         let memtable = model.data.memtable_entries(setting.shape.write_buffer_bytes);
-        let (operations, write) = (window.operations.total() as f64 * windows, window.mix().write);
-        if write > 0.0 { operations.min(FLUSHES_MAX * memtable / write) } else { operations }
+        let all = window.operations.total() as f64 * windows;
+        let operations = if mix.write > 0.0 { all.min(FLUSHES_MAX * memtable / mix.write) } else { all };
+        Load { mix, operations }
     }
 
-    /// What an operation will cost in the mean over so many `windows` under `plan`, in the goal's
-    /// unit, where reads read and merges move so many times what the model says.
-    pub(super) fn price(&self, window: &Window, plan: &Plan, windows: f64, residual: (f64, f64)) -> f64 {
+    /// Runs the tree of `window` forward over so many `windows` under `plan`.
+    pub(super) fn walk(&self, window: &Window, plan: &Plan, windows: f64) -> Walk {
         let (model, setting) = self.model(window, plan);
         let mix = window.mix();
-        let load = Load { mix: &mix, operations: self.operations(window, &model, &setting, windows) };
+        let load = self.load(window, &mix, &model, &setting, windows);
         let mut tree = self.tree(window, &model, &setting);
-        let cost = model.run(&setting, load, &mut tree);
-        let mut parts = self.parts(&model, &mix, &cost);
+        let cost = model.run_looking(&setting, load, &mut tree, STATES);
+        let parts = self.parts(&model, &mix, &cost);
+        let entries: f64 = (0..tree.depth()).map(|level| tree.entries(level)).sum();
+        let table_bytes = entries * model.data.stored_bytes(setting.filter_bits);
+        let data = Data { scan_entries: model.data.scan_entries.max(SCAN), ..model.data };
+        let block_entries = data.block_entries();
+        let model = Model { data, ..model };
+        let nothing = Mix { absent: 0.0, found: 0.0, scan: 0.0, write: 0.0 };
+        let to_come =
+            [Mix { absent: 1.0, ..nothing }, Mix { found: 1.0, ..nothing }, Mix { scan: 1.0, ..nothing }];
+        let left = to_come.map(|mix| {
+            let cost = Cost { reads: model.reads(&setting, &mix, &tree), ..Cost::default() };
+            self.scales.ns(&self.parts(&model, &mix, &cost))
+        });
+        Walk { parts, table_bytes, block_entries, left }
+    }
+
+    /// What an operation of `walk` costs in the goal's unit, where reads read and merges move so
+    /// many times what the model says.
+    pub(super) fn price(&self, walk: &Walk, residual: (f64, f64)) -> f64 {
+        let mut parts = walk.parts;
         parts.ns[1] *= residual.0;
         parts.blocks_read *= residual.0;
         parts.ns[2] *= residual.1;
         parts.merged *= residual.1;
-        let bytes: f64 = (0..tree.depth()).map(|level| tree.entries(level)).sum::<f64>()
-            * model.data.stored_bytes(setting.filter_bits);
-        self.in_goal(&parts, &model, bytes)
-    }
-
-    /// What the worst of the workloads that may come next reads of the tree that `plan` leaves
-    /// after so many `windows`, as a share of what it reads of the one that `stay` leaves. Those
-    /// that hardly write, so that the tree stays as it is.
-    pub(super) fn hazard(&self, window: &Window, stay: &Plan, plan: &Plan, windows: f64) -> f64 {
-        let left = |plan: &Plan| {
-            let (model, setting) = self.model(window, plan);
-            let mix = window.mix();
-            let memtable = model.data.memtable_entries(setting.shape.write_buffer_bytes);
-            let operations = window.operations.total() as f64 * windows;
-            let most = if mix.write > 0.0 { FLUSHES_MAX * memtable / mix.write } else { 0.0 };
-            let mut tree = self.tree(window, &model, &setting);
-            model.run(&setting, Load { mix: &mix, operations: operations.min(most) }, &mut tree);
-            (
-                Model {
-                    data: Data { scan_entries: model.data.scan_entries.max(SCAN), ..model.data },
-                    ..model
-                },
-                setting,
-                tree,
-            )
-        };
-        let (then, stays) = (left(plan), left(stay));
-        let of = |(model, setting, tree): &(Model, Setting, Tree), mix: &Mix| {
-            let cost = Cost { reads: model.reads(setting, mix, tree), ..Cost::default() };
-            self.scales.ns(&self.parts(model, mix, &cost))
-        };
-        let nothing = Mix { absent: 0.0, found: 0.0, scan: 0.0, write: 0.0 };
-        let mixes =
-            [Mix { absent: 1.0, ..nothing }, Mix { found: 1.0, ..nothing }, Mix { scan: 1.0, ..nothing }];
-        let shares = mixes.iter().map(|mix| of(&then, mix) / of(&stays, mix).max(f64::MIN_POSITIVE));
-        shares.fold(0.0, f64::max)
-    }
-
-    fn in_goal(&self, parts: &Parts, model: &Model, table_bytes: f64) -> f64 {
-        if self.goal.space_bytes_max.is_some_and(|max| table_bytes > max as f64) {
+        if self.goal.space_bytes_max.is_some_and(|max| walk.table_bytes > max as f64) {
             return f64::INFINITY;
         }
-        let ns = self.scales.ns(parts);
+        let ns = self.scales.ns(&parts);
         match self.goal.objective {
             Objective::MeanTime | Objective::P50 | Objective::P99 => ns,
-            Objective::TimeAndSpace => ns * table_bytes,
+            Objective::TimeAndSpace => ns * walk.table_bytes,
             Objective::BytesWritten => parts.bytes_written,
-            Objective::Blocks => parts.blocks_read + parts.merged * 2.0 / model.data.block_entries(),
+            Objective::Blocks => parts.blocks_read + parts.merged * 2.0 / walk.block_entries,
         }
     }
 

@@ -10,6 +10,7 @@
 //! suffer from.
 
 mod foresight;
+mod prices;
 mod scales;
 mod wishes;
 
@@ -20,6 +21,7 @@ use crate::{
 };
 pub(super) use foresight::divided_bytes;
 use foresight::{Foresight, Plan};
+use prices::Prices;
 use scales::Scales;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -38,8 +40,6 @@ const DWELL: (f64, f64, f64) = (24.0, 12.0, 64.0);
 const LASTS: f64 = 3.0;
 /// Windows of which contexts are remembered.
 const RECENT: usize = 96;
-/// How much worse than by default a context that was seen lately may become, as a share.
-const OTHERS_LOSS_MAX: f64 = 0.03;
 /// Of what a group is predicted to gain, how much is believed at first.
 const TRUST_FIRST: f64 = 0.8;
 /// Weight of the newest window in what is known of a context.
@@ -203,67 +203,19 @@ impl Steward {
         entry.window = window.clone();
     }
 
-    /// What `plan` costs of what `stay` does, over a while, in the context of `window` and in those
-    /// that were seen lately; `None` if one of those would become worse than by default.
-    fn ratio(&self, window: &Window, stay: &Plan, plan: &Plan) -> Option<f64> {
-        let foresight = self.foresight();
-        let dwell = self.dwell();
-        let of = |window: &Window, plan: &Plan, windows: f64| {
-            let reads = self.memory.known.get(&window.context).map_or(1.0, |known| known.reads);
-            let residual = (reads, self.memory.merges());
-            foresight.price(window, plan, windows, residual)
-        };
-        let own = of(window, plan, dwell) / of(window, stay, dwell).max(f64::MIN_POSITIVE);
-        let mut sum = own;
-        let mut weights = 1.0;
-        if self.memory.dwell >= LASTS || self.memory.dwell == 0.0 {
-            // Contexts that last have settings of their own.
-            return Some(own);
-        }
-        for (id, share) in self.others(window.context) {
-            let other = &self.memory.known[&id].window;
-            // Data and tree are those of now; what is asked for is the other's.
-            let other = Window {
-                operations: other.operations,
-                scanned: other.scanned,
-                context: id,
-                ..window.clone()
-            };
-            let default = Plan::by_default(&other);
-            let (then, stays) = (of(&other, plan, dwell), of(&other, stay, dwell));
-            if then > (1.0 + OTHERS_LOSS_MAX) * of(&other, &default, dwell) && then > stays * 1.01 {
-                return None;
-            }
-            // A context that comes back soon counts as much as it takes of the time.
-            let weight = share / (1.0 - share).max(0.1) * (1.0 - dwell / DWELL.2).max(0.0);
-            sum += weight * then / stays.max(f64::MIN_POSITIVE);
-            weights += weight;
-        }
-        Some(sum / weights)
-    }
-
-    /// What plans are priced at that may be considered.
-    fn allowed(&self, window: &Window, stay: &Plan, plan: &Plan, group: Group) -> Option<f64> {
-        if !wishes::dares(&self.memory.credit, stay, plan) {
-            return None;
-        }
-        let ratio = self.ratio(window, stay, plan).filter(|ratio| *ratio < 1.0)?;
-        let hazard = self.foresight().hazard(window, stay, plan, self.dwell());
-        (hazard <= 1.0 + group.hazard_max()).then_some(ratio)
-    }
-
     /// The wish that gains most, with what it gains.
     fn best(&self, window: &Window) -> Option<(Wish, f64)> {
         let known = self.memory.known.get(&window.context)?;
         let stay = Plan::of(window);
         let gain_min = GAIN_MIN.max(DOUBT * known.doubt.min(0.5));
+        let prices = Prices::new(self, window, &stay);
         let mut best: Option<(Wish, f64)> = None;
         for group in Group::ALL {
             if known.rests.get(&group).is_some_and(|(until, _)| *until > window.number) {
                 continue;
             }
             let trust = self.memory.trust.get(&group).copied().unwrap_or(TRUST_FIRST);
-            let wish = wishes::search(group, window, &stay, |plan| self.allowed(window, &stay, plan, group));
+            let wish = wishes::search(group, window, &stay, |plan| prices.allowed(plan, group));
             let Some((wish, ratio)) = wish else { continue };
             let ratio = 1.0 - trust * (1.0 - ratio);
             if 1.0 - ratio < gain_min * group.caution() {

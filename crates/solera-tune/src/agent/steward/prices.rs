@@ -1,0 +1,106 @@
+//! What plans are priced at for one window.
+//!
+//! Owns [`Prices`]. A plan is walked once for each workload, however often it is asked for: groups
+//! of knobs have plans in common, and what staying costs is asked for by all of them.
+
+use super::{
+    DWELL, LASTS, Steward,
+    foresight::{Plan, Walk},
+    wishes::{self, Group},
+};
+use crate::sight::Window;
+use std::cell::RefCell;
+
+/// How much worse than by default a context that was seen lately may become, as a share.
+const OTHERS_LOSS_MAX: f64 = 0.03;
+
+/// Prices of plans, as shares of what staying costs.
+pub(super) struct Prices<'a> {
+    steward: &'a Steward,
+    stay: &'a Plan,
+    dwell: f64,
+    own: Asked,
+    /// The contexts that were seen lately and may come back soon, with their weights.
+    others: Vec<(Asked, f64)>,
+}
+
+/// One workload on the tree as it is now, and the walks that it was priced by.
+struct Asked {
+    window: Window,
+    /// How many times what the model says reads read and merges move.
+    residual: (f64, f64),
+    walks: RefCell<Vec<(Plan, Walk)>>,
+}
+
+impl Asked {
+    fn new(steward: &Steward, window: Window) -> Asked {
+        let reads = steward.memory.known.get(&window.context).map_or(1.0, |known| known.reads);
+        Asked { window, residual: (reads, steward.memory.merges()), walks: RefCell::default() }
+    }
+}
+
+impl<'a> Prices<'a> {
+    /// Of plans for `window`, which has `stay`.
+    pub(super) fn new(steward: &'a Steward, window: &Window, stay: &'a Plan) -> Prices<'a> {
+        let (dwell, mean) = (steward.dwell(), steward.memory.dwell);
+        // Contexts that last have settings of their own.
+        let lasts = mean >= LASTS || mean == 0.0;
+        let others = if lasts { Vec::new() } else { steward.others(window.context) };
+        let others = others.into_iter().map(|(id, share)| {
+            let other = &steward.memory.known[&id].window;
+            // Data and tree are those of now; what is asked for is the other's.
+            let other = Window {
+                operations: other.operations,
+                scanned: other.scanned,
+                context: id,
+                ..window.clone()
+            };
+            // A context that comes back soon counts as much as it takes of the time.
+            let weight = share / (1.0 - share).max(0.1) * (1.0 - dwell / DWELL.2).max(0.0);
+            (Asked::new(steward, other), weight)
+        });
+        let others = others.collect();
+        Prices { steward, stay, dwell, own: Asked::new(steward, window.clone()), others }
+    }
+
+    fn walk(&self, asked: &Asked, plan: &Plan) -> Walk {
+        let known = asked.walks.borrow().iter().find(|(known, _)| known == plan).map(|(_, walk)| *walk);
+        known.unwrap_or_else(|| {
+            let walk = self.steward.foresight().walk(&asked.window, plan, self.dwell);
+            asked.walks.borrow_mut().push((plan.clone(), walk));
+            walk
+        })
+    }
+
+    fn price(&self, asked: &Asked, plan: &Plan) -> f64 {
+        self.steward.foresight().price(&self.walk(asked, plan), asked.residual)
+    }
+
+    /// What `plan` costs of what staying does, over a while, in the context of the window and in
+    /// those that were seen lately; `None` if one of those would become worse than by default.
+    fn ratio(&self, plan: &Plan) -> Option<f64> {
+        let of =
+            |asked: &Asked| self.price(asked, plan) / self.price(asked, self.stay).max(f64::MIN_POSITIVE);
+        let (mut sum, mut weights) = (of(&self.own), 1.0);
+        for (other, weight) in &self.others {
+            let default = self.price(other, &Plan::by_default(&other.window));
+            let ratio = of(other);
+            if self.price(other, plan) > (1.0 + OTHERS_LOSS_MAX) * default && ratio > 1.01 {
+                return None;
+            }
+            sum += weight * ratio;
+            weights += weight;
+        }
+        Some(sum / weights)
+    }
+
+    /// What `plan` is priced at, if `group` may be changed to it.
+    pub(super) fn allowed(&self, plan: &Plan, group: Group) -> Option<f64> {
+        if !wishes::dares(&self.steward.memory.credit, self.stay, plan) {
+            return None;
+        }
+        let ratio = self.ratio(plan).filter(|ratio| *ratio < 1.0)?;
+        let hazard = self.walk(&self.own, plan).hazard(&self.walk(&self.own, self.stay));
+        (hazard <= 1.0 + group.hazard_max()).then_some(ratio)
+    }
+}
