@@ -47,6 +47,19 @@ const IN_PASSING_BYTES: usize = 1 << 20;
 /// The same as a share of the budget: 1/16.
 const IN_PASSING_SHARE: usize = 16;
 
+/// What an empty slot holds if its block has come to somebody in passing: no address of a header,
+/// which is aligned.
+const PASSED: *mut PinHeader = ptr::without_provenance_mut(1);
+
+/// The block that a slot with this content holds.
+#[inline]
+fn held(slot: *mut PinHeader) -> Option<NonNull<PinHeader>> {
+    NonNull::new(slot).filter(|_| slot != PASSED)
+}
+
+/// Of the cache's capacity, a walk may take one part in so many for what it reads ahead.
+const AHEAD_SHARE: usize = 128;
+
 /// Memory beside a cache of this capacity.
 fn in_passing(capacity_bytes: usize) -> usize {
     (capacity_bytes / IN_PASSING_SHARE).saturating_add(IN_PASSING_BYTES)
@@ -131,7 +144,7 @@ impl Cache {
             let Some(place) = ring.pop_front() else { break };
             let Some(table) = place.table.upgrade() else { continue };
             let slot = &table.slots[place.slot as usize];
-            let Some(header) = NonNull::new(slot.load(Ordering::Acquire)) else { continue };
+            let Some(header) = held(slot.load(Ordering::Acquire)) else { continue };
             // SAFETY: a slot is emptied only under the mutex that is held here, or when its table
             // drops, which `table` keeps from happening; so it still owns the reference that keeps
             // the header alive.
@@ -245,7 +258,7 @@ impl Slots {
     pub fn peek<'g>(&self, i: usize, guard: &'g Guard) -> Option<PinRef<'g>> {
         // Another collector's guard holds nothing back here. There is no other in this crate.
         debug_assert_eq!(guard.collector(), Some(epoch::default_collector()));
-        let header = NonNull::new(self.slots[i].load(Ordering::Acquire))?;
+        let header = held(self.slots[i].load(Ordering::Acquire))?;
         // SAFETY: a full slot owns a reference. When it loses it, the reference is dropped through
         // the epoch, which waits for the guard, pinned before the slot was read; and `PinRef` never
         // drops it.
@@ -265,13 +278,11 @@ impl Slots {
             return epoch::pin().flush();
         }
         let header = pin.as_ptr();
-        let filled = self.slots[i].compare_exchange(
-            ptr::null_mut(),
-            header.as_ptr(),
-            Ordering::Release,
-            Ordering::Relaxed,
-        );
-        if filled.is_err() {
+        let slot = &self.slots[i];
+        let empty = slot.load(Ordering::Relaxed);
+        let is_filled = held(empty).is_none()
+            && slot.compare_exchange(empty, header.as_ptr(), Ordering::Release, Ordering::Relaxed).is_ok();
+        if !is_filled {
             return;
         }
         // The slot owns the reference now.
@@ -282,9 +293,32 @@ impl Slots {
     }
 }
 
+impl Slots {
+    /// [`Slots::insert`] for somebody who passes through many blocks and may not come again: where
+    /// others would have to go for it, a block is cached when it comes the second time.
+    pub fn insert_in_passing(self: &Arc<Self>, i: usize, pin: Pin, weight: usize) {
+        let is_room = self.cache.used() + weight <= self.cache.capacity();
+        if is_room || self.has_passed(i) {
+            self.insert(i, pin, weight);
+        }
+    }
+
+    /// Most bytes that one walk may read ahead of its need: a small part of the cache's.
+    pub fn ahead_bytes_max(&self) -> u64 {
+        (self.cache.capacity() / AHEAD_SHARE) as u64
+    }
+
+    /// Whether block `i`, which is not cached, has come in passing before. It has from now on.
+    fn has_passed(&self, i: usize) -> bool {
+        let before =
+            self.slots[i].compare_exchange(ptr::null_mut(), PASSED, Ordering::Relaxed, Ordering::Relaxed);
+        before == Err(PASSED)
+    }
+}
+
 impl Drop for Slots {
     fn drop(&mut self) {
-        let headers = self.slots.iter_mut().filter_map(|slot| NonNull::new(*slot.get_mut()));
+        let headers = self.slots.iter_mut().filter_map(|slot| held(*slot.get_mut()));
         // SAFETY: a full slot owns a reference, which it loses here: nobody else can reach this
         // table any more. Who found a block before has a guard, for which `release` waits.
         let pins: Vec<Pin> = headers.map(|header| unsafe { Pin::from_raw(header) }).collect();
@@ -369,6 +403,30 @@ mod tests {
         slots.insert(5, counted(5, &alive), 350);
         assert_eq!((cached(&slots, 10), cache.used()), (vec![5], 350));
         settle(&alive, 1);
+    }
+
+    #[test]
+    fn what_comes_in_passing_takes_room_but_pushes_nothing_out_before_it_comes_again() {
+        let alive = Arc::default();
+        let cache = Cache::new(300);
+        let slots = Slots::new(&cache, 10);
+        slots.insert(0, counted(0, &alive), 100);
+        slots.insert_in_passing(1, counted(1, &alive), 100);
+        slots.insert_in_passing(2, counted(2, &alive), 100);
+        assert_eq!((cached(&slots, 10), cache.used()), (vec![0, 1, 2], 300));
+        for i in 3..10 {
+            slots.insert_in_passing(i, counted(i as u64, &alive), 100);
+        }
+        assert_eq!((cached(&slots, 10), cache.used()), (vec![0, 1, 2], 300));
+        // It comes again, in passing or not; and once it has gone, it has not come before.
+        slots.insert_in_passing(5, counted(5, &alive), 100);
+        slots.insert(6, counted(6, &alive), 100);
+        assert_eq!((cached(&slots, 10), cache.used()), (vec![2, 5, 6], 300));
+        slots.insert_in_passing(0, counted(0, &alive), 100);
+        assert_eq!(cached(&slots, 10), [2, 5, 6]);
+        settle(&alive, 3);
+        drop((slots, cache));
+        settle(&alive, 0);
     }
 
     #[test]

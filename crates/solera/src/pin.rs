@@ -1,15 +1,19 @@
 //! Shared ownership of memory that slices point into: blocks and memtable arenas.
 //!
-//! Owns [`Pin`], a one-word counted handle, and [`Slice`], bytes that stay valid as long as the
-//! slice lives. A `Pin` is thin: a cache slot is one atomic word, and a lookup reaches the pinned
-//! bytes with one dependent load. `Arc<dyn ..>` would cost a second word and a second load.
+//! Owns [`Pin`], a one-word counted handle, [`PinStock`], many of one object, and [`Slice`], bytes
+//! that stay valid as long as the slice lives. A `Pin` is thin: a cache slot is one atomic word,
+//! and a lookup reaches the pinned bytes with one dependent load. `Arc<dyn ..>` would cost a second
+//! word and a second load.
 //!
 //! Invariant: the object behind a `Pin` begins with a [`PinHeader`] (`#[repr(C)]`, first field)
 //! whose `free` knows the object's true type.
 
 use std::{
     borrow::Borrow,
+    cell::Cell,
     cmp, fmt, hash,
+    mem::ManuallyDrop,
+    num::NonZeroUsize,
     ops::Deref,
     ptr::NonNull,
     sync::atomic::{AtomicBool, AtomicU32, Ordering, fence},
@@ -37,6 +41,16 @@ impl PinHeader {
     pub fn touch(&self) {
         if !self.hot.load(Ordering::Relaxed) {
             self.hot.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts `n` references more.
+    #[inline]
+    fn count(&self, n: u32) {
+        let before = self.references.fetch_add(n, Ordering::Relaxed);
+        // A count that wraps would free memory in use: 2^31 references is a leak, not a workload.
+        if before > u32::MAX / 2 {
+            std::process::abort();
         }
     }
 
@@ -91,11 +105,7 @@ impl Pin {
 impl Clone for Pin {
     #[inline]
     fn clone(&self) -> Self {
-        let before = self.header().references.fetch_add(1, Ordering::Relaxed);
-        // A count that wraps would free memory in use: 2^31 references is a leak, not a workload.
-        if before > u32::MAX / 2 {
-            std::process::abort();
-        }
+        self.header().count(1);
         Pin(self.0)
     }
 }
@@ -118,21 +128,77 @@ impl fmt::Debug for Pin {
     }
 }
 
+/// So many references are counted at once for a [`PinStock`].
+const STOCKED: u32 = 32;
+
+/// References to one object that are counted many at once, for one who hands out one after the
+/// other: to count each would cost more than the rest of a step.
+#[derive(Debug)]
+pub struct PinStock {
+    pin: Pin,
+    /// References that are counted and not handed out, beside that of `pin`.
+    spare: Cell<u32>,
+}
+
+impl PinStock {
+    /// References to the object of `pin`.
+    pub fn of(pin: &Pin) -> Self {
+        PinStock { pin: pin.clone(), spare: Cell::new(0) }
+    }
+
+    /// One of them.
+    #[inline]
+    pub fn hand_out(&self) -> Pin {
+        if self.spare.get() == 0 {
+            self.pin.header().count(STOCKED);
+            self.spare.set(STOCKED);
+        }
+        self.spare.set(self.spare.get() - 1);
+        // It takes over one of the references that are spare.
+        Pin(self.pin.0)
+    }
+}
+
+impl Drop for PinStock {
+    fn drop(&mut self) {
+        // Never the last ones: `pin` is dropped after them.
+        self.pin.header().references.fetch_sub(self.spare.get(), Ordering::Release);
+    }
+}
+
 /// Bytes that fit in the slice itself.
-const INLINE_BYTES: usize = 22;
+const INLINE_BYTES: usize = 24;
 
 /// Immutable bytes: a key or a value. Cheap to clone and to send; large ones share the block or
 /// memtable that they lie in and keep it in memory, so do not hoard them: copy what you keep.
-#[derive(Clone)]
-pub struct Slice(Repr);
-
-#[derive(Clone)]
-enum Repr {
-    Inline { len: u8, bytes: [u8; INLINE_BYTES] },
-    Pinned { start: *const u8, len: usize, _pin: Pin },
+///
+/// The length says where the bytes are. So every word is written and read whole: a copy of a tag
+/// and of the bytes behind it reads across what was just written, and waits for memory.
+#[repr(C)]
+pub struct Slice {
+    /// The length, and 1.
+    behind: NonZeroUsize,
+    body: Body,
 }
 
-// SAFETY: the pointer reads immutable memory that `_pin` keeps alive.
+/// `inline` of a slice of up to [`INLINE_BYTES`], else `pinned`.
+#[repr(C)]
+union Body {
+    inline: [u8; INLINE_BYTES],
+    pinned: ManuallyDrop<Pinned>,
+    /// Has the alignment of its words.
+    _words: [u64; INLINE_BYTES / 8],
+}
+
+/// Bytes that `pin` keeps where and as they are.
+#[derive(Clone)]
+#[repr(C)]
+struct Pinned {
+    start: *const u8,
+    pin: Pin,
+}
+
+// SAFETY: the pointer reads immutable memory that the pin keeps alive.
 unsafe impl Send for Slice {}
 // SAFETY: as above.
 unsafe impl Sync for Slice {}
@@ -153,20 +219,62 @@ unsafe fn free_owned(header: NonNull<PinHeader>) {
 }
 
 impl Slice {
+    /// `bytes` in the slice itself, if they fit.
+    #[inline]
+    fn inline(bytes: &[u8]) -> Option<Slice> {
+        /// Two pieces of a length that is known, from both ends: a few instructions where a copy of
+        /// any length is a call.
+        #[inline]
+        fn copy_ends<const N: usize>(from: &[u8], to: &mut [u8; INLINE_BYTES]) {
+            let end = from.len() - N;
+            to[..N].copy_from_slice(&from[..N]);
+            to[end..end + N].copy_from_slice(&from[end..]);
+        }
+        let mut inline = [0; INLINE_BYTES];
+        match bytes.len() {
+            0 => {}
+            1 => inline[0] = bytes[0],
+            2..4 => copy_ends::<2>(bytes, &mut inline),
+            4..8 => copy_ends::<4>(bytes, &mut inline),
+            8..16 => copy_ends::<8>(bytes, &mut inline),
+            16..=INLINE_BYTES => copy_ends::<16>(bytes, &mut inline),
+            _ => return None,
+        }
+        Some(Slice { behind: behind(bytes.len()), body: Body { inline } })
+    }
+
+    /// `len` bytes from `start`, more than fit into the slice itself.
+    ///
+    /// # Safety
+    /// They lie in memory that stays unchanged while the object lives that `pin` refers to.
+    #[inline]
+    unsafe fn lying_at(start: *const u8, len: usize, pin: Pin) -> Slice {
+        debug_assert!(len > INLINE_BYTES);
+        let pinned = ManuallyDrop::new(Pinned { start, pin });
+        Slice { behind: behind(len), body: Body { pinned } }
+    }
+
+    #[inline]
+    fn bytes_len(&self) -> usize {
+        self.behind.get() - 1
+    }
+
+    /// Where the bytes lie, if not in the slice itself.
+    #[inline]
+    fn as_pinned(&self) -> Option<&Pinned> {
+        // SAFETY: of a slice of such a length, `pinned` was written.
+        (self.bytes_len() > INLINE_BYTES).then(|| unsafe { &*self.body.pinned })
+    }
+
     /// An empty slice.
     pub const fn empty() -> Self {
-        Slice(Repr::Inline { len: 0, bytes: [0; INLINE_BYTES] })
+        Slice { behind: NonZeroUsize::MIN, body: Body { inline: [0; INLINE_BYTES] } }
     }
 
     /// Copies `bytes`.
+    #[inline]
     pub fn copy_from(bytes: &[u8]) -> Self {
-        if bytes.len() <= INLINE_BYTES {
-            let mut inline = [0; INLINE_BYTES];
-            inline[..bytes.len()].copy_from_slice(bytes);
-            Slice(Repr::Inline { len: bytes.len() as u8, bytes: inline })
-        } else {
-            Slice::owned(bytes.into())
-        }
+        Slice::inline(bytes).unwrap_or_else(|| Slice::owned(bytes.into()))
     }
 
     fn owned(bytes: Box<[u8]>) -> Self {
@@ -175,7 +283,8 @@ impl Slice {
         // SAFETY: `Owned` is repr(C) with the header first, immutable, and its one reference is
         // ours.
         let pin = unsafe { Pin::from_raw(NonNull::from(owned).cast()) };
-        Slice(Repr::Pinned { start, len, _pin: pin })
+        // SAFETY: the bytes are the object's.
+        unsafe { Slice::lying_at(start, len, pin) }
     }
 
     /// Bytes inside the object that `pin` keeps alive. Short ones are copied: that is cheaper than
@@ -185,31 +294,70 @@ impl Slice {
     /// `bytes` lies in memory that stays unchanged while `pin`'s object lives.
     #[inline]
     pub unsafe fn pinned(pin: &Pin, bytes: &[u8]) -> Self {
-        if bytes.len() <= INLINE_BYTES {
-            return Slice::copy_from(bytes);
+        // SAFETY: by the contract; the clone is of the same object.
+        unsafe { Slice::pinned_by(|| pin.clone(), bytes) }
+    }
+
+    /// [`Slice::pinned`], by a reference that `pin` gives if one is needed.
+    ///
+    /// # Safety
+    /// `bytes` lies in memory that stays unchanged while the object lives that `pin` refers to.
+    #[inline]
+    pub unsafe fn pinned_by(pin: impl FnOnce() -> Pin, bytes: &[u8]) -> Self {
+        match Slice::inline(bytes) {
+            Some(slice) => slice,
+            // SAFETY: by the contract.
+            None => unsafe { Slice::lying_at(bytes.as_ptr(), bytes.len(), pin()) },
         }
-        Slice(Repr::Pinned { start: bytes.as_ptr(), len: bytes.len(), _pin: pin.clone() })
     }
 
     /// The same bytes without the first `skipped` ones. Panics if there are fewer.
     pub fn after(self, skipped: usize) -> Self {
-        match self.0 {
-            Repr::Pinned { start, len, _pin } if len.saturating_sub(skipped) > INLINE_BYTES => {
-                // SAFETY: fewer bytes are skipped than there are.
-                let start = unsafe { start.add(skipped) };
-                Slice(Repr::Pinned { start, len: len - skipped, _pin })
-            }
-            whole => Slice::copy_from(&Slice(whole)[skipped..]),
+        let left = &self[skipped..];
+        match self.as_pinned() {
+            // SAFETY: what is left lies in the same object.
+            Some(pinned) => unsafe { Slice::pinned(&pinned.pin, left) },
+            None => Slice::copy_from(left),
         }
     }
 
     /// The bytes.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
-        match &self.0 {
-            Repr::Inline { len, bytes } => &bytes[..*len as usize],
-            // SAFETY: `_pin` keeps the memory alive and unchanged.
-            Repr::Pinned { start, len, .. } => unsafe { std::slice::from_raw_parts(*start, *len) },
+        let start = match self.as_pinned() {
+            Some(pinned) => pinned.start,
+            // SAFETY: of a slice of such a length, `inline` was written.
+            None => unsafe { self.body.inline.as_ptr() },
+        };
+        // SAFETY: so many bytes lie there: in the slice, or in memory that the pin keeps alive and
+        // unchanged.
+        unsafe { std::slice::from_raw_parts(start, self.bytes_len()) }
+    }
+}
+
+#[inline]
+fn behind(len: usize) -> NonZeroUsize {
+    NonZeroUsize::MIN.saturating_add(len)
+}
+
+impl Clone for Slice {
+    #[inline]
+    fn clone(&self) -> Self {
+        match self.as_pinned() {
+            // SAFETY: the same bytes of the same object.
+            Some(pinned) => unsafe { Slice::lying_at(pinned.start, self.bytes_len(), pinned.pin.clone()) },
+            // SAFETY: of a slice of such a length, `inline` was written.
+            None => Slice { behind: self.behind, body: Body { inline: unsafe { self.body.inline } } },
+        }
+    }
+}
+
+impl Drop for Slice {
+    #[inline]
+    fn drop(&mut self) {
+        if self.bytes_len() > INLINE_BYTES {
+            // SAFETY: of a slice of such a length, `pinned` was written, and this is its end.
+            unsafe { ManuallyDrop::drop(&mut self.body.pinned) }
         }
     }
 }
@@ -350,6 +498,17 @@ mod tests {
     }
 
     #[test]
+    fn a_slice_holds_the_bytes_that_it_was_made_of_whatever_their_length() {
+        let bytes: Vec<u8> = (1..=64).collect();
+        for len in 0..=bytes.len() {
+            let slice = Slice::copy_from(&bytes[..len]);
+            assert_eq!(slice, bytes[..len]);
+            assert_eq!(slice.clone(), bytes[..len]);
+        }
+        assert_eq!(size_of::<Option<Slice>>(), size_of::<Slice>());
+    }
+
+    #[test]
     fn a_slice_can_lose_its_front() {
         for len in [0, 8, INLINE_BYTES, INLINE_BYTES + 8, INLINE_BYTES + 9, 500] {
             let bytes: Vec<u8> = (0..len).map(|i| i as u8).collect();
@@ -377,7 +536,14 @@ mod tests {
         let second = pin.clone();
         drop(pin);
         assert_eq!(FREED.load(Ordering::SeqCst), 0);
-        drop(second);
+        // What a stock has handed out counts like any other, and what it has not goes with it.
+        let stock = PinStock::of(&second);
+        let handed_out: Vec<_> = (0..3 * STOCKED + 1).map(|_| stock.hand_out()).collect();
+        drop((second, stock));
+        for pin in handed_out {
+            assert_eq!(FREED.load(Ordering::SeqCst), 0);
+            drop(pin);
+        }
         assert_eq!(FREED.load(Ordering::SeqCst), 1);
     }
 }

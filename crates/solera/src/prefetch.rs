@@ -1,10 +1,10 @@
 //! Asking for memory before it is read, so that several waits become one.
 //!
-//! Owns [`prefetch`] and [`prefetch_bytes`]. Neither reads anything: no address is wrong, some are
-//! useless.
+//! Owns [`prefetch`], [`prefetch_lines`] and [`prefetch_bytes`]. None of them reads anything: no
+//! address is wrong, some are useless.
 
 /// Bytes of a cache line.
-const LINE_BYTES: usize = 64;
+pub const LINE_BYTES: usize = 64;
 
 /// Asks for the cache line at `address`, which will be read soon. Any address will do.
 #[inline]
@@ -17,6 +17,14 @@ pub fn prefetch(address: *const u8) {
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = address;
+}
+
+/// Asks for so many cache lines, of which the first begins at `start`.
+#[inline]
+pub fn prefetch_lines<const LINES: usize>(start: *const u8) {
+    for line in 0..LINES {
+        prefetch(start.wrapping_add(line * LINE_BYTES));
+    }
 }
 
 /// Asks for the cache lines of the `bytes` from `start` on.

@@ -8,8 +8,11 @@ use super::{
     format::{KINDS, SEQNOS},
     memory::Block,
 };
-use crate::{cursor::Lent, pin::Slice};
-use std::ops::Range;
+use crate::{
+    cursor::Lent,
+    pin::{PinStock, Slice},
+};
+use std::{cell::OnceCell, ops::Range};
 
 /// A shorter piece costs more to lend and to give back than its entries would.
 const ENTRIES_MIN: usize = 4;
@@ -23,6 +26,8 @@ pub struct LentEntries {
     ranks: Range<usize>,
     /// The user key at `rank`.
     key: Vec<u8>,
+    /// What keeps values alive that are handed out, once any is.
+    stock: OnceCell<PinStock>,
 }
 
 impl Block {
@@ -41,7 +46,8 @@ impl Block {
             return None;
         }
         debug_assert!(ranks.contains(&rank));
-        Some(LentEntries { block: self.clone(), rank, ranks, key: std::mem::take(key) })
+        let stock = OnceCell::new();
+        Some(LentEntries { block: self.clone(), rank, ranks, key: std::mem::take(key), stock })
     }
 }
 
@@ -88,7 +94,10 @@ impl Lent for LentEntries {
         self.block.value(self.rank)
     }
 
+    #[inline]
     fn pin_value(&self) -> Slice {
-        self.block.pin_value(self.rank)
+        let pin = || self.stock.get_or_init(|| PinStock::of(self.block.pin())).hand_out();
+        // SAFETY: the value lies in the block, which never changes and which the pin keeps alive.
+        unsafe { Slice::pinned_by(pin, self.value()) }
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     codec::DecodeError,
     pin::{Pin, PinHeader},
     pool::{self, BLOCKS},
-    prefetch::{prefetch, prefetch_bytes},
+    prefetch::{LINE_BYTES, prefetch, prefetch_bytes, prefetch_lines},
 };
 use std::{
     mem::{self, offset_of},
@@ -193,7 +193,8 @@ impl Block {
     /// for the control, which says how many there are.
     #[inline]
     pub fn prefetch(&self) {
-        prefetch_bytes(self.0.as_ptr().as_ptr().cast(), CONTROL_BYTES + PREFETCHED_HEADS * HEAD_BYTES);
+        const LINES: usize = (CONTROL_BYTES + PREFETCHED_HEADS * HEAD_BYTES).div_ceil(LINE_BYTES);
+        prefetch_lines::<LINES>(self.0.as_ptr().as_ptr().cast());
     }
 
     /// Asks for where buckets lie in blocks of about [`PREFETCHED_HEADS`] entries, so that they

@@ -61,6 +61,17 @@ impl BlockSlots {
     pub fn insert(&self, i: usize, block: &Block) {
         self.0.insert(i, block.pin().clone(), block.memory_bytes());
     }
+
+    /// [`BlockSlots::insert`] for somebody who passes through many blocks: where others would have
+    /// to go for it, a block is cached when it comes the second time.
+    pub fn insert_in_passing(&self, i: usize, block: &Block) {
+        self.0.insert_in_passing(i, block.pin().clone(), block.memory_bytes());
+    }
+
+    /// Most bytes that may be read ahead of a walk's need, beside what is cached.
+    pub fn ahead_bytes_max(&self) -> u64 {
+        self.0.ahead_bytes_max()
+    }
 }
 
 #[inline]

@@ -6,7 +6,7 @@
 use super::{Keyspace, Snapshot};
 use crate::{
     canary::{Bug, planted},
-    cursor::Cursor,
+    cursor::{Cursor, Lent},
     engine::tracing::Placed,
     error::{Error, Result},
     key::{KeyEnd, KeyRange},
@@ -65,6 +65,9 @@ pub struct Iter {
     /// The back has yielded entries down to `back_key`: the front stops before it.
     back_began: bool,
     back_key: Vec<u8>,
+    /// The back was moved or placed at any time: the front may have to stop before the whole range
+    /// ends.
+    back_was_placed: bool,
     /// The last move of the front (back) failed, and where it stands is not known.
     front_failed: bool,
     back_failed: bool,
@@ -142,6 +145,7 @@ impl Iter {
             back_yielded: false,
             back_began: false,
             back_key: Vec::new(),
+            back_was_placed: false,
             front_failed: false,
             back_failed: false,
             front_refusal: None,
@@ -276,6 +280,7 @@ impl Iter {
     /// As [`Keyspace::get`].
     pub fn seek_back(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
         self.range.end = KeyEnd::Included(key.as_ref().into()).min(self.whole.end.clone());
+        self.back_was_placed = true;
         self.last = Last::Neither;
         self.count_passed();
         self.back = None;
@@ -292,6 +297,26 @@ impl Iter {
     /// As [`Keyspace::get`].
     #[inline]
     pub fn advance(&mut self) -> Result<bool> {
+        if self.advance_beside() { Ok(true) } else { self.advance_anywhere() }
+    }
+
+    /// [`Iter::advance`] to a pair that lies beside the present one, as nearly every pair does. If
+    /// that is not certain, nothing happens.
+    #[inline]
+    fn advance_beside(&mut self) -> bool {
+        // The front has moved last and has not failed. Lent entries lie in the whole range.
+        if self.last != Last::Front || self.back_was_placed || self.keyspace.tree().is_closed() {
+            return false;
+        }
+        let is_moved = self.front.as_mut().is_some_and(Forward::next_lent);
+        if is_moved {
+            debug_assert!(self.front_yielded && self.apart.is_none() && self.front_refusal.is_none());
+            self.front_tally.add(&self.keyspace);
+        }
+        is_moved
+    }
+
+    fn advance_anywhere(&mut self) -> Result<bool> {
         self.last = Last::Neither;
         if self.front_failed || self.back_failed {
             return Ok(false);
@@ -335,6 +360,7 @@ impl Iter {
     /// # Errors
     /// As [`Keyspace::get`].
     pub fn advance_back(&mut self) -> Result<bool> {
+        self.back_was_placed = true;
         self.last = Last::Neither;
         if self.front_failed || self.back_failed {
             return Ok(false);
@@ -517,8 +543,22 @@ impl Drop for Iter {
 impl Iterator for Iter {
     type Item = Result<(Slice, Slice)>;
 
+    // In the caller, so that what it takes apart at once is never put together.
+    #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
-        let moved = self.advance();
+        if self.advance_beside()
+            && let Some(entry) = self.front.as_ref().and_then(Forward::lent)
+        {
+            return Some(Ok((Slice::copy_from(entry.key()), entry.pin_value())));
+        }
+        self.next_anywhere()
+    }
+}
+
+impl Iter {
+    #[inline(never)]
+    fn next_anywhere(&mut self) -> Option<Result<(Slice, Slice)>> {
+        let moved = self.advance_anywhere();
         self.item(moved)
     }
 }

@@ -49,6 +49,7 @@ pub(super) enum Value<'v> {
 }
 
 impl Value<'_> {
+    #[inline]
     fn as_bytes(&self) -> &[u8] {
         match self {
             Value::InPlace(_, bytes) => bytes,
@@ -57,6 +58,7 @@ impl Value<'_> {
     }
 
     /// The value, kept alive beyond the lookup.
+    #[inline]
     pub(super) fn into_slice(self) -> Slice {
         match self {
             // SAFETY: `bytes` is the hit's value or a part of it, which its pin keeps alive and

@@ -50,7 +50,33 @@ pub struct Pool<const CLASSES: usize> {
     limit: AtomicUsize,
     in_use: AtomicUsize,
     kept: AtomicUsize,
-    classes: [Mutex<Vec<Piece>>; CLASSES],
+    classes: [Class; CLASSES],
+}
+
+/// Pieces of one size that are kept.
+struct Class {
+    pieces: Mutex<Vec<Piece>>,
+    /// How many they are, for those who compare sizes: to lock each costs more than a piece.
+    count: AtomicUsize,
+}
+
+impl Class {
+    const fn new() -> Self {
+        Class { pieces: Mutex::new(Vec::new()), count: AtomicUsize::new(0) }
+    }
+
+    fn pop(&self) -> Option<Piece> {
+        let mut pieces = self.pieces.lock();
+        let piece = pieces.pop();
+        self.count.store(pieces.len(), Ordering::Relaxed);
+        piece
+    }
+
+    fn push(&self, piece: Piece) {
+        let mut pieces = self.pieces.lock();
+        pieces.push(piece);
+        self.count.store(pieces.len(), Ordering::Relaxed);
+    }
 }
 
 impl<const CLASSES: usize> Pool<CLASSES> {
@@ -60,7 +86,7 @@ impl<const CLASSES: usize> Pool<CLASSES> {
             limit: AtomicUsize::new(0),
             in_use: AtomicUsize::new(0),
             kept: AtomicUsize::new(0),
-            classes: [const { Mutex::new(Vec::new()) }; CLASSES],
+            classes: [const { Class::new() }; CLASSES],
         }
     }
 
@@ -76,7 +102,7 @@ impl<const CLASSES: usize> Pool<CLASSES> {
     }
 
     /// The pieces of that size; `None` if it is not kept.
-    fn class(&self, rounded: usize) -> Option<&Mutex<Vec<Piece>>> {
+    fn class(&self, rounded: usize) -> Option<&Class> {
         self.classes.get((rounded / self.step).checked_sub(1)?)
     }
 
@@ -90,7 +116,7 @@ impl<const CLASSES: usize> Pool<CLASSES> {
     pub fn take(&self, bytes: usize) -> NonNull<u8> {
         let rounded = self.rounded(bytes);
         self.in_use.fetch_add(rounded, Ordering::Relaxed);
-        if let Some(Piece(start)) = self.class(rounded).and_then(|class| class.lock().pop()) {
+        if let Some(Piece(start)) = self.class(rounded).and_then(Class::pop) {
             self.kept.fetch_sub(rounded, Ordering::Relaxed);
             return start;
         }
@@ -115,7 +141,7 @@ impl<const CLASSES: usize> Pool<CLASSES> {
             && in_use + self.kept.load(Ordering::Relaxed) <= self.limit.load(Ordering::Relaxed)
         {
             self.kept.fetch_add(rounded, Ordering::Relaxed);
-            class.lock().push(Piece(start));
+            class.push(Piece(start));
             return;
         }
         // SAFETY: `take` allocated it with this size; by the contract it is used no more.
@@ -131,10 +157,12 @@ impl<const CLASSES: usize> Pool<CLASSES> {
                 > self.limit.load(Ordering::Relaxed)
         {
             let sizes = (1..).map(|steps| steps * self.step);
-            let fullest = sizes.zip(&self.classes).max_by_key(|(size, class)| size * class.lock().len());
+            let fullest = sizes
+                .zip(&self.classes)
+                .max_by_key(|(size, class)| size * class.count.load(Ordering::Relaxed));
             let Some((rounded, class)) = fullest else { return };
             // Another thread may have been faster.
-            let Some(Piece(start)) = class.lock().pop() else { return };
+            let Some(Piece(start)) = class.pop() else { return };
             self.kept.fetch_sub(rounded, Ordering::Relaxed);
             // SAFETY: `take` allocated it with this size, and it was in nobody's use.
             unsafe { Self::release(start, rounded) }

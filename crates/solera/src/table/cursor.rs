@@ -1,8 +1,8 @@
 //! Walking a table.
 //!
 //! Owns [`TableCursor`]. It holds one block at a time, by a count, so that values can be pinned.
-//! Reads of users go through the cache; compactions read ahead in large pieces and leave the cache
-//! alone.
+//! Reads of users go through the cache; where it has none of some blocks in a row, they read ahead
+//! in pieces that grow. Compactions read ahead in large pieces and leave the cache alone.
 
 use super::{TableFile, lookup::Fetched, reader::Table};
 use crate::{
@@ -13,12 +13,24 @@ use crate::{
     index::Span,
     key::{self, KeyEnd, KeyRange, Kind},
     pin::Slice,
+    stats::LevelCounter,
     vfs::read_exact_at,
 };
 use std::{ops::Range, sync::Arc};
 
 /// A sequential cursor reads this many bytes at once, if it goes forward.
 const READ_AHEAD_BYTES: u64 = 128 << 10;
+
+/// A cursor through the cache reads at most so many bytes at once. Larger pieces leave the
+/// processor's cache before their last block is taken.
+const CACHED_AHEAD_BYTES_MAX: u64 = 256 << 10;
+/// Such a cursor reads ahead after so many blocks in a row that were not cached: a short scan needs
+/// no more.
+const MISSES_ALONE: u32 = 2;
+/// So many blocks that are cached may lie between two of them.
+const CACHED_BETWEEN_MAX: usize = 2;
+/// The first piece that it reads ahead has about so many bytes; each one after it twice as many.
+const CACHED_AHEAD_BYTES_MIN: u64 = 16 << 10;
 
 /// How a cursor gets at blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,16 +91,47 @@ struct Place {
 /// Stored blocks that were read ahead.
 #[derive(Debug, Default)]
 struct Ahead {
+    /// What was read, and perhaps older bytes behind it.
     bytes: Vec<u8>,
     offset: u64,
     numbers: Range<usize>,
+    misses: Misses,
+}
+
+/// Blocks in a row, or nearly so, that a cursor did not find in the cache.
+#[derive(Debug, Default)]
+struct Misses {
+    /// The block that would be the next of them.
+    next: usize,
+    count: u32,
+    /// Bytes to read at once for the next one.
+    piece_bytes: u64,
+}
+
+impl Misses {
+    /// Block `number` is not cached.
+    fn add(&mut self, number: usize) {
+        if self.count == 0 || !(self.next..=self.next + CACHED_BETWEEN_MAX).contains(&number) {
+            *self = Misses { next: number, count: 0, piece_bytes: CACHED_AHEAD_BYTES_MIN };
+        }
+        self.next = number + 1;
+        self.count += 1;
+    }
+
+    /// Whether so many were missed that the walk is likely to go on.
+    fn are_steady(&self) -> bool {
+        self.count > MISSES_ALONE
+    }
 }
 
 impl Source {
     fn fetch(&mut self, number: usize) -> Result<Block> {
         let table = self.file.table()?;
         match self.access {
-            Access::Cached(level) => table.pinned(level, number),
+            Access::Cached(level) => match table.pinned(level, number) {
+                Some(block) => Ok(block),
+                None => self.ahead.missed(table, level, number),
+            },
             Access::Sequential => self.ahead.block(table, number),
         }
     }
@@ -233,28 +276,61 @@ impl TableCursor {
 }
 
 impl Ahead {
+    /// Block `number`, for a walk that leaves the cache alone.
     fn block(&mut self, table: &Table, number: usize) -> Result<Block> {
         if !self.numbers.contains(&number) {
             let forward = number == self.numbers.end || self.numbers.is_empty();
-            let start = table.handles.offset(number);
-            let ahead = |last: usize| {
-                last < table.blocks() && table.handles.offset(last + 1) - start <= READ_AHEAD_BYTES
-            };
-            let mut last = number + 1;
-            while forward && ahead(last) {
-                last += 1;
-            }
-            let bytes = table.handles.offset(last) - start;
-            if bytes > READ_AHEAD_BYTES {
+            let piece_bytes = if forward { READ_AHEAD_BYTES } else { 0 };
+            if table.handles.range(number).end - table.handles.offset(number) > READ_AHEAD_BYTES {
                 // One block larger than the buffer should be.
                 return table.read(number);
             }
-            self.numbers = 0..0;
-            self.bytes.resize(bytes as usize, 0);
-            read_exact_at(&*table.file, &mut self.bytes, start)?;
-            table.count_bytes(self.bytes.len());
-            (self.offset, self.numbers) = (start, number..last);
+            self.fill(table, number, piece_bytes)?;
         }
+        self.take(table, number)
+    }
+
+    /// Block `number`, for a walk of `level`: it is not in the cache.
+    #[cold]
+    fn missed(&mut self, table: &Table, level: u32, number: usize) -> Result<Block> {
+        self.misses.add(number);
+        if !self.misses.are_steady() && !self.numbers.contains(&number) {
+            return table.load(level, number, LevelCounter::ScanBlocksRead);
+        }
+        let has_it = self.numbers.contains(&number) || {
+            let piece_bytes = self.misses.piece_bytes;
+            let most = CACHED_AHEAD_BYTES_MAX.min(table.slots.ahead_bytes_max());
+            self.misses.piece_bytes = (2 * piece_bytes).min(CACHED_AHEAD_BYTES_MAX);
+            // What is wrong behind the block is nothing to this one.
+            self.fill(table, number, piece_bytes.min(most)).is_ok()
+        };
+        let block = if has_it { self.take(table, number)? } else { table.read(number)? };
+        table.note_read(level, &block, LevelCounter::ScanBlocksRead);
+        table.slots.insert_in_passing(number, &block);
+        Ok(block)
+    }
+
+    /// Reads block `number` and those behind it, all together of `bytes_max` unless the first has
+    /// more.
+    fn fill(&mut self, table: &Table, number: usize, bytes_max: u64) -> Result<()> {
+        let start = table.handles.offset(number);
+        let mut last = number + 1;
+        while last < table.blocks() && table.handles.offset(last + 1) - start <= bytes_max {
+            last += 1;
+        }
+        let bytes = (table.handles.offset(last) - start) as usize;
+        self.numbers = 0..0;
+        if self.bytes.len() < bytes {
+            self.bytes.resize(bytes, 0);
+        }
+        read_exact_at(&*table.file, &mut self.bytes[..bytes], start)?;
+        table.count_bytes(bytes);
+        (self.offset, self.numbers) = (start, number..last);
+        Ok(())
+    }
+
+    /// Block `number`, which was read.
+    fn take(&self, table: &Table, number: usize) -> Result<Block> {
         let place = table.handles.range(number);
         let stored = &self.bytes[(place.start - self.offset) as usize..(place.end - self.offset) as usize];
         Block::copy_from_stored(stored, table.binding, place.start, table.file.path())

@@ -200,23 +200,24 @@ impl Table {
         })
     }
 
-    /// Block `number` for a scan of `level`, from the cache, kept alive by a count.
-    pub(super) fn pinned(&self, level: u32, number: usize) -> Result<Block> {
+    /// Block `number` for a scan of `level`, if it is in the cache, kept alive by a count.
+    pub(super) fn pinned(&self, level: u32, number: usize) -> Option<Block> {
         self.stats.here().add_at(level, LevelCounter::ScanBlocks, 1);
         let guard = crossbeam_epoch::pin();
-        match self.slots.get(number, &guard) {
-            Some(block) => Ok(Block::clone(&block)),
-            None => {
-                drop(guard);
-                self.load(level, number, LevelCounter::ScanBlocksRead)
-            }
-        }
+        self.slots.get(number, &guard).map(|block| Block::clone(&block))
     }
 
     /// Reads block `number` for somebody who reads `level`, and puts it into the cache.
     #[cold]
     pub(super) fn load(&self, level: u32, number: usize, counter: LevelCounter) -> Result<Block> {
         let block = self.read(number)?;
+        self.note_read(level, &block, counter);
+        self.slots.insert(number, &block);
+        Ok(block)
+    }
+
+    /// Notes that `block` was read from the file for somebody who reads `level`.
+    pub(super) fn note_read(&self, level: u32, block: &Block, counter: LevelCounter) {
         self.count(level, counter, LayoutCounter::BlocksRead);
         if block.line_ignored() {
             self.stats.here().add_at(level, LevelCounter::LinesDropped, 1);
@@ -226,8 +227,6 @@ impl Table {
         if self.record_grid.load(Ordering::Relaxed) != grid {
             self.record_grid.store(grid, Ordering::Relaxed);
         }
-        self.slots.insert(number, &block);
-        Ok(block)
     }
 
     /// Reads block `number`.

@@ -117,6 +117,25 @@ impl<C: Lending> Forward<C> {
         self.settle()
     }
 
+    /// To the next pair, if that is lent and lies beside the present one; else nothing happens.
+    /// What it comes to lies in the scope's range.
+    #[inline]
+    pub fn next_lent(&mut self) -> bool {
+        match &mut self.at {
+            At::Lent(entries) => entries.advance(),
+            _ => false,
+        }
+    }
+
+    /// The entry that the walker stands on, if it is lent.
+    #[inline]
+    pub fn lent(&self) -> Option<&C::Lent> {
+        match &self.at {
+            At::Lent(entries) => Some(entries),
+            _ => None,
+        }
+    }
+
     /// Whether the walker stands on a pair.
     #[inline]
     pub fn valid(&self) -> bool {

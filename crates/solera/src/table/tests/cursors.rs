@@ -1,9 +1,12 @@
 use super::*;
 use crate::{
     cursor::{Cursor, Lending, Lent},
+    error::Error,
     ids::SEQNO_MAX,
     key::{self, KeyEnd, KeyRange},
+    vfs::fault::{Call, Effect, Fault, FaultFs},
 };
+use std::io;
 
 fn entry(cursor: &TableCursor) -> Entry {
     assert_eq!(cursor.head(), key::head(cursor.key()));
@@ -225,4 +228,93 @@ fn what_a_cursor_lends_downward_is_what_it_would_come_to() {
         }
     }
     assert!(lent > 1000, "lent {lent} times");
+}
+
+/// A table of many blocks whose reads are counted, and its entries. The cache holds an eighth of
+/// it.
+fn much_larger_than_the_cache() -> (FaultFs, Arc<TableContext>, Arc<TableFile>, Vec<Entry>) {
+    let fs = FaultFs::new(Arc::new(fresh_fs()));
+    let context = TableContext {
+        fs: Arc::new(fs.clone()),
+        dir: PathBuf::from("db"),
+        database: DatabaseId(0xdb),
+        direct_reads: false,
+        cache: Cache::new(512 << 10),
+        stats: Arc::new(Stats::new()),
+    };
+    let context = Arc::new(context);
+    let keys = (0..30_000u64).map(|i| (i * 7).to_be_bytes());
+    let entries: Vec<_> = keys.map(|key| Entry { value: vec![1; 128], ..put(key, 5) }).collect();
+    let layout = Layout { block_bytes: 1024, compression: Compression::None, ..Layout::default() };
+    let file = table_of(&context, &layout, &entries);
+    file.table().unwrap();
+    (fs, context, file, entries)
+}
+
+/// First full scans ran at a quarter of what the page cache gives: each block was a read of its
+/// own, and pushed out another, whoever needed that one.
+#[test]
+fn a_long_walk_reads_many_blocks_at_once_and_pushes_out_nothing() {
+    let (fs, context, file, entries) = much_larger_than_the_cache();
+    let mut cursor = file.cursor(&KeyRange::all(), Access::Cached(0)).unwrap();
+    let needed: Vec<_> = entries.iter().step_by(150).map(|entry| &entry.key).collect();
+    for key in &needed {
+        cursor.seek(key).unwrap();
+    }
+    let blocks = file.descriptor().blocks as u64;
+    for walk in 0..2 {
+        let before = fs.calls(Call::Read);
+        let mut walk_of_all = file.cursor(&KeyRange::all(), Access::Cached(0)).unwrap();
+        walk_of_all.seek_first().unwrap();
+        assert!(forward(&mut walk_of_all) == entries);
+        let reads = fs.calls(Call::Read) - before;
+        assert!(reads < blocks / 2, "walk {walk}: {reads} reads of {blocks} blocks");
+        if walk == 0 {
+            let before = fs.calls(Call::Read);
+            for key in &needed {
+                cursor.seek(key).unwrap();
+            }
+            assert_eq!(fs.calls(Call::Read), before, "what was cached still is");
+        }
+    }
+    assert!(context.cache.used() <= context.cache.capacity());
+}
+
+#[test]
+fn a_short_walk_reads_no_more_than_it_needs() {
+    let (_, context, file, entries) = much_larger_than_the_cache();
+    let before = context.stats.snapshot().bytes_read;
+    let mut cursor = file.cursor(&KeyRange::all(), Access::Cached(0)).unwrap();
+    cursor.seek(&entries[15_000].key).unwrap();
+    for _ in 0..7 {
+        cursor.next().unwrap();
+    }
+    let read = context.stats.snapshot().bytes_read - before;
+    assert!(read <= 2 * 1200, "{read} bytes read for 8 entries of 136");
+}
+
+/// What is read ahead and cannot be had is nothing to the blocks before it.
+#[test]
+fn a_read_ahead_that_fails_is_made_again_block_by_block() {
+    let (fs, _, file, entries) = much_larger_than_the_cache();
+    for skip in [2, 5, 20] {
+        let hits = fs.hits();
+        fs.inject(Fault::once(Call::Read, skip, Effect::Fail(io::ErrorKind::Other)));
+        let mut cursor = file.cursor(&KeyRange::all(), Access::Cached(0)).unwrap();
+        cursor.seek_first().unwrap();
+        assert!(forward(&mut cursor) == entries);
+        assert_eq!(fs.hits() - hits, 1);
+        fs.heal();
+    }
+    // Where the block itself cannot be read, the walk says so.
+    fs.inject(Fault::sticky(Call::Read, 5, Effect::Fail(io::ErrorKind::Other)));
+    let mut cursor = file.cursor(&KeyRange::all(), Access::Cached(0)).unwrap();
+    cursor.seek_first().unwrap();
+    let failed = loop {
+        if let Err(error) = cursor.next() {
+            break error;
+        }
+    };
+    assert!(matches!(failed, Error::Io { .. }), "{failed}");
+    assert!(!cursor.valid());
 }
