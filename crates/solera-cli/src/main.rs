@@ -114,7 +114,7 @@ fn main() -> ExitCode {
         Ok(outcome) => outcome.exit_code(),
         Err(failure) => {
             if !matches!(failure, failure::Failure::OutputClosed) {
-                eprintln!("solera: {}", one_line(&failure.to_string()));
+                output::say(&failure.to_string());
             }
             failure.exit_code()
         }
@@ -140,7 +140,7 @@ fn usage(error: &clap::Error) -> ExitCode {
     let what = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
     // Listed arguments follow a colon, each on a line of its own.
     let what = what.replace(":; ", ": ").replace("tip: ", "");
-    eprintln!("solera: {}; `{} --help` tells more", one_line(&what), command_of(std::env::args()));
+    output::say(&format!("{what}; `{} --help` tells more", command_of(std::env::args())));
     ExitCode::from(2)
 }
 
@@ -154,20 +154,6 @@ fn command_of(args: impl Iterator<Item = String>) -> String {
         command = found;
     }
     name
-}
-
-/// A message on the one line that is promised, whatever the operating system or an argument put
-/// into it: a terminal obeys control characters.
-fn one_line(message: &str) -> String {
-    let mut line = String::with_capacity(message.len());
-    for character in message.chars() {
-        match character {
-            '\n' => line.push(' '),
-            _ if character.is_control() => line.extend(character.escape_default()),
-            _ => line.push(character),
-        }
-    }
-    line
 }
 
 #[cfg(test)]

@@ -84,6 +84,36 @@ pub(crate) fn json_bytes(object: &mut Map<String, Value>, name: &str, bytes: &[u
     };
 }
 
+/// Longest line on standard error, in characters.
+const SAID_CHARACTERS_MAX: usize = 2000;
+
+/// Says `what` on standard error as one line, `solera: <what>`. `eprintln!` would panic when nobody
+/// reads it, and a handler of signals that panics never ends its process.
+pub(crate) fn say(what: &str) {
+    let _ = writeln!(io::stderr(), "solera: {}", one_line(what));
+}
+
+/// A message on the one line that is promised, whatever the operating system or an argument put
+/// into it: a terminal obeys control characters. One that quotes a long argument loses its middle.
+fn one_line(message: &str) -> String {
+    let mut line = String::with_capacity(message.len());
+    for character in message.chars() {
+        match character {
+            '\n' => line.push(' '),
+            _ if character.is_control() => line.extend(character.escape_default()),
+            _ => line.push(character),
+        }
+    }
+    let characters = line.chars().count();
+    if characters <= SAID_CHARACTERS_MAX {
+        return line;
+    }
+    let kept = SAID_CHARACTERS_MAX / 2;
+    let head: String = line.chars().take(kept).collect();
+    let tail: String = line.chars().skip(characters - kept).collect();
+    format!("{head} ... {tail}")
+}
+
 /// Prints one JSON value as one line.
 pub(crate) fn print_json(value: &Value) -> io::Result<()> {
     let mut out = stdout();

@@ -11,10 +11,11 @@ use std::{
 };
 
 /// So many bytes from the beginning of a file are looked at to tell whose it is.
-const LOOKED_AT_BYTES: u64 = 4096;
+const LOOKED_AT_BYTES: u64 = 64 << 10;
 
 /// Fails where [`create`] would because the file there is another program's.
 pub(crate) fn check(path: &Path, noun: &str, is_own: impl FnOnce(&[u8]) -> bool) -> Result<()> {
+    check_name(path, noun)?;
     let Ok(found) = std::fs::metadata(path) else { return Ok(()) };
     if !found.is_file() || is_own(&beginning(path)?) {
         return Ok(());
@@ -23,6 +24,17 @@ pub(crate) fn check(path: &Path, noun: &str, is_own: impl FnOnce(&[u8]) -> bool)
         "{} is there already and is not {noun}; name another file, or remove it",
         path.display()
     )))
+}
+
+/// Fails if `path` cannot be the name of a file to write.
+fn check_name(path: &Path, noun: &str) -> Result<()> {
+    if path.as_os_str() == "-" {
+        return Err(Failure::Usage(format!("- is not a file for {noun}; name one, ./- if it is called so")));
+    }
+    match path.is_dir() {
+        true => Err(Failure::Usage(format!("{} is a directory; name a file for {noun}", path.display()))),
+        false => Ok(()),
+    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "the file is the user's, not the database's")]
@@ -38,6 +50,7 @@ fn beginning(path: &Path) -> Result<Vec<u8>> {
 /// first bytes; `noun` is what such a file is called. Devices and pipes are written to as they are.
 pub(crate) fn create(path: &Path, noun: &str, is_own: impl FnOnce(&[u8]) -> bool) -> Result<File> {
     let failed = |error: std::io::Error| Failure::file("create", path.display(), &error);
+    check(path, noun, is_own)?;
     match OpenOptions::new().write(true).create_new(true).open(path) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
         created => return created.map_err(failed),
@@ -45,8 +58,19 @@ pub(crate) fn create(path: &Path, noun: &str, is_own: impl FnOnce(&[u8]) -> bool
     if !std::fs::metadata(path).map_err(failed)?.is_file() {
         return OpenOptions::new().write(true).open(path).map_err(failed);
     }
-    check(path, noun, is_own)?;
     OpenOptions::new().write(true).truncate(true).open(path).map_err(failed)
+}
+
+/// Fails if something is at `path`, which must be new.
+pub(crate) fn check_new(path: &Path, noun: &str) -> Result<()> {
+    check_name(path, noun)?;
+    match std::fs::symlink_metadata(path) {
+        Ok(_) => {
+            let path = path.display();
+            Err(Failure::Usage(format!("{path} is there already; name a new file for {noun}")))
+        }
+        Err(_) => Ok(()),
+    }
 }
 
 /// Whether `path` lies in the directory `dir` or below it, links followed.

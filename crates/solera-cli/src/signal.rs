@@ -5,7 +5,10 @@
 //! that does not ask in time, because it waits for its input, is ended with its last words
 //! ([`LastWords`]). A measurement has nothing to finish and ends at once ([`end_at_once`]).
 
-use crate::failure::{Failure, Result};
+use crate::{
+    failure::{Failure, Result},
+    output::say,
+};
 use std::{
     sync::{
         Mutex, PoisonError,
@@ -36,7 +39,7 @@ pub(crate) fn watch(last_words: LastWords) -> Result<()> {
         thread::spawn(|| {
             thread::sleep(GRACE);
             if let Some(words) = LAST_WORDS.lock().unwrap_or_else(PoisonError::into_inner).take() {
-                eprintln!("solera: {}", words());
+                say(&words());
             }
             std::process::exit(STATUS);
         });
@@ -49,7 +52,7 @@ pub(crate) fn end_at_once(last_words: LastWords) -> Result<()> {
     let mut last_words = Some(last_words);
     ctrlc::set_handler(move || {
         if let Some(words) = last_words.take() {
-            eprintln!("solera: {}", words());
+            say(&words());
         }
         std::process::exit(STATUS);
     })

@@ -36,13 +36,17 @@ impl Database {
     /// Opens an existing database for reading only.
     pub(crate) fn open_to_read(&self) -> Result<Db> {
         self.must_exist()?;
-        Options::new().read_only(true).create_if_missing(false).open(&self.dir).map_err(no_database)
+        Options::new()
+            .read_only(true)
+            .create_if_missing(false)
+            .open(&self.dir)
+            .map_err(|error| self.is_none(error))
     }
 
     /// Opens an existing database for writing.
     pub(crate) fn open_to_change(&self) -> Result<Db> {
         self.must_exist()?;
-        Options::new().create_if_missing(false).open(&self.dir).map_err(no_database)
+        Options::new().create_if_missing(false).open(&self.dir).map_err(|error| self.is_none(error))
     }
 
     /// Opens the database with these options, and creates it if there is none.
@@ -66,6 +70,21 @@ impl Database {
     /// A keyspace that must be there.
     pub(crate) fn existing_keyspace(&self, db: &Db, name: &str) -> Result<Keyspace> {
         existing_keyspace(db, &self.dir, name)
+    }
+
+    /// What to say when opening failed. A command that makes no database found none: an empty
+    /// directory does not help it.
+    pub(crate) fn is_none(&self, error: Error) -> Failure {
+        let remedy = match self.has_files() {
+            true => "name the directory of a database",
+            false => "`solera load` and `solera put` create one",
+        };
+        match error {
+            Error::NotADatabase { path, what } => {
+                Failure::Missing(format!("{} is not a Solera database: {what}; {remedy}", path.display()))
+            }
+            other => other.into(),
+        }
     }
 
     /// Whether something lies in the directory.
@@ -147,17 +166,6 @@ impl NewPlace {
             return Ok(db);
         }
         Err(no_keyspace(database.path(), keyspace, &names).and("--create-keyspace makes one"))
-    }
-}
-
-/// A command that makes no database found none: an empty directory does not help it.
-fn no_database(error: Error) -> Failure {
-    match error {
-        Error::NotADatabase { path, what } => Failure::Missing(format!(
-            "{} is not a Solera database: {what}; `solera load` and `solera put` create one",
-            path.display()
-        )),
-        other => other.into(),
     }
 }
 

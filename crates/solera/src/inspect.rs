@@ -40,7 +40,7 @@ pub struct FileReport {
     pub bytes: u64,
     /// Entries or records in it.
     pub entries: u64,
-    /// Whether the database still needs it.
+    /// Whether the database still needs it, or may, where the manifest cannot say so.
     pub live: bool,
 }
 
@@ -125,7 +125,7 @@ impl Live {
 pub fn check(fs: &Arc<dyn Fs>, dir: &Path) -> Result<CheckReport> {
     let mut report = CheckReport::default();
     if !fs.exists(&FileName::Current.in_dir(dir))? {
-        return Err(Error::NotADatabase { path: dir.into(), what: "the file CURRENT is missing".into() });
+        return Err(Manifest::without_current(&**fs, dir));
     }
     let _lock = fs.lock_shared(&FileName::Lock.in_dir(dir)).map_err(|error| match error {
         Error::Locked { pid, .. } => Error::Locked { path: dir.into(), pid },
@@ -155,7 +155,7 @@ pub fn check(fs: &Arc<dyn Fs>, dir: &Path) -> Result<CheckReport> {
             Some(FileName::Current) => (file.kind, file.live) = ("current", true),
             Some(FileName::Lock) => (file.kind, file.live) = ("lock", true),
             Some(FileName::Manifest(id)) => {
-                file.kind = "manifest";
+                (file.kind, file.live) = ("manifest", loaded.is_none());
                 if let Some(loaded) = loaded.as_ref().filter(|loaded| loaded.file == id) {
                     file.live = true;
                     file.entries = loaded.edits.len() as u64;
@@ -163,7 +163,7 @@ pub fn check(fs: &Arc<dyn Fs>, dir: &Path) -> Result<CheckReport> {
             }
             Some(FileName::Log(id)) => {
                 file.kind = "log";
-                file.live = live.logs.contains(&id) && id >= live.oldest_log;
+                file.live = loaded.is_none() || live.logs.contains(&id) && id >= live.oldest_log;
                 match logs.remove(&id) {
                     Some(Ok((entries, torn))) => {
                         file.entries = entries;
@@ -188,8 +188,19 @@ pub fn check(fs: &Arc<dyn Fs>, dir: &Path) -> Result<CheckReport> {
                         }
                         Err(error) => report.problems.push(error),
                     }
+                } else if loaded.is_none() {
+                    // Nothing says which tables count: each is read for itself.
+                    file.live = true;
+                    match table::open_alone(fs, &path).and_then(|table| table.table()?.check()) {
+                        Ok(check) => {
+                            file.entries = check.entries;
+                            report.problems.extend(check.problems);
+                        }
+                        Err(error) => report.problems.push(error),
+                    }
                 }
             }
+            Some(FileName::Values(_)) if loaded.is_none() => (file.kind, file.live) = ("values", true),
             // Value files are looked at below, when it is known who points to them.
             Some(
                 FileName::Values(_)
@@ -345,7 +356,9 @@ pub fn dump(fs: &Arc<dyn Fs>, path: &Path, out: &mut dyn Write) -> Result<()> {
     match FileName::of(path) {
         Some(FileName::Current) => {
             let content = read_all(&*fs.open(path)?)?;
-            writeln!(out, "{}", content.escape_ascii()).map_err(print)
+            let line = content.strip_suffix(b"\n").unwrap_or(&content);
+            writeln!(out, "{}", line.escape_ascii()).map_err(print)?;
+            Manifest::check_current(path, &content)
         }
         Some(FileName::Manifest(_)) => dump_manifest(fs, path, out),
         Some(FileName::Log(id)) => {

@@ -275,6 +275,33 @@ fn what_is_published_is_replaced_while_the_publisher_lives_and_then_gone() {
     assert_eq!(opened.unwrap().unwrap().get(b"k").unwrap().unwrap(), b"v");
 }
 
+/// Symptom: publishing in a file of another program wrote over it, and removed it in the end.
+#[test]
+fn nothing_is_published_over_a_file_that_is_no_observation() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Options::new().memory(16 << 20).open(dir.path().join("db")).unwrap();
+    let letter = dir.path().join("letter");
+    let beside = dir.path().join("beside.next");
+    for path in [&letter, &beside] {
+        std::fs::write(path, "of a friend").unwrap();
+    }
+    let every = Duration::from_secs(1);
+    for path in [&letter, &dir.path().join("beside"), &dir.path().join("db/CURRENT")] {
+        let refused = db.control().publish(Some(path), every).unwrap_err();
+        assert!(refused.to_string().contains("is not what a database publishes"), "{refused}");
+    }
+    for path in [&letter, &beside] {
+        assert_eq!(std::fs::read(path).unwrap(), b"of a friend");
+    }
+    // What a killed process published is its own kind.
+    let place = dir.path().join("place");
+    let old = db.control().observe().encode();
+    std::fs::write(&place, &old).unwrap();
+    std::fs::write(dir.path().join("place.next"), &old[..3]).unwrap();
+    let another = db.control().publish(Some(&place), every).unwrap();
+    assert!(published(another.path()).is_ok());
+}
+
 #[test]
 fn the_run_limit_in_force_stands_beside_the_wanted_one_and_level_0_says_what_it_waits_for() {
     let fs = MemFs::new();

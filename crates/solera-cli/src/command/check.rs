@@ -23,7 +23,8 @@ pub(crate) struct Check {
 impl Check {
     pub(crate) fn run(self) -> Result<Outcome> {
         self.database.must_exist()?;
-        let report = solera::inspect::check(&operating_system(), self.database.path())?;
+        let checked = solera::inspect::check(&operating_system(), self.database.path());
+        let report = checked.map_err(|error| self.database.is_none(error))?;
         let mut out = stdout();
         match self.json {
             true => write_json(&mut out, &report)?,

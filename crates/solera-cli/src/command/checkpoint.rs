@@ -1,7 +1,7 @@
 //! `solera checkpoint`: a second database with the same content.
 
 use crate::{
-    failure::{Outcome, Result},
+    failure::{Failure, Outcome, Result},
     output::print_json,
     target::{Database, damage},
 };
@@ -22,6 +22,12 @@ pub(crate) struct Checkpoint {
 
 impl Checkpoint {
     pub(crate) fn run(self) -> Result<Outcome> {
+        if std::fs::metadata(&self.to).is_ok_and(|found| !found.is_dir()) {
+            return Err(Failure::Usage(format!(
+                "{} is a file; a checkpoint needs a directory that is missing or empty",
+                self.to.display()
+            )));
+        }
         let db = self.database.open_to_change()?;
         db.checkpoint(&self.to)?;
         let stats = db.stats();

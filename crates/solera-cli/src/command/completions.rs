@@ -3,10 +3,14 @@
 use crate::{
     failure::{Failure, Outcome, Result},
     output::stdout,
+    own,
 };
 use clap::Command;
 use clap_complete::Shell;
-use std::{io::Write, path::PathBuf};
+use std::{
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
 
 /// Print the completions of this command for a shell
 #[derive(Debug, clap::Args)]
@@ -42,13 +46,32 @@ pub(crate) struct Man {
 impl Man {
     pub(crate) fn run(self, command: Command) -> Result<Outcome> {
         if let Some(dir) = self.to {
-            clap_mangen::generate_to(command, &dir)
-                .map_err(|error| Failure::file("write manual pages to", dir.display(), &error))?;
-            return Ok(Outcome::Done);
+            return write_pages(command, &dir).map(|()| Outcome::Done);
         }
         let mut out = stdout();
         clap_mangen::Man::new(command).render(&mut out)?;
         out.flush()?;
         Ok(Outcome::Done)
     }
+}
+
+/// Writes the manual pages of all commands into `dir`, over older ones.
+#[expect(clippy::disallowed_methods, reason = "the pages are the user's files, not the database's")]
+fn write_pages(command: Command, dir: &Path) -> Result<()> {
+    let failed = |error: &io::Error| Failure::file("write manual pages to", dir.display(), error);
+    if !std::fs::metadata(dir).map_err(|error| failed(&error))?.is_dir() {
+        return Err(Failure::Usage(format!("{} is a file; --to names a directory", dir.display())));
+    }
+    // The generator writes over whatever is there.
+    let made = tempfile::tempdir().map_err(|error| failed(&error))?;
+    clap_mangen::generate_to(command, made.path()).map_err(|error| failed(&error))?;
+    for page in std::fs::read_dir(made.path()).map_err(|error| failed(&error))? {
+        let page = page.map_err(|error| failed(&error))?;
+        let text = std::fs::read(page.path()).map_err(|error| failed(&error))?;
+        let is_own = |beginning: &[u8]| String::from_utf8_lossy(beginning).contains("\n.TH solera");
+        own::create(&dir.join(page.file_name()), "a manual page of this command", is_own)?
+            .write_all(&text)
+            .map_err(|error| failed(&error))?;
+    }
+    Ok(())
 }

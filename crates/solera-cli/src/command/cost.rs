@@ -4,7 +4,7 @@
 use crate::{
     failure::{Failure, Outcome, Result},
     output::{print_json, print_text},
-    units,
+    own, units,
 };
 use serde_json::{Value, json};
 use solera::vfs::{Fs, posix::PosixFs};
@@ -12,7 +12,8 @@ use solera_tune::cost::{
     Budget, Candidate, Choice, Data, Family, Mix, Model, SIZE_RATIO_MAX, Term, Units, choose, probe::probe,
 };
 use std::{
-    fmt::Write,
+    fmt::Write as _,
+    io::Write as _,
     path::{Path, PathBuf},
 };
 
@@ -68,6 +69,14 @@ pub(crate) struct Cost {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+}
+
+/// What a file of `--save-units` is called in messages.
+const UNIT_COSTS: &str = "a file of unit costs";
+
+/// Whether a file that begins so is one of `--save-units`.
+fn is_unit_costs(beginning: &[u8]) -> bool {
+    serde_json::from_slice::<Units>(beginning).is_ok()
 }
 
 impl Cost {
@@ -139,6 +148,8 @@ impl Cost {
                 none("each must be a number of nanoseconds, not negative and less than a minute".into())
             });
         }
+        // Before the measurement, which takes a while.
+        self.save_units.as_deref().map_or(Ok(()), |path| own::check(path, UNIT_COSTS, is_unit_costs))?;
         let dir = self.dir.clone().unwrap_or_else(std::env::temp_dir);
         let fs = PosixFs::new();
         if !fs.exists(Path::new(&dir))? {
@@ -147,7 +158,8 @@ impl Cost {
         let units = probe(&fs, &dir)?;
         if let Some(path) = &self.save_units {
             let text = serde_json::to_string_pretty(&units).map_err(std::io::Error::from)?;
-            std::fs::write(path, text + "\n")
+            let mut file = own::create(path, UNIT_COSTS, is_unit_costs)?;
+            file.write_all((text + "\n").as_bytes())
                 .map_err(|error| Failure::file("write", path.display(), &error))?;
         }
         Ok(units)

@@ -3,7 +3,7 @@
 use crate::{
     escape::escaped,
     failure::{Outcome, Result},
-    output::{Form, stdout},
+    output::{Form, say, stdout},
     target::Place,
 };
 use std::{ffi::OsString, io::Write};
@@ -24,7 +24,7 @@ impl Get {
         let key = self.form.notation().read(&self.key)?;
         let (_db, keyspace) = self.place.open_to_read()?;
         let Some(value) = keyspace.get(&key)? else {
-            eprintln!("solera: there is no key {} in {:?}", escaped(&key), self.place.keyspace);
+            say(&format!("there is no key {} in {:?}", escaped(&key), self.place.keyspace));
             return Ok(Outcome::NotFound);
         };
         let mut out = stdout();

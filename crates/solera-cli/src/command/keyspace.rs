@@ -4,6 +4,7 @@ use crate::{
     failure::{Failure, Outcome, Result},
     output::{print_json, print_text},
     target::Database,
+    units,
 };
 use serde_json::json;
 
@@ -78,7 +79,11 @@ fn drop_keyspace(database: &Database, name: &str, yes: bool) -> Result<Outcome> 
     let entries = database.existing_keyspace(&db, name)?.stats().entries;
     if !yes {
         return Err(Failure::Usage(format!(
-            "keyspace {name:?} has about {entries} entries, which would be gone; say --yes"
+            "keyspace {name:?} has about {}, which would be gone; say --yes",
+            match entries {
+                1 => "1 entry".to_owned(),
+                _ => format!("{} entries", units::count(entries)),
+            }
         )));
     }
     db.drop_keyspace(name)?;

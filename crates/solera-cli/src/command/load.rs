@@ -11,7 +11,7 @@ use crate::{
     escape::unescape,
     failure::{Failure, Outcome, Result},
     input::{Consumed, Input},
-    output::{print_json, print_text},
+    output::{print_json, print_text, say},
     own, progress,
     record::{Format, Next, Options, Record, Records, Selectors},
     report::{Mark, Report},
@@ -143,6 +143,8 @@ const BATCH_BYTES: usize = 1 << 20;
 const BAD_LINES_SHOWN: u64 = 20;
 /// Time between two observations that are published.
 const PUBLISH_EVERY: Duration = Duration::from_millis(250);
+/// Where the file behind standard input is found, if there is one.
+const STANDARD_INPUT: &str = "/dev/stdin";
 /// Time between two marks in the report; each costs a sync.
 const MARK_NS: u64 = 2_000_000_000;
 /// Where a load without `--bad-lines` notes how far it has come, in the database's directory.
@@ -191,6 +193,14 @@ impl Load {
         let recording = self.trace.as_deref().map(record).transpose()?;
         let keyspace = self.keyspace(&db)?;
         let tuner = self.tuning.start(&db, &self.place.place.keyspace)?;
+        let resume = match self.sorted {
+            true => "the rest can be loaded from an input without them",
+            false => "go on with the same arguments and --resume",
+        };
+        // Before there is a note of how far the load has come: who sees one may stop the load.
+        signal::watch(Box::new(move || {
+            format!("stopped while waiting for the input; what was written before is in; {resume}")
+        }))?;
         let (report, before) = self.report(format)?;
         let mut load = Loading {
             records,
@@ -204,18 +214,15 @@ impl Load {
             consumed,
             clock: SystemClock::new(),
         };
-        let resume = match self.sorted {
-            true => "the rest can be loaded from an input without them",
-            false => "go on with the same arguments and --resume",
-        };
-        signal::watch(Box::new(move || {
-            format!("stopped while waiting for the input; what was written before is in; {resume}")
-        }))?;
         let loaded = match self.sorted {
             true => load.ingest(&keyspace),
             false => load.write(&db, &keyspace, self.batch),
         };
-        loaded.map_err(|failure| failure.and(resume))?;
+        loaded.map_err(|failure| match failure {
+            // There is nothing to go on with.
+            Failure::Usage(_) => failure,
+            _ => failure.and(resume),
+        })?;
         // What is left in the log would be replayed by the next open.
         keyspace.flush()?;
         db.sync()?;
@@ -228,7 +235,7 @@ impl Load {
         Tuning::end(tuner);
         drop((publisher, keyspace));
         db.close()?;
-        load.records.notes().iter().for_each(|note| eprintln!("solera: {note}"));
+        load.records.notes().iter().for_each(|note| say(note));
         self.summarise(&load, before, recorded.as_ref())
     }
 
@@ -236,8 +243,12 @@ impl Load {
     fn refuse_files_of_others(&self) -> Result<()> {
         for (flag, path) in [("--bad-lines", &self.bad_lines), ("--trace", &self.trace)] {
             let Some(path) = path else { continue };
+            let is_input = match self.input.as_os_str() == "-" {
+                true => own::is_same(path, Path::new(STANDARD_INPUT)),
+                false => own::is_same(path, &self.input),
+            };
             let wrong = match path {
-                path if own::is_same(path, &self.input) => "the input",
+                _ if is_input => "the input",
                 path if own::is_within(path, self.place.place.database.path()) => {
                     "in the directory of the database"
                 }
@@ -245,6 +256,12 @@ impl Load {
             };
             return Err(Failure::Usage(format!("{flag} {} is {wrong}; name another file", path.display())));
         }
+        if let (Some(bad_lines), Some(trace)) = (&self.bad_lines, &self.trace)
+            && own::is_same(bad_lines, trace)
+        {
+            return Err(Failure::Usage(format!("{} cannot be both report and trace", trace.display())));
+        }
+        self.trace.as_deref().map_or(Ok(()), |path| own::check_new(path, "a trace"))?;
         self.bad_lines.as_deref().map_or(Ok(()), Report::check)
     }
 
@@ -411,7 +428,7 @@ impl Loading {
         loop {
             let next = self.records.next(&mut self.record)?;
             if next == Next::End {
-                return Ok(false);
+                return self.reached_the_mark().map(|()| false);
             }
             if self.record.line <= self.skip_through {
                 continue;
@@ -426,6 +443,18 @@ impl Loading {
                 Next::End => return Ok(false),
             }
         }
+    }
+
+    /// Fails if the input ended before the line that an earlier load of it had come to.
+    fn reached_the_mark(&self) -> Result<()> {
+        if self.record.line >= self.skip_through {
+            return Ok(());
+        }
+        Err(Failure::Usage(format!(
+            "the input ends at line {}, and the load had come to line {}: it is not the input of that load",
+            units::count(self.record.line),
+            units::count(self.skip_through)
+        )))
     }
 
     /// Takes the escapes out of the record and checks its sizes, so that one oversized record does
@@ -458,10 +487,10 @@ impl Loading {
         let shown = self.mark.bad;
         self.bar.suspend(|| {
             if shown <= BAD_LINES_SHOWN {
-                eprintln!("solera: line {line}: {reason}");
+                say(&format!("line {line}: {reason}"));
             }
             if shown == BAD_LINES_SHOWN {
-                eprintln!("solera: further bad lines are only counted; --bad-lines FILE reports all");
+                say("further bad lines are only counted; --bad-lines FILE reports all");
             }
         });
         Ok(())
@@ -498,6 +527,9 @@ impl Loading {
         };
         self.write_batch(db, batch, &mut written)?;
         ended.or_else(|failure| {
+            if matches!(failure, Failure::Usage(_)) {
+                return Err(failure);
+            }
             keyspace.flush()?;
             self.write_mark(db)?;
             Err(failure.and(self.how_many()))

@@ -7,12 +7,16 @@ use super::{
 use crate::{
     failure::{Failure, Outcome, Result},
     output::print_text,
+    own,
 };
 use solera_bench::{
     Keys,
     paper::{self, Paper, Part, Scale},
 };
-use std::path::{Path, PathBuf};
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+};
 
 /// Repeat the experiments of a paper and write tables and charts
 ///
@@ -100,13 +104,14 @@ impl PaperBench {
         // Before the run: it takes minutes, and results that cannot be written must not cost them.
         std::fs::create_dir_all(&self.out)
             .map_err(|error| Failure::file("create", self.out.display(), &error))?;
-        let mut progress = Shown::new();
-        let document = paper::run(self.paper, &scale, &mut progress).map_err(failed)?;
-        progress.finish();
         let name: Vec<&str> =
             [self.paper.name()].into_iter().chain(self.parts.iter().map(|part| part.name())).collect();
         let name = name.join("-");
         let page = self.out.join(format!("{name}.md"));
+        own::check(&page, RESULTS, is_result)?;
+        let mut progress = Shown::new();
+        let document = paper::run(self.paper, &scale, &mut progress).map_err(failed)?;
+        progress.finish();
         let text = document.to_markdown(&name);
         write(&page, &text)?;
         let pictures = self.out.join(&name);
@@ -143,7 +148,18 @@ impl PaperBench {
     }
 }
 
+/// What pages and pictures are called in messages.
+const RESULTS: &str = "a result of `solera bench paper`";
+
+/// Whether a file that begins so is a page or a picture of this command.
+fn is_result(beginning: &[u8]) -> bool {
+    let beginning = String::from_utf8_lossy(beginning);
+    let is_page = beginning.starts_with("# ") && beginning.contains("A program writes this page.");
+    is_page || beginning.starts_with("<svg xmlns") && beginning.contains("<title>")
+}
+
+/// Writes a page or a picture over an older one.
 fn write(path: &Path, text: &str) -> Result<()> {
-    #[expect(clippy::disallowed_methods, reason = "the results are the user's files, not the database's")]
-    std::fs::write(path, text).map_err(|error| Failure::file("write", path.display(), &error))
+    let mut file = own::create(path, RESULTS, is_result)?;
+    file.write_all(text.as_bytes()).map_err(|error| Failure::file("write", path.display(), &error))
 }

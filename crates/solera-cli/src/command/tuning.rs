@@ -1,6 +1,6 @@
 //! `--tune`: a tuner beside a command that works on a database.
 
-use crate::failure::Result;
+use crate::{failure::Result, output::say};
 use solera::Db;
 use solera_tune::{Attach, Goal, Tuner, agent};
 
@@ -30,7 +30,7 @@ impl Tuning {
     /// Ends the tuning, and tells on standard error if it had ended by itself.
     pub(crate) fn end(tuner: Option<Tuner>) {
         if let Some(why) = tuner.as_ref().and_then(Tuner::off) {
-            eprintln!("solera: tuning ended early: {why}");
+            say(&format!("tuning ended early: {why}"));
         }
     }
 }

@@ -133,3 +133,26 @@ fn a_manifest_is_dumped_in_words() {
     assert!(text.contains("keyspace 0 is created: \"default\", index learned"), "{text}");
     assert!(text.contains(" enters level ") && !text.contains("Edit {"), "{text}");
 }
+
+/// Symptom: with a damaged CURRENT `check` said of every table "no longer needed; the next open
+/// removes it", `dump` of it exited 0, and with none the remedy was to make a new database. Cause:
+/// no manifest was read, so no file was named. Cure: then every file counts and is read for itself.
+#[test]
+fn a_database_whose_current_is_damaged_or_gone_is_damaged_and_its_files_are_told_of() {
+    let solera = loaded();
+    let current = solera.db().join("CURRENT");
+    for content in ["", "garbage\n"] {
+        fs::write(&current, content).unwrap();
+        let run = solera.run(["check"]);
+        let text = String::from_utf8(run.out).unwrap();
+        assert_eq!(run.status, 4, "{text}");
+        assert!(!text.contains("no longer needed") && text.contains("20,000 entries"), "{text}");
+        let run = solera.run(["dump", current.to_str().unwrap()]);
+        assert_eq!(run.status, 4, "{run:?}");
+    }
+    fs::remove_file(&current).unwrap();
+    for args in [&["get", "k"][..], &["put", "k", "v"], &["check"], &["stats"]] {
+        let message = solera.run(args).fails(4);
+        assert!(message.contains("CURRENT: damaged") && message.contains("MANIFEST-"), "{message}");
+    }
+}

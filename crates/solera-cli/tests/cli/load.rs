@@ -382,11 +382,10 @@ fn a_load_that_a_signal_stops_says_what_is_in_and_goes_on() {
         .spawn()
         .unwrap();
     let pid = child.id().to_string();
-    // Once its progress is there it watches for signals soon.
+    // Once its progress is there it watches for signals.
     while !solera.db().join("load.progress").exists() {
         std::thread::yield_now();
     }
-    std::thread::sleep(std::time::Duration::from_millis(30));
     assert!(std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
     let stopped = child.wait_with_output().unwrap();
     let message = String::from_utf8(stopped.stderr).unwrap();
@@ -495,4 +494,21 @@ fn standard_error_stays_empty_without_a_terminal() {
     child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
     assert!(child.wait().unwrap().success());
     assert_eq!(err, "", "no progress bar");
+}
+
+/// Symptom: `--resume` with an input that ends before the line that the load had come to loaded
+/// nothing and exited 0.
+#[test]
+fn an_input_that_is_shorter_than_what_was_loaded_is_another_input() {
+    let solera = Solera::new();
+    let load = |resume: &[&str], input: &[u8]| {
+        let args = ["load", "--format", "tsv", "--bad-lines", "bad.jsonl", "-"];
+        solera.run_with_input(args.iter().chain(resume), input)
+    };
+    load(&[], b"a\t1\nb\t2\nc\t3\n").ok();
+    let message = load(&["--resume"], b"a\t1\n").fails(2);
+    assert!(message.contains("ends at line 1, and the load had come to line 3"), "{message}");
+    assert!(!message.contains("go on with"), "{message}");
+    load(&["--resume"], b"a\t1\nb\t2\nc\t3\nd\t4\n").ok();
+    assert_eq!(solera.run(["scan"]).ok().lines().count(), 4);
 }

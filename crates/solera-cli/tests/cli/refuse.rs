@@ -233,3 +233,134 @@ fn a_measurement_that_is_stopped_leaves_no_databases_behind() {
     assert!(String::from_utf8_lossy(&stopped.stderr).contains("temporary databases are removed"));
     assert_eq!(std::fs::read_dir(&place).unwrap().count(), 0);
 }
+
+/// Symptom: `cost --save-units`, `bench paper --out` and `man --to` emptied any file of that name,
+/// and `--bad-lines` a report that standard input was read from. Cause: they did not open what they
+/// write as `load` does. Cure: one place opens all files that commands make.
+#[test]
+fn no_command_writes_over_a_file_that_it_did_not_make() {
+    let solera = Solera::new();
+    let letter = "letters of a friend";
+    for file in ["units.json", "solera-load.1", "results/sherry.md"] {
+        fs::create_dir_all(solera.path("results")).unwrap();
+        solera.write(file, letter);
+    }
+    for (args, file) in [
+        (&["cost", "--workload", "25,25,25,25", "--save-units", "units.json"][..], "units.json"),
+        (&["man", "--to", "."], "solera-load.1"),
+        (&["bench", "paper", "sherry", "--quick", "--out", "results"], "results/sherry.md"),
+    ] {
+        let message = solera.run(args).fails(2);
+        assert!(message.contains("is there already and is not"), "{args:?}: {message}");
+        assert_eq!(solera.read(file), letter, "{args:?}");
+    }
+    fs::remove_file(solera.path("solera-load.1")).unwrap();
+    solera.run(["man", "--to", "."]).ok();
+    // Its own are replaced.
+    solera.run(["man", "--to", "."]).ok();
+
+    let rows = "a\t1\nb\t2\n";
+    let load = ["load", "--format", "tsv", "--bad-lines", "bad.jsonl", "-"];
+    solera.run_with_input(load, rows.as_bytes()).ok();
+    let report = solera.read("bad.jsonl");
+    let again = ["load", "--format", "jsonl", "--key", "load", "--bad-lines", "bad.jsonl", "-"];
+    let mut command = solera.command(again);
+    command.stdin(fs::File::open(solera.path("bad.jsonl")).unwrap());
+    let refused = command.output().unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert_eq!(solera.read("bad.jsonl"), report);
+}
+
+#[test]
+fn a_file_that_cannot_be_made_is_refused_before_anything_else_is() {
+    let solera = Solera::new();
+    solera.write("in.tsv", "a\t1\n");
+    solera.write("old.trace", "of another load");
+    fs::create_dir(solera.path("folder")).unwrap();
+    let before = solera.files();
+    for (flag, file, why) in [
+        ("--trace", "old.trace", "is there already"),
+        ("--trace", "folder", "is a directory"),
+        ("--trace", "-", "is not a file"),
+        ("--bad-lines", "folder", "is a directory"),
+        ("--bad-lines", "-", "is not a file"),
+    ] {
+        let message = solera.run(["load", flag, file, "in.tsv"]).fails(2);
+        assert!(message.contains(why), "{flag} {file}: {message}");
+        assert_eq!(solera.files(), before, "{flag} {file}");
+    }
+    let both = ["load", "--trace", "new", "--bad-lines", "new", "in.tsv"];
+    assert!(solera.run(both).fails(2).contains("both report and trace"));
+    assert_eq!(solera.files(), before);
+}
+
+/// Symptom: a command whose standard error nobody reads exited with 101, and a load could not be
+/// stopped any more. Cause: `eprintln!` panics there, in the handler of signals too. Cure: what
+/// cannot be said is not said.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_message_that_nobody_reads_changes_nothing() {
+    let solera = Solera::new();
+    let full = || fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let status = |args: &[&str]| solera.command(args).stderr(full()).status().unwrap().code();
+    solera.run(["put", "k", "v"]).ok();
+    assert_eq!(status(&["get", "none"]), Some(1));
+    assert_eq!(status(&["get", "--jsn"]), Some(2));
+    assert_eq!(status(&["scan", "--dir", "none"]), Some(6));
+    // One line without an end: the load never comes to where it would ask whether to stop.
+    let mut load = solera.command(["load", "--format", "lines", "/dev/zero"]).stderr(full()).spawn().unwrap();
+    while !solera.db().join("load.progress").exists() {
+        std::thread::yield_now();
+    }
+    let kill = || std::process::Command::new("kill").args(["-INT", &load.id().to_string()]).status();
+    assert!(kill().unwrap().success());
+    assert_eq!(load.wait().unwrap().code(), Some(130));
+}
+
+#[test]
+fn an_argument_without_end_is_not_repeated_without_end() {
+    let solera = Solera::new();
+    solera.run(["put", "k", "v"]).ok();
+    let long = "a".repeat(60_000);
+    let message = solera.run(["get", &long]).fails(1);
+    assert!(message.len() < 3000 && message.contains("there is no key aaa"), "{}", message.len());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_checkpoint_that_cannot_be_made_leaves_nothing_and_says_where_it_can() {
+    let solera = Solera::new();
+    solera.run(["put", "k", "v"]).ok();
+    solera.run(["compact"]).ok();
+    let inside = solera.db().join("copy").to_str().unwrap().to_owned();
+    assert!(solera.run(["checkpoint", &inside]).fails(2).contains("the database's own directory"));
+    assert!(!solera.db().join("copy").exists());
+    solera.write("file", "");
+    assert!(solera.run(["checkpoint", "file"]).fails(2).contains("is a file"));
+    // Where there is a second file system.
+    let elsewhere = std::path::Path::new("/dev/shm");
+    use std::os::unix::fs::MetadataExt;
+    let device = |path: &std::path::Path| fs::metadata(path).map(|found| found.dev()).ok();
+    if let (Some(there), Some(here)) = (device(elsewhere), device(&solera.db()))
+        && there != here
+    {
+        let place = tempfile::tempdir_in(elsewhere).unwrap();
+        let copy = place.path().join("copy");
+        let message = solera.run(["checkpoint", copy.to_str().unwrap()]).fails(2);
+        assert!(message.contains("another file system") && message.contains("copy it"), "{message}");
+        assert!(!copy.exists());
+    }
+}
+
+/// Symptom: watching a database that nobody had open kept a process out that opened it then. Cause:
+/// whether it is open was asked by taking its lock. Cure: the lock's file is read.
+#[test]
+fn watching_names_who_has_the_database_and_keeps_nobody_out() {
+    let solera = Solera::new();
+    let db = solera::Db::open(solera.db()).unwrap();
+    let message = solera.run(["control", "watch"]).fails(6);
+    let told = format!("process {} has the database open and does not publish it", std::process::id());
+    assert!(message.contains(&told), "{message}");
+    db.close().unwrap();
+    assert!(solera.run(["control", "watch"]).fails(6).contains("no process that works with"));
+}

@@ -7,10 +7,10 @@
 
 use super::{Control, Observation};
 use crate::{
-    dir::FileName,
+    dir::{FileName, magic},
     error::{Error, Result},
     sync::{Condvar, Mutex, atomic::Ordering},
-    vfs::{Fs, posix::PosixFs, read_all},
+    vfs::{Fs, posix::PosixFs, read_all, read_exact_at},
 };
 use std::{
     path::{Path, PathBuf},
@@ -60,7 +60,8 @@ impl Control {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Invalid`] if `every` is under 10 ms; [`Error::Io`] if the file cannot be written.
+    /// [`Error::Invalid`] if `every` is under 10 ms, or if another program's file is at `path`;
+    /// [`Error::Io`] if the file cannot be written.
     pub fn publish(&self, path: Option<&Path>, every: Duration) -> Result<Publisher> {
         if every < PUBLISH_EVERY_MIN {
             return Err(Error::Invalid(format!(
@@ -69,6 +70,9 @@ impl Control {
         }
         let path =
             path.map_or_else(|| FileName::Observed.in_dir(&self.handle.store.files.dir), Path::to_path_buf);
+        let fs = &*self.handle.store.files.fs;
+        refuse_other(fs, &path, false)?;
+        refuse_other(fs, &next_of(&path), true)?;
         self.write_observation(&path)?;
         let stop = Arc::<Stop>::default();
         let publisher = (self.clone(), stop.clone(), path.clone());
@@ -89,9 +93,7 @@ impl Control {
 
     fn write_observation(&self, path: &Path) -> Result<()> {
         let fs = self.handle.store.files.fs.clone();
-        let mut name = path.file_name().unwrap_or_default().to_owned();
-        name.push(".next");
-        let next = path.with_file_name(name);
+        let next = next_of(path);
         // One that a killed process left behind.
         if fs.exists(&next)? {
             fs.remove_file(&next)?;
@@ -101,6 +103,32 @@ impl Control {
         drop(file);
         fs.rename(&next, path)
     }
+}
+
+/// Where an observation is written before it takes its place.
+fn next_of(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".next");
+    path.with_file_name(name)
+}
+
+/// Refuses a file at `path` that is no observation: it would be written over, and removed in the
+/// end. One that `may_be_torn` is what a killed process left of one.
+fn refuse_other(fs: &dyn Fs, path: &Path, may_be_torn: bool) -> Result<()> {
+    if !fs.exists(path)? {
+        return Ok(());
+    }
+    let file = fs.open(path)?;
+    let mut front = [0; magic::OBSERVATION.len()];
+    let len = file.len()?.min(front.len() as u64) as usize;
+    read_exact_at(&*file, &mut front[..len], 0)?;
+    if front == magic::OBSERVATION || may_be_torn && magic::OBSERVATION.starts_with(&front[..len]) {
+        return Ok(());
+    }
+    Err(Error::Invalid(format!(
+        "{} is there already and is not what a database publishes; name another file",
+        path.display()
+    )))
 }
 
 impl Publisher {

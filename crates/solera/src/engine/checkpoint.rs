@@ -13,15 +13,24 @@ use crate::{
     ids::FileId,
     version::{Edit, Manifest, Version},
 };
-use std::{path::Path, sync::Arc};
+use std::{io::ErrorKind, path::Path, sync::Arc};
 
 impl Core {
     pub(crate) fn checkpoint(&self, to: &Path) -> Result<()> {
         let _caller = self.enter()?;
         let fs = &self.store.files.fs;
-        if fs.exists(to)? && !fs.list_dir(to)?.iter().all(|name| FileName::is_of_system(name)) {
+        let existed = fs.exists(to)?;
+        if existed && !fs.list_dir(to)?.iter().all(|name| FileName::is_of_system(name)) {
             return Err(Error::Invalid(format!(
                 "{} is not empty; a checkpoint needs a directory that is missing or empty",
+                to.display()
+            )));
+        }
+        if let (Ok(to), Ok(dir)) = (fs.absolute(to), fs.absolute(&self.store.files.dir))
+            && to.starts_with(&dir)
+        {
+            return Err(Error::Invalid(format!(
+                "{} lies in the database's own directory; name another place on the same file system",
                 to.display()
             )));
         }
@@ -36,6 +45,9 @@ impl Core {
             let names = fs.list_dir(to).unwrap_or_default();
             for name in names.into_iter().filter(|name| FileName::parse(name).is_some()) {
                 let _ = fs.remove_file(&to.join(name));
+            }
+            if !existed {
+                let _ = fs.remove_dir(to);
             }
         })
     }
@@ -63,6 +75,18 @@ impl Core {
     }
 }
 
+/// A link that cannot be made to another file system, said with the remedy.
+fn elsewhere(to: &Path, error: Error) -> Error {
+    match error.io_kind() {
+        Some(ErrorKind::CrossesDevices) => Error::Invalid(format!(
+            "{} lies on another file system, where a checkpoint cannot share the database's files; make it on the \
+             database's own, and copy it",
+            to.display()
+        )),
+        _ => error,
+    }
+}
+
 /// Links the tables of `versions`, and the value files that they point to, into `to` and writes a
 /// manifest of `whole` there.
 fn fill(to: &Path, files: &Files, whole: Edit, versions: &[Arc<Version>]) -> Result<()> {
@@ -72,14 +96,14 @@ fn fill(to: &Path, files: &Files, whole: Edit, versions: &[Arc<Version>]) -> Res
         let file = table_ref.id();
         if linked.insert(file) {
             let name = FileName::Table(file);
-            fs.hard_link(&files.path(name), &name.in_dir(to))?;
+            fs.hard_link(&files.path(name), &name.in_dir(to)).map_err(|error| elsewhere(to, error))?;
         }
     }
     let of_version = |version: &Arc<Version>| version.value_files().to_vec();
     for file in versions.iter().flat_map(of_version) {
         if linked.insert(file.id()) {
             let name = file.path().file_name().unwrap_or_default();
-            fs.hard_link(file.path(), &to.join(name))?;
+            fs.hard_link(file.path(), &to.join(name)).map_err(|error| elsewhere(to, error))?;
         }
     }
     fs.sync_dir(to)?;

@@ -82,13 +82,46 @@ impl Manifest {
                 | None => FileName::is_of_system(name),
             };
             if !of_creation {
-                return Err(not_a_database(
-                    dir,
-                    format!("it holds {name:?} but no file {}", FileName::Current),
-                ));
+                return Err(Manifest::without_current(fs, dir));
             }
         }
         Ok(false)
+    }
+
+    /// What is wrong with `dir`, which has files but no CURRENT: a manifest of ours says that there
+    /// was a database.
+    pub fn without_current(fs: &dyn Fs, dir: &Path) -> Error {
+        let names = match fs.list_dir(dir) {
+            Ok(names) => names,
+            Err(error) => return error,
+        };
+        let is_manifest = |name: &&String| matches!(FileName::parse(name), Some(FileName::Manifest(_)));
+        let is_ours = |name: &&String| may_be_ours(fs, &dir.join(name)).unwrap_or(false);
+        let has_content = |name: &&String| match FileName::parse(name) {
+            Some(FileName::Table(_) | FileName::Values(_)) => true,
+            Some(FileName::Log(_)) => !wal::is_unwritten(fs, &dir.join(name)).unwrap_or(true),
+            _ => false,
+        };
+        if let Some(manifest) = names.iter().filter(is_manifest).find(is_ours)
+            && names.iter().any(|name| has_content(&name))
+        {
+            return Error::corrupt(
+                FileName::Current.in_dir(dir),
+                0,
+                format!(
+                    "the file is missing, and {manifest} is there: it was removed, or a checkpoint was not finished"
+                ),
+            );
+        }
+        let found = names.iter().find(|name| !FileName::is_of_system(name));
+        let found = found
+            .map_or(String::new(), |name| format!("it holds {name:?} but no file {}", FileName::Current));
+        not_a_database(dir, if found.is_empty() { "it is empty".into() } else { found })
+    }
+
+    /// Fails unless `content`, of the CURRENT at `path`, is a line of ours.
+    pub fn check_current(path: &Path, content: &[u8]) -> Result<()> {
+        Current::parse(path.parent().unwrap_or(Path::new("")), path, content).map(|_| ())
     }
 
     /// Creates the manifest numbered `file`, an unused number, which `snapshot` begins, and makes

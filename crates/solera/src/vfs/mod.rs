@@ -46,6 +46,11 @@ pub trait Fs: fmt::Debug + Send + Sync + 'static {
     /// Creates a directory and its parents where missing, durably: no `sync_dir` of theirs is
     /// needed.
     fn create_dir_all(&self, path: &Path) -> Result<()>;
+    /// Removes an empty directory. Where directories are names alone there is nothing to do.
+    fn remove_dir(&self, path: &Path) -> Result<()> {
+        let _ = path;
+        Ok(())
+    }
     /// The names in a directory, sorted.
     fn list_dir(&self, path: &Path) -> Result<Vec<String>>;
     /// The same path, named so that it stays the same whatever becomes of the process's current

@@ -193,6 +193,8 @@ struct Replaying<'c> {
 struct Done {
     latencies: [Histogram; KINDS.len()],
     preloaded: u64,
+    /// Writes that were part of a batch, which is timed as a whole.
+    batched: u64,
     lookups: u64,
     /// Lookups that found what the trace says they found.
     lookups_alike: u64,
@@ -296,6 +298,7 @@ impl<'c> Replaying<'c> {
             _ => &[],
         };
         if let Some((batch, _)) = &mut self.batch {
+            self.done.batched += 1;
             self.done.skipped += u64::from(!add(batch, &keyspace, traced, value)?);
             return self.end_batch();
         }
@@ -376,8 +379,14 @@ impl Done {
         }))
     }
 
-    fn operations(&self) -> u64 {
+    /// Calls that were timed, a batch being one.
+    fn calls(&self) -> u64 {
         self.latencies.iter().map(Histogram::count).sum()
+    }
+
+    /// As `trace show` counts them: a batch is as many as it has writes.
+    fn operations(&self) -> u64 {
+        self.calls() - self.latencies[Kind::Batch as usize].count() + self.batched
     }
 
     fn to_json(&self) -> Map<String, Value> {
@@ -388,6 +397,7 @@ impl Done {
         };
         let report = json!({
             "operations": self.operations(),
+            "calls": self.calls(),
             "latencies": timed.map(kind).collect::<Map<_, _>>(),
             "lookups": self.lookups,
             "lookups_alike": self.lookups_alike,

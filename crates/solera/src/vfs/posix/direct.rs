@@ -6,7 +6,8 @@
 //! tens of them. What was written through the system's cache and is not on the device yet, the
 //! system writes there first.
 
-use std::{cell::Cell, fs::File, io, os::unix::fs::FileExt, path::Path};
+use super::place::Place;
+use std::{cell::Cell, fs::File, io, path::Path};
 
 /// Most bytes that one call reads, so that reading a whole section takes no more memory than this
 /// beside it.
@@ -73,7 +74,7 @@ pub(super) fn open(_: &Path) -> io::Result<File> {
 }
 
 /// Reads from a file that was opened for direct reads with this alignment, a power of two, by one
-/// call. As `FileExt::read_at`: may read less than there is room for, and 0 bytes only at the end.
+/// call. As [`Place::read_at`]: may read less than there is room for, and 0 bytes only at the end.
 pub(super) fn read_at(file: &File, alignment: usize, buf: &mut [u8], offset: u64) -> io::Result<usize> {
     let before = (offset % alignment as u64) as usize;
     let wanted = (before + buf.len().min(READ_BYTES_MAX)).next_multiple_of(alignment);

@@ -8,7 +8,7 @@
 //! a place in the ring. A read that is under way keeps the descriptor that it began with: readers
 //! may so hold as many more as there are threads.
 
-use super::direct;
+use super::{direct, place::Place};
 use crate::{
     error::{Error, Result},
     vfs::ReadFile,
@@ -20,7 +20,6 @@ use std::{
     fmt,
     fs::File,
     io,
-    os::unix::fs::FileExt,
     path::{Path, PathBuf},
     sync::{
         Arc, OnceLock, Weak,

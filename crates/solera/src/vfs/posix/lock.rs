@@ -70,6 +70,12 @@ fn held(locked: Result<(), TryLockError>, file: &File, path: &Path) -> Result<()
     })
 }
 
+/// The process that has the lock of the file at `path` for writing, where that is known. Takes no
+/// lock, so it keeps nobody out.
+pub(super) fn owner_of(path: &Path) -> Option<u32> {
+    owner(&File::open(path).ok()?)
+}
+
 /// The process that the file names. One that was killed may stand there still: it is named only
 /// while it lives, as far as that can be seen.
 fn owner(mut file: &File) -> Option<u32> {

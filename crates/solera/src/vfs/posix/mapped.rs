@@ -12,7 +12,8 @@
 
 use super::{
     ahead::Ahead,
-    has_no_name, uninterrupted,
+    place::Place,
+    uninterrupted,
     window::{self, Window},
     write_back::{self, WriteBack},
 };
@@ -179,7 +180,7 @@ impl WriteFile for MappedFile {
     }
 
     fn is_gone(&self) -> bool {
-        has_no_name(&self.file)
+        self.file.has_no_name()
     }
 
     fn path(&self) -> &Path {

@@ -18,6 +18,7 @@ mod handles;
 mod lock;
 #[cfg(target_os = "linux")]
 mod mapped;
+mod place;
 #[cfg(target_os = "linux")]
 mod window;
 mod write_back;
@@ -25,11 +26,11 @@ mod write_back;
 use super::{Fs, ReadFile, WriteFile};
 use crate::error::{Error, Result};
 use handles::Handles;
+use place::Place;
 use std::{
     fs::{File, OpenOptions},
     hash::{BuildHasher, RandomState},
     io,
-    os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
     sync::Arc,
     time::SystemTime,
@@ -44,6 +45,12 @@ impl PosixFs {
     /// The machine's file system.
     pub fn new() -> Self {
         PosixFs
+    }
+
+    /// The process that has the lock of the file at `path` for writing, where that is known. Takes
+    /// no lock, so it keeps nobody out.
+    pub fn lock_owner(&self, path: &Path) -> Option<u32> {
+        lock::owner_of(path)
     }
 }
 
@@ -94,7 +101,7 @@ impl Fs for PosixFs {
     }
 
     fn sync_dir(&self, path: &Path) -> Result<()> {
-        let synced = with_descriptor(|| File::open(named(path))).and_then(|dir| dir.sync_all());
+        let synced = with_descriptor(|| place::sync_dir(named(path)));
         synced.map_err(|error| Error::io("sync directory", path, error))
     }
 
@@ -131,6 +138,10 @@ impl Fs for PosixFs {
         let mut names = list().map_err(|error| Error::io("list", path, error))?;
         names.sort_unstable();
         Ok(names)
+    }
+
+    fn remove_dir(&self, path: &Path) -> Result<()> {
+        std::fs::remove_dir(path).map_err(|error| Error::io("remove", path, error))
     }
 
     fn absolute(&self, path: &Path) -> Result<PathBuf> {
@@ -183,11 +194,6 @@ impl PosixWriteFile {
     }
 }
 
-/// Whether no directory names the open file any more.
-fn has_no_name(file: &File) -> bool {
-    file.metadata().is_ok_and(|metadata| metadata.nlink() == 0)
-}
-
 /// Repeats a call that a signal interrupted. (`write_all_at` does so by itself.)
 fn uninterrupted(mut call: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     loop {
@@ -223,7 +229,7 @@ impl WriteFile for PosixWriteFile {
     }
 
     fn is_gone(&self) -> bool {
-        has_no_name(&self.file)
+        self.file.has_no_name()
     }
 
     fn path(&self) -> &Path {

@@ -10,7 +10,6 @@ mod screen;
 use crate::{
     failure::{Failure, Outcome, Result},
     output::{print_json, print_text, stdout},
-    target::operating_system,
     units,
 };
 use solera::{
@@ -18,6 +17,7 @@ use solera::{
     control::{Observation, published},
     dir::FileName,
     error::Error,
+    vfs::posix::PosixFs,
 };
 use std::{
     io::{ErrorKind, IsTerminal, Write},
@@ -141,9 +141,10 @@ fn is_absent(error: &Error) -> bool {
 /// Nobody publishes there. Whether somebody has the database open is worth saying.
 fn not_published(path: &std::path::Path) -> Failure {
     let lock = path.with_file_name(FileName::Lock.to_string());
-    let open = match operating_system().lock_shared(&lock) {
-        Err(Error::Locked { .. }) => "a process has the database open and does not publish it",
-        _ => "no process that works with the database publishes it",
+    // Asked without taking the lock: that would keep a process out that opens the database now.
+    let open = match PosixFs::new().lock_owner(&lock) {
+        Some(pid) => format!("process {pid} has the database open and does not publish it"),
+        None => "no process that works with the database publishes it".to_owned(),
     };
     Failure::Missing(format!(
         "there is no {}: {open}; start `solera load --publish`, `solera bench --publish`, or call Control::publish",

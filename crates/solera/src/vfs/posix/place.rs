@@ -1,0 +1,74 @@
+//! What each system says in its own words: reads and writes at a place of a file, names of an open
+//! file, syncs of a directory.
+//!
+//! Owns [`Place`] and [`sync_dir`]. What must hold: a call at a place depends on no position that
+//! another thread moves. Called by `PosixFs` and its files. On Windows it is compiled
+//! (`.ci/packages`) and was never run.
+
+use std::{fs::File, io, path::Path};
+
+/// Reads and writes at a place of a file.
+pub(super) trait Place {
+    /// Reads what is at `offset`: 0 bytes at the end, else at least one.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
+    /// Writes all of `bytes` at `offset`, again after an interruption.
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+    /// Whether no directory names the open file any more, as far as the system tells.
+    fn has_no_name(&self) -> bool;
+}
+
+#[cfg(unix)]
+impl Place for File {
+    #[inline]
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        std::os::unix::fs::FileExt::read_at(self, buf, offset)
+    }
+
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        std::os::unix::fs::FileExt::write_all_at(self, bytes, offset)
+    }
+
+    fn has_no_name(&self) -> bool {
+        use std::os::unix::fs::MetadataExt;
+        self.metadata().is_ok_and(|metadata| metadata.nlink() == 0)
+    }
+}
+
+#[cfg(windows)]
+impl Place for File {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        std::os::windows::fs::FileExt::seek_read(self, buf, offset)
+    }
+
+    fn write_all_at(&self, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match std::os::windows::fs::FileExt::seek_write(self, bytes, offset) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    bytes = &bytes[written..];
+                    offset += written as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn has_no_name(&self) -> bool {
+        false
+    }
+}
+
+/// Makes the names in a directory durable.
+#[cfg(not(windows))]
+pub(super) fn sync_dir(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+/// Makes the names in a directory durable. Windows opens no directory as a file; its file system
+/// keeps a journal of names.
+#[cfg(windows)]
+pub(super) fn sync_dir(path: &Path) -> io::Result<()> {
+    path.read_dir().map(|_| ())
+}
