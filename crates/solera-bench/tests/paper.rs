@@ -3,7 +3,7 @@
 use solera::IndexKind;
 use solera_bench::{
     Family, Keys, Progress,
-    paper::{self, Document, Paper, Scale},
+    paper::{self, Document, Paper, Part, Scale},
 };
 
 #[derive(Default)]
@@ -186,27 +186,56 @@ fn lerp_and_its_opponents_run_missions_and_sessions_and_the_same_seed_gives_the_
     assert_eq!(figures(&document), figures(&counted(Paper::Ruskey, scale)));
 }
 
+/// A world of 1,500 entries: its learners are trained on 500.
 #[test]
-#[ignore = "it loads a hundred trees of thirty thousand entries: minutes"]
 fn camals_learners_sample_and_choose_beside_their_opponents_and_mixes_follow_each_other() {
-    let scale = Scale { entries_small: 30_750, operations: 400, mixes: 1, ..Scale::quick() };
-    let document = counted(Paper::Camal, scale);
+    let parts = vec![Part::Learners, Part::Scales, Part::Dynamic, Part::Uncertain];
+    let scale = Scale { entries_small: 1_500, operations: 300, mixes: 5, parts, ..Scale::quick() };
+    let document = counted(Paper::Camal, scale.clone());
     let section = |title: &str| {
         let found = document.sections.iter().find(|section| section.title.starts_with(title));
         found.unwrap_or_else(|| panic!("no section {title:?}"))
     };
     let ways = &section("What each way comes to").tables[0];
-    assert_eq!(ways.rows.len(), 3 + 4 + 1 + 2 + 2 + 1);
-    for (name, cells) in &ways.rows {
-        assert!(number(&cells[0]) > 0.0 && number(&cells[1]) > 0.0, "{name} {cells:?}");
-        assert_eq!(number(&cells[4]) > 0.0, number(&cells[5]) > 0.0, "{name} {cells:?}");
+    let of = |name: &str| &ways.rows.iter().find(|(way, _)| way == name).unwrap().1;
+    // For each mix five T and five bits.
+    for (name, samples) in [
+        ("camal-poly", 50.0),
+        ("camal-trees", 50.0),
+        ("camal-nn", 50.0),
+        ("plain active learning, 6", 30.0),
+        ("AXE's two steps", 0.0),
+    ] {
+        assert_eq!(number(&of(name)[3]), samples, "{name}");
+        assert_eq!(number(&of(name)[4]) > 0.0, samples > 0.0, "{name}");
+    }
+    // Nine pairs of T and K in place of the T, or fewer beside the least T.
+    assert!((60.0..=70.0).contains(&number(&of("camal-trees, T with K")[3])));
+    let us = |name: &str| number(&of(name)[0]);
+    // Of five mixes only Poly, which has the cost model's terms, can tell of others.
+    for name in ["camal-poly", "corrected form"] {
+        let ratio = us(name) / us("T = 10, 10 bits");
+        assert!(ratio < 0.95, "{name} takes {ratio} of the default: {:?}", ways.rows);
     }
     let moving = &section("C3").tables[0];
     assert_eq!(moving.rows.len(), 1 + 9 + 1 + 2 + 1);
     assert_eq!(number(&moving.rows[0].1[1]), 1.0, "the default is as fast as itself");
     // Each of CAMAL's arms configures itself for the first mix.
-    assert!(moving.rows[1..10].iter().all(|(_, cells)| number(&cells[3]) >= 1.0), "{moving:?}");
-    assert_eq!(section("Mixes that are not certain").tables[0].rows.len(), 4);
+    assert!(moving.rows[1..11].iter().all(|(_, cells)| number(&cells[3]) >= 1.0), "{moving:?}");
+    assert_eq!(section("Mixes that are not certain").tables[0].rows.len(), 3);
+    let said = &document.sections[0].verdicts;
+    assert!(said.iter().any(|of| of.asked.contains("trained on 50 times less")), "{said:?}");
+    // The steward under one mix of each table.
+    let few = Scale { mixes: 1, parts: vec![Part::Steward], ..scale.clone() };
+    let steward = counted(Paper::Camal, few);
+    assert_eq!(steward.sections[2].tables[0].rows.len(), 2);
+    // The same seed gives the same figures: times are counted.
+    let scale = Scale { parts: vec![Part::Dynamic, Part::Uncertain], ..scale };
+    let document = counted(Paper::Camal, scale.clone());
+    let tables = |document: &Document| -> Vec<_> {
+        document.sections.iter().flat_map(|of| &of.tables).map(|table| table.rows.clone()).collect()
+    };
+    assert_eq!(tables(&document), tables(&counted(Paper::Camal, scale)));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::{
     document::{Bars, Section, Table},
     foresight::Foresight,
     missions::{Measured, Site, Tenant},
-    ruskey::{WRITE_BUFFER_BYTES_MIN, how},
+    ruskey::{TABLE_BYTES_MIN, WRITE_BUFFER_BYTES_MIN, how},
     verdict,
 };
 use crate::{
@@ -380,7 +380,7 @@ fn leveled(size_ratio: u32, filter_bits: f64, data: &Data, memory_bytes: f64) ->
 /// Tables of as much as write buffer and filters together, in every arm the same: each is synced
 /// when it is written, which takes a device as long as writing a megabyte.
 pub(super) fn table_bytes(memory_bytes: f64) -> u64 {
-    (memory_bytes as u64).max(64 << 10)
+    (memory_bytes as u64).max(TABLE_BYTES_MIN)
 }
 
 fn default(data: &Data, memory_bytes: f64) -> Setting {

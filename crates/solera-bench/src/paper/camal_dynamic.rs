@@ -1,7 +1,9 @@
 //! CAMAL's experiment C3, mixes that follow each other, with its dynamic mode at several p and τ;
 //! static mixes under the steward; and mixes that are not certain (ρ).
 //!
-//! Owns [`Moving`]. Every arm begins with the default's tree.
+//! Owns [`Moving`]. Every arm begins with the default's tree. Mixes follow each other at the size
+//! that was trained on, and entries are written between them, as in the paper: a tree takes its new
+//! form with the merges that come.
 
 use super::{
     camal::DEFAULT,
@@ -9,6 +11,7 @@ use super::{
     contest::mean,
     document::{Section, Table, Verdict},
     learning::{Hand, Learner},
+    missions::Tenant,
     row,
 };
 use crate::{
@@ -20,20 +23,23 @@ use solera::control::{Change, knob};
 use solera_tune::{
     agent::{
         Agent,
-        camal::{Camal, Knobs, Learner as Kind, Tuned},
+        camal::{Camal, Knobs, Learner as Kind, Tuned, mixes_within},
         constants::CamalConstants,
     },
     cost::{Mix, Model, Setting, Units},
     sight::{Goal, Measure},
 };
 
-/// Operations of a mix, of the lab's.
-const MIX_SHARE: f64 = 1.0;
+/// Operations of a mix in C3, of the entries; and entries that are written before the next mix.
+const MIX_SHARE: f64 = 0.2;
+const BETWEEN_SHARE: f64 = 0.2;
 /// p, as a share of a mix's operations, and τ.
-const PERIODS: [f64; 3] = [0.02, 0.2, 1.0];
+const PERIODS: [f64; 3] = [0.05, 0.2, 1.0];
 const THRESHOLDS: [f64; 3] = [0.05, 0.10, 0.20];
 /// Looks at the database in a mix: as often as the shortest period.
-const LOOKS: u64 = 50;
+const LOOKS: u64 = 20;
+/// Looks in a window of the steward.
+const STEWARD_LOOKS: u64 = 4;
 /// What is asked of the steward and of CAMAL's dynamic mode: of the default.
 const NORMALISED_MAX: f64 = 0.75;
 /// Windows for which the steward tunes a static mix, and operations of each, of the lab's.
@@ -42,16 +48,33 @@ const STEWARD_SHARE: f64 = 0.125;
 /// What the steward may take under any mix, of the default; what it is to save in the mean.
 const WORST_MAX: f64 = 1.02;
 const SAVED_MIN: f64 = 0.30;
-/// ρ, and which of the mixes are tried.
-const RHOS: [f64; 4] = [0.0, 0.1, 0.5, 1.0];
+/// ρ, which of the mixes are tried, and how many are drawn within ρ of each.
+const RHOS: [f64; 3] = [0.1, 0.5, 1.0];
 const UNCERTAIN_EVERY: usize = 4;
+const DRAWN: usize = 4;
 
 /// Where mixes move.
 pub(super) struct Moving<'a, 'b> {
     pub(super) lab: &'a mut Lab<'b>,
-    pub(super) tuned: &'a Tuned,
+    /// Where mixes follow each other: of the size that was trained on.
+    pub(super) small: &'a mut Lab<'b>,
+    pub(super) training: &'a [Mix],
+    pub(super) shifting: &'a [Mix],
     pub(super) constants: &'a CamalConstants,
     pub(super) units: &'a Units,
+}
+
+/// The default's setting in a lab.
+fn default(lab: &Lab<'_>) -> Setting {
+    let (size_ratio, filter_bits) = DEFAULT;
+    lab.setting(&Knobs { size_ratio, runs: 1, filter_bits, cache_share: 0.0 })
+}
+
+/// A database that was loaded with the default, and who turns its knobs.
+fn learner(lab: &mut Lab<'_>, hand: impl FnOnce(&Tenant) -> Result<Hand>) -> Result<Learner> {
+    let (tenant, _) = lab.tenant(&default(lab))?;
+    let hand = hand(&tenant)?;
+    Ok(Learner::new(tenant, hand))
 }
 
 fn goal() -> Goal {
@@ -59,35 +82,9 @@ fn goal() -> Goal {
 }
 
 impl Moving<'_, '_> {
-    /// All of it.
-    pub(super) fn run(
-        mut self,
-        training: &[Mix],
-        shifting: &[Mix],
-        asked: &mut Vec<Verdict>,
-        progress: &mut dyn Progress,
-    ) -> Result<Vec<Section>> {
-        let tuned = self.steward(training, shifting, asked, progress)?;
-        let moving = self.shifting(shifting, asked, progress)?;
-        Ok(vec![tuned, moving, self.uncertain(shifting, progress)?])
-    }
-
-    fn default(&self) -> Setting {
-        let (size_ratio, filter_bits) = DEFAULT;
-        self.lab.setting(&Knobs { size_ratio, runs: 1, filter_bits, cache_share: 0.0 })
-    }
-
-    fn learner(&mut self, hand: impl FnOnce(&super::missions::Tenant) -> Result<Hand>) -> Result<Learner> {
-        let (tenant, _) = self.lab.tenant(&self.default())?;
-        let hand = hand(&tenant)?;
-        Ok(Learner::new(tenant, hand))
-    }
-
     /// Every mix for itself, under the steward and by default, from the first window on.
-    fn steward(
+    pub(super) fn steward(
         &mut self,
-        training: &[Mix],
-        shifting: &[Mix],
         asked: &mut Vec<Verdict>,
         progress: &mut dyn Progress,
     ) -> Result<Section> {
@@ -100,12 +97,12 @@ impl Moving<'_, '_> {
             ),
             &["mix", "default", "steward", "of the default", "in the last quarter", "changes"],
         );
-        let count = training.len() + shifting.len();
-        for (number, mix) in training.iter().chain(shifting).enumerate() {
+        let count = self.training.len() + self.shifting.len();
+        for (number, mix) in self.training.iter().chain(self.shifting).enumerate() {
             progress.at("the steward under each mix", number as u64, count as u64);
             let mut arms = [
-                self.learner(|_| Ok(Hand::Nobody))?,
-                self.learner(|tenant| Hand::steward(tenant, goal(), &units, operations, seed))?,
+                learner(self.lab, |_| Ok(Hand::Nobody))?,
+                learner(self.lab, |tenant| Hand::steward(tenant, goal(), &units, operations, seed))?,
             ];
             let mut missions = [Vec::new(), Vec::new()];
             for _ in 0..STEWARD_WINDOWS {
@@ -147,15 +144,19 @@ impl Moving<'_, '_> {
     }
 
     /// C3.
-    fn shifting(
+    pub(super) fn shifting(
         &mut self,
-        shifting: &[Mix],
+        tuned: &Tuned,
         asked: &mut Vec<Verdict>,
         progress: &mut dyn Progress,
     ) -> Result<Section> {
-        let each = ((self.lab.operations as f64 * MIX_SHARE) as u64).max(LOOKS);
-        let mut arms = self.arms(each)?;
-        let clock = self.lab.site.clock.clone();
+        let shifting = self.shifting;
+        let entries = self.small.space.entries;
+        let each = ((entries * MIX_SHARE) as u64).max(LOOKS);
+        let between = (entries * BETWEEN_SHARE) as u64;
+        let writes = Mix::new([0.0, 0.0, 0.0, 1.0]).map_err(Error::Config)?;
+        let mut arms = self.arms(tuned, each)?;
+        let clock = self.small.site.clock.clone();
         let mut times: Vec<Vec<f64>> = vec![Vec::new(); arms.len()];
         for (number, mix) in shifting.iter().enumerate() {
             progress.at("mixes that follow each other", number as u64, shifting.len() as u64);
@@ -165,6 +166,7 @@ impl Moving<'_, '_> {
                     us.push(arm.mission(&*clock, mix, each / LOOKS)?.0.us());
                 }
                 times.push(mean(&us));
+                arm.unseen(&*clock, &writes, between)?;
             }
         }
         let normalised: Vec<f64> = times.iter().map(|of| mean(of) / mean(&times[0])).collect();
@@ -196,77 +198,100 @@ impl Moving<'_, '_> {
         }
         Ok(Section {
             title: "C3, mixes that follow each other".into(),
-            text: vec![
-                "p is a share of a mix's operations. Transitions are lazy where nothing else is said: what is there changes with \
-                 the merges that come."
-                    .into(),
-            ],
+            text: vec![format!(
+                "{entries} entries, the size that was trained on. p is a share of a mix's operations; all of these count, from the \
+                 first. {between} entries are written after each mix, which do not count and which only the steward sees. \
+                 Transitions are lazy where nothing else is said: what is there changes with the merges that come."
+            )],
             tables: vec![table],
             ..Section::default()
         })
     }
 
     /// The arms of C3, the default first.
-    fn arms(&mut self, each: u64) -> Result<Vec<(String, Learner)>> {
-        let mut arms = vec![("default".to_owned(), self.learner(|_| Ok(Hand::Nobody))?)];
+    fn arms(&mut self, tuned: &Tuned, each: u64) -> Result<Vec<(String, Learner)>> {
+        let mut arms = vec![("default".to_owned(), learner(self.small, |_| Ok(Hand::Nobody))?)];
         for period in PERIODS {
             for threshold in THRESHOLDS {
                 let name = format!("camal-trees, p = {period}, τ = {threshold}");
-                let agent = self.camal((each as f64 * period) as u64, threshold);
-                arms.push((name, self.learner(|_| Ok(Hand::Agent(agent)))?));
+                let agent = self.camal(tuned, (each as f64 * period) as u64, threshold);
+                arms.push((name, learner(self.small, |_| Ok(Hand::Agent(agent)))?));
             }
         }
-        let agent = self.camal((each as f64 * PERIODS[1]) as u64, THRESHOLDS[1]);
-        let eager = self.learner(|tenant| {
+        let agent = self.camal(tuned, (each as f64 * PERIODS[1]) as u64, THRESHOLDS[1]);
+        let eager = learner(self.small, |tenant| {
             let greedy = Change::new("bench", "eager transitions").set(&knob::TRANSITION, "greedy");
             tenant.db().control().apply(greedy)?;
             Ok(Hand::Agent(agent))
         })?;
         arms.push((format!("camal-trees, p = {}, τ = {}, eager", PERIODS[1], THRESHOLDS[1]), eager));
-        let model = Model { data: self.lab.site.data, units: self.units.clone() };
-        let arce = Arce::new(model, self.default());
-        let (units, seed) = (self.units.clone(), self.lab.scale.seed);
+        let model = Model { data: self.small.site.data, units: self.units.clone() };
+        let arce = Arce::new(model, default(self.small));
+        let (units, seed) = (self.units.clone(), self.small.scale.seed);
         let opponents: [Box<dyn Agent>; 2] =
             [Box::new(Planner::new(EcoTune::new(units.clone()))), Box::new(Planner::new(arce))];
         for agent in opponents {
-            arms.push((agent.name().to_owned(), self.learner(|_| Ok(Hand::Agent(agent)))?));
+            arms.push((agent.name().to_owned(), learner(self.small, |_| Ok(Hand::Agent(agent)))?));
         }
-        let window = (each / LOOKS).max(1);
-        let steward = self.learner(|tenant| Hand::steward(tenant, goal(), &units, window, seed))?;
+        let window = (STEWARD_LOOKS * each / LOOKS).max(1);
+        let steward = learner(self.small, |tenant| Hand::steward(tenant, goal(), &units, window, seed))?;
         arms.push(("steward".to_owned(), steward));
         Ok(arms)
     }
 
-    fn camal(&self, period: u64, threshold: f64) -> Box<dyn Agent> {
+    fn camal(&self, tuned: &Tuned, period: u64, threshold: f64) -> Box<dyn Agent> {
         let constants = CamalConstants { period: period.max(1), threshold, ..self.constants.clone() };
-        let share = self.lab.space.memory_bytes / self.lab.site.memory_bytes() as f64;
-        Box::new(Camal::new(Kind::Trees, constants, self.tuned.clone(), share, 0.0))
+        let share = self.small.space.memory_bytes / self.small.site.memory_bytes() as f64;
+        Box::new(Camal::new(Kind::Trees, constants, tuned.clone(), share, 0.0))
     }
 
-    /// Choices for a mix that may be another: what they cost under it and under the mixes beside it
-    /// in Table 2.
-    fn uncertain(&mut self, shifting: &[Mix], progress: &mut dyn Progress) -> Result<Section> {
-        let space = self.lab.space;
+    /// Choices for mixes that are only certain to within ρ (§8.4): what they cost under mixes that
+    /// are drawn from there, beside what the choice for the expected mix costs under the same.
+    pub(super) fn uncertain(
+        &mut self,
+        tuned: &Tuned,
+        asked: &mut Vec<Verdict>,
+        progress: &mut dyn Progress,
+    ) -> Result<Section> {
+        let (space, seed) = (self.lab.space, self.lab.scale.seed);
+        let expected: Vec<Mix> = self.shifting.iter().step_by(UNCERTAIN_EVERY).copied().collect();
         let mut table = Table::new(
-            "Choices for a mix that is certain to within ρ: µs under that mix and those beside it in Table 2",
-            &["ρ", "mean", "worst of the three, in the mean"],
+            format!(
+                "Of {} mixes {DRAWN} others each, drawn within ρ: µs in the mean, and the worst of each in the mean",
+                expected.len()
+            ),
+            &["ρ", "default", "for the expected mix", "with ρ known", "worst: expected", "worst: ρ known"],
         );
         for rho in RHOS {
-            let (mut means, mut worsts) = (Vec::new(), Vec::new());
-            for at in (0..shifting.len()).step_by(UNCERTAIN_EVERY) {
-                let (knobs, _) =
-                    self.tuned.choose_within(&shifting[at], rho, space.entries, space.memory_bytes);
-                let setting = self.lab.setting(&knobs);
-                let beside = [at + shifting.len() - 1, at, at + 1].map(|at| shifting[at % shifting.len()]);
-                let wanted: Vec<(Mix, Setting)> = beside.map(|mix| (mix, setting.clone())).into();
+            let mut means = [Vec::new(), Vec::new(), Vec::new()];
+            let mut worsts = [Vec::new(), Vec::new()];
+            for mix in &expected {
+                let drawn = &mixes_within(mix, rho, DRAWN + 1, seed + 1)[1..];
+                let (nominal, _) = tuned.choose(mix, space.entries, space.memory_bytes);
+                let (known, _) = tuned.choose_within(mix, rho, space.entries, space.memory_bytes);
+                let settings = [default(self.lab), self.lab.setting(&nominal), self.lab.setting(&known)];
+                let wanted: Vec<(Mix, Setting)> = settings
+                    .iter()
+                    .flat_map(|setting| drawn.iter().map(|mix| (*mix, setting.clone())))
+                    .collect();
                 let costs = self.lab.costs(&wanted, "uncertain mixes", progress)?;
-                means.push(mean(&costs));
-                worsts.push(costs.iter().copied().fold(0.0, f64::max));
+                let of: Vec<&[f64]> = costs.chunks(DRAWN).collect();
+                means.iter_mut().zip(&of).for_each(|(means, of)| means.push(mean(of)));
+                let worst = |of: &[f64]| of.iter().copied().fold(0.0, f64::max);
+                worsts.iter_mut().zip(&of[1..]).for_each(|(worsts, of)| worsts.push(worst(of)));
             }
-            table.row(rho.to_string(), [digits(mean(&means)), digits(mean(&worsts))]);
-        }
-        if table.rows.is_empty() {
-            return Err(Error::Config("there are no mixes".into()));
+            let cells = means.iter().chain(&worsts).map(|of| digits(mean(of)));
+            table.row(rho.to_string(), cells);
+            let [_, nominal, known] = &means;
+            let ratio = mean(known) / mean(nominal);
+            row(
+                asked,
+                format!(
+                    "ρ = {rho}: a choice that knows ρ costs no more in the mean than the one for the expected mix"
+                ),
+                format!("{ratio:.3} of it"),
+                ratio <= 1.0,
+            );
         }
         Ok(Section { title: "Mixes that are not certain".into(), tables: vec![table], ..Section::default() })
     }

@@ -7,7 +7,7 @@
 
 use super::{
     Scale,
-    camal::{ENTRY_BYTES, LEVEL0_RUNS, MEMORY_BITS, PerOperation, SCAN_ENTRIES, table_bytes},
+    camal::{ENTRY_BYTES, LEVEL0_RUNS, PerOperation, SCAN_ENTRIES, table_bytes},
     missions::{Measured, Site, Tenant},
 };
 use crate::runner::{Error, Progress, Result};
@@ -25,10 +25,11 @@ const SLICES: u64 = 4;
 const OVERWRITES_SHARE: u64 = 4;
 /// Largest T that is sampled.
 const RATIO_MAX: u32 = 32;
-/// Smallest write buffer, of the memory.
-pub(super) const BUFFER_SHARE_MIN: f64 = 1.0 / 8.0;
+/// Smallest write buffer, of the memory: at 12.8 bits per key it leaves 10 bits for filters, the
+/// most that the authors' code tries.
+pub(super) const BUFFER_SHARE_MIN: f64 = 0.2;
 /// Loaded trees that are kept, in bytes of their data.
-const KEPT_BYTES: f64 = 1.2e9;
+const KEPT_BYTES: f64 = 4e9;
 
 /// A tree that was loaded.
 struct Loaded {
@@ -50,7 +51,8 @@ pub(super) struct Lab<'a> {
 }
 
 impl<'a> Lab<'a> {
-    pub(super) fn new(scale: &'a Scale, entries: f64, operations: u64) -> Result<Lab<'a>> {
+    /// `memory_bits` per key are for write buffer and filters together.
+    pub(super) fn new(scale: &'a Scale, entries: f64, memory_bits: f64, operations: u64) -> Result<Lab<'a>> {
         let data =
             Data { entries, entry_bytes: ENTRY_BYTES, block_bytes: 4096.0, scan_entries: SCAN_ENTRIES };
         let space = Space {
@@ -58,11 +60,13 @@ impl<'a> Lab<'a> {
             entry_bytes: ENTRY_BYTES,
             block_entries: data.block_entries(),
             scan_entries: SCAN_ENTRIES,
-            memory_bytes: entries * MEMORY_BITS / 8.0,
+            memory_bytes: entries * memory_bits / 8.0,
             buffer_share_min: BUFFER_SHARE_MIN,
             ratio_max: RATIO_MAX,
         };
-        let site = Site::new(data, scale)?;
+        let mut site = Site::new(data, scale)?;
+        // Four write buffers of all that there is to share out.
+        site.memory_least = site.memory_least.max((4.0 * space.memory_bytes).ceil() as u64);
         Ok(Lab { scale, site, space, operations, known: HashMap::new(), loaded: VecDeque::new() })
     }
 
@@ -96,6 +100,11 @@ impl<'a> Lab<'a> {
             self.loaded.pop_front();
         }
         Ok(fork)
+    }
+
+    /// Gives back the memory of loaded trees.
+    pub(super) fn forget_trees(&mut self) {
+        self.loaded.clear();
     }
 
     /// Microseconds of an operation, and the seconds that it takes to know.

@@ -2,7 +2,7 @@
 //! block size; D2 key and value sizes; D3 index bytes and build time.
 
 use super::{
-    Part, Scale, device,
+    Paper, Part, Scale, device,
     document::{Bars, Section, Table, Verdict, cell},
     subject::{Answer, Arm, Ask, Inquiry, Stored},
     training,
@@ -57,13 +57,15 @@ fn few() -> Vec<Arm> {
 
 pub(super) fn run(scale: &Scale, clock: &SystemClock, progress: &mut dyn Progress) -> Result<Vec<Section>> {
     let (mut sections, mut verdicts) = (Vec::new(), Vec::new());
-    for part in &scale.parts {
+    for part in scale.parts_of(Paper::Doblix) {
         sections.push(match part {
             Part::InMemory => hot(scale, clock, progress, &mut verdicts)?,
             Part::Device => device::run(&kinds(), scale, clock, progress, &mut verdicts)?,
             Part::Grid => grid(scale, clock, progress)?,
             Part::Sizes => sizes(scale, clock, progress)?,
             Part::Build => build(scale, progress, &mut verdicts)?,
+            // Of other papers: `run` has refused them.
+            _ => continue,
         });
     }
     let said = Section { title: "Asked and measured".into(), verdicts, ..Section::default() };

@@ -54,7 +54,8 @@ pub(super) struct Learner {
     hand: Hand,
     tenant: Tenant,
     watch: Watch,
-    /// Time that each mission's decision took on this machine, in nanoseconds.
+    /// Time of the processor that each mission's decision took, in nanoseconds; on a system that
+    /// does not tell it, time that passed.
     pub(super) thinking_ns: Vec<u64>,
     /// Changes that were made.
     pub(super) changes: u64,
@@ -80,20 +81,21 @@ impl Learner {
         };
         // The papers' agents have no guard, and are shown every mission.
         window.blocked = window.blocked.filter(|blocked| matches!(blocked, Blocked::NotANumber));
-        let own = SystemClock::new();
-        let begin = own.monotonic_ns();
+        let clock = SystemClock::new();
+        let now = || processor_ns().unwrap_or_else(|| clock.monotonic_ns());
+        let begin = now();
         let thought = match &mut self.hand {
             Hand::Nobody => None,
             Hand::Tuner(stepper) => {
                 if let Progress::Decided(decision) = stepper.step() {
                     self.changes += u64::from(decision.order.is_some());
                 }
-                Some(own.monotonic_ns() - begin)
+                Some(now() - begin)
             }
             Hand::Agent(agent) => {
                 agent.see(&window);
                 let proposal = agent.propose(&window);
-                let thought = own.monotonic_ns() - begin;
+                let thought = now() - begin;
                 if let Some(proposal) = proposal {
                     self.changes += u64::from(done(&self.tenant, agent.as_mut(), &proposal)?);
                 }
@@ -102,6 +104,18 @@ impl Learner {
         };
         self.thinking_ns.extend(thought);
         Ok((did, Some(window)))
+    }
+
+    /// Does operations that are not shown to who turns the knobs.
+    pub(super) fn unseen(&mut self, clock: &dyn Clock, mix: &Mix, operations: u64) -> Result<()> {
+        self.tenant.run(clock, mix, operations)?;
+        let now = self.tenant.db().control().observe();
+        self.watch = Watch::new("default", PACE, now, 0);
+        if let Hand::Tuner(stepper) = &mut self.hand {
+            // A tuner looks when it likes; it sees what came as a window of its own.
+            stepper.step();
+        }
+        Ok(())
     }
 
     /// What an update of the agent's model takes, in nanoseconds: the median of the missions in
@@ -154,6 +168,14 @@ impl Learner {
             .map(|level| level.run_limit)
             .collect()
     }
+}
+
+/// What the processor has done for this thread, in nanoseconds.
+fn processor_ns() -> Option<u64> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid place for the time.
+    let told = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    (told == 0).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
 /// Does what an agent proposed, and tells it; whether it was done.

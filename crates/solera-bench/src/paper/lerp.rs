@@ -7,7 +7,7 @@
 //! only the steward has a guard.
 
 use super::{
-    Scale,
+    Part, Scale,
     contest::{Arm, Contest, Role, mean},
     document::{Bars, Lines, Section, Table, Verdict},
     learning::Hand,
@@ -38,8 +38,8 @@ use solera_tune::{
 const STATIC: [(f64, usize); 3] = [(0.9, 1), (0.5, 2), (0.1, 1)];
 /// γ of the five sessions: read-heavy, balanced, write-heavy, write-inclined, read-inclined.
 const SESSIONS: [f64; 5] = [0.9, 0.5, 0.1, 0.3, 0.7];
-/// Of a static mix's missions, those of a session.
-const SESSION_SHARE: f64 = 0.5;
+/// Of a skewed mix's missions, those of a session; the paper has a thousand.
+const SESSION_SHARE: f64 = 1.0;
 /// Bits per key with equal filters and with Monkey's (RusKey §7).
 const UNIFORM_BITS: f64 = 8.0;
 const MONKEY_BITS: f64 = 4.0;
@@ -89,13 +89,18 @@ pub(super) fn run(scale: &Scale, units: &Units, progress: &mut dyn Progress) -> 
     let model = Model { data: site.data, units: units.clone() };
     let (mut asked, mut sections) = (Vec::new(), Vec::new());
     for monkey in [false, true] {
+        let is_static = scale.has(if monkey { Part::Monkey } else { Part::Equal });
+        let has_sessions = !monkey && scale.has(Part::Sessions);
+        if !is_static && !has_sessions {
+            continue;
+        }
         let axe = TwoSteps::new(&model, &of_filters(scale, &[1], monkey), scale.seed);
         let bench = Bench { scale, site: &site, model: &model, monkey, axe };
         let loaded = bench.load(progress)?;
-        for (lookups, times) in STATIC {
+        for (lookups, times) in STATIC.into_iter().filter(|_| is_static) {
             sections.push(bench.fixed_mix(&loaded, lookups, times, &mut asked, progress)?);
         }
-        if !monkey {
+        if has_sessions {
             sections.push(bench.sessions(&loaded, &mut asked, progress)?);
         }
     }
@@ -472,7 +477,7 @@ fn conditions(scale: &Scale, site: &Site) -> Section {
             format!(
                 "{} entries of {} bytes; write buffer {} bytes, T = {}; filters of {UNIFORM_BITS} bits per key, equal in all \
                  levels, or of {MONKEY_BITS} by Monkey. {} missions of {} operations for each skewed mix, twice as many for the \
-                 balanced one, half as many for a session; lookups of keys that are there, updates of random keys.",
+                 balanced one, as many for a session; lookups of keys that are there, updates of random keys.",
                 site.data.entries,
                 site.data.entry_bytes,
                 of.shape.write_buffer_bytes,

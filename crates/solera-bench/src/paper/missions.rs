@@ -51,6 +51,8 @@ pub(super) struct Site {
     pub(super) directory: PathBuf,
     /// Where databases are loaded, before they are moved to `directory`; `None` for right there.
     pub(super) load_directory: Option<PathBuf>,
+    /// The budget of every database, at least.
+    pub(super) memory_least: u64,
     /// Seed of keys and operations.
     pub(super) seed: u64,
     /// How tables are indexed.
@@ -117,6 +119,7 @@ impl Site {
             direct: false,
             directory: scale.directory.clone().unwrap_or_else(std::env::temp_dir),
             load_directory: scale.load_directory.clone(),
+            memory_least: MEMORY_BYTES_MIN,
             seed: scale.seed,
             index: Layout::default().index,
             epsilon: Layout::default().epsilon,
@@ -141,7 +144,7 @@ impl Site {
     /// The budget of every database here: equal for all arms, and so small that the block cache is
     /// too.
     pub(super) fn memory_bytes(&self) -> u64 {
-        ((self.data.entries * self.data.entry_bytes * MEMORY_SHARE) as u64).max(MEMORY_BYTES_MIN)
+        ((self.data.entries * self.data.entry_bytes * MEMORY_SHARE) as u64).max(self.memory_least)
     }
 
     /// What their block caches come to once the data is there: the least that a database keeps.

@@ -128,24 +128,54 @@ impl FromStr for Paper {
     }
 }
 
-/// A part of [`Paper::Doblix`].
+/// A part of a paper that has several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// D1 in memory.
+    /// DobLIX: D1 in memory.
     InMemory,
-    /// D1 from the device.
+    /// DobLIX: D1 from the device.
     Device,
-    /// The grid of ε and block size.
+    /// DobLIX: the grid of ε and block size.
     Grid,
-    /// D2, key and value sizes.
+    /// DobLIX: D2, key and value sizes.
     Sizes,
-    /// D3, what models cost to build.
+    /// DobLIX: D3, what models cost to build.
     Build,
+    /// RusKey: R1 with equal filters.
+    Equal,
+    /// RusKey: R1 with Monkey's filters.
+    Monkey,
+    /// RusKey: R2.
+    Sessions,
+    /// CAMAL: C1.
+    Learners,
+    /// CAMAL: C2.
+    Scales,
+    /// CAMAL: the steward under every mix.
+    Steward,
+    /// CAMAL: C3.
+    Dynamic,
+    /// CAMAL: mixes that are certain to within ρ.
+    Uncertain,
 }
 
 impl Part {
-    /// All of them, in the order of the document.
-    pub const ALL: [Part; 5] = [Part::InMemory, Part::Device, Part::Grid, Part::Sizes, Part::Build];
+    /// All of them, in the order of the documents.
+    pub const ALL: [Part; 13] = [
+        Part::InMemory,
+        Part::Device,
+        Part::Grid,
+        Part::Sizes,
+        Part::Build,
+        Part::Equal,
+        Part::Monkey,
+        Part::Sessions,
+        Part::Learners,
+        Part::Scales,
+        Part::Steward,
+        Part::Dynamic,
+        Part::Uncertain,
+    ];
 
     /// The name that users write.
     pub fn name(self) -> &'static str {
@@ -155,6 +185,23 @@ impl Part {
             Part::Grid => "grid",
             Part::Sizes => "sizes",
             Part::Build => "build",
+            Part::Equal => "equal",
+            Part::Monkey => "monkey",
+            Part::Sessions => "sessions",
+            Part::Learners => "learners",
+            Part::Scales => "scales",
+            Part::Steward => "steward",
+            Part::Dynamic => "dynamic",
+            Part::Uncertain => "uncertain",
+        }
+    }
+
+    /// Whose it is.
+    pub fn paper(self) -> Paper {
+        match self {
+            Part::InMemory | Part::Device | Part::Grid | Part::Sizes | Part::Build => Paper::Doblix,
+            Part::Equal | Part::Monkey | Part::Sessions => Paper::Ruskey,
+            Part::Learners | Part::Scales | Part::Steward | Part::Dynamic | Part::Uncertain => Paper::Camal,
         }
     }
 }
@@ -172,7 +219,7 @@ impl FromStr for Part {
 /// How large an experiment is.
 #[derive(Clone, Debug)]
 pub struct Scale {
-    /// Which parts of [`Paper::Doblix`], in this order.
+    /// Which parts of the paper, in this order; none for all that it has.
     pub parts: Vec<Part>,
     /// Pairs of each set of the main comparisons.
     pub entries: usize,
@@ -216,7 +263,7 @@ impl Default for Scale {
     /// Two million pairs, five repeats: about a quarter of an hour for a paper on two cores.
     fn default() -> Self {
         Scale {
-            parts: Part::ALL.into(),
+            parts: Vec::new(),
             entries: 2_000_000,
             entries_small: 1_000_000,
             lookups: 300_000,
@@ -274,7 +321,7 @@ impl Scale {
                 Scale { entries_small: 100_000, mission_operations: 1_000, operations: 20_000, ..scale }
             }
             Paper::Ruskey => Scale { entries_small: 30_000, missions: 300, mission_operations: 150, ..scale },
-            Paper::Camal => Scale { entries_small: 61_500, operations: 4_000, ..scale },
+            Paper::Camal => Scale { entries_small: 38_400, operations: 1_920, ..scale },
             _ => scale,
         }
     }
@@ -300,24 +347,30 @@ impl Scale {
         if !entries.contains(&self.entries) || !entries.contains(&self.entries_small) {
             return Err(Error::Config("an experiment has 100 to 2^30 pairs".into()));
         }
-        let counts = [
-            self.lookups,
-            self.lookups_cold,
-            self.repeats,
-            self.missions,
-            self.mixes,
-            self.keys.len(),
-            self.parts.len(),
-        ];
+        let counts =
+            [self.lookups, self.lookups_cold, self.repeats, self.missions, self.mixes, self.keys.len()];
         if counts.contains(&0) || self.mission_operations == 0 || self.operations == 0 {
             return Err(Error::Config(
-                "reads, repeats, missions, operations, key families and parts must each be at least 1".into(),
+                "reads, repeats, missions, operations and key families must each be at least 1".into(),
             ));
         }
         if (1..self.parts.len()).any(|i| self.parts[..i].contains(&self.parts[i])) {
             return Err(Error::Config("a part is named twice; name each once".into()));
         }
         Ok(())
+    }
+
+    /// The parts of `paper` that are asked for.
+    fn parts_of(&self, paper: Paper) -> Vec<Part> {
+        match self.parts[..] {
+            [] => Part::ALL.into_iter().filter(|part| part.paper() == paper).collect(),
+            _ => self.parts.clone(),
+        }
+    }
+
+    /// Whether a part is asked for.
+    fn has(&self, part: Part) -> bool {
+        self.parts_of(part.paper()).contains(&part)
     }
 
     fn effort(&self) -> Effort {
@@ -336,8 +389,13 @@ impl Scale {
 /// [`Error::WrongAnswers`] as soon as there is one; [`Error::Engine`] and [`Error::Io`].
 pub fn run(paper: Paper, scale: &Scale, progress: &mut dyn Progress) -> Result<Document> {
     scale.validate()?;
-    if paper != Paper::Doblix && scale.parts != Part::ALL {
-        return Err(Error::Config(format!("{paper} has no parts to choose from; leave --parts out")));
+    if let Some(part) = scale.parts.iter().find(|part| part.paper() != paper) {
+        let own: Vec<&str> =
+            Part::ALL.iter().filter(|part| part.paper() == paper).map(|part| part.name()).collect();
+        return Err(Error::Config(match own[..] {
+            [] => format!("{paper} has no parts to choose from; leave --parts out"),
+            _ => format!("{paper} has no part {}; its parts are {}", part.name(), own.join(", ")),
+        }));
     }
     let clock = SystemClock::new();
     let (start, started_unix_s) = (clock.monotonic_ns(), clock.unix_ms() / 1000);
@@ -519,7 +577,6 @@ mod tests {
             Scale { entries: 0, ..Scale::quick() },
             Scale { repeats: 0, ..Scale::quick() },
             Scale { keys: Vec::new(), ..Scale::quick() },
-            Scale { parts: Vec::new(), ..Scale::quick() },
             Scale { parts: vec![Part::Grid], ..Scale::quick() },
         ] {
             assert!(matches!(run(Paper::Sherry, &scale, &mut ()), Err(Error::Config(_))));

@@ -39,6 +39,8 @@ const ENTRIES: f64 = 1e6;
 /// Tables of this many write buffers: each is synced when it is written, which takes a device as
 /// long as writing a megabyte.
 const TABLE_BUFFERS: u64 = 4;
+/// Smallest tables: where write buffers are tiny, hundreds of tables would be looked at for each.
+pub(super) const TABLE_BYTES_MIN: u64 = 256 << 10;
 /// Smallest write buffer that the engine takes.
 pub(super) const WRITE_BUFFER_BYTES_MIN: u64 = 4 << 10;
 
@@ -68,7 +70,7 @@ pub(super) fn setting(scale: &Scale, below: &[u32]) -> Setting {
     let write_buffer_bytes =
         ((WRITE_BUFFER_BYTES * scale.entries_small as f64 / ENTRIES) as u64).max(WRITE_BUFFER_BYTES_MIN);
     let run_limits = [LEVEL0_RUNS].into_iter().chain(below.iter().copied()).collect();
-    let table_bytes = (TABLE_BUFFERS * write_buffer_bytes).max(64 << 10);
+    let table_bytes = (TABLE_BUFFERS * write_buffer_bytes).max(TABLE_BYTES_MIN);
     let shape = Shape { size_ratio: SIZE_RATIO, run_limits, write_buffer_bytes, table_bytes };
     Setting { shape, filter_bits: FILTER_BITS, monkey: false, cache_bytes: 0.0 }
 }

@@ -54,8 +54,15 @@ struct Model {
     costs: Standard,
     /// What was seen and done when it decided last.
     pending: Option<(Vec<f32>, Vec<f32>)>,
-    /// Costs of the missions since then: their sum and number.
-    since: (f64, u32),
+    /// Latencies of the level and of the whole in the missions since then: their sums and number.
+    since: (f64, f64, u32),
+    /// Latencies of the level and of the whole since the last shift.
+    parts: [Standard; 2],
+    /// What each is measured in, and how far the whole's may be from 1; `None` until there were
+    /// enough missions to know.
+    scale: Option<[f64; 3]>,
+    /// What was done until then, and what came of it.
+    waiting: Vec<(Vec<Transition>, [f64; 2])>,
     /// K of its levels in the last missions.
     recent: VecDeque<Vec<u32>>,
     /// How far the critic was from its targets in the last update, as a share of what a mission
@@ -130,7 +137,7 @@ impl Lerp {
 
     fn add_model(&mut self) {
         let LerpConstants { hidden, actor_rate, critic_rate, discount, follow, .. } = self.constants.clone();
-        let LerpConstants { batch, warm, memory, noise, noise_keep, reward_max, .. } = self.constants;
+        let LerpConstants { batch, warm, memory, noise, noise_keep, action_price, .. } = self.constants;
         let width = self.width();
         let options = DdpgOptions {
             state: LEVEL_FEATURES * width + 1,
@@ -145,14 +152,18 @@ impl Lerp {
             memory,
             noise,
             noise_keep,
-            reward_max,
+            reward_max: f32::MAX,
+            action_price,
         };
         let seed = self.seed.wrapping_add(self.memory.models.len() as u64);
         self.memory.models.push(Model {
             ddpg: Ddpg::new(options, seed),
             costs: Standard::of_all(),
             pending: None,
-            since: (0.0, 0),
+            since: (0.0, 0.0, 0),
+            parts: [Standard::of_all(), Standard::of_all()],
+            scale: None,
+            waiting: Vec::new(),
             recent: VecDeque::new(),
             surprise: f32::MAX,
             missions: 0,
@@ -180,14 +191,18 @@ impl Lerp {
             + level.entries_in as f64 * units.merge_ns_per_entry
     }
 
-    /// α t_i + (1 − α) t', for one operation.
-    fn cost(&self, window: &Window, levels: &[u32]) -> Option<f64> {
+    /// t_i and t', for one operation.
+    fn latencies(&self, window: &Window, levels: &[u32]) -> Option<[f64; 2]> {
         let operations = window.operations.total().max(1) as f64;
         let own = window.levels.iter().filter(|level| levels.contains(&level.level));
         let own: f64 = own.map(|level| self.level_ns(window, level)).sum();
+        Some([own / operations, self.goal.cost(window)?])
+    }
+
+    /// α t_i + (1 − α) t', each in its own unit. All levels together are the whole.
+    fn cost(&self, [own, whole]: [f64; 2], [own_unit, whole_unit, most]: [f64; 3]) -> f64 {
         let share = if self.scheme == Scheme::Joint { 0.0 } else { self.constants.level_share };
-        let whole = self.goal.cost(window)?;
-        Some(share * own / operations + (1.0 - share) * whole)
+        share * own / own_unit + (1.0 - share) * (whole / whole_unit).clamp(1.0 - most, 1.0 + most)
     }
 
     /// What a model sees of its levels: reads and writes of the level, how large it is and how
@@ -202,7 +217,7 @@ impl Lerp {
             state.extend(scores.map(|(standard, x)| (standard.score(x) as f32).clamp(-3.0, 3.0)));
             let runs =
                 window.levels.iter().find(|level| level.level == *number).map_or(0, |level| level.runs);
-            state.push(2.0 * run_limit(window, *number) as f32 / ratio as f32 - 1.0);
+            state.push(seen_limit(run_limit(window, *number), ratio));
             state.push(2.0 * runs as f32 / ratio as f32 - 1.0);
         }
         state.push(2.0 * lookups(window) as f32 - 1.0);
@@ -213,8 +228,10 @@ impl Lerp {
     fn shift(&mut self) {
         for model in &mut self.memory.models {
             model.ddpg.shift();
-            model.costs = Standard::of_all();
-            (model.pending, model.since) = (None, (0.0, 0));
+            model.parts = [Standard::of_all(), Standard::of_all()];
+            model.scale = None;
+            model.waiting.clear();
+            (model.pending, model.since) = (None, (0.0, 0.0, 0));
             model.recent.clear();
             model.surprise = f32::MAX;
         }
@@ -222,17 +239,39 @@ impl Lerp {
         self.memory.found.clear();
     }
 
-    /// Learns from what came of the last action, if there was one.
-    fn learn(&mut self, state: &[f32]) {
-        let updates = self.constants.updates;
+    /// Learns from what came of the last action, if there was one, which led to `limits`.
+    fn learn(&mut self, state: &[f32], limits: &[u32], ratio: u32) {
+        let LerpConstants { updates, scaled_missions, whole_max, .. } = self.constants;
         let model = &mut self.memory.models[self.memory.turn];
-        let (sum, count) = std::mem::take(&mut model.since);
+        let (own, whole, count) = std::mem::take(&mut model.since);
         let Some((before, action)) = model.pending.take().filter(|_| count > 0) else { return };
-        let cost = sum / f64::from(count);
-        model.costs.see(cost);
+        let latencies = [own, whole].map(|sum| sum / f64::from(count));
+        model.parts.iter_mut().zip(latencies).for_each(|(part, ns)| part.see(ns));
         model.missions += 1;
-        let reward = -cost as f32;
-        model.ddpg.remember(Transition { state: before, action, reward, next: state.to_vec() });
+        let transition = Transition { state: before, action, reward: 0.0, next: state.to_vec() };
+        model.waiting.push((all_ways(transition, limits, ratio), latencies));
+        if model.scale.is_none() && model.waiting.len() >= scaled_missions {
+            let [own, whole] = &model.parts;
+            let most = whole_max * whole.deviation() / whole.mean().max(f64::MIN_POSITIVE);
+            model.scale =
+                Some([own.mean().max(f64::MIN_POSITIVE), whole.mean().max(f64::MIN_POSITIVE), most]);
+            model.costs = Standard::of_all();
+        }
+        if let Some(scale) = model.scale {
+            let waiting = std::mem::take(&mut model.waiting);
+            for (transitions, latencies) in waiting {
+                let cost = self.cost(latencies, scale);
+                let model = &mut self.memory.models[self.memory.turn];
+                model.costs.see(cost);
+                for transition in transitions {
+                    model.ddpg.remember(Transition { reward: -cost as f32, ..transition });
+                }
+            }
+        }
+        let model = &mut self.memory.models[self.memory.turn];
+        if model.costs.weight() == 0.0 {
+            return;
+        }
         let spread = model.costs.deviation().max(model.costs.mean().abs() * 1e-3).max(f64::MIN_POSITIVE);
         for _ in 0..updates {
             if let Some(learned) = model.ddpg.learn(-model.costs.mean() as f32, spread as f32) {
@@ -405,10 +444,10 @@ impl Agent for Lerp {
         }
         let turn = self.memory.turn;
         if turn < self.memory.models.len()
-            && let Some(cost) = self.cost(window, &self.levels(turn))
+            && let Some([own, whole]) = self.latencies(window, &self.levels(turn))
         {
             let since = &mut self.memory.models[turn].since;
-            *since = (since.0 + cost, since.1 + 1);
+            *since = (since.0 + own, since.1 + whole, since.2 + 1);
         }
     }
 
@@ -418,8 +457,8 @@ impl Agent for Lerp {
         }
         let levels = self.levels(self.memory.turn);
         let state = self.state(window, &levels);
-        self.learn(&state);
         let limits: Vec<u32> = levels.iter().map(|level| run_limit(window, *level)).collect();
+        self.learn(&state, &limits, size_ratio(window));
         if let Some(found) = self.found(&limits) {
             return self.hand_on(window, &found);
         }
@@ -441,7 +480,7 @@ impl Agent for Lerp {
         if matches!(outcome, Outcome::Forbidden { .. } | Outcome::Refused { .. } | Outcome::Undone { .. })
             && let Some(model) = self.memory.models.get_mut(self.memory.turn)
         {
-            (model.pending, model.since) = (None, (0.0, 0));
+            (model.pending, model.since) = (None, (0.0, 0.0, 0));
         }
     }
 
@@ -460,7 +499,11 @@ impl Agent for Lerp {
         let is_whole = |model: &Model| {
             let pending = model.pending.as_ref();
             let same_width = model.recent.iter().all(|limits| limits.len() == self.width());
+            let transitions = model.waiting.iter().flat_map(|(transitions, _)| transitions);
+            let mut sizes_of = transitions.map(|of| (of.state.len(), of.action.len()));
             same_width
+                && sizes_of.all(|of| of == sizes)
+                && model.waiting.len() <= self.constants.scaled_missions
                 && model.ddpg.is_like(&like.ddpg)
                 && pending.is_none_or(|(state, action)| (state.len(), action.len()) == sizes)
         };
@@ -475,6 +518,27 @@ impl Agent for Lerp {
         self.memory = memory;
         Ok(())
     }
+}
+
+/// A transition to a level's K, and those from every other K that an action leads there from:
+/// K alone is what a mission's latency follows from, whence it came from is not. Where one model
+/// turns several levels, it is left at what was done.
+fn all_ways(transition: Transition, limits: &[u32], ratio: u32) -> Vec<Transition> {
+    let [limit] = limits else { return vec![transition] };
+    let ways = [-1.0f32, 0.0, 1.0].map(|way| 2.0 * ACTION_EDGE * way);
+    let from = (1..=ratio).flat_map(|before| ways.map(|action| (before, action)));
+    let others =
+        from.filter(|(before, action)| turned(*before, *action, ratio) == *limit).map(|(before, action)| {
+            let mut other = Transition { action: vec![action], ..transition.clone() };
+            other.state[SCORED] = seen_limit(before, ratio);
+            other
+        });
+    others.chain([transition.clone()]).collect()
+}
+
+/// A K as states have it.
+fn seen_limit(limit: u32, ratio: u32) -> f32 {
+    2.0 * limit as f32 / ratio as f32 - 1.0
 }
 
 /// K after an action.

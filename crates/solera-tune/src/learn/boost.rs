@@ -53,6 +53,34 @@ struct Points<'a> {
     weights: &'a [f64],
 }
 
+/// Points of a node: in their own order, and in that of each feature. A node's order is its
+/// parent's, so that points are sorted once for all trees.
+#[derive(Clone, Debug)]
+struct Sorted {
+    points: Vec<usize>,
+    by_feature: Vec<Vec<usize>>,
+}
+
+impl Sorted {
+    fn of(rows: &[Vec<f64>]) -> Sorted {
+        let points: Vec<usize> = (0..rows.len()).collect();
+        let by = |feature: usize| {
+            let mut sorted = points.clone();
+            sorted.sort_by(|&a, &b| rows[a][feature].total_cmp(&rows[b][feature]).then(a.cmp(&b)));
+            sorted
+        };
+        Sorted { by_feature: (0..rows[0].len()).map(by).collect(), points }
+    }
+
+    /// Those of a kind, and the others.
+    fn parted(self, is: impl Fn(usize) -> bool) -> (Sorted, Sorted) {
+        let part = |of: Vec<usize>| of.into_iter().partition(|&point| is(point));
+        let (points, others): (Vec<usize>, Vec<usize>) = part(self.points);
+        let (by_feature, of_others) = self.by_feature.into_iter().map(part).unzip();
+        (Sorted { points, by_feature }, Sorted { points: others, by_feature: of_others })
+    }
+}
+
 impl Boost {
     /// Grows trees from points: `rows` of features, their values, and how much each counts. There
     /// is at least one.
@@ -64,9 +92,10 @@ impl Boost {
         let base = values.iter().zip(weights).map(|(value, weight)| value * weight).sum::<f64>() / weight;
         let mut boosted = Boosted { base, rate: self.rate, trees: Vec::with_capacity(self.rounds) };
         let mut left: Vec<f64> = values.iter().map(|value| value - base).collect();
+        let sorted = Sorted::of(rows);
         for _ in 0..self.rounds {
             let mut tree = Vec::new();
-            self.grow_node(points, &left, (0..rows.len()).collect(), self.depth, &mut tree);
+            self.grow_node(points, &left, sorted.clone(), self.depth, &mut tree);
             for (left, row) in left.iter_mut().zip(rows) {
                 *left -= self.rate * leaf_of(&tree, row);
             }
@@ -75,23 +104,16 @@ impl Boost {
         boosted
     }
 
-    fn grow_node(
-        &self,
-        points: Points<'_>,
-        left: &[f64],
-        at: Vec<usize>,
-        depth: usize,
-        tree: &mut Vec<Node>,
-    ) {
+    fn grow_node(&self, points: Points<'_>, left: &[f64], at: Sorted, depth: usize, tree: &mut Vec<Node>) {
         let split = if depth > 0 { self.best_split(points, left, &at) } else { None };
         let Some((feature, below)) = split else {
-            let (sum, weight) = sums(points, left, &at);
+            let (sum, weight) = sums(points, left, &at.points);
             tree.push(Node::Leaf(sum / (weight + self.penalty)));
             return;
         };
         let node = tree.len();
         tree.push(Node::Leaf(0.0));
-        let (lower, upper) = at.into_iter().partition(|&point| points.rows[point][feature] < below);
+        let (lower, upper) = at.parted(|point| points.rows[point][feature] < below);
         self.grow_node(points, left, lower, depth - 1, tree);
         let above = tree.len();
         self.grow_node(points, left, upper, depth - 1, tree);
@@ -99,14 +121,12 @@ impl Boost {
     }
 
     /// Feature and boundary of the best split, if any is better than none.
-    fn best_split(&self, points: Points<'_>, left: &[f64], at: &[usize]) -> Option<(usize, f64)> {
-        let (sum, weight) = sums(points, left, at);
+    fn best_split(&self, points: Points<'_>, left: &[f64], at: &Sorted) -> Option<(usize, f64)> {
+        let (sum, weight) = sums(points, left, &at.points);
         let score = |sum: f64, weight: f64| sum * sum / (weight + self.penalty);
         let mut best = (1e-12 * sum.abs().max(1e-12), None);
-        for feature in 0..points.rows[at[0]].len() {
+        for (feature, sorted) in at.by_feature.iter().enumerate() {
             let value = |point: usize| points.rows[point][feature];
-            let mut sorted = at.to_vec();
-            sorted.sort_by(|&a, &b| value(a).total_cmp(&value(b)).then(a.cmp(&b)));
             let (mut sum_below, mut weight_below) = (0.0, 0.0);
             for pair in sorted.windows(2) {
                 sum_below += points.weights[pair[0]] * left[pair[0]];

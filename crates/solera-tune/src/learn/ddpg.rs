@@ -44,6 +44,9 @@ pub struct DdpgOptions {
     pub noise_keep: f32,
     /// Farthest that a reward counts from the centre, in units of the spread.
     pub reward_max: f32,
+    /// What the square of an action costs the actor, in units of the spread: where the critic sees
+    /// no difference, nothing is done.
+    pub action_price: f32,
 }
 
 /// What a step learned.
@@ -194,14 +197,19 @@ impl Ddpg {
 
     fn learn_actor(&mut self, batch: &[(Transition, f32)]) {
         let (mut of_actor, mut of_critic) = (Trace::default(), Trace::default());
-        let mut scratch = self.critic.no_gradient();
         let mut gradient = self.actor.no_gradient();
         for (of, weight) in batch {
             self.actor.trace(&of.state, &mut of_actor);
             self.critic.trace(&joined(&of.state, of_actor.output()), &mut of_critic);
             // Up the critic's slope is down its negative's.
-            let slopes = self.critic.backward(&of_critic, &[-weight], &mut scratch);
-            self.actor.backward(&of_actor, &slopes[self.options.state..], &mut gradient);
+            let mut slopes = self.critic.slopes(&of_critic, &[-weight]);
+            let slopes = &mut slopes[self.options.state..];
+            if self.options.action_price > 0.0 {
+                let prices =
+                    of_actor.output().iter().map(|part| 2.0 * weight * self.options.action_price * part);
+                slopes.iter_mut().zip(prices).for_each(|(slope, price)| *slope += price);
+            }
+            self.actor.backward(&of_actor, slopes, &mut gradient);
         }
         self.actor_adam.step(&mut self.actor, &gradient, 1.0 / batch.len() as f32);
     }
@@ -231,6 +239,7 @@ mod tests {
             noise: (0.4, 0.05),
             noise_keep: 0.998,
             reward_max: f32::MAX,
+            action_price: 0.0,
         }
     }
 

@@ -140,32 +140,53 @@ impl Network {
     /// Adds to `gradient` how an error changes with the weights, where it changes by `errors` with
     /// the outputs of `trace`. Returns how it changes with the input.
     pub fn backward(&self, trace: &Trace, errors: &[f32], gradient: &mut Gradient) -> Vec<f32> {
-        let [mut now, mut next] = std::mem::take(&mut gradient.errors);
+        let mut buffers = std::mem::take(&mut gradient.errors);
+        self.back(trace, errors, &mut buffers, |number, from, now| {
+            let rows = gradient.layers[number].chunks_exact_mut(now.len());
+            // The last row is of the biases, whose input is 1.
+            for (x, row) in from.iter().chain([&1.0]).zip(rows) {
+                if *x != 0.0 {
+                    row.iter_mut().zip(now).for_each(|(sum, error)| *sum += x * error);
+                }
+            }
+        });
+        let of_input = buffers[0].clone();
+        gradient.errors = buffers;
+        of_input
+    }
+
+    /// How an error changes with the input, where it changes by `errors` with the outputs of
+    /// `trace`.
+    pub fn slopes(&self, trace: &Trace, errors: &[f32]) -> Vec<f32> {
+        let mut buffers = [Vec::new(), Vec::new()];
+        self.back(trace, errors, &mut buffers, |_, _, _| ());
+        std::mem::take(&mut buffers[0])
+    }
+
+    /// Goes from the output back to the input, whose errors are then in the first buffer; `layer`
+    /// is told each layer's inputs and the errors of its sums.
+    fn back(
+        &self,
+        trace: &Trace,
+        errors: &[f32],
+        [now, next]: &mut [Vec<f32>; 2],
+        mut layer: impl FnMut(usize, &[f32], &[f32]),
+    ) {
         now.clear();
         now.extend_from_slice(errors);
         if self.output == Output::Tanh {
             now.iter_mut().zip(trace.output()).for_each(|(error, y)| *error *= 1.0 - y * y);
         }
-        for (number, layer) in self.layers.iter().enumerate().rev() {
+        for (number, of) in self.layers.iter().enumerate().rev() {
             let from = &trace.outputs[number];
-            let of_weights = &mut gradient.layers[number];
-            let rows = of_weights.chunks_exact_mut(layer.outputs);
-            // The last row is of the biases, whose input is 1.
-            for (x, row) in from.iter().chain([&1.0]).zip(rows) {
-                if *x != 0.0 {
-                    row.iter_mut().zip(&now).for_each(|(sum, error)| *sum += x * error);
-                }
-            }
+            layer(number, from, now);
             next.clear();
-            let rows = layer.weights.chunks_exact(layer.outputs).take(layer.inputs);
+            let rows = of.weights.chunks_exact(of.outputs).take(of.inputs);
             // Behind ReLU, what was not passed on does not count.
             let passed = |x: &f32| number == 0 || *x > 0.0;
-            next.extend(rows.zip(from).map(|(row, x)| if passed(x) { dot(row, &now) } else { 0.0 }));
-            std::mem::swap(&mut now, &mut next);
+            next.extend(rows.zip(from).map(|(row, x)| if passed(x) { dot(row, now) } else { 0.0 }));
+            std::mem::swap(now, next);
         }
-        let of_input = now.clone();
-        gradient.errors = [now, next];
-        of_input
     }
 
     /// Moves every weight towards that of `other`, a network of the same sizes, by `share` of the

@@ -162,7 +162,7 @@ impl Tuned {
 
 /// Mixes within `rho` of one, that one first: drawn about it, ever nearer until they are near
 /// enough.
-fn mixes_within(mix: &Mix, rho: f64, count: usize, seed: u64) -> Vec<Mix> {
+pub fn mixes_within(mix: &Mix, rho: f64, count: usize, seed: u64) -> Vec<Mix> {
     let mut random = Random::new(seed);
     let mut mixes = vec![*mix];
     while mixes.len() < count.max(1) {

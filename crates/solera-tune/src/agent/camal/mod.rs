@@ -10,7 +10,7 @@ pub mod sampling;
 #[cfg(test)]
 mod tests;
 
-pub use learned::{Believed, Learner, Sample, Tuned};
+pub use learned::{Believed, Learner, Sample, Tuned, mixes_within};
 pub use sampling::{Decoupled, Sampler, TRAINING};
 pub use space::{Knobs, Policy, Space};
 

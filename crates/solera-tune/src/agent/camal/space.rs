@@ -120,7 +120,9 @@ impl Space {
     /// Every choice of a policy, with whole bits.
     pub fn choices(&self, policy: Policy, constants: &CamalConstants) -> Vec<Knobs> {
         let mut choices = Vec::new();
-        for cache_share in constants.cache_shares {
+        let mut cache_shares = constants.cache_shares.to_vec();
+        cache_shares.dedup();
+        for cache_share in cache_shares {
             for filter_bits in whole_bits(self.bits_max(cache_share)) {
                 for size_ratio in 2..=self.ratio_max {
                     let runs = runs_of(policy, size_ratio);
