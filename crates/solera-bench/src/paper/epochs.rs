@@ -3,6 +3,7 @@
 //! Owns [`Course`]: what each epoch took, and what the tuner did.
 
 use crate::runner::Result;
+use solera::control::{Change, knob};
 use solera_tune::{
     Attach, Goal,
     attach::Progress,
@@ -26,6 +27,17 @@ pub(super) struct Tuning {
     pub(super) seed: u64,
     /// What holds for its changes.
     pub(super) rules: Rules,
+}
+
+/// Who sets the knobs of a database.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Hand<'a> {
+    /// Nobody.
+    Nobody,
+    /// A person, before anything is asked: a knob and its value.
+    Person(&'static str, f64),
+    /// A tuner.
+    Tuner(&'a Tuning),
 }
 
 /// How long things are.
@@ -72,15 +84,22 @@ impl Course {
 }
 
 /// Runs `drift` in the world of `setup`.
-pub(super) fn run(drift: &Drift, setup: &Setup, lengths: Lengths, tuning: Option<&Tuning>) -> Result<Course> {
+pub(super) fn run(drift: &Drift, setup: &Setup, lengths: Lengths, hand: Hand<'_>) -> Result<Course> {
     let mut world = World::new(setup.clone())?;
+    if let Hand::Person(knob, value) = hand {
+        let knob = knob::find(knob)?;
+        world.db().control().apply(Change::new("bench", "for comparison").set(knob, value))?;
+    }
     let goal = Goal { measure: Measure::Elapsed, ..Goal::default() };
     let pace = Pace { operations_min: lengths.window, elapsed_ns_min: 0, ..Pace::default() };
     let attach = |tuning: &Tuning| {
         let attach = Attach::new(goal).agent(tuning.agent).units(tuning.units.clone()).seed(tuning.seed);
         attach.rules(tuning.rules.clone()).pace(pace).stepped(world.db())
     };
-    let mut stepper = tuning.map(attach).transpose()?;
+    let mut stepper = match hand {
+        Hand::Nobody | Hand::Person(..) => None,
+        Hand::Tuner(tuning) => Some(attach(tuning)?),
+    };
     let mut course = Course::default();
     let epoch = ((lengths.window * lengths.windows) as f64 * drift.length) as u64;
     let look = (lengths.window / LOOKS).max(1);

@@ -6,7 +6,7 @@
 use super::{Attach, Progress, stepper::Prepared};
 use crate::cost::probe::probe_unless;
 use parking_lot::{Condvar, Mutex};
-use solera::{Error, Result, control::Control};
+use solera::{Clock, Error, Result, SystemClock, control::Control};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
@@ -14,7 +14,7 @@ use std::{
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     thread::JoinHandle,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// Time between two looks at the database. Windows end by the database's clock, at a look.
@@ -95,15 +95,20 @@ fn run(mut prepared: Prepared, control: &Control, shared: &Shared) -> Result<Str
         stops |= control.is_closed();
     }
     let mut stepper = prepared.begin()?;
-    let (begin, mut worked) = (Instant::now(), Duration::ZERO);
+    // Of this machine, whatever clock the database has.
+    let clock = SystemClock::new();
+    let now = || Duration::from_nanos(clock.monotonic_ns());
+    let (begin, mut worked) = (now(), Duration::ZERO);
     while !shared.comes_within(TICK) {
-        // A change that is open is looked after, whatever that takes.
-        if stepper.state().open.is_none() && !affords(begin.elapsed(), worked) {
+        // A change that is open is looked after, whatever that takes, and a database that was closed
+        // is let go at once.
+        let waits = stepper.state().open.is_none() && !control.is_closed();
+        if waits && !affords(now() - begin, worked) {
             continue;
         }
-        let looked = Instant::now();
+        let looked = now();
         let progress = stepper.step();
-        worked += looked.elapsed();
+        worked += now() - looked;
         match progress {
             Progress::Watching => {}
             Progress::Off(why) => return Ok(why),
