@@ -277,6 +277,7 @@ fn what_is_published_is_replaced_while_the_publisher_lives_and_then_gone() {
 
 /// Symptom: publishing in a file of another program wrote over it, and removed it in the end.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "the files are those of others")]
 fn nothing_is_published_over_a_file_that_is_no_observation() {
     let dir = tempfile::tempdir().unwrap();
     let db = Options::new().memory(16 << 20).open(dir.path().join("db")).unwrap();

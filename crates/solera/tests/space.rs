@@ -72,11 +72,12 @@ fn table_bytes(db: &Db) -> u64 {
     db.default().stats().table_bytes
 }
 
-/// Looks again and again until `holds`, for half a minute at most.
+/// Looks again and again until `holds`. Only a test that fails waits to the end: a busy machine
+/// gets five minutes.
 fn soon(what: &str, holds: impl Fn() -> bool) {
     let clock = solera::SystemClock::new();
     while !holds() {
-        assert!(clock.monotonic_ns() < 30_000_000_000, "not within half a minute: {what}");
+        assert!(clock.monotonic_ns() < 300_000_000_000, "not within five minutes: {what}");
         clock.sleep(Duration::from_millis(20));
     }
 }

@@ -230,7 +230,9 @@ fn a_recording_that_begins_amid_operations_has_all_from_then_on() {
         }
         for round in 0..40 {
             let path = format!("/db/{round}.trace");
-            let recording = db.control().trace(Path::new(&path), TraceOptions::new()).unwrap();
+            // Room for what is written while a busy machine lets the recorder wait.
+            let options = TraceOptions::new().memory(64 << 20);
+            let recording = db.control().trace(Path::new(&path), options).unwrap();
             std::thread::sleep(Duration::from_millis(1));
             assert_eq!(recording.finish().unwrap().dropped, 0);
             let mut last: HashMap<String, u64> = HashMap::new();

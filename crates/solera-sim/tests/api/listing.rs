@@ -44,7 +44,6 @@ struct Crate {
 
 impl Crate {
     fn file(&mut self, file: &Path, directory: &Path, path: &str, is_shown: bool) {
-        #[expect(clippy::disallowed_methods, reason = "sources of this repository")]
         let text =
             std::fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         let parsed = syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));

@@ -62,6 +62,7 @@ impl Place for File {
 
 /// Makes the names in a directory durable.
 #[cfg(not(windows))]
+#[expect(clippy::disallowed_methods, reason = "the part of `PosixFs` that differs by system")]
 pub(super) fn sync_dir(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
