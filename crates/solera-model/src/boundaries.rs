@@ -481,8 +481,8 @@ impl Boundaries {
         self.segments.len()
     }
 
-    /// Where it was known what is looked for [below](Below) boundaries: how many numbers are counted
-    /// too high for each. Else what is ambiguous below a boundary,
+    /// Where it was known what is looked for [below](Below) boundaries: how many numbers are
+    /// counted too high for each. Else what is ambiguous below a boundary,
     /// beside the way to the nearer of its neighbours, on average. Of keys that are spread evenly
     /// about twice that part is ambiguous where boundaries are the shortest numbers between two:
     /// those are often right above the lower.
