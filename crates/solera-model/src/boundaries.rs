@@ -37,6 +37,7 @@ use crate::{
     lanes::{self, CODES, GROUP_STEP, Lanes, WIDE_WORDS, group_words},
     stree::STree,
 };
+use std::fmt;
 
 /// Most boundaries of one index.
 pub const LEN_MAX: usize = (1 << 25) - 1;
@@ -187,21 +188,27 @@ pub struct Place {
 }
 
 /// What is looked for below boundaries, for [`Boundaries::above`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Below<'b> {
     /// Of each boundary the largest number that is looked for below it.
     pub last: &'b [u64],
-    /// A number that is looked for below it and must never be counted one boundary too many, nor
-    /// one that is less: the last but one, say, or again the last.
-    pub least: &'b [u64],
-    /// Of so large a part of the boundaries the last may be, at most. 0: none is.
+    /// How many of what is looked for below the boundary of this rank are not below this number.
+    /// `None` if they must not be counted one boundary too many. Asked of few boundaries.
+    pub from: &'b dyn Fn(usize, u64) -> Option<usize>,
+    /// So many may be counted too high for each boundary on average, at most. 0: none is.
     pub missed_max: f64,
+}
+
+impl fmt::Debug for Below<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Below").field("missed_max", &self.missed_max).finish_non_exhaustive()
+    }
 }
 
 impl<'b> Below<'b> {
     /// None of these numbers, or of those below, is ever counted one boundary too many.
     pub fn all(last: &'b [u64]) -> Below<'b> {
-        Below { last, least: last, missed_max: 0.0 }
+        Below { last, from: &|_, _| None, missed_max: 0.0 }
     }
 }
 
@@ -241,8 +248,8 @@ impl Boundaries {
     /// boundary is then no number but a gap, anywhere in which its code may lie: the wider gaps
     /// are, the fewer bits codes need.
     ///
-    /// A boundary that is not above the least of what is told of it must be `pinned`, or be equal
-    /// to one beside it.
+    /// A boundary that is not above what is looked for below it must be `pinned`, or be equal to
+    /// one beside it, unless [`Below::from`] counts what is not below the boundary.
     ///
     /// ```
     /// use solera_model::boundaries::{Below, Boundaries};
@@ -262,10 +269,7 @@ impl Boundaries {
     /// # Panics
     /// If there are more than [`LEN_MAX`] keys, or `below` is not of as many boundaries.
     pub fn above(below: Below<'_>, keys: &[u64], pinned: impl Fn(usize) -> bool) -> Boundaries {
-        assert!(
-            below.last.len() == keys.len() && below.least.len() == keys.len(),
-            "what is looked for below each boundary"
-        );
+        assert!(below.last.len() == keys.len(), "what is looked for below each boundary");
         Boundaries::build(AMBIGUITY_MEAN_MAX, keys, Some(below), pinned, Lanes::detect())
     }
 
@@ -477,8 +481,8 @@ impl Boundaries {
         self.segments.len()
     }
 
-    /// Where it was known what is looked for [below](Below) boundaries: the part of these for which
-    /// the last number below them is counted too high. Else what is ambiguous below a boundary,
+    /// Where it was known what is looked for [below](Below) boundaries: how many numbers are
+    /// counted too high for each. Else what is ambiguous below a boundary,
     /// beside the way to the nearer of its neighbours, on average. Of keys that are spread evenly
     /// about twice that part is ambiguous where boundaries are the shortest numbers between two:
     /// those are often right above the lower.

@@ -26,10 +26,13 @@ const TEN_MIN: usize = 128;
 /// bytes.
 const TWELVE_MIN: usize = 32;
 
-/// What is [ambiguous](Builder::ambiguous) below a boundary if the last number that is looked for
-/// below it is counted too high.
-const MISSED: f64 = 1.0;
-/// So many of those a segment may have beyond its part.
+/// Where another form than codes of 12 bits was best, for [`WINDOW_MIN`] boundaries at most, it is
+/// for so many segments more, as long as these have no more and no less than so many.
+const ROUGH_SEGMENTS: usize = 3;
+const ROUGH_MIN: usize = 4;
+
+/// So much may be [ambiguous](Builder::ambiguous) in a segment beyond its part, where that is
+/// counted.
 const SEGMENT_MISSED_MAX: f64 = 2.0;
 
 /// What boundaries are cut into.
@@ -44,16 +47,27 @@ pub(super) struct Builder<'k> {
     pub(super) ambiguity: f64,
     /// Whether the last segment has codes of 10 bits.
     ten_bits: bool,
+    /// The form that is taken without a look at others where boundaries are rough, and for how many
+    /// segments.
+    rough: Option<(Form, usize)>,
     /// How much may be ambiguous on average over a segment with codes of 10 bits.
     of_ten_mean_max: f64,
     /// A line is fitted to so many boundaries first: twice what the last segment took. Where
     /// segments are short, most of a wider window would be looked at in vain.
     window: usize,
-    /// Emptied for each fit.
-    hull: Hull,
+    /// Of the segment under construction.
+    lines: Lines,
     /// Boundaries that were looked at so far, each as often as it was.
     #[cfg(test)]
     looks: Cell<usize>,
+}
+
+/// The lines of a segment through more and more of its boundaries, each fitted once for codes of
+/// all widths.
+struct Lines {
+    hull: Hull,
+    /// Each with how many boundaries it is fitted to.
+    fitted: Vec<(Line, usize)>,
 }
 
 /// The codes of a segment, and the line that they belong to.
@@ -96,9 +110,10 @@ impl<'k> Builder<'k> {
             words: Vec::new(),
             ambiguity: 0.0,
             ten_bits: false,
+            rough: None,
             of_ten_mean_max,
             window: WINDOW,
-            hull: Hull::new(EPSILON),
+            lines: Lines { hull: Hull::new(EPSILON), fitted: Vec::new() },
             #[cfg(test)]
             looks: Cell::new(0),
         };
@@ -111,6 +126,9 @@ impl<'k> Builder<'k> {
             if limit < first {
                 limit = (first..keys.len()).find(|&i| must_start(i)).unwrap_or(keys.len());
             }
+            if same == 1 && !pinned(at) {
+                builder.ambiguity += builder.missed_at(at);
+            }
             at = builder.segment(first, limit);
             // The boundary at the limit begins the next segment.
             limit = if at == limit { 0 } else { limit };
@@ -118,9 +136,18 @@ impl<'k> Builder<'k> {
         builder
     }
 
+    /// How much of what is known to be looked for below the boundary of this rank is not below it:
+    /// nobody tells it from the boundary if that begins a segment.
+    fn missed_at(&self, rank: usize) -> f64 {
+        let key = self.keys[rank];
+        let known = self.below.filter(|below| below.last[rank] >= key);
+        known.and_then(|below| (below.from)(rank, key)).map_or(0.0, |count| count as f64)
+    }
+
     /// Adds the segment whose first boundary is that before rank `first`. It takes boundaries up to
     /// rank `limit` if it can; returns up to which it does.
     fn segment(&mut self, first: usize, limit: usize) -> usize {
+        self.lines.fitted.clear();
         // What was enough for the segment before mostly is enough again.
         let same = self.ten_bits.then(|| self.long(Width::Ten, first, limit));
         let same = same.filter(|ten| ten.count >= TEN_MIN.min(limit - first));
@@ -134,15 +161,30 @@ impl<'k> Builder<'k> {
         first + coded.count
     }
 
-    /// The segment of the fewest bytes a boundary, of those that are tried.
+    /// The segment of the fewest bytes a boundary, of those that are tried. Where boundaries are
+    /// rough, what was best is taken for the next few segments, too.
     fn cheapest(&mut self, first: usize, limit: usize) -> Coded {
+        if let Some((form, left)) = self.rough.filter(|(_, left)| *left > 0 && first < limit) {
+            self.rough = Some((form, left - 1));
+            let again = match form {
+                Form::Short => self.short(first, limit),
+                Form::Long(width) => self.long(width, first, limit),
+            };
+            if (ROUGH_MIN..=WINDOW_MIN).contains(&again.count) {
+                return again;
+            }
+        }
         let mut coded = self.long(Width::Twelve, first, limit);
+        self.rough = None;
         // Where codes of 12 bits do not reach as far as there are boundaries, others may.
         if first + coded.count < limit && coded.count < TWELVE_MIN {
             for other in [self.long(Width::Sixteen, first, limit), self.short(first, limit)] {
                 if other.bytes_each() < coded.bytes_each() {
                     coded = other;
                 }
+            }
+            if coded.form != Form::Long(Width::Twelve) && coded.count <= WINDOW_MIN {
+                self.rough = Some((coded.form, ROUGH_SEGMENTS));
             }
         }
         if coded.form == Form::Long(Width::Twelve) {
@@ -160,32 +202,45 @@ impl<'k> Builder<'k> {
     /// A long segment of as many boundaries, from rank `first` on and up to `limit`, as some line
     /// within [`EPSILON`] of them and codes of this width tell.
     fn long(&mut self, width: Width, first: usize, limit: usize) -> Coded {
-        self.hull.clear();
-        self.hull.push(self.keys[first - 1], 0);
-        let (mut best, mut count, mut window) =
-            (Coded::none(Form::Long(width), Line::default()), 0, self.window);
-        loop {
-            let end = limit.min(first + window);
-            while first + count < end && self.hull.push(self.keys[first + count], count as u32 + 1) {
-                count += 1;
-            }
-            self.looked_at(count);
-            let (slope, at_first) = self.hull.line();
-            // The first code stands at 0, one boundary behind the segment's first one.
-            let line = Line::new(slope * STEP as f64, (1.0 - at_first) * STEP as f64);
+        let (mut best, mut window) = (Coded::none(Form::Long(width), Line::default()), self.window);
+        for number in 0.. {
+            let (line, count) = self.line(number, first, limit.min(first + window));
             let coded = self.groups(width, line, first, first + count);
             let all = coded.count == count;
             // A line that has to pass more boundaries may tell fewer of them apart.
-            if coded.count >= best.count && self.is_clear(&coded) {
-                best = coded;
-            } else {
-                return best;
+            if coded.count < best.count || !self.is_clear(&coded) {
+                break;
             }
+            best = coded;
             if !all || count < window {
-                return best;
+                break;
             }
             window *= GROWTH;
         }
+        best
+    }
+
+    /// The line of this number of the segment whose boundaries begin at rank `first`, and to how
+    /// many of them it is fitted: up to rank `end`, or as many as a line passes. Those of lesser
+    /// numbers were asked for before.
+    fn line(&mut self, number: usize, first: usize, end: usize) -> (Line, usize) {
+        if let Some(&fitted) = self.lines.fitted.get(number) {
+            return fitted;
+        }
+        let Lines { hull, fitted } = &mut self.lines;
+        if fitted.is_empty() {
+            hull.clear();
+            hull.push(self.keys[first - 1], 0);
+        }
+        let before = fitted.last().map_or(0, |(_, count)| *count);
+        let ahead = (before + 1..).zip(&self.keys[first + before..end]);
+        let count = before + ahead.take_while(|(y, key)| hull.push(**key, *y as u32)).count();
+        let (slope, at_first) = hull.line();
+        // The first code stands at 0, one boundary behind the segment's first one.
+        let line = Line::new(slope * STEP as f64, (1.0 - at_first) * STEP as f64);
+        fitted.push((line, count));
+        self.looked_at(count);
+        (line, count)
     }
 
     /// Whether codes tell boundaries apart well enough on average.
@@ -197,16 +252,16 @@ impl<'k> Builder<'k> {
 
     /// How much may be [ambiguous](Builder::ambiguous) below a boundary with codes of this form.
     fn ambiguity_max(&self, form: Form) -> f64 {
-        if self.below.is_some() { MISSED } else { form.ambiguity_max() }
+        if self.below.is_some() { f64::MAX } else { form.ambiguity_max() }
     }
 
-    /// Whether so much may be [ambiguous](Builder::ambiguous) in a segment of so many boundaries
-    /// from rank `first` on. Where it is known what is looked for, a table and each of its segments
-    /// has its part of what may be missed.
-    fn is_allowed(&self, ambiguity: f64, first: usize, count: usize) -> bool {
-        let Some(Below { missed_max, .. }) = self.below else { return true };
+    /// How much may be [ambiguous](Builder::ambiguous) in a segment of so many boundaries from rank
+    /// `first` on. Where it is known what is looked for, a table and each of its segments has its
+    /// part of what may be missed.
+    fn allowed(&self, first: usize, count: usize) -> f64 {
+        let Some(Below { missed_max, .. }) = self.below else { return f64::INFINITY };
         let of_segment = count as f64 * missed_max + SEGMENT_MISSED_MAX;
-        ambiguity <= of_segment && self.ambiguity + ambiguity <= (first + count) as f64 * missed_max
+        of_segment.min((first + count) as f64 * missed_max - self.ambiguity)
     }
 
     /// Counts boundaries that are looked at.
@@ -241,10 +296,11 @@ impl<'k> Builder<'k> {
         self.looked_at(end - first);
         let start = self.keys[first - 1];
         let mut coded = Coded { count: end - first, ..Coded::none(Form::Short, line) };
-        let mut before = 0;
+        let (mut before, allowed) = (0, self.allowed(first, coded.count));
         for i in first..end {
             let steps = line.steps(self.keys[i] - start);
-            let ambiguous = self.ambiguous(line, start, i, steps);
+            let floor = self.floor(line, start, i);
+            let ambiguous = self.ambiguous(line, start, i, steps, floor, allowed - coded.ambiguity);
             if steps >= SHORT_STEPS || steps <= before || ambiguous > self.ambiguity_max(coded.form) {
                 return None;
             }
@@ -252,7 +308,7 @@ impl<'k> Builder<'k> {
             coded.words.push(steps as u16);
             coded.ambiguity += ambiguous;
         }
-        self.is_allowed(coded.ambiguity, first, coded.count).then_some(coded)
+        (coded.ambiguity <= allowed).then_some(coded)
     }
 
     /// The boundaries from rank `first` up to `end` in groups; up to the first that `line` does not
@@ -269,16 +325,15 @@ impl<'k> Builder<'k> {
             let mut whole = [0; CODES];
             let whole = &mut whole[..CODES.min(end - group)];
             whole.iter_mut().zip(group..).for_each(|(off, i)| *off = deviation(i));
+            let mut floors = [0; CODES];
+            (group..).zip(&mut floors[..whole.len()]).for_each(|(i, at)| *at = self.floor(line, start, i));
             // The fewer boundaries, the finer the steps may be.
             let (mut told, mut untold, mut some) = (0, whole.len() + 1, whole.len());
             let mut longest = None;
             while told + 1 < untold {
                 let head = Head::of(width, &whole[..some]);
-                let found =
-                    head.and_then(|head| self.told_apart(head, &coded, first, &whole[..some], before));
-                let found = found.filter(|(_, ambiguity)| {
-                    self.is_allowed(coded.ambiguity + ambiguity, first, coded.count + some)
-                });
+                let found = head
+                    .and_then(|head| self.told_apart(head, &coded, first, &whole[..some], &floors, before));
                 match head.zip(found) {
                     Some(found) => (longest, told) = (Some(found), some),
                     None => untold = some,
@@ -308,47 +363,65 @@ impl<'k> Builder<'k> {
         coded: &Coded,
         first: usize,
         deviations: &[i64],
+        floors: &[i64; CODES],
         before: i64,
     ) -> Option<(i64, f64)> {
         self.looked_at(deviations.len());
         let (line, ambiguity_max) = (coded.line, self.ambiguity_max(coded.form));
+        let allowed = self.allowed(first, coded.count + deviations.len()) - coded.ambiguity;
         let (mut last, mut ambiguity) = (before, 0.0);
         for (lane, &deviation) in deviations.iter().enumerate() {
             let i = first + coded.count + lane;
             let steps =
                 head.rounded(lane, deviation) + (i - first) as i64 * STEP + i64::from(line.centre) * CENTRE;
-            let ambiguous = self.ambiguous(line, self.keys[first - 1], i, steps);
+            let left = allowed - ambiguity;
+            let ambiguous = self.ambiguous(line, self.keys[first - 1], i, steps, floors[lane], left);
             if steps <= last || ambiguous > ambiguity_max {
                 return None;
             }
             last = steps;
             ambiguity += ambiguous;
         }
-        Some((last, ambiguity))
+        (ambiguity <= allowed).then_some((last, ambiguity))
+    }
+
+    /// More steps than this are above the last number that is looked for below boundary `i`, in the
+    /// segment that begins at `start`. Zero if that is not known.
+    fn floor(&self, line: Line, start: u64, i: usize) -> i64 {
+        match self.below.map(|below| below.last[i]) {
+            None => 0,
+            Some(last) if last >= self.keys[i] => i64::MAX,
+            Some(last) => last.checked_sub(start).map_or(i64::MIN, |dx| line.steps(dx)),
+        }
     }
 
     /// The keys that have as many steps as boundary `i` is taken to have, in the segment that
     /// begins at `start`, beside those between the boundary and the nearer one of its neighbours.
-    /// Where it is known what is looked for below the boundary: whether the last of that has.
+    /// Where it is known what is looked for below the boundary: how many of that have; endless if
+    /// more than what is `left`. `floor` is [`Builder::floor`].
     ///
     /// Steps are rounded down, so that the ambiguous keys are those right below the boundary. The
     /// key right above it is mostly very close, since a separator is a beginning of it; the one
     /// below is not. How close keys crowd is not known here, but that they crowd near the boundary
     /// can be seen on either side of it.
-    fn ambiguous(&self, line: Line, start: u64, i: usize, steps: i64) -> f64 {
+    fn ambiguous(&self, line: Line, start: u64, i: usize, steps: i64, floor: i64, left: f64) -> f64 {
         let key = self.keys[i];
-        let dx = key - start;
-        // There are keys with so many steps: the boundary itself has at least these.
-        let least = line.least_with(steps.max(0)).unwrap_or(dx).min(dx);
         if let Some(below) = self.below {
             // Nothing is looked for between the last and the boundary: the code may lie anywhere
             // there.
-            return match start + least {
-                least if least > below.last[i] => 0.0,
-                least if least > below.least[i] => MISSED,
-                _ => f64::INFINITY,
-            };
+            if floor < steps {
+                return 0.0;
+            }
+            // Of what is not below, there is one at least.
+            if left < 1.0 {
+                return f64::INFINITY;
+            }
+            let from = line.least_with(steps.max(0)).map_or(key, |dx| key.min(start + dx));
+            return (below.from)(i, from).map_or(f64::INFINITY, |count| count as f64);
         }
+        let dx = key - start;
+        // There are keys with so many steps: the boundary itself has at least these.
+        let least = line.least_with(steps.max(0)).unwrap_or(dx).min(dx);
         let ambiguous = dx - least;
         let below = key - self.keys[i - 1];
         // Equal boundaries begin a segment, and are not ambiguous.

@@ -168,6 +168,21 @@ impl Sorted {
         Sorted { prefix: prefix.into(), heads: order(rests().map(head).collect()), rests: stored }
     }
 
+    /// Bytes of these separators in an order that takes no more than their heads, with all that it
+    /// consists of.
+    pub fn halved_bytes(separators: &Separators) -> usize {
+        let prefix = shared_prefix(separators);
+        let rests = || separators.iter().map(|separator| &separator[prefix.len()..]);
+        let is_zeros = |rest: &&[u8]| rest.len() <= HEAD_BYTES && !told_by_head(rest);
+        let heads = prefix.len() + separators.len() * HEAD_BYTES;
+        if rests().all(told_by_head) {
+            return heads;
+        }
+        let tails: usize = rests().map(|rest| rest.len().saturating_sub(HEAD_BYTES)).sum();
+        let zeros = rests().filter(is_zeros).count();
+        heads + separators.len() * size_of::<u32>() + tails + zeros * size_of::<(u32, u8)>()
+    }
+
     /// How many separators are not above `key`: the number of its block. `early` is as in
     /// [`Index::locate`](super::Index::locate).
     #[inline]

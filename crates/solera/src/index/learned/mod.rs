@@ -40,6 +40,9 @@ const SAMPLES: usize = 4;
 const NEIGHBOURS: usize = 160;
 /// Where the table has more than so many times as many separators.
 const PART_OF: usize = 2;
+/// How letters follow each other is counted around so many separators at least, if there are as
+/// many.
+const SPELLED: usize = 2048;
 /// The largest part of a table's keys that may be sent one block too far.
 const ASTRAY_MAX: f64 = 1.0 / 1000.0;
 /// Nodes are built so that about one key in so many is sent too far, at most.
@@ -49,8 +52,6 @@ const HINT_MAX: f64 = 8.0;
 /// Nodes that take more bytes a separator, and beyond them, are compared with other forms.
 const NODES_BYTES: usize = 3;
 const NODES_BYTES_MIN: usize = 256;
-/// The separators in their order take so many bytes each at least: their heads.
-const HALVED_BYTES: usize = 8;
 /// Cache lines of a bucket: where it begins, two of its own, and now and then those of the one
 /// before; and the walk in it, whose steps nobody foresees, is worth as much again.
 const BUCKET_LINES: f64 = 6.5;
@@ -115,8 +116,6 @@ impl Form {
 struct Ground<'s> {
     separators: &'s Separators,
     last_keys: Option<&'s LastKeys>,
-    /// How letters follow each other, if that is of use.
-    spelling: Option<&'s Spelling>,
     /// Of so many separators these are a part, or all.
     of: usize,
 }
@@ -130,7 +129,7 @@ struct Trained {
 }
 
 /// The forms that are tried.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Nodes,
     Spelled,
@@ -146,24 +145,38 @@ impl Ground<'_> {
             None => *self,
             Some((separators, last_keys)) => Ground { separators, last_keys: last_keys.as_ref(), ..*self },
         };
-        let nodes = |ground: &Ground<'_>, one_in| ground.nodes(None, one_in);
-        let tried = nodes(&part, ASTRAY_ONE_IN);
-        if part.is_short() && tried.form.bytes() <= part.separators.len() * NODES_BYTES + NODES_BYTES_MIN {
-            return if is_small { tried } else { nodes(self, tried.one_in) };
+        let is_little = |form: &Form| form.bytes() <= part.separators.len() * NODES_BYTES + NODES_BYTES_MIN;
+        let mut tried = part.tried(None, ASTRAY_ONE_IN);
+        if part.is_short() && is_little(&tried.form) {
+            tried = part.settled(None, tried);
+            if is_little(&tried.form) {
+                return if is_small { tried } else { self.nodes(None, tried.one_in) };
+            }
         }
         let spelling = self.last_keys.and_then(|last_keys| spelling_of(self.separators, last_keys));
-        let spelled = Ground { spelling: spelling.as_ref(), ..part };
-        let others = [Way::Spelled, Way::FrontCoded].into_iter();
-        let others = others.filter_map(|way| Some((way, spelled.train(way, ASTRAY_ONE_IN)?)));
-        let (way, best) = others
-            .chain([(Way::Nodes, tried)])
-            .min_by(|(_, a), (_, b)| part.price(&a.form).total_cmp(&part.price(&b.form)))
+        let spelled =
+            spelling.as_ref().map(|spelling| (Way::Spelled, part.tried(Some(spelling), ASTRAY_ONE_IN)));
+        let front_coded = part
+            .front_coded()
+            .map(|form| (Way::FrontCoded, Trained { form, astray: 0, one_in: ASTRAY_ONE_IN }));
+        let price = |form: &Form| part.price(form);
+        let (way, best) = [Some((Way::Nodes, tried)), spelled, front_coded]
+            .into_iter()
+            .flatten()
+            .min_by(|(_, a), (_, b)| price(&a.form).total_cmp(&price(&b.form)))
             .expect("nodes were tried");
+        let spelling = spelling.as_ref().filter(|_| way == Way::Spelled);
+        let best = part.settled(spelling, best);
         if is_small {
             return best;
         }
-        let whole = Ground { spelling: spelling.as_ref(), ..*self };
-        whole.train(way, best.one_in).unwrap_or_else(|| nodes(self, ASTRAY_ONE_IN))
+        match way {
+            Way::Nodes | Way::Spelled => self.nodes(spelling, best.one_in),
+            Way::FrontCoded => match self.front_coded() {
+                Some(form) => Trained { form, ..best },
+                None => self.nodes(None, ASTRAY_ONE_IN),
+            },
+        }
     }
 
     /// Whether separators have few bytes beyond what all share: of such, nodes are mostly best.
@@ -186,37 +199,36 @@ impl Ground<'_> {
         (tried().map(|i| self.separators.get(i)).collect(), last_keys)
     }
 
-    /// `None` if there is nothing of the kind. `one_in` as of [`Ground::nodes`].
-    fn train(&self, way: Way, one_in: f64) -> Option<Trained> {
-        match way {
-            Way::Nodes => Some(self.nodes(None, one_in)),
-            Way::Spelled => Some(self.nodes(Some(self.spelling?), one_in)),
-            Way::FrontCoded => self.front_coded().map(|form| Trained { form, astray: 0, one_in }),
-        }
+    /// Nodes, of this spelling if there is one, that send few keys too far: about one key in
+    /// `one_in` by the last keys of blocks.
+    fn nodes(&self, spelling: Option<&Spelling>, one_in: f64) -> Trained {
+        // What was too many of a part is no more than a hint for the whole.
+        self.settled(spelling, self.tried(spelling, one_in.min(HINT_MAX * ASTRAY_ONE_IN)))
     }
 
-    /// Nodes, of this spelling if there is one, that send few keys too far: about one key in
-    /// `one_in` by the last keys of blocks. Where more keys of a block are sent so than its last
-    /// one, fewer blocks may be such.
-    fn nodes(&self, spelling: Option<&Spelling>, one_in: f64) -> Trained {
+    /// [`Ground::nodes`], which may send more keys too far than is allowed.
+    fn tried(&self, spelling: Option<&Spelling>, one_in: f64) -> Trained {
         let Ground { separators, last_keys, .. } = *self;
-        let build = |one_in: f64| match spelling.zip(last_keys) {
+        let nodes = match spelling.zip(last_keys) {
             Some((spelling, last_keys)) => Nodes::spelled(separators, last_keys, one_in, spelling.clone()),
             None => Nodes::build(separators, last_keys, one_in),
         };
-        let most = last_keys.map_or(0.0, |last_keys| last_keys.of() as f64 * ASTRAY_MAX);
-        // What was too many of a part is no more than a hint for the whole.
-        let mut one_in = one_in.min(HINT_MAX * ASTRAY_ONE_IN);
-        for is_first in [true, false, false] {
-            let nodes = build(one_in);
-            let astray = last_keys.map_or(0, |last_keys| sent_astray(&nodes, last_keys));
-            if f64::from(astray) <= most || one_in.is_infinite() {
-                return Trained { form: Form::Nodes(nodes), astray, one_in };
-            }
-            // So many times too many; and if that was not enough, none.
-            one_in = if is_first { f64::from(astray) / most * one_in } else { f64::INFINITY };
+        let astray = last_keys.map_or(0, |last_keys| sent_astray(&nodes, last_keys));
+        Trained { form: Form::Nodes(nodes), astray, one_in }
+    }
+
+    /// What was tried, if it sends no more keys too far than is allowed; or what does. Where more
+    /// keys of a block are sent so than its last one, fewer blocks may be such.
+    fn settled(&self, spelling: Option<&Spelling>, tried: Trained) -> Trained {
+        let most = self.last_keys.map_or(0.0, |last_keys| last_keys.of() as f64 * ASTRAY_MAX);
+        let is_settled =
+            |trained: &Trained| f64::from(trained.astray) <= most || trained.one_in.is_infinite();
+        if is_settled(&tried) {
+            return tried;
         }
-        unreachable!("nodes that may send no key too far send none")
+        // So many times too many; and if that was not enough, none.
+        let fewer = self.tried(spelling, f64::from(tried.astray) / most * tried.one_in);
+        if is_settled(&fewer) { fewer } else { self.tried(spelling, f64::INFINITY) }
     }
 
     /// `None` of separators that take more than 4 GiB, or of a few.
@@ -252,11 +264,12 @@ fn sent_astray(nodes: &Nodes, last_keys: &LastKeys) -> u32 {
     (0..last_keys.blocks()).map(of_block).sum()
 }
 
-/// How letters follow each other in separators and the last keys around them.
+/// How letters follow each other in some separators and the last keys around them.
 fn spelling_of(separators: &Separators, last_keys: &LastKeys) -> Option<Spelling> {
     let begin = shared_prefix(separators);
     let count = separators.len();
-    let keys = (0..count).flat_map(|i| [last_keys.last(i), last_keys.least(i), separators.get(i)]);
+    let asked = (0..count).step_by((count / SPELLED).max(1));
+    let keys = asked.flat_map(|i| [last_keys.last(i), last_keys.least(i), separators.get(i)]);
     Spelling::of(keys.filter_map(|key| key.strip_prefix(begin)), count)
 }
 
@@ -266,13 +279,10 @@ impl Learned {
     /// than the separators in their order.
     pub fn build(separators: &Separators, last_keys: Option<&LastKeys>) -> Learned {
         let count = separators.len();
-        let ground = Ground { separators, last_keys, spelling: None, of: count };
+        let ground = Ground { separators, last_keys, of: count };
         let Trained { mut form, mut astray, .. } = ground.cheapest();
-        if form.bytes() > count * HALVED_BYTES {
-            let halved = Form::halved(separators);
-            if halved.bytes() < form.bytes() {
-                (form, astray) = (halved, 0);
-            }
+        if Sorted::halved_bytes(separators) < form.bytes() {
+            (form, astray) = (Form::halved(separators), 0);
         }
         Learned { form, astray: last_keys.map(|last_keys| (astray, last_keys.of())) }
     }
@@ -391,7 +401,7 @@ mod tests {
 
     fn front_coded(separators: &Separators) -> Form {
         let of = separators.len();
-        Ground { separators, last_keys: None, spelling: None, of }.front_coded().unwrap()
+        Ground { separators, last_keys: None, of }.front_coded().unwrap()
     }
 
     fn scattered(i: u64) -> u64 {

@@ -29,7 +29,12 @@ use crate::{
     key::{common_prefix_len, head},
 };
 use solera_model::boundaries::{AMBIGUITY_MEAN_MAX, Below, Boundaries, LEN_MAX};
-use std::{cmp::Ordering, collections::VecDeque, ops::Range};
+use std::{
+    cell::RefCell,
+    cmp::Ordering,
+    collections::{HashMap, VecDeque},
+    ops::Range,
+};
 
 /// Groups of at most this many separators are halved; larger ones get a node.
 const HALVED_MAX: usize = 16;
@@ -437,24 +442,33 @@ impl Node {
         // otherwise, heads know nothing.
         let begin = if range.is_empty() { &[][..] } else { &separators.get(range.start)[..prefix] };
         let floor = |key: &[u8]| key.strip_prefix(begin).map_or(0, |rest| of.head(rest));
-        let floors: Option<[Vec<u64>; 2]> = last_keys.map(|last_keys| {
-            [LastKeys::last, LastKeys::least]
-                .map(|key_of| range.clone().map(|i| floor(key_of(last_keys, i))).collect())
-        });
+        let floors: Option<Vec<u64>> =
+            last_keys.map(|last_keys| range.clone().map(|i| floor(last_keys.last(i))).collect());
         // Of what is looked for below those, another head tells, or it is compared.
-        let shares_head = |[last, _]: &[Vec<u64>; 2], i: usize| last[i] >= heads[i];
+        let shares_head = |last: &[u64], i: usize| last[i] >= heads[i];
         let may_share = last_keys.zip(floors.as_ref()).is_some_and(|(last_keys, floors)| {
             let shared = (0..heads.len()).filter(|&i| shares_head(floors, i)).count() as f64;
             shared <= untold_max(last_keys, one_in, heads.len())
         });
+        // How many of the last keys below a separator are not below this head; `None` if that are
+        // all. Their heads, the last key's first, as far as they were asked for.
+        let known = RefCell::new(HashMap::<usize, Vec<u64>>::new());
+        let from = |i: usize, from: u64| {
+            let mut known = known.borrow_mut();
+            let heads = known.entry(i).or_default();
+            let mut more = last_keys?.backwards(range.start + i).skip(heads.len());
+            while heads.last().is_none_or(|head| *head >= from) {
+                heads.push(floor(more.next()?));
+            }
+            Some(heads.partition_point(|head| *head >= from))
+        };
         let grouped = |i: usize| match &floors {
-            Some([_, least]) if may_share => least[i] >= heads[i],
-            Some(floors) => shares_head(floors, i),
+            Some(floors) => shares_head(floors, i) && !(may_share && from(i, heads[i]).is_some()),
             None => !of.tell(rest(range.start + i)),
         };
         let boundaries = match last_keys.zip(floors.as_ref()) {
-            Some((last_keys, [last, least])) => {
-                let below = Below { last, least, missed_max: last_keys.part(one_in) };
+            Some((last_keys, last)) => {
+                let below = Below { last, from: &from, missed_max: last_keys.part(one_in) };
                 Boundaries::above(below, &heads, grouped)
             }
             None => Boundaries::with_ambiguity(of.ambiguity_max(), &heads, grouped),

@@ -140,20 +140,20 @@ impl Spelling {
     pub(super) fn number(&self, text: &[u8]) -> u64 {
         let stride = self.letters() + 1;
         let (mut low, mut left, mut row) = (0u64, u64::MAX, 0);
-        for &byte in text.iter().take(LOOKED_AT) {
+        for &byte in &text[..text.len().min(LOOKED_AT)] {
             let digit = self.digits[usize::from(byte)];
             let unit = left >> SHIFT;
-            let letter = usize::from(digit & !OTHER);
-            let slots = &self.slots[row * stride..][..stride];
-            low += unit * u64::from(slots[letter]);
             if digit & OTHER != 0 {
-                return low;
+                return low + unit * u64::from(self.slots[row + usize::from(digit & !OTHER)]);
             }
-            left = unit * u64::from(slots[letter + 1] - slots[letter]);
+            let letter = usize::from(digit);
+            let [start, end] = *self.slots[row + letter..].first_chunk().expect("a letter's slot ends");
+            low += unit * u64::from(start);
+            left = unit * u64::from(end - start);
             if left >> SHIFT == 0 {
                 return low;
             }
-            row = usize::from(self.row_behind[letter]);
+            row = usize::from(self.row_behind[letter]) * stride;
         }
         low
     }
