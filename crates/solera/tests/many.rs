@@ -163,3 +163,107 @@ fn idle_keyspaces_keep_few_logs() {
     assert!(most <= 12, "{most} logs");
     assert_eq!(db.keyspaces().len(), 20_000usize.div_ceil(60) + 2);
 }
+
+/// Symptom: a batch of 2 M puts took 3.9 times its size beside the budget. Cause: memtables held it
+/// whole, a second time. Cure: a batch larger than write buffers goes into tables part by part,
+/// which nobody sees before all are there.
+#[test]
+fn a_batch_larger_than_write_buffers_is_seen_whole_or_not_at_all() {
+    const KEYS: u32 = 4000;
+    let fs = Arc::new(MemFs::new());
+    let db = open(&fs);
+    let (default, other) = (db.default().clone(), db.keyspace("other").unwrap());
+    (0..KEYS).for_each(|n| default.put(key(n), "old").unwrap());
+    other.put("beside", "the batch").unwrap();
+    let fill = |value: &str| {
+        let mut batch = db.batch();
+        batch.delete_range(&default, key(100)..key(200)).unwrap();
+        for n in 0..KEYS {
+            match n % 4 {
+                0 => batch.delete(&default, key(n)).unwrap(),
+                1 => batch.put(&other, key(n), value).unwrap(),
+                _ => batch.put(&default, key(n), value).unwrap(),
+            }
+        }
+        batch.delete_range(&default, key(300)..key(400)).unwrap();
+        // The first key once more: the newest of a batch counts, wherever its parts end.
+        batch.put(&default, key(2), "last").unwrap();
+        batch
+    };
+    let expected = |value: &str| {
+        let own = (0..KEYS).filter(|n| n % 4 > 1 && !(300..400).contains(n));
+        let own = own.map(|n| (key(n), if n == 2 { "last".to_owned() } else { value.to_owned() }));
+        let kept = (0..KEYS).filter(|n| n % 4 == 1 && !(100..200).contains(n) && !(300..400).contains(n));
+        let mut all: Vec<_> = own.chain(kept.map(|n| (key(n), "old".to_owned()))).collect();
+        all.sort();
+        all
+    };
+    let found = |db: &Db| -> Vec<(Vec<u8>, String)> {
+        let text = |value: &[u8]| String::from_utf8(value.to_vec()).unwrap();
+        db.iter().map(|pair| pair.map(|(key, value)| (key.to_vec(), text(&value))).unwrap()).collect()
+    };
+    let before = db.snapshot();
+    let flushes = default.stats().counters.flushes;
+    let last = db.write(fill("new")).unwrap();
+    assert!(default.stats().counters.flushes > flushes + 2, "its parts are tables");
+    assert_eq!((default.stats().memtable_bytes < 4 << 10, db.last_seqno()), (true, last));
+    assert_eq!(found(&db), expected("new"));
+    assert_eq!(before.iter(&default).count(), KEYS as usize);
+    assert_eq!(before.get(&default, key(2)).unwrap().unwrap(), "old");
+    assert_eq!(before.iter(&other).count(), 1);
+    drop(before);
+    // As a transaction, and after it one that has read what it changes.
+    let mut reader = db.transaction();
+    assert_eq!(reader.get(&default, key(2)).unwrap().unwrap(), "last");
+    reader.put(&default, "from", "the reader").unwrap();
+    let mut transaction = db.transaction();
+    transaction.delete_range(&default, key(100)..key(200)).unwrap();
+    for n in (0..KEYS).filter(|n| n % 4 > 1 && !(300..400).contains(n)) {
+        transaction.put(&default, key(n), "newer").unwrap();
+    }
+    transaction.put(&default, key(2), "last").unwrap();
+    transaction.commit().unwrap();
+    assert!(reader.commit().unwrap_err().is_retryable());
+    assert_eq!(found(&db), expected("newer"));
+    while db.step().unwrap() {}
+    assert_eq!(found(&db), expected("newer"));
+    drop((db, default, other));
+    let db = open(&fs);
+    assert_eq!(found(&db), expected("newer"));
+    assert_eq!(db.keyspace("other").unwrap().iter().count(), KEYS as usize / 4 + 1);
+    assert!(db.verify().unwrap().problems.is_empty());
+}
+
+/// Symptom: one value of 256 MiB took 770 MiB beside the budget, and four of the disk when it was
+/// overwritten. Cause: memtable, flush and merge each copied it. Cure: large values are always kept
+/// apart from their entries, and copied from file to file in pieces.
+#[test]
+fn a_large_value_is_kept_apart_and_leaves_no_copies_behind() {
+    const BYTES: usize = 3 << 20;
+    let fs = Arc::new(MemFs::new());
+    let db = open(&fs);
+    let value = |round: u8| -> Vec<u8> { (0..BYTES).map(|i| round ^ (i / 1000) as u8).collect() };
+    for round in 0..5 {
+        db.put("large", value(round)).unwrap();
+        db.put("small", [round]).unwrap();
+        assert!(db.default().stats().memtable_bytes < 64 << 10);
+        while db.step().unwrap() {}
+    }
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    db.compact_range(..).unwrap();
+    db.wait_idle().unwrap();
+    let files = |fs: &MemFs| -> u64 {
+        use solera::vfs::Fs;
+        let dir = std::path::Path::new(DIR);
+        let names = fs.list_dir(dir).unwrap();
+        names.iter().map(|name| fs.open(&dir.join(name)).unwrap().len().unwrap()).sum()
+    };
+    assert!(files(&fs) < 2 * BYTES as u64, "{} bytes of files for {BYTES}", files(&fs));
+    assert_eq!(db.get("large").unwrap().unwrap(), value(4));
+    drop(db);
+    let db = open(&fs);
+    assert_eq!(db.get("large").unwrap().unwrap(), value(4));
+    assert_eq!(db.get("small").unwrap().unwrap(), [4]);
+    assert!(db.verify().unwrap().problems.is_empty());
+}

@@ -370,7 +370,7 @@ impl<'o, 'j> Outputs<'o, 'j> {
     }
 
     fn is_full(&self) -> bool {
-        let entry_bytes = self.open.as_ref().map_or(0, TableWriter::bytes_written);
+        let entry_bytes = self.open.as_ref().map_or(0, TableWriter::extent);
         is_full(entry_bytes + self.tombstone_bytes, self.separated_bytes, self.job.shape.table_bytes)
     }
 

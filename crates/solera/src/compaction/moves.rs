@@ -17,6 +17,9 @@ use crate::{
 };
 use std::collections::BTreeSet;
 
+/// A value of so many bytes is copied from file to file in pieces, and never in memory whole.
+const COPIED_BYTES_MIN: u32 = 1 << 20;
+
 /// The separated values of one job.
 pub(super) struct Moves<'m> {
     context: &'m TableContext,
@@ -80,8 +83,15 @@ impl<'m> Moves<'m> {
             self.tally.add(&pointer);
             return Ok((stored, pointer.len));
         }
-        match self.ahead.read(self.files, &pointer, key) {
-            Ok(value) => pointer = self.moved.add(key, &value)?,
+        let moved = match pointer.len >= COPIED_BYTES_MIN {
+            true => self.moved.copy(key, &self.files.file(pointer.file, pointer.sorted), &pointer),
+            false => {
+                let read = self.ahead.read(self.files, &pointer, key);
+                read.and_then(|value| self.moved.add(key, &value))
+            }
+        };
+        match moved {
+            Ok(moved) => pointer = moved,
             // Left where it is, for whoever reads the key to be told.
             Err(Error::Corrupt { .. }) => {
                 self.unreadable.insert(pointer.file);

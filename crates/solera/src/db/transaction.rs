@@ -9,7 +9,7 @@ use super::{
     Batch, Handle, Iter, KeyBounds, Keyspace, Snapshot,
     bounds::{deleted, deleted_prefix, key_range, prefix_range},
     check_sizes,
-    writes::{Writes, WritesCursor},
+    writes::{Made, Writes, WritesCursor},
 };
 use crate::{
     cursor::Cursor,
@@ -108,11 +108,11 @@ impl Transaction {
         // A key that the transaction itself has set is read without looking at the database. A
         // value that expires is another matter: what is read depends on the moment, so that the key
         // joins the read set.
-        let newest = own.and_then(|writes| writes.keys.get(key)).and_then(|writes| writes.first());
+        let newest = own.and_then(|writes| writes.newest(key));
         if let Some(newest) = newest.filter(|newest| !newest.kind.expires()) {
             let now_ms = || keyspace.handle().store.expiry.now_ms();
-            match sight::judge(newest.kind, || &newest.stored, false, now_ms) {
-                Verdict::Value(skipped) => return Ok(Some(newest.stored.clone().after(skipped))),
+            match sight::judge(newest.kind, || newest.stored, false, now_ms) {
+                Verdict::Value(skipped) => return Ok(Some(Slice::copy_from(&newest.stored[skipped..]))),
                 Verdict::Absent => return Ok(None),
                 Verdict::Operand => {}
                 Verdict::Separated(_) | Verdict::Malformed => {
@@ -255,7 +255,7 @@ impl Transaction {
     pub fn put(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let (key, value) = (key.as_ref(), value.as_ref());
         check_sizes(key, value.len())?;
-        self.writes_to(keyspace)?.set(key, Kind::Put, Slice::copy_from(value));
+        self.writes_to(keyspace)?.set(key, Kind::Put, &[value]);
         Ok(())
     }
 
@@ -297,8 +297,7 @@ impl Transaction {
         expires_ms: u64,
     ) -> Result<()> {
         check_sizes(key, value.len() + EXPIRY_BYTES)?;
-        let stored = Slice::from([&expires_ms.to_be_bytes(), value].concat());
-        self.writes_to(keyspace)?.set(key, Kind::PutExpiring, stored);
+        self.writes_to(keyspace)?.set(key, Kind::PutExpiring, &[&expires_ms.to_be_bytes(), value]);
         Ok(())
     }
 
@@ -309,7 +308,7 @@ impl Transaction {
     pub fn delete(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<()> {
         let key = key.as_ref();
         check_sizes(key, 0)?;
-        self.writes_to(keyspace)?.set(key, Kind::Delete, Slice::empty());
+        self.writes_to(keyspace)?.set(key, Kind::Delete, &[]);
         Ok(())
     }
 
@@ -362,7 +361,7 @@ impl Transaction {
         let (key, operand) = (key.as_ref(), operand.as_ref());
         check_sizes(key, operand.len())?;
         keyspace.can_merge()?;
-        self.writes_to(keyspace)?.set(key, Kind::Merge, Slice::copy_from(operand));
+        self.writes_to(keyspace)?.set(key, Kind::Merge, &[operand]);
         Ok(())
     }
 
@@ -372,20 +371,18 @@ impl Transaction {
     /// # Errors
     /// [`Error::Conflict`]: nothing took effect, run the transaction again. Else as
     /// [`Db::write`](crate::Db::write).
-    pub fn commit(self) -> Result<Seqno> {
+    pub fn commit(mut self) -> Result<Seqno> {
         let handle = self.snapshot.handle().clone();
         let mut batch = Batch::new(self.durability);
-        for (keyspace, writes) in self.writes.values() {
-            for range in &writes.deleted {
-                if let Some(end) = range.end.key() {
-                    batch.deleted(keyspace, &range.start, end)?;
-                }
-            }
-            for (key, versions) in &writes.keys {
-                for write in versions.iter().rev() {
-                    batch.stored(keyspace, key, write.kind, &write.stored)?;
-                }
-            }
+        // They go as the batch comes, so that a large transaction is in memory twice at most.
+        while let Some((_, (keyspace, writes))) = self.writes.pop_first() {
+            writes.each(|made| match made {
+                Made::Write(write) => batch.stored(&keyspace, write.key, write.kind, write.stored),
+                Made::Deleted(range) => match range.end.key() {
+                    Some(end) => batch.deleted(&keyspace, &range.start, end),
+                    None => Ok(()),
+                },
+            })?;
         }
         if batch.is_empty() {
             handle.write_nothing(self.durability)?;

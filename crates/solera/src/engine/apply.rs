@@ -67,7 +67,7 @@ pub(super) fn batch(
 }
 
 /// The keys of what a batch does to a keyspace beyond deleting.
-fn keys_put(encoder: &BatchEncoder, keyspace: KeyspaceId) -> impl Iterator<Item = &[u8]> {
+pub(super) fn keys_put(encoder: &BatchEncoder, keyspace: KeyspaceId) -> impl Iterator<Item = &[u8]> {
     let operations = BatchReader::new(encoder.payload()).into_iter().flatten().flatten();
     operations.filter_map(move |(_, operation)| match operation {
         Operation::Entry { keyspace: id, kind, key, .. } if id == keyspace && kind != Kind::Delete => {

@@ -251,6 +251,24 @@ impl<L> Commit<L> {
         self.queue(encoder, terms, durability, env)
     }
 
+    /// Commits a batch by itself, durably: `ready` is called before anything is appended, and
+    /// `insert` in the place of [`Environment::insert`].
+    pub(super) fn large<E: Environment<Log = L>>(
+        &self,
+        mut encoder: BatchEncoder,
+        terms: Terms,
+        env: &E,
+        ready: impl FnOnce(&mut Writer<L>) -> Result<()>,
+        insert: impl FnMut(&BatchEncoder, &mut Vec<Arc<Tree>>) -> Result<()>,
+    ) -> Result<Seqno> {
+        let mut writer = self.lock();
+        terms.check(std::iter::empty())?;
+        env.writable()?;
+        ready(&mut writer)?;
+        self.group_by(&mut writer, std::slice::from_mut(&mut encoder), true, env, insert)?;
+        Ok(writer.last_seqno)
+    }
+
     /// Commits one operation: as a batch of one, but encoded into the writer's own buffer.
     pub(super) fn single<E: Environment<Log = L>>(
         &self,
@@ -346,6 +364,18 @@ impl<L> Commit<L> {
         sync: bool,
         env: &E,
     ) -> Result<()> {
+        self.group_by(writer, encoders, sync, env, |encoder, full| env.insert(encoder, full))
+    }
+
+    /// As [`Commit::group`], with `insert` in the place of the environment's.
+    fn group_by<E: Environment<Log = L>>(
+        &self,
+        writer: &mut Writer<L>,
+        encoders: &mut [BatchEncoder],
+        sync: bool,
+        env: &E,
+        mut insert: impl FnMut(&BatchEncoder, &mut Vec<Arc<Tree>>) -> Result<()>,
+    ) -> Result<()> {
         env.writable()?;
         let mut next = writer.last_seqno;
         for encoder in encoders.iter_mut() {
@@ -363,7 +393,7 @@ impl<L> Commit<L> {
         }
         let mut full = Vec::new();
         for encoder in encoders.iter() {
-            env.insert(encoder, &mut full).inspect_err(|error| env.poison(error))?;
+            insert(encoder, &mut full).inspect_err(|error| env.poison(error))?;
         }
         env.publish(next);
         self.announcements.committed(encoders);

@@ -142,7 +142,8 @@ impl Core {
 
     /// What the logs need of the rest.
     pub(super) fn around_logs(&self) -> Around<'_> {
-        Around { store: &self.store, work: &self.work }
+        let write_buffer_bytes = self.memory.write_buffer_bytes();
+        Around { store: &self.store, work: &self.work, write_buffer_bytes }
     }
 
     /// Makes everything that was acknowledged durable.
@@ -199,7 +200,7 @@ impl Environment for Core {
     }
 
     fn append(&self, present: &mut Present, last: Seqno, batches: &mut [BatchEncoder]) -> Result<()> {
-        let log = self.logs.with_room(self.around_logs(), present, last, self.memory.write_buffer_bytes())?;
+        let log = self.logs.with_room(self.around_logs(), present, last)?;
         place_values(log, batches)?;
         let bytes_before = log.len();
         let appended = log.append(batches.iter().map(|batch| [batch.payload()]));
@@ -234,12 +235,7 @@ impl Environment for Core {
             if tree.seal() {
                 self.work.wake();
             }
-            self.logs.change_if_half_full(
-                self.around_logs(),
-                present,
-                last,
-                self.memory.write_buffer_bytes(),
-            );
+            self.logs.change_if_half_full(self.around_logs(), present, last);
         }
     }
 

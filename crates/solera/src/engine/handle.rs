@@ -11,7 +11,7 @@ use super::{
     core::Core,
     keyspace_record, open,
     options::{Durability, KeyspaceOptions, Options},
-    reads::ReadSet,
+    reads::{Announced, ReadSet},
     workers,
 };
 use crate::{
@@ -84,8 +84,7 @@ impl Handle {
             self.write_nothing(operations.durability)?;
             return Ok(self.visible());
         }
-        let Operations { encoder, trees, durability } = operations;
-        self.commit.batch(encoder, Terms { trees, reads: None }, durability, &*self.core)
+        self.commit_batch(operations, None)
     }
 
     /// Commits what changes nothing. Durable, it vouches all the same for all that was acknowledged
@@ -106,8 +105,17 @@ impl Handle {
         self.admit(&operations)?;
         let announced = self.commit.announcements.announce(reads);
         announced.validate(&self.store.catalog, since)?;
+        self.commit_batch(operations, Some(announced.clone()))
+    }
+
+    fn commit_batch(&self, operations: Operations, reads: Option<Arc<Announced>>) -> Result<Seqno> {
+        let is_large = self.is_large(&operations);
         let Operations { encoder, trees, durability } = operations;
-        self.commit.batch(encoder, Terms { trees, reads: Some(announced.clone()) }, durability, &*self.core)
+        let terms = Terms { trees, reads };
+        match is_large {
+            true => self.write_large(encoder, terms),
+            false => self.commit.batch(encoder, terms, durability, &*self.core),
+        }
     }
 
     /// Commits one operation.

@@ -132,7 +132,7 @@ fn write_tables<K: AsRef<[u8]>, V: AsRef<[u8]>>(
             None => last = Some(key.to_vec()),
         }
         let is_full = |writer: &TableWriter| {
-            compaction::is_full(writer.bytes_written(), separated, settings.shape.table_bytes)
+            compaction::is_full(writer.extent(), separated, settings.shape.table_bytes)
         };
         if writer.as_ref().is_some_and(is_full)
             && let Some(full) = writer.take()

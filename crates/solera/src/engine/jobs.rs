@@ -45,7 +45,12 @@ const LOOK_PERIOD: Duration = Duration::from_millis(1);
 
 /// Does `work` on `tree`; a panic in it is its failure. It may have stopped anywhere, so nothing
 /// more may be written.
-fn guarded<R>(poison: &Poison, what: &str, tree: &Tree, work: impl FnOnce() -> Result<R>) -> Result<R> {
+pub(super) fn guarded<R>(
+    poison: &Poison,
+    what: &str,
+    tree: &Tree,
+    work: impl FnOnce() -> Result<R>,
+) -> Result<R> {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(done) => done,
         Err(panic) => {
@@ -61,7 +66,7 @@ fn guarded<R>(poison: &Poison, what: &str, tree: &Tree, work: impl FnOnce() -> R
 impl Core {
     /// How tables of `level` over `range` are written now; and what the job may drop, as of now:
     /// every job that starts later may only drop more.
-    fn job_context(&self, tree: &Tree, level: u32, range: &KeyRange) -> JobContext<'_> {
+    pub(super) fn job_context(&self, tree: &Tree, level: u32, range: &KeyRange) -> JobContext<'_> {
         let now_ms = self.store.expiry.now_ms();
         let Horizon { snapshots, visible, oldest_transaction, .. } = self.store.snapshots.horizon(now_ms);
         let view = tree.view_owned();
@@ -136,7 +141,7 @@ impl Core {
             return Err(error);
         }
         if !flushed.is_empty() {
-            self.store.install_flushed(flushed)?;
+            self.store.install_flushed(flushed, None)?;
             self.memory.fit_cache(&self.store.catalog);
             self.remove_flushed_logs();
         }
@@ -148,7 +153,7 @@ impl Core {
         let small: Vec<&Arc<Tree>> = trees.filter(|tree| has_little_to_flush(tree)).collect();
         for group in small.chunks(TOGETHER) {
             self.writable()?;
-            let claims = self.work.claim_flushes(group.iter().copied());
+            let claims = self.work.claim_flushes(group.iter().copied(), TOGETHER);
             self.flush_together(&claims)?;
             self.work.note(&Ok(()));
         }
@@ -163,9 +168,7 @@ impl Core {
             && tree.view().version.runs().iter().all(|run| run.overlapping(&range).is_empty());
         let job = JobContext { syncs_dir, ..self.job_context(tree, 0, &range) };
         let outputs = compaction::flush(memtables, is_all, &job)?;
-        tree.context.stats.add(Counter::BytesWrittenFlush, outputs.bytes());
-        tree.context.stats.add(Counter::Flushes, 1);
-        compaction::count_written(0, &outputs.tables, &tree.context.stats);
+        count_flush(tree, &outputs);
         Ok(outputs)
     }
 
@@ -239,7 +242,7 @@ impl Core {
             Job::Flush(memtables) if has_little_to_flush(tree) => {
                 let trees = self.trees();
                 let others = trees.iter().filter(|other| other.id != tree.id && has_little_to_flush(other));
-                let mut claims = self.work.claim_flushes(others.take(TOGETHER));
+                let mut claims = self.work.claim_flushes(others, TOGETHER);
                 match claims.is_empty() {
                     true => self.flush_memtables(tree, memtables),
                     false => {
@@ -403,6 +406,13 @@ fn has_little_to_flush(tree: &Arc<Tree>) -> bool {
     let view = tree.view();
     let bytes: usize = view.sealed.iter().map(|memtable| memtable.bytes()).sum();
     !view.sealed.is_empty() && bytes <= LITTLE_BYTES
+}
+
+/// Counts a flush.
+pub(super) fn count_flush(tree: &Tree, written: &Written) {
+    tree.context.stats.add(Counter::BytesWrittenFlush, written.bytes());
+    tree.context.stats.add(Counter::Flushes, 1);
+    compaction::count_written(0, &written.tables, &tree.context.stats);
 }
 
 fn last_seqno(memtables: &[Arc<Memtable>]) -> Option<Seqno> {

@@ -31,7 +31,8 @@ use std::collections::VecDeque;
 
 /// Logs that have ended and wait for workers, at most: each is an open file.
 const ENDED_MAX: usize = 4;
-/// With more logs than this kept, the keyspace that pins the oldest is flushed, however small.
+/// With more logs than this kept, or more bytes of them than so many full ones have, the keyspaces
+/// that pin the oldest are flushed, however small.
 pub(super) const LOGS_MAX: usize = 8;
 /// A log grows to as many write buffers before the next one is begun.
 const LOG_WRITE_BUFFERS: u64 = 1;
@@ -42,6 +43,8 @@ const LOG_RETIRE_BYTES_MIN: u64 = 64 << 10;
 struct ClosedLog {
     file: FileId,
     last_seqno: Seqno,
+    /// 0 of one that recovery has read: at most so many are left as there may be anyway.
+    bytes: u64,
 }
 
 /// The logs that the commit lock guards: the one that is written, and older ones that are needed
@@ -55,8 +58,20 @@ pub(crate) struct Present {
 impl Present {
     /// `closed` are the logs that recovery read, oldest first, with the newest number in each.
     pub(super) fn new(log: Option<wal::Writer>, closed: Vec<(FileId, Seqno)>) -> Self {
-        let closed = closed.into_iter().map(|(file, last_seqno)| ClosedLog { file, last_seqno }).collect();
+        let closed = closed.into_iter().map(|(file, last_seqno)| ClosedLog { file, last_seqno, bytes: 0 });
+        let closed = closed.collect();
         Present { log, closed }
+    }
+
+    /// What is no newer than this is to be flushed, so that logs can go; `None`: they may stay.
+    fn too_old(&self, write_buffer_bytes: u64) -> Option<Seqno> {
+        let most = write_buffer_bytes * LOG_WRITE_BUFFERS * LOGS_MAX as u64;
+        if self.closed.iter().map(|log| log.bytes).sum::<u64>() > most {
+            return self.closed.last().map(|log| log.last_seqno);
+        }
+        // Half of them are to go at once, so that those that pin them are flushed together.
+        let is_many = self.closed.len() > LOGS_MAX;
+        is_many.then(|| self.closed[self.closed.len() - LOGS_MAX / 2 - 1].last_seqno)
     }
 
     /// The log that is written, which nobody writes any more.
@@ -170,6 +185,7 @@ pub(crate) struct Logs {
 pub(super) struct Around<'c> {
     pub(super) store: &'c Store,
     pub(super) work: &'c Work,
+    pub(super) write_buffer_bytes: u64,
 }
 
 impl Logs {
@@ -180,9 +196,9 @@ impl Logs {
         around: Around<'_>,
         present: &'p mut Present,
         last: Seqno,
-        write_buffer_bytes: u64,
     ) -> Result<&'p mut wal::Writer> {
-        if present.log.as_ref().is_none_or(|log| log.len() >= write_buffer_bytes * LOG_WRITE_BUFFERS) {
+        let full = around.write_buffer_bytes * LOG_WRITE_BUFFERS;
+        if present.log.as_ref().is_none_or(|log| log.len() >= full) {
             self.change_full(around, present, last)?;
         }
         present.log.as_mut().ok_or(Error::ReadOnly)
@@ -198,14 +214,8 @@ impl Logs {
 
     /// A memtable was sealed: a log that is half full is changed now. A failure is noted; the next
     /// commit tries again and reports it.
-    pub(super) fn change_if_half_full(
-        &self,
-        around: Around<'_>,
-        present: &mut Present,
-        last: Seqno,
-        write_buffer_bytes: u64,
-    ) {
-        let enough = write_buffer_bytes * LOG_WRITE_BUFFERS / 2;
+    pub(super) fn change_if_half_full(&self, around: Around<'_>, present: &mut Present, last: Seqno) {
+        let enough = around.write_buffer_bytes * LOG_WRITE_BUFFERS / 2;
         if present.log.as_ref().is_some_and(|log| log.len() >= enough)
             && let Err(error) = self.change_full(around, present, last)
         {
@@ -223,7 +233,7 @@ impl Logs {
                 present.log = Some(log);
                 return Err(error);
             }
-            present.closed.push(ClosedLog { file: log.file(), last_seqno: last });
+            present.closed.push(ClosedLog { file: log.file(), last_seqno: last, bytes: log.len() });
             self.ended.push(log, last);
         }
         if self.ended.are_many() {
@@ -238,9 +248,7 @@ impl Logs {
             next.withhold();
         }
         present.log = Some(next);
-        if present.closed.len() > LOGS_MAX {
-            // Half of them are to go at once, so that those that pin them are flushed together.
-            let old = present.closed[present.closed.len() - LOGS_MAX / 2 - 1].last_seqno;
+        if let Some(old) = present.too_old(around.write_buffer_bytes) {
             let pins = |tree: &Tree| tree.view().active.first_seqno().is_some_and(|first| first <= old);
             for tree in around.store.catalog.trees() {
                 if pins(&tree) && tree.seal() {

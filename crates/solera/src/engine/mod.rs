@@ -36,6 +36,7 @@ mod core;
 mod jobs;
 mod workers;
 mod ingest;
+mod large;
 mod checkpoint;
 pub(crate) mod report;
 mod open;

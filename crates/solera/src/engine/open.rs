@@ -62,6 +62,8 @@ const WRITE_AGAIN_BYTES: usize = 256 << 10;
 #[derive(Default)]
 struct Recorded {
     keyspaces: BTreeMap<KeyspaceId, RecordedKeyspace>,
+    /// The names of all of them.
+    names: BTreeSet<String>,
     next_file: u64,
     next_keyspace: u32,
     last_seqno: Seqno,
@@ -84,10 +86,8 @@ impl Recorded {
             Error::corrupt(manifest, 0, format!("an edit concerns keyspace {id}, which does not exist then"))
         };
         for created in edit.created {
-            let taken = |(id, keyspace): (&KeyspaceId, &RecordedKeyspace)| {
-                *id == created.id || keyspace.name == created.name
-            };
-            if self.keyspaces.iter().any(taken) || created.id.0 == u32::MAX {
+            let is_new = !self.keyspaces.contains_key(&created.id) && self.names.insert(created.name.clone());
+            if !is_new || created.id.0 == u32::MAX {
                 let what = format!("keyspace {} {:?} is created a second time", created.id, created.name);
                 return Err(Error::corrupt(manifest, 0, what));
             }
@@ -111,7 +111,8 @@ impl Recorded {
             self.keyspaces.get_mut(&id).ok_or_else(|| unknown(id))?.edits.push(tree);
         }
         for id in edit.dropped {
-            self.keyspaces.remove(&id).ok_or_else(|| unknown(id))?;
+            let dropped = self.keyspaces.remove(&id).ok_or_else(|| unknown(id))?;
+            self.names.remove(&dropped.name);
             self.assignments.forget(id);
         }
         self.next_file = self.next_file.max(edit.next_file.unwrap_or(0));

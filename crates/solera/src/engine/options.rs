@@ -301,7 +301,7 @@ pub struct KeyspaceOptions {
     pub(crate) layout: Layout,
     pub(crate) shape: Shape,
     pub(crate) merge_operator: Option<Arc<dyn MergeOperator>>,
-    /// `None`: no value is separated.
+    /// `None`: only large values are separated.
     pub(crate) separate_from: Option<u64>,
 }
 
@@ -345,7 +345,7 @@ impl KeyspaceOptions {
 
     /// Keeps values of at least `bytes` bytes, 1 to 2^32 - 1, apart from their entries: such a
     /// value is written once, to the log, and merges move only a pointer to it. Worth it for values
-    /// of about a kibibyte and more. Default: none are.
+    /// of about a kibibyte and more. Default: only values of a mebibyte and more, which always are.
     pub fn separate_values_from(mut self, bytes: u64) -> Self {
         self.separate_from = Some(bytes);
         self

@@ -31,7 +31,7 @@ use crate::{
     version::{Applied, CreatedKeyspace, Edit, Manifest, TreeEdit, Version},
     wal,
 };
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// The manifest is written anew when it has grown by as many bytes and by its first size.
 const MANIFEST_GROWTH_BYTES: u64 = 64 << 10;
@@ -44,6 +44,22 @@ pub(super) struct Flushed {
     pub(super) memtables: Vec<Arc<Memtable>>,
     /// and the last number in them.
     pub(super) last: Option<Seqno>,
+}
+
+/// The flushes of one tree that are installed together.
+struct Flushes<'f> {
+    tree: &'f Tree,
+    before: Arc<Version>,
+    after: Arc<Version>,
+    memtables: Vec<Arc<Memtable>>,
+    unreferenced: Vec<Arc<TableFile>>,
+}
+
+impl<'f> Flushes<'f> {
+    fn none_of(tree: &'f Tree) -> Flushes<'f> {
+        let before = tree.view().version.clone();
+        Flushes { tree, after: before.clone(), before, memtables: Vec::new(), unreferenced: Vec::new() }
+    }
 }
 
 /// What the database consists of. The manifest is behind the lock; the rest is read by everybody.
@@ -306,34 +322,37 @@ impl Store {
         Ok(())
     }
 
-    /// As [`Store::install`], of many trees with one record: what was flushed of each. A tree that
-    /// was dropped meanwhile is left out.
-    pub(super) fn install_flushed(&self, flushed: Vec<Flushed>) -> Result<()> {
+    /// As [`Store::install`], of many flushes with one record, of one tree in their order. `commit`
+    /// is as there. A tree that was dropped meanwhile is left out.
+    pub(super) fn install_flushed(&self, flushed: Vec<Flushed>, commit: Option<Seqno>) -> Result<()> {
         let mut state = self.lock();
-        let mut edits = Vec::with_capacity(flushed.len());
-        let mut applied = Vec::with_capacity(flushed.len());
         let (gone, flushed): (Vec<_>, Vec<_>) = flushed.into_iter().partition(|one| one.tree.is_dropped());
         gone.iter().for_each(|one| self.remove_written(&one.written));
+        let mut edits = Vec::with_capacity(flushed.len());
+        let mut changed: BTreeMap<KeyspaceId, Flushes<'_>> = BTreeMap::new();
         let recorded = flushed.iter().try_for_each(|one| {
-            let version = one.tree.view().version.clone();
-            let edit = crate::compaction::flushed(&version, &one.written, one.last);
+            let of_tree = changed.entry(one.tree.id).or_insert_with(|| Flushes::none_of(&one.tree));
+            let edit = crate::compaction::flushed(&of_tree.after, &one.written, one.last);
             let context = &one.tree.context;
-            let mut next = version.apply(&edit, |table| TableFile::new(context, table.clone()))?;
+            let mut next = of_tree.after.apply(&edit, |table| TableFile::new(context, table.clone()))?;
             self.files.keep_values(&mut next.version);
+            of_tree.after = Arc::new(next.version);
+            of_tree.memtables.extend_from_slice(&one.memtables);
+            of_tree.unreferenced.extend(next.unreferenced);
             edits.push((one.tree.id, edit));
-            applied.push((version, next));
             Ok(())
         });
-        let edit = Edit { trees: edits, ..self.counters() };
+        let counters = self.counters();
+        let edit = Edit { trees: edits, last_seqno: commit.or(counters.last_seqno), ..counters };
         if let Err(error) = recorded.and_then(|()| self.record(&mut state, edit)) {
             drop(state);
             flushed.iter().for_each(|one| self.remove_written(&one.written));
             return Err(error);
         }
         let mut gone = Vec::new();
-        for (one, (before, next)) in flushed.iter().zip(applied) {
-            one.tree.install(Arc::new(next.version), &one.memtables);
-            next.unreferenced.iter().for_each(|file| file.mark_obsolete());
+        for Flushes { tree, before, after, memtables, unreferenced } in changed.into_values() {
+            tree.install(after, &memtables);
+            unreferenced.iter().for_each(|file| file.mark_obsolete());
             gone.extend(self.release_values(&state, before.values()));
         }
         drop(state);

@@ -415,11 +415,18 @@ impl Work {
         self.claim(&mut state, tree, Claimed::Flush)
     }
 
-    /// The same for each of `trees` that nobody flushes now, without waiting.
-    pub(super) fn claim_flushes<'t>(&self, trees: impl Iterator<Item = &'t Arc<Tree>>) -> Vec<Claim<'_>> {
+    /// The same for those of `trees` that nobody flushes now, `most` of them, without waiting.
+    pub(super) fn claim_flushes<'t>(
+        &self,
+        trees: impl Iterator<Item = &'t Arc<Tree>>,
+        most: usize,
+    ) -> Vec<Claim<'_>> {
         let mut state = self.state.lock();
         let mut claims = Vec::new();
         for tree in trees {
+            if claims.len() == most {
+                break;
+            }
             if state.flushing.insert(tree.id) {
                 claims.push(self.claim(&mut state, tree, Claimed::Flush));
             }

@@ -42,6 +42,9 @@ const WRITE_BYTES: usize = 256 << 10;
 /// as a head tells at most.
 const LAST_KEY_BYTES: usize = 32;
 
+/// Separators take at most one part in so many of the size at which a table is ended.
+const SEPARATORS_SHARE: u64 = 8;
+
 /// A table under construction. Dropped before it is finished, it removes its file.
 pub struct TableWriter {
     fs: Arc<dyn Fs>,
@@ -228,6 +231,13 @@ impl TableWriter {
             _ => self.separators.total_bytes() + self.sizes.len(),
         };
         self.offset() + self.staged + filter as u64 + index as u64 + 2 * self.sizes.len() as u64
+    }
+
+    /// What a table of this many bytes would be like: [`TableWriter::bytes_written`], or more if
+    /// its separators are very long. They are in memory until the index is trained from them, and
+    /// keys that differ in their last bytes have separators as long as themselves.
+    pub fn extent(&self) -> u64 {
+        self.bytes_written().max(self.separators.total_bytes() as u64 * SEPARATORS_SHARE)
     }
 
     /// Entries added so far.

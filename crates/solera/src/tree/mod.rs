@@ -135,7 +135,7 @@ pub struct Tree {
     changing: Mutex<()>,
     /// Whether it was dropped, or its database closed: [`OPEN`], [`DROPPED`] or [`CLOSED`].
     state: AtomicU8,
-    /// What the view's settings say of it, for writers: `u64::MAX` is never.
+    /// From how many bytes on values are kept apart, by the view's settings; for writers.
     separate_from: AtomicU64,
     misses: Mutex<RecentMisses>,
     /// Where walks found nothing.
@@ -161,7 +161,7 @@ impl Tree {
         values: Arc<ValueFiles>,
         version: Version,
     ) -> Self {
-        let separate_from = AtomicU64::new(bytes_separated(&given));
+        let separate_from = AtomicU64::new(given.bytes_separated());
         let (operator, not_given) = match operator {
             Some(operator) if !operator.is_given() => (None, Some(operator)),
             operator => (operator, None),
@@ -293,7 +293,7 @@ impl Tree {
     /// Keeps the tree like this from now on: whoever decides next obeys it. The caller has made it
     /// durable.
     pub fn use_settings(&self, settings: Arc<Settings>) {
-        self.separate_from.store(bytes_separated(&settings), Ordering::Relaxed);
+        self.separate_from.store(settings.bytes_separated(), Ordering::Relaxed);
         self.change(|view| View {
             active: view.active.clone(),
             sealed: view.sealed.clone(),
@@ -395,9 +395,4 @@ impl Tree {
         }
         Ok(false)
     }
-}
-
-/// From how many bytes on values are kept apart; `u64::MAX` for never.
-fn bytes_separated(settings: &Settings) -> u64 {
-    settings.separate_from.map_or(u64::MAX, u64::from)
 }

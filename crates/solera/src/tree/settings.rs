@@ -15,6 +15,10 @@ use std::ops::RangeInclusive;
 /// What the threshold of separated values is set to where none is separated.
 pub const SEPARATE_NONE: u32 = u32::MAX;
 
+/// A value of so many bytes is kept apart whatever the threshold: memtables, flushes and merges
+/// would each hold copies of it, beside any budget.
+pub const SEPARATE_ALL_FROM: u32 = 1 << 20;
+
 /// Layout and shape of one tree.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
@@ -26,7 +30,8 @@ pub struct Settings {
     pub transition: Transition,
     /// Runs that level 0 may come to while reads have not paid for its merge.
     pub level0_patience: u32,
-    /// A value of at least so many bytes is kept apart from its entry; `None`: no value is.
+    /// A value of at least so many bytes is kept apart from its entry; `None`: only large ones are,
+    /// from [`SEPARATE_ALL_FROM`] on.
     pub separate_from: Option<u32>,
     /// What single levels have otherwise than `layout`.
     of_levels: Vec<(u32, LayoutKnob, Value)>,
@@ -48,7 +53,12 @@ impl Settings {
     /// Whether a value of so many bytes is kept apart from its entry.
     #[inline]
     pub fn separates(&self, value_len: usize) -> bool {
-        self.separate_from.is_some_and(|from| value_len as u64 >= u64::from(from))
+        value_len as u64 >= self.bytes_separated()
+    }
+
+    /// From how many bytes on values are kept apart.
+    pub fn bytes_separated(&self) -> u64 {
+        u64::from(self.separate_from.map_or(SEPARATE_ALL_FROM, |from| from.min(SEPARATE_ALL_FROM)))
     }
 
     /// How tables of `level` are written.

@@ -35,6 +35,8 @@ pub const SORTED: FileKind =
 pub(super) const FOOTER_BYTES: usize = 28;
 /// A record above this is compared with the file's length before memory is taken for it.
 const UNCHECKED_BYTES_MAX: u64 = 1 << 20;
+/// What is copied from file to file goes through so much memory.
+const PIECE_BYTES: usize = 256 << 10;
 
 /// What is known of a file once it is open.
 #[derive(Debug)]
@@ -157,6 +159,39 @@ impl ValueFile {
         Ok(Slice::from(bytes).after(record::CHECKSUM_BYTES))
     }
 
+    /// Shows `each` the value that `pointer` leads to, in pieces and unchecked.
+    pub(super) fn pieces(&self, pointer: &Pointer, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let opened = self.opened()?;
+        let mut piece = vec![0; PIECE_BYTES];
+        let (mut at, mut left) = (pointer.offset + record::CHECKSUM_BYTES as u64, u64::from(pointer.len));
+        while left > 0 {
+            let bytes = left.min(PIECE_BYTES as u64) as usize;
+            read_exact_at(&*opened.file, &mut piece[..bytes], at)?;
+            each(&piece[..bytes])?;
+            (at, left) = (at + bytes as u64, left - bytes as u64);
+        }
+        Ok(())
+    }
+
+    /// Reads the value that `pointer` leads to, which belongs to `key`, in pieces, and checks it.
+    /// Returns the checksum of its record at `offset` of the file with that binding.
+    ///
+    /// # Errors
+    /// As [`ValueFile::read`].
+    pub(super) fn sum_for(&self, pointer: &Pointer, key: &[u8], at: (Binding, u64)) -> Result<u32> {
+        let opened = self.opened()?;
+        let mut stored = [0; record::CHECKSUM_BYTES];
+        read_exact_at(&*opened.file, &mut stored, pointer.offset)?;
+        let mut here = record::checksum(opened.binding, pointer.offset, key, &[]);
+        let mut there = record::checksum(at.0, at.1, key, &[]);
+        self.pieces(pointer, |piece| {
+            here = crc32c::crc32c_append(here, piece);
+            there = crc32c::crc32c_append(there, piece);
+            Ok(())
+        })?;
+        if here.to_le_bytes() == stored { Ok(there) } else { Err(self.wrong_sum(pointer, key)) }
+    }
+
     /// Memory for the record that `pointer` leads to.
     fn room_for(&self, opened: &Opened, pointer: &Pointer) -> Result<Vec<u8>> {
         let len = record::CHECKSUM_BYTES as u64 + u64::from(pointer.len);
@@ -174,12 +209,16 @@ impl ValueFile {
         if record::verified(opened.binding, pointer.offset, key, bytes).is_some() {
             return Ok(());
         }
+        Err(self.wrong_sum(pointer, key))
+    }
+
+    fn wrong_sum(&self, pointer: &Pointer, key: &[u8]) -> Error {
         let what = format!(
             "a value fails its checksum: {} bytes of the key \"{}\"",
             pointer.len,
             key.escape_ascii()
         );
-        Err(Error::corrupt(self.path(), pointer.offset, what))
+        Error::corrupt(self.path(), pointer.offset, what)
     }
 
     /// Reads `bytes` from `offset` on, as far as the file goes; says how many.

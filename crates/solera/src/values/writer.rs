@@ -8,7 +8,7 @@
 //! synced when it is finished; its name is durable once the caller has synced the directory. What
 //! is dropped before it is finished is removed. Called by jobs that move values, and by ingests.
 
-use super::{Pointer, SORTED, file::FOOTER_BYTES, record};
+use super::{Pointer, SORTED, ValueFile, file::FOOTER_BYTES, record};
 use crate::{
     canary::{Bug, planted},
     codec::{Binding, put_bytes, put_varint},
@@ -102,6 +102,28 @@ impl ValueWriter {
         Ok(Pointer { file: self.file, offset, len: value.len() as u32, sorted: true })
     }
 
+    /// Adds the value of `key` that lies where `pointer` leads to in `from`, without taking all of
+    /// it into memory; keys do not descend.
+    pub fn copy(&mut self, key: &[u8], from: &ValueFile, pointer: &Pointer) -> Result<Pointer> {
+        debug_assert!(self.values == 0 || self.last_key[..] <= *key, "keys of a value file ascend");
+        let mut head = Vec::with_capacity(key.len() + 2 * size_of::<u64>());
+        put_bytes(&mut head, key);
+        put_varint(&mut head, u64::from(pointer.len));
+        let offset = self.written + (self.buffer.len() + head.len()) as u64;
+        let sum = from.sum_for(pointer, key, (self.binding, offset))?;
+        self.last_key.clear();
+        self.last_key.extend_from_slice(key);
+        self.buffer.extend_from_slice(&head);
+        self.buffer.extend_from_slice(&sum.to_le_bytes());
+        from.pieces(pointer, |piece| {
+            self.buffer.extend_from_slice(piece);
+            if self.buffer.len() >= WRITE_BYTES { self.write() } else { Ok(()) }
+        })?;
+        self.values += 1;
+        self.value_bytes += u64::from(pointer.len);
+        Ok(Pointer { file: self.file, offset, len: pointer.len, sorted: true })
+    }
+
     /// Writes the footer and syncs the file; its name is durable once the caller has synced the
     /// directory.
     pub fn finish(mut self) -> Result<WrittenValues> {
@@ -156,14 +178,22 @@ impl<'f> SortedValues<'f> {
 
     /// Adds a value; keys do not descend.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<Pointer> {
+        self.with_room()?.add(key, value)
+    }
+
+    /// As [`ValueWriter::copy`].
+    pub fn copy(&mut self, key: &[u8], from: &ValueFile, pointer: &Pointer) -> Result<Pointer> {
+        self.with_room()?.copy(key, from, pointer)
+    }
+
+    fn with_room(&mut self) -> Result<&mut ValueWriter> {
         if let Some(full) = self.open.take_if(|open| open.bytes() >= FILE_BYTES_MAX) {
             self.written.push(full.finish()?);
         }
-        let open = match &mut self.open {
+        Ok(match &mut self.open {
             Some(open) => open,
             none => none.insert(ValueWriter::create(&self.fs, &self.dir, self.database, (self.new_file)())?),
-        };
-        open.add(key, value)
+        })
     }
 
     /// Syncs the last file. The names are durable once the caller has synced the directory; the

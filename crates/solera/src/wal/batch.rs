@@ -82,6 +82,8 @@ pub struct BatchEncoder {
     count: u32,
     /// Operations whose values stay in the log.
     separated: u32,
+    /// Operations that delete ranges.
+    ranges: u32,
     /// The log where the payload stands, and where in it.
     placed: Option<(FileId, u64)>,
 }
@@ -95,7 +97,7 @@ impl Default for BatchEncoder {
 impl BatchEncoder {
     /// An empty batch.
     pub fn new() -> Self {
-        BatchEncoder { bytes: vec![0; HEADER_BYTES], count: 0, separated: 0, placed: None }
+        BatchEncoder { bytes: vec![0; HEADER_BYTES], count: 0, separated: 0, ranges: 0, placed: None }
     }
 
     /// Sets a value.
@@ -140,6 +142,7 @@ impl BatchEncoder {
     /// Removes every key from `start` up to, not including, `end`, which may be
     /// [`END_OF_KEYS`](crate::key::END_OF_KEYS).
     pub fn delete_range(&mut self, keyspace: KeyspaceId, start: &[u8], end: &[u8]) {
+        self.ranges += 1;
         self.begin(Op::DeleteRange, keyspace, start);
         put_end(&mut self.bytes, end);
     }
@@ -166,6 +169,11 @@ impl BatchEncoder {
         self.count
     }
 
+    /// Number of operations that delete ranges.
+    pub fn ranges(&self) -> u32 {
+        self.ranges
+    }
+
     /// Whether there are no operations.
     pub fn is_empty(&self) -> bool {
         self.count == 0
@@ -179,7 +187,7 @@ impl BatchEncoder {
     /// Removes all operations, keeping the memory.
     pub fn clear(&mut self) {
         self.bytes.truncate(HEADER_BYTES);
-        (self.count, self.separated, self.placed) = (0, 0, None);
+        (self.count, self.separated, self.ranges, self.placed) = (0, 0, 0, None);
     }
 
     /// The payload, its operations numbered from `first_seqno`.

@@ -39,7 +39,7 @@ const RESERVED_BYTES_MAX: u64 = 512 << 10;
 const UNSYNCED_BYTES_MIN: u64 = 4 * RESERVED_BYTES_MAX;
 /// Such a window is no larger than this: what is mapped counts as the process's memory. There may
 /// be two of that size, and a third while it is given back.
-const PREPARED_BYTES_MAX: u64 = 2 << 20;
+const WINDOW_BYTES_MAX: u64 = 2 << 20;
 
 /// A file that grows by many small appends.
 #[derive(Debug)]
@@ -91,9 +91,11 @@ impl MappedFile {
             None => {
                 self.release(filled, due);
                 self.reserve(bytes)?;
-                self.window = Some(Window::new(&self.file, self.len..self.reserved)?);
-                // Where only what was needed could be had, there is no more.
-                if self.reserved >= self.len + bytes + RESERVED_BYTES_MIN {
+                let end = self.reserved.min(self.len + WINDOW_BYTES_MAX);
+                self.window = Some(Window::new(&self.file, self.len..end)?);
+                // Where only what was needed could be had, there is no more. And the next window is
+                // asked for from the last one of what is reserved.
+                if end == self.reserved && end >= self.len + bytes + RESERVED_BYTES_MIN {
                     self.look_ahead(None, None);
                 }
             }
@@ -123,7 +125,7 @@ impl MappedFile {
         if self.ahead.is_none() {
             self.ahead = Ahead::start(Arc::clone(&self.file)).ok();
         }
-        let bytes = (unsynced / 4).min(PREPARED_BYTES_MAX).next_multiple_of(RESERVED_BYTES_MIN);
+        let bytes = (unsynced / 4).min(WINDOW_BYTES_MAX).next_multiple_of(RESERVED_BYTES_MIN);
         match &mut self.ahead {
             Some(ahead) => ahead.ask(filled, due, self.reserved..self.reserved + bytes),
             None => self.release(filled, due),

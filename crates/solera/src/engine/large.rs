@@ -1,0 +1,168 @@
+//! Batches that are larger than write buffers.
+//!
+//! Owns [`Core::write_large`]. Memtables would hold such a batch a second time, whole, beside any
+//! budget. So it goes to the log like any other. Then its operations go through one memtable after
+//! the other into tables, which nobody sees before all are written.
+//!
+//! What must hold: no memtable above the tables holds what is older, so the batch's trees are
+//! flushed first. The log is durable up to the batch's end before its tables are named. One record
+//! of the manifest names all of them, so readers and crashes see the whole batch or nothing of it.
+//! Where tables cannot be written, on a full disk say, the batch goes into memtables after all.
+//! Called by the handle.
+
+use super::{
+    apply,
+    commit::{Environment, Operations, Terms},
+    core::Core,
+    jobs::{count_flush, guarded},
+    store::Flushed,
+    values::Place,
+    work::Claim,
+};
+use crate::{
+    codec::DecodeError,
+    compaction::{self, JobContext},
+    error::{Error, Result},
+    ids::{KeyspaceId, Seqno},
+    key::KeyRange,
+    memtable::Memtable,
+    stats::Counter,
+    tombstone::RangeTombstone,
+    tree::Tree,
+    wal::batch::{BatchEncoder, BatchReader},
+};
+use std::{collections::BTreeMap, mem, sync::Arc};
+
+/// A batch is large if it has more bytes than so many write buffers.
+const LARGE_WRITE_BUFFERS: u64 = 2;
+/// A batch of more trees goes into memtables: each of them would get a table.
+const TREES_MAX: usize = 16;
+
+/// Nor does one with more range deletions go into tables: tables are cut between them, and each cut
+/// looks at all.
+const RANGES_MAX: u32 = 1024;
+
+/// The part of a large batch that is on its way into one tree's next table.
+struct Part {
+    tree: Arc<Tree>,
+    memtable: Arc<Memtable>,
+    deleted: Vec<RangeTombstone>,
+    operations: u64,
+}
+
+impl Part {
+    fn new(tree: &Arc<Tree>) -> Part {
+        Part { tree: tree.clone(), memtable: Memtable::new(), deleted: Vec::new(), operations: 0 }
+    }
+}
+
+impl Core {
+    /// Whether a batch is committed by [`Core::write_large`].
+    pub(super) fn is_large(&self, operations: &Operations) -> bool {
+        let bytes = operations.encoder.bytes() as u64;
+        bytes > self.memory.write_buffer_bytes() * LARGE_WRITE_BUFFERS
+            && operations.trees.len() <= TREES_MAX
+            && operations.encoder.ranges() <= RANGES_MAX
+    }
+
+    /// Commits a large batch, durably. Other writers wait until its tables are written.
+    pub(super) fn write_large(&self, encoder: BatchEncoder, terms: Terms) -> Result<Seqno> {
+        let _caller = self.enter()?;
+        let mut trees = terms.trees.clone();
+        // In one order everywhere: two that wait for each other's claims would wait for ever.
+        trees.sort_unstable_by_key(|tree| tree.id);
+        let claims: Vec<_> = trees.iter().map(|tree| self.work.claim_flush(tree)).collect();
+        let flushed = |writer: &mut _| {
+            claims.iter().try_for_each(|claim| self.flush_locked(claim, &claim.tree, writer))
+        };
+        let insert = |encoder: &BatchEncoder, full: &mut Vec<_>| {
+            let written =
+                self.write_parts(encoder, &claims).and_then(|parts| self.install_parts(encoder, parts));
+            match written {
+                Ok(()) => Ok(()),
+                Err(error) => {
+                    self.work.note_failure(&error);
+                    Environment::insert(self, encoder, full)
+                }
+            }
+        };
+        let committed = self.commit.large(encoder, terms, self, flushed, insert);
+        drop(claims);
+        let seqno = committed?;
+        self.work.wake();
+        self.memory.fit_cache(&self.store.catalog);
+        self.remove_flushed_logs();
+        // What it takes in the log is in tables. A failure is met again by the next writer.
+        let _ = self.logs.retire(self.around_logs(), &self.commit);
+        Ok(seqno)
+    }
+
+    /// Writes the tables of a batch that is in the log. The caller holds the claims of its trees,
+    /// which have nothing in memtables, and keeps writers out.
+    fn write_parts(&self, encoder: &BatchEncoder, claims: &[Claim<'_>]) -> Result<Vec<Flushed>> {
+        let mut written = Vec::new();
+        let done = self.write_each_part(encoder, claims, &mut written);
+        let synced = done.and_then(|()| self.store.files.fs.sync_dir(&self.store.files.dir));
+        if let Err(error) = synced {
+            written.iter().for_each(|one: &Flushed| self.store.remove_written(&one.written));
+            return Err(error);
+        }
+        Ok(written)
+    }
+
+    fn write_each_part(
+        &self,
+        encoder: &BatchEncoder,
+        claims: &[Claim<'_>],
+        written: &mut Vec<Flushed>,
+    ) -> Result<()> {
+        let undecodable = |error: DecodeError| Error::Invalid(format!("a batch does not decode: {error:?}"));
+        let payload = encoder.payload();
+        let log = encoder.placed().map(|(file, at)| (self.store.files.values.file(file, false), at));
+        let place = log.as_ref().map(|(log, at)| Place { log, payload, payload_at: *at, moved: None });
+        let limit = self.memory.write_buffer_bytes() * LARGE_WRITE_BUFFERS / claims.len().max(1) as u64;
+        let mut parts: BTreeMap<KeyspaceId, Part> =
+            claims.iter().map(|claim| (claim.tree.id, Part::new(&claim.tree))).collect();
+        for numbered in BatchReader::new(payload).map_err(undecodable)? {
+            let (seqno, operation) = numbered.map_err(undecodable)?;
+            // A keyspace dropped since the batch was filled: its operations go nowhere.
+            let Some(part) = parts.get_mut(&operation.keyspace()) else { continue };
+            part.operations += 1;
+            apply::operation_to(&part.memtable, seqno, operation, place.as_ref(), &mut part.deleted);
+            if part.memtable.is_full(limit) {
+                let full = mem::replace(part, Part::new(&part.tree));
+                self.write_part(full, written)?;
+            }
+        }
+        parts.into_values().try_for_each(|part| self.write_part(part, written))
+    }
+
+    fn write_part(&self, part: Part, written: &mut Vec<Flushed>) -> Result<()> {
+        let Part { tree, memtable, deleted, operations } = part;
+        memtable.add_range_tombstones(deleted);
+        if memtable.is_empty() {
+            return Ok(());
+        }
+        let last = memtable.last_seqno();
+        let output = guarded(&self.store.poison, "a flush", &tree, || {
+            let memtables = [memtable];
+            let range = compaction::extent(&memtables)?.unwrap_or_else(KeyRange::all);
+            let job = JobContext { syncs_dir: false, ..self.job_context(&tree, 0, &range) };
+            // What came before it in the batch lies below it, and is in no version yet.
+            compaction::flush(&memtables, false, &job)
+        })?;
+        count_flush(&tree, &output);
+        tree.context.stats.add(Counter::EntriesWritten, operations);
+        written.push(Flushed { tree, written: output, memtables: Vec::new(), last });
+        Ok(())
+    }
+
+    /// Shows readers the tables of a batch, all at once; the batch is visible after that.
+    fn install_parts(&self, encoder: &BatchEncoder, parts: Vec<Flushed>) -> Result<()> {
+        let trees: BTreeMap<_, _> = parts.iter().map(|one| (one.tree.id, one.tree.clone())).collect();
+        let last = parts.iter().filter_map(|one| one.last).max();
+        self.store.install_flushed(parts, last)?;
+        trees.values().for_each(|tree| tree.inserted(|| apply::keys_put(encoder, tree.id)));
+        Ok(())
+    }
+}
