@@ -15,6 +15,7 @@
 use super::{
     commit::{Environment, Writer},
     core::Core,
+    logs,
     reclaiming::State,
 };
 use crate::{
@@ -108,6 +109,21 @@ impl Core {
     /// Whether `plan` converts a whole keyspace, so that its job does the flushes that are due.
     pub(super) fn takes_long(&self, plan: &Plan) -> bool {
         self.options.reclaim == compaction::Reclaim::LearnedKv && plan.reason == compaction::Reason::Reclaim
+    }
+
+    /// Tells writers how much they may write until space is given back: `spaces` are the files that
+    /// recovery does not need, `hidden` bytes of what is live in them are not, and conversions have
+    /// `promised` bytes still to write. While nothing has to be given back, nobody is held.
+    pub(super) fn allow_writers(&self, spaces: &[Space], hidden: u64, promised: u64) {
+        if !compaction::can_be_over(self.options.spare_percent, spaces, hidden) {
+            return self.reclaiming.allow_all();
+        }
+        let live = spaces.iter().map(|space| space.live).sum();
+        let in_logs_max = logs::unflushed_max(live, self.memory.write_buffer_bytes());
+        let in_logs = self.commit.lock().log.bytes();
+        let percent = self.options.spare_percent;
+        let headroom = compaction::headroom(percent, spaces, hidden, promised, in_logs, in_logs_max);
+        self.reclaiming.allow(headroom);
     }
 
     /// What the value files take that recovery does not need.
