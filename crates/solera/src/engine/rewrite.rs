@@ -254,7 +254,7 @@ impl Core {
             if newest != *pointer {
                 continue;
             }
-            let value = self.store.files.values.read(pointer, key)?;
+            let value = self.store.files.values.read_file(pointer, key)?;
             reads.add_key(tree.id, key);
             match expires_ms {
                 Some(at) => encoder.put_expiring_separated(tree.id, key, &value, at),

@@ -13,6 +13,7 @@ mod handles;
 mod lock;
 #[cfg(target_os = "linux")]
 mod mapped;
+mod read_ahead;
 #[cfg(target_os = "linux")]
 mod window;
 mod write_back;
