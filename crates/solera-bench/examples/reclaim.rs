@@ -7,7 +7,7 @@
 //! For each way (`inline`, `tier`, `rewrite`, `learnedkv`, `off`), the medians over the rounds,
 //! which are interleaved: bytes written per byte put in the load and in the updates, updates a
 //! second, found reads a second, scans of 500 a second, and value bytes on disk per live byte, at
-//! the peak and at the end.
+//! the peak and at the end. Before them, the fewest bytes that any way could write: see `bound`.
 
 use solera::{Clock, Compression, Db, Layout, Options, Reclaim, SystemClock};
 use solera_bench::{random::Random, zipf::Zipf};
@@ -40,6 +40,12 @@ fn main() -> Outcome<()> {
     let (entries, value_bytes, rounds) = (number(200_000)?, number(1016)? as usize, number(3)?);
     let ways = arguments.next().unwrap_or_else(|| "inline,tier,rewrite,off".to_owned());
     let ways: Vec<&str> = ways.split(',').collect();
+    for spare in [0.1, 0.2, 0.3, 0.5, 1.0] {
+        println!(
+            "at least {:.3} bytes are moved for each byte put, with {spare} to spare",
+            bound(entries, spare)
+        );
+    }
     let mut measured: Vec<Vec<[f64; FIGURES.len()]>> = vec![Vec::new(); ways.len()];
     for round in 0..rounds {
         for (way, measured) in ways.iter().zip(&mut measured) {
@@ -150,4 +156,43 @@ fn life(way: &str, entries: u64, value_bytes: usize, seed: u64) -> Outcome<[f64;
         took[took.len() * 999 / 1000] as f64 / 1e3,
         took[took.len() - 1] as f64 / 1e6,
     ])
+}
+
+/// What is moved for each byte put, at least, by whoever moves values out of files that hold
+/// garbage and has so much room to `spare`, in parts of what is live. He knows how often each key is
+/// written, and keeps keys of about the same rate in files of their own. In such files garbage comes
+/// evenly: one that is emptied in turn when `p` of it is live makes files be live for `(p - 1) / ln
+/// p` in the mean, and `p / (1 - p)` is moved for each byte put. The room goes where it saves most.
+fn bound(entries: u64, spare: f64) -> f64 {
+    const CLASSES: u32 = 60;
+    let weight = |rank: u64| (rank as f64).powf(-EXPONENT);
+    let all: f64 = (1..=entries).map(weight).sum();
+    let edge = |class: u32| (entries as f64).powf(f64::from(class) / f64::from(CLASSES)).round() as u64;
+    // The share of the keys and of the writes of each class.
+    let classes: Vec<(f64, f64)> = (0..=CLASSES)
+        .map(|class| (if class == 0 { 1 } else { edge(class - 1) + 1 }, edge(class)))
+        .filter(|(first, last)| first <= last)
+        .map(|(first, last)| {
+            ((last - first + 1) as f64 / entries as f64, (first..=last).map(weight).sum::<f64>() / all)
+        })
+        .collect();
+    let lives: Vec<f64> = (1..400).map(|step| 1.0 / (1.0 + (f64::from(step) / 20.0 - 10.0).exp())).collect();
+    let room = |p: f64| p.ln() / (p - 1.0) - 1.0;
+    // At a price of room, each class takes as much of it as is worth it.
+    let at = |price: f64| {
+        let (mut taken, mut moved) = (0.0, 0.0);
+        for (keys, writes) in &classes {
+            let cost = |p: f64| writes * p / (1.0 - p) + price * keys * room(p);
+            let best = lives.iter().copied().min_by(|a, b| cost(*a).total_cmp(&cost(*b))).unwrap_or(0.5);
+            taken += keys * room(best);
+            moved += writes * best / (1.0 - best);
+        }
+        (taken, moved)
+    };
+    let (mut cheap, mut dear) = (1e-9f64, 1e6f64);
+    for _ in 0..60 {
+        let price = (cheap * dear).sqrt();
+        if at(price).0 > spare { cheap = price } else { dear = price }
+    }
+    at(dear).1
 }

@@ -12,6 +12,10 @@
 //! all of it. So while both together fill the cache's memory, nothing is inserted; otherwise memory
 //! would grow without bound.
 
+mod apart;
+
+pub use apart::{ApartSlots, Whereabouts};
+
 use crate::{
     pin::{Pin, PinHeader},
     pool::{BLOCK_CLASSES, BLOCKS, Settled, Share},

@@ -2,12 +2,13 @@
 //! and their files go when nobody points to them.
 
 use solera::{
-    Db, Durability, Error, KeyspaceOptions, Options, Reclaim, Shape,
+    Clock, Db, Durability, Error, KeyspaceOptions, Options, Reclaim, Shape,
     operator::Append,
     vfs::{
         Fs,
         fault::{Call, Effect, Fault, FaultFs},
         mem::{MemFs, Persist},
+        posix::PosixFs,
     },
 };
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
@@ -471,4 +472,59 @@ fn a_damaged_value_does_not_stop_the_reclaim_of_others() {
     assert_eq!(harmed, 1);
     assert!((0..100).all(|n| db.get(key(n)).is_err() || db.get(key(n)).unwrap().is_some()));
     assert!(!files(&fs, ".values").is_empty());
+}
+
+/// A clock by which everything takes long.
+#[derive(Debug, Default)]
+struct SlowClock(std::sync::atomic::AtomicU64);
+
+impl Clock for SlowClock {
+    fn unix_ms(&self) -> u64 {
+        1_000_000
+    }
+    fn monotonic_ns(&self) -> u64 {
+        self.0.fetch_add(1_000_000, std::sync::atomic::Ordering::Relaxed)
+    }
+    fn sleep(&self, duration: Duration) {
+        self.0.fetch_add(duration.as_nanos() as u64, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_scan_that_waits_for_its_reads_looks_ahead_and_yields_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = options(Arc::new(PosixFs::new())).reclaim(Reclaim::Off);
+    let db = options.clock(Arc::new(SlowClock::default())).open(dir.path()).unwrap();
+    let mut model = BTreeMap::new();
+    fill(&db, &mut model, 0..7);
+    assert_holds(&db, &model, 300);
+    // Placed anew in the middle of what was looked ahead for, and written to meanwhile.
+    let mut walk = db.iter();
+    for start in [0, 250, 10, 120] {
+        walk.seek(key(start)).unwrap();
+        let expected: Vec<_> = model.range(key(start)..).take(90).collect();
+        for (key, value) in expected {
+            let (found, of_it) = walk.next().unwrap().unwrap();
+            assert_eq!((&*found, &*of_it), (&key[..], &value[..]));
+        }
+        db.put(key(start), value(start, 99)).unwrap();
+    }
+}
+
+/// Reads of a separated value went to its file each time, even where all would fit into memory.
+#[test]
+fn a_value_that_was_read_is_in_memory_and_verify_reads_the_file_all_the_same() {
+    let fs = FaultFs::new(Arc::new(MemFs::new()));
+    let db = options(Arc::new(fs.clone())).reclaim(Reclaim::Off).open(DIR).unwrap();
+    (0..50).for_each(|n| db.put(key(n), [n as u8; 100]).unwrap());
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    let all = |db: &Db| {
+        (0..50).filter(|&n| db.get(key(n)).is_ok_and(|found| found.unwrap()[..] == [n as u8; 100])).count()
+    };
+    assert_eq!(all(&db), 50);
+    fs.inject(Fault::sticky(Call::Read, 0, Effect::Fail(std::io::ErrorKind::Other)).on(".log"));
+    let kept = all(&db);
+    assert!(kept > 40, "{kept} of 50 values are in memory");
+    assert!(db.verify().is_err() || !db.verify().unwrap().problems.is_empty());
 }

@@ -1,9 +1,9 @@
 //! Which key range is converted next, and which of its values move.
 //!
-//! Owns [`Cell`], a piece of a keyspace as a conversion sees it; [`convert`], a pure decision over
-//! cells and value files; and [`conversion`], the plan that it leads to. A conversion takes a key
-//! range out of all levels. It writes the values of some files, in the order of their keys, to
-//! sorted value files, and the entries as tables of the last level.
+//! Owns [`Cell`], a piece of a keyspace as a conversion sees it; [`victims`] and [`convert`], pure
+//! decisions; [`conversion`], the plan that they lead to; and [`headroom`], how much may be written
+//! meanwhile. A conversion takes a key range out of all levels. It writes the values of some files
+//! to sorted value files, and the entries as tables of the last level.
 //!
 //! What must hold: value files never take more than the live values, the spare space, and an eighth
 //! of the live values besides, because of conversions. One file is always allowed: else a small
@@ -15,7 +15,7 @@ use super::{
     cut::{Cut, Intent},
     picture::Picture,
     plan::{Plan, Reason},
-    reclaim::{LIVE_PARTS, Space, Victims, allowed, by_waste},
+    reclaim::{LIVE_PARTS, Space, Victims, allowed, by_worth},
 };
 use crate::{
     canary::{Bug, planted},
@@ -33,6 +33,12 @@ use std::{
 /// Of the live values, at most one part in so many is moved by one conversion, if it concerns more
 /// than one cell.
 const PLAN_PARTS: u64 = 16;
+/// Of the live values, files with garbage of one part in so many are emptied together, more than
+/// has to be given back: less often, so that tables are written less often.
+const FREED_PARTS: u64 = 16;
+/// Writers are slowed down while what they may write is less than one part in so many of the live
+/// values.
+const RAMP_PARTS: u64 = 32;
 /// A cell is merged for the values that are hidden in it, if they are more than one part in so many
 /// of those that count as live.
 const HIDDEN_PARTS: u64 = 16;
@@ -101,7 +107,7 @@ impl fmt::Display for Conversion {
 struct Scales<'s> {
     spaces: BTreeMap<FileId, &'s Space>,
     /// The files that are to be emptied.
-    victims: BTreeSet<FileId>,
+    victims: &'s BTreeSet<FileId>,
     /// Whether hidden values have to be given back that victims do not hold.
     reveals: bool,
     /// Bytes that may be written besides for walks.
@@ -142,7 +148,7 @@ impl Scales<'_> {
     fn weigh(&self, cell: &Cell) -> Option<Weighed> {
         let paid = self.paid(cell);
         let bytes_of_paid = bytes_in(cell, &paid);
-        let moved = bytes_of_paid + bytes_in(cell, &self.victims);
+        let moved = bytes_of_paid + bytes_in(cell, self.victims);
         let is_merged = moved > 0 || self.reveals && cell.is_revealing();
         let revealed = if is_merged { cell.hidden } else { 0 };
         let gain = self.gain(cell) + (bytes_of_paid + revealed) as f64;
@@ -166,14 +172,70 @@ struct Weighed {
     worth: f64,
 }
 
+/// The files that are to be emptied now. Those of `present`, which were chosen before, are emptied
+/// first: each range is then converted once for all of them. When none of these is left and files
+/// take too much, others are chosen, none of those in `stuck`. `hidden` are bytes that count as
+/// live and that newer entries hide; `moving` are the bytes that running conversions are about to
+/// write.
+pub fn victims(
+    spaces: &[Space],
+    hidden: u64,
+    spare_percent: u32,
+    moving: u64,
+    present: &BTreeSet<FileId>,
+    stuck: &BTreeSet<FileId>,
+) -> BTreeSet<FileId> {
+    let is_left = |space: &&Space| space.live > 0 && present.contains(&space.file);
+    let left: BTreeSet<FileId> = spaces.iter().filter(is_left).map(|space| space.file).collect();
+    if !left.is_empty() {
+        return left;
+    }
+    let Sums { live, bytes } = Sums::of(spaces, hidden);
+    let (allowed, taken) = (allowed(live, spare_percent), bytes + moving);
+    // What values take besides, until their files are empty. Writers need some of it, too.
+    let mut room = (allowed + live / LIVE_PARTS).saturating_sub(taken).min(live / PLAN_PARTS);
+    if moving == 0 {
+        // Where writers were faster than conversions, files with few live values still go together.
+        room = room.max(live / PLAN_PARTS);
+    }
+    let (mut victims, mut left) = (BTreeSet::new(), taken);
+    for space in by_worth(spaces).into_iter().filter(|space| !stuck.contains(&space.file)) {
+        let fits = space.live <= room || (victims.is_empty() && moving == 0);
+        if taken <= allowed || left <= allowed - (live / FREED_PARTS).min(allowed) || !fits {
+            break;
+        }
+        left -= space.garbage();
+        room = room.saturating_sub(space.live);
+        victims.insert(space.file);
+    }
+    victims
+}
+
 /// The conversions that are worth it now, the best first: usually the first one is carried out, and
-/// another only if somebody works there. `spaces` are the value files that recovery does not need;
-/// `cells` are those of all keyspaces, in order; `moving` are the bytes that running conversions
-/// are about to write. None while nothing has to be given back and no walk has paid for order.
-pub fn convert(spaces: &[Space], cells: &[Cell], spare_percent: u32, moving: u64) -> Vec<Conversion> {
-    let live: u64 = spaces.iter().map(|space| space.live).sum();
-    let hidden: u64 = cells.iter().map(|cell| cell.hidden).sum();
-    let scales = scales(spaces, hidden, spare_percent, moving);
+/// another only if somebody works there. `spaces` are the value files that recovery does not need,
+/// and `victims` those of them that are to be emptied; `cells` are those of all keyspaces, in
+/// order; `moving` are the bytes that running conversions are about to write. None while nothing
+/// has to be given back and no walk has paid for order.
+pub fn convert(
+    spaces: &[Space],
+    cells: &[Cell],
+    victims: &BTreeSet<FileId>,
+    spare_percent: u32,
+    moving: u64,
+) -> Vec<Conversion> {
+    let Sums { live, bytes } = Sums::of(spaces, cells.iter().map(|cell| cell.hidden).sum());
+    let allowed = allowed(live, spare_percent);
+    let known = |space: &&Space| victims.contains(&space.file);
+    let of_victims: u64 = spaces.iter().filter(known).map(Space::garbage).sum();
+    let to_move: u64 = spaces.iter().filter(known).map(|space| space.live).sum();
+    // The rest is left to those who give back.
+    let room = (allowed + live / LIVE_PARTS).saturating_sub(bytes + moving + to_move + live / PLAN_PARTS);
+    let scales = Scales {
+        spaces: spaces.iter().map(|space| (space.file, space)).collect(),
+        victims,
+        reveals: bytes + moving > allowed + of_victims,
+        room,
+    };
     let weighed: Vec<_> = cells.iter().map(|cell| scales.weigh(cell)).collect();
     let mut best: Vec<(usize, &Weighed)> =
         weighed.iter().enumerate().filter_map(|(at, weighed)| Some((at, weighed.as_ref()?))).collect();
@@ -193,36 +255,27 @@ pub fn convert(spaces: &[Space], cells: &[Cell], spare_percent: u32, moving: u64
             range = range.hull(&cell.range);
             moved += other.moved;
         }
-        let victims = Victims::new(scales.victims.union(&of_cell.paid).copied().collect());
+        let victims = Victims::new(victims.union(&of_cell.paid).copied().collect());
         Conversion { keyspace: *keyspace, range, victims, moved }
     };
     best.into_iter().map(with_neighbours).collect()
 }
 
-/// Which files are to be emptied, and how much may be written for it and for walks. So many bytes
-/// of what counts as live are `hidden`.
-fn scales(spaces: &[Space], hidden: u64, spare_percent: u32, moving: u64) -> Scales<'_> {
-    let live: u64 = spaces.iter().map(|space| space.live).sum();
-    let live = live - hidden.min(live);
-    let bytes: u64 = spaces.iter().map(|space| space.bytes).sum::<u64>() + moving;
-    let allowed = allowed(live, spare_percent);
-    // Where writers were faster than conversions, files with few live values still go together.
-    let room_min = if moving == 0 { live / PLAN_PARTS } else { 0 };
-    let mut room = (allowed + live / LIVE_PARTS).saturating_sub(bytes).max(room_min);
-    let (mut victims, mut left) = (BTreeSet::new(), bytes);
-    for space in by_waste(spaces) {
-        let fits = space.live <= room || (victims.is_empty() && moving == 0);
-        if left <= allowed || !fits {
-            break;
-        }
-        left -= space.garbage();
-        room = room.saturating_sub(space.live);
-        victims.insert(space.file);
+/// What value files come to.
+struct Sums {
+    /// Bytes of values that somebody sees.
+    live: u64,
+    /// Bytes of the files.
+    bytes: u64,
+}
+
+impl Sums {
+    /// So many bytes of what counts as live are `hidden`.
+    fn of(spaces: &[Space], hidden: u64) -> Sums {
+        let live: u64 = spaces.iter().map(|space| space.live).sum();
+        let bytes = spaces.iter().map(|space| space.bytes).sum();
+        Sums { live: live - hidden.min(live), bytes }
     }
-    let reveals = left > allowed;
-    let by_file = spaces.iter().map(|space| (space.file, space)).collect();
-    // The rest is left to those who give back.
-    Scales { spaces: by_file, victims, reveals, room: room.saturating_sub(live / PLAN_PARTS) }
 }
 
 /// The cells of one keyspace: the tables of the oldest run of its last level divide its keys.
@@ -286,15 +339,32 @@ pub fn can_be_over(spare_percent: u32, spaces: &[Space], hidden_max: u64) -> boo
     bytes > allowed(live - hidden_max.min(live), spare_percent)
 }
 
-/// By how many bytes value files take more than writers may fill ahead of conversions, a sixteenth
-/// of the live values beyond what is spared; in parts of a thousand of the live values. So many
-/// bytes of what counts as live are `hidden`.
-pub fn excess_permille(spare_percent: u32, spaces: &[Space], hidden: u64) -> u64 {
-    let live: u64 = spaces.iter().map(|space| space.live).sum();
-    let live = live - hidden.min(live);
-    let bytes: u64 = spaces.iter().map(|space| space.bytes).sum();
-    let excess = bytes.saturating_sub(allowed(live, spare_percent) + live / PLAN_PARTS);
-    (u128::from(excess) * 1000 / u128::from(live.max(1))).min(10_000) as u64
+/// What writers may do to the disk before space is given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Headroom {
+    /// Bytes that they may write. Below 0: they have written too much.
+    pub bytes: i64,
+    /// From so many bytes left on they are slowed down.
+    pub ramp: u64,
+}
+
+/// What is left to writers so that value files never take more than the live values, what is
+/// spared, and an eighth of the live values. `hidden` bytes of what counts as live are not.
+/// `promised` are bytes that conversions write before they give anything back. `in_logs` are those
+/// of logs that recovery needs; up to `in_logs_max` they count as live.
+pub fn headroom(
+    spare_percent: u32,
+    spaces: &[Space],
+    hidden: u64,
+    promised: u64,
+    in_logs: u64,
+    in_logs_max: u64,
+) -> Headroom {
+    let Sums { live, bytes } = Sums::of(spaces, hidden);
+    let most = allowed(live, spare_percent) + live / LIVE_PARTS + in_logs_max;
+    let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX / 2);
+    let bytes = signed(most) - signed(bytes + promised + in_logs);
+    Headroom { bytes, ramp: live / RAMP_PARTS }
 }
 
 /// Bytes of values that newer entries can hide in `version`, at most: whatever is not in the oldest

@@ -40,8 +40,8 @@ mod job;
 
 pub use claims::{Claims, Ticket};
 pub use convert::{
-    Cell, Conversion, TablePointers, can_be_over, cells, conversion, convert, excess_permille, hidden_max,
-    revealing,
+    Cell, Conversion, Headroom, TablePointers, can_be_over, cells, conversion, convert, headroom, hidden_max,
+    revealing, victims,
 };
 pub use damage::Damage;
 pub use entrance::{Entrance, entrance};

@@ -113,6 +113,22 @@ pub(super) fn by_waste(files: &[Space]) -> Vec<&Space> {
     wasteful
 }
 
+/// The files with garbage, in the order in which a range-wise way empties them: those first that
+/// give back the most for each byte that is moved, and an old one before a new one. What has been
+/// garbage for long in a file makes up more and more of it, slower and slower; in a new file it
+/// grows fast, so it is worth the wait. So garbage for each live byte counts with the square root
+/// of the age, in numbers of files.
+pub(super) fn by_worth(files: &[Space]) -> Vec<&Space> {
+    let newest = files.iter().map(|file| file.file.0).max().unwrap_or(0);
+    let worth = |file: &Space| {
+        let age = (newest - file.file.0 + 1) as f64;
+        file.garbage() as f64 / file.live.max(1) as f64 * age.sqrt()
+    };
+    let mut best: Vec<&Space> = files.iter().filter(|file| file.garbage() > 0).collect();
+    best.sort_by(|a, b| worth(b).total_cmp(&worth(a)).then(a.file.cmp(&b.file)));
+    best
+}
+
 /// Whether the files take more than the live values and `spare_percent` of them besides.
 pub fn is_over(spare_percent: u32, files: &[Space]) -> bool {
     let live = files.iter().map(|file| file.live).sum();

@@ -3,7 +3,7 @@
 //! Owns [`Iter`] and [`Keys`]. The two ends are two independent walks; each stops where the other
 //! has been. Neither is begun before it is used.
 
-use super::{Keyspace, Snapshot};
+use super::{Keyspace, Snapshot, scout::Scout};
 use crate::{
     canary::{Bug, planted},
     cursor::{Cursor, Lent},
@@ -16,7 +16,7 @@ use crate::{
     stats::{Counter, Latency, Sampled},
     tombstone::RangeTombstones,
     tree::{Source, View, Walk},
-    values::{self, ReadAhead},
+    values::{self, Pointer, ReadAhead},
 };
 use std::{fmt, iter::FusedIterator, sync::Arc};
 
@@ -79,6 +79,7 @@ pub struct Iter {
     /// Separated values are read.
     resolves: bool,
     ahead: ReadAhead,
+    scout: Scout,
     /// The value of the entry that the last move came to, if it lies apart.
     apart: Option<Slice>,
 }
@@ -154,6 +155,7 @@ impl Iter {
             back_tally: Tally::default(),
             resolves: true,
             ahead: ReadAhead::default(),
+            scout: Scout::default(),
             apart: None,
         }
     }
@@ -265,6 +267,7 @@ impl Iter {
 
     /// Moves `front` to where the range begins now.
     fn place_front(&mut self, mut front: Forward<Source>, begun: Option<u64>) -> Result<()> {
+        self.scout.leave();
         let placed = front.seek(&self.range.start);
         self.front_refusal = of_pair(placed, front.is_refused())?;
         self.front = Some(front);
@@ -418,11 +421,33 @@ impl Iter {
         if self.front_refusal.is_some() {
             return refused(self.front_refusal.take(), self.resolves);
         }
+        self.scout.follow(&self.keyspace.tree().values);
         let Some(front) = self.front.as_ref().filter(|front| front.is_separated()) else { return Ok(()) };
         if self.resolves {
-            self.apart = Some(read_apart(&mut self.ahead, &self.keyspace, front.key(), front.value())?);
+            let (clock, pointer) =
+                (self.keyspace.handle().clock(), values::decode(front.value(), front.key())?);
+            let begun = (!pointer.sorted && self.scout.waits()).then(|| clock.monotonic_ns());
+            self.apart = Some(read_apart(&mut self.ahead, &self.keyspace, front.key(), &pointer)?);
+            if let Some(begun) = begun
+                && self.scout.timed(clock.monotonic_ns().saturating_sub(begun))
+                && self.overlay.is_none()
+            {
+                self.look_ahead();
+            }
         }
         Ok(())
+    }
+
+    /// Has the device begin with values that the front will come to.
+    #[cold]
+    fn look_ahead(&mut self) {
+        let Some(front) = &self.front else { return };
+        let placed = Walk::new(&self.view, &self.whole).and_then(|walk| {
+            let mut walker = walk.forward(self.reader());
+            walker.seek(front.key())?;
+            Ok(walker)
+        });
+        self.scout.begin(placed, &self.keyspace.tree().values);
     }
 
     /// Reads the value that the back stands on, if it lies apart. An error is of this pair alone.
@@ -433,7 +458,8 @@ impl Iter {
         }
         let Some(back) = self.back.as_ref().filter(|back| back.is_separated()) else { return Ok(()) };
         if self.resolves {
-            self.apart = Some(read_apart(&mut self.ahead, &self.keyspace, back.key(), back.value())?);
+            let pointer = values::decode(back.value(), back.key())?;
+            self.apart = Some(read_apart(&mut self.ahead, &self.keyspace, back.key(), &pointer)?);
         }
         Ok(())
     }
@@ -522,14 +548,14 @@ fn refused(why: Option<Error>, resolves: bool) -> Result<()> {
     }
 }
 
-/// The value to which the pointer that an entry of `key` stores leads.
+/// The value to which the pointer of an entry of `key` leads.
 #[inline(never)]
-fn read_apart(ahead: &mut ReadAhead, keyspace: &Keyspace, key: &[u8], stored: &[u8]) -> Result<Slice> {
-    let (tree, pointer) = (keyspace.tree(), values::decode(stored, key)?);
+fn read_apart(ahead: &mut ReadAhead, keyspace: &Keyspace, key: &[u8], pointer: &Pointer) -> Result<Slice> {
+    let tree = keyspace.tree();
     if !pointer.sorted && tree.heat.note(key) {
         keyspace.handle().weigh_walks();
     }
-    ahead.read(&tree.values, &pointer, key)
+    ahead.read(&tree.values, pointer, key)
 }
 
 impl Drop for Iter {

@@ -9,6 +9,7 @@ mod compound;
 mod entry;
 mod iterator;
 mod keyspace;
+mod scout;
 mod snapshot;
 mod ticket;
 mod transaction;

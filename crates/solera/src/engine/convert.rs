@@ -4,16 +4,17 @@
 //! `compaction::convert` decides: a range is worth it for the space that it gives back, or because
 //! walks read many values there out of logs (`tree::heat`).
 //!
-//! What must hold: a conversion that fails, on a full disk say, leaves nothing behind. No other is
-//! begun for a while then: the room is for writers. Called by `jobs`, where space is reclaimed by
-//! tiers; `rewrite` notes here how its plans ended.
+//! What must hold: files that are to be emptied are emptied before others are chosen, and writers
+//! are told how much room is left. A conversion that fails, on a full disk say, leaves nothing
+//! behind; no other is begun for a while then: the room is for writers. Called by `jobs`, where
+//! space is reclaimed by tiers; `rewrite` notes here how its plans ended.
 
 use super::reclaiming::{Reclaimer, State};
 use crate::{
-    compaction::{self, Cell, Plan, Written},
+    compaction::{self, Cell, Plan, Space, Written},
     error::{Error, Result},
     ids::FileId,
-    sync::{MutexGuard, atomic::Ordering},
+    sync::MutexGuard,
     tree::Tree,
 };
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
@@ -36,37 +37,58 @@ impl Reclaimer<'_> {
         let hidden_max = trees.iter().map(|tree| compaction::hidden_max(&tree.view().version)).sum();
         let may_be_due = compaction::can_be_over(percent, &spaces, hidden_max);
         if !may_be_due {
-            self.reclaiming.excess_permille.store(0, Ordering::Relaxed);
+            self.reclaiming.allow_all();
+            state.emptied.clear();
         }
         if !may_be_due && trees.iter().all(|tree| tree.heat.sample().is_empty()) {
             return Ok(false);
         }
         let cells = self.cells(&mut state, &trees)?;
         let hidden = cells.iter().map(|cell| cell.hidden).sum();
-        let excess = compaction::excess_permille(percent, &spaces, hidden);
-        self.reclaiming.excess_permille.store(excess, Ordering::Relaxed);
         let horizon = self.horizon();
-        for conversion in compaction::convert(&spaces, &cells, percent, state.moving) {
-            let Some(tree) = trees.iter().find(|tree| tree.id == conversion.keyspace) else { continue };
-            let plan = |picture: &compaction::Picture<'_>| compaction::conversion(picture, &conversion.range);
-            let Some((claim, plan)) = self.work.plan_of(tree, &horizon, plan) else { continue };
-            state.moving += conversion.moved;
-            drop(state);
-            let at_work = self.reclaiming.begin(conversion.victims.iter().count() as u64);
-            let done = self.rest.carry_out(tree, &plan, conversion.victims);
-            drop(at_work);
-            tree.heat.forget(&conversion.range);
-            let mut state = self.reclaiming.state.lock();
-            state.moving -= conversion.moved;
-            let done = self.after_conversion(&mut state, tree, &plan, done);
-            drop(claim);
-            return done.map(|_| true);
+        let mut stuck = BTreeSet::new();
+        loop {
+            let State { emptied, moving, .. } = &mut *state;
+            let victims = compaction::victims(&spaces, hidden, percent, *moving, emptied, &stuck);
+            emptied.clone_from(&victims);
+            let is_victim = |space: &&Space| victims.contains(&space.file);
+            let to_move: u64 = spaces.iter().filter(is_victim).map(|space| space.live).sum();
+            self.allow_writers(&spaces, hidden, to_move);
+            let conversions = compaction::convert(&spaces, &cells, &victims, percent, *moving);
+            let is_any = !conversions.is_empty();
+            let planned = conversions.into_iter().find_map(|conversion| {
+                let tree = trees.iter().find(|tree| tree.id == conversion.keyspace)?;
+                let plan =
+                    |picture: &compaction::Picture<'_>| compaction::conversion(picture, &conversion.range);
+                let (claim, plan) = self.work.plan_of(tree, &horizon, plan)?;
+                Some((conversion, tree, claim, plan))
+            });
+            if let Some((conversion, tree, claim, plan)) = planned {
+                state.moving += conversion.moved;
+                drop(state);
+                let at_work = self.reclaiming.begin(conversion.victims.iter().count() as u64);
+                let done = self.rest.carry_out(tree, &plan, conversion.victims);
+                drop(at_work);
+                tree.heat.forget(&conversion.range);
+                let mut state = self.reclaiming.state.lock();
+                state.moving -= conversion.moved;
+                let done = self.after_conversion(&mut state, tree, &plan, done);
+                drop(claim);
+                return done.map(|_| true);
+            }
+            let is_damaged = || trees.iter().any(|tree| !self.work.damaged(tree).is_empty());
+            if *moving > 0 || is_any && !is_damaged() {
+                // Somebody is at work, and the end of his work wakes those who look again.
+                return Ok(false);
+            }
+            // What is too much cannot be given back now: a snapshot holds it, or damage.
+            self.reclaiming.allow_all();
+            if victims.is_empty() {
+                return Ok(false);
+            }
+            emptied.clear();
+            stuck.extend(victims);
         }
-        if state.moving == 0 {
-            // What is too much cannot be given back now: a snapshot holds it, say.
-            self.reclaiming.excess_permille.store(0, Ordering::Relaxed);
-        }
-        Ok(false)
     }
 
     /// The cells of all keyspaces that have separated values.
@@ -104,7 +126,7 @@ impl Reclaimer<'_> {
             Err(error) if self.work.note_damage(tree, plan, &error) => Ok(BTreeSet::new()),
             Err(error) => {
                 // Writers are not held for what cannot be done.
-                self.reclaiming.excess_permille.store(0, Ordering::Relaxed);
+                self.reclaiming.allow_all();
                 let rest = REST_FIRST.saturating_mul(1 << state.failures.min(16)).min(REST_MAX);
                 state.failures += 1;
                 state.rests_until_ns = self.clock().monotonic_ns().saturating_add(rest.as_nanos() as u64);

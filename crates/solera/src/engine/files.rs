@@ -3,6 +3,7 @@
 //!
 //! Owns [`Files`]. What must hold: a number is given to one file and never again.
 
+use super::resident::CachedValues;
 use crate::{
     cache::Cache,
     dir::FileName,
@@ -43,6 +44,7 @@ impl Files {
         next: u64,
     ) -> Self {
         let values = ValueFiles::new(fs.clone(), dir.to_path_buf(), database, direct_reads, wal::FILE_KIND);
+        let values = values.with_resident(Box::new(CachedValues::new(cache.clone())));
         let (values, next) = (Arc::new(values), AtomicU64::new(next));
         Files { fs, dir: dir.to_path_buf(), database, direct_reads, cache, values, next }
     }

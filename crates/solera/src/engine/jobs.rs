@@ -399,6 +399,14 @@ impl reclaiming::Environment for Core {
     fn put(&self, encoder: BatchEncoder, terms: Terms) -> Result<()> {
         self.commit.batch(encoder, terms, Durability::Buffered, self).map(drop)
     }
+
+    fn log_bytes(&self) -> u64 {
+        self.commit.lock().log.bytes()
+    }
+
+    fn write_buffer_bytes(&self) -> u64 {
+        self.memory.write_buffer_bytes()
+    }
 }
 
 /// Whether it has sealed memtables, and they are small.

@@ -27,13 +27,19 @@ use crate::{
     tree::Tree,
     wal,
 };
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 /// Logs that have ended and wait for workers, at most: each is an open file.
 const ENDED_MAX: usize = 4;
 /// With more logs than this kept, or more bytes of them than so many full ones have, the keyspaces
 /// that pin the oldest are flushed, however small.
 pub(super) const LOGS_MAX: usize = 8;
+/// If memtables are no more than one part in so many of the logs that they keep, these hold
+/// separated values mostly: then a flush costs little, and it shows what of the logs is live.
+const POINTER_PARTS: u64 = 8;
+/// Logs of separated values that recovery needs, the present one apart, take at most one part in so
+/// many of the live values, or are one log: nobody knows what of them is live.
+const UNFLUSHED_PARTS: u64 = 32;
 /// A log grows to as many write buffers before the next one is begun.
 const LOG_WRITE_BUFFERS: u64 = 1;
 /// A log smaller than this is read at an open in less time than it takes to begin another.
@@ -43,7 +49,6 @@ const LOG_RETIRE_BYTES_MIN: u64 = 64 << 10;
 struct ClosedLog {
     file: FileId,
     last_seqno: Seqno,
-    /// 0 of one that recovery has read: at most so many are left as there may be anyway.
     bytes: u64,
 }
 
@@ -56,11 +61,22 @@ pub(crate) struct Present {
 }
 
 impl Present {
-    /// `closed` are the logs that recovery read, oldest first, with the newest number in each.
-    pub(super) fn new(log: Option<wal::Writer>, closed: Vec<(FileId, Seqno)>) -> Self {
-        let closed = closed.into_iter().map(|(file, last_seqno)| ClosedLog { file, last_seqno, bytes: 0 });
-        let closed = closed.collect();
-        Present { log, closed }
+    /// `closed` are the logs that recovery read, oldest first, with the newest number in each and
+    /// its bytes.
+    pub(super) fn new(log: Option<wal::Writer>, closed: Vec<(FileId, Seqno, u64)>) -> Self {
+        let closed =
+            closed.into_iter().map(|(file, last_seqno, bytes)| ClosedLog { file, last_seqno, bytes });
+        Present { log, closed: closed.collect() }
+    }
+
+    /// Bytes of the logs that are needed, but the one that is written.
+    fn closed_bytes(&self) -> u64 {
+        self.closed.iter().map(|log| log.bytes).sum()
+    }
+
+    /// Bytes of all logs that are needed.
+    pub(super) fn bytes(&self) -> u64 {
+        self.closed_bytes() + self.log.as_ref().map_or(0, wal::Writer::len)
     }
 
     /// What is no newer than this is to be flushed, so that logs can go; `None`: they may stay.
@@ -248,10 +264,15 @@ impl Logs {
             next.withhold();
         }
         present.log = Some(next);
-        if let Some(old) = present.too_old(around.write_buffer_bytes) {
-            let pins = |tree: &Tree| tree.view().active.first_seqno().is_some_and(|first| first <= old);
-            for tree in around.store.catalog.trees() {
-                if pins(&tree) && tree.seal() {
+        let trees = around.store.catalog.trees();
+        let old = match are_values(present, &trees) {
+            true => present.closed.last().map(|log| log.last_seqno),
+            false => present.too_old(around.write_buffer_bytes),
+        };
+        if let Some(old) = old {
+            let pins = |tree: &&Arc<Tree>| tree.view().active.first_seqno().is_some_and(|first| first <= old);
+            for tree in trees.iter().filter(pins) {
+                if tree.seal() {
                     around.work.wake();
                 }
             }
@@ -330,6 +351,21 @@ impl Logs {
         }
         Ok(())
     }
+}
+
+/// Whether logs that are kept for recovery hold separated values mostly, and more of them than may
+/// wait. Where tables point to none, nothing has to be given back.
+fn are_values(present: &Present, trees: &[Arc<Tree>]) -> bool {
+    let bytes = present.closed_bytes();
+    let live: u64 = trees.iter().map(|tree| tree.view().version.values().bytes()).sum();
+    let memtables: u64 = trees.iter().map(|tree| tree.view().memtable_bytes()).sum();
+    live > 0 && bytes > live / UNFLUSHED_PARTS && memtables <= bytes / POINTER_PARTS
+}
+
+/// Most bytes of logs of separated values that recovery needs, the one that is written and the one
+/// that is being flushed among them, while `live` bytes are live.
+pub(super) fn unflushed_max(live: u64, write_buffer_bytes: u64) -> u64 {
+    live / UNFLUSHED_PARTS + 2 * LOG_WRITE_BUFFERS * write_buffer_bytes
 }
 
 /// Forgets and removes logs whose every operation is in a table.

@@ -11,6 +11,7 @@ mod poison;
 mod catalog;
 mod snapshots;
 mod expiry;
+mod resident;
 mod files;
 mod memory;
 mod keyspace_record;

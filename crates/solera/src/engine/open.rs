@@ -280,7 +280,7 @@ fn start(
     let expiry = Expiry::new(options.clock.clone(), recorded.clock_high_ms);
     let state = State::new(log_ends, logs, recorded.assignments);
     let store = Store::new(files, catalog, snapshots, expiry, state);
-    let closed = replayed.iter().map(|log| (log.file, log.last_seqno)).collect();
+    let closed = replayed.iter().map(|log| (log.file, log.last_seqno, log.end)).collect();
     let core = Core {
         opened_unix_ms,
         opened_ns,

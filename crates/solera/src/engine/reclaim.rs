@@ -12,7 +12,10 @@
 //! * Nothing of it is on disk before a keyspace is converted: after a restart a conversion that was
 //!   cut off begins anew.
 
-use super::reclaiming::{Reclaimer, State};
+use super::{
+    logs,
+    reclaiming::{Reclaimer, State},
+};
 use crate::{
     compaction::{self, Space, Victims},
     error::{Error, Result},
@@ -80,6 +83,21 @@ impl Reclaimer<'_> {
         state.spared.extend(victims.iter().filter(is_live));
         state.converted.clear();
         self.reclaiming.victims.store(Arc::default());
+    }
+
+    /// Tells writers how much they may write until space is given back: `spaces` are the files that
+    /// recovery does not need, `hidden` bytes of what is live in them are not, and conversions have
+    /// `promised` bytes still to write. While nothing has to be given back, nobody is held.
+    pub(super) fn allow_writers(&self, spaces: &[Space], hidden: u64, promised: u64) {
+        if !compaction::can_be_over(self.options.spare_percent, spaces, hidden) {
+            return self.reclaiming.allow_all();
+        }
+        let live = spaces.iter().map(|space| space.live).sum();
+        let in_logs_max = logs::unflushed_max(live, self.rest.write_buffer_bytes());
+        let in_logs = self.rest.log_bytes();
+        let percent = self.options.spare_percent;
+        let headroom = compaction::headroom(percent, spaces, hidden, promised, in_logs, in_logs_max);
+        self.reclaiming.allow(headroom);
     }
 
     /// What the value files take that recovery does not need.

@@ -2,7 +2,7 @@
 //!
 //! Owns [`Reclaiming`], the memory, and [`Reclaimer`], which takes one step; the steps of each way
 //! are in `reclaim`, `convert` and `rewrite`, and `compaction` decides. A step asks the rest of the
-//! engine for four things, its [`Environment`]. Nothing of it is on disk: after a restart the
+//! engine for few things, its [`Environment`]. Nothing of it is on disk: after a restart the
 //! decision is made anew from what is there. Called by `jobs`.
 
 use super::{
@@ -10,21 +10,25 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    compaction::{Horizon, Plan, Victims, Written},
+    compaction::{Headroom, Horizon, Plan, Victims, Written},
     error::Result,
     ids::{FileId, KeyspaceId},
     sync::{
         ArcSwap, Mutex,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicI64, AtomicU64, Ordering},
     },
     tree::Tree,
     wal::batch::BatchEncoder,
 };
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-/// At an excess of so many parts of a thousand a writer is held a nanosecond for each byte. An
-/// eighth of the live values too much makes 12 of it: 80 MB a second.
-const EXCESS_PER_NS: u64 = 10;
+/// While the headroom shrinks from the whole ramp to nothing, what a writer is held for a byte
+/// doubles so often, from a nanosecond on: 1 GB a second, and 1 MB in the end.
+const DOUBLINGS: u64 = 10;
+/// Longest that one write is held.
+const HELD_MAX: Duration = Duration::from_millis(50);
+/// More than anybody writes: writers are not held.
+const UNBOUNDED: i64 = i64::MAX / 2;
 
 /// What giving back space asks of the rest of the engine.
 pub(super) trait Environment {
@@ -40,6 +44,12 @@ pub(super) trait Environment {
 
     /// Commits values that are put again.
     fn put(&self, encoder: BatchEncoder, terms: Terms) -> Result<()>;
+
+    /// Bytes of the logs that recovery needs.
+    fn log_bytes(&self) -> u64;
+
+    /// Bytes of one write buffer.
+    fn write_buffer_bytes(&self) -> u64;
 }
 
 /// Takes a step of giving back the space of values.
@@ -70,13 +80,12 @@ impl Reclaimer<'_> {
 }
 
 /// What is being emptied, and how far that has come.
-#[derive(Default)]
 pub(crate) struct Reclaiming {
     /// The files whose values leave them: read by every job that begins.
     pub(super) victims: ArcSwap<Victims>,
-    /// By how much value files take too much, in parts of a thousand of what is live: writers are
-    /// slowed down for it.
-    pub(super) excess_permille: AtomicU64,
+    /// What writers may write, and from where on they are slowed down, as of the last look.
+    headroom: AtomicI64,
+    ramp: AtomicU64,
     /// How many files conversions or rewriting that is going on move values out of besides.
     pub(super) at_work: AtomicU64,
     pub(super) state: Mutex<State>,
@@ -92,6 +101,8 @@ pub(super) struct State {
     pub(super) spared: BTreeSet<FileId>,
     /// What tables point to.
     pub(super) census: Census,
+    /// The files that conversions empty, range by range.
+    pub(super) emptied: BTreeSet<FileId>,
     /// Bytes that running conversions are about to write.
     pub(super) moving: u64,
     /// Files whose values were put again, to which old pointers lead still; and whether that is
@@ -107,6 +118,18 @@ pub(super) struct State {
     pub(super) rests_until_ns: u64,
 }
 
+impl Default for Reclaiming {
+    fn default() -> Reclaiming {
+        Reclaiming {
+            victims: ArcSwap::default(),
+            headroom: AtomicI64::new(UNBOUNDED),
+            ramp: AtomicU64::new(0),
+            at_work: AtomicU64::new(0),
+            state: Mutex::default(),
+        }
+    }
+}
+
 impl Reclaiming {
     /// How many files live values are being moved out of.
     pub(super) fn leaving(&self) -> u64 {
@@ -118,13 +141,40 @@ impl Reclaiming {
         self.at_work.load(Ordering::Relaxed) > 0
     }
 
+    /// Writers may write so much until they are told again.
+    pub(super) fn allow(&self, headroom: Headroom) {
+        self.ramp.store(headroom.ramp, Ordering::Relaxed);
+        self.headroom.store(headroom.bytes.min(UNBOUNDED - 1), Ordering::Relaxed);
+    }
+
+    /// Writers are not held for the space of values.
+    pub(super) fn allow_all(&self) {
+        self.headroom.store(UNBOUNDED, Ordering::Relaxed);
+    }
+
     /// How long a writer of `bytes` is held, so that he does not fill the disk faster than space is
     /// given back.
     #[inline]
     pub(super) fn delay(&self, bytes: u64) -> Duration {
-        match self.excess_permille.load(Ordering::Relaxed) {
-            0 => Duration::ZERO,
-            excess => Duration::from_nanos(bytes.saturating_mul(excess) / EXCESS_PER_NS),
+        match self.headroom.load(Ordering::Relaxed) {
+            UNBOUNDED => Duration::ZERO,
+            _ => self.delay_of(bytes),
+        }
+    }
+
+    #[cold]
+    fn delay_of(&self, bytes: u64) -> Duration {
+        let taken = i64::try_from(bytes).unwrap_or(UNBOUNDED);
+        let take = |left: i64| (left < UNBOUNDED).then(|| left.saturating_sub(taken));
+        let left = self.headroom.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        let (Ok(left), ramp) = (left, self.ramp.load(Ordering::Relaxed)) else { return Duration::ZERO };
+        let missing = ramp.saturating_sub(u64::try_from(left).unwrap_or(0));
+        match missing {
+            0 if left > 0 => Duration::ZERO,
+            _ => {
+                let doublings = (missing * DOUBLINGS).checked_div(ramp).unwrap_or(DOUBLINGS);
+                Duration::from_nanos(bytes.saturating_mul(1 << doublings)).min(HELD_MAX)
+            }
         }
     }
 

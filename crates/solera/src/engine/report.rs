@@ -298,7 +298,7 @@ fn verify_values(tree: &Tree, view: &View, report: &mut VerifyReport) -> Result<
     for table in view.version.tables() {
         let walked = each_pointer(table, |key, pointer| {
             counted.add(&pointer);
-            match tree.values.read(&pointer, key) {
+            match tree.values.read_file(&pointer, key) {
                 Ok(value) => report.bytes += value.len() as u64,
                 Err(error @ Error::Io { .. }) => return Err(error),
                 Err(error) => report.problems.push(error),

@@ -21,7 +21,6 @@ use crate::{
     error::{Error, Result},
     ids::{FileId, Seqno},
     key::hash,
-    sync::atomic::Ordering,
     tree::{Outcome, Tree},
     values::Pointer,
     version::each_pointer,
@@ -61,8 +60,7 @@ impl Reclaimer<'_> {
         let live: u64 = spaces.iter().map(|space| space.live).sum();
         // Files count until they have gone.
         let percent = self.options.spare_percent;
-        let excess = compaction::excess_permille(percent, &self.spaces(&trees, &state.spared), 0);
-        self.reclaiming.excess_permille.store(excess, Ordering::Relaxed);
+        self.allow_writers(&self.spaces(&trees, &state.spared), 0, 0);
         let due = compaction::most_wasteful(percent, &spaces);
         if due.is_none() || state.rewritten_bytes > live / PENDING_PARTS {
             if std::mem::take(&mut state.is_unflushed) {
@@ -88,7 +86,7 @@ impl Reclaimer<'_> {
         }
         let Some(file) = due else {
             // What is too much cannot be given back now: a snapshot holds it, say.
-            self.reclaiming.excess_permille.store(0, Ordering::Relaxed);
+            self.reclaiming.allow_all();
             return Ok(false);
         };
         state.is_rewriting = true;
@@ -258,7 +256,7 @@ impl Reclaimer<'_> {
             if newest != *pointer {
                 continue;
             }
-            let value = self.store.files.values.read(pointer, key)?;
+            let value = self.store.files.values.read_file(pointer, key)?;
             reads.add_key(tree.id, key);
             match expires_ms {
                 Some(at) => encoder.put_expiring_separated(tree.id, key, &value, at),

@@ -44,7 +44,7 @@ impl ReadAhead {
     /// As [`ValueFile::read`].
     pub fn read(&mut self, files: &ValueFiles, pointer: &Pointer, key: &[u8]) -> Result<Slice> {
         if !pointer.sorted {
-            return files.read(pointer, key);
+            return files.read_once(pointer, key);
         }
         let at = self.windows.iter().position(|window| window.file.id() == pointer.file);
         match at {

@@ -221,6 +221,13 @@ impl ValueFile {
         Error::corrupt(self.path(), pointer.offset, what)
     }
 
+    /// Somebody will read what `pointer` leads to soon.
+    pub(super) fn will_need(&self, pointer: &Pointer) {
+        if let Ok(Opened { file, .. }) = self.opened() {
+            file.will_need(pointer.offset, record::CHECKSUM_BYTES as u64 + u64::from(pointer.len));
+        }
+    }
+
     /// Reads `bytes` from `offset` on, as far as the file goes; says how many.
     pub(super) fn read_ahead(&self, bytes: &mut [u8], offset: u64) -> Result<usize> {
         let file = &self.opened()?.file;

@@ -20,6 +20,15 @@ use std::{
     sync::{Arc, Weak},
 };
 
+/// Values that stay in memory for a while, found by where they lie.
+pub trait Resident: Send + Sync {
+    /// The value of `key` to which `pointer` leads, if it is in memory.
+    fn find(&self, pointer: &Pointer, key: &[u8]) -> Option<Slice>;
+
+    /// The value of `key` to which `pointer` leads was read, and checked.
+    fn keep(&self, pointer: &Pointer, key: &[u8], value: &[u8]);
+}
+
 /// Leads from the number of a value file to its handle.
 pub struct ValueFiles {
     fs: Arc<dyn Fs>,
@@ -28,6 +37,7 @@ pub struct ValueFiles {
     direct: bool,
     /// How a log begins.
     logs: FileKind,
+    resident: Option<Box<dyn Resident>>,
     handles: ArcSwap<BTreeMap<FileId, Weak<ValueFile>>>,
     changing: Mutex<()>,
 }
@@ -37,7 +47,13 @@ impl ValueFiles {
     /// system's cache. `logs` is how a log begins.
     pub fn new(fs: Arc<dyn Fs>, dir: PathBuf, database: DatabaseId, direct: bool, logs: FileKind) -> Self {
         let handles = ArcSwap::from_pointee(BTreeMap::new());
-        ValueFiles { fs, dir, database, direct, logs, handles, changing: Mutex::new(()) }
+        ValueFiles { fs, dir, database, direct, logs, resident: None, handles, changing: Mutex::new(()) }
+    }
+
+    /// With values that stay in memory.
+    pub fn with_resident(mut self, resident: Box<dyn Resident>) -> Self {
+        self.resident = Some(resident);
+        self
     }
 
     /// The handle of a file; whoever owns it keeps the file.
@@ -69,11 +85,48 @@ impl ValueFiles {
         self.handles.load().get(&id).and_then(Weak::upgrade)
     }
 
-    /// The value that `pointer` leads to, which belongs to `key`.
+    /// The value that `pointer` leads to, which belongs to `key`. One that was read stays in
+    /// memory.
     ///
     /// # Errors
     /// As [`ValueFile::read`].
     pub fn read(&self, pointer: &Pointer, key: &[u8]) -> Result<Slice> {
+        let Some(resident) = &self.resident else { return self.read_file(pointer, key) };
+        if let Some(value) = resident.find(pointer, key) {
+            return Ok(value);
+        }
+        let value = self.read_file(pointer, key)?;
+        resident.keep(pointer, key, &value);
+        Ok(value)
+    }
+
+    /// As [`ValueFiles::read`], for who reads many values once: what he reads does not stay in
+    /// memory.
+    ///
+    /// # Errors
+    /// As [`ValueFile::read`].
+    pub fn read_once(&self, pointer: &Pointer, key: &[u8]) -> Result<Slice> {
+        let found = self.resident.as_ref().and_then(|resident| resident.find(pointer, key));
+        found.map_or_else(|| self.read_file(pointer, key), Ok)
+    }
+
+    /// Somebody will read the value of `key` soon, to which `pointer` leads: if it lies in a log,
+    /// where each value costs a read of its own, the device may begin with it.
+    pub fn will_need(&self, pointer: &Pointer, key: &[u8]) {
+        let is_resident = || self.resident.as_ref().is_some_and(|held| held.find(pointer, key).is_some());
+        if !pointer.sorted
+            && !is_resident()
+            && let Some(file) = self.kept(pointer.file)
+        {
+            file.will_need(pointer);
+        }
+    }
+
+    /// As [`ValueFiles::read`], out of the file, whatever is in memory.
+    ///
+    /// # Errors
+    /// As [`ValueFile::read`].
+    pub fn read_file(&self, pointer: &Pointer, key: &[u8]) -> Result<Slice> {
         match self.kept(pointer.file) {
             Some(file) => file.read(pointer, key),
             // A pointer from damaged bytes; or a file that is being counted anew.

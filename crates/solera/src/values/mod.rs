@@ -30,7 +30,7 @@ mod writer;
 
 pub use ahead::ReadAhead;
 pub use file::{SORTED, ValueFile, check_sorted};
-pub use files::{ValueFiles, decode, not_a_pointer};
+pub use files::{Resident, ValueFiles, decode, not_a_pointer};
 pub use live::{Live, LiveValues, Tally};
 pub use pointer::{POINTER_BYTES_MAX, Pointer};
 pub use writer::{SortedValues, ValueWriter, WrittenValues};

@@ -82,6 +82,11 @@ pub trait ReadFile: fmt::Debug + Send + Sync + 'static {
     fn is_empty(&self) -> Result<bool> {
         Ok(self.len()? == 0)
     }
+    /// Somebody will read `len` bytes at `offset` soon: whoever can has the device begin with it.
+    /// Waits for nothing and promises nothing.
+    fn will_need(&self, offset: u64, len: u64) {
+        let _ = (offset, len);
+    }
     /// The path that the file was opened by, for messages.
     fn path(&self) -> &Path;
 }

@@ -27,9 +27,22 @@ fn spaces(files: &[(u64, u64)], cells: &[Cell]) -> Vec<Space> {
     files.iter().map(|&(file, bytes)| Space { file: FileId(file), bytes, live: live(FileId(file)) }).collect()
 }
 
+/// The victims that follow on `present`, and the conversions.
+fn decide(
+    spaces: &[Space],
+    cells: &[Cell],
+    spare: u32,
+    present: &BTreeSet<FileId>,
+) -> (BTreeSet<FileId>, Option<Conversion>) {
+    let hidden = cells.iter().map(|cell| cell.hidden).sum();
+    let victims = victims(spaces, hidden, spare, 0, present, &BTreeSet::new());
+    let first = convert(spaces, cells, &victims, spare, 0).into_iter().next();
+    (victims, first)
+}
+
 fn first(files: &[(u64, u64)], cells: &[Cell]) -> String {
-    let all = convert(&spaces(files, cells), cells, 30, 0);
-    all.first().map_or("nothing".into(), Conversion::to_string)
+    let (_, first) = decide(&spaces(files, cells), cells, 30, &BTreeSet::new());
+    first.as_ref().map_or("nothing".into(), Conversion::to_string)
 }
 
 #[test]
@@ -50,10 +63,10 @@ fn decisions_as_texts() {
         &[(1, 1500), (101, 700), (102, 800), (103, 800), (104, 800)],
         &logs,
     );
-    let old = four(&[(1, 50), (101, 700)], &[(2, 50), (102, 700)], &[(103, 800)], &[(104, 800)]);
+    let old = four(&[(2, 50), (101, 700)], &[(102, 800)], &[(1, 50), (103, 700)], &[(104, 800)]);
     case(
         "of equals, the range that holds the oldest file back",
-        &[(1, 900), (2, 900), (101, 700), (102, 700), (103, 800), (104, 800)],
+        &[(1, 900), (2, 900), (101, 700), (102, 800), (103, 700), (104, 800)],
         &old,
     );
     let walked = cells(&[
@@ -84,6 +97,7 @@ fn a_range_that_is_written_converts_often_and_one_that_rests_never() {
     let mut files: Vec<(u64, u64, usize)> = (0..16).map(|cell| (100 + cell as u64, 1000, cell)).collect();
     let mut live: Vec<BTreeMap<u64, u64>> = (0..16).map(|cell| [(100 + cell, 1000)].into()).collect();
     let (mut next, mut conversions, mut peak) = (1_000, vec![0u32; 16], 0u64);
+    let mut emptied = BTreeSet::new();
     for round in 0..400usize {
         let cell = round % 2;
         // A log of 200 bytes: what it replaces dies, in proportion.
@@ -100,9 +114,9 @@ fn a_range_that_is_written_converts_often_and_one_that_rests_never() {
             files.retain(|(file, ..)| live.iter().any(|live| live.get(file).is_some_and(|bytes| *bytes > 0)));
             let taken: Vec<_> = files.iter().map(|&(file, bytes, _)| (file, bytes)).collect();
             peak = peak.max(taken.iter().map(|(_, bytes)| bytes).sum());
-            let Some(conversion) = convert(&spaces(&taken, &seen), &seen, 30, 0).into_iter().next() else {
-                break;
-            };
+            let (victims, conversion) = decide(&spaces(&taken, &seen), &seen, 30, &emptied);
+            emptied = victims;
+            let Some(conversion) = conversion else { break };
             for at in (0..16).filter(|&at| conversion.range.overlaps(&seen[at].range)) {
                 conversions[at] += 1;
                 let moved: u64 = live[at]
@@ -158,10 +172,13 @@ proptest! {
         let largest = spaces.iter().map(|space| space.live).max().unwrap_or(0);
         let before: u64 = spaces.iter().map(|space| space.bytes).sum();
         let peak = before.max(allowed(live, spare)) + (live / LIVE_PARTS).max(largest);
-        let mut next = 1000;
+        let (mut next, mut emptied) = (1000, BTreeSet::new());
         for step in 0.. {
             prop_assert!(step < 2_000, "conversions go on for ever");
-            let Some(conversion) = convert(&spaces, &cells, spare, 0).into_iter().next() else { break };
+            let (victims, conversion) = decide(&spaces, &cells, spare, &emptied);
+            prop_assert!(emptied.is_empty() || victims == emptied || victims.is_disjoint(&emptied) || victims.is_subset(&emptied));
+            emptied = victims;
+            let Some(conversion) = conversion else { break };
             let mut moved = 0;
             for cell in cells.iter_mut().filter(|cell| conversion.range.overlaps(&cell.range)) {
                 let mut here = Live { sorted: true, ..Live::default() };
@@ -193,13 +210,45 @@ proptest! {
     }
 
     #[test]
-    fn while_a_conversion_runs_others_are_begun_only_within_what_is_left(
+    fn while_a_conversion_runs_others_are_chosen_only_within_what_is_left(
         (spaces, cells) in picture(), spare in 1u32..100, moving in 1u64..100_000,
     ) {
         let live: u64 = spaces.iter().map(|space| space.live).sum();
         let taken: u64 = spaces.iter().map(|space| space.bytes).sum();
-        for conversion in convert(&spaces, &cells, spare, moving) {
-            prop_assert!(taken + moving + conversion.moved <= allowed(live, spare) + live / LIVE_PARTS);
+        let none = BTreeSet::new();
+        let victims = victims(&spaces, 0, spare, moving, &none, &none);
+        let of_victims: u64 =
+            spaces.iter().filter(|space| victims.contains(&space.file)).map(|space| space.live).sum();
+        let most = allowed(live, spare) + live / LIVE_PARTS;
+        prop_assert!(victims.is_empty() || taken + moving + of_victims <= most);
+        for conversion in convert(&spaces, &cells, &victims, spare, moving) {
+            prop_assert!(taken + moving + conversion.moved <= most);
         }
+    }
+
+    #[test]
+    fn what_is_chosen_is_emptied_before_others_are_chosen((spaces, _) in picture(), spare in 1u32..100) {
+        let none = BTreeSet::new();
+        let chosen = victims(&spaces, 0, spare, 0, &none, &none);
+        let others = victims(&spaces, 0, spare, 0, &none, &chosen);
+        prop_assert!(others.is_disjoint(&chosen), "what is stuck is chosen again");
+        let Some(&first) = chosen.first() else { return Ok(()) };
+        let mut spaces = spaces;
+        spaces.iter_mut().filter(|space| space.file == first).for_each(|space| space.live = 0);
+        let rest: BTreeSet<FileId> = chosen.iter().copied().filter(|&file| file != first).collect();
+        if !rest.is_empty() {
+            prop_assert_eq!(victims(&spaces, 0, spare, 0, &chosen, &none), rest);
+        }
+        spaces.retain(|space| !chosen.contains(&space.file));
+        prop_assert!(victims(&spaces, 0, spare, 0, &chosen, &none).is_disjoint(&chosen));
+    }
+
+    #[test]
+    fn writers_have_what_is_left_of_the_bound((spaces, _) in picture(), spare in 1u32..100, promised in 0u64..10_000) {
+        let live: u64 = spaces.iter().map(|space| space.live).sum();
+        let taken: u64 = spaces.iter().map(|space| space.bytes).sum();
+        let left = headroom(spare, &spaces, 0, promised, 700, 1000);
+        let most = allowed(live, spare) + live / LIVE_PARTS + 1000;
+        prop_assert_eq!(left.bytes, most as i64 - (taken + promised + 700) as i64);
     }
 }

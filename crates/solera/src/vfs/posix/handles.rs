@@ -8,7 +8,7 @@
 //! a place in the ring. A read that is under way keeps the descriptor that it began with: readers
 //! may so hold as many more as there are threads.
 
-use super::{direct, place::Place};
+use super::{direct, place::Place, read_ahead};
 use crate::{
     error::{Error, Result},
     vfs::ReadFile,
@@ -211,6 +211,17 @@ impl ReadFile for PosixReadFile {
     fn len(&self) -> Result<u64> {
         let measured = self.with_file(|file| file.metadata());
         Ok(measured.map_err(|error| Error::io("measure", &self.path, error))?.len())
+    }
+
+    fn will_need(&self, offset: u64, len: u64) {
+        // What is read past the system's cache would not come from there.
+        if self.alignment.is_none() {
+            // A file that cannot be opened now is missed by who reads it.
+            let _ = self.with_file(|file| {
+                read_ahead::begin(file, offset, len);
+                Ok(())
+            });
+        }
     }
 
     fn path(&self) -> &Path {

@@ -19,6 +19,7 @@ mod lock;
 #[cfg(target_os = "linux")]
 mod mapped;
 mod place;
+mod read_ahead;
 #[cfg(target_os = "linux")]
 mod window;
 mod write_back;
