@@ -10,16 +10,22 @@
 //!   meanwhile.
 //! * *tables*: a database of 10,000 tables, opened and read.
 //! * *shapes*: a seek across 100,000 deleted keys; 10,000 iterators at once.
+//! * *pieces*: one large batch, transaction or value, long keys, many keyspaces (`pieces`).
 //!
 //! The data is counted as users do, before compression. A load and the making of tables each keep
 //! one core or the disk busy, so they go side by side; what is timed follows alone. A seed fixes
 //! the data, not the figures.
+
+mod keyspaces;
+mod large;
+mod pieces;
 
 use super::{Scale, Verdict};
 use crate::random::Random;
 use solera::{Clock, Compression, Db, Layout, Options, Shape, SystemClock};
 use std::{
     collections::BTreeMap,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::Command,
     sync::atomic::{AtomicU64, Ordering},
@@ -55,6 +61,8 @@ pub struct Amount {
     pub budgets_mib: Vec<u64>,
     /// Operations under each: so many for each MiB of the budget, and 300,000 at least.
     pub operations_per_mib: u64,
+    /// Everything that is large in one piece is so many times as large as in the quick run.
+    pub piece_factor: u64,
     /// This program, to run as the child.
     pub program: PathBuf,
     /// Where databases are made; a new directory in it is used and removed.
@@ -69,6 +77,7 @@ impl Amount {
             seed,
             budgets_mib: scale.of(vec![64, 256], vec![64, 256, 1024]),
             operations_per_mib: scale.of(1000, 5000),
+            piece_factor: scale.of(1, 4),
             program,
             dir: std::env::temp_dir(),
         }
@@ -95,6 +104,38 @@ pub enum Task {
     ReadTables,
     /// Seek across deleted keys, and hold many iterators
     Shapes,
+    /// Write one batch, or one transaction
+    Batch {
+        /// Bytes
+        budget: u64,
+        /// In the batch
+        puts: u64,
+        /// 1: as a transaction
+        as_transaction: u64,
+    },
+    /// Write one large value again and again
+    Value {
+        /// Bytes
+        budget: u64,
+        /// Of the value
+        bytes: u64,
+        /// How often it is written
+        times: u64,
+    },
+    /// Write and read long keys that differ at their ends
+    LongKeys {
+        /// Bytes
+        budget: u64,
+        /// How many
+        keys: u64,
+    },
+    /// Make, flush, open and read keyspaces of one key each
+    Keyspaces {
+        /// Bytes
+        budget: u64,
+        /// How many
+        count: u64,
+    },
 }
 
 /// Runs the measurements.
@@ -108,7 +149,8 @@ pub fn run(amount: &Amount) -> Result<Verdict, String> {
 
 fn measure(amount: &Amount, place: &Path) -> Result<Verdict, String> {
     let tables = place.join("tables");
-    let (memory, made) = std::thread::scope(|scope| {
+    let (memory, made, pieces) = std::thread::scope(|scope| {
+        let pieces = scope.spawn(|| pieces::measure(amount, place));
         let of_budget = |(mib, separate_from): (u64, u64)| {
             scope.spawn(move || {
                 Ok::<_, String>((mib, separate_from, memory_figures(amount, place, mib, separate_from)?))
@@ -120,9 +162,11 @@ fn measure(amount: &Amount, place: &Path) -> Result<Verdict, String> {
         let memory: Vec<_> = inline.chain(apart).map(of_budget).collect();
         let made = child(&amount.program, &tables, &["make-tables"]);
         let joined = memory.into_iter().map(|thread| thread.join().map_err(|_| "a measurement panicked")?);
-        (joined.collect::<Result<Vec<_>, String>>(), made)
+        let joined = joined.collect::<Result<Vec<_>, String>>();
+        (joined, made, pieces.join().map_err(|_| "a measurement panicked".to_owned()))
     });
     made?;
+    let pieces = pieces??;
     let (mut over, mut worst, mut factor) = (0, 0, u64::MAX);
     for (mib, separate_from, found) in memory? {
         let budget = mib << 20;
@@ -150,6 +194,7 @@ fn measure(amount: &Amount, place: &Path) -> Result<Verdict, String> {
         .figure("fd_limit", DESCRIPTORS)
         .figure("fd_max", figure(&found, "fd_max")?);
 
+    let verdict = pieces.into_iter().fold(verdict, pieces::judge);
     let found = child(&amount.program, &place.join("shapes"), &["shapes"])?;
     Ok(verdict
         .figure("tombstones", TOMBSTONES)
@@ -207,6 +252,10 @@ pub fn run_child(dir: &Path, task: &Task) -> Result<(), String> {
         Task::MakeTables => make_tables(dir),
         Task::ReadTables => read_tables(dir),
         Task::Shapes => shapes(dir),
+        Task::Batch { budget, puts, as_transaction } => large::batch(dir, budget, puts, as_transaction != 0),
+        Task::Value { budget, bytes, times } => large::value(dir, budget, bytes, times),
+        Task::LongKeys { budget, keys } => large::long_keys(dir, budget, keys),
+        Task::Keyspaces { budget, count } => keyspaces::keyspaces(dir, budget, count),
     }
     .map_err(|error| error.to_string())
 }
@@ -224,6 +273,20 @@ fn status(name: &str) -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()
+}
+
+/// Time that this process has had of processors so far, in milliseconds.
+fn processor_ms() -> u64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // Behind the name, which may hold anything, the 12th and 13th are ticks: 10 ms each.
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace();
+    fields.skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum::<u64>() * 10
+}
+
+/// What the files of a database take of the disk.
+fn disk_bytes(dir: &Path) -> u64 {
+    let files = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    files.filter_map(|file| file.metadata().ok()).map(|file| file.blocks() * 512).sum()
 }
 
 /// Descriptors of this process.

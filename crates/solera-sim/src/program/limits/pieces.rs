@@ -1,0 +1,77 @@
+//! What is asked of one large piece, and of very many small keyspaces.
+//!
+//! Owns the rows: which child runs, how much memory it may take, and whether that is promised yet.
+//! What must hold: a row that is promised fails the program when it is over; one that is not is
+//! named as an `aim_missed`, and its figure stands beside. Called by `limits`.
+
+use super::{Amount, Verdict, child, figure, keyspaces, large};
+use std::{collections::BTreeMap, path::Path};
+
+const BUDGET_MIB: u64 = 64;
+
+/// One measurement.
+struct Row {
+    name: &'static str,
+    task: Vec<String>,
+    /// Whether being over the aim fails the program.
+    is_promised: bool,
+}
+
+/// What a row measured.
+pub(super) struct Measured {
+    name: &'static str,
+    /// Of what it may take.
+    percent: u64,
+    is_promised: bool,
+    /// What else it took too much of.
+    slow: bool,
+}
+
+fn rows(factor: u64) -> Vec<Row> {
+    let row = |name, is_promised, task: &str, numbers: &[u64]| {
+        let numbers = numbers.iter().map(u64::to_string);
+        Row { name, task: std::iter::once(task.to_owned()).chain(numbers).collect(), is_promised }
+    };
+    let budget = BUDGET_MIB << 20;
+    vec![
+        row("batch_percent", true, "batch", &[budget, 500_000 * factor, 0]),
+        row("transaction_percent", true, "batch", &[budget, 500_000 * factor, 1]),
+        row("value_percent", true, "value", &[budget, (64 << 20) * factor, 4]),
+        row("long_keys_percent", false, "long-keys", &[budget, 1500 * factor]),
+        row("keyspaces_percent", false, "keyspaces", &[budget, 2500 * factor]),
+    ]
+}
+
+/// Runs the rows, one after the other.
+pub(super) fn measure(amount: &Amount, place: &Path) -> Result<Vec<Measured>, String> {
+    rows(amount.piece_factor).iter().map(|row| measure_row(amount, place, row)).collect()
+}
+
+fn measure_row(amount: &Amount, place: &Path, row: &Row) -> Result<Measured, String> {
+    let dir = place.join(row.name);
+    let task: Vec<&str> = row.task.iter().map(String::as_str).collect();
+    let found = child(&amount.program, &dir, &task)?;
+    std::fs::remove_dir_all(&dir).map_err(|error| error.to_string())?;
+    let in_flight = found.get("in_flight_bytes").copied().unwrap_or(0);
+    let allowed = (BUDGET_MIB << 20) * 11 / 10 + in_flight * large::IN_FLIGHT_TENTHS / 10;
+    let percent = ((figure(&found, "rss_kib")? << 10) * 100).div_ceil(allowed);
+    println!("{}: {percent} % of {} MiB allowed: {found:?}", task.join(" "), allowed >> 20);
+    Ok(Measured { name: row.name, percent, is_promised: row.is_promised, slow: is_slow(&found) })
+}
+
+/// Whether an open or a flush took more of the processor than it may.
+fn is_slow(found: &BTreeMap<String, u64>) -> bool {
+    let over = |name: &str, most| found.get(name).is_some_and(|&took| took > most);
+    over("open_ms", keyspaces::OPEN_MS_MAX) || over("flush_ms", keyspaces::FLUSH_MS_MAX)
+}
+
+/// Adds what a row measured to the verdict.
+pub(super) fn judge(verdict: Verdict, row: Measured) -> Verdict {
+    let verdict = verdict.figure(row.name, row.percent);
+    let misses = row.percent > 100 || row.slow;
+    match (misses, row.is_promised) {
+        (true, true) => verdict.must_be_none("over_promise", 1),
+        (true, false) => verdict.figure("aim_missed", row.name),
+        (false, _) => verdict,
+    }
+}
