@@ -245,8 +245,9 @@ impl Moving<'_, '_> {
         Box::new(Camal::new(Kind::Trees, constants, tuned.clone(), share, 0.0))
     }
 
-    /// Choices for mixes that are only certain to within ρ (§8.4): what they cost under mixes that
-    /// are drawn from there, beside what the choice for the expected mix costs under the same.
+    /// Choices for mixes that are only certain to within ρ (CAMAL §8.4): what they cost under
+    /// mixes that are drawn from there, beside what the choice for the expected mix costs under
+    /// the same.
     pub(super) fn uncertain(
         &mut self,
         tuned: &Tuned,

@@ -130,8 +130,8 @@ impl<'a> Bench<'a> {
         let entries = scale.entries_small as f64;
         let constants =
             CamalConstants { cache_shares: [0.0; 3], cache_samples: 0, ..CamalConstants::default() };
-        // The engine has no smaller write buffers. Where even less data would need some, there is more
-        // memory for each key than the paper's.
+        // The engine has no smaller write buffers. Where even less data would need some, there is
+        // more memory for each key than the paper's.
         let least = ruskey::WRITE_BUFFER_BYTES_MIN as f64 * 8.0 / BUFFER_SHARE_MIN;
         let k = if entries / constants.scale >= least / MEMORY_BITS { constants.scale } else { SMALL_SCALE };
         let memory_bits = MEMORY_BITS.max(least / (entries / k).floor());

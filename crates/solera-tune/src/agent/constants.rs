@@ -98,8 +98,8 @@ pub struct LerpConstants {
     /// Farthest that the whole's latency counts from its mean, in deviations. Ours: now and then a
     /// deep level is emptied, which has little to do with what was done last.
     pub whole_max: f64,
-    /// What the square of an action costs the actor. Ours: the paper wants no drastic changes; where
-    /// K makes no difference, noise is not to drive it to one end.
+    /// What the square of an action costs the actor. Ours: the paper wants no drastic changes;
+    /// where K makes no difference, noise is not to drive it to one end.
     pub action_price: f32,
     /// Missions in which K stays within one for it to count as found. Ours.
     pub settled_missions: usize,

@@ -131,7 +131,8 @@ impl Tuned {
     /// The choice that is believed to cost least under `mix`, for so many entries and so much
     /// memory, and what it is believed to cost. The space that was trained on is taken to be k
     /// times smaller (Lemma 5.1): T, K, bits per key and shares of the memory stay, what is of the
-    /// memory grows k times.
+    /// memory grows k times. Of choices that are believed to cost the same, as trees believe of all
+    /// that lie beyond what was sampled, the nearest to the closed forms is taken.
     pub fn choose(&self, mix: &Mix, entries: f64, memory_bytes: f64) -> (Knobs, f64) {
         self.choose_for(&[*mix], entries, memory_bytes)
     }
@@ -146,17 +147,22 @@ impl Tuned {
     fn choose_for(&self, mixes: &[Mix], entries: f64, memory_bytes: f64) -> (Knobs, f64) {
         let k = entries / self.space.entries;
         let space = Space { memory_bytes: memory_bytes / k, ..self.space };
-        let mut best: Option<(Knobs, f64)> = None;
+        let mut best: Option<(Knobs, f64, f64)> = None;
         for (policy, believed) in &self.policies {
             for knobs in space.choices(*policy, &self.constants) {
                 let sum: f64 = mixes.iter().map(|mix| believed.cost_in(&space, mix, &knobs)).sum();
                 let cost = sum / mixes.len() as f64;
-                if best.is_none_or(|(_, least)| cost < least) {
-                    best = Some((knobs, cost));
+                if best.is_some_and(|(_, least, _)| cost > least) {
+                    continue;
+                }
+                let apart = space.apart(&mixes[0], *policy, &self.constants, &knobs);
+                if best.is_none_or(|(_, least, nearest)| cost < least || apart < nearest) {
+                    best = Some((knobs, cost, apart));
                 }
             }
         }
-        best.expect("there is a choice")
+        let (knobs, cost, _) = best.expect("there is a choice");
+        (knobs, cost)
     }
 }
 

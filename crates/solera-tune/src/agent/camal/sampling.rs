@@ -148,12 +148,16 @@ impl Decoupled {
         Believed::learn(self.learner, &self.constants, &self.space, &self.samples, self.seed)
     }
 
-    /// The best of `choices` by what has been learned so far.
+    /// The best of `choices` by what has been learned so far; of equal ones, the nearest to the
+    /// closed forms.
     fn best(&self, choices: impl Iterator<Item = Knobs>) -> Knobs {
         let (believed, mix) = (self.believed(), self.mix());
-        let priced = choices.map(|knobs| (believed.cost(&mix, &knobs), knobs));
-        let least = priced.min_by(|a, b| a.0.total_cmp(&b.0));
-        least.expect("there is a choice").1
+        let priced = choices.map(|knobs| {
+            let apart = self.space.apart(&mix, self.policy, &self.constants, &knobs);
+            (believed.cost(&mix, &knobs), apart, knobs)
+        });
+        let least = priced.min_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        least.expect("there is a choice").2
     }
 
     /// The knob that was sampled is learned and fixed; the next one's samples, or the next mix.

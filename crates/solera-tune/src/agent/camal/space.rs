@@ -117,6 +117,14 @@ impl Space {
         self.tree(cache_share).filter_bytes(mix, size_ratio.into()) * 8.0 / self.entries
     }
 
+    /// How far a choice lies from the closed forms': in powers of e of T, and in tens of bits.
+    pub fn apart(&self, mix: &Mix, policy: Policy, constants: &CamalConstants, knobs: &Knobs) -> f64 {
+        let form = self.ratio_form(mix, policy, constants);
+        let bits = self.bits_form(mix, form, knobs.cache_share);
+        (ln(f64::from(knobs.size_ratio)) - ln(f64::from(form))).abs()
+            + (knobs.filter_bits - bits).abs() / 10.0
+    }
+
     /// Every choice of a policy, with whole bits.
     pub fn choices(&self, policy: Policy, constants: &CamalConstants) -> Vec<Knobs> {
         let mut choices = Vec::new();

@@ -149,6 +149,25 @@ fn data_and_memory_that_grow_together_leave_t_and_bits_as_they_are() {
     }
 }
 
+/// Trees chose two for T and no filters wherever nothing had been sampled: they believe the same of
+/// all that lies beyond the samples, and the first of equal choices was taken.
+#[test]
+fn of_choices_that_cost_the_same_the_nearest_to_the_closed_forms_is_taken() {
+    let (constants, space) = (constants(), space());
+    let mut sampling = decoupled(Learner::Trees, Policy::Leveling, &constants);
+    while sampling.next().is_some() {
+        sampling.tell(7.0);
+    }
+    let samples = [(Policy::Leveling, sampling.samples())];
+    let tuned = Tuned::learn(Learner::Trees, &constants, &space, &samples, 1);
+    for mix in mixes() {
+        let (knobs, _) = tuned.choose(&mix, space.entries, space.memory_bytes);
+        let form = space.ratio_form(&mix, Policy::Leveling, &constants);
+        let bits = space.bits_form(&mix, form, 0.0).round().clamp(0.0, space.bits_max(0.0));
+        assert_eq!((knobs.size_ratio, knobs.filter_bits), (form, bits), "{mix}");
+    }
+}
+
 #[test]
 fn the_same_seed_and_costs_give_the_same_choice() {
     let constants = constants();
