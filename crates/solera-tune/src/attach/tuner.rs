@@ -100,8 +100,8 @@ fn run(mut prepared: Prepared, control: &Control, shared: &Shared) -> Result<Str
     let now = || Duration::from_nanos(clock.monotonic_ns());
     let (begin, mut worked) = (now(), Duration::ZERO);
     while !shared.comes_within(TICK) {
-        // A change that is open is looked after, whatever that takes, and a database that was closed
-        // is let go at once.
+        // A change that is open is looked after, whatever that takes, and a database that was
+        // closed is let go at once.
         let waits = stepper.state().open.is_none() && !control.is_closed();
         if waits && !affords(now() - begin, worked) {
             continue;
