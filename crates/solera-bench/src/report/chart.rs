@@ -5,12 +5,16 @@ use super::{
     Spread,
     html::escape,
     number::{Quantity, digits},
-    picture::Drawing,
+    picture::{Drawing, fitted, name_width},
 };
 use std::fmt::Write;
 
 const WIDTH: f64 = 400.0;
-const LABEL_WIDTH: f64 = 88.0;
+/// Room for names: as much as they need, within these.
+const LABEL_WIDTH_MIN: f64 = 88.0;
+const LABEL_WIDTH_MAX: f64 = 160.0;
+/// Between a name and its bar.
+const LABEL_GAP: f64 = 8.0;
 /// Room for the number behind the longest bar.
 const NUMBER_WIDTH: f64 = 62.0;
 const BAR_HEIGHT: f64 = 20.0;
@@ -36,9 +40,11 @@ impl Chart<'_> {
         let largest = self.bars.iter().map(|(_, spread)| spread.max).fold(0.0, f64::max);
         let median_largest = self.bars.iter().map(|(_, spread)| spread.median).fold(0.0, f64::max);
         let scale = self.quantity.scale(median_largest);
+        let longest = self.bars.iter().map(|(name, _)| name_width(name)).fold(0.0, f64::max);
+        let label_width = (longest + LABEL_GAP).clamp(LABEL_WIDTH_MIN, LABEL_WIDTH_MAX);
         let x = |value: f64| {
             let share = if largest > 0.0 { value / largest } else { 0.0 };
-            LABEL_WIDTH + share * (WIDTH - LABEL_WIDTH - NUMBER_WIDTH)
+            label_width + share * (WIDTH - label_width - NUMBER_WIDTH)
         };
         let height = ROW_HEIGHT * self.bars.len() as f64;
         let mut out = String::new();
@@ -51,14 +57,15 @@ impl Chart<'_> {
             let _ = write!(
                 out,
                 "<g><title>{} {shown} {}, from {least} to {greatest}</title>\
-                 <text class=\"name\" x=\"{:.1}\" y=\"{middle:.1}\">{}</text>\
-                 <rect class=\"bar k{}\" x=\"{LABEL_WIDTH}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{BAR_HEIGHT}\" rx=\"2\"/>",
+                 <text class=\"name\" x=\"{:.1}\" y=\"{middle:.1}\"{}>{}</text>\
+                 <rect class=\"bar k{}\" x=\"{label_width:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{BAR_HEIGHT}\" rx=\"2\"/>",
                 escape(name),
                 escape(&scale.unit),
-                LABEL_WIDTH - 8.0,
+                label_width - LABEL_GAP,
+                fitted(name, label_width - LABEL_GAP),
                 escape(name),
                 i % COLOURS,
-                x(spread.median) - LABEL_WIDTH,
+                x(spread.median) - label_width,
             );
             if spread.repeats.len() > 1 {
                 let (up, down) = (middle - 4.0, middle + 4.0);
@@ -76,5 +83,38 @@ impl Chart<'_> {
         }
         let caption = format!("{}, {} is better", scale.unit, self.better);
         Drawing { title: self.title.to_owned(), caption, width: WIDTH, height, whole: false, body: out }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Symptom: `rocksdb-tuned` stood as `cksdb-tuned` in every chart. Cause: the room for names
+    /// was that of the engine's own kinds. Cure: it is that of the longest name, which is pressed
+    /// together where it would leave the picture.
+    #[test]
+    fn no_name_leaves_the_picture() {
+        let spread = || Spread { median: 2.0, min: 1.0, max: 3.0, repeats: vec![1.0, 2.0, 3.0] };
+        let long = "a name that is longer than any that there is";
+        for name in ["rocksdb-tuned", "sherry-plr γ=1.0", long] {
+            let chart = Chart {
+                title: "Rate",
+                quantity: Quantity::Plain("s"),
+                better: "lower",
+                bars: vec![(name, spread()), ("lmdb", spread())],
+            };
+            let svg = chart.draw().figure();
+            let end: f64 =
+                svg.split("class=\"name\" x=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap();
+            let is_pressed = svg.contains("textLength=\"152.0\"");
+            assert!(name_width(name) < end + 0.1 || is_pressed, "{name}: {svg}");
+            assert_eq!(is_pressed, name == long);
+            // The longest bar and its number stay, too.
+            assert!(
+                svg.contains(&format!("x=\"{:.1}\" y=\"15.0\">2.0", WIDTH - NUMBER_WIDTH + 7.0)),
+                "{svg}"
+            );
+        }
     }
 }

@@ -4,7 +4,7 @@
 use super::{
     html::escape,
     number::{Quantity, count, digits},
-    picture::Drawing,
+    picture::{Drawing, fitted, name_width},
 };
 use std::fmt::Write;
 
@@ -14,6 +14,8 @@ const HEIGHT: f64 = 240.0;
 const LEFT: f64 = 52.0;
 const TOP: f64 = 26.0;
 const BOTTOM: f64 = 24.0;
+/// What a name takes beside itself: its colour before it, and what keeps it from the next.
+const NAME_GAP: f64 = 33.0;
 /// Steps of the scale at the left.
 const STEPS: u32 = 4;
 
@@ -66,15 +68,22 @@ impl LineChart<'_> {
                 count(at as u64)
             );
         }
+        let widths: Vec<f64> = self.lines.iter().map(|(name, _)| name_width(name)).collect();
+        let room = WIDTH - LEFT - NAME_GAP * widths.len() as f64;
+        // Names that need more room than there is get their share of it.
+        let share_of_room = (room / widths.iter().sum::<f64>().max(1.0)).min(1.0);
+        let mut left = LEFT;
         for (i, (name, points)) in self.lines.iter().enumerate() {
-            let left = LEFT + 120.0 * i as f64;
+            let width = widths[i] * share_of_room;
             let _ = write!(
                 out,
-                "<rect class=\"k{i}\" x=\"{left:.1}\" y=\"5\" width=\"12\" height=\"12\"/><text x=\"{:.1}\" y=\"11\">{}</text>\
+                "<rect class=\"k{i}\" x=\"{left:.1}\" y=\"5\" width=\"12\" height=\"12\"/><text x=\"{:.1}\" y=\"11\"{}>{}</text>\
                  <path class=\"line k{i}\" d=\"",
                 left + 17.0,
+                fitted(name, width),
                 escape(name)
             );
+            left += width + NAME_GAP;
             for (at, (over, value)) in points.iter().enumerate() {
                 let step = if at == 0 { 'M' } else { 'L' };
                 let _ = write!(out, "{step}{:.1} {:.1}", x(*over), y(*value));

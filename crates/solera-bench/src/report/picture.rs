@@ -33,6 +33,22 @@ const GAP: f64 = 20.0;
 /// Height of the title above a drawing.
 const TITLE_HEIGHT: f64 = 40.0;
 
+/// Width of a character, on the wide side: fonts differ.
+const CHARACTER_WIDTH: f64 = 7.6;
+
+/// So wide a name may become.
+pub(super) fn name_width(name: &str) -> f64 {
+    name.chars().count() as f64 * CHARACTER_WIDTH
+}
+
+/// The attributes that keep a name within `width`, if it may not fit by itself.
+pub(super) fn fitted(name: &str, width: f64) -> String {
+    match name_width(name) > width {
+        true => format!(" textLength=\"{width:.1}\" lengthAdjust=\"spacingAndGlyphs\""),
+        false => String::new(),
+    }
+}
+
 /// What a chart draws: SVG elements in a box of their own.
 pub struct Drawing {
     /// What is shown.
