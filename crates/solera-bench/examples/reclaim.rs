@@ -161,9 +161,9 @@ fn life(way: &str, entries: u64, value_bytes: usize, seed: u64) -> Outcome<[f64;
 /// What is moved for each byte put, at least, by whoever moves values out of files that hold
 /// garbage and has so much room to `spare`, in parts of what is live. He knows how often each key
 /// is written, and keeps keys of about the same rate in files of their own. In such files garbage
-/// comes evenly: one that is emptied in turn when `p` of it is live makes files be live for `(p -
-/// 1) / ln p` in the mean, and `p / (1 - p)` is moved for each byte put. The room goes where it
-/// saves most.
+/// comes evenly. If each is emptied in turn when the part `p` of it is live, files are live for
+/// `(p - 1) / ln p` in the mean, and `p / (1 - p)` is moved for each byte put. The room goes where
+/// it saves most.
 fn bound(entries: u64, spare: f64) -> f64 {
     const CLASSES: u32 = 60;
     let weight = |rank: u64| (rank as f64).powf(-EXPONENT);
