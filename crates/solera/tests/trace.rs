@@ -143,7 +143,7 @@ fn every_operation_is_in_a_recording_by_whatever_way_it_was_done() {
         other put alone 1|other put k1 1|other put k2 1|other put k3 1|other put k4 1|\
         other up \"k1\" 1|other up \"k2\" 1|other down \"k4\\0\" 2|other up \"k\" 4|other down \"\" 2|other down \"k3\" 4|\
         other lookup k1 true|other lookup k1 true|other lookup u false|other up \"k\" 3|\
-        batch 2|other delete k1|other put t 2|\
+        batch 2|other put t 2|other delete k1|\
         other lookup k2 true|other put k2 7|other dropped|other put k 1";
     assert_eq!(lines.join("|").replace("|", "\n"), expected.replace("|", "\n"));
     assert_eq!(recorded.operations as usize, lines.len() - 2, "brackets do not count");

@@ -4,7 +4,7 @@
 //! with the judgement on what was found after them.
 
 use super::spaces::{Spaces, WRITERS};
-use solera::Error;
+use solera::{Error, dir::FileName};
 use std::{
     collections::BTreeMap,
     fmt,
@@ -178,13 +178,24 @@ impl Told {
                     judge_checkpoint(&spaces, round, floor).map_err(wrong)?;
                     found.checkpoints += 1;
                 }
-                Err(Error::NotADatabase { .. }) if round > self.checkpointed => {}
+                Err(error) if round > self.checkpointed && is_unfinished(&error) => {}
                 Err(error) => return Err(wrong(format!("cannot open: {error}"))),
             }
             self.checked = round;
         }
         self.floors.clear();
         Ok(())
+    }
+}
+
+/// Whether `error` says that a checkpoint has no CURRENT: that is written last.
+fn is_unfinished(error: &Error) -> bool {
+    match error {
+        Error::NotADatabase { .. } => true,
+        Error::Corrupt { file, what, .. } => {
+            file.ends_with(FileName::Current.to_string()) && what.starts_with("the file is missing")
+        }
+        _ => false,
     }
 }
 

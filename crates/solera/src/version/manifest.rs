@@ -54,9 +54,9 @@ pub struct Loaded {
 
 impl Manifest {
     /// Whether `dir` holds a database. No if it is missing, empty, or holds no more than the
-    /// remains of an interrupted creation; files of another program, or a database without its
-    /// CURRENT, are [`Error::NotADatabase`]. What is hidden, or the system's own (`lost+found`),
-    /// does not count.
+    /// remains of an interrupted creation. Files of another program are [`Error::NotADatabase`], a
+    /// database without its CURRENT is [`Error::Corrupt`]. What is hidden, or the system's own
+    /// (`lost+found`), does not count.
     pub fn exists(fs: &dyn Fs, dir: &Path) -> Result<bool> {
         if !fs.exists(dir)? {
             return Ok(false);
@@ -192,7 +192,10 @@ impl Manifest {
         let current = match fs.open(&path) {
             Ok(file) => Current::parse(dir, &path, &read_all(&*file)?)?,
             Err(error) if error.io_kind() == Some(io::ErrorKind::NotFound) => {
-                return Err(not_a_database(dir, format!("it has no file {}", FileName::Current)));
+                return Err(match fs.exists(dir)? {
+                    true => Manifest::without_current(fs, dir),
+                    false => not_a_database(dir, format!("it has no file {}", FileName::Current)),
+                });
             }
             Err(error) => return Err(error),
         };

@@ -181,12 +181,14 @@ fn what_is_no_database_is_said_to_be_none() {
         let (exists, load) = refused(absent);
         assert!(!exists.unwrap() && matches!(load, Error::NotADatabase { .. }));
     }
+    let (exists, load) = refused(&[("photo.jpg", "")]);
+    assert!(matches!(exists, Err(Error::NotADatabase { .. })) && matches!(load, Error::NotADatabase { .. }));
+    // Files with content and a manifest of ours: there was a database, and CURRENT is lost.
     let written = "a log that is longer than its header, which has 48 bytes";
-    for other in [&[("photo.jpg", "")][..], &[("000001.log", written), ("MANIFEST-000001", "")]] {
-        let (exists, load) = refused(other);
-        assert!(
-            matches!(exists, Err(Error::NotADatabase { .. })) && matches!(load, Error::NotADatabase { .. })
-        );
+    let (exists, load) = refused(&[("000001.log", written), ("MANIFEST-000001", "")]);
+    for error in [exists.unwrap_err(), load] {
+        let is_of_current = matches!(&error, Error::Corrupt { file, .. } if file.ends_with("CURRENT"));
+        assert!(is_of_current, "{error}");
     }
     let (exists, load) = refused(&[("CURRENT", "MANIFEST-000004\n"), ("MANIFEST-000004", "")]);
     assert!(exists.unwrap() && matches!(load, Error::NotADatabase { .. }), "{load}");
