@@ -80,6 +80,7 @@ pub(super) fn keys_put(encoder: &BatchEncoder, keyspace: KeyspaceId) -> impl Ite
 /// Applies one operation to a memtable, at commit and at recovery. `place` is where its batch
 /// stands: known if the batch has separated values. A range deletion is put with those that the
 /// caller then adds together.
+#[inline]
 pub(super) fn operation_to(
     memtable: &Memtable,
     seqno: Seqno,

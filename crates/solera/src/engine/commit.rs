@@ -345,6 +345,7 @@ impl<L> Commit<L> {
     }
 
     /// Commits `encoder` under the lock that the caller holds.
+    #[inline]
     fn one<E: Environment<Log = L>>(
         &self,
         writer: &mut Writer<L>,
@@ -357,6 +358,7 @@ impl<L> Commit<L> {
     }
 
     /// The commit: log, memtables, visibility. Gives every batch its first sequence number.
+    #[inline]
     fn group<E: Environment<Log = L>>(
         &self,
         writer: &mut Writer<L>,

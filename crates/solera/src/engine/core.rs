@@ -141,6 +141,7 @@ impl Core {
     }
 
     /// What the logs need of the rest.
+    #[inline]
     pub(super) fn around_logs(&self) -> Around<'_> {
         let write_buffer_bytes = self.memory.write_buffer_bytes();
         Around { store: &self.store, work: &self.work, write_buffer_bytes }
@@ -199,6 +200,7 @@ impl Environment for Core {
         Core::writable(self)
     }
 
+    #[inline]
     fn append(&self, present: &mut Present, last: Seqno, batches: &mut [BatchEncoder]) -> Result<()> {
         let log = self.logs.with_room(self.around_logs(), present, last)?;
         place_values(log, batches)?;
@@ -217,6 +219,7 @@ impl Environment for Core {
         self.logs.sync(&self.store.poison, present)
     }
 
+    #[inline]
     fn insert(&self, batch: &BatchEncoder, full: &mut Vec<Arc<Tree>>) -> Result<()> {
         let limit = self.memory.write_buffer_bytes();
         self.store

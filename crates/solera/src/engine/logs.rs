@@ -207,6 +207,7 @@ pub(super) struct Around<'c> {
 impl Logs {
     /// The log to append to, begun anew if the present one is full or was ended without a
     /// successor. `last` is the newest number in it.
+    #[inline]
     pub(super) fn with_room<'p>(
         &self,
         around: Around<'_>,
