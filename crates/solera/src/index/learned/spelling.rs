@@ -2,8 +2,8 @@
 //!
 //! Owns [`Spelling`]. Of text in a language each letter is followed by a few, and these by others.
 //! As big-endian numbers such texts lie in clusters of clusters, which no line follows. So each
-//! letter divides what is left of the 64 bits among those that follow it, as often as they do: the
-//! arithmetic code of the text (Witten, Neal and Cleary, CACM 1987), with letters in their order.
+//! letter divides what is left of the 64 bits among those that follow it, as often as they do. That
+//! is the text's arithmetic code (Witten, Neal and Cleary, CACM 1987), with letters in their order.
 //! Texts are then spread far more evenly, and a number tells some sixteen letters. How often
 //! letters follow each other is counted in the last keys of blocks.
 //!
