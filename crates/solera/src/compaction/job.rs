@@ -21,7 +21,7 @@ use crate::{
     error::{Error, Result},
     filter::FilterSpec,
     ids::{FileId, SEQNO_MAX, Seqno},
-    key::{KeyEnd, KeyRange, Kind, equal},
+    key::{KeyEnd, KeyRange, Kind},
     memtable::Memtable,
     merge::Merge,
     operator::MergeOperator,
@@ -317,7 +317,7 @@ struct Outputs<'o, 'j> {
     job: &'o JobContext<'j>,
     readers: Readers<'o>,
     elide_below: Seqno,
-    /// The newest version of the key last written that hides all older ones.
+    /// The newest version of the present key that was written and hides all older ones.
     hides: Option<Seqno>,
     /// The range tombstones of the whole job, and in the order of their starts, last first, those
     /// that start behind what was written.
@@ -433,9 +433,7 @@ impl<'o, 'j> Outputs<'o, 'j> {
         if self.open.is_none() {
             self.open = Some(self.begin()?);
         }
-        let last = self.open.as_ref().and_then(TableWriter::last_key);
-        let again = last.is_some_and(|last| equal(last, entry.key));
-        self.note_waste(&entry, again);
+        self.note_waste(&entry);
         let (mut value, mut separated) = (entry.value, 0);
         if entry.kind.is_separated() {
             (value, separated) = self.moves.keep(entry.key, entry.kind.expires(), entry.value)?;
@@ -454,37 +452,43 @@ impl<'o, 'j> Outputs<'o, 'j> {
         Ok(table)
     }
 
-    /// Notes whom `entry` is kept for, if only somebody who reads as of the past sees it. `again`:
-    /// it has the key of the entry before it.
-    fn note_waste(&mut self, entry: &Entry<'_>, again: bool) {
-        let above = self.hides.filter(|_| again);
-        let covering = self.tombstones.covering(entry.key, SEQNO_MAX);
-        let hidden_by = above.max(covering).filter(|&seqno| seqno > entry.seqno);
-        let Readers { snapshots, drops_tombstones, .. } = self.readers;
-        if let (Some(table), Some(newer)) = (&mut self.open, hidden_by) {
-            let seen = |seqno| snapshots.partition_point(|&snapshot| snapshot < seqno);
-            let from = snapshots.get(seen(entry.seqno)).copied().unwrap_or(entry.seqno);
-            // Who comes later sees what is visible now, but not all that is written already.
-            let to = match seen(newer) {
-                at if at < snapshots.len() => snapshots[at.saturating_sub(1)],
-                _ => newer - 1,
-            };
-            table.waste().hold(
-                from,
-                to.max(from),
-                (entry.key.len() + entry.value.len()) as u64 + ENTRY_BYTES,
-            );
+    /// Notes whom `entry` is kept for, if only somebody who reads as of the past sees it.
+    #[inline]
+    fn note_waste(&mut self, entry: &Entry<'_>) {
+        let above = self.hides;
+        let covering = match self.tombstones.is_empty() {
+            true => None,
+            false => self.tombstones.covering(entry.key, SEQNO_MAX),
+        };
+        if let Some(newer) = above.max(covering).filter(|&seqno| seqno > entry.seqno) {
+            self.hold_hidden(entry, newer);
         }
-        if let Some(table) = &mut self.open
-            && entry.kind == Kind::Delete
-            && drops_tombstones
+        if entry.kind == Kind::Delete
+            && self.readers.drops_tombstones
+            && let Some(table) = &mut self.open
         {
-            hold_tombstone(table, snapshots[0], entry.seqno);
+            hold_tombstone(table, self.readers.snapshots[0], entry.seqno);
         }
         self.hides = match entry.kind {
             Kind::Merge => above,
             _ => above.max(Some(entry.seqno)),
         };
+    }
+
+    /// Notes which snapshots see `entry` and not what hides it, whose number is `newer`.
+    fn hold_hidden(&mut self, entry: &Entry<'_>, newer: Seqno) {
+        let snapshots = self.readers.snapshots;
+        let seen = |seqno| snapshots.partition_point(|&snapshot| snapshot < seqno);
+        let from = snapshots.get(seen(entry.seqno)).copied().unwrap_or(entry.seqno);
+        // Who comes later sees what is visible now, but not all that is written already.
+        let to = match seen(newer) {
+            at if at < snapshots.len() => snapshots[at.saturating_sub(1)],
+            _ => newer - 1,
+        };
+        if let Some(table) = &mut self.open {
+            let bytes = (entry.key.len() + entry.value.len()) as u64 + ENTRY_BYTES;
+            table.waste().hold(from, to.max(from), bytes);
+        }
     }
 
     /// After the last entry.
@@ -528,6 +532,11 @@ impl Sink for &mut Outputs<'_, '_> {
             self.moves.drop_entry(entry.key, entry.kind.expires(), entry.value)?;
         }
         Ok(())
+    }
+
+    #[inline]
+    fn next_key(&mut self) {
+        self.hides = None;
     }
 
     fn dropped_tombstone(&mut self, _: &RangeTombstone, _: Why) {}

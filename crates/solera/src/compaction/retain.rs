@@ -91,6 +91,8 @@ pub trait Sink {
     fn made(&mut self, entry: Entry<'_>) -> Result<()>;
     /// An entry does not come out.
     fn dropped(&mut self, entry: Entry<'_>, why: Why) -> Result<()>;
+    /// What follows is of another key than what came before.
+    fn next_key(&mut self);
     /// Nothing of a range tombstone comes out.
     fn dropped_tombstone(&mut self, tombstone: &RangeTombstone, why: Why);
 }
@@ -209,6 +211,7 @@ impl<'j, S: Sink> Retain<'j, S> {
         let head = head(entry.key);
         if head != self.head || entry.key != self.key {
             self.end_key()?;
+            self.sink.next_key();
             self.head = head;
             self.key.clear();
             self.key.extend_from_slice(entry.key);
@@ -283,7 +286,14 @@ impl<'j, S: Sink> Retain<'j, S> {
     }
 
     /// The last version of the key was seen.
+    #[inline]
     fn end_key(&mut self) -> Result<()> {
+        // Nearly always nothing waits.
+        if self.operands.is_empty() && self.deletes.is_empty() { Ok(()) } else { self.end_waiting() }
+    }
+
+    /// As [`Retain::end_key`]: what waits is kept, folded or dropped.
+    fn end_waiting(&mut self) -> Result<()> {
         let is_bottom = self.readers.drops_tombstones;
         if !self.operands.is_empty() {
             let folded = is_bottom && self.fold(None, 0)?;

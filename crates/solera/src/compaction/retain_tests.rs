@@ -209,6 +209,7 @@ impl Sink for Told {
         self.dropped.push((owned(entry), why));
         Ok(())
     }
+    fn next_key(&mut self) {}
     fn dropped_tombstone(&mut self, tombstone: &RangeTombstone, why: Why) {
         self.dropped_tombstones.push((tombstone.clone(), why));
     }

@@ -38,9 +38,11 @@ pub(super) fn batch(
     let leave = |(tree, view, entries): (&Arc<Tree>, Guard<Arc<View>>, u64),
                  deleted: &mut Vec<_>,
                  full: &mut Vec<_>| {
-        let deleted = mem::take(deleted);
-        let frees_space = !deleted.is_empty() && view.covers_tables(&deleted);
-        view.active.add_range_tombstones(deleted);
+        let mut frees_space = false;
+        if !deleted.is_empty() {
+            frees_space = view.covers_tables(deleted);
+            view.active.add_range_tombstones(mem::take(deleted));
+        }
         tree.inserted(|| keys_put(encoder, tree.id));
         tree.context.stats.add(Counter::EntriesWritten, entries);
         let is_due = view.active.is_full(limit) || frees_space || view.hides_much(limit);

@@ -1,20 +1,17 @@
 //! Slowing writers down when flush and compaction are behind.
 //!
 //! Owns [`Throttle`], and [`Delays`], which adds up what is too short to sleep
-//! (docs/decisions/0017). How much a writer is held is decided by [`stall::stall`], purely; here it
-//! is carried out. What must hold: what a sleep took too long counts against later delays. Without
-//! background threads the writers do the work instead. Called before writes, and before an ingest
-//! adds a run to level 0.
+//! (docs/decisions/0017). [`Tree::stall`] decides how long a writer is held; here it is carried out.
+//! What must hold: what a sleep took too long counts against later delays. Without background
+//! threads the writers do the work instead. Called before writes, and before an ingest adds a run
+//! to level 0.
 
 use super::work::Work;
 use crate::{
     clock::Clock,
     error::Result,
     sync::atomic::{AtomicI64, Ordering},
-    tree::{
-        Tree,
-        stall::{self, Backlog, Stall},
-    },
+    tree::{Tree, stall::Stall},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -84,7 +81,7 @@ impl Throttle {
         work: &Work,
         step: impl FnOnce() -> Result<bool>,
     ) -> Result<()> {
-        let stalled = match stall::stall(backlog(tree), bytes) {
+        let stalled = match tree.stall(bytes) {
             Stall::None if at_least.is_zero() => Stall::None,
             Stall::None => Stall::Delay(at_least),
             Stall::Delay(delay) => Stall::Delay(delay.max(at_least)),
@@ -127,23 +124,13 @@ impl Throttle {
                     self.delays.slept(delay, elapsed());
                 }
                 Stall::Wait => {
-                    let is_behind = || stall::stall(backlog(tree), bytes) == Stall::Wait;
+                    let is_behind = || tree.stall(bytes) == Stall::Wait;
                     work.hold_writer(tree, is_behind, elapsed)?;
                 }
             }
         }
         tree.context.stats.stalled(elapsed().as_micros() as u64);
         Ok(())
-    }
-}
-
-fn backlog(tree: &Tree) -> Backlog {
-    let view = tree.view();
-    Backlog {
-        sealed: view.sealed.len() as u64,
-        level0_runs: view.version.level(0).runs().len() as u64,
-        level0_limit: u64::from(view.settings.shape.run_limit(0)),
-        level0_patience: u64::from(view.settings.level0_patience),
     }
 }
 

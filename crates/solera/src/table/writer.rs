@@ -29,7 +29,7 @@ use crate::{
         last_keys::KEPT_MAX,
         separators::{SEPARATOR_BYTES_MAX, Separators},
     },
-    key::{KEY_BYTES_MAX, KeyRange, Kind, VALUE_BYTES_MAX, hash, split_expiry},
+    key::{KEY_BYTES_MAX, KeyRange, Kind, VALUE_BYTES_MAX, equal, hash, split_expiry},
     tombstone::{RangeTombstone, RangeTombstones},
     vfs::{Fs, WriteFile},
 };
@@ -180,7 +180,7 @@ impl TableWriter {
         if first {
             self.first_key.extend_from_slice(key);
         }
-        if first || self.last_key != key {
+        if first || !equal(&self.last_key, key) {
             self.distinct_keys += 1;
             if self.descriptor.filter.bits_per_key > 0.0 {
                 self.filter.add(hash(key));

@@ -31,7 +31,7 @@ use crate::{
     operator::MergeOperator,
     sync::{
         ArcSwap, Guard, Mutex,
-        atomic::{AtomicU8, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     },
     table::{Access, TableContext},
     tombstone::RangeTombstone,
@@ -39,6 +39,7 @@ use crate::{
     version::Version,
 };
 use misses::RecentMisses;
+use stall::{Backlog, Stall};
 use std::{
     fmt,
     sync::{Arc, OnceLock},
@@ -137,6 +138,8 @@ pub struct Tree {
     state: AtomicU8,
     /// From how many bytes on values are kept apart, by the view's settings; for writers.
     separate_from: AtomicU64,
+    /// Whether writers are slowed for the view's backlog: most are not, and need not look at it.
+    slows_writers: AtomicBool,
     misses: Mutex<RecentMisses>,
     /// Where walks found nothing.
     gaps: Gaps,
@@ -181,6 +184,7 @@ impl Tree {
             heat: Heat::default(),
             operator: operator.map_or_else(OnceLock::new, OnceLock::from),
             not_given,
+            slows_writers: AtomicBool::new(Backlog::of(&view).slows()),
             view: ArcSwap::from_pointee(view),
             changing: Mutex::new(()),
             state: AtomicU8::new(OPEN),
@@ -261,7 +265,18 @@ impl Tree {
     fn change(&self, new_view: impl FnOnce(&View) -> View) {
         let _changing = self.changing.lock();
         let next = new_view(&self.view.load());
+        let slows = Backlog::of(&next).slows();
         self.view.store(Arc::new(next));
+        self.slows_writers.store(slows, Ordering::Release);
+    }
+
+    /// What to do with a writer of `bytes` under the present backlog.
+    #[inline]
+    pub fn stall(&self, bytes: u64) -> Stall {
+        match self.slows_writers.load(Ordering::Acquire) {
+            false => Stall::None,
+            true => stall::stall(Backlog::of(&self.view()), bytes),
+        }
     }
 
     /// Puts an empty memtable in front, unless the active one is empty already. The caller holds

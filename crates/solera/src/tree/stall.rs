@@ -5,6 +5,7 @@
 //! is held for longer than [`STALL_MAX`] while work can progress. `engine::throttle` carries it
 //! out.
 
+use super::View;
 use std::time::Duration;
 
 /// Longest that one write is held back while background work can progress.
@@ -45,6 +46,23 @@ pub struct Backlog {
     pub level0_limit: u64,
     /// Runs that it may come to while reads have not paid for its merge, if that is more.
     pub level0_patience: u64,
+}
+
+impl Backlog {
+    /// How far behind the tree is of which this is the view.
+    pub fn of(view: &View) -> Backlog {
+        Backlog {
+            sealed: view.sealed.len() as u64,
+            level0_runs: view.version.level(0).runs().len() as u64,
+            level0_limit: u64::from(view.settings.shape.run_limit(0)),
+            level0_patience: u64::from(view.settings.level0_patience),
+        }
+    }
+
+    /// Whether any writer is slowed.
+    pub fn slows(self) -> bool {
+        stall(self, 1) != Stall::None
+    }
 }
 
 /// What to do with a writer of `bytes` under this backlog.
