@@ -1,7 +1,7 @@
 //! Slowing writers down when flush and compaction are behind.
 //!
 //! Owns [`Throttle`], and [`Delays`], which adds up what is too short to sleep
-//! (docs/decisions/0017). [`Tree::stall`] decides how long a writer is held; here it is carried out.
+//! (docs/decisions/0017). [`Tree::stall`] decides how long a writer is held; the throttle holds it.
 //! What must hold: what a sleep took too long counts against later delays. Without background
 //! threads the writers do the work instead. Called before writes, and before an ingest adds a run
 //! to level 0.
