@@ -371,6 +371,7 @@ fn close_lets_go_of_the_directory_though_handles_live_and_they_say_closed() {
         assert!(closed(begun.next().unwrap()) && begun.next_back().is_none());
         assert!(closed(keys.next_back().unwrap()) && closed(other.iter().next().unwrap()));
         assert_eq!(kept.1, [1; 50], "what was returned stays");
+        assert!(closed(other.verify()), "what is closed is not read");
         assert!(other.clone().close().is_ok(), "a second time");
         drop((other, keyspace, snapshot, fresh, begun, keys, observed));
         assert_eq!(again.iter().count(), 0);
@@ -472,4 +473,15 @@ fn a_write_buffer_in_a_shape_is_obeyed_or_refused() {
     let other = Shape { write_buffer_bytes: 1 << 20, ..shape };
     assert!(matches!(db.keyspace_with("other", of(&other)), Err(Error::Invalid(_))));
     assert_eq!(db.keyspaces(), ["default", "same"]);
+}
+
+/// Symptom: `checkpoint("")` said `Ok`, and nobody knew where to. Cause: a path without letters was
+/// the present directory to some calls and nothing to others. Cure: it is refused, by `open` too.
+#[test]
+fn a_directory_without_a_name_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path()).unwrap();
+    for refused in [db.checkpoint(""), Db::open("").map(drop)] {
+        assert!(matches!(refused, Err(Error::Invalid(why)) if why.contains("empty")));
+    }
 }

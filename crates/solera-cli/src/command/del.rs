@@ -47,6 +47,15 @@ impl Del {
         let read =
             |argument: &Option<OsString>| argument.as_deref().map(|text| notation.read(text)).transpose();
         let (prefix, from, to) = (read(&self.prefix)?, read(&self.from)?, read(&self.to)?);
+        // An unset variable of a shell's becomes an empty argument.
+        let is_empty = |given: &Option<Vec<u8>>| given.as_ref().is_some_and(|key| key.is_empty());
+        for (flag, given) in [("--prefix", &prefix), ("--from", &from)] {
+            if is_empty(given) {
+                let message =
+                    format!("{flag} is empty, as an unset variable is; say --all to delete every key");
+                return Err(Failure::Usage(message));
+            }
+        }
         let is_range = self.all || prefix.is_some() || from.is_some() || to.is_some();
         let end = prefix.as_deref().and_then(prefix_end).or(to);
         let start = prefix.or(from).unwrap_or_default();

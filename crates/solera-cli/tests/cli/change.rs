@@ -59,6 +59,11 @@ fn del_takes_keys_prefixes_and_ranges() {
     solera.run_with_input(["load", "--format", "lines", "-"], input.as_bytes()).ok();
     solera.run(["put", "--hex", "ffff01", ""]).ok();
     solera.run(["del", "--hex", "--prefix", "ffff"]).ok();
+    // Symptom: `del --prefix "$NAME"` deleted every key where NAME was not set. Cause: no letters
+    // are the beginning of every key. Cure: it is refused, and `--all` says what is meant.
+    for empty in [&["del", "--prefix", ""][..], &["del", "--from", ""], &["del", "--from", "", "--to", "c"]] {
+        assert!(solera.run(empty).fails(2).contains("--all"));
+    }
     solera.run(["del", "--from", "e"]).ok();
     solera.run(["del", "--to", "b/2"]).ok();
     assert_eq!(solera.run(["scan", "--keys-only"]).ok(), "b/2\nc\nd\n");

@@ -196,16 +196,17 @@ impl Db {
     /// original moves on. `dir` must be on the same file system.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if `dir` holds anything; [`Error::Io`].
+    /// [`Error::Invalid`] if `dir` holds anything or is no name; [`Error::Io`].
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
-        self.handle.checkpoint(dir.as_ref())
+        self.handle.checkpoint(named(dir.as_ref())?)
     }
 
     /// Reads everything and verifies every checksum, order and model bound.
     ///
     /// # Errors
-    /// [`Error::Io`] if a file cannot be read; damage is in the report.
+    /// [`Error::Io`] if a file cannot be read, [`Error::Closed`]; damage is in the report.
     pub fn verify(&self) -> Result<VerifyReport> {
+        self.default().live()?;
         report::verify(&self.handle.store.catalog)
     }
 
@@ -342,6 +343,16 @@ impl Db {
     }
 }
 
+/// A directory that has a name: an unset variable has none.
+fn named(dir: &Path) -> Result<&Path> {
+    match dir.as_os_str().is_empty() {
+        true => {
+            Err(Error::Invalid("the directory's name is empty; name one, `.` for the present one".into()))
+        }
+        false => Ok(dir),
+    }
+}
+
 impl Options {
     /// Opens the database in `dir`.
     ///
@@ -349,6 +360,6 @@ impl Options {
     /// [`Error::Invalid`] for an option out of range, [`Error::Locked`] if it is open elsewhere,
     /// [`Error::NotADatabase`], [`Error::NewerFormat`], [`Error::Corrupt`], [`Error::Io`].
     pub fn open(self, dir: impl AsRef<Path>) -> Result<Db> {
-        Db::open_with(self, dir.as_ref())
+        Db::open_with(self, named(dir.as_ref())?)
     }
 }
