@@ -1,9 +1,14 @@
-//! Which keys of which level are being worked on.
+//! Which keys of which level are being worked on: `Claims`, and `Ticket`, the name of one claim.
 //!
-//! Owns [`Claims`]. A plan that begins claims its range in the levels of its sources, and its hull
-//! in the level of its target. Tables that enter from outside claim their range in the level that
-//! they enter. What must hold: no two plans claim overlapping keys of one level. `pick` makes no
-//! plan that would, and [`Claims::start`] asserts it.
+//! `start` claims a plan's range in the levels of its sources, and the plan's hull in the level of
+//! its target. `enter` claims the place of ingested tables. `finish` ends a claim. `overlaps`
+//! answers whether a range of a level is taken; `leaving_bytes` says what running plans take out of
+//! a level.
+//!
+//! What must hold: no two claims overlap in one level. `start` and `enter` assert it.
+//!
+//! Callers: `ledger` changes claims; `picture` lends them to `cut`, `entrance`, `space`, `want` and
+//! `convert`, which decide around them.
 
 use super::plan::Plan;
 use crate::key::KeyRange;

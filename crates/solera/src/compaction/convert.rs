@@ -1,15 +1,15 @@
-//! Which key range is converted next, and which of its values move.
-//!
-//! Owns [`Cell`], a piece of a keyspace as a conversion sees it; [`victims`] and [`convert`], pure
-//! decisions; [`conversion`], the plan that they lead to; and [`headroom`], how much may be written
-//! meanwhile. A conversion takes a key range out of all levels. It writes the values of some files
-//! to sorted value files, and the entries as tables of the last level.
-//!
-//! What must hold: value files never take more than the live values, the spare space, and an eighth
-//! of the live values besides, because of conversions. One file is always allowed: else a small
-//! database could not convert at all.
-//!
-//! Called by the engine when nothing more pressing is due.
+//! Which key range is converted next, and which values move: `victims` and `convert`, pure, over
+//! `Cell`s.
+//! A conversion takes a key range out of all levels. It writes values of the victims, chosen files,
+//! to sorted value files, and the entries to the last level. A `Cell` is a table of the last level
+//! with all that lies above it. `convert` ranks cells by what they give back for the bytes they
+//! cost, and adds neighbours. `conversion` makes the plan; `headroom` says how much writers may
+//! write meanwhile.
+//! What must hold: because of conversions, value files never take more than live values, the spare
+//! percent, and an eighth of the live values. One file is always allowed: else a small database
+//! could not convert at all.
+//! Callers: `engine::convert` (all of it), `engine::reclaim` (`headroom`), `engine::rewrite`
+//! (`revealing`, `conversion`).
 
 use super::{
     cut::{Cut, Intent},

@@ -1,9 +1,15 @@
-//! Cutting a bounded piece of work out of runs.
+//! Cutting a bounded piece of work out of runs: `Cut`, which makes every `Plan` of source runs but
+//! the key list's.
 //!
-//! Owns [`Cut`]: some runs of one level, the run that takes their keys, and how many bytes a plan
-//! may concern. `pick` and `manual` know which runs should move; a cut makes a plan of it that is
-//! small enough for the temporary space and for those who wait. All plans are made here, by
-//! [`Cut::plan`], and are whole then.
+//! A `Cut` is some runs of one level and the run that takes their keys. `range_at` and
+//! `first_range` find a range whose bytes stay under 25 tables' worth, preferably ending at a table
+//! of the target. `plan` makes the whole plan, a move where nothing has to be merged. `drain` moves
+//! the next piece of sealed runs down; `first_after` is the key behind a range's end.
+//!
+//! What must hold: a plan touches no claimed keys. With `around_damage` it reads no damaged table
+//! and carries nothing newer past one. `Cut::plan` asserts that the plan is sound.
+//!
+//! Callers: `pick`, `manual`, `space` and `convert`, which know what should move.
 
 use super::{
     picture::Picture,

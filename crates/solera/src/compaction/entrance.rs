@@ -1,7 +1,14 @@
-//! Where tables that are newer than everything enter the tree.
+//! Where newest tables enter the tree: `entrance`, a pure function of a picture and a key range,
+//! and `Entrance`.
 //!
-//! Owns [`entrance`], a pure function. A flush enters level 0, since its keys may be anywhere.
-//! Tables that somebody ingests may enter lower: the deeper they enter, the less is merged again.
+//! The answer is the deepest level such that neither it nor any level above holds keys of the range
+//! or a claim on them. If level 0 itself has such keys, or nothing below is free, it is a new run
+//! of level 0. The deeper tables enter, the less is merged again.
+//!
+//! What must hold: no older entry comes to lie above the new tables (invariant R). Whoever enters
+//! below level 0 keeps the place by `Ledger::enter` until the tables are installed.
+//!
+//! Caller: `engine::work::claim_entrance`, for ingestion. Flushes do not ask: they enter level 0.
 
 use super::picture::Picture;
 use crate::{ids::RunId, key::KeyRange};

@@ -1,13 +1,15 @@
-//! Which filter a table gets that is about to be written.
+//! Which filter a new table gets: `LevelFilters`, by level, and `resting_level`, the level to ask
+//! for.
 //!
-//! Owns [`LevelFilters`], a pure function of what is there, what is wanted and what lookups met,
-//! and [`resting_level`]. Flushes, compactions and ingestion ask it, so that it is decided in one
-//! place; tables that exist keep the filter that they have.
+//! With `FilterSpread::Uniform` all levels get the same bits. With `Monkey` they share them by
+//! `filter::allotment`, weighed by recent misses of lookups. A level above the last counts as at
+//! least half full, since a level that was just drained fills again. `resting_level` follows a
+//! table down to the level where older keys of its range lie.
 //!
-//! With [`FilterSpread::Monkey`], levels share the bits as [`crate::filter::allotment`] says. What
-//! it needs is not what the levels hold at this moment, but what they hold while the table is
-//! there: a level that was just drained fills again. So a level above the last counts as at least
-//! half full, with runs in proportion.
+//! What must hold: pure functions of version, shape, wanted filters and misses. Tables that exist
+//! keep the filter that they have.
+//! Callers: `Tree::level_filters` for flushes, compactions and ingestion; `engine::jobs`
+//! (`resting_level`); `solera-tune`'s cost model (`expected`).
 
 use super::shape::Shape;
 use crate::{

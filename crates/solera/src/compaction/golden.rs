@@ -1,34 +1,14 @@
-//! Decisions as texts: a tree, what was done with it, and the plans that follow, as they print
-//! themselves.
+//! Golden tests: compaction's decisions as texts, compared with the files of `testdata`.
 //!
-//! Each file of `testdata` has cases. A case begins with `== TITLE`; every line after it is a step,
-//! and lines that begin with `> ` are what the step printed. A decision that changes shows as a
-//! difference in these texts:
+//! A case begins with `== TITLE`. Each line after it is a step on a tree of pretended tables, and
+//! lines that begin with `> ` are what the step printed. The comment of `Tree` lists the steps.
+//!
+//! What must hold: there are at least 40 cases, and each step prints what stands in the file.
 //!
 //! ```text
 //! cargo test -p soleradb --lib compaction::golden                    compares
 //! cargo test -p soleradb --lib compaction::golden -- --ignored      writes the texts anew
 //! ```
-//!
-//! | step | what it does |
-//! |---|---|
-//! | `shape T=10 K=4,1 buffer=1000 table=1000` | what is wanted |
-//! | `patience 9` | runs at which level 0 is merged though reads have not paid; 0 at first |
-//! | `run 1.3: 7 [a d] 500; 8 [f k] 500 deletes` | run 3 of level 1: first key, last key, bytes; `describe` has the other words |
-//! | `limit 1 4 lazy` | the run limit of level 1 becomes 4, by this transition |
-//! | `reads 100` | lookups have asked so many more tables of level 0 |
-//! | `damage 7` | table 7 cannot be read |
-//! | `hurry` | somebody waits for level 0 |
-//! | `picture`, `wants`, `urgency` | print what there is, what levels want, how urgently |
-//! | `pick` | prints the next plan |
-//! | `start` | prints the next plan and begins it |
-//! | `finish` | the plan that began first ends; its outputs are one table |
-//! | `settle` | plans are carried out until nothing is due |
-//! | `compact [a d]` | the plans of a manual compaction are carried out |
-//! | `snapshots 5 7`, `visible 9`, `now 100` | who may see what: live snapshots, what is visible, the time |
-//! | `awaited` | prints which release and which moment may make something droppable |
-//! | `space` | prints what the bytes are |
-//! | `entrance [a d]`, `enter [a d]` | print where such tables enter; the second keeps the place |
 
 use super::*;
 use crate::{
@@ -58,6 +38,26 @@ const TEXTS: [(&str, &str); 8] = [
 ];
 
 /// A tree of tables that are only pretended, and what compaction remembers of it.
+///
+/// | step | what it does |
+/// |---|---|
+/// | `shape T=10 K=4,1 buffer=1000 table=1000` | what is wanted |
+/// | `patience 9` | runs at which level 0 is merged though reads have not paid; 0 at first |
+/// | `run 1.3: 7 [a d] 500; 8 [f k] 500 deletes` | run 3 of level 1: first key, last key, bytes; `describe` has the other words |
+/// | `limit 1 4 lazy` | the run limit of level 1 becomes 4, by this transition |
+/// | `reads 100` | lookups have asked so many more tables of level 0 |
+/// | `damage 7` | table 7 cannot be read |
+/// | `hurry` | somebody waits for level 0 |
+/// | `picture`, `wants`, `urgency` | print what there is, what levels want, how urgently |
+/// | `pick` | prints the next plan |
+/// | `start` | prints the next plan and begins it |
+/// | `finish` | the plan that began first ends; its outputs are one table |
+/// | `settle` | plans are carried out until nothing is due |
+/// | `compact [a d]` | the plans of a manual compaction are carried out |
+/// | `snapshots 5 7`, `visible 9`, `now 100` | who may see what: live snapshots, what is visible, the time |
+/// | `awaited` | prints which release and which moment may make something droppable |
+/// | `space` | prints what the bytes are |
+/// | `entrance [a d]`, `enter [a d]` | print where such tables enter; the second keeps the place |
 struct Tree {
     context: Arc<TableContext>,
     version: Version,

@@ -1,7 +1,14 @@
-//! Who may still see what, at one moment.
+//! Who may still see what, at one moment: `Horizon`, the live snapshots, the newest visible number,
+//! and the time.
 //!
-//! Owns [`Horizon`]. The engine takes one for each decision. What must hold: it was taken no later
-//! than the decision, for a snapshot that somebody takes afterwards sees all that was visible then.
+//! `is_read(from, to)` says whether somebody reads, or may yet read, as of a number in that range.
+//! `last_read` gives the newest such number.
+//!
+//! What must hold: it was taken no later than the decision that uses it. A snapshot taken
+//! afterwards sees all that was visible then, so the decision cannot harm it.
+//!
+//! Callers: `engine::snapshots` makes one for each decision; `space` asks it which deletes and old
+//! versions nobody reads; `Ledger::picture` carries it.
 
 use crate::ids::{SEQNO_MAX, Seqno};
 

@@ -1,12 +1,15 @@
-//! Carrying out what was decided: a merge of sorted sources into new tables.
-//!
-//! Owns [`flush`] (memtables become the newest run of level 0) and [`run`] (a [`Plan`] becomes
-//! tables). Both only write files; `engine` makes them count with one manifest record, or removes
-//! them.
-//!
-//! What must hold: outputs of one job have disjoint ranges, tombstones included, so that they can
-//! be one run. Versions of one user key are never in two of them. They and their names are durable
-//! on return.
+//! Carrying out what was decided: `flush` writes memtables as level 0's newest run, `run` writes a
+//! `Plan`'s tables.
+//! Both merge sorted sources (`merge::Merge`), pass the entries through `Retain`, and cut the rest
+//! into tables of about `table_bytes`. `Written` is the result; `JobContext` is what a job may
+//! know. `flushed` makes a flush's edit. Nothing counts until `engine` installs it with one
+//! manifest record.
+//! What must hold:
+//! - Outputs of one job have disjoint ranges, tombstones included. The versions of one key share a
+//!   table.
+//! - Every entry that was read is kept or dropped, once (`Reckoning` asserts it).
+//! - Outputs and their names are durable on return. A job that fails removes its files.
+//! Callers: `engine::jobs` (flushes and plans), `engine::large` (batches too large for memtables).
 
 use super::{
     moves::Moves,

@@ -1,4 +1,9 @@
-//! Flushes, plans and sweeps carried out on real tables in memory, against a brute-force model.
+//! Tests of `job` on real tables in a file system in memory, against a brute-force model.
+//!
+//! A property runs flushes, plans and manual compactions on trees of any shape, and checks what
+//! every snapshot reads, forwards and backwards. Single tests: tables are cut by range tombstones
+//! too, and versions of a key stay in one table. What is not visible yet displaces nothing. A
+//! cancelled job leaves no file, and a job that fails at any call leaves the tree as it was.
 
 use super::*;
 use crate::{

@@ -1,15 +1,15 @@
-//! LearnedKV's conversion (LearnedKV §4.2): the whole tree becomes one list of keys.
+//! LearnedKV's conversion (LearnedKV §4.2): the whole tree becomes one list of keys, the run of the
+//! last level.
 //!
-//! Owns [`into_key_list`], its plan; [`is_key_list`], whether what a plan writes to a level is part
-//! of the list; and [`key_list`], how such tables are written. The list is the run of the last
-//! level. Jobs move separated values out of the frozen files ([`Victims`](super::Victims)).
+//! Owns `into_key_list`, its plan, and `is_key_list`, whether what a plan writes to a level is part
+//! of the list. `key_list` says how such tables are written: LearnedKV's model, no filter. Jobs
+//! move separated values out of the frozen files (`Victims`).
 //!
 //! What must hold:
-//! * The plan takes all runs, and no other plan is in flight. So tombstones may go.
-//! * What is flushed later lies above. So a delete in it hides what the conversion writes.
-//!
-//! Called by the engine if users choose this way of reclaiming: `reclaim` asks for the plan, `jobs`
-//! for the layout.
+//! - The plan takes all runs, and no other plan is in flight. So tombstones may go.
+//! - What is flushed later lies above. So a delete in it hides what the conversion writes.
+//! Callers: `engine::rewrite` asks for the plan and `engine::jobs` for the layout, where users
+//! chose this way of reclaiming.
 
 use super::{
     picture::Picture,

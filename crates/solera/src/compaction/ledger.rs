@@ -1,9 +1,15 @@
-//! What compaction remembers of one tree from one decision to the next.
+//! What compaction remembers of one tree between decisions: `Ledger`, of claims, seals, held
+//! limits, damage, rent.
 //!
-//! Owns [`Ledger`], which only the holder of the work lock changes. Decisions never read it: they
-//! read the [`Picture`] that [`Ledger::picture`] takes. Nothing of it is on disk. After a restart
-//! nothing is claimed, no run is sealed, every run limit is the wanted one, and damage is found
-//! again.
+//! `picture` takes what a decision may look at. `start`, `enter` and `finish` keep the claims,
+//! `change_limit` a changed run limit, `note_damage` an unreadable table. `hurry` says that
+//! somebody waits for level 0.
+//!
+//! What must hold: only the holder of the work lock touches a ledger, and decisions read only the
+//! `Picture`. Nothing of it is on disk. After a restart nothing is claimed or sealed, every run
+//! limit is the wanted one, and damage is found again.
+//!
+//! Caller: `engine::work`, one ledger for each tree.
 
 use super::{
     claims::{Claims, Ticket},

@@ -1,9 +1,15 @@
-//! Compacting a range because somebody asked for it.
+//! Compacting a range because somebody asked for it: `ManualCompaction`, and `Step`, what it needs
+//! next.
 //!
-//! Owns [`ManualCompaction`]. It goes through the levels from the top and moves what lies in its
-//! range down, level by level. It ends with one run at the bottom without anything that nobody
-//! sees, as far as snapshots allow. It goes through each level once, in key order, so that it ends
-//! however fast others write.
+//! It goes through the levels from the top and moves what lies in the range down, level by level.
+//! At the bottom it merges the runs into one, and writes anew tables that hold operands or what
+//! nobody sees.
+//!
+//! What must hold: it goes through each level once, in key order, so it ends however fast others
+//! write. At its end the range is one clean run at the bottom, as far as snapshots allow. It goes
+//! around damage and waits for plans in the way (`Step::Wait`).
+//! Callers: `engine::jobs` makes one for `Keyspace::compact`; `engine::work` asks it for each
+//! `Step`.
 
 use super::{
     cut::{Cut, Intent, first_after},

@@ -1,18 +1,15 @@
-//! Keeping the tree in shape.
+//! Keeping the tree in shape. Deciding and doing never share a function.
 //!
-//! Deciding and doing never share a function.
-//!
-//! * **Remembered**, in memory, under the work lock: [`Ledger`] (claims, seals, run limits that are
-//!   held, damage, what reads have paid for level 0).
-//! * **Seen**: [`Picture`], taken from the ledger once per decision.
-//! * **Decided**, purely, from a picture. [`urgency()`] says which tree is served first, [`pick()`]
-//!   what to do next. [`awaited()`] says what nobody can do before a snapshot goes or a moment
-//!   comes. [`ManualCompaction`] says what a request needs next, [`entrance()`] where tables from
-//!   outside belong. [`LevelFilters`] says which filters new tables get. A [`Plan`] is whole when
-//!   it is made, and prints itself. `testdata/` has pictures and the plans that follow from them.
-//! * **Done**: [`flush`] and [`run`] write tables.
+//! - **Remembered**, in memory, under the work lock: `Ledger`.
+//! - **Seen**: `Picture`, taken from the ledger once for each decision.
+//! - **Decided**, purely: `urgency` (which tree first), `pick` (what next), `awaited`, `entrance`,
+//!   `ManualCompaction`, `LevelFilters`. `victims` and `convert` choose value files and ranges. A
+//!   `Plan` is whole when it is made; `testdata/` has pictures and their plans.
+//! - **Done**: `flush` and `run` write tables.
 //!
 //! Files, bottom to top; each uses only those above it.
+//! Callers: `engine` (`work` decides, `jobs` does), `tree` (`Shape`, `LevelFilters`),
+//! `control::observe` (`space_use`).
 
 mod shape;
 mod filters;

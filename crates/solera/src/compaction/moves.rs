@@ -1,10 +1,13 @@
-//! What becomes of separated values in a job.
+//! What becomes of separated values in one job: `Moves`.
 //!
-//! Owns [`Moves`]: it counts the pointers that a job reads and those that it writes, and moves the
-//! values of some files, the victims, to sorted value files. A job that moves nothing only counts.
+//! It counts the pointers that a job drops (`drop_entry`) and keeps (`keep`). `keep` copies the
+//! values of some files, the victims, to a sorted value file and gives the new pointer. A value of
+//! a mebibyte or more is copied in pieces. A job without victims only counts.
 //!
-//! What must hold: what is moved is the same value. The sorted files are synced before the job's
-//! tables are named. A job that fails leaves none of its files behind.
+//! What must hold: what is moved is the same value. The sorted files are synced by `finish`, before
+//! the job's tables are named. A job that fails takes its files back (`remove`).
+//!
+//! Caller: `job`, whose `Outputs` hands every separated entry here.
 
 use super::reclaim::Victims;
 use crate::{

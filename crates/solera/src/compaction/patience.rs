@@ -1,19 +1,15 @@
-//! How long level 0 waits with its merge: until reads have paid for it.
-//!
-//! Owns [`LEVEL0_PATIENCE_DEFAULT`], what rent and price are, and [`Reckoning`], which adds the
-//! rent up.
-//!
-//! A merge of level 0 into level 1 writes most of level 1 anew. So it costs each pair the less, the
-//! more runs it takes at once. But every run that waits costs each read something. Nobody knows
-//! beforehand which of the two costs more. This is the ski rental problem (Karlin, Manasse,
-//! Rudolph, Sleator, Algorithmica 1988): rent until the rent that was paid comes to the price, then
-//! buy. The sum is at most twice the least possible. The rent is what reads did in level 0 since
-//! runs of it were last merged; the price is the merge (docs/decisions/0016).
-//!
-//! * Reads have paid: level 0 is due, however few runs it has.
-//! * Reads have not paid: level 0 is due at so many runs as the knob `level0_patience` says.
-//! * No merge can be spared (the tables can move down, the runs are small, somebody waits): level 0
-//!   is due at its run limit.
+//! How long level 0 waits with its merge: until reads have paid for it. Owns `Reckoning` and
+//! `Level0`.
+//! A merge of level 0 writes most of level 1 anew, so it should take many runs at once; but each
+//! waiting run costs reads. This is ski rental (Karlin, Manasse, Rudolph, Sleator, Algorithmica
+//! 1988): rent until the rent comes to the price, then buy. The rent is what reads did in level 0
+//! since its last merge; the price is that merge (docs/decisions/0016).
+//! - Reads have paid: level 0 is due, however few runs it has.
+//! - Reads have not paid: it is due at as many runs as the knob `level0_patience` says.
+//! - No merge can be spared (tables can move, runs are small, somebody waits): due at its run
+//!   limit.
+//! Callers: `Ledger::picture` (`look`), `want` (`Level0::due_at`), `control::observe`,
+//! `tree::settings` (the default).
 
 use super::{seals::Seals, shape::Shape};
 use crate::{

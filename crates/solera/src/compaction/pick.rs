@@ -1,23 +1,15 @@
-//! Which piece of work is next.
+//! Which piece of work is next: `pick`, a pure function of a `Picture`.
 //!
-//! Owns [`pick`], a pure function of a [`Picture`].
-//!
-//! * A level of one run that may have only one (leveling) gives up the table that is cheapest to
-//!   merge.
-//! * Any other level, and level 0, fills up until it is due and is then **drained**. All runs that
-//!   it has at that moment are sealed and move down together, piece by piece in key order. Arrivals
-//!   open a new run meanwhile. This is RusKey's flexible transition at the price of bounded pieces.
-//!   A smaller run limit lets the newest run grow, a larger one makes the next arrival open
-//!   another. Nothing is rewritten.
-//! * A level that comes to its run limit lazily ([`Transition`](super::Transition)) is drained too
-//!   when it is full.
-//! * Merges enter only the newest run of a level, unless it is full (C_i/K_i) or sealed: then a new
-//!   one.
-//! * Tables that nobody can see leave at once, since that costs nothing. When nothing else is due,
-//!   space that is of no use is given back (`space`).
-//! * What is damaged stays where it is, and what lies above it stays above it: plans go around its
-//!   keys. If that leaves a full level nothing to move down, its undamaged runs are merged among
-//!   themselves, so that their number stays bounded and writers go on.
+//! It drops tables that nobody can see, then serves `wants` in order, then gives back useless space
+//! (`space`).
+//! - A level that has one run and may have only one gives up the table that is cheapest to merge.
+//! - Any other full level is drained: its runs are sealed and move down piece by piece, in key
+//!   order.
+//! - Merges enter the newest run of the next level, unless it is full or sealed: then a new one.
+//! - Plans go around damaged keys. A full level that damage holds merges its undamaged runs.
+//! What must hold: no plan needs what a running plan has claimed. No change of shape rewrites
+//! anything by itself (RusKey's flexible transition).
+//! Caller: `engine::work`, for a worker that is free.
 
 use super::{
     cut::{Cut, Intent, drain},

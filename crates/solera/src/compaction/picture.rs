@@ -1,9 +1,15 @@
-//! What is there, what is wanted, and what is being done, at one moment.
+//! All that a compaction decision may look at: `Picture`, one tree at one moment.
 //!
-//! Owns [`Picture`], all that a decision may look at. [`Ledger::picture`](super::Ledger::picture)
-//! takes one under the lock that guards the ledger. Every decision is a pure function of a picture:
-//! `pick`, `urgency`, a manual compaction, the entrance. So two decisions on one picture never
-//! disagree about what is in force.
+//! It borrows the version, claims, seals, damage and held limits. It holds the shape in force
+//! beside the shape wanted, when level 0 is due, and the `Horizon`. `target_run` says which run of
+//! a level takes arrivals; `is_leveled` whether a level stays one run. `Display` prints it, one
+//! thing a line.
+//!
+//! What must hold: a picture does not change. Every decision is a pure function of one, so two
+//! decisions on one picture never disagree about what is in force.
+//!
+//! Callers: `Ledger::picture` makes it, under the work lock; `pick`, `want`, `manual`, `entrance`,
+//! `space`, `convert` and `control::observe` read it.
 
 use super::{
     claims::Claims, damage::Damage, horizon::Horizon, patience::Level0, seals::Seals, shape::Shape,

@@ -1,17 +1,15 @@
-//! One piece of work, decided and not yet done.
+//! One piece of work, decided and not yet done: `Plan`, with its `Source`s, `Target`, `Work` and
+//! `Reason`.
 //!
-//! Owns [`Plan`], which is whole when it is made and never changed. `cut` makes plans for `pick`
-//! and for a manual compaction, `job` carries them out, and [`Plan::edit`] says what the result
-//! does to the tree.
-//!
-//! A plan takes all versions of the keys in a range out of some runs, the sources. It puts them
-//! into one run, the target, merged with what the target holds there.
-//!
-//! What must hold in the range of the plan is invariant R (docs/decisions/0002). **The plan leaves
-//! no run alone that is newer than its target and older than one of its sources.** Then for no key
-//! an older version comes to lie above a newer one. [`Plan::unsound`] tests it. The engine asserts
-//! it where plans are made and again where they are installed. The sources of every plan are the
-//! oldest runs of their level without a gap, which gives this for free.
+//! A plan takes all versions of the keys of a range out of the source runs. It puts them into the
+//! target run, merged with what that holds there. `edit` says what the result does to the tree;
+//! `claims` says which keys it needs for itself.
+//! What must hold (invariant R, docs/decisions/0002): a plan leaves no run alone that is newer than
+//! its target and older than a source. Then no older version comes to lie above a newer one.
+//! `unsound` tests it; `assert_sound` stops where plans are made, and `edit` where they are
+//! installed.
+//! Callers: `cut`, `space` and `key_list` make plans, `job` carries them out, `engine::jobs` and
+//! `engine::store` install them.
 
 use crate::{
     canary::{Bug, planted},

@@ -1,11 +1,15 @@
-//! Whether value files are to be emptied, and which.
+//! Whether value files are to be emptied, and which: `is_over` and `most_wasteful`, pure, over
+//! `Space`s.
 //!
-//! Owns [`Reclaim`], the ways of reclaiming by name; [`is_over`] and [`most_wasteful`], pure
-//! decisions over the space that value files take; and [`Victims`], what was decided. While there
-//! are victims, every merge moves the values of theirs that it meets to sorted value files. A
-//! victim to which no pointer leads is removed by the rule for all value files.
+//! Owns `Reclaim`, the ways of reclaiming by name (tier, rewrite, learnedkv, off), and `Victims`,
+//! the files that were chosen. `Space` is what one file takes and what of it is live.
+//! `most_wasteful` takes the file with the most garbage for each live byte, while files take more
+//! than live values and the spare percent.
 //!
-//! Called by the engine when nothing more pressing is due.
+//! What must hold: while there are victims, every merge moves the values of theirs that it meets to
+//! sorted value files. A file leaves when no pointer leads to it.
+//! Callers: `engine::reclaim` and `engine::rewrite` decide; `convert` shares the sums; `moves` asks
+//! `Victims::has`.
 
 use crate::ids::FileId;
 use std::{collections::BTreeSet, fmt, sync::Arc};

@@ -1,31 +1,15 @@
-//! Which entries survive a job.
+//! Which entries survive a job: `Retain`, one pass over a merge, which tells a `Sink` of each
+//! entry.
 //!
-//! Owns [`Retain`] and says what each entry comes to ([`Sink`]). Entries go in as a merge yields
-//! them: keys ascending, versions of a key newest first. Those that some reader may still tell
-//! apart come out in the same order. It is one pass. It holds back only operands and deletes of
-//! one key.
+//! Entries go in with keys ascending and versions newest first. Those that some reader may still
+//! tell apart come out in the same order. Live snapshots cut the numbers into stripes; within a
+//! stripe only the newest version of a key counts. Operands are folded, expired values become
+//! deletes, and at the bottom deletes go (docs/decisions/0002).
 //!
-//! Live snapshots cut the sequence numbers into **stripes**: the stripe of an entry is the number
-//! of snapshots older than it. Every reader sees either both or neither of two entries of one
-//! stripe, so within a stripe only the newest version of a key counts:
+//! What must hold: no reader can tell that a job ran. Each entry that goes in is `keep`t or
+//! `dropped`, once. A range tombstone never covers entries of a newer source.
 //!
-//! * What is older than a value, a delete or a range tombstone of the same stripe goes.
-//! * Operands pile up until the value or delete below them in their stripe is met, and are then
-//!   folded into one value. They are not folded onto a value that is still to expire, because the
-//!   result would not expire. Without a base they are combined with each other, where the operator
-//!   can.
-//! * If nothing older lies below the job's inputs, a key's history ends there. The oldest operands
-//!   become a value. What only deletes goes once nothing is kept that it hides. A delete newer
-//!   than an open transaction stays even with nothing to hide: it tells the transaction that what
-//!   it read has changed.
-//! * A value that has expired is a delete for every reader, now and later.
-//!
-//! What must hold: a range tombstone covers the entries of every older source, and those of its own
-//! source with smaller sequence numbers. It never covers those of a newer source. In the output all
-//! of them share one source, so an entry's own number must tell. **An entry whose number was elided
-//! takes the number of the newest range tombstone over it from an older source.** It was written
-//! after that tombstone and before every live snapshot, so no reader can see the difference
-//! (docs/decisions/0002).
+//! Caller: `job`, whose `Outputs` is the `Sink`; `retain_tests` checks it by brute force.
 
 use crate::{
     canary::{Bug, planted},
@@ -130,6 +114,28 @@ struct Delete {
 }
 
 /// Lets the entries through that some reader may still tell apart.
+///
+/// Live snapshots cut the sequence numbers into **stripes**: the stripe of an entry is the number
+/// of snapshots older than it. Every reader sees either both or neither of two entries of one
+/// stripe, so within a stripe only the newest version of a key counts:
+///
+/// * What is older than a value, a delete or a range tombstone of the same stripe goes.
+/// * Operands pile up until the value or delete below them in their stripe is met, and are then
+///   folded into one value. They are not folded onto a value that is still to expire, because the
+///   result would not expire. Without a base they are combined with each other, where the operator
+///   can.
+/// * If nothing older lies below the job's inputs, a key's history ends there. The oldest operands
+///   become a value. What only deletes goes once nothing is kept that it hides. A delete newer
+///   than an open transaction stays even with nothing to hide: it tells the transaction that what
+///   it read has changed.
+/// * A value that has expired is a delete for every reader, now and later.
+///
+/// What must hold: a range tombstone covers the entries of every older source, and those of its own
+/// source with smaller sequence numbers. It never covers those of a newer source. In the output all
+/// of them share one source, so an entry's own number must tell. **An entry whose number was elided
+/// takes the number of the newest range tombstone over it from an older source.** It was written
+/// after that tombstone and before every live snapshot, so no reader can see the difference
+/// (docs/decisions/0002).
 pub struct Retain<'j, S> {
     readers: Readers<'j>,
     /// How every later reader judges: its moment is not above the clock's high water that the

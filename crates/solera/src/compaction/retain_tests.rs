@@ -1,5 +1,10 @@
-//! [`super::retain`] against brute force: no reader can tell that a job ran. That holds for every
-//! history, every set of snapshots, and every way to cut the sources into inputs and the rest.
+//! Tests of `retain` against brute force: no reader can tell that a job ran.
+//!
+//! A property makes every kind of history (puts, deletes, operands, expiries, range deletes), cuts
+//! it into sources, and lets a job merge some of them. What each snapshot reads before and after
+//! must be equal, with operators that combine, refuse to combine, or refuse to merge. Each entry is
+//! kept or dropped once. Regression tests: elided numbers above older range tombstones, long chains
+//! of operands, deletes at the bottom that an open transaction needs.
 
 use super::retain::{Entry, Readers, Retain, Sink, Why};
 use crate::{

@@ -1,8 +1,15 @@
-//! Which runs take no more data.
+//! Which runs take no more data: `Seals`, by level the newest sealed run; all older ones are sealed
+//! too.
 //!
-//! Owns [`Seals`]. A level that is full is emptied piece by piece: the runs that it has at that
-//! moment are sealed and move down together, while arrivals open a new run. Seals are not on disk.
-//! After a restart a level that was being emptied goes on filling until it is full again.
+//! A full level is emptied piece by piece: `seal` closes the runs that it has at that moment, and
+//! arrivals open a new run. `target_run` says which run of a level takes arrivals: the newest,
+//! unless it is sealed or full; then a new one. `is_draining` says whether a level is being
+//! emptied.
+//!
+//! What must hold: seals are not on disk. After a restart a level that was being emptied goes on
+//! filling until it is full again.
+//!
+//! Callers: `Ledger` keeps them; `Picture::target_run`, `patience` and `want` ask.
 
 use super::shape::Shape;
 use crate::{

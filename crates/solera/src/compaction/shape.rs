@@ -1,8 +1,15 @@
-//! The shape of the tree: how large each level may grow and how many runs it may hold.
+//! The shape of the tree: `Shape`, the size ratio T, run limits K_i, write buffer and table bytes
+//! (RusKey §4).
 //!
-//! Owns [`Shape`], the size ratio T and the run limits K_i of the FLSM-tree (RusKey §4). It is
-//! plain numbers: `wants` and `pick` obey it, and a change is honoured by the compactions that come
-//! anyway. Nothing is rewritten because a shape changed.
+//! `capacity_bytes` is M_b (T-1) T^level, and `run_capacity_bytes` is C_i/K_i. `legal_size_ratio`
+//! and `legal_run_limit` say what one may be while the other stays; `validate` checks all. `encode`
+//! and `decode` are its form in the manifest. The constants are the ends of the ranges.
+//!
+//! What must hold: plain numbers. Nothing is rewritten because a shape changed; the compactions
+//! that come anyway obey it. A shape out of range is refused by `decode`.
+//!
+//! Callers: `tree::settings` holds one; `want`, `seals`, `patience` and `filters` obey it;
+//! `engine::options` and `control` set it; `solera-tune` predicts with it.
 
 use crate::{
     codec::{DecodeError, Decoder, put_varint},

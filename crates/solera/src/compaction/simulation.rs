@@ -1,4 +1,11 @@
-//! Tests of the deciding half on trees whose tables are only pretended: a descriptor and a map.
+//! Property tests of compaction's decisions on trees whose tables are only pretended: a descriptor
+//! and a map.
+//!
+//! A `World` flushes, picks plans, lets several run at once and installs them in any order. After
+//! each step it checks that no key lost its newest version. It checks that level 0 is due wherever
+//! writers would wait, and that a tree at rest obeys its shape. Other tests are of patience and
+//! rent, shapes that change at any time, manual compaction, and the three transitions. Further:
+//! tables that move without being rewritten, and that tiering writes less than leveling.
 
 use super::*;
 use crate::{

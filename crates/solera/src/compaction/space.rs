@@ -1,17 +1,15 @@
-//! Space that is of no use, by cause, and the plans that give it back.
+//! Space of no use, by cause: `SpaceUse` and `space_use`; and the plans that give it back, `unread`
+//! and `free`.
 //!
-//! Owns [`SpaceUse`] (what a tree's bytes are) and the plans that are made when nothing else is
-//! pressing.
+//! - **Unread** (`unread`): a table that a newer range tombstone covers, or that has expired above
+//!   nothing, leaves the tree unread.
+//! - **In place** (`free`): a table of which a fifth is droppable is written anew, in its run.
+//! - **Down** (`free`): tables whose deletes hide a fifth of a merge with the next level are merged
+//!   with it. `awaited` says which snapshot's release, or which moment, makes more droppable.
 //!
-//! * **Unread**: tables all of whose entries a range tombstone in a newer run covers, or that have
-//!   expired with nothing below them, leave the tree. Nobody reads or writes them.
-//! * **In place**: a table of which a fifth is droppable is written anew, in its run.
-//! * **Down**: tables whose deletes and range tombstones hide a fifth of what a merge with the next
-//!   level would write are merged with it.
-//!
-//! What must hold: a plan frees what it was made for, as far as snapshots say at the time
-//! ([`Waste`] tells never too much). Deletes that hide less than was thought are gone at the bottom
-//! all the same. So plans end.
+//! What must hold: a plan frees what it was made for, as far as snapshots tell (`Waste` never tells
+//! too much). Deletes that hide less than thought are gone at the bottom. So plans end.
+//! Callers: `pick`, `manual`, `engine::{work, jobs}` (`awaited`), `control::observe` (`space_use`).
 
 use super::{
     cut::{Cut, Intent},

@@ -1,9 +1,15 @@
-//! How a level comes from one run limit to another.
+//! How a level comes from one run limit to another: `Transition` (flexible, greedy, lazy; RusKey
+//! §4.1).
 //!
-//! Owns [`Transition`], the ways that RusKey compares (RusKey §4.1), and [`limit_changes`], a pure
-//! function: which levels a change of the shape concerns. [`HeldLimits`] remembers what is not over
-//! yet. It is not on disk: a restart ends every transition, and the levels go on as after a
-//! flexible one.
+//! `limit_changes`, a pure function, says which levels a change of the shape concerns. `HeldLimits`
+//! remembers what is not over: a lazy level keeps its old limit until it was emptied, a greedy one
+//! is emptied at once, rewritten. `in_force` gives the shape that counts meanwhile.
+//!
+//! What must hold: level 0 is never lazy, since writers are held back by its run limit. Held limits
+//! are not on disk: a restart ends every transition, as if it had been flexible.
+//!
+//! Callers: `engine::change` (`limit_changes`), `Ledger` (`HeldLimits`), `tree::settings` and
+//! `knob` (the choice by name).
 
 use super::shape::Shape;
 use crate::{

@@ -1,8 +1,15 @@
-//! What the levels want, and how badly.
+//! What the levels want, and how badly: `wants`, `Want` and `urgency`, pure functions of a
+//! `Picture`.
 //!
-//! Owns [`wants`], which `pick` serves in order, and [`urgency`], by which the workers choose among
-//! trees. A reason to work that does not come from a level's fill belongs here too: it is one more
-//! [`Want`].
+//! A level wants work when its score comes to 1. The score of a level below 0 is its bytes, without
+//! those that running plans take out, over its capacity. Too many runs count too, and a level that
+//! is being drained wants work until it is empty. Level 0's score is its runs over those at which
+//! it is due.
+//!
+//! What must hold: the most pressing want comes first; of equals, the upper level. Each reason to
+//! work because of a level's fill stands here.
+//! Callers: `pick` serves the wants in order; `engine::work` compares trees by `urgency`; `space`
+//! looks whether anything is pressing.
 
 use super::{picture::Picture, plan::Reason};
 

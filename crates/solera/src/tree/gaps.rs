@@ -1,7 +1,15 @@
-//! What a tree remembers of its gaps, and how it learns what was written into them.
+//! How a tree serves its walks' memory of gaps: `Remembers for Tree`, `Tree::inserted`,
+//! `Tree::ingested`.
 //!
-//! Walks learn and cross gaps; the commit path and ingestion say here what they have inserted,
-//! before it is visible.
+//! A gap is a key range that walks found to hold deletes only. `merge::visible::gaps` keeps the
+//! gaps. This file gives it the tree's store of them and the answer to "what newer than `since` may
+//! be seen here" (`seen_from`). That answer looks at tables' newest numbers and walks newer
+//! memtables.
+//!
+//! What must hold: whoever writes entries says so here after inserting them and before they are
+//! visible. Else a walk would step over a new entry.
+//! Callers: `merge::visible` walkers through `Remembers`; `engine::apply` and `engine::large`
+//! (`inserted`); `engine::ingest` (`ingested`).
 
 use super::Tree;
 use crate::{

@@ -1,8 +1,15 @@
-//! Where walks have lately read values out of logs.
+//! Where walks have lately read values out of logs: `Heat`, a sample of keys, and `Sample`, a copy
+//! of it.
 //!
-//! Owns [`Heat`], a sample of keys. A value in a log costs a walk a read of its own, since a log is
-//! in the order of the writes. Reclaim asks where that happened often, to put the values there into
-//! the order of their keys. Walks add to it, and wait for nobody.
+//! A value in a log costs a walk a read of its own, since a log is in the order of the writes.
+//! Every 64th such read leaves its key; the last 4,096 keys are kept. `Sample::reads_in` turns the
+//! keys of a range back into a number of reads.
+//!
+//! What must hold: `note` never waits; where the lock is taken, the key is lost. `forget` removes a
+//! range once its values are in key order.
+//!
+//! Callers: `db::iterator` notes reads; `engine::convert` samples, to rank cells, and forgets a
+//! range that it has converted.
 
 use crate::{
     key::{KeyEnd, KeyRange},

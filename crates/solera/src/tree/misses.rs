@@ -1,7 +1,13 @@
-//! What lookups met lately, level by level.
+//! Filter misses by level, of late: `RecentMisses`, a decaying sum over counters that only grow.
 //!
-//! Owns [`RecentMisses`], from which filters for new tables are measured out. It is asked once for
-//! each flush and compaction; lookups count, and know nothing of it.
+//! `update` takes the level counters as they are now. Once 16,384 more lookups have missed than at
+//! the last time, it halves the old sums and adds the new misses. Until then it returns the sums
+//! unchanged, and all 0 before the first time.
+//!
+//! What must hold: lookups only count and never wait for this. One lock of the tree guards it.
+//!
+//! Caller: `Tree::level_filters`, once for each flush and compaction, which weighs `LevelFilters`
+//! by the result.
 
 use crate::stats::{LEVELS_COUNTED, LevelCounters};
 

@@ -1,10 +1,15 @@
-//! One keyspace's log-structured merge tree: what is in memory, what is in tables, and the view of
-//! both that a reader takes in one step.
-//!
-//! Owns [`View`] and the tree's changes of view: sealing a memtable, installing a version. What
-//! must hold: a view lists sources newest first, and every version of a key in a newer source is
-//! newer (invariant R, docs/decisions/0002). So a reader stops at the first version that it sees.
-//! Knows nothing of logs, manifests or other keyspaces; `engine` does.
+//! One keyspace's log-structured merge tree: memtables, tables, settings, and the one view of them
+//! all.
+//! Owns `Tree` and `View`. A `View` is immutable but for the active memtable. `seal`, `install` and
+//! `use_settings` make the next view under a lock and exchange it whole; readers take it by
+//! `view()` without a lock. `written_since` answers a transaction's check, `level_filters` the
+//! filters of new tables.
+//! What must hold:
+//! - A view lists sources newest first; every version of a key in a newer source is newer
+//!   (invariant R, docs/decisions/0002). So a reader stops at the first version that it sees.
+//! - What `install` and `use_settings` show is durable already. `seal` runs under the commit lock.
+//! Callers: `engine` changes trees; `db::keyspace`, `db::iterator` and `db::transaction` read;
+//! `control::observe` looks.
 
 mod gaps;
 mod heat;

@@ -1,12 +1,15 @@
-//! Point lookups, for one key or for many at once.
+//! Point lookups in a view: `View::lookup` for one key, `View::lookup_many` for many, and
+//! `Outcome`.
 //!
-//! Owns [`View::lookup`], [`View::lookup_many`] and [`Outcome`]. A lookup walks from the newest
-//! source to the oldest and stops at the first version that the snapshot sees. Many keys take each
-//! step together, so that they wait for memory together.
-//!
-//! What must hold: sources are asked in the order of their ages (invariant R). An operand ends a
-//! lookup too: the caller folds versions by a walk. Called by keyspaces, and where values are
-//! rewritten.
+//! A lookup asks active memtable, sealed memtables and then runs, newest first. It stops at the
+//! first version that the snapshot sees, and `sight::judge` says what that version means.
+//! `lookup_many` takes 32 keys through each step together (filter, place in the cache, block,
+//! entry), so that they wait for memory together.
+//! What must hold: sources are asked in the order of their ages (invariant R). The caller took the
+//! view before it chose the snapshot. `Outcome::Operand` ends a lookup too: the caller then folds
+//! by `Tree::fold`.
+//! Callers: `db::keyspace` (get, `multi_get`), `engine::rewrite`, which asks whether a value still
+//! counts.
 
 use super::View;
 use crate::{

@@ -1,10 +1,15 @@
-//! Walks over a whole view in key order: which sources take part, newest first, and what hides
-//! what.
+//! Walks over a whole view in key order: `Walk`, `Source`, `value_of` and `Tree::fold`.
 //!
-//! Owns [`Walk`], from which a walker up or down is made, and [`Source`], a cursor of any kind.
-//! What must hold: sources stand in the order of their ages, each with the tombstones of its own. A
-//! transaction's writes stand in front of all. Called by iterators, and by lookups that meet an
-//! operand.
+//! `Source` is one cursor of a walk: a memtable's, a run's, or one in front. `Walk::new` collects
+//! the sources that may hold keys of a range, newest first, with the range tombstones of each.
+//! `forward` and `backward` make a `merge::visible` walker of them, which yields what a reader
+//! sees. `Tree::fold` walks one key's versions and folds its operands into a value.
+//!
+//! What must hold: sources stand in the order of their ages, each with its own tombstones. A
+//! transaction's writes (`with_front`) stand before all.
+//!
+//! Callers: `db::iterator` and `db::transaction` (walks), `db::keyspace` (`fold`, when a lookup
+//! meets an operand).
 
 use super::{Tree, View};
 use crate::{

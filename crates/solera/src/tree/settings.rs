@@ -1,7 +1,15 @@
-//! What a tree is kept like: the numbers that its writers, flushes and compactions obey.
+//! What a tree is kept like: `Settings`, its layout by level, shape, filter bits, and threshold of
+//! separated values.
 //!
-//! Owns [`Settings`]. A tree's view holds them beside the version. So a decision sees a shape and
-//! the tables that it is about in one step. A change of either is one exchange of the view.
+//! `get` and `set` read and write one `TreeKnob`, for one level or for all. `validate` says whether
+//! all values fit each other; `narrowed` says what a knob may be while the others stay. `layout_of`
+//! says how tables of a level are written. `SEPARATE_NONE` is the threshold that separates no value
+//! below a mebibyte.
+//!
+//! What must hold: setting a knob for all levels ends what single levels had. A value of
+//! `SEPARATE_ALL_FROM` bytes or more is always kept apart.
+//! Callers: `View` holds one beside the version. `control::check` and `engine::{assignments,
+//! change}` change copies; `engine::{jobs, ingest}` ask for layouts.
 
 use crate::{
     compaction::{LEVEL0_PATIENCE_DEFAULT, Shape, Transition},

@@ -1,9 +1,15 @@
-//! How hard writers are slowed when flush and compaction fall behind.
+//! How hard writers are slowed when flush and compaction fall behind: `stall(Backlog, bytes) ->
+//! Stall`, pure.
 //!
-//! Owns [`stall`], a pure function of how far behind a tree is ([`Backlog`]). What must hold: the
-//! delay rises smoothly with the backlog, so that throughput bends instead of breaking. No writer
-//! is held for longer than [`STALL_MAX`] while work can progress. `engine::throttle` carries it
-//! out.
+//! A `Backlog` counts sealed memtables and runs of level 0 that are due. `Stall` is: go on, wait so
+//! long, or wait for work. The delay per KiB grows with the square of how far the backlog is
+//! between its soft and its hard limit. Soft and hard are 2 and 4 sealed memtables; runs of level 0
+//! count beyond those at which it is due.
+//!
+//! What must hold: the delay rises with the backlog, so throughput bends instead of breaking. No
+//! writer is held for longer than `STALL_MAX` (90 ms) while work can progress.
+//!
+//! Callers: `engine::throttle`, before each write; `engine::work` uses `STALL_MAX`.
 
 use super::View;
 use std::time::Duration;
