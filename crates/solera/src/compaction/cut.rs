@@ -1,5 +1,5 @@
-//! Cutting a bounded piece of work out of runs: `Cut`, which makes every `Plan` of source runs but
-//! the key list's.
+//! Cutting a bounded piece of work out of runs: `Cut`, which makes every `Plan` that reads some
+//! runs.
 //!
 //! A `Cut` is some runs of one level and the run that takes their keys. `range_at` and
 //! `first_range` find a range whose bytes stay under 25 tables' worth, preferably ending at a table
@@ -8,8 +8,8 @@
 //!
 //! What must hold: a plan touches no claimed keys. With `around_damage` it reads no damaged table
 //! and carries nothing newer past one. `Cut::plan` asserts that the plan is sound.
-//!
-//! Callers: `pick`, `manual`, `space` and `convert`, which know what should move.
+//! Callers: `pick`, `manual`, `space` and `convert`, which know what should move. (`key_list`, and
+//! `space` for tables that go unread, make plans without a cut.)
 
 use super::{
     picture::Picture,

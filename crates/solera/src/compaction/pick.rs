@@ -3,10 +3,10 @@
 //! It drops tables that nobody can see, then serves `wants` in order, then gives back useless space
 //! (`space`).
 //! - A level that has one run and may have only one gives up the table that is cheapest to merge.
-//! - Any other full level is drained: its runs are sealed and move down piece by piece, in key
-//!   order.
-//! - Merges enter the newest run of the next level, unless it is full or sealed: then a new one.
+//! - Any other level that is due is drained: its runs are sealed and move down piece by piece.
+//! - Small runs of level 0 are gathered into one instead, and too many runs of the deepest level.
 //! - Plans go around damaged keys. A full level that damage holds merges its undamaged runs.
+//!
 //! What must hold: no plan needs what a running plan has claimed. No change of shape rewrites
 //! anything by itself (RusKey's flexible transition).
 //! Caller: `engine::work`, for a worker that is free.

@@ -2,12 +2,12 @@
 //! §4.1).
 //!
 //! `limit_changes`, a pure function, says which levels a change of the shape concerns. `HeldLimits`
-//! remembers what is not over: a lazy level keeps its old limit until it was emptied, a greedy one
-//! is emptied at once, rewritten. `in_force` gives the shape that counts meanwhile.
+//! remembers what is not over. A lazy level keeps its old limit until it was emptied. A greedy one
+//! is merged into the next level at once, and rewritten for it. `in_force` gives the shape that
+//! counts meanwhile.
 //!
 //! What must hold: level 0 is never lazy, since writers are held back by its run limit. Held limits
 //! are not on disk: a restart ends every transition, as if it had been flexible.
-//!
 //! Callers: `engine::change` (`limit_changes`), `Ledger` (`HeldLimits`), `tree::settings` and
 //! `knob` (the choice by name).
 

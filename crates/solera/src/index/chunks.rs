@@ -1,13 +1,15 @@
-//! The sorted chunks of a trie's nodes, packed, under radix tables.
+//! The sorted 8-byte chunks of a trie's nodes, packed under radix tables: `Chunks`, and `Column`,
+//! one node's part.
 //!
-//! Owns [`Chunks`], all nodes' arrays in one, and [`Column`], one node's part of them. A chunk's
-//! leading bits pick a bucket. The bits that follow are its *code*, of the width that makes the
-//! column smallest. What remains is nearly always zeros, because separators are short; it is kept
-//! only where it is not zero. Nothing is lost: comparisons are exact.
+//! A chunk's leading bits pick a bucket. The next bits are its code, of the width (2, 4 or 8 bytes)
+//! that makes the column smallest. What remains is kept only where it is not zero. `push` adds a
+//! column; `locate` counts the chunks that are not above a number, exactly; `encode` and `decode`
+//! are its bytes.
 //!
 //! What must hold: the starts of a column ascend from none to all of its chunks, whoever wrote
-//! them. Searches rely on nothing else to stay within the arrays and to count no more chunks than
-//! there are; what else is wrong in a file misleads them, no more.
+//! them. So a search stays within the arrays and counts no more chunks than there are, whatever
+//! else is wrong in a file.
+//! Caller: `index::trie`.
 
 use crate::codec::{DecodeError, Decoder, put_varint};
 use solera_model::knots::radix_bits;

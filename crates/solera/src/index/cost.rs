@@ -1,6 +1,13 @@
-//! What an index costs, in cache lines of a lookup.
+//! What an index costs, in cache lines of a lookup: `Cost`, and `total`, one number of it.
 //!
-//! Owns [`Cost`], by which forms and kinds are chosen.
+//! It adds the cache lines of the index that a lookup touches. A block that it looks into in vain
+//! counts 20 lines, and a byte of index for each block half a line. Costs are counted when an index
+//! is built; `Display` prints them.
+//!
+//! What must hold: the smallest total wins, so the weights are the only exchange rate between time
+//! and memory.
+//!
+//! Callers: `index::mod` chooses among kinds by it (`auto`), `index::learned` among forms.
 
 use std::fmt;
 

@@ -1,13 +1,15 @@
-//! Where each block lies in the file.
+//! Where each block of a table lies: `Handles`, the sizes of consecutive blocks in a few bits each.
 //!
-//! Owns [`Handles`]. Blocks lie one after another, so a handle is the sum of the sizes before it.
-//! Sizes are much alike: in tables of pairs of one size there are a dozen, because a block ends
-//! with a whole pair. So a block has the rank of its size, the most frequent first; or, where sizes
-//! are many, by how much it is above the least. 256 blocks share where the first of them begins and
-//! how many bits their codes have: none where their blocks have one size. The few that need more
-//! bits are *exceptions*. What they have beyond the others' bits stands behind the codes. So a rare
-//! size makes no code longer but its own. What lies before a block is summed up from there or
-//! from the middle. Nothing here is touched by a read that the cache serves.
+//! Blocks lie one after another, so an offset is the sum of the sizes before it. A block's code is
+//! the rank of its size, or how much it is above the least where sizes are many. 256 blocks share a
+//! beginning and the width of their codes; rare codes that need more bits are exceptions. `offset`
+//! sums up from the group's beginning or its middle.
+//!
+//! What must hold: `decode` accepts only sizes that fill the given place exactly. Offsets are less
+//! than 2^56.
+//!
+//! Callers: `table::writer` encodes sizes, `table::reader` decodes them and asks where a block lies
+//! when the cache lacks it.
 
 use crate::codec::{DecodeError, Decoder, put_varint};
 use std::ops::Range;

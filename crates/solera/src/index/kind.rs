@@ -1,6 +1,14 @@
-//! The ways to find the block of a key, by number and by name.
+//! The ways to find the block of a key, by number and by name: `IndexKind`, the closed list of
+//! eleven.
 //!
-//! Owns [`IndexKind`], the closed list of them. Their numbers are on disk.
+//! `from_u8` reads a number, `name` and `FromStr` the name that users write. `CANDIDATES` are those
+//! that `auto` chooses from. `names_a_window` says whether a kind names several blocks;
+//! `may_come_to` whether a table that asked for one kind may have another.
+//!
+//! What must hold: numbers are on disk and do not change. Every kind gives the same answers.
+//!
+//! Callers: `table::layout` holds the kind that is wanted, `index::mod` builds and decodes by it,
+//! `knob` and the command line name it.
 
 use crate::error::Error;
 use std::{fmt, str::FromStr};

@@ -1,10 +1,15 @@
-//! The last few keys of each block, which lie where an index errs: right below the boundaries.
+//! The last few keys of each block, at most 8, right below the boundaries where an index errs:
+//! `LastKeys`.
 //!
-//! Owns [`LastKeys`], which a table's writer collects for training.
+//! What an index says ascends with keys, so of a block's keys those that are sent too far are its
+//! last ones. If an index sends the least of these aright, it does so with all smaller ones. So
+//! keys that go astray can be counted exactly from few.
 //!
-//! What an index says ascends with keys. So of a block's keys those that are sent too far are its
-//! last ones. If an index sends the least of the keys here aright, it does so with all smaller ones
-//! of the block. The keys here are counted one by one.
+//! What must hold: the keys of a block are pushed ascending, at least one. If a block has less than
+//! `KEPT_MAX` here, it has no others.
+//!
+//! Callers: `table::writer` collects them; `index::learned` trains and counts by them; `index::mod`
+//! hands them on.
 
 use super::separators::Separators;
 

@@ -1,16 +1,15 @@
-//! From a key to the one block that may hold it.
+//! From a key to the one block that may hold it: `Index`, built from a table's `Separators` and
+//! kept in the table.
 //!
-//! Owns [`Index`], built from the [`separators`] of a table when its last block is cut and kept in
-//! the table. The room's other files are [`IndexKind`], the [`handles`] that say where a block
-//! lies, what is searched, and the ways to do it.
-//!
-//! What must hold: the block of a key is that whose number is how many separators are not above the
-//! key. An exact kind names it. The others name a [`Span`] that it lies in or right before, and are
-//! put right by what the blocks say of themselves. An index that comes from bytes may be wrong
-//! about every key, but it panics for none, and names no block that is not there. What a block's
-//! line predicts is the block's own business.
-//!
+//! `build` makes the kind that was asked for, or chooses the cheapest (`auto`). `locate` gives a
+//! `Span`; `encode` and `decode` are its bytes. `IndexKind` lists the kinds, `handles` says where
+//! blocks lie.
+//! What must hold: the block of a key is how many separators are not above it. An exact kind names
+//! it; others name a span that has it, or lies right behind it, and blocks put that right. An index
+//! from untrusted bytes may be wrong, but panics for no key and names no block that is not there.
 //! Files, bottom to top; each uses only those above it.
+//! Callers: `table::writer` builds, `table::reader` decodes, `table::lookup` and `table::cursor`
+//! locate.
 
 mod kind;
 pub mod handles;

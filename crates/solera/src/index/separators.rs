@@ -1,14 +1,15 @@
-//! The separators between blocks, as they are collected, stored and loaded.
+//! The separators between a table's blocks, ascending in one allocation: `Separators`.
 //!
-//! Owns [`Separators`]. Separator `i` lies between block `i` and block `i + 1`. It
-//! is above every key of the former and not above any key of the latter. There is one exception:
-//! where the versions of one key `k` go on from block to block, it is `k` followed by a zero byte.
-//! So `k` itself is found in the block where its versions begin. Equal neighbours are legal for
-//! that reason.
+//! Separator `i` is above every key of block `i` and not above any key of block `i + 1`. Where the
+//! versions of one key `k` go on from block to block it is `k` and a zero byte. So `k` is found
+//! where its versions begin. `push_between` makes the shortest separator of two keys. `encode` and
+//! `decode` store each without what it shares with the one before.
 //!
-//! The separators are the truth of an index: every kind is built from them when a table's last
-//! block is cut. A table keeps what was built, or the separators themselves where that is nothing
-//! but their order; and its blocks have them as fences.
+//! What must hold: separators do not descend; equal neighbours are legal. Together they take at
+//! most 4 GiB.
+//!
+//! Callers: `table::writer` collects them; `index::{mod, sorted, trie, sherry, learned}` are built
+//! from them. A table stores them only for kinds without a model; its blocks have them as fences.
 
 use crate::{
     codec::{DecodeError, Decoder, put_bytes, put_varint},

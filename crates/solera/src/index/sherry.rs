@@ -1,9 +1,14 @@
-//! Sherry's way to a block, and LearnedKV's: a piecewise linear model of block numbers, which names
-//! a few of them.
+//! Sherry's way to a block, and LearnedKV's: `Sherry`, a piecewise linear model of block numbers
+//! over heads.
 //!
-//! Owns [`Sherry`]. What must hold: of an index that was built here, the span that it names has the
-//! key's block, with the likeliest first. One that was read from a file may name wrong blocks, but
-//! none that is not there. Called by `index`.
+//! `build` trains within γ blocks (kind `sherry-plr`), `build_within_entries` within ε entries
+//! (`greedy-plr`, LearnedKV). `locate` names the span of blocks within the error around the
+//! predicted one, and begins with the likeliest. `encode` and `decode` are its bytes.
+//!
+//! What must hold: of an index that was built here, the span has the key's block. One that was read
+//! from a file may name wrong blocks, but none that is not there.
+//!
+//! Caller: `index::mod`.
 
 use super::{
     separators::Separators,

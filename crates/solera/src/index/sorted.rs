@@ -1,8 +1,14 @@
-//! Searches over the sorted separators, one 8-byte head for each: the classical indexes that a
-//! learned one is compared with.
+//! Searches over the sorted separators, an 8-byte head for each: `Sorted`, the classical indexes.
 //!
-//! Owns [`Sorted`]: the prefix that all separators share, their heads in an [`Order`] to search
-//! them by, and what their heads do not tell.
+//! It keeps the prefix that all separators share, their heads in an `Order`, and what heads do not
+//! tell. An `Order` is how heads are laid out and searched: by halving, by interpolation, as an
+//! S-tree, or in Eytzinger's order. `locate` counts the separators that are not above a key.
+//! `shared_prefix`, `told_by_head` and `compare_with_prefix` serve the neighbours too.
+//!
+//! What must hold: the count is exact. Where several separators have the key's head, rests are
+//! compared.
+//!
+//! Callers: `index::mod` for the kinds without a model; `index::learned` for its halved form.
 
 use super::separators::Separators;
 use crate::key::{common_prefix_len, equal, head};

@@ -1,6 +1,14 @@
-//! What an index says of a key: a few blocks, and with which to begin.
+//! What an index says of a key: `Span`, consecutive blocks, and the one to begin with.
 //!
-//! Owns [`Span`].
+//! It has the block to begin with, and how many blocks lie before and behind it. It may say how far
+//! into that block the key is, in 256ths (`within`).
+//!
+//! What must hold: first ≤ begin ≤ last. An exact kind gives one block (`only`); a model gives
+//! those within its error (`new`). The key's block may also lie right before the span, by
+//! `Index::reach`.
+//!
+//! Callers: `index` makes spans; `table::lookup` and `table::cursor` look into their blocks;
+//! `tree::read` carries them between steps.
 
 /// Consecutive blocks: where to look for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,12 @@
-//! Models of `solera-model` among an index's bytes.
+//! Models of `solera-model` among an index's bytes: `decode_model`, which reads one by that crate's
+//! own decoder.
 //!
-//! Owns [`decode_model`].
+//! It hands the decoder's remaining bytes to the model's `decode` and takes off as many as the
+//! model read. It turns the model's error into a `DecodeError`.
+//!
+//! What must hold: nothing is read beyond what the decoder holds.
+//!
+//! Callers: `index::learned::nodes` (boundaries) and `index::sherry` (piecewise linear models).
 
 use crate::codec::{DecodeError, Decoder};
 use solera_model::bytes::Malformed;

@@ -1,17 +1,15 @@
-//! DobLIX's way to a block: a trie over 8-byte chunks of the separators (docs/PAPERS.md, "DobLIX:
+//! DobLIX's way to a block: `Trie`, over 8-byte chunks of the separators (docs/PAPERS.md, "DobLIX:
 //! the way to a block").
 //!
-//! Owns [`Trie`]. A node holds the sorted [`chunks`](super::chunks) that follow a common prefix,
-//! under a radix table. One chunk may not tell a separator: several share it, it goes on beyond it,
-//! or zero bytes at its end hide in the padding. Then a *redirector* says how to go on. Smooth keys
-//! need one node and no redirector: a search is then one radix entry and one cache line of chunks.
+//! A node holds the sorted `chunks` that follow a common prefix, under a radix table. Where one
+//! chunk does not tell a separator, a redirector says how to go on: with rests, or in another node.
+//! Smooth keys need one node and no redirector.
 //!
-//! What must hold: the number that [`Trie::locate`] gives is exactly how many separators are not
-//! above the key. This holds for a trie that was built, or that was read as it was written. Of a
-//! trie from any other bytes that decode, a lookup still ends and gives no more than there are
-//! separators. For that reason a file holds lengths and no places. The parts of an array follow one
-//! another. A redirector's separators follow those before it, and its node has a higher number than
-//! the node that it is in.
+//! What must hold: `locate` gives exactly how many separators are not above the key, of a trie that
+//! was built or read as written. Of any other bytes that decode, a lookup still ends and gives no
+//! more than there are. So a file holds lengths and no places.
+//!
+//! Caller: `index::mod`, for the kinds `doblix-pla` and `doblix-pra`.
 
 use super::{
     chunks::{Chunks, Column},

@@ -1,8 +1,15 @@
-//! Walking a table.
+//! Walking a table: `TableCursor`, a `Cursor` within a clip, and `Access`, how it gets at blocks.
 //!
-//! Owns [`TableCursor`]. It holds one block at a time, by a count, so that values can be pinned.
-//! Reads of users go through the cache; where it has none of some blocks in a row, they read ahead
-//! in pieces that grow. Compactions read ahead in large pieces and leave the cache alone.
+//! It holds one block at a time by a count, so that values can be pinned, and lends stretches of it
+//! (`Lending`). Reads of users go through the cache. After 2 misses in a row they read ahead, in
+//! pieces that double from 16 KiB to 256 KiB. Compactions read 128 KiB at once and leave the cache
+//! alone.
+//!
+//! What must hold: entries outside the clip do not exist for it. A seek finds the right block
+//! whatever the index says, by `table::lookup`. A read ahead that fails is made again block by
+//! block.
+//!
+//! Callers: `version::cursor` (runs, for walks and jobs), `version::pointers`, `engine::census`.
 
 use super::{TableFile, lookup::Fetched, reader::Table};
 use crate::{

@@ -1,7 +1,15 @@
-//! What the rest of the engine knows of a table without opening it.
+//! What the engine knows of a table without opening it: `TableDescriptor`.
 //!
-//! Owns [`TableDescriptor`]. It is stored twice. The engine believes the manifest. The copy in the
-//! table lets the file be checked against the manifest and read without one.
+//! It has file, bytes, counts, key range, smallest and largest sequence number, layout, filter, and
+//! `Waste`. `encode` and `decode` are its bytes; `encode_range` and `decode_range` those of a key
+//! range. `ingested_at` gives an ingested table its number; `hull` joins the ranges of entries and
+//! tombstones.
+//!
+//! What must hold: it is stored twice, and the engine believes the manifest. The copy in the table
+//! lets the file be checked against the manifest (`same_file`) and read without one. Numbers that
+//! contradict each other are refused.
+//! Callers: `table::writer` makes it, `version::edit` stores it, `compaction`, `engine` and
+//! `control` read it.
 
 use super::{layout::Layout, waste::Waste};
 use crate::{

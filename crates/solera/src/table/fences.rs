@@ -1,18 +1,15 @@
-//! What a block says about the keys it is responsible for.
+//! What a block says about the keys that it answers for: `Fences`, a bound on each side of a data
+//! block.
 //!
-//! Owns [`Fences`]: bounds on both sides of a data block. The block's note keeps them as lengths,
-//! because a bound is nearly a prefix of the key next to it. They prove from a block alone that a
-//! key which the block does not hold is in no other block either, whatever the index says. A lookup
-//! asks them only if the key lies before the first or behind the last key of its block.
+//! The lower fence lies right above the last key of the block before; the upper one is the
+//! separator. The block's note keeps them as lengths, since a bound is nearly a prefix of the key
+//! next to it (`Fences::encode` has the bytes). Two neighbours both answer for the gap between
+//! them, which holds no key.
 //!
-//! Between two blocks there is a gap, which holds no key. Both answer for it as far as they can:
-//! the lower fence lies right above the last key of the block before, and the upper fence is the
-//! separator. So an index may lead a key of the gap to either.
-//!
-//! The note, of the lower fence: how much of the block's first key begins it, and one more
-//! (varint); then the byte that ends it. For the first block it is 0 alone. Then, unless the block
-//! is the last one, of the upper fence: how much of the block's last key begins it (varint); then
-//! the byte that ends it.
+//! What must hold: a key that a block does not hold, and that its fences admit, is in no other
+//! block, whatever the index says.
+//! Callers: `table::writer` makes fences (`lower_fence`, `between`); `table::lookup` asks them only
+//! for a key before the first or behind the last of its block; `table::verify` checks them.
 
 use crate::{
     block::Block,
@@ -24,6 +21,11 @@ use crate::{
 type Bound = (usize, u8);
 
 /// The bounds around a block.
+///
+/// The note, of the lower fence: how much of the block's first key begins it, and one more
+/// (varint); then the byte that ends it. For the first block it is 0 alone. Then, unless the block
+/// is the last one, of the upper fence: how much of the block's last key begins it (varint); then
+/// the byte that ends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fences {
     lower: Option<Bound>,

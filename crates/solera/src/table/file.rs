@@ -1,7 +1,15 @@
-//! A table file that the engine knows of, open or not.
+//! A table file that the engine knows of, open or not: `TableFile`; and `open_alone`, without a
+//! manifest.
 //!
-//! Owns [`TableFile`]. The versions of the tree share it by `Arc`; when no version, cursor or
-//! reader has it any more and it was marked obsolete, its file goes.
+//! `table()` opens the file at the first call and checks it against its descriptor; an error is not
+//! remembered, so the next call tries again. `mark_obsolete` has the file removed when the last
+//! `Arc` of it goes.
+//!
+//! What must hold: there is one `TableFile` for a file, shared by all versions, cursors and
+//! readers. The file stays as long as one of them has it.
+//!
+//! Callers: `engine::{store, open}` make and mark them through `Version::apply`; `TableRef` holds
+//! one; `inspect` opens alone.
 
 use super::{
     LayoutTag, TableContext,

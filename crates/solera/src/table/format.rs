@@ -1,9 +1,15 @@
-//! The fixed parts of a table file: header and footer. [`super`] describes them byte by byte.
+//! The fixed parts of a table file: `Header`, `Footer`, `FORMAT_VERSION`. `table/mod.rs` has them
+//! byte by byte.
 //!
-//! Owns [`Header`], [`Footer`] and the number of the format. What must hold: bytes are untrusted. A
-//! newer version is refused by name only if the checksum proves that it was written so; else it is
-//! damage. Sections lie one after another, within the file. Called by the writer, the reader and
-//! `verify`.
+//! The header says whose file it is (database, file number). The footer says where tombstones,
+//! filter, index and properties begin, and how long the file is. Both have checksums.
+//!
+//! What must hold: bytes are untrusted. A newer version is refused by name only if the checksum
+//! proves that it was written so; else it is damage. The sections lie one after another, within the
+//! file.
+//!
+//! Callers: `table::writer` encodes, `table::reader` decodes, `table::verify` reads through
+//! `table::reader`.
 
 use crate::{
     codec::{Binding, Decoder},

@@ -1,7 +1,15 @@
-//! How a keyspace's tables are cut, indexed, filtered and compressed.
+//! How a keyspace's tables are cut, indexed, filtered and compressed: `Layout`.
 //!
-//! Owns [`Layout`]: as it stands when a table is written, it is recorded in the table's descriptor.
-//! The ranges below are checked where a layout is set and again where one is decoded.
+//! It has block size, `IndexKind`, ε, `Filters` and compression. `get` and `set` read and write one
+//! `LayoutKnob`; `validate` checks the ranges (`BLOCK_BYTES_MIN` to `BLOCK_BYTES_MAX`, ε up to
+//! `EPSILON_MAX`). `encode` and `decode` are its bytes.
+//!
+//! What must hold: a layout changes the speed of answers, never the answers; tables of different
+//! layouts live side by side. The layout that a table was written with is in its descriptor. One
+//! out of range is refused, where set and where decoded.
+//!
+//! Callers: `tree::settings` holds one by level, `table::writer` obeys it, `engine::descriptions`
+//! shows its ranges, `table::descriptor` stores it.
 
 use crate::{
     block::Compression,

@@ -1,9 +1,15 @@
-//! Point lookups in an open table.
+//! Point lookups in an open table: `Table::lookup`, and its steps `may_hold`, `enter`, `finish`,
+//! with `Entered`.
 //!
-//! Owns the steps of a lookup, so that many lookups can take them together, and [`Entered`], one
-//! that is half done. The index says which block to look into; the block's own keys and fences have
-//! the last word. A lookup that an index sends astray is put right by a search over the blocks and
-//! counted: a model may make a read slower, never wrong.
+//! `may_hold` asks filter and index, `enter` gets the block and finds the key's place in it,
+//! `finish` hands out what was found. The steps stand apart so that many lookups can take each
+//! together, with `prefetch_*` between them.
+//!
+//! What must hold: a block's own keys and fences have the last word. A lookup that the index sends
+//! astray walks to at most `WALK_MAX` (8) neighbouring blocks. Then it halves all blocks by their
+//! fences, and is counted. So a model may make a read slower, never wrong.
+//! Callers: `tree::read` (one key, and 32 together), `tree::mod` (`written_since`), `table::cursor`
+//! (`settle` for seeks), `table::verify`.
 
 use super::{fences::Fences, reader::Table};
 use crate::{

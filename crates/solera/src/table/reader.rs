@@ -1,7 +1,15 @@
-//! An open table, and the way to a block for everybody who needs one.
+//! An open table: `Table`, which `open` reads and checks, and the way to a block for everybody who
+//! needs one.
 //!
-//! Owns [`Table`]: opening one, reading its blocks, and what it says of itself. Lookups are next
-//! door.
+//! `pinned` takes a block from the cache, `load` reads one and caches it, `read` reads one past the
+//! cache. `locate` asks the index for a key's span. The rest tells of the table: descriptor,
+//! tombstones, bytes in memory, `approximate_bytes` of a range.
+//!
+//! What must hold: opening reads and checks all but the data blocks, against the descriptor that is
+//! given. A block is checked whenever it is read from the file. Whatever is damaged is named by
+//! file and offset.
+//! Callers: `table::file` opens; `table::lookup`, `table::cursor` and `table::verify` get blocks;
+//! `control::observe` asks for sizes.
 
 use super::{
     TableContext,

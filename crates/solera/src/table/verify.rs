@@ -1,8 +1,14 @@
-//! Looking at a whole table: checking it and printing it.
+//! Looking at a whole table: `Table::check`, which gives a `TableCheck`, and `Table::dump`, text
+//! for people.
 //!
-//! Owns [`Table::check`] and [`Table::dump`]. What must hold: a check reads the file past the cache
-//! and believes nothing. It goes on after a problem and lists it, so that one bad block does not
-//! hide the next. Called by `Db::verify` and by `inspect`.
+//! A check reads the file past the cache. It checks every checksum, the order of keys, and each
+//! block's line and fences. It checks where the index leads, that the filter admits every key, and
+//! the descriptor's sums.
+//!
+//! What must hold: a check believes nothing. It goes on after a problem and lists it, up to 100 of
+//! them, so that one bad block does not hide the next. An error that is no damage ends it.
+//!
+//! Callers: `engine::report` (`Db::verify`) and `inspect`.
 
 use super::{
     descriptor::hull,

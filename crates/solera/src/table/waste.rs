@@ -1,11 +1,14 @@
-//! What a table holds that is, or will be, of no use to anybody.
+//! What a table holds that is, or will be, of no use: `Waste`, a part of the table's descriptor.
 //!
-//! Owns [`Waste`], a part of the table's descriptor. The job that writes a table notes what it had
-//! to keep, and for whom. Later, whoever decides what to compact asks how much of it is droppable
-//! by now.
+//! It has bounded lists: old versions by the snapshots that hold them (`Held`), entries by their
+//! moment of expiry (`Expiring`), and deleted key ranges (`Cover`). `hold`, `expire` and `cover`
+//! note them while a job writes; where a list is full, neighbours become one group.
 //!
-//! What must hold: the answer is never too much. A merge of the table drops what is said to be
-//! droppable, so that no table is written anew again and again in vain.
+//! What must hold: nothing is said to be droppable too early or too much. A merge of the table
+//! drops what was said, so no table is written anew in vain again and again.
+//!
+//! Callers: `compaction::job` and `table::writer` note, `table::descriptor` stores,
+//! `compaction::space` asks what is droppable by now.
 
 use crate::{
     codec::{DecodeError, Decoder, put_bytes, put_end, put_varint},

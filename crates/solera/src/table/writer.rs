@@ -1,12 +1,14 @@
-//! Writing a table, front to back, in one pass.
+//! Writing a table front to back, in one pass: `TableWriter`.
 //!
-//! Owns [`TableWriter`]. Entries come in order; a block is cut when its builder refuses the next
-//! entry, and is sealed and put into the write buffer at once. What follows the data — range
-//! tombstones, filter, index, properties, footer — is written by `finish`, which syncs the file.
-//! Models are trained here too, in the job that merges. A block's line is trained as its keys come,
-//! the index when the last block is cut. The writer keeps of each block its size, a separator, and
-//! the beginning of its last key. Until then the file has no footer and no reader takes it for a
-//! table.
+//! `add` takes entries in order; a block is cut when its builder refuses the next entry, and is
+//! sealed into the write buffer. `finish` writes tombstones, filter, index, properties and footer,
+//! and syncs. Models are trained here: a block's line as its keys come, the index when the last
+//! block is cut. Of each block it keeps size, separator, and the beginning of its last keys.
+//!
+//! What must hold: keys ascend, versions of one key from new to old. Until `finish` the file has no
+//! footer, so nobody takes it for a table; dropped before, it is removed.
+//!
+//! Callers: `compaction::job` (flushes and compactions), `engine::ingest`.
 
 use super::{
     TableContext,

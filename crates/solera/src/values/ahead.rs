@@ -1,8 +1,15 @@
-//! Reading values ahead of a scan.
+//! Reading values ahead of a walk: `ReadAhead`, up to 8 windows on value files, one walk's own.
 //!
-//! Owns [`ReadAhead`]: a few windows on value files, each of which grows while a scan goes on
-//! through it. A scan in key order reads a sorted value file in one stretch; from a log, whose
-//! order is that of the writes, it reads value by value.
+//! A sorted value file is read in one stretch by a walk in key order. Where a file is reached twice
+//! in a row, its window reads 16 KiB, and twice as much each time, up to 256 KiB. Gaps of up to 16
+//! KiB are read over. A log is in the order of the writes, so from a log values are read one by one
+//! (`ValueFiles::read_once`).
+//!
+//! What must hold: each value is checked as `ValueFile::read` checks it. What is read ahead stays
+//! with the walk: `Resident` memory is left alone.
+//!
+//! Callers: `db::iterator` (scans), `db::keyspace` (`multi_get`), `compaction::moves` (values that
+//! move).
 
 use super::{Pointer, ValueFile, ValueFiles, record};
 use crate::{error::Result, pin::Slice};

@@ -1,13 +1,15 @@
-//! A file that holds values, open or not.
+//! A file that holds values, open or not: `ValueFile`; and sorted value files as bytes (`SORTED`,
+//! `check_sorted`).
 //!
-//! Owns [`ValueFile`] and how a sorted value file begins and ends. A sorted value file is a header
-//! of [`crate::frame::FileKind`], then one entry for each value, then a footer:
-//!
-//! ```text
-//! file   = header entry* footer
-//! entry  = key:bytes len:varint record                    record as in `record`
-//! footer = values:u64 value_bytes:u64 checksum:u32 magic[8]      the checksum is bound to the footer's offset
-//! ```
+//! `read` makes one read of exactly the record that a pointer leads to, and checks it. `pieces` and
+//! `sum_for` go through a large value in pieces of 256 KiB. `mark_obsolete` has the file removed
+//! when its last owner drops it. `check_sorted` reads a whole sorted file: every record, the order
+//! of the keys, the footer.
+//! What must hold: the first read opens the file and checks whose it is. No value is handed out
+//! whose checksum does not fit file, offset and key. Memory is taken only for a record that the
+//! file has room for.
+//! Callers: `ValueFiles` makes handles; versions and memtables own them; `ahead` and `writer` read
+//! through them; `inspect` checks.
 
 use super::{Pointer, record};
 use crate::{
@@ -29,6 +31,12 @@ use std::{
 };
 
 /// How a sorted value file begins.
+///
+/// ```text
+/// file   = header entry* footer
+/// entry  = key:bytes len:varint record                    record as in `record`
+/// footer = values:u64 value_bytes:u64 checksum:u32 magic[8]      the checksum is bound to the footer's offset
+/// ```
 pub const SORTED: FileKind =
     FileKind { magic: magic::VALUES, version: 1, noun: "value file", reserves: false };
 /// Bytes of its footer.

@@ -1,13 +1,15 @@
-//! How much of each value file some entry of a tree still points to.
+//! How much of each value file the entries of one tree point to: `LiveValues`; and the change of
+//! it, `Tally`.
 //!
-//! Owns [`Live`], [`LiveValues`], which a version holds, and [`Tally`], the change that a job
-//! makes. What must hold: the counts of a version are those of the pointers in its tables, as far
-//! as the clips admit them. A flush adds what it wrote; a merge takes away what it read and adds
-//! what it wrote. Both are part of the edit that installs the tables.
-//!
-//! ```text
-//! tally = n:varint (file << 1 | sorted : varint, values:zigzag, bytes:zigzag){n}
-//! ```
+//! A `Tally` counts pointers and bytes that come and leave, file by file. `LiveValues::after` adds
+//! one; `to_tally` makes one of the counts. `Live` is one file's part. A tally is part of an edit,
+//! so it has bytes.
+//! What must hold: the counts of a version are those of the pointers in its tables, as far as the
+//! clips admit them. A flush adds what it wrote; a merge takes what it read and adds what it wrote.
+//! Counts that fall below 0 refuse the edit.
+//! Callers: `compaction::{job, moves}` make tallies, `version` applies and stores them.
+//! `compaction::convert` and `engine::reclaim` read the counts; `engine::report` and `inspect`
+//! count again and compare.
 
 use super::Pointer;
 use crate::{
@@ -36,6 +38,10 @@ struct Change {
 }
 
 /// What a job changes, file by file.
+///
+/// ```text
+/// tally = n:varint (file << 1 | sorted : varint, values:zigzag, bytes:zigzag){n}
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     changes: BTreeMap<FileId, Change>,

@@ -1,14 +1,15 @@
-//! Where a value lies.
+//! Where a value lies: `Pointer`, its file, whether that is sorted, its offset, and its length.
 //!
-//! Owns [`Pointer`] and its bytes, which are what an entry with a separated value stores in the
-//! place of the value:
+//! An entry with a separated value stores these bytes in place of the value:
 //!
 //! ```text
 //! pointer = (file << 1 | sorted):varint offset:varint len:varint
 //! ```
 //!
-//! `offset` is where the record of the value begins in its file, `len` the length of the value
-//! alone.
+//! What must hold: `offset` is where the value's record begins; `len` is the length of the value
+//! alone. `decode` takes exactly what `encode` wrote, `POINTER_BYTES_MAX` (25) bytes at most.
+//! Callers: `wal` and `values::writer` make pointers; memtables, `sight`, `values::files` and
+//! `compaction::moves` read them.
 
 use crate::{
     codec::{DecodeError, Decoder, put_varint},

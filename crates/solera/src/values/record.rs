@@ -1,12 +1,15 @@
-//! The bytes that a pointer leads to.
+//! The bytes that a pointer leads to: `checksum` makes a record's sum, `verified` checks a record.
 //!
 //! ```text
 //! record = checksum:u32 value[len]
 //! ```
 //!
-//! The checksum is a CRC-32C of the file's binding (database, file and nonce), the offset of the
-//! record, the key's length as a `u16`, the key, and the value. So a value that belongs to another
-//! key, place or file is not taken for this one.
+//! What must hold: the sum is a CRC-32C. It covers the file's binding (database, file, nonce), the
+//! record's offset, the key's length as a `u16`, the key, and the value. So a value that belongs to
+//! another key, place or file is not taken for this one.
+//!
+//! Callers: `wal::batch` writes records of values in logs, `values::writer` those of sorted files;
+//! `values::file` and `values::ahead` verify what they read.
 
 use crate::codec::Binding;
 

@@ -1,3 +1,11 @@
+//! Tests of value files through `ValueWriter`, `ValueFiles`, `ReadAhead` and `check_sorted`, in
+//! memory.
+//!
+//! Values come back through their pointers, alone and read ahead; pointers and tallies come back
+//! from bytes. A value of another key, place or file is damage at its offset. Every flipped bit of
+//! a file is found and harms one value at most, and arbitrary bytes are no value file. A marked
+//! file goes with its last owner, and one that is given up leaves nothing.
+
 use super::*;
 use crate::{
     error::Error,

@@ -1,12 +1,15 @@
-//! Writing sorted value files, front to back.
+//! Writing sorted value files, front to back: `ValueWriter` for one file, `SortedValues` for all of
+//! one job.
 //!
-//! Owns [`ValueWriter`], which writes one file, and [`SortedValues`], which writes as many as the
-//! values of one job need, of 64 MiB at most. The caller adds values in the order of their keys and
-//! gets the pointers that the entries then hold.
+//! `add` takes a value, in the order of the keys, and gives the pointer that its entry then holds.
+//! `copy` takes one over from another file in pieces. `finish` writes the footer and syncs.
+//! `SortedValues` begins another file at 64 MiB, so that what is reclaimed at once is bounded.
 //!
-//! What must hold: until a file is finished it has no footer, and nobody points to it. A file is
-//! synced when it is finished; its name is durable once the caller has synced the directory. What
-//! is dropped before it is finished is removed. Called by jobs that move values, and by ingests.
+//! What must hold: until a file is finished it has no footer and nobody points to it. Its name is
+//! durable once the caller has synced the directory. What is dropped before it is finished is
+//! removed.
+//! Callers: `compaction::moves` (values that leave victims), `engine::ingest` (large ingested
+//! values).
 
 use super::{Pointer, SORTED, ValueFile, file::FOOTER_BYTES, record};
 use crate::{

@@ -1,7 +1,15 @@
-//! Walking a run: the concatenation of its tables.
+//! Walking a run as if it were one table: `RunCursor`, a `Cursor` over disjoint tables in key
+//! order.
 //!
-//! Owns [`RunCursor`]. Scans and jobs hold one per run. A table is opened when the cursor reaches
-//! it.
+//! It opens a table when it comes to it, and has at most one open. At a table's end it goes on in
+//! the next one, or in the one before. It lends stretches of a block (`Lending`) as a table's
+//! cursor does.
+//!
+//! What must hold: the tables are disjoint and ascend, so no two are asked for one key. Entries
+//! outside a table's clip do not exist for it.
+//!
+//! Callers: `tree::scan` makes one for each run of a walk, `compaction::job` one for each run that
+//! a plan reads.
 
 use super::run::{TableRef, first_reaching};
 use crate::{

@@ -1,30 +1,15 @@
-//! What changes a tree, and what changes the database: one record of the manifest.
+//! What changes a tree and what changes the database: `TreeEdit` and `Edit`, one record of the
+//! manifest.
 //!
-//! ```text
-//! edit      = field*
-//! field     = tag:varint len:varint body[len]
-//! ```
-//!
-//! | tag | field | body |
-//! |---|---|---|
-//! | 1 | keyspace created | id:varint name_len:varint name settings |
-//! | 2 | keyspace dropped | id:varint |
-//! | 3 | settings of a keyspace | id:varint settings |
-//! | 4 | tree | id:varint flushed (0, or 1 seqno:varint) n:varint removed\*n n:varint added\*n values |
-//! | 5 | next file | number:varint |
-//! | 6 | next keyspace | number:varint |
-//! | 7 | last seqno | number:varint |
-//! | 8 | high water of the clock | unix_ms:varint |
-//! | 9 | oldest live log | file:varint |
-//! | 10 | end of a log | file:varint bytes:varint |
-//! | 11 | new log | file:varint |
-//! | 12 | change of knobs | receipt |
-//! | 13 | knob | assignment |
-//!
-//! `removed = level:varint run:varint file:varint start_len:varint start`, `added = level:varint
-//! run:varint descriptor clip`; `receipt` and `assignment` are told by docs/FORMAT.md. Fields 1 to
-//! 4, 10, 12 and 13 may repeat, the others not. A tag that is not listed was written by a newer
-//! release, and means something that must not be passed over.
+//! A `TreeEdit` has tables `Removed` from runs and `Added` to them, and a tally of values. An
+//! `Edit` has tree edits, keyspaces created and dropped, settings, numbers, logs, receipts and
+//! assignments. `encode` and `decode` are its bytes; the comment of `Edit` is their table.
+//! What must hold: an edit is applied whole or not at all, in the order of its fields. A field's
+//! tag that is unknown was written by a newer release, and the edit is refused. A number that may
+//! stand once and stands twice is damage.
+//! Callers: `compaction::plan` and `compaction::job` make tree edits; `engine::{store, open,
+//! change, ingest, checkpoint}` make edits; `manifest` writes and reads them; `inspect::edits`
+//! prints them.
 
 use super::receipt::{Assignment, Receipt};
 use crate::{
@@ -94,6 +79,32 @@ pub struct CreatedKeyspace {
 }
 
 /// One atomic change of the database. Applied in the order of the fields.
+///
+/// ```text
+/// edit      = field*
+/// field     = tag:varint len:varint body[len]
+/// ```
+///
+/// | tag | field | body |
+/// |---|---|---|
+/// | 1 | keyspace created | id:varint name_len:varint name settings |
+/// | 2 | keyspace dropped | id:varint |
+/// | 3 | settings of a keyspace | id:varint settings |
+/// | 4 | tree | id:varint flushed (0, or 1 seqno:varint) n:varint removed\*n n:varint added\*n values |
+/// | 5 | next file | number:varint |
+/// | 6 | next keyspace | number:varint |
+/// | 7 | last seqno | number:varint |
+/// | 8 | high water of the clock | unix_ms:varint |
+/// | 9 | oldest live log | file:varint |
+/// | 10 | end of a log | file:varint bytes:varint |
+/// | 11 | new log | file:varint |
+/// | 12 | change of knobs | receipt |
+/// | 13 | knob | assignment |
+///
+/// `removed = level:varint run:varint file:varint start_len:varint start`, `added = level:varint
+/// run:varint descriptor clip`; `receipt` and `assignment` are told by docs/FORMAT.md. Fields 1 to
+/// 4, 10, 12 and 13 may repeat, the others not. A tag that is not listed was written by a newer
+/// release, and means something that must not be passed over.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Edit {
     /// Keyspaces that come to be, with empty trees.

@@ -1,6 +1,14 @@
-//! One level: runs, the newest first.
+//! One level of a tree: `Level`, its runs, newest first; and `LEVELS_MAX` (64).
 //!
-//! Owns [`Level`] and how many there can be. Versions are made of levels.
+//! It answers for its runs together: bytes, entries, tables, whether some table overlaps a key
+//! range. `next_run` gives the id of a new run.
+//!
+//! What must hold: runs stand by descending id. For any key, every version in a newer run is newer
+//! than those in an older one (invariant R). An id is not used again, although its run has gone:
+//! `next_run` is above all that the level ever had.
+//!
+//! Callers: `Version` is made of levels; `compaction` decides by them, `control::observe` and
+//! `inspect` show them.
 
 use super::run::Run;
 use crate::{ids::RunId, key::KeyRange};

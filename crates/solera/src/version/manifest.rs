@@ -1,13 +1,15 @@
-//! The record of every edit: what the database is, as far as the disk knows.
+//! The record of every edit, which is what the disk knows of the database: `Manifest`, and the file
+//! CURRENT.
 //!
-//! Owns [`Manifest`] and two kinds of files (docs/FORMAT.md, "5. CURRENT and manifest"). A manifest
-//! is a file of frames, each one [`Edit`]; the first ones say everything from scratch. CURRENT
-//! names the manifest that counts and how much of it was durable then. It is replaced by renaming.
-//!
-//! What must hold: CURRENT never names a manifest that is not durable up to the length it gives. So
-//! damage before that length is never a torn end. A manifest is appended to only by the handle that
-//! created it. Remains of a crash are removed by the caller. Called by `engine` (`open` loads,
-//! `store` creates, appends and rotates, checkpoints create) and by `inspect`.
+//! A manifest is a file of frames, each an `Edit`; the first ones say everything from scratch
+//! (docs/FORMAT.md, "5. CURRENT and manifest"). CURRENT names the manifest that counts and how much
+//! of it was durable then. `create` and `rotate` replace it by renaming; `append` adds a durable
+//! edit; `load` reads.
+//! What must hold: CURRENT never names a manifest that is not durable up to that length. So damage
+//! before it is never a torn end. Only the handle that created a manifest appends. A failed sync
+//! poisons it.
+//! Callers: `engine::open` loads, `engine::store` creates, appends and rotates,
+//! `engine::checkpoint` creates, `inspect` reads.
 
 use super::edit::{Edit, FORMAT_VERSION};
 use crate::{

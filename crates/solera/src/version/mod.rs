@@ -1,9 +1,15 @@
-//! Which tables make up a tree, and how that changes.
+//! Which tables make up a tree, and how that changes: `Version`, `Edit`, `Manifest`.
 //!
-//! A **version** is an immutable picture of one tree: levels of runs of tables. An **edit** leads
-//! from one version to the next and is one atomic record of the manifest.
+//! A `Version` is an immutable picture of one tree: `Level`s of `Run`s of `TableRef`s. An `Edit`
+//! leads from one version to the next and is one atomic record of the `Manifest`. `RunCursor` walks
+//! a run; `Receipt` and `Assignment` tell of changed knobs; `each_pointer` finds a table's
+//! pointers.
 //!
+//! What must hold: every version of a key in a newer run is newer than those in older runs
+//! (invariant R, docs/decisions/0002). What the manifest does not say does not count.
 //! Files, bottom to top; each uses only those above it.
+//! Callers: `compaction` decides on versions, `tree` shows them to readers, `engine` records edits,
+//! `inspect` prints them.
 
 mod run_index;
 mod run;

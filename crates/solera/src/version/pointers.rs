@@ -1,7 +1,12 @@
-//! The pointers that a table holds.
+//! The pointers to separated values that a table holds: `each_pointer`, a walk over a table's clip.
 //!
-//! Owns [`each_pointer`], a walk over the separated entries of a table's clip: what the counts of a
-//! version ([`Version::values`](super::Version::values)) must agree with.
+//! It hands each pointer to the caller with its key, in the order of the keys, and reads past the
+//! cache. An entry that should hold a pointer and does not is damage.
+//!
+//! What must hold: what it finds in all tables of a version is what `Version::values` counts.
+//!
+//! Callers: `engine::report` (`Db::verify`) and `inspect`, which compare the counts;
+//! `engine::rewrite`, which collects the values of a file.
 
 use super::TableRef;
 use crate::{

@@ -1,9 +1,15 @@
-//! What was changed while the database ran: by whom, when, why.
+//! What was changed while the database ran: `Receipt` (by whom, when, why) and `Assignment` (a
+//! knob's value).
 //!
-//! Owns [`Receipt`], which is history and has no effect, and [`Assignment`], which has: the value
-//! that a knob has from then on. An edit of the manifest holds both. A receipt names knobs by text,
-//! so that it can be read whatever becomes of them. An assignment names one by its number. A number
-//! or value that this release does not know has no effect, and is kept.
+//! A receipt is history and has no effect. It names knobs by text (`Changed`), so that it can be
+//! read whatever becomes of them. An assignment has an effect from then on, and names a knob by its
+//! number. Both are fields of an edit, with `encode` and `decode`.
+//!
+//! What must hold: a number or value that this release does not know has no effect, and is kept.
+//!
+//! Callers: `control::check` makes both from a change; `engine::change` records them;
+//! `engine::assignments` obeys and keeps them; `inspect::edits` prints them; agents in
+//! `solera-tune` read receipts.
 
 use super::level::LEVELS_MAX;
 use crate::{

@@ -1,12 +1,15 @@
-//! One run: tables with disjoint key ranges, in key order.
+//! One run, tables with disjoint key ranges in key order: `Run`; and `TableRef`, a table or the
+//! part that counts.
 //!
-//! Owns [`TableRef`] (a table, or the part of one that counts) and [`Run`]. Versions are made of
-//! runs; point lookups ask [`Run::find`], scans and jobs walk a [`super::RunCursor`], plans are
-//! made from both.
+//! `Run::find` gives the one table that may hold a key (by `RunIndex`), `overlapping` the tables of
+//! a range, `tombstones` the range tombstones of all. `TableRef::within` and `without` cut a part;
+//! bytes and entries of a part are estimated as if keys were spread evenly.
 //!
 //! What must hold: the clips of a run's tables are not empty, disjoint and ascending. A file may be
-//! in a run more than once, with disjoint clips: a job that moved a range of keys down leaves what
-//! lies on either side of it.
+//! in a run more than once, with disjoint clips: a plan that takes a range out of it leaves both
+//! sides.
+//! Callers: `Version` is made of runs; `tree::read` asks `find`, `RunCursor` walks, `compaction`
+//! plans over both.
 
 use super::run_index::{RunIndex, share};
 use crate::{

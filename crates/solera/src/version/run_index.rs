@@ -1,12 +1,15 @@
-//! Which table of a run may hold a key, answered from two small arrays of numbers.
+//! Which table of a run may hold a key: `RunIndex`, over the heads of the tables' first and last
+//! keys.
 //!
-//! Owns [`RunIndex`], and [`share`], a guess of how much of a table lies in a key range. A point
-//! lookup asks a run's index once. The answer comes from the heads of the tables' first and last
-//! keys; key bytes are compared only when heads tie. Where keys are spread evenly, a line over the
-//! first keys says which table it is, within a few. A walk from there finds it. Elsewhere it is
-//! an S-tree (docs/decisions/0007 "The tables of a run").
+//! If a line over the first heads is right within 8 tables, `find` predicts by it and walks a few.
+//! Else it searches an S-tree of the heads (docs/decisions/0007 "The tables of a run"). Key bytes
+//! are compared only where heads tie. `share` guesses which part of a key range lies in another, by
+//! heads.
 //!
-//! What must hold: the ranges are sorted and disjoint. Called by `run`.
+//! What must hold: the ranges are sorted, disjoint and not empty. `find` gives the range that holds
+//! the key, or none.
+//!
+//! Caller: `run` (`Run::find` for lookups, `TableRef::bytes_within` for plans).
 
 use crate::key::{KeyEnd, KeyRange, begins_with, common_prefix_len, head_after};
 use solera_model::{

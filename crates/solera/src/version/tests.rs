@@ -1,4 +1,9 @@
-//! Versions and runs on real tables in memory.
+//! Tests of `Version`, `Run` and `RunCursor` on real tables in memory.
+//!
+//! A run is walked and searched like the keys in its clips, against a model. A file keeps its one
+//! handle until its last part leaves, and run ids are not used again. `Version::runs` stands by
+//! age. An edit that does not fit the version is refused and says why. Range tombstones count only
+//! within the clip.
 
 use super::*;
 use crate::{

@@ -1,12 +1,15 @@
-//! The whole tree at one moment.
+//! The whole tree at one moment: `Version`, and `apply`, how a `TreeEdit` leads to the next one
+//! (`Applied`).
 //!
-//! Owns [`Version`] and how a [`TreeEdit`] leads from one to the next. A version never changes:
-//! readers hold one and see the same tables for as long as they like.
+//! It holds the levels, all runs by age, the live values, and handles of the value files that its
+//! tables point to. A version never changes: readers hold one and see the same tables as long as
+//! they like. `to_edit` makes the edit that builds it from nothing.
 //!
-//! What must hold: sources are ranked by age, rank 0 the newest: the runs of level 0 newest first,
-//! then those of level 1, and so on. For any key, every version of it in a newer source is newer
-//! than every version in an older one (invariant R). Plans keep it; [`Version::apply`] checks what
-//! can be seen without reading tables.
+//! What must hold: runs are ranked by age, those of level 0 first, newest first. For any key, every
+//! version in a newer run is newer (invariant R). Plans keep it; `apply` refuses what does not fit
+//! and asserts the order of runs and levels.
+//! Callers: `engine::store` and `engine::open` apply edits, `View` holds the present version,
+//! `compaction` reads it.
 
 use super::{
     edit::{Added, Removed, TreeEdit},

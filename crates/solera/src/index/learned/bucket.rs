@@ -1,19 +1,15 @@
-//! Sixteen ascending separators in little memory, each without what it shares with the one before.
+//! Sixteen ascending separators in little memory: `push` writes a bucket, `up_to` looks a key up in
+//! it.
 //!
-//! Owns the bytes of a bucket: [`push`] writes them, [`up_to`] looks a key up in them. Lanes at the
-//! front hold what the walk from separator to separator asks first: how much each shares, and with
-//! which byte it goes on. A few steps over all sixteen at once lead to the place. There is one step
-//! for each separator that goes on with the key's next byte. What a key has in common with a
-//! separator is not compared again with the next.
+//! Each separator is kept without what it shares with the one before. Lanes at the front hold how
+//! much each shares and with which byte it goes on. A few steps over all sixteen at once lead to
+//! the place. What a key has in common with a separator is not compared again. Where numbers do not
+//! fit a byte, the bucket has no lanes.
 //!
-//! ```text
-//! bucket = 0 shared[1..16] first[16] tail length[16] tail*   numbers and first bytes: one byte for each separator
-//!        | 1 (shared length rest[length])*                   varints: where a number would not fit
-//! rest   = first tail                                        of a separator that goes on beyond what it shares
-//! ```
+//! What must hold: `is_sound` says whether bytes are a bucket that `up_to` may walk; it then gives
+//! no more than there are.
 //!
-//! The zero in front is what the first separator shares. Lanes that no separator has share
-//! [`NONE`].
+//! Caller: `index::learned::front_coded`.
 
 use super::super::separators::Separators;
 use crate::{
@@ -35,6 +31,15 @@ const LANES_BYTES: usize = 3 * BUCKET;
 
 /// Writes the separators in `range`, at most [`BUCKET`], without their first `prefix` bytes, behind
 /// what `bytes` has.
+///
+/// ```text
+/// bucket = 0 shared[1..16] first[16] tail length[16] tail*   numbers and first bytes: one byte for each separator
+///        | 1 (shared length rest[length])*                   varints: where a number would not fit
+/// rest   = first tail                                        of a separator that goes on beyond what it shares
+/// ```
+///
+/// The zero in front is what the first separator shares. Lanes that no separator has share
+/// [`NONE`].
 pub(super) fn push(bytes: &mut Vec<u8>, separators: &Separators, range: Range<usize>, prefix: usize) {
     let rest = |i: usize| &separators.get(i)[prefix..];
     let shared = |i: usize| if i == range.start { 0 } else { common_prefix_len(rest(i - 1), rest(i)) };

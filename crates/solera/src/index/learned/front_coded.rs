@@ -1,8 +1,14 @@
-//! Ascending separators in little memory: each without what it shares with the one before.
+//! Ascending separators without what each shares with the one before: `FrontCoded`, buckets of
+//! sixteen.
 //!
-//! Owns [`FrontCoded`]: [buckets](super::bucket) of sixteen, one behind the other, without the
-//! prefix that all separators share. What must hold: the answer is exact if the caller is. The
-//! caller, `learned`, finds the bucket from its nodes, which may name one too many.
+//! The `bucket`s stand one behind the other, without the prefix that all separators share. `locate`
+//! counts the separators that are not above a key, given how many buckets begin at or below it, or
+//! one more. It takes the last of these, or the one before.
+//!
+//! What must hold: the answer is exact if the number of buckets is right or one too many. What
+//! `decode` lets pass may give wrong numbers, but none above `len`.
+//!
+//! Caller: `index::learned`, whose nodes find the bucket.
 
 use super::{
     super::{separators::Separators, sorted::compare_with_prefix},

@@ -1,13 +1,15 @@
-//! Text as numbers: digits for the letters that separators are written in, so that numbers have no
-//! gaps where no letter is.
+//! Text of few letters as numbers: `Letters`, a monotone map from bytes to 64 bits whose digits are
+//! the letters in use.
 //!
-//! Owns [`Letters`]. Of 256 bytes hexadecimal text has 16, in two clusters. As a big-endian number
-//! it is a cascade of gaps, which no line follows. Most of the keys between two boundaries may then
-//! lie right below the upper one (docs/decisions/0007). Counted in the letters in use it is as
-//! smooth as what it says, and 64 bits tell 16 letters instead of 8.
+//! Hexadecimal text has 16 of 256 bytes, in two clusters. As a big-endian number it is a cascade of
+//! gaps that no line follows. Counted in its own letters it is as smooth as what it says, and 64
+//! bits tell 16 letters instead of 8. `of` takes the separators' letters if they are few and, by
+//! Good and Turing's rule, keys seldom have others.
 //!
-//! What must hold: [`Letters::number`] is monotone, for keys with any bytes: `a <= b` implies
-//! `number(a) <= number(b)`.
+//! What must hold: `number` is monotone for keys with any bytes: `a <= b` implies `number(a) <=
+//! number(b)`.
+//!
+//! Caller: `index::learned::nodes`, as heads.
 
 use crate::codec::{DecodeError, Decoder};
 use std::iter;

@@ -1,16 +1,15 @@
-//! Solera's own way to a block: 11 to 13 bits for each boundary, and, of long text, one exact copy
-//! without repetitions.
+//! Solera's own learned index: `Learned`, and the choice among its forms by counted cost
+//! (docs/decisions/0018).
 //!
-//! Owns [`Learned`], and the choice between its forms, by counted bytes and the counted cost of a
-//! lookup. [`Nodes`] know each separator; if bytes or fields make too many segments, by how
-//! [letters follow each other](spelling). Of long text, what heads cannot tell may be most of its
-//! bytes: the nodes then know every sixteenth only, and all lie [front-coded](front_coded) in
-//! buckets that begin with those. Where none takes fewer bytes than the separators in their order,
-//! these are halved: no keys take more bytes here than in a classical index (docs/decisions/0018).
+//! `Nodes` know each separator by its head, perhaps by `Spelling`. For long text, nodes know every
+//! sixteenth, and all lie in `FrontCoded` buckets. Where neither takes fewer bytes, separators in
+//! order are halved. Of many separators, samples say which form is cheapest. A boundary mostly
+//! takes 11 to 13 bits.
 //!
-//! What must hold: [`Learned::locate`] gives how many separators are not above the key, or at most
-//! [`Learned::reach`] more. Of the keys of the table it gives more for [`Learned::astray`], which
-//! is counted and not estimated.
+//! What must hold: `locate` gives how many separators are not above the key, or at most `reach`
+//! more. Of the table's keys it gives more for `astray`, one in a thousand at most. That is
+//! counted, not estimated.
+//! Caller: `index::mod`, for the kinds `learned` and `auto`.
 
 mod bucket;
 mod fields;

@@ -1,17 +1,14 @@
-//! Boundaries that are known by their heads, and exact bytes only where heads cannot tell.
+//! Boundaries known by their heads, and exact bytes only where heads cannot tell: `Nodes`.
 //!
-//! Owns [`Nodes`]. The heads of the separators, after the prefix that all share, are
-//! [`Boundaries`]: segments and codes (docs/decisions/0007). One node is enough where heads tell
-//! separators apart. Separators that share a head, or go on beyond theirs, form a *group*. Its head
-//! is the exact first boundary of a segment. Only a key with that very head is compared further:
-//! with the rests of a small group, or in another node of a large one. Of text of few letters the
-//! heads are counted in those ([`Letters`]).
+//! Heads of the separators, after the prefix that all share, become `Boundaries` of `solera-model`:
+//! segments and codes (docs/decisions/0007). A head is the first bytes, or a number by `Letters`,
+//! `Fields` or `Spelling`. Separators that share a head form a group. Only a key with that very
+//! head is compared further: with the rests of a small group, or in another node of a large one.
 //!
-//! Of composite keys they are the bits that keys use ([`Fields`]).
+//! What must hold: `locate` gives how many separators are not above the key, or one more. Where
+//! blocks' last keys are known, the latter is so for few keys, and these are counted.
 //!
-//! What must hold: [`Nodes::locate`] gives how many separators are not above the key, or one more.
-//! Where the last keys of blocks are known, it gives one more for few keys of the table, and these
-//! are counted.
+//! Caller: `index::learned`.
 
 use super::{
     super::{

@@ -1,14 +1,15 @@
-//! Words as numbers: how likely it is that a text is below, by how letters follow each other.
+//! Words as numbers: `Spelling`, the arithmetic code of a text (Witten, Neal and Cleary, CACM
+//! 1987), letters in order.
 //!
-//! Owns [`Spelling`]. Of text in a language each letter is followed by a few, and these by others.
-//! As big-endian numbers such texts lie in clusters of clusters, which no line follows. So each
-//! letter divides what is left of the 64 bits among those that follow it, as often as they do. That
-//! is the text's arithmetic code (Witten, Neal and Cleary, CACM 1987), with letters in their order.
-//! Texts are then spread far more evenly, and a number tells some sixteen letters. How often
-//! letters follow each other is counted in the last keys of blocks.
+//! In language each letter is followed by a few others, so big-endian numbers lie in clusters that
+//! no line follows. Each letter divides what is left of 64 bits among those that follow it, as
+//! often as they do. `of` counts that in the last keys of blocks. Texts are then spread evenly, and
+//! a number tells some sixteen letters.
 //!
-//! What must hold: [`Spelling::number`] is monotone, for keys with any bytes: `a <= b` implies
-//! `number(a) <= number(b)`.
+//! What must hold: `number` is monotone for keys with any bytes: `a <= b` implies `number(a) <=
+//! number(b)`.
+//! Callers: `index::learned` builds one where bytes and fields make too many segments; `nodes` uses
+//! it as heads.
 
 use crate::codec::{DecodeError, Decoder, put_varint};
 

@@ -1,3 +1,11 @@
+//! Tests of `TableCursor` against a model, for every layout and key family.
+//!
+//! Walks both ways, seeks, clips and lent stretches give what the model gives. A sequential cursor
+//! leaves the cache alone and reads in large pieces. A long walk through the cache reads many
+//! blocks at once and pushes nothing out; a short one reads no more than it needs. A read ahead
+//! that fails is made again block by block. A cursor keeps an obsolete file, and values keep their
+//! blocks.
+
 use super::*;
 use crate::{
     cursor::{Cursor, Lending, Lent},

@@ -1,3 +1,11 @@
+//! Tests of `Table::lookup` against a model, for every layout and key family, with the counters it
+//! moves.
+//!
+//! Every layout finds what the model finds, at every snapshot. An absent key costs at most one
+//! block even without a filter, and a learned index at most one block in a thousand too many. A
+//! window as wide as the table costs a plain search. Filters turn absent keys away and are counted.
+//! Elided numbers read back as 0, or as what ingestion gave. A value outlives its table.
+
 use super::*;
 use crate::{cursor::Probe, ids::SEQNO_MAX, key::hash, stats::Counters};
 

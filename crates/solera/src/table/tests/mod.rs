@@ -1,4 +1,11 @@
-//! Tables against a model, a sorted vector; and against files that nobody wrote.
+//! What the tests of tables share: a model table (a sorted vector of `Entry`), layouts, key
+//! families, probes.
+//!
+//! `layouts` gives every index kind with both compressions and filters, `families` keys of many
+//! shapes with one or more versions. `write` and `table_of` make real tables of a model in memory;
+//! `probes` gives keys worth asking for.
+//!
+//! Callers: `cursors`, `damage`, `lookups`, `writing`, next door.
 
 mod cursors;
 mod damage;

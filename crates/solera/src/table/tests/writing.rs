@@ -1,3 +1,10 @@
+//! Tests of `TableWriter`: what it writes, counts, refuses and leaves behind.
+//!
+//! The descriptor counts what was written. A finished table survives a power cut; a writer that
+//! fails, is dropped or got nothing leaves no file. Estimated lengths are close, and blocks are as
+//! large as the layout says. Keys and layouts over their limits are refused; the longest keys work.
+//! A dump shows every entry and which index was chosen. Offsets and sizes of ranges add up.
+
 use super::*;
 use crate::{
     error::Error,

@@ -1,3 +1,11 @@
+//! Tests of `Manifest` on file systems that lose power, lie, fill up or fail.
+//!
+//! A crash at any operation keeps every acknowledged edit. A flipped bit is an error or takes
+//! nothing away; a shortened manifest is cut, but not into its first snapshot. Files of another
+//! database, number or release are refused by name, and what is no database is said to be none. A
+//! full disk stops one edit and not the next; after a failed sync or renaming nothing is appended
+//! any more.
+
 use super::*;
 use crate::{
     frame::FRAME_HEADER_BYTES,
