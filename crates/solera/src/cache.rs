@@ -1,16 +1,15 @@
-//! The cache of blocks: how many bytes of them stay in memory, and which.
-//!
-//! Owns [`Cache`], one budget that many tables share, and [`Slots`], one table's places in it. A
-//! table numbers its blocks, so a block is found by an array access: no hash, no lock, no count.
-//! Only a miss takes the mutex, to put the block into the ring and to let the clock hand make room.
-//!
-//! Invariants. A slot goes from empty to full only in [`Slots::insert`], from full to empty only
-//! under the clock's mutex or in `Drop`. What leaves a slot is released through the epoch, so that
-//! a reader whose guard is older keeps what it found. `Cache::used` is the sum of the weights of
-//! all full slots (and, for a moment, of one that is being filled). `Cache::leaving` is the weight
-//! of what has left and is not released yet. A reader whose thread does not run for a while keeps
-//! all of it. So while both together fill the cache's memory, nothing is inserted; otherwise memory
-//! would grow without bound.
+//! The cache of blocks, how many bytes of them stay in memory and which: `Cache`, a budget, and
+//! `Slots`.
+//! `Slots` are one table's places, by block number: a hit is an array access, without hash, lock or
+//! count. A miss takes the mutex: the clock hand turns, and evicts what was not used since it last
+//! came by. `apart` holds values.
+//! What must hold:
+//! - A slot fills only in `insert`, and empties only under the clock's mutex or in `Drop`.
+//! - What leaves is released through the epoch, so an older guard keeps what it found.
+//! - `used` is the weight of full slots, `leaving` what left and is not released. While both fill
+//!   the cache's memory, nothing is inserted.
+//! Callers: `block::slots` (tables), `cache::apart`, `engine::memory` (the budget); `engine::open`
+//! makes one for each database.
 
 mod apart;
 

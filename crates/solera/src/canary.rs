@@ -1,9 +1,14 @@
-//! Bugs on purpose: each can be planted by the simulator, which must then find it, or it could not
-//! find its like either.
+//! Bugs on purpose: `Bug`, the list of them, and `planted`, which the spot of each bug asks.
 //!
-//! Owns [`Bug`] and [`planted`], which the spot of each bug asks. Without the crate feature
-//! `canary` the answer is a constant and the spots compile to nothing. With it, `plant` plants one
-//! bug at a time for the whole process. Not for use outside of tests.
+//! The simulator plants each bug with `plant` and must then find it; else it could not find its
+//! like either. Without the crate feature `canary` the answer is a constant and the spots compile
+//! to nothing.
+//!
+//! What must hold: one bug is planted at a time, for the whole process. Not for use outside of
+//! tests.
+//!
+//! Callers: the spots ask (in `wal`, `values`, `block`, `table`, `compaction`, `engine` and `db`);
+//! `solera-sim canary` plants.
 
 /// A bug that databases had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,15 @@
-//! Time, by argument. The only place that asks the machine for the time.
+//! Time, by argument: `Clock`, the machine's (`SystemClock`), and one that moves when it is told to
+//! (`ManualClock`).
 //!
-//! Owns [`Clock`], the machine's ([`SystemClock`]), and one that moves only when it is told to
-//! ([`ManualClock`]). Nobody else may use `std::time` to ask; clippy denies it. Every database
-//! takes a clock with its options.
+//! A clock gives Unix milliseconds, monotonic nanoseconds, and `sleep`. A manual clock advances
+//! instead of waiting.
+//!
+//! What must hold: nobody else asks the machine for the time; clippy denies `std::time` elsewhere.
+//! Monotonic time never decreases; Unix time may jump, and the engine then keeps expiry from
+//! running backwards.
+//!
+//! Callers: `engine::options` (every database takes a clock), `engine`, `db`, `stats`, `trace`;
+//! `solera-tune` by `Control::clock`; simulations and tests with a manual one.
 
 use std::{
     fmt,

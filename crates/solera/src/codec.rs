@@ -1,8 +1,15 @@
-//! How numbers and byte strings become bytes, and how untrusted bytes are read back.
+//! How numbers and byte strings become bytes, and how untrusted bytes are read: `Decoder`,
+//! `Binding`, `put_varint`.
 //!
-//! Owns the variable-length integers, the checksum that binds bytes to their place, and
-//! [`Decoder`]. Every on-disk structure of variable length is parsed through the decoder. It never
-//! panics and never allocates more than it was given. (docs/FORMAT.md is the whole format.)
+//! `put_varint` writes LEB128, `put_bytes` a length and bytes, `put_end` the end of a range.
+//! `Decoder` reads fields in order, and a `DecodeError` says where and what was expected.
+//! `Binding::checksum` is the CRC-32C of database, file, offset and bytes.
+//!
+//! What must hold: the decoder never panics, allocates nothing, and takes a varint in its shortest
+//! form only. A checksum fails for bytes that land in another place. (docs/FORMAT.md is the whole
+//! format.)
+//! Callers: everything that has bytes on disk: `frame`, `wal`, `trace`, `values`, `filter`,
+//! `block`, `index`, `table`, `version`, `compaction::shape`, `control::record`.
 
 use crate::{
     ids::{DatabaseId, FileId},

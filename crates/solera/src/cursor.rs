@@ -1,10 +1,15 @@
-//! The one way to walk sorted entries: what a memtable, a table, a run and a merge of them have in
-//! common, and what a point lookup asks of each.
+//! The one way to walk sorted entries, `Cursor`; lending of neighbours, `Lending` and `Lent`; and
+//! lookups, `Probe` and `Hit`.
 //!
-//! Order: user keys ascending; versions of one user key newest first, by position. Sequence numbers
-//! of entries below every snapshot may be elided to 0. So order among versions of one key is
-//! **position within a source, and the source's age between sources**. It is never a comparison of
-//! sequence numbers (docs/decisions/0002).
+//! Memtables, tables, runs and merges of them implement `Cursor`. A `Probe` is a point lookup
+//! prepared once and handed from source to source; a `Hit` is what one source found.
+//!
+//! What must hold: user keys ascend; versions of a key stand newest first, by position. Sequence
+//! numbers may be elided to 0. So order among versions is position within a source, and the
+//! source's age between sources, never numbers (docs/decisions/0002). A cursor moves in the
+//! direction of its last positioning.
+//! Callers: `memtable`, `block`, `table`, `version::cursor` and `merge` implement; `tree`,
+//! `compaction` and `db` walk.
 
 use crate::{
     error::Result,

@@ -1,8 +1,13 @@
-//! What can go wrong, said so that the reader knows where and what to do.
+//! What can go wrong, said so that the reader knows where and what to do: `Error` and `Result`.
 //!
-//! Owns [`Error`] and [`Result`]. Every variant that concerns a file names the file; damage also
-//! names the offset. Errors are cheap to clone because one failed group commit is reported to every
-//! writer that waited for it.
+//! `Error::io` and `Error::corrupt` make the commonest; `io_kind` and `is_retryable` (a transaction
+//! conflict) ask.
+//!
+//! What must hold: every variant that concerns a file names the file; damage also names the offset.
+//! Nothing is half done when a call returns an error, unless the variant says so. Errors are cheap
+//! to clone, because one failed group commit is reported to every writer that waited.
+//!
+//! Callers: every fallible function of the crate.
 
 use std::{fmt, io, path::PathBuf, sync::Arc};
 

@@ -1,5 +1,12 @@
-//! Numbers that name things. They live at the bottom so that every room can speak of a file, a
-//! keyspace or a moment without knowing the room that owns it.
+//! Numbers that name things: `Seqno`, `FileId`, `KeyspaceId`, `RunId`, `DatabaseId`.
+//!
+//! They live at the bottom, so that a room can speak of a file, a keyspace or a moment without
+//! knowing its owner. Each but `Seqno` is a type of its own, made by the macro `id`.
+//!
+//! What must hold: a sequence number has 56 bits (`SEQNO_MAX`), because it shares a word with the
+//! entry's kind. 0 is "before everything", and stands for numbers that were elided.
+//!
+//! Callers: every room above.
 
 use std::fmt;
 

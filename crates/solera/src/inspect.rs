@@ -1,8 +1,15 @@
-//! Looking at a database's files without opening it: `check` walks and verifies all of them, `dump`
-//! prints one for people.
+//! Looking at a database's files without opening it: `check` verifies all of them, `dump` prints
+//! one for people.
 //!
-//! Reads only (but `check` creates the file LOCK if it is missing). Used by `solera check` and
-//! `solera dump`.
+//! `check` reads the manifest and plays its edits, then checks every table, log and value file. It
+//! counts pointers anew against the manifest's counts. A `CheckReport` lists what was read
+//! (`FileReport`) and every problem. `dump` understands tables, logs, manifests, value files and
+//! CURRENT, by name.
+//!
+//! What must hold: it reads only, but `check` creates the file LOCK if it is missing. It goes on
+//! after damage, so that one bad file does not hide the next.
+//!
+//! Callers: `solera check` and `solera dump`, `solera-sim`, tests.
 
 mod edits;
 

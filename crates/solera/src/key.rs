@@ -1,9 +1,14 @@
-//! Keys: what an entry's kind and trailer are, how bytes become a number, how ranges compare.
+//! Keys: what an entry's kind is (`Kind`, `Verb`), how bytes become a number (`head`, `hash`),
+//! ranges (`KeyRange`, `KeyEnd`).
 //!
-//! Owns [`Kind`] and [`Verb`], [`head`] and [`hash()`], [`KeyEnd`] and [`KeyRange`], and the limits
-//! of keys and values. What must hold: this is the only place that turns key bytes into numbers or
-//! hashes. [`head`] is monotone. The numbers of kinds, and the hash, are on disk. Used by every
-//! room above.
+//! `Kind::from_u8` is the one decoder of kinds: a verb, and flags for expiry and separated values.
+//! `separator_len`, `successor` and `prefix_end` find keys between and behind others. The limits of
+//! keys and values stand here.
+//!
+//! What must hold: this is the only place that turns key bytes into numbers or hashes. `head` is
+//! monotone. The numbers of kinds, and the hash (xxh3), are on disk.
+//!
+//! Callers: every room above.
 
 use crate::ids::{SEQNO_MAX, Seqno};
 use std::{borrow::Cow, cmp::Ordering, fmt};

@@ -1,21 +1,15 @@
-//! What may be changed while the database runs, in the words that all who obey a change share.
+//! What may be changed while the database runs: `KnobId`, `Knob` (its description), `Value`, and
+//! `Legal` values.
 //!
-//! Owns [`KnobId`], which names a knob in the program and by a number on disk, and [`Knob`], its
-//! description. Owns also [`Value`], what it is set to, and [`Legal`], what it may be set to. The
-//! files that a knob concerns:
+//! `TreeKnob`, `LayoutKnob` and `MemoryKnob` say who keeps the value. The macro `numbers` gives
+//! each knob its number on disk; the comment of `KnobId` lists the files that a knob concerns. A
+//! change goes one way: control, check, record, obey.
 //!
-//! | file | what it says of a knob |
-//! |---|---|
-//! | `knob.rs` | that it exists, and its number |
-//! | `engine/descriptions.rs` | its name, range, default and meaning, for the user |
-//! | `tree/settings.rs`, `table/layout.rs`, `engine/memory.rs` | its value: one `get`, one `set` |
-//! | `control/change.rs` | what somebody wants to be changed |
-//! | `control/check.rs` | whether that is legal |
-//! | `engine/assignments.rs` | what was set: recorded, then obeyed |
-//! | `control/ranges.rs` | what is, and what may be, for the user |
+//! What must hold: a knob may change the speed of answers, never the answers. A number is never
+//! given to another knob.
 //!
-//! A change goes one way: control, check, record, obey. What must hold: a knob may change the speed
-//! of answers, never the answers; and a number is never given to another knob.
+//! Callers: `engine::descriptions` describes; `tree::settings`, `table::layout` and
+//! `engine::memory` obey; `control` and `engine::assignments` set; tuners name them.
 
 use std::{fmt, ops::RangeInclusive};
 
@@ -62,6 +56,16 @@ pub enum MemoryKnob {
 }
 
 /// A knob.
+///
+/// | file | what it says of a knob |
+/// |---|---|
+/// | `knob.rs` | that it exists, and its number |
+/// | `engine/descriptions.rs` | its name, range, default and meaning, for the user |
+/// | `tree/settings.rs`, `table/layout.rs`, `engine/memory.rs` | its value: one `get`, one `set` |
+/// | `control/change.rs` | what somebody wants to be changed |
+/// | `control/check.rs` | whether that is legal |
+/// | `engine/assignments.rs` | what was set: recorded, then obeyed |
+/// | `control/ranges.rs` | what is, and what may be, for the user |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum KnobId {
     /// One of every keyspace.

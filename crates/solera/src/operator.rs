@@ -1,7 +1,15 @@
-//! Merge operators: how operands become a value.
+//! Merge operators, how operands become a value: the trait `MergeOperator`, and `Counter`,
+//! `Append`, `Max`.
 //!
-//! Owns the [`MergeOperator`] trait and the built-in operators. An operator is recorded by name
-//! with its keyspace, so that operands written under one meaning are never read under another.
+//! `merge` folds operands, oldest first, onto a base; `combine` makes two operands one where that
+//! needs no base. `builtin` finds an operator by name. `NotGiven` stands in for one of which only
+//! the name is recorded, and refuses.
+//!
+//! What must hold: an operator is a pure function of its arguments, or answers would depend on when
+//! a compaction ran. It is recorded by name with its keyspace, so that operands written under one
+//! meaning are never read under another.
+//! Callers: `sight` folds for readers, `compaction::retain` for jobs; `engine::keyspace_record` and
+//! `engine::options` name them.
 
 use std::{fmt, sync::Arc};
 

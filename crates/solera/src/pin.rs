@@ -1,12 +1,14 @@
-//! Shared ownership of memory that slices point into: blocks and memtable arenas.
+//! Shared ownership of memory that slices point into: `Pin`, `PinStock`, `Slice`.
 //!
-//! Owns [`Pin`], a one-word counted handle, [`PinStock`], many of one object, and [`Slice`], bytes
-//! that stay valid as long as the slice lives. A `Pin` is thin: a cache slot is one atomic word,
-//! and a lookup reaches the pinned bytes with one dependent load. `Arc<dyn ..>` would cost a second
-//! word and a second load.
+//! A `Pin` is a counted handle of one word. So a cache slot is one atomic word, and a lookup
+//! reaches the bytes with one dependent load. A `PinStock` counts many references at once. A
+//! `Slice` is bytes that stay valid while it lives: up to 24 in itself, more by a pin.
 //!
-//! Invariant: the object behind a `Pin` begins with a [`PinHeader`] (`#[repr(C)]`, first field)
-//! whose `free` knows the object's true type.
+//! What must hold: the object behind a pin begins with a `PinHeader` (`#[repr(C)]`, first field)
+//! whose `free` knows its true type. Pinned bytes stay where and as they are.
+//!
+//! Callers: `block::memory` and `memtable::arena` make pinned objects, `cache` holds them; slices
+//! go through `cursor`, `merge` and `db` to users.
 
 use std::{
     borrow::Borrow,

@@ -1,15 +1,15 @@
-//! Who sees what: what an entry means to a reader.
+//! Who sees what: `judge`, the one place that decides what an entry says of its key; `Reader`,
+//! `Verdict`, `hides`.
 //!
-//! Owns [`Reader`], the circumstances of a reader, and [`judge`], the one place that decides what
-//! an entry says of its key. Point lookups, walks, transactions and compaction all ask it.
+//! For one key, newest entry first:
+//! - A reader passes over entries that are newer than its snapshot.
+//! - The first entry that it sees decides. A put is the value, an expiring put until its moment. A
+//!   delete, an expired put, and a range tombstone over the entry mean absence.
+//! - An operand is put aside, and the next older entry is asked for the base (`Reader::fold`).
 //!
-//! The rules, for one key, newest entry first:
-//!
-//! * A reader passes over entries that are newer than its snapshot.
-//! * The first entry that it sees decides. A put is the value, an expiring put is it until its
-//!   moment. A delete, an expired put and a range tombstone over the entry mean absence, and
-//!   nothing older counts.
-//! * A merge operand is put aside, and the next older entry is asked for the base.
+//! What must hold: nobody else decides this. Every kind has its verdict, without a catch-all.
+//! Callers: `tree::read` (lookups), `merge::visible` (walks), `db::transaction`,
+//! `compaction::retain`.
 
 use crate::{
     error::{Error, Result},

@@ -1,14 +1,15 @@
-//! What threads meet at: locks, atomics, and values that are replaced while they are read.
+//! What threads meet at: `Mutex`, `RwLock`, `Condvar`, `ArcSwap` and `atomic`, by one choice of
+//! where they come from.
 //!
-//! Owns the choice of where these come from. They are `parking_lot`'s, `arc-swap`'s and the
-//! standard library's. In a build with `--cfg shuttle` a scheduler decides at each of them which
-//! thread goes on. So `tests/interleavings.rs` runs this very engine through thousands of orders of
-//! its steps, and a seed brings each of them back.
+//! They are `parking_lot`'s, `arc-swap`'s and the standard library's. In a build with `--cfg
+//! shuttle` they are `scheduled`'s: a scheduler decides at each of them which thread goes on. So
+//! `tests/interleavings.rs` runs this engine through thousands of orders of its steps, and a seed
+//! brings each back.
 //!
 //! What must hold: a thread that comes to one of these while it holds a lock has taken that lock
-//! from here too. Otherwise the scheduler could stop a thread that another one waits for outside of
-//! its sight. Not from here are the locks and counts of leaves that get to nothing (`pin`, `pool`,
+//! from here too. Not from here are locks and counts that get to nothing else (`pin`, `pool`,
 //! `stats`, `vfs`).
+//! Callers: `memtable`, `tree`, `cache`, `values`, `trace`, `control`, `engine` and `db`.
 
 #[cfg(shuttle)]
 mod scheduled;

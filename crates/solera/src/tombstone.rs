@@ -1,20 +1,15 @@
-//! Range tombstones: "every key from here to there was deleted at this moment".
+//! Range tombstones, "every key from here to there was deleted at this moment": `RangeTombstones`,
+//! an immutable set.
 //!
-//! Owns [`RangeTombstones`], the immutable set that a memtable, a table and a merge source carry
-//! beside their entries, and its encoding. Memtables extend it, tables store it, merges and lookups
-//! ask it.
+//! `covering` finds the newest tombstone over a key that a snapshot sees. `fragment_end` and
+//! `fragment_start` say how far a cover goes. `clip` cuts the set to a range, `thinned` leaves out
+//! what no reader can tell. `encode` and `decode` are its bytes.
 //!
-//! What a tombstone covers is decided by the *rank* of its source (0 = newest). It covers an entry
-//! of an older source always, and an entry of a newer source never. It covers an entry of the same
-//! source if the tombstone's sequence number is larger. This room answers only the first half of
-//! that question: the newest tombstone over a key that a snapshot sees. The caller compares ranks.
+//! What must hold: a tombstone covers entries of older sources always, those of newer sources
+//! never. To compare ages is the caller's part (`sight::hides`).
 //!
-//! What must hold: the set is kept twice. `newest_first` has every tombstone; `fragments` is the
-//! same set as seen from above, sorted and disjoint, where each point shows only its newest
-//! tombstone. Nearly every question ends at a fragment, found by binary search. Only a snapshot
-//! older than that newest tombstone walks the list. (Keeping all sequence numbers at each fragment
-//! would answer both by search, but a queue that deletes `0..i` for ever larger `i` then takes
-//! memory and time quadratic in `i`.)
+//! Callers: `memtable` extends a set, `table` stores one, `tree::read`, `merge::visible` and
+//! `compaction::retain` ask.
 
 use crate::{
     codec::{DecodeError, Decoder, put_bytes, put_end, put_varint},
@@ -79,6 +74,13 @@ impl Fragment {
 }
 
 /// A set of range tombstones. Immutable; cheap to clone, cheap when empty.
+///
+/// What must hold: the set is kept twice. `newest_first` has every tombstone; `fragments` is the
+/// same set as seen from above, sorted and disjoint, where each point shows only its newest
+/// tombstone. Nearly every question ends at a fragment, found by binary search. Only a snapshot
+/// older than that newest tombstone walks the list. (Keeping all sequence numbers at each fragment
+/// would answer both by search, but a queue that deletes `0..i` for ever larger `i` then takes
+/// memory and time quadratic in `i`.)
 #[derive(Clone, Debug, Default)]
 pub struct RangeTombstones {
     newest_first: Vec<Arc<RangeTombstone>>,

@@ -1,10 +1,14 @@
-//! A block's hash index: from the hash of a key to the rank of its first entry.
+//! A block's hash index: `fill` writes it, `ranks` asks it, `count` says how many buckets there
+//! are.
 //!
-//! Owns the buckets, a byte each. It says how many there are, where a key is put, and where it is
-//! looked for: from its hash's bucket on up to an empty one (linear probing). Nobody's answer
-//! depends on them: `read` looks whether the entry has the key, and searches the heads if none has.
-//! RocksDB's (`kDataBlockBinaryAndHash`) has the same load, but of keys that share a bucket it
-//! names none: more than half of them, at that load.
+//! A bucket is a byte: the rank of a key's first entry, or 255 for none. A key is put into the
+//! first empty bucket from its hash's on (linear probing). Three quarters are taken. RocksDB's
+//! (`kDataBlockBinaryAndHash`) has the same load, but names nothing for keys that share a bucket.
+//!
+//! What must hold: buckets are a hint. `read` looks whether the entry named has the key, and
+//! searches the heads if none has. So bytes that lie change no answer.
+//!
+//! Callers: `block::build` fills, `block::format` counts, `block::read` asks.
 
 /// A block of more entries has no buckets: ranks and a mark are a byte.
 pub(super) const ENTRIES_MAX: usize = NONE as usize;

@@ -1,9 +1,15 @@
-//! Blocks under construction: where a block ends, and its bytes.
+//! Blocks under construction, where a block ends and its bytes: `BlockBuilder`, `LastMile`,
+//! `Finished`.
 //!
-//! Owns the cut (DobLIX's dual objective: bytes, and for `Pla` the error of the line; for Solera's
-//! own kinds the [`gap`] between keys as well) and the encoding. The size that decides is exact: it
-//! is computed, entry by entry, from the same numbers that [`BlockBuilder::finish`] lays the block
-//! out with.
+//! `try_add` takes an entry or refuses it; then `finish` appends the payload. A block ends at its
+//! bytes. With `LastMile`'s corridor it ends also where no line passes all keys within ε (DobLIX's
+//! dual objective); `gap` may end it earlier. `finish` lays out heads, records, prefix, buckets,
+//! note, line and footer.
+//!
+//! What must hold: the size that decides is exact, computed entry by entry from the numbers that
+//! `finish` uses. Entries come in a source's order. The versions of a key share a block, unless
+//! they alone take more than four blocks.
+//! Caller: `table::writer`.
 
 mod gap;
 

@@ -1,7 +1,14 @@
-//! The ways a block can be compressed.
+//! The ways a block can be compressed: `Compression` (none, LZ4, Zstandard), by number and by name.
 //!
-//! Owns [`Compression`], with names and numbers, which are on disk. Which of them can be read is a
-//! matter of the build: Zstandard is a crate feature. `seal` compresses.
+//! `from_u8` reads a number, `name` and `FromStr` the name that users write. `available` says
+//! whether this build can do it: Zstandard is a crate feature. `expansion_max` bounds what may come
+//! out of stored bytes.
+//!
+//! What must hold: the numbers are on disk and never change. A block says for itself how it is
+//! stored, so a table may mix them.
+//!
+//! Callers: `block::seal` compresses and decompresses by it; `table::layout` and `knob` hold the
+//! choice.
 
 use crate::error::Error;
 use std::{fmt, str::FromStr};

@@ -1,7 +1,15 @@
-//! The payload's geometry: what the footer says, validated against the bytes that it describes.
+//! A payload's geometry, what its footer says, validated against the bytes: `Geometry`, `Footer`,
+//! and flags.
 //!
-//! Owns the numbers of the format and the only place that reads or writes a footer. Everything that
-//! `memory` accesses unchecked is proved here, in [`Geometry::parse`].
+//! `Footer::encode` is the only writer of a footer and `Geometry::parse` the only reader. `parse`
+//! proves that heads, ends, buckets, records, prefix and note lie inside the payload and do not
+//! overlap. It also proves that record ends ascend, and that every stored kind is one.
+//!
+//! What must hold: everything that `memory` accesses unchecked is proved here. That keys ascend is
+//! not (`Block::check`).
+//!
+//! Callers: `block::build` encodes, `block::memory` parses when bytes become a `Block`,
+//! `block::read` uses the flags.
 
 use super::buckets;
 use crate::{

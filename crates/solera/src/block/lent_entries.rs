@@ -1,8 +1,15 @@
-//! Walking one block alone.
+//! Walking one block alone: `LentEntries`, neighbouring entries that a walk takes without asking
+//! its sources.
 //!
-//! Owns [`LentEntries`]: neighbouring entries of one block that a walk takes without asking its
-//! sources for each. A table's cursor lends one when it is told what comes between, the walkers of
-//! `merge` use it and give it back.
+//! `Block::lend_entries` makes one of a range of ranks. `advance` and `retreat` go from entry to
+//! entry, without the table's cursor or the merge.
+//!
+//! What must hold: the block is plain (`is_plain`): all its entries are puts with elided numbers. A
+//! piece has at least four entries. It gives rank and key back (`into_place`), from which the
+//! cursor goes on.
+//!
+//! Callers: `table::cursor` lends them, when the merge tells it what comes between;
+//! `merge::visible` walkers take and return them through `Merge`.
 
 use super::{
     format::{KINDS, SEQNOS},

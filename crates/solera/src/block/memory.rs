@@ -1,7 +1,15 @@
-//! A block's memory: the unsafe code of this module, all of it but the cast in `slots`.
+//! A block's memory, and all unsafe code of this room but a cast in `slots`: `Block`,
+//! `BlockAllocation`, `RecordGrid`.
 //!
-//! Owns the allocation (control, then payload) and the unchecked accesses. They rest on what
-//! [`Geometry::parse`] proved of these very bytes, which never change afterwards.
+//! An allocation is two cache lines of control, then the payload. `into_block` validates bytes that
+//! were read in place. `heads`, `record`, `buckets`, `prefix` and `note` are unchecked accesses;
+//! `prefetch_*` ask for memory ahead. A `RecordGrid` says where the records of like blocks lie.
+//!
+//! What must hold: accesses rest on what `Geometry::parse` proved of these very bytes, and the
+//! bytes never change afterwards. A block is one counted word (`Pin`), and its memory comes from
+//! and returns to `pool`.
+//! Callers: `block::read`, `block::seal`, `block::slots`; `table::reader` allocates;
+//! `table::lookup` prefetches.
 
 use super::format::{BUCKETS, FOOTER_BYTES, Geometry, HEAD_BYTES};
 use crate::{

@@ -1,8 +1,15 @@
-//! What a block answers: the last mile of a lookup, and what its entries are.
+//! What a block answers: `Block::lookup` and `find`, the last mile of a lookup, and what its
+//! entries are.
 //!
-//! Owns the order inside a block: heads first, then, among equal heads, how many bytes of the key
-//! lie in the head, then tails. Hot: no allocation, and nothing is read that the answer does not
-//! need.
+//! `lookup` asks the hash index first; else it searches the heads, from where the line predicts.
+//! Among equal heads it compares how many bytes of the key lie in the head, then the tails. Then it
+//! takes the newest version that the snapshot sees. `key_into`, `value`, `stamp` and others tell of
+//! one entry; `check` and `dump` of all.
+//!
+//! What must hold: nothing is allocated, and nothing is read that the answer does not need. An
+//! entry that is found has the key, whatever the bytes; a search among unsorted heads ends too.
+//! Callers: `table::lookup`, `table::cursor`, `table::verify`, `table::fences`,
+//! `block::lent_entries`.
 
 use super::{
     buckets,

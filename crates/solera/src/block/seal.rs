@@ -1,8 +1,14 @@
-//! Between payload and file: compression, and the checksum that binds bytes to their place.
+//! Between payload and file: `seal` and `open`, and `Block::from_stored` and `copy_from_stored`.
 //!
-//! Owns [`seal`] and [`open`], for every block of a table file, data or not. What must hold:
-//! nothing of a stored block is believed before its checksum. No memory is taken for a length that
-//! its codec cannot reach. Called by the table's writer and reader.
+//! `seal` compresses if that saves an eighth, and appends codec and checksum; the checksum binds
+//! the bytes to database, file and offset. `open` checks and gives the payload of any sealed part;
+//! `from_stored` makes a `Block` in place unless it was compressed.
+//!
+//! What must hold: nothing of a stored block is believed before its checksum. No memory is taken
+//! for a length that its codec cannot reach.
+//!
+//! Callers: `table::writer` seals blocks and sections; `table::reader`, `table::cursor` (pieces
+//! read ahead) and `table::verify` open them.
 
 #[cfg(feature = "zstd")]
 use super::zstd;

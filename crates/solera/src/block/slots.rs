@@ -1,8 +1,14 @@
-//! One table's cached blocks: [`crate::cache::Slots`] that hold nothing but blocks.
+//! One table's cached blocks: `BlockSlots`, places in the cache that hold nothing but blocks, and
+//! `BlockRef`.
 //!
-//! Owns [`BlockSlots`] and [`BlockRef`], a cached block that is not counted. What must hold: nobody
-//! else puts anything into these slots, which is what makes the cast to a block sound. Called by a
-//! table's reader and its cursors.
+//! `get` and `peek` give a `BlockRef`, which lives as long as an epoch guard and is not counted.
+//! `insert` puts a block in; `insert_in_passing` only when it comes for the second time, where the
+//! cache is full. `prefetch_*` ask for a slot or its block early.
+//!
+//! What must hold: nobody else puts anything into these slots. That makes the cast from a pin to a
+//! block sound.
+//!
+//! Callers: `table::reader` (owns them), `table::lookup` and `table::cursor`.
 
 use super::memory::Block;
 use crate::{

@@ -1,11 +1,14 @@
-//! Values in the cache that lie apart from their entries.
+//! Values in the cache that lie apart from their entries: `ApartSlots`, found by `Whereabouts`, a
+//! place on disk.
 //!
-//! Owns [`ApartSlots`]: places for values, found by where the value lies on disk. Where blocks are
-//! numbered and each has a slot, values are not: a hash names two places, and a value takes the one
-//! that is free. So a place may hold another value than the one that is asked for.
+//! Values have no numbers as blocks do. A hash names two places, and `keep` takes one that is free;
+//! a value larger than a sixteenth of the cache is not kept. `get` gives a value that stays alive
+//! while it is held.
 //!
 //! What must hold: a value is shown only to who asks for the same place on disk under the same key.
-//! What the places themselves take counts as used. Called by `engine`, for value files.
+//! What the places themselves take counts as used.
+//!
+//! Caller: `engine::resident`, for value files.
 
 use super::{Cache, Slots};
 use crate::pin::{Pin, PinHeader, Slice};

@@ -1,7 +1,13 @@
-//! A change of knobs, put together by whoever wants it.
+//! A change of knobs, put together by whoever wants it: `Change`, which is only words.
 //!
-//! Owns [`Change`], which is only words. `check` says whether it is legal; then it is made as a
-//! whole, or refused.
+//! It has who, why, a tag, and items: a knob, a keyspace or level, and a value or a reset.
+//! `only_if_newest` makes it conditional on the number of the newest change.
+//!
+//! What must hold: nothing is checked here. `control::check` says whether it is legal; then all of
+//! it is made, or nothing. Texts have limits (`WHO_BYTES_MAX`, `WHY_BYTES_MAX`, `TAG_BYTES_MAX`).
+//!
+//! Callers: applications, `solera control set` and the tuners of `solera-tune` build one, and hand
+//! it to `Control::apply`.
 
 use crate::{engine::DEFAULT_KEYSPACE, knob::Value};
 

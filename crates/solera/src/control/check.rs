@@ -1,9 +1,15 @@
-//! Whether a change of knobs is legal. This is the one place that says so.
+//! Whether a change of knobs is legal, in the one place that says so: `check`, which gives a
+//! `Checked`.
 //!
-//! Owns [`check`], a function of the change, and of what was set so far and the trees as they are
-//! under the store lock. It looks at texts and counts, then at each item by itself, then at what
-//! all of them lead to together. What is legal comes out as [`Checked`], which [`Changing::record`]
-//! takes.
+//! It looks at texts and counts, then at each item by itself, then at what all of them lead to
+//! together in each tree. `legal_of_tree` says what a knob may be while all else stays;
+//! `deepest_level` which levels can be spoken of.
+//!
+//! What must hold: it is a function of the change, of what was set so far, and of the trees under
+//! the store lock. An error says what is legal. What comes out is recorded and obeyed without
+//! another question.
+//!
+//! Callers: `Control::apply` (through `engine::change`), `control::ranges`.
 
 use super::change::{Change, Item, TAG_BYTES_MAX, WHO_BYTES_MAX, WHY_BYTES_MAX};
 use crate::{

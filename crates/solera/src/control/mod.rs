@@ -1,11 +1,15 @@
-//! Seeing what the database does, and changing how it is kept while it runs.
+//! Seeing what the database does, and changing how it is kept while it runs: `Control`
+//! (docs/decisions/0010).
 //!
-//! Owns [`Control`]: what happens ([`Control::observe`]), what may be set ([`Control::ranges`]),
-//! setting it ([`Control::apply`]), what was set ([`Control::history`]), and recording what users
-//! do ([`Control::trace`]). A change is bounded: one that is not legal is refused with what is. It
-//! is lazy: one record of the manifest, and no data is read or written for it. It is durable: in
-//! force after every later open. It never changes an answer. It is pulled: the engine calls nobody.
-//! See docs/decisions/0010.
+//! `observe` says what happens, `ranges` what may be set, `apply` sets, `history` tells what was
+//! set. `publish` shows observations to other processes, `trace` records what users do.
+//! What must hold of a change:
+//! - Bounded: one that is not legal is refused with what is. It never changes an answer.
+//! - Lazy: one record of the manifest; no data is read or written for it.
+//! - Durable: in force after every later open.
+//! - Pulled: the engine calls nobody.
+//! Callers: applications by `Db::control`, `solera control`, the tuners of `solera-tune`,
+//! `solera-bench`.
 
 mod change;
 mod check;

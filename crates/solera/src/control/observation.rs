@@ -1,8 +1,15 @@
-//! What a database does and holds, as plain data.
+//! What a database does and holds, as plain data: `Observation`, and its parts for keyspaces,
+//! levels, layouts and memory.
 //!
-//! Owns [`Observation`] and its parts. Counts go on from the opening of the database, so that
-//! whoever keeps an observation can tell what happened since, over as long as he likes:
-//! [`Observation::since`]. Sizes and settings are those of the moment. Every unit is in a name.
+//! `since` subtracts an earlier observation, so two of them make a window. `Mix` is a workload in
+//! four shares (lookups of absent and present keys, scans, writes). `drain_seconds` predicts how
+//! long the backlog takes. `setting` finds what a knob is set to.
+//!
+//! What must hold: counts go on from the opening of the database, and only grow. Sizes and settings
+//! are those of the moment. Every unit is in a name.
+//!
+//! Callers: `control::observe` fills it, `control::record` stores it, `control::render` prints it;
+//! `solera-tune` and `solera-bench` make windows of it.
 
 use crate::{
     compaction::SpaceUse,

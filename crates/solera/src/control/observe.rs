@@ -1,9 +1,13 @@
-//! Observing an open database.
+//! Observing an open database: `observe`, which makes an `Observation`.
 //!
-//! Owns the making of an [`Observation`]: it adds up what threads have counted and looks at the
-//! present versions. What must hold: it opens no table, reads no file, and holds up nobody. A
-//! lookup that runs meanwhile is in the counts or not. Called by `Control::observe` and by the
-//! publisher.
+//! It adds up what threads have counted, and looks at each tree's present view: levels, layouts,
+//! memory. `Decided` takes compaction's `Picture`, so that it shows limits in force beside limits
+//! wanted, and level 0's rent.
+//!
+//! What must hold: it opens no table, reads no file, and holds up nobody. A lookup that runs
+//! meanwhile is in the counts or not.
+//!
+//! Callers: `Control::observe`, and through it `control::publish`.
 
 use super::{
     observation::{

@@ -1,9 +1,14 @@
-//! Letting other processes see what this one's database does.
+//! Letting other processes see what this one's database does: `Publisher`, and `published`, which
+//! reads.
 //!
-//! Owns [`Publisher`], a thread that writes an observation to a file every so often, and
-//! [`published`], which reads one. The file is replaced by a rename, so that a reader sees one
-//! observation or the next, whole. It is not synced: it is of use only while its writer lives, and
-//! goes with it (docs/decisions/0013).
+//! `Control::publish` starts a thread that writes an encoded observation to a file every so often,
+//! at least 10 ms apart. `published` decodes the file.
+//!
+//! What must hold: the file is replaced by a rename, so a reader sees one observation or the next,
+//! whole. It is not synced, since it is of use only while its writer lives, and goes with it
+//! (docs/decisions/0013). A file that is no observation is not written over.
+//!
+//! Callers: applications and `solera-bench` publish; `solera control watch` reads.
 
 use super::{Control, Observation};
 use crate::{

@@ -1,8 +1,13 @@
-//! What every knob is set to, and what it may be set to now.
+//! What every knob is set to, and what it may be set to now: `Ranges`, a list of `Range`.
 //!
-//! Owns [`Ranges`]. What must hold: what is listed as legal is what `check` would take, if nothing
-//! else is changed with it. Called by `Control::ranges`, and so by `solera control get` and by
-//! tuners.
+//! `ranges` goes through all knobs of the database, of each keyspace, and of each level where a
+//! knob has levels. `find` picks one.
+//!
+//! What must hold: what is listed as legal is what `control::check` would take, if nothing else is
+//! changed with it. It asks the same functions (`legal_of_tree`, `deepest_level`).
+//!
+//! Callers: `Control::ranges`, and so `solera control get` and tuners; `control::observe` takes
+//! settings from it.
 
 use super::check::{deepest_level, legal_of_tree};
 use crate::{

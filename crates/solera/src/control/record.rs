@@ -1,24 +1,14 @@
-//! An observation as bytes: what a database publishes and others read.
+//! An observation as bytes, for files that a database publishes and others read:
+//! `Observation::encode` and `decode`.
 //!
-//! ```text
-//! file       = magic[8] version:u32 checksum:u32 payload
-//! payload    = database opened_unix_ms unix_ms window_us last_seqno snapshots bytes_written_log
-//!              changes memory failure settings keyspaces
-//! failure    = 0 | 1 text
-//! setting    = knob:text (0 | 1 keyspace:text) level+1 value:text is_set:u8
-//! keyspace   = id name:text counts histogram[4] memtable_bytes memtable_entries sealed
-//!              running_plans space level0 levels layouts
-//! space      = live old_versions tombstones expired unmerged debt           bytes
-//! level0     = waits:u8 due_runs rent_ns price_ns
-//! level      = level runs tables entries bytes capacity_bytes run_limit run_limit_wanted
-//!              filter_bits_per_key:f64 counts counts
-//! layout     = (0 | 1 tag) tables entries bytes counts
-//! ```
+//! The comment of `OBSERVATION_VERSION` has the bytes: a magic, version and checksum, then every
+//! field in order. `MemoryUse::named` gives its numbers with names.
 //!
-//! Numbers are varints unless said otherwise; texts are a length and UTF-8; counts, histograms,
-//! memory and lists are their number and then each. The checksum is CRC-32C of the payload. Counts
-//! are in the order of their lists in `stats`; a release that changes a list writes another
-//! version.
+//! What must hold: bytes are untrusted; damage and newer versions are refused by name. Counts are
+//! in the order of their lists in `stats`; a release that changes a list writes another version, or
+//! adds at its end.
+//!
+//! Callers: `control::publish` (both ways).
 
 use super::observation::{
     KeyspaceObservation, LayoutObservation, Level0Observation, LevelObservation, MemoryUse, Observation,
@@ -37,6 +27,26 @@ use crate::{
 use std::path::Path;
 
 /// The newest version of the format, which is also the one written.
+///
+/// ```text
+/// file       = magic[8] version:u32 checksum:u32 payload
+/// payload    = database opened_unix_ms unix_ms window_us last_seqno snapshots bytes_written_log
+///              changes memory failure settings keyspaces
+/// failure    = 0 | 1 text
+/// setting    = knob:text (0 | 1 keyspace:text) level+1 value:text is_set:u8
+/// keyspace   = id name:text counts histogram[4] memtable_bytes memtable_entries sealed
+///              running_plans space level0 levels layouts
+/// space      = live old_versions tombstones expired unmerged debt           bytes
+/// level0     = waits:u8 due_runs rent_ns price_ns
+/// level      = level runs tables entries bytes capacity_bytes run_limit run_limit_wanted
+///              filter_bits_per_key:f64 counts counts
+/// layout     = (0 | 1 tag) tables entries bytes counts
+/// ```
+///
+/// Numbers are varints unless said otherwise; texts are a length and UTF-8; counts, histograms,
+/// memory and lists are their number and then each. The checksum is CRC-32C of the payload. Counts
+/// are in the order of their lists in `stats`; a release that changes a list writes another
+/// version.
 pub const OBSERVATION_VERSION: u32 = 1;
 const HEADER_BYTES: usize = 16;
 /// Most numbers in one list of counts that are looked at.

@@ -1,9 +1,12 @@
-//! [`Control::trace`]: beginning and ending a recording of what users do.
+//! Beginning and ending a recording of what users do: `Control::trace`, and `Recording`, its guard.
 //!
-//! Owns [`Recording`], the guard of a recording: it ends the recording when it is finished or
-//! dropped, and keeps the database open until then. What a trace holds is the matter of
-//! [`crate::trace`]; how operations come to it, of `engine::tracing`. Called by applications and by
-//! the command line.
+//! `trace` starts a `trace::Recorder` in a new file. `recorded` tells how far it has come; `finish`
+//! ends it and makes the file durable, as dropping does without telling errors.
+//!
+//! What must hold: at most one recording runs on a database. The guard keeps the database open.
+//! What a trace holds is `crate::trace`'s matter, how operations come to it `engine::tracing`'s.
+//!
+//! Callers: applications, `solera load`, and `solera-bench` (for `solera bench`).
 
 use super::Control;
 use crate::{

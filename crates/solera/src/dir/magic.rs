@@ -1,7 +1,14 @@
-//! How each kind of file begins: 8 bytes, `Solera/` and a letter.
+//! How each kind of file begins: eight bytes, `Solera/` and a letter, for logs, manifests, tables,
+//! values, traces, observations.
 //!
-//! Format numbers began anew with these, at 1. Builds before had other magics, and their files are
-//! refused.
+//! `refuse_older` refuses a file by its first bytes if a build before the first release wrote it.
+//! `may_be_ours` says whether a file without a good header may be one that a crash left.
+//!
+//! What must hold: no flipped bit turns one magic into another. Format numbers began anew with
+//! these, at 1.
+//!
+//! Callers: `frame`, `table::format`, `values::file`, `trace`, `wal`, `version::manifest` and
+//! `control::record`, each for its own kind.
 
 use crate::error::{Error, Result};
 use std::path::Path;

@@ -1,11 +1,14 @@
 //! The directory of a database: what its files are called, how they begin, and when they go.
 //!
-//! Owns [`FileName`], which makes and reads every file name of a directory, [`magic`], how each
-//! kind of file begins, and [`OwnedFile`], a file that is removed with its last owner.
+//! `FileName` makes and reads every file name of a directory, and `magic` says how each kind of
+//! file begins. An `OwnedFile` is removed with its last owner.
 //!
 //! What must hold: a name is ours only in the spelling that we write, and files under other names
 //! are left alone. Files of builds before the first release are refused by name, and never changed
 //! or removed.
+//!
+//! Callers: `wal`, `trace`, `values`, `table`, `version::manifest` and `engine` name files by it;
+//! `engine::open` and `inspect` list directories; `engine::checkpoint` copies them.
 
 pub mod magic;
 mod name;

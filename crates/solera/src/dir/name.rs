@@ -1,7 +1,14 @@
-//! Every file name of a database directory, made and read in one place.
+//! Every file name of a database directory, made and read in one place: `FileName`.
 //!
-//! Owns [`FileName`]. What must hold: a name has one spelling, so what [`FileName::parse`] takes is
-//! what it prints. Names that it does not take belong to somebody else, and are left alone.
+//! It has the numbered kinds (log, table, value file, manifest) and the single ones (CURRENT, LOCK
+//! and others). `parse` reads a name, `Display` and `in_dir` write it; `number` gives the number.
+//! `is_of_system` knows names that a file system or desktop puts into any directory.
+//!
+//! What must hold: a name has one spelling, so what `parse` takes is what `Display` prints. Names
+//! that it does not take belong to somebody else.
+//!
+//! Callers: all that create or list files: `wal`, `values`, `table`, `version::manifest`,
+//! `engine::{open, store, logs, checkpoint}`, `inspect`.
 
 use crate::ids::FileId;
 use std::{

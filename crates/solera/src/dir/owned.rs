@@ -1,8 +1,12 @@
-//! A file that is removed when nobody needs it any more.
+//! A file that is removed when nobody needs it any more: `OwnedFile`.
 //!
-//! Owns [`OwnedFile`], which whoever shares a file holds behind an `Arc`. What must hold: a file
-//! that was not marked stays. A marked one is removed once, when the last owner lets go. One that
-//! cannot be removed is left to the next open of the database. Held by tables and value files.
+//! `mark_obsolete` says that the file is to go; dropping the last owner removes it. `release` does
+//! so now, for an owner that must close the file first, and tells the error.
+//!
+//! What must hold: a file that was not marked stays. A marked one is removed once. One that cannot
+//! be removed is left to the next open of the database.
+//!
+//! Callers: `table::file` and `values::file`, each of which shares one behind an `Arc`.
 
 use crate::{
     error::Result,

@@ -1,20 +1,15 @@
-//! Which level gets how many of the filters' bits (Monkey, with runs).
+//! Which level gets how many of the filters' bits (Monkey, with runs): `allot`, a pure function of
+//! `LevelLoad`s.
 //!
-//! Owns [`allot`], a pure function. Source: docs/PAPERS.md, "RusKey: filters by level". A lookup of
-//! an absent key looks into K_i runs of level i and finds a false positive in each with probability
-//! f_i; the bits Σ n_i b_i are given. The sum Σ q_i K_i f_i is least where one more bit for each
-//! key of a level would be worth as much per key in every level:
+//! A lookup of an absent key finds a false positive in each of K_i runs of level i with probability
+//! f_i. `allot` gives out Σ n_i b_i bits so that Σ q_i K_i f_i is least (docs/PAPERS.md, "RusKey:
+//! filters by level"). It gives quarters of a bit to the level where they are worth most, along the
+//! lower hull of the filters' real curve.
 //!
-//! ```text
-//! q_i K_i (-df/db)(b_i) = μ n_i
-//! ```
+//! What must hold: the bits are the total. For an ideal Bloom filter the result is the closed form,
+//! f_i = λ n_i / (K_i q_i), to a quarter of a bit. More bits take none from any level.
 //!
-//! If f = e^(-c b), as of an ideal Bloom filter with c = ln² 2, that is **f_i = λ n_i / (K_i
-//! q_i)**. Here λ = exp(-(c M_f + Σ n_i ln(n_i / (K_i q_i))) / Σ n_i), and levels whose f_i would
-//! be 1 or more are left out. Our filters are not ideal ([`super::false_positives`]), so the
-//! condition is solved on the curve that they have. Bits are given out in quarters to the level
-//! where they are worth most, along the curve's lower hull. For the ideal curve that is the closed
-//! form to a quarter of a bit; a test says so.
+//! Caller: `compaction::filters`.
 
 use super::{BITS_PER_KEY_MAX, FilterKind, FilterSpec, false_positives};
 use std::sync::OnceLock;
@@ -66,6 +61,17 @@ fn hull_of(kind: FilterKind) -> &'static [(f64, f64)] {
 /// Shares `total_bits` between `levels`, so that the fewest absent keys pass: bits per key of each,
 /// 0 (no filter) or 1 to 64. Together they are the total, unless every level has the most it may
 /// have, or what is left is less than one bit for each key of the level whose turn it is.
+///
+/// ```text
+/// q_i K_i (-df/db)(b_i) = μ n_i
+/// ```
+///
+/// If f = e^(-c b), as of an ideal Bloom filter with c = ln² 2, that is **f_i = λ n_i / (K_i
+/// q_i)**. Here λ = exp(-(c M_f + Σ n_i ln(n_i / (K_i q_i))) / Σ n_i), and levels whose f_i would
+/// be 1 or more are left out. Our filters are not ideal ([`super::false_positives`]), so the
+/// condition is solved on the curve that they have. Bits are given out in quarters to the level
+/// where they are worth most, along the curve's lower hull. For the ideal curve that is the closed
+/// form to a quarter of a bit; a test says so.
 pub fn allot(levels: &[LevelLoad], total_bits: f64) -> Vec<f32> {
     allot_along(levels, total_bits, hull_of)
 }

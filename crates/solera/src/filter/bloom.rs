@@ -1,12 +1,15 @@
-//! A Bloom filter blocked by cache lines of 512 bits.
+//! A Bloom filter blocked by cache lines of 512 bits: `build`, and `Bloom`, which answers.
 //!
-//! Owns [`Bloom`]. A key's hash picks one line; all its probes are bits of that line, so that an
-//! answer costs one memory access. Blocking costs false positives, because lines fill unevenly, and
-//! more so with more bits. It is about 1 % instead of 0.8 % at 10 bits per key, 0.02 % instead of
-//! 0.007 % at 20.
+//! A key's hash picks one line, and all probes are bits of it, so an answer costs one memory
+//! access. Lines fill unevenly, which costs false positives: about 1 % instead of 0.8 % at 10 bits
+//! for each key. `best_probes` finds the number of probes that lets the fewest pass.
 //!
 //! Bytes: the lines, 64 bytes each (eight little-endian `u64`), then one byte, the number of probes
-//! (1 to [`PROBES_MAX`]).
+//! (1 to `PROBES_MAX`).
+//!
+//! What must hold: a key that was added is always admitted. Any bytes that `decode` accepts answer.
+//!
+//! Callers: `filter::mod` builds and asks; `filter::curve` takes the expected false positives.
 
 mod line;
 

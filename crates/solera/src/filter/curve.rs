@@ -1,8 +1,14 @@
-//! How many absent keys a filter lets pass, by kind and bits per key.
+//! How many absent keys a filter lets pass, by kind and bits per key: `false_positives` and
+//! `false_positives_over`.
 //!
-//! Owns [`false_positives`], by which [`super::allotment`] weighs bits, and
-//! [`false_positives_over`], for tables of a known size. Tests hold both against filters that were
-//! built.
+//! The first is for many keys: a table of Bloom filters of 1 to 64 bits with interpolation between,
+//! and Ribbon's formula. The second is for a table of so many keys: small Bloom filters have whole
+//! lines, so more bits than they were given.
+//!
+//! What must hold: tests hold both against filters that were built.
+//!
+//! Callers: `filter::allotment` weighs bits by the curve; `solera-tune`'s cost model predicts reads
+//! by both.
 
 use super::{BITS_PER_KEY_MAX, FilterKind, FilterSpec, bloom, ribbon};
 use solera_model::elementary::pow;

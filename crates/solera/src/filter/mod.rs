@@ -1,17 +1,15 @@
-//! Filters: "this table certainly does not hold that key", answered from memory.
+//! Filters, "this table certainly does not hold that key" answered from memory: `Filter` and
+//! `FilterBuilder`.
 //!
-//! Owns [`Filter`], which is one of two kinds, and its builder:
+//! - `bloom`: blocked by cache lines. One memory access for an answer.
+//! - `ribbon`: a quarter fewer bits for the same answers, but more lines and arithmetic.
 //!
-//! * [`bloom`]: a Bloom filter blocked by cache lines. One memory access for an answer.
-//! * [`ribbon`]: a Ribbon filter. A quarter fewer bits for the same answers, but a few lines side
-//!   by side and more arithmetic for each.
-//!
-//! Which kind with how many bits a table gets is a [`FilterSpec`]; what a keyspace asks for is a
-//! [`Filters`]; [`allotment`] turns one into the other. Both kinds are asked with a key's hash
-//! ([`crate::key::hash`]).
-//!
-//! Bytes: the kind's own, then one byte that names the kind ([`FilterKind`]). No bytes at all: no
-//! filter.
+//! A table gets a `FilterSpec`, a keyspace asks for `Filters`; `allotment` divides bits among
+//! levels. Bytes: the kind's own, then one byte, the `FilterKind`; none at all: no filter.
+//! What must hold: a key whose hash (`crate::key::hash`) was added is admitted. Unknown kinds are
+//! refused.
+//! Callers: `table::writer` builds, `table::reader` decodes, `table::lookup` and `table::verify`
+//! ask.
 
 pub mod allotment;
 mod bloom;

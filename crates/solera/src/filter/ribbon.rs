@@ -1,14 +1,14 @@
-//! A Ribbon filter: a random band matrix, solved once, of which every key's row is a solution.
+//! A Ribbon filter: `build` solves a random band matrix, `Ribbon` asks its solution.
 //!
-//! Owns [`Ribbon`] and [`build`]. Source: Dillinger, Hübschle-Schneider, Sanders and Walzer, "Fast
-//! Succinct Retrieval and Approximate Membership Using Ribbon" (SEA 2022; Dillinger and Walzer
-//! 2021). The *homogeneous* form with bands of 64 bits cannot fail; it is stored by columns.
+//! It is the homogeneous form with bands of 64 bits, which cannot fail, stored by columns
+//! (Dillinger, Hübschle-Schneider, Sanders and Walzer, SEA 2022). A hash names a first slot and 64
+//! coefficients, the first of them 1. Columns are chosen so that each key's coefficients select an
+//! even number of set bits.
 //!
-//! What must hold: a key's hash names a first slot and 64 coefficients, the first of them 1, for
-//! the slots from there on. Each column of the solution is one bit per slot, such that the
-//! coefficients of every key select an even number of set bits. An absent key finds a column even
-//! with probability 1/2, and all of *r* with 2^-r. It finds them always if its row depends on those
-//! of the keys around it. The slots beyond the keys ([`overhead`]) make that rare enough.
+//! What must hold: an added key is even in all r columns. An absent key passes with 2^-r, unless
+//! its row depends on those of keys around it; the slots of `overhead` make that rare.
+//!
+//! Callers: `filter::mod` builds and asks; `filter::curve` takes the expected false positives.
 
 use crate::{codec::DecodeError, pool::Settled, prefetch::prefetch};
 use solera_model::elementary::exp2;

@@ -1,7 +1,15 @@
-//! Which filter a table gets, and what a keyspace asks for.
+//! Which filter a table gets, `FilterSpec`, and what a keyspace asks for, `Filters`; with
+//! `FilterKind`, `FilterSpread`.
 //!
-//! Owns [`FilterSpec`] and [`Filters`]. The ranges are checked where they are set and again where
-//! they are decoded.
+//! A spec is a kind and bits per key. `Filters` is a spread over levels (uniform or Monkey), a kind
+//! for the last level, and the mean bits. `encode` and `decode` are their bytes, `validate` their
+//! ranges (0, or 1 to 64 bits).
+//!
+//! What must hold: ranges are checked where they are set and again where they are decoded. Numbers
+//! of kinds and spreads are on disk.
+//!
+//! Callers: `table::layout` holds `Filters`, `compaction::filters` makes specs of them,
+//! `table::descriptor` and `table::writer` hold a table's spec.
 
 use crate::{
     codec::{DecodeError, Decoder},

@@ -1,44 +1,15 @@
-//! Files that grow by whole records: what the log and the manifest have in common.
+//! Files that grow by whole records, as the log, the manifest and traces do: `FileKind`, frames,
+//! `FrameWriter`, `walk`.
 //!
-//! Owns the file header and the frame. A frame is one record, all or nothing, and its checksums
-//! bind it to this file and this offset, so that a record which lands anywhere else is not one.
+//! A file is a header and frames. A frame is one record, all or nothing. Its checksums bind it to
+//! this file and this offset, so that a record which lands elsewhere is not one. Each frame says
+//! how much of the file was durable when it was written. The comment of `FileKind` has the bytes.
 //!
-//! ```text
-//! file    = header frame*
-//! header  = magic[8] database:u64 file:u64 version:u32 checksum:u32        32 bytes, in every version
-//!           nonce:u64 checksum:u32 0:u32
-//! frame   = header_checksum:u32 payload_checksum:u32 len:u48 kind:u8 0:u8 synced:u64 payload[len]
-//! ```
+//! What must hold: no two files share a nonce, since frames are bound to it. Damage to what a later
+//! frame proves durable is an error; other damage is a torn end, and is cut.
 //!
-//! Numbers are little-endian. Both checksums of the file header are CRC-32C of all bytes before
-//! them. A frame's header checksum is [`Binding::checksum`](crate::codec::Binding::checksum) of the
-//! 20 bytes after it, at the offset of the frame. The payload checksum is plain CRC-32C; the
-//! header that holds it binds it. `synced` is how many bytes of the file were known to be durable
-//! when the frame was written. It is 0 as long as an earlier file of the same kind is not durable
-//! yet. A file whose earlier files all are is *vouched for*. Kinds:
-//!
-//! | kind | | payload |
-//! |---|---|---|
-//! | 0 | a record | the owner's |
-//! | 1 | a mark: says only what `synced` says; written, not synced, after each sync of records, and when files before are durable | none |
-//! | 2 | the end: nothing follows | none |
-//!
-//! **The nonce** is a number that no other file was made with, and frames are bound to it. A
-//! database's number and a file's are not enough. A checkpoint has its original's number and goes
-//! on with the same file numbers. A file system may hand the blocks of a log that one of them
-//! removed to a new log of the other. A power cut may then show the old frames where new ones were
-//! not synced yet: whole, at the right offsets, and of the right file number.
-//!
-//! **Reserved.** A file that was not ended may be longer than what was written, by zeros. They are
-//! no damage.
-//!
-//! **Damage.** What was never synced may be lost in any part by a power cut; what was synced may
-//! not. The `synced` of frames tells the two apart. The reader looks for later frames at every
-//! offset. Damage at offset `d` is an error if a later frame was written when more than `d` was
-//! durable. If none was, a power cut has taken unsynced frames, and the file is cut there. So the
-//! unsynced part may be lost page by page, even with whole frames after the hole. A flipped bit in
-//! a synced frame is never mistaken for that: the mark after the sync convicts it. (Pebble's log
-//! records carry the same proof.)
+//! Callers: `wal`, `version::manifest` and `trace` write and walk frames; `values::file` uses the
+//! file header.
 
 mod reader;
 mod writer;
@@ -64,6 +35,42 @@ pub const FRAME_HEADER_BYTES: usize = 24;
 pub const PAYLOAD_BYTES_MAX: u64 = (1 << 48) - 1;
 
 /// A kind of file: how its header begins.
+///
+/// file    = header frame*
+/// header  = magic[8] database:u64 file:u64 version:u32 checksum:u32        32 bytes, in every version
+///           nonce:u64 checksum:u32 0:u32
+/// frame   = header_checksum:u32 payload_checksum:u32 len:u48 kind:u8 0:u8 synced:u64 payload[len]
+/// ```
+///
+/// Numbers are little-endian. Both checksums of the file header are CRC-32C of all bytes before
+/// them. A frame's header checksum is [`Binding::checksum`](crate::codec::Binding::checksum) of the
+/// 20 bytes after it, at the offset of the frame. The payload checksum is plain CRC-32C; the
+/// header that holds it binds it. `synced` is how many bytes of the file were known to be durable
+/// when the frame was written. It is 0 as long as an earlier file of the same kind is not durable
+/// yet. A file whose earlier files all are is *vouched for*. Kinds:
+///
+/// | kind | | payload |
+/// |---|---|---|
+/// | 0 | a record | the owner's |
+/// | 1 | a mark: says only what `synced` says; written, not synced, after each sync of records, and when files before are durable | none |
+/// | 2 | the end: nothing follows | none |
+///
+/// **The nonce** is a number that no other file was made with, and frames are bound to it. A
+/// database's number and a file's are not enough. A checkpoint has its original's number and goes
+/// on with the same file numbers. A file system may hand the blocks of a log that one of them
+/// removed to a new log of the other. A power cut may then show the old frames where new ones were
+/// not synced yet: whole, at the right offsets, and of the right file number.
+///
+/// **Reserved.** A file that was not ended may be longer than what was written, by zeros. They are
+/// no damage.
+///
+/// **Damage.** What was never synced may be lost in any part by a power cut; what was synced may
+/// not. The `synced` of frames tells the two apart. The reader looks for later frames at every
+/// offset. Damage at offset `d` is an error if a later frame was written when more than `d` was
+/// durable. If none was, a power cut has taken unsynced frames, and the file is cut there. So the
+/// unsynced part may be lost page by page, even with whole frames after the hole. A flipped bit in
+/// a synced frame is never mistaken for that: the mark after the sync convicts it. (Pebble's log
+/// records carry the same proof.)
 #[derive(Clone, Copy, Debug)]
 pub struct FileKind {
     /// The first 8 bytes.

@@ -1,10 +1,13 @@
-//! Reading frames back, and telling a torn end from damage.
+//! Reading frames back, and telling a torn end from damage: `walk`, with `Walked` and `Cut`.
 //!
-//! Owns [`walk`]. Where a frame is not whole, it looks for a *witness*: a later frame that says
-//! that the file was durable beyond that place. What must hold: damage before what was proved
-//! durable, or before what a witness proves, is an error. Any other damage cuts the file there.
-//! Zeros up to the end of the file are no damage. Called by replays of logs, by the manifest and by
-//! traces.
+//! `walk` hands each whole record to the caller, in order. Where a frame is not whole, it looks at
+//! every later offset for a witness. That is a frame that was written when the file was durable
+//! beyond that place.
+//!
+//! What must hold: damage before what the caller has proof of, or before what a witness proves, is
+//! an error. Any other damage cuts the file there. Zeros up to the end of the file are no damage.
+//!
+//! Callers: `wal` (replay), `version::manifest` (load), `trace::reader`.
 
 use super::{FRAME_HEADER_BYTES, FrameHeader, FrameKind};
 use crate::{

@@ -1,3 +1,11 @@
+//! Tests of file headers, frames, `FrameWriter` and `walk`, in memory.
+//!
+//! Every flip in a header is an error; a newer version, another owner and a build before the first
+//! release are named. Frames of another file of the same number are not records. A frame knows its
+//! place and holds lengths over 4 GiB. Groups of any sizes come back, and arbitrary files never
+//! panic. A file that withholds says of nothing that it is durable, and a witness is found wherever
+//! the reads divide it.
+
 use super::*;
 use crate::vfs::{Fs, mem::MemFs, read_exact_at};
 use proptest::prelude::*;

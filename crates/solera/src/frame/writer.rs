@@ -1,9 +1,14 @@
-//! Appending frames, syncing them, and what follows when either fails.
+//! Appending frames, syncing them, and what follows when either fails: `FrameWriter`.
 //!
-//! Owns [`FrameWriter`]. What must hold: an append is whole or taken back, durably. A frame says no
-//! more than what is durable: nothing while the files before it are not
-//! ([`FrameWriter::withhold`]). After a failed sync, or an append that cannot be taken back, every
-//! later call fails. Called by the log, the manifest and traces.
+//! `append` writes a group of frames in one call. `sync` makes them durable and leaves a mark that
+//! proves it. `end` and `settle` (together `finish`) end the file. `withhold` and `vouch` say
+//! whether the files before this one are durable.
+//!
+//! What must hold: an append is whole or taken back, durably. A frame says no more than what is
+//! durable, and nothing while files before it are not. After a failed sync, or an append that
+//! cannot be taken back, every later call fails (poison).
+//!
+//! Callers: `wal::Writer`, `version::manifest`, `trace::recorder`.
 
 use super::{FileKind, FrameHeader, FrameKind, PAYLOAD_BYTES_MAX};
 use crate::{

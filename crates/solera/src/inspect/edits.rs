@@ -1,6 +1,11 @@
-//! A manifest's edits in words, a change a line.
+//! A manifest's edits in words: `write`, a change a line.
 //!
-//! Owns [`write`]. `dump` calls it for each edit of a manifest.
+//! It prints keyspaces created and dropped, tables added and removed with their place and clip,
+//! settings, knobs by name, receipts, log ends and numbers.
+//!
+//! What must hold: every field of an edit is printed, so that `solera dump` hides nothing.
+//!
+//! Caller: `inspect::dump`, for each edit of a manifest.
 
 use crate::{
     engine::recorded_settings,

@@ -1,8 +1,15 @@
-//! Where a memtable's bytes lie: chunks that only grow and are freed together.
+//! Where a memtable's bytes lie: `Arena`, chunks that only grow and are freed together, and `Bump`,
+//! a writer's place.
 //!
-//! Owns [`Arena`] (the chunks) and [`Bump`] (the writer's place in the last chunk). Nothing is
-//! moved or freed before the arena goes, and the arena goes with its last [`Pin`]: the memtable
-//! holds one, and so does every value slice handed out.
+//! A bump takes pieces from the last chunk. Chunks double from 1 KiB to the pool's chunk size;
+//! those of that size go from memtable to memtable by `pool`.
+//!
+//! What must hold: nothing is moved or freed before the arena goes, and the arena goes with its
+//! last `Pin`. The memtable holds one, and so does every value slice handed out. Pieces of one bump
+//! are aligned alike.
+//!
+//! Callers: `memtable::tree` owns an arena with a bump for nodes and one for records;
+//! `memtable::record` writes into the latter.
 
 use crate::{
     pin::{Pin, PinHeader},

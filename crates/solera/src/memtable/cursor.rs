@@ -1,8 +1,15 @@
-//! Walking a memtable.
+//! Walking a memtable: `MemtableCursor`, a `Cursor` over its entries, versions of a key newest
+//! first.
 //!
-//! Owns [`MemtableCursor`]. A cursor may be open while the writer goes on. It finds every entry
-//! that was there when it was positioned. It may or may not find later ones, which no snapshot of
-//! its time sees.
+//! It stands on a place in a leaf and on one of the versions there. From leaf to leaf it follows
+//! their links, and asks for records before it comes to them. Walking back it goes down from the
+//! root to the leaf before.
+//!
+//! What must hold: a cursor may be open while the writer goes on. It finds every entry that was
+//! there when it was positioned. It may or may not find later ones, which no snapshot of its time
+//! sees. Its operations do not fail.
+//!
+//! Callers: `Memtable::cursor`, for `tree::scan`, `tree::gaps` and flushes (`compaction::job`).
 
 use super::{
     Memtable,

@@ -1,12 +1,15 @@
-//! The newest entries, in memory and sorted, until they are flushed to a table.
+//! The newest entries, in memory and sorted, until they are flushed to a table: `Memtable` and
+//! `MemtableWriter`.
 //!
-//! Owns [`Memtable`]: a tree of entries in an arena and a set of range tombstones. The commit
-//! path writes it, lookups and merges read it, flush walks it once.
+//! It is a B+tree of entries in an arena (`tree`), and a set of range tombstones. It keeps the logs
+//! that its separated values lie in (`keep_log`).
 //!
 //! What must hold: there is one writer at a time (`MemtableWriter` is a lock). Readers take no lock
-//! and never wait. A reader finds every entry that was inserted before it started; an entry's
-//! insertion is therefore finished before its sequence number becomes visible. Versions of a key
-//! are inserted in ascending order of their sequence numbers, and walked over newest first.
+//! and never wait. A reader finds every entry that was inserted before it started: an insertion is
+//! finished before its sequence number becomes visible. Versions of a key are inserted in ascending
+//! order of their numbers.
+//! Callers: `engine::apply` and `engine::large` write; `tree::read`, `tree::scan` and `tree::gaps`
+//! read; `compaction::job` flushes.
 
 mod arena;
 mod cursor;

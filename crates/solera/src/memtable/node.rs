@@ -1,20 +1,15 @@
-//! The nodes of a memtable's tree and how they change under readers.
+//! The nodes of a memtable's tree, and how they change under readers: `Leaf`, `Inner`, `Heads`,
+//! `Order`, `Link`.
 //!
-//! Owns [`Leaf`], [`Inner`] and [`Order`], the word that publishes both. A node has fifteen slots.
-//! A slot, once filled, keeps its key and head; which slots count, and in which order, is said by
-//! one word that the writer replaces after filling a slot. So a reader that has loaded the word
-//! sees a sorted node that does not change any more, without a lock, a version or a retry. What can
-//! change later is only what a slot points to, the newest version of a key or a child, and that is
-//! one word too.
+//! A node has fifteen slots. One word, the `Order`, says which slots count and in what order. The
+//! writer fills a slot, then replaces the word. A `Link` is a pointer with the node's skip: so many
+//! first bytes that all keys between the node's bounds share, after which heads begin.
 //!
-//! A full node is not emptied: the writer builds two new ones and swaps the pointer. Whoever is
-//! still in the old node finds there everything that was written before he came.
+//! What must hold: a filled slot keeps its key and head. So a reader that has loaded the order sees
+//! a sorted node that does not change, without lock or retry. Only what a slot points to may
+//! change, by one word. A full node is replaced by two new ones.
 //!
-//! Heads lie together in two cache lines with the order word, so that searching a node costs two
-//! parallel misses; records are looked at only where heads tie. Keys with a long common prefix
-//! would always tie. So a node has a *skip*: so many first bytes that all keys between its bounds
-//! share, after which its heads begin. Whoever points to the node keeps the skip in the pointer
-//! ([`Link`]).
+//! Callers: `memtable::tree` (searches and splits), `memtable::cursor` (walks).
 
 use super::record::{Record, RecordHeader};
 use crate::{
@@ -118,6 +113,15 @@ impl Link {
 }
 
 /// What a search reads first.
+///
+/// A full node is not emptied: the writer builds two new ones and swaps the pointer. Whoever is
+/// still in the old node finds there everything that was written before he came.
+///
+/// Heads lie together in two cache lines with the order word, so that searching a node costs two
+/// parallel misses; records are looked at only where heads tie. Keys with a long common prefix
+/// would always tie. So a node has a *skip*: so many first bytes that all keys between its bounds
+/// share, after which its heads begin. Whoever points to the node keeps the skip in the pointer
+/// ([`Link`]).
 #[repr(C, align(64))]
 pub(super) struct Heads {
     order: AtomicU64,

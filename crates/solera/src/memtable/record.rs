@@ -1,14 +1,15 @@
-//! One entry of a memtable, and the older versions of its key that hang from it.
+//! One entry of a memtable, and the older versions of its key that hang from it: `Record`.
 //!
-//! Owns [`Record`]. The tree has one place for each key, which leads to the newest version. Every
-//! version but the first knows the one before it. So a walk over keys does not meet what was
-//! overwritten, however often. To an old snapshot's version the way is short all the same: a
-//! version also knows one further back (a jump). It is chosen as in a skew-binary random-access
-//! list (Myers, "An applicative random-access stack", 1983). With n versions, any of them is
-//! reached in at most about 3 log2(n) steps, for one more pointer and no rebuilding.
+//! A place in the tree leads to a key's newest version; each version knows the one before it. It
+//! also knows one further back, chosen as in a skew-binary random-access list (Myers, "An
+//! applicative random-access stack", 1983). So `seen_by` finds a snapshot's version among n in
+//! about 3 log2(n) steps.
 //!
 //! What must hold: versions of a key are written in ascending order of sequence numbers. A record
-//! never changes.
+//! never changes, and lives as long as its arena.
+//!
+//! Callers: `memtable::tree` writes records, `node` points to them, `memtable::mod` (lookups) and
+//! `cursor` walk versions.
 
 use super::arena::{Arena, Bump};
 use crate::{

@@ -1,4 +1,11 @@
-//! A memtable against a `BTreeMap`, under every pattern of keys, and read while it is written.
+//! Tests of `Memtable` and its cursor against a `BTreeMap`, and read by threads while it is
+//! written.
+//!
+//! A memtable is a sorted map, whatever the pattern of insertion, with bounded bytes for each
+//! entry. Keys and values at their limits work. A cursor keeps the memtable, a slice keeps the
+//! bytes, and range tombstones are seen and counted. Readers that follow a writer find all that was
+//! published when they began, in order, both ways. Keys are random, ascending, descending, hot, or
+//! have long prefixes.
 
 use super::*;
 use crate::{cursor::Cursor, ids::SEQNO_MAX, key::head, pin::Slice};

@@ -1,28 +1,14 @@
-//! The tree of a memtable: how keys are found and where new ones go.
+//! The tree of a memtable, how keys are found and where new ones go: `Tree`, `Writer` and `Place`.
 //!
-//! Owns [`Tree`]: a root, inner nodes and leaves in an arena. One writer, any number of readers,
-//! who never wait. Called by the memtable and its cursors.
+//! It is a B+tree of nodes of fifteen slots in an arena: inner nodes and linked leaves.
+//! `first_from` and `last_before` give a `Place`, which leads to a key's newest `Record`. `insert`
+//! splits a full node into two new ones and swaps the pointer in its parent.
 //!
-//! A key has one place, which leads to its newest version; [`Record`] says how from there to the
-//! others.
+//! What must hold: there is one writer, and readers never wait. A reader finds every entry that was
+//! there when it started. Keys never leave a node, and a replaced node does not change. The writer
+//! announces a right half in the parent before it puts the left half in the old one's place.
 //!
-//! What must hold, and why readers may walk while the writer splits: *a reader finds every entry
-//! that was there when it started.* Keys never leave a node. A node is replaced only by nodes that
-//! together hold the same keys, and does not change afterwards. A reader inside it, or one that
-//! gets to a neighbour through it, sees the tree as it was at the replacement. That moment is later
-//! than the reader's start. On the way down a replaced child could be taken for more than it is. So
-//! the writer announces the right half in the parent's order before it puts the left half in the
-//! old one's place. The reader looks at the order again after it has read the child.
-//!
-//! Heads begin after a node's skip, which is sound only for keys between the bounds that the node
-//! was made with. The way down keeps to that: a child's bounds only ever narrow, and the order that
-//! was checked with the child says that the key lies between them. Following a leaf to its
-//! successor does not, so there keys are compared whole.
-//!
-//! This is a B+tree and not the usual skip list because of what an insertion waits for. With 500
-//! thousand entries a skip list, heads and all, visits about twenty nodes, one after the other,
-//! eight of them outside the cache. Here there are six inner nodes, of which the caches hold nearly
-//! all, and one leaf.
+//! Callers: `memtable::mod` inserts and looks up; `memtable::cursor` walks.
 
 use super::{
     arena::{Arena, Bump},
@@ -47,6 +33,24 @@ const SPLIT_ASCENDING: usize = 12;
 const HEIGHT_MAX: usize = 24;
 
 /// The sorted keys of a memtable.
+///
+/// What must hold, and why readers may walk while the writer splits: *a reader finds every entry
+/// that was there when it started.* Keys never leave a node. A node is replaced only by nodes that
+/// together hold the same keys, and does not change afterwards. A reader inside it, or one that
+/// gets to a neighbour through it, sees the tree as it was at the replacement. That moment is later
+/// than the reader's start. On the way down a replaced child could be taken for more than it is. So
+/// the writer announces the right half in the parent's order before it puts the left half in the
+/// old one's place. The reader looks at the order again after it has read the child.
+///
+/// Heads begin after a node's skip, which is sound only for keys between the bounds that the node
+/// was made with. The way down keeps to that: a child's bounds only ever narrow, and the order that
+/// was checked with the child says that the key lies between them. Following a leaf to its
+/// successor does not, so there keys are compared whole.
+///
+/// This is a B+tree and not the usual skip list because of what an insertion waits for. With 500
+/// thousand entries a skip list, heads and all, visits about twenty nodes, one after the other,
+/// eight of them outside the cache. Here there are six inner nodes, of which the caches hold nearly
+/// all, and one leaf.
 pub(super) struct Tree {
     root: AtomicPtr<Inner>,
     arena: Pin,

@@ -1,7 +1,15 @@
-//! The merge itself: which source goes first.
+//! The merge itself, which source goes first: `Merge`, a `Cursor` over several cursors.
 //!
-//! Owns [`Merge`]. The source in front stands outside the heap. As long as it stays in front, a
-//! step costs one comparison, with the first of the others. Comparisons start with heads.
+//! The source in front stands outside a binary heap of the others. As long as it stays in front, a
+//! step costs one comparison, heads first. `skip_to`, `skip_before` and `skip_unseen` seek in some
+//! sources at once. `lend` has the front source lend the entries that come before those of all
+//! others.
+//!
+//! What must hold: forward, the order is user key ascending, then age, then position in the source;
+//! backward it is exactly the reverse. Sequence numbers are not compared between sources. A merge
+//! moves in the direction of its last positioning.
+//!
+//! Callers: `merge::visible` (walkers), `compaction::job`.
 
 use crate::{
     cursor::{Cursor, Lending},

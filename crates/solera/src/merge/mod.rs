@@ -1,13 +1,15 @@
-//! Many sorted sources as one.
+//! Many sorted sources as one: `Merge`, all entries in one order, and `visible`, what a reader sees
+//! of them.
 //!
-//! Owns [`Merge`], which walks the entries of several sources in one order, and the walkers in
-//! [`visible`], which show what a reader may see of them. Iterators use the walkers, compaction the
-//! bare merge.
+//! `heap` is the merge; `visible::Forward` and `Backward` walk it for one reader and stand on one
+//! pair for each key.
 //!
-//! What must hold: sources are ordered by age, the newest first. Every version of a key in a newer
-//! source is newer than every version of it in an older one. So the order is (user key, age,
-//! position in the source). Sequence numbers may be elided, so the merge never compares them
-//! between sources.
+//! What must hold: sources are ordered by age, newest first. Every version of a key in a newer
+//! source is newer than every version in an older one. So the order is (user key, age, position in
+//! the source). Sequence numbers may be elided, so the merge never compares them between sources.
+//!
+//! Callers: `tree::scan` uses the walkers (for iterators and folds), `compaction::job` the bare
+//! merge.
 
 mod heap;
 pub mod visible;

@@ -1,4 +1,10 @@
-//! Merges and walkers against a history played onto a map.
+//! Tests of `Merge`, `Forward` and `Backward` against a history of writes played onto a map.
+//!
+//! A merge is the sorted list of all entries. Walkers show what the history left at any snapshot,
+//! also through lent entries, and a failing source fails the walk until the next seek. Operands
+//! without an operator, refusing operators and malformed expiries are errors of one pair. Calls are
+//! counted: a key written a thousand times costs a few steps, and a deleted range is passed by
+//! seeking.
 
 use super::{
     visible::{Backward, Forward, Scope},

@@ -1,14 +1,15 @@
-//! Memory that is used again: what one block gives back, the next one gets, on whatever thread.
+//! Memory that is used again, on whatever thread: `Pool`, its two instances `BLOCKS` and `CHUNKS`,
+//! `Share`, `Settled`.
 //!
-//! Owns [`Pool`], [`BLOCKS`] and [`CHUNKS`], and [`Settled`], other memory on the same huge pages.
-//! An allocator with a heap for each thread keeps for a thread what was freed on it. Blocks that
-//! one thread reads in and another evicts then lie about in as many heaps as there are threads. A
-//! process takes a multiple of its budget (140 MiB of 64, measured). So the engine hands its two
-//! kinds of large pieces on by itself, in sizes rounded up to a step, so that they fit again.
+//! An allocator keeps for a thread what was freed on it, so blocks that one thread reads in and
+//! another evicts spread over all heaps. The engine hands its large pieces on by itself, in sizes
+//! rounded up to a step. `take` and `give` exchange pieces. `Settled` counts other memory to the
+//! regions that get huge pages.
 //!
-//! Pieces that are kept count against a limit, together with those in use: the sum of the
-//! [`Share`]s that open databases hold. Beyond it, a piece goes back to the allocator. All
-//! databases of a process share the pools, as they share the allocator.
+//! What must hold: where pieces in use and kept exceed the sum of the `Share`s that open databases
+//! hold, kept pieces go back to the allocator. All databases of a process share the pools.
+//! Callers: `block::memory`, `memtable::arena`; `cache` and `engine::memory` hold shares; `filter`
+//! and `table::reader` settle.
 
 mod regions;
 

@@ -1,14 +1,14 @@
-//! Huge pages for memory that is full of pieces (docs/decisions/0008).
+//! Huge pages for memory that is full of pieces: `Regions`, and its thread (docs/decisions/0008).
 //!
-//! Owns [`Regions`], which knows how many bytes of each region of 2 MiB are pieces. Owns also the
-//! thread that asks the system to make one page of a region that is nearly full. A processor
-//! remembers the places of some thousand pages; with 4 KiB each, a random read in a gigabyte of
-//! blocks waits as long for their places as for themselves. The request changes where memory lies,
-//! never what is in it, and asks for nothing new: only stretches that are in use anyway.
+//! It counts how many bytes of each region of 2 MiB are pieces. Where 15 of 16 parts are, the
+//! thread asks the system to make the region one page (`MADV_COLLAPSE`). A processor remembers the
+//! places of some thousand pages. With 4 KiB each, a random read in a gigabyte waits as long for
+//! its place as for itself.
 //!
-//! What must hold: nothing rests on the answer. Where the system cannot at all, nobody asks again.
-//! Where it cannot just now, because it has one of the pages in hand, or because the allocator's
-//! heap ends within the region, it is asked a few times more.
+//! What must hold: nothing rests on the answer, and no content changes. Where the system cannot at
+//! all, nobody asks again; where it cannot now, it is asked up to six times.
+//!
+//! Caller: `pool::mod` (`add` and `remove` of each piece).
 
 use parking_lot::Mutex;
 use std::{

@@ -1,8 +1,15 @@
 //! What is counted: the names of the counters, and the counts as plain data.
 //!
-//! What must hold: counts only grow, so that what happened between two moments is a difference. A
-//! name is never given to another count, since counts are written to files in the order of the
-//! lists here.
+//! The macro `counts` makes of each list an enum to count by and a struct to show. They are
+//! `Counter` and `Counters` (keyspace), `LevelCounter(s)`, `MergeCounter(s)` (work of flushes and
+//! merges by level) and `LayoutCounter(s)`. `since` takes a difference, `plus` a sum, `named` gives
+//! names.
+//!
+//! What must hold: counts only grow, so what happened between two moments is a difference. A name
+//! is never given to another count, since counts are written to files in the order of the lists.
+//!
+//! Callers: `stats::mod` keeps sums of them; `table`, `tree`, `db` and `compaction` count by the
+//! enums; `control` shows and stores the structs.
 
 /// A list of counters, and the plain data that they are shown as. What is `derived` is computed
 /// where the counters are read.

@@ -1,8 +1,15 @@
-//! How long operations took, in a fixed amount of memory.
+//! How long operations took, in a fixed amount of memory: `Histogram`, plain data, and `Recorder`,
+//! which threads share.
 //!
-//! Owns [`Histogram`], which is plain data, and [`Recorder`], to which any thread adds. Buckets are
-//! log-linear, as in HdrHistogram (Tene): 16 for each doubling, so that a value is known to 1/16,
-//! and exact below 16.
+//! Buckets are log-linear, as in HdrHistogram (Tene): 16 for each doubling, so that a value is
+//! known to 1/16, and exact below 16. `quantile`, `mean`, `buckets` tell; `add` and `since`
+//! combine.
+//!
+//! What must hold: buckets follow one another without a gap. Values of 2^42 or more count in the
+//! last bucket. Only a sample of what happens comes to a `Recorder`, so its counts are plain
+//! atomics.
+//! Callers: `stats::latencies` and `stats::mod` record; `control::record` and `control::render`
+//! store and show; `solera-bench` measures with it.
 
 use std::{
     ops::Range,

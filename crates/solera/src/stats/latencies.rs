@@ -1,8 +1,13 @@
-//! What is timed, and how long it took, as plain data.
+//! What is timed, and how long it took: `Sampled`, `Latency` and `Latencies`.
 //!
-//! Owns [`Sampled`], what a thread decides to time before it is done; [`Latency`], what it turns
-//! out to be; and [`Latencies`], their histograms. [`Stats`](super::Stats) records them;
-//! observations show them.
+//! `Sampled` is what a thread decides to time before it is done (lookup, scan, write). `Latency` is
+//! what it turned out to be, one of four. `Latencies` has a histogram of each, in nanoseconds;
+//! `named` and `since` serve observations.
+//!
+//! What must hold: each kind of `Sampled` is counted by a counter that its operations move anyway.
+//!
+//! Callers: `db::keyspace`, `db::iterator` and `engine::tracing` name what they time; `Stats`
+//! records; `control::observe` shows.
 
 use super::{Counter, Histogram};
 

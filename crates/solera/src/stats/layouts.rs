@@ -1,10 +1,14 @@
-//! Which layouts reads are counted for.
+//! Which layouts reads are counted for: `Layouts`, which gives each layout of open tables a row of
+//! counters.
 //!
-//! Owns [`Layouts`], which gives each layout that open tables have a row of counters, as long as
-//! there are rows. What a layout is, is known above: here it is a number.
+//! There are 16 rows; layouts that come when all are taken share the last. `enter` gives an open
+//! table its row, `leave` takes the table back, `counts` subtracts what a row had when it was given
+//! out. A layout is a number here, made by `table::counted`.
 //!
 //! What must hold: a row is given to another layout only once no open table has the one before, and
 //! then begins at 0 again.
+//!
+//! Caller: `Stats` (`enter_layout`, `leave_layout`, `layouts`).
 
 use super::counts::{LAYOUT_COUNTERS, LayoutCounters};
 use parking_lot::Mutex;

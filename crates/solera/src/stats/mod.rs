@@ -1,18 +1,15 @@
-//! What a keyspace did since it was opened: counters, and how long operations took.
+//! What a keyspace did since it was opened: `Stats`, its counters and times; `Here`, one thread's
+//! part of them.
 //!
-//! Owns [`Stats`]: counters of the whole keyspace, of each of its levels and of each layout of its
-//! tables. A point lookup counts about five things, so a count must not cost a locked instruction.
-//! (That would also drain the store buffer between two cache misses.) Each thread owns a shard and
-//! adds to it with plain loads and stores. Whoever reads the counters adds the shards up. A shard
-//! is made when a thread first counts, since levels make it large and most numbers have none.
+//! A lookup counts about five things, so a count must not cost a locked instruction. Each thread
+//! owns a shard and adds to it with plain loads and stores; whoever reads adds the shards up. One
+//! operation in `SAMPLE_PERIOD` (128) is timed, at distances that vary, so that a program's own
+//! period hides nothing. `time_all` times every one, for traces.
 //!
-//! One operation in [`SAMPLE_PERIOD`] is timed. A thread knows which by comparing a count that it
-//! keeps anyway with the one at which the next is due. The distances vary, so that a program that
-//! repeats itself every so many operations is seen as a whole. Times and what merges do are rare,
-//! and counted where all threads share.
+//! What must hold: no count is lost, with more threads than shards either. Counts only grow.
 //!
-//! [`Stats::time_all`] makes every operation one that is timed. Who wants to see each operation
-//! then does so where times are taken. The others do not pay for a question whether somebody does.
+//! Callers: `table::lookup`, `table::reader`, `db::keyspace`, `db::iterator`, `compaction::plan`
+//! and `engine` count; `Tree::level_filters` and `control::observe` read.
 
 mod counts;
 mod histogram;

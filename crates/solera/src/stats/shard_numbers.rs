@@ -1,7 +1,13 @@
-//! Which thread counts where.
+//! Which thread counts where: `of_this_thread`, the number of its shard.
 //!
-//! Owns the numbers of shards: one below [`OWNED_SHARDS`] belongs to at most one living thread;
-//! every other thread gets the last.
+//! A thread takes a free number when it first counts, and gives it back when it ends. There are
+//! `OWNED_SHARDS` (64) numbers.
+//!
+//! What must hold: a number below 64 belongs to at most one living thread. Every other thread gets
+//! the last number, whose shard is counted with locked instructions. The lock of the free numbers
+//! orders one owner's counts before the next owner's.
+//!
+//! Caller: `Stats::here`.
 
 use parking_lot::Mutex;
 

@@ -1,8 +1,13 @@
-//! The types of [`super`] over Shuttle's, with the names and manners of the real ones.
+//! The types of `crate::sync` over Shuttle's, with the names and manners of the real ones.
 //!
-//! Owns nothing that a real build has: it is compiled with `--cfg shuttle` only. Each operation is
-//! a point where the scheduler may let another thread go on. What must hold: what compiles over the
-//! real types compiles over these, and means the same. Called by `.ci/interleavings`.
+//! It has `Mutex`, `RwLock`, `Condvar` and `ArcSwap`, compiled with `--cfg shuttle` only. Each
+//! operation is a point where the scheduler may let another thread go on. Time does not pass:
+//! `wait_for` waits until it is woken, so that a thread which nobody wakes is found.
+//!
+//! What must hold: what compiles over the real types compiles over these and means the same. A load
+//! and a store of an `ArcSwap` are one step each.
+//!
+//! Caller: `crate::sync`, in the builds of `.ci/interleavings`.
 
 use shuttle::sync;
 use std::{

@@ -1,39 +1,15 @@
-//! What users did, as a compact record that can be done again elsewhere.
+//! What users did, as a compact record that can be done again elsewhere: `Record`, `Operation`,
+//! `Recorder`, `read`.
 //!
-//! Owns trace files: their records ([`Record`]), the [`Recorder`] that operations are handed to,
-//! the thread that writes them out, and [`read`]. A trace holds kinds, keys, lengths and times to a
-//! microsecond, and no value. Keys may be replaced by hashes of 8 bytes under a key that is
-//! forgotten with the recording. Then equal keys are equal still. Nothing else is left of them,
-//! their order neither.
+//! A trace file holds kinds, keys, lengths and times to a microsecond, and no value. Keys may be
+//! replaced by hashes of 8 bytes under a key that is forgotten with the recording. Then equal keys
+//! are equal still, and nothing else is left. The comment of `Record` has the bytes.
 //!
 //! What must hold: an operation that is recorded waits for no disk and fails for none. What does
 //! not fit into the recorder's memory is left out and counted.
 //!
-//! ```text
-//! file     = file header, frames (`frame`), magic `Solera/R`
-//! payload  = flags:u8 unix_us:varint record*      flags: 1, keys are hashes; unix_us: what the first record's time is
-//! record   = kind:u8 after_us:varint body                                                           counted from
-//! ```
-//!
-//! | kind | operation | body |
-//! |---|---|---|
-//! | 0 | a keyspace has this number from here on | keyspace:varint name:bytes |
-//! | 1 | a lookup that found nothing | keyspace:varint key:bytes |
-//! | 2 | a lookup that found a value | keyspace:varint key:bytes |
-//! | 3 | an iterator placed at or above the key and moved up | keyspace:varint key:bytes entries:varint |
-//! | 4 | an iterator placed below the key (none: at the end) and moved down | keyspace:varint key:bytes entries:varint |
-//! | 5 | put | keyspace:varint key:bytes value_len:varint |
-//! | 6 | put of what expires | keyspace:varint key:bytes value_len:varint |
-//! | 7 | delete | keyspace:varint key:bytes |
-//! | 8 | range deletion | keyspace:varint start:bytes end:bytes |
-//! | 9 | merge | keyspace:varint key:bytes operand_len:varint |
-//! | 10 | the next so many writes, all in this frame, were one batch; names may stand between them | writes:varint |
-//! | 11 | so many operations were left out here | operations:varint |
-//! | 12 | the keyspace was dropped | keyspace:varint |
-//!
-//! `bytes` is a length as a varint, and so many bytes. Names hold beyond their frame; all else of a
-//! frame is read by itself. Nothing is synced before the recording ends; then all frames are, and
-//! an end says that this is all.
+//! Callers: `engine::tracing` hands operations over, `control::trace` begins and ends a recording,
+//! `solera trace` reads.
 
 mod reader;
 mod recorder;
@@ -169,6 +145,32 @@ impl Operation<'_> {
 }
 
 /// An operation, and when it was done.
+///
+/// ```text
+/// file     = file header, frames (`frame`), magic `Solera/R`
+/// payload  = flags:u8 unix_us:varint record*      flags: 1, keys are hashes; unix_us: what the first record's time is
+/// record   = kind:u8 after_us:varint body                                                           counted from
+/// ```
+///
+/// | kind | operation | body |
+/// |---|---|---|
+/// | 0 | a keyspace has this number from here on | keyspace:varint name:bytes |
+/// | 1 | a lookup that found nothing | keyspace:varint key:bytes |
+/// | 2 | a lookup that found a value | keyspace:varint key:bytes |
+/// | 3 | an iterator placed at or above the key and moved up | keyspace:varint key:bytes entries:varint |
+/// | 4 | an iterator placed below the key (none: at the end) and moved down | keyspace:varint key:bytes entries:varint |
+/// | 5 | put | keyspace:varint key:bytes value_len:varint |
+/// | 6 | put of what expires | keyspace:varint key:bytes value_len:varint |
+/// | 7 | delete | keyspace:varint key:bytes |
+/// | 8 | range deletion | keyspace:varint start:bytes end:bytes |
+/// | 9 | merge | keyspace:varint key:bytes operand_len:varint |
+/// | 10 | the next so many writes, all in this frame, were one batch; names may stand between them | writes:varint |
+/// | 11 | so many operations were left out here | operations:varint |
+/// | 12 | the keyspace was dropped | keyspace:varint |
+///
+/// `bytes` is a length as a varint, and so many bytes. Names hold beyond their frame; all else of a
+/// frame is read by itself. Nothing is synced before the recording ends; then all frames are, and
+/// an end says that this is all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'k> {
     /// Microseconds after the record before; for the first of a frame after the frame's moment.

@@ -1,9 +1,14 @@
-//! Reading traces back.
+//! Reading traces back: `read`, which hands every record to its caller; `Traced`, a record with
+//! place and time; `Ending`.
 //!
-//! Owns [`read`], which hands every record to its caller, and [`Traced`], a record with its time
-//! and place. What must hold: bytes are untrusted. Damage in a recording that was ended is an
-//! error. One that was not ended is read up to the first frame that is not whole, and [`Ending`]
-//! says so. Called by `solera trace` and by tests.
+//! It walks the frames of the file, reads each frame's records by itself, and keeps only which
+//! keyspaces were named.
+//!
+//! What must hold: bytes are untrusted. Damage in a recording that was ended is an error. One that
+//! was not ended is read up to the first frame that is not whole, and `Ending` says so. The writes
+//! of a batch stand together in one frame.
+//!
+//! Callers: `solera trace` (`show`, `summary`, `replay`), and tests.
 
 use super::{FILE_KIND, HASHED, Operation, Record};
 use crate::{

@@ -1,9 +1,15 @@
-//! Taking operations down while they happen, and writing them out behind their backs.
+//! Taking operations down while they happen: `Recorder`, a bounded buffer, and `start`, the thread
+//! that writes it out.
 //!
-//! Owns [`Recorder`], a bounded buffer of encoded records, and the thread that puts its content
-//! into the file. The two exchange whole buffers under a lock that nobody holds for longer than it
-//! takes to encode one call's records. What finds the buffer full is left out and counted, and the
-//! next record that fits says so.
+//! `add` encodes the records of one call into the buffer. The thread exchanges buffers every 100
+//! ms, or once half of the memory is taken, and appends the content as a frame. `TraceOptions` says
+//! how much memory, and whether keys are hashed; `Recorded` tells how far it has come.
+//!
+//! What must hold: nobody holds the lock for longer than it takes to encode one call's records. All
+//! records of a call are taken, or none. What finds the buffer full is left out and counted, and
+//! the next record that fits says so.
+//!
+//! Callers: `engine::tracing` adds, `control::trace` starts and ends.
 
 use super::{FILE_KIND, HASHED, Operation, Record};
 use crate::{

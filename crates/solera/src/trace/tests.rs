@@ -1,3 +1,11 @@
+//! Tests of trace records, of `Recorder`, and of `read` on files that were cut, extended or
+//! damaged.
+//!
+//! Records come back; cut, mutated and arbitrary payloads are read or refused, and lengths over
+//! their limits refused. What does not fit is left out as a whole and counted. Hashes keep equality
+//! and nothing else. A file cut at any byte ends there and says so. A flipped bit of an ended trace
+//! is damage with its place, and what follows the end is not passed over.
+
 use super::{reader::Frame, *};
 use crate::{
     clock::ManualClock,

@@ -1,14 +1,15 @@
-//! Faults on purpose: any [`Fs`] with chosen calls made to fail.
+//! Faults on purpose: `FaultFs`, any `Fs` with chosen calls made to fail, by `Fault`, `Call` and
+//! `Effect`.
 //!
-//! [`FaultFs`] passes calls on to another file system and counts them. A [`Fault`] names a class of
-//! calls, lets the first few of them through and then fails one, some, or all that follow. Which
-//! call is hit is a function of the calls made, so a loop over `skip` visits every call of a life.
+//! It passes calls on to another file system and counts them. A `Fault` names a class of calls,
+//! lets the first few through, and then fails one, some, or all that follow. So a loop over `skip`
+//! visits every call of a life. `heal` removes the faults; `over` takes them to the next process's
+//! files.
 //!
-//! A file whose sync was made to fail is never synced again, though later syncs of it return
-//! success. Some kernels do just that (they mark the pages clean), and it makes trying again
-//! worthless.
-//!
-//! Called by tests and by the simulator.
+//! What must hold: which call is hit is a function of the calls made. A file whose sync was made to
+//! fail is never synced again, though later syncs return success. Some kernels do that: they mark
+//! the pages clean.
+//! Callers: tests of the engine, and `solera-sim` (`faults`).
 
 use super::{Fs, ReadFile, WriteFile};
 use crate::error::{Error, Result};

@@ -1,10 +1,15 @@
-//! Files, by argument. The engine reaches the disk only through [`Fs`]; what implements it is the
-//! operating system ([`posix`]), memory with simulated crashes ([`mem`]), or another `Fs` with
-//! faults injected ([`fault`]).
+//! Files, by argument: the traits `Fs`, `ReadFile` and `WriteFile`, `read_all` and `read_exact_at`.
 //!
-//! The contract is POSIX's weakest. An append is durable after the file's `sync`; a created,
-//! renamed or removed name is after `sync_dir` of its directory. Before that a crash may keep any
-//! part.
+//! The engine reaches the disk only through `Fs`. It is implemented by the operating system
+//! (`posix`), memory with power cuts (`mem`), and any of them with faults (`fault`).
+//!
+//! What must hold is POSIX's weakest contract:
+//! - An append is durable after the file's `sync`. After an error of `sync`, nothing is known of
+//!   it.
+//! - A created, renamed or removed name is durable after `sync_dir` of its directory.
+//! - Before that a crash may keep any part. `rename` replaces atomically.
+//! Callers: `frame`, `values`, `table`, `version::manifest`, `dir`, `engine`, `control::publish`,
+//! `inspect`; `solera-tune`'s journal.
 
 pub mod fault;
 pub mod mem;

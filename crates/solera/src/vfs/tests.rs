@@ -1,4 +1,10 @@
-//! What every file system must do alike.
+//! Tests of what every `Fs` must do alike: the machine's, in memory, and with faults that never
+//! come.
+//!
+//! What was appended is read at any offset, directly too where the system can. A file that reserves
+//! holds what was appended and zeros, and is trimmed to it. A truncated file goes on where it was
+//! cut. Names are created, replaced, linked and removed with the right errors. A lock is held by
+//! one until it is dropped.
 
 use super::{fault::FaultFs, mem::MemFs, posix::PosixFs, *};
 use std::{io::ErrorKind, path::PathBuf};

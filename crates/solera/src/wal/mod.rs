@@ -1,23 +1,15 @@
-//! The log: what was written since the last flush, so that it can be written again after a crash.
+//! The log, what was written since the last flush: `Writer` for one log, `Replay` for all of them,
+//! and `batch`.
 //!
-//! Owns [`Writer`], [`Replay`] and the payload format [`batch`]. A log is a file of frames
-//! ([`crate::frame`]), each one batch: all or nothing.
-//!
-//! What must hold, and who sees to it (docs/decisions/0004):
-//!
-//! * Records of a log are older than those of every log with a larger number. The caller numbers
-//!   them.
-//! * A log is ended ([`Writer::end`]) before anything is written to the next. So a log without an
-//!   end is the last that counts.
-//! * Nothing in a log is made durable, or said to be ([`Writer::vouch`]), before all logs before it
-//!   are: whoever syncs one settles those first ([`Writer::settle`]). So where a log has lost its
-//!   end, nothing of those after it was acknowledged as durable. Where one of them vouches for it,
-//!   the end was lost to damage.
-//! * A log that its process left open is not ended and never will be. With the same record that
-//!   names its successor the manifest records how far recovery proved it to be durable
-//!   ([`Tail::CutAt`]), or lets go of it. What lay behind was written again, to the successor.
-//!
-//! Called by `engine`: the commit path appends, recovery replays. `inspect` replays for its checks.
+//! A log is a file of frames (`crate::frame`), each one batch, all or nothing. `append`, `sync`,
+//! `end` and `settle` write; `replay` hands the records of one log out and says whether a crash
+//! tore its end.
+//! What must hold (docs/decisions/0004; the comment of `Writer` has it in full): records of a log
+//! are older than those of a larger number. A log is ended before the next is written. Nothing in a
+//! log is called durable before all logs before it are. So recovery yields a prefix of the commit
+//! order.
+//! Callers: `engine::commit` appends, `engine::logs` ends, settles and prepares logs,
+//! `engine::open` replays, `inspect` checks.
 
 pub mod batch;
 
@@ -38,6 +30,20 @@ pub use crate::frame::Cut;
 pub const FILE_KIND: FileKind = FileKind { magic: magic::LOG, version: 1, noun: "log", reserves: true };
 
 /// Writes one log. Not shared: whoever commits holds it, and once it is ended whoever settles it.
+///
+///
+/// * Records of a log are older than those of every log with a larger number. The caller numbers
+///   them.
+/// * A log is ended ([`Writer::end`]) before anything is written to the next. So a log without an
+///   end is the last that counts.
+/// * Nothing in a log is made durable, or said to be ([`Writer::vouch`]), before all logs before it
+///   are: whoever syncs one settles those first ([`Writer::settle`]). So where a log has lost its
+///   end, nothing of those after it was acknowledged as durable. Where one of them vouches for it,
+///   the end was lost to damage.
+/// * A log that its process left open is not ended and never will be. With the same record that
+///   names its successor the manifest records how far recovery proved it to be durable
+///   ([`Tail::CutAt`]), or lets go of it. What lay behind was written again, to the successor.
+///
 #[derive(Debug)]
 pub struct Writer {
     frames: FrameWriter,

@@ -1,3 +1,12 @@
+//! Tests of `Writer`, `Replay` and `replay` on file systems that lose power, flip bits, fill up and
+//! fail.
+//!
+//! A crash at any operation, on one log or three, leaves a prefix with all that was synced. A
+//! flipped bit, a cut or a hole is an error where it was synced, and cuts the log where not. A log
+//! of another database or number is refused. A group is one write call. A failed append is taken
+//! back, or poisons the log; after a failed sync nothing is acknowledged. A log that cannot be
+//! ended goes on without an end.
+
 use super::*;
 use crate::vfs::{
     fault::{Call, Effect, Fault, FaultFs},

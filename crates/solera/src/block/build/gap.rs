@@ -1,12 +1,15 @@
-//! Where a full block ends: at the widest gap among the last few of its keys.
+//! Where a full block ends, at the widest gap among its last keys: `BlockBuilder::step_back` and
+//! `take_up`.
 //!
-//! Owns [`Recent`] and [`BlockBuilder::step_back`]. A boundary in a wide gap is easy to tell: codes
-//! may be coarse, separators are short, and no key lies right below it. A block gives up a tenth of
-//! its entries for that at most. The gap must be several times as wide. Where blocks have sizes in
-//! common, it must be hundreds of times as wide. What lies behind the gap begins the next block.
+//! A boundary in a wide gap is easy to tell: codes may be coarse, separators are short, and no key
+//! lies right below it. A block gives up a tenth of its entries for that, at most. The gap must be
+//! 4 times as wide, or 256 times where records have one size. What lies behind the gap begins the
+//! next block.
 //!
 //! What must hold: no entry is lost or put twice, versions of one key stay together, and a shorter
 //! block is no larger.
+//! Caller: `table::writer`, for the index kinds `learned` and `auto`; `block::build` keeps `Recent`
+//! extents for it.
 
 use super::{BlockBuilder, Extent, Staged};
 use crate::{

@@ -1,4 +1,9 @@
-//! Where blocks end, what they cost, and which line they get.
+//! Tests of where `BlockBuilder` ends blocks, what they cost, and which line they get.
+//!
+//! Entries of 8 and 64 bytes cost at most 73 bytes in the file. A block holds its bytes, and all
+//! versions of a key unless these are too many. A corridor ends blocks that a line does not fit,
+//! and is walked again when the prefix gets shorter. A block ends at the widest gap near its end
+//! and loses no entry. A line that cannot be used is ignored.
 
 use super::*;
 use crate::{

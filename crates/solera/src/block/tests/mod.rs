@@ -1,4 +1,9 @@
-//! Blocks against a model, a sorted vector.
+//! Tests of `Block` against a model, a sorted vector of entries, for every kind of last mile.
+//!
+//! `assert_equals_model` asks for everything that a block says. Keys of 0, 1, 8 and 200 shared
+//! bytes, prefixes of each other, and equal heads are found. Versions are seen by their snapshots,
+//! values of all sizes come back, and records of 64 bytes lie on cache lines. It also owns what
+//! `cuts`, `hostile` and `stored` share: `Entry`, `payloads`, `block_of`.
 
 mod cuts;
 mod hostile;

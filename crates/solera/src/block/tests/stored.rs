@@ -1,4 +1,9 @@
-//! Blocks on their way to a file, back, and into the cache.
+//! Tests of blocks on their way to a file (`seal`), back (`from_stored`, `open`), and into the
+//! cache (`BlockSlots`).
+//!
+//! A stored block comes back whatever its compression. What compression does not shrink by an
+//! eighth is stored as it is. Every flipped bit is noticed, and names file and offset. A cached
+//! block is found by its number until it is evicted, and lives as long as somebody holds it.
 
 use super::*;
 use crate::{

@@ -1,7 +1,13 @@
-//! An observation as one JSON object.
+//! An observation as one JSON object: `Observation::to_json`.
 //!
-//! Numbers keep the names and units that they have in [`Observation`]. The text has no line break,
-//! so that a stream of observations has one a line. A number that is not finite is `null`.
+//! `Json` is text that grows, field by field; one function writes each part (keyspace, level,
+//! layout, histogram, setting).
+//!
+//! What must hold: numbers keep the names and units that they have in `Observation`. The text has
+//! no line break, so that a stream of observations has one a line. A number that is not finite is
+//! `null`. Any name yields valid JSON.
+//!
+//! Callers: `solera control watch`, and applications (servers, bindings).
 
 use crate::{
     control::{

@@ -1,10 +1,11 @@
-//! An observation as text that other programs read.
+//! An observation as text that other programs read: `json` (`Observation::to_json`), `prometheus`
+//! (`to_prometheus`).
 //!
-//! Owns [`Observation::to_json`](super::Observation::to_json) and
-//! [`Observation::to_prometheus`](super::Observation::to_prometheus). The command line, servers and
-//! bindings all print what these give, so that a number has one name everywhere. What must hold:
-//! every number of an observation is in both texts, a name is never given to another number, and
-//! its unit is in the name.
+//! What must hold: every number of an observation is in both texts, under a name that has its unit.
+//! A name is never given to another number.
+//!
+//! Callers: the command line, servers and bindings all print what these give, so that a number has
+//! one name everywhere.
 
 mod json;
 mod prometheus;

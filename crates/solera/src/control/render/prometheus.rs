@@ -1,9 +1,14 @@
-//! An observation in the text format that Prometheus scrapes (version 0.0.4).
+//! An observation in the text format that Prometheus scrapes (version 0.0.4):
+//! `Observation::to_prometheus`.
 //!
-//! A count is a counter: `solera_gets_total{keyspace="default"}`. A count of bytes has its unit
-//! before the end: `solera_read_bytes_total`. Times are seconds, latencies are histograms. What
-//! levels, layouts and keyspaces have is told apart by labels. Scrape an observation of the whole
-//! opening, not a difference: Prometheus takes differences itself.
+//! A count is a counter (`solera_gets_total{keyspace="default"}`), with its unit before the end
+//! (`solera_read_bytes_total`). Times are seconds, latencies are histograms. Labels tell levels,
+//! layouts and keyspaces apart. `Families` gathers the samples of one name.
+//!
+//! What must hold: samples of a name stand together and have one type. Scrape an observation of the
+//! whole opening, not a difference: Prometheus takes differences itself.
+//!
+//! Callers: applications that serve metrics, and `solera control watch`.
 
 use crate::{
     control::{KeyspaceObservation, LayoutObservation, LevelObservation, Observation, Setting},

@@ -1,7 +1,13 @@
-//! One line of a filter: 512 bits, asked with the widest instructions that the processor has.
+//! One line of a Bloom filter, 512 bits: `Line`, which `set` writes and `has` asks.
 //!
-//! Owns [`Line`] and which of its bits a hash names. What must hold: every set of instructions
-//! answers as the scalar twin does, which is the definition.
+//! The top 9 bits of the hash's lower half, multiplied on by the golden ratio, name one bit for
+//! each probe. `has` asks with AVX-512, AVX2 or NEON, whichever the processor has (`Lanes`), and
+//! else one probe at a time.
+//!
+//! What must hold: every set of instructions answers as the scalar twin does, which is the
+//! definition. A line lies on a cache line of its own.
+//!
+//! Caller: `filter::bloom`.
 
 use solera_model::lanes::Lanes;
 

@@ -1,15 +1,15 @@
-//! Visible pairs in descending order.
+//! Visible pairs in descending order: `Backward`, which walks a `Merge` downward for one reader.
 //!
-//! Owns [`Backward`], which walks a merge downward as [`Forward`](super::Forward) walks it upward.
+//! `seek_last`, `seek_before` and `prev` stand on the next lower key that exists for the reader. It
+//! crosses known gaps and takes lent entries as `Forward` does.
 //!
 //! What must hold:
-//! * Going down, the newest version of a key comes last. So a pair is known only when the merge has
-//!   left its key. The walker keeps key and value; the merge stands one key further down.
-//! * While the merge lends entries, walker and merge stand on the same pair.
-//! * A key with more than [`VERSIONS_STEPPED_MAX`] versions is not stepped through. The walker
-//!   seeks to its newest visible version, then below the key.
+//! - Going down, a key's newest version comes last. So a pair is known only when the merge has left
+//!   its key. The walker keeps key and value, and the merge stands one key further down.
+//! - While the merge lends entries, walker and merge stand on the same pair.
+//! - A key of many versions is not stepped through: the walker seeks to its newest visible one.
 //!
-//! Called by iterators, through `tree::scan`.
+//! Caller: `tree::scan` (`Walk::backward`), for `db::iterator`.
 
 use super::{COVERED_STEPPED_MAX, Remembers, STEADY_PAIRS, Scope, Scratch, Shown, Sight, trail::Trail};
 use crate::{

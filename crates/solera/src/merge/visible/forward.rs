@@ -1,10 +1,15 @@
-//! Visible pairs in ascending order.
+//! Visible pairs in ascending order: `Forward`, which walks a `Merge` upward for one reader.
 //!
-//! Owns [`Forward`], which walks a merge upward and stops at what its reader sees: a value, or
-//! operands folded into one. It crosses gaps that others have learned, and takes entries that a
-//! source lends without asking the merge for each. What must hold: it stands on each visible key
-//! once, whatever versions, tombstones and expired values lie between. Called by iterators and
-//! folds, through `tree::scan`.
+//! It stops at what the reader sees of a key: a value, a pointer to one, or operands folded into
+//! one. It steps over what is newer than the snapshot, deleted or expired, and seeks past covers of
+//! range tombstones. It crosses gaps that others have learned, and takes entries that a source
+//! lends without asking the merge for each.
+//!
+//! What must hold: it stands on each visible key once, in order. After an error of one pair alone
+//! it stands there (`is_refused`) and can go on; after another error it must be positioned anew.
+//!
+//! Caller: `tree::scan` (`Walk::forward`, `Tree::fold`), for `db::iterator`, `db::transaction` and
+//! lookups of operands.
 
 use super::{COVERED_STEPPED_MAX, Remembers, STEADY_PAIRS, Scope, Scratch, Shown, Sight, trail::Trail};
 use crate::{

@@ -1,13 +1,15 @@
-//! Stretches of keys in which walks found nothing, so that the next walk need not look again.
+//! Key ranges in which walks found nothing, so that the next walk need not look again: `Gaps`, and
+//! `Eye`, who looks.
 //!
-//! Owns [`Gaps`], one set for each tree. A delete says of one key that it is gone, and nothing of
-//! the next. So whoever pops a queue again and again would otherwise pass, each time, all that was
-//! ever popped. Walkers learn gaps and skip them; whoever writes says so.
+//! Deletes say of one key each that it is gone. So whoever pops a queue would pass, each time, all
+//! that was ever popped. `learn` adds a gap and joins neighbours; `end_into` and `start_into` give
+//! the end to seek to. `wrote` and `wrote_in` take keys out. At most 256 gaps are kept.
 //!
-//! What must hold: a gap says that readers as of its moments see no pair in it, at its time of day
-//! or later. An entry that may be seen takes its key out of a gap before it is visible. A gap that
-//! is learned while somebody writes into it is either seen by them, or sees what they wrote. Both
-//! do their part, then a fence, then look for the other's.
+//! What must hold: readers as of a gap's moments see no pair in it. A visible entry's key leaves
+//! its gap before the entry is visible. Who learns and who writes each do their part, then a fence,
+//! then look for the other's.
+//! Callers: `merge::visible::trail` learns and asks; `tree::gaps` tells of writes; `Tree::seal`
+//! forgets unused gaps.
 
 use crate::{
     ids::Seqno,

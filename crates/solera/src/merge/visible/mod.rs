@@ -1,14 +1,15 @@
-//! What a reader sees of a merge: one pair for each key that exists.
+//! What a reader sees of a merge, one pair for each key that exists: the walkers `Forward` and
+//! `Backward`, and `Scope`.
 //!
-//! Owns the walkers [`Forward`] and [`Backward`] and what both are given: [`Scope`]. Iterators
-//! are made of them.
+//! A `Scope` is who is looking, and at what: reader, range, and each source's tombstones. `Sight`,
+//! made of it, finds the newest range tombstone over an entry, has `crate::sight` judge a key, and
+//! folds operands.
 //!
-//! What an entry means is said by [`crate::sight`].
+//! What must hold: what an entry means is said by `crate::sight` alone. An entry is covered by
+//! tombstones of its own or newer sources only. What walks find to be a gap is remembered (`gaps`,
+//! `trail`); what a range tombstone covers is passed by seeking after four keys.
 //!
-//! A key that a point delete hides costs a step of each source that has an entry of it. The newer
-//! source says nothing about the next key. So what a walk has found to be a gap is remembered
-//! ([`gaps`]), and later walks seek to its end. What is covered by a range tombstone is passed by
-//! seeking too. Compaction takes all of it away.
+//! Caller: `tree::scan`, which makes the scope of a view.
 
 mod backward;
 mod forward;

@@ -1,10 +1,14 @@
-//! What a walker has passed since it last stood on a pair.
+//! What a walker has passed since it last stood on a pair: `Trail`; and `Remembers`, what keeps
+//! gaps for it.
 //!
-//! Owns [`Trail`]. It notes the keys of a row that turn out to be gone, and asks whether a gap is
-//! known to hold them. It has the tree learn what is found. Both walkers keep one.
+//! It notes keys of a row that turn out to be gone. After 32 of them, the row is a gap worth
+//! knowing, and `Trail` has the memory learn it, in pieces of 1,024 keys. `place`, `note_up` and
+//! `note_down` say when the walker comes into a known gap, and where that ends.
 //!
 //! What must hold: only whole keys are noted, of which every entry that the reader sees was looked
-//! at. Who walks with writes of their own in front learns nothing: others see more.
+//! at. Who walks with writes of their own in front learns nothing of them: others see more.
+//!
+//! Callers: `Forward` and `Backward`, one each; `tree::gaps` implements `Remembers`.
 
 use super::gaps::{Eye, Gaps};
 use crate::{ids::Seqno, sight::Reader};

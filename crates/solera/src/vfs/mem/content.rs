@@ -1,8 +1,15 @@
-//! One file's bytes, and which of them a power cut cannot take.
+//! One file's bytes in memory, and which of them a power cut cannot take: `Content`.
 //!
-//! Invariant: the durable content is `bytes[..synced]` followed by `durable_tail`, which is empty
-//! unless synced bytes were cut off since the last sync, and by zeros up to `durable_reserved`. So
-//! a sync costs nothing and copies nothing.
+//! `append`, `truncate`, `reserve` and `trim` change what a program sees; `sync` makes it durable.
+//! `after_crash` makes what a power cut leaves: the durable bytes and, by the way of losing
+//! (`Persist`), pages of the rest. Bytes lie in chunks of 64 KiB that images share until one is
+//! written.
+//!
+//! What must hold: the durable content is `bytes[..synced]`, then `durable_tail`, then zeros up to
+//! `durable_reserved`. The tail is empty unless synced bytes were cut off since. So a sync costs
+//! nothing and copies nothing.
+//!
+//! Caller: `vfs::mem`, which has one for each file.
 
 use super::{Persist, Rng};
 use std::sync::Arc;

@@ -1,17 +1,15 @@
-//! Files in memory, and what a power cut leaves of them.
+//! Files in memory, and what a power cut leaves of them: `MemFs`.
 //!
-//! [`MemFs`] keeps the content and the names that a program sees. Beside them it keeps what is
-//! durable of each: the content at the file's last sync, the names at the directory's last sync,
-//! and the changes since. From these [`MemFs::crash`] makes the image that the machine may wake up
-//! with. Everything is a function of the calls made and the seed given, so a life that ended badly
-//! can be lived again.
+//! Beside the content and names that a program sees it keeps what is durable. That is content at
+//! the file's last sync, names at the directory's, and the changes since. `crash` makes the image
+//! that the machine wakes up with, by a `Persist` and a seed. `crash_after` cuts the power at an
+//! ordered operation; `record_cuts` keeps the cut of every operation of one life. `kill` ends a
+//! process, `lie` makes syncs do nothing.
 //!
-//! The power fails in one of two ways: at an ordered operation ([`MemFs::crash_after`]), or at all
-//! of them, in a life that is lived once ([`MemFs::record_cuts`]). Both leave the same.
+//! What must hold: everything is a function of the calls and the seed, so a life can be lived
+//! again. An image shares nothing that is written later.
 //!
-//! Images are cheap: content is kept in chunks that images share until one of them is written to.
-//!
-//! Called by every test that needs files, and by the simulator.
+//! Callers: every test that needs files, and `solera-sim`.
 
 use super::{Fs, ReadFile, WriteFile};
 use crate::{

@@ -1,7 +1,13 @@
-//! One directory's names, and which changes of them a power cut cannot take.
+//! One directory's names in memory, and which changes of them a power cut cannot take: `Directory`,
+//! `NameChange`.
 //!
-//! Owns [`Directory`]. What must hold: `names` is `durable` with `pending` applied in order. Called
-//! by the files in memory; a power cut asks for [`Directory::after_crash`].
+//! `change` makes one atomic change (create, rename, remove, link); `sync` makes all changes
+//! durable. `after_crash` gives the names that a power cut leaves, by a `Persist`. `ever` lists
+//! files that were here lately, whose old blocks a new file may show.
+//!
+//! What must hold: `names` is `durable` with `pending` applied in order.
+//!
+//! Caller: `vfs::mem`, which has one for each directory.
 
 use super::{Inode, Persist, Rng};
 use std::collections::BTreeMap;

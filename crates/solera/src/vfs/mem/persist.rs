@@ -1,7 +1,14 @@
-//! What a power cut may keep: the legal ways of losing changes that no sync made durable.
+//! What a power cut may keep of changes that no sync made durable: `Persist`, the list of fifteen
+//! ways.
 //!
-//! Owns [`Persist`], the list of ways. What must hold: every way keeps all that was synced. Files
-//! and directories in memory apply them; the simulator goes through all of them.
+//! Some keep nothing, everything, names before content, or content before names. Others tear the
+//! last write, show stale blocks, lose truncations, or choose pages and names by the seed
+//! (`is_random`).
+//!
+//! What must hold: every way is legal for a POSIX disk, and keeps all that was synced.
+//!
+//! Callers: `vfs::mem::content` and `names` apply a way; `MemFs::crash` takes one; tests and
+//! `solera-sim` go through all.
 
 /// What a power cut keeps of the changes that no sync made durable.
 ///

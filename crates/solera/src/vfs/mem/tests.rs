@@ -1,3 +1,11 @@
+//! Tests of `MemFs`: what power cuts keep, take, and bring back.
+//!
+//! Synced content under a synced name survives every crash, and the same seed gives the same image.
+//! Unsynced pages are kept or lost each by itself; each `Persist` loses what it says. A lost
+//! truncation brings bytes back. The ordered cut comes at its operation and stays; a recorded cut
+//! is the same. An image shares nothing written later, hard links are one file in it, and a lying
+//! disk keeps nothing. Reserved files have zeros behind until trimmed.
+
 use super::*;
 use std::collections::BTreeSet;
 

@@ -1,14 +1,15 @@
-//! What the system is asked for a growing log, done before its writer needs it, by a thread of the
-//! log.
+//! What the system is asked for a growing log, done before its writer needs it: `Ahead`, a thread
+//! of one file.
 //!
-//! Owns [`Ahead`]. The system needs more than a millisecond to reserve, map and fault in a
-//! mebibyte, to take it back and to begin writing it to the device. That is a quarter of the time
-//! in which a writer at full speed fills it. Here it is done while the writer fills the window that
-//! it has: it only swaps windows.
+//! The system needs more than a millisecond to reserve, map and fault in a mebibyte, take it back,
+//! and begin writing it. `ask` has the thread do this for the next window while the writer fills
+//! the present one. `await_window` gives that window, so the writer only swaps.
 //!
-//! What must hold: while something was asked for and not awaited, the file belongs to the thread,
-//! beyond the windows that its writer has. It may become longer at any time. So who wants to cut
-//! the file awaits first.
+//! What must hold: while something was asked for and not awaited, the file belongs to the thread
+//! beyond the writer's windows. It may become longer at any time. So who wants to cut the file
+//! awaits first.
+//!
+//! Caller: `vfs::posix::mapped`, for a file that has shown that it grows.
 
 use super::{
     window::{self, Window},

@@ -1,10 +1,14 @@
-//! Reading past the system's cache (`O_DIRECT`). Offset, length and memory of such a read are
-//! multiples of what the device asks for; what the engine wants to read is not.
+//! Reading past the system's cache (`O_DIRECT`): `alignment`, `open` and `read_at`.
 //!
-//! Owns the alignment that a file asks for and [`read_at`], which reads an aligned superset by one
-//! call into memory of its own and hands out the part. The copy takes 0.1 µs per 4 KiB; the device,
-//! tens of them. What was written through the system's cache and is not on the device yet, the
-//! system writes there first.
+//! Offset, length and memory of such a read are multiples of what the device asks for. `read_at`
+//! reads an aligned superset by one call into memory that the thread keeps, and copies the part
+//! out. A copy of 4 KiB takes 0.1 µs, the device tens.
+//!
+//! What must hold: a read gives what is there at any offset; a short read is not the end of the
+//! file. What was written through the system's cache is written to the device first, by the system.
+//!
+//! Callers: `vfs::posix::handles`, for `Fs::open_direct` (tables, where `Options::direct_reads` is
+//! set). Linux only; elsewhere `Unsupported`.
 
 use super::place::Place;
 use std::{cell::Cell, fs::File, io, path::Path};

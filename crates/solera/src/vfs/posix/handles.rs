@@ -1,12 +1,14 @@
-//! Descriptors of files that are read: a process has few, a database may have many tables.
+//! Descriptors of files that are read: `Handles`, how many are open at once, and `PosixReadFile`.
 //!
-//! Owns [`Handles`], which says how many are open at once. Owns also [`PosixReadFile`], a file that
-//! gives its descriptor up when others need one, and opens itself anew when it is read again. The
-//! system counts descriptors by process, so there is one `Handles` for all databases of a process.
+//! A process has few descriptors, a database many tables. A `PosixReadFile` gives its descriptor up
+//! when others need one, by a clock over a ring, and opens itself anew when it is read.
+//! `with_descriptor` does what needs a descriptor, at the cost of files that rest.
 //!
-//! Invariants. `Handles::open` is the number of files that have a descriptor, and each of them has
-//! a place in the ring. A read that is under way keeps the descriptor that it began with: readers
-//! may so hold as many more as there are threads.
+//! What must hold: `Handles::open` is the number of files that have a descriptor, and each has a
+//! place in the ring. There is one `Handles` for a process. A read under way keeps its descriptor,
+//! so there may be as many more as threads.
+//!
+//! Caller: `vfs::posix` (`open`, `open_direct`, and directory syncs).
 
 use super::{direct, place::Place, read_ahead};
 use crate::{

@@ -1,11 +1,14 @@
-//! Locks on files: one writer, or many readers.
+//! Locks on files, one writer or many readers: `Exclusive`, `Shared`, and `owner_of`.
 //!
-//! Owns [`Exclusive`] and [`Shared`]. Both give the lock back in so many words when they are
-//! dropped. A process that is being started has copies of its parent's descriptors until it runs
-//! its program. A lock that only goes with its last descriptor would outlive its owner by that
-//! time.
+//! The writer writes its process number into the file, so that an error can name who keeps others
+//! out. `owner_of` reads it without a lock.
 //!
-//! The writer writes its process number into the file, so that those whom it keeps out can name it.
+//! What must hold: both give the lock back in so many words when dropped. A process that is being
+//! started has copies of its parent's descriptors. So a lock that goes only with its last
+//! descriptor would outlive its owner. A process number counts only while that process lives.
+//!
+//! Caller: `vfs::posix` (`Fs::lock`, `lock_shared`, `PosixFs::lock_owner`), for the file LOCK of a
+//! database.
 
 use crate::error::{Error, Result};
 use std::{

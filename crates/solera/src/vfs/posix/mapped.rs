@@ -1,14 +1,15 @@
-//! Appending without a system call: a file that is reserved ahead and mapped (docs/decisions/0009).
+//! Appending without a system call: `MappedFile`, a file reserved ahead and mapped
+//! (docs/decisions/0009).
 //!
-//! Owns [`MappedFile`]. What is copied into a shared mapping is in the system's memory at once, as
-//! after `write`: it survives the process, and `sync` makes it survive the machine. The file is
-//! reserved before it is mapped, so that a full disk is an error of `append` and not a signal in
-//! the middle of a copy. Once a file has shown that it grows, what the system is asked for is done
-//! by another thread (`ahead`).
+//! What is copied into a shared mapping is in the system's memory at once, as after `write`. It
+//! survives the process, and `sync` makes it survive the machine. The file is reserved before it is
+//! mapped, so a full disk is an error of `append` and not a signal. Once the file has grown,
+//! `ahead` prepares its next windows.
 //!
-//! What must hold: the window lies within the file, whatever part of it is reserved; nothing but
-//! zeros lies behind the last append. Nobody else may cut the file while it is written; the
-//! database's lock sees to that.
+//! What must hold: the window lies within the file; nothing but zeros lies behind the last append.
+//! Nobody else cuts the file while it is written; the database's lock sees to that.
+//!
+//! Caller: `vfs::posix` (`create_reserving`, on Linux), for logs and traces.
 
 use super::{
     ahead::Ahead,

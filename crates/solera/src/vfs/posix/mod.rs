@@ -1,15 +1,15 @@
-//! The operating system's files.
+//! The operating system's files: `PosixFs`. No other room names `std::fs`, but tests.
 //!
-//! Owns [`PosixFs`]. No other module names `std::fs`, but tests. Files to read share descriptors
-//! (`handles`) and may be read past the system's cache (`direct`). A growing file is written to the
-//! device early (`write_back`). On Linux a log is mapped and appended to in memory (`mapped`), in
-//! parts of the file (`window`) that another thread prepares (`ahead`). `lock` keeps a second
-//! writer out.
+//! Files to read share descriptors (`handles`), may be read past the system's cache (`direct`) and
+//! ahead (`read_ahead`). A growing file is written to the device early (`write_back`). On Linux a
+//! log is mapped (`mapped`), in parts (`window`) that another thread prepares (`ahead`). `lock`
+//! keeps a second writer out; `place` is what systems say differently.
 //!
 //! What must hold: an append goes where this process knows the file to end. So a retried append
 //! overwrites what a failed one has left.
 //!
-//! Called through [`Fs`]: by the engine, unless its options name another `Fs`, and by tools.
+//! Callers, through `Fs`: the engine unless its options name another, `control::publish`,
+//! `inspect`, and tools.
 
 #[cfg(target_os = "linux")]
 mod ahead;

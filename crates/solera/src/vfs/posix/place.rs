@@ -1,8 +1,13 @@
-//! What each system says in its own words: reads and writes at a place of a file, names of an open
-//! file, syncs of a directory.
+//! What each system says in its own words: `Place` (reads and writes at an offset, names of an open
+//! file), `sync_dir`.
 //!
-//! Owns [`Place`] and [`sync_dir`]. What must hold: a call at a place depends on no position that
-//! another thread moves. Called by `PosixFs` and its files. On Windows it is compiled
+//! On Unix these are `pread`, `pwrite`, the count of links and a directory's `fsync`; on Windows
+//! their fellows. There `sync_dir` does nothing, since the file system keeps a journal of names.
+//!
+//! What must hold: a call at a place depends on no position that another thread moves.
+//! `write_all_at` goes on after an interruption.
+//!
+//! Callers: `PosixFs`, and its files in `handles`, `direct` and `mapped`. On Windows it is compiled
 //! (`.ci/packages`) and was never run.
 
 use std::{fs::File, io, path::Path};

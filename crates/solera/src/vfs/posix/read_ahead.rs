@@ -1,8 +1,13 @@
-//! Having the system read a part of a file before somebody waits for it.
+//! Having the system read a part of a file before somebody waits for it: `begin`.
 //!
-//! Owns [`begin`]. Reads that were begun together are with the device together: a walk that needs
-//! values from many places waits for a few of them instead of for each. It promises nothing: the
-//! reads that follow find what is there by then. Called by files that are open for reading.
+//! It is `posix_fadvise` on Linux and nothing elsewhere. Reads that were begun together are with
+//! the device together. So a walk that needs values from many places waits for a few of them
+//! instead of for each.
+//!
+//! What must hold: it promises nothing and waits for nothing. The reads that follow find what is
+//! there by then.
+//!
+//! Caller: `vfs::posix::handles` (`ReadFile::will_need`), which value files call for `db::scout`.
 
 use std::fs::File;
 

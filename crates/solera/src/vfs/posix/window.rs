@@ -1,8 +1,14 @@
-//! A part of a file in memory, with space reserved for it.
+//! A part of a file in memory, with space reserved for it: `Window`, `reserve` and `write_zeros`.
 //!
-//! Owns [`Window`], [`reserve`] and [`write_zeros`]. What must hold: a window that is written to
-//! lies within its file. Whoever makes one has reserved that part before, and writes to it no more
-//! once the file is cut there.
+//! `Window::new` maps the part, `populate` has its pages ready to be written, `copy` writes into
+//! it; dropping unmaps it. `reserve` lengthens a file with space for all of it, `write_zeros`
+//! brings that into the system's memory in large pieces.
+//!
+//! What must hold: a window that is written to lies within its file. Whoever makes one has reserved
+//! that part before, and writes to it no more once the file is cut there. A touch behind the end
+//! kills the process.
+//!
+//! Callers: `vfs::posix::mapped` (the writer), `vfs::posix::ahead` (its thread).
 
 use super::uninterrupted;
 use std::{

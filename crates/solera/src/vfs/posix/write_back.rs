@@ -1,13 +1,15 @@
-//! Beginning to write a growing file to the device before somebody waits for it.
+//! Beginning to write a growing file to the device before somebody waits for it: `WriteBack` and
+//! `begin`.
 //!
-//! Owns [`WriteBack`], how far that has come. A sync waits for all that the system has not written
-//! yet. For a log that was never synced that is tens of megabytes at its end, while a writer waits
-//! for the next one. On some file systems it is also what other files have outstanding. What is
-//! begun every mebibyte is little to wait for.
+//! A sync waits for all that the system has not written yet: for a log that nobody synced, tens of
+//! megabytes. `advance` begins with each mebibyte as it fills (`SYNC_FILE_RANGE_WRITE` alone);
+//! `due` says what to begin with, for who has it done elsewhere.
 //!
-//! It promises nothing. A write that was begun so and fails is reported by the next sync of the
-//! file, as any other. The call waits for nothing and takes no error away (`SYNC_FILE_RANGE_WRITE`
-//! alone).
+//! What must hold: it promises nothing and waits for nothing. A write begun so that fails is
+//! reported by the next sync, as any other. The last page, which may still grow, is left.
+//!
+//! Callers: `vfs::posix` (files that are written), `vfs::posix::mapped` (`due`) and `ahead`
+//! (`begin`).
 
 use std::{fs::File, mem, ops::Range};
 
