@@ -1,5 +1,10 @@
-//! An index over the blocks of a sorted file: what `boundaries` gains where it is told what nobody
-//! looks for, and where blocks end at gaps.
+//! What an index over the blocks of a sorted file gains from being told what nobody looks for.
+//!
+//! It cuts keys into blocks of 45, full ones and such as end at wide gaps. It builds
+//! `Boundaries::new` over the full ones and `Boundaries::above` over both, and prints what each
+//! takes.
+//!
+//! Run it with `cargo run --release -p solera-model --example blocks`.
 
 use solera_model::boundaries::{Below, Boundaries};
 

@@ -1,5 +1,8 @@
-//! An index of sorted keys in a few lines: cut them into segments that a line passes within ε, keep
-//! each segment's first key and line, and find any key by a search that begins where the line says.
+//! An index of sorted keys in a few lines, out of `Hull`, `measured_error`, `STree` and
+//! `lower_bound`.
+//!
+//! It cuts the keys into segments that a line passes within ε, and keeps each segment's first key
+//! and line. It finds any key by a search that begins where the line says.
 //!
 //! `cargo run -p solera-model --example segments [epsilon]`
 

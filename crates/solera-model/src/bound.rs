@@ -1,5 +1,13 @@
-//! The error of a line, measured with the arithmetic of the query, so that it bounds what a query
-//! will see and not what the real numbers would have given.
+//! The error of a line: `measured_error`, the largest distance between a key's rank and the
+//! predicted one.
+//!
+//! It goes over all keys with `Line::rank` itself, four maxima side by side, with AVX-512 where the
+//! processor has it.
+//!
+//! What must hold: it is measured with the arithmetic of the query, so it bounds what a query will
+//! see. It does not bound what the real numbers would have given. All instructions round alike.
+//!
+//! Callers: `dual::fit`; `block::build` in `solera`, for the line of its corridor.
 
 use crate::segment::Line;
 use std::array;

@@ -1,29 +1,15 @@
-//! Solera's own index: how many of many sorted numbers are not above a key, from 11 bits each, 13,
-//! or 17.
+//! Solera's own index: `Boundaries`, how many of many sorted numbers are not above a key, in 11, 13
+//! or 17 bits each.
 //!
-//! Owns [`Boundaries`]. A union of model and search (docs/decisions/0007): *segments* are found
-//! through a tiny [S-tree](crate::stree) of their first boundaries, which are exact. Within a
-//! segment a line says where a boundary should be, and a *code* where it is relative to that. A
-//! query looks at the 16 codes around its own place on the line, and compares them at once.
+//! It is a union of model and search (docs/decisions/0007). Segments are found by an S-tree of
+//! their exact first boundaries. Within one, a line says where a boundary should be, and a code
+//! where it is relative to that. A query compares the 16 codes around its place at once. `above` is
+//! told what is looked for below each boundary, and sends none of it astray.
 //!
-//! In a long segment, found by the [hull](crate::hull), boundaries lie in groups of 16 (`group`): a
-//! code of 10, 12 or 16 bits says how far one is off the line, relative to its group. A short one,
-//! of up to 16 boundaries, has codes of 16 bits: positions in 65,536 steps over the whole segment.
-//! A boundary is rounded down to its step; keys between the two are *ambiguous*: that boundary is
-//! counted for them though they lie below it.
-//!
-//! What must hold:
-//! * Rounded boundaries ascend strictly within a segment, and none is rounded as far as to the one
-//!   before it: an answer is too high by one at most, and never too low.
-//! * What is ambiguous below a boundary is no more than [`AMBIGUITY_MAX`] of the way to the nearer
-//!   of its neighbours. Where a line cannot give that, the segment ends. Codes of 10 bits have
-//!   limits of their own: [`AMBIGUITY_MAX_OF_TEN`], and [`AMBIGUITY_MEAN_MAX`] on average.
-//! * Where it is known what is looked for below each boundary ([`Boundaries::above`]), none of that
-//!   is ambiguous, or no more than is allowed: a boundary is a gap then, and its code lies
-//!   somewhere in it.
-//! * All that is measured at build with the function that queries use.
-//! * Boundaries that come from bytes (`stored`) promise less: no query panics, and no rank is above
-//!   their count.
+//! What must hold: `place` is too high by one at most, and never too low; how often is bounded and
+//! measured (`ambiguity`). Boundaries from untrusted bytes never panic, nor say more than their
+//! count. The comment of `Boundaries` has the rest.
+//! Caller: `index::learned::nodes` in `solera`.
 
 mod builder;
 mod group;
@@ -213,6 +199,25 @@ impl<'b> Below<'b> {
 }
 
 /// Sorted numbers, to be counted.
+///
+/// In a long segment, found by the [hull](crate::hull), boundaries lie in groups of 16 (`group`): a
+/// code of 10, 12 or 16 bits says how far one is off the line, relative to its group. A short one,
+/// of up to 16 boundaries, has codes of 16 bits: positions in 65,536 steps over the whole segment.
+/// A boundary is rounded down to its step; keys between the two are *ambiguous*: that boundary is
+/// counted for them though they lie below it.
+///
+/// What must hold:
+/// * Rounded boundaries ascend strictly within a segment, and none is rounded as far as to the one
+///   before it: an answer is too high by one at most, and never too low.
+/// * What is ambiguous below a boundary is no more than [`AMBIGUITY_MAX`] of the way to the nearer
+///   of its neighbours. Where a line cannot give that, the segment ends. Codes of 10 bits have
+///   limits of their own: [`AMBIGUITY_MAX_OF_TEN`], and [`AMBIGUITY_MEAN_MAX`] on average.
+/// * Where it is known what is looked for below each boundary ([`Boundaries::above`]), none of that
+///   is ambiguous, or no more than is allowed: a boundary is a gap then, and its code lies
+///   somewhere in it.
+/// * All that is measured at build with the function that queries use.
+/// * Boundaries that come from bytes (`stored`) promise less: no query panics, and no rank is above
+///   their count.
 #[derive(Clone, Debug)]
 pub struct Boundaries {
     starts: STree,

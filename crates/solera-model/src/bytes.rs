@@ -1,12 +1,15 @@
-//! Models as bytes: reading fields that may say anything.
+//! Models as bytes: `Malformed`, why bytes are no model, and `Fields`, a reader of fields that may
+//! say anything.
 //!
-//! Owns [`Malformed`] and the reader of fields. Who keeps a model beside its keys need not train it
-//! again. But bytes come from files, and a sum that fits says only that they are what somebody
-//! wrote. What must hold:
-//! * Nothing is allocated for a count before as many bytes are known to be there.
-//! * Whatever decodes is safe to ask: it may be the model of other keys, but no query panics, reads
-//!   beside the model, or answers more than its length. Each model's `decode` checks what its
-//!   queries rely on.
+//! `rows` takes so many rows of fixed width, `mean` a finite number; `descent` finds where starts
+//! do not ascend.
+//!
+//! What must hold:
+//! - Nothing is allocated for a count before as many bytes are known to be there.
+//! - Whatever decodes is safe to ask. It may be the model of other keys, but no query panics, reads
+//!   beside the model, or answers more than its length.
+//! Callers: `boundaries::stored` and `plr`, whose `decode`s check what their queries rely on;
+//! `index::stored` in `solera` passes `Malformed` on.
 
 use std::{error, fmt};
 

@@ -1,13 +1,15 @@
-//! DobLIX's dual objective: where to cut a sorted stream into blocks, so that a block neither
-//! outgrows its bytes nor leaves the corridor of its model. Algorithm 1 as corrected in
-//! docs/PAPERS.md, "DobLIX: corrections", rows 1 to 7: a key is tested before it is added; bytes
-//! and records are two counters; an error of ε is accepted; the line starts at the block's own
-//! first key.
+//! DobLIX's dual objective, where to cut a sorted stream into blocks: `Cutter`, `Policy`, and
+//! `fit`.
 //!
-//! For a writer of blocks: it projects each user key to a `u64`, asks [`Cutter::cut_before`], cuts
-//! if told to, and pushes. [`fit`] gives the line of a finished block. (Solera's block builder,
-//! which has sizes of its own to cut by, keeps the [`Corridor`] itself, and takes the line from
-//! it.)
+//! A block may neither outgrow its bytes nor leave the corridor of its model. This is Algorithm 1
+//! as corrected in docs/PAPERS.md, "DobLIX: corrections", rows 1 to 7. A key is tested before it is
+//! added, bytes and records are two counters, and an error of ε is accepted. The line starts at the
+//! block's own first key. `fit` gives the line of a finished block, and its measured error.
+//!
+//! What must hold: O(1) for each key; keys ascend; an empty block takes any key.
+//!
+//! Callers: writers of blocks use `Cutter`. Solera's `block::build` has sizes of its own to cut by,
+//! so it keeps the `Corridor` itself and takes `fit`; so does `version::run_index`.
 
 use crate::{bound, pla::Corridor, pra::least_squares, segment::Line};
 

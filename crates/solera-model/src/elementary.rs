@@ -1,11 +1,15 @@
-//! Elementary functions out of additions, multiplications and divisions, which every processor
-//! rounds alike.
+//! Elementary functions that every processor rounds alike: `exp`, `ln`, `log2`, `pow`, `tanh`,
+//! `sigmoid` and others.
 //!
-//! The platform's own differ in the last bit from one C library to the next, and who decides by a
-//! sum of thousands of them makes another decision out of that bit. These err by less than 4 units
-//! in the last place where the result is a normal number; powers by less than 1 in 10¹².
+//! They are made of additions, multiplications and divisions: series after a reduction of the
+//! argument. The platform's own differ in the last bit between C libraries, and who decides by a
+//! sum of thousands of them decides otherwise.
 //!
-//! Learners, the cost model and what filters are expected to let pass are computed with them.
+//! What must hold: they give the same bits on every processor. They err by less than 4 units in the
+//! last place where the result is a normal number; powers by less than 1 in 10¹².
+//!
+//! Callers: the learners and the cost model of `solera-tune`, and `filter` in `solera`, for what
+//! filters are expected to let pass.
 
 /// ln 2 in two parts: the first has so few digits that whole multiples of it are exact.
 const LN_2_HIGH: f64 = 6.931_471_803_691_238e-1;

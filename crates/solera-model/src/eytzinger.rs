@@ -1,10 +1,14 @@
-//! Sorted `u64` in the order of a breadth-first walk of their balanced search tree (Eytzinger's
-//! layout).
+//! Sorted `u64` in the order of a breadth-first walk of their search tree: `Eytzinger`, searched by
+//! `up_to`.
 //!
-//! The first steps of all searches share few cache lines, and the eight nodes that a search may be
-//! at three steps on share one, which is asked for ahead (Khuong and Morin, Array Layouts for
-//! Comparison-Based Searching, 2017). A search ends at a gap between keys; its rank follows from
-//! the path alone, so no permutation is stored.
+//! The first steps of all searches share few cache lines. The eight nodes that a search may be at
+//! three steps on share one, which is asked for ahead. Source: Khuong and Morin, Array Layouts for
+//! Comparison-Based Searching, 2017. The rank follows from the path alone, so no permutation is
+//! stored.
+//!
+//! What must hold: `up_to(x)` is `partition_point(|key| key <= x)`, equal keys allowed.
+//!
+//! Caller: `index::sorted` in `solera`, for the kind `eytzinger`.
 
 use crate::lanes::prefetch;
 

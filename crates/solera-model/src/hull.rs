@@ -1,9 +1,14 @@
-//! The longest piece of a sorted sequence that some line passes within ε: O'Rourke's convex-hull
-//! algorithm (1981) as the PGM-index (VLDB 2020) uses it. Amortised O(1) per point.
+//! The longest piece of a sorted sequence that some line passes within ε: `Hull`.
 //!
-//! Against the anchored corridor of [`crate::pla`] the line may start anywhere, which gives fewer
-//! pieces: 9 to 40 % (docs/PAPERS.md, "The longest piece within ε"). All decisions are made in
-//! integers; only the line that is taken out is rounded, and whoever stores it measures it again.
+//! It is O'Rourke's convex-hull algorithm (1981) as the PGM-index (VLDB 2020) uses it, in amortised
+//! O(1) for each point. `push` adds a point, or refuses it if no line passes all then; `line` takes
+//! a line from the middle. Against the anchored corridor of `pla` the line may start anywhere,
+//! which gives 9 to 40 % fewer pieces (docs/PAPERS.md, "The longest piece within ε").
+//!
+//! What must hold: all decisions are made in integers. Only the line is rounded, and whoever stores
+//! it measures it again.
+//!
+//! Callers: `boundaries::builder`, and `plr` within entries.
 
 /// A point, or the vector between two: 65 bits of x and few of y, so that products fit 128 bits.
 #[derive(Clone, Copy, Debug)]

@@ -1,9 +1,14 @@
-//! Interpolation search: look where the key should be if keys were spread evenly between the
-//! bounds.
+//! Interpolation search, `up_to`: look where the key should be if keys were spread evenly between
+//! the bounds.
 //!
-//! With the guard that RocksDB's block search has (docs/PAPERS.md, "The guard of interpolation
-//! search"): after a few looks that did not narrow the bounds well, halving goes on. So it takes
-//! about log log n looks at smooth keys and never more than log n and a few.
+//! It has the guard of RocksDB's block search (docs/PAPERS.md, "The guard of interpolation
+//! search"): after eight looks that did not end it, halving goes on. A range of up to eight keys is
+//! walked.
+//!
+//! What must hold: the answer is `partition_point(|key| key <= x)`. It takes about log log n looks
+//! at smooth keys, and never more than log n and a few.
+//!
+//! Caller: `index::sorted` in `solera`, for the kind `interpolation`.
 
 /// Looks by interpolation before halving takes over.
 const LOOKS_MAX: u32 = 8;

@@ -1,5 +1,14 @@
-//! Predecessor search over a larger sorted array of `u64`: a radix table narrows it to one bucket,
-//! halving does the rest. Exact, and O(log n) even where all keys share a bucket.
+//! Predecessor search over a larger sorted array of `u64`: `RadixTable`, and `Knots`, keys with
+//! their table.
+//!
+//! The leading bits of a key pick a bucket of about four keys; halving does the rest. At most 14
+//! bits are used, 64 KiB.
+//!
+//! What must hold: `locate` is exact, and O(log n) even where all keys share a bucket. Foreign keys
+//! get a wrong answer and not a panic.
+//!
+//! Callers: the evil model of `solera-sim` (`RadixTable`), users of the crate, and its tests.
+//! (`index::chunks` in `solera` has a packed table of its own.)
 
 /// The most bits a radix table uses: 2^14 entries of 4 bytes, 64 KiB. DobLIX's fixed 2^18 would be
 /// three times the index of a 64 MB table (docs/PAPERS.md, "DobLIX: corrections", row 8).

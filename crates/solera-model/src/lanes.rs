@@ -1,9 +1,15 @@
-//! Comparing one number with several at once, with the widest instructions that the processor has.
+//! Comparing one number with several at once: `Lanes`, the widest instructions that the processor
+//! has.
 //!
-//! Owns [`Lanes`], which says what those are, one function per width of numbers, and asking for
-//! memory ahead. What must hold: every set of instructions gives the same count as the scalar twin,
-//! which is the definition. What the processor has is asked once, when a structure is built; so the
-//! choice costs a predictable branch.
+//! There is one function for each width of numbers: nodes of eight `u64`, and sixteen codes of 10,
+//! 12 or 16 bits. Each is written for AVX2, AVX-512 or NEON, with a scalar twin. `prefetch` asks
+//! for memory ahead.
+//!
+//! What must hold: every set of instructions gives the same count as the scalar twin, which is the
+//! definition. What the processor has is asked once, when a structure is built, so the choice costs
+//! a predictable branch.
+//! Callers: `stree`, `boundaries`, `eytzinger` (prefetch); `filter::bloom` in `solera` uses
+//! `Lanes`.
 
 /// The instructions to compare with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,11 +1,15 @@
-//! The greedy anchored corridor: the cone of slopes of all lines that start at the first key, at
-//! rank 0, and pass every later key within ε ranks. O(1) time per key and O(1) space.
+//! The greedy anchored corridor: `Corridor`, all lines that start at a block's first key and pass
+//! each later key within ε ranks.
 //!
-//! DobLIX's Algorithm 1 as corrected in docs/PAPERS.md, "DobLIX: corrections" (rows 5 and 6): the
-//! cone is anchored at the block's own first key, so that the line that is stored is the line that
-//! was tested, and an error of exactly ε is accepted. A key is admitted when *some* line of the
-//! cone passes it; whether the key's own chord lies in the cone, as a spline through the keys would
-//! demand, does not matter, since no line has to end in it.
+//! `admits` asks and `push` narrows it, in O(1) time and space; `line` takes the middle. It serves
+//! DobLIX's Algorithm 1 as corrected in docs/PAPERS.md, "DobLIX: corrections" (rows 5 and 6). The
+//! anchor is the block's own first key, so the line that is stored is the one that was tested.
+//!
+//! What must hold: keys ascend. A key is admitted when some line passes it, whether its own chord
+//! lies in the cone or not. An error of exactly ε is accepted. A refused key leaves the corridor as
+//! it was.
+//!
+//! Callers: `dual`, and `block::build` in `solera`.
 
 use crate::segment::Line;
 

@@ -1,13 +1,15 @@
-//! Sherry's index: greedy piecewise linear regression over block numbers, with windows that are
-//! sound.
+//! Greedy segments over block numbers, with windows that are sound: `Plr`, for Sherry's index and
+//! LearnedKV's.
 //!
-//! Owns [`Plr`]. The segments are those of Xie et al.'s greedy algorithm, as Sherry trains them:
-//! one point per block, within γ. The window that is searched is not Sherry's: the rule it prints
-//! for a prediction that overshoots its segment loses keys (a test below shows it; docs/PAPERS.md,
-//! "Sherry: a window that loses no key"). Here every segment keeps how far the blocks of its keys
-//! lie from the prediction at most, measured at build with the function that queries use;
-//! predictions are monotone, so it is enough to measure at the ends of every block. A model that
-//! comes from bytes may be wrong, but its windows are of blocks that there are.
+//! `new` trains within γ blocks, by Xie et al.'s greedy algorithm as Sherry does; `within_entries`
+//! within ε entries, by the hull. `window` gives the blocks that may hold a key. `encode` and
+//! `decode` are its bytes.
+//!
+//! What must hold: a key's block lies in its window. Sherry's printed rule for overshoots loses
+//! keys (docs/PAPERS.md, "Sherry: a window that loses no key"). So each segment keeps how far
+//! blocks lie from predictions, measured at build with the function that queries use. A model from
+//! untrusted bytes names only blocks that there are.
+//! Caller: `index::sherry` in `solera`.
 
 use crate::{
     bytes::{Fields, Malformed, descent, part},

@@ -1,10 +1,13 @@
-//! The least-squares line of a block (DobLIX's PRA).
+//! The least-squares line of a block (DobLIX's PRA): `least_squares`.
 //!
-//! Moments are taken about the middle of the keys, which is near their mean, and moved to the mean
-//! afterwards: with distances near 2^64, sums of squares about the first key would cancel to noise.
-//! A fit key by key (Welford) would do without knowing the middle, but pays two divisions for each
-//! key, one waiting for the other, which is three times as much; the keys of a block lie together
-//! anyway.
+//! Moments are taken about the middle of the keys and moved to the mean afterwards. Near 2^64, sums
+//! of squares about the first key would cancel to noise. Sums run in four lanes, always in the same
+//! order. Welford's way would need no middle, but takes three times as long.
+//!
+//! What must hold: the slope is not negative, equal keys give a flat line, and every machine gives
+//! the same bits.
+//!
+//! Caller: `dual::fit`, for `Policy::Pra`.
 
 use crate::segment::Line;
 use std::array;

@@ -1,16 +1,15 @@
-//! The last mile: the exact lower bound in a sorted array, from a guess and an error.
+//! The last mile, the exact lower bound in a sorted array from a guess and an error: `lower_bound`.
 //!
-//! Must hold: the answer is `partition_point(|head| head < x)`, whatever the guess and the error
-//! say; they decide only how long it takes, and not even that without a bound
-//! ([`comparisons_max`]). Heads are `u64`; the searches take any ordered words so that a test can
-//! count comparisons.
+//! It walks from the guess one head at a time, and gallops if eight were not enough. So a guess
+//! that is off by `d` costs `d` steps while `d` is small, and O(log d) after. It does not search
+//! the window that the error allows, which is two to three times the usual error. It branches on
+//! keys: a branch predicted right lets the record's load begin before the heads arrive.
+//! `lower_bound_binary` is the plain twin.
 //!
-//! The search walks from the guess, one head at a time, and gallops if that was not enough: a guess
-//! that is off by `d` costs `d` steps while `d` is small and O(log d) after. It does not search the
-//! window that the error allows: the largest error of a block is two to three times the usual one.
-//! And it branches on the keys. Blocks are rarely in the processor's caches, and there a branch
-//! that is predicted right lets the load of the record begin before the heads have arrived, while
-//! conditional moves wait for every head they compare.
+//! What must hold: the answer is `partition_point(|head| head < x)`, whatever guess and error say.
+//! It takes at most `comparisons_max` comparisons.
+//!
+//! Callers: `block::read` and `version::run_index` in `solera`.
 
 use std::hint::black_box;
 

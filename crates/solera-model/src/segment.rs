@@ -1,8 +1,14 @@
-//! The line: rank over the distance to an anchor key.
+//! The line, rank over the distance to an anchor key: `Line`, and `Invalid`, why numbers are no
+//! model.
 //!
-//! Owns the one formula that turns a key into a rank; the builders measure with it and the readers
-//! search with it. Must hold: the slope is finite and not negative, the intercept finite, so that
-//! larger keys never get smaller ranks and no prediction is NaN.
+//! `rank` is the one formula that turns a key into a rank: the builders measure with it, and the
+//! readers search with it. Distances are taken in `u64` before any float.
+//!
+//! What must hold: the slope is finite and not negative, the intercept finite. So larger keys never
+//! get smaller ranks, no prediction is NaN, and a rank lies below the count of keys.
+//!
+//! Callers: `pla`, `pra`, `bound`, `dual`; `block::{format, read}` and `version::run_index` in
+//! `solera`.
 
 use std::{error, fmt};
 

@@ -1,9 +1,15 @@
-//! The S-tree: a static B+tree of sorted `u64` in nodes of one cache line, 8 keys each, compared at
-//! once.
+//! The S-tree: `STree`, a static B+tree of sorted `u64` in nodes of one cache line, 8 keys each,
+//! compared at once.
 //!
-//! The layout of Khuong and Morin's study of static search trees, with B+tree leaves: the leaves
-//! are the sorted array itself, so that a rank is a position, and inner nodes, 8 keys for 9
-//! children, add an eighth. A search reads one line per level: 4 levels for 4,096 keys.
+//! It is the layout of Khuong and Morin's study of static search trees, with B+tree leaves. The
+//! leaves are the sorted array itself, so that a rank is a position. Inner nodes, 8 keys for 9
+//! children, add an eighth. A search reads one line for each level: 4 levels for 4,096 keys.
+//!
+//! What must hold: `up_to(x)` is `partition_point(|key| key <= x)`, equal keys allowed, with all
+//! instructions (`Lanes`).
+//!
+//! Callers: `boundaries` (first boundaries of segments); `index::sorted` and `version::run_index`
+//! in `solera`.
 
 use crate::lanes::{self, Lanes};
 

@@ -1,6 +1,10 @@
-//! What must hold of models, over the shapes of keys that break them: uniform, lognormal,
-//! clustered, dense with gaps, duplicates, above 2^53 (where floats skip integers), tiny ranges,
-//! the ends of `u64`.
+//! Property tests of models over the shapes of keys that break them.
+//!
+//! Keys are uniform, lognormal, clustered, dense with gaps, duplicates, above 2^53 (where floats
+//! skip integers), in tiny ranges, and at the ends of `u64`. Searches are exact whatever the guess;
+//! measured errors bound every query; larger keys never get smaller ranks. Blocks keep to bytes and
+//! ε. Boundaries are exact or one too high, by all instructions alike, and windows hold their keys.
+//! What comes back from damaged or arbitrary bytes is refused, or answers in range.
 
 use proptest::prelude::*;
 use solera_model::{

@@ -1,8 +1,9 @@
-//! Load a million sorted entries straight into tables, then take a checkpoint and open it.
+//! Load a million sorted entries straight into tables (`Keyspace::ingest`), then take a checkpoint
+//! and open it.
 //!
 //! `ingest` writes no log and merges nothing: the fastest way to fill a keyspace. A checkpoint is a
-//! second database that shares the tables by hard links: a consistent copy in no time,
-//! though not one on other media.
+//! second database that shares the tables by hard links. It is a consistent copy in no time, though
+//! not one on other media.
 //!
 //! Run it with `cargo run --release --example bulk_load`.
 

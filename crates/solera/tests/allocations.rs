@@ -1,8 +1,12 @@
-//! What the hot paths allocate: nothing. Counted, not timed: an allocation costs as much as a block
-//! search and comes back wherever somebody clones what could be borrowed.
+//! Tests of what the hot paths allocate: nothing, or what is named. Counted by this binary's
+//! allocator, not timed.
 //!
-//! The allocator of this test binary counts what the calling thread allocates; background work is
-//! not the caller's matter.
+//! Lookups in tables and memtables allocate nothing. A walk allocates for each table only, and
+//! `multi_get` for the call and not for each key. A put allocates only what the memtable grows by.
+//!
+//! What must hold: only the calling thread is counted, and one test runs at a time (`alone`). An
+//! allocation costs as much as a block search, and comes back wherever somebody clones what could
+//! be borrowed. Door: `Db`.
 
 use solera::{Compression, Db, Options};
 use std::{

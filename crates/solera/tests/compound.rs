@@ -1,5 +1,10 @@
-//! Calls that are made of others: ends, updates in one step, expiry, counts, transactions that are
-//! run again, tickets.
+//! Tests of calls that are made of others (`db::compound`, `db::ticket`), through `Db` and
+//! `Keyspace`.
+//!
+//! First and last are the ends, and popping takes them out; every entry is popped by one thread
+//! alone. `fetch_update` loses nothing between threads. `transact` runs again within a bound and is
+//! rolled back by an error. An expiry is set, read and cleared. Lengths and space are told, exactly
+//! after a merge. A ticket tells when what can be read survives a power failure.
 
 use solera::{
     Clock, Db, Durability, Error, ManualClock, Options,

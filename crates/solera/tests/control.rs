@@ -1,5 +1,11 @@
-//! Knobs: what is set is in force at once, durable, remembered, and bounded; what is refused
-//! changes nothing.
+//! Tests of knobs through `Control`: what is set is in force at once, durable, remembered, and
+//! bounded.
+//!
+//! What is refused changes nothing and names what is legal; what `ranges` calls legal is taken. A
+//! change is one record of the manifest and nothing else is read or written for it. A manifest that
+//! cannot be written changes nothing. A reset gives the default back. History keeps the newest 128
+//! changes of an author through new manifests and opens. Filters keep within their part of the
+//! memory, and the split moves memory at once.
 
 use solera::{
     Db, Error, IndexKind, Layout, ManualClock, Options, Shape,

@@ -1,5 +1,11 @@
-//! Giving back the space of separated values: whatever comes in between, every answer stays, and
-//! what nobody needs goes.
+//! Tests of giving back the space of separated values (`Options::reclaim`), through `Db`, in three
+//! ways.
+//!
+//! The ways are tier, rewrite and LearnedKV. Whatever comes in between, every answer stays, and
+//! what nobody needs goes. In between come power cuts at every step, a full disk, threads that
+//! write, deletes, snapshots, torn or swapped value files, operands and expiries. Value files take
+//! at most an eighth of the live values besides what is spared. Ranges that walks have read out of
+//! logs are put in order.
 
 use solera::{
     Db, Error, KeyspaceOptions, ManualClock, Options, Reclaim, Shape,

@@ -1,4 +1,8 @@
-//! Damaged tables: reads that need the damage fail and say where it is, all else goes on.
+//! Tests of damaged tables, through `Db`: reads that need the damage fail and say where, all else
+//! goes on.
+//!
+//! A damaged block stops only what needs it: compactions go around it, level 0 does not fill up,
+//! and puts go on. Damage is forgotten when its table is gone, or restored bytes are read again.
 
 use solera::{
     Db, Error, Options, Shape,

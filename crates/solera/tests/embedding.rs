@@ -1,4 +1,11 @@
-//! What programs that embed the engine meet at its face: paths, operators, closing, ranges, types.
+//! Tests of what programs that embed the engine meet at its face: paths, operators, closing,
+//! ranges, types.
+//!
+//! Keys and ranges are taken in every type that can be seen as bytes, and a range deletion reaches
+//! the largest key. A relative path survives a change of directory. A database opens without its
+//! own merge operator, and a refused operand is an error of its entry. `close` lets go of the
+//! directory, waits for those who merge, and tells of a directory that was removed. A shape that
+//! does not fit is refused.
 
 use solera::{
     Db, Durability, Error, Keyspace, KeyspaceOptions, MergeOperator, Options, Shape, Slice,

@@ -1,4 +1,11 @@
-//! The engine through its public API: each test is one promise of the documentation.
+//! Tests of the engine through its public API (`Db`, `Options`): each test is one promise of the
+//! documentation.
+//!
+//! What is put is got, through flushes, compactions, crashes and reopenings. Batches are whole at
+//! every crash point, snapshots see their moment, and transactions conflict exactly when they must.
+//! Ingests, checkpoints, read-only databases, limits, and dropped keyspaces behave as told.
+//! Regression tests name symptom, cause and cure: manifests written anew, expired keys, files of
+//! other programs, waits of level 0.
 
 use solera::{
     Batch, Db, Durability, Error, IndexKind, KeyspaceOptions, ManualClock, Options, Shape, Slice,

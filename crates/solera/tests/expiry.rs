@@ -1,4 +1,8 @@
-//! The moment of expiry can be read back, wherever the entry lies and by whatever way it is read.
+//! Tests that the moment of expiry can be read back, through `get_entry`, `Iter::expires_ms` and
+//! transactions.
+//!
+//! It is the same from memtables, tables and separated values, at a snapshot and now, by lookup and
+//! by walk. A transaction reads its own expiring write until its moment.
 
 use solera::{Db, Entry, ManualClock, Options, operator, vfs::mem::MemFs};
 use std::{sync::Arc, time::Duration};

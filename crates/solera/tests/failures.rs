@@ -1,5 +1,11 @@
-//! What the engine does when something else fails: the disk, a sync, a user's operator. Each test
-//! is a failure, what must still hold after it, and how the database goes on.
+//! Tests of what the engine does when something else fails: the disk, a sync, a manifest's record,
+//! a user's operator.
+//!
+//! Each test is a failure, what must hold after it, and how the database goes on. A failed sync or
+//! record leaves a database that opens. A panic in background work is reported and hangs nobody. A
+//! full disk leaves no files behind, is not tried again and again, and a write after space was made
+//! succeeds. Dropping a keyspace while it is flushed is no failure. Opens that write nothing leave
+//! one log. Door: `Db` over `FaultFs`.
 
 use solera::{
     Db, Error, MergeOperator, Options,

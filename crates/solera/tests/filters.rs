@@ -1,4 +1,10 @@
-//! Filters by level, from outside: what smaller levels' further bits save, as predicted.
+//! Tests of filters by level, through `Db` and its counters: what smaller levels' further bits
+//! save, as predicted.
+//!
+//! With as many bits in all, Monkey's spread lets absent lookups look into fewer blocks. Filters
+//! over few keys let as few absent keys pass as the cost model expects. Tables that are only moved
+//! have the filters of where they come to rest. A reopened database keeps its filters, and another
+//! open may change them.
 
 use solera::{
     Compression, Db, FilterKind, FilterSpec, Filters, KeyspaceStats, Layout, Options, Shape,

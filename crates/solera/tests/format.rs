@@ -1,9 +1,11 @@
-//! docs/FORMAT.md ends with a database of two entries, byte by byte. These tests make that database
-//! and hold the document against it: neither can change without the other.
+//! Tests that docs/FORMAT.md shows the bytes that the engine writes, for a database of two entries.
+//!
+//! The tests make that database and compare it with the dumps at the document's end, and its
+//! checksums with what the document says they sum. Neither can change without the other.
 //!
 //! When one fails because the format was meant to change: raise its version if an older release
-//! would misread it (chapter 9), write the dumps anew (the test that is ignored does it), and
-//! explain them there.
+//! would misread it (chapter 9). Then write the dumps anew (the ignored test does it), and explain
+//! them there.
 
 use solera::{Compression, Durability, IndexKind, Layout, ManualClock, Options, Shape, vfs::mem::MemFs};
 use std::{collections::BTreeMap, sync::Arc};

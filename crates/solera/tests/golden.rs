@@ -1,9 +1,11 @@
-//! Files of each format, as a build once wrote them: this one reads them, and writes the same
-//! bytes.
+//! Tests against committed files of each format: this build reads them, and writes the same bytes.
+//!
+//! The golden database has every kind of entry, index and log operation; a golden trace has every
+//! record. Files of builds before the first release are refused by name and left alone.
 //!
 //! When a test fails because a format was meant to change: raise its version if an older release
-//! would misread it (docs/FORMAT.md, chapter 9), write the files anew (the test that is ignored
-//! does it), and say so in the commit.
+//! would misread it (docs/FORMAT.md, chapter 9). Then write the files anew (the ignored test does
+//! it), and say so in the commit.
 
 #![expect(clippy::disallowed_methods, reason = "golden files lie in the repository, not in a database")]
 

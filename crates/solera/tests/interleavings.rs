@@ -1,14 +1,14 @@
-//! The engine where threads meet, run through many orders of its steps: `.ci/interleavings`.
+//! Tests of the engine where threads meet, run through many orders of its steps by
+//! `.ci/interleavings`.
 //!
-//! With `--cfg shuttle` the engine's locks and atomics ask a scheduler which thread goes on
-//! (src/sync.rs). An order is made from a seed, half of them at random, half by few changes of
-//! priorities (PCT, Burckhardt et al. 2010), which finds what needs few switches at the right
-//! places. A failure prints the schedule that repeats it.
+//! With `--cfg shuttle` the engine's locks and atomics (src/sync.rs) ask a scheduler which thread
+//! goes on. Half of the orders are random, half are of few changes of priorities (PCT, Burckhardt
+//! et al. 2010). A failure prints the schedule that repeats it. Tested: memtable readers beside a
+//! writer, blocks evicted under readers, whole batches, group commits, the ends of logs,
+//! transactions.
 //!
-//! What this does not see: orders that only weak memory allows (each step is seen by all at once;
-//! Miri tries some others), and what happens inside of crossbeam-epoch and the file system, which
-//! are single steps. All threads here are one to crossbeam-epoch, so that garbage waits for all
-//! guards: what is released at once is found, a guard that is missing is not.
+//! What this does not see: orders that only weak memory allows, and steps inside of crossbeam-epoch
+//! and the file system. All threads are one to crossbeam-epoch, so a missing guard is not found.
 #![cfg(shuttle)]
 
 use shuttle::{

@@ -1,5 +1,10 @@
-//! LearnedKV's conversion: a whole keyspace, frozen, becomes a list of keys and values in their
-//! order, whatever happens meanwhile.
+//! Tests of LearnedKV's conversion (`Reclaim::LearnedKv`), through `Db`: a frozen keyspace becomes
+//! a list of keys and values.
+//!
+//! A conversion leaves one sorted list, and less waste than allowed converts nothing. What is
+//! deleted, put or flushed during one shadows what it writes; readers from before read what was
+//! then. The operator `Gate` lets something happen in its midst: a power cut at any step, a full
+//! disk, a second conversion. Damaged lists and values harm themselves alone.
 
 use solera::{
     Db, Error, IndexKind, KeyspaceOptions, Options, Reclaim, Shape,

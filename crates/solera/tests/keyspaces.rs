@@ -1,7 +1,8 @@
-//! What a keyspace takes of memory that holds next to nothing: there may be ten thousand of them.
+//! Test of what a keyspace takes of memory that holds next to nothing, since there may be ten
+//! thousand of them.
 //!
-//! The allocator of this test binary adds up what is allocated and not given back, by whatever
-//! thread.
+//! This binary's allocator adds up what is allocated and not given back, by whatever thread. A
+//! thousand keyspaces of one key take at most 8 KiB each. Door: `Db::keyspace`.
 
 use solera::{Keyspace, Options, vfs::mem::MemFs};
 use std::{

@@ -1,4 +1,10 @@
-//! Very many of something in one call: keys of a `multi_get`, range deletions of a batch.
+//! Tests of very many of something in one call, through `Db`.
+//!
+//! Many keys of a `multi_get` are what they are one by one, and keys of one block share it. 100,000
+//! range deletions fit into a batch and a recovery, and a memtable of many gives way. Thousands of
+//! keyspaces are flushed together and keep few logs. A batch larger than write buffers is seen
+//! whole or not at all, within the memory budget. A very large value is kept apart and leaves no
+//! copies.
 
 use solera::{Compression, Db, Layout, Options, Shape, control::Change, operator::Append, vfs::mem::MemFs};
 use std::{sync::Arc, time::Duration};

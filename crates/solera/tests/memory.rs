@@ -1,6 +1,8 @@
-//! Memory that follows its knobs, by the engine's own accounting: what its pools hold, and what
-//! cache and write buffers say that they have. One test and a process of its own, because the pools
-//! are the process's.
+//! Test that memory follows its knobs, by the engine's own accounting, through `Control`.
+//!
+//! What write buffers and cache must give up, when the split is changed, is given back within a
+//! window of 10,000 operations. It counts what pools hold, and what cache and write buffers say
+//! that they have. One test and a process of its own, because the pools are the process's.
 
 use solera::{
     Db, Options,

@@ -1,5 +1,10 @@
-//! Observations: they count what was done, tell windows apart, survive as bytes, and can be read by
-//! others.
+//! Tests of `Observation`, through `Control::observe`, `publish`, `to_json` and `to_prometheus`.
+//!
+//! Observations count what was done, two of them make a window, and a changed layout is counted
+//! apart. They come back from their bytes; damaged ones are refused with the place. What is
+//! published is replaced while the publisher lives, and nothing is written over a file that is
+//! none. The text for Prometheus follows its rules. Names are those that dashboards were written
+//! for (a golden list).
 
 use proptest::prelude::*;
 use solera::{

@@ -1,6 +1,10 @@
-//! Queues: what was popped costs nothing any more.
+//! Tests of queues, through `Db`: what was popped costs nothing any more.
 //!
-//! Keys that walks passed are counted, not timed. A queue without history passes none.
+//! Keys that walks passed are counted, not timed: a queue without history passes none. Pops pass a
+//! few keys each, however many were popped before, also under prefixes, in rings, with expiries,
+//! and after reopening. A snapshot sees what was popped after it, an entry put into a gap is seen
+//! at once, and readers see what a map says. A queue that was emptied in memory leaves nothing on
+//! disk.
 
 use solera::{Db, Iter, Keyspace, Options, Shape, Snapshot, vfs::mem::MemFs};
 use std::sync::Arc;

@@ -1,4 +1,10 @@
-//! Recordings: they hold what was done, by whatever way it was done, and never get in its way.
+//! Tests of recordings, through `Control::trace` and `trace::read`: they hold what was done, and
+//! get in nobody's way.
+//!
+//! Every operation is recorded, by whatever way it was done, also of many threads and from amid
+//! operations. Recordings begin anew, one at a time, and replace nothing. A disk that fails the
+//! trace fails nobody else. A trace that cannot be ended says so. A recording of a random life is
+//! what was done.
 
 use proptest::prelude::*;
 use solera::{

@@ -1,4 +1,8 @@
-//! Transactions: what joins the read set, what is a conflict, and who waits for whom.
+//! Tests of `Transaction`: what joins the read set, what is a conflict, and who waits for whom.
+//!
+//! A transaction reads no other database. What an iterator passes over is read even if the iterator
+//! is leaked, and so are many keys at once. Transactions that commit together are serializable, and
+//! share one sync of the log.
 
 use solera::{
     Db, Durability, Error, Options,

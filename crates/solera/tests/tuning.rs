@@ -1,4 +1,4 @@
-//! docs/TUNING.md holds the table of knobs as the engine prints it.
+//! Test that docs/TUNING.md holds the table of knobs as the engine prints it (`control::knob`).
 
 #[test]
 fn the_page_on_tuning_shows_every_knob_as_it_is() {

@@ -1,5 +1,10 @@
-//! Values that are kept apart from their entries: everything that works for others works for them,
-//! and their files go when nobody points to them.
+//! Tests of values that are kept apart from their entries, through `Db` against a model.
+//!
+//! Everything that works for others works for them: reads, batches, transactions, ingests,
+//! checkpoints, recovery. A value is written once, and tables hold a pointer. A log stays while a
+//! pointer leads to it. A damaged value file harms its own values alone, and does not stop the
+//! reclaim of others. Keys alone are read without values. A slow scan looks ahead and yields the
+//! same. A value that was read stays in memory, and `verify` reads the file all the same.
 
 use solera::{
     Clock, Db, Durability, Error, KeyspaceOptions, Options, Reclaim, Shape,

@@ -1,11 +1,15 @@
-//! Cutting boundaries into segments, each with the codes that take the least bytes.
+//! Cutting boundaries into segments, each with the codes that take the fewest bytes:
+//! `Builder::cut`.
 //!
-//! Owns [`Builder`]. Every code is measured with the function that queries use: a boundary whose
-//! neighbours it does not tell apart well enough ends its segment.
+//! It fits a line to a few boundaries (by the hull), then to four times as many while codes tell
+//! all of them apart. It compares long segments with codes of 10, 12 and 16 bits, and short ones,
+//! by bytes for each boundary.
 //!
-//! What must hold: work is linear in the boundaries, whatever they are. A line is tried on a few
-//! boundaries first, and on four times as many only if it told all of those: so what is looked at
-//! in vain is a small multiple of what the segment takes.
+//! What must hold: every code is measured with the function that queries use. A boundary whose
+//! neighbours it does not tell apart well enough ends its segment. Work is linear in the
+//! boundaries, whatever they are.
+//!
+//! Caller: `Boundaries` (`new`, `with_ambiguity`, `above`).
 
 use super::{
     Below, CENTRE, EPSILON, Form, Line, SHORT_STEPS, STEP, Segment,

@@ -1,15 +1,15 @@
-//! Sixteen boundaries of a long segment in 26 bytes: a head, and 12 bits for each. Or in 22 with 10
-//! bits, or 34 with 16.
+//! Sixteen boundaries of a long segment in 22, 26 or 34 bytes: `Head`, `Width`, and the layout of a
+//! group.
 //!
-//! Owns [`Head`], [`Width`] and the layout of a group. A boundary's *deviation* is how far it lies
-//! off its segment's line. Neighbours deviate alike, or by more and more. So a group keeps a line
-//! of its own for its deviations, and of each boundary how far it is above that, in the finest
-//! steps of which a code's bits count enough: steps are fine where boundaries are smooth, and a
-//! group that is not makes no other coarse.
+//! A boundary's deviation is how far it lies off its segment's line. Neighbours deviate alike, or
+//! by more and more. So a group keeps a line of its own, in the head, and a code of 10, 12 or 16
+//! bits for each. The code counts in the finest steps that suffice. Words are of 16 bits: the
+//! head's, then the codes, bit after bit. The last group of a segment may end early.
 //!
-//! A group is words of 16 bits: the head's word, then the codes, bit after bit, the lowest first.
-//! All codes of a segment have the same width. The last group of a segment may end early, after the
-//! word in which its last code ends.
+//! What must hold: a deviation comes back rounded down to a step, and a tilt brings none closer
+//! together.
+//! Callers: `boundaries::builder` writes groups, `boundaries` asks them (`position`),
+//! `boundaries::stored` checks them.
 
 use crate::lanes::{CODES, GROUP_STEP};
 

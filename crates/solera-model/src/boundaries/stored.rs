@@ -1,10 +1,14 @@
-//! Boundaries as bytes, so that a reader need not build what a writer did.
+//! Boundaries as bytes: `Boundaries::encode` and `decode`, so that a reader need not build what a
+//! writer did.
 //!
-//! Owns the layout, and what is checked of it. Queries index words by what segments say, and count
-//! codes by it; so a segment must say of its words exactly what they can be, and ranks must add up.
-//! What codes and lines say is not checked: it makes answers wrong, not unsafe. Nor can it make
-//! them slow: a base, a tilt, an exponent and a code have so few bits that no query goes on for
-//! more than 33 groups back, or 2 ahead, until it finds its own.
+//! `encode` has the layout. `decode` checks that each segment says of its words exactly what they
+//! can be, and that ranks add up, because queries index by them.
+//!
+//! What must hold: nothing is allocated for a count before its bytes are there. What codes and
+//! lines say is not checked: it makes answers wrong, not unsafe. Nor slow: no query goes on for
+//! more than 33 groups back, or 2 ahead.
+//!
+//! Caller: `index::learned::nodes` in `solera`, for an index in a table.
 
 use super::{Boundaries, Form, LEN_MAX, Line, Segment};
 use crate::{

@@ -1,8 +1,14 @@
-//! Batches: several operations that are committed together or not at all.
+//! Batches, several operations that are committed together or not at all: `Batch`.
 //!
-//! Owns [`Batch`]. It checks each operation when it is added and encodes it as the log will hold
-//! it. What must hold: a batch is committed only by the database whose keyspaces it names. Called
-//! by users, and by transactions, whose writes become a batch at their commit.
+//! `put`, `delete`, `delete_range`, `merge` and their kin check each operation when it is added,
+//! and encode it as the log will hold it (`wal::batch`). `durability` says what the batch survives
+//! once acknowledged.
+//!
+//! What must hold: a batch is committed only by the database whose keyspaces it names
+//! (`for_database`). Operations apply in the order in which they were added.
+//!
+//! Callers: applications, by `Db::batch` and `Db::write`; `Transaction::commit`, whose writes
+//! become a batch. (Single writes of a `Keyspace` go to the engine without one.)
 
 use super::{
     Core, Durability, Handle, KeyBounds, Keyspace,

@@ -1,7 +1,14 @@
-//! Ranges of keys as calls take them, and as the engine needs them.
+//! Ranges of keys as calls take them, `KeyBounds`, and as the engine needs them.
 //!
-//! Owns [`KeyBounds`]. Two forms come of it: [`key_range`] of those who read, and [`deleted`] of
-//! range deletions, which are stored with the first key behind them.
+//! `KeyBounds` is implemented for `..`, `a..b`, `a..=b` and the others, of anything that can be
+//! seen as bytes. `key_range` and `prefix_range` make a `KeyRange` for those who read. `deleted`
+//! and `deleted_prefix` give a range deletion's first key and the first key behind it.
+//!
+//! What must hold: both forms hold exactly the keys that the bounds say, also where a bound is the
+//! longest key. Bounds longer than a key are refused.
+//!
+//! Callers: `db::keyspace`, `db::snapshot`, `db::transaction` and `db::batch`, in every call that
+//! takes a range.
 
 use super::check_sizes;
 use crate::{

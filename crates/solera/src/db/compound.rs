@@ -1,6 +1,13 @@
-//! Calls that are made of others: ends of a keyspace, updates in one step, expiry, counts.
+//! Calls that are made of others, on `Keyspace` and `Db`.
 //!
-//! What must hold: what reads and then writes is a transaction, so that nobody writes between.
+//! They are ends (`first_key_value`, `pop_first` and their fellows), updates in one step
+//! (`fetch_update`, `set_expiry`), and counts (`len`, `approximate_len`, `disk_space`).
+//! `Db::transact` runs a transaction again when it conflicts.
+//!
+//! What must hold: what reads and then writes is a transaction, so that nobody writes between. Of
+//! many threads that pop, each gets another entry. `transact` tries 100 times at most.
+//!
+//! Callers: applications; `Db` forwards to its default keyspace.
 
 use super::{Db, Entry, Keyspace, Transaction};
 use crate::{

@@ -1,6 +1,13 @@
-//! A value and what is stored with it.
+//! A value and what is stored with it: `Entry`, the value of a key and the moment at which it
+//! expires.
 //!
-//! Owns [`Entry`], which lookups give to those who ask for the expiry too.
+//! The moment is Unix milliseconds, or none. The value is a `Slice`, so it shares the memory that
+//! it lies in.
+//!
+//! What must hold: an `Entry` is given only for a key that has not expired at the time of the read.
+//!
+//! Callers: `Keyspace::get_entry` and `Snapshot::get_entry` give one to applications;
+//! `db::compound` reads one for `set_expiry`.
 
 use crate::pin::Slice;
 

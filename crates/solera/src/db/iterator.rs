@@ -1,7 +1,15 @@
-//! Iteration over one keyspace as of one moment, from both ends.
+//! Iteration over one keyspace as of one moment, from both ends: `Iter`, and `Keys`, which looks at
+//! no value.
 //!
-//! Owns [`Iter`] and [`Keys`]. The two ends are two independent walks; each stops where the other
-//! has been. Neither is begun before it is used.
+//! Each end is a walk of its own (`tree::Walk`), begun when it is first used. It stops where the
+//! other has been. `advance` and `advance_back` move without allocating; `next` hands out slices.
+//! Values that lie apart are read when the end stands on them, by `ReadAhead`, and a `Scout` looks
+//! ahead for slow ones.
+//!
+//! What must hold: it sees the keyspace as it was when it was made, each entry once. An error of
+//! one pair is told once, and the walk goes on.
+//! Callers: applications by `Keyspace::{iter, range, prefix}`, `Snapshot` and `Db`;
+//! `db::transaction`, with its own writes laid over (`with_overlay`).
 
 use super::{Keyspace, Snapshot, scout::Scout};
 use crate::{

@@ -1,4 +1,15 @@
-//! One keyspace, as users hold it.
+//! One keyspace, as users hold it: `Keyspace`, a cheap handle with its reads, writes, iterators and
+//! loads.
+//!
+//! `get` and its kin ask `View::lookup` under one epoch guard, `multi_get` asks for 256 keys under
+//! one. Values that lie apart are read then, operands folded by `Tree::fold`. Single writes go to
+//! the engine as they are (`Handle::write_single`); `ingest`, `flush` and `compact_range` are the
+//! engine's too.
+//!
+//! What must hold: the view is taken before the snapshot is chosen. A keyspace that was dropped, or
+//! whose database was closed, refuses every call.
+//! Callers: applications; `Db` forwards its data calls to the default keyspace; `Snapshot` and
+//! `Transaction` read through it.
 
 use super::{
     Entry, Handle, IngestReport, Iter, KeyBounds, KeyspaceStats, Snapshot,

@@ -1,7 +1,14 @@
-//! The face of the database: what users hold.
+//! The face of the database, what users hold: `Db`, and `Keyspace`, `Batch`, `Iter`, `Snapshot`,
+//! `Transaction`, `Ticket`.
 //!
-//! Owns [`Db`], [`Keyspace`], [`Batch`], [`Iter`], [`Snapshot`] and [`Transaction`]. They check
-//! what users give them, keep the engine open, and hand over to it.
+//! `Db` opens, makes keyspaces, writes batches, takes snapshots, syncs, checkpoints, verifies and
+//! closes. Data calls on it act on the keyspace `default`. `Options::open` lives here too.
+//!
+//! What must hold: these types check what users give them, keep the engine open by a counted
+//! `Handle`, and hand over to it. They decide nothing that must survive.
+//!
+//! Callers: applications; `control` (`Db::control`), `solera-tune`, `solera-bench`, `solera-sim`
+//! and the command line.
 
 mod batch;
 mod bounds;

@@ -1,12 +1,13 @@
-//! Looking ahead of an iterator for values that it will read out of logs.
+//! Looking ahead of an iterator for values that it will read out of logs: `Scout`.
 //!
-//! Owns [`Scout`]. A log is in the order of the writes, so a walk reads each value there by a read
-//! of its own, and waits for the device each time. If that takes long, the scout walks some entries
-//! ahead of the iterator and has the device begin with their values. So the reads of many are under
-//! way together.
+//! A log is in the order of the writes, so a walk reads each value there by a read of its own.
+//! After four reads of 20 µs or more the scout walks up to 64 entries ahead. It has the device
+//! begin with their values (`ValueFiles::will_need`), so that many reads are under way together.
 //!
 //! What must hold: it changes nothing of what the iterator yields. Where it fails it stops, and the
 //! iterator comes to the same failure by itself.
+//!
+//! Caller: `db::iterator`, for the front of an `Iter`.
 
 use crate::{
     error::Result,

@@ -1,7 +1,14 @@
-//! Snapshots: moments in the commit order that users hold on to.
+//! Moments in the commit order that users hold on to: `Snapshot`, and reads of any keyspace at it.
 //!
-//! Owns [`Snapshot`]. The engine's list of held moments keeps compactions from removing what it
-//! sees.
+//! It has `get`, `multi_get`, `iter`, `range` and their kin. `Held` registers the moment with the
+//! engine and releases it with the last clone. `of_transaction` makes one of which a transaction
+//! asks what has changed since.
+//!
+//! What must hold: while it lives, compactions keep what it sees. Entries with a time to live
+//! expire all the same. It refuses keyspaces of another database.
+//!
+//! Callers: applications by `Db::snapshot`; `db::iterator`, since each `Iter` holds one;
+//! `db::transaction`.
 
 use super::{
     Entry, Handle, Iter, KeyBounds, Keyspace,

@@ -1,4 +1,14 @@
-//! Tickets: writes that can be read now, and when they are durable.
+//! Tickets, which tell when what was written is durable: `Ticket`, `Db::ticket` and
+//! `Db::ticket_of`.
+//!
+//! A ticket stands for everything written up to a sequence number. That can be read already;
+//! `is_durable` tells whether it survives a power failure by now, and `wait` syncs the log if
+//! nobody else does.
+//!
+//! What must hold: it is honest in both directions. What it calls durable survives, and what was
+//! written after the last sync is not called so.
+//!
+//! Callers: applications that write without waiting for the disk, and sync for many writes at once.
 
 use super::{Db, Handle};
 use crate::{error::Result, ids::Seqno};

@@ -1,9 +1,15 @@
-//! Optimistic transactions: read at a snapshot, write privately, validate at commit.
+//! Optimistic transactions: `Transaction`, `TransactionIter`, `TransactionKeys`.
 //!
-//! Owns [`Transaction`] and its iterators; `writes` owns what it wrote, `reads` what it read.
-//! Serializable: nothing that the transaction read may have been written between its snapshot and
-//! its commit. That includes keys, ranges and absent keys. Its place in the serial order is its
-//! commit. A transaction that wrote nothing read one snapshot and needs no validation.
+//! A transaction reads at a snapshot, keeps its writes to itself (`db::writes`), and notes keys and
+//! ranges that it has read (`engine::reads`). `commit` hands both to the commit leader, who
+//! validates the reads.
+//!
+//! What must hold: transactions are serializable. Nothing that one has read, absent keys and passed
+//! ranges included, may have been written between its snapshot and its commit. Else the commit
+//! fails with `Error::Conflict` and writes nothing. Its place in the serial order is its commit.
+//! One that wrote nothing needs no validation.
+//! Callers: applications by `Db::transaction`; `db::compound` (`transact`, `fetch_update`,
+//! `pop_first`).
 
 use super::{
     Batch, Handle, Iter, KeyBounds, Keyspace, Snapshot,

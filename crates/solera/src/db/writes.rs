@@ -1,12 +1,15 @@
-//! What an open transaction has written, before anybody else can see it.
+//! What an open transaction has written, before anybody else can see it: `Writes`, and
+//! `WritesCursor` over them.
 //!
-//! Owns [`Writes`] and the cursor over them, through which the transaction's own reads merge them
-//! with the database. Writes are a list of bytes in the order in which they were made. The first
-//! read sorts places in it, and later reads sort what has come since, in runs that grow by halves.
-//! So a transaction that only writes costs little more than a batch, in time and memory.
+//! Writes are a list of bytes in the order in which they were made. The first read sorts their
+//! places, and later reads sort what has come since, in runs that grow by halves. So a transaction
+//! that only writes costs little more than a batch. `newest` answers a lookup, `each` shows all for
+//! the commit.
 //!
-//! What must hold: later writes hide earlier ones just as they will once they are committed. What
-//! is hidden is taken out of the list before it outweighs the rest.
+//! What must hold: later writes hide earlier ones just as they will once committed. What is hidden
+//! is taken out of the list before it outweighs the rest. Numbers are 0, so order is by position.
+//!
+//! Caller: `db::transaction`, which lays the cursor over a walk (`Walk::with_front`).
 
 use crate::{
     cursor::Cursor,

@@ -6,8 +6,8 @@
 //! rounded up to a step. `take` and `give` exchange pieces. `Settled` counts other memory to the
 //! regions that get huge pages.
 //!
-//! What must hold: where pieces in use and kept exceed the sum of the `Share`s that open databases
-//! hold, kept pieces go back to the allocator. All databases of a process share the pools.
+//! What must hold: where pieces in use and kept exceed the sum of all open databases' `Share`s,
+//! kept pieces go back to the allocator. All databases of a process share the pools.
 //! Callers: `block::memory`, `memtable::arena`; `cache` and `engine::memory` hold shares; `filter`
 //! and `table::reader` settle.
 

@@ -8,8 +8,8 @@
 //!
 //! What must hold: a key that a block does not hold, and that its fences admit, is in no other
 //! block, whatever the index says.
-//! Callers: `table::writer` makes fences (`lower_fence`, `between`); `table::lookup` asks them only
-//! for a key before the first or behind the last of its block; `table::verify` checks them.
+//! Callers: `table::writer` makes fences (`lower_fence`, `between`); `table::lookup` asks them for
+//! a key before the first or behind the last; `table::verify` checks them.
 
 use crate::{
     block::Block,
