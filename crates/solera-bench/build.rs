@@ -1,5 +1,9 @@
-//! Tells the program which commit it was built from: a report names what was measured, not what
-//! happens to lie in the source tree when it is read.
+//! Tells the program which commit it was built from, as the environment variable that
+//! `machine::commit` reads.
+//!
+//! A report names what was measured, not what happens to lie in the source tree when it is read.
+//!
+//! What must hold: outside a repository, or without git, there is no commit, and the build goes on.
 
 use std::process::Command;
 

@@ -1,11 +1,12 @@
-//! How long a change of a knob takes, on a database at rest and on one that another thread writes
-//! to; and how long the device takes meanwhile to sync 100 bytes, at the end of a file that nobody
-//! else has, and in the middle of one whose length and places stay as they are. That is the part
-//! that no engine can take away.
+//! How long a change of a knob takes (`Control::apply`), on a database at rest and on one that
+//! another thread writes to.
+//!
+//! Beside it stands how long the device takes meanwhile to sync 100 bytes. Once they lie at the end
+//! of a file that nobody else has, once in the middle of a file whose length and places stay. That
+//! is the part that no engine can take away. It prints the median, the 99th percentile and the
+//! longest, in milliseconds.
 //!
 //! `cargo run --release -p solera-bench --example apply -- [entries] [changes]`
-//!
-//! Prints the median, the 99th percentile and the longest, in milliseconds.
 
 use solera::{
     Db, Options,

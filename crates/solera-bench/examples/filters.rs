@@ -1,10 +1,11 @@
-//! What filters by level are worth: the same random writes under several spreads and kinds of
-//! filters with equally many bits, then lookups of absent and of present keys, interleaved.
+//! What filters by level are worth: spreads and kinds of filters with equally many bits,
+//! interleaved.
+//!
+//! The same random writes are loaded under each; then come lookups of absent and of present keys.
+//! For each it prints bits for each entry by level, false positives for an absent lookup (expected
+//! and measured), and lookups a second.
 //!
 //! `cargo run --release -p solera-bench --example filters -- [entries] [bits per key]`
-//!
-//! For each: bits per entry that the filters really take, by level; false positives (blocks looked
-//! into) for an absent lookup, expected of these bits and measured; and lookups per second.
 
 use solera::{
     Compression, Db, FilterKind, FilterSpec, Filters, Layout, Options, Shape, clock::Clock, filter,

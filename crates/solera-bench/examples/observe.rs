@@ -1,12 +1,12 @@
-//! What being observed costs: the same operations on the same database with sampling of times off,
-//! on, and on while an observation is published four times a second; interleaved, so that the
-//! machine's moods meet all three.
+//! What being observed costs: the same operations with sampling of times off, on, and on while an
+//! observation is published.
+//!
+//! The three take turns on the same database, so that the machine's moods meet all. For each kind
+//! of operation it prints nanoseconds in the median of all passes. It also prints the median of the
+//! ratios to the pass without sampling of the same round.
 //!
 //! `cargo run --release -p solera-bench --example observe -- [entries] [operations per pass]
 //! [rounds]`
-//!
-//! For each kind of operation: nanoseconds in the median of all passes, and the median of the
-//! ratios to the pass without sampling of the same round.
 
 use solera::{Compression, Db, Layout, Options, clock::Clock};
 use solera_bench::random::Random;

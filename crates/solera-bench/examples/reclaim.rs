@@ -1,13 +1,13 @@
 //! What giving back the space of separated values costs: a load, then Zipf updates of as many
-//! values, three times, for each way of keeping values; reads and scans after it.
+//! values, three times; then reads.
+//!
+//! The ways (`inline`, `tier`, `rewrite`, `learnedkv`, `off`) are interleaved. For each it prints
+//! medians over the rounds: bytes written for each byte put, and updates, found reads and scans a
+//! second. It also prints value bytes on disk for each live byte. Before them stand the fewest
+//! bytes that any way could write (`bound`).
 //!
 //! `cargo run --release -p solera-bench --example reclaim -- [entries] [value bytes] [rounds]
 //! [ways]`
-//!
-//! For each way (`inline`, `tier`, `rewrite`, `learnedkv`, `off`), the medians over the rounds,
-//! which are interleaved: bytes written per byte put in the load and in the updates, updates a
-//! second, found reads a second, scans of 500 a second, and value bytes on disk per live byte, at
-//! the peak and at the end. Before them, the fewest bytes that any way could write: see `bound`.
 
 use solera::{Clock, Compression, Db, Layout, Options, Reclaim, SystemClock};
 use solera_bench::{random::Random, zipf::Zipf};

@@ -1,11 +1,11 @@
-//! What separated values cost values below the threshold: the same load, reads, scans and updates
-//! of small values in a database that separates nothing and in one that separates large values;
-//! interleaved, so that the machine's moods meet both.
+//! What separated values cost values below the threshold: a database that separates nothing beside
+//! one that separates large values.
+//!
+//! Both take the same load, reads, scans and updates of small values, interleaved. For each kind it
+//! prints operations a second in the median of all rounds, and the median of the ratios within a
+//! round. A ratio below 0.99 is more than one percent.
 //!
 //! `cargo run --release -p solera-bench --example threshold -- [entries] [rounds]`
-//!
-//! For each kind of operation: operations a second in the median of all rounds, and the median of
-//! the ratios within a round. A ratio below 0.99 is more than one percent.
 
 use solera::{Clock, Compression, Db, Layout, Options, SystemClock};
 use solera_bench::random::Random;

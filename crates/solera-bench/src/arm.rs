@@ -1,14 +1,15 @@
-//! One database under measurement: a data set under one index kind.
+//! One database under measurement, a data set under one index kind: `Arm`, its directory, and what
+//! publishes, tunes or records it.
 //!
-//! Owns [`Arm`]: the database, its temporary directory, and what may publish, tune or record it.
+//! `create`, `load` and `compact` prepare it; `found_pass`, `absent_pass`, `full_scan` and the
+//! `*_latencies` ask it; `blocks` and `size` tell of it.
 //!
 //! What must hold:
-//! * It uses the engine through its public API alone.
-//! * Every read is checked against the data set. Its caller is told how many answers were wrong.
-//! * Fields are dropped in their order: first what publishes, tunes and records, then the database,
+//! - It uses the engine through its public API alone.
+//! - Every read is checked against the data set; the caller is told how many answers were wrong.
+//! - Fields are dropped in their order: first what publishes, tunes and records, then the database,
 //!   then its directory.
-//!
-//! Called by `runner`. The experiments in `paper` open databases of their own.
+//! Caller: `runner`. The experiments in `paper` open databases of their own.
 
 use crate::{
     data::DataSet,

@@ -1,19 +1,15 @@
-//! Workloads, measurement and reports for Solera: what `solera bench` runs.
+//! Workloads, measurement and reports for Solera: `run`, what `solera bench` runs, and `paper`,
+//! what repeats papers.
 //!
-//! [`run`] loads each data set once per index kind, in random order, into a database of its own in
-//! a temporary directory; checks every pair; and then measures found reads (uniform and Zipf),
-//! absent reads, scans and the full scan in interleaved repeats: kind after kind within each phase,
-//! so that a machine that drifts drifts for all. A [`Report`] is plain data; it prints itself as
-//! text, JSON and a web page.
+//! `run` loads each data set once for each index kind, in random order, into a database of its own.
+//! It checks every pair, then measures reads and scans in interleaved repeats, so that a machine
+//! that drifts drifts for all. A `Report` prints itself as text, JSON and a web page.
 //!
-//! **What is promised.** Probe keys and expected values are laid out before the clock starts, in
-//! the order of use. Every read is checked inside the timed loop: a found read must return the very
-//! value that was written, an absent one nothing; one wrong answer fails the run. Throughput loops
-//! do not read the clock per operation; percentiles come from a separate pass that does, and the
-//! clock's own cost is reported.
-//!
-//! The workloads and the timed loops are public, so that other engines can be measured with the
-//! very same.
+//! What must hold: probes and expected values are laid out before the clock starts. Every read is
+//! checked inside the timed loop, and one wrong answer fails the run. Throughput loops do not read
+//! the clock for each operation.
+//! Callers: `solera bench` and `solera bench paper` in `solera-cli`; `solera-bench-peers` measures
+//! other engines by the same workloads and loops.
 
 pub mod random;
 pub mod zipf;

@@ -1,5 +1,13 @@
-//! Facts about the machine, without which a number says nothing. What cannot be found out is
-//! absent.
+//! Facts about the machine, without which a number says nothing: `Machine`, `ProcessorTime`,
+//! `filesystem_of`, `commit`.
+//!
+//! `Machine::here` asks the system for processor, memory, kernel and the like. Two `ProcessorTime`s
+//! tell how many cores others kept busy meanwhile. `commit` is the commit that the program was
+//! built from.
+//!
+//! What must hold: what cannot be found out is absent, never guessed.
+//!
+//! Callers: `runner` and `paper` put them into reports and documents; `solera-bench-peers` too.
 
 use serde::Serialize;
 use std::{path::Path, thread};

@@ -1,5 +1,14 @@
-//! The timed loops. Plain functions over plain data; the operation comes in as a closure and says
-//! whether its answer was right.
+//! The timed loops, plain functions over plain data: `throughput`, `latencies`, `in_turns`; and
+//! `Pass`, what a loop did.
+//!
+//! The operation comes in as a closure and says whether its answer was right. `throughput` looks at
+//! the clock once in 1,024 operations; `latencies` after each, into a histogram. `in_turns` lets
+//! several databases take 4,096 operations each in turn.
+//!
+//! What must hold: every probe is run once, or the pass stops when its time is over. Wrong answers
+//! are counted.
+//!
+//! Callers: `arm`, `runner` and `paper::subject`; `solera-bench-peers` for other engines.
 
 use crate::{packed::Packed, runner::Result};
 use hdrhistogram::Histogram;

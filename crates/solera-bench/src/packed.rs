@@ -1,5 +1,13 @@
-//! Pairs of bytes, one behind the other. A timed loop walks them in order, so that the processor
-//! fetches them ahead and the loop's own cache misses do not count as the engine's.
+//! Pairs of bytes, one behind the other in one allocation: `Packed`.
+//!
+//! A timed loop walks them in order, so that the processor fetches them ahead. So the loop's own
+//! cache misses do not count as the engine's.
+//!
+//! What must hold: pairs come back in order as they went in. Nothing is allocated while they are
+//! read.
+//!
+//! Callers: `probes` lays probes out in it; `measure` walks it; `data`, `arm` and `paper` hand it
+//! around.
 
 /// A list of (key, value) pairs in one allocation.
 #[derive(Clone, Debug, Default)]

@@ -1,4 +1,13 @@
-//! What a repeat asks for: laid out in order, before the clock starts.
+//! What a repeat asks for, laid out in order before the clock starts: `Prober`, and `Probes`, those
+//! of one repeat.
+//!
+//! There are found reads (uniform and Zipf, exponent 0.99), absent reads of held-out keys, and
+//! starts of scans with their expected ends.
+//!
+//! What must hold: the probes of a repeat are the same for every index kind; the seed decides which
+//! keys are popular.
+//!
+//! Callers: `runner`, `paper::subject` and `paper::turns`; `solera-bench-peers`.
 
 use crate::{data::DataSet, packed::Packed, random::Random, zipf::Zipf};
 

@@ -1,6 +1,11 @@
-//! Deterministic random numbers: the same seed gives the same workload on every machine.
+//! Deterministic random numbers: `Random`, with `below`, `unit`, `normal`, `fill` and `shuffle`.
 //!
-//! xoshiro256++ seeded by splitmix64 (Blackman and Vigna, public domain). Not for secrets.
+//! It is xoshiro256++ seeded by splitmix64 (Blackman and Vigna, public domain); normal numbers are
+//! by Marsaglia's polar method.
+//!
+//! What must hold: the same seed gives the same workload on every machine. Not for secrets.
+//!
+//! Callers: `data`, `probes`, `zipf`, `paper`, `opponent`, the examples, and `solera-bench-peers`.
 
 /// A stream of random numbers.
 #[derive(Clone, Debug)]

@@ -1,4 +1,13 @@
-//! The order of things: which data, which kinds, load, check, and the interleaved repeats.
+//! The order of things in `solera bench`: `run`, by a `Config`; `Error`, `Progress`.
+//!
+//! It generates each data set, loads an `Arm` for each index kind, checks every pair, and measures
+//! the phases in interleaved repeats. Within a phase the arms follow one another, each repeat with
+//! another one first.
+//!
+//! What must hold: a configuration that cannot be run is refused before anything is done. One wrong
+//! answer fails the run.
+//!
+//! Callers: `solera bench` in `solera-cli`; `paper` shares `Error` and `Progress`.
 
 use crate::{
     arm::{Arm, Blocks},

@@ -1,7 +1,11 @@
-//! Zipf-distributed ranks: rank r is drawn with probability proportional to r^-s.
+//! Zipf-distributed ranks: `Zipf`, which draws rank r with probability proportional to (r+1)^-s.
 //!
-//! Rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to generate variates from
-//! monotone discrete distributions", 1996): exact, constant time, no table over the ranks.
+//! It is rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to generate variates
+//! from monotone discrete distributions", 1996).
+//!
+//! What must hold: exact, in constant time, without a table over the ranks.
+//!
+//! Callers: `probes`, `paper::keeper`, the example `reclaim`, and `solera-bench-peers`.
 
 use crate::random::Random;
 

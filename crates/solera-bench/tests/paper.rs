@@ -1,4 +1,8 @@
-//! Every experiment once, in small.
+//! Tests of every experiment once, in small, through `paper::run`.
+//!
+//! DobLIX, Sherry, RusKey, CAMAL and LearnedKV are repeated with every arm; documents have their
+//! verdicts, tables and pictures. Learners and opponents run missions and sessions in counted time,
+//! where the same seed gives the same. The 32 settings of X1 and DobLIX's agent run too.
 
 use solera::IndexKind;
 use solera_bench::{

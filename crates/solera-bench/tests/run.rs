@@ -1,4 +1,8 @@
-//! A whole run, in small.
+//! Tests of a whole run in small, through `solera_bench::run`.
+//!
+//! A run measures every phase of every kind, finds every answer right and prints itself. What
+//! cannot be run is refused before anything is done; a missing directory is an error that names it.
+//! The smallest set can be measured.
 
 use solera_bench::{Config, Error, Family, Generated, Keys, Progress, run};
 

@@ -1,9 +1,13 @@
-//! Keys as applications make them: of several parts, crowded, in touching ranges, as text that a
-//! program writes.
+//! Keys as applications make them, one generator for each such `Family`: composite, tenants,
+//! ranges, coordinates, runs, words, UUIDv7, ULID.
 //!
-//! Owns one generator for each such [`super::Family`]. All are synthetic and seeded: they have the
-//! features that trouble an index, and are not anybody's data. [`super::Family`] says what each is
-//! for.
+//! They are of several parts, crowded, in touching ranges, or text that a program writes.
+//! `data::Family` says what each is for.
+//!
+//! What must hold: all are synthetic and seeded. They have the features that trouble an index, and
+//! are not anybody's data. Identifiers with a time are of the form that their standards say.
+//!
+//! Caller: `data::family`, which draws from them.
 
 use crate::random::Random;
 

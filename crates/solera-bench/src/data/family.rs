@@ -1,15 +1,15 @@
-//! How generated keys are spread: eight families of papers and text, eight as applications make.
+//! How generated keys are spread: `Family`, eight families of papers and text, eight as
+//! applications make; `draw`, `texts`.
 //!
-//! Owns [`Family`] and what each draws: [`draw`] makes numbers, [`texts`] makes text. The eight of
-//! applications are drawn in [`super::applications`].
+//! `draw` makes numbers, `texts` makes text. The families of applications come from
+//! `data::applications`.
 //!
 //! What must hold:
-//! * The same seed gives the same keys.
-//! * Numbers may come several times. Texts come sorted, and none comes twice.
-//! * A `*-like` family has what troubles a model in a data set of SOSD (Marcus et al., PVLDB 2020).
-//!   It does not have the data: [`super::Keys::Sosd`] reads that.
-//!
-//! Called by [`super::DataSet::of`]. Benches and experiments choose the family.
+//! - The same seed gives the same keys.
+//! - Numbers may come several times. Texts come sorted, and none comes twice.
+//! - A `*-like` family has what troubles a model in a data set of SOSD (Marcus et al., PVLDB 2020).
+//!   It does not have the data: `Keys::Sosd` reads that.
+//! Caller: `DataSet::of`. Benches and experiments choose the family by name.
 
 use super::{applications, sample_rows};
 use crate::random::Random;

@@ -1,4 +1,11 @@
-//! Key files of text: a key in each line.
+//! Key files of text, a key in each line: `read`, a sample of `n` of them.
+//!
+//! It reads the whole file and keeps any `n` lines, equally likely, sorted, without empty ones.
+//!
+//! What must hold: a line is at most as long as the longest key. A file without keys is refused
+//! with what is wrong. Duplicates in the file stay.
+//!
+//! Caller: `data::mod`, for `Keys::Lines` (`lines:FILE`).
 
 use crate::random::Random;
 use std::path::Path;

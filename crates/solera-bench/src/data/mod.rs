@@ -1,9 +1,15 @@
-//! The data that is loaded: a sample of real rows, generated keys of several families, keys from
-//! files of the SOSD benchmark, and lines of text files.
+//! The data that is loaded: `DataSet`, made by a `Recipe` of `Keys` and `Sizes`.
 //!
-//! Every set also has keys that are held out: of the same kind and from the same places as the
-//! loaded ones, but never written. Absent reads ask for them; random bytes would be too easy, since
-//! most lie outside any block's range.
+//! Keys come from a sample of real rows, from families, from files of the SOSD benchmark, or from
+//! lines of text files. A set may have several versions of keys.
+//!
+//! What must hold: every set also has keys that are held out, one in nine. They are of the same
+//! kind and from the same places as the loaded ones, but never written. Absent reads ask for them;
+//! random bytes would be too easy, since most lie outside any block's range. The same recipe gives
+//! the same set.
+//!
+//! Callers: `runner`, `paper` (`subject`, `blocks`, `training`), `solera-bench-peers` (`source`),
+//! tests.
 
 mod applications;
 mod family;

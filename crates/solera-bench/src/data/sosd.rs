@@ -1,5 +1,12 @@
-//! Key files in the format of the SOSD benchmark: their number as a little-endian `u64`, then the
-//! keys, sorted, as little-endian `u64`s.
+//! Key files in the format of the SOSD benchmark: `read`, a sample of `n` keys.
+//!
+//! The file is their number as a little-endian `u64`, then the keys, sorted, as little-endian
+//! `u64`s. Any `n` keys are equally likely.
+//!
+//! What must hold: what comes is sorted, with the file's duplicates. A file of another kind is
+//! refused with what is wrong.
+//!
+//! Caller: `data::mod`, for `Keys::Sosd` (`sosd:FILE`).
 
 use crate::random::Random;
 use std::{

@@ -1,4 +1,12 @@
-//! A bandit whose arms are run limits, the same in all levels.
+//! A bandit whose arms are run limits, the same in all levels: `Arms`, an `Agent`.
+//!
+//! It draws from what rewards were like so far, keeps an arm for five missions, and lets old
+//! rewards fade. Where the mix shifts by a tenth, it keeps 5 % of the weight of what it learned.
+//!
+//! What must hold: the same seed and windows give the same choices. What it remembers can be stored
+//! and restored, as of any agent.
+//!
+//! Caller: `paper::lerp`, as an opponent.
 
 use serde::{Deserialize, Serialize};
 use solera::control::knob;

@@ -1,12 +1,15 @@
-//! EcoTune's dynamic program: when to merge within a round, so that most queries are served
-//! ("Rethinking the Compaction Policies in LSM-trees", SIGMOD 2025, section 4.3, Algorithm 1).
+//! EcoTune's dynamic program ("Rethinking the Compaction Policies in LSM-trees", SIGMOD 2025, §4.3,
+//! Algorithm 1): `EcoTune`.
 //!
-//! Owns [`Round`], a round of a main level between two merges into the last level, [`Program`],
-//! its solution, and [`EcoTune`], which takes every level but the last for a main level and lets it
-//! fill as many runs as the program leaves at the end of its round.
+//! `Round` is a main level's time between two merges into the last level. `Program::solve` finds
+//! when to merge so that most queries are served. `EcoTune`, a `Plan`, takes every level but the
+//! last for a main level. It lets each fill as many runs as its program leaves at the end.
 //!
-//! Queries cost what this machine's unit costs say, in place of the paper's count of I/Os: with
-//! that count alone, runs would not matter to lookups at all.
+//! What must hold: the program serves what the best of all schedules serves. Queries cost this
+//! machine's unit costs, in place of the paper's count of I/Os; with that count alone, runs would
+//! not matter to lookups.
+//!
+//! Callers: `paper::camal_dynamic` and `paper::lerp`.
 
 use super::planner::Plan;
 use solera::control::knob;

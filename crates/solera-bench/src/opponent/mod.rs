@@ -1,8 +1,13 @@
 //! What the papers' agents and the steward are held against: other ways to the same knobs.
 //!
-//! [`threshold`], [`arms`] and [`search`] turn run limits by what they measure. [`ecotune`],
-//! [`arce`] and [`two_steps`] plan them at once; [`planner`] makes agents of those. [`plain`]
-//! samples for CAMAL's models without its guidance.
+//! `threshold`, `arms` and `search` turn run limits by what they measure. `ecotune`, `arce` and
+//! `two_steps` plan them at once, and `planner` makes agents of those. `plain` samples for CAMAL's
+//! models without its guidance.
+//!
+//! What must hold: an opponent sees what the others see, and sets knobs by the same `Agent`
+//! interface.
+//!
+//! Callers: `paper::lerp`, `paper::camal_dynamic`, `paper::camal_learned`.
 
 pub mod planner;
 pub mod arce;

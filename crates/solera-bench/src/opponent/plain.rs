@@ -1,8 +1,13 @@
-//! Sampling for CAMAL's models without its guidance (CAMAL §8.1): all knobs at once.
+//! Sampling for CAMAL's models without its guidance (CAMAL §8.1), all knobs at once: `Grid`,
+//! `PlainActive`, `Bayes`.
 //!
-//! Owns [`Grid`], the same choices for every mix; [`PlainActive`], which begins at random and goes
-//! where the model learned so far sends it; and [`Bayes`], Bayesian optimisation of each mix for
-//! itself.
+//! `Grid` takes the same choices for every mix. `PlainActive` begins at random and goes where the
+//! model learned so far sends it. `Bayes` is Bayesian optimisation of each mix for itself, by a
+//! Gaussian process.
+//!
+//! What must hold: each asks for so many samples of each mix and no more, as a `Sampler` does.
+//!
+//! Caller: `paper::camal_learned`, beside CAMAL's decoupled sampling.
 
 use solera_tune::{
     agent::{

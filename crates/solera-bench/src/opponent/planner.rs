@@ -1,7 +1,14 @@
-//! Planners: ways to choose settings at once from what a window shows, and again when the mix has
-//! moved.
+//! Planners, ways to choose settings at once from what a window shows: the trait `Plan`, and
+//! `Planner`, an agent of one.
 //!
-//! Owns [`Plan`], what each of them is, and [`Planner`], which makes an agent of one.
+//! A `Plan` says which settings it wants after a window. `Planner` asks it again when the mix has
+//! moved by a tenth, and once more after ten missions.
+//!
+//! What must hold: what is as it is wanted may be among the settings; the agent proposes only what
+//! differs.
+//!
+//! Callers: `arce`, `ecotune` and `two_steps` implement `Plan`; `paper::lerp` and
+//! `paper::camal_dynamic` run them.
 
 use serde::{Deserialize, Serialize};
 use solera_tune::{

@@ -1,5 +1,12 @@
-//! Bayesian optimisation of one run limit for all levels: a Gaussian process of what was measured,
-//! and the limit that it expects to improve most.
+//! Bayesian optimisation of one run limit for all levels: `Search`, an `Agent`.
+//!
+//! A Gaussian process of what was measured says which limit promises most improvement. It tries 1,
+//! 10 and 5 first, keeps a limit for six missions without counting the first, and keeps the best
+//! after ten measurements.
+//!
+//! What must hold: it begins anew for a mix that has shifted by a tenth.
+//!
+//! Caller: `paper::lerp`, as an opponent.
 
 use serde::{Deserialize, Serialize};
 use solera::control::knob;

@@ -1,5 +1,11 @@
-//! RusKey's greedy baseline (RusKey §7, Fig. 12): each level's K goes up where its lookups are
-//! fewer than one threshold, and down where they are more than another.
+//! RusKey's greedy baseline (RusKey §7, Fig. 12): `Threshold`, an `Agent`.
+//!
+//! Each level's K goes up where its share of lookups is below one threshold, and down where it is
+//! above another.
+//!
+//! What must hold: it remembers nothing from window to window.
+//!
+//! Caller: `paper::lerp`, at four pairs of thresholds.
 
 use solera::control::knob;
 use solera_tune::{

@@ -1,8 +1,12 @@
-//! AXE's two steps (VLDB 2025; Endure's before it): a cost model learned from samples of a cost
-//! model in closed form, then the cheapest setting by what was learned.
+//! AXE's two steps (VLDB 2025; Endure's before it): `TwoSteps`, a `Plan` over mixes and the run
+//! limits of three levels.
 //!
-//! Owns [`TwoSteps`], over mixes and the run limits of three levels. Both steps are over before the
-//! first mission.
+//! First a network learns a cost model from 200 samples of the closed form; then the cheapest
+//! setting by what was learned is taken.
+//!
+//! What must hold: both steps are over before the first mission. The same seed learns the same.
+//!
+//! Caller: `paper::lerp`, as an opponent.
 
 use super::planner::Plan;
 use solera::control::knob;

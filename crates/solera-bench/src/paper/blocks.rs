@@ -1,13 +1,13 @@
-//! The data blocks of a database's tables, found by asking the tables.
+//! The data blocks of a database's tables, found by asking the tables: `of`, which gives
+//! `TableBlocks`.
 //!
-//! Owns [`TableBlocks`]: for one table the keys, place and size of each block. From these it makes
-//! separators, last keys and handles as the engine's table writer does.
+//! For one table it has the keys, place and size of each block. From these it makes separators,
+//! last keys and handles as the engine's table writer does.
 //!
 //! What must hold: the tables hold the pairs of the set in one run, under an index that names
-//! blocks exactly. [`of`] fails if it finds another number of blocks than the descriptor says.
+//! blocks exactly. `of` fails if it finds another number of blocks than the descriptor says.
 //!
-//! Called by the experiments [`sherry`](super::sherry), [`training`](super::training) and
-//! [`device`](super::device).
+//! Callers: the experiments `paper::sherry`, `paper::training` and `paper::device`.
 
 use super::formats::DataBlock;
 use crate::{data::DataSet, packed::Packed, runner::Result};

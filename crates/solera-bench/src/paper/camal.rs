@@ -1,9 +1,14 @@
-//! CAMAL's experiment C1: static mixes under a well-tuned default, the closed form as printed, and
-//! the corrected one, with the same memory for write buffer and filters.
+//! CAMAL's experiment C1 without learners: `run_static`, three arms with the same memory for write
+//! buffer and filters.
 //!
-//! Each of the two forms is measured beside the default, which takes its slices of the same mix in
-//! turns with it: so a machine that drifts drifts for both. There is no room for the trees of all
-//! forms at the same time.
+//! The arms are a well-tuned default, the closed form as printed, and the corrected one, under
+//! static mixes. Each form is measured beside the default, in turns of the same mix, so a machine
+//! that drifts drifts for both. `Foreseen` is what the cost model predicts.
+//!
+//! What must hold: every arm has the same memory. There is no room for the trees of all forms at
+//! once, so they are loaded two at a time.
+//!
+//! Callers: `paper::mod`; `camal_lab`, `camal_learned`, `ruskey` and `together` take its constants.
 
 pub(super) use solera_tune::agent::camal::TRAINING;
 

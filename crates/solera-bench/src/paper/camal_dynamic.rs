@@ -1,9 +1,13 @@
-//! CAMAL's experiment C3, mixes that follow each other, with its dynamic mode at several p and τ;
-//! static mixes under the steward; and mixes that are not certain (ρ).
+//! CAMAL's experiment C3 and what moves: `Moving`, mixes that follow each other.
 //!
-//! Owns [`Moving`]. Every arm begins with the default's tree. Mixes follow each other at the size
-//! that was trained on, and entries are written between them, as in the paper: a tree takes its new
+//! `shifting` runs CAMAL's dynamic mode at several p and τ beside opponents. `steward` tunes static
+//! mixes by the steward. `uncertain` tries mixes that are certain only to within ρ (CAMAL §8.4).
+//!
+//! What must hold: every arm begins with the default's tree. Mixes follow each other at the size
+//! that was trained on. Entries are written between them, as in the paper, so a tree takes its new
 //! form with the merges that come.
+//!
+//! Caller: `paper::camal_learned`, with what it has trained.
 
 use super::{
     camal::DEFAULT,

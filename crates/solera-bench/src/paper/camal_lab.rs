@@ -1,9 +1,13 @@
-//! Where choices of CAMAL's knobs are measured.
+//! Where choices of CAMAL's knobs are measured: `Lab`, data of one size and its memory.
 //!
-//! Owns [`Lab`]: data of one size, its memory, and what choices cost under mixes. A sample is a
-//! database that was loaded with the choice and does operations of the mix, with overwrites between
-//! them. Its time, loading included, is sampling time. A tree that was loaded for one mix is forked
-//! for the next; its loading counts each time, as if it had not been kept.
+//! `sample` measures what a `Sampler` asks for, `costs` what choices take under mixes. A sample is
+//! a database that was loaded with the choice and does operations of the mix, with overwrites
+//! between.
+//!
+//! What must hold: a sample's time, loading included, is sampling time. A tree that was loaded for
+//! one mix is forked for the next; its loading counts each time, as if it had not been kept.
+//!
+//! Callers: `paper::camal_learned` and `paper::camal_dynamic`.
 
 use super::{
     Scale,

@@ -1,9 +1,14 @@
-//! CAMAL's experiments with what learns: C1 with Poly, Trees and NN, grouped T and K, and their
-//! opponents; sampling time against quality; extrapolation (C2). C3 and the uncertain mixes are in
-//! [`camal_dynamic`](super::camal_dynamic).
+//! CAMAL's experiments with what learns: `run`, C1 with Poly, Trees and NN, their opponents, and
+//! C2.
 //!
-//! Learners are trained under the mixes of Table 1. What they choose is measured at full size under
-//! those of Table 2, which none of them has seen.
+//! It trains at a small scale, chooses for the full size, and measures sampling time against
+//! quality. C2 extrapolates to more data than was trained on. C3 and uncertain mixes go on in
+//! `camal_dynamic`.
+//!
+//! What must hold: learners are trained under the mixes of Table 1. What they choose is measured
+//! under those of Table 2, which none of them has seen.
+//!
+//! Caller: `paper::mod`.
 
 use super::{
     Paper, Part, Scale,

@@ -1,6 +1,12 @@
-//! Arms that do the same missions in turns, and what became of each.
+//! Arms that do the same missions in turns, and what became of each: `Contest`, `Arm`, `Role`.
 //!
-//! Owns [`Contest`] and [`Arm`]. Called by RusKey's experiments with learners.
+//! `missions` lets every arm do so many missions of a mix, another one first each time. `us` is
+//! microseconds of an operation over a range of missions; `best_fixed` the fixed arm that costs
+//! least.
+//!
+//! What must hold: all arms do the same operations on the same data.
+//!
+//! Caller: `paper::lerp`.
 
 use super::{
     learning::{Hand, Learner},

@@ -1,8 +1,13 @@
-//! A place without a disk: files in memory, and a clock that moves by what reads, writes and steps
-//! are charged.
+//! A place without a disk: `Counted`, files in memory and a clock that moves by what reads, writes
+//! and steps are charged.
 //!
-//! Owns [`Counted`]. Thousands of missions take minutes there, and the same seed gives the same
-//! figures on every machine. Tenants of one place share its clock: one works at a time.
+//! `clock`, `fs` and `directory` go into a database's options; `charge` moves the clock by what the
+//! processor did in a window. Thousands of missions take minutes there.
+//!
+//! What must hold: the same seed gives the same figures on every machine. Tenants of one place
+//! share its clock, so one works at a time.
+//!
+//! Caller: `paper::missions`, for a site whose time is counted.
 
 use solera::{
     Clock,

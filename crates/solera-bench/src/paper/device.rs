@@ -1,5 +1,13 @@
-//! DobLIX's experiment D1 with data larger than memory, read from the device: every kind in one
-//! run, and the tree as a random-order load leaves it.
+//! DobLIX's experiment D1 with data larger than memory, read from the device by direct reads:
+//! `run`.
+//!
+//! It asks each index kind twice: with all pairs in one run, and with the tree that a random-order
+//! load leaves. Data are eight times the memory. `padding` says what blocks that begin anywhere
+//! cost against blocks that begin where the device's do.
+//!
+//! What must hold: every answer is checked.
+//!
+//! Caller: `paper::doblix`.
 
 use super::{
     Effort, Scale,

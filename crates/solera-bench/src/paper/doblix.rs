@@ -1,5 +1,12 @@
-//! DobLIX's experiments: D1 read-only over key families, hot and from the device; the grid of ε and
-//! block size; D2 key and value sizes; D3 index bytes and build time.
+//! DobLIX's experiments: `run`, D1 to D3.
+//!
+//! D1 reads key families, hot (here) and from the device (`device`). The grid goes over ε and block
+//! size. D2 goes over key and value sizes, D3 over index bytes and build time (`training`). Every
+//! index kind is an arm, at the defaults of its paper, beside the best searches without a model.
+//!
+//! What must hold: kinds that are made for keys of at most eight bytes are not held against text.
+//!
+//! Caller: `paper::mod`.
 
 use super::{
     Paper, Part, Scale, device,

@@ -1,9 +1,13 @@
-//! DobLIX's tuning agent (experiment D4): 50 episodes of Q-learning against the grid that it
+//! DobLIX's tuning agent (experiment D4): `run`, 50 episodes of Q-learning against the grid that it
 //! searches.
 //!
-//! Every cell of the grid is a database of its own, loaded in that layout. The agent begins with
-//! the largest blocks and the narrowest error bound, after pre-training on one per cent of the
-//! data.
+//! Every cell of the grid is a database of its own, loaded in that layout and measured. The agent
+//! begins with the largest blocks and the narrowest error bound, after pre-training on one per cent
+//! of the data.
+//!
+//! What must hold: it is asked to come within 95 % of the best cell.
+//!
+//! Caller: `paper::mod`.
 
 use super::{
     Scale,

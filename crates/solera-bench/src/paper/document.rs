@@ -1,5 +1,12 @@
-//! What a repeated experiment writes down: text, tables and charts, as a Markdown page and pictures
-//! beside it.
+//! What a repeated experiment writes down: `Document`, of `Section`s with `Verdict`s, `Table`s,
+//! `Bars` and `Lines`.
+//!
+//! `to_markdown` makes a page that begins with the verdicts; `pictures` makes its charts as SVG
+//! files. `wrapped` breaks paragraphs at 120 columns; `cell` writes a median with quartiles.
+//!
+//! What must hold: the page shows every picture that it has, and no word is lost in wrapping.
+//!
+//! Callers: all experiments of `paper` fill one; `solera bench paper` writes it out.
 
 use crate::report::{
     Spread,

@@ -1,6 +1,12 @@
-//! One drifting workload in a world of counted time, with a tuner or without.
+//! One drifting workload in a world of counted time (`solera_tune::world`), with a tuner or
+//! without: `run`, which gives a `Course`.
 //!
-//! Owns [`Course`]: what each epoch took, and what the tuner did.
+//! A `Course` says what each epoch took and what the tuner did, tried and took back. `Hand` says
+//! who sets the knobs; `Lengths` how long epochs and windows are.
+//!
+//! What must hold: the same drift and seed give the same course.
+//!
+//! Caller: `paper::safety`.
 
 use crate::runner::Result;
 use solera::control::{Change, knob};

@@ -1,4 +1,12 @@
-//! Predicted against measured: how well the cost model foresaw the blocks of an experiment.
+//! Predicted against measured: `Foresight`, how well the cost model foresaw the blocks of an
+//! experiment.
+//!
+//! `add` takes a case: blocks for each operation predicted from the tree as found, predicted from
+//! nothing but the setting, and measured. `section` gives the errors, with a verdict.
+//!
+//! What must hold: the model's median error decides (15 % at most), and the worst case is shown.
+//!
+//! Callers: `paper::camal` and `paper::ruskey`.
 
 use super::{
     document::{Section, Table, Verdict},

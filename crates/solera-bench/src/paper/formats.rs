@@ -1,23 +1,14 @@
-//! How many bytes other index formats take for the same boundaries: exact counts, from the formats'
-//! descriptions.
+//! How many bytes other index formats take for the same boundaries: `rocksdb_index_bytes`,
+//! `sherry_index_bytes`.
 //!
-//! **RocksDB's index block** (`BlockBuilder` and `IndexValue` of its source; format version 5 or
-//! later, keys without sequence numbers). An entry for each data block, keyed by the shortest
-//! separator between its last key and the first of the next block, the last one by its last key
-//! (both are defaults). Entry number `i` with restart interval `R`:
+//! They are exact counts from the formats' descriptions, which the comments of the two functions
+//! give. `rocksdb_separator` is RocksDB's `FindShortestSeparator`; a `DataBlock` is what an index
+//! must know of a block.
 //!
-//! ```text
-//! shared = 0 if i is a multiple of R, else the length that the key shares with its predecessor
-//! entry  = varint(shared) + varint(length - shared) + (length - shared) bytes of key
-//!        + (shared = 0: varint(offset) + varint(size);  else: zigzag varint(size - size of the predecessor))
-//! block  = entries + 4 bytes for each restart + 4 bytes + 5 bytes of trailer
-//! ```
+//! What must hold: RocksDB's block is that of format version 5 or later, with defaults and keys
+//! without sequence numbers. Sherry's is as the paper has it (docs/PAPERS.md, "Sherry: the index").
 //!
-//! It lies in memory as it lies in the file. `R` is 1 unless a user changes it.
-//!
-//! **Sherry's index block**, as the paper has it: γ (8 bytes), 40 bytes for each segment (it checks
-//! "divisible by 40"; its three numbers need 24; docs/PAPERS.md, "Sherry: the index"), the first
-//! offset (8), the size of each block (8: "one 8-byte data per data block").
+//! Callers: `paper::sherry` compares; `paper::blocks` and `paper::device` make `DataBlock`s.
 
 /// A data block: what an index must know of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,6 +72,20 @@ pub fn rocksdb_separator(last: &[u8], next: &[u8]) -> Vec<u8> {
 }
 
 /// Bytes of RocksDB's index block of a table with these blocks.
+///
+/// **RocksDB's index block** (`BlockBuilder` and `IndexValue` of its source; format version 5 or
+/// later, keys without sequence numbers). An entry for each data block, keyed by the shortest
+/// separator between its last key and the first of the next block, the last one by its last key
+/// (both are defaults). Entry number `i` with restart interval `R`:
+///
+/// ```text
+/// shared = 0 if i is a multiple of R, else the length that the key shares with its predecessor
+/// entry  = varint(shared) + varint(length - shared) + (length - shared) bytes of key
+///        + (shared = 0: varint(offset) + varint(size);  else: zigzag varint(size - size of the predecessor))
+/// block  = entries + 4 bytes for each restart + 4 bytes + 5 bytes of trailer
+/// ```
+///
+/// It lies in memory as it lies in the file. `R` is 1 unless a user changes it.
 pub fn rocksdb_index_bytes(blocks: &[DataBlock], restart_interval: usize) -> u64 {
     let mut bytes = 0;
     let mut previous: Option<(Vec<u8>, u64)> = None;
@@ -105,6 +110,10 @@ pub fn rocksdb_index_bytes(blocks: &[DataBlock], restart_interval: usize) -> u64
 }
 
 /// Bytes of Sherry's index block, as printed, with this many segments.
+///
+/// **Sherry's index block**, as the paper has it: γ (8 bytes), 40 bytes for each segment (it checks
+/// "divisible by 40"; its three numbers need 24; docs/PAPERS.md, "Sherry: the index"), the first
+/// offset (8), the size of each block (8: "one 8-byte data per data block").
 pub fn sherry_index_bytes(blocks: usize, segments: usize) -> u64 {
     const NUMBER: u64 = 8;
     const SEGMENT: u64 = 40;

@@ -1,9 +1,14 @@
-//! One database that keeps its values in one way, and what work on it took.
+//! One database that keeps its values in one way, and what work on it took: `Keeper`, `Way`,
+//! `Phase`, `Holding`.
 //!
-//! Owns [`Way`], the ways that are compared; [`Keeper`], a database of one way; and [`Phase`], what
-//! a phase of updates and reads did. Tables and sorted value files are read past the system's
-//! cache. Logs are not, so what the system keeps of them is dropped again and again. Every answer
-//! is checked, down to the version of the value.
+//! `load` puts every key once, `mixed` updates and reads by popularity (Zipf), `scans` and `reads`
+//! ask. A `Phase` has times, bytes written by what for, and space.
+//!
+//! What must hold: tables and sorted value files are read past the system's cache. Logs are not, so
+//! what the system keeps of them is dropped again and again. Every answer is checked, down to the
+//! version of the value.
+//!
+//! Caller: `paper::learnedkv`.
 
 use super::subject::of_process;
 use crate::{

@@ -1,8 +1,13 @@
-//! LearnedKV's experiments, repeated: phases of updates and reads (L1), scans (L2), and what they
-//! owe to over-provision, value size and error bound (L3).
+//! LearnedKV's experiments, repeated: `run`, L1 to L3.
 //!
-//! Every way to keep values is an arm, by its name, under the same memory. Arms follow each other
-//! within a repeat, in another order in each, and do the same operations.
+//! L1 is phases of updates and reads, L2 scans. L3 is what they owe to over-provision, value size
+//! and the error bound of the model over the key list. Every `Way` to keep values is an arm, by its
+//! name.
+//!
+//! What must hold: all arms have the same memory and do the same operations. They follow each other
+//! within a repeat, in another order in each.
+//!
+//! Caller: `paper::mod`.
 
 use super::{
     Scale,

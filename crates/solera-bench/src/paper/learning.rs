@@ -1,8 +1,14 @@
-//! A database whose knobs somebody turns after every mission.
+//! A database whose knobs somebody turns after every mission: `Learner`, and `Hand`, who turns
+//! them.
 //!
-//! Owns [`Learner`] and [`Hand`], who turns them: nobody, which makes a fixed arm; an agent, as the
-//! papers do it, whose proposals are done at once and never taken back; or a tuner as users have
-//! it, with its windows, its guard and its journal.
+//! A hand is nobody (a fixed arm), an agent as the papers do it, or a tuner as users have it.
+//! `mission` does operations and then has the hand decide. `update_ns` is what an update of the
+//! agent's model takes.
+//!
+//! What must hold: an agent's proposals are done at once and never taken back; a tuner has its
+//! windows, its guard and its journal.
+//!
+//! Callers: `paper::contest` and `paper::lerp`, `paper::camal_dynamic`, `paper::doblix_agent`.
 
 use super::missions::{Measured, Tenant};
 use crate::runner::{Error, Result};

@@ -1,10 +1,14 @@
-//! RusKey's experiments with the one that learns: R1 and Fig. 8, static mixes with equal filters
-//! and with Monkey's; R2, five sessions; Fig. 12, thresholds; Fig. 13, what updating the model
-//! takes. The steward and its opponents are arms among the others.
+//! RusKey's experiments with the one that learns: `run`, R1 and Fig. 8, R2, Fig. 12, Fig. 13.
 //!
-//! Every arm does the same missions. Fixed arms stay as they are; all others begin with one run in
-//! every level. What the paper's agent and the opponents propose is done at once, as in the paper:
-//! only the steward has a guard.
+//! R1 is static mixes, with equal filters and with Monkey's. R2 is five sessions, Fig. 12
+//! thresholds, Fig. 13 what updating the model takes. The steward and its opponents are arms among
+//! the others.
+//!
+//! What must hold: every arm does the same missions. Fixed arms stay as they are; all others begin
+//! with one run in every level. What Lerp and the opponents propose is done at once; only the
+//! steward has a guard.
+//!
+//! Caller: `paper::mod`.
 
 use super::{
     Part, Scale,

@@ -1,10 +1,15 @@
-//! One database under a mix of operations, and what it did for them.
+//! One database under a mix of operations, and what it did for them: `Tenant`, on a `Site`;
+//! `Measured`.
 //!
-//! Owns [`Tenant`]. Where the site has no background thread, all work, flushes and merges too, is
-//! done in the caller's thread at once: the time of an operation is then all the work that it
-//! causes, whoever does it, and what is counted does not depend on how many cores are free. A site
-//! may be computed instead of a disk ([`Counted`]): its clock then moves by what is charged. Tables
-//! are read past the system's cache where the file system allows it. Every answer is checked.
+//! A `Site` is the data of an experiment and where it lies: a disk, or a place whose time is
+//! counted (`counted`). `loaded` fills a tenant, `fork` copies it, `run` does operations. `foresee`
+//! asks the cost model.
+//!
+//! What must hold: where the site has no background thread, all work is done in the caller's thread
+//! at once. So an operation's time is all the work that it causes. Tables are read past the
+//! system's cache where the file system allows it. Every answer is checked.
+//!
+//! Callers: `paper::{camal, camal_lab, ruskey, lerp, learning, contest, transition, doblix_agent}`.
 
 use super::{Scale, counted::Counted};
 use crate::{

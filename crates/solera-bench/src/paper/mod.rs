@@ -1,9 +1,13 @@
-//! Papers' experiments, repeated: what `solera bench paper` runs.
+//! Papers' experiments, repeated: `run`, what `solera bench paper` runs.
 //!
-//! Owns the list of them ([`Paper`]), their common scale ([`Scale`]) and conditions. Each has a
-//! file of its own and returns a [`Document`], which says with figures where a paper's claim holds
-//! here and where it does not. Arms of one comparison are asked in turns, so that a machine that
-//! drifts drifts for all; every answer is checked, and a wrong one fails the run.
+//! `Paper` is the list of them, `Part` a part of one that has several, `Scale` how large an
+//! experiment is. Each experiment has a file of its own and returns sections of a `Document`. That
+//! says with figures where a paper's claim holds here and where not.
+//!
+//! What must hold: arms of one comparison are asked in turns, so that a machine that drifts drifts
+//! for all. Every answer is checked, and a wrong one fails the run.
+//!
+//! Caller: `solera bench paper` in `solera-cli`.
 
 pub mod document;
 pub mod formats;

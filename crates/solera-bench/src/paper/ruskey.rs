@@ -1,8 +1,13 @@
-//! RusKey's experiments: R1, static mixes of lookups and updates under fixed run limits and the
-//! closed form.
+//! RusKey's experiment R1 without learners: `run_static`, lookups and updates under fixed run
+//! limits and the closed form.
 //!
-//! Level 0 holds K₀ write buffers whatever the arm: RusKey's K is that of the levels below. The
-//! arms of one mix take missions in turns, so that a machine that drifts drifts for all.
+//! `data`, `setting` and `closed_form` say what its databases are made of. Level 0 holds K₀ write
+//! buffers whatever the arm: RusKey's K is that of the levels below.
+//!
+//! What must hold: the arms of one mix take missions in turns. They have the same memory and block
+//! cache, and are marked or refused if not.
+//!
+//! Callers: `paper::mod`; `paper::lerp`, `camal`, `doblix_agent` and `transition` take its setting.
 
 use super::{
     Scale,

@@ -1,5 +1,11 @@
-//! Sherry's experiments: S1 space of the index, against RocksDB's formats over the same block
-//! boundaries; S2 time.
+//! Sherry's experiments: `run`, S1 space of the index, S2 time.
+//!
+//! S1 counts the bytes of the index against RocksDB's formats and the paper's own (`formats`), over
+//! the very same block boundaries. S2 asks databases under each kind in turns.
+//!
+//! What must hold: what is said of space and of time is about one arm.
+//!
+//! Caller: `paper::mod`.
 
 use super::{
     Scale,

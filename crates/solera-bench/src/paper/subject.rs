@@ -1,5 +1,14 @@
-//! A database under measurement, open ([`Subject`]) or closed ([`Stored`]), and the interleaved
-//! repeats over several of them.
+//! A database under measurement, open (`Subject`) or closed (`Stored`), and repeats over several of
+//! them (`Inquiry`).
+//!
+//! An `Arm` is a name and a layout; `Ask` is what is asked, `Answer` what came. `Subject::create`
+//! loads all pairs in one run, `settled` as a random-order load leaves them. `of_open` asks
+//! databases in turns, `of_stored` opens each for its turn alone.
+//!
+//! What must hold: every answer is compared with the set. Of stored databases all have the same
+//! memory, and nobody comes to lie behind another.
+//!
+//! Callers: `paper::{doblix, device, sherry, training, turns}`; `solera-bench-peers` uses its own.
 
 use crate::{
     data::DataSet,

@@ -1,9 +1,13 @@
-//! The papers' ideas together: experiment X1, 2⁵ settings over YCSB's workloads and RusKey's
-//! sessions, with what two of them do to each other.
+//! The papers' ideas together: `run`, experiment X1, 2⁵ settings over YCSB's workloads and RusKey's
+//! sessions.
 //!
-//! Owns [`Idea`], what is switched on and off, and [`Effects`]. Each setting is chosen for its
-//! workload by the cost model, begins with a database that was loaded with it, and is measured in a
-//! world of counted time. Effects are of logarithms of times, so that what multiplies adds up.
+//! An `Idea` is what is switched on and off: separation, shape, memory, blocks, index. Each setting
+//! is chosen for its workload by the cost model, and measured in a world of counted time. `Effects`
+//! says what each idea does, and what two do to each other.
+//!
+//! What must hold: effects are of logarithms of times, so that what multiplies adds up.
+//!
+//! Caller: `paper::mod`.
 
 use super::{
     Scale,

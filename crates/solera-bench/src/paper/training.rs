@@ -1,9 +1,13 @@
-//! What models cost to build, beside what the compaction around them costs.
+//! What models cost to build, beside what the compaction around them costs: `measure`, which gives
+//! a `BuildCost`.
 //!
-//! Training is timed by doing it again, alone, on the very blocks that the compaction wrote and
-//! with the functions that it calls: timers inside a merge loop of 100 ns per entry would measure
-//! themselves. The compaction is one of two runs, every key of one between keys of the other, in
-//! this thread, and counted in its processor time.
+//! Training is timed by doing it again, alone, on the very blocks that the compaction wrote, with
+//! the functions that it calls. Timers inside a merge loop of 100 ns for each entry would measure
+//! themselves. The compaction is one of two runs, every key of one between keys of the other.
+//!
+//! What must hold: all is processor time of this thread, the least of several repeats.
+//!
+//! Caller: `paper::doblix` (D3).
 
 use super::{
     blocks::{self, TableBlocks},

@@ -1,9 +1,14 @@
-//! RusKey's experiment R3: the run limit goes from 1 to T in the middle of a load of mostly writes,
-//! by each of the three transitions.
+//! RusKey's experiment R3: `run`, the run limit goes from 1 to T in the midst of a load, by each of
+//! three transitions.
 //!
-//! A thread of the database flushes and merges, as in use: a transition that makes much work due at
-//! once is then felt by the writers that wait for it. Arms follow each other within a repeat, in
-//! another order in each, and all of them begin with the same tree and do the same operations.
+//! The arms are greedy, lazy and flexible. It shows latencies over missions, quantiles of writes
+//! before and after, and what the change takes by itself on a database at rest.
+//!
+//! What must hold: a thread of the database flushes and merges, so a transition that makes much
+//! work due at once is felt by writers. All arms begin with the same tree and do the same
+//! operations.
+//!
+//! Caller: `paper::mod`.
 
 use super::{
     Scale,

@@ -1,10 +1,13 @@
-//! Databases compared closely: all open in memory, asked the same in short turns.
+//! Databases compared closely, all open in memory and asked the same in short turns:
+//! `Inquiry::in_turns`, `InTurns`, `Beside`.
 //!
-//! Where a cache's blocks come to lie differs from one opening to the next and moves a database's
-//! rate: medians of five openings each, alone in the process, still differed by 8 % between
-//! databases that were the same. Turns take the machine's drift and its stalls out of a ratio, and
-//! opening in another order in each repeat what being first gains; what is left is in the
-//! quartiles.
+//! Where a cache's blocks come to lie differs from one opening to the next, and moves a database's
+//! rate by several percent. Turns take the machine's drift and its stalls out of a ratio. Another
+//! order of opening in each repeat takes out what being first gains.
+//!
+//! What must hold: ratios are of the same turn; what is left of chance is in the quartiles.
+//!
+//! Callers: `paper::doblix` and `paper::sherry`.
 
 use super::subject::{Answer, Inquiry, Reads, Stored, Subject, Tally};
 use crate::{

@@ -1,5 +1,11 @@
-//! Bar charts: one bar per index kind, its number at its end, a line over it from the least
-//! to the greatest repeat. Colours are those of [`super::picture`].
+//! Bar charts: `Chart`, one bar for each index kind with its number at its end.
+//!
+//! A line over the bar goes from the least to the greatest repeat. `draw` makes a `Drawing`;
+//! colours are those of `report::picture`.
+//!
+//! What must hold: no name leaves the picture.
+//!
+//! Callers: `report::html`; `paper::document` for `Bars`; `solera-bench-peers`.
 
 use super::{
     Spread,

@@ -1,4 +1,12 @@
-//! The report as one web page: no script, no network, light and dark by the reader's preference.
+//! The report as one web page: `render`, and `page` and `escape` for others.
+//!
+//! Charts and tables stand under facts about the run; colours follow the reader's preference for
+//! light or dark.
+//!
+//! What must hold: the page has no script and needs no network. Text from the machine cannot become
+//! markup.
+//!
+//! Callers: `Report::to_html`; `report::chart`, `lines` and `picture` use `escape`.
 
 use super::{
     ArmReport, Phase, Report, SetReport, Spread,

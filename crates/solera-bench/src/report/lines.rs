@@ -1,5 +1,11 @@
-//! Line charts: how a number went over a run, one line for each of several things. Colours are
-//! those of [`super::picture`].
+//! Line charts: `LineChart`, how a number went over a run, one line for each of several things.
+//!
+//! `draw` makes a `Drawing` with a scale at the left and names above; colours are those of
+//! `report::picture`.
+//!
+//! What must hold: lines stay in the picture and are named.
+//!
+//! Caller: `paper::document`, for `Lines`.
 
 use super::{
     html::escape,

@@ -1,5 +1,12 @@
-//! What a run found out: plain data with units in its names. It is measured in `runner`, and
-//! printed from here as text, as JSON (it is `Serialize`) and as a web page.
+//! What a run found out, as plain data: `Report`, with a `SetReport` for each data set and an
+//! `ArmReport` for each index kind.
+//!
+//! `Phase` is what is measured; a `Spread` is a number measured several times, with median and
+//! quartiles. `to_text`, `to_json` and `to_html` print it.
+//!
+//! What must hold: units are in the names of fields. Text and page print the same rows.
+//!
+//! Callers: `runner` fills it; `solera bench` prints it; `paper` uses `Spread` and the charts.
 
 pub mod number;
 mod rows;

@@ -1,4 +1,11 @@
-//! Numbers for readers: a few significant digits, a unit always.
+//! Numbers for readers, a few significant digits and a unit always: `Quantity`, `Scale`, `digits`,
+//! `count`, `bytes`, `date`.
+//!
+//! A `Quantity` chooses one `Scale` for a whole column, by its largest number.
+//!
+//! What must hold: digits are three or four, never in scientific notation.
+//!
+//! Callers: `report` (`rows`, `text`, `chart`, `lines`), `paper`, and `solera-bench-peers`.
 
 /// What a column of numbers counts, so that one scale can be chosen for all of them.
 #[derive(Clone, Copy, Debug, PartialEq)]

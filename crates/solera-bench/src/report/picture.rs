@@ -1,7 +1,12 @@
-//! Charts as pictures: in a web page, whose CSS colours them, and as an SVG file, which colours
-//! itself.
+//! Charts as pictures: `Drawing`, SVG elements in a box of their own, and `sheet`, several drawings
+//! as one SVG file.
 //!
-//! Owns [`Drawing`], what a chart draws, and [`sheet`], several drawings in one file.
+//! In a web page its CSS colours them (`COLOURS`, `PARTS`); an SVG file colours itself.
+//! `name_width` and `fitted` keep names within their room.
+//!
+//! What must hold: drawings of a sheet do not overlap, and stay on it.
+//!
+//! Callers: `report::chart` and `report::lines` draw; `report::html` and `paper::document` show.
 
 use super::html::escape;
 use std::fmt::Write;

@@ -1,5 +1,11 @@
-//! The table of one data set, as data: a row per number, a column per index kind. Text and web page
-//! print the same rows, so that they cannot disagree.
+//! The table of one data set, as data: `groups` of `Row`s, a row for each number and a column for
+//! each index kind.
+//!
+//! `phase_title` names a phase. The cells of a row share the scale of the largest.
+//!
+//! What must hold: text and web page print the same rows, so that they cannot disagree.
+//!
+//! Callers: `report::text` and `report::html`.
 
 use super::{
     ArmReport, Phase, PhaseReport, SetReport, Spread,

@@ -1,4 +1,13 @@
-//! The report as text: aligned columns, nothing wider than it must be.
+//! The report as text, aligned columns that are no wider than they must be: `render`, `facts`,
+//! `conditions`.
+//!
+//! `facts` is the head of text and page; `conditions` says in a sentence how a data set was
+//! measured.
+//!
+//! What must hold: a machine on which others kept more than 0.2 cores busy, and a debug build, are
+//! called so.
+//!
+//! Callers: `Report::to_text`; `report::html` uses `facts` and `conditions`.
 
 use super::{
     Report,

@@ -1,6 +1,10 @@
-//! What a data set's table says, in words.
+//! What a data set's table says, in words: `verdict`, which arm is first in what and by how much;
+//! `meaning`, what a kind is.
 //!
-//! Owns [`verdict`] and [`meaning`]. The text report ends with them.
+//! What must hold: one arm alone has nobody to be held against, so nothing is said of it. Every
+//! index kind has a meaning.
+//!
+//! Caller: `report::text`, which ends with them.
 
 use super::{ArmReport, Phase, SetReport};
 

@@ -8,8 +8,8 @@
 //! What must hold: a number or value that this release does not know has no effect, and is kept.
 //!
 //! Callers: `control::check` makes both from a change; `engine::change` records them;
-//! `engine::assignments` obeys and keeps them; `inspect::edits` prints them; agents in
-//! `solera-tune` read receipts.
+//! `engine::assignments` obeys and keeps them; `inspect::edits` prints them; `Control::history`
+//! shows receipts.
 
 use super::level::LEVELS_MAX;
 use crate::{
