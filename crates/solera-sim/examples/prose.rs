@@ -1,5 +1,10 @@
-//! Prints what the checks of comments and pages find, and fails if they find something. `.ci/prose`
-//! runs it.
+//! Prints what the checks of comments and pages (`solera_sim::pages`) find, and fails if they find
+//! something.
+//!
+//! It checks citations and widths of all pages and sources. It checks the lengths of sentences in
+//! ARCHITECTURE, GLOSSARY, STYLE, PAPERS and the heads of `crates/solera/src`.
+//!
+//! `.ci/prose` runs it.
 
 use solera_sim::pages::{citations, files, sentences, widths};
 use std::{

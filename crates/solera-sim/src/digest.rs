@@ -1,4 +1,10 @@
-//! One number for everything that a life answered: two lives of one seed must agree on it.
+//! One number for everything that a life answered: `Digest`, FNV-1a over all bytes added and their
+//! lengths.
+//!
+//! What must hold: two lives of one seed agree on it. Two additions differ from one of both
+//! together.
+//!
+//! Callers: `life`, `crash`, `faults`, and the programs, which print it.
 
 use std::fmt;
 

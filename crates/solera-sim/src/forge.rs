@@ -1,8 +1,13 @@
-//! A table taken apart and put together again with other parts, every checksum right: what an
-//! enemy, or a writer with a bug, would leave.
+//! A table taken apart and put together again with other parts, every checksum right: `Forge`.
 //!
-//! Owns [`Forge`], which knows the table's format (docs/FORMAT.md §6 and §7) and not the engine's
+//! `new` takes a table apart; `set_line`, `buckets_mut` and `note_mut` change parts; `train` and
+//! `index` make an index section; `table` seals it all again. It is what an enemy, or a writer with
+//! a bug, would leave.
+//!
+//! What must hold: it knows the table's format (docs/FORMAT.md §6 and §7), and not the engine's
 //! writer.
+//!
+//! Caller: `program::evilmodel` (`model` and `subject`).
 
 use crate::image::Parts;
 use solera::{

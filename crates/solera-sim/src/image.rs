@@ -1,11 +1,14 @@
-//! A small database with every structure in it, and what it must answer: for programs that damage
-//! it.
+//! A small database with every structure in it, and what it must answer: `Image`, for programs that
+//! damage it.
 //!
-//! Owns [`Image`]: tables of every index kind and of every codec, with filters, versions, operands,
-//! expiring values, range tombstones and an ingested file, on several levels; a manifest with
-//! edits; `CURRENT`; a checkpoint; values of their own, in logs that are kept for them and in
-//! sorted value files; a log that is ended and needed, and a last one, of which the end was never
-//! synced. It is the same on every machine. What it must answer comes from the oracle.
+//! It has tables of every index kind and codec, with filters, versions, operands, expiring values,
+//! range tombstones and an ingested file, on several levels. It has a manifest with edits, CURRENT,
+//! a checkpoint, separated values, an ended log, and a last log with an unsynced end. `Structure`
+//! says what a byte belongs to; `Frames` reads a log without the engine.
+//!
+//! What must hold: it is the same on every machine. What it must answer comes from the oracle.
+//!
+//! Caller: `program::bitflip`.
 
 use crate::{
     oracle::{self, Oracle},

@@ -1,4 +1,14 @@
-//! `solera-sim PROGRAM`: the programs that try to break Solera.
+//! `solera-sim PROGRAM`: the command line of the programs that try to break Solera.
+//!
+//! It reads scale, seed, threads and other words of each program, runs it, and prints its verdict,
+//! as words or as JSON. `all` runs every program, even after one that failed; `replay` lives a
+//! printed script.
+//!
+//! What must hold: it exits with success only if every promise was kept. `--record` writes figures
+//! into a document.
+//!
+//! Callers: people, `.ci`, and the program itself (`canary`, `kill9` and `limits` run it as a
+//! child).
 
 use clap::{Args, Parser, Subcommand};
 use solera::vfs::mem::Persist;

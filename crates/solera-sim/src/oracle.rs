@@ -1,8 +1,15 @@
-//! The oracle: what a key-value store with snapshots, expiry, merging and transactions must answer,
-//! in the plainest form that can be read and believed.
+//! What a key-value store with snapshots, expiry, merging and transactions must answer, in the
+//! plainest form: `Oracle`.
 //!
-//! Owns [`Oracle`]. It keeps every state that a live snapshot can still see. It knows nothing of
-//! files, memtables or levels, and shares no code with the engine.
+//! `commit` applies `Change`s as one `Moment`; `get` and `scan` answer at a moment; `pin` keeps one
+//! readable. A `Transaction` of the model stages changes and notes reads; `conflicts` says whether
+//! its commit must fail.
+//!
+//! What must hold: it knows nothing of files, memtables or levels, and shares no code with the
+//! engine. A keyspace that was made anew is another one.
+//!
+//! Callers: `life`, `crash::history`, `image`, `program::crowd`; `tell` puts scripts into its
+//! words.
 
 use crate::setting::Operator;
 use std::{

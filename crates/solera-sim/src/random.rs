@@ -1,5 +1,12 @@
-//! Randomness that is a function of a seed: the same seed gives the same life on every machine,
-//! forever. That is why it is written out here and not taken from a crate whose stream may change.
+//! Randomness that is a function of a seed: `Random`, a SplitMix64 stream.
+//!
+//! `fork` gives a stream of its own for one purpose. `below`, `between`, `pick`, `weighted` and
+//! `length` draw.
+//!
+//! What must hold: the same seed gives the same life on every machine, forever. So it is written
+//! out here, and not taken from a crate whose stream may change.
+//!
+//! Callers: `script::generate`, `setting`, `tuning`, `faults`, `victim` and the programs.
 
 /// A SplitMix64 stream.
 #[derive(Clone, Debug)]

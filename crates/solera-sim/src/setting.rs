@@ -1,8 +1,14 @@
-//! Settings: the options that a simulated database is opened with, as plain data that prints and
-//! reads back.
+//! The options that a simulated database is opened with, as plain data: `Setting`, of
+//! `SpaceSetting`s and `Operator`s.
 //!
-//! A setting may change how fast an answer comes, never the answer; so the same script under two
-//! settings must give the same transcript.
+//! `random` draws tiny blocks, memtables and tables, and any shape, so that a short life has many
+//! of them. `change` draws anew what an open may change.
+//!
+//! What must hold: it prints and reads back. A setting may change how fast an answer comes, never
+//! the answer: the same script under two settings gives the same transcript.
+//!
+//! Callers: `script::generate`, `life`, `crash`, `faults`, `image`, and the programs; `tell` makes
+//! options of it.
 
 use crate::{
     random::Random,

@@ -1,4 +1,14 @@
-//! How a script's words are told to the engine and to the oracle.
+//! How a script's words are told to the engine and to the oracle: methods of `Setting`,
+//! `SpaceSetting`, `Value`, `Change`.
+//!
+//! `options` makes the engine's options. `in_oracle`, `commit`, `add_to` and `stage_in` say a
+//! change in the oracle's words, at once, in a batch, or in a transaction. `Work` adds up what the
+//! engine did behind the calls.
+//!
+//! What must hold: the same change means the same in both worlds. `Work` is evidence that a life
+//! reached what it was meant to test.
+//!
+//! Callers: `life::world`, `crash`, `faults::world`, `image`.
 
 use crate::{
     oracle,

@@ -1,8 +1,13 @@
-//! Turning knobs as a step of a life: a random change that is legal at that moment.
+//! Turning knobs as a step of a life: `turn`, `refuse` and `kept`.
 //!
-//! Owns [`turn`], and [`kept`], which says whether a database that was opened again has what was
-//! set. Changes may change how fast an answer comes, never the answer, so they are drawn from
-//! whatever the database says is legal then.
+//! `turn` sets one knob to a random value that `Control::ranges` calls legal; `refuse` sets one to
+//! what is not. `kept` says whether a database that was opened again remembers and obeys what was
+//! set.
+//!
+//! What must hold: what is called legal is taken, what is not is refused and changes nothing. A
+//! change may alter how fast an answer comes, never the answer.
+//!
+//! Callers: `life::world`, `crash`, `program::isolate`.
 
 use crate::random::Random;
 use solera::{

@@ -1,4 +1,10 @@
-//! Damaged input: a clear error, or the right answer, and nothing changed on disk.
+//! Tests of damaged input, through read-only and writing opens: a clear error or the right answer,
+//! and nothing changed on disk.
+//!
+//! The subject has every kind of file and structure. A flipped byte anywhere, a truncated or
+//! missing file, a wrong magic, a newer format, and swapped or foreign files are named. A damaged
+//! table stops what needs it and nothing else. A directory of another program is left alone. A
+//! second opener is refused, in memory and on the real file system.
 
 use solera::{
     Db, Durability, Error, IndexKind, KeyspaceOptions, Layout, ManualClock, Options, Shape,

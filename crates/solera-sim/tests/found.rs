@@ -1,4 +1,8 @@
-//! Lives that once went wrong, as the programs shrank them. Each says symptom, cause and cure.
+//! Tests of lives that once went wrong, as the programs shrank them; each says symptom, cause and
+//! cure.
+//!
+//! Scripts are replayed under several settings (`life::live`), or swept with power cuts
+//! (`crash::Sweep`).
 
 use solera::vfs::mem::Persist;
 use solera_sim::{

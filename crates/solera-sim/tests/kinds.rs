@@ -1,5 +1,8 @@
-//! The index kinds give identical answers, whatever the keys look like and however the entries came
-//! into the tables: a model is a hint, never an authority.
+//! Tests that the index kinds give identical answers, whatever the keys look like and however
+//! entries came into tables.
+//!
+//! One keyspace for each kind has the same content: keys of many distributions, loaded in bulk, or
+//! flushed and compacted. A model is a hint, never an authority. Door: `Db`.
 
 use solera::{
     Compression, Db, IndexKind, Keyspace, KeyspaceOptions, Layout, ManualClock, Options, Shape,

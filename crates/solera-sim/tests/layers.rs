@@ -1,5 +1,8 @@
-//! The layer check as part of the test command: the engine's module list is its architecture, and
-//! no import points up.
+//! Tests of the layer check: the engine's module list is its architecture, and no import points up.
+//!
+//! They run `layers` over the engine: rooms, storeys, ARCHITECTURE's table, files of ordered rooms,
+//! and words that the engine may not say. Then they plant violations in small crates, every detour
+//! included, and each must be found at its line. What points down or sideways passes.
 
 use solera_sim::layers::{
     Violation,

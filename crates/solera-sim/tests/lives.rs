@@ -1,5 +1,8 @@
-//! The simulator's programs work, shown in small; the test command runs them in their quick size
-//! too.
+//! Tests that the simulator's programs work, shown in small, and that a second run finds the same.
+//!
+//! Random lives agree with the oracle, and option sets change no answer. Flipped bits, evil models,
+//! power cuts, killed processes, crowds and failing calls break no promise. The test command runs
+//! the programs in their quick size too.
 
 use solera::vfs::mem::Persist;
 use solera_sim::{

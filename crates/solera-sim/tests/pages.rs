@@ -1,4 +1,8 @@
-//! Comments and pages: citations lead somewhere, lines and sentences are short.
+//! Tests of comments and pages (`solera_sim::pages`): citations lead somewhere, and lines are
+//! narrow enough.
+//!
+//! They run the checks over this repository, then over planted ones, where each kind of dead
+//! citation, wide line and long sentence must be found.
 
 use solera_sim::{
     layers::Violation,

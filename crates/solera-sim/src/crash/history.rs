@@ -1,10 +1,15 @@
-//! What a script's commits make of the database, commit by commit: what a recovered database is
-//! compared with.
+//! What a script's commits make of the database, commit by commit: `History`, with what a recovery
+//! may give, `Allowed`.
 //!
-//! Two orders are kept apart. Data comes back as a prefix of the commit order. Creating and
-//! dropping a keyspace is durable by itself, once acknowledged, whatever becomes of buffered writes
-//! before it; so the keyspaces that are there may be of a later moment than the data in them, never
-//! of an earlier one.
+//! `commit_of` says what an operation commits. `allows` says whether what was found is a state that
+//! a recovery may give; `explain` and `differences` tell which keys differ.
+//!
+//! What must hold: two orders are kept apart. Data comes back as a prefix of the commit order.
+//! Creating and dropping a keyspace is durable by itself, once acknowledged, whatever becomes of
+//! buffered writes before it. So keyspaces may be of a later moment than the data in them, never of
+//! an earlier one.
+//!
+//! Callers: `crash` (sweeps), `crash::life`, `faults::world`.
 
 use super::life::NOW_MS;
 use crate::{

@@ -1,16 +1,15 @@
-//! Power cuts: a script is lived once, and what the machine may wake up with after a power cut at
-//! every single file operation of it is opened and compared.
+//! Power cuts: `Sweep::run` opens what the machine may wake up with after a cut at every file
+//! operation of a script's life.
 //!
-//! Owns [`Sweep`]. After a cut, the database must open; what it holds must be what some prefix of
-//! the commit order made (so no batch is ever half there), and the prefix must reach every commit
-//! that was acknowledged as durable. It is written to, cut off with nothing unsynced kept, and
-//! opened again. The power also fails inside the recovery itself, and what is left of that must
-//! pass the same.
+//! What must hold after each cut: the database opens. It holds what some prefix of the commit order
+//! made, so no batch is half there. The prefix reaches every commit that was acknowledged as
+//! durable. It is then written to, cut with nothing unsynced kept, and opened again; the power also
+//! fails inside recoveries.
 //!
-//! A state is an image that differs from every other in a byte or a name. One that was met before
-//! is not opened again, but what it holds is compared with what this cut allows.
-//!
-//! Called by the `crashsim` program and by the tests.
+//! A state that was met before, byte for byte, is not opened again, but compared with what this cut
+//! allows. `Lies` does the same on devices that lie about syncs, where only a panic counts. `Plan`
+//! says which cuts to try.
+//! Callers: `program::crashsim`; `tests/lives.rs` and `tests/found.rs`.
 
 pub(crate) mod history;
 pub(crate) mod life;

@@ -1,5 +1,9 @@
-//! A clock that jumps, backwards too, and reopenings in between: what has expired does not come
-//! back, and nothing expires early.
+//! A clock that jumps, backwards too, with reopenings in between: `live`, random steps on keys with
+//! a time to live.
+//!
+//! What must hold: what has expired does not come back, and nothing expires early.
+//!
+//! Callers: `program::faultloop`; `tests/lives.rs`.
 
 use crate::{life::caught, random::Random, setting::Setting};
 use solera::{Db, Keyspace, ManualClock, clock::Clock, vfs::mem::MemFs};

@@ -1,14 +1,15 @@
-//! Failing calls: a script is lived on a file system one of whose calls fails, or all from one on
-//! until it heals, and the database is held to what it acknowledged.
+//! Failing calls: `live`, a script lived on a file system of which a call fails, once or all until
+//! it heals; `Plan`, which.
 //!
-//! Owns [`Plan`], what fails and when, and [`live`]. The rules: an error leaves nothing half done;
-//! what was acknowledged is there, at once, after a reopening and after a power cut; a commit that
-//! failed is not there while the database is open and, if the database then refuses all writes, may
-//! be found at the next open; an iterator that failed yields nothing more; an injected error is
-//! never taken for damage; and what failed works again once the calls do, unless the database
-//! refuses writes because a sync failed.
+//! What must hold:
+//! - An error leaves nothing half done. An injected error is never taken for damage.
+//! - What was acknowledged is there: at once, after a reopening, after a power cut.
+//! - A commit that failed is not there while the database is open. If the database then refuses all
+//!   writes, it may be found at the next open.
+//! - What failed works again once the calls do, unless a sync failed. A failed iterator yields no
+//!   more.
 //!
-//! Called by the `faultloop` program and by the tests.
+//! Callers: `program::faultloop`; `tests/lives.rs`. `clock` beside it lets the clock jump.
 
 pub mod clock;
 mod world;

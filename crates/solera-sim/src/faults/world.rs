@@ -1,4 +1,14 @@
-//! A database on failing files, beside the history of what it acknowledged.
+//! A database on failing files beside the history of what it acknowledged: `World`, which
+//! `faults::live` steps through.
+//!
+//! `apply` does one operation and reckons with what was hit by it. It heals the files when it is
+//! time, and probes whether writes go on or are refused. `finish` does the work that is left, and
+//! compares what the next process finds, after a power cut too.
+//!
+//! What must hold: every error has its excuse in a call that was made to fail. After a failed sync
+//! that matters, writes are refused.
+//!
+//! Caller: `faults::mod`.
 
 use super::{Outcome, Plan};
 use crate::{

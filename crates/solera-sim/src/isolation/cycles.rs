@@ -1,11 +1,15 @@
-//! The second judge: a black box. What must have come before what follows from the lists alone.
+//! The second judge of a history, a black box: `judge` finds what must have come before what, from
+//! the lists alone.
 //!
 //! The longest reading of a list tells the order of its appends; every other reading must be a
-//! beginning of it. From there (Elle, §4): *ww*, an element was appended after another; *wr*, a
-//! transaction read an element; *rw*, it did not read the element that came next, so it came before
-//! whoever appended that one. A thread's transactions follow one another too. If all transactions
-//! can be put into one order, there is no cycle. A cycle's name says which edges it takes, after
-//! Adya: G0 writes alone, G1c readings too, G-single one missed write, G2 several (write skew).
+//! beginning of it. Edges are Elle's (§4). By *ww* an element was appended after another; by *wr* a
+//! transaction read an element; by *rw* it did not read the element that came next. A thread's
+//! transactions follow one another too.
+//!
+//! What must hold: if all transactions can be put into one order, there is no cycle. A cycle is
+//! called by its lowest name, after Adya: G0, G1c, G-single, G2.
+//!
+//! Caller: `program::isolate`.
 
 use super::{Element, History, Key, Step, graph::Graph};
 use std::{

@@ -1,4 +1,12 @@
-//! Graphs of transactions: strongly connected components, and short cycles through them.
+//! Graphs of transactions: `Graph`, with strongly connected components and short cycles through
+//! them.
+//!
+//! `components` is Tarjan's algorithm (1972) with the recursion laid out flat, over the edges that
+//! the caller admits. `way` is the shortest path between two nodes, breadth first.
+//!
+//! What must hold: a chain as long as a history needs no deep stack.
+//!
+//! Caller: `isolation::cycles`.
 
 use std::collections::VecDeque;
 

@@ -1,13 +1,14 @@
 //! Histories of concurrent transactions over lists, and two judges of them that know nothing of
-//! each other.
+//! each other: `History`.
 //!
-//! Owns [`History`]: what every transaction read and appended, as its thread saw it. [`replay`]
-//! repeats the transactions one by one in the order that the engine claims for them, and compares
-//! every answer. [`cycles`] believes the engine nothing, not even the order: it infers from the
-//! lists alone who must have come before whom (Kingsbury and Alvaro, "Elle: Inferring Isolation
-//! Anomalies from Experimental Observations", VLDB 2020), and looks for cycles.
+//! A history is what every transaction read and appended, as its thread saw it. `replay` repeats
+//! the transactions in the order that the engine claims, and compares every answer. `cycles`
+//! believes the engine nothing: it infers from the lists alone who came before whom (Kingsbury and
+//! Alvaro, "Elle", VLDB 2020), and looks for cycles.
 //!
-//! Every element is appended once, so a list tells who wrote it and in which order.
+//! What must hold: every element is appended once, so a list tells who wrote it and in which order.
+//!
+//! Caller: `program::isolate`.
 
 pub mod cycles;
 mod graph;

@@ -1,7 +1,11 @@
-//! The first judge: the transactions again, one by one, in the order of their commit numbers.
+//! The first judge of a history: `replay` does the transactions again, one by one, in the order of
+//! their commit numbers.
 //!
-//! If every answer is what a single thread would have got in that order, the order is a serial one
-//! that explains the history: it is serializable.
+//! What must hold: every answer is what a single thread would have got in that order. Then the
+//! order explains the history, so it is serializable. The first answer that differs is told in
+//! words.
+//!
+//! Caller: `program::isolate`.
 
 use super::{Element, End, History, Key, Step};
 use std::collections::BTreeMap;

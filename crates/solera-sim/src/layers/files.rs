@@ -1,9 +1,14 @@
-//! The files of a room: who may use whom.
+//! The files of a room, who may use whom: `upward_files`, for rooms that declare an order with the
+//! line `DECLARATION`.
 //!
-//! Owns the check of rooms that declare an order with the line [`DECLARATION`] in the head of the
-//! room's file. The order is that of the room's `mod` list, bottom to top. The room's own file may
-//! stand at the top, and use its files, or at the bottom, and be used by them; not both. Tests may
-//! use everything.
+//! The order is that of the room's `mod` list, bottom to top. It follows paths, re-exported names,
+//! and calls of methods that an upper file gives to a type of a lower one. `ordered_rooms` lists
+//! the rooms that declare one.
+//!
+//! What must hold: no file uses one that stands above it. The room's own file may stand at the top,
+//! and use its files, or at the bottom, and be used by them; not both. Tests may use everything.
+//!
+//! Caller: `tests/layers.rs`.
 
 use super::{Violation, source::Source};
 use std::{collections::HashMap, io, path::Path};

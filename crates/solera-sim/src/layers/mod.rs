@@ -1,11 +1,13 @@
 //! The layer check: no module of the engine may use a module that stands above it.
 //!
-//! Owns the reading of the module order from a crate's `lib.rs`, the check of every path in its
-//! files ([`rooms`]), the check of the order of files inside a room ([`files`]), and the search for
-//! words that a crate may not say. No test module is exempt from the order of rooms: a test that
-//! needs a room above belongs into that room, or into `tests/`.
+//! `order` reads the module order from a crate's `lib.rs`, `rooms` judges every path in its files,
+//! `files` the order of files inside a room. `forbidden_words` finds words that a crate may not
+//! say. A `Violation` is where a rule is broken.
 //!
-//! Called by `tests/layers.rs`, which is part of the test command.
+//! What must hold: no test module is exempt from the order of rooms. A test that needs a room above
+//! belongs into that room, or into `tests/`.
+//!
+//! Callers: `tests/layers.rs`; `pages` shares `Violation`.
 
 mod tokens;
 mod source;

@@ -1,6 +1,13 @@
-//! The order of the rooms, as `lib.rs` and ARCHITECTURE tell it.
+//! The order of the rooms: `Order`, read from `lib.rs`, and `rows`, the lines of ARCHITECTURE's
+//! tables.
 //!
-//! Owns [`Order`], which is read from `lib.rs`, and [`Row`], one line of ARCHITECTURE's table.
+//! `rank` is the place of a room from the bottom, `module_of` the room that a name at the crate's
+//! root comes from. A `Row` has rooms, and what they may not know.
+//!
+//! What must hold: storeys come from comments that begin with `// Storey:`; a row counts if its
+//! first column holds rooms between backticks.
+//!
+//! Caller: `layers::rooms`, which compares the two.
 
 use super::source::Source;
 use std::collections::HashMap;

@@ -1,7 +1,10 @@
-//! The rooms of a crate: who may use whom.
+//! The rooms of a crate, who may use whom: `upward_imports`, `against_the_page`, `storeys`.
 //!
-//! Owns the judgement on each file: no path leads up, no room knows what ARCHITECTURE says that it
-//! may not know, no type gets methods from a room above, and nothing hides where a path leads.
+//! What must hold: no path leads up, and no type gets methods from a room above. No room knows what
+//! ARCHITECTURE says that it may not know. Nothing hides where a path leads (globs, renamed crates,
+//! `#[path]`, `include!`, macros in `lib.rs`). ARCHITECTURE's table is the list of `lib.rs`.
+//!
+//! Caller: `tests/layers.rs`.
 
 use super::{
     Violation,

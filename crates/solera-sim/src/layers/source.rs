@@ -1,8 +1,13 @@
-//! A source file as the layer check sees it.
+//! A source file as the layer check sees it: `Source`.
 //!
-//! Owns [`Source`]: which module a file is, which paths it names, what it imports under which name,
-//! which types it defines, and for which types it writes methods. [`rooms`](super::rooms) and
-//! [`files`](super::files) judge what is found here.
+//! It says which module a file is, which paths it names (`named`), and what it imports under which
+//! name. It also says which types it defines, and for which it writes methods. `evasions` lists
+//! what the check cannot see through. Use trees are flattened with their lines.
+//!
+//! What must hold: it finds, and judges nothing. Comments, strings, characters and lifetimes
+//! neither hide nor show anything.
+//!
+//! Callers: `layers::rooms` and `layers::files` judge; `layers::order` reads `lib.rs` through it.
 
 use super::tokens::{Token, after_bracket, attribute, is_name, tokens};
 use std::{

@@ -1,7 +1,11 @@
-//! Rust source as a list of tokens.
+//! Rust source as a list of tokens: `tokens`, a scanner, and `Token`.
 //!
-//! Owns the scanner. It drops comments, strings, characters and lifetimes, and marks the tokens of
-//! items that only tests compile. [`source`](super::source) reads paths and items out of the list.
+//! It drops comments (nested ones too), strings, characters and lifetimes, and marks the tokens of
+//! items that only tests compile. `attribute` and `after_bracket` find their way in the list.
+//!
+//! What must hold: every token has the line that it stands in.
+//!
+//! Caller: `layers::source`, which reads paths and items out of the list.
 
 /// A name, a `::`, or one other visible character.
 pub(super) struct Token {

@@ -1,4 +1,12 @@
-//! Iterators in both worlds: the engine's beside a plain list with two ends.
+//! Iterators in both worlds: `Walker`, an engine's iterator beside a plain list with two ends;
+//! `scan` and `scan_keys`.
+//!
+//! `walk` makes one move (next, back, seek and their kin) in both worlds and compares. `scan` walks
+//! a new iterator from one end and looks one beyond the end.
+//!
+//! What must hold: both ends yield the pairs that lie between them, each once, whatever the moves.
+//!
+//! Callers: `life::world` and `life::read`.
 
 use super::{
     Digest, shown,

@@ -1,8 +1,15 @@
-//! A life: a script lived by the engine and by the oracle side by side, compared at every step.
+//! A life, a script lived by the engine and by the oracle side by side, compared at every step:
+//! `live`, `live_telling`.
 //!
-//! Owns [`live`]. The engine runs on files in memory, a clock that stands still unless moved, no
-//! threads and a fixed seed, so a life is a function of its script: it fails every time or never,
-//! and its [`Outcome`] is the same on every run.
+//! The engine runs on files in memory, a clock that stands still unless moved, no threads and a
+//! fixed seed. An `Outcome` is what a life leaves, a `Failure` where the two part. A `Pulse` tells
+//! a watch how far it is; `caught` turns a panic into a failure.
+//!
+//! What must hold: a life is a function of its script. It fails every time or never, and its digest
+//! is the same on every run.
+//!
+//! Callers: `program::{diffmodel, metamorph}`, `tests`, the fuzz target `script`; `crash` and
+//! `faults` use `caught`.
 
 mod iterate;
 mod read;

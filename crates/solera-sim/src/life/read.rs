@@ -1,4 +1,13 @@
-//! Reads in both worlds.
+//! Reads in both worlds: how `World` does `get`, `multi_get`, `scan` and `open_walker`, and
+//! compares.
+//!
+//! The same call goes to a keyspace, a snapshot or a transaction (`on_view`) and to the oracle. A
+//! transaction's reads are noted in the oracle too; `passed` says what part of a range a walk has
+//! passed.
+//!
+//! What must hold: both answer alike. An empty slot ends the operation.
+//!
+//! Caller: `life::world`, for each operation that reads.
 
 use super::{
     iterate::{Pair, Walker, scan, scan_keys},

@@ -1,4 +1,14 @@
-//! The two worlds of a life: the engine's and the oracle's, and how one operation is done to both.
+//! The two worlds of a life, the engine's and the oracle's: `World`, and how one operation is done
+//! to both.
+//!
+//! `apply` does an operation to both and compares; `finish` compares every state that can still be
+//! seen, then checks the files. Snapshots and transactions (`Pinned`, `Open`) are kept in slots in
+//! both worlds. `Refusal` is an error that the engine must give.
+//!
+//! What must hold: the engine refuses exactly what it must refuse, and sequence numbers rise with
+//! every commit.
+//!
+//! Caller: `life::mod`; `read` and `iterate` do the reads.
 
 use super::{
     Digest, Outcome,

@@ -1,8 +1,12 @@
-//! Whether each citation in comments and pages leads somewhere.
+//! Whether each citation in comments and pages leads somewhere: `unresolved`.
 //!
-//! Owns the kinds of citation that docs/STYLE.md, "Citations" allows: a path in the repository, a
-//! heading of a page, a decision by its number, a section of a paper, and a relative link in
-//! Markdown.
+//! It knows the kinds of citation that docs/STYLE.md, "Citations" allows. They are a path in the
+//! repository, a heading of a page, and a decision by its number. It also knows a section of a
+//! paper, and a relative link in Markdown.
+//!
+//! What must hold: a citation that goes over a line's end is read as one (`pages::text`).
+//!
+//! Callers: `tests/pages.rs` and the example `prose`.
 
 use super::{
     files,

@@ -1,8 +1,13 @@
-//! Checks of what is written for people: comments and Markdown pages.
+//! Checks of what is written for people, comments and Markdown pages: `citations`, `widths`,
+//! `sentences`; and `files`.
 //!
-//! Owns three checks: citations lead somewhere ([`citations`]), lines are not too wide
-//! ([`widths`]), sentences are not too long ([`sentences`]). `tests/pages.rs` runs them; the
-//! example `prose` prints what they find.
+//! `files` lists the files under a directory by the ends of their names, and passes directories
+//! over that hold no source.
+//!
+//! What must hold: a check finds and does not mend; each finding is a `layers::Violation` with file
+//! and line.
+//!
+//! Callers: `tests/pages.rs` runs them; the example `prose` prints what they find.
 
 mod text;
 pub mod citations;

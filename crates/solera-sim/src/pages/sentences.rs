@@ -1,4 +1,12 @@
-//! Whether sentences are short enough to be understood at once.
+//! Whether sentences are short enough to be understood at once: `too_long`, those of more than 30
+//! words (`WORDS`).
+//!
+//! It looks at the first block of `//!` lines of a source file, and at all of a Markdown page, code
+//! left out. A paragraph and an item of a list end a sentence.
+//!
+//! What must hold: what stands between backticks is one word, whatever is in it.
+//!
+//! Callers: the example `prose`, for heads and pages; `tests/pages.rs`, for planted ones.
 
 use super::{text::without_code, violation};
 use crate::layers::Violation;

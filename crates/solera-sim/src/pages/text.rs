@@ -1,7 +1,12 @@
-//! The running text of a file.
+//! The running text of a file: `Text`, lines joined without comment marks, and `Page`, the headings
+//! of a Markdown page.
 //!
-//! Owns [`Text`]: the lines of a file without comment marks, joined, so that a citation which goes
-//! over a line's end reads as one; and [`Page`], the headings of a Markdown page.
+//! `Text::line` leads from a byte back to its line. `Page` answers whether a heading, a numbered
+//! section, an anchor or a table's row is there. `without_code` empties the lines of code blocks.
+//!
+//! What must hold: joined lines read as one, so that a citation over a line's end is found.
+//!
+//! Callers: `pages::citations`, `pages::sentences` and `pages::widths`.
 
 /// Lines joined by single spaces, with the line that each byte came from.
 pub(super) struct Text {

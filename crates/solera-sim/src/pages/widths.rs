@@ -1,4 +1,11 @@
-//! Whether lines that people read are narrow enough.
+//! Whether lines that people read are narrow enough: `too_wide`.
+//!
+//! Comment lines of sources may have 100 characters (`COMMENT_COLUMNS`), lines of Markdown 120
+//! (`MARKDOWN_COLUMNS`). Tables and code blocks are not asked.
+//!
+//! What must hold: characters are counted, not bytes, and indentation counts.
+//!
+//! Callers: `tests/pages.rs` and the example `prose`.
 
 use super::violation;
 use crate::layers::Violation;

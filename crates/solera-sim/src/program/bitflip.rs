@@ -1,14 +1,13 @@
-//! `bitflip`: every bit of a small complete database, one at a time: the right answer or a clear
-//! error, never a wrong answer, a panic or a hang.
+//! `bitflip`: every bit of a small complete database (`Image`) flips, one at a time; `run`.
 //!
-//! Each flip is made in a copy of the same image, which is then opened and asked for everything in
-//! every way. The only thing that may be missing is what a log's unsynced end held: a cut there is
-//! counted apart. Damage that a later frame of the log vouches for must be an error.
+//! Each flip is made in a copy, which is opened and asked for everything in every way.
 //!
-//! What may be cut: a frame says how much of the log was durable when it was written. A frame
-//! behind the damage that says so of the damaged bytes proves damage. One that does not proves
-//! nothing, because a power cut loses any page of what was not synced, with whole frames behind it;
-//! refusing such a log would refuse databases after ordinary power cuts.
+//! What must hold: there is the right answer or a clear error, never a wrong answer, a panic or a
+//! hang. Only what a log's unsynced end held may be missing, and such cuts are counted apart.
+//! Damage that a later frame of the log vouches for must be an error. A frame that does not vouch
+//! proves nothing: a power cut loses any unsynced page, with whole frames behind it.
+//!
+//! Callers: `solera-sim bitflip`, `canary`; `tests/lives.rs`.
 
 use super::{Scale, Verdict, for_each_seed, watch};
 use crate::{

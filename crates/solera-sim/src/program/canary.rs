@@ -1,10 +1,14 @@
-//! `canary`: bugs are planted into the engine, one after the other, and the program that is there
-//! for their like must find each within a minute. A bug that survives is a defect of that program.
+//! `canary`: bugs (`solera::canary::Bug`) are planted one after the other, and the program for
+//! their like must find each; `run`.
 //!
-//! The program runs itself as a child, with the bug named in the environment. First every way in
-//! which a program is run is run without a bug: it must find nothing then. A bug is found when the
-//! child ends with a verdict that says that a promise was broken; a child that ends in any other
-//! way has not found it.
+//! The program runs itself as a child, with the bug named in the environment (`plant_named`). First
+//! every way in which a program is run is run without a bug, and must find nothing.
+//!
+//! What must hold: a bug is found when the child's verdict says that a promise was broken, within
+//! three minutes. A child that ends in any other way has not found it. Every bug has a program; one
+//! that survives is a defect of it.
+//!
+//! Caller: `solera-sim canary`, in builds with the feature.
 
 use super::Verdict;
 use solera::{

@@ -1,9 +1,13 @@
 //! `crashsim`: the power fails at every file operation of scripted lives, of random lives, and of
-//! every short sequence over a small alphabet.
+//! short sequences; `run`.
 //!
-//! Short sequences come from an observation about bugs of file systems (CrashMonkey and ACE, OSDI
-//! 2018): three operations on a fresh one reproduce 24 of 26 known ones. A sequence is swept from
-//! its last letter on: the cuts before that are those of a shorter sequence.
+//! Sequences go over an alphabet of twelve `Letter`s. Three operations on a fresh file system
+//! reproduce 24 of 26 known bugs (CrashMonkey and ACE, OSDI 2018). A sequence is swept from its
+//! last letter on: the cuts before are a shorter sequence's. `scripted` and `random` make lives.
+//!
+//! What must hold: `crash::Sweep` finds no violation; one is printed with a shrunk script.
+//!
+//! Callers: `solera-sim crashsim`, `canary`; `faultloop` and `tests/lives.rs` use `scripted`.
 
 use super::{Scale, Verdict, for_each_seed};
 use crate::{

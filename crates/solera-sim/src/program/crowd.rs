@@ -1,13 +1,14 @@
-//! `crowd`: many threads on one database with its background workers.
+//! `crowd`: many threads on one database with its background workers; `run`.
 //!
-//! Every thread owns the keys that begin with its number, in keyspaces that all share, and keeps an
-//! oracle of them: whatever the others and the workers do, it must read exactly what it wrote,
-//! live, through snapshots, iterators and transactions, which never conflict because nobody else
-//! writes those keys. Beside that all threads move money between common accounts in transactions,
-//! which do conflict; the sum must be the same in every snapshot.
+//! Every thread owns the keys that begin with its number, and keeps an oracle of them. It reads
+//! through snapshots, iterators and transactions. Beside that all threads move money between common
+//! accounts.
 //!
-//! A seed fixes the layouts and what each thread draws. Which thread comes first is not a function
-//! of it, so a failure need not repeat.
+//! What must hold: a thread reads exactly what it wrote, and transactions on own keys never
+//! conflict. The sum of all accounts is the same in every snapshot. A seed fixes layouts and draws,
+//! not which thread comes first, so a failure need not repeat.
+//!
+//! Callers: `solera-sim crowd`; `tests/lives.rs`.
 
 use super::{Scale, Verdict};
 use crate::{

@@ -1,4 +1,13 @@
-//! `diffmodel`: random lives, the engine against the oracle.
+//! `diffmodel`: random lives, the engine against the oracle (`life::live`); `run`, and `script`,
+//! the script of a seed.
+//!
+//! It lives the scripts of many seeds on many threads, under a watch for hangs. A failure is
+//! printed with the shortest script found that fails (`reproduce`).
+//!
+//! What must hold: the engine answers as the oracle does, at every step of every life.
+//!
+//! Callers: `solera-sim diffmodel`, `canary`; `tests/lives.rs`; `replay` in `main` uses
+//! `reproduce`.
 
 use super::{Scale, Verdict, for_each_seed, watch};
 use crate::{

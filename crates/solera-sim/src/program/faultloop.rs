@@ -1,5 +1,13 @@
 //! `faultloop`: of a scripted life and of a random one, every file call in turn fails, in every
-//! way, once or until it heals.
+//! way; `run`.
+//!
+//! A call fails once, or all from it on until they heal (`faults::Plan`). Lives with background
+//! threads fail at one of the first 500 calls. A violation is printed with a shrunk script. Lives
+//! whose clock jumps go beside.
+//!
+//! What must hold: the rules of `faults`, in every life.
+//!
+//! Callers: `solera-sim faultloop`; `tests/lives.rs`.
 
 use super::{Scale, Verdict, crashsim, for_each_seed, watch};
 use crate::{

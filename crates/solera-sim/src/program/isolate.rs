@@ -1,14 +1,14 @@
-//! `isolate`: concurrent transactions on real threads, and two independent judges of what they saw.
+//! `isolate`: concurrent transactions on real threads, and two independent judges (`isolation`) of
+//! what they saw; `run`.
 //!
-//! Transactions read lists and append to them, as a value that they read and write back or as an
-//! operand of a merge, one by one or by range, over tables that are flushed and merged meanwhile.
-//! Few lists are in use at a time, so that transactions collide; a list is left for another before
-//! it is long. Beside them threads move money between accounts, and an auditor counts it and
-//! between two counts sets knobs to whatever is legal then. When all have ended, the history goes
-//! to the judges of [`crate::isolation`].
+//! Transactions read lists and append to them, by value or by operand, one by one or by range.
+//! Tables are flushed and merged meanwhile. Few lists are in use at a time, so that transactions
+//! collide. Other threads move money between accounts, and an auditor counts it and sets knobs.
 //!
-//! A seed fixes the layouts and what each thread draws. Which thread comes first is not a function
-//! of it, so a failure need not repeat; what is printed is the cycle itself.
+//! What must hold: the history is serializable, and the sum stays. A seed fixes layouts and draws,
+//! not which thread comes first; what is printed is the cycle itself.
+//!
+//! Callers: `solera-sim isolate`, `canary`.
 
 use super::{Scale, Verdict};
 use crate::{

@@ -1,15 +1,15 @@
-//! `kill9`: a real process on the real file system, killed and opened again.
+//! `kill9`: a real process on the real file system, killed and opened again; `run`, and `child`,
+//! the process.
 //!
-//! The child is this program itself ([`crate::victim`]), writing through the public API from
-//! several threads and acknowledging over a pipe; or, when told where it is, `solera load`. It is
-//! killed at a random moment, or kills itself at a named point of its file calls, such as between a
-//! table's sync and the manifest's record; while it works, or while it opens what the kill before
-//! left. A kill loses what the process had in memory but nothing that it gave to the system, so
-//! even `Durability::Buffered` must lose nothing that was acknowledged.
+//! The child is this program (`victim`), which acknowledges over a pipe, or `solera load`. It is
+//! killed at a random moment, or kills itself at a named point of its file calls, while it works or
+//! while it opens.
 //!
-//! A seed fixes how each child is to die: the moment, or the point and how often it is passed
-//! before. What the child's threads have done by then is the scheduler's choice, so a failure need
-//! not come again.
+//! What must hold: a kill loses what the process had in memory, and nothing that it gave to the
+//! system. So even `Durability::Buffered` loses nothing acknowledged. A seed fixes how each child
+//! is to die, not what its threads have done by then.
+//!
+//! Callers: `solera-sim kill9`; `tests/lives.rs`.
 
 use super::{Scale, Verdict};
 use crate::{

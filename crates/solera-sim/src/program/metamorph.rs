@@ -1,9 +1,14 @@
 //! `metamorph`: the same operations under many option sets must give the same answers, operation by
-//! operation: options may change how fast an answer comes, never the answer.
+//! operation; `run`.
 //!
-//! A set is a change of the plain setting, or something that is done between the operations while
-//! nothing is open (a reopening, a flush, a compaction), or both. The answers are compared with
-//! those of the plain setting, and each life is held against the oracle besides.
+//! An `OptionSet` is a change of the plain setting, or something done between operations while
+//! nothing is open, or both. What is done is a reopening, a flush or a compaction. There are
+//! twenty. A difference is printed with a shrunk script.
+//!
+//! What must hold: options may change how fast an answer comes, never the answer. Each life is held
+//! against the oracle besides.
+//!
+//! Callers: `solera-sim metamorph`; `tests/lives.rs`.
 
 use super::{Scale, Verdict, for_each_seed, watch};
 use crate::{

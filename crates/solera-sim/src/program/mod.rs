@@ -1,5 +1,12 @@
-//! The programs, one file each. A program prints what it does, ends with one line of figures, and
-//! says through its exit code whether every promise was kept.
+//! The programs, one file each, and what they share: `Scale`, `Verdict`, `for_each_seed`, `watch`.
+//!
+//! A program prints what it does and ends with one line of figures. `for_each_seed` does work for
+//! seeds on several threads, in order of the seeds; `watch` gives up on the process if work hangs
+//! for two minutes.
+//!
+//! What must hold: a program's exit code says whether every promise was kept.
+//!
+//! Caller: `main.rs`, and the programs themselves.
 
 pub mod bitflip;
 #[cfg(feature = "canary")]

@@ -1,7 +1,11 @@
-//! Figures of finished programs in a document, written there by the programs themselves.
+//! Figures of finished programs in a document, written there by the programs themselves: `record`.
 //!
-//! The document has a table between two marks; a program's row for a scale takes the place of the
-//! one that was there.
+//! The document has a table between two marks. A program's row for a scale takes the place of the
+//! one that was there, with its command, time and commit.
+//!
+//! What must hold: a document without the marks is refused, and nothing else in it changes.
+//!
+//! Caller: `main.rs`, for `--record`.
 
 use super::{Scale, Verdict};
 use std::{path::Path, process::Command, time::Duration};

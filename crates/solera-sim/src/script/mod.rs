@@ -1,9 +1,15 @@
-//! Scripts: what a database life consists of, as plain data.
+//! Scripts, what a database life consists of as plain data: `Operation`, `Script`, `Value`,
+//! `Change`.
 //!
-//! Owns [`Operation`] and [`Script`]. An operation names keyspaces, snapshots, iterators and
-//! transactions by small numbers ("slots"), and one that names an empty slot does nothing. So any
-//! part of a script is a script, which is what makes shrinking ([`shrink`]) possible, and a script
-//! may be generated without knowing what the database holds ([`generate`]).
+//! An operation names keyspaces, snapshots, iterators and transactions by small numbers (slots),
+//! and one that names an empty slot does nothing. A `Value` is a number and a length, so every
+//! write is told from every other.
+//!
+//! What must hold: any part of a script is a script, which is what makes shrinking possible
+//! (`shrink`). A script may be made without knowing what the database holds (`generate`). It prints
+//! and reads back (`text`).
+//!
+//! Callers: `life`, `crash`, `faults`, `tell`, and the programs.
 
 pub mod generate;
 pub mod shrink;

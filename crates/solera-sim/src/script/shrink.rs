@@ -1,8 +1,12 @@
-//! Shrinking: from a script that fails to a short one that still fails.
+//! From a script that fails to a short one that still fails: `shrink`.
 //!
-//! Delta debugging: whole stretches of operations are taken out while the script fails on, then
-//! parts of what is left (changes of a batch, keys of a bulk load, moves of an iterator, lengths of
-//! values), until nothing more can go or the allowance of runs is used up.
+//! It is delta debugging. Whole stretches of operations are taken out while the script fails on.
+//! Then parts of what is left go: changes of a batch, keys of a bulk load, moves of an iterator,
+//! lengths of values. It ends when nothing more can go.
+//!
+//! What must hold: what it returns fails. It runs the script at most `runs_max` times.
+//!
+//! Callers: `program::{crashsim, diffmodel, faultloop, metamorph}`.
 
 use super::{Change, Operation, Script, Value};
 

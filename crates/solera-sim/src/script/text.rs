@@ -1,6 +1,13 @@
-//! How operations are printed and read back: words separated by spaces, byte strings quoted and
-//! escaped, lists in brackets. A printed script can be replayed, kept as a regression test, and cut
-//! by hand.
+//! How operations are printed and read back: `Text`, `Words`, `Bytes`, and the macros `worded` and
+//! `record`.
+//!
+//! A line is words separated by spaces, byte strings quoted and escaped, lists in brackets. The
+//! macros make an enum or a struct with its text form.
+//!
+//! What must hold: what is printed reads back to itself. So a printed script can be replayed, kept
+//! as a regression test, and cut by hand.
+//!
+//! Callers: `script::mod` and `setting`.
 
 use std::fmt::Write;
 

@@ -1,7 +1,12 @@
-//! Files that kill their own process at a named point.
+//! Files that kill their own process at a named point: `FatalFs`, by a `Fate`.
 //!
-//! Owns [`FatalFs`]: a file system that passes every call on and, at the n-th call of a [`Site`],
-//! sends its process SIGKILL. Nothing runs after that, no thread of the process and no destructor.
+//! It passes every call on. At the n-th call of a `Site` it sends its process SIGKILL, before the
+//! call, after it, or in its middle. `arm` says that the database is open, so calls count from now
+//! on.
+//!
+//! What must hold: nothing runs after the kill, no thread of the process and no destructor.
+//!
+//! Caller: `victim::live`.
 
 use super::site::{Moment, Site};
 use rustix::process::{Signal, getpid, kill_process};

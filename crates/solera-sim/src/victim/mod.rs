@@ -1,9 +1,13 @@
-//! The process that is killed: it writes through the public API from several threads, says over a
-//! pipe what was acknowledged, and dies, at a moment that its parent chooses or at a named point of
-//! its own file calls.
+//! The process that is killed: `live`, which writes through the public API from several threads and
+//! says what was acknowledged.
 //!
-//! Owns [`live`], the life of that process, and what its parent needs to judge the remains:
-//! [`Told`] and [`Spaces`]. Called by the `kill9` program.
+//! It dies at a moment that its parent chooses, or at a named point of its own file calls (`fatal`,
+//! `site`). `told` and `spaces` are what its parent needs to judge the remains.
+//!
+//! What must hold: a line of the pipe is written in one call, after the acknowledgement it tells
+//! of. A thread that fails ends the process, which its parent does not forgive.
+//!
+//! Caller: `program::kill9`.
 
 mod fatal;
 mod site;

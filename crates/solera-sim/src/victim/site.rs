@@ -1,7 +1,13 @@
-//! The named points at which a process can be told to die: a call of the file system, on a file of
-//! a role, and whether before it, after it or in the middle.
+//! The named points at which a process can be told to die: `Site`, and `SITES`, the list of those
+//! that mean something.
 //!
-//! Owns [`Site`] and the list of those that mean something, [`SITES`].
+//! A site is a call of the file system, on a file of a `Role`, and a `Moment`: before, after, or in
+//! the middle. It is written as its words with hyphens between them: `log-sync-before`. `concerns`
+//! says whether a call is one of its.
+//!
+//! What must hold: every point has a name of its own, and reads back from it.
+//!
+//! Callers: `victim::fatal` waits for one; `program::kill9` chooses one.
 
 use solera::{
     dir::FileName,

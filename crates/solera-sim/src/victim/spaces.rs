@@ -1,8 +1,13 @@
-//! The victim's database: what is written, so that whatever is found of it can be judged.
+//! The victim's database: `Spaces`, what is written, so that whatever is found of it can be judged.
 //!
-//! Owns [`Spaces`]. Each writer's commits are numbered, and a commit touches three keyspaces, so
-//! that half of one shows. A keeper works in rounds: it loads tables in bulk over those of its last
-//! round, makes a checkpoint, and creates and drops a keyspace named after the round.
+//! Each writer's commits are numbered, and a commit touches three keyspaces, so that half of one
+//! shows. A keeper works in rounds. It loads tables in bulk over those of its last round, makes a
+//! checkpoint, and creates and drops a keyspace named after the round.
+//!
+//! What must hold: `check` says whether the database holds exactly what so many commits of a writer
+//! make.
+//!
+//! Callers: `victim::live` writes; `victim::told` and `program::kill9` judge.
 
 use crate::random::Random;
 use solera::{

@@ -1,7 +1,13 @@
-//! What the victim says over its pipe, and what must be true of its database because of it.
+//! What the victim says over its pipe, and what must be true of its database because of it: `Word`,
+//! `Told`, `Found`.
 //!
-//! Owns [`Word`], a line of the pipe, and [`Told`], all lines of all lives of one database together
-//! with the judgement on what was found after them.
+//! A `Word` is a line: something has happened, or is about to. `Told` has all lines of all lives of
+//! one database. `judge` holds the database against them, `judge_checkpoints` its checkpoints.
+//!
+//! What must hold: what was acknowledged is there, what was under way may be, and nothing else is.
+//! A line that the kill cut short says nothing.
+//!
+//! Caller: `program::kill9`.
 
 use super::spaces::{Spaces, WRITERS};
 use solera::{Error, dir::FileName};

@@ -1,8 +1,13 @@
-//! The listing: a line for every public item.
+//! The listing of a crate's public interface, a line for every public item: `of` a crate, `of_text`
+//! for tests.
 //!
-//! Owns [`of`]. Modules are read from their files as the compiler finds them. An item counts if its
-//! module is documented, or if a `pub use` of a documented module names it. Methods and traits of a
-//! type are found by the type's name, wherever in the crate they are written.
+//! Modules are read from their files as the compiler finds them. Methods and traits of a type are
+//! found by the type's name, wherever in the crate they are written.
+//!
+//! What must hold: an item counts if its module is documented, or if a `pub use` of a documented
+//! module names it. Each item stands on one line, however it is broken.
+//!
+//! Caller: `tests/api/main.rs`.
 
 use quote::ToTokens;
 use std::{

@@ -1,9 +1,11 @@
-//! The public interface of the published crates, compared with a golden listing.
+//! Test that the public interface of the published crates is that of a golden listing.
 //!
-//! Owns the listing: every public item of every module that the documentation shows, and of those
-//! that are re-exported from there, with its signature as written. Macros are listed as they are
-//! called. A change of a listing is a change for users: look at it, then write the new one with
-//! `API=write cargo test -p solera-sim --test api`.
+//! The listing (`listing`) has every public item of every module that the documentation shows, and
+//! of those that are re-exported, with its signature as written. Macros are listed as they are
+//! called.
+//!
+//! A change of a listing is a change for users. Look at it, then write the new one with `API=write
+//! cargo test -p solera-sim --test api`.
 
 mod listing;
 

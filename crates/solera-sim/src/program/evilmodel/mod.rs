@@ -1,26 +1,14 @@
-//! `evilmodel`: models and index bytes made by an enemy, with checksums that are right: the answers
-//! stay right, or there is a clear error, and the extra work is bounded.
+//! `evilmodel`: models and index bytes made by an enemy, with checksums that are right; `run`.
 //!
 //! Whole tables are taken apart, one kind of part is changed, and they are sealed again. What was
-//! changed is changed further as long as lookups get more expensive: a climb to the worst case. The
-//! bounds:
+//! changed is changed further as long as lookups get dearer: a climb to the worst case. `model`
+//! changes, `subject` asks, `search` climbs over one search.
 //!
-//! * A lookup walks through the blocks that its index names, [`solera::table::WALK_MAX`] beside the
-//!   first at most. If an honest index names more, a search over the blocks follows: ⌊log2 n⌋ + 2.
-//! * A block's **line** costs no extra block beyond those that the index names, whatever its bits.
-//!   A search makes at most [`solera_model::search::comparisons_max`] comparisons. A line that is
-//!   not finite or descends is dropped when its block is loaded, and counted (`lines_dropped`).
-//! * A block's **hash index** costs no extra block either; a lookup looks at each bucket once at
-//!   most.
-//! * An **index** that sends a lookup to a wrong block costs at most that walk, then that search.
-//! * A **filter** that passes too much costs a look into one block.
-//! * **Fences** that lie never change what a lookup finds that an exact index sent to the right
-//!   block. Where the index names several blocks, fences decide between them: what lying ones lead
-//!   astray is counted apart.
+//! What must hold: answers stay right, or there is a clear error, and the extra work is bounded.
+//! The comment of `run` has the bounds, part by part. A filter that denies what the table holds
+//! cannot be found out by a lookup; what it hides must show as absent.
 //!
-//! A filter that denies what the table holds cannot be found out by a lookup: that it is the filter
-//! that was written rests on its checksum. What such filters hide is counted apart, and must show
-//! as absent, not as something else.
+//! Callers: `solera-sim evilmodel`, `canary`; `tests/lives.rs`.
 
 mod model;
 mod search;
@@ -83,6 +71,23 @@ struct Tally {
 }
 
 /// Makes models, tries them out, and prints each that broke a promise.
+///
+/// * A lookup walks through the blocks that its index names, [`solera::table::WALK_MAX`] beside the
+///   first at most. If an honest index names more, a search over the blocks follows: ⌊log2 n⌋ + 2.
+/// * A block's **line** costs no extra block beyond those that the index names, whatever its bits.
+///   A search makes at most [`solera_model::search::comparisons_max`] comparisons. A line that is
+///   not finite or descends is dropped when its block is loaded, and counted (`lines_dropped`).
+/// * A block's **hash index** costs no extra block either; a lookup looks at each bucket once at
+///   most.
+/// * An **index** that sends a lookup to a wrong block costs at most that walk, then that search.
+/// * A **filter** that passes too much costs a look into one block.
+/// * **Fences** that lie never change what a lookup finds that an exact index sent to the right
+///   block. Where the index names several blocks, fences decide between them: what lying ones lead
+///   astray is counted apart.
+///
+/// A filter that denies what the table holds cannot be found out by a lookup: that it is the filter
+/// that was written rests on its checksum. What such filters hide is counted apart, and must show
+/// as absent, not as something else.
 pub fn run(amount: &Amount) -> Verdict {
     let seeds = if amount.only.is_some() { 1 } else { amount.seeds };
     let tallies = for_each_seed(amount.first_seed, seeds, amount.threads, |seed| {

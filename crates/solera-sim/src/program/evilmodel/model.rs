@@ -1,8 +1,13 @@
-//! What an enemy changes in a table, step by step.
+//! What an enemy changes in a table, step by step: `Model`, a `Part` and the numbers that its steps
+//! are drawn from.
 //!
-//! Owns [`Model`]: what is changed, and the number that each step is drawn from. That is all one
-//! needs to make the same table again, so that a model that breaks a promise can be printed,
-//! shortened and read back. May know a [`Forge`] and nothing of lookups.
+//! `forged` makes a `Forged` table of an honest one; `worsen` changes the part a little further. A
+//! model prints as `line 17,4` and reads back, so that one which breaks a promise can be shortened.
+//!
+//! What must hold: the same model makes the same table. It may know a `Forge`, and nothing of
+//! lookups.
+//!
+//! Callers: `evilmodel::mod` and `evilmodel::subject`; `evilmodel::search` uses `evil_line`.
 
 use crate::{
     forge::{Forge, StoredLine},

@@ -1,5 +1,12 @@
-//! The climb to the worst case of one search: the line, the bound and the key that cost the most
-//! comparisons.
+//! The climb to the worst case of one search inside a block: `climb_search`.
+//!
+//! It changes line, error and key of a search over one array, and keeps what costs more
+//! comparisons. Heads of type `Counted` count them.
+//!
+//! What must hold: no search takes more than `solera_model::search::comparisons_max`, and each
+//! finds the right place.
+//!
+//! Caller: `evilmodel::mod`.
 
 use super::{model::evil_line, subject::key};
 use crate::{forge::StoredLine, random::Random};

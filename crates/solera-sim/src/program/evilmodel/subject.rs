@@ -1,7 +1,12 @@
-//! A table, what it holds, and whether a forged form of it still answers rightly.
+//! A table, what it holds, and whether a forged form of it still answers rightly: `Subject`.
 //!
-//! Owns [`Subject`]: makes a table by the engine, opens what a [`Forged`] one is as the engine
-//! does, and holds answers and costs against the truth and the bounds.
+//! `new` makes the table of a seed by the engine. `try_out` opens a `Forged` one as the engine
+//! does, asks for keys by lookup and by cursor, and says how many blocks the dearest took.
+//!
+//! What must hold: answers are held against the truth, costs against the bounds of
+//! `evilmodel::mod`.
+//!
+//! Caller: `evilmodel::mod`.
 
 use super::{
     Tally,

@@ -1,7 +1,10 @@
-//! Very many keyspaces of one key each.
+//! Very many keyspaces of one key each: `keyspaces`, the child that makes, flushes, opens and reads
+//! them under a small budget.
 //!
-//! Owns the child that makes, flushes, opens and reads them under a small budget. Its times are of
-//! the processor: a busy machine does not change them. Called by `limits`.
+//! What must hold: its times are of the processor, so that a busy machine does not change them. An
+//! open may take `OPEN_MS_MAX`, a flush of all `FLUSH_MS_MAX`.
+//!
+//! Callers: `limits::mod` runs the child, `limits::pieces` judges its figures.
 
 use super::{key, peak_rss_kib, processor_ms};
 use solera::{Clock, Options, SystemClock};

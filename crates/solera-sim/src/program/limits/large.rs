@@ -1,8 +1,13 @@
-//! What is large in one piece: a batch, a transaction, a value, a key.
+//! What is large in one piece, under a small budget: the children `batch` (or transaction), `value`
+//! and `long_keys`.
 //!
-//! Owns the children that hold one such piece under a small budget, and how much memory the
-//! promise allows them. What must hold: a child does nothing else that takes memory, so that its
-//! largest resident set is the budget and what the piece costs. Called by `limits`.
+//! Each prints what is resident once all work is done, and what was at most.
+//!
+//! What must hold: a child does nothing else that takes memory. So its largest resident set is the
+//! budget and what the piece costs: 2.2 times the largest batch or value in flight is allowed
+//! (`IN_FLIGHT_TENTHS`).
+//!
+//! Callers: `limits::mod` runs the children, `limits::pieces` judges.
 
 use super::{disk_bytes, key, peak_rss_kib, processor_ms, status};
 use crate::random::Random;

@@ -1,20 +1,14 @@
-//! `limits`: memory, open files, and the sizes at which engines give in.
+//! `limits`: memory, open files, and the sizes at which engines give in; `run`, and `run_child`.
 //!
-//! Each measurement is a process of its own, because the system counts memory and descriptors by
-//! process. None may have more than 64 files open. It says what it measured in lines of a name and
-//! a number; what the promise allows is judged here.
+//! - *memory*: under a budget with twenty times the data, the largest resident set (`VmHWM`).
+//! - *tables*: 10,000 tables, opened and read. *shapes*: 100,000 deleted keys, 10,000 iterators.
+//! - *pieces*: one large batch, transaction or value, long keys, many keyspaces.
 //!
-//! * *memory*: under a budget, with twenty times as much data, threads read, scan and write while
-//!   tables are flushed and merged. What counts is the largest resident set (`VmHWM`), the program
-//!   itself included. Under the smallest budget once more with values apart, which are reclaimed
-//!   meanwhile.
-//! * *tables*: a database of 10,000 tables, opened and read.
-//! * *shapes*: a seek across 100,000 deleted keys; 10,000 iterators at once.
-//! * *pieces*: one large batch, transaction or value, long keys, many keyspaces (`pieces`).
+//! What must hold: each measurement is a process of its own with at most 64 files open. A child
+//! prints names and numbers; what the promise allows is judged here. What is timed runs alone. A
+//! seed fixes the data, not the figures.
 //!
-//! The data is counted as users do, before compression. A load and the making of tables each keep
-//! one core or the disk busy, so they go side by side; what is timed follows alone. A seed fixes
-//! the data, not the figures.
+//! Caller: `solera-sim limits`.
 
 mod keyspaces;
 mod large;

@@ -1,8 +1,12 @@
-//! What is asked of one large piece, and of very many small keyspaces.
+//! What is asked of one large piece, and of very many small keyspaces: `measure`, row by row, and
+//! `judge`.
 //!
-//! Owns the rows: which child runs, how much memory it may take, and whether that is promised yet.
-//! What must hold: a row that is promised fails the program when it is over; one that is not is
-//! named as an `aim_missed`, and its figure stands beside. Called by `limits`.
+//! A `Row` says which child runs, how much memory it may take, and whether that is promised yet.
+//!
+//! What must hold: a row that is promised fails the program when it is over. One that is not is
+//! named as an `aim_missed`, and its figure stands beside.
+//!
+//! Caller: `limits::mod`.
 
 use super::{Amount, Verdict, child, figure, keyspaces, large};
 use std::{collections::BTreeMap, path::Path};
