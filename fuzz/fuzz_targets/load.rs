@@ -1,5 +1,7 @@
-//! The parsers of `solera load`. They live in a command, which is no library: their files are taken
-//! in here.
+//! The fuzz target of `solera load`'s parsers: the first byte chooses the format and its options,
+//! the rest is the input.
+//!
+//! They live in a command, which is no library, so their files are taken in here.
 #![no_main]
 
 #[path = "../../crates/solera-cli/src/failure.rs"]

@@ -1,9 +1,13 @@
-//! What the fuzz targets do with bytes, one function each. A function returns, or it found a
-//! defect.
+//! What the fuzz targets do with bytes, one function each: `wal`, `manifest`, `trace`, `table`,
+//! `block`, `index` and others.
 //!
-//! Checksums keep a fuzzer out. So files are given twice, as they are and sealed again
-//! ([`reseal`]), and what lies behind a checksum is given bytes without it as well. The corpora
-//! begin with what the engine writes (`seeds`).
+//! What must hold: a function returns, or it found a defect.
+//!
+//! Checksums keep a fuzzer out. So files are given twice, as they are and sealed again (`reseal`),
+//! and what lies behind a checksum is given bytes without it as well. The corpora begin with what
+//! the engine writes (`seeds`).
+//!
+//! Callers: the files in `fuzz_targets`, one for each function.
 
 pub mod reseal;
 

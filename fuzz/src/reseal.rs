@@ -1,8 +1,11 @@
-//! Right checksums over whatever bytes: without them a fuzzer, which cannot guess a checksum, would
-//! never get past the first.
+//! Right checksums over whatever bytes: `table` and `frames`.
 //!
-//! Owns [`table`] and [`frames`]. Each goes as far as the bytes make sense and leaves the rest
-//! alone; docs/FORMAT.md says where the checksums lie.
+//! Without them a fuzzer, which cannot guess a checksum, would never get past the first.
+//!
+//! What must hold: each goes as far as the bytes make sense and leaves the rest alone.
+//! docs/FORMAT.md says where the checksums lie.
+//!
+//! Caller: `lib.rs`, for logs, manifests, traces and tables.
 
 use solera::{
     block::{TRAILER_BYTES, open},

@@ -1,8 +1,14 @@
-//! What Solera is to reach beside its peers, and whether it does.
+//! What Solera is to reach beside its peers, and whether it does: `held`, all aims held against
+//! runs.
 //!
-//! The aims are for 10 million pairs of 8 and 64 bytes in memory and one thread, unless they say
-//! otherwise; an aim is told for the first set that it is meant for and that has what it compares.
-//! A set with more than one client thread is meant by none.
+//! An aim names phases, a quantity, a peer or Solera's own other phase, and a bound of the quotient
+//! of medians. `Held` is an aim as it is told.
+//!
+//! What must hold: aims are for 10 million pairs of 8 and 64 bytes in memory and one thread, unless
+//! they say otherwise. An aim is told for the first set that it is meant for and that has what it
+//! compares. Sets with more than one client are meant by none.
+//!
+//! Caller: `report`.
 
 use crate::{
     column::{self, Column},

@@ -1,6 +1,11 @@
-//! The quantities that are told of a phase.
+//! The quantities that are told of a phase: `Column`, the list `COLUMNS`, and `cells`, the spread
+//! of one in what was measured.
 //!
-//! Owns [`Column`] and [`cells`], which finds the spread of one in what was measured.
+//! They are rates, latencies, processor time, bytes written, space, memory, indexes and read calls.
+//!
+//! What must hold: an engine that does not have a quantity has no cell, not a zero.
+//!
+//! Callers: `report` prints columns; `aim` compares medians.
 
 use crate::{
     compare::SetResults,

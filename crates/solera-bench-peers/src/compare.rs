@@ -1,4 +1,14 @@
-//! The parent: starts a process per engine, asks them in turn, and collects what they say.
+//! The parent: `run`, which starts a process for each engine, asks them in turn, and collects what
+//! they say (`Results`).
+//!
+//! `Comparison` says what to compare, `memory_bytes` the budget of every engine, `read` reads
+//! results of earlier runs.
+//!
+//! What must hold: every engine takes its turn within every repeat of every phase. What there is
+//! after each phase is handed over, so that a run which is broken off loses little. Every process
+//! asks its allocator for huge pages.
+//!
+//! Caller: `main`.
 
 use crate::{
     child::{Answer, Ask, Task},

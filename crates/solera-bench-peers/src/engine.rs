@@ -1,14 +1,12 @@
-//! What every engine must do to be measured.
-//!
-//! Owns [`Engine`], an open database; [`Reader`], what reads it; and [`Setting`], what it is opened
-//! with.
+//! What every engine must do to be measured: the traits `Engine`, an open database, and `Reader`;
+//! and `Setting`.
 //!
 //! What must hold:
-//! * All engines get the same [`Setting`]. An adapter leaves out what its engine cannot obey.
-//! * The traits are small, so that no adapter can hide work in them.
-//! * A reader hands values over where they lie, so that no engine pays for a copy.
+//! - All engines get the same `Setting`. An adapter leaves out what its engine cannot obey.
+//! - The traits are small, so that no adapter can hide work in them.
+//! - A reader hands values over where they lie, so that no engine pays for a copy.
 //!
-//! The files in `engines` implement both traits. The phases in `child` call them.
+//! Callers: the files in `engines` implement both traits; the phases in `child` call them.
 
 use std::path::PathBuf;
 

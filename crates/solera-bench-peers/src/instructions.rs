@@ -1,8 +1,13 @@
-//! Instructions and cache misses per operation, which repeat where times do not.
+//! Instructions and cache misses for each operation, which repeat where times do not: `run`, and
+//! `once`, its process.
 //!
 //! Each engine does each phase once and three times under valgrind's callgrind, which simulates two
-//! levels of cache; what lies between the two counts is the phase alone, without the load and the
-//! checks before it. Work of background threads during the phase is counted with it.
+//! levels of cache. What lies between the two counts is the phase alone.
+//!
+//! What must hold: the load and the checks before it are in both counts, so they cancel. Work of
+//! background threads during the phase is counted with it.
+//!
+//! Caller: `main`.
 
 use crate::{
     child::{self, Ask, Task},

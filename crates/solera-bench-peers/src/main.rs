@@ -1,4 +1,10 @@
 //! Solera beside RocksDB, fjall, LMDB and redb: the same data, the same memory, in one run.
+//!
+//! It owns the command line (`Cli`): comparing engines, counting instructions, and writing a page
+//! of results. Hidden commands start it as its own child.
+//!
+//! What must hold: phases run in their own order, whatever order was asked for, since loads come
+//! first.
 
 mod aim;
 mod child;

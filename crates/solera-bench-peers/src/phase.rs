@@ -1,4 +1,13 @@
-//! What is measured, and how often each thing is done.
+//! What is measured and how often each thing is done: `Phase`, `Mix`, and `Measured`, what one
+//! phase of one engine came to.
+//!
+//! A phase has a name that users write, and a sentence about it. A `Mix` is shares of reads,
+//! updates, scans and read-modify-writes; inserts are the rest.
+//!
+//! What must hold: phases run in the order of the list, so that what a phase writes comes after
+//! what others read.
+//!
+//! Callers: `compare` and `child` do them; `report` and `column` tell them.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,12 @@
-//! Results as a Markdown page with pictures: medians with their spread, and the ratio of
-//! Solera to each peer.
+//! Results as a Markdown page with pictures: `markdown` and `pictures`.
+//!
+//! It tells medians with their spread, the ratio of Solera to each peer, phase by phase, and the
+//! aims (`aim`).
+//!
+//! What must hold: a set tells its number of clients if it is not one. The page names its
+//! conditions.
+//!
+//! Caller: `main`.
 
 use crate::{
     aim,

@@ -1,4 +1,12 @@
-//! Where the data of a comparison comes from.
+//! Where the data of a comparison comes from: `Source`, the sample of real rows, or a family of
+//! keys.
+//!
+//! `make` makes a `solera_bench` data set; `pair_bytes` and `entries` say how large it will be.
+//!
+//! What must hold: a source comes back from its text. Generated pairs have keys of 8 and values of
+//! 64 bytes if nobody says otherwise.
+//!
+//! Callers: `main` reads one, `compare` sizes budgets by it, `child` makes the data.
 
 use serde::{Deserialize, Serialize};
 use solera_bench::data::{DataSet, Keys, Recipe, Sizes};

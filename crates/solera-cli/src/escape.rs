@@ -1,8 +1,13 @@
-//! Bytes as text and back, without loss.
+//! Bytes as text and back, without loss: `escaped` and `unescape`, `hex` and `unhex`, and
+//! `Notation`, which of them.
 //!
-//! Escaped text: printable ASCII stands for itself; a backslash is `\\`; tab, newline and carriage
-//! return are `\t`, `\n`, `\r`; every other byte is `\xNN` with two hexadecimal digits. So an
-//! escaped key contains no tab and no newline, and a tab may separate it from its value.
+//! Printable ASCII stands for itself; a backslash is `\\`; tab, newline and carriage return are
+//! `\t`, `\n`, `\r`. Every other byte is `\xNN` with two hexadecimal digits.
+//!
+//! What must hold: an escaped key contains no tab and no newline, so a tab may separate it from its
+//! value. A wrong escape is refused with its place.
+//!
+//! Callers: `output` (what is printed), and the commands that take keys.
 
 use crate::failure::{Failure, Result};
 use std::ffi::OsStr;

@@ -1,4 +1,12 @@
-//! How a command ends: well, or with a reason, and the exit status that says so to a script.
+//! How a command ends: `Outcome`, well, or `Failure`, with a reason and the exit status that says
+//! so to a script.
+//!
+//! `Failure::file` is of a user's file; errors of the engine become failures by `From`.
+//!
+//! What must hold: the text is one line, without the program's name. The statuses are those of the
+//! table in `--help`.
+//!
+//! Callers: every command returns them; `main` exits by them.
 
 use std::{fmt, io, process::ExitCode};
 

@@ -1,7 +1,10 @@
-//! The `solera` command: load, read, inspect and measure a Solera database.
+//! The `solera` command: loads, reads, inspects and measures a Solera database.
 //!
-//! Owns the command line and the meaning of exit statuses; each command is a file in `command`.
-//! Results go to standard output, everything else to standard error as one line, `solera: <what>`.
+//! It owns the command line (`Cli`) and the meaning of exit statuses; each command is a file in
+//! `command`.
+//!
+//! What must hold: results go to standard output. Everything else goes to standard error as one
+//! line, `solera: <what>`. A wrong command line is one line and status 2.
 
 mod command;
 mod escape;

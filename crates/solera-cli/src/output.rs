@@ -1,4 +1,12 @@
-//! Standard output: buffered, and entries in the notation that was asked for.
+//! What is printed: `stdout`, `Form` (the notation of entries), `say`, `print_json`, `print_text`.
+//!
+//! `Form` writes keys and values raw, escaped, in hexadecimal or as JSON, and reads them on the
+//! command line. `say` writes one line to standard error.
+//!
+//! What must hold: bytes that are not UTF-8 become `name_hex` in JSON, so nothing is lost. A
+//! message stays one line of bounded length, whatever is in it. Nobody panics when nobody reads.
+//!
+//! Callers: every command.
 
 use crate::escape::{Notation, escape_into, hex, hex_into};
 use serde_json::{Map, Value};

@@ -1,7 +1,14 @@
-//! Files that a command makes for its user: reports, pages, traces.
+//! Files that a command makes for its user, such as reports, pages and traces: `create`, `check`,
+//! `check_new`.
+//!
+//! The maker says by an `is_own` of the first bytes how it knows its own. `is_within` and `is_same`
+//! compare paths with links followed.
 //!
 //! What must hold: no command writes over a file that it did not make. Every file that a command
-//! makes is opened here, and its maker says how it knows its own.
+//! makes is opened here.
+//!
+//! Callers: `report`, and the commands `bench`, `paper`, `cost`, `completions`, `explain` and
+//! `load`.
 
 use crate::failure::{Failure, Result};
 use std::{

@@ -1,4 +1,11 @@
-//! The progress bar of long commands: on standard error, and only on a terminal.
+//! The progress bar of long commands: `bar`.
+//!
+//! It shows a rate and the time that is left where the length of the input is known. Elsewhere it
+//! shows a count with a rate.
+//!
+//! What must hold: it goes to standard error, and only if that is a terminal.
+//!
+//! Callers: `command::load`, `trace show` and `trace replay`.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::{io::IsTerminal, time::Duration};

@@ -1,10 +1,15 @@
-//! The file behind `--bad-lines`: which lines were left out and why, and how far a load has come.
+//! The file behind `--bad-lines`: `Report`, which lines were left out and why; and `Mark`, how far
+//! a load has come.
 //!
-//! JSON lines. The first says what was loaded into which keyspace; then come bad lines
-//! (`{"line":17,"reason":"..","text":".."}`; `text_hex` where the text is not UTF-8) and marks
-//! (`{"through_line":20000,"loaded":19999,"bad":1}`). A mark is written only after everything up to
-//! it is durable in the database, so a load may always go on from the last mark. What stands after
-//! the last mark describes lines that will be read again, and is cut off on resuming.
+//! It is JSON lines. The first says what was loaded into which keyspace. Then come bad lines
+//! (`{"line":17,"reason":"..","text":".."}`; `text_hex` where not UTF-8) and marks
+//! (`{"through_line":20000,"loaded":19999,"bad":1}`).
+//!
+//! What must hold: a mark is written only after everything up to it is durable, so a load may go on
+//! from the last one. What stands after it is cut off on resuming. The report of another load, or
+//! another file, is refused and left alone.
+//!
+//! Caller: `command::load`.
 
 use crate::{
     failure::{Failure, Result},

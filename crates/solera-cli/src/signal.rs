@@ -1,9 +1,13 @@
-//! Being told to stop: Ctrl-C, SIGTERM and SIGHUP.
+//! Being told to stop by Ctrl-C, SIGTERM and SIGHUP: `watch`, `stop_asked`, `end_at_once`.
 //!
-//! Owns the one handler of the process. A command that has something to finish calls [`watch`] and
-//! asks [`stop_asked`] where it can stop; it then has [`GRACE`] to say how far it came. A command
-//! that does not ask in time, because it waits for its input, is ended with its last words
-//! ([`LastWords`]). A measurement has nothing to finish and ends at once ([`end_at_once`]).
+//! A command that has something to finish calls `watch` and asks `stop_asked` where it can stop. A
+//! measurement has nothing to finish and ends at once.
+//!
+//! What must hold: there is one handler for the process. A command that does not stop within
+//! `GRACE` (3 s), since it waits for its input, is ended with its `LastWords`. A second signal ends
+//! it at once.
+//!
+//! Callers: `command::load` (`watch`), `command::scratch` (`end_at_once`).
 
 use crate::{
     failure::{Failure, Result},

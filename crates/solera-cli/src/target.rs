@@ -1,9 +1,13 @@
-//! Which database and keyspace a command works on, and how it is opened.
+//! Which database and keyspace a command works on, and how it is opened: `Database`, `Place`,
+//! `NewPlace`.
 //!
-//! Commands that only read open the database read-only, so that they work on read-only media and
-//! never create anything; commands that change an existing database refuse to create one. Only
-//! `load` and `put` create one, and they create a keyspace in an existing database only when told
-//! to.
+//! `open_to_read`, `open_to_change` and `open_or_create` open; `damage` tells of damaged tables.
+//!
+//! What must hold: commands that only read open read-only, so that they work on read-only media and
+//! create nothing. Commands that change an existing database refuse to create one. Only `load` and
+//! `put` create one. They create a keyspace in an existing database only when told to.
+//!
+//! Callers: all commands that open a database.
 
 use crate::{
     failure::{Failure, Result},

@@ -1,6 +1,12 @@
-//! Scans over what was overwritten and deleted: old versions must be skipped, not walked.
+//! Phases of scans over what was overwritten and deleted: `Child::hot_scan` and `delete_scan`.
 //!
-//! Clients share the scans. What ages the data before them is done by one client and not measured.
+//! `hot_scan` overwrites 100 keys a thousand times each; `delete_scan` deletes every second key.
+//! Old versions must be skipped, not walked.
+//!
+//! What must hold: clients share the scans. What ages the data before them is done by one client
+//! and not measured.
+//!
+//! Caller: `Child::measure`.
 
 use super::{
     Child, FRESH_VALUES,

@@ -1,8 +1,12 @@
-//! Writing everything: loads, the check of what was loaded, and overwriting it.
+//! Phases that write everything: `Child::load`, the check of what was loaded, and `overwrite`.
 //!
 //! Clients put their shares at the same time, as far as the engine has them: LMDB and redb have one
-//! writer at a time. What is put in key order is put in key order by each client, over a range of
-//! keys of its own. An engine settles when all clients have ended, and that is part of the time.
+//! writer at a time. In key order each client puts a range of keys of its own.
+//!
+//! What must hold: an engine settles when all clients have ended, and that is part of the time.
+//! Every pair is scanned after the load, and one in two read, which also warms the engine.
+//!
+//! Caller: `Child::measure`.
 
 use super::{
     Child, FRESH_VALUES,

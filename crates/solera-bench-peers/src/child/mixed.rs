@@ -1,15 +1,15 @@
-//! Mixed loads: clients read, scan, update, insert and modify by turns.
+//! Mixed phases: `Child::mixed`, where clients read, scan, update, insert and modify by turns; and
+//! `HeldOut`.
 //!
-//! Owns [`HeldOut`], which keys were inserted so far, and the plans: the operations of each client
-//! and their keys. All plans are drawn before the clock starts.
+//! All plans, the operations of each client and their keys, are drawn before the clock starts.
+//! `HeldOut` knows which held-out keys were inserted so far.
 //!
 //! What must hold:
-//! * Each client has a share of the keys to insert. No two shares have a key in common.
-//! * A client reads keys that were there before the phase, or that it has inserted itself. So every
-//!   read must find its key.
-//! * A reader that is not live is made anew before it reads, if something was written.
+//! - Each client has a share of the keys to insert. No two shares have a key in common.
+//! - A client reads keys that were there before the phase, or that it has inserted itself.
+//! - A reader that is not live is made anew before it reads, if something was written.
 //!
-//! Called by `Child::measure` for phases with a mix. Each load begins with a new [`HeldOut`].
+//! Caller: `Child::measure`. Each load begins with a new `HeldOut`.
 
 use super::{
     Child, FRESH_VALUES,

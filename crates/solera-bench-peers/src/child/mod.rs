@@ -1,9 +1,13 @@
-//! One engine in a process of its own: it makes the data, opens the engine, and does the phases
-//! that the parent asks for, one line each way. So engines share no allocator, and their memory and
-//! processor time are the process's.
+//! One engine in a process of its own: `serve`, which makes the data, opens the engine, and does
+//! the phases that are asked for.
 //!
-//! Owns the task and which phase is done by what; the files beside it do the phases, and
-//! `threads.rs` says how clients share one.
+//! Owns the `Task`, and one line each way: `Ask` and `Answer`. The files beside it do the phases,
+//! and `threads` says how clients share one. `alone` does phases without a parent.
+//!
+//! What must hold: engines share no allocator, so their memory and processor time are the
+//! process's. Every answer is checked.
+//!
+//! Callers: `compare` starts and asks it through `main`; `instructions` calls `alone`.
 
 mod aged;
 mod load;

@@ -1,6 +1,13 @@
-//! Phases that read and write nothing: single reads, many at a time, and scans.
+//! Phases that read and write nothing: `Child::{found, absent, multi_get, scans, full_scan,
+//! two_threads}`.
 //!
-//! Clients share the probes, each with a reader of its own. Full scans are of one client.
+//! A pass without a clock gives the rate, and one with a clock over a quarter of the probes the
+//! latencies.
+//!
+//! What must hold: clients share the probes, each with a reader of its own. Full scans are of one
+//! client.
+//!
+//! Caller: `Child::measure`.
 
 use super::{
     Child,

@@ -1,9 +1,13 @@
-//! How the work of a phase is divided among client threads and put together again.
+//! How the work of a phase is divided among client threads and put together again: `shares`,
+//! `together`, `Done`.
 //!
-//! Owns [`shares`], [`together`] and [`Done`]. Every phase that clients can share comes through
-//! here: it names the shares, and what a client needs and does. One share is done by the thread
-//! that asks for it: no other thread is started and none is waited for, so that one client is
-//! measured as its loop alone.
+//! A phase names the shares, and what a client needs and does. A `Done` is what one client did, or
+//! all of them from the first beginning to the last end.
+//!
+//! What must hold: shares lose nothing and have nothing twice. One share is done by the thread that
+//! asks for it, so one client is measured as its loop alone. No client begins if one fails before.
+//!
+//! Callers: `child::{aged, load, mixed, reads}`.
 
 use crate::{engine::Result, phase::Measured};
 use hdrhistogram::Histogram;

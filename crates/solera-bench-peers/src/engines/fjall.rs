@@ -1,4 +1,9 @@
-//! fjall, tuned for data in memory; and the same with values of their own.
+//! fjall, tuned for data in memory, and the same with values in blob files: `Fjall`, an `Engine`.
+//!
+//! What must hold: memtables fit the last-level cache, as RocksDB's do. Which blob files are
+//! rewritten is left to fjall.
+//!
+//! Caller: `engines::open`.
 
 use crate::engine::{Engine, Reader, Result, Setting, VALUES_APART_BYTES};
 use fjall::{

@@ -1,14 +1,12 @@
-//! LMDB, through the crate `heed`.
-//!
-//! Owns [`Lmdb`], the adapter, and says why LMDB is set as it is.
+//! LMDB, through the crate `heed`: `Lmdb`, an `Engine`, and why it is set as it is.
 //!
 //! What must hold:
-//! * A killed process loses no committed write. A machine that loses power may.
-//! * A reader sees the moment of its making. So `reader_is_live` is false, and phases that write
+//! - A killed process loses no committed write. A machine that loses power may.
+//! - A reader sees the moment of its making. So `reader_is_live` is false, and phases that write
 //!   make readers anew.
-//! * The system's page cache holds the data. So memory budget, direct reads and LZ4 change nothing.
+//! - The system's page cache holds the data. So memory budget, direct reads and LZ4 change nothing.
 //!
-//! Called by `engines::open`.
+//! Caller: `engines::open`.
 
 use crate::engine::{Engine, Reader, Result, Setting, TRANSACTION_ENTRIES};
 use heed::{Database, Env, EnvFlags, EnvOpenOptions, RoTxn, WithoutTls, types::Bytes};

@@ -1,15 +1,13 @@
-//! The engines that can be measured, one adapter each.
-//!
-//! Owns [`NAMES`], all names that can be asked for; [`open`], which opens the engine of a name; and
-//! [`versions`], which peers these are.
+//! The engines that can be measured, one adapter each: `NAMES`, `open`, and `versions`, which peers
+//! these are.
 //!
 //! What must hold:
-//! * A peer is set as well as we can, but `rocksdb-paper` as in the DobLIX paper. Solera is set as
+//! - A peer is set as well as we can, but `rocksdb-paper` as in the DobLIX paper. Solera is set as
 //!   users get it.
-//! * An adapter says why it sets what it sets.
-//! * Without the feature `rocksdb`, [`open`] refuses the three `rocksdb` names of [`NAMES`].
+//! - An adapter says why it sets what it sets.
+//! - Without the feature `rocksdb`, `open` refuses the three `rocksdb` names of `NAMES`.
 //!
-//! Called by `compare`, which checks names and reports versions, and by `child`, which opens.
+//! Callers: `compare` checks names and reports versions; `child` opens.
 
 mod fjall;
 mod lmdb;

@@ -1,4 +1,10 @@
-//! redb.
+//! redb, an embedded B-tree store: `Redb`, an `Engine`.
+//!
+//! What must hold: a transaction does not wait for the disk. So it promises less than the other
+//! engines keep: a killed process loses what was not synced. A reader sees the moment of its
+//! making. Many pairs go into one transaction.
+//!
+//! Caller: `engines::open`.
 
 use crate::engine::{Engine, Reader, Result, Setting, TRANSACTION_ENTRIES};
 use redb::{Database, Durability, ReadOnlyTable, ReadableDatabase, TableDefinition, WriteTransaction};

@@ -1,4 +1,13 @@
-//! RocksDB in three settings.
+//! RocksDB in three settings (`Tuning`): `RocksDb`, an `Engine`.
+//!
+//! The tuned ones have memtables that fit the last-level cache, and index blocks searched by
+//! interpolation where keys lie evenly. One of them keeps large values in blob files. The other is
+//! as in the DobLIX paper.
+//!
+//! What must hold: a build whose checksums do not use the processor's instruction is refused, since
+//! RocksDB asks that when it is compiled. Options of reads are made once.
+//!
+//! Caller: `engines::open`, with the feature `rocksdb`.
 
 use crate::engine::{Engine, Reader, Result, Setting, VALUES_APART_BYTES};
 use rocksdb::{

@@ -1,12 +1,12 @@
-//! Solera with the settings that users get by default, under the memory budget of the comparison.
+//! Solera with the settings that users get by default, under the comparison's memory budget:
+//! `Solera`, an `Engine`.
 //!
-//! Owns [`Solera`], the adapter, for two engines: `solera` keeps values in tables, `solera-values`
-//! keeps large values apart.
+//! It is two engines: `solera` keeps values in tables, `solera-values` keeps large values apart.
 //!
-//! What must hold: nothing is tuned for the loads. Beside the budget only what [`Setting`] says is
+//! What must hold: nothing is tuned for the loads. Beside the budget only what `Setting` says is
 //! set: direct reads, and LZ4 or no compression (a user's default is LZ4).
 //!
-//! Called by [`engines::open`](super::open).
+//! Caller: `engines::open`.
 
 use crate::engine::{Engine, Reader, Result, Setting, VALUES_APART_BYTES};
 use solera::{Compression, Db, Layout, Options};

@@ -1,5 +1,13 @@
-//! `solera bench`: measures the engine on this machine, in a database of its own that is gone
-//! afterwards.
+//! `solera bench`: measures the engine on this machine (`solera_bench::run`), in a database that is
+//! gone afterwards.
+//!
+//! `Bench::run` reads the arguments, makes a `Config`, runs it and prints the report, or writes it
+//! as a page. `Shown` says how far a run has come; `paper` beside it repeats papers.
+//!
+//! What must hold: the page is opened before anything is measured, and written only if the run
+//! succeeds. Wrong answers end the command as a failure.
+//!
+//! Callers: `main`; `command::paper` shares `Shown`, `failed` and `count`.
 
 use super::{paper::PaperBench, scratch::Scratch};
 use crate::{

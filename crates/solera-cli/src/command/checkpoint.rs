@@ -1,4 +1,10 @@
-//! `solera checkpoint`: a second database with the same content.
+//! `solera checkpoint`: a second database with the same content in a new directory, by
+//! `Db::checkpoint`.
+//!
+//! What must hold: tables are shared by hard links, so both lie on one file system. Damaged tables
+//! are told of.
+//!
+//! Caller: `main`.
 
 use crate::{
     failure::{Failure, Outcome, Result},

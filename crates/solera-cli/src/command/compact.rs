@@ -1,4 +1,9 @@
-//! `solera compact`: merge a range down to its last level.
+//! `solera compact`: merges a range of keys down to its last level, by `Keyspace::compact_range`,
+//! and prints what it came to.
+//!
+//! What must hold: no answer changes. Damaged tables are told of, and are a failure.
+//!
+//! Caller: `main`.
 
 use crate::{
     escape::Notation,

@@ -1,4 +1,11 @@
-//! `solera completions` and `solera man`: the command line described for shells and for `man`.
+//! `solera completions` and `solera man`: the command line described for shells and for `man`
+//! (`Completions`, `Man`).
+//!
+//! Both are made from the command itself, by `clap_complete` and `clap_mangen`.
+//!
+//! What must hold: pages are written over older pages only, not over files of others (`own`).
+//!
+//! Caller: `main`.
 
 use crate::{
     failure::{Failure, Outcome, Result},

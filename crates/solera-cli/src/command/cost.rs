@@ -1,5 +1,13 @@
 //! `solera cost`: what shapes of the tree cost under a workload on this machine, which is the
 //! cheapest, and why.
+//!
+//! It measures unit costs here (`solera_tune::cost`), or reads them from a file, and walks
+//! candidate shapes through the model. `why` says what the largest term of a shape means.
+//!
+//! What must hold: what is no workload is refused with the reason. A file of unit costs is written
+//! only over its like.
+//!
+//! Caller: `main`.
 
 use crate::{
     failure::{Failure, Outcome, Result},

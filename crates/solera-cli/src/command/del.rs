@@ -1,4 +1,9 @@
-//! `solera del`: keys, or a range of them, away.
+//! `solera del`: deletes keys, a prefix, or all keys of a range, durably and at once, in one batch.
+//!
+//! What must hold: it opens an existing database and makes none. A key that is not there is no
+//! mistake.
+//!
+//! Caller: `main`.
 
 use crate::{
     escape::Notation,

@@ -1,4 +1,10 @@
-//! `solera dump`: one file of a database, readable.
+//! `solera dump`: prints what one file of a database holds, by `solera::inspect::dump`.
+//!
+//! It knows tables, logs, manifests, value files and CURRENT by their names.
+//!
+//! What must hold: nothing is opened but that file. Damage ends it with the place.
+//!
+//! Caller: `main`.
 
 use crate::{
     failure::{Outcome, Result},

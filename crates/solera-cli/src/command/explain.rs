@@ -1,4 +1,11 @@
-//! `solera explain`: what a tuner saw, foresaw, changed and took back, from its journal.
+//! `solera explain`: what a tuner saw, foresaw, changed and took back, from its journal
+//! (`solera_tune`'s coordinator).
+//!
+//! It prints a timeline as text or JSON, or writes a page with pictures.
+//!
+//! What must hold: it reads the journal alone, so it works while the database is open.
+//!
+//! Caller: `main`.
 
 use crate::{
     failure::{Failure, Outcome, Result},

@@ -1,4 +1,9 @@
-//! `solera get`: one value.
+//! `solera get`: prints the value of a key, in the notation that was asked for (`output::Form`).
+//!
+//! What must hold: an absent key is an exit status of its own, and prints nothing. The database is
+//! opened read-only.
+//!
+//! Caller: `main`.
 
 use crate::{
     escape::escaped,

@@ -1,4 +1,9 @@
-//! `solera keyspace`: which keyspaces there are; one more, or one less.
+//! `solera keyspace`: lists, makes and drops keyspaces (`KeyspaceCommand`).
+//!
+//! What must hold: listing opens read-only. A keyspace that is to be made must not be there; one
+//! that is to be dropped must be.
+//!
+//! Caller: `main`.
 
 use crate::{
     failure::{Failure, Outcome, Result},

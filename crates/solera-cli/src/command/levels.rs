@@ -1,7 +1,13 @@
-//! `solera levels`: the tree as a picture.
+//! `solera levels`: the tree as a picture, from `Keyspace::stats`.
 //!
-//! Each level is a bar, wider the deeper it lies, filled by how full the level is; runs alternate
-//! in shade, the newest on the left. Under it stand its runs with their key ranges.
+//! Each level is a bar, wider the deeper it lies, filled by how full the level is. Runs alternate
+//! in shade, the newest on the left. Under it stand its runs with their key ranges, and the filters
+//! that its tables have and will get.
+//!
+//! What must hold: every run is shown. Long keys are cut, and no byte of one breaks the picture.
+//! Damaged tables are told of.
+//!
+//! Caller: `main`.
 
 use super::stats::{damaged_json, level_json};
 use crate::{

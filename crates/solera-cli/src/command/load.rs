@@ -1,9 +1,15 @@
-//! `solera load`: records from a file or standard input into a keyspace.
+//! `solera load`: records from a file or standard input into a keyspace (`Load`).
 //!
-//! Records are written in batches, each of them atomic, in the order of the input: a load that was
-//! killed leaves a prefix. Lines that are no record are reported and left out. How far a load has
-//! come stands in the report of `--bad-lines`, or else in the file [`PROGRESS`] in the database's
-//! directory, which a load that comes to its end removes.
+//! Records are written in atomic batches, in the order of the input, or, if sorted, straight into
+//! tables. Lines that are no record are reported (`report`) and left out. `--resume` goes on where
+//! an earlier load came to.
+//!
+//! What must hold: a load that was killed leaves a prefix. How far it came stands in the report of
+//! `--bad-lines`, or else in the file `PROGRESS` of the database's directory. A mark is written
+//! only after everything up to it is durable. An input that differs from the earlier load's is
+//! refused.
+//!
+//! Caller: `main`.
 
 use super::bench::must_be_available;
 use crate::{

@@ -1,4 +1,9 @@
-//! The commands, one file each.
+//! The commands of `solera`, one file each.
+//!
+//! A command is a struct of arguments with a method `run`, which gives an `Outcome` or a `Failure`.
+//! `scratch` and `tuning` are shared by several.
+//!
+//! Caller: `main`, which chooses one.
 
 pub(crate) mod bench;
 pub(crate) mod check;

@@ -1,4 +1,12 @@
-//! `solera bench paper`: repeats a paper's experiments and writes what came out.
+//! `solera bench paper`: repeats a paper's experiments (`solera_bench::paper::run`) and writes what
+//! came out.
+//!
+//! It makes a `Scale` of the arguments, runs it in a scratch directory, and writes a Markdown page
+//! with its pictures.
+//!
+//! What must hold: a page or picture is written only over an older one of its kind.
+//!
+//! Caller: `command::bench`.
 
 use super::{
     bench::{Shown, command_line, count, failed},

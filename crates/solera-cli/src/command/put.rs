@@ -1,4 +1,11 @@
-//! `solera put`: one entry.
+//! `solera put`: stores a value under a key, durably, perhaps with a time to live.
+//!
+//! The value is an argument or standard input.
+//!
+//! What must hold: it makes the database if there is none. In an existing database it makes a
+//! keyspace only when told to.
+//!
+//! Caller: `main`.
 
 use crate::{
     escape::Notation,

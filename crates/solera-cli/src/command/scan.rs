@@ -1,4 +1,10 @@
-//! `solera scan`: entries in key order.
+//! `solera scan`: prints entries in key order, from either end, of a range or prefix, up to a
+//! limit.
+//!
+//! What must hold: output is buffered, in the notation that was asked for. A reader that stops
+//! reading is no failure. The database is opened read-only.
+//!
+//! Caller: `main`.
 
 use crate::{
     failure::{Outcome, Result},

@@ -1,6 +1,11 @@
-//! The directory that a measurement makes its databases in.
+//! The directory that a measurement makes its databases in: `Scratch`.
 //!
-//! Owns [`Scratch`]. It is gone when the measurement ends, and when a signal ends it.
+//! It lies in a given parent, or in the system's place for such.
+//!
+//! What must hold: it is gone when the measurement ends, and when a signal ends it, though other
+//! threads still write there.
+//!
+//! Callers: `command::bench` and `command::paper`.
 
 use crate::{
     failure::{Failure, Result},

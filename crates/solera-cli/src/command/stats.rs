@@ -1,4 +1,12 @@
-//! `solera stats`: what a keyspace holds and what it costs.
+//! `solera stats`: what a keyspace holds and what it costs, as text or JSON.
+//!
+//! It prints entries, tables, bytes of index and filter for each key, and levels. It owns how a
+//! level is written in JSON (`level_json`, `damaged_json`).
+//!
+//! What must hold: what a handle counts since the open is left out, since this process has only
+//! opened it. Damaged tables are told of.
+//!
+//! Callers: `main`; `command::levels` shares the JSON.
 
 use crate::{
     failure::{Outcome, Result},

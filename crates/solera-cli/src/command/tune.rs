@@ -1,4 +1,9 @@
-//! `solera tune replay`: decides again what a tuner decided.
+//! `solera tune replay`: decides again, offline, what a tuner decided, from what its journal says
+//! was seen.
+//!
+//! What must hold: the same sights lead to the same decisions. A difference is exit status 4.
+//!
+//! Caller: `main`.
 
 use crate::{
     failure::{Failure, Outcome, Result},

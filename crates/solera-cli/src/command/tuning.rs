@@ -1,4 +1,11 @@
-//! `--tune`: a tuner beside a command that works on a database.
+//! `--tune`: a tuner beside a command that works on a database (`Tuning`).
+//!
+//! `start` has a keyspace tuned by `solera_tune` until the result is dropped; `end` tells if it had
+//! ended by itself.
+//!
+//! What must hold: without the argument nothing is started.
+//!
+//! Callers: `command::load` and `command::trace::replay`; `command::bench` reads the argument.
 
 use crate::{failure::Result, output::say};
 use solera::Db;

@@ -1,7 +1,13 @@
-//! What `load` reads: a file or standard input, decompressed where its first bytes say so.
+//! What `load` reads: `Input`, a file or standard input, decompressed where its first bytes say so;
+//! and `Consumed`.
 //!
-//! Owns the detection of gzip and Zstandard, and the count of bytes taken from the source, from
-//! which the progress bar knows how far it is.
+//! It detects gzip and Zstandard. `Consumed` counts bytes taken from the source, from which the
+//! progress bar knows how far it is.
+//!
+//! What must hold: a compressed file is read to its end first (`prove`), since its checksum stands
+//! behind its content. So nothing of a damaged one is loaded.
+//!
+//! Callers: `command::load`, and the formats of `record`.
 
 mod zstd;
 

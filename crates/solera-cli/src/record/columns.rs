@@ -1,4 +1,13 @@
-//! Which columns make the key and which the value.
+//! Which columns make the key and which the value: `Selectors`, a list from the command line, and
+//! `Projection`.
+//!
+//! A selector is a number from 1, a name from the header, or a JSON field. A `Projection` writes
+//! key and value of a line; several columns are joined.
+//!
+//! What must hold: a column that the header or the line lacks is said by name or number. A key that
+//! would become ambiguous when joined is refused.
+//!
+//! Callers: `record::tsv` and `record::csv`; `record::jsonl` takes the names.
 
 use crate::failure::{Failure, Result};
 use std::{fmt, str::FromStr};

@@ -1,10 +1,12 @@
-//! Comma-separated values (RFC 4180): quoted fields may hold commas, quotes (doubled) and line
-//! ends.
+//! Comma-separated values (RFC 4180): `Csv`, a `Records`. Quoted fields may hold commas, doubled
+//! quotes and line ends.
 //!
-//! Read strictly where a mistake would swallow data: text after a closing quote, and a quote that
-//! is never closed, make the line on which the record begins a bad one, and reading goes on at the
-//! line after it. So a stray quote costs one line, and is reported; general CSV readers would make
-//! one huge value of everything up to the next quote. A quote inside an unquoted field is content.
+//! What must hold: it is read strictly where a mistake would swallow data. Text after a closing
+//! quote, and a quote that is never closed, make the line on which the record begins a bad one.
+//! Reading goes on at the line after it. So a stray quote costs one line, and is reported. A quote
+//! inside an unquoted field is content.
+//!
+//! Caller: `record::Options::open`.
 
 use super::{
     Next, Record, Records,

@@ -1,8 +1,13 @@
-//! JSON lines: one object per line, keys and values chosen by field.
+//! JSON lines, one object for each line, with keys and values chosen by field: `Jsonl`, a
+//! `Records`.
 //!
-//! A field is a name, or a JSON pointer if it begins with a slash (`/user/id`). Strings count by
-//! their content, everything else by its JSON text, so that numbers keep every digit. Without
-//! `--value` the value is the line as it stands.
+//! A field is a name, or a JSON pointer if it begins with a slash (`/user/id`). Without `--value`
+//! the value is the line as it stands.
+//!
+//! What must hold: strings count by their content, everything else by its JSON text, so that
+//! numbers keep every digit. Of several members of one name the last counts.
+//!
+//! Caller: `record::Options::open`.
 
 use super::{
     Next, Record, Records,

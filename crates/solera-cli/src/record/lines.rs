@@ -1,4 +1,13 @@
-//! Lines of an input, and the format whose records are lines.
+//! Lines of an input: `LineReader`, and `Lines`, the format whose records are lines (the key;
+//! values are empty).
+//!
+//! It reads line by line into one buffer, and may leave out a byte order mark or carriage returns.
+//!
+//! What must hold: a line over the limit is a bad one, and reading goes on after it. What was kept
+//! and may not have been meant is noted once. The last line needs no end.
+//!
+//! Callers: `record::csv`, `tsv` and `jsonl` read through it; `record::Options::open` makes
+//! `Lines`.
 
 use super::{Next, Record, Records, buffered};
 use crate::{

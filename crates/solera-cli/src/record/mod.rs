@@ -1,7 +1,14 @@
-//! Formats of input: each turns bytes into records, one key and one value each.
+//! Formats of input, each of which turns bytes into records: `Records`, `Record`, `Next`, `Format`,
+//! `Options`.
 //!
-//! A record that cannot be used is [`Next::Bad`] with its place and the reason, and reading goes on
-//! after it; an input that cannot be read any further is a [`Failure`].
+//! `Options::open` makes the reader of a format. A `Record` is one key and one value, reused from
+//! one to the next.
+//!
+//! What must hold: a record that cannot be used is `Next::Bad` with its place and reason, and
+//! reading goes on after it. An input that cannot be read any further is a `Failure`. An option
+//! that a format does not have is refused, not ignored.
+//!
+//! Callers: `command::load`; the fuzz target `load`.
 
 mod columns;
 mod csv;

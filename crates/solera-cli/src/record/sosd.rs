@@ -1,7 +1,13 @@
-//! SOSD key files: a u64 count, then that many u32 or u64 keys, all little-endian.
+//! SOSD key files: `Sosd`, a `Records`. A file is a u64 count, then that many u32 or u64 keys, all
+//! little-endian.
 //!
-//! Keys are stored big-endian, so that byte order is number order; the value is the key's position
+//! Keys are stored big-endian, so that byte order is number order. The value is the key's position
 //! in the file, from 0, as a big-endian u64.
+//!
+//! What must hold: the width of keys is as told, or follows from the length of a plain file; else
+//! it is asked for.
+//!
+//! Caller: `record::Options::open`.
 
 use super::{Next, Record, Records, buffered};
 use crate::{

@@ -1,4 +1,9 @@
-//! Tab-separated columns. There is no quoting: a tab always separates, everything else is content.
+//! Tab-separated columns: `Tsv`, a `Records`.
+//!
+//! What must hold: there is no quoting. A tab always separates, everything else is content. A line
+//! without the key columns is a bad one.
+//!
+//! Caller: `record::Options::open`.
 
 use super::{
     Next, Record, Records,

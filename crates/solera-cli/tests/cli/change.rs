@@ -1,3 +1,9 @@
+//! Tests of the commands that change a database: `put`, `del`, `compact`, `checkpoint`, `keyspace`.
+//!
+//! `put` creates the database, and values may be any bytes or come from standard input. A time to
+//! live goes by. `del` takes keys, prefixes and ranges. `compact` gives space back and changes no
+//! answer, and a checkpoint is a database of its own. A mistyped keyspace is not made.
+
 use crate::run::Solera;
 
 #[test]

@@ -1,4 +1,8 @@
-//! `solera control`: what it shows, sets and remembers, and what it refuses.
+//! Tests of `solera control`: what `get`, `set` and `history` show, set and remember, and what they
+//! refuse.
+//!
+//! A knob that is set stays set, for one keyspace alone if asked, and history tells who and why.
+//! What is refused says what is legal and changes nothing.
 
 use crate::run::Solera;
 use serde_json::Value;

@@ -1,4 +1,8 @@
-//! `solera cost`: what it prints, and what it refuses.
+//! Tests of `solera cost`: what it prints and what it refuses, with given unit costs so that no
+//! test waits for a probe.
+//!
+//! Reads want fewer runs than writes, and the reason is told. What is no workload is refused with
+//! the reason.
 
 use crate::run::Solera;
 use std::io::Write;

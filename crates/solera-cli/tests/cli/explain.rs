@@ -1,4 +1,7 @@
-//! `--tune`, `solera explain` and `solera tune replay`.
+//! Tests of `--tune`, `solera explain` and `solera tune replay`.
+//!
+//! A load that tunes leaves a journal that explains itself and is decided again alike. Agents that
+//! there are not, and databases that were never tuned, are named.
 
 use crate::run::Solera;
 use std::fs;

@@ -1,3 +1,9 @@
+//! Tests of the commands that look: `stats`, `levels`, `check` and `dump`.
+//!
+//! They count entries and bytes, draw every run, and walk every file. Damage is named with file and
+//! place by all of them, and by `compact` and `checkpoint`. Manifests are dumped in words. A
+//! database whose CURRENT is damaged or gone is called damaged, and its files are told of.
+
 use crate::run::Solera;
 use serde_json::Value;
 use std::fs;

@@ -1,3 +1,11 @@
+//! Tests of `solera load`: every format, plain and compressed, from files and standard input.
+//!
+//! Bad lines are named, the rest is loaded, and the status says so. A load goes on where its report
+//! or progress file says it came to, also after a kill, a signal or grown input. Sorted input goes
+//! straight into tables. Nothing of a damaged compressed file is loaded. A report is never written
+//! over a file that is none. A property: loading gives what sorting gives, and a scan loaded again
+//! is the same keyspace.
+
 use crate::run::Solera;
 use proptest::prelude::*;
 use serde_json::Value;

@@ -1,5 +1,7 @@
-//! The `solera` command as its users run it: arguments and bytes in; output, exit status and files
-//! out.
+//! Tests of the `solera` command as its users run it: arguments and bytes in; output, exit status
+//! and files out.
+//!
+//! Each file tests one command or a group of them; `run` starts the binary.
 
 #![expect(clippy::disallowed_methods, reason = "tests make and break the files that users would")]
 

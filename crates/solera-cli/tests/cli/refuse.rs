@@ -1,4 +1,9 @@
-//! What must not work: and nothing on disk changes when it does not.
+//! Tests of what must not work in `solera`, and that nothing on disk changes when it does not.
+//!
+//! Commands that need a database create none; directories that are no database and files of others
+//! are left alone. Reading leaves every file as it is. A wrong command line is one line and status
+//! 2; help documents the statuses. An open database says so. A measurement that is stopped leaves
+//! nothing behind. A message that nobody reads changes nothing, and none is endless.
 
 use crate::run::Solera;
 use std::fs;

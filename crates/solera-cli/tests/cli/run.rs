@@ -1,4 +1,10 @@
-//! Runs the binary in a directory of its own.
+//! Running the binary in a directory of its own: `Solera`, the directory, and `Run`, what a run
+//! gave.
+//!
+//! `ok` and `fails` look at exit status and lines; `files` lists what is there, to see that nothing
+//! changed.
+//!
+//! Callers: all files of these tests.
 
 use std::{
     ffi::OsStr,

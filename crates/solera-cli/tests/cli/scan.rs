@@ -1,3 +1,9 @@
+//! Tests of `solera scan` and `solera get`: ranges, limits, both directions, and every notation of
+//! keys and values.
+//!
+//! `get` prints a value and says when there is none. JSON lines are objects that a program can
+//! read. A reader that stops reading is no failure.
+
 use crate::run::Solera;
 use serde_json::Value;
 use std::process::Stdio;

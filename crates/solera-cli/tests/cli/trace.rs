@@ -1,4 +1,7 @@
-//! `solera trace`: what a load records is what it did, and can be done again elsewhere.
+//! Tests of `solera trace`: what a load records is what it did, and can be done again elsewhere.
+//!
+//! A replay writes what was written, and finds what was found if it begins with what was there. A
+//! trace of hashes is replayed without its keys. What is no whole trace is told with its place.
 
 use crate::run::Solera;
 use serde_json::Value;

@@ -1,5 +1,7 @@
-//! `solera control watch`: what it sees of a database that another process works with, and what it
-//! says when there is nothing to see.
+//! Tests of `solera control watch`: what it sees of a database that another process works with.
+//!
+//! A load that is published can be watched until it ends. What cannot be watched is refused with
+//! the reason.
 
 use crate::run::Solera;
 use serde_json::Value;

@@ -2,8 +2,8 @@
 //! the lists alone.
 //!
 //! The longest reading of a list tells the order of its appends; every other reading must be a
-//! beginning of it. Edges are Elle's (§4). By *ww* an element was appended after another; by *wr* a
-//! transaction read an element; by *rw* it did not read the element that came next. A thread's
+//! beginning of it. Edges are Elle's (§4). By *ww* an element was appended after another, by *wr* a
+//! transaction read it. By *rw* a transaction did not read the element that came next. A thread's
 //! transactions follow one another too.
 //!
 //! What must hold: if all transactions can be put into one order, there is no cycle. A cycle is

@@ -1,4 +1,12 @@
-//! `solera control get`: what the knobs are and what they may be.
+//! `solera control get`: prints every knob, what it is, what it may be set to now, and what it
+//! means (`Control::ranges`).
+//!
+//! One block of lines is for the database and one for each keyspace, or all is one JSON object; `*`
+//! marks what was set.
+//!
+//! What must hold: the database is opened read-only, and nothing changes.
+//!
+//! Caller: `command::control`.
 
 use crate::{
     failure::{Outcome, Result},

@@ -1,4 +1,10 @@
-//! `solera control history`: who changed what, when and why.
+//! `solera control history`: prints who changed what, when and why, the oldest first
+//! (`Control::history`).
+//!
+//! What must hold: the database is opened read-only. The engine remembers 128 changes of an author
+//! and 256 of all.
+//!
+//! Caller: `command::control`.
 
 use super::{changed_text, receipt_json};
 use crate::{

@@ -1,4 +1,12 @@
-//! `solera control`: the knobs of a database, and what it does.
+//! `solera control`: the knobs of a database, and what it does. `Control::run` chooses `get`,
+//! `set`, `history` or `watch`.
+//!
+//! It owns how a receipt is shown: `receipt_json`, and `changed_text` (`run_limit of level 1 of
+//! "default": 1 → 4`).
+//!
+//! What must hold: a change is shown alike by `set` and `history`.
+//!
+//! Caller: `main`.
 
 mod get;
 mod history;

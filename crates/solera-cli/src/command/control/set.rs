@@ -1,4 +1,12 @@
-//! `solera control set`: changing knobs.
+//! `solera control set`: sets knobs, all of them or none (`Control::apply`), and prints the
+//! receipt.
+//!
+//! A setting is `knob=value`, for a keyspace or a level if the arguments say so; the reason is
+//! recorded with it.
+//!
+//! What must hold: an illegal setting is refused with what is legal, and nothing changes.
+//!
+//! Caller: `command::control`.
 
 use super::{changed_text, receipt_json};
 use crate::{

@@ -1,4 +1,13 @@
-//! `solera trace replay`: doing what a trace says again, in another database.
+//! `solera trace replay`: does what a trace says again, in this or another database, and reports
+//! times and what it found.
+//!
+//! `--speed` keeps the trace's own pace, or a multiple. Values are made up at their recorded
+//! lengths. `preload` puts what the trace finds before it writes it.
+//!
+//! What must hold: operations are done in the trace's order, and batches whole. What cannot be done
+//! again is counted. A replay says how late it was, if it could not keep the pace.
+//!
+//! Caller: `command::trace`.
 
 use super::{
     read_trace, remark,

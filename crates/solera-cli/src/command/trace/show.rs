@@ -1,4 +1,10 @@
-//! `solera trace show`: what a trace holds.
+//! `solera trace show`: what a trace holds, as text or JSON.
+//!
+//! It prints `summary`'s counts for each keyspace: operations by kind, the mix, keys, and lengths.
+//!
+//! What must hold: how a trace ended, and what was left out, is said.
+//!
+//! Caller: `command::trace`.
 
 use super::{
     remark,

@@ -1,4 +1,12 @@
-//! What a trace holds, counted.
+//! What a trace holds, counted: `Summary`, with `Counts` for each keyspace; and `Names`.
+//!
+//! `mix` gives the shares of absent lookups, found lookups, scans and writes, which are the cost
+//! model's v, r, q, w. `hottest_share` is what the hottest hundredth of the keys has.
+//!
+//! What must hold: a batch counts as many as it has writes. Operations that were left out are
+//! counted apart.
+//!
+//! Callers: `trace show`; `trace replay` uses it to preload.
 
 use super::read_trace;
 use crate::failure::Result;

@@ -1,9 +1,13 @@
-//! `solera control watch`: what a database does while another process works with it.
+//! `solera control watch`: shows what a database does while another process works with it.
 //!
-//! One process at a time has a database open, so watching does not open it: whoever has it open
-//! publishes what it does in a file (`solera load --publish`, `solera bench --publish`,
-//! `Control::publish`), and this reads the file (docs/decisions/0013). What is shown is what
-//! happened between two observations that were read.
+//! One process at a time has a database open, so watching does not open it. Whoever has it open
+//! publishes observations in a file (`solera load --publish`, `Control::publish`), and this reads
+//! the file (docs/decisions/0013). It prints a screen (`screen`), JSON, or Prometheus's text.
+//!
+//! What must hold: what is shown is what happened between two observations that were read. An
+//! observation of five seconds or more is called old. Nobody is kept out.
+//!
+//! Caller: `command::control`.
 
 mod screen;
 

@@ -1,4 +1,13 @@
-//! A look as lines of text, in the manner of `top`: plain functions over plain data.
+//! A look at a database as lines of text, in the manner of `top`: `draw`, over an observation of a
+//! window.
+//!
+//! It shows rates, latencies, memory, stalls, each keyspace's levels and layouts, and knobs that
+//! were set.
+//!
+//! What must hold: plain functions over plain data. Lines fit 80 columns, and are broken between
+//! words, not in numbers.
+//!
+//! Caller: `control watch`.
 
 use crate::units;
 use solera::control::{
