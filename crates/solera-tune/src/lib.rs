@@ -1,9 +1,14 @@
 //! What a shape of the tree costs under a workload on this machine, which one costs least, and who
-//! sees to it that a database is kept in it.
+//! keeps a database in it.
 //!
-//! The module list is the architecture: it runs bottom to top, and each module may use only those
-//! above it in this list. All of it knows the engine through its public face alone, and the engine
-//! knows nothing of it. docs/TUNING.md says what a user needs.
+//! From bottom to top: `learn` and `cost` compute, `sight` cuts windows, an `agent` proposes, the
+//! `coordinator` decides, `attach` makes it so. `world` is a counted database to learn in.
+//!
+//! What must hold: a module uses only those above it in the list. All know the engine through its
+//! public face alone, and the engine knows nothing of them.
+//!
+//! Callers: `solera tune`, `solera cost` and `solera explain`, `solera-bench`. docs/TUNING.md is
+//! for users.
 
 pub mod learn;
 pub mod cost;

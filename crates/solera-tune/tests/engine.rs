@@ -1,5 +1,8 @@
-//! The model against the engine: the same load, on a database in memory that does its work in the
-//! caller's thread. What the engine counted is the truth.
+//! The promise: the cost model foresees what the engine counts. The same load runs on a database in
+//! memory that does its work in the caller's thread.
+//!
+//! They compare merges of loads and updates, blocks that lookups and scans read, and runs asked in
+//! vain, for every family of shapes.
 
 use solera::{
     Compression, Db, Layout, Options, Shape,

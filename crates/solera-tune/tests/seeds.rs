@@ -1,5 +1,8 @@
-//! The same seed in the same world: the same decisions, byte for byte. It stands alone, because
-//! threads of other tests in its process would move what the engine's threads share.
+//! The promise: the same seed in the same world gives the same decisions, byte for byte, through
+//! `Attach::stepped`.
+//!
+//! It stands alone, because threads of other tests in its process would move what the engine's
+//! threads share. The journals are decided again as well.
 
 use solera::{Db, vfs::read_all};
 use solera_tune::{

@@ -1,6 +1,8 @@
-//! Databases with a tuner attached: whatever it does, answers never change; whenever the power
-//! fails, what is recovered is a prefix of the commits, and journal and manifest agree; and
-//! transactions of several threads stay whole. The agents change as much as they may, unguarded.
+//! The promise: a database with a tuner attached answers as one without. The agents change as much
+//! as they may, unguarded.
+//!
+//! After a power cut the commits are a prefix, and journal and manifest agree. Transactions of
+//! several threads stay whole. A change that a person makes first stands.
 
 use solera::{
     Db, Options,

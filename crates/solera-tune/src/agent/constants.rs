@@ -1,7 +1,10 @@
-//! Every constant of the papers' agents, with where it comes from.
+//! Every constant of the papers' agents, with where it comes from: `DoblixConstants`,
+//! `LerpConstants`, `CamalConstants`.
 //!
 //! "Printed" is what the paper says. "Ours" is what the paper leaves out, and what we chose
 //! instead: docs/PAPERS.md says why, under the paper's name.
+//!
+//! Callers: `agent::make` and the agents `doblix`, `lerp` and `camal`, and `solera-bench`'s pages.
 
 use crate::learn::Boost;
 

@@ -1,8 +1,13 @@
-//! What an agent may dare: the longer its changes have helped, the larger the next may be.
+//! What an agent may dare: `Credit`, the record of an agent. The longer its changes have helped,
+//! the larger the next may be.
 //!
-//! Owns [`Credit`]. The coordinator keeps one for its agent and refuses steps beyond it; an agent
-//! that wants to be heard keeps its own by what it hears, and stays within. What must hold: both
-//! come to the same.
+//! A number may become 2 times as large or small, 8 after one change that helped, any after two.
+//! `hear` keeps the record.
+//!
+//! What must hold: the coordinator keeps one and refuses steps beyond it. An agent that wants to be
+//! heard keeps its own, by what it hears. Both come to the same.
+//!
+//! Callers: `coordinator` (`state`), and the steward.
 
 use super::Outcome;
 use serde::{Deserialize, Serialize};

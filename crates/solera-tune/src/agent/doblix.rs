@@ -1,13 +1,14 @@
-//! DobLIX's tuning agent: Q-learning over index models and block sizes (DobLIX §III-F, Algorithm 4;
-//! docs/PAPERS.md, "DobLIX").
+//! DobLIX's tuning agent: `Doblix`, Q-learning over index models and block sizes (DobLIX §III-F,
+//! Algorithm 4; docs/PAPERS.md).
 //!
-//! Owns [`Doblix`]. A state is a model (PLA of one of four error bounds, or PRA) and a block size,
-//! 20 in all. An action takes the next model or block size in either direction, or neither. An
-//! episode ends with every 20 tables written.
+//! A state is a model (PLA of one of four error bounds, or PRA) and a block size, 20 in all. An
+//! action takes the next of either, or none. An episode ends with every 20 tables written.
+//! `pretrain` learns from a sample.
 //!
-//! What differs from the paper, because it could not work as printed: rewards are measured against
-//! their own running mean and deviation, and a layout gets the credit for lookups in its own
-//! tables, not for those in tables written before it.
+//! What differs from the paper, as it could not work as printed: rewards are measured against their
+//! own running mean and deviation. A layout gets credit for lookups in its own tables alone.
+//!
+//! Callers: `agent::make`, and the pages `doblix_agent` and `learning` of `solera-bench`.
 
 use super::{Agent, Outcome, Proposal, Set, constants::DoblixConstants};
 use crate::{

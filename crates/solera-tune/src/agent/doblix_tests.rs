@@ -1,4 +1,8 @@
-//! DobLIX's agent where each layout's cost is known.
+//! Tests of DobLIX's agent where each layout's cost is known: what it learns with a sample and
+//! without one.
+//!
+//! They hold which block sizes it may ask for, what an episode is, and which lookups a layout gets
+//! credit for. A restored agent goes on as one that never ended.
 
 use super::{
     Agent, Outcome,

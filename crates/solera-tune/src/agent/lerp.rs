@@ -1,13 +1,14 @@
-//! RusKey's tuning model: reinforcement learning of run limits, level by level (RusKey §5, §7;
-//! docs/PAPERS.md, "RusKey").
+//! RusKey's tuning model: `Lerp` learns run limits level by level (RusKey §5, §7; docs/PAPERS.md,
+//! "RusKey").
 //!
-//! Owns [`Lerp`]. A model of actor and critic learns one level's K from missions; an action is K −
-//! 1, K or K + 1; the reward is what the level's and the whole's operations cost, negated. What the
-//! first levels have learned is propagated to the others. When the workload shifts, it begins again
-//! with what it knows.
+//! A model of actor and critic (`learn::ddpg`) learns one level's K from missions, which are
+//! windows. An action is K − 1, K or K + 1; the reward is what the level's and the whole's
+//! operations cost, negated. What the first levels learned is propagated to the others (`infer`,
+//! Lemma 5.1). A shifted workload begins it again, with what it knows.
 //!
-//! A mission is a window. Level 1 of the paper is level 1 here: level 0 holds write buffers as they
-//! come.
+//! What must hold: level 1 of the paper is level 1 here; level 0 holds write buffers as they come.
+//!
+//! Callers: `agent::make`, and the page `lerp` of `solera-bench`.
 
 use super::{Agent, Outcome, Proposal, Set, constants::LerpConstants};
 use crate::{

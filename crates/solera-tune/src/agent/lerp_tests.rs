@@ -1,4 +1,8 @@
-//! Lerp in a computed world.
+//! Tests of `Lerp` in a computed world (`imagined`): the run limits that it finds, and what they
+//! cost against the best.
+//!
+//! They hold that it learns again after a shift, Lemma 5.1's own example, the brute-force variants,
+//! and that a memory is restored or refused whole.
 
 use super::{
     Agent,

@@ -1,11 +1,13 @@
-//! Who wants knobs changed.
+//! Who wants knobs changed: `Agent`, what all are to the coordinator, and the words that they
+//! exchange: [`Proposal`], [`Set`] and [`Outcome`].
 //!
-//! Owns [`Agent`], what all of them are to the coordinator, and the words that they exchange:
-//! [`Proposal`], [`Set`] and [`Outcome`]. An agent sees windows, proposes changes when it is its
-//! turn, and hears what became of them. It never touches the database.
+//! An agent sees windows, proposes changes when it is its turn, and hears what became of them.
+//! `make` makes one by its name (`Maker`, `NAMES`).
 //!
-//! What must hold: an agent is a function of how it was made, of what it was shown and of what it
-//! heard. It asks for no time, no randomness and no file, so that a journal can be decided again.
+//! What must hold: an agent never touches the database. It is a function of how it was made, was
+//! shown and heard. It asks for no time, no chance, no file, so a journal can be decided again.
+//!
+//! Callers: `coordinator` asks it; `attach::stepper` and `coordinator::replay` make it.
 
 pub mod camal;
 pub mod constants;

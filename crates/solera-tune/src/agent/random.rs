@@ -1,7 +1,12 @@
-//! An agent that draws its changes: what a guard must live with.
+//! An agent that draws its changes: `Random`, what a guard must live with.
 //!
-//! Owns [`Random`]. It turns any knob that a level or a keyspace has to any value that is legal by
-//! itself, and sees nothing.
+//! It turns any knob that a level or a keyspace has to any value that is legal by itself, and sees
+//! nothing.
+//!
+//! What must hold: what it draws is a function of its seed, which it remembers.
+//!
+//! Callers: `agent::make`, under the name `random`: tests of `attach`, `tests/unharmed.rs`, the
+//! page `safety` of `solera-bench`.
 
 use super::{Agent, Outcome, Proposal, Set};
 use crate::learn::elementary::{exp2, log2};

@@ -1,7 +1,10 @@
-//! An agent that wants the worst: what a guard must live with.
+//! An agent that wants the worst: `Worst`, what a guard must live with.
 //!
-//! Owns [`Worst`]. It knows what hurts the mix that it sees, claims that it helps, and begins again
-//! from the next knob when it is found out.
+//! It knows what hurts the mix that it sees and claims that it helps. When it is found out it
+//! begins again from the next knob.
+//!
+//! Callers: `agent::make`, under the name `worst`: tests of `attach`, `tests/unharmed.rs`, the page
+//! `safety` of `solera-bench`.
 
 use super::{Agent, Outcome, Proposal, Set};
 use crate::sight::Window;

@@ -1,10 +1,13 @@
-//! A tuner on an open database.
+//! A tuner on an open database: `Attach` says how it is tuned, [`Tuner`] is a thread that does it,
+//! [`Stepper`] does it step by step.
 //!
-//! Owns [`Attach`], which says how a database is to be tuned; [`Tuner`], a thread that does it
-//! until it is dropped; and [`Stepper`], which does it when its caller says so.
+//! `attach` is the short way, for a `Goal`: the steward on the default keyspace.
 //!
 //! What must hold: the engine is never harmed. Whatever goes wrong, with the agent, the journal or
-//! a change, ends the tuning with a reason, and the database goes on with what was set.
+//! a change, ends the tuning with a reason; the database goes on with what was set. A database has
+//! one tuner (`TUNED.lock`).
+//!
+//! Callers: `solera tune`, `solera-bench`'s arms and pages, tests.
 
 mod stepper;
 #[cfg(test)]

@@ -1,8 +1,14 @@
-//! Tuning step by step.
+//! Tuning step by step: `Stepper` looks at the database, has the coordinator decide, and makes what
+//! was ordered.
 //!
-//! Owns [`Stepper`]: it looks at the database, has the coordinator decide when a window has ended,
-//! makes what was ordered, and writes all of it into the journal: the order before it is made, the
-//! answer after it.
+//! What must hold: the journal has the order before it is made, and the answer after it. `step`
+//! never fails: what goes wrong ends the tuning. A change that was open when the last process ended
+//! is taken back.
+//!
+//! `Prepared` has looked at all that can be refused, before anything that takes seconds.
+//!
+//! Callers: `attach::Attach::stepped`, `tuner`'s thread, the pages `learning` and `epochs` of
+//! `solera-bench`.
 
 use super::{Attach, LOCK_NAME, WHO};
 use crate::{

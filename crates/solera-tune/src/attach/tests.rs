@@ -1,4 +1,8 @@
-//! Tuners on databases in worlds of counted time.
+//! Tests of tuners on databases in worlds of counted time: that journal and manifest tell one
+//! story.
+//!
+//! They hold that a database has one tuner, what is refused, and that a closed database ends it.
+//! What a person sets stands. A torn, foreign or other agent's journal has its answer.
 
 use super::{Attach, Progress, Stepper, WHO};
 use crate::{

@@ -1,7 +1,10 @@
-//! Tuning on a thread of its own.
+//! Tuning on a thread of its own: `Tuner`, which steps a `Stepper` every quarter of a second until
+//! it is dropped.
 //!
-//! Owns [`Tuner`]. What must hold: its thread works for at most a hundredth of the time, but for
-//! what it begins with; and it ends soon after the tuner is dropped, whatever it does.
+//! What must hold: its thread works for at most a hundredth of the time, but for what it begins
+//! with. It ends soon after the tuner is dropped, whatever it does.
+//!
+//! Callers: `attach::Attach::thread`; `solera tune` and the bench's tuned arm hold one.
 
 use super::{Attach, Progress, stepper::Prepared};
 use crate::cost::probe::probe_unless;

@@ -1,7 +1,13 @@
-//! What a context costs while nothing is changed.
+//! What a context costs while nothing is changed: `Baseline`, of the newest eight windows
+//! (`Measured`).
 //!
-//! Owns [`Baseline`]: the newest windows, the exponentially weighted mean of what they cost and its
-//! median absolute deviation, with merges spread evenly ([`Merging`]).
+//! It keeps the exponentially weighted mean of their cost and its median absolute deviation, with
+//! merges spread evenly ([`Merging`]). `tolerance` is how much worse a window may be.
+//!
+//! What must hold: one window is a baseline whose deviation is not yet known. A steady context
+//! tolerates 5 %, a restless one three deviations.
+//!
+//! Callers: `coordinator` and its `state`.
 
 use super::{merging::Merging, rules::Rules};
 use serde::{Deserialize, Serialize};

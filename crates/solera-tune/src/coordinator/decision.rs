@@ -1,7 +1,11 @@
-//! What was decided after a window.
+//! What was decided after a window: `Decision`, with its `Order` (a `Purpose` and sets) and the
+//! database's `Answer`.
 //!
-//! Owns [`Decision`], [`Order`] and [`Answer`]. A decision is a function of all windows and answers
-//! before it, and is written down word for word.
+//! What must hold: a decision is a function of all windows and answers before it, and is written
+//! down word for word.
+//!
+//! Callers: `coordinator` makes them, `attach::stepper` carries them out, `journal` and `replay`
+//! keep and compare them, `solera explain` tells them.
 
 use crate::agent::{Outcome, Proposal, Set};
 use serde::{Deserialize, Serialize};

@@ -1,12 +1,13 @@
-//! The journal: every decision of a tuner, in a file of its own in the database's directory.
+//! The journal: every decision of a tuner, in a file of its own (`TUNED`) in the database's
+//! directory: `Journal` and `Record`.
 //!
-//! Owns [`Journal`], [`Record`] and the file's form: lines, each a CRC-32C in eight hexadecimal
-//! digits, a space, and a JSON object. The first is a [`Record::Begin`]. The file is bounded: when
-//! it is full, it is written anew with its newest part.
+//! Lines have a CRC-32C in eight hexadecimal digits, a space, and a JSON object. The first is a
+//! `Begin`. A full file (8 MiB) is written anew with its newest part, from a `Begin` on.
 //!
-//! What must hold: what is read back is what was written, or is cut off: a last line that is torn
-//! ends the journal before it. A line that is damaged and followed by others, and a file that is no
-//! journal, are refused.
+//! What must hold: what is read back is what was written, or is cut off where a last line is torn.
+//! A damaged line that is followed by others, and a file that is no journal, are refused.
+//!
+//! Callers: `attach::stepper`; `read` by `solera explain`, `solera tune` and tests.
 
 use super::{Answer, Decision, Rules, State};
 use crate::{

@@ -1,9 +1,13 @@
-//! What merges make windows dearer and cheaper by, though nothing has changed.
+//! What merges make windows dearer and cheaper by, though nothing has changed: `Merging`.
 //!
-//! Owns [`Merging`]. Merges come in lumps: a window that has one may cost twice what the next does.
-//! Both together say what a byte that was moved costs, whatever anybody takes the machine for: the
-//! slope of cost over bytes, from windows of one context under the same settings. With it a window
-//! is held against others as if merges were spread evenly.
+//! Merges come in lumps: a window that has one may cost twice what the next does. `learn` takes the
+//! slope of cost over moved bytes, from windows of one context under the same settings. By it,
+//! `evened` says what a window would have cost with merges spread evenly.
+//!
+//! What must hold: merges never make up all of a cost. A window that moves unusually much is not
+//! explained before merges were seen.
+//!
+//! Callers: `coordinator`, `baseline` and `state`.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,15 +1,14 @@
-//! Who may change what, and when; and what is taken back.
+//! Who may change what, and when, and what is taken back: `Coordinator`, the same for every agent.
 //!
-//! Owns [`Coordinator`]. It has one token: a change is open until it is judged, and no other is
-//! made meanwhile. Before a change it knows what the context costs; afterwards it compares, takes
-//! back what hurt, and does not allow the same again for a while. All of it holds for every agent,
-//! whatever the agent wants.
+//! It has one token: a change is open until it is judged, and no other is made meanwhile. Before a
+//! change it knows what the context costs (`baseline`). Afterwards it compares, takes back what
+//! hurt, and forbids the same for a while (`tabu`).
 //!
-//! What must hold:
-//! * a decision is a function of the windows and answers before it: no clock, no file, no
-//!   randomness;
-//! * what people set is left alone;
-//! * what changes lose stays within the allowance of [`Rules`], but for what one window can lose.
+//! What must hold: a decision is a function of the windows and answers before it: no clock, no
+//! file, no randomness. What people set is left alone. What changes lose stays within the allowance
+//! of [`Rules`], but for what one window can lose.
+//!
+//! Callers: `attach::stepper`, `coordinator::replay`.
 
 pub mod baseline;
 pub mod decision;

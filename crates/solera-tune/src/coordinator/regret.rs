@@ -1,8 +1,12 @@
-//! What changes that hurt have cost, and what they may cost.
+//! What changes that hurt have cost, and what they may cost: `Regret`, an account in time.
 //!
-//! Owns [`Regret`]. The unit is time: what operations took longer than their baseline, of all the
-//! time that was served. What one change gains does not make up for what another loses: an agent
-//! that helped in one place may not hurt in another for it.
+//! It counts what operations took longer than their baseline, of all the time that was served.
+//! `affords` says if there is room for one more change.
+//!
+//! What must hold: what one change gains does not make up for what another loses. An agent that
+//! helped in one place may not hurt in another for it.
+//!
+//! Callers: `coordinator` charges it, `state` keeps it; its allowance is `Rules`'s.
 
 use super::rules::Rules;
 use serde::{Deserialize, Serialize};

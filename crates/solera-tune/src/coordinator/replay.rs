@@ -1,7 +1,12 @@
-//! Deciding again: from a journal's records, offline.
+//! Deciding again, offline, from a journal's records: `replay` compares each decision with the one
+//! that was written down.
 //!
-//! Owns [`replay`], which holds each decision against the one that was written down, and
-//! [`resume`], by which a tuner comes back to what it knew when its process ended.
+//! `resume` brings a tuner back to what it knew when its process ended: what was decided after the
+//! newest beginning is decided again.
+//!
+//! What must hold: what is known now is what was known then; the first `Difference` ends it.
+//!
+//! Callers: `attach::stepper` resumes; `solera tune replay` and the tests replay.
 
 use super::{
     Answer, Coordinator, Order, State,

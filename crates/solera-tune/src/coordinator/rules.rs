@@ -1,6 +1,9 @@
-//! The rules that every agent's changes obey.
+//! The rules that every agent's changes obey: `Rules`. Each number has its reason here.
 //!
-//! Owns [`Rules`]. Each number has its reason here.
+//! `unguarded` is no guard, for experiments that repeat a paper's agent as it was printed.
+//!
+//! Callers: `coordinator` and its `baseline`, `regret`, `tabu` and `state`; `attach` takes others;
+//! the pages of `solera-bench`.
 
 use serde::{Deserialize, Serialize};
 

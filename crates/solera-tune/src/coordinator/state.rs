@@ -1,7 +1,13 @@
-//! What the coordinator knows between two windows.
+//! What the coordinator knows between two windows: `State`, with a `Place` for each context and the
+//! `Open` change.
 //!
-//! Owns [`State`], which is written to the journal now and then, so that a decision can be made
-//! again from there, and [`way`], which says how to come from one set of settings to another.
+//! It is written to the journal now and then, so that a decision can be made again from there.
+//! `after` is what settings become by sets; `way` says how to come from one set of settings to
+//! another.
+//!
+//! What must hold: the way from one set of settings to another ends there.
+//!
+//! Callers: `coordinator` owns one; `journal`, `replay` and `attach::stepper` keep and restore it.
 
 use super::{
     baseline::{Baseline, Measured},

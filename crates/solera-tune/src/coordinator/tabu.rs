@@ -1,7 +1,11 @@
-//! Changes that hurt and are not to be tried again for a while.
+//! Changes that hurt and are not to be tried again for a while: `Tabus`.
 //!
-//! Owns [`Tabus`]. What is forbidden is a knob's direction in a context, not one value: who was
-//! hurt by 12 is not to try 13. The pause grows with each time: 8, 16, 32 windows.
+//! What is forbidden is a knob's direction in a context (`moves`), not one value: who was hurt by
+//! 12 is not to try 13.
+//!
+//! What must hold: the pause grows with each time: 8, 16, 32 windows.
+//!
+//! Callers: `coordinator` adds and asks, `state` keeps it.
 
 use super::rules::Rules;
 use crate::agent::Set;

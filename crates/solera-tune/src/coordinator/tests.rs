@@ -1,5 +1,8 @@
-//! The coordinator against agents that are made for it, on windows that are made up: what a window
-//! costs is a function of what is set.
+//! Tests of the coordinator against agents made for it, on windows made up: what a window costs is
+//! a function of what is set.
+//!
+//! They hold which changes are kept, taken back, forbidden and restored; what people set stays;
+//! what all changes lose is bounded. A journal is decided again, and comes back, torn or full.
 
 use super::{
     Answer, Coordinator, Decision, Purpose, Rules, State,

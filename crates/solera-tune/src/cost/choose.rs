@@ -1,7 +1,14 @@
-//! The cheapest setting: the closed forms say where, the model says which of the neighbours.
+//! The cheapest setting: `choose` for a mix and a `Budget`, and `Model::price` for one setting.
 //!
-//! Owns [`choose`]. Every candidate is a legal setting, priced in the same way: from the tree that
-//! loading leaves, over as many operations as write every entry once more.
+//! The closed forms say where to look, for each `Family` of run limits. From the best of each, a
+//! walk over neighbours goes where the model says that it is cheaper. `Choice` holds all
+//! candidates.
+//!
+//! What must hold: every candidate is a legal setting. All are priced in one way: from the tree
+//! that loading leaves, over as many operations as write every entry once more.
+//!
+//! Callers: `solera cost`, and the pages `camal`, `ruskey` and `camal_learned` of `solera bench
+//! paper`.
 
 use super::{
     forms::{BLOOM_EXPONENT, camal, ruskey},

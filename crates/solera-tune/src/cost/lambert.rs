@@ -1,4 +1,8 @@
-//! The principal branch of Lambert's W: the w ≥ −1 with w eʷ = x.
+//! The principal branch of Lambert's W: `w0(x)` is the w ≥ −1 with w eʷ = x, by Halley's method.
+//!
+//! What must hold: it is `NaN` below −1/e, where there is none, and infinite for infinite x.
+//!
+//! Caller: `forms::camal`.
 
 use crate::learn::elementary::{exp, ln, ln_1p};
 

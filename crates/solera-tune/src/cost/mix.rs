@@ -1,4 +1,13 @@
-//! What is asked of a database: the shares of its operations.
+//! What is asked of a database: `Mix`, the shares of its operations, in CAMAL's order and letters.
+//!
+//! v is a lookup of an absent key, r of a key that is there, q a scan, w a write. A mix is read
+//! from text, as shares or percentages.
+//!
+//! What must hold: shares are 0 to 1 and together 1. A sum within 0.1 % of 1 or 100 is rounding;
+//! any other is refused with the reason.
+//!
+//! Callers: everything that prices a workload: `cost`, `sight`, the agents, `solera cost`, and
+//! `solera-bench`.
 
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};

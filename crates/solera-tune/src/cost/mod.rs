@@ -1,14 +1,15 @@
-//! The cost model: closed forms, the engine's own behaviour, and the machine's unit costs.
+//! The cost model: closed forms, the engine's own behaviour, and the machine's unit costs, in three
+//! layers.
 //!
-//! Three layers, each usable without the next:
-//! * [`forms`]: the papers' closed forms as corrected in docs/PAPERS.md, in the papers' terms. They
-//!   say *where* the least cost lies, at once, and why.
-//! * [`tree`] and [`reads`]: the tree that this engine keeps, run by run, as the expectation over
-//!   random keys. Where the engine differs from the papers' tree (docs/decisions/0006, 0012), this
-//!   is where it is written down.
-//! * [`model`] and [`mod@choose`]: what an operation costs in blocks and, with the [`units`] of
-//!   this machine, in time; and the cheapest setting: the closed form, and its neighbours priced by
-//!   the model.
+//! - [`forms`]: the papers' closed forms as corrected in docs/PAPERS.md. They say where the least
+//!   cost lies, at once.
+//! - [`tree`] and [`reads`]: the tree that this engine keeps, run by run, as the expectation over
+//!   random keys. They hold how the engine differs from the papers' tree (docs/decisions/0006,
+//!   0012).
+//! - [`model`] and [`mod@choose`]: what an operation costs in blocks and, by [`units`], in time;
+//!   and the cheapest setting.
+//! Callers: `solera cost`, the agents `steward`, `camal` and `lerp`, and the pages and opponents of
+//! `solera-bench`.
 
 pub mod lambert;
 pub mod mix;

@@ -1,6 +1,14 @@
-//! What an operation costs: the tree's expectation, priced.
+//! What an operation costs: `Model` prices the tree's expectation by the machine's units.
 //!
-//! Owns [`Data`] (what cannot be chosen), [`Setting`] (what can), [`Model`] and [`Cost`].
+//! `Data` is what cannot be chosen, `Setting` what can, `Cost` the answer, in blocks, entries moved
+//! and nanoseconds (`terms`). `loaded` and `run` keep `tree` in motion, `reads` and `misses` say
+//! what it is asked.
+//!
+//! What must hold: filters and block sizes are the engine's own; the memory of what filters let
+//! pass changes no price. `tests/engine.rs` compares it with the engine.
+//!
+//! Callers: `cost::choose`, `agent::steward::foresight`, `agent::imagined`, and the pages of
+//! `solera-bench`.
 
 use super::{
     mix::Mix,

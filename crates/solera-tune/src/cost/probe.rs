@@ -1,9 +1,14 @@
-//! The two-second probe of a machine: what reads, writes and the steps of an operation take here.
+//! The two-second probe of a machine: `probe` measures what reads, writes and the steps of an
+//! operation take here, as `Units`.
 //!
-//! Owns [`probe`]. Files are read past the system's cache where the file system can, else through
-//! it, and [`Units::direct_reads`] says which. The processor's parts are measured on databases in
-//! memory, through the engine's public face, as differences: what a lookup takes with seven runs
-//! and with one. Whoever waits for it can end it with [`probe_unless`].
+//! Files are read past the system's cache where possible, else through it; `Units::direct_reads`
+//! says which. The processor's parts come from databases in memory, through the engine's public
+//! face, as differences: a lookup with seven runs, and with one.
+//!
+//! What must hold: the directory is left as it was. `probe_unless` ends soon after its caller says
+//! so.
+//!
+//! Callers: `attach` (`stepped`, the tuner's thread), `solera cost`, and `solera bench paper`.
 
 use super::units::{READ_BYTES, Units};
 use solera::{

@@ -1,11 +1,14 @@
-//! What a lookup or a scan reads of a tree, in blocks, as an expectation (Z, R and Q
-//! of docs/PAPERS.md, "One cost model").
+//! What a lookup or a scan reads of a tree in blocks, as an expectation (Z, R and Q of
+//! docs/PAPERS.md, "One cost model").
 //!
-//! Owns [`Reads`]. A lookup asks the filter of every run that covers its key, newest first; where
-//! it passes it reads one block. A scan reads a block of every run that reaches that far and, as it
-//! goes on, the blocks that its entries cross. Blocks come from the cache as often as an LRU cache
-//! of its size would have them (Che's approximation: a block is there if it was asked for within
-//! the last t operations, the same t for all).
+//! `Reading::of` gives `Reads`. A lookup asks the filter of every run that covers its key, newest
+//! first. Where it passes it reads one block. A scan reads a block of every run that reaches that
+//! far, and the blocks that its entries cross.
+//!
+//! What must hold: the cache answers as an LRU cache of its size would. By Che's approximation, a
+//! block is there if it was asked for within the last t operations.
+//!
+//! Caller: `cost::model`, whose `reads`, `run` and `misses` use it.
 
 use super::{
     mix::Mix,

@@ -1,22 +1,15 @@
-//! The tree that this engine keeps, as its expectation: how many entries each run holds, range by
-//! range.
+//! The tree that this engine keeps, as its expectation: `Tree`, how many entries each `Run` holds,
+//! range by range.
 //!
-//! Owns [`Tree`]. Keys are taken to be random and evenly used, so a run is a density over the key
-//! space, here in [`CELLS`] equal cells. [`Tree::flush`] and [`Tree::settle`] follow
-//! `solera::compaction`'s `wants` and `pick` step by step, with densities in place of tables, and
-//! count what merges read and write. Thousands of flushes take some milliseconds, so the model need
-//! not assume a steady state: a tree of a few data sizes' writes is still far from one where the
-//! last level holds many runs.
+//! Keys are random and evenly used, so a run is a density over the key space, in `CELLS` equal
+//! cells. `flush` and `settle` follow `solera::compaction`'s `wants` and `pick` step by step and
+//! count what merges read and write (`Work`).
 //!
-//! What differs from the papers' tree, and is the reason for this module (docs/decisions/0012):
-//! * level 0 holds up to K₀ runs of one write buffer and is emptied as a whole into level 1, which
-//!   is (T−1)T write buffers large: level 1 takes (T−1)T/(K₀K₁) arrivals, not T;
-//! * a level of K > 1 fills up and is drained, so that it is half full on average; a level of K = 1
-//!   stays full and gives up the piece that is cheapest, so that what arrives in a level is merged
-//!   with twice as dense a source (a sweep leaves behind what it emptied last) but with a full
-//!   target;
-//! * run and level capacities are looked at before every piece, so runs may end in the middle of
-//!   the key space.
+//! What must hold: no steady state is assumed. A tree of a few data sizes' writes is far from one
+//! where the last level holds many runs.
+//!
+//! Callers: `cost::model`, `cost::reads`, `steward::foresight`, `agent::imagined`,
+//! `tests/engine.rs`.
 
 use solera::Shape;
 
@@ -136,6 +129,16 @@ impl Work {
 }
 
 /// The tree.
+///
+/// What differs from the papers' tree, and is the reason for this module (docs/decisions/0012):
+/// * level 0 holds up to K₀ runs of one write buffer and is emptied as a whole into level 1, which
+///   is (T−1)T write buffers large: level 1 takes (T−1)T/(K₀K₁) arrivals, not T;
+/// * a level of K > 1 fills up and is drained, so that it is half full on average; a level of K = 1
+///   stays full and gives up the piece that is cheapest, so that what arrives in a level is merged
+///   with twice as dense a source (a sweep leaves behind what it emptied last) but with a full
+///   target;
+/// * run and level capacities are looked at before every piece, so runs may end in the middle of
+///   the key space.
 #[derive(Clone, Debug)]
 pub struct Tree {
     shape: Shape,

@@ -1,4 +1,13 @@
-//! What this machine takes for the steps that operations are made of.
+//! What this machine takes for the steps that operations are made of: `Units`, in nanoseconds,
+//! measured by [`probe`](super::probe) and stored as JSON.
+//!
+//! `of_blocks` counts blocks alone, `assumed` is a middling machine; `read_ns` puts random reads of
+//! any size on a line between those measured.
+//!
+//! What must hold: `is_sane` refuses what no machine can take.
+//!
+//! Callers: `probe` makes them; `cost::model`, the agents, `world`, `attach`, `solera cost` and
+//! `solera-bench` price by them.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,15 +1,14 @@
-//! A choice among arms whose rewards change slowly: old rewards count less.
+//! A choice among arms whose rewards change slowly: `Bandit` has what is known of each arm,
+//! `Policy` is how one is chosen.
 //!
-//! Owns [`Bandit`], what is known of each arm, and [`Policy`], how an arm is chosen. Discounted UCB
-//! (Garivier and Moulines, 2011) takes the arm that could be best. Thompson's policy takes each arm
-//! as often as it is likely to be best.
+//! Discounted UCB (Garivier and Moulines, 2011) takes the arm that could be best. Thompson's policy
+//! takes each as often as it is likely to be best. Old rewards count less (`keep`, `fade`).
 //!
-//! What must hold:
-//! * A legal arm that was never tried, or whose rewards have faded, is chosen first.
-//! * Rewards are finite. The same rewards and seed give the same choices on every processor.
+//! What must hold: a legal arm that was never tried, or whose rewards have faded, is chosen first.
+//! Rewards are finite. The same rewards and seed give the same choices.
 //!
-//! Called by the opponent in `crates/solera-bench/src/opponent/arms.rs`, with UCB. No agent of this
-//! crate calls it.
+//! Caller: the opponent in `crates/solera-bench/src/opponent/arms.rs`, with UCB. No agent of this
+//! crate.
 
 use super::{elementary::ln, random::Random};
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,9 @@
-//! Many numbers in a memory: as their bits, in hexadecimal, so that none changes on the way.
+//! Many `f32` in a memory as one text: `serialize` writes their bits, eight hexadecimal digits
+//! each, `deserialize` reads them.
 //!
-//! For `#[serde(with = "bits")]` on the vectors of `f32` that networks are made of.
+//! What must hold: no number changes on the way. Numbers that are not finite are refused.
+//!
+//! Callers: `#[serde(with = "bits")]` on the vectors of `network` and `replay`.
 
 use serde::{Deserialize, Deserializer, Serializer, de::Error};
 use std::fmt::Write;

@@ -1,8 +1,13 @@
-//! Regression by boosted trees: each small tree predicts what those before it have left over.
+//! Regression by boosted trees: `Boost` grows them, `Boosted` predicts. Each small tree predicts
+//! what those before it have left over.
 //!
-//! Splits and leaves are those of XGBoost for squared errors (Chen and Guestrin, KDD 2016): a leaf
-//! is −G/(H + λ), and a split is as good as what it adds to G²/(H + λ). Every split of every
-//! feature is tried; the first of equal ones is taken.
+//! Splits and leaves are those of XGBoost for squared errors (Chen and Guestrin, KDD 2016). A leaf
+//! is −G/(H + λ), and a split is as good as what it adds to G²/(H + λ).
+//!
+//! What must hold: every split of every feature is tried, and the first of equal ones is taken.
+//! Points are finite. XGBoost's defaults, which CAMAL uses, are `Boost`'s.
+//!
+//! Callers: `regression`, for `Kind::Trees`; `agent::constants` has the options.
 
 /// How trees are grown.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,4 +1,12 @@
-//! Symmetric systems of linear equations, by Cholesky's decomposition.
+//! Symmetric systems of linear equations by Cholesky's decomposition: `Cholesky` is L, lower
+//! triangular, with L Lᵀ = A.
+//!
+//! `of` decomposes, `forward` solves L x = b, `solve` solves A x = b, `half_ln_determinant` is for
+//! likelihoods.
+//!
+//! What must hold: a matrix that is not positive definite has none.
+//!
+//! Callers: `ridge`, and `gauss` for its covariances.
 
 /// A lower triangular matrix L with L Lᵀ = A.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,9 +1,14 @@
-//! Deep deterministic policy gradient (Lillicrap et al., ICLR 2016): an actor that says what to do
-//! in a state, and a critic that says what that is worth.
+//! Deep deterministic policy gradient (Lillicrap et al., ICLR 2016): `Ddpg`, of `DdpgOptions`.
 //!
-//! Owns [`Ddpg`]. The critic learns from remembered transitions what actions bring; the actor
-//! follows the critic's slope. Both are followed slowly by a second pair, of which the critic's
-//! targets are made.
+//! An actor says what to do in a state, a critic what that is worth. `learn` draws a batch from
+//! what `remember` kept: the critic learns from it, the actor follows the critic's slope. A second
+//! pair follows both slowly; the critic's targets are made of it. `explore` adds noise, less each
+//! time.
+//!
+//! What must hold: transitions have the sizes of the options. After `shift` the noise is at its
+//! first again and memories count half.
+//!
+//! Caller: `agent::lerp`.
 
 use super::{
     network::{Adam, Network, Output, Trace},

@@ -1,4 +1,10 @@
-//! Whether something has changed: two shares that lie apart, a mean that has moved.
+//! Whether something has changed: `total_variation` of two distributions (0 to 1), and
+//! `PageHinkley`, a test for a mean that moves (Page, 1954).
+//!
+//! What must hold: distributions are over the same kinds, numbers are finite. The test begins again
+//! after a change.
+//!
+//! Callers: `agent::lerp` asks for the variation; nothing but its own tests uses `PageHinkley`.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,8 +1,13 @@
-//! A Gaussian process: what a smooth function is likely to be between the points where it was
-//! measured.
+//! A Gaussian process: `Process`, what a smooth function is likely to be between the points where
+//! it was measured.
 //!
-//! Owns [`Process`] and the expected improvement that Bayesian optimisation asks for next (Jones,
-//! Schonlau and Welch, 1998).
+//! `fit` takes the likeliest of five length scales and three noises. `improvement` is the expected
+//! improvement by which Bayesian optimisation chooses (Jones, Schonlau and Welch, 1998).
+//!
+//! What must hold: features are given from 0 to 1, points are finite. Its predictions are
+//! scikit-learn's.
+//!
+//! Callers: the opponents `plain` and `search` of `solera-bench`. No agent of this crate.
 
 use super::{
     cholesky::Cholesky,

@@ -1,13 +1,13 @@
-//! Learners: what estimates, predicts and decides from numbers, and knows nothing of trees.
+//! The learners: what estimates, predicts and decides from numbers, and knows nothing of trees.
 //!
-//! What must hold: the same seed and the same numbers give the same answer, bit for bit, on every
-//! processor. So no learner here uses an elementary function of the platform (they are in
-//! [`elementary`]), an iteration order that changes, or a sum whose order the compiler may choose.
-//! Each file tests its learner on problems whose answer is known, and holds a digest of a run
-//! against a fixed value.
+//! What must hold: the same seed and numbers give the same answer, bit for bit, on every processor.
+//! So no learner uses the platform's elementary functions ([`elementary`] has others), an iteration
+//! order that changes, or a sum whose order the compiler chooses. Files test on problems whose
+//! answer is known; most compare a run's digest with a fixed value.
 //!
-//! Agents call these learners, and opponents in the bench. Numbers that are not finite must not
-//! reach a learner: the callers look at what they observed first, and the learners assert it.
+//! Numbers that are not finite must not reach a learner: callers look first, learners assert it.
+//!
+//! Callers: the agents, the steward's `scales`, and opponents and pages of `solera-bench`.
 
 pub mod bits;
 pub mod random;

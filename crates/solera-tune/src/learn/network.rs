@@ -1,9 +1,14 @@
-//! A fully connected network of `f32`, its gradients, and Adam.
+//! A fully connected network of `f32` (`Network`, hidden layers end in ReLU), its gradients, and
+//! `Adam` (Kingma and Ba, ICLR 2015).
 //!
-//! Owns [`Network`] and [`Adam`]. Hidden layers end in ReLU. Weights lie input by input, so that a
-//! layer is a sum of scaled rows: the compiler may do several outputs at once, while each output's
-//! sum keeps its order. Where a sum must run over outputs it is kept in [`LANES`] parts, which are
+//! `trace` keeps what each layer put out, `backward` adds up gradients, `slopes` are those of the
+//! input, `approach` follows another network.
+//!
+//! What must hold: sums have one order. Weights lie input by input, so that a layer is a sum of
+//! scaled rows; the compiler may do several outputs at once. A sum over outputs has `LANES` parts,
 //! added in one fixed way.
+//!
+//! Callers: `ddpg`, and `regression` for `Kind::Network`.
 
 use super::{bits, elementary::tanh, random::Random};
 use serde::{Deserialize, Serialize};

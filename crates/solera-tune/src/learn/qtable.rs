@@ -1,4 +1,11 @@
-//! Tabular Q-learning (Watkins and Dayan, 1992), and the exploration that goes with it.
+//! Tabular Q-learning (Watkins and Dayan, 1992): `QTable`, what each action in each state is worth,
+//! and `Exploration`.
+//!
+//! `Exploration` is ε: how often an action is tried that is not the best, less with every step.
+//!
+//! What must hold: rewards are finite. Of equal actions the first is the best.
+//!
+//! Caller: `agent::doblix`.
 
 use super::random::Random;
 use serde::{Deserialize, Serialize};

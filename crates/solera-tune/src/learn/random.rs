@@ -1,4 +1,11 @@
-//! Random numbers of a seed: xoshiro256++, seeded by splitmix64.
+//! Random numbers of a seed: `Random`, which is xoshiro256++ seeded by splitmix64.
+//!
+//! `bits`, `unit`, `below`, `normal` (Marsaglia's polar method) and `weighted` draw from it.
+//!
+//! What must hold: a seed gives the same bits on every processor, those of the published generator.
+//!
+//! Callers: the learners that draw, the agents `doblix`, `lerp` and `camal`, and `solera-bench`'s
+//! opponents.
 
 use super::elementary::ln;
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,12 @@
-//! A function learned from points, by one of three kinds: straight, trees, a network.
+//! A function learned from points: `Regression`, by one of three kinds (`Kind`): straight, trees, a
+//! network.
 //!
-//! Owns [`Regression`]. CAMAL §7 compares the three; whoever uses one need not know which.
+//! CAMAL §7 compares the three; who uses one need not know which. `ridge`, `boost` and `network` do
+//! the work.
+//!
+//! What must hold: there is a point at least. `seed` is for the network's first weights and order.
+//!
+//! Callers: `agent::camal::learned`, and the opponent `two_steps` of `solera-bench`.
 
 use super::{
     boost::{Boost, Boosted},

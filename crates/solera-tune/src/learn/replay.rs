@@ -1,4 +1,12 @@
-//! What was tried and what came of it, to be learned from again.
+//! What was tried and what came of it, to be learned from again: `Replay` keeps the last
+//! `Transition`s.
+//!
+//! A full memory replaces the oldest. `draw` takes one at random, all equally likely, with how much
+//! it counts; `fade` makes old ones count less.
+//!
+//! What must hold: the numbers of a transition are finite.
+//!
+//! Callers: `ddpg`; `agent::lerp` makes the transitions.
 
 use super::{bits, random::Random};
 use serde::{Deserialize, Serialize};

@@ -1,8 +1,13 @@
-//! Ridge regression: the line through weighted points that has the least squared error and small
-//! slopes.
+//! Ridge regression: `Ridge`, the line through weighted points that has the least squared error and
+//! small slopes.
 //!
-//! Owns [`Ridge`], which keeps sums and not points: a point costs n² steps, and what is old can be
-//! made to count less.
+//! It keeps sums and not points: a point costs n² steps, and `fade` makes what is old count less.
+//! `solve` makes the coefficients (by `cholesky`), `value` uses them.
+//!
+//! What must hold: `penalty` is positive. Who wants a constant gives a feature that is 1. A memory
+//! from a file is checked by `is_of`.
+//!
+//! Callers: `agent::steward::scales`, and `regression` for straight functions.
 
 use super::cholesky::Cholesky;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,12 @@
-//! Numbers of any size as distances from their mean, in deviations: the z-score.
+//! Numbers of any size as distances from their mean, in deviations: `Standard`, the z-score
+//! (`score`).
+//!
+//! `of_all` counts all numbers alike. `of_last` counts the last ones more.
+//!
+//! What must hold: numbers are finite. Where there is no deviation to speak of, the score is 0.
+//!
+//! Callers: the agents `doblix` and `lerp`, for rewards and states, and `regression` for its
+//! network.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,10 +1,14 @@
-//! Contexts: workloads that are alike have one number.
+//! Contexts: workloads that are alike have one number. `Contexts` gives it, by `Traits`: mix, and
+//! size of data, entry and scan.
 //!
-//! Owns [`Contexts`]. A workload's traits are its mix, the size of the data, of an entry and of a
-//! scan. A window belongs to the nearest context whose mix is within [`DRIFT`] of its own in total
-//! variation (CAMAL's threshold) and whose sizes are within a factor. A workload that no context is
-//! like becomes one when a window shows it whose parts are alike, or else two windows in a row, so
-//! that the window in which one workload ends and another begins makes none.
+//! A window belongs to the nearest context whose mix is within `DRIFT` in total variation (CAMAL's
+//! threshold) and whose sizes are within a factor.
+//!
+//! What must hold: a workload that no context is like becomes one after a window whose parts are
+//! alike, or two windows in a row. The window in which a workload changes makes none. 64 are
+//! remembered.
+//!
+//! Callers: `watch`, which places each window; `coordinator::replay`, which places windows again.
 
 use super::window::Window;
 use crate::learn::elementary::log2;

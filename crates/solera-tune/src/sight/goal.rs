@@ -1,6 +1,14 @@
-//! What a database is to be good at.
+//! What a database is to be good at: `Goal`, one `Objective` of a window that is to be small,
+//! others under bounds.
 //!
-//! Owns [`Goal`]: one number of a window is to be small, others are to stay under bounds.
+//! `cost` is what a window cost for one operation, `mean_ns` its mean time, `broken` names the
+//! bound that it breaks. `Measure` says how the mean time is had.
+//!
+//! What must hold: a window that does not tell has no cost. Each objective's name comes back from
+//! its text.
+//!
+//! Callers: the coordinator judges by it, `agent::lerp` and the steward price by it, `solera
+//! explain` names its objective.
 
 use super::window::Window;
 use serde::{Deserialize, Serialize};

@@ -1,11 +1,14 @@
 //! What a database does, seen window by window.
 //!
-//! Owns [`Window`], what happened between two observations as plain numbers; [`Watch`], which cuts
-//! time into windows and says which of them are not to be judged; [`Contexts`], which gives
-//! workloads that are alike one number; and [`Goal`], what a window is measured by.
+//! [`Window`] is what happened between two observations, [`Watch`] cuts time into windows and says
+//! which are not to be judged. [`Contexts`] give alike workloads one number; [`Goal`] is what a
+//! window is measured by.
 //!
-//! What must hold: a window is all that anybody decides from, it can be written down and read back
-//! without loss, and no number in it is other than finite.
+//! What must hold: a window is all that anybody decides from. It can be written down and read back
+//! without loss, and every number in it is finite.
+//!
+//! Callers: `attach::stepper` watches; the coordinator and the agents read windows; `solera
+//! explain` reads them in journals; pages of `solera-bench` watch too.
 
 pub mod context;
 pub mod goal;

@@ -1,11 +1,14 @@
-//! Cutting time into windows.
+//! Cutting time into windows: `Watch`, shown observations as often as its caller likes, says by
+//! `Look` whether a window has ended.
 //!
-//! Owns [`Watch`]. It is shown observations as often as its caller likes, and says when a window
-//! has ended: when there were enough operations, over enough time, and, where there are writes,
-//! flushes, so that a window holds whole cycles of the tree's work. It compares what was asked
-//! between looks: where the workload changes, the window begins anew, once. A window in which it
-//! changes again is of no context and is not judged. Where a known workload has come back, that is
-//! told before the window has ended.
+//! One ends with enough operations over enough time (`Pace`) and, where there are writes, flushes:
+//! it holds whole cycles of the tree's work. Looks compare what was asked: where the workload
+//! changes, the window begins anew, once.
+//!
+//! What must hold: a window in which it changes again is of no context and is not judged. A known
+//! workload that has come back is told before its window ends.
+//!
+//! Callers: `attach::stepper`, and the pages of `solera-bench` that learn.
 
 use super::{
     context::{Contexts, DRIFT, Traits},

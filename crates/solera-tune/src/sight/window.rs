@@ -1,6 +1,13 @@
-//! One window: what one keyspace did between two observations.
+//! One window: `Window`, what one keyspace did between two observations, and its parts
+//! (`Operations`, `Setting`, `LevelSight`, `LayoutSight`).
 //!
-//! Owns [`Window`] and its parts. All of it is plain data that a journal can keep.
+//! `between` subtracts observations. `number` and `text` say what a knob stood at. `Blocked` says
+//! why a window is not to be judged: a load, a backlog, a stalled writer, a clock that jumped.
+//!
+//! What must hold: plain data that a journal can keep. A window whose numbers cannot be true is
+//! blocked.
+//!
+//! Callers: `watch` makes them; the coordinator, all agents, and the cost model's users read them.
 
 use crate::cost::Mix;
 use serde::{Deserialize, Serialize};

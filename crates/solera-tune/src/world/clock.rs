@@ -1,4 +1,12 @@
-//! A clock that moves by what is charged.
+//! A clock that moves by what is charged: `WorldClock`, an engine `Clock` for worlds.
+//!
+//! `charge` moves it, `now_ns` reads it. A world begins in the year 2023, and sleeping takes its
+//! time at once.
+//!
+//! What must hold: nothing but charges and sleeps moves it.
+//!
+//! Callers: `files` charges, `world::World` charges and gives it to the database; `solera bench
+//! paper` uses one too.
 
 use solera::Clock;
 use std::{

@@ -1,7 +1,11 @@
-//! Twelve workloads that do not stay as they are.
+//! Twelve workloads that do not stay as they are: `Drift`, a name and a sequence of epochs, each a
+//! [`Phase`].
 //!
-//! Owns [`Drift`]: a sequence of epochs, each a [`Phase`]. A tuner that was right in one epoch is
-//! wrong in the next.
+//! Hot keys that move, mixes in turns, YCSB's A to F, storms of deletes, growth (`Drift::all`).
+//!
+//! What must hold: a tuner that was right in one epoch is wrong in the next.
+//!
+//! Callers: the pages `epochs`, `safety` and `together` of `solera bench paper`.
 
 use super::{Keys, Phase};
 

@@ -1,8 +1,11 @@
-//! Files whose reads and writes take time by a world's clock.
+//! Files whose reads and writes take time by a world's clock: `WorldFs`, any [`Fs`] with a price on
+//! each read and append.
 //!
-//! Owns [`WorldFs`]: any [`Fs`], with a price on each read and append. A read that goes on where
-//! the last one of its file ended is sequential and costs by the page; another costs what a random
-//! read of its length costs.
+//! What must hold: a read that goes on where the last one of its file ended is sequential and costs
+//! by the page. Another costs what a random read of its length costs. All else is the file system's
+//! own.
+//!
+//! Callers: `world::World`, `tests/unharmed.rs`, and `solera bench paper`, in its counted machine.
 
 use super::WorldClock;
 use crate::cost::{Units, units::PAGE_BYTES};

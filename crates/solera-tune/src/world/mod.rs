@@ -1,12 +1,15 @@
-//! A world to learn in: a database whose time is counted, not measured.
+//! A world to learn in: `World`, a database whose time is counted, not measured; `Setup` says what
+//! it is like.
 //!
-//! Owns [`World`]: a database over files in memory and a clock that moves by what its unit costs
-//! say of each read, each write and each step of an operation. All work is done in the caller's
-//! thread, so that whatever happens is a function of the seed, and thousands of windows take
-//! seconds.
+//! Its files lie in memory, and a clock moves by what unit costs say of each read, each write and
+//! each step of an operation. `run` does operations of a `Phase` and all work that follows, and
+//! checks every answer.
 //!
-//! Called by the tests of agents and by `solera bench paper`; docs/decisions/0020 says why it lives
-//! here.
+//! What must hold: all work is in the caller's thread, so whatever happens is a function of the
+//! seed, and thousands of windows take seconds.
+//!
+//! Callers: tests of agents and of `attach`, `tests/seeds.rs`, `solera bench paper`.
+//! docs/decisions/0020 says why it lives here.
 
 mod clock;
 pub mod drift;

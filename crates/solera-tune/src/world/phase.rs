@@ -1,4 +1,9 @@
-//! What a world's database is asked for, for a while.
+//! What a world's database is asked for, for a while: `Phase`, a workload, and `Keys`, which keys
+//! it touches.
+//!
+//! `Phase::of` has even keys, scans of 16, and writes of keys that are there.
+//!
+//! Callers: `world::World::run`, `drift`, and the tests that live in worlds.
 
 use crate::cost::Mix;
 

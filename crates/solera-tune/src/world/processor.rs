@@ -1,7 +1,10 @@
-//! What the processor did, priced by the engine's own counts.
+//! What the processor did, priced by the engine's own counts: `Processed::of` two observations'
+//! difference.
 //!
-//! Owns [`Processed`]. Every place whose time is counted charges by it: worlds, and those of
-//! `solera bench paper`.
+//! What must hold: every step that was counted has its price once. Whatever counts its time charges
+//! by it, so that counted times agree.
+//!
+//! Callers: `world::World`, and the counted machine of `solera bench paper`.
 
 use crate::cost::Units;
 use solera::control::Observation;

@@ -1,7 +1,15 @@
-//! What CAMAL has learned, and what it chooses by it (CAMAL §5, §7, §8).
+//! What CAMAL has learned, and what it chooses by it (CAMAL §5, §7, §8): `Sample`, `Believed` and
+//! `Tuned`.
 //!
-//! Owns [`Sample`] and [`Tuned`]: a regression for each policy, from samples of one scale; choices
-//! for other scales (Lemma 5.1), and for mixes that are not certain.
+//! `Believed` is a regression of one policy's samples, by one of three `Learner`s. `Tuned` has all
+//! policies' and chooses, for other scales by Lemma 5.1. `choose_within` is for mixes that are not
+//! certain, within ρ (`mixes_within`).
+//!
+//! What must hold: each sample counts by one over its cost, as in the authors' code. Of choices
+//! that cost the same the nearest to the closed forms is taken.
+//!
+//! Callers: `camal`, `sampling`, and `solera-bench` (`camal_learned`, `camal_dynamic`, opponent
+//! `plain`).
 
 use super::{
     super::constants::CamalConstants,

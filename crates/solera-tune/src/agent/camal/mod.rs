@@ -1,8 +1,14 @@
 //! CAMAL: active learning of size ratio and memory, guided by the cost model (CAMAL §4 to §8;
 //! docs/PAPERS.md, "CAMAL").
 //!
-//! Owns the agent [`Camal`], its dynamic mode (§6); below it [`space`], what can be chosen,
-//! [`learned`], what is known of it, and [`sampling`], what is measured to know it.
+//! `Camal` is the agent of its dynamic mode (§6): what was learned before, applied when the mix has
+//! moved. Below it, [`space`] is what can be chosen, [`learned`] what is known of it, [`sampling`]
+//! what is measured to know it.
+//!
+//! What must hold: it asks for a reconfiguration when a share of the mix has moved, and not before.
+//! It is made from samples, so it has no name in `agent::NAMES`.
+//!
+//! Callers: the pages `camal_dynamic` and `camal_learned` of `solera bench paper`.
 
 pub mod space;
 pub mod learned;

@@ -1,8 +1,13 @@
 //! Which choices are measured: decoupled active learning (CAMAL §4, Algorithm 2).
 //!
-//! Owns [`Sampler`], what every way of sampling is to whoever measures, and [`Decoupled`], CAMAL's
-//! own: for each training mix T is sampled about T*, learned and fixed; then bits per key about
-//! their own optimum; then the cache's share.
+//! `Sampler` is what every way of sampling is to whoever measures: `next`, `tell`, `samples`.
+//! `Decoupled` is CAMAL's own: for each training mix it samples T about T*, learns and fixes it.
+//! Then come bits per key about their optimum, then the cache's share. Table 1 is `TRAINING`.
+//!
+//! What must hold: a choice is told its cost before the next is asked for. Costs are finite and
+//! positive.
+//!
+//! Callers: the page `camal_learned` of `solera-bench`; opponent `plain` is another `Sampler`.
 
 use super::{
     super::constants::CamalConstants,

@@ -1,7 +1,13 @@
-//! What CAMAL chooses among, and what its models see of a choice (CAMAL §4, §7).
+//! What CAMAL chooses among, and what its models see of a choice (CAMAL §4, §7): `Knobs`, `Policy`
+//! and `Space`.
 //!
-//! Owns [`Knobs`], [`Policy`] and [`Space`]: the data, the memory, and which knobs are legal with
-//! them.
+//! `ratio_form` and `bits_form` are the closed forms' centres, `choices` all that are legal.
+//! `terms` are what the straight model sees, `factors` what trees and network see.
+//!
+//! What must hold: every choice leaves a write buffer beside filters and cache. `apart` says how
+//! far one lies from the closed forms.
+//!
+//! Callers: `learned`, `sampling` and `camal`, and the CAMAL pages of `solera-bench`.
 
 use super::super::constants::CamalConstants;
 use crate::{

@@ -1,7 +1,15 @@
-//! What operations will cost under a plan: the cost model, begun with the tree as it is and
-//! corrected by what was measured.
+//! What operations will cost under a plan: `Foresight`, the cost model begun with the tree as it
+//! is, corrected by what was measured.
 //!
-//! Owns [`Foresight`] and [`Plan`].
+//! `Plan` is a setting that is priced. `walk` runs the window's tree forward under one, `price`
+//! says what an operation of the `Walk` costs in the goal's unit. `counted` and `modelled` are what
+//! a window did by its counts and by the model. `hazard` is what a later workload would read of
+//! what is left.
+//!
+//! What must hold: a walk is short (`FLUSHES_MAX`), because a thread that tunes has a hundredth of
+//! the time.
+//!
+//! Callers: `steward`, `prices` and `wishes`.
 
 use super::scales::{Parts, Scales};
 use crate::{

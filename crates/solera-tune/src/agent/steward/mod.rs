@@ -1,13 +1,15 @@
-//! The steward: closed forms and the cost model at the first window, and what it measures from then
-//! on.
+//! The steward: `Steward`, the agent that users get. Closed forms and the cost model at the first
+//! window, then what it measures.
 //!
-//! Owns [`Steward`], the agent that users get. After each window it corrects its model by what was
-//! measured: what the parts of an operation take ([`scales`]), and how many blocks a context's
-//! reads and merges really move. When it is its turn it prices wishes ([`wishes`]) by running the
-//! engine's tree forward from where it is ([`foresight`]), over as many operations as contexts have
-//! lasted, so that what a change costs is in its price. It proposes the one that gains most, and
-//! nothing that gains less than it may be wrong by, or leaves a tree that a workload to come would
-//! suffer from.
+//! After each window it corrects its model: what an operation's parts take ([`scales`]), and the
+//! blocks that a context's reads and merges really move. In its turn it prices wishes ([`wishes`]).
+//! It runs the engine's tree forward ([`foresight`]) for as long as contexts have lasted, so a
+//! change's cost is in its price.
+//!
+//! What must hold: it proposes the one that gains most. It proposes nothing that gains less than
+//! the model may be wrong by, or leaves a tree that a workload to come suffers from.
+//!
+//! Caller: `agent::make`, under the name `steward`.
 
 mod foresight;
 mod prices;

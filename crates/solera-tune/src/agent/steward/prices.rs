@@ -1,7 +1,10 @@
-//! What plans are priced at for one window.
+//! What plans are priced at for one window: `Prices`, as shares of what staying costs.
 //!
-//! Owns [`Prices`]. A plan is walked once for each workload, however often it is asked for: groups
-//! of knobs have plans in common, and what staying costs is asked for by all of them.
+//! What must hold: a plan is walked once for each workload, however often it is asked for, because
+//! groups of knobs have plans in common. `allowed` refuses a plan that its agent's record does not
+//! dare, that a later workload suffers from, or that makes a recent context worse.
+//!
+//! Caller: `steward`, for `wishes::search`.
 
 use super::{
     DWELL, LASTS, Steward,

@@ -1,7 +1,13 @@
 //! What might be better: neighbours and families of settings, one group of knobs at a time.
 //!
-//! Owns [`Group`], the knobs that are changed together, [`Wish`], a change that is worth proposing,
-//! and [`search`].
+//! `Group` is the knobs that are changed together, `Wish` a change worth proposing. `search` finds
+//! the cheapest plan of a group; the whole goes through the groups one after the other, each from
+//! where the last came to.
+//!
+//! What must hold: plans are legal. `dares` says whether an agent's record allows a step; risky
+//! groups need more gain (`caution`).
+//!
+//! Callers: `steward` searches; `prices` asks for `dares` and `hazard_max`.
 
 use super::foresight::{Plan, divided_bytes};
 use crate::{

@@ -1,5 +1,13 @@
-//! CAMAL §3–§5 as corrected in docs/PAPERS.md, "CAMAL: the size ratio": the size ratio T and the
-//! split of memory between write buffer and filters.
+//! CAMAL §3–§5 as corrected in docs/PAPERS.md, "CAMAL: the size ratio": `Tree` and `Knobs`.
+//!
+//! `leveling` and `tiering` cost a setting in I/Os. `size_ratio` is T*, `filter_bytes` the split of
+//! memory between write buffer and filters, both by Lambert's W.
+//!
+//! What must hold: T* is at least 2 and at most the caller's bound. Where filters do not pay they
+//! get nothing.
+//!
+//! Callers: `cost::choose`, `agent::camal::space`, and the pages `camal` and `camal_learned` of
+//! `solera-bench`.
 
 use super::super::{lambert::w0, mix::Mix};
 use crate::learn::elementary::{exp, ln};

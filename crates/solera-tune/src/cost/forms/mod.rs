@@ -1,9 +1,13 @@
-//! The papers' closed forms, as corrected in docs/PAPERS.md. Pure functions in the papers' terms:
-//! levels count from 1, level i holds (M_b/E)(T−1)Tⁱ⁻¹ entries, a Bloom filter's false positives
-//! are e^(−c bits).
+//! The papers' closed forms, as corrected in docs/PAPERS.md: `camal` and `ruskey`, pure functions
+//! in the papers' terms.
 //!
-//! Not this engine's tree (that is [`tree`](super::tree)): what is found here is where to begin to
-//! look.
+//! Levels count from 1. Level i holds (M_b/E)(T−1)Tⁱ⁻¹ entries. A Bloom filter's false positives
+//! are e^(−c bits), where `BLOOM_EXPONENT` is c, and `BLOOM_EXPONENT_AS_PRINTED` CAMAL's.
+//!
+//! What must hold: this is not this engine's tree (that is [`tree`](super::tree)). What is found
+//! here is where to begin to look.
+//!
+//! Callers: `cost::choose`, the agents `camal` and `lerp`, and `solera-bench`'s papers.
 
 pub mod camal;
 pub mod ruskey;

@@ -1,9 +1,15 @@
 //! RusKey §5.2 and Monkey together (docs/PAPERS.md, "RusKey: the run limits"): run limits and
 //! filters of all levels in one form.
 //!
+//! `Levels` is what it is given. `allot` is Monkey's allotment, `solve` gives a `Solution`, `limit`
+//! one level's K.
+//!
 //! A level of K runs costs a lookup K probes and K f reads, and a write (T−1+K)/(2K) merges. With
-//! filters allotted by Monkey, f_i = λ n_i/K_i: K_i f_i depends on K_i only through λ, and what is
-//! left is a quadratic in 1/K_i for each level.
+//! Monkey's f_i = λ n_i/K_i, each level is a quadratic in 1/K_i; a damped iteration finds λ.
+//!
+//! What must hold: the bits are all used; no level has less than none.
+//!
+//! Callers: `cost::choose`, the agents `lerp` and `camal`.
 
 use super::BLOOM_EXPONENT;
 use crate::learn::elementary::{exp, ln};
