@@ -1,7 +1,11 @@
-//! Operations of the log into memtables.
+//! Operations of the log into memtables: `batch` at a commit, `operation_to` for one operation, at
+//! recovery too.
 //!
-//! Owns how a batch is applied, at a commit and at recovery. A batch that does not decode poisons:
-//! its frame is in the log already.
+//! `batch` notes trees whose memtable is full. `keys_put` lists what a batch puts, for a large one.
+//!
+//! What must hold: a batch that does not decode poisons, because its frame is in the log already.
+//!
+//! Callers: `core` (the commit's `insert`), `large`, and `open`'s replay.
 
 use super::{catalog::Keyspaces, values::Place};
 use crate::{

@@ -1,7 +1,14 @@
-//! What knobs were set to while the database ran.
+//! What knobs were set to while the database ran: `Assignments`, over what the program gives at its
+//! opens.
 //!
-//! Owns [`Assignments`], what was set over what the program gives at its opens. What was set stands
-//! until it is set again, whatever later opens give. `change` makes changes and puts them in force.
+//! `settings_of` and `split` are what trees and memory are kept like by it. `history` has the
+//! newest 256 changes. An author of many drives out his own oldest first.
+//!
+//! What must hold: what was set stands until it is set again, whatever later opens give. Setting a
+//! knob for all levels ends what was set for single ones.
+//!
+//! Callers: `store` keeps and records it; `change` adds to it; `control::check` tries settings on a
+//! copy.
 
 use super::{
     descriptions::describe,

@@ -1,7 +1,10 @@
-//! The threads of users that do the database's work: flushes, merges, loads, changes of keyspaces.
+//! The threads of users that do the database's work (flushes, merges, loads, changes of keyspaces):
+//! `Callers` counts who is inside.
 //!
-//! Owns [`Callers`]. What must hold: nobody is inside once it is shut, and nobody comes in later.
-//! So a database that was closed writes nothing to its directory, which others may have then.
+//! What must hold: nobody is inside once it is `shut`, and nobody comes in later. A database that
+//! was closed writes nothing to its directory, which others may have by then.
+//!
+//! Callers: `core::enter` lets a thread in; `handle`'s close shuts it.
 
 use crate::{
     error::{Error, Result},

@@ -1,8 +1,13 @@
-//! The catalog: which keyspaces there are, by name and by number.
+//! The catalog: `Catalog`, which keyspaces there are, by name and by number, behind one lock.
 //!
-//! Owns [`Catalog`]. What must hold: a number is given once and never again, and every tree is
-//! listed under its name and under its number. The store changes it after the change is durable;
-//! everybody reads it.
+//! `check_name` refuses names that no keyspace may have; `look` shows `Keyspaces` while none comes
+//! or goes.
+//!
+//! What must hold: a number is given once and never again. Every tree is listed under its name and
+//! its number. The store changes it after the change is durable.
+//!
+//! Callers: `store` changes it; `apply`, `memory`, `reads`, `report` and `tracing` read it, and
+//! `db` asks for names.
 
 use crate::{
     error::{Error, Result},

@@ -1,7 +1,12 @@
-//! What each table points to, by value file, and how much of what lies below it hides.
+//! What each table points to, by value file, and how much of what lies below it hides: `Census`.
 //!
-//! Owns [`Census`]. A version counts for a whole tree; a conversion is about a range of its keys. A
-//! table is walked once and remembered as long as it is there. Not on disk.
+//! A version counts for a whole tree, but a conversion is about a range of its keys. So tables are
+//! walked one by one. Of 32 entries, one is looked for in older runs, by their filters.
+//!
+//! What must hold: a table is walked once and remembered as long as it is there (`forget_gone`).
+//! Nothing is on disk. A damaged table points to nothing.
+//!
+//! Callers: `convert` and `rewrite`; `reclaiming`'s state keeps it.
 
 use crate::{
     compaction::TablePointers,

@@ -1,9 +1,14 @@
-//! Changing knobs, and putting in force what was set.
+//! Changing knobs, and putting in force what was set: `Changing`, the right to change, and
+//! `Obeying`, who obeys.
 //!
-//! Owns the second half of a change's path. `control` checks it under the store lock that
-//! [`Changing`] holds; [`Changing::record`] writes one manifest record, then has it obeyed. It is
-//! durable before anybody obeys it. Then it is in force for all who decide next, while work that is
-//! under way ends as it began.
+//! `control` checks a change under the store lock that `Changing` holds. `record` then writes one
+//! manifest record and has it obeyed.
+//!
+//! What must hold: a change is durable before anybody obeys it. It is in force for all who decide
+//! next, while work that is under way ends as it began.
+//!
+//! Callers: `handle::begin_change` begins one for `control::check` and `control::ranges`; `open`
+//! obeys what was recorded.
 
 use super::{
     assignments::Assignments,

@@ -1,10 +1,12 @@
-//! Checkpoints: a second directory that is the database at one moment, by hard links.
+//! Checkpoints: `Core::checkpoint` makes a second directory that is the database at one moment, by
+//! hard links.
 //!
-//! Owns [`Core::checkpoint`]. What must hold: everything is flushed at one moment of the commit
-//! order, under the claims of all trees and the commit lock. The versions of that moment keep the
-//! files while they are linked. `CURRENT` comes last, so a directory that was not finished is no
-//! database. The target is missing or empty, and is emptied again after a failure. Called by
-//! `Db::checkpoint`.
+//! What must hold: everything is flushed at one moment of the commit order, under the claims of all
+//! trees and the commit lock. The versions of that moment keep the files while they are linked.
+//! `CURRENT` comes last: an unfinished directory is no database. The target is missing or empty,
+//! and is emptied again after a failure.
+//!
+//! Caller: `Db::checkpoint`.
 
 use super::{core::Core, files::Files};
 use crate::{

@@ -1,19 +1,15 @@
-//! The commit order: one log append for all writers that wait, then memtables, then visibility.
+//! The commit order: `Commit`, one log append for all writers that wait, then memtables, then
+//! visibility.
 //!
-//! Owns [`Commit`]: the next sequence number and the rule that makes a commit a commit:
+//! Frames of all waiting batches go to the log in one append, with one sync if any asks. Then
+//! operations go to memtables, then one number makes all visible. What each step does is the
+//! `Environment`'s.
 //!
-//! 1. frames of all waiting batches go to the log in one append (and one sync if any of them asks);
-//! 2. then their operations go to the memtables;
-//! 3. then one number makes all of them visible at once, so no reader sees half a batch.
+//! What must hold: no reader sees half a batch. A failed append is taken back and reported. A
+//! failed sync poisons, since no later success tells what is durable; nobody sees those writes
+//! until the next open. A transaction's reads are validated before it queues.
 //!
-//! What each step does is the [`Environment`]'s; the order is kept here, and tested here without a
-//! database.
-//!
-//! A failed append is taken back and reported: nothing was committed. A failed sync poisons the
-//! database, because no later success would tell whether these bytes are durable: nobody sees the
-//! writes until the next open, which may find them.
-//!
-//! Transactions queue like other writers. What they read is validated before they queue (`reads`).
+//! Callers: `handle`, `large`, `ingest` and `logs` commit or lock; `core` is the `Environment`.
 
 use super::{
     options::Durability,

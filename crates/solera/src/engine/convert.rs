@@ -1,13 +1,15 @@
-//! Giving values an order of their own, key range by key range.
+//! Giving values an order of their own, key range by key range: `Reclaimer::convert` converts one
+//! when nothing more pressing is due.
 //!
-//! Owns [`Reclaimer::convert`], which converts one key range when nothing more pressing is due.
 //! `compaction::convert` decides: a range is worth it for the space that it gives back, or because
 //! walks read many values there out of logs (`tree::heat`).
 //!
-//! What must hold: files that are to be emptied are emptied before others are chosen, and writers
-//! are told how much room is left. A conversion that fails, on a full disk say, leaves nothing
-//! behind; no other is begun for a while then: the room is for writers. Called by `jobs`, where
-//! space is reclaimed by tiers; `rewrite` notes here how its plans ended.
+//! What must hold: files that are to be emptied are emptied before others are chosen. Writers are
+//! told how much room is left. A failed conversion leaves nothing behind; no other begins for a
+//! while.
+//!
+//! Callers: `jobs::give_back`, where space is reclaimed by tiers; `rewrite` notes here how its
+//! plans ended.
 
 use super::reclaiming::{Reclaimer, State};
 use crate::{

@@ -1,8 +1,14 @@
-//! What all handles of an open database share.
+//! What all handles of an open database share: `Core`, the parts, each of which owns its state and
+//! its methods.
 //!
-//! Owns [`Core`]: the parts, each of which owns its state and its methods. Owns also what needs
-//! several of them at once: whether writing is allowed, the commit order's environment, installing
-//! a version.
+//! It also owns what needs several of them at once: `writable` and `enter`, the commit order's
+//! `Environment`, `install`, and making a number durable.
+//!
+//! What must hold: locks are taken in the order that `Core`'s comment gives. `check_sizes` refuses
+//! keys and values over their limits.
+//!
+//! Callers: `handle` derefs to it; `jobs`, `ingest`, `large` and `checkpoint` add methods; `db` and
+//! `control` use those.
 
 use super::{
     apply,

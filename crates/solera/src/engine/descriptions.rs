@@ -1,8 +1,12 @@
-//! What every knob is called, means, and may ever be set to.
+//! What every knob is called, means, and may ever be set to: one static `Knob` for each `KnobId`.
 //!
-//! Owns the descriptions, one for every [`KnobId`]. From them come `solera control`,
-//! `control::Ranges`, and the table in docs/TUNING.md. Programs name knobs by the statics of this
-//! file, as `control::knob`.
+//! `describe`, `all` and `find` look them up; `table` is the table of knobs in docs/TUNING.md.
+//! Programs name knobs by these statics, as `control::knob`.
+//!
+//! What must hold: every knob has a name of its own. At most twelve knobs and options face the
+//! user.
+//!
+//! Callers: `control::check` and `control::ranges`, `assignments`, `solera control`.
 
 use super::memory::CACHE_PERCENT_MIN;
 use crate::{

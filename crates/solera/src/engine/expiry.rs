@@ -1,7 +1,12 @@
-//! The time by which entries expire.
+//! The time by which entries expire: `Expiry`, the clock and the latest time that was asked for.
 //!
-//! Owns [`Expiry`]. What must hold: this time never runs backwards, whatever the clock does. The
-//! store records how late it has been.
+//! `now_ms` is for who acts on it, `look_ms` for who only asks. `moment` is when something written
+//! now expires.
+//!
+//! What must hold: this time never runs backwards, whatever the clock does. The store records how
+//! late it has been (`high_ms`).
+//!
+//! Callers: `db`, for reads and writes; `store`, for horizons and records.
 
 use crate::{
     clock::Clock,

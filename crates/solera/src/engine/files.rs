@@ -1,7 +1,13 @@
-//! The database's place: its directory, its number, the numbers of its files, and what its tables
-//! share.
+//! The database's place: `Files`, its directory, its number, the numbers of its files, and what its
+//! tables share.
 //!
-//! Owns [`Files`]. What must hold: a number is given to one file and never again.
+//! `new_file` gives a number, `path` a place, `keep_values` makes a version keep the value files
+//! that its tables point to.
+//!
+//! What must hold: a number is given to one file and never again. A file that cannot be removed now
+//! is removed at the next open.
+//!
+//! Callers: `store` owns it; `open`, `jobs` and `ingest` take numbers from it.
 
 use super::resident::CachedValues;
 use crate::{

@@ -1,8 +1,13 @@
-//! The handle that keeps a database open, and what it lets the face ask for.
+//! The handle that keeps a database open: `Handle`, and the calls of users that need several parts:
+//! writes, keyspaces, knobs.
 //!
-//! Owns [`Handle`] and the calls of users that need several parts: writes, keyspaces, knobs. They
-//! stand above the jobs, because a writer that outruns a database without threads does a step of
-//! the work itself.
+//! It stands above the jobs, because a writer that outruns a database without threads does a step
+//! of the work itself.
+//!
+//! What must hold: the last handle closes. `close` stops the workers, waits for users' threads
+//! inside, makes the log durable, records the time, and only then gives the directory up.
+//!
+//! Callers: `db`, of which each object holds one, and `control`.
 
 use super::{
     catalog::DEFAULT_KEYSPACE,

@@ -1,11 +1,14 @@
-//! Bulk load: sorted entries straight into tables.
+//! Bulk load: `Core::ingest` puts sorted entries straight into tables, and answers with an
+//! `IngestReport`.
 //!
-//! Owns [`Core::ingest`] and its report. Tables are written without any lock. Then they enter the
-//! tree under the flush claim and the commit lock, as deep as older versions of their keys allow.
+//! Tables are written without any lock. Then they enter the tree under the flush claim and the
+//! commit lock, as deep as older versions of their keys allow.
 //!
 //! What must hold: no memtable above them holds an older version of an ingested key. What was
-//! acknowledged before is durable first. All entries have one sequence number, which is chosen when
-//! the tables are installed. A load that fails leaves no file. Called by `Keyspace::ingest`.
+//! acknowledged before is durable first. All entries have one sequence number, which is chosen at
+//! the installing. A load that fails leaves no file.
+//!
+//! Caller: `Keyspace::ingest`.
 
 use super::{
     core::{Core, check_sizes},

@@ -1,8 +1,14 @@
-//! The jobs: a flush or a compaction, carried out and installed.
+//! The jobs: a flush or a compaction, carried out and installed, as methods of `Core`.
 //!
-//! Owns what a unit of work does once it is claimed. A panic in the work (a user's merge operator
-//! is called there) is the work's failure, not the thread's: it poisons the database, and everybody
-//! who waits is told.
+//! `step` does one unit of what `work` chose; `flush_trees`, `wait_idle` and `compact_range` do
+//! what users ask for. Small trees are flushed together. `give_back` takes the steps of reclaiming
+//! values' space.
+//!
+//! What must hold: a panic in the work (a user's merge operator is called there) is the work's
+//! failure, not the thread's. It poisons the database, and everybody who waits is told (`guarded`).
+//!
+//! Callers: `workers`, and `db` for threads of users; `handle` throttles by it; `large`, `ingest`
+//! and `checkpoint` flush by it.
 
 use super::{
     commit::{Environment, Terms, Writer},

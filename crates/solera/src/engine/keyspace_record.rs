@@ -1,9 +1,14 @@
-//! A keyspace's settings as the manifest records them, and what an open makes of them.
+//! A keyspace's settings as the manifest records them, and what an open makes of them: `encode`,
+//! `decode` (docs/FORMAT.md, "5. CURRENT and manifest").
 //!
-//! Owns the encoding of settings (docs/FORMAT.md, "5. CURRENT and manifest") and the rule for merge
-//! operators. What must hold: operands that were written under one operator are never read under
-//! another, so an open that lacks the recorded one fails. What the program gives counts over what
-//! is recorded. Called by `open`, and where keyspaces are created; `inspect` prints settings.
+//! `of_default` lets what the program gives count over what is recorded. `find_operator` and
+//! `check_operator` are the rule for merge operators.
+//!
+//! What must hold: operands that were written under one operator are never read under another. A
+//! keyspace whose operator is not given opens with a stand-in that refuses.
+//!
+//! Callers: `open`, `store` (which creates keyspaces), `handle`; `inspect::edits` prints
+//! `recorded_settings`.
 
 use super::{
     catalog::DEFAULT_KEYSPACE,

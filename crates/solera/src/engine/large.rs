@@ -1,14 +1,14 @@
-//! Batches that are larger than write buffers.
+//! Batches that are larger than two write buffers: `Core::write_large`, which memtables would hold
+//! a second time, beside any budget.
 //!
-//! Owns [`Core::write_large`]. Memtables would hold such a batch a second time, whole, beside any
-//! budget. So it goes to the log like any other. Then its operations go through one memtable after
-//! the other into tables, which nobody sees before all are written.
+//! The batch goes to the log like any other. Then its operations go through one memtable after the
+//! other into tables, which nobody sees before all are written.
 //!
-//! What must hold: no memtable above the tables holds what is older, so the batch's trees are
-//! flushed first. The log is durable up to the batch's end before its tables are named. One record
-//! of the manifest names all of them, so readers and crashes see the whole batch or nothing of it.
-//! Where tables cannot be written, on a full disk say, the batch goes into memtables after all.
-//! Called by the handle.
+//! What must hold: the batch's trees are flushed first, so nothing older lies above its tables. The
+//! log is durable up to its end before its tables are named. One manifest record names all: readers
+//! and crashes see it whole or not. Where tables cannot be written, memtables take it after all.
+//!
+//! Caller: `handle`, for what `is_large`.
 
 use super::{
     apply,

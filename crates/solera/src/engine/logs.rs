@@ -1,14 +1,15 @@
 //! All of a log's life: begun, written, ended, made durable, removed when all it holds is in
 //! tables.
 //!
-//! Owns [`Logs`], which holds the logs that have ended and the next one, and [`Present`], the logs
-//! that the commit lock guards. A writer that comes to the end of a log only changes over to one
-//! that is there already. Making the old log durable, and a new one's name, takes the device its
-//! time. A thread that has the time does it ([`Logs::tend`]), or one that needs it.
+//! `Present` is what the commit lock guards. `Logs` has the ended ones and the next one, which is
+//! made ahead: a writer at the end of a log only changes over (`with_room`). `tend` does what takes
+//! the device its time. `retire` ends logs that are useless.
 //!
-//! What must hold: nothing is made durable in a log before all logs before it are
-//! (docs/decisions/0004). Order of locks: the commit lock, then those here, then the store's;
-//! nobody waits for the commit lock while he has one of these.
+//! What must hold: nothing is durable in a log before all logs before it are (docs/decisions/0004).
+//! Locks: the commit lock, then those here, then the store's. Nobody waits for the commit lock with
+//! one of these.
+//! Callers: `core`, as it commits; `jobs` tends and retires; `large` retires; `checkpoint` ends the
+//! live log.
 
 use super::{
     commit::{Commit, Writer},

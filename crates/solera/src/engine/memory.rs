@@ -1,7 +1,15 @@
 //! One memory budget: what write buffers, indexes and filters do not take is the block cache's.
 //!
-//! Owns [`Split`], which says how much each of them may take. Percentages are of the *divided*
-//! memory: the budget without what is not counted.
+//! `Split` says how much each may take, in percent of the divided memory: the budget without what
+//! is not counted. `Memory` puts one in force: `write_buffer_bytes`, `level_filters`, and
+//! `fit_cache`.
+//!
+//! What must hold: cache and all that is counted are at most the budget, but a cache keeps an
+//! eighth if nobody set less. An open with another budget may break what was set; `validate` then
+//! allows no worse.
+//!
+//! Callers: `core` and `open` fit the cache; `jobs` and `ingest` ask for filters; `control::check`
+//! and `ranges` for what is legal.
 
 use super::{
     catalog::Catalog,

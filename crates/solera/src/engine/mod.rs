@@ -1,8 +1,12 @@
 //! The engine: many trees behind one log, one manifest and one commit order.
 //!
-//! Owns [`Core`], what all handles of an open database share, and [`Handle`], which keeps it open.
-//! The data's way is told in docs/ARCHITECTURE.md. Each part owns its state and its methods, and
-//! takes as arguments what it needs of others.
+//! Owns `Core`, what all handles of an open database share, and `Handle`, which keeps it open.
+//! docs/ARCHITECTURE.md tells the data's way.
+//!
+//! What must hold: each part owns its state and its methods, and takes as arguments what it needs
+//! of others.
+//!
+//! Callers: `db`, the users' face; `control`, for knobs; `inspect::edits`.
 //!
 //! Files, bottom to top; each uses only those above it.
 

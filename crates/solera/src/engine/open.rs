@@ -1,8 +1,14 @@
-//! Opening and recovery: lock, manifest, logs, a new manifest, a new log.
+//! Opening and recovery: `open` locks, reads the manifest, replays the logs, then writes a new
+//! manifest and a new log.
 //!
-//! Nothing of the old state is changed before the new manifest is in force (CURRENT names it). So a
-//! crash in the middle of an open is the same as no open. A read-only open changes nothing and
-//! shares the lock with other readers.
+//! A log's records that are not known to be durable are written again. Recovered memtables that are
+//! too large are flushed first.
+//!
+//! What must hold: nothing of the old state is changed before the new manifest is in force
+//! (`CURRENT` names it). So a crash in the middle of an open is the same as no open. A read-only
+//! open changes nothing and shares the lock with other readers.
+//!
+//! Caller: `handle`'s open.
 
 use super::{
     apply,

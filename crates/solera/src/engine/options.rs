@@ -1,8 +1,13 @@
-//! What a database is opened with.
+//! What a database is opened with: `Options`, fixed while it is open, `KeyspaceOptions`, recorded
+//! when a keyspace is created, and `Durability`.
 //!
-//! Owns [`Options`] (fixed while the database is open), [`KeyspaceOptions`] (fixed when a keyspace
-//! is created, recorded in the manifest) and [`Durability`]. Components (`Fs`, `Clock`) come in
-//! here too.
+//! `Fs`, `Clock` and merge operators come in here too. `effective_write_buffer` derives the write
+//! buffer from the budget.
+//!
+//! What must hold: every setting has a default; `validate` refuses what cannot be. All keyspaces
+//! share one write buffer.
+//!
+//! Callers: users, through `Db::open`; `open` and `store` read them.
 
 use crate::{
     block::Compression,

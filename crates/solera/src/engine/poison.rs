@@ -1,7 +1,9 @@
-//! Poison: the state in which nothing more may be written.
+//! Poison: the state in which nothing more may be written: `Poison`.
 //!
-//! Owns [`Poison`]. The first failure after which a write could be acknowledged and lost sets it,
-//! and it is never taken back. Whatever writes asks it first.
+//! The first failure after which a write could be acknowledged and lost sets it. What must hold: it
+//! is never taken back, and the first reason stays. Whatever writes asks `check` first.
+//!
+//! Callers: `core`, `store`, `logs` and `jobs` set it; `core::writable` asks.
 
 use crate::{
     error::{Error, Result},

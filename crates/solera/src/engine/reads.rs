@@ -1,16 +1,15 @@
-//! What a transaction has read, and whether something that was written since touches it.
+//! What a transaction has read (`Reads`, its final form `ReadSet`), and whether something written
+//! since touches it.
 //!
-//! Owns [`Reads`], filled while the transaction runs, and [`ReadSet`], its final form that can be
-//! asked quickly. A read set is validated in two halves, so that no writer waits for the length of
-//! a validation:
+//! A read set is validated in two halves, so that no writer waits for the length of it. First it is
+//! announced (`Announcements`): every commit that touches it marks it. Then it is compared with
+//! what was written between the snapshot and now, without a lock (`validate`).
 //!
-//! 1. It is **announced** ([`Announced`]): from then on every commit that touches it marks it,
-//!    under the commit lock, after its operations are in the memtables.
-//! 2. Then it is compared with what was written between the transaction's snapshot and now, without
-//!    a lock.
+//! What must hold: a commit before the announcement is found by the second half, a later one by the
+//! first. At the transaction's own turn there is only a mark to look at.
 //!
-//! A commit before the announcement is found by the second, a later one by the first; at the
-//! transaction's own turn there is only a mark to look at.
+//! Callers: `db::transaction` and `rewrite` fill; `handle` announces; `commit` checks; `ingest` and
+//! drops tell.
 
 use super::catalog::Catalog;
 use crate::{
@@ -156,7 +155,12 @@ impl ReadSet {
     }
 }
 
-/// A read set that commits look at.
+/// A read set that commits look at, validated in two halves:
+///
+/// 1. It is announced: from then on every commit that touches it marks it, under the commit lock,
+///    after its operations are in the memtables.
+/// 2. Then it is compared with what was written between the transaction's snapshot and now, without
+///    a lock.
 pub(super) struct Announced {
     reads: ReadSet,
     touched: AtomicBool,

@@ -1,16 +1,15 @@
-//! Giving back the space of values by LearnedKV's conversion of all keyspaces.
+//! Giving back the space of values by LearnedKV's conversion of all keyspaces: `Reclaimer::reclaim`
+//! takes the next step.
 //!
-//! Owns the steps of it that [`Reclaimer`] does when too much space of values is wasted. They are a
-//! freeze, one plan for each keyspace, and the end. At the freeze all memtables become tables, a
-//! new log begins, and value files that recovery does not need are frozen. Each plan is one job
-//! with one record in the manifest. Reads and writes go on: what is written after the freeze lies
-//! above.
+//! At the freeze all memtables become tables, a new log begins, and value files that recovery does
+//! not need are frozen. Then each keyspace is one plan, one job with one manifest record. Reads and
+//! writes go on: what is written after the freeze lies above.
 //!
-//! What must hold:
-//! * While a conversion runs, none begins. What is frozen grows by nothing.
-//! * A step that fails leaves the frozen files and tables as they are; it is done again.
-//! * Nothing of it is on disk before a keyspace is converted: after a restart a conversion that was
-//!   cut off begins anew.
+//! What must hold: while a conversion runs, none begins. A failed step leaves frozen files and
+//! tables as they are, and is done again. Nothing is on disk before a keyspace is converted; a
+//! restart begins anew.
+//!
+//! Callers: `jobs::give_back`; `convert` and `rewrite` use `spaces` and `allow_writers`.
 
 use super::{
     logs,

@@ -1,9 +1,14 @@
-//! What is remembered of giving back the space of values, and who does it.
+//! What is remembered of giving back the space of values (`Reclaiming`), and who does it
+//! (`Reclaimer`, one step).
 //!
-//! Owns [`Reclaiming`], the memory, and [`Reclaimer`], which takes one step; the steps of each way
-//! are in `reclaim`, `convert` and `rewrite`, and `compaction` decides. A step asks the rest of the
-//! engine for few things, its [`Environment`]. Nothing of it is on disk: after a restart the
-//! decision is made anew from what is there. Called by `jobs`.
+//! The steps of each way are in `reclaim`, `convert` and `rewrite`; `compaction` decides. `delay`
+//! says how long a writer is held, so that he does not fill the disk faster than space is given
+//! back.
+//!
+//! What must hold: a step asks the rest of the engine for few things, its `Environment`. Nothing is
+//! on disk: a restart decides anew from what is there.
+//!
+//! Callers: `jobs` (which is the `Environment`), the three ways, `core`.
 
 use super::{
     census::Census, commit::Terms, options::Options, reads::Announcements, store::Store, work::Work,

@@ -1,10 +1,12 @@
-//! What a database holds and has done, as plain numbers, and reading all of it to verify it.
+//! What a database holds and has done, as plain numbers: `Stats` and `KeyspaceStats`, made by
+//! `database` and `keyspace`.
 //!
-//! Owns [`Stats`] with its parts, and [`VerifyReport`]. [`keyspace`] and [`database`] look at views
-//! and counters. [`verify`] reads every table and every value that a table points to.
+//! `verify` reads every table and every value that a table points to, and makes a `VerifyReport`.
 //!
 //! What must hold: a report changes nothing. It opens every table, since what an index takes in
-//! memory is known only then. Damage does not end a report: it is listed. Called by `db`.
+//! memory is known only then. Damage does not end a report: it is listed.
+//!
+//! Callers: `db` (stats, verify), and `control::observe`, for `filter_bits_per_key`.
 
 use super::{catalog::Catalog, memory::Memory, store::Store, work::Work};
 use crate::{

@@ -1,8 +1,11 @@
-//! Separated values in the block cache.
+//! Separated values in the block cache: `CachedValues`, the `Resident` of value files.
 //!
-//! Owns [`CachedValues`], through which value files keep what lookups read in the one budget of
-//! blocks. Its places are made by the first value, so that a database without separated values has
-//! none.
+//! Through it value files keep what lookups read in the one budget of blocks.
+//!
+//! What must hold: its places are made by the first value, so that a database without separated
+//! values has none.
+//!
+//! Caller: `files`, which gives it to the value files.
 
 use crate::{
     cache::{ApartSlots, Cache, Whereabouts},

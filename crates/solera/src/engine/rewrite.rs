@@ -1,13 +1,15 @@
-//! Giving back space file by file: live values are put again.
+//! Giving back space file by file: `Reclaimer::rewrite`, the baseline of RocksDB and Titan, puts
+//! live values again.
 //!
-//! Owns what [`Reclaimer`] does for the way `rewrite`, the baseline of RocksDB and Titan.
-//! The file with the most garbage is taken. Its live values go to the log again, with new pointers.
-//! The file goes when merges have dropped the old pointers; the tables that hold them are merged
-//! for that.
+//! It takes the file with the most garbage. Its live values go to the log again, with new pointers.
+//! The file goes when merges have dropped the old pointers; tables that hold them are merged for
+//! that.
 //!
 //! What must hold: a key that somebody writes meanwhile keeps what he wrote. A put of this kind is
 //! a transaction that has read the key: if the key was written since, nothing is put. A snapshot
-//! keeps the old pointer, and with it the file.
+//! keeps the old pointer and its file.
+//!
+//! Caller: `jobs::give_back`.
 
 use super::{
     commit::Terms,

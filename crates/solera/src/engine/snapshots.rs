@@ -1,8 +1,14 @@
-//! What readers see: the newest visible number, and the moments that readers hold on to.
+//! What readers see: `Snapshots`, the newest visible number, and the moments that readers hold on
+//! to.
 //!
-//! Owns [`Snapshots`]. The commit order publishes numbers. Readers hold and release moments.
-//! Compactions ask which old versions somebody can still see, and leave word which releases they
-//! wait for. What must hold: the visible number only grows.
+//! The commit order publishes numbers, and readers `hold` and `release` moments. Compactions ask
+//! for the `horizon`: which old versions somebody can still see. They leave word which releases
+//! they wait for (`wait_for`).
+//!
+//! What must hold: the visible number only grows. A moment is read under the lock, so that a
+//! compaction which does not see it began before.
+//!
+//! Callers: `core` publishes and releases; `db::snapshot` and `rewrite` hold; `jobs` waits.
 
 use crate::{
     canary::{Bug, planted},

@@ -1,9 +1,15 @@
-//! The store: what the database consists of, and the manifest that says so durably.
+//! The store: `Store`, what the database consists of, and the manifest that says so durably.
 //!
-//! Owns [`Store`] and the store lock. A change is first one manifest record, synced; only then do
-//! readers see it. Files that a change makes useless are marked, and go when their last reader
-//! does. An edit is made from the version that it changes, under the store lock, so it applies to
-//! no other.
+//! `record` makes an edit durable, `install` shows readers a new version. It creates, drops and
+//! adopts keyspaces, begins logs and lets them go, and writes the manifest anew when it has
+//! doubled.
+//!
+//! What must hold: a change is first one manifest record, synced; only then do readers see it.
+//! Useless files are marked, and go when their last reader does. An edit is made from the version
+//! that it changes, under the store lock.
+//!
+//! Callers: `core`, `logs`, `large`, `ingest`, `change` and `handle` record; `open` makes it;
+//! `report` and `tracing` read.
 
 use super::{
     assignments::Assignments,

@@ -1,10 +1,12 @@
-//! Slowing writers down when flush and compaction are behind.
+//! Slowing writers down when flush and compaction are behind: `Throttle::admit`. `Tree::stall`
+//! decides how long; the throttle holds the writer.
 //!
-//! Owns [`Throttle`], and [`Delays`], which adds up what is too short to sleep
-//! (docs/decisions/0017). [`Tree::stall`] decides how long a writer is held; the throttle holds it.
+//! `Delays` adds up what is too short to sleep (docs/decisions/0017).
+//!
 //! What must hold: what a sleep took too long counts against later delays. Without background
-//! threads the writers do the work instead. Called before writes, and before an ingest adds a run
-//! to level 0.
+//! threads the writers do the work instead.
+//!
+//! Caller: `jobs`' `throttle`, before a write, and before an ingest adds a run to level 0.
 
 use super::work::Work;
 use crate::{

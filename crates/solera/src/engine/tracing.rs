@@ -1,8 +1,13 @@
-//! Handing what users do to a recorder, while there is one.
+//! Handing what users do to a recorder, while there is one: `Tracing`, with `begin` and `end`.
 //!
-//! Lookups, single writes and scans are not asked whether there is one. While a recording goes on,
-//! every operation is timed ([`Stats::time_all`](crate::stats::Stats::time_all)), and only what is
-//! timed comes here. Batches and `multi_get`, which do much at a time, look at a flag.
+//! Lookups, single writes and scans do not ask whether there is one. While a recording goes on,
+//! every operation is timed (`Stats::time_all`), and only what is timed comes here. Batches and
+//! `multi_get`, which do much at a time, look at a flag.
+//!
+//! What must hold: a write is recorded when it has succeeded. New trees are recorded too.
+//!
+//! Callers: `db` (keyspace, iterator, batches, transactions) and `handle`; `control::trace` begins
+//! and ends.
 
 use super::{
     catalog::Catalog,

@@ -1,6 +1,12 @@
-//! Where the separated values of a batch come to lie.
+//! Where the separated values of a batch come to lie: `Place`, which makes the pointers that
+//! memtables hold, and `Moved`.
 //!
-//! Owns [`Place`], which makes the pointers that memtables hold, and [`Moved`].
+//! `Place::insert` puts a pointer in the place of the value. `Moved` maps values that recovery has
+//! written again to their new log.
+//!
+//! What must hold: a pointer leads to the value's bytes in the log's frame.
+//!
+//! Callers: `apply` and `large` place; `open` moves.
 
 use crate::{
     ids::Seqno,

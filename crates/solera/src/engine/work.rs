@@ -1,14 +1,15 @@
-//! The work queue: which flush or compaction is next, who has it, and how the last ones ended.
+//! The work queue: `Work`, which flush or compaction is next, who has it, and how the last ones
+//! ended.
 //!
-//! Owns [`Work`]: what compaction remembers of each tree ([`Ledger`]), the failure that background
-//! work is stuck on, and all waiting for work. Workers wait here for calls, rest after failures,
-//! and wait for moments of expiry. Writers that are too far ahead are held here.
+//! It has what compaction remembers of each tree (`Ledger`), the failure that work is stuck on, and
+//! all waiting. Workers wait for calls, rest after failures, and wait for moments of expiry;
+//! writers too far ahead are held.
 //!
-//! What must hold: a unit of work is chosen under the work lock and done without it. Its [`Claim`]
-//! ends whatever becomes of the work. A decision is made from a picture that is taken under that
-//! lock. The file knows trees, and nothing of how the work is done: `jobs` does it. Called by
-//! `jobs`, `workers`, `throttle`, ingests and manual compactions, and by readers, who wait for
-//! nobody.
+//! What must hold: a unit of work is chosen under the work lock, from a picture taken under it, and
+//! done without it. Its `Claim` ends whatever becomes of the work. The file knows trees, and
+//! nothing of how work is done.
+//! Callers: `jobs`, `workers`, `throttle`, `ingest`, `checkpoint`, `large`, readers through `core`,
+//! and `control::observe`.
 
 use crate::{
     clock::Clock,

@@ -1,8 +1,11 @@
-//! The background threads.
+//! The background threads: `spawn` starts them, and each takes steps (`Core::step`) until it is
+//! stopped.
 //!
-//! With background threads the first thread only flushes, so that writers never wait
-//! for a compaction to end before a memtable is written out; the others do either. Without threads
-//! `Core::step` in `jobs` does one unit on the caller's thread.
+//! What must hold: of several threads, the first only flushes. So writers never wait for a
+//! compaction to end before a memtable is written out. The others do either. With none, the
+//! caller's thread takes the steps. A thread that fails rests before its next try.
+//!
+//! Caller: `handle`'s open.
 
 use super::core::Core;
 use crate::error::{Error, Result};

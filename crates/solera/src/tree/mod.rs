@@ -3,7 +3,7 @@
 //! Owns `Tree` and `View`. A `View` is immutable but for the active memtable. `seal`, `install` and
 //! `use_settings` make the next view under a lock and exchange it whole; readers take it by
 //! `view()` without a lock. `written_since` answers a transaction's check, `level_filters` the
-//! filters of new tables.
+//! filters of new tables, `stall` how a writer is slowed.
 //! What must hold:
 //! - A view lists sources newest first; every version of a key in a newer source is newer
 //!   (invariant R, docs/decisions/0002). So a reader stops at the first version that it sees.
