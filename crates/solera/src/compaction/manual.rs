@@ -8,7 +8,7 @@
 //! What must hold: it goes through each level once, in key order, so it ends however fast others
 //! write. At its end the range is one clean run at the bottom, as far as snapshots allow. It goes
 //! around damage and waits for plans in the way (`Step::Wait`).
-//! Callers: `engine::jobs` makes one for `Keyspace::compact`; `engine::work` asks it for each
+//! Callers: `engine::jobs` makes one for `Keyspace::compact_range`; `engine::work` asks it for each
 //! `Step`.
 
 use super::{
