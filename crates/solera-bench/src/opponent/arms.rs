@@ -1,7 +1,8 @@
-//! A bandit whose arms are run limits, the same in all levels: `Arms`, an `Agent`.
+//! A bandit whose arms are run limits, the same in all levels: `Arms`, an `Agent`, by discounted
+//! UCB (`learn::Bandit`).
 //!
-//! It draws from what rewards were like so far, keeps an arm for five missions, and lets old
-//! rewards fade. Where the mix shifts by a tenth, it keeps 5 % of the weight of what it learned.
+//! It keeps an arm for five missions, and counts all but the first. Old rewards fade. Where the mix
+//! shifts by a tenth, 5 % of the weight of what it learned is left.
 //!
 //! What must hold: the same seed and windows give the same choices. What it remembers can be stored
 //! and restored, as of any agent.

@@ -3,6 +3,8 @@
 //! A command is a struct of arguments with a method `run`, which gives an `Outcome` or a `Failure`.
 //! `scratch` and `tuning` are shared by several.
 //!
+//! What must hold: a command uses the engine and the other crates through their public faces alone.
+//!
 //! Caller: `main`, which chooses one.
 
 pub(crate) mod bench;

@@ -5,8 +5,9 @@
 //! action takes the next of either, or none. An episode ends with every 20 tables written.
 //! `pretrain` learns from a sample.
 //!
-//! What differs from the paper, as it could not work as printed: rewards are measured against their
-//! own running mean and deviation. A layout gets credit for lookups in its own tables alone.
+//! What must hold, unlike in the paper, which could not work as printed: rewards are measured
+//! against their own running mean and deviation. A layout gets credit for lookups in its own tables
+//! alone.
 //!
 //! Callers: `agent::make`, and the pages `doblix_agent` and `learning` of `solera-bench`.
 

@@ -1,7 +1,10 @@
 //! An agent that wants the worst: `Worst`, what a guard must live with.
 //!
-//! It knows what hurts the mix that it sees and claims that it helps. When it is found out it
-//! begins again from the next knob.
+//! It knows six changes that hurt a mix of reads, and six that hurt writes. It proposes one after
+//! the other, and claims that each helps much.
+//!
+//! What must hold: what it proposes is a function of the window and of how often it was asked. It
+//! heeds no outcome.
 //!
 //! Callers: `agent::make`, under the name `worst`: tests of `attach`, `tests/unharmed.rs`, the page
 //! `safety` of `solera-bench`.

@@ -1,6 +1,8 @@
-//! The rules that every agent's changes obey: `Rules`. Each number has its reason here.
+//! The rules that every agent's changes obey: `Rules`. Each number has its reason here: how changes
+//! are judged, what they may lose, how long what hurt must wait.
 //!
-//! `unguarded` is no guard, for experiments that repeat a paper's agent as it was printed.
+//! What must hold: with any rules, one change at a time is all there is. `unguarded` takes nothing
+//! back, for experiments that repeat a paper's agent as it was printed.
 //!
 //! Callers: `coordinator` and its `baseline`, `regret`, `tabu` and `state`; `attach` takes others;
 //! the pages of `solera-bench`.

@@ -1,5 +1,4 @@
-//! The cost model: closed forms, the engine's own behaviour, and the machine's unit costs, in three
-//! layers.
+//! The cost model in three layers, from the papers' closed forms to this machine's time.
 //!
 //! - [`forms`]: the papers' closed forms as corrected in docs/PAPERS.md. They say where the least
 //!   cost lies, at once.
@@ -8,8 +7,8 @@
 //!   0012).
 //! - [`model`] and [`mod@choose`]: what an operation costs in blocks and, by [`units`], in time;
 //!   and the cheapest setting.
-//! Callers: `solera cost`, the agents `steward`, `camal` and `lerp`, and the pages and opponents of
-//! `solera-bench`.
+//! What must hold: each layer is usable without the next.
+//! Callers: `solera cost`, the agents `steward`, `camal` and `lerp`, and `solera-bench`.
 
 pub mod lambert;
 pub mod mix;

@@ -1,7 +1,8 @@
 //! What a world's database is asked for, for a while: `Phase`, a workload, and `Keys`, which keys
 //! it touches.
 //!
-//! `Phase::of` has even keys, scans of 16, and writes of keys that are there.
+//! A phase is a mix, the entries of a scan, and how many writes are of new keys or delete the
+//! oldest. `Phase::of` has even keys, scans of 16, and writes of keys that are there.
 //!
 //! Callers: `world::World::run`, `drift`, and the tests that live in worlds.
 

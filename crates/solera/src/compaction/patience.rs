@@ -1,15 +1,15 @@
-//! How long level 0 waits with its merge: until reads have paid for it. Owns `Reckoning` and
-//! `Level0`.
+//! How long level 0 waits with its merge, until reads have paid for it: `Reckoning` and `Level0`.
+//!
 //! A merge of level 0 writes most of level 1 anew, so it should take many runs at once; but each
-//! waiting run costs reads. This is ski rental (Karlin, Manasse, Rudolph, Sleator, Algorithmica
-//! 1988): rent until the rent comes to the price, then buy. The rent is what reads did in level 0
-//! since its last merge; the price is that merge (docs/decisions/0016).
-//! - Reads have paid: level 0 is due, however few runs it has.
-//! - Reads have not paid: it is due at as many runs as the knob `level0_patience` says.
-//! - No merge can be spared (tables can move, runs are small, somebody waits): due at its run
-//!   limit.
+//! waiting run costs reads. This is ski rental (Karlin, Manasse, Rudolph, Sleator, 1988): rent
+//! until the rent comes to the price, then buy. The rent is what reads did in level 0 since its
+//! last merge; the price is that merge (docs/decisions/0016).
+//!
+//! What must hold: level 0 is due as soon as reads have paid, however few runs it has. Else it is
+//! due at as many runs as the knob `level0_patience` says. Where no merge can be spared (tables can
+//! move, runs are small, somebody waits), it is due at its run limit.
 //! Callers: `Ledger::picture` (`look`), `want` (`Level0::due_at`), `control::observe`,
-//! `tree::settings` (the default).
+//! `tree::settings`.
 
 use super::{seals::Seals, shape::Shape};
 use crate::{

@@ -8,7 +8,7 @@
 //! or removed.
 //!
 //! Callers: `wal`, `trace`, `values`, `table`, `version::manifest` and `engine` name files by it;
-//! `engine::open` and `inspect` list directories; `engine::checkpoint` copies them.
+//! `engine::open` and `inspect` list directories; `engine::checkpoint` names its links by it.
 
 pub mod magic;
 mod name;

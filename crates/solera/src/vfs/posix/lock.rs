@@ -3,9 +3,10 @@
 //! The writer writes its process number into the file, so that an error can name who keeps others
 //! out. `owner_of` reads it without a lock.
 //!
-//! What must hold: both give the lock back in so many words when dropped. A process that is being
-//! started has copies of its parent's descriptors. So a lock that goes only with its last
-//! descriptor would outlive its owner. A process number counts only while that process lives.
+//! What must hold: both unlock the file when they are dropped, and do not leave it to the closing
+//! of the descriptor. A process that is being started has copies of its parent's descriptors, which
+//! would hold the lock longer than its owner lives. A process number counts only while that process
+//! lives.
 //!
 //! Caller: `vfs::posix` (`Fs::lock`, `lock_shared`, `PosixFs::lock_owner`), for the file LOCK of a
 //! database.
