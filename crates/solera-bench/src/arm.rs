@@ -1,6 +1,5 @@
 //! One database under measurement, a data set under one index kind: `Arm`, its directory, and what
 //! publishes, tunes or records it.
-//!
 //! `create`, `load` and `compact` prepare it; `found_pass`, `absent_pass`, `full_scan` and the
 //! `*_latencies` ask it; `blocks` and `size` tell of it.
 //!
@@ -9,6 +8,7 @@
 //! - Every read is checked against the data set; the caller is told how many answers were wrong.
 //! - Fields are dropped in their order: first what publishes, tunes and records, then the database,
 //!   then its directory.
+//!
 //! Caller: `runner`. The experiments in `paper` open databases of their own.
 
 use crate::{

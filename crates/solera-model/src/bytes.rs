@@ -1,6 +1,5 @@
 //! Models as bytes: `Malformed`, why bytes are no model, and `Fields`, a reader of fields that may
 //! say anything.
-//!
 //! `rows` takes so many rows of fixed width, `mean` a finite number; `descent` finds where starts
 //! do not ascend.
 //!
@@ -8,6 +7,7 @@
 //! - Nothing is allocated for a count before as many bytes are known to be there.
 //! - Whatever decodes is safe to ask. It may be the model of other keys, but no query panics, reads
 //!   beside the model, or answers more than its length.
+//!
 //! Callers: `boundaries::stored` and `plr`, whose `decode`s check what their queries rely on;
 //! `index::stored` in `solera` passes `Malformed` on.
 

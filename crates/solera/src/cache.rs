@@ -1,5 +1,4 @@
-//! The cache of blocks, how many bytes of them stay in memory and which: `Cache`, a budget, and
-//! `Slots`.
+//! The cache of blocks: `Cache`, which stay within a budget of bytes, and `Slots`, where they lie.
 //! `Slots` are one table's places, by block number: a hit is an array access, without hash, lock or
 //! count. A miss takes the mutex: the clock hand turns, and evicts what was not used since it last
 //! came by. `apart` holds values.
@@ -8,6 +7,7 @@
 //! - What leaves is released through the epoch, so an older guard keeps what it found.
 //! - `used` is the weight of full slots, `leaving` what left and is not released. While both fill
 //!   the cache's memory, nothing is inserted.
+//!
 //! Callers: `block::slots` (tables), `cache::apart`, `engine::memory` (the budget); `engine::open`
 //! makes one for each database.
 

@@ -1,6 +1,5 @@
 //! How generated keys are spread: `Family`, eight families of papers and text, eight as
 //! applications make; `draw`, `texts`.
-//!
 //! `draw` makes numbers, `texts` makes text. The families of applications come from
 //! `data::applications`.
 //!
@@ -9,6 +8,7 @@
 //! - Numbers may come several times. Texts come sorted, and none comes twice.
 //! - A `*-like` family has what troubles a model in a data set of SOSD (Marcus et al., PVLDB 2020).
 //!   It does not have the data: `Keys::Sosd` reads that.
+//!
 //! Caller: `DataSet::of`. Benches and experiments choose the family by name.
 
 use super::{applications, sample_rows};

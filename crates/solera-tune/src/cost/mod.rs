@@ -7,6 +7,7 @@
 //!   0012).
 //! - [`model`] and [`mod@choose`]: what an operation costs in blocks and, by [`units`], in time;
 //!   and the cheapest setting.
+//!
 //! What must hold: each layer is usable without the next.
 //! Callers: `solera cost`, the agents `steward`, `camal` and `lerp`, and `solera-bench`.
 

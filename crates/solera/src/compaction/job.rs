@@ -1,5 +1,4 @@
-//! Carrying out what was decided: `flush` writes memtables as level 0's newest run, `run` writes a
-//! `Plan`'s tables.
+//! Carrying out what was decided: `flush` writes level 0's newest run, `run` a `Plan`'s tables.
 //! Both merge sorted sources (`merge::Merge`), pass the entries through `Retain`, and cut the rest
 //! into tables of about `table_bytes`. `Written` is the result; `JobContext` is what a job may
 //! know. `flushed` makes a flush's edit. Nothing counts until `engine` installs it with one
@@ -9,6 +8,7 @@
 //!   table.
 //! - Every entry that was read is kept or dropped, once (`Reckoning` asserts it).
 //! - Outputs and their names are durable on return. A job that fails removes its files.
+//!
 //! Callers: `engine::jobs` (flushes and plans), `engine::large` (batches too large for memtables).
 
 use super::{

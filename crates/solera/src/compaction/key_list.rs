@@ -1,6 +1,5 @@
 //! LearnedKV's conversion (LearnedKV §4.2): the whole tree becomes one list of keys, the run of the
 //! last level.
-//!
 //! Owns `into_key_list`, its plan, and `is_key_list`, whether what a plan writes to a level is part
 //! of the list. `key_list` says how such tables are written: LearnedKV's model, no filter. Jobs
 //! move separated values out of the frozen files (`Victims`).
@@ -8,6 +7,7 @@
 //! What must hold:
 //! - The plan takes all runs, and no other plan is in flight. So tombstones may go.
 //! - What is flushed later lies above. So a delete in it hides what the conversion writes.
+//!
 //! Callers: `engine::reclaim` asks for the plan and `engine::jobs` for the layout, where users
 //! chose this way of reclaiming.
 

@@ -1,6 +1,5 @@
 //! Seeing what the database does, and changing how it is kept while it runs: `Control`
 //! (docs/decisions/0010).
-//!
 //! `observe` says what happens, `ranges` what may be set, `apply` sets, `history` tells what was
 //! set. `publish` shows observations to other processes, `trace` records what users do.
 //! What must hold of a change:
@@ -8,6 +7,7 @@
 //! - Lazy: one record of the manifest; no data is read or written for it.
 //! - Durable: in force after every later open.
 //! - Pulled: the engine calls nobody.
+//!
 //! Callers: applications by `Db::control`, `solera control`, the tuners of `solera-tune`,
 //! `solera-bench`.
 

@@ -1,5 +1,4 @@
 //! Files, by argument: the traits `Fs`, `ReadFile` and `WriteFile`, `read_all` and `read_exact_at`.
-//!
 //! The engine reaches the disk only through `Fs`. It is implemented by the operating system
 //! (`posix`), memory with power cuts (`mem`), and any of them with faults (`fault`).
 //!
@@ -8,6 +7,7 @@
 //!   it.
 //! - A created, renamed or removed name is durable after `sync_dir` of its directory.
 //! - Before that a crash may keep any part. `rename` replaces atomically.
+//!
 //! Callers: `frame`, `values`, `table`, `version::manifest`, `dir`, `engine`, `control::publish`,
 //! `inspect`; `solera-tune`'s journal.
 
