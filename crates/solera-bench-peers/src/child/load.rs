@@ -4,7 +4,8 @@
 //! writer at a time. In key order each client puts a range of keys of its own.
 //!
 //! What must hold: an engine settles when all clients have ended, and that is part of the time.
-//! Every pair is scanned after the load, and one in two read, which also warms the engine.
+//! After a load in random order every pair is scanned and one in two read, which also warms the
+//! engine; with direct reads, one in 64.
 //!
 //! Caller: `Child::measure`.
 
