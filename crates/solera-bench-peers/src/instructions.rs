@@ -1,11 +1,13 @@
-//! Instructions and cache misses for each operation, which repeat where times do not: `run`, and
-//! `once`, its process.
+//! Instructions and cache misses per operation, which repeat where times do not. `run` prints them
+//! as a table; `once` is the process that it measures.
 //!
-//! Each engine does each phase once and three times under valgrind's callgrind, which simulates two
-//! levels of cache. What lies between the two counts is the phase alone.
+//! For each phase and engine `run` starts `once` twice under valgrind's callgrind: with one pass
+//! and with three. Two levels of cache are simulated. The difference of the counts, divided by
+//! that of the operations, is what one operation takes.
 //!
-//! What must hold: the load and the checks before it are in both counts, so they cancel. Work of
-//! background threads during the phase is counted with it.
+//! What must hold: both processes load and check the same data, so that cancels. Everything else
+//! that a phase does is counted: background threads, and what it prepares before its clock starts
+//! (plans of mixes, deletes before scans).
 //!
 //! Caller: `main`.
 

@@ -1,10 +1,11 @@
 //! Solera beside RocksDB, fjall, LMDB and redb: the same data, the same memory, in one run.
 //!
-//! It owns the command line (`Cli`): comparing engines, counting instructions, and writing a page
-//! of results. Hidden commands start it as its own child.
+//! It owns the command line (`Cli`): `compare` engines, count `instructions`, write a `report`.
+//! The hidden commands `serve` and `once` start it as its own child, of the first two.
 //!
-//! What must hold: phases run in their own order, whatever order was asked for, since loads come
-//! first.
+//! What must hold: `compare` runs phases in their own order, whatever order was asked for. It
+//! always loads first, since later phases use what a load wrote. `instructions` takes them as
+//! asked: each of its processes loads for itself.
 
 mod aim;
 mod child;

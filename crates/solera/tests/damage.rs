@@ -1,8 +1,11 @@
-//! Tests of damaged tables, through `Db`: reads that need the damage fail and say where, all else
-//! goes on.
+//! Tests of damaged tables, through `Db`: what needs the damage fails, all else goes on.
 //!
-//! A damaged block stops only what needs it: compactions go around it, level 0 does not fill up,
-//! and puts go on. Damage is forgotten when its table is gone, or restored bytes are read again.
+//! A damaged block stops only what needs it. Newer versions of its keys are read, puts go on,
+//! compactions go around it, and level 0 does not fill up. A walk or `compact_range` over it
+//! fails; `stats` and `verify` name its file and offset.
+//!
+//! Damage is remembered in memory alone. Once the bytes are restored and the database is opened
+//! again, the table is read and compacted as any other.
 
 use solera::{
     Db, Error, Options, Shape,

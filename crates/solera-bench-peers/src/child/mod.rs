@@ -1,11 +1,12 @@
-//! One engine in a process of its own: `serve`, which makes the data, opens the engine, and does
-//! the phases that are asked for.
+//! One engine in a process of its own: `serve` makes the data, then does the phases that the
+//! parent asks for. `alone` loads and does phases without a parent.
 //!
-//! Owns the `Task`, and one line each way: `Ask` and `Answer`. The files beside it do the phases,
-//! and `threads` says how clients share one. `alone` does phases without a parent.
+//! Owns the `Task`, and one line of JSON each way: `Ask` and `Answer`. Each load opens the engine
+//! anew. The files beside it do the phases, and `threads` says how clients share one.
 //!
 //! What must hold: engines share no allocator, so their memory and processor time are the
-//! process's. Every answer is checked.
+//! process's. A load comes before all other phases. `Measured::wrong` counts the wrong answers
+//! that a phase can tell (values, last keys, counts; none in `delete_scan`); one fails the run.
 //!
 //! Callers: `compare` starts and asks it through `main`; `instructions` calls `alone`.
 

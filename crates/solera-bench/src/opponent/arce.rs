@@ -1,11 +1,13 @@
 //! ArceKV's forward simulation ("ArceKV: Towards Workload-driven LSM-compactions", 2025, section
 //! 5): `Arce`, a `Plan`.
 //!
-//! It begins with the live runs and simulates 1,000 flushes under each way of merging, write stalls
-//! included. It takes what costs least, by steps to cheaper neighbours. Its actions are run limits
-//! of each level, and at how many runs of level 0 writes stall.
+//! From the live runs `cost::model` simulates 1,000 flushes under many run limits. These are five
+//! limits of level 0, each with every uniform limit below it, and with lazy leveling. From the
+//! cheapest it steps to cheaper neighbours below level 0. The run limits are its actions. ArceKV's
+//! threshold of write stalls is level 0's run limit here; time lost in stalls is not simulated.
 //!
-//! What must hold: its choice is no dearer than any fixed arm, by its own model.
+//! What must hold: its choice is no dearer, by its own model, than any arm that it begins with.
+//! Where nothing is written it asks for nothing.
 //!
 //! Callers: `paper::camal_dynamic` and `paper::lerp`, as an opponent.
 
@@ -19,7 +21,7 @@ use solera_tune::{
 
 /// Flushes that are simulated: ArceKV's.
 const FLUSHES: f64 = 1000.0;
-/// Runs of level 0 at which writes stall.
+/// Run limits of level 0 that are tried, in the place of thresholds at which writes stall.
 const STALLS: [u32; 5] = [2, 4, 8, 16, 32];
 /// Steps to cheaper neighbours, at most.
 const STEPS_MAX: usize = 8;

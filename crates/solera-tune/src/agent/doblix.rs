@@ -1,15 +1,15 @@
 //! DobLIX's tuning agent: `Doblix`, Q-learning over index models and block sizes (DobLIX §III-F,
-//! Algorithm 4; docs/PAPERS.md).
+//! Algorithm 4; docs/PAPERS.md). It is rewarded for fast reads, and, if ν < 1, for a small index.
 //!
 //! A state is a model (PLA of one of four error bounds, or PRA) and a block size, 20 in all. An
-//! action takes the next of either, or none. An episode ends with every 20 tables written.
+//! action is one step up or down in either, or none. Sizes beyond the first at which this machine
+//! takes much longer for a read are not asked for. An episode ends with every 20 tables written.
 //! `pretrain` learns from a sample.
 //!
-//! What must hold, unlike in the paper, which could not work as printed: rewards are measured
-//! against their own running mean and deviation. A layout gets credit for lookups in its own tables
-//! alone.
+//! What differs from the paper: latency and bytes count against their own running mean and
+//! deviation. A layout gets credit for lookups in its own tables alone.
 //!
-//! Callers: `agent::make`, and the pages `doblix_agent` and `learning` of `solera-bench`.
+//! Callers: `agent::make`; `doblix_agent` and `learning` (`State`) in `solera-bench`'s `paper`.
 
 use super::{Agent, Outcome, Proposal, Set, constants::DoblixConstants};
 use crate::{

@@ -1,15 +1,14 @@
-//! The cost model in three layers, from the papers' closed forms to this machine's time.
+//! The cost model: closed forms, the engine's own behaviour, and the machine's unit costs.
 //!
-//! - [`forms`]: the papers' closed forms as corrected in docs/PAPERS.md. They say where the least
-//!   cost lies, at once.
-//! - [`tree`] and [`reads`]: the tree that this engine keeps, run by run, as the expectation over
-//!   random keys. They hold how the engine differs from the papers' tree (docs/decisions/0006,
-//!   0012).
-//! - [`model`] and [`mod@choose`]: what an operation costs in blocks and, by [`units`], in time;
-//!   and the cheapest setting.
+//! - [`mix`]: what is asked, as shares of operations. [`units`]: what a step takes on a machine;
+//!   [`probe`] measures that in two seconds.
+//! - [`forms`]: the papers' closed forms, as corrected in docs/PAPERS.md: where to begin to look.
+//! - [`tree`] and [`reads`]: this engine's tree, run by run, as an expectation over random keys.
+//!   docs/decisions/0006 and 0012 say how it differs from the papers' tree.
+//! - [`model`] prices operations in blocks and in time; [`mod@choose`] finds the cheapest setting.
 //!
-//! What must hold: each layer is usable without the next.
-//! Callers: `solera cost`, the agents `steward`, `camal` and `lerp`, and `solera-bench`.
+//! Callers: `solera cost`; the agents `steward`, `camal`, `lerp` and `doblix`; `attach` (`probe`);
+//! `sight` and `world` (`Mix`, `Units`); the pages and opponents of `solera-bench`.
 
 pub mod lambert;
 pub mod mix;

@@ -1,14 +1,15 @@
 //! What an operation costs: `Model` prices the tree's expectation by the machine's units.
 //!
-//! `Data` is what cannot be chosen, `Setting` what can, `Cost` the answer, in blocks, entries moved
-//! and nanoseconds (`terms`). `loaded` and `run` keep `tree` in motion, `reads` and `misses` say
-//! what it is asked.
+//! `Data` is what cannot be chosen, `Setting` what can. `loaded` is the tree that a load leaves;
+//! `run` goes on writing to it and looks at reads on the way. `Cost` says what reads and merges
+//! did, in blocks and entries; `terms`, `blocks` and `ns` price that.
 //!
-//! What must hold: filters and block sizes are the engine's own; the memory of what filters let
-//! pass changes no price. `tests/engine.rs` compares it with the engine.
+//! What must hold: filters come from the engine's own functions, and the constants of blocks and
+//! memtables follow its formats. `tests/engine.rs` compares the model with the engine. `PASSING`
+//! remembers rates of false positives, and changes no price.
 //!
-//! Callers: `cost::choose`, `agent::steward::foresight`, `agent::imagined`, and the pages of
-//! `solera-bench`.
+//! Callers: `cost::choose` (and so `solera cost`), `agent::steward::foresight`, `agent::imagined`,
+//! and the pages and opponents (`arce`, `two_steps`) of `solera-bench`.
 
 use super::{
     mix::Mix,

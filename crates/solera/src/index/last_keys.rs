@@ -1,15 +1,15 @@
-//! The last few keys of each block, at most 8, right below the boundaries where an index errs:
-//! `LastKeys`.
+//! `LastKeys`: the last few keys of each block but the table's last one, at most 8 (`KEPT_MAX`).
 //!
-//! What an index says ascends with keys, so of a block's keys those that are sent too far are its
-//! last ones. If an index sends the least of these aright, it does so with all smaller ones. So
-//! keys that go astray can be counted exactly from few.
+//! They lie right below the boundaries, where an index errs. What an index says ascends with keys,
+//! so the keys that it sends too far are the last of their block. If it sends the least kept key
+//! aright, all smaller ones go aright too: keys that go astray are counted from few.
 //!
-//! What must hold: the keys of a block are pushed ascending, at least one. If a block has less than
-//! `KEPT_MAX` here, it has no others.
+//! What must hold: the keys of a block are pushed ascending, at least one. Fewer than `KEPT_MAX`
+//! means that it has no others. They may be beginnings of keys that stay between the separators
+//! around their block. `of` counts the different keys of the whole table.
 //!
-//! Callers: `table::writer` collects them; `index::learned` trains and counts by them; `index::mod`
-//! hands them on.
+//! Callers: `table::writer` and `paper::blocks` of `solera-bench` fill it. `index::learned` trains
+//! and counts by it; `index::mod` hands it on, and takes `of` for `GreedyPlr`.
 
 use super::separators::Separators;
 

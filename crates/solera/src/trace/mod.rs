@@ -1,9 +1,9 @@
 //! What users did, as a compact record that can be done again elsewhere: `Record`, `Operation`,
-//! `Recorder`, `read`.
+//! `Recorder`, `read`. The comment of `Record` has the bytes.
 //!
-//! A trace file holds kinds, keys, lengths and times to a microsecond, and no value. Keys may be
-//! replaced by hashes of 8 bytes under a key that is forgotten with the recording. Then equal keys
-//! are equal still, and nothing else is left. The comment of `Record` has the bytes.
+//! A trace file holds kinds, names of keyspaces, keys, lengths and times to a microsecond, and no
+//! value. Keys may be replaced by hashes of 8 bytes, whose secret is forgotten with the recording.
+//! Then equal keys are equal still, but their order is lost. Names and lengths stay as they are.
 //!
 //! What must hold: an operation that is recorded waits for no disk and fails for none. What does
 //! not fit into the recorder's memory is left out and counted.

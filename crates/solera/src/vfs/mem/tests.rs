@@ -1,10 +1,14 @@
-//! Tests of `MemFs`: what power cuts keep, take, and bring back.
+//! Tests of `MemFs`: what a power cut keeps, takes, and brings back.
 //!
-//! Synced content under a synced name survives every crash, and the same seed gives the same image.
-//! Unsynced pages are kept or lost each by itself; each `Persist` loses what it says. A lost
-//! truncation brings bytes back. The ordered cut comes at its operation and stays; a recorded cut
-//! is the same. An image shares nothing written later, hard links are one file in it, and a lying
-//! disk keeps nothing. Reserved files have zeros behind until trimmed.
+//! Synced content under a synced name survives every crash; the same seed gives the same image.
+//! Names, renames and removals are durable once their directory is synced; a rename is atomic.
+//! Unsynced pages are kept or lost each by itself. Each variant of `Persist` loses what its name
+//! says; a lost truncation brings bytes back.
+//!
+//! `crash_after(n)` cuts the power at operation n, and nothing succeeds after it; `record_cuts`
+//! gives the same images. An image shares nothing written later; hard links stay one file in it.
+//! What a lying disk syncs is not durable. A reserving file ends in zeros until it is trimmed; a
+//! power cut after that may bring them back.
 
 use super::*;
 use std::collections::BTreeSet;
