@@ -8,8 +8,8 @@
 //! * The plan takes all runs, and no other plan is in flight. So tombstones may go.
 //! * What is flushed later lies above. So a delete in it hides what the conversion writes.
 //!
-//! Called by the engine if users choose this way of reclaiming: `reclaim` asks for the plan, `jobs`
-//! for the layout.
+//! Called by the engine if users choose this way of reclaiming: `reclaim` asks for the plan,
+//! `job_parts` for the layout.
 
 use super::{
     picture::Picture,

@@ -1,7 +1,8 @@
 //! Poison: the state in which nothing more may be written.
 //!
 //! Owns [`Poison`]. The first failure after which a write could be acknowledged and lost sets it,
-//! and it is never taken back. Whatever writes asks it first.
+//! and it is never taken back. Whatever writes asks it first. A panic in the database's work is
+//! such a failure (a user's merge operator is called there): the work may have stopped anywhere.
 
 use crate::{
     error::{Error, Result},
@@ -10,7 +11,10 @@ use crate::{
         atomic::{AtomicBool, Ordering},
     },
 };
-use std::fmt;
+use std::{
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
 
 /// Set once, by the first failure after which a write could be acknowledged and lost.
 #[derive(Default)]
@@ -33,5 +37,18 @@ impl Poison {
             return Err(Error::Poisoned(self.why.lock().clone().unwrap_or_default()));
         }
         Ok(())
+    }
+
+    /// Does `work`. A panic in it poisons with `what` panicked, and is its failure.
+    pub(super) fn guarded<R>(&self, what: impl fmt::Display, work: impl FnOnce() -> Result<R>) -> Result<R> {
+        match catch_unwind(AssertUnwindSafe(work)) {
+            Ok(done) => done,
+            Err(panic) => {
+                let message = panic.downcast_ref::<&str>().copied();
+                let message = message.or(panic.downcast_ref::<String>().map(String::as_str));
+                self.set(format_args!("{what} panicked: {}", message.unwrap_or("no message")));
+                self.check().and(Err(Error::Closed))
+            }
+        }
     }
 }

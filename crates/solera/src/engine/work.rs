@@ -6,9 +6,9 @@
 //!
 //! What must hold: a unit of work is chosen under the work lock and done without it. Its [`Claim`]
 //! ends whatever becomes of the work. A decision is made from a picture that is taken under that
-//! lock. The file knows trees, and nothing of how the work is done: `jobs` does it. Called by
-//! `jobs`, `workers`, `throttle`, ingests and manual compactions, and by readers, who wait for
-//! nobody.
+//! lock. The file knows trees, and nothing of how the work is done: `flushing` and `jobs` do it.
+//! Called by these, `workers`, `throttle`, ingests and manual compactions, and by readers, who wait
+//! for nobody.
 
 use crate::{
     clock::Clock,
