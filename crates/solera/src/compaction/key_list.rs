@@ -8,7 +8,7 @@
 //! - The plan takes all runs, and no other plan is in flight. So tombstones may go.
 //! - What is flushed later lies above. So a delete in it hides what the conversion writes.
 //!
-//! Callers: `engine::reclaim` asks for the plan and `engine::jobs` for the layout, where users
+//! Callers: `engine::reclaim` asks for the plan and `engine::job_parts` for the layout, where users
 //! chose this way of reclaiming.
 
 use super::{

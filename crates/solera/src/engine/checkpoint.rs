@@ -57,6 +57,7 @@ impl Core {
     /// The state at one moment of the commit order, all of it in tables, with the versions that
     /// hold the tables.
     fn whole_flushed(&self) -> Result<(Edit, Vec<Arc<Version>>)> {
+        let (flusher, poison) = (self.flusher(), &self.store.poison);
         loop {
             let trees = self.trees();
             let claims: Vec<_> = trees.iter().map(|tree| self.work.claim_flush(tree)).collect();
@@ -65,8 +66,8 @@ impl Core {
                 // A keyspace came or went before the lock was ours.
                 continue;
             }
-            for (tree, claim) in trees.iter().zip(&claims) {
-                self.flush_locked(claim, tree, &mut writer)?;
+            for claim in &claims {
+                flusher.flush_locked(claim, || writer.sync(|log| self.logs.sync(poison, log)))?;
             }
             self.logs.end_live(self.around_logs(), &mut writer)?;
             let state = self.store.lock();

@@ -142,14 +142,15 @@ impl<L> Writer<L> {
     }
 
     /// Makes everything up to `seqno`, and what came before it, survive a power failure.
-    pub(super) fn sync_to<E: Environment<Log = L>>(&mut self, seqno: Seqno, env: &E) -> Result<()> {
-        if self.synced_seqno < seqno { self.sync(env) } else { Ok(()) }
+    /// `sync` does that for all that was appended.
+    pub(super) fn sync_to(&mut self, seqno: Seqno, sync: impl FnOnce(&mut L) -> Result<()>) -> Result<()> {
+        if self.synced_seqno < seqno { self.sync(sync) } else { Ok(()) }
     }
 
-    /// Makes everything that was acknowledged survive a power failure.
-    pub(super) fn sync<E: Environment<Log = L>>(&mut self, env: &E) -> Result<()> {
+    /// As [`Writer::sync_to`], for everything that was acknowledged.
+    pub(super) fn sync(&mut self, sync: impl FnOnce(&mut L) -> Result<()>) -> Result<()> {
         if self.synced_seqno < self.last_seqno {
-            env.sync(&mut self.log)?;
+            sync(&mut self.log)?;
             self.are_durable(self.last_seqno);
         }
         Ok(())

@@ -13,7 +13,9 @@
 use super::{
     apply,
     callers::{Caller, Callers},
-    commit::{Commit, Environment},
+    commit::{self, Commit, Writer},
+    flushing::{self, Flusher},
+    job_parts::JobParts,
     logs::{self, Around, Logs, Present},
     memory::Memory,
     options::Options,
@@ -25,19 +27,17 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    compaction::{Horizon, Written},
+    compaction::Horizon,
     error::{Error, Result},
     frame::FRAME_HEADER_BYTES,
     ids::Seqno,
     key::{KEY_BYTES_MAX, VALUE_BYTES_MAX},
-    memtable::Memtable,
     stats::{Counter, Stats},
     sync::{
         Mutex,
         atomic::{AtomicBool, Ordering},
     },
     tree::Tree,
-    version::{TreeEdit, Version},
     wal::{self, batch::BatchEncoder},
 };
 use std::sync::Arc;
@@ -153,10 +153,26 @@ impl Core {
         Around { store: &self.store, work: &self.work, write_buffer_bytes }
     }
 
+    /// What every job works with.
+    pub(super) fn job_parts(&self) -> JobParts<'_> {
+        let Core { options, store, work, memory, reclaiming, .. } = self;
+        JobParts { reclaim: options.reclaim, store, work, memory, reclaiming }
+    }
+
+    /// Brings memtables into tables.
+    pub(super) fn flusher(&self) -> Flusher<'_> {
+        Flusher { parts: self.job_parts(), rest: self }
+    }
+
+    /// Flushes `trees` completely, as they are now.
+    pub(crate) fn flush_trees(&self, trees: &[Arc<Tree>]) -> Result<()> {
+        self.flusher().flush_trees(trees)
+    }
+
     /// Makes everything that was acknowledged durable.
     pub(crate) fn sync_log(&self) -> Result<()> {
         self.store.poison.check()?;
-        self.commit.lock().sync(self)?;
+        self.logs.sync_all(&self.store.poison, &self.commit)?;
         // Where nothing was to be synced, its files may be gone all the same.
         self.store.files.check_directory()
     }
@@ -169,28 +185,7 @@ impl Core {
     /// Makes everything up to `seqno` survive a power failure.
     pub(crate) fn make_durable(&self, seqno: Seqno) -> Result<()> {
         self.writable()?;
-        self.sync_log_to(seqno)
-    }
-
-    /// Makes everything up to `seqno` durable: tables that hold it must not outlive what came
-    /// before it in other keyspaces.
-    pub(super) fn sync_log_to(&self, seqno: Seqno) -> Result<()> {
-        // Mostly it is in a log that has ended, and writers need not wait.
-        self.logs.settle(&self.store.poison, &self.commit)?;
-        self.commit.lock().sync_to(seqno, self)
-    }
-
-    /// As [`Store::install`], and the cache is fitted to what is left.
-    pub(super) fn install(
-        &self,
-        tree: &Tree,
-        written: &Written,
-        flushed: &[Arc<Memtable>],
-        edit: impl FnOnce(&Version) -> TreeEdit,
-    ) -> Result<()> {
-        self.store.install(tree, written, flushed, None, edit)?;
-        self.memory.fit_cache(&self.store.catalog);
-        Ok(())
+        self.logs.sync_to(&self.store.poison, &self.commit, seqno)
     }
 
     /// Forgets and removes logs whose every operation is in a table.
@@ -199,7 +194,7 @@ impl Core {
     }
 }
 
-impl Environment for Core {
+impl commit::Environment for Core {
     type Log = Present;
 
     fn writable(&self) -> Result<()> {
@@ -221,7 +216,6 @@ impl Environment for Core {
     }
 
     fn sync(&self, present: &mut Present) -> Result<()> {
-        self.store.poison.check()?;
         self.logs.sync(&self.store.poison, present)
     }
 
@@ -237,19 +231,40 @@ impl Environment for Core {
         self.store.snapshots.publish(last);
     }
 
-    /// With the memtable a new log begins, so that the old log can go once the memtable is in
-    /// tables.
     fn seal(&self, present: &mut Present, last: Seqno, full: &[Arc<Tree>]) {
-        for tree in full {
-            if tree.seal() {
-                self.work.wake();
-            }
-            self.logs.change_if_half_full(self.around_logs(), present, last);
-        }
+        self.logs.seal(self.around_logs(), present, last, full);
     }
 
     fn poison(&self, why: &Error) {
         self.store.poison.set(why);
+    }
+}
+
+impl flushing::Environment for Core {
+    fn writable(&self) -> Result<()> {
+        Core::writable(self)
+    }
+
+    fn seal(&self, trees: &[Arc<Tree>]) -> Vec<Option<Seqno>> {
+        let mut writer = self.commit.lock();
+        let newest =
+            |tree: &Arc<Tree>| tree.view().memtables().filter_map(|memtable| memtable.last_seqno()).max();
+        let newest = trees.iter().map(newest).collect();
+        let Writer { log, last_seqno, .. } = &mut *writer;
+        self.logs.seal(self.around_logs(), log, *last_seqno, trees);
+        newest
+    }
+
+    fn sync_to(&self, seqno: Seqno) -> Result<()> {
+        self.logs.sync_to(&self.store.poison, &self.commit, seqno)
+    }
+
+    fn remove_flushed_logs(&self) {
+        Core::remove_flushed_logs(self);
+    }
+
+    fn retire_log(&self) -> Result<()> {
+        self.logs.retire(self.around_logs(), &self.commit)
     }
 }
 

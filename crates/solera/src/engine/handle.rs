@@ -14,7 +14,9 @@ use super::{
     change::{Changing, Obeying},
     commit::{Operations, Single, Terms},
     core::Core,
-    keyspace_record, open,
+    keyspace_record,
+    large::{LargeWriter, is_large},
+    open,
     options::{Durability, KeyspaceOptions, Options},
     reads::{Announced, ReadSet},
     workers,
@@ -114,13 +116,14 @@ impl Handle {
     }
 
     fn commit_batch(&self, operations: Operations, reads: Option<Arc<Announced>>) -> Result<Seqno> {
-        let is_large = self.is_large(&operations);
+        let is_large = is_large(&operations, self.memory.write_buffer_bytes());
         let Operations { encoder, trees, durability } = operations;
         let terms = Terms { trees, reads };
-        match is_large {
-            true => self.write_large(encoder, terms),
-            false => self.commit.batch(encoder, terms, durability, &*self.core),
+        if !is_large {
+            return self.commit.batch(encoder, terms, durability, &*self.core);
         }
+        let _caller = self.enter()?;
+        LargeWriter { flusher: self.flusher(), commit: &self.commit, env: &*self.core }.write(encoder, terms)
     }
 
     /// Commits one operation.

@@ -13,6 +13,7 @@
 use super::{
     core::{Core, check_sizes},
     files::Files,
+    logs::Present,
 };
 use crate::{
     compaction::{self, Written},
@@ -75,11 +76,12 @@ impl Core {
         }
         let claim = self.work.claim_flush(tree);
         let mut writer = self.commit.lock();
+        let sync = |log: &mut Present| self.logs.sync(&self.store.poison, log);
         if memtables_touch(tree, &range)? {
-            self.flush_locked(&claim, tree, &mut writer)?;
+            self.flusher().flush_locked(&claim, || writer.sync(sync))?;
         }
         // What was acknowledged before must not be lost while this survives.
-        writer.sync(self)?;
+        writer.sync(sync)?;
         let seqno = writer.next_seqno()?;
         let (level, run, place) = self.work.claim_entrance(tree, &range, &self.horizon())?;
         self.store.install(tree, &Written::default(), &[], Some(seqno), |_| {

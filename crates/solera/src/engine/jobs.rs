@@ -1,221 +1,51 @@
-//! The jobs: a flush or a compaction, carried out and installed, as methods of `Core`.
+//! The work that is done next, as methods of `Core`: `step` does one unit of what `work` chose.
 //!
-//! `step` does one unit of what `work` chose; `flush_trees`, `wait_idle` and `compact_range` do
-//! what users ask for. Small trees are flushed together. `give_back` takes the steps of reclaiming
-//! values' space.
+//! It tends the logs, flushes, compacts, or gives back space of values, whichever is most pressing.
+//! `compact` takes a compaction from its plan to its installation. `wait_idle` and `compact_range`
+//! do such work on a user's thread, and `throttle` has a writer do some who is held.
 //!
-//! What must hold: a panic in the work (a user's merge operator is called there) is the work's
-//! failure, not the thread's. It poisons the database, and everybody who waits is told (`guarded`).
+//! What must hold: what fails is noted for the tree and tried again, unless the failure poisons
+//! the database. A panic in a job does (`poison`).
 //!
-//! Callers: `workers`, and `db` for threads of users; `handle` throttles by it; `large`, `ingest`
-//! and `checkpoint` flush by it.
+//! Callers: `workers`; `handle`, for users' threads and for writers. `reclaiming` and `large` ask
+//! for flushes and compactions through their environments.
 
 use super::{
-    commit::{Environment, Terms, Writer},
+    commit::{Terms, Writer},
     core::Core,
-    logs::Present,
     options::Durability,
-    poison::Poison,
     reclaiming::{self, Reclaimer},
-    store::Flushed,
-    work::{Claim, Job, NextStep},
+    work::{Job, NextStep},
 };
 use crate::{
-    canary::{Bug, planted},
     compaction::{self, Horizon, JobContext, ManualCompaction, Plan, Reason, Reclaim, Victims, Written},
     error::{Error, Result},
-    ids::Seqno,
     key::KeyRange,
-    memtable::Memtable,
     stats::Counter,
     tree::Tree,
     version::TreeEdit,
     wal::batch::BatchEncoder,
 };
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-    time::Duration,
-};
-
-/// Trees of which so little waits to be flushed are flushed together,
-const LITTLE_BYTES: usize = 64 << 10;
-/// so many at once.
-const TOGETHER: usize = 256;
-/// Fewest deletes for which a flush looks whether they have anything to hide in tables: a few cost
-/// nobody anything.
-const DELETES_MIN: usize = 1024;
+use std::{sync::Arc, time::Duration};
 
 /// How often somebody who waits for all work looks whether values are still put again.
 const LOOK_PERIOD: Duration = Duration::from_millis(1);
 
-/// Does `work` on `tree`; a panic in it is its failure. It may have stopped anywhere, so nothing
-/// more may be written.
-pub(super) fn guarded<R>(
-    poison: &Poison,
-    what: &str,
-    tree: &Tree,
-    work: impl FnOnce() -> Result<R>,
-) -> Result<R> {
-    match catch_unwind(AssertUnwindSafe(work)) {
-        Ok(done) => done,
-        Err(panic) => {
-            let message = panic.downcast_ref::<&str>().copied();
-            let message = message.or(panic.downcast_ref::<String>().map(String::as_str));
-            let (name, message) = (&tree.name, message.unwrap_or("no message"));
-            poison.set(format_args!("{what} of keyspace {name:?} panicked: {message}"));
-            poison.check().and(Err(Error::Closed))
-        }
-    }
-}
-
 impl Core {
-    /// How tables of `level` over `range` are written now; and what the job may drop, as of now:
-    /// every job that starts later may only drop more.
-    pub(super) fn job_context(&self, tree: &Tree, level: u32, range: &KeyRange) -> JobContext<'_> {
-        let now_ms = self.store.expiry.now_ms();
-        let Horizon { snapshots, visible, oldest_transaction, .. } = self.store.snapshots.horizon(now_ms);
-        let view = tree.view_owned();
-        let of_levels = self.memory.level_filters(tree, &view, level, &self.store.catalog);
-        let mut layout = view.settings.layout_of(level);
-        let mut filter = of_levels.of(compaction::resting_level(&view.version, level, range));
-        if self.options.reclaim == Reclaim::LearnedKv
-            && view.settings.separate_from.is_some()
-            && compaction::is_key_list(&view.version, level)
-        {
-            (layout, filter) = compaction::key_list(layout);
-        }
-        JobContext {
-            context: tree.context.clone(),
-            layout,
-            filter,
-            shape: view.settings.shape.clone(),
-            snapshots,
-            visible,
-            values: tree.values.clone(),
-            victims: self.reclaiming.victims(),
-            oldest_transaction,
-            operator: tree.operator().cloned(),
-            now_ms,
-            syncs_dir: true,
-            cancelled: &self.work.stopping,
-            meanwhile: None,
-            new_file: Box::new(|| self.store.files.new_file()),
-        }
-    }
-
-    /// Writes sealed memtables (newest first) out as the newest run of level 0. The caller holds
-    /// the tree's flush claim.
-    fn flush_memtables(&self, tree: &Arc<Tree>, memtables: &[Arc<Memtable>]) -> Result<()> {
-        guarded(&self.store.poison, "a flush", tree, || {
-            let outputs = self.write_flush(tree, memtables, true)?;
-            let last = last_seqno(memtables);
-            // In a power failure these tables must not outlive what came before them in the log.
-            if let Err(error) = self.sync_log_to(last.unwrap_or(0)) {
-                self.store.remove_written(&outputs);
-                return Err(error);
-            }
-            self.install(tree, &outputs, memtables, |version| compaction::flushed(version, &outputs, last))?;
-            self.remove_flushed_logs();
-            Ok(())
-        })
-    }
-
-    /// As [`Core::flush_memtables`], of many trees that have little each: what a flush costs
-    /// whatever its size, they pay for together. The caller holds the claims.
-    fn flush_together(&self, claims: &[Claim<'_>]) -> Result<()> {
-        let mut flushed = Vec::with_capacity(claims.len());
-        let mut written = || {
-            for Claim { tree, .. } in claims.iter().filter(|claim| !claim.tree.is_dropped()) {
-                let memtables = tree.view().sealed.clone();
-                if memtables.is_empty() {
-                    continue;
-                }
-                let written = guarded(&self.store.poison, "a flush", tree, || {
-                    self.write_flush(tree, &memtables, false)
-                })?;
-                let (tree, last) = (tree.clone(), last_seqno(&memtables));
-                flushed.push(Flushed { tree, written, memtables, last });
-            }
-            if !planted(Bug::SkipDirectorySync) {
-                self.store.files.fs.sync_dir(&self.store.files.dir)?;
-            }
-            self.sync_log_to(flushed.iter().filter_map(|one| one.last).max().unwrap_or(0))
-        };
-        if let Err(error) = written() {
-            flushed.iter().for_each(|one| self.store.remove_written(&one.written));
-            return Err(error);
-        }
-        if !flushed.is_empty() {
-            self.store.install_flushed(flushed, None)?;
-            self.memory.fit_cache(&self.store.catalog);
-            self.remove_flushed_logs();
-        }
-        Ok(())
-    }
-
-    /// Flushes those of `trees` together that have little to flush and that nobody flushes now.
-    fn flush_small<'t>(&self, trees: impl Iterator<Item = &'t Arc<Tree>>) -> Result<()> {
-        let small: Vec<&Arc<Tree>> = trees.filter(|tree| has_little_to_flush(tree)).collect();
-        for group in small.chunks(TOGETHER) {
-            self.writable()?;
-            let claims = self.work.claim_flushes(group.iter().copied(), TOGETHER);
-            self.flush_together(&claims)?;
-            self.work.note(&Ok(()));
-        }
-        Ok(())
-    }
-
-    fn write_flush(&self, tree: &Tree, memtables: &[Arc<Memtable>], syncs_dir: bool) -> Result<Written> {
-        let range = compaction::extent(memtables)?.unwrap_or_else(KeyRange::all);
-        // Older memtables were flushed before, and what is ingested meanwhile is newer.
-        let deletes: usize = memtables.iter().map(|memtable| memtable.deletes()).sum();
-        let is_all = deletes >= DELETES_MIN
-            && tree.view().version.runs().iter().all(|run| run.overlapping(&range).is_empty());
-        let job = JobContext { syncs_dir, ..self.job_context(tree, 0, &range) };
-        let outputs = compaction::flush(memtables, is_all, &job)?;
-        count_flush(tree, &outputs);
-        Ok(outputs)
-    }
-
-    /// Seals and flushes everything in `tree`'s memtables while the caller keeps writers out.
-    pub(super) fn flush_locked(
-        &self,
-        _claim: &Claim<'_>,
-        tree: &Arc<Tree>,
-        writer: &mut Writer<Present>,
-    ) -> Result<()> {
-        tree.seal();
-        let sealed = tree.view().sealed.clone();
-        if sealed.is_empty() {
-            return Ok(());
-        }
-        let outputs = guarded(&self.store.poison, "a flush", tree, || self.write_flush(tree, &sealed, true))?;
-        if let Err(error) = writer.sync(self) {
-            self.store.remove_written(&outputs);
-            return Err(error);
-        }
-        let last = last_seqno(&sealed);
-        self.install(tree, &outputs, &sealed, |version| compaction::flushed(version, &outputs, last))
-    }
-
-    pub(super) fn compact(&self, tree: &Arc<Tree>, plan: &Plan) -> Result<()> {
-        self.compact_moving(tree, plan, self.reclaiming.victims()).map(drop)
-    }
-
-    /// Carries `plan` out; the values of `victims` move.
-    fn compact_moving(&self, tree: &Arc<Tree>, plan: &Plan, victims: Victims) -> Result<Written> {
-        guarded(&self.store.poison, "a compaction", tree, || {
+    /// Carries `plan` out and installs the result; the values of `victims` move.
+    fn compact(&self, tree: &Arc<Tree>, plan: &Plan, victims: Victims) -> Result<Written> {
+        let parts = self.job_parts();
+        parts.guarded("a compaction", tree, || {
             // However few threads there are, writers do not wait until all is converted.
             let flush = || self.step(true).map(drop);
-            let context = self.job_context(tree, plan.target.level, &plan.hull());
+            let context = parts.context(tree, plan.target.level, &plan.hull());
             let mut job = JobContext { victims, ..context };
             // It converts a whole keyspace.
-            if self.options.reclaim == Reclaim::LearnedKv && plan.reason == Reason::Reclaim {
+            if parts.reclaim == Reclaim::LearnedKv && plan.reason == Reason::Reclaim {
                 job.meanwhile = Some(&flush);
             }
             let outputs = compaction::run(plan, &job)?;
-            self.install(tree, &outputs, &[], |version| TreeEdit {
+            parts.install(tree, &outputs, &[], |version| TreeEdit {
                 values: outputs.values.clone(),
                 ..plan.edit(version, &outputs.tables)
             })?;
@@ -243,22 +73,10 @@ impl Core {
             let given_back = if flush_only { Ok(false) } else { self.give_back() };
             return given_back.inspect_err(|error| self.work.note_failure(error));
         };
-        let tree = &claim.tree.clone();
+        let tree = &claim.tree;
         let done = match self.store.poison.check().and_then(|()| match &job {
-            Job::Flush(memtables) if has_little_to_flush(tree) => {
-                let trees = self.trees();
-                let others = trees.iter().filter(|other| other.id != tree.id && has_little_to_flush(other));
-                let mut claims = self.work.claim_flushes(others, TOGETHER);
-                match claims.is_empty() {
-                    true => self.flush_memtables(tree, memtables),
-                    false => {
-                        claims.push(claim);
-                        self.flush_together(&claims)
-                    }
-                }
-            }
-            Job::Flush(memtables) => self.flush_memtables(tree, memtables),
-            Job::Compact(plan) => self.compact(tree, plan),
+            Job::Flush(memtables) => self.flusher().flush(&claim, memtables),
+            Job::Compact(plan) => self.compact(tree, plan, self.reclaiming.victims()).map(drop),
         }) {
             // There is nothing left to do for a tree that was dropped meanwhile.
             Err(Error::NoKeyspace(_)) if tree.is_dropped() => Ok(()),
@@ -297,36 +115,6 @@ impl Core {
         self.store.snapshots.wait_for(awaited.snapshot, horizon)
     }
 
-    /// Flushes `trees` completely, as they are now.
-    pub(crate) fn flush_trees(&self, trees: &[Arc<Tree>]) -> Result<()> {
-        let mut until = Vec::with_capacity(trees.len());
-        {
-            let mut writer = self.commit.lock();
-            for tree in trees {
-                until.push(tree.view().memtables().filter_map(|memtable| memtable.last_seqno()).max());
-            }
-            let Writer { log, last_seqno, .. } = &mut *writer;
-            Environment::seal(self, log, *last_seqno, trees);
-        }
-        self.flush_small(trees.iter())?;
-        for (tree, until) in trees.iter().zip(until) {
-            let Some(until) = until else { continue };
-            while tree.flushed_seqno() < until && !tree.is_dropped() {
-                self.writable()?;
-                let _claim = self.work.claim_flush(tree);
-                let sealed = tree.view().sealed.clone();
-                if !sealed.is_empty()
-                    && let Err(error) = self.flush_memtables(tree, &sealed)
-                    && !tree.is_dropped()
-                {
-                    return Err(error);
-                }
-                self.work.note(&Ok(()));
-            }
-        }
-        self.logs.retire(self.around_logs(), &self.commit)
-    }
-
     /// Waits until there is nothing left to do, and helps as long as there is something that nobody
     /// does. Nor is anything put off then that waits for reads to pay for it.
     pub(crate) fn wait_idle(&self) -> Result<()> {
@@ -361,7 +149,7 @@ impl Core {
                 NextStep::Done => return Ok(()),
                 NextStep::Waited => {}
                 NextStep::Run(_claim, plan) => {
-                    self.compact(tree, &plan).inspect_err(|error| {
+                    self.compact(tree, &plan, self.reclaiming.victims()).inspect_err(|error| {
                         self.work.note_damage(tree, &plan, error);
                     })?;
                 }
@@ -384,7 +172,7 @@ impl reclaiming::Environment for Core {
         {
             let mut writer = self.commit.lock();
             let Writer { log, last_seqno, .. } = &mut *writer;
-            Environment::seal(self, log, *last_seqno, trees);
+            self.logs.seal(self.around_logs(), log, *last_seqno, trees);
             self.logs.change(self.around_logs(), log, *last_seqno)?;
         }
         self.flush_trees(trees)?;
@@ -399,7 +187,7 @@ impl reclaiming::Environment for Core {
     }
 
     fn carry_out(&self, tree: &Arc<Tree>, plan: &Plan, victims: Victims) -> Result<Written> {
-        self.compact_moving(tree, plan, victims)
+        self.compact(tree, plan, victims)
     }
 
     fn put(&self, encoder: BatchEncoder, terms: Terms) -> Result<()> {
@@ -413,22 +201,4 @@ impl reclaiming::Environment for Core {
     fn write_buffer_bytes(&self) -> u64 {
         self.memory.write_buffer_bytes()
     }
-}
-
-/// Whether it has sealed memtables, and they are small.
-fn has_little_to_flush(tree: &Arc<Tree>) -> bool {
-    let view = tree.view();
-    let bytes: usize = view.sealed.iter().map(|memtable| memtable.bytes()).sum();
-    !view.sealed.is_empty() && bytes <= LITTLE_BYTES
-}
-
-/// Counts a flush.
-pub(super) fn count_flush(tree: &Tree, written: &Written) {
-    tree.context.stats.add(Counter::BytesWrittenFlush, written.bytes());
-    tree.context.stats.add(Counter::Flushes, 1);
-    compaction::count_written(0, &written.tables, &tree.context.stats);
-}
-
-fn last_seqno(memtables: &[Arc<Memtable>]) -> Option<Seqno> {
-    memtables.iter().filter_map(|memtable| memtable.last_seqno()).max()
 }

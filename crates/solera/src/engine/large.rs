@@ -1,8 +1,8 @@
-//! Batches that are larger than two write buffers: `Core::write_large`, which memtables would hold
-//! a second time, beside any budget.
+//! Batches that are larger than two write buffers: `LargeWriter`, `is_large`.
 //!
-//! The batch goes to the log like any other. Then its operations go through one memtable after the
-//! other into tables, which nobody sees before all are written.
+//! Memtables would hold such a batch a second time, whole, beside any budget. So it goes to the log
+//! like any other. Then its operations go through one memtable after the other into tables, which
+//! nobody sees before all are written.
 //!
 //! What must hold: the batch's trees are flushed first, so nothing older lies above its tables. The
 //! log is durable up to its end before its tables are named. One manifest record names all: readers
@@ -12,9 +12,9 @@
 
 use super::{
     apply,
-    commit::{Environment, Operations, Terms},
-    core::Core,
-    jobs::{count_flush, guarded},
+    commit::{Commit, Environment, Operations, Terms, Writer},
+    flushing::{Flusher, count_flush},
+    job_parts::JobParts,
     store::Flushed,
     values::Place,
     work::Claim,
@@ -56,24 +56,32 @@ impl Part {
     }
 }
 
-impl Core {
-    /// Whether a batch is committed by [`Core::write_large`].
-    pub(super) fn is_large(&self, operations: &Operations) -> bool {
-        let bytes = operations.encoder.bytes() as u64;
-        bytes > self.memory.write_buffer_bytes() * LARGE_WRITE_BUFFERS
-            && operations.trees.len() <= TREES_MAX
-            && operations.encoder.ranges() <= RANGES_MAX
-    }
+/// Whether a batch is committed by a [`LargeWriter`], where write buffers have so many bytes.
+pub(super) fn is_large(operations: &Operations, write_buffer_bytes: u64) -> bool {
+    operations.encoder.bytes() as u64 > write_buffer_bytes * LARGE_WRITE_BUFFERS
+        && operations.trees.len() <= TREES_MAX
+        && operations.encoder.ranges() <= RANGES_MAX
+}
 
+/// Commits large batches.
+pub(super) struct LargeWriter<'c, E: Environment> {
+    pub(super) flusher: Flusher<'c>,
+    pub(super) commit: &'c Commit<E::Log>,
+    /// What a commit works on.
+    pub(super) env: &'c E,
+}
+
+impl<E: Environment> LargeWriter<'_, E> {
     /// Commits a large batch, durably. Other writers wait until its tables are written.
-    pub(super) fn write_large(&self, encoder: BatchEncoder, terms: Terms) -> Result<Seqno> {
-        let _caller = self.enter()?;
+    pub(super) fn write(&self, encoder: BatchEncoder, terms: Terms) -> Result<Seqno> {
+        let JobParts { store, work, memory, .. } = self.flusher.parts;
         let mut trees = terms.trees.clone();
         // In one order everywhere: two that wait for each other's claims would wait for ever.
         trees.sort_unstable_by_key(|tree| tree.id);
-        let claims: Vec<_> = trees.iter().map(|tree| self.work.claim_flush(tree)).collect();
-        let flushed = |writer: &mut _| {
-            claims.iter().try_for_each(|claim| self.flush_locked(claim, &claim.tree, writer))
+        let claims: Vec<_> = trees.iter().map(|tree| work.claim_flush(tree)).collect();
+        let flushed = |writer: &mut Writer<E::Log>| {
+            let mut sync = || writer.sync(|log| self.env.sync(log));
+            claims.iter().try_for_each(|claim| self.flusher.flush_locked(claim, &mut sync))
         };
         let insert = |encoder: &BatchEncoder, full: &mut Vec<_>| {
             let written =
@@ -81,30 +89,31 @@ impl Core {
             match written {
                 Ok(()) => Ok(()),
                 Err(error) => {
-                    self.work.note_failure(&error);
-                    Environment::insert(self, encoder, full)
+                    work.note_failure(&error);
+                    self.env.insert(encoder, full)
                 }
             }
         };
-        let committed = self.commit.large(encoder, terms, self, flushed, insert);
+        let committed = self.commit.large(encoder, terms, self.env, flushed, insert);
         drop(claims);
         let seqno = committed?;
-        self.work.wake();
-        self.memory.fit_cache(&self.store.catalog);
-        self.remove_flushed_logs();
+        work.wake();
+        memory.fit_cache(&store.catalog);
+        self.flusher.rest.remove_flushed_logs();
         // What it takes in the log is in tables. A failure is met again by the next writer.
-        let _ = self.logs.retire(self.around_logs(), &self.commit);
+        let _ = self.flusher.rest.retire_log();
         Ok(seqno)
     }
 
     /// Writes the tables of a batch that is in the log. The caller holds the claims of its trees,
     /// which have nothing in memtables, and keeps writers out.
     fn write_parts(&self, encoder: &BatchEncoder, claims: &[Claim<'_>]) -> Result<Vec<Flushed>> {
+        let JobParts { store, .. } = self.flusher.parts;
         let mut written = Vec::new();
         let done = self.write_each_part(encoder, claims, &mut written);
-        let synced = done.and_then(|()| self.store.files.fs.sync_dir(&self.store.files.dir));
+        let synced = done.and_then(|()| store.files.fs.sync_dir(&store.files.dir));
         if let Err(error) = synced {
-            written.iter().for_each(|one: &Flushed| self.store.remove_written(&one.written));
+            written.iter().for_each(|one: &Flushed| store.remove_written(&one.written));
             return Err(error);
         }
         Ok(written)
@@ -117,10 +126,11 @@ impl Core {
         written: &mut Vec<Flushed>,
     ) -> Result<()> {
         let undecodable = |error: DecodeError| Error::Invalid(format!("a batch does not decode: {error:?}"));
+        let JobParts { store, memory, .. } = self.flusher.parts;
         let payload = encoder.payload();
-        let log = encoder.placed().map(|(file, at)| (self.store.files.values.file(file, false), at));
+        let log = encoder.placed().map(|(file, at)| (store.files.values.file(file, false), at));
         let place = log.as_ref().map(|(log, at)| Place { log, payload, payload_at: *at, moved: None });
-        let limit = self.memory.write_buffer_bytes() * LARGE_WRITE_BUFFERS / claims.len().max(1) as u64;
+        let limit = memory.write_buffer_bytes() * LARGE_WRITE_BUFFERS / claims.len().max(1) as u64;
         let mut parts: BTreeMap<KeyspaceId, Part> =
             claims.iter().map(|claim| (claim.tree.id, Part::new(&claim.tree))).collect();
         for numbered in BatchReader::new(payload).map_err(undecodable)? {
@@ -144,10 +154,10 @@ impl Core {
             return Ok(());
         }
         let last = memtable.last_seqno();
-        let output = guarded(&self.store.poison, "a flush", &tree, || {
+        let output = self.flusher.parts.guarded("a flush", &tree, || {
             let memtables = [memtable];
             let range = compaction::extent(&memtables)?.unwrap_or_else(KeyRange::all);
-            let job = JobContext { syncs_dir: false, ..self.job_context(&tree, 0, &range) };
+            let job = JobContext { syncs_dir: false, ..self.flusher.parts.context(&tree, 0, &range) };
             // What came before it in the batch lies below it, and is in no version yet.
             compaction::flush(&memtables, false, &job)
         })?;
@@ -161,8 +171,11 @@ impl Core {
     fn install_parts(&self, encoder: &BatchEncoder, parts: Vec<Flushed>) -> Result<()> {
         let trees: BTreeMap<_, _> = parts.iter().map(|one| (one.tree.id, one.tree.clone())).collect();
         let last = parts.iter().filter_map(|one| one.last).max();
-        self.store.install_flushed(parts, last)?;
+        self.flusher.parts.store.install_flushed(parts, last)?;
         trees.values().for_each(|tree| tree.inserted(|| apply::keys_put(encoder, tree.id)));
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

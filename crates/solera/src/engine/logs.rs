@@ -230,9 +230,21 @@ impl Logs {
         changed
     }
 
+    /// Seals the memtables of `trees`. With a memtable a new log begins, so that the old log can go
+    /// once the memtable is in tables. Under the commit lock; `last` is the newest number in the
+    /// log.
+    pub(super) fn seal(&self, around: Around<'_>, present: &mut Present, last: Seqno, trees: &[Arc<Tree>]) {
+        for tree in trees {
+            if tree.seal() {
+                around.work.wake();
+            }
+            self.change_if_half_full(around, present, last);
+        }
+    }
+
     /// A memtable was sealed: a log that is half full is changed now. A failure is noted; the next
     /// commit tries again and reports it.
-    pub(super) fn change_if_half_full(&self, around: Around<'_>, present: &mut Present, last: Seqno) {
+    fn change_if_half_full(&self, around: Around<'_>, present: &mut Present, last: Seqno) {
         let enough = around.write_buffer_bytes * LOG_WRITE_BUFFERS / 2;
         if present.log.as_ref().is_some_and(|log| log.len() >= enough)
             && let Err(error) = self.change_full(around, present, last)
@@ -311,8 +323,21 @@ impl Logs {
         Ok(true)
     }
 
+    /// Makes everything durable that was acknowledged.
+    pub(super) fn sync_all(&self, poison: &Poison, commit: &Commit<Present>) -> Result<()> {
+        commit.lock().sync(|present| self.sync(poison, present))
+    }
+
+    /// Makes everything up to `seqno` durable.
+    pub(super) fn sync_to(&self, poison: &Poison, commit: &Commit<Present>, seqno: Seqno) -> Result<()> {
+        // Mostly it is in a log that has ended, and writers need not wait.
+        self.settle(poison, commit)?;
+        commit.lock().sync_to(seqno, |present| self.sync(poison, present))
+    }
+
     /// Makes everything in `present` durable, and in all before it. Under the commit lock.
     pub(super) fn sync(&self, poison: &Poison, present: &mut Present) -> Result<()> {
+        poison.check()?;
         if !planted(Bug::SkipEndedLogSync) {
             self.settle_ended(poison)?;
         }

@@ -37,15 +37,19 @@ mod reclaiming;
 mod reclaim;
 mod convert;
 mod rewrite;
+mod job_parts;
+mod flushing;
+mod large;
 mod core;
 mod jobs;
 mod workers;
 mod ingest;
-mod large;
 mod checkpoint;
 pub(crate) mod report;
 mod open;
 mod handle;
+#[cfg(test)]
+mod unopened;
 
 pub use catalog::DEFAULT_KEYSPACE;
 pub use ingest::IngestReport;

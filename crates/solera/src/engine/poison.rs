@@ -1,9 +1,11 @@
 //! Poison: the state in which nothing more may be written: `Poison`.
 //!
 //! The first failure after which a write could be acknowledged and lost sets it. What must hold: it
-//! is never taken back, and the first reason stays. Whatever writes asks `check` first.
+//! is never taken back, and the first reason stays. Whatever writes asks `check` first. A panic in
+//! the database's work is such a failure (`guarded`): a user's merge operator is called there, and
+//! the work may have stopped anywhere.
 //!
-//! Callers: `core`, `store`, `logs` and `jobs` set it; `core::writable` asks.
+//! Callers: `core`, `store` and `logs` set and ask it; `job_parts` guards jobs by it.
 
 use crate::{
     error::{Error, Result},
@@ -12,7 +14,10 @@ use crate::{
         atomic::{AtomicBool, Ordering},
     },
 };
-use std::fmt;
+use std::{
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
 
 /// Set once, by the first failure after which a write could be acknowledged and lost.
 #[derive(Default)]
@@ -35,5 +40,18 @@ impl Poison {
             return Err(Error::Poisoned(self.why.lock().clone().unwrap_or_default()));
         }
         Ok(())
+    }
+
+    /// Does `work`. A panic in it poisons with `what` panicked, and is its failure.
+    pub(super) fn guarded<R>(&self, what: impl fmt::Display, work: impl FnOnce() -> Result<R>) -> Result<R> {
+        match catch_unwind(AssertUnwindSafe(work)) {
+            Ok(done) => done,
+            Err(panic) => {
+                let message = panic.downcast_ref::<&str>().copied();
+                let message = message.or(panic.downcast_ref::<String>().map(String::as_str));
+                self.set(format_args!("{what} panicked: {}", message.unwrap_or("no message")));
+                self.check().and(Err(Error::Closed))
+            }
+        }
     }
 }

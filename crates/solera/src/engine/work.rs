@@ -7,8 +7,8 @@
 //!
 //! What must hold: a unit of work is chosen under the work lock, from a picture taken under it, and
 //! done without it. Its `Claim` ends whatever becomes of the work. The file knows trees, and
-//! nothing of how work is done.
-//! Callers: `jobs`, `workers`, `throttle`, `ingest`, `checkpoint`, `large`, readers through `core`,
+//! nothing of how work is done: `flushing` and `jobs` do it.
+//! Callers: these, `workers`, `throttle`, `ingest`, `checkpoint`, `large`, readers through `core`,
 //! and `control::observe`.
 
 use crate::{

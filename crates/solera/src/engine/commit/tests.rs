@@ -110,9 +110,9 @@ fn a_commit_appends_then_syncs_then_inserts_then_publishes() {
     let put = Single::Put { key: b"c", value: b"value" };
     order.single(KEYSPACE, put, Durability::Buffered, &env).unwrap();
     assert_eq!(env.take_asked(), ["append 44:c after 43", "insert 44:c", "publish 44"]);
-    order.lock().sync_to(43, &env).unwrap();
+    order.lock().sync_to(43, |log| env.sync(log)).unwrap();
     assert_eq!(env.take_asked(), [""; 0], "what is durable is not synced again");
-    order.lock().sync_to(44, &env).unwrap();
+    order.lock().sync_to(44, |log| env.sync(log)).unwrap();
     assert_eq!(env.take_asked(), ["sync"]);
 }
 

@@ -1,0 +1,209 @@
+//! Flushes: sealed memtables become tables. `Flusher` carries them out for one tree, several, or
+//! small ones together.
+//!
+//! What it asks of the commit order and the logs is its `Environment`, so it is tested here without
+//! a database.
+//!
+//! What must hold: whoever flushes a tree holds its flush claim. The log is durable up to a
+//! memtable's last number before the manifest names its tables: in a power failure tables must not
+//! outlive what came before them in other keyspaces (docs/decisions/0004). A flush that fails
+//! leaves no file and all memtables.
+//! Callers: `jobs`, `large`, `checkpoint` and `ingest`.
+
+use super::{job_parts::JobParts, store::Flushed, work::Claim};
+use crate::{
+    canary::{Bug, planted},
+    compaction::{self, JobContext, Written},
+    error::Result,
+    ids::Seqno,
+    key::KeyRange,
+    memtable::Memtable,
+    stats::Counter,
+    tree::Tree,
+};
+use std::sync::Arc;
+
+/// Trees of which so little waits to be flushed are flushed together,
+const LITTLE_BYTES: usize = 64 << 10;
+/// so many at once.
+const TOGETHER: usize = 256;
+/// Fewest deletes for which a flush looks whether they have anything to hide in tables: a few cost
+/// nobody anything.
+const DELETES_MIN: usize = 1024;
+
+/// What a flush asks of the commit order and of the logs.
+pub(super) trait Environment {
+    /// Refuses if nothing may be written any more.
+    fn writable(&self) -> Result<()>;
+
+    /// Seals the memtables of `trees` at one moment of the commit order. Returns the newest number
+    /// that each tree had in memory then.
+    fn seal(&self, trees: &[Arc<Tree>]) -> Vec<Option<Seqno>>;
+
+    /// Makes everything up to `seqno` durable. Not under the commit lock.
+    fn sync_to(&self, seqno: Seqno) -> Result<()>;
+
+    /// Removes logs whose every operation is in a table. Not under the commit lock.
+    fn remove_flushed_logs(&self);
+
+    /// Begins a new log if everything in the present one is in tables and it is worth it.
+    fn retire_log(&self) -> Result<()>;
+}
+
+/// Writes memtables out as tables.
+#[derive(Clone, Copy)]
+pub(super) struct Flusher<'c> {
+    pub(super) parts: JobParts<'c>,
+    pub(super) rest: &'c dyn Environment,
+}
+
+impl Flusher<'_> {
+    /// Flushes the sealed `memtables` (newest first) of the claimed tree. If they are small, others
+    /// that have as little and that nobody flushes go with them.
+    pub(super) fn flush(&self, claim: &Claim<'_>, memtables: &[Arc<Memtable>]) -> Result<()> {
+        let mut others = Vec::new();
+        if has_little_to_flush(&claim.tree) {
+            let trees = self.parts.store.catalog.trees();
+            let small = trees.iter().filter(|tree| tree.id != claim.tree.id && has_little_to_flush(tree));
+            others = self.parts.work.claim_flushes(small, TOGETHER);
+        }
+        match others.is_empty() {
+            true => self.alone(&claim.tree, memtables),
+            false => self.together(others.iter().chain([claim])),
+        }
+    }
+
+    /// Flushes `trees` completely, as they are now.
+    pub(super) fn flush_trees(&self, trees: &[Arc<Tree>]) -> Result<()> {
+        let until = self.rest.seal(trees);
+        self.flush_small(trees)?;
+        for (tree, until) in trees.iter().zip(until) {
+            let Some(until) = until else { continue };
+            while tree.flushed_seqno() < until && !tree.is_dropped() {
+                self.rest.writable()?;
+                let _claim = self.parts.work.claim_flush(tree);
+                let sealed = tree.view().sealed.clone();
+                if !sealed.is_empty()
+                    && let Err(error) = self.alone(tree, &sealed)
+                    && !tree.is_dropped()
+                {
+                    return Err(error);
+                }
+                self.parts.work.note(&Ok(()));
+            }
+        }
+        self.rest.retire_log()
+    }
+
+    /// Seals and flushes everything in the claimed tree's memtables while the caller keeps writers
+    /// out. `sync` makes durable all that was acknowledged.
+    pub(super) fn flush_locked(&self, claim: &Claim<'_>, sync: impl FnOnce() -> Result<()>) -> Result<()> {
+        claim.tree.seal();
+        let sealed = claim.tree.view().sealed.clone();
+        if sealed.is_empty() { Ok(()) } else { self.one(&claim.tree, &sealed, |_| sync()) }
+    }
+
+    /// Flushes those of `trees` together that have little to flush and that nobody flushes now.
+    fn flush_small(&self, trees: &[Arc<Tree>]) -> Result<()> {
+        let small: Vec<&Arc<Tree>> = trees.iter().filter(|tree| has_little_to_flush(tree)).collect();
+        for group in small.chunks(TOGETHER) {
+            self.rest.writable()?;
+            let claims = self.parts.work.claim_flushes(group.iter().copied(), TOGETHER);
+            self.together(claims.iter())?;
+            self.parts.work.note(&Ok(()));
+        }
+        Ok(())
+    }
+
+    /// Flushes one tree by itself.
+    fn alone(&self, tree: &Arc<Tree>, memtables: &[Arc<Memtable>]) -> Result<()> {
+        self.one(tree, memtables, |last| self.rest.sync_to(last))?;
+        self.rest.remove_flushed_logs();
+        Ok(())
+    }
+
+    /// Writes sealed memtables out as the newest run of level 0. `sync` makes everything durable up
+    /// to their last number.
+    fn one(
+        &self,
+        tree: &Tree,
+        memtables: &[Arc<Memtable>],
+        sync: impl FnOnce(Seqno) -> Result<()>,
+    ) -> Result<()> {
+        let JobParts { store, .. } = self.parts;
+        self.parts.guarded("a flush", tree, || {
+            let written = self.write(tree, memtables, true)?;
+            let last = last_seqno(memtables);
+            if let Err(error) = sync(last.unwrap_or(0)) {
+                store.remove_written(&written);
+                return Err(error);
+            }
+            let edit = |version: &_| compaction::flushed(version, &written, last);
+            self.parts.install(tree, &written, memtables, edit)
+        })
+    }
+
+    /// Flushes many trees that have little each: what a flush costs whatever its size, they pay for
+    /// together.
+    fn together<'t, 'w: 't>(&self, claims: impl Iterator<Item = &'t Claim<'w>>) -> Result<()> {
+        let JobParts { store, .. } = self.parts;
+        let mut flushed = Vec::new();
+        let write = || {
+            for Claim { tree, .. } in claims.filter(|claim| !claim.tree.is_dropped()) {
+                let memtables = tree.view().sealed.clone();
+                if memtables.is_empty() {
+                    continue;
+                }
+                let written = self.parts.guarded("a flush", tree, || self.write(tree, &memtables, false))?;
+                let (tree, last) = (tree.clone(), last_seqno(&memtables));
+                flushed.push(Flushed { tree, written, memtables, last });
+            }
+            if !planted(Bug::SkipDirectorySync) {
+                store.files.fs.sync_dir(&store.files.dir)?;
+            }
+            self.rest.sync_to(flushed.iter().filter_map(|one| one.last).max().unwrap_or(0))
+        };
+        if let Err(error) = write() {
+            flushed.iter().for_each(|one| store.remove_written(&one.written));
+            return Err(error);
+        }
+        if !flushed.is_empty() {
+            self.parts.install_flushed(flushed)?;
+            self.rest.remove_flushed_logs();
+        }
+        Ok(())
+    }
+
+    fn write(&self, tree: &Tree, memtables: &[Arc<Memtable>], syncs_dir: bool) -> Result<Written> {
+        let range = compaction::extent(memtables)?.unwrap_or_else(KeyRange::all);
+        // Older memtables were flushed before, and what is ingested meanwhile is newer.
+        let deletes: usize = memtables.iter().map(|memtable| memtable.deletes()).sum();
+        let is_all = deletes >= DELETES_MIN
+            && tree.view().version.runs().iter().all(|run| run.overlapping(&range).is_empty());
+        let job = JobContext { syncs_dir, ..self.parts.context(tree, 0, &range) };
+        let written = compaction::flush(memtables, is_all, &job)?;
+        count_flush(tree, &written);
+        Ok(written)
+    }
+}
+
+/// Whether it has sealed memtables, and they are small.
+fn has_little_to_flush(tree: &Arc<Tree>) -> bool {
+    let view = tree.view();
+    let bytes: usize = view.sealed.iter().map(|memtable| memtable.bytes()).sum();
+    !view.sealed.is_empty() && bytes <= LITTLE_BYTES
+}
+
+/// Counts a flush.
+pub(super) fn count_flush(tree: &Tree, written: &Written) {
+    tree.context.stats.add(Counter::BytesWrittenFlush, written.bytes());
+    tree.context.stats.add(Counter::Flushes, 1);
+    compaction::count_written(0, &written.tables, &tree.context.stats);
+}
+
+fn last_seqno(memtables: &[Arc<Memtable>]) -> Option<Seqno> {
+    memtables.iter().filter_map(|memtable| memtable.last_seqno()).max()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,100 @@
+//! The parts of the engine that every job works with: `JobParts`, for a flush, a large batch and a
+//! compaction.
+//!
+//! `context` is what a job is told when it begins. `guarded` turns its panic into poison. `install`
+//! and `install_flushed` bring its result into force.
+//!
+//! What must hold: a job is told who reads what as of its beginning. Jobs that begin later may only
+//! drop more.
+//!
+//! Callers: `flushing`, `large` and `jobs`.
+
+use super::{
+    memory::Memory,
+    reclaiming::Reclaiming,
+    store::{Flushed, Store},
+    work::Work,
+};
+use crate::{
+    compaction::{self, Horizon, JobContext, Reclaim, Written},
+    error::Result,
+    key::KeyRange,
+    memtable::Memtable,
+    tree::Tree,
+    version::{TreeEdit, Version},
+};
+use std::sync::Arc;
+
+/// What jobs share.
+#[derive(Clone, Copy)]
+pub(super) struct JobParts<'c> {
+    /// How the space of values is given back: it says how the tables of a key list are written.
+    pub(super) reclaim: Reclaim,
+    pub(super) store: &'c Store,
+    pub(super) work: &'c Work,
+    pub(super) memory: &'c Memory,
+    pub(super) reclaiming: &'c Reclaiming,
+}
+
+impl<'c> JobParts<'c> {
+    /// How tables of `level` over `range` are written now; and what the job may drop, as of now.
+    pub(super) fn context(&self, tree: &Tree, level: u32, range: &KeyRange) -> JobContext<'c> {
+        let store = self.store;
+        let now_ms = store.expiry.now_ms();
+        let Horizon { snapshots, visible, oldest_transaction, .. } = store.snapshots.horizon(now_ms);
+        let view = tree.view_owned();
+        let of_levels = self.memory.level_filters(tree, &view, level, &store.catalog);
+        let mut layout = view.settings.layout_of(level);
+        let mut filter = of_levels.of(compaction::resting_level(&view.version, level, range));
+        if self.reclaim == Reclaim::LearnedKv
+            && view.settings.separate_from.is_some()
+            && compaction::is_key_list(&view.version, level)
+        {
+            (layout, filter) = compaction::key_list(layout);
+        }
+        JobContext {
+            context: tree.context.clone(),
+            layout,
+            filter,
+            shape: view.settings.shape.clone(),
+            snapshots,
+            visible,
+            values: tree.values.clone(),
+            victims: self.reclaiming.victims(),
+            oldest_transaction,
+            operator: tree.operator().cloned(),
+            now_ms,
+            syncs_dir: true,
+            cancelled: &self.work.stopping,
+            meanwhile: None,
+            new_file: Box::new(|| store.files.new_file()),
+        }
+    }
+
+    /// Does `what` on `tree`. A panic in it is its failure, and poisons: it may have stopped
+    /// anywhere.
+    pub(super) fn guarded<R>(&self, what: &str, tree: &Tree, job: impl FnOnce() -> Result<R>) -> Result<R> {
+        let what = format_args!("{what} of keyspace {:?}", tree.name);
+        self.store.poison.guarded(what, job)
+    }
+
+    /// As [`Store::install`], and the cache is fitted to what is left.
+    pub(super) fn install(
+        &self,
+        tree: &Tree,
+        written: &Written,
+        flushed: &[Arc<Memtable>],
+        edit: impl FnOnce(&Version) -> TreeEdit,
+    ) -> Result<()> {
+        self.store.install(tree, written, flushed, None, edit)?;
+        self.memory.fit_cache(&self.store.catalog);
+        Ok(())
+    }
+
+    /// As [`Store::install_flushed`], and the cache is fitted to what is left.
+    pub(super) fn install_flushed(&self, flushed: Vec<Flushed>) -> Result<()> {
+        self.store.install_flushed(flushed, None)?;
+        self.memory.fit_cache(&self.store.catalog);
+        Ok(())
+    }
+}
