@@ -1,15 +1,16 @@
 //! Seeing what the database does, and changing how it is kept while it runs: `Control`
-//! (docs/decisions/0010).
-//! `observe` says what happens, `ranges` what may be set, `apply` sets, `history` tells what was
-//! set. `publish` shows observations to other processes, `trace` records what users do.
+//! (docs/decisions/0010). `observe` says what happens, `ranges` what may be set, `apply` sets,
+//! `history` tells what was set. `publish` shows observations to other processes, `trace` records
+//! what users do.
 //! What must hold of a change:
 //! - Bounded: one that is not legal is refused with what is. It never changes an answer.
-//! - Lazy: one record of the manifest; no data is read or written for it.
+//! - Lazy: one record of the manifest. Data is read or written only by compactions and flushes that
+//!   follow, as a knob's `effect` says.
 //! - Durable: in force after every later open.
 //! - Pulled: the engine calls nobody.
 //!
 //! Callers: applications by `Db::control`, `solera control`, the tuners of `solera-tune`,
-//! `solera-bench`.
+//! `solera-bench`, `solera-sim`.
 
 mod change;
 mod check;
