@@ -8,9 +8,8 @@
 //! - Operation `i` of a batch, from 0, has the sequence number `first_seqno + i`.
 //! - A payload with separated values is finished, then placed, then appended.
 //!
-//! Callers: `db::batch` fills, `engine::{commit, apply, large, open}` commit, apply and replay,
-//! `engine::rewrite` writes values again, `engine::{values, reads, tracing}`, `inspect` and `fuzz`
-//! read.
+//! Callers: `db::batch` fills; `engine` commits, applies and replays; `engine::rewrite` writes
+//! values again; `engine::{values, reads, tracing}`, `inspect` and `fuzz` read.
 
 use crate::{
     codec::{Binding, DecodeError, Decoder, put_bytes, put_end, put_varint},
