@@ -1,15 +1,15 @@
-//! The cache of blocks: `Cache`, which stay within a budget of bytes, and `Slots`, where they lie.
-//! `Slots` are one table's places, by block number: a hit is an array access, without hash, lock or
-//! count. A miss takes the mutex: the clock hand turns, and evicts what was not used since it last
-//! came by. `apart` holds values.
+//! The cache of blocks: `Cache`, which keeps them within a budget of bytes, and `Slots`, where they
+//! lie. `Slots` are one table's places, by block number: there a hit is an array access, without
+//! hash, lock or count. A miss takes the mutex: the clock hand turns, and evicts what was not used
+//! since it last came by; in a second round, anything. `apart` holds values.
 //! What must hold:
 //! - A slot fills only in `insert`, and empties only under the clock's mutex or in `Drop`.
 //! - What leaves is released through the epoch, so an older guard keeps what it found.
 //! - `used` is the weight of full slots, `leaving` what left and is not released. While both fill
-//!   the cache's memory, nothing is inserted.
+//!   the cache's memory, nothing is inserted; nor is what outweighs the cache.
 //!
 //! Callers: `block::slots` (tables), `cache::apart`, `engine::memory` (the budget); `engine::open`
-//! makes one for each database.
+//! makes one for each database; `inspect` and `table::open_alone` one of 0 bytes.
 
 mod apart;
 

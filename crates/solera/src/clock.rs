@@ -4,12 +4,12 @@
 //! A clock gives Unix milliseconds, monotonic nanoseconds, and `sleep`. A manual clock advances
 //! instead of waiting.
 //!
-//! What must hold: nobody else asks the machine for the time; clippy denies `std::time` elsewhere.
-//! Monotonic time never decreases; Unix time may jump, and the engine then keeps expiry from
-//! running backwards.
-//!
+//! What must hold: engine and tuner ask nobody else for the time, but for timeouts of waits and a
+//! nonce in `vfs::posix`. Monotonic time never decreases, but where `set_unix_ms` sets a manual
+//! clock back. Unix time may jump, and the engine then keeps expiry from running backwards.
 //! Callers: `engine::options` (every database takes a clock), `engine`, `db`, `stats`, `trace`;
-//! `solera-tune` by `Control::clock`; simulations and tests with a manual one.
+//! `solera-tune` by `Control::clock`; `solera-cli` and both bench crates; `solera-sim` and tests
+//! with a manual one.
 
 use std::{
     fmt,

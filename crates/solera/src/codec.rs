@@ -3,13 +3,13 @@
 //!
 //! `put_varint` writes LEB128, `put_bytes` a length and bytes, `put_end` the end of a range.
 //! `Decoder` reads fields in order, and a `DecodeError` says where and what was expected.
-//! `Binding::checksum` is the CRC-32C of database, file, offset and bytes.
-//!
+//! `Binding::checksum` is the CRC-32C of database, file, offset and bytes; in frames, of the file's
+//! nonce too.
 //! What must hold: the decoder never panics, allocates nothing, and takes a varint in its shortest
-//! form only. A checksum fails for bytes that land in another place. (docs/FORMAT.md is the whole
-//! format.)
-//! Callers: everything that has bytes on disk: `frame`, `wal`, `trace`, `values`, `filter`,
-//! `block`, `index`, `table`, `version`, `compaction::shape`, `control::record`.
+//! form only. Bytes that land in another place fail their checksum, as surely as damaged ones.
+//! (docs/FORMAT.md is the whole format.)
+//! Callers: all that has bytes on disk, from `frame` to `control::record`; `tombstone`,
+//! `engine::keyspace_record`; `solera-sim` and `fuzz`.
 
 use crate::{
     ids::{DatabaseId, FileId},

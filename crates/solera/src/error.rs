@@ -4,10 +4,12 @@
 //! conflict) ask.
 //!
 //! What must hold: every variant that concerns a file names the file; damage also names the offset.
-//! Nothing is half done when a call returns an error, unless the variant says so. Errors are cheap
-//! to clone, because one failed group commit is reported to every writer that waited.
+//! Nothing is half done when a call returns an error, unless the variant says so; a long call may
+//! have finished whole steps. Errors are cheap to clone, because one failed group commit is
+//! reported to every writer that waited.
 //!
-//! Callers: every fallible function of the crate.
+//! Callers: nearly every fallible function of the crate (decoders have `codec::DecodeError`), and
+//! all crates that open databases.
 
 use std::{fmt, io, path::PathBuf, sync::Arc};
 

@@ -6,7 +6,7 @@
 //! What must hold: a sequence number has 56 bits (`SEQNO_MAX`), because it shares a word with the
 //! entry's kind. 0 is "before everything", and stands for numbers that were elided.
 //!
-//! Callers: every room above.
+//! Callers: nearly every room above, `solera-sim` and `fuzz`.
 
 use std::fmt;
 

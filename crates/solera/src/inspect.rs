@@ -1,15 +1,15 @@
-//! Looking at a database's files without opening it: `check` verifies all of them, `dump` prints
-//! one for people.
+//! Looking at a database's files without opening it: `check` verifies those that count, `dump`
+//! prints one for people.
 //!
-//! `check` reads the manifest and plays its edits, then checks every table, log and value file. It
-//! counts pointers anew against the manifest's counts. A `CheckReport` lists what was read
-//! (`FileReport`) and every problem. `dump` understands tables, logs, manifests, value files and
-//! CURRENT, by name.
+//! `check` plays the manifest's edits, then checks every table, log and value file that they need.
+//! It counts pointers anew against the manifest's counts. If the manifest is damaged, only tables
+//! are checked. A `CheckReport` lists what was read (`FileReport`) and every problem. `dump`
+//! understands tables, logs, manifests, value files and CURRENT, by name.
 //!
-//! What must hold: it reads only, but `check` creates the file LOCK if it is missing. It goes on
-//! after damage, so that one bad file does not hide the next.
-//!
-//! Callers: `solera check` and `solera dump`, `solera-sim`, tests.
+//! What must hold: it reads only, but `check` creates the file LOCK if it is missing. `check`
+//! refuses an open database. It goes on after damage, so that one bad file does not hide the next;
+//! `dump` stops at it.
+//! Callers: `solera check` and `solera dump`, `solera-sim`, `fuzz`, tests.
 
 mod edits;
 

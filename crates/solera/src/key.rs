@@ -5,10 +5,11 @@
 //! `separator_len`, `successor` and `prefix_end` find keys between and behind others. The limits of
 //! keys and values stand here.
 //!
-//! What must hold: this is the only place that turns key bytes into numbers or hashes. `head` is
-//! monotone. The numbers of kinds, and the hash (xxh3), are on disk.
+//! What must hold: filters, blocks, caches and walks take numbers and hashes of keys from here.
+//! Only learned indexes (`index::learned`) and traces make others. `head` is monotone, and equal
+//! heads decide nothing. The numbers of kinds, and the hash (xxh3), are on disk.
 //!
-//! Callers: every room above.
+//! Callers: nearly every room above, `solera-bench`, `solera-sim`, `solera-cli` and `fuzz`.
 
 use crate::ids::{SEQNO_MAX, Seqno};
 use std::{borrow::Cow, cmp::Ordering, fmt};

@@ -7,9 +7,9 @@
 //!
 //! What must hold: a knob may change the speed of answers, never the answers. A number is never
 //! given to another knob.
-//!
 //! Callers: `engine::descriptions` describes; `tree::settings`, `table::layout` and
-//! `engine::memory` obey; `control` and `engine::assignments` set; tuners name them.
+//! `engine::memory` obey; `control` and `engine::assignments` set; `inspect::edits` prints.
+//! `solera-tune`, `solera-bench`, `solera-sim` and `solera-cli` name them.
 
 use std::{fmt, ops::RangeInclusive};
 

@@ -125,8 +125,8 @@
 //! ```
 //!
 //! [`Db::control`] changes settings while the database runs, and shows what it does. [`inspect`]
-//! reads a closed database. [`trace`] replays recorded work. Rooms that are not shown here are open
-//! to fuzzers and the simulator; they promise nothing from release to release.
+//! reads a closed database. [`trace`] reads recorded work back. Rooms that are not shown here are
+//! open to fuzzers and the simulator; they promise nothing from release to release.
 
 // The module list is the architecture, bottom to top, in five storeys: a room may use only rooms
 // that the list names before it. `crates/solera-sim/tests/layers.rs` reads the order and the

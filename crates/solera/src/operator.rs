@@ -4,12 +4,12 @@
 //! `merge` folds operands, oldest first, onto a base; `combine` makes two operands one where that
 //! needs no base. `builtin` finds an operator by name. `NotGiven` stands in for one of which only
 //! the name is recorded, and refuses.
-//!
 //! What must hold: an operator is a pure function of its arguments, or answers would depend on when
-//! a compaction ran. It is recorded by name with its keyspace, so that operands written under one
-//! meaning are never read under another.
-//! Callers: `sight` folds for readers, `compaction::retain` for jobs; `engine::keyspace_record` and
-//! `engine::options` name them.
+//! a compaction ran. It is recorded by name with its keyspace, which refuses an operator of another
+//! name.
+//! Callers: `sight` folds for readers, `compaction::retain` for jobs; `engine` (`keyspace_record`,
+//! `options`, `handle`, `store`) names them; programs, `solera trace replay` and `solera-sim` give
+//! them.
 
 use std::{fmt, sync::Arc};
 

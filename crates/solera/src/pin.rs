@@ -1,14 +1,14 @@
 //! Shared ownership of memory that slices point into: `Pin`, `PinStock`, `Slice`.
 //!
 //! A `Pin` is a counted handle of one word. So a cache slot is one atomic word, and a lookup
-//! reaches the bytes with one dependent load. A `PinStock` counts many references at once. A
-//! `Slice` is bytes that stay valid while it lives: up to 24 in itself, more by a pin.
+//! reaches the bytes with one dependent load. A `PinStock` counts 32 references at once. A `Slice`
+//! is bytes that stay valid while it lives: up to 24 in itself, more by a pin.
 //!
 //! What must hold: the object behind a pin begins with a `PinHeader` (`#[repr(C)]`, first field)
 //! whose `free` knows its true type. Pinned bytes stay where and as they are.
 //!
-//! Callers: `block::memory` and `memtable::arena` make pinned objects, `cache` holds them; slices
-//! go through `cursor`, `merge` and `db` to users.
+//! Callers: `block::memory` and `memtable::arena` make pinned objects, `cache` holds them (`apart`
+//! its own); slices go through `cursor`, `merge`, `values` and `db` to users.
 
 use std::{
     borrow::Borrow,

@@ -1,13 +1,13 @@
 //! Asking for memory before it is read, so that several waits become one: `prefetch`,
 //! `prefetch_lines`, `prefetch_bytes`.
 //!
-//! They are the processor's prefetch instruction on x86-64 and AArch64, and nothing elsewhere.
-//! `LINE_BYTES` is a cache line.
+//! They are the processor's prefetch instruction on x86-64, and nothing elsewhere. `LINE_BYTES` is
+//! a cache line.
 //!
 //! What must hold: none of them reads anything. No address is wrong; some are useless.
 //!
-//! Callers: `block::memory`, `cache`, `filter` and `memtable::node`; `tree::read` takes 32 lookups
-//! through each step by them.
+//! Callers: `block`, `cache`, `filter`, `table::lookup` and `memtable::node`; `tree::read` takes 32
+//! lookups through each step by them.
 
 /// Bytes of a cache line.
 pub const LINE_BYTES: usize = 64;

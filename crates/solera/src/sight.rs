@@ -1,15 +1,15 @@
 //! Who sees what: `judge`, the one place that decides what an entry says of its key; `Reader`,
 //! `Verdict`, `hides`.
-//!
 //! For one key, newest entry first:
 //! - A reader passes over entries that are newer than its snapshot.
 //! - The first entry that it sees decides. A put is the value, an expiring put until its moment. A
 //!   delete, an expired put, and a range tombstone over the entry mean absence.
 //! - An operand is put aside, and the next older entry is asked for the base (`Reader::fold`).
 //!
-//! What must hold: nobody else decides this. Every kind has its verdict, without a catch-all.
-//! Callers: `tree::read` (lookups), `merge::visible` (walks), `db::transaction`,
-//! `compaction::retain`.
+//! What must hold: nobody else decides this, but walks take puts that a table lends as they lie.
+//! Every kind has its verdict, without a catch-all.
+//! Callers: `tree::read` (lookups), `merge::visible` (walks), `db` (transactions, operands,
+//! errors), `compaction::retain`.
 
 use crate::{
     error::{Error, Result},

@@ -5,11 +5,11 @@
 //! shuttle` they are `scheduled`'s: a scheduler decides at each of them which thread goes on. So
 //! `tests/interleavings.rs` runs this engine through thousands of orders of its steps, and a seed
 //! brings each back.
-//!
 //! What must hold: a thread that comes to one of these while it holds a lock has taken that lock
-//! from here too. Not from here are locks and counts that get to nothing else (`pin`, `pool`,
-//! `stats`, `vfs`).
-//! Callers: `memtable`, `tree`, `cache`, `values`, `trace`, `control`, `engine` and `db`.
+//! from here too. Not from here are `OnceLock`, and locks and counts that get to nothing else
+//! (`pin`, `pool`, `stats`, `vfs`, `memtable::arena`).
+//! Callers: `memtable`, `tree`, `cache`, `values`, `trace`, `control`, `engine`, `db`;
+//! `compaction::job`, `dir::owned`, `merge::visible::gaps`, `table::file`.
 
 #[cfg(shuttle)]
 mod scheduled;

@@ -5,11 +5,11 @@
 //! `fragment_start` say how far a cover goes. `clip` cuts the set to a range, `thinned` leaves out
 //! what no reader can tell. `encode` and `decode` are its bytes.
 //!
-//! What must hold: a tombstone covers entries of older sources always, those of newer sources
-//! never. To compare ages is the caller's part (`sight::hides`).
-//!
-//! Callers: `memtable` extends a set, `table` stores one, `tree::read`, `merge::visible` and
-//! `compaction::retain` ask.
+//! What must hold: a set does not compare ages with entries; that is the caller's part
+//! (`sight::hides`). There a tombstone hides, under its keys, all of older sources and nothing of
+//! newer ones. Of its own source it hides smaller sequence numbers.
+//! Callers: `memtable` and `db::writes` extend a set, `table` stores one; `tree`, `version::run`,
+//! `merge::visible`, `compaction`, `engine::ingest`, `db` and `fuzz` ask.
 
 use crate::{
     codec::{DecodeError, Decoder, put_bytes, put_end, put_varint},

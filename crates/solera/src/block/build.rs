@@ -9,7 +9,7 @@
 //! What must hold: the size that decides is exact, computed entry by entry from the numbers that
 //! `finish` uses. Entries come in a source's order. The versions of a key share a block, unless
 //! they alone take more than four blocks.
-//! Caller: `table::writer`.
+//! Callers: `table::writer`; `fuzz` makes seeds.
 
 mod gap;
 

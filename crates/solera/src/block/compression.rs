@@ -7,8 +7,9 @@
 //! What must hold: the numbers are on disk and never change. A block says for itself how it is
 //! stored, so a table may mix them.
 //!
-//! Callers: `block::seal` compresses and decompresses by it; `table::layout` and `knob` hold the
-//! choice.
+//! Callers: `block::seal` compresses and decompresses by it; `table::layout` holds the choice,
+//! which users, `solera-bench`, `solera-sim` and `solera-cli` make. `table::reader` bounds
+//! separators by `expansion_max`.
 
 use crate::error::Error;
 use std::{fmt, str::FromStr};

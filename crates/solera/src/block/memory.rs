@@ -1,5 +1,4 @@
-//! A block's memory, and all unsafe code of this room but a cast in `slots`: `Block`,
-//! `BlockAllocation`, `RecordGrid`.
+//! A block's memory, and all unchecked accesses to it: `Block`, `BlockAllocation`, `RecordGrid`.
 //!
 //! An allocation is two cache lines of control, then the payload. `into_block` validates bytes that
 //! were read in place. `heads`, `record`, `buckets`, `prefix` and `note` are unchecked accesses;

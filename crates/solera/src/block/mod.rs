@@ -8,7 +8,7 @@
 //! inside it, whatever its bytes. A line or hash index that lies changes no answer.
 //!
 //! Callers: `table` (`writer`, `reader`, `lookup`, `cursor`, `fences`, `verify`), which also seals
-//! what else it stores.
+//! what else it stores. `fuzz` and `solera-sim` forge blocks.
 
 mod buckets;
 mod build;

@@ -6,10 +6,9 @@
 //! takes the newest version that the snapshot sees. `key_into`, `value`, `stamp` and others tell of
 //! one entry; `check` and `dump` of all.
 //!
-//! What must hold: nothing is allocated, and nothing is read that the answer does not need. An
+//! What must hold: a lookup allocates nothing, and reads little that the answer does not need. An
 //! entry that is found has the key, whatever the bytes; a search among unsorted heads ends too.
-//! Callers: `table::lookup`, `table::cursor`, `table::verify`, `table::fences`,
-//! `block::lent_entries`.
+//! Callers: `table::{lookup, cursor, reader, verify, fences}`, `block::lent_entries`, `fuzz`.
 
 use super::{
     buckets,

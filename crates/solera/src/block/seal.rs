@@ -8,7 +8,7 @@
 //! for a length that its codec cannot reach.
 //!
 //! Callers: `table::writer` seals blocks and sections; `table::reader`, `table::cursor` (pieces
-//! read ahead) and `table::verify` open them.
+//! read ahead) and `table::verify` open them. `solera-sim` and `fuzz` seal what they forged.
 
 #[cfg(feature = "zstd")]
 use super::zstd;

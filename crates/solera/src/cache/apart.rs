@@ -5,8 +5,8 @@
 //! a value larger than a sixteenth of the cache is not kept. `get` gives a value that stays alive
 //! while it is held.
 //!
-//! What must hold: a value is shown only to who asks for the same place on disk under the same key.
-//! What the places themselves take counts as used.
+//! What must hold: a value is shown only to who asks for the same place on disk, under a key of the
+//! same hash. What the places themselves take counts as used.
 //!
 //! Caller: `engine::resident`, for value files.
 

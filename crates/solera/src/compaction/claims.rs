@@ -5,10 +5,11 @@
 //! answers whether a range of a level is taken; `leaving_bytes` says what running plans take out of
 //! a level.
 //!
-//! What must hold: no two claims overlap in one level. `start` and `enter` assert it.
+//! What must hold: claims of different tickets never overlap in one level. `start` and `enter`
+//! assert it. The keys of one plan may overlap each other.
 //!
 //! Callers: `ledger` changes claims; `picture` lends them to `cut`, `entrance`, `space`, `want` and
-//! `convert`, which decide around them.
+//! `key_list`, which decide around them. `engine::work` keeps the tickets.
 
 use super::plan::Plan;
 use crate::key::KeyRange;

@@ -1,15 +1,14 @@
 //! Which key range is converted next, and which values move: `victims` and `convert`, pure, over
 //! `Cell`s.
-//! A conversion takes a key range out of all levels. It writes values of the victims, chosen files,
-//! to sorted value files, and the entries to the last level. A `Cell` is a table of the last level
-//! with all that lies above it. `convert` ranks cells by what they give back for the bytes they
-//! cost, and adds neighbours. `conversion` makes the plan; `headroom` says how much writers may
-//! write meanwhile.
-//! What must hold: because of conversions, value files never take more than live values, the spare
-//! percent, and an eighth of the live values. One file is always allowed: else a small database
-//! could not convert at all.
-//! Callers: `engine::convert` (all of it), `engine::reclaim` (`headroom`), `engine::rewrite`
-//! (`revealing`, `conversion`).
+//! A conversion takes a key range out of all levels. It writes values of chosen files, the victims,
+//! to sorted value files, and the entries to the last level that has such keys. A `Cell` is a table
+//! of the oldest run, with all that lies above it. `convert` ranks cells by what they give back for
+//! the bytes they cost, and adds neighbours. It also moves values out of logs that walks have paid
+//! for. `headroom` says how much writers may write meanwhile.
+//! What must hold: conversions never let value files exceed live values, the spare percent and an
+//! eighth of the live values. Where nothing else moves, one file is always allowed.
+//! Callers: `engine::convert`, `engine::reclaim` (`can_be_over`, `headroom`), `engine::reclaiming`
+//! (`Headroom`), `engine::rewrite` (`revealing`, `conversion`), `engine::census` (`TablePointers`).
 
 use super::{
     cut::{Cut, Intent},

@@ -1,15 +1,15 @@
-//! Cutting a bounded piece of work out of runs: `Cut`, which makes every `Plan` that reads some
+//! Cutting a bounded piece of work out of runs: `Cut`, which makes nearly every `Plan` that reads
 //! runs.
 //!
-//! A `Cut` is some runs of one level and the run that takes their keys. `range_at` and
-//! `first_range` find a range whose bytes stay under 25 tables' worth, preferably ending at a table
-//! of the target. `plan` makes the whole plan, a move where nothing has to be merged. `drain` moves
-//! the next piece of sealed runs down; `first_after` is the key behind a range's end.
-//!
-//! What must hold: a plan touches no claimed keys. With `around_damage` it reads no damaged table
-//! and carries nothing newer past one. `Cut::plan` asserts that the plan is sound.
-//! Callers: `pick`, `manual`, `space` and `convert`, which know what should move. (`key_list`, and
-//! `space` for tables that go unread, make plans without a cut.)
+//! A `Cut` is the runs that give up keys, and the run that takes them. `first_range` and `range_at`
+//! choose a range of at most 25 tables' worth, preferably ending at a table of the target. If the
+//! smallest piece is larger, it is taken all the same. `plan` makes the whole plan, a move where
+//! allowed and nothing has to be merged. `drain` moves the next piece of sealed runs down.
+//! What must hold: `first_range` avoids claimed keys; whoever chooses a range in another way asks
+//! `blocked` first. Damaged tables are avoided only after `around_damage`. `plan` asserts that the
+//! plan is sound.
+//! Callers: `pick`, `manual`, `space`, `convert`. (`key_list`, and `space` for tables that go
+//! unread, make plans without a cut.)
 
 use super::{
     picture::Picture,

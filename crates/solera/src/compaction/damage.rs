@@ -1,15 +1,15 @@
 //! Which tables of a tree could not be read: `Damage`, by file, with the error of each.
 //!
-//! `note` takes a failed plan and its error, and finds the table that the error names.
-//! `forget_replaced` drops tables that the version does not have any more. `has` and `touches` ask
-//! for one table and for a run.
+//! `note` takes a failed plan and its error. If that is `Error::Corrupt` and names a table of the
+//! plan, the table is noted. `forget_replaced` drops tables that the version does not have any
+//! more. `has` and `touches` ask for one table and for a run.
 //!
 //! What must hold: it is not on disk. After a restart the first plan that reads a damaged table
 //! notes it again.
 //!
 //! Callers: `ledger` notes and forgets; `cut`, `pick` and `space` plan around damage through the
-//! `Picture`, so that one bad block does not stop other work. `engine::work` hands the errors to
-//! users.
+//! `Picture`, so that one bad block does not stop other work; `key_list` waits while there is any;
+//! `manual` ignores it. `engine::work` hands the errors to users.
 
 use super::plan::Plan;
 use crate::{

@@ -1,15 +1,15 @@
 //! Which filter a new table gets: `LevelFilters`, by level, and `resting_level`, the level to ask
 //! for.
 //!
-//! With `FilterSpread::Uniform` all levels get the same bits. With `Monkey` they share them by
-//! `filter::allotment`, weighed by recent misses of lookups. A level above the last counts as at
-//! least half full, since a level that was just drained fills again. `resting_level` follows a
-//! table down to the level where older keys of its range lie.
-//!
+//! With `FilterSpread::Uniform`, or one level, all levels get the same bits. With `Monkey` they
+//! share them by `filter::allotment`, weighed by recent misses of lookups. Each level counts as at
+//! least half full, since a drained level fills again. The last level has the kind that is wanted,
+//! all others are `Bloom`. `set_bits` puts in what single levels were given. `resting_level`
+//! follows a table down to where older keys of its range lie.
 //! What must hold: pure functions of version, shape, wanted filters and misses. Tables that exist
 //! keep the filter that they have.
-//! Callers: `Tree::level_filters` for flushes, compactions and ingestion; `engine::jobs`
-//! (`resting_level`); `solera-tune`'s cost model (`expected`).
+//! Callers: `Tree::level_filters` for flushes, compactions, ingestion, memory and reports;
+//! `engine::jobs` (`resting_level`); the cost model of `solera-tune` (`expected`).
 
 use super::shape::Shape;
 use crate::{

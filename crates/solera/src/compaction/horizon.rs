@@ -1,5 +1,5 @@
-//! Who may still see what, at one moment: `Horizon`, the live snapshots, the newest visible number,
-//! and the time.
+//! Who may still see what, at one moment: `Horizon`, of live snapshots, newest visible number, the
+//! oldest snapshot of an open transaction, and the time.
 //!
 //! `is_read(from, to)` says whether somebody reads, or may yet read, as of a number in that range.
 //! `last_read` gives the newest such number.
@@ -8,7 +8,8 @@
 //! afterwards sees all that was visible then, so the decision cannot harm it.
 //!
 //! Callers: `engine::snapshots` makes one for each decision; `space` asks it which deletes and old
-//! versions nobody reads; `Ledger::picture` carries it.
+//! versions nobody reads; `Ledger::picture` carries it; `engine::jobs` makes the context of a job
+//! from it.
 
 use crate::ids::{SEQNO_MAX, Seqno};
 

@@ -1,9 +1,9 @@
 //! What compaction remembers of one tree between decisions: `Ledger`, of claims, seals, held
 //! limits, damage, rent.
 //!
-//! `picture` takes what a decision may look at. `start`, `enter` and `finish` keep the claims,
-//! `change_limit` a changed run limit, `note_damage` an unreadable table. `hurry` says that
-//! somebody waits for level 0.
+//! `picture` takes what a decision may look at. `start`, `enter` (nothing at level 0) and `finish`
+//! keep the claims, `change_limit` a changed run limit, `note_damage` an unreadable table. `hurry`
+//! says that somebody waits for level 0.
 //!
 //! What must hold: only the holder of the work lock touches a ledger, and decisions read only the
 //! `Picture`. Nothing of it is on disk. After a restart nothing is claimed or sealed, every run

@@ -2,12 +2,12 @@
 //! next.
 //!
 //! It goes through the levels from the top and moves what lies in the range down, level by level.
-//! At the bottom it merges the runs into one, and writes anew tables that hold operands or what
-//! nobody sees.
-//!
+//! The bottom is the deepest level that had such keys when it began. There it merges the runs into
+//! one. It writes anew tables older than the request that hold operands or what nobody sees.
 //! What must hold: it goes through each level once, in key order, so it ends however fast others
-//! write. At its end the range is one clean run at the bottom, as far as snapshots allow. It goes
-//! around damage and waits for plans in the way (`Step::Wait`).
+//! write. At its end what was asked for is one clean run at the bottom, as far as snapshots allow.
+//! It waits for plans in the way (`Step::Wait`). It does not go around damage: a plan that fails
+//! ends it.
 //! Callers: `engine::jobs` makes one for `Keyspace::compact_range`; `engine::work` asks it for each
 //! `Step`.
 

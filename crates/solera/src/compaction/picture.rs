@@ -9,7 +9,7 @@
 //! decisions on one picture never disagree about what is in force.
 //!
 //! Callers: `Ledger::picture` makes it, under the work lock; `pick`, `want`, `manual`, `entrance`,
-//! `space`, `convert` and `control::observe` read it.
+//! `space`, `convert`, `key_list` and `control::observe` read it.
 
 use super::{
     claims::Claims, damage::Damage, horizon::Horizon, patience::Level0, seals::Seals, shape::Shape,

@@ -4,12 +4,12 @@
 //! A plan takes all versions of the keys of a range out of the source runs. It puts them into the
 //! target run, merged with what that holds there. `edit` says what the result does to the tree;
 //! `claims` says which keys it needs for itself.
-//! What must hold (invariant R, docs/decisions/0002): a plan leaves no run alone that is newer than
-//! its target and older than a source. Then no older version comes to lie above a newer one.
-//! `unsound` tests it; `assert_sound` stops where plans are made, and `edit` where they are
-//! installed.
-//! Callers: `cut`, `space` and `key_list` make plans, `job` carries them out, `engine::jobs` and
-//! `engine::store` install them.
+//! What must hold (invariant R): no run between the ages of its target and a source, with keys of
+//! its range, is left alone. The target is older than all sources. Then no older version comes to
+//! lie above a newer one. `unsound` tests it; `assert_sound` stops where plans are made, and `edit`
+//! where they are installed.
+//! Callers: `cut`, `space` and `key_list` make plans, `job` carries them out, `engine::jobs`
+//! installs and counts them (`count`), `engine::ingest` uses `count_written`.
 
 use crate::{
     canary::{Bug, planted},

@@ -6,10 +6,10 @@
 //! `most_wasteful` takes the file with the most garbage for each live byte, while files take more
 //! than live values and the spare percent.
 //!
-//! What must hold: while there are victims, every merge moves the values of theirs that it meets to
-//! sorted value files. A file leaves when no pointer leads to it.
+//! What must hold: a merge that is given victims moves their values that it meets to sorted value
+//! files. Those that cannot be read stay. A file leaves when no pointer leads to it.
 //! Callers: `engine::reclaim` and `engine::rewrite` decide; `convert` shares the sums; `moves` asks
-//! `Victims::has`.
+//! `Victims::has`; `engine::options`, `solera-bench` and `solera-sim` choose a `Reclaim`.
 
 use crate::ids::FileId;
 use std::{collections::BTreeSet, fmt, sync::Arc};

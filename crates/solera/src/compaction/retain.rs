@@ -3,12 +3,12 @@
 //!
 //! Entries go in with keys ascending and versions newest first. Those that some reader may still
 //! tell apart come out in the same order. Live snapshots cut the numbers into stripes; within a
-//! stripe only the newest version of a key counts. Operands are folded, expired values become
-//! deletes, and at the bottom deletes go (docs/decisions/0002).
+//! stripe only the newest version of a key counts. Operands are folded where the operator can,
+//! expired values become deletes. At the bottom deletes go, unless newer than an open transaction
+//! (docs/decisions/0002).
 //!
 //! What must hold: no reader can tell that a job ran. Each entry that goes in is `keep`t or
 //! `dropped`, once. A range tombstone never covers entries of a newer source.
-//!
 //! Caller: `job`, whose `Outputs` is the `Sink`; `retain_tests` checks it by brute force.
 
 use crate::{

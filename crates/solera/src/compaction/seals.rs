@@ -2,14 +2,14 @@
 //! too.
 //!
 //! A full level is emptied piece by piece: `seal` closes the runs that it has at that moment, and
-//! arrivals open a new run. `target_run` says which run of a level takes arrivals: the newest,
-//! unless it is sealed or full; then a new one. `is_draining` says whether a level is being
-//! emptied.
+//! arrivals open a new run. `target_run` says which run of a level takes arrivals: the newest. If
+//! that is sealed, or full in a level of several runs, it is a new one. `is_draining` says whether
+//! a level is being emptied.
 //!
 //! What must hold: seals are not on disk. After a restart a level that was being emptied goes on
 //! filling until it is full again.
 //!
-//! Callers: `Ledger` keeps them; `Picture::target_run`, `patience` and `want` ask.
+//! Callers: `Ledger` keeps them; `Picture`, `patience`, `want`, `pick` and `space` ask.
 
 use super::shape::Shape;
 use crate::{

@@ -1,15 +1,15 @@
-//! Space of no use, by cause: `SpaceUse` and `space_use`; and the plans that give it back, `unread`
-//! and `free`.
+//! Space of no use, by cause (`SpaceUse`, `space_use`), and plans that give it back (`unread`,
+//! `free`).
 //!
 //! - **Unread** (`unread`): a table that a newer range tombstone covers, or that has expired above
-//!   nothing, leaves the tree unread.
+//!   nothing, leaves the tree unread. None does while tables point to separated values.
 //! - **In place** (`free`): a table of which a fifth is droppable is written anew, in its run.
 //! - **Down** (`free`): tables whose deletes hide a fifth of a merge with the next level are merged
 //!   with it. `awaited` says which snapshot's release, or which moment, makes more droppable.
 //!
-//! What must hold: a plan frees what it was made for, as far as snapshots tell (`Waste` never tells
-//! too much). Deletes that hide less than thought are gone at the bottom. So plans end.
-//! Callers: `pick`, `manual`, `engine::{work, jobs}` (`awaited`), `control::observe` (`space_use`).
+//! What must hold: a plan frees what it was made for, as far as snapshots tell, so plans end.
+//! Callers: `pick`, `manual`, `engine::work` (`awaited`), `control::observe` and `engine::report`
+//! (`space_use`).
 
 use super::{
     cut::{Cut, Intent},

@@ -1,15 +1,15 @@
 //! How a level comes from one run limit to another: `Transition` (flexible, greedy, lazy; RusKey
 //! §4.1).
 //!
-//! `limit_changes`, a pure function, says which levels a change of the shape concerns. `HeldLimits`
-//! remembers what is not over. A lazy level keeps its old limit until it was emptied. A greedy one
-//! is merged into the next level at once, and rewritten for it. `in_force` gives the shape that
-//! counts meanwhile.
+//! `limit_changes`, a pure function, says which levels a change of the shape concerns; empty ones
+//! never. `HeldLimits` remembers what is not over. A lazy level keeps its old limit until it was
+//! emptied. A greedy one is merged into the next level at once, and rewritten for it. `in_force`
+//! gives the shape that counts meanwhile.
 //!
 //! What must hold: level 0 is never lazy, since writers are held back by its run limit. Held limits
 //! are not on disk: a restart ends every transition, as if it had been flexible.
-//! Callers: `engine::change` (`limit_changes`), `Ledger` (`HeldLimits`), `tree::settings` and
-//! `knob` (the choice by name).
+//! Callers: `engine::change` (`limit_changes`), `Ledger` (`HeldLimits`), `tree::settings`, `knob`
+//! and `engine::descriptions` (the choice by name).
 
 use super::shape::Shape;
 use crate::{

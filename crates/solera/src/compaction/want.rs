@@ -9,7 +9,7 @@
 //! What must hold: the most pressing want comes first; of equals, the upper level. Each reason to
 //! work because of a level's fill stands here.
 //! Callers: `pick` serves the wants in order; `engine::work` compares trees by `urgency`; `space`
-//! looks whether anything is pressing.
+//! sums what is due (`debt_bytes`).
 
 use super::{picture::Picture, plan::Reason};
 

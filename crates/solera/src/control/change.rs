@@ -6,8 +6,8 @@
 //! What must hold: nothing is checked here. `control::check` says whether it is legal; then all of
 //! it is made, or nothing. Texts have limits (`WHO_BYTES_MAX`, `WHY_BYTES_MAX`, `TAG_BYTES_MAX`).
 //!
-//! Callers: applications, `solera control set` and the tuners of `solera-tune` build one, and hand
-//! it to `Control::apply`.
+//! Callers: applications, `solera control set`, the tuners of `solera-tune`, `solera-bench` and
+//! `solera-sim` build one, and hand it to `Control::apply`.
 
 use crate::{engine::DEFAULT_KEYSPACE, knob::Value};
 

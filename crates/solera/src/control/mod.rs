@@ -1,15 +1,14 @@
 //! Seeing what the database does, and changing how it is kept while it runs: `Control`
-//! (docs/decisions/0010).
-//! `observe` says what happens, `ranges` what may be set, `apply` sets, `history` tells what was
-//! set. `publish` shows observations to other processes, `trace` records what users do.
+//! (docs/decisions/0010). `observe` says what happens, `ranges` what may be set, `apply` sets,
+//! `history` tells what was set, `publish` shows, `trace` records.
 //! What must hold of a change:
 //! - Bounded: one that is not legal is refused with what is. It never changes an answer.
-//! - Lazy: one record of the manifest; no data is read or written for it.
+//! - Lazy: one record of the manifest. What it leads to is left to later flushes and compactions.
 //! - Durable: in force after every later open.
 //! - Pulled: the engine calls nobody.
 //!
 //! Callers: applications by `Db::control`, `solera control`, the tuners of `solera-tune`,
-//! `solera-bench`.
+//! `solera-bench`, `solera-sim`.
 
 mod change;
 mod check;

@@ -5,11 +5,11 @@
 //! four shares (lookups of absent and present keys, scans, writes). `drain_seconds` predicts how
 //! long the backlog takes. `setting` finds what a knob is set to.
 //!
-//! What must hold: counts go on from the opening of the database, and only grow. Sizes and settings
-//! are those of the moment. Every unit is in a name.
-//!
+//! What must hold: counts go on from the opening of the database, and only grow. Those of a layout
+//! begin anew if it was gone in between. Sizes and settings are those of the moment. Every unit is
+//! in a name.
 //! Callers: `control::observe` fills it, `control::record` stores it, `control::render` prints it;
-//! `solera-tune` and `solera-bench` make windows of it.
+//! `solera-tune`, `solera-bench` and `solera control watch` make windows of it.
 
 use crate::{
     compaction::SpaceUse,

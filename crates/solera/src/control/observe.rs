@@ -4,8 +4,9 @@
 //! memory. `Decided` takes compaction's `Picture`, so that it shows limits in force beside limits
 //! wanted, and level 0's rent.
 //!
-//! What must hold: it opens no table, reads no file, and holds up nobody. A lookup that runs
-//! meanwhile is in the counts or not.
+//! What must hold: it opens no table and reads no file. It takes the work lock to look at a tree,
+//! so it holds up no reader or writer for long. A lookup that runs meanwhile is in the counts or
+//! not.
 //!
 //! Callers: `Control::observe`, and through it `control::publish`.
 

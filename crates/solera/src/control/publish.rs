@@ -6,7 +6,8 @@
 //!
 //! What must hold: the file is replaced by a rename, so a reader sees one observation or the next,
 //! whole. It is not synced, since it is of use only while its writer lives, and goes with it
-//! (docs/decisions/0013). A file that is no observation is not written over.
+//! (docs/decisions/0013). `publish` refuses to begin where another program's file is; later it does
+//! not look again.
 //!
 //! Callers: applications and `solera-bench` publish; `solera control watch` reads.
 

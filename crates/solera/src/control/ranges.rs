@@ -6,8 +6,8 @@
 //! What must hold: what is listed as legal is what `control::check` would take, if nothing else is
 //! changed with it. It asks the same functions (`legal_of_tree`, `deepest_level`).
 //!
-//! Callers: `Control::ranges`, and so `solera control get` and tuners; `control::observe` takes
-//! settings from it.
+//! Callers: `Control::ranges`, and so `solera control get`, `solera-sim` and tuners;
+//! `control::observe` takes settings from it.
 
 use super::check::{deepest_level, legal_of_tree};
 use crate::{

@@ -5,7 +5,7 @@
 //! and `deleted_prefix` give a range deletion's first key and the first key behind it.
 //!
 //! What must hold: both forms hold exactly the keys that the bounds say, also where a bound is the
-//! longest key. Bounds longer than a key are refused.
+//! longest key. Only deletions refuse bounds longer than a key; reads take them.
 //!
 //! Callers: `db::keyspace`, `db::snapshot`, `db::transaction` and `db::batch`, in every call that
 //! takes a range.

@@ -4,8 +4,10 @@
 //! (`fetch_update`, `set_expiry`), and counts (`len`, `approximate_len`, `disk_space`).
 //! `Db::transact` runs a transaction again when it conflicts.
 //!
-//! What must hold: what reads and then writes is a transaction, so that nobody writes between. Of
-//! many threads that pop, each gets another entry. `transact` tries 100 times at most.
+//! What must hold: what reads and then writes is a transaction, so that nobody writes that key
+//! between. Of many threads that pop, each gets another entry. A pop may miss an entry put in front
+//! meanwhile. `transact` tries 100 times at most, `transact_within` as often as it is told; calls
+//! of one key try until they succeed.
 //!
 //! Callers: applications; `Db` forwards to its default keyspace.
 

@@ -5,6 +5,7 @@
 //! it lies in.
 //!
 //! What must hold: an `Entry` is given only for a key that has not expired at the time of the read.
+//! A value folded from operands has no moment.
 //!
 //! Callers: `Keyspace::get_entry` and `Snapshot::get_entry` give one to applications;
 //! `db::compound` reads one for `set_expiry`.

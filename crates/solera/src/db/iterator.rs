@@ -5,11 +5,11 @@
 //! other has been. `advance` and `advance_back` move without allocating; `next` hands out slices.
 //! Values that lie apart are read when the end stands on them, by `ReadAhead`, and a `Scout` looks
 //! ahead for slow ones.
-//!
-//! What must hold: it sees the keyspace as it was when it was made, each entry once. An error of
-//! one pair is told once, and the walk goes on.
-//! Callers: applications by `Keyspace::{iter, range, prefix}`, `Snapshot` and `Db`;
-//! `db::transaction`, with its own writes laid over (`with_overlay`).
+//! What must hold: it sees the keyspace as it was when it was made, also what had expired. Without
+//! seeks it yields each entry once. An error of one pair is told once, and the walk goes on. After
+//! any other error it yields nothing until the end that failed is placed anew.
+//! Callers: applications and all other crates by `Keyspace::{iter, range, prefix}`, `Snapshot` and
+//! `Db`; `db::transaction`, with its own writes laid over (`with_overlay`).
 
 use super::{Keyspace, Snapshot, scout::Scout};
 use crate::{

@@ -7,9 +7,9 @@
 //! engine's too.
 //!
 //! What must hold: the view is taken before the snapshot is chosen. A keyspace that was dropped, or
-//! whose database was closed, refuses every call.
-//! Callers: applications; `Db` forwards its data calls to the default keyspace; `Snapshot` and
-//! `Transaction` read through it.
+//! whose database was closed, refuses to read and write; `stats` and estimates still answer.
+//! Callers: applications and the other crates; `Db` forwards its data calls to the default
+//! keyspace; `Snapshot` and `Transaction` read through it.
 
 use super::{
     Entry, Handle, IngestReport, Iter, KeyBounds, KeyspaceStats, Snapshot,

@@ -7,8 +7,8 @@
 //! What must hold: these types check what users give them, keep the engine open by a counted
 //! `Handle`, and hand over to it. They decide nothing that must survive.
 //!
-//! Callers: applications; `control` (`Db::control`), `solera-tune`, `solera-bench`, `solera-sim`
-//! and the command line.
+//! Callers: applications; `control` (`Db::control`), `solera-tune`, `solera-bench`,
+//! `solera-bench-peers`, `solera-sim` and the command line.
 
 mod batch;
 mod bounds;

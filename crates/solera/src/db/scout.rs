@@ -7,7 +7,7 @@
 //! What must hold: it changes nothing of what the iterator yields. Where it fails it stops, and the
 //! iterator comes to the same failure by itself.
 //!
-//! Caller: `db::iterator`, for the front of an `Iter`.
+//! Caller: `db::iterator`, for the front of an `Iter` without a transaction's writes.
 
 use crate::{
     error::Result,

@@ -3,13 +3,13 @@
 //! A transaction reads at a snapshot, keeps its writes to itself (`db::writes`), and notes keys and
 //! ranges that it has read (`engine::reads`). `commit` hands both to the commit leader, who
 //! validates the reads.
-//!
 //! What must hold: transactions are serializable. Nothing that one has read, absent keys and passed
 //! ranges included, may have been written between its snapshot and its commit. Else the commit
-//! fails with `Error::Conflict` and writes nothing. Its place in the serial order is its commit.
-//! One that wrote nothing needs no validation.
-//! Callers: applications by `Db::transaction`; `db::compound` (`transact`, `fetch_update`,
-//! `pop_first`).
+//! fails with `Error::Conflict` and writes nothing. What a transaction reads of its own writes does
+//! not count, unless it expires. Its place in the serial order is its commit. One that wrote
+//! nothing needs no validation.
+//! Callers: applications and `solera-sim` by `Db::transaction`; `db::compound` (`transact`,
+//! `fetch_update`, `pop_first`, which reads past the read set by `seen`).
 
 use super::{
     Batch, Handle, Iter, KeyBounds, Keyspace, Snapshot,

@@ -6,9 +6,9 @@
 //! that only writes costs little more than a batch. `newest` answers a lookup, `each` shows all for
 //! the commit.
 //!
-//! What must hold: later writes hide earlier ones just as they will once committed. What is hidden
-//! is taken out of the list before it outweighs the rest. Numbers are 0, so order is by position.
-//!
+//! What must hold: later writes hide earlier ones just as they will once committed. From 65,536
+//! writes on, hidden ones are taken out where a sample of keys says that they are most. Numbers are
+//! 0, so order is by position.
 //! Caller: `db::transaction`, which lays the cursor over a walk (`Walk::with_front`).
 
 use crate::{

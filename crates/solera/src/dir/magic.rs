@@ -2,13 +2,14 @@
 //! values, traces, observations.
 //!
 //! `refuse_older` refuses a file by its first bytes if a build before the first release wrote it.
-//! `may_be_ours` says whether a file without a good header may be one that a crash left.
+//! `may_be_ours` says whether a log, manifest, table or value file without a good header may be one
+//! that a crash left.
 //!
 //! What must hold: no flipped bit turns one magic into another. Format numbers began anew with
 //! these, at 1.
 //!
 //! Callers: `frame`, `table::format`, `values::file`, `trace`, `wal`, `version::manifest` and
-//! `control::record`, each for its own kind.
+//! `control::{record, publish}`, each for its own kind; `engine::open`; `solera-sim` and `fuzz`.
 
 use crate::error::{Error, Result};
 use std::path::Path;

@@ -7,8 +7,9 @@
 //! are left alone. Files of builds before the first release are refused by name, and never changed
 //! or removed.
 //!
-//! Callers: `wal`, `trace`, `values`, `table`, `version::manifest` and `engine` name files by it;
-//! `engine::open` and `inspect` list directories; `engine::checkpoint` names its links by it.
+//! Callers: `wal`, `values`, `table`, `version::manifest`, `engine`, `control::publish` name files
+//! by it; `trace` takes its magic; `engine::open` and `inspect` list directories. `solera-cli`,
+//! `solera-sim`, `solera-bench` and `fuzz` name files too.
 
 pub mod magic;
 mod name;

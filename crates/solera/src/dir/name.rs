@@ -5,10 +5,11 @@
 //! `is_of_system` knows names that a file system or desktop puts into any directory.
 //!
 //! What must hold: a name has one spelling, so what `parse` takes is what `Display` prints. Names
-//! that it does not take belong to somebody else.
-//!
+//! that it does not take belong to somebody else. Traces have no names here, since users place
+//! them.
 //! Callers: all that create or list files: `wal`, `values`, `table`, `version::manifest`,
-//! `engine::{open, store, logs, checkpoint}`, `inspect`.
+//! `control::publish`, `engine`, `compaction::moves`, `db::compound`, `inspect`; `solera-cli`,
+//! `solera-sim`, `solera-bench` and `fuzz`.
 
 use crate::ids::FileId;
 use std::{

@@ -6,10 +6,10 @@
 //! filters by level"). It gives quarters of a bit to the level where they are worth most, along the
 //! lower hull of the filters' real curve.
 //!
-//! What must hold: the bits are the total. For an ideal Bloom filter the result is the closed form,
-//! f_i = λ n_i / (K_i q_i), to a quarter of a bit. More bits take none from any level.
-//!
-//! Caller: `compaction::filters`.
+//! What must hold: the bits are the total, unless all levels have the most or less than one bit a
+//! key is left. For an ideal Bloom filter the result is the closed form, f_i = λ n_i / (K_i q_i),
+//! to a quarter of a bit. More bits take none from any level.
+//! Callers: `compaction::filters`; the cost model of `solera-tune`.
 
 use super::{BITS_PER_KEY_MAX, FilterKind, FilterSpec, false_positives};
 use std::sync::OnceLock;

@@ -7,7 +7,7 @@
 //!
 //! What must hold: tests hold both against filters that were built.
 //!
-//! Callers: `filter::allotment` weighs bits by the curve; `solera-tune`'s cost model predicts reads
+//! Callers: `filter::allotment` weighs bits by the curve; `solera-tune` predicts and judges reads
 //! by both.
 
 use super::{BITS_PER_KEY_MAX, FilterKind, FilterSpec, bloom, ribbon};

@@ -9,7 +9,7 @@
 //! What must hold: a key whose hash (`crate::key::hash`) was added is admitted. Unknown kinds are
 //! refused.
 //! Callers: `table::writer` builds, `table::reader` decodes, `table::lookup` and `table::verify`
-//! ask.
+//! ask; `fuzz` and `solera-sim` forge.
 
 pub mod allotment;
 mod bloom;

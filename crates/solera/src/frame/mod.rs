@@ -5,11 +5,11 @@
 //! this file and this offset, so that a record which lands elsewhere is not one. Each frame says
 //! how much of the file was durable when it was written. The comment of `FileKind` has the bytes.
 //!
-//! What must hold: no two files share a nonce, since frames are bound to it. Damage to what a later
-//! frame proves durable is an error; other damage is a torn end, and is cut.
-//!
-//! Callers: `wal`, `version::manifest` and `trace` write and walk frames; `values::file` uses the
-//! file header.
+//! What must hold: no two files share a nonce (`Fs::nonce`), since frames are bound to it. Damage
+//! to what the caller or a later frame proves durable is an error. Other damage is a torn end, and
+//! is cut.
+//! Callers: `wal`, `version::manifest` and `trace` write and walk frames; `values` uses the file
+//! header. `fuzz` and `solera-sim` forge files.
 
 mod reader;
 mod writer;

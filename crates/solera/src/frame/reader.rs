@@ -5,7 +5,8 @@
 //! beyond that place.
 //!
 //! What must hold: damage before what the caller has proof of, or before what a witness proves, is
-//! an error. Any other damage cuts the file there. Zeros up to the end of the file are no damage.
+//! an error. Any other damage cuts the file there. Zeros up to the end of the file are no damage,
+//! unless the caller has proof of them.
 //!
 //! Callers: `wal` (replay), `version::manifest` (load), `trace::reader`.
 

@@ -2,14 +2,14 @@
 //!
 //! Blocks lie one after another, so an offset is the sum of the sizes before it. A block's code is
 //! the rank of its size, or how much it is above the least where sizes are many. 256 blocks share a
-//! beginning and the width of their codes; rare codes that need more bits are exceptions. `offset`
-//! sums up from the group's beginning or its middle.
+//! beginning and the width of their codes; rare codes that need more bits are exceptions. The last
+//! block has no code. `offset` sums up from the group's beginning or its middle.
 //!
 //! What must hold: `decode` accepts only sizes that fill the given place exactly. Offsets are less
 //! than 2^56.
-//!
 //! Callers: `table::writer` encodes sizes, `table::reader` decodes them and asks where a block lies
-//! when the cache lacks it.
+//! when the cache lacks it. `solera-bench` (`paper::{blocks, training}`) and `fuzz` measure and
+//! decode.
 
 use crate::codec::{DecodeError, Decoder, put_varint};
 use std::ops::Range;

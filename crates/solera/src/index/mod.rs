@@ -1,15 +1,15 @@
 //! From a key to the one block that may hold it: `Index`, built from a table's `Separators` and
 //! kept in the table.
 //!
-//! `build` makes the kind that was asked for, or chooses the cheapest (`auto`). `locate` gives a
-//! `Span`; `encode` and `decode` are its bytes. `IndexKind` lists the kinds, `handles` says where
-//! blocks lie.
+//! `build` makes the kind that was asked for, or chooses the cheapest (`auto`). `learned` of too
+//! many blocks becomes an S-tree. `locate` gives a `Span`; `encode` and `decode` are its bytes.
+//! `IndexKind` lists the kinds, `handles` says where blocks lie.
 //! What must hold: the block of a key is how many separators are not above it. An exact kind names
 //! it; others name a span that has it, or lies right behind it, and blocks put that right. An index
 //! from untrusted bytes may be wrong, but panics for no key and names no block that is not there.
 //! Files, bottom to top; each uses only those above it.
-//! Callers: `table::writer` builds, `table::reader` decodes, `table::lookup` and `table::cursor`
-//! locate.
+//! Callers: `table::writer` builds, `table::reader` decodes, `table::{lookup, cursor, verify}`
+//! locate, `engine::report` asks `reason`; `solera-bench`, `solera-sim` and `fuzz` use it alone.
 
 mod kind;
 pub mod handles;

@@ -7,9 +7,9 @@
 //!
 //! What must hold: separators do not descend; equal neighbours are legal. Together they take at
 //! most 4 GiB.
-//!
 //! Callers: `table::writer` collects them; `index::{mod, sorted, trie, sherry, learned}` are built
-//! from them. A table stores them only for kinds without a model; its blocks have them as fences.
+//! from them. `LastKeys`, `solera-bench`, `solera-sim` and `fuzz` make some too. A table stores
+//! them for kinds without a model and for a halved `learned`; its blocks have them as fences.
 
 use crate::{
     codec::{DecodeError, Decoder, put_bytes, put_varint},

@@ -3,7 +3,8 @@
 //! It prints keyspaces created and dropped, tables added and removed with their place and clip,
 //! settings, knobs by name, receipts, log ends and numbers.
 //!
-//! What must hold: every field of an edit is printed, so that `solera dump` hides nothing.
+//! What must hold: every kind of change in an edit is printed. Of a receipt the tag is left out; of
+//! a table, its layout, filter, key range and waste.
 //!
 //! Caller: `inspect::dump`, for each edit of a manifest.
 

@@ -2,12 +2,12 @@
 //! a writer's place.
 //!
 //! A bump takes pieces from the last chunk. Chunks double from 1 KiB to the pool's chunk size;
-//! those of that size go from memtable to memtable by `pool`.
+//! those of that size go from memtable to memtable by `pool`. A piece above a quarter of it gets
+//! its own chunk.
 //!
 //! What must hold: nothing is moved or freed before the arena goes, and the arena goes with its
 //! last `Pin`. The memtable holds one, and so does every value slice handed out. Pieces of one bump
 //! are aligned alike.
-//!
 //! Callers: `memtable::tree` owns an arena with a bump for nodes and one for records;
 //! `memtable::record` writes into the latter.
 

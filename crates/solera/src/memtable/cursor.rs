@@ -9,7 +9,7 @@
 //! there when it was positioned. It may or may not find later ones, which no snapshot of its time
 //! sees. Its operations do not fail.
 //!
-//! Callers: `Memtable::cursor`, for `tree::scan`, `tree::gaps` and flushes (`compaction::job`).
+//! Callers: `Memtable::cursor`, for `tree::{scan, gaps, mod}` and flushes (`compaction::job`).
 
 use super::{
     Memtable,

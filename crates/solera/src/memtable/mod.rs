@@ -8,8 +8,8 @@
 //! and never wait. A reader finds every entry that was inserted before it started: an insertion is
 //! finished before its sequence number becomes visible. Versions of a key are inserted in ascending
 //! order of their numbers.
-//! Callers: `engine::apply` and `engine::large` write; `tree::read`, `tree::scan` and `tree::gaps`
-//! read; `compaction::job` flushes.
+//! Callers: `engine::{apply, large, values}` write; `tree` makes, seals and reads them;
+//! `compaction::job` flushes; `db::compound` counts.
 
 mod arena;
 mod cursor;

@@ -8,8 +8,8 @@
 //! source is newer than every version in an older one. So the order is (user key, age, position in
 //! the source). Sequence numbers may be elided, so the merge never compares them between sources.
 //!
-//! Callers: `tree::scan` uses the walkers (for iterators and folds), `compaction::job` the bare
-//! merge.
+//! Callers: `tree::scan` makes the walkers (for iterators and folds), `db::{iterator, scout}` walk
+//! by them, `compaction::job` uses the bare merge.
 
 mod heap;
 pub mod visible;

@@ -2,14 +2,14 @@
 //! `Share`, `Settled`.
 //!
 //! An allocator keeps for a thread what was freed on it, so blocks that one thread reads in and
-//! another evicts spread over all heaps. The engine hands its large pieces on by itself, in sizes
-//! rounded up to a step. `take` and `give` exchange pieces. `Settled` counts other memory to the
-//! regions that get huge pages.
-//!
-//! What must hold: where pieces in use and kept exceed the sum of all open databases' `Share`s,
-//! kept pieces go back to the allocator. All databases of a process share the pools.
-//! Callers: `block::memory`, `memtable::arena`; `cache` and `engine::memory` hold shares; `filter`
-//! and `table::reader` settle.
+//! another evicts spread over all heaps. The engine hands its large pieces on by itself: blocks up
+//! to 64 KiB, rounded up to a step, and memtable chunks of 1 MiB. `take` and `give` exchange
+//! pieces. `Settled` counts other memory to the regions that get huge pages.
+//! What must hold: once pieces in use and kept exceed the sum of all open databases' `Share`s, kept
+//! ones go back to the allocator. That happens at the next `take`, `give` or smaller share. All
+//! databases of a process share the pools.
+//! Callers: `block::memory`, `memtable::arena`; `cache` and `engine::memory` hold shares; `cache`,
+//! `filter` and `table::reader` settle; `control::observe` asks for `kept_bytes`.
 
 mod regions;
 

@@ -1,9 +1,9 @@
 //! Huge pages for memory that is full of pieces: `Regions`, and its thread (docs/decisions/0008).
 //!
 //! It counts how many bytes of each region of 2 MiB are pieces. Where 15 of 16 parts are, the
-//! thread asks the system to make the region one page (`MADV_COLLAPSE`). A processor remembers the
-//! places of some thousand pages. With 4 KiB each, a random read in a gigabyte waits as long for
-//! its place as for itself.
+//! thread asks the system to make the region one page (`MADV_COLLAPSE`, Linux only). A processor
+//! remembers the places of some thousand pages. With 4 KiB each, a random read in a gigabyte waits
+//! as long for its place as for itself.
 //!
 //! What must hold: nothing rests on the answer, and no content changes. Where the system cannot at
 //! all, nobody asks again; where it cannot now, it is asked up to six times.

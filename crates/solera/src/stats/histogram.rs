@@ -2,14 +2,14 @@
 //! which threads share.
 //!
 //! Buckets are log-linear, as in HdrHistogram (Tene): 16 for each doubling, so that a value is
-//! known to 1/16, and exact below 16. `quantile`, `mean`, `buckets` tell; `add` and `since`
-//! combine.
-//!
+//! known to 1/16, and exact below 16. A quantile is the middle of its bucket. `quantile`, `mean`,
+//! `buckets` tell; `add` and `since` combine.
 //! What must hold: buckets follow one another without a gap. Values of 2^42 or more count in the
-//! last bucket. Only a sample of what happens comes to a `Recorder`, so its counts are plain
-//! atomics.
+//! last bucket. Only a sample of what happens comes to a `Recorder` (or all, for a trace), so its
+//! counts are plain atomics.
 //! Callers: `stats::latencies` and `stats::mod` record; `control::record` and `control::render`
-//! store and show; `solera-bench` measures with it.
+//! store and show; `solera-bench`, `solera-bench-peers` and `solera trace replay` measure with it;
+//! `solera-tune` reads it.
 
 use std::{
     ops::Range,

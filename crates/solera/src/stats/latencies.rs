@@ -5,9 +5,10 @@
 //! `named` and `since` serve observations.
 //!
 //! What must hold: each kind of `Sampled` is counted by a counter that its operations move anyway.
+//! That counter also moves for what is never timed, such as the lookups of `multi_get`.
 //!
 //! Callers: `db::keyspace`, `db::iterator` and `engine::tracing` name what they time; `Stats`
-//! records; `control::observe` shows.
+//! records; `control` shows and stores them; `solera-tune` reads.
 
 use super::{Counter, Histogram};
 

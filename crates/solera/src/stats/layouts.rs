@@ -1,12 +1,12 @@
 //! Which layouts reads are counted for: `Layouts`, which gives each layout of open tables a row of
 //! counters.
 //!
-//! There are 16 rows; layouts that come when all are taken share the last. `enter` gives an open
-//! table its row, `leave` takes the table back, `counts` subtracts what a row had when it was given
-//! out. A layout is a number here, made by `table::counted`.
+//! There are 16 rows: 15 for a layout each, and the last for all that come when those are taken.
+//! `enter` gives an open table its row, `leave` takes the table back, `counts` subtracts what a row
+//! had when it was given out. A layout is a number here, made by `table::counted`.
 //!
-//! What must hold: a row is given to another layout only once no open table has the one before, and
-//! then begins at 0 again.
+//! What must hold: a row of its own goes to another layout only once no open table has the one
+//! before. It then begins at 0 again.
 //!
 //! Caller: `Stats` (`enter_layout`, `leave_layout`, `layouts`).
 

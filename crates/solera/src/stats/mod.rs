@@ -4,12 +4,12 @@
 //! A lookup counts about five things, so a count must not cost a locked instruction. Each thread
 //! owns a shard and adds to it with plain loads and stores; whoever reads adds the shards up. One
 //! operation in `SAMPLE_PERIOD` (128) is timed, at distances that vary, so that a program's own
-//! period hides nothing. `time_all` times every one, for traces.
-//!
-//! What must hold: no count is lost, with more threads than shards either. Counts only grow.
-//!
-//! Callers: `table::lookup`, `table::reader`, `db::keyspace`, `db::iterator`, `compaction::plan`
-//! and `engine` count; `Tree::level_filters` and `control::observe` read.
+//! period hides nothing. `time_all` times every one, for traces. `multi_get` is never timed, and a
+//! batch's time goes to its first keyspace.
+//! What must hold: no count is lost, with more threads than shards either. Counts only grow, but
+//! for those of layouts (`layouts`).
+//! Callers: `table`, `tree`, `db`, `compaction` and `engine` count; `Tree::level_filters`,
+//! `compaction::patience`, `engine::report` and `control::observe` read.
 
 mod counts;
 mod histogram;

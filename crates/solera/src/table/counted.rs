@@ -1,14 +1,15 @@
 //! Which layout a table's reads are counted for: `LayoutTag`, a number, and `CountedLayout`, a row
 //! of counters.
 //!
-//! A tag is what of a layout tells its cost from another's: index kind, ε, block size and filter.
-//! `to_number` and `from_number` are inverse. An open table enters its tag into the layout rows of
-//! `Stats`, and leaves the row when it is dropped.
+//! A tag is what of a layout tells its cost from another's: index kind, ε (0 where the kind ignores
+//! it), block size and filter. Filter bits are rounded. `to_number` and `from_number` are inverse.
+//! An open table enters its tag into the layout rows of `Stats`, and leaves the row when it is
+//! dropped.
 //!
 //! What must hold: the fields of a tag do not overlap in its number (a constant assertion says so).
 //!
-//! Callers: `table::reader` enters a row and counts in it; `control::observe` and `control::record`
-//! show reads by tag.
+//! Callers: `table::reader` enters a row and counts in it; `control::{observe, observation, record,
+//! render}` show reads by tag.
 
 use super::{
     descriptor::TableDescriptor,

@@ -2,14 +2,14 @@
 //!
 //! It holds one block at a time by a count, so that values can be pinned, and lends stretches of it
 //! (`Lending`). Reads of users go through the cache. After 2 misses in a row they read ahead, in
-//! pieces that double from 16 KiB to 256 KiB. Compactions read 128 KiB at once and leave the cache
-//! alone.
+//! pieces that double from 16 KiB to 256 KiB. Compactions read 128 KiB at once forward and leave
+//! the cache alone.
 //!
 //! What must hold: entries outside the clip do not exist for it. A seek finds the right block
-//! whatever the index says, by `table::lookup`. A read ahead that fails is made again block by
-//! block.
-//!
-//! Callers: `version::cursor` (runs, for walks and jobs), `version::pointers`, `engine::census`.
+//! whatever the index says, by `table::lookup`. Where a user's read ahead fails, the block is read
+//! alone.
+//! Callers: `version::cursor` (runs, for walks and jobs), `version::pointers`, `engine::census`;
+//! the `evilmodel` of `solera-sim` and `fuzz`.
 
 use super::{TableFile, lookup::Fetched, reader::Table};
 use crate::{

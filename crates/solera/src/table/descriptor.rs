@@ -5,11 +5,11 @@
 //! range. `ingested_at` gives an ingested table its number; `hull` joins the ranges of entries and
 //! tombstones.
 //!
-//! What must hold: it is stored twice, and the engine believes the manifest. The copy in the table
-//! lets the file be checked against the manifest (`same_file`) and read without one. Numbers that
-//! contradict each other are refused.
-//! Callers: `table::writer` makes it, `version::edit` stores it, `compaction`, `engine` and
-//! `control` read it.
+//! What must hold: it is stored in the manifest and in the table, and the engine believes the
+//! manifest. The copy in the table lets the file be checked against the manifest (`same_file`) and
+//! read without one. Numbers that contradict each other are refused.
+//! Callers: `table::writer` makes it, `version::edit` stores it, `compaction`, `engine`, `inspect`
+//! and `control` read it; `solera-sim` and `fuzz` decode it.
 
 use super::{layout::Layout, waste::Waste};
 use crate::{

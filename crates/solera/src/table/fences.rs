@@ -6,8 +6,8 @@
 //! next to it (`Fences::encode` has the bytes). Two neighbours both answer for the gap between
 //! them, which holds no key.
 //!
-//! What must hold: a key that a block does not hold, and that its fences admit, is in no other
-//! block, whatever the index says.
+//! What must hold: the first block has no lower fence, the last no upper one. A key that a block
+//! does not hold, and that its fences admit, is in no other block.
 //! Callers: `table::writer` makes fences (`lower_fence`, `between`); `table::lookup` asks them for
 //! a key before the first or behind the last; `table::verify` checks them.
 

@@ -5,11 +5,11 @@
 //! remembered, so the next call tries again. `mark_obsolete` has the file removed when the last
 //! `Arc` of it goes.
 //!
-//! What must hold: there is one `TableFile` for a file, shared by all versions, cursors and
-//! readers. The file stays as long as one of them has it.
-//!
+//! What must hold: in an open database there is one `TableFile` for a file, shared by all versions,
+//! cursors and readers. The file stays as long as one of them has it. `open_alone` makes its own.
 //! Callers: `engine::{store, open}` make and mark them through `Version::apply`; `TableRef` holds
-//! one; `inspect` opens alone.
+//! one; `inspect`, `fuzz` and `solera-bench` open alone; `control::observe` and `engine::memory`
+//! ask `opened`.
 
 use super::{
     LayoutTag, TableContext,

@@ -8,8 +8,8 @@
 //! proves that it was written so; else it is damage. The sections lie one after another, within the
 //! file.
 //!
-//! Callers: `table::writer` encodes, `table::reader` decodes, `table::verify` reads through
-//! `table::reader`.
+//! Callers: `table::writer` encodes, `table::reader` decodes, `table::file` and `table::verify`
+//! read through `table::reader`; `solera-sim` forges.
 
 use crate::{
     codec::{Binding, Decoder},

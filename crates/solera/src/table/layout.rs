@@ -5,11 +5,11 @@
 //! `EPSILON_MAX`). `encode` and `decode` are its bytes.
 //!
 //! What must hold: a layout changes the speed of answers, never the answers; tables of different
-//! layouts live side by side. The layout that a table was written with is in its descriptor. One
-//! out of range is refused, where set and where decoded.
-//!
+//! layouts live side by side. The layout that a table was written with is in its descriptor.
+//! `validate` refuses one out of range; `decode` too, but takes a compression that this build
+//! lacks.
 //! Callers: `tree::settings` holds one by level, `table::writer` obeys it, `engine::descriptions`
-//! shows its ranges, `table::descriptor` stores it.
+//! shows its ranges, `table::descriptor` stores it; all other crates but `solera-model` set it.
 
 use crate::{
     block::Compression,

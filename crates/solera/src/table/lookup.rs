@@ -4,12 +4,12 @@
 //! `may_hold` asks filter and index, `enter` gets the block and finds the key's place in it,
 //! `finish` hands out what was found. The steps stand apart so that many lookups can take each
 //! together, with `prefetch_*` between them.
-//!
 //! What must hold: a block's own keys and fences have the last word. A lookup that the index sends
 //! astray walks to at most `WALK_MAX` (8) neighbouring blocks. Then it halves all blocks by their
-//! fences, and is counted. So a model may make a read slower, never wrong.
+//! keys, and is counted. So a model may make a read slower, never wrong. The filter is believed;
+//! range tombstones are the caller's.
 //! Callers: `tree::read` (one key, and 32 together), `tree::mod` (`written_since`), `table::cursor`
-//! (`settle` for seeks), `table::verify`.
+//! (`settle` for seeks), `table::verify` (`fences`), `engine::census` (`filter_admits`).
 
 use super::{fences::Fences, reader::Table};
 use crate::{

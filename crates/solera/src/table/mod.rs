@@ -5,11 +5,10 @@
 //! what the tables of a keyspace share. The comment of `mod format` says what the file is, byte by
 //! byte.
 //! What must hold: entries ascend by user key, versions of one key from new to old. Separators tell
-//! in which block a key's versions begin. What a block says about itself is believed over what the
-//! index says.
+//! in which block a key's versions begin. What a block says of itself is believed over the index.
 //! Files, bottom to top; each uses only those above it.
 //! Callers: `compaction::job` and `engine::ingest` write tables; `version`, `tree::read` and
-//! `tree::scan` read them; `inspect` checks and dumps them.
+//! `tree::scan` read them; `inspect` and `fuzz` check and dump them; `engine::report` checks.
 
 /// # The table file
 ///

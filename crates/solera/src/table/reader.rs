@@ -6,10 +6,10 @@
 //! tombstones, bytes in memory, `approximate_bytes` of a range.
 //!
 //! What must hold: opening reads and checks all but the data blocks, against the descriptor that is
-//! given. A block is checked whenever it is read from the file. Whatever is damaged is named by
-//! file and offset.
+//! given. A block's checksum and form are checked whenever it is read from the file, never in the
+//! cache. Whatever is damaged is named by file and offset.
 //! Callers: `table::file` opens; `table::lookup`, `table::cursor` and `table::verify` get blocks;
-//! `control::observe` asks for sizes.
+//! `control::observe`, `engine::report` and `solera-bench` ask for sizes.
 
 use super::{
     TableContext,

@@ -1,14 +1,15 @@
 //! Looking at a whole table: `Table::check`, which gives a `TableCheck`, and `Table::dump`, text
 //! for people.
 //!
-//! A check reads the file past the cache. It checks every checksum, the order of keys, and each
-//! block's line and fences. It checks where the index leads, that the filter admits every key, and
-//! the descriptor's sums.
+//! A check reads the file of an open table past the cache. It checks every checksum, the order of
+//! keys, and each block's line and fences. It checks where the index leads, and that the filter
+//! admits every key. Only if all that is right, it checks the descriptor's sums and range.
 //!
-//! What must hold: a check believes nothing. It goes on after a problem and lists it, up to 100 of
-//! them, so that one bad block does not hide the next. An error that is no damage ends it.
+//! What must hold: a check believes nothing. It goes on after a problem and lists it, and ends
+//! after 100 or so, so that one bad block does not hide the next. An error that is no damage ends
+//! it.
 //!
-//! Callers: `engine::report` (`Db::verify`) and `inspect`.
+//! Callers: `engine::report` (`Db::verify`), `inspect` and `fuzz`.
 
 use super::{
     descriptor::hull,

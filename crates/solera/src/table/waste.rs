@@ -1,14 +1,15 @@
 //! What a table holds that is, or will be, of no use: `Waste`, a part of the table's descriptor.
 //!
 //! It has bounded lists: old versions by the snapshots that hold them (`Held`), entries by their
-//! moment of expiry (`Expiring`), and deleted key ranges (`Cover`). `hold`, `expire` and `cover`
-//! note them while a job writes; where a list is full, neighbours become one group.
+//! moment of expiry (`Expiring`), and deleted key ranges (`Cover`). Only the 8 widest ranges with
+//! short bounds are named. `hold`, `expire` and `cover` note them while a job writes. Where there
+//! are too many versions or moments, neighbours become one group.
 //!
 //! What must hold: nothing is said to be droppable too early or too much. A merge of the table
 //! drops what was said, so no table is written anew in vain again and again.
-//!
 //! Callers: `compaction::job` and `table::writer` note, `table::descriptor` stores,
-//! `compaction::space` asks what is droppable by now.
+//! `compaction::space` asks what is droppable by now; the models of `solera-bench` use
+//! `ENTRY_BYTES`.
 
 use crate::{
     codec::{DecodeError, Decoder, put_bytes, put_end, put_varint},

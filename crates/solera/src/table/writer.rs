@@ -3,11 +3,12 @@
 //! `add` takes entries in order; a block is cut when its builder refuses the next entry, and is
 //! sealed into the write buffer. `finish` writes tombstones, filter, index, properties and footer,
 //! and syncs. Models are trained here: a block's line as its keys come, the index when the last
-//! block is cut. Of each block it keeps size, separator, and the beginning of its last keys.
+//! block is cut. Of each block it keeps size and separator; for `Learned` and `Auto` also the
+//! beginnings of its last keys.
 //!
-//! What must hold: keys ascend, versions of one key from new to old. Until `finish` the file has no
-//! footer, so nobody takes it for a table; dropped before, it is removed.
-//!
+//! What must hold: callers add keys ascending, versions of one key from new to old. The name is
+//! durable once the caller syncs the directory. Until `finish` the file has no footer, so nobody
+//! takes it for a table; dropped before, it is removed.
 //! Callers: `compaction::job` (flushes and compactions), `engine::ingest`.
 
 use super::{

@@ -5,11 +5,11 @@
 //! value. Keys may be replaced by hashes of 8 bytes, whose secret is forgotten with the recording.
 //! Then equal keys are equal still, but their order is lost. Names and lengths stay as they are.
 //!
-//! What must hold: an operation that is recorded waits for no disk and fails for none. What does
-//! not fit into the recorder's memory is left out and counted.
-//!
-//! Callers: `engine::tracing` hands operations over, `control::trace` begins and ends a recording,
-//! `solera trace` reads.
+//! What must hold: an operation that is recorded waits for no disk and fails for none. Ingests,
+//! flushes and compactions are not recorded. What does not fit into the recorder's memory is left
+//! out and counted.
+//! Callers: `engine::tracing` hands operations over, `control::trace` begins and ends a recording;
+//! `solera load`, `solera bench` and `solera-bench` ask for one; `solera trace` and `fuzz` read.
 
 mod reader;
 mod recorder;

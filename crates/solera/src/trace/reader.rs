@@ -8,7 +8,7 @@
 //! was not ended is read up to the first frame that is not whole, and `Ending` says so. The writes
 //! of a batch stand together in one frame.
 //!
-//! Callers: `solera trace` (`show`, `summary`, `replay`), and tests.
+//! Callers: `solera trace` (`show`, `summary`, `replay`), `fuzz`, and tests.
 
 use super::{FILE_KIND, HASHED, Operation, Record};
 use crate::{

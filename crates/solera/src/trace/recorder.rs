@@ -6,10 +6,10 @@
 //! how much memory, and whether keys are hashed; `Recorded` tells how far it has come.
 //!
 //! What must hold: nobody holds the lock for longer than it takes to encode one call's records. All
-//! records of a call are taken, or none. What finds the buffer full is left out and counted, and
-//! the next record that fits says so.
-//!
-//! Callers: `engine::tracing` adds, `control::trace` starts and ends.
+//! records of a call are taken, or none. What finds the buffer full, or cannot be written to the
+//! file, is left out and counted. The next record that fits says so.
+//! Callers: `engine::tracing` adds, `control::trace` starts and ends; `solera-cli` and
+//! `solera-bench` set options.
 
 use super::{FILE_KIND, HASHED, Operation, Record};
 use crate::{

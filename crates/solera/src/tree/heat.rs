@@ -8,8 +8,8 @@
 //! What must hold: `note` never waits; where the lock is taken, the key is lost. `forget` removes a
 //! range once its values are in key order.
 //!
-//! Callers: `db::iterator` notes reads; `engine::convert` samples, to rank cells, and forgets a
-//! range that it has converted.
+//! Callers: `db::iterator` notes reads, and every 1,024th has `engine` look for conversions;
+//! `engine::convert` samples, to rank cells, and forgets a range that it has converted.
 
 use crate::{
     key::{KeyEnd, KeyRange},

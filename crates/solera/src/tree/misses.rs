@@ -6,8 +6,8 @@
 //!
 //! What must hold: lookups only count and never wait for this. One lock of the tree guards it.
 //!
-//! Caller: `Tree::level_filters`, once for each flush and compaction, which weighs `LevelFilters`
-//! by the result.
+//! Caller: `Tree::level_filters`, which weighs `LevelFilters` by the result: for each flush,
+//! compaction and ingested table, for memory and for reports.
 
 use crate::stats::{LEVELS_COUNTED, LevelCounters};
 

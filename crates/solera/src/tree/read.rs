@@ -2,9 +2,9 @@
 //! `Outcome`.
 //!
 //! A lookup asks active memtable, sealed memtables and then runs, newest first. It stops at the
-//! first version that the snapshot sees, and `sight::judge` says what that version means.
-//! `lookup_many` takes 32 keys through each step together (filter, place in the cache, block,
-//! entry), so that they wait for memory together.
+//! first version that the snapshot sees, or at a source whose range tombstone covers the key.
+//! `sight::judge` says what that version means. `lookup_many` takes 32 keys through each step
+//! together (filter, place in the cache, block, entry), so that they wait for memory together.
 //! What must hold: sources are asked in the order of their ages (invariant R). The caller took the
 //! view before it chose the snapshot. `Outcome::Operand` ends a lookup too: the caller then folds
 //! by `Tree::fold`.

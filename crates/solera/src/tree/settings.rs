@@ -2,12 +2,12 @@
 //! separated values.
 //!
 //! `get` and `set` read and write one `TreeKnob`, for one level or for all. `validate` says whether
-//! all values fit each other; `narrowed` says what a knob may be while the others stay. `layout_of`
-//! says how tables of a level are written. `SEPARATE_NONE` is the threshold that separates no value
-//! below a mebibyte.
+//! layout and shape are in range; `narrowed` says what a knob may be while the others stay.
+//! `layout_of` says how tables of a level are written. `SEPARATE_NONE` is the threshold that
+//! separates no value below a mebibyte.
 //!
-//! What must hold: setting a knob for all levels ends what single levels had. A value of
-//! `SEPARATE_ALL_FROM` bytes or more is always kept apart.
+//! What must hold: setting a knob for all levels ends what single levels had; the run limit of
+//! level 0 alone stays. A value of `SEPARATE_ALL_FROM` bytes or more is always kept apart.
 //! Callers: `View` holds one beside the version. `control::check` and `engine::{assignments,
 //! change}` change copies; `engine::{jobs, ingest}` ask for layouts.
 

@@ -1,14 +1,14 @@
 //! How hard writers are slowed when flush and compaction fall behind: `stall(Backlog, bytes) ->
 //! Stall`, pure.
 //!
-//! `Backlog::of` a view counts sealed memtables and runs of level 0 that are due; `slows` says
-//! whether they slow anybody. `Stall` is: go on, wait so long, or wait for work. The delay per KiB
-//! grows with the square of how far the backlog is between its soft and its hard limit. Those are 2
-//! and 4 sealed memtables; runs of level 0 count beyond those at which it is due.
-//!
-//! What must hold: the delay rises with the backlog, so throughput bends instead of breaking. No
-//! writer is held longer than `STALL_MAX` (90 ms) while work can progress.
-//!
+//! `Backlog::of` a view counts sealed memtables and runs of level 0; `slows` says whether they slow
+//! anybody. `Stall` is: go on, wait so long, or wait for work. The delay per KiB grows with the
+//! square of how far the backlog is between its soft and its hard limit. Those are 2 and 4 sealed
+//! memtables, or one and four run limits of level 0 beyond its limit or patience.
+//! What must hold: the delay rises with the backlog, so throughput bends instead of breaking. A
+//! delay is at most `STALL_MAX` (90 ms). So is a wait, after which the writer goes on though still
+//! behind; it lasts longer only where work has failed. Without background threads a writer does a
+//! step of the work instead.
 //! Callers: `Tree::stall`, which `engine::throttle` asks; `engine::work` uses `STALL_MAX`.
 
 use super::View;

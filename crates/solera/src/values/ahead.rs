@@ -6,7 +6,7 @@
 //! (`ValueFiles::read_once`).
 //!
 //! What must hold: each value is checked as `ValueFile::read` checks it. What is read ahead stays
-//! with the walk: `Resident` memory is left alone.
+//! with the walk: it is never put into `Resident` memory, which only reads from logs ask.
 //!
 //! Callers: `db::iterator` (scans), `db::keyspace` (`multi_get`), `compaction::moves` (values that
 //! move).

@@ -5,11 +5,11 @@
 //! `sum_for` go through a large value in pieces of 256 KiB. `mark_obsolete` has the file removed
 //! when its last owner drops it. `check_sorted` reads a whole sorted file: every record, the order
 //! of the keys, the footer.
-//! What must hold: the first read opens the file and checks whose it is. No value is handed out
-//! whose checksum does not fit file, offset and key. Memory is taken only for a record that the
-//! file has room for.
+//! What must hold: the first read opens the file and checks whose it is. `read` hands out no value
+//! whose checksum does not fit file, offset and key; `pieces` are unchecked. Memory above 1 MiB is
+//! taken only for a record that the file has room for.
 //! Callers: `ValueFiles` makes handles; versions and memtables own them; `ahead` and `writer` read
-//! through them; `inspect` checks.
+//! through them; `engine::{store, reclaim, values}` mark and measure; `inspect` checks.
 
 use super::{Pointer, record};
 use crate::{

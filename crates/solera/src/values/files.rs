@@ -5,11 +5,11 @@
 //! first, then the file, and has what it read stay in memory. `read_once` does not keep;
 //! `read_file` does not ask; `read_stored` takes a pointer as an entry stores it. `decode` reads
 //! such a pointer.
-//!
 //! What must hold: the registry keeps no file. Versions and memtables do, and the handle goes with
 //! the last of them. A number has at most one handle at a time.
 //! Callers: `engine::files` makes one for each database, `inspect` its own. `tree`, `sight`, `db`,
-//! `compaction::moves` and `engine::rewrite` read; `engine::resident` is the `Resident`.
+//! `compaction::moves`, `engine::rewrite` and `engine::report` read; `engine::resident` is the
+//! `Resident`.
 
 use super::{Pointer, SORTED, ValueFile};
 use crate::{

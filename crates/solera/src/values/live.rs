@@ -8,8 +8,8 @@
 //! clips admit them. A flush adds what it wrote; a merge takes what it read and adds what it wrote.
 //! Counts that fall below 0 refuse the edit.
 //! Callers: `compaction::{job, moves}` make tallies, `version` applies and stores them.
-//! `compaction::convert` and `engine::reclaim` read the counts; `engine::report` and `inspect`
-//! count again and compare.
+//! `compaction::convert` and `engine::{reclaim, store, census}` read the counts; `engine::report`
+//! and `inspect` count again and compare.
 
 use super::Pointer;
 use crate::{

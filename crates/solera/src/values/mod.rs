@@ -1,12 +1,12 @@
 //! Values of their own: files that hold values whose entries hold only a pointer
-//! (docs/decisions/0019).
-//! Owns `Pointer`, its `record`, `ValueFile`, the registry `ValueFiles`, `ValueWriter`,
-//! `SortedValues`, `ReadAhead`, and the counts `LiveValues` and `Tally`. A log holds the values
-//! that were put. A sorted value file holds those that a merge moved or that were ingested, by key.
+//! (docs/decisions/0019). Owns `Pointer`, its `record`, `ValueFile`, the registry `ValueFiles`,
+//! `ValueWriter`, `SortedValues`, `ReadAhead`, and the counts `LiveValues` and `Tally`. A log holds
+//! the values that were put. A sorted value file holds those that a merge moved or that were
+//! ingested, by key.
 //! What must hold:
 //! - A value is durable before a table that points at it is named by the manifest.
 //! - Whoever reads through a pointer holds what keeps its file: a version or a memtable.
-//! - Every read checks the record: its sum covers file, offset, key and value.
+//! - Every read of a file but `pieces` checks the sum, of file, offset, key and value.
 //!
 //! Callers: `wal` (sums), `memtable`, `version` (keep files), `sight`, `tree`, `db` (read),
 //! `compaction` (moves), `engine`, `inspect`.

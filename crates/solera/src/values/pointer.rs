@@ -8,8 +8,8 @@
 //!
 //! What must hold: `offset` is where the value's record begins; `len` is the length of the value
 //! alone. `decode` takes exactly what `encode` wrote, `POINTER_BYTES_MAX` (25) bytes at most.
-//! Callers: `wal` and `values::writer` make pointers; memtables, `sight`, `values::files` and
-//! `compaction::moves` read them.
+//! Callers: `engine::values`, `engine::open` and `values::writer` make pointers; `tree::read`,
+//! `db`, `sight`, `version::pointers`, `values::files` and `compaction::moves` read them.
 
 use crate::{
     codec::{DecodeError, Decoder, put_varint},

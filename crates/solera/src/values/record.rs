@@ -9,7 +9,7 @@
 //! another key, place or file is not taken for this one.
 //!
 //! Callers: `wal::batch` writes records of values in logs, `values::writer` those of sorted files;
-//! `values::file` and `values::ahead` verify what they read.
+//! `values::file` verifies what it or `values::ahead` has read.
 
 use crate::codec::Binding;
 

@@ -7,7 +7,7 @@
 //!
 //! What must hold: until a file is finished it has no footer and nobody points to it. Its name is
 //! durable once the caller has synced the directory. What is dropped before it is finished is
-//! removed.
+//! removed, if it can be.
 //! Callers: `compaction::moves` (values that leave victims), `engine::ingest` (large ingested
 //! values).
 

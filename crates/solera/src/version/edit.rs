@@ -9,7 +9,7 @@
 //! stand once and stands twice is damage.
 //! Callers: `compaction::plan` and `compaction::job` make tree edits; `engine::{store, open,
 //! change, ingest, checkpoint}` make edits; `manifest` writes and reads them; `inspect::edits`
-//! prints them.
+//! prints them; `fuzz` decodes.
 
 use super::receipt::{Assignment, Receipt};
 use crate::{

@@ -4,8 +4,8 @@
 //! range. `next_run` gives the id of a new run.
 //!
 //! What must hold: runs stand by descending id. For any key, every version in a newer run is newer
-//! than those in an older one (invariant R). An id is not used again, although its run has gone:
-//! `next_run` is above all that the level ever had.
+//! than those in an older one (invariant R). An id is not used again although its run has gone:
+//! `next_run` is above all that the level had since the manifest was read.
 //!
 //! Callers: `Version` is made of levels; `compaction` decides by them, `control::observe` and
 //! `inspect` show them.

@@ -6,10 +6,10 @@
 //! of it was durable then. `create` and `rotate` replace it by renaming; `append` adds a durable
 //! edit; `load` reads.
 //! What must hold: CURRENT never names a manifest that is not durable up to that length. So damage
-//! before it is never a torn end. Only the handle that created a manifest appends. A failed sync
-//! poisons it.
+//! before it is never a torn end. Only the handle that created a manifest appends. A failed sync,
+//! or a rotation that may or may not count, poisons it.
 //! Callers: `engine::open` loads, `engine::store` creates, appends and rotates,
-//! `engine::checkpoint` creates, `inspect` reads.
+//! `engine::checkpoint` creates, `inspect` and `fuzz` read.
 
 use super::edit::{Edit, FORMAT_VERSION};
 use crate::{

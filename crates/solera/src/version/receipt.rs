@@ -5,11 +5,11 @@
 //! read whatever becomes of them. An assignment has an effect from then on, and names a knob by its
 //! number. Both are fields of an edit, with `encode` and `decode`.
 //!
-//! What must hold: a number or value that this release does not know has no effect, and is kept.
-//!
+//! What must hold: an assignment whose number or value this release does not know has no effect,
+//! and is kept.
 //! Callers: `control::check` makes both from a change; `engine::change` records them;
 //! `engine::assignments` obeys and keeps them; `inspect::edits` prints them; `Control::history`
-//! shows receipts.
+//! shows receipts, to `solera-cli`, `solera-tune` and `solera-sim` too.
 
 use super::level::LEVELS_MAX;
 use crate::{

@@ -9,7 +9,7 @@
 //! in a run more than once, with disjoint clips: a plan that takes a range out of it leaves both
 //! sides.
 //! Callers: `Version` is made of runs; `tree::read` asks `find`, `RunCursor` walks, `compaction`
-//! plans over both.
+//! plans over both, `engine` and `inspect` look at `TableRef`s.
 
 use super::run_index::{RunIndex, share};
 use crate::{

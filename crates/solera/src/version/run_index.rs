@@ -2,14 +2,14 @@
 //! keys.
 //!
 //! If a line over the first heads is right within 8 tables, `find` predicts by it and walks a few.
-//! Else it searches an S-tree of the heads (docs/decisions/0007 "The tables of a run"). Key bytes
-//! are compared only where heads tie. `share` guesses which part of a key range lies in another, by
-//! heads.
+//! Else it searches an S-tree of the heads (docs/decisions/0007 "The tables of a run"). Heads
+//! follow the prefix that all bounds share. Key bytes beyond are compared only where heads tie.
+//! `share` guesses which part of a key range lies in another, by heads.
 //!
 //! What must hold: the ranges are sorted, disjoint and not empty. `find` gives the range that holds
 //! the key, or none.
 //!
-//! Caller: `run` (`Run::find` for lookups, `TableRef::bytes_within` for plans).
+//! Caller: `run` (`Run::find` for lookups; `share` in `TableRef::new` and `bytes_within`).
 
 use crate::key::{KeyEnd, KeyRange, begins_with, common_prefix_len, head_after};
 use solera_model::{

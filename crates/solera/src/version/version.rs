@@ -1,15 +1,15 @@
 //! The whole tree at one moment: `Version`, and `apply`, how a `TreeEdit` leads to the next one
 //! (`Applied`).
 //!
-//! It holds the levels, all runs by age, the live values, and handles of the value files that its
-//! tables point to. A version never changes: readers hold one and see the same tables as long as
-//! they like. `to_edit` makes the edit that builds it from nothing.
-//!
+//! It holds the levels, all runs by age, and the live values. Handles of the value files come only
+//! by `keep_value_files`: after `apply` there are none. A version never changes: readers hold one
+//! and see the same tables as long as they like. `to_edit` makes the edit that builds it from
+//! nothing.
 //! What must hold: runs are ranked by age, those of level 0 first, newest first. For any key, every
 //! version in a newer run is newer (invariant R). Plans keep it; `apply` refuses what does not fit
 //! and asserts the order of runs and levels.
-//! Callers: `engine::store` and `engine::open` apply edits, `View` holds the present version,
-//! `compaction` reads it.
+//! Callers: `engine::store` and `engine::open` apply edits, `engine::files` keeps value files,
+//! `View` holds the present version, `compaction` reads it.
 
 use super::{
     edit::{Added, Removed, TreeEdit},

@@ -8,8 +8,8 @@
 //! - A created, renamed or removed name is durable after `sync_dir` of its directory.
 //! - Before that a crash may keep any part. `rename` replaces atomically.
 //!
-//! Callers: `frame`, `values`, `table`, `version::manifest`, `dir`, `engine`, `control::publish`,
-//! `inspect`; `solera-tune`'s journal.
+//! Callers: `frame`, `wal`, `trace`, `values`, `table`, `version::manifest`, `dir`, `engine`,
+//! `control::publish`, `inspect`; all other crates but `solera-model` pass an `Fs`.
 
 pub mod fault;
 pub mod mem;

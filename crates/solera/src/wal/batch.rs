@@ -1,15 +1,15 @@
-//! What one record of the log says, a batch: `BatchEncoder`, `BatchReader` and `Operation`.
-//! A batch in memory is the same bytes (docs/FORMAT.md, "4. The log"). The encoder collects puts,
-//! deletes, operands and range deletes; `finish` numbers them. `place` fills in the checksums of
-//! values that stay in the log, once it is known where the payload will stand. `record_in` says
-//! where such a value's record begins.
+//! What one record of the log says, a batch: `BatchEncoder`, `BatchReader` and `Operation`. A batch
+//! in memory is the same bytes (docs/FORMAT.md, "4. The log"). The encoder collects puts, deletes,
+//! operands and range deletes; `finish` numbers them. `place` fills in the checksums of values that
+//! stay in the log, once it is known where the payload will stand. `record_in` says where such a
+//! value's record begins.
 //! What must hold:
 //! - The numbers of `Op` are on disk and never change.
 //! - Operation `i` of a batch, from 0, has the sequence number `first_seqno + i`.
 //! - A payload with separated values is finished, then placed, then appended.
 //!
-//! Callers: `db::batch` fills, `engine::{commit, apply, large, open}` commit, apply and replay,
-//! `engine::rewrite` writes values again, `engine::tracing` and `inspect` read.
+//! Callers: `db::batch` fills; `engine` commits, applies and replays; `engine::rewrite` writes
+//! values again; `engine::{values, reads, tracing}`, `inspect` and `fuzz` read.
 
 use crate::{
     codec::{Binding, DecodeError, Decoder, put_bytes, put_end, put_varint},

@@ -1,15 +1,14 @@
 //! The log, what was written since the last flush: `Writer` for one log, `Replay` for all of them,
-//! and `batch`.
-//!
-//! A log is a file of frames (`crate::frame`), each one batch, all or nothing. `append`, `sync`,
-//! `end` and `settle` write; `replay` hands the records of one log out and says whether a crash
-//! tore its end.
+//! and `batch`. A log is a file of frames (`crate::frame`), each one batch, all or nothing.
+//! `append`, `sync`, `end` and `settle` write; `replay` hands the records of one log out and says
+//! whether a crash tore its end.
 //! What must hold (docs/decisions/0004; the comment of `Writer` has it in full): records of a log
-//! are older than those of a larger number. A log is ended before the next is written. Nothing in a
-//! log is called durable before all logs before it are. So recovery yields a prefix of the commit
-//! order.
+//! are older than those of a larger number. A log is ended before the next is written; of one that
+//! its process left open, the manifest records the end. Nothing in a log is called durable before
+//! all logs before it are. So recovery yields a prefix of the commit order.
 //! Callers: `engine::commit` appends, `engine::logs` ends, settles and prepares logs,
-//! `engine::open` replays, `inspect` checks.
+//! `engine::open` replays, `inspect` and `fuzz` check. `version::manifest` asks `is_unwritten`;
+//! `values` gets `FILE_KIND`.
 
 pub mod batch;
 

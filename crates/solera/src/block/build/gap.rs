@@ -2,9 +2,9 @@
 //! `take_up`.
 //!
 //! A boundary in a wide gap is easy to tell: codes may be coarse, separators are short, and no key
-//! lies right below it. A block gives up a tenth of its entries for that, at most. The gap must be
-//! 4 times as wide, or 256 times where records have one size. What lies behind the gap begins the
-//! next block.
+//! lies right below it. A block gives up a tenth of its entries for that, and seven at most. The
+//! gap must be 4 times as wide, or 256 times where records have one size. What lies behind the gap
+//! begins the next block.
 //!
 //! What must hold: no entry is lost or put twice, versions of one key stay together, and a shorter
 //! block is no larger.

@@ -5,10 +5,10 @@
 //! sixteenth, and all lie in `FrontCoded` buckets. Where neither takes fewer bytes, separators in
 //! order are halved. Of many separators, samples say which form is cheapest. A boundary mostly
 //! takes 11 to 13 bits.
-//!
 //! What must hold: `locate` gives how many separators are not above the key, or at most `reach`
-//! more. Of the table's keys it gives more for `astray`, one in a thousand at most. That is
-//! counted, not estimated.
+//! more. Where last keys are known, it gives more for `astray` of the table's keys, counted: one in
+//! a thousand at most. Without them that is estimated. Decoded bytes may give wrong numbers, none
+//! above `len`.
 //! Caller: `index::mod`, for the kinds `learned` and `auto`.
 
 mod bucket;

@@ -6,7 +6,8 @@
 //! head is compared further: with the rests of a small group, or in another node of a large one.
 //!
 //! What must hold: `locate` gives how many separators are not above the key, or one more. Where
-//! blocks' last keys are known, the latter is so for few keys, and these are counted.
+//! blocks' last keys are known, the latter is so for few keys, which `index::learned` counts.
+//! Decoded bytes may give wrong numbers, none above `len`.
 //!
 //! Caller: `index::learned`.
 

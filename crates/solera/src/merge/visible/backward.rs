@@ -1,13 +1,13 @@
 //! Visible pairs in descending order: `Backward`, which walks a `Merge` downward for one reader.
 //!
 //! `seek_last`, `seek_before` and `prev` stand on the next lower key that exists for the reader. It
-//! crosses known gaps and takes lent entries as `Forward` does.
-//!
+//! crosses known gaps, takes lent entries, and fails as `Forward` does.
 //! What must hold:
 //! - Going down, a key's newest version comes last. So a pair is known only when the merge has left
 //!   its key. The walker keeps key and value, and the merge stands one key further down.
 //! - While the merge lends entries, walker and merge stand on the same pair.
-//! - A key of many versions is not stepped through: the walker seeks to its newest visible one.
+//! - Of a key with many versions a few are stepped through; then it seeks to the newest visible
+//!   one.
 //!
 //! Caller: `tree::scan` (`Walk::backward`), for `db::iterator`.
 

@@ -8,8 +8,8 @@
 //! What must hold: it stands on each visible key once, in order. After an error of one pair alone
 //! it stands there (`is_refused`) and can go on; after another error it must be positioned anew.
 //!
-//! Caller: `tree::scan` (`Walk::forward`, `Tree::fold`), for `db::iterator`, `db::transaction` and
-//! lookups of operands.
+//! Caller: `tree::scan` (`Walk::forward`, `Tree::fold`), for `db::iterator`, `db::scout`,
+//! `db::transaction` and lookups of operands.
 
 use super::{COVERED_STEPPED_MAX, Remembers, STEADY_PAIRS, Scope, Scratch, Shown, Sight, trail::Trail};
 use crate::{

@@ -3,8 +3,8 @@
 //!
 //! Deletes say of one key each that it is gone. So whoever pops a queue would pass, each time, all
 //! that was ever popped. `learn` adds a gap and joins neighbours; `end_into` and `start_into` give
-//! the end to seek to. `wrote` and `wrote_in` take keys out. At most 256 gaps are kept.
-//!
+//! the end to seek to. `wrote` and `wrote_in` take keys out. At most 256 gaps are kept for readers
+//! of now, 16 for readers as of the past, with bounds of 64 KiB.
 //! What must hold: readers as of a gap's moments see no pair in it. A visible entry's key leaves
 //! its gap before the entry is visible. Who learns and who writes each do their part, then a fence,
 //! then look for the other's.

@@ -8,8 +8,8 @@
 //! What must hold: what an entry means is said by `crate::sight` alone. An entry is covered by
 //! tombstones of its own or newer sources only. What walks find to be a gap is remembered (`gaps`,
 //! `trail`); what a range tombstone covers is passed by seeking after four keys.
-//!
-//! Caller: `tree::scan`, which makes the scope of a view.
+//! Callers: `tree::scan`, which makes the scope of a view; `db::{iterator, scout}` move the
+//! walkers.
 
 mod backward;
 mod forward;

@@ -1,9 +1,9 @@
 //! What a walker has passed since it last stood on a pair: `Trail`; and `Remembers`, what keeps
 //! gaps for it.
 //!
-//! It notes keys of a row that turn out to be gone. After 32 of them, the row is a gap worth
-//! knowing, and `Trail` has the memory learn it, in pieces of 1,024 keys. `place`, `note_up` and
-//! `note_down` say when the walker comes into a known gap, and where that ends.
+//! It notes keys of a row that turn out to be gone. After 32 of them, or 4 beside a known gap, the
+//! row is a gap worth knowing. `Trail` has the memory learn it, in pieces of 1,024 keys. `place`,
+//! `note_up` and `note_down` say when the walker comes into a known gap, and where that ends.
 //!
 //! What must hold: only whole keys are noted, of which every entry that the reader sees was looked
 //! at. Who walks with writes of their own in front learns nothing of them: others see more.

@@ -2,8 +2,8 @@
 //!
 //! Every flipped byte, cut or growth of a file gives right answers or an error, and `Table::check`
 //! finds it. Each kind of wrong file has an error of its own. Blocks that changed places are
-//! refused. An index, filter or fence that lies, with all checksums right, hides no key. The check
-//! goes on after damage and names each place.
+//! refused. An index or fences that lie, with all checksums right, hide no key. A filter that
+//! denies keys would; the check finds it. The check goes on after damage and names each place.
 
 use super::{
     format::{Footer, Header},

@@ -8,8 +8,8 @@
 //!
 //! What must hold: everything is a function of the calls and the seed, so a life can be lived
 //! again. An image shares nothing that is written later.
-//!
-//! Callers: every test that needs files, and `solera-sim`.
+//! Callers: nearly every test that needs files, `solera-sim`, `solera-tune`, `solera-bench` and
+//! `fuzz`.
 
 use super::{Fs, ReadFile, WriteFile};
 use crate::{

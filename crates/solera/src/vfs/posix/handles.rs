@@ -8,7 +8,8 @@
 //! place in the ring. There is one `Handles` for a process. A read under way keeps its descriptor,
 //! so there may be as many more as threads.
 //!
-//! Caller: `vfs::posix` (`open`, `open_direct`, and directory syncs).
+//! Caller: `vfs::posix` (`open`, `open_direct`; `with_descriptor` for creations, locks, lists and
+//! directory syncs).
 
 use super::{direct, place::Place, read_ahead};
 use crate::{

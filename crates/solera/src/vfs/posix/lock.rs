@@ -5,11 +5,11 @@
 //!
 //! What must hold: both unlock the file when they are dropped, and do not leave it to the closing
 //! of the descriptor. A process that is being started has copies of its parent's descriptors, which
-//! would hold the lock longer than its owner lives. A process number counts only while that process
-//! lives.
+//! would hold the lock longer than its owner lives. On Linux a process number counts only while
+//! that process lives.
 //!
 //! Caller: `vfs::posix` (`Fs::lock`, `lock_shared`, `PosixFs::lock_owner`), for the file LOCK of a
-//! database.
+//! database and the lock of its tuner.
 
 use crate::error::{Error, Result};
 use std::{

@@ -9,7 +9,7 @@
 //! What must hold: the window lies within the file; nothing but zeros lies behind the last append.
 //! Nobody else cuts the file while it is written; the database's lock sees to that.
 //!
-//! Caller: `vfs::posix` (`create_reserving`, on Linux), for logs and traces.
+//! Caller: `vfs::posix` (`create_reserving`, on Linux), for logs.
 
 use super::{
     ahead::Ahead,

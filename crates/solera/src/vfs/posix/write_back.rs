@@ -5,9 +5,9 @@
 //! megabytes. `advance` begins with each mebibyte as it fills (`SYNC_FILE_RANGE_WRITE` alone);
 //! `due` says what to begin with, for who has it done elsewhere.
 //!
-//! What must hold: it promises nothing and waits for nothing. A write begun so that fails is
-//! reported by the next sync, as any other. The last page, which may still grow, is left.
-//!
+//! What must hold: it promises nothing and waits for nothing; elsewhere than on Linux it does
+//! nothing. A write begun so that fails is reported by the next sync, as any other. The last page,
+//! which may still grow, is left.
 //! Callers: `vfs::posix` (files that are written), `vfs::posix::mapped` (`due`) and `ahead`
 //! (`begin`).
 
