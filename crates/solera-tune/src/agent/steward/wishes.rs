@@ -80,6 +80,7 @@ pub(super) fn dares(credit: &Credit, stay: &Plan, plan: &Plan) -> bool {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Wish {
     pub(super) group: Group,
+    pub(super) plan: Plan,
     pub(super) sets: Vec<Set>,
     pub(super) why: String,
     /// Windows before its effect is there.
@@ -123,7 +124,7 @@ pub(super) fn search(
     } else {
         1
     };
-    Some((Wish { group, sets, why, settle }, ratio))
+    Some((Wish { group, plan, sets, why, settle }, ratio))
 }
 
 /// The cheapest plan of a group of those near `from`, as a share of what `stay` costs.
