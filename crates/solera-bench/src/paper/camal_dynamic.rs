@@ -200,6 +200,7 @@ impl Moving<'_, '_> {
                 best <= NORMALISED_MAX,
             );
         }
+        let by_mix = self.by_mix(tuned, &arms, &times, progress)?;
         Ok(Section {
             title: "C3, mixes that follow each other".into(),
             text: vec![format!(
@@ -207,9 +208,44 @@ impl Moving<'_, '_> {
                  first. {between} entries are written after each mix, which do not count and which only the steward sees. \
                  Transitions are lazy where nothing else is said: what is there changes with the merges that come."
             )],
-            tables: vec![table],
+            tables: vec![table, by_mix],
             ..Section::default()
         })
+    }
+
+    /// Mix by mix: what the learner chooses, what that costs on a tree that was loaded with it, and
+    /// what it comes to where the tree was another's.
+    fn by_mix(
+        &mut self,
+        tuned: &Tuned,
+        arms: &[(String, Learner)],
+        times: &[Vec<f64>],
+        progress: &mut dyn Progress,
+    ) -> Result<Table> {
+        let space = self.small.space;
+        let choices: Vec<Knobs> =
+            self.shifting.iter().map(|mix| tuned.choose(mix, space.entries, space.memory_bytes).0).collect();
+        let chosen = self.shifting.iter().zip(&choices).map(|(mix, knobs)| (*mix, self.small.setting(knobs)));
+        let by_default = self.shifting.iter().map(|mix| (*mix, default(self.small)));
+        let wanted: Vec<(Mix, Setting)> = chosen.chain(by_default).collect();
+        let alone = self.small.costs(&wanted, "choices on their own trees", progress)?;
+        let (chosen, by_default) = alone.split_at(choices.len());
+        let moving = (1..arms.len())
+            .filter(|arm| arms[*arm].0.starts_with("camal-trees"))
+            .min_by(|a, b| mean(&times[*a]).total_cmp(&mean(&times[*b])))
+            .unwrap_or(0);
+        let mut table = Table::new(
+            format!("Mix by mix, µs: on a tree of its own, and one after the other ({})", arms[moving].0),
+            &["mix", "choice", "alone: default", "alone: choice", "in turns: default", "in turns: choice"],
+        );
+        for (at, (mix, knobs)) in self.shifting.iter().zip(&choices).enumerate() {
+            let choice = format!("T={} K={} {} bits", knobs.size_ratio, knobs.runs, knobs.filter_bits);
+            let figures = [by_default[at], chosen[at], times[0][at], times[moving][at]].map(digits);
+            table.row(mix.to_string(), [choice].into_iter().chain(figures));
+        }
+        let means = [by_default, chosen, &times[0], &times[moving]].map(|of| digits(mean(of)));
+        table.row("mean", [String::new()].into_iter().chain(means));
+        Ok(table)
     }
 
     /// The arms of C3, the default first.

@@ -46,6 +46,8 @@ const CACHE_MIN: f64 = 1.0 / 8.0;
 const SCAN: f64 = 16.0;
 /// Size at which tables are cut, in bytes.
 const TABLE_BYTES: u64 = 16 << 20;
+/// Windows after which a change that does not help is taken back: one to settle, two to judge.
+const TRIAL: f64 = 3.0;
 /// How much of what background threads do makes operations slower, where only operations are timed:
 /// nobody can tell from them alone, and to take it for nothing would have the tree merged for ever.
 const BACKGROUND: f64 = 0.5;
@@ -126,8 +128,11 @@ pub(super) struct Walk {
     table_bytes: f64,
     /// Entries of a block.
     block_entries: f64,
-    /// What an absent lookup, a found one and a scan cost on the tree at its end, in nanoseconds.
+    /// What an absent lookup, a found one and a scan cost on the tree that it leaves, in
+    /// nanoseconds.
     left: [f64; 3],
+    /// The same once reads have paid for the merge of level 0.
+    settled: [f64; 3],
 }
 
 impl Walk {
@@ -135,9 +140,18 @@ impl Walk {
     /// share of what it reads of the one that `stay` leaves. Those that hardly write, so that the
     /// tree stays as it is.
     pub(super) fn hazard(&self, stay: &Walk) -> f64 {
-        let shares = self.left.iter().zip(stay.left).map(|(then, stays)| then / stays.max(f64::MIN_POSITIVE));
-        shares.fold(0.0, f64::max)
+        worst(self.left, stay.left)
     }
+
+    /// The same once reads have merged level 0, which they pay for. What lies below it stays:
+    /// nothing but writes takes a level away again, or a run.
+    pub(super) fn hazard_below(&self, stay: &Walk) -> f64 {
+        worst(self.settled, stay.settled)
+    }
+}
+
+fn worst(then: [f64; 3], stays: [f64; 3]) -> f64 {
+    then.iter().zip(stays).map(|(then, stays)| then / stays.max(f64::MIN_POSITIVE)).fold(0.0, f64::max)
 }
 
 /// The model and its corrections.
@@ -227,17 +241,45 @@ impl Foresight<'_> {
         let parts = self.parts(&model, &mix, &cost);
         let entries: f64 = (0..tree.depth()).map(|level| tree.entries(level)).sum();
         let table_bytes = entries * model.data.stored_bytes(setting.filter_bits);
+        let block_entries = model.data.block_entries();
+        let left = self.left(&model, &setting, &tree);
+        let settled = self.left(&model, &setting, &settled(tree));
+        Walk { parts, table_bytes, block_entries, left, settled }
+    }
+
+    /// The same where `plan` is tried and taken back: after [`TRIAL`] windows `stay` is in force
+    /// again, on the tree that the trial made. What it leaves is what the trial does.
+    pub(super) fn walk_back(&self, window: &Window, plan: &Plan, stay: &Plan, windows: f64) -> Walk {
+        let trial = TRIAL.min(windows);
+        let mix = window.mix();
+        let (model, setting) = self.model(window, plan);
+        let mut tree = self.tree(window, &model, &setting);
+        let load = self.load(window, &mix, &model, &setting, trial);
+        let cost = model.run_looking(&setting, load, &mut tree, STATES);
+        let tried = self.parts(&model, &mix, &cost);
+        let (model, setting) = self.model(window, stay);
+        tree.set_shape(setting.shape.clone());
+        let left = self.left(&model, &setting, &tree);
+        let settled = self.left(&model, &setting, &settled(tree.clone()));
+        let load = self.load(window, &mix, &model, &setting, (windows - trial).max(1.0));
+        let cost = model.run_looking(&setting, load, &mut tree, STATES);
+        let parts = self.parts(&model, &mix, &cost).with(&tried, trial / windows.max(trial));
+        let entries: f64 = (0..tree.depth()).map(|level| tree.entries(level)).sum();
+        let table_bytes = entries * model.data.stored_bytes(setting.filter_bits);
+        Walk { parts, table_bytes, block_entries: model.data.block_entries(), left, settled }
+    }
+
+    /// What an absent lookup, a found one and a scan cost on `tree` as it is.
+    fn left(&self, model: &Model, setting: &Setting, tree: &Tree) -> [f64; 3] {
         let data = Data { scan_entries: model.data.scan_entries.max(SCAN), ..model.data };
-        let block_entries = data.block_entries();
-        let model = Model { data, ..model };
+        let model = Model { data, units: model.units.clone() };
         let nothing = Mix { absent: 0.0, found: 0.0, scan: 0.0, write: 0.0 };
         let to_come =
             [Mix { absent: 1.0, ..nothing }, Mix { found: 1.0, ..nothing }, Mix { scan: 1.0, ..nothing }];
-        let left = to_come.map(|mix| {
-            let cost = Cost { reads: model.reads(&setting, &mix, &tree), ..Cost::default() };
+        to_come.map(|mix| {
+            let cost = Cost { reads: model.reads(setting, &mix, tree), ..Cost::default() };
             self.scales.ns(&self.parts(&model, &mix, &cost))
-        });
-        Walk { parts, table_bytes, block_entries, left }
+        })
     }
 
     /// What an operation of `walk` costs in the goal's unit, where reads read and merges move so
@@ -366,6 +408,16 @@ impl Foresight<'_> {
     }
 }
 
+/// `tree` once level 0 has been merged, however few runs it has.
+fn settled(mut tree: Tree) -> Tree {
+    let shape = tree.shape();
+    let limit = |level: u32| if level == 0 { 1 } else { shape.run_limit(level) };
+    let run_limits = (0..shape.run_limits.len().max(2) as u32).map(limit).collect();
+    tree.set_shape(Shape { run_limits, ..shape.clone() });
+    tree.settle();
+    tree
+}
+
 /// Keys that are there, as far as sizes tell: a run holds each once.
 fn keys(window: &Window) -> f64 {
     let entries = window.table_entries().max(1) as f64;
@@ -374,4 +426,62 @@ fn keys(window: &Window) -> f64 {
     let run = deepest.entries as f64 / deepest.runs.max(1) as f64;
     // Of what is in other runs, part is new and part is there already.
     (run + 0.5 * (entries - run)).max(1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        sight::{Look, Pace, Watch},
+        world::{Phase, Setup, World, device},
+    };
+    use solera::control::{Change, knob};
+
+    const OPERATIONS: u64 = 20_000;
+
+    /// A world of writes that is observed for a window.
+    fn night() -> (World, Window) {
+        let mut world = World::new(Setup { entries: 30_000, ..Setup::default() }).unwrap();
+        let pace = Pace { operations_min: OPERATIONS, elapsed_ns_min: 0, ..Pace::default() };
+        let mut watch = Watch::new("default", pace, world.db().control().observe(), 0);
+        world.run(&Phase::of([5.0, 5.0, 0.0, 90.0]), OPERATIONS).unwrap();
+        let Look::Ended(window) = watch.look(world.db().control().observe()) else {
+            panic!("a window of {OPERATIONS} operations has not ended")
+        };
+        (world, *window)
+    }
+
+    fn levels_below_0(world: &World) -> usize {
+        let observed = world.db().control().observe();
+        let levels = &observed.keyspace("default").unwrap().levels;
+        levels.iter().filter(|level| level.level > 0 && level.runs > 0).count()
+    }
+
+    /// Symptom: in a night of writes smaller write buffers were tried and taken back, and all day
+    /// lookups took 1.4 times as long. Cause: levels are multiples of a write buffer, so the trial
+    /// had made one more, and larger buffers do not take it away again; only the tree that a plan
+    /// leaves was looked at, with whatever level 0 held just then. Cure: the way back is walked
+    /// too.
+    #[test]
+    fn the_way_back_from_small_write_buffers_has_the_level_that_they_made() {
+        let (mut world, window) = night();
+        let (units, goal, scales) = (device(), Goal::default(), Scales::default());
+        let foresight = Foresight { units: &units, goal: &goal, scales: &scales };
+        let stay = Plan::of(&window);
+        let with = |factor: f64| Plan { buffer_percent: stay.buffer_percent * factor, ..stay.clone() };
+        let stays = foresight.walk(&window, &stay, 12.0);
+        let hazard = |plan: &Plan| foresight.walk_back(&window, plan, &stay, 12.0).hazard_below(&stays);
+        let (small, half) = (hazard(&with(0.13)), hazard(&with(0.5)));
+        assert!(small > 1.15, "one more level is foreseen to make reads {small:.2} times as dear");
+        assert!(half < 1.05, "all fits into one level: {half:.2}");
+
+        let before = levels_below_0(&world);
+        let set = |change: Change| world.db().control().apply(change).unwrap();
+        set(Change::new("test", "a trial").set(&knob::WRITE_BUFFER_PERCENT, with(0.13).buffer_percent));
+        world.run(&Phase::of([5.0, 5.0, 0.0, 90.0]), OPERATIONS).unwrap();
+        let set = |change: Change| world.db().control().apply(change).unwrap();
+        set(Change::new("test", "taken back").reset(&knob::WRITE_BUFFER_PERCENT, None));
+        world.run(&Phase::of([10.0, 80.0, 5.0, 5.0]), OPERATIONS).unwrap();
+        assert_eq!((before, levels_below_0(&world)), (1, 2), "the engine does what is foreseen");
+    }
 }

@@ -219,7 +219,8 @@ impl Steward {
             let trust = self.memory.trust.get(&group).copied().unwrap_or(TRUST_FIRST);
             let wish = wishes::search(group, window, &stay, |plan| prices.allowed(plan, group));
             let Some((wish, ratio)) = wish else { continue };
-            let ratio = 1.0 - trust * (1.0 - ratio);
+            // Where it does not do what is foreseen, it is taken back, and leaves a tree behind.
+            let ratio = trust * ratio + (1.0 - trust) * prices.undone(&wish.plan).max(1.0);
             if 1.0 - ratio < gain_min * group.caution() {
                 continue;
             }

@@ -25,6 +25,8 @@ pub(super) struct Prices<'a> {
     own: Asked,
     /// The contexts that were seen lately and may come back soon, with their weights.
     others: Vec<(Asked, f64)>,
+    /// Plans that were priced as tried and taken back.
+    ways_back: RefCell<Vec<(Plan, Walk)>>,
 }
 
 /// One workload on the tree as it is now, and the walks that it was priced by.
@@ -63,7 +65,14 @@ impl<'a> Prices<'a> {
             (Asked::new(steward, other), weight)
         });
         let others = others.collect();
-        Prices { steward, stay, dwell, own: Asked::new(steward, window.clone()), others }
+        Prices {
+            steward,
+            stay,
+            dwell,
+            own: Asked::new(steward, window.clone()),
+            others,
+            ways_back: RefCell::default(),
+        }
     }
 
     fn walk(&self, asked: &Asked, plan: &Plan) -> Walk {
@@ -103,7 +112,25 @@ impl<'a> Prices<'a> {
             return None;
         }
         let ratio = self.ratio(plan).filter(|ratio| *ratio < 1.0)?;
-        let hazard = self.walk(&self.own, plan).hazard(&self.walk(&self.own, self.stay));
-        (hazard <= 1.0 + group.hazard_max()).then_some(ratio)
+        let stays = self.walk(&self.own, self.stay);
+        let most = 1.0 + group.hazard_max();
+        let is_safe = self.walk(&self.own, plan).hazard(&stays) <= most
+            && self.walk_back(plan).hazard_below(&stays) <= most;
+        is_safe.then_some(ratio)
+    }
+
+    /// What trying `plan` and taking it back costs of what staying does, over the same while.
+    pub(super) fn undone(&self, plan: &Plan) -> f64 {
+        let stays = self.price(&self.own, self.stay).max(f64::MIN_POSITIVE);
+        self.steward.foresight().price(&self.walk_back(plan), self.own.residual) / stays
+    }
+
+    fn walk_back(&self, plan: &Plan) -> Walk {
+        let known = self.ways_back.borrow().iter().find(|(known, _)| known == plan).map(|(_, walk)| *walk);
+        known.unwrap_or_else(|| {
+            let walk = self.steward.foresight().walk_back(&self.own.window, plan, self.stay, self.dwell);
+            self.ways_back.borrow_mut().push((plan.clone(), walk));
+            walk
+        })
     }
 }

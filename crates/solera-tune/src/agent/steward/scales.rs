@@ -34,6 +34,19 @@ pub(super) struct Parts {
     pub(super) bytes_written: f64,
 }
 
+impl Parts {
+    /// The mean of this and `other`, which counts for so much of it.
+    pub(super) fn with(&self, other: &Parts, share: f64) -> Parts {
+        let mean = |own: f64, other: f64| own + share * (other - own);
+        Parts {
+            ns: std::array::from_fn(|part| mean(self.ns[part], other.ns[part])),
+            blocks_read: mean(self.blocks_read, other.blocks_read),
+            merged: mean(self.merged, other.merged),
+            bytes_written: mean(self.bytes_written, other.bytes_written),
+        }
+    }
+}
+
 /// What the parts really take.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Scales {

@@ -86,6 +86,7 @@ pub(super) fn dares(credit: &Credit, stay: &Plan, plan: &Plan) -> bool {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Wish {
     pub(super) group: Group,
+    pub(super) plan: Plan,
     pub(super) sets: Vec<Set>,
     pub(super) why: String,
     /// Windows before its effect is there.
@@ -129,7 +130,7 @@ pub(super) fn search(
     } else {
         1
     };
-    Some((Wish { group, sets, why, settle }, ratio))
+    Some((Wish { group, plan, sets, why, settle }, ratio))
 }
 
 /// The cheapest plan of a group of those near `from`, as a share of what `stay` costs.
