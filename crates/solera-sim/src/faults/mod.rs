@@ -9,8 +9,7 @@
 //! - What failed works again once the calls do, unless a sync failed. A failed iterator yields no
 //!   more, unless a value kept apart failed.
 //!
-//! Callers: `program::faultloop`; `main.rs` (`replay --fault`); `tests/lives.rs`. `clock` beside it
-//! lets the clock jump.
+//! Callers: `program::faultloop`; `main.rs` (`replay --fault`); `tests/lives.rs`.
 
 pub mod clock;
 mod world;

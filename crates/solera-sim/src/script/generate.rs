@@ -7,7 +7,8 @@
 //! What must hold: the same seed gives the same script. What it draws need not be legal: the engine
 //! must refuse what is not.
 //!
-//! Callers: `program::{diffmodel, metamorph, crashsim}`; the fuzz targets.
+//! Callers: `program::{diffmodel, metamorph, crashsim}`; the fuzz targets; `life::world`, for
+//! `SLOTS`.
 
 use super::{Bounds, Change, Edge, Move, Operation, Script, Value, View, text::Bytes};
 use crate::{
