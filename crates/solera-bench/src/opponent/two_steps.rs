@@ -2,7 +2,7 @@
 //! limits of three levels.
 //!
 //! First a network learns a cost model from 200 samples of the cost model (found lookups and
-//! updates on a loaded tree); then the cheapest setting by what was learned is taken.
+//! updates on a loaded tree). Then it takes the cheapest setting by what was learned.
 //!
 //! What must hold: both steps are over before the first mission. The same seed learns the same.
 //!

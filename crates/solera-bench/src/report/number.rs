@@ -3,7 +3,8 @@
 //!
 //! A `Quantity` chooses one `Scale` for a whole column, by its largest number.
 //!
-//! What must hold: digits are three or four, never in scientific notation.
+//! What must hold: `digits` shows at most four decimals, and no scientific notation. From 0.1 to
+//! 10,000 that is three or four digits.
 //!
 //! Callers: `report` (`rows`, `text`, `chart`, `lines`), `paper`, and `solera-bench-peers`.
 

@@ -1,8 +1,8 @@
 //! Random scripts from a seed: `Generator`.
 //!
 //! Every seed draws its own pool of keys, few and as unpleasant as keys can be, and its own weights
-//! of operations. (Swarm testing: a life that never deletes finds other faults than one that always
-//! does.) `script` draws a whole script, `operation` the next one.
+//! of operations. This is swarm testing: a life that never deletes finds other faults than one that
+//! always does. `script` draws a whole script, `operation` the next one.
 //!
 //! What must hold: the same seed gives the same script. What it draws need not be legal: the engine
 //! must refuse what is not.
