@@ -4,9 +4,8 @@
 //!
 //! What must hold:
 //! - It uses the engine through its public API alone.
-//! - Every point read is checked against the data set, a scan at both its ends. `full_scan` checks
-//!   only counts; `verify_others` compares all pairs. The caller is told how many answers were
-//!   wrong.
+//! - Every point read is checked against the data set, and a scan at both its ends; `full_scan`
+//!   checks counts, `verify_others` all pairs. The caller is told how many answers were wrong.
 //! - Fields are dropped in their order: first what publishes, tunes and records, then the database,
 //!   then its directory.
 //!

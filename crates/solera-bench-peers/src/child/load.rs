@@ -5,7 +5,7 @@
 //!
 //! What must hold: an engine settles when all clients have ended, and that is part of the time. A
 //! load in key order is not checked. After a load in random order every pair is scanned and one in
-//! two read (with direct reads, one in 64), which also warms the engine.
+//! two read; with direct reads, one in 64. That also warms the engine.
 //!
 //! Caller: `Child::measure`.
 
