@@ -8,7 +8,7 @@
 //! fails on a wrong answer, and prints names and numbers; `run` and `pieces` judge them. What is
 //! timed by the wall clock runs alone. A seed fixes the data, not the figures.
 //!
-//! Caller: `solera-sim limits`.
+//! Callers: `solera-sim limits`, and `main` for its hidden child command.
 
 mod keyspaces;
 mod large;
