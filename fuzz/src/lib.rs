@@ -7,7 +7,7 @@
 //! and what lies behind a checksum is given bytes without it as well. The corpora begin with what
 //! the engine writes (`seeds`).
 //!
-//! Callers: the files in `fuzz_targets`, one for each function.
+//! Callers: the files in `fuzz_targets`, one for each function; only `load` there has its own.
 
 pub mod reseal;
 

@@ -4,10 +4,11 @@
 //! A phase has a name that users write, and a sentence about it. A `Mix` is shares of reads,
 //! updates, scans and read-modify-writes; inserts are the rest.
 //!
-//! What must hold: phases run in the order of the list, so that what a phase writes comes after
-//! what others read.
+//! What must hold: `compare` runs phases in the order of the list, so that what a phase writes
+//! comes after what others read.
 //!
-//! Callers: `compare` and `child` do them; `report` and `column` tell them.
+//! Callers: `main`, `compare`, `instructions` and `child` do them; `report`, `aim` and `column`
+//! tell them.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};

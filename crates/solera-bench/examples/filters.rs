@@ -1,5 +1,5 @@
-//! What filters by level are worth: spreads and kinds of filters with equally many bits,
-//! interleaved.
+//! What filters by level are worth: spreads and kinds of filters with equally many bits, and one
+//! with three quarters of them, interleaved.
 //!
 //! The same random writes are loaded under each; then come lookups of absent and of present keys.
 //! For each it prints bits for each entry by level, false positives for an absent lookup (expected

@@ -1,10 +1,11 @@
 //! What giving back the space of separated values costs: a load, then Zipf updates of as many
 //! values, three times; then reads.
 //!
-//! The ways (`inline`, `tier`, `rewrite`, `learnedkv`, `off`) are interleaved. For each it prints
-//! medians over the rounds: bytes written for each byte put, and updates, found reads and scans a
-//! second. It also prints value bytes on disk for each live byte. Before them stand the fewest
-//! bytes that any way could write (`bound`).
+//! The ways (`inline`, `tier`, `rewrite`, `off`, and `learnedkv` if it is asked for) are
+//! interleaved. Any other name is `inline`. For each it prints medians over the rounds: bytes
+//! written for each byte put, and updates, found reads and scans a second. It also prints value
+//! bytes on disk for each live byte. Before them stand the fewest bytes that any way could write
+//! (`bound`).
 //!
 //! `cargo run --release -p solera-bench --example reclaim -- [entries] [value bytes] [rounds]
 //! [ways]`

@@ -5,9 +5,9 @@
 //! It checks every pair, then measures reads and scans in interleaved repeats, so that a machine
 //! that drifts drifts for all. A `Report` prints itself as text, JSON and a web page.
 //!
-//! What must hold: probes and expected values are laid out before the clock starts. Every read is
-//! checked inside the timed loop, and one wrong answer fails the run. Throughput loops do not read
-//! the clock for each operation.
+//! What must hold: probes and expected values are laid out before the clock starts. Every point
+//! read of `run` is checked inside the timed loop, a scan at both ends. One wrong answer fails the
+//! run. Throughput loops do not read the clock for each operation.
 //! Callers: `solera bench` and `solera bench paper` in `solera-cli`; `solera-bench-peers` measures
 //! other engines by the same workloads and loops.
 

@@ -8,7 +8,8 @@
 //! What must hold: every probe is run once, or the pass stops when its time is over. Wrong answers
 //! are counted.
 //!
-//! Callers: `arm`, `runner` and `paper::subject`; `solera-bench-peers` for other engines.
+//! Callers: `arm`, `runner` and `paper::subject`; `paper::{keeper, learnedkv}` for `histogram`;
+//! `solera-bench-peers` for other engines.
 
 use crate::{packed::Packed, runner::Result};
 use hdrhistogram::Histogram;

@@ -4,8 +4,8 @@
 //! the phases in interleaved repeats. Within a phase the arms follow one another, each repeat with
 //! another one first.
 //!
-//! What must hold: a configuration that cannot be run is refused before anything is done. One wrong
-//! answer fails the run.
+//! What must hold: a configuration that cannot be run is refused before anything is done. Only a
+//! bad file of keys is found when its set is made. One wrong answer fails the run.
 //!
 //! Callers: `solera bench` in `solera-cli`; `paper` shares `Error` and `Progress`.
 

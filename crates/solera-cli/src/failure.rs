@@ -6,7 +6,8 @@
 //! What must hold: the text is one line, without the program's name. The statuses are those of the
 //! table in `--help`.
 //!
-//! Callers: every command returns them; `main` exits by them.
+//! Callers: every command returns them; `main` exits by them; the fuzz target `load` compiles them
+//! too.
 
 use std::{fmt, io, process::ExitCode};
 

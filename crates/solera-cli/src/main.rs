@@ -3,8 +3,9 @@
 //! It owns the command line (`Cli`) and the meaning of exit statuses; each command is a file in
 //! `command`.
 //!
-//! What must hold: results go to standard output. Everything else goes to standard error as one
-//! line, `solera: <what>`. A wrong command line is one line and status 2.
+//! What must hold: results go to standard output. Messages go to standard error, each as one line,
+//! `solera: <what>`. Progress goes there too, without that form. A wrong command line is one line
+//! and status 2.
 
 mod command;
 mod escape;

@@ -4,8 +4,9 @@
 //! The maker says by an `is_own` of the first bytes how it knows its own. `is_within` and `is_same`
 //! compare paths with links followed.
 //!
-//! What must hold: no command writes over a file that it did not make. Every file that a command
-//! makes is opened here.
+//! What must hold: no command writes over a file that it did not make. Files outside of databases
+//! are opened here, but for two. A report that is resumed is opened by `report`, a trace by the
+//! engine after `check_new`.
 //!
 //! Callers: `report`, and the commands `bench`, `paper`, `cost`, `completions`, `explain` and
 //! `load`.

@@ -1,13 +1,13 @@
-//! The file behind `--bad-lines`: `Report`, which lines were left out and why; and `Mark`, how far
-//! a load has come.
+//! The file behind `--bad-lines`, or `load.progress`: `Report`, which lines were left out and why;
+//! and `Mark`, how far a load has come.
 //!
 //! It is JSON lines. The first says what was loaded into which keyspace. Then come bad lines
 //! (`{"line":17,"reason":"..","text":".."}`; `text_hex` where not UTF-8) and marks
 //! (`{"through_line":20000,"loaded":19999,"bad":1}`).
 //!
 //! What must hold: a mark is written only after everything up to it is durable, so a load may go on
-//! from the last one. What stands after it is cut off on resuming. The report of another load, or
-//! another file, is refused and left alone.
+//! from the last one. What stands after it is cut off on resuming. Resuming refuses the report of
+//! another load. A new load replaces any report, and leaves every other file alone.
 //!
 //! Caller: `command::load`.
 

@@ -3,9 +3,10 @@
 //!
 //! `open_to_read`, `open_to_change` and `open_or_create` open; `damage` tells of damaged tables.
 //!
-//! What must hold: commands that only read open read-only, so that they work on read-only media and
-//! create nothing. Commands that change an existing database refuse to create one. Only `load` and
-//! `put` create one. They create a keyspace in an existing database only when told to.
+//! What must hold: commands that only read open read-only (`check` and `dump` do not open), so that
+//! they work on read-only media and create nothing. Commands that change an existing database
+//! refuse to create one. `load`, `put` and `trace replay` create one. In an existing database
+//! `load` and `put` create a keyspace only when told to.
 //!
 //! Callers: all commands that open a database.
 

@@ -7,7 +7,8 @@
 //! What must hold: it is measured with the arithmetic of the query, so it bounds what a query will
 //! see. It does not bound what the real numbers would have given. All instructions round alike.
 //!
-//! Callers: `dual::fit`; `block::build` in `solera`, for the line of its corridor.
+//! Callers: `dual::fit`; in `solera` `block::build` for its corridor's line, and `block::read` to
+//! check a decoded block. In `solera-bench` `paper::training`; the example `segments`.
 
 use crate::segment::Line;
 use std::array;

@@ -5,11 +5,11 @@
 //! their exact first boundaries. Within one, a line says where a boundary should be, and a code
 //! where it is relative to that. A query compares the 16 codes around its place at once. `above` is
 //! told what is looked for below each boundary, and sends none of it astray.
-//!
 //! What must hold: `place` is too high by one at most, and never too low; how often is bounded and
 //! measured (`ambiguity`). Boundaries from untrusted bytes never panic, nor say more than their
 //! count. The comment of `Boundaries` has the rest.
-//! Caller: `index::learned::nodes` in `solera`.
+//! Callers: `index::learned::nodes` in `solera` (`index` takes `LEN_MAX`); the examples `blocks`
+//! and `compare`.
 
 mod builder;
 mod group;

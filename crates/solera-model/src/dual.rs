@@ -5,11 +5,11 @@
 //! as corrected in docs/PAPERS.md, "DobLIX: corrections", rows 1 to 7. A key is tested before it is
 //! added, bytes and records are two counters, and an error of ε is accepted. The line starts at the
 //! block's own first key. `fit` gives the line of a finished block, and its measured error.
-//!
-//! What must hold: O(1) for each key; keys ascend; an empty block takes any key.
-//!
-//! Callers: writers of blocks use `Cutter`. Solera's `block::build` has sizes of its own to cut by,
-//! so it keeps the `Corridor` itself and takes `fit`; so does `version::run_index`.
+//! What must hold: the cutter spends O(1) on each key, but `reproject` and `fit` go over a block's
+//! keys. Keys ascend; an empty block takes any key.
+//! Callers: `fit` serves `block::build` and `version::run_index` in `solera`, and `paper::training`
+//! in `solera-bench`. Only tests here use `Cutter`: Solera's blocks have sizes of their own to cut
+//! by, and keep a `Corridor`.
 
 use crate::{bound, pla::Corridor, pra::least_squares, segment::Line};
 

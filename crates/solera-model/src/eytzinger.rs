@@ -8,7 +8,8 @@
 //!
 //! What must hold: `up_to(x)` is `partition_point(|key| key <= x)`, equal keys allowed.
 //!
-//! Caller: `index::sorted` in `solera`, for the kind `eytzinger`.
+//! Callers: `index` and `index::sorted` in `solera`, for the kind `eytzinger`; the example
+//! `compare`.
 
 use crate::lanes::prefetch;
 

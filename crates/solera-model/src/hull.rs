@@ -8,7 +8,7 @@
 //! What must hold: all decisions are made in integers. Only the line is rounded, and whoever stores
 //! it measures it again.
 //!
-//! Callers: `boundaries::builder`, and `plr` within entries.
+//! Callers: `boundaries::builder`, `plr` within entries, and the example `segments`.
 
 /// A point, or the vector between two: 65 bits of x and few of y, so that products fit 128 bits.
 #[derive(Clone, Copy, Debug)]

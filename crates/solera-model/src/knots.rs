@@ -4,11 +4,12 @@
 //! The leading bits of a key pick a bucket of about four keys; halving does the rest. At most 14
 //! bits are used, 64 KiB.
 //!
-//! What must hold: `locate` is exact, and O(log n) even where all keys share a bucket. Foreign keys
-//! get a wrong answer and not a panic.
+//! What must hold: `locate` is exact, and O(log n) even where all keys share a bucket. Keys that a
+//! table was not built for get a wrong answer and not a panic.
 //!
-//! Callers: the evil model of `solera-sim` (`RadixTable`), users of the crate, and its tests.
-//! (`index::chunks` in `solera` has a packed table of its own.)
+//! Callers: the evil model of `solera-sim` takes `RadixTable`. `index::chunks` in `solera` has a
+//! packed table of its own, and takes only `radix_bits` from here. `Knots` is for users of the
+//! crate.
 
 /// The most bits a radix table uses: 2^14 entries of 4 bytes, 64 KiB. DobLIX's fixed 2^18 would be
 /// three times the index of a 64 MB table (docs/PAPERS.md, "DobLIX: corrections", row 8).

@@ -2,14 +2,14 @@
 //! has.
 //!
 //! There is one function for each width of numbers: nodes of eight `u64`, and sixteen codes of 10,
-//! 12 or 16 bits. Each is written for AVX2, AVX-512 or NEON, with a scalar twin. `prefetch` asks
-//! for memory ahead.
+//! 12 or 16 bits. Each is written for AVX2 and NEON, with a scalar twin; nodes have AVX-512 too.
+//! `prefetch` asks for memory ahead, on x86-64 only.
 //!
 //! What must hold: every set of instructions gives the same count as the scalar twin, which is the
 //! definition. What the processor has is asked once, when a structure is built, so the choice costs
 //! a predictable branch.
-//! Callers: `stree`, `boundaries`, `eytzinger` (prefetch); `filter::bloom` in `solera` uses
-//! `Lanes`.
+//! Callers: `stree`, `boundaries`, `eytzinger` (prefetch); `filter::bloom` and its `line` in
+//! `solera` use `Lanes`.
 
 /// The instructions to compare with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,12 +1,11 @@
-//! Sorted `u64` keys to bounded position predictors: a line says where in a sorted array a key
-//! should be, a measured error says how far off it can be, and a search begins there, or elsewhere
-//! if that is too far.
+//! Sorted `u64` keys to bounded position predictors. A line says where in a sorted array a key
+//! should be, and a measured error says how far off it can be. A search begins there, or halves the
+//! whole array if that error is half of it or more.
 //!
 //! Pure functions over plain data: no I/O, no clock, no randomness, no dependency. The same input
-//! gives the same bits on every machine: differences are taken in `u64` before any float, only IEEE
-//! additions, multiplications and divisions follow, and the predictor that is measured at build
-//! time is the function that answers queries ([`Line::rank`]), not another formula for the same
-//! line.
+//! gives the same bits on every machine. Differences are taken in `u64` before any float, and only
+//! IEEE additions, multiplications and divisions follow. The predictor that is measured at build
+//! time is the function that answers queries ([`Line::rank`]), not another formula for the line.
 //!
 //! **What must hold.** A model may make a search slower, never wrong. Whatever the guess and the
 //! error, [`search::lower_bound`] returns `partition_point(|head| head < x)`.

@@ -9,7 +9,7 @@
 //! lies in the cone or not. An error of exactly ε is accepted. A refused key leaves the corridor as
 //! it was.
 //!
-//! Callers: `dual`, and `block::build` in `solera`.
+//! Callers: `dual`, `block::build` in `solera`, and `paper::training` in `solera-bench`.
 
 use crate::segment::Line;
 

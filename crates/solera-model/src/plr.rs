@@ -9,7 +9,7 @@
 //! keys (docs/PAPERS.md, "Sherry: a window that loses no key"). So each segment keeps how far
 //! blocks lie from predictions, measured at build with the function that queries use. A model from
 //! untrusted bytes names only blocks that there are.
-//! Caller: `index::sherry` in `solera`.
+//! Callers: `index::sherry` in `solera`; `paper::sherry` in `solera-bench`.
 
 use crate::{
     bytes::{Fields, Malformed, descent, part},

@@ -4,12 +4,12 @@
 //! that is off by `d` costs `d` steps while `d` is small, and O(log d) after. It does not search
 //! the window that the error allows, which is two to three times the usual error. It branches on
 //! keys: a branch predicted right lets the record's load begin before the heads arrive.
-//! `lower_bound_binary` is the plain twin.
+//! `lower_bound_binary` is the plain twin, taken where the error is half the heads or more.
 //!
 //! What must hold: the answer is `partition_point(|head| head < x)`, whatever guess and error say.
 //! It takes at most `comparisons_max` comparisons.
-//!
-//! Callers: `block::read` and `version::run_index` in `solera`.
+//! Callers: `block::read` (both) and `version::run_index` in `solera`, `evilmodel::search` in
+//! `solera-sim`, the fuzz target `model`, and the example `segments`.
 
 use std::hint::black_box;
 

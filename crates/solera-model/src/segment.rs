@@ -5,10 +5,11 @@
 //! readers search with it. Distances are taken in `u64` before any float.
 //!
 //! What must hold: the slope is finite and not negative, the intercept finite. So larger keys never
-//! get smaller ranks, no prediction is NaN, and a rank lies below the count of keys.
-//!
-//! Callers: `pla`, `pra`, `bound`, `dual`; `block::{format, read}` and `version::run_index` in
-//! `solera`.
+//! get smaller ranks, no prediction is NaN, and a rank lies below the count of keys (of none, it is
+//! 0).
+//! Callers: `pla`, `pra`, `bound`, `dual`, `knots` (`Invalid`); `block::{build, format, read}` and
+//! `version::run_index` in `solera`. Also `evilmodel::search` in `solera-sim`, the fuzz target
+//! `model`, and the example `segments`.
 
 use std::{error, fmt};
 

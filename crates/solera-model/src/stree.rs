@@ -8,8 +8,8 @@
 //! What must hold: `up_to(x)` is `partition_point(|key| key <= x)`, equal keys allowed, with all
 //! instructions (`Lanes`).
 //!
-//! Callers: `boundaries` (first boundaries of segments); `index::sorted` and `version::run_index`
-//! in `solera`.
+//! Callers: `boundaries` and its `stored` (first boundaries of segments); `index`, `index::sorted`
+//! and `version::run_index` in `solera`; the examples `compare` and `segments`.
 
 use crate::lanes::{self, Lanes};
 

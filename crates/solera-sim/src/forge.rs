@@ -5,9 +5,10 @@
 //! a bug, would leave.
 //!
 //! What must hold: it knows the table's format (docs/FORMAT.md §6 and §7), and not the engine's
-//! writer.
+//! table writer. Blocks are sealed and indexes are trained by the engine's own functions. Tables
+//! have no compression.
 //!
-//! Caller: `program::evilmodel` (`model` and `subject`).
+//! Caller: `program::evilmodel` (`model`, `subject`, and `search` for `StoredLine`).
 
 use crate::image::Parts;
 use solera::{

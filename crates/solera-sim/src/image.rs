@@ -4,11 +4,12 @@
 //! It has tables of every index kind and codec, with filters, versions, operands, expiring values,
 //! range tombstones and an ingested file, on several levels. It has a manifest with edits, CURRENT,
 //! a checkpoint, separated values, an ended log, and a last log with an unsynced end. `Structure`
-//! says what a byte belongs to; `Frames` reads a log without the engine.
+//! says what a byte belongs to; `Parts` are a table's sections; `Frames` reads a log without the
+//! engine.
 //!
 //! What must hold: it is the same on every machine. What it must answer comes from the oracle.
 //!
-//! Caller: `program::bitflip`.
+//! Callers: `program::bitflip`; `forge`, for `Parts`.
 
 use crate::{
     oracle::{self, Oracle},

@@ -8,7 +8,7 @@
 //! What must hold: a module uses only those above it in the list. A failure names a seed, or prints
 //! a script, that repeats it where threads do not decide.
 //!
-//! Callers: `main.rs`, this crate's tests, and the fuzz targets.
+//! Callers: `main.rs`, this crate's tests and example, and the fuzz targets.
 
 pub mod random;
 pub mod digest;

@@ -4,8 +4,9 @@
 //! as words or as JSON. `all` runs every program, even after one that failed; `replay` lives a
 //! printed script.
 //!
-//! What must hold: it exits with success only if every promise was kept. `--record` writes figures
-//! into a document.
+//! `--record` writes the figures of a whole scale into a document.
+//!
+//! What must hold: it exits with success only if every promise was kept.
 //!
 //! Callers: people, `.ci`, and the program itself (`canary`, `kill9` and `limits` run it as a
 //! child).

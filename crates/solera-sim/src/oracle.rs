@@ -8,8 +8,8 @@
 //! What must hold: it knows nothing of files, memtables or levels, and shares no code with the
 //! engine. A keyspace that was made anew is another one.
 //!
-//! Callers: `life`, `crash::history`, `image`, `program::crowd`; `tell` puts scripts into its
-//! words.
+//! Callers: `life`, `crash::history`, `image`, `program::crowd`. `tell` puts scripts into its
+//! `Change`s, which `crash::life` and `faults::world` use too.
 
 use crate::setting::Operator;
 use std::{

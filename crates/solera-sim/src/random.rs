@@ -6,7 +6,8 @@
 //! What must hold: the same seed gives the same life on every machine, forever. So it is written
 //! out here, and not taken from a crate whose stream may change.
 //!
-//! Callers: `script::generate`, `setting`, `tuning`, `faults`, `victim` and the programs.
+//! Callers: `script::generate`, `setting`, `tuning`, `life`, `crash`, `faults`, `victim` and the
+//! programs; `tests/kinds.rs` and the fuzz example `seeds`.
 
 /// A SplitMix64 stream.
 #[derive(Clone, Debug)]

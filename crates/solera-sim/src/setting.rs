@@ -2,13 +2,14 @@
 //! `SpaceSetting`s and `Operator`s.
 //!
 //! `random` draws tiny blocks, memtables and tables, and any shape, so that a short life has many
-//! of them. `change` draws anew what an open may change.
+//! of them. `change` draws anew what an open may change: memory, reclaiming, and the default
+//! keyspace.
 //!
 //! What must hold: it prints and reads back. A setting may change how fast an answer comes, never
-//! the answer: the same script under two settings gives the same transcript.
-//!
-//! Callers: `script::generate`, `life`, `crash`, `faults`, `image`, and the programs; `tell` makes
-//! options of it.
+//! the answer: so one script under two settings gives one transcript. An exception is a transaction
+//! that conflicts because a value was rewritten.
+//! Callers: `script::generate`, `life`, `crash`, `faults`, `image`, and the programs; `oracle` uses
+//! `Operator`; `tell` makes options of it.
 
 use crate::{
     random::Random,

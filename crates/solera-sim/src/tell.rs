@@ -8,7 +8,7 @@
 //! What must hold: the same change means the same in both worlds. `Work` is evidence that a life
 //! reached what it was meant to test.
 //!
-//! Callers: `life::world`, `crash`, `faults::world`, `image`.
+//! Callers: `life`, `crash`, `faults`, `image`, and the programs (`options`, `Work`).
 
 use crate::{
     oracle,

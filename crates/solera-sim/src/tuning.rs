@@ -4,8 +4,9 @@
 //! what is not. `kept` says whether a database that was opened again remembers and obeys what was
 //! set.
 //!
-//! What must hold: what is called legal is taken, what is not is refused and changes nothing. A
-//! change may alter how fast an answer comes, never the answer.
+//! What must hold: what is called legal is taken, what is not is refused and changes nothing. Only
+//! a reset may be refused, where it does not suit other knobs (`None`). A change may alter how fast
+//! an answer comes, never the answer.
 //!
 //! Callers: `life::world`, `crash`, `program::isolate`.
 

@@ -1,7 +1,7 @@
 //! Phases of scans over what was overwritten and deleted: `Child::hot_scan` and `delete_scan`.
 //!
-//! `hot_scan` overwrites 100 keys a thousand times each; `delete_scan` deletes every second key.
-//! Old versions must be skipped, not walked.
+//! `hot_scan` overwrites 100 keys a thousand times each; `delete_scan` deletes every second key, in
+//! its first repeat, and counts no wrong answers. Old versions must be skipped, not walked.
 //!
 //! What must hold: clients share the scans. What ages the data before them is done by one client
 //! and not measured.

@@ -3,9 +3,9 @@
 //! Clients put their shares at the same time, as far as the engine has them: LMDB and redb have one
 //! writer at a time. In key order each client puts a range of keys of its own.
 //!
-//! What must hold: an engine settles when all clients have ended, and that is part of the time.
-//! After a load in random order every pair is scanned and one in two read, which also warms the
-//! engine; with direct reads, one in 64.
+//! What must hold: an engine settles when all clients have ended, and that is part of the time. A
+//! load in key order is not checked. After a load in random order every pair is scanned and one in
+//! two read; with direct reads, one in 64. That also warms the engine.
 //!
 //! Caller: `Child::measure`.
 

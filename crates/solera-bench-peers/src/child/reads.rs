@@ -1,11 +1,12 @@
 //! Phases that read and write nothing: `Child::{found, absent, multi_get, scans, full_scan,
 //! two_threads}`.
 //!
-//! A pass without a clock gives the rate, and one with a clock over a quarter of the probes the
-//! latencies.
+//! Of single reads, a pass without a clock gives the rate, and one with a clock over a quarter of
+//! the probes the latencies. `multi_get` and `scans` have both from one pass; `full_scan` and
+//! `two_threads` have no latencies.
 //!
 //! What must hold: clients share the probes, each with a reader of its own. Full scans are of one
-//! client.
+//! client, `two_threads` of two.
 //!
 //! Caller: `Child::measure`.
 

@@ -5,11 +5,11 @@
 //!
 //! What must hold: every set also has keys that are held out, one in nine. They are of the same
 //! kind and from the same places as the loaded ones, but never written. Absent reads ask for them;
-//! random bytes would be too easy, since most lie outside any block's range. The same recipe gives
-//! the same set.
+//! random bytes would be too easy, since most lie outside any block's range. A file of one key
+//! alone has a made-up absent key. The same recipe gives the same set.
 //!
-//! Callers: `runner`, `paper` (`subject`, `blocks`, `training`), `solera-bench-peers` (`source`),
-//! tests.
+//! Callers: `runner`, `arm`, `probes`, `paper` (`subject`, `blocks`, `training`),
+//! `solera-bench-peers` (`source`), tests.
 
 mod applications;
 mod family;

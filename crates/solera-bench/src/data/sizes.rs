@@ -1,14 +1,15 @@
-//! How long keys and values are: `Sizes` (fixed, or one of three published mixes), `KeyMaker` and
-//! `ValueMaker`.
+//! How long keys and values are: `Sizes` (fixed, one of three published mixes, or Sherry's 1 to 400
+//! bytes), `KeyMaker` and `ValueMaker`.
 //!
 //! The mixes are UDB, ZippyDB and UP2X, normal distributions with the means and deviations that
 //! were published. A key is one of 64 random prefixes, then the family's number. A value is random,
 //! incompressible bytes.
 //!
-//! What must hold: the number in a key tells it from all others. Illegal sizes are refused with
-//! what is legal.
+//! What must hold: the number in a key tells it from all others. Families of text have keys of
+//! their own lengths. Illegal sizes are refused with what is legal.
 //!
-//! Caller: `data::mod`; `runner` and `paper` take a `Sizes` in their settings.
+//! Caller: `data::mod`; `runner`, `paper` and `solera-bench-peers` take a `Sizes` in their
+//! settings.
 
 use crate::random::Random;
 use serde::Serialize;

@@ -5,7 +5,7 @@
 //! models without its guidance.
 //!
 //! What must hold: an opponent sees what the others see, and sets knobs by the same `Agent`
-//! interface.
+//! interface. Those of `plain` are `Sampler`s instead.
 //!
 //! Callers: `paper::lerp`, `paper::camal_dynamic`, `paper::camal_learned`.
 

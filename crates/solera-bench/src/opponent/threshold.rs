@@ -1,7 +1,7 @@
 //! RusKey's greedy baseline (RusKey §7, Fig. 12): `Threshold`, an `Agent`.
 //!
-//! Each level's K goes up where its share of lookups is below one threshold, and down where it is
-//! above another.
+//! Each level's K below level 0 goes up where its share of lookups is below one threshold, and down
+//! where it is above another.
 //!
 //! What must hold: it remembers nothing from window to window.
 //!

@@ -1,8 +1,8 @@
 //! AXE's two steps (VLDB 2025; Endure's before it): `TwoSteps`, a `Plan` over mixes and the run
 //! limits of three levels.
 //!
-//! First a network learns a cost model from 200 samples of the closed form; then the cheapest
-//! setting by what was learned is taken.
+//! First a network learns a cost model from 200 samples of the cost model (found lookups and
+//! updates on a loaded tree). Then it takes the cheapest setting by what was learned.
 //!
 //! What must hold: both steps are over before the first mission. The same seed learns the same.
 //!

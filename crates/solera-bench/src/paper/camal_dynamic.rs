@@ -3,9 +3,9 @@
 //! `shifting` runs CAMAL's dynamic mode at several p and τ beside opponents. `steward` tunes static
 //! mixes by the steward. `uncertain` tries mixes that are certain only to within ρ (CAMAL §8.4).
 //!
-//! What must hold: every arm begins with the default's tree. Mixes follow each other at the size
-//! that was trained on. Entries are written between them, as in the paper, so a tree takes its new
-//! form with the merges that come.
+//! What must hold: every arm of `shifting` and `steward` begins with the default's tree. In
+//! `shifting`, mixes follow each other at the size that was trained on. Entries are written between
+//! them, as in the paper, so a tree takes its new form with the merges that come.
 //!
 //! Caller: `paper::camal_learned`, with what it has trained.
 

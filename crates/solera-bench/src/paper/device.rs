@@ -1,11 +1,13 @@
 //! DobLIX's experiment D1 with data larger than memory, read from the device by direct reads:
 //! `run`.
 //!
-//! It asks each index kind twice: with all pairs in one run, and with the tree that a random-order
-//! load leaves. Data are eight times the memory. `padding` says what blocks that begin anywhere
-//! cost against blocks that begin where the device's do.
+//! It asks the index kinds, but for interpolation and Eytzinger, with all pairs in one run.
+//! `learned` is also asked with the tree that a random-order load leaves. Data are eight times the
+//! memory. `padding` says what blocks that begin anywhere cost against blocks that begin where the
+//! device's do.
 //!
-//! What must hold: every answer is checked.
+//! What must hold: every answer is checked. A file system without direct reads ends the experiment
+//! with a sentence that says so.
 //!
 //! Caller: `paper::doblix`.
 

@@ -3,7 +3,7 @@
 //!
 //! Every cell of the grid is a database of its own, loaded in that layout and measured. The agent
 //! begins with the largest blocks and the narrowest error bound, after pre-training on one per cent
-//! of the data.
+//! of the data (at least 10,000 entries).
 //!
 //! What must hold: it is asked to come within 95 % of the best cell.
 //!

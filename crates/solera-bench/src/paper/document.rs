@@ -6,7 +6,8 @@
 //!
 //! What must hold: the page shows every picture that it has, and no word is lost in wrapping.
 //!
-//! Callers: all experiments of `paper` fill one; `solera bench paper` writes it out.
+//! Callers: all experiments of `paper` fill one; `solera bench paper` writes it out;
+//! `solera-bench-peers` wraps its page by `wrapped`.
 
 use crate::report::{
     Spread,

@@ -4,9 +4,9 @@
 //! `load` puts every key once, `mixed` updates and reads by popularity (Zipf), `scans` and `reads`
 //! ask. A `Phase` has times, bytes written by what for, and space.
 //!
-//! What must hold: tables and sorted value files are read past the system's cache. Logs are not, so
-//! what the system keeps of them is dropped again and again. Every answer is checked, down to the
-//! version of the value.
+//! What must hold: tables and sorted value files are read past the system's cache, if
+//! `Setting::direct` says so. Logs are not, so what the system keeps of them is dropped again and
+//! again. Every answer is checked, down to the version of the value.
 //!
 //! Caller: `paper::learnedkv`.
 

@@ -4,8 +4,9 @@
 //! and the error bound of the model over the key list. Every `Way` to keep values is an arm, by its
 //! name.
 //!
-//! What must hold: all arms have the same memory and do the same operations. They follow each other
-//! within a repeat, in another order in each.
+//! What must hold: all arms have the same memory and do the same operations. In L1 and L2 they
+//! follow each other within a repeat, in another order in each. A cell of L3 does all its repeats
+//! at once, some without every way.
 //!
 //! Caller: `paper::mod`.
 

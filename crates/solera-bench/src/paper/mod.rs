@@ -4,8 +4,8 @@
 //! experiment is. Each experiment has a file of its own and returns sections of a `Document`. That
 //! says with figures where a paper's claim holds here and where not.
 //!
-//! What must hold: arms of one comparison are asked in turns, so that a machine that drifts drifts
-//! for all. Every answer is checked, and a wrong one fails the run.
+//! What must hold: a wrong answer that an experiment finds fails the run. Each file says whether
+//! its arms take turns, and what is checked. Parts are refused that are not of the paper.
 //!
 //! Caller: `solera bench paper` in `solera-cli`.
 

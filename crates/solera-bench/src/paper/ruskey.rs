@@ -4,10 +4,11 @@
 //! `data`, `setting` and `closed_form` say what its databases are made of. Level 0 holds K₀ write
 //! buffers whatever the arm: RusKey's K is that of the levels below.
 //!
-//! What must hold: the arms of one mix take missions in turns. They have the same memory and block
-//! cache, and are marked or refused if not.
+//! What must hold: the arms of one mix take missions in turns. Arms whose block caches differ are
+//! refused; a verdict says whether their memory was the same.
 //!
-//! Callers: `paper::mod`; `paper::lerp`, `camal`, `doblix_agent` and `transition` take its setting.
+//! Callers: `paper::mod`; `paper::lerp`, `camal`, `camal_learned`, `doblix_agent` and `transition`
+//! take its setting and helpers.
 
 use super::{
     Scale,

@@ -1,11 +1,12 @@
-//! Whether a tuner ever hurts (experiment X2): `run_all`, twelve workloads that drift in worlds of
-//! counted time.
+//! Whether a tuner ever hurts (experiment X2): `run_all`, twelve workloads (or fewer, by
+//! `Scale::mixes`) that drift in worlds of counted time.
 //!
 //! The arms are the default, the steward, the steward with a machine measured wrongly by a factor
 //! of ten, and agents that want no good. It shows gains, the worst epoch, and losses.
 //!
-//! What must hold: no epoch of the steward comes below 90 % of the default's. No agent that wants
-//! no good loses more than 5 % over a run.
+//! The verdicts ask: no epoch of the steward comes below 90 % of the default's. No agent that wants
+//! no good loses more than 5 % over a run. A verdict that does not hold is shown, and fails
+//! nothing.
 //!
 //! Caller: `paper::mod`.
 

@@ -5,10 +5,11 @@
 //! loads all pairs in one run, `settled` as a random-order load leaves them. `of_open` asks
 //! databases in turns, `of_stored` opens each for its turn alone.
 //!
-//! What must hold: every answer is compared with the set. Of stored databases all have the same
-//! memory, and nobody comes to lie behind another.
+//! What must hold: every answer is compared with the set. `create_all` also walks each database
+//! after its load. Of stored databases all have the same memory, and nobody comes to lie behind
+//! another.
 //!
-//! Callers: `paper::{doblix, device, sherry, training, turns}`; `solera-bench-peers` uses its own.
+//! Callers: `paper::{doblix, device, sherry, training, turns}`; `paper::keeper` asks `of_process`.
 
 use crate::{
     data::DataSet,

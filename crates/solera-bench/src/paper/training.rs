@@ -5,7 +5,9 @@
 //! the functions that it calls. Timers inside a merge loop of 100 ns for each entry would measure
 //! themselves. The compaction is one of two runs, every key of one between keys of the other.
 //!
-//! What must hold: all is processor time of this thread, the least of several repeats.
+//! What must hold: the compaction's is processor time of this thread, that of the parts passed on
+//! the clock. Each is the least of several repeats. A system that does not tell a thread's time is
+//! an error.
 //!
 //! Caller: `paper::doblix` (D3).
 

@@ -3,9 +3,11 @@
 //!
 //! A `Quantity` chooses one `Scale` for a whole column, by its largest number.
 //!
-//! What must hold: digits are three or four, never in scientific notation.
+//! What must hold: `digits` shows at most four decimals, and no scientific notation. From 0.1 to
+//! 10,000 that is three or four digits.
 //!
-//! Callers: `report` (`rows`, `text`, `chart`, `lines`), `paper`, and `solera-bench-peers`.
+//! Callers: `report` (`rows`, `text`, `chart`, `lines`), `paper`, `solera-bench-peers`, and `units`
+//! of `solera-cli`.
 
 /// What a column of numbers counts, so that one scale can be chosen for all of them.
 #[derive(Clone, Copy, Debug, PartialEq)]

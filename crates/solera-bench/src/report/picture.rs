@@ -6,7 +6,8 @@
 //!
 //! What must hold: drawings of a sheet do not overlap, and stay on it.
 //!
-//! Callers: `report::chart` and `report::lines` draw; `report::html` and `paper::document` show.
+//! Callers: `report::chart` and `report::lines` draw; `report::html`, `paper::document` and
+//! `solera-bench-peers` show.
 
 use super::html::escape;
 use std::fmt::Write;

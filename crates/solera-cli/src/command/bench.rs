@@ -7,7 +7,8 @@
 //! What must hold: the page is opened before anything is measured, and written only if the run
 //! succeeds. Wrong answers end the command as a failure.
 //!
-//! Callers: `main`; `command::paper` shares `Shown`, `failed` and `count`.
+//! Callers: `main`; `command::paper` shares `Shown`, `failed`, `count` and `command_line`, `cost`
+//! `count`, `load` `must_be_available`.
 
 use super::{paper::PaperBench, scratch::Scratch};
 use crate::{

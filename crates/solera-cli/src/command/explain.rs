@@ -1,7 +1,7 @@
 //! `solera explain`: what a tuner saw, foresaw, changed and took back, from its journal
 //! (`solera_tune`'s coordinator).
 //!
-//! It prints a timeline as text or JSON, or writes a page with pictures.
+//! It prints a timeline as text or JSON, and with `--page` also writes a page with pictures.
 //!
 //! What must hold: it reads the journal alone, so it works while the database is open.
 //!

@@ -4,11 +4,11 @@
 //! tables. Lines that are no record are reported (`report`) and left out. `--resume` goes on where
 //! an earlier load came to.
 //!
-//! What must hold: a load that was killed leaves a prefix. How far it came stands in the report of
-//! `--bad-lines`, or else in the file `PROGRESS` of the database's directory. A mark is written
-//! only after everything up to it is durable. An input that differs from the earlier load's is
-//! refused.
-//!
+//! What must hold: a load that was killed leaves a prefix; a sorted one leaves all or nothing, and
+//! cannot be resumed. How far it came stands in the report of `--bad-lines`, or else in
+//! `load.progress` in the database's directory. A mark is written only after everything up to it is
+//! durable. Resuming refuses other options, another name of the input, and an input that ends too
+//! early. It does not compare content.
 //! Caller: `main`.
 
 use super::bench::must_be_available;

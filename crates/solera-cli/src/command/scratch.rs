@@ -3,7 +3,7 @@
 //! It lies in a given parent, or in the system's place for such.
 //!
 //! What must hold: it is gone when the measurement ends, and when a signal ends it, though other
-//! threads still write there.
+//! threads still write there. One that a signal cannot remove is named.
 //!
 //! Callers: `command::bench` and `command::paper`.
 

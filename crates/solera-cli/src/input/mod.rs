@@ -5,9 +5,10 @@
 //! progress bar knows how far it is.
 //!
 //! What must hold: a compressed file is read to its end first (`prove`), since its checksum stands
-//! behind its content. So nothing of a damaged one is loaded.
+//! behind its content. So nothing of a damaged file is loaded. Standard input and pipes are read
+//! once, and their damage comes to light at its place.
 //!
-//! Callers: `command::load`, and the formats of `record`.
+//! Callers: `command::load`, the formats of `record`, and the fuzz target `load`.
 
 mod zstd;
 

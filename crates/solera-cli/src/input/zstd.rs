@@ -1,8 +1,8 @@
 //! A Zstandard stream as `zstd` writes it: `Frames`, a `Read` of any number of frames, some of them
 //! skippable.
 //!
-//! What must hold: each frame's checksum is compared. A window above 128 MiB, what `zstd` itself
-//! accepts unasked, is refused. Damage is an error, not an end.
+//! What must hold: each frame's checksum is compared, if it has one. A window above 128 MiB, what
+//! `zstd` itself accepts unasked, is refused. Damage is an error, not an end.
 //!
 //! Caller: `input::mod`.
 

@@ -7,7 +7,8 @@
 //! What must hold: a column that the header or the line lacks is said by name or number. A key that
 //! would become ambiguous when joined is refused.
 //!
-//! Callers: `record::tsv` and `record::csv`; `record::jsonl` takes the names.
+//! Callers: `record::tsv` and `record::csv`; `record::jsonl` takes the names; `command::load` reads
+//! `Selectors`.
 
 use crate::failure::{Failure, Result};
 use std::{fmt, str::FromStr};

@@ -5,7 +5,8 @@
 //! the value is the line as it stands.
 //!
 //! What must hold: strings count by their content, everything else by its JSON text, so that
-//! numbers keep every digit. Of several members of one name the last counts.
+//! numbers keep every digit. A key is a string, a number or a boolean. Of several members of one
+//! name the last counts. Blank lines are passed over.
 //!
 //! Caller: `record::Options::open`.
 

@@ -1,7 +1,7 @@
 //! Tab-separated columns: `Tsv`, a `Records`.
 //!
 //! What must hold: there is no quoting. A tab always separates, everything else is content. A line
-//! without the key columns is a bad one.
+//! that is empty, or without the columns asked for, is a bad one.
 //!
 //! Caller: `record::Options::open`.
 

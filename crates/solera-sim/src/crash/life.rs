@@ -1,13 +1,14 @@
 //! A script lived once, with the disk kept as a power cut at each file operation would find it:
 //! `Life`, of `Cut`s.
 //!
-//! `Life::of` runs the script on a `MemFs` that records cuts. A `Cut` says which commits were
-//! acknowledged as durable by then, which changes of knobs, and which `Checkpoint` was begun. `act`
-//! does one operation, `contents` reads everything.
+//! `Life::of` runs the script on a `MemFs` that records cuts, from one operation of the script on.
+//! A `Cut` says which commits were acknowledged as durable by then, which changes of knobs, and
+//! which `Checkpoint` was begun. `act` does one operation, `contents` reads everything.
 //!
 //! What must hold: each cut counts as acknowledged only what was so before its file operation.
 //!
-//! Callers: `crash::mod` opens the cuts; `faults::world` uses `act`, `open_space` and `contents`.
+//! Callers: `crash::mod` opens the cuts; `faults::world` uses `act`, `open_space` and `contents`;
+//! `crash::history` uses `NOW_MS`.
 
 use super::history::{Allowed, Commit, Contents, commit_of};
 use crate::{

@@ -1,15 +1,15 @@
 //! Power cuts: `Sweep::run` opens what the machine may wake up with after a cut at every file
-//! operation of a script's life.
+//! operation of a script's life. `Plan` says where the cuts begin and what may be kept.
 //!
-//! What must hold after each cut: the database opens. It holds what some prefix of the commit order
-//! made, so no batch is half there. The prefix reaches every commit that was acknowledged as
-//! durable. It is then written to, cut with nothing unsynced kept, and opened again; the power also
-//! fails inside recoveries.
-//!
-//! A state that was met before, byte for byte, is not opened again, but compared with what this cut
-//! allows. `Lies` does the same on devices that lie about syncs, where only a panic counts. `Plan`
-//! says which cuts to try.
-//! Callers: `program::crashsim`; `tests/lives.rs` and `tests/found.rs`.
+//! What must hold after each cut: the database opens with what some prefix of the commit order
+//! made, so no batch is half there. The prefix reaches every commit acknowledged as durable.
+//! Keyspaces and changes of knobs (receipts) reach what was acknowledged. An acknowledged
+//! checkpoint opens with what it was made of. Then the database is written to, cut, and opened
+//! again. The power also fails inside recoveries. An image that was met before is not opened again,
+//! but compared with what this cut allows. `Lies` tries devices that lie about syncs, where only a
+//! panic counts.
+//! Callers: `program::crashsim`; `main.rs` (`replay --crash`); `tests/lives.rs` and
+//! `tests/found.rs`.
 
 pub(crate) mod history;
 pub(crate) mod life;

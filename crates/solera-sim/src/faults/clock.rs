@@ -1,7 +1,9 @@
 //! A clock that jumps, backwards too, with reopenings in between: `live`, random steps on keys with
 //! a time to live.
 //!
-//! What must hold: what has expired does not come back, and nothing expires early.
+//! What must hold: a key that was found gone does not come back. It stays until the latest time
+//! that the clock showed reaches its end. Once the clock stands behind what was then the latest
+//! time plus its time to live, it is gone.
 //!
 //! Callers: `program::faultloop`; `tests/lives.rs`.
 

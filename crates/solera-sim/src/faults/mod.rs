@@ -7,9 +7,9 @@
 //! - A commit that failed is not there while the database is open. If the database then refuses all
 //!   writes, it may be found at the next open.
 //! - What failed works again once the calls do, unless a sync failed. A failed iterator yields no
-//!   more.
+//!   more, unless a value kept apart failed.
 //!
-//! Callers: `program::faultloop`; `tests/lives.rs`. `clock` beside it lets the clock jump.
+//! Callers: `program::faultloop`; `main.rs` (`replay --fault`); `tests/lives.rs`.
 
 pub mod clock;
 mod world;

@@ -5,8 +5,9 @@
 //! time, and probes whether writes go on or are refused. `finish` does the work that is left, and
 //! compares what the next process finds, after a power cut too.
 //!
-//! What must hold: every error has its excuse in a call that was made to fail. After a failed sync
-//! that matters, writes are refused.
+//! What must hold: every error has its excuse in a call that was made to fail. A worker's may be
+//! told up to ten seconds later. If the first call that failed synced a log in use or the manifest,
+//! writes are refused.
 //!
 //! Caller: `faults::mod`.
 

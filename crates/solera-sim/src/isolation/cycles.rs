@@ -4,11 +4,11 @@
 //! The longest reading of a list tells the order of its appends; every other reading must be a
 //! beginning of it. Edges are Elle's (§4). By *ww* an element was appended after another, by *wr* a
 //! transaction read it. By *rw* a transaction did not read the element that came next. A thread's
-//! transactions follow one another too.
-//!
-//! What must hold: if all transactions can be put into one order, there is no cycle. A cycle is
-//! called by its lowest name, after Adya: G0, G1c, G-single, G2.
-//!
+//! transactions follow one another too. It also finds readings that contradict their own
+//! transaction, and elements that are refused, half done, lost or of nobody.
+//! What must hold: if all transactions can be put into one order, there is no cycle. Of each
+//! strongly connected component one cycle is told, by its lowest name after Adya: G0, G1c,
+//! G-single, G2.
 //! Caller: `program::isolate`.
 
 use super::{Element, History, Key, Step, graph::Graph};

@@ -4,8 +4,9 @@
 //! `files` the order of files inside a room. `forbidden_words` finds words that a crate may not
 //! say. A `Violation` is where a rule is broken.
 //!
-//! What must hold: no test module is exempt from the order of rooms. A test that needs a room above
-//! belongs into that room, or into `tests/`.
+//! What must hold: no test module is exempt from the order of rooms. Only tests may use all files
+//! of their room, and what ARCHITECTURE forbids. A test that needs a room above belongs into that
+//! room, or into `tests/`.
 //!
 //! Callers: `tests/layers.rs`; `pages` shares `Violation`.
 

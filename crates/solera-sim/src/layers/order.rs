@@ -4,8 +4,9 @@
 //! `rank` is the place of a room from the bottom, `module_of` the room that a name at the crate's
 //! root comes from. A `Row` has rooms, and what they may not know.
 //!
-//! What must hold: storeys come from comments that begin with `// Storey:`; a row counts if its
-//! first column holds rooms between backticks.
+//! What must hold: storeys come from comments that begin with `// Storey:`. A row counts if its
+//! first column holds rooms between backticks, in a table of three columns whose last is "may not
+//! know".
 //!
 //! Caller: `layers::rooms`, which compares the two.
 

@@ -1,8 +1,9 @@
 //! The rooms of a crate, who may use whom: `upward_imports`, `against_the_page`, `storeys`.
 //!
-//! What must hold: no path leads up, and no type gets methods from a room above. No room knows what
-//! ARCHITECTURE says that it may not know. Nothing hides where a path leads (globs, renamed crates,
-//! `#[path]`, `include!`, macros in `lib.rs`). ARCHITECTURE's table is the list of `lib.rs`.
+//! What must hold: no path leads up, and no type gets methods from another room, unless
+//! `extensions` names it. Outside of tests no room knows what ARCHITECTURE says that it may not
+//! know. Nothing hides where a path leads (globs, renamed crates, `#[path]`, `include!`, macros in
+//! `lib.rs`). ARCHITECTURE's table is the list of `lib.rs`.
 //!
 //! Caller: `tests/layers.rs`.
 

@@ -4,7 +4,8 @@
 //! `walk` makes one move (next, back, seek and their kin) in both worlds and compares. `scan` walks
 //! a new iterator from one end and looks one beyond the end.
 //!
-//! What must hold: both ends yield the pairs that lie between them, each once, whatever the moves.
+//! What must hold: both ends yield the pairs that lie between them, and nothing once they have met.
+//! A seek may set an end back, and pairs come again.
 //!
 //! Callers: `life::world` and `life::read`.
 

@@ -7,9 +7,9 @@
 //!
 //! What must hold: a life is a function of its script. It fails every time or never, and its digest
 //! is the same on every run.
-//!
-//! Callers: `program::{diffmodel, metamorph}`, `tests`, the fuzz target `script`; `crash` and
-//! `faults` use `caught`.
+//! Callers: `program::{diffmodel, metamorph}`, `main.rs` (`replay`), `tests`, the fuzz target
+//! `script`. `crash`, `faults`, `bitflip` and `evilmodel` use `caught`; all programs that watch for
+//! hangs use `Pulse`.
 
 mod iterate;
 mod read;

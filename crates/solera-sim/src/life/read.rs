@@ -5,7 +5,9 @@
 //! transaction's reads are noted in the oracle too; `passed` says what part of a range a walk has
 //! passed.
 //!
-//! What must hold: both answer alike. An empty slot ends the operation.
+//! What must hold: both answer alike, of a keyspace that is there. From a dropped one, point reads
+//! must be refused; walks are not tried. An empty slot ends the operation. A transaction has no
+//! walkers and no copying reads.
 //!
 //! Caller: `life::world`, for each operation that reads.
 

@@ -5,8 +5,9 @@
 //! seen, then checks the files. Snapshots and transactions (`Pinned`, `Open`) are kept in slots in
 //! both worlds. `Refusal` is an error that the engine must give.
 //!
-//! What must hold: the engine refuses exactly what it must refuse, and sequence numbers rise with
-//! every commit.
+//! What must hold: the engine refuses what it must refuse. It refuses nothing else, but for
+//! conflicts that the oracle calls possible, or that rewriting values may cause. Sequence numbers
+//! of batches and transactions rise with every commit.
 //!
 //! Caller: `life::mod`; `read` and `iterate` do the reads.
 

@@ -1,7 +1,7 @@
 //! Whether lines that people read are narrow enough: `too_wide`.
 //!
 //! Comment lines of sources may have 100 characters (`COMMENT_COLUMNS`), lines of Markdown 120
-//! (`MARKDOWN_COLUMNS`). Tables and code blocks are not asked.
+//! (`MARKDOWN_COLUMNS`). Tables, code blocks and lines without a space are not asked.
 //!
 //! What must hold: characters are counted, not bytes, and indentation counts.
 //!

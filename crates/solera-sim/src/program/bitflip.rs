@@ -1,12 +1,14 @@
 //! `bitflip`: every bit of a small complete database (`Image`) flips, one at a time; `run`.
 //!
-//! Each flip is made in a copy, which is opened and asked for everything in every way.
+//! A quick run flips 65,536, evenly over the image. Each flip is made in a copy, which is opened
+//! read-only and twice for writing (of flips in tables, one in eight). Each opening is asked for
+//! every key, and walked from one end.
 //!
-//! What must hold: there is the right answer or a clear error, never a wrong answer, a panic or a
-//! hang. Only what a log's unsynced end held may be missing, and such cuts are counted apart.
-//! Damage that a later frame of the log vouches for must be an error. A frame that does not vouch
-//! proves nothing: a power cut loses any unsynced page, with whole frames behind it.
-//!
+//! What must hold: there is the right answer or a clear error (`Corrupt`, `NewerFormat`,
+//! `NotADatabase`), never a wrong answer, a panic or a hang. Only what a log's unsynced end held
+//! may be missing, and such cuts are counted apart. Damage that a later frame of the log vouches
+//! for must be an error. A frame that does not vouch proves nothing: a power cut loses any unsynced
+//! page, with whole frames behind it.
 //! Callers: `solera-sim bitflip`, `canary`; `tests/lives.rs`.
 
 use super::{Scale, Verdict, for_each_seed, watch};

@@ -8,7 +8,8 @@
 //! three minutes. A child that ends in any other way has not found it. Every bug has a program; one
 //! that survives is a defect of it.
 //!
-//! Caller: `solera-sim canary`, in builds with the feature.
+//! Callers: `solera-sim canary`, in builds with the feature. In these `main` calls `plant_named`
+//! before any program.
 
 use super::Verdict;
 use solera::{

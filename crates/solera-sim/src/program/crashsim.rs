@@ -3,11 +3,13 @@
 //!
 //! Sequences go over an alphabet of twelve `Letter`s. Three operations on a fresh file system
 //! reproduce 24 of 26 known bugs (CrashMonkey and ACE, OSDI 2018). A sequence is swept from its
-//! last letter on: the cuts before are a shorter sequence's. `scripted` and `random` make lives.
+//! last letter on: the cuts before are a shorter sequence's. Quick runs have two letters at most,
+//! nightly ones three. `scripted` and `random` make lives; scripted ones are also lived on a device
+//! that lies (`Lies`).
 //!
 //! What must hold: `crash::Sweep` finds no violation; one is printed with a shrunk script.
-//!
-//! Callers: `solera-sim crashsim`, `canary`; `faultloop` and `tests/lives.rs` use `scripted`.
+//! Callers: `solera-sim crashsim`, `canary`; `faultloop` uses `scripted` and `random`;
+//! `tests/lives.rs`.
 
 use super::{Scale, Verdict, for_each_seed};
 use crate::{

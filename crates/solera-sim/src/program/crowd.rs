@@ -5,8 +5,9 @@
 //! accounts.
 //!
 //! What must hold: a thread reads exactly what it wrote, and transactions on own keys never
-//! conflict. The sum of all accounts is the same in every snapshot. A seed fixes layouts and draws,
-//! not which thread comes first, so a failure need not repeat.
+//! conflict, unless values are rewritten (`Reclaim::Rewrite`). The sum of all accounts is the same
+//! in every snapshot. A seed fixes layouts and draws, not which thread comes first, so a failure
+//! need not repeat.
 //!
 //! Callers: `solera-sim crowd`; `tests/lives.rs`.
 

@@ -6,8 +6,7 @@
 //!
 //! What must hold: the engine answers as the oracle does, at every step of every life.
 //!
-//! Callers: `solera-sim diffmodel`, `canary`; `tests/lives.rs`; `replay` in `main` uses
-//! `reproduce`.
+//! Callers: `solera-sim diffmodel`, `canary`; `tests/lives.rs`.
 
 use super::{Scale, Verdict, for_each_seed, watch};
 use crate::{

@@ -1,9 +1,9 @@
-//! `faultloop`: of a scripted life and of a random one, every file call in turn fails, in every
-//! way; `run`.
+//! `faultloop`: of a scripted life and of a random one, every file call that a way concerns fails
+//! in turn; `run`.
 //!
-//! A call fails once, or all from it on until they heal (`faults::Plan`). Lives with background
-//! threads fail at one of the first 500 calls. A violation is printed with a shrunk script. Lives
-//! whose clock jumps go beside.
+//! A call fails once, or all from it on until they heal (`faults::Plan`). Scripted lives are also
+//! lived with background threads; there some of the first 500 calls fail. A violation is printed
+//! with a shrunk script, or the whole one if there are threads. Lives whose clock jumps go beside.
 //!
 //! What must hold: the rules of `faults`, in every life.
 //!

@@ -8,7 +8,7 @@
 //! What must hold: the history is serializable, and the sum stays. A seed fixes layouts and draws,
 //! not which thread comes first; what is printed is the cycle itself.
 //!
-//! Callers: `solera-sim isolate`, `canary`.
+//! Caller: `solera-sim isolate`.
 
 use super::{Scale, Verdict};
 use crate::{

@@ -6,10 +6,10 @@
 //! while it opens.
 //!
 //! What must hold: a kill loses what the process had in memory, and nothing that it gave to the
-//! system. So even `Durability::Buffered` loses nothing acknowledged. A seed fixes how each child
-//! is to die, not what its threads have done by then.
-//!
-//! Callers: `solera-sim kill9`; `tests/lives.rs`.
+//! system. So even `Durability::Buffered` loses nothing acknowledged. A load acknowledges at its
+//! end only; before, its first lines are there. The first violation ends the run and keeps the
+//! database. A seed fixes how each child is to die, not what its threads have done by then.
+//! Callers: `solera-sim kill9`, `main` (its hidden child command), and `tests/lives.rs`.
 
 use super::{Scale, Verdict};
 use crate::{

@@ -6,7 +6,7 @@
 //!
 //! What must hold: a program's exit code says whether every promise was kept.
 //!
-//! Caller: `main.rs`, and the programs themselves.
+//! Callers: `main.rs`, `tests/lives.rs`, and the programs themselves.
 
 pub mod bitflip;
 #[cfg(feature = "canary")]

@@ -1,13 +1,14 @@
 //! Random scripts from a seed: `Generator`.
 //!
 //! Every seed draws its own pool of keys, few and as unpleasant as keys can be, and its own weights
-//! of operations. (Swarm testing: a life that never deletes finds other faults than one that always
-//! does.) `script` draws a whole script, `operation` the next one.
+//! of operations. This is swarm testing: a life that never deletes finds other faults than one that
+//! always does. `script` draws a whole script, `operation` the next one.
 //!
 //! What must hold: the same seed gives the same script. What it draws need not be legal: the engine
 //! must refuse what is not.
 //!
-//! Callers: `program::{diffmodel, metamorph, crashsim}`; the fuzz targets.
+//! Callers: `program::{diffmodel, metamorph, crashsim}`; the fuzz targets; `life::world`, for
+//! `SLOTS`.
 
 use super::{Bounds, Change, Edge, Move, Operation, Script, Value, View, text::Bytes};
 use crate::{

@@ -2,14 +2,14 @@
 //! `Change`.
 //!
 //! An operation names keyspaces, snapshots, iterators and transactions by small numbers (slots),
-//! and one that names an empty slot does nothing. A `Value` is a number and a length, so every
-//! write is told from every other.
+//! and one that names an empty slot does nothing. A `Value` is a number and a length, so writes are
+//! told from each other if they are not too short.
 //!
 //! What must hold: any part of a script is a script, which is what makes shrinking possible
 //! (`shrink`). A script may be made without knowing what the database holds (`generate`). It prints
 //! and reads back (`text`).
 //!
-//! Callers: `life`, `crash`, `faults`, `tell`, and the programs.
+//! Callers: `life`, `crash`, `faults`, `image`, `tell`, the programs and the fuzz targets.
 
 pub mod generate;
 pub mod shrink;

@@ -2,7 +2,7 @@
 //!
 //! It is delta debugging. Whole stretches of operations are taken out while the script fails on.
 //! Then parts of what is left go: changes of a batch, keys of a bulk load, moves of an iterator,
-//! lengths of values. It ends when nothing more can go.
+//! lengths of values. It ends when nothing more can go, or when no runs are left.
 //!
 //! What must hold: what it returns fails. It runs the script at most `runs_max` times.
 //!

@@ -7,7 +7,7 @@
 //! What must hold: what is printed reads back to itself. So a printed script can be replayed, kept
 //! as a regression test, and cut by hand.
 //!
-//! Callers: `script::mod` and `setting`.
+//! Callers: `script::mod` and `setting`; all that name keys in scripts use `Bytes`.
 
 use std::fmt::Write;
 

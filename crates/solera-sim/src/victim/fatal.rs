@@ -6,7 +6,7 @@
 //!
 //! What must hold: nothing runs after the kill, no thread of the process and no destructor.
 //!
-//! Caller: `victim::live`.
+//! Callers: `victim::live`; `program::kill9` draws a `Fate`.
 
 use super::site::{Moment, Site};
 use rustix::process::{Signal, getpid, kill_process};

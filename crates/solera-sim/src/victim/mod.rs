@@ -4,8 +4,9 @@
 //! It dies at a moment that its parent chooses, or at a named point of its own file calls (`fatal`,
 //! `site`). `told` and `spaces` are what its parent needs to judge the remains.
 //!
-//! What must hold: a line of the pipe is written in one call, after the acknowledgement it tells
-//! of. A thread that fails ends the process, which its parent does not forgive.
+//! What must hold: a line of the pipe is written in one call. It follows the acknowledgement that
+//! it tells of, or goes before the act that it announces (`Checkpointing`, `Dropping`). A thread
+//! that the engine fails ends the process, which its parent does not forgive.
 //!
 //! Caller: `program::kill9`.
 

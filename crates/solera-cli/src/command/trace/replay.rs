@@ -1,12 +1,14 @@
 //! `solera trace replay`: does what a trace says again, in this or another database, and reports
 //! times and what it found.
 //!
-//! `--speed` keeps the trace's own pace, or a multiple. Values are made up at their recorded
-//! lengths. `preload` puts what the trace finds before it writes it.
+//! One thread keeps the trace's own pace, a multiple of it (`--speed`), or does not wait
+//! (`--asap`). Values are made up at their recorded lengths; what had a time to live gets ten
+//! years. Missing databases and keyspaces are made. `preload` puts what the trace finds before it
+//! writes it.
 //!
-//! What must hold: operations are done in the trace's order, and batches whole. What cannot be done
-//! again is counted. A replay says how late it was, if it could not keep the pace.
-//!
+//! What must hold: operations are done in the trace's order, and batches whole. Range deletions of
+//! hashed keys are left out and counted. A replay says how late it was, if it could not keep the
+//! pace.
 //! Caller: `command::trace`.
 
 use super::{

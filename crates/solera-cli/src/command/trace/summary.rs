@@ -6,7 +6,8 @@
 //! What must hold: a batch counts as many as it has writes. Operations that were left out are
 //! counted apart.
 //!
-//! Callers: `trace show`; `trace replay` uses it to preload.
+//! Callers: `trace show`; `trace replay` takes its beginning, what keyspaces merge, and lengths to
+//! preload from it.
 
 use super::read_trace;
 use crate::failure::Result;

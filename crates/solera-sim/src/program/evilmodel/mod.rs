@@ -5,10 +5,10 @@
 //! changes, `subject` asks, `search` climbs over one search.
 //!
 //! What must hold: answers stay right, or there is a clear error, and the extra work is bounded.
-//! The comment of `run` has the bounds, part by part. A filter that denies what the table holds
-//! cannot be found out by a lookup; what it hides must show as absent.
+//! The comment of `run` has the bounds, part by part. Two exceptions are counted apart: keys that a
+//! lying filter hides, and answers that lying fences lead astray among several blocks.
 //!
-//! Callers: `solera-sim evilmodel`, `canary`; `tests/lives.rs`.
+//! Callers: `solera-sim evilmodel` (`Model` is its option), `canary`; `tests/lives.rs`.
 
 mod model;
 mod search;

@@ -7,7 +7,8 @@
 //! What must hold: the same model makes the same table. It may know a `Forge`, and nothing of
 //! lookups.
 //!
-//! Callers: `evilmodel::mod` and `evilmodel::subject`; `evilmodel::search` uses `evil_line`.
+//! Callers: `evilmodel::mod` and `evilmodel::subject`; `evilmodel::search` uses `evil_line`;
+//! `main.rs` reads a `Model`.
 
 use crate::{
     forge::{Forge, StoredLine},

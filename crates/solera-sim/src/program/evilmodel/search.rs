@@ -4,7 +4,8 @@
 //! comparisons. Heads of type `Counted` count them.
 //!
 //! What must hold: no search takes more than `solera_model::search::comparisons_max`, and each
-//! finds the right place.
+//! finds the right place. A line that is not finite or descends is refused. A radix table over
+//! other keys never points beyond them.
 //!
 //! Caller: `evilmodel::mod`.
 

@@ -6,7 +6,7 @@
 //! What must hold: answers are held against the truth, costs against the bounds of
 //! `evilmodel::mod`.
 //!
-//! Caller: `evilmodel::mod`.
+//! Callers: `evilmodel::mod`; `evilmodel::search` draws keys by `key`.
 
 use super::{
     Tally,

@@ -1,8 +1,9 @@
 //! Very many keyspaces of one key each: `keyspaces`, the child that makes, flushes, opens and reads
 //! them under a small budget.
 //!
-//! What must hold: its times are of the processor, so that a busy machine does not change them. An
-//! open may take `OPEN_MS_MAX`, a flush of all `FLUSH_MS_MAX`.
+//! What must hold: the times that are judged are of the processor, so that a busy machine does not
+//! change them. Opens above `OPEN_MS_MAX` and flushes above `FLUSH_MS_MAX` miss the aim, but do not
+//! fail the program. Every key is read and must be right.
 //!
 //! Callers: `limits::mod` runs the child, `limits::pieces` judges its figures.
 

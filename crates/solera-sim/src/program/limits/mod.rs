@@ -5,10 +5,10 @@
 //! - *pieces*: one large batch, transaction or value, long keys, many keyspaces.
 //!
 //! What must hold: each measurement is a process of its own with at most 64 files open. A child
-//! prints names and numbers; what the promise allows is judged here. What is timed runs alone. A
-//! seed fixes the data, not the figures.
+//! fails on a wrong answer, and prints names and numbers; `run` and `pieces` judge them. What is
+//! timed by the wall clock runs alone. A seed fixes the data, not the figures.
 //!
-//! Caller: `solera-sim limits`.
+//! Callers: `solera-sim limits`, and `main` for its hidden child command.
 
 mod keyspaces;
 mod large;

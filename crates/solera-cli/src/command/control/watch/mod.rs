@@ -4,8 +4,9 @@
 //! publishes observations in a file (`solera load --publish`, `Control::publish`), and this reads
 //! the file (docs/decisions/0013). It prints a screen (`screen`), JSON, or Prometheus's text.
 //!
-//! What must hold: what is shown is what happened between two observations that were read. An
-//! observation of five seconds or more is called old. Nobody is kept out.
+//! What must hold: the first look and `--prometheus` show all since the opening. Every further look
+//! shows what happened between two observations that were read. An observation older than five
+//! seconds is called old. Nobody is kept out.
 //!
 //! Caller: `command::control`.
 

@@ -4,8 +4,8 @@
 //! It shows rates, latencies, memory, stalls, each keyspace's levels and layouts, and knobs that
 //! were set.
 //!
-//! What must hold: plain functions over plain data. Lines fit 80 columns, and are broken between
-//! words, not in numbers.
+//! What must hold: plain functions over plain data. Lines are broken between words, not in numbers,
+//! and fit 80 columns unless a word is too long.
 //!
 //! Caller: `control watch`.
 
