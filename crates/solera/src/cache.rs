@@ -9,7 +9,7 @@
 //!   the cache's memory, nothing is inserted.
 //!
 //! Callers: `block::slots` (tables), `cache::apart`, `engine::memory` (the budget); `engine::open`
-//! makes one for each database.
+//! makes one for each database, `inspect` its own.
 
 mod apart;
 

@@ -8,8 +8,8 @@
 //! random bytes would be too easy, since most lie outside any block's range. The same recipe gives
 //! the same set.
 //!
-//! Callers: `runner`, `paper` (`subject`, `blocks`, `training`), `solera-bench-peers` (`source`),
-//! tests.
+//! Callers: `runner`, `arm`, `probes`, `paper` (`subject`, `blocks`, `training`),
+//! `solera-bench-peers` (`source`), tests.
 
 mod applications;
 mod family;

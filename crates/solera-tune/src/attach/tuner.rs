@@ -4,7 +4,8 @@
 //! What must hold: its thread works for at most a hundredth of the time, but for what it begins
 //! with. It ends soon after the tuner is dropped, whatever it does.
 //!
-//! Callers: `attach::Attach::thread`; `solera tune` and the bench's tuned arm hold one.
+//! Callers: `attach::Attach::thread`; applications, `solera`'s `--tune` and `solera-bench`'s `arm`
+//! hold one.
 
 use super::{Attach, Progress, stepper::Prepared};
 use crate::cost::probe::probe_unless;

@@ -5,7 +5,7 @@
 //! back, for experiments that repeat a paper's agent as it was printed.
 //!
 //! Callers: `coordinator` and its `baseline`, `regret`, `tabu` and `state`; `attach` takes others;
-//! the pages of `solera-bench`.
+//! `journal` records them; `paper::epochs` and `paper::safety` of `solera-bench` choose some.
 
 use serde::{Deserialize, Serialize};
 

@@ -8,7 +8,8 @@
 //! alike, or two windows in a row. The window in which a workload changes makes none. 64 are
 //! remembered.
 //!
-//! Callers: `watch`, which places each window; `coordinator::replay`, which places windows again.
+//! Callers: `watch`, which places each window; `coordinator::replay`, which places windows again;
+//! `attach::stepper`, which goes on with a journal's.
 
 use super::window::Window;
 use crate::learn::elementary::log2;

@@ -9,7 +9,7 @@
 //! - Every entry that was read is kept or dropped, once (`Reckoning` asserts it).
 //! - Outputs and their names are durable on return. A job that fails removes its files.
 //!
-//! Callers: `engine::jobs` (flushes and plans), `engine::large` (batches too large for memtables).
+//! Callers: `engine::flushing` (`flush`), `engine::jobs` (`run`), `engine::large` (large batches).
 
 use super::{
     moves::Moves,
