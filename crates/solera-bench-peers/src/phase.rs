@@ -7,7 +7,8 @@
 //! What must hold: phases run in the order of the list, so that what a phase writes comes after
 //! what others read.
 //!
-//! Callers: `compare` and `child` do them; `report` and `column` tell them.
+//! Callers: `main` orders them; `compare`, `child` and `instructions` do them; `report`, `column`
+//! and `aim` tell them.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};

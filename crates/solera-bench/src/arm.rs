@@ -1,11 +1,11 @@
 //! One database under measurement, a data set under one index kind: `Arm`, its directory, and what
-//! publishes, tunes or records it.
-//! `create`, `load` and `compact` prepare it; `found_pass`, `absent_pass`, `full_scan` and the
-//! `*_latencies` ask it; `blocks` and `size` tell of it.
+//! publishes, tunes or records it. `create`, `load`, `compact` prepare it, `verify_found`,
+//! `verify_others` check it. `found_pass`, `absent_pass`, `full_scan`, the `*_latencies` ask it;
+//! `blocks`, `size` tell of it.
 //!
 //! What must hold:
 //! - It uses the engine through its public API alone.
-//! - Every read is checked against the data set; the caller is told how many answers were wrong.
+//! - Reads are checked (values, a scan's ends, a full scan's count and bytes), and wrong ones told.
 //! - Fields are dropped in their order: first what publishes, tunes and records, then the database,
 //!   then its directory.
 //!

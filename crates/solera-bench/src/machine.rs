@@ -5,7 +5,7 @@
 //! tell how many cores others kept busy meanwhile. `commit` is the commit that the program was
 //! built from.
 //!
-//! What must hold: what cannot be found out is absent, never guessed.
+//! What must hold: what cannot be found out is absent, never guessed; only cores are then 1.
 //!
 //! Callers: `runner` and `paper` put them into reports and documents; `solera-bench-peers` too.
 

@@ -1,10 +1,11 @@
 //! Phases of scans over what was overwritten and deleted: `Child::hot_scan` and `delete_scan`.
 //!
-//! `hot_scan` overwrites 100 keys a thousand times each; `delete_scan` deletes every second key.
-//! Old versions must be skipped, not walked.
+//! `hot_scan` scans 100 keys before and after it has overwritten each a thousand times.
+//! `delete_scan` deletes every second key in its first repeat, then scans 100 entries from
+//! anywhere. Engines should skip what is old, not walk it.
 //!
-//! What must hold: clients share the scans. What ages the data before them is done by one client
-//! and not measured.
+//! What must hold: clients share the scans. One client ages the data, and that is not measured.
+//! `hot_scan` checks how many keys come; `delete_scan` checks nothing.
 //!
 //! Caller: `Child::measure`.
 

@@ -1,11 +1,12 @@
 //! Phases that read and write nothing: `Child::{found, absent, multi_get, scans, full_scan,
 //! two_threads}`.
 //!
-//! A pass without a clock gives the rate, and one with a clock over a quarter of the probes the
-//! latencies.
+//! For `found` and `absent` a pass without a clock gives the rate, and one with a clock over a
+//! quarter of the probes the latencies. `multi_get` and `scans` time every call; the other two have
+//! no latencies.
 //!
 //! What must hold: clients share the probes, each with a reader of its own. Full scans are of one
-//! client.
+//! client, and `two_threads` is of two.
 //!
 //! Caller: `Child::measure`.
 

@@ -5,7 +5,7 @@
 //! as in the DobLIX paper.
 //!
 //! What must hold: a build whose checksums do not use the processor's instruction is refused, since
-//! RocksDB asks that when it is compiled. Options of reads are made once.
+//! RocksDB asks that when it is compiled. Options of single reads are made once for each reader.
 //!
 //! Caller: `engines::open`, with the feature `rocksdb`.
 

@@ -3,10 +3,10 @@
 //! Keys come from a sample of real rows, from families, from files of the SOSD benchmark, or from
 //! lines of text files. A set may have several versions of keys.
 //!
-//! What must hold: every set also has keys that are held out, one in nine. They are of the same
-//! kind and from the same places as the loaded ones, but never written. Absent reads ask for them;
-//! random bytes would be too easy, since most lie outside any block's range. The same recipe gives
-//! the same set.
+//! What must hold: every set also has keys that are held out, about one in nine of what would be
+//! written. They are of the same kind and from the same places as the loaded ones, but never
+//! written. Absent reads ask for them; random bytes would be too easy, since most lie outside any
+//! block's range. The same recipe gives the same set.
 //!
 //! Callers: `runner`, `arm`, `probes`, `paper` (`subject`, `blocks`, `training`),
 //! `solera-bench-peers` (`source`), tests.

@@ -2,13 +2,13 @@
 //! Algorithm 1): `EcoTune`.
 //!
 //! `Round` is a main level's time between two merges into the last level. `Program::solve` finds
-//! when to merge so that most queries are served. `EcoTune`, a `Plan`, takes every level but the
-//! last for a main level. It lets each fill as many runs as its program leaves at the end.
+//! when to merge so that most queries are served. `EcoTune`, a `Plan`, takes every level between
+//! level 0 and the last for a main level; the last is one run. It lets each fill as many runs as
+//! its program leaves at the end.
 //!
 //! What must hold: the program serves what the best of all schedules serves. Queries cost this
 //! machine's unit costs, in place of the paper's count of I/Os; with that count alone, runs would
 //! not matter to lookups.
-//!
 //! Callers: `paper::camal_dynamic` and `paper::lerp`.
 
 use super::planner::Plan;

@@ -4,8 +4,8 @@
 //! A `Plan` says which settings it wants after a window. `Planner` asks it again when the mix has
 //! moved by a tenth, and once more after ten missions.
 //!
-//! What must hold: what is as it is wanted may be among the settings; the agent proposes only what
-//! differs.
+//! What must hold: it proposes nothing where the plan wants what it wanted last. What is as it is
+//! wanted already may be among the settings.
 //!
 //! Callers: `arce`, `ecotune` and `two_steps` implement `Plan`; `paper::lerp` and
 //! `paper::camal_dynamic` run them.

@@ -1,10 +1,12 @@
 //! AXE's two steps (VLDB 2025; Endure's before it): `TwoSteps`, a `Plan` over mixes and the run
 //! limits of three levels.
 //!
-//! First a network learns a cost model from 200 samples of the closed form; then the cheapest
-//! setting by what was learned is taken.
+//! First a network learns from 200 settings of levels 1 to 3 that `cost::model` prices, under
+//! random shares of lookups and updates. Then the cheapest of all by what was learned is taken for
+//! the mix that was seen; the third holds for deeper levels.
 //!
-//! What must hold: both steps are over before the first mission. The same seed learns the same.
+//! What must hold: the first step is over before the first mission (`new`). The same seed learns
+//! the same.
 //!
 //! Caller: `paper::lerp`, as an opponent.
 
