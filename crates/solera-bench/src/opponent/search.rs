@@ -1,8 +1,8 @@
 //! Bayesian optimisation of one run limit for all levels: `Search`, an `Agent`.
 //!
 //! A Gaussian process of what was measured says which limit promises most improvement. It tries 1,
-//! 10 and 5 first, keeps a limit for six missions without counting the first, and after ten
-//! measurements keeps what the process believes to be cheapest.
+//! 10 and 5 first, and keeps a limit for six missions without counting the first. After ten
+//! measurements it keeps what the process believes to be cheapest.
 //!
 //! What must hold: it begins anew for a mix that has shifted by a tenth.
 //!

@@ -1,7 +1,7 @@
 //! RusKey's greedy baseline (RusKey §7, Fig. 12): `Threshold`, an `Agent`.
 //!
-//! Below level 0, each level's K goes up by one where its share of lookups is below one threshold,
-//! and down where it is above another. It stays within 1 and the size ratio.
+//! Of each level below 0, K goes up by one where its share of lookups is below one threshold. It
+//! goes down where that is above another. It stays within 1 and the size ratio.
 //!
 //! What must hold: it remembers nothing from window to window.
 //!
