@@ -4,9 +4,10 @@
 //! An aim names phases, a quantity, a peer or Solera's own other phase, and a bound of the quotient
 //! of medians. `Held` is an aim as it is told.
 //!
-//! What must hold: aims are for 10 million pairs of 8 and 64 bytes in memory and one thread, unless
-//! they say otherwise. An aim is told for the first set that it is meant for and that has what it
-//! compares. Sets with more than one client are meant by none.
+//! What must hold: an aim is meant for generated pairs of 8 and 64 bytes that fit into memory,
+//! uncompressed. Others are for values of 1 KiB, or for direct reads. An aim is told for the first
+//! set that it is meant for and that has what it compares. Sets with more than one client are meant
+//! by none.
 //!
 //! Caller: `report`.
 

@@ -4,9 +4,9 @@
 //! `Comparison` says what to compare, `memory_bytes` the budget of every engine, `read` reads
 //! results of earlier runs.
 //!
-//! What must hold: every engine takes its turn within every repeat of every phase. What there is
-//! after each phase is handed over, so that a run which is broken off loses little. Every process
-//! asks its allocator for huge pages.
+//! What must hold: every engine takes its turn within every repeat of every phase. A wrong answer
+//! ends the run. What there is after each phase is handed over, so that a run which is broken off
+//! loses little. Every process asks its allocator for huge pages.
 //!
 //! Caller: `main`.
 

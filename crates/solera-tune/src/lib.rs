@@ -7,8 +7,8 @@
 //! What must hold: a module uses only those above it in the list. All know the engine through its
 //! public face alone, and the engine knows nothing of them.
 //!
-//! Callers: `solera tune`, `solera cost` and `solera explain`, `solera-bench`. docs/TUNING.md is
-//! for users.
+//! Callers: applications; `solera` (`--tune`, `cost`, `explain`, `tune replay`); `solera-bench`.
+//! docs/TUNING.md is for users.
 
 pub mod learn;
 pub mod cost;

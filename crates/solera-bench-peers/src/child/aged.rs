@@ -3,8 +3,8 @@
 //! `hot_scan` overwrites 100 keys a thousand times each; `delete_scan` deletes every second key, in
 //! its first repeat, and counts no wrong answers. Old versions must be skipped, not walked.
 //!
-//! What must hold: clients share the scans. What ages the data before them is done by one client
-//! and not measured.
+//! What must hold: clients share the scans. One client ages the data, and that is not measured.
+//! `hot_scan` checks how many keys come; `delete_scan` checks nothing.
 //!
 //! Caller: `Child::measure`.
 

@@ -2,7 +2,7 @@
 //!
 //! What must hold: a transaction does not wait for the disk. So it promises less than the other
 //! engines keep: a killed process loses what was not synced. A reader sees the moment of its
-//! making. Many pairs go into one transaction.
+//! making. `put_all` takes a thousand pairs to a transaction.
 //!
 //! Caller: `engines::open`.
 

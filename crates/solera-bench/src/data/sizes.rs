@@ -2,8 +2,8 @@
 //! bytes), `KeyMaker` and `ValueMaker`.
 //!
 //! The mixes are UDB, ZippyDB and UP2X, normal distributions with the means and deviations that
-//! were published. A key is one of 64 random prefixes, then the family's number. A value is random,
-//! incompressible bytes.
+//! were published. A key is one of 64 random prefixes, the family's number (8 bytes), and random
+//! text; one of 8 bytes is the number. A value is random, incompressible bytes.
 //!
 //! What must hold: the number in a key tells it from all others. Families of text have keys of
 //! their own lengths. Illegal sizes are refused with what is legal.

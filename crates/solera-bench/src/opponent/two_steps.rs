@@ -4,7 +4,8 @@
 //! First a network learns a cost model from 200 samples of the cost model (found lookups and
 //! updates on a loaded tree). Then it takes the cheapest setting by what was learned.
 //!
-//! What must hold: both steps are over before the first mission. The same seed learns the same.
+//! What must hold: the first step is over before the first mission (`new`). The same seed learns
+//! the same.
 //!
 //! Caller: `paper::lerp`, as an opponent.
 

@@ -1,8 +1,8 @@
 //! What an agent may dare: `Credit`, the record of an agent. The longer its changes have helped,
 //! the larger the next may be.
 //!
-//! A number may become 2 times as large or small, 8 after one change that helped, any after two.
-//! `hear` keeps the record.
+//! A number may become 2 times as large or small, 8 after one change that helped, any after two. A
+//! change that hurt begins anew. `hear` keeps the record.
 //!
 //! What must hold: the coordinator keeps one and refuses steps beyond it. An agent that wants to be
 //! heard keeps its own, by what it hears. Both come to the same.

@@ -5,7 +5,7 @@
 //! agent live in it. `cost_of` is the long run's price of run limits.
 //!
 //! What must hold: no engine is opened. It has the shape of RusKey's experiments, and the units of
-//! a fixed machine.
+//! a fixed machine. Proposals may set run limits alone.
 //!
 //! Callers: `lerp_tests`, `doblix_tests` and `camal::tests`. It is built for tests alone.
 

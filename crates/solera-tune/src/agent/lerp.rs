@@ -3,8 +3,9 @@
 //!
 //! A model of actor and critic (`learn::ddpg`) learns one level's K from missions, which are
 //! windows. An action is K − 1, K or K + 1; the reward is what the level's and the whole's
-//! operations cost, negated. What the first levels learned is propagated to the others (`infer`,
-//! Lemma 5.1). A shifted workload begins it again, with what it knows.
+//! operations cost, negated. What the first levels learned is propagated to the others by its
+//! `Scheme`: alike, or by Lemma 5.1 (`infer`), or else the closed form. A shifted workload begins
+//! it again, with what it knows.
 //!
 //! What must hold: level 1 of the paper is level 1 here; level 0 holds write buffers as they come.
 //!

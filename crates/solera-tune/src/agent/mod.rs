@@ -7,7 +7,8 @@
 //! What must hold: an agent never touches the database. It is a function of how it was made, was
 //! shown and heard. It asks for no time, no chance, no file, so a journal can be decided again.
 //!
-//! Callers: `coordinator` asks it; `attach::stepper` and `coordinator::replay` make it.
+//! Callers: `coordinator` asks one; `attach::stepper` and `coordinator::replay` make it.
+//! `solera-bench`'s opponents are agents too, which `paper::learning` asks.
 
 pub mod camal;
 pub mod constants;

@@ -1,7 +1,7 @@
 //! An agent that draws its changes: `Random`, what a guard must live with.
 //!
-//! It turns any knob that a level or a keyspace has to any value that is legal by itself, and sees
-//! nothing.
+//! It turns one knob at a time, any of all, to a value that is legal by itself. Of what it is shown
+//! it uses only how many levels there are.
 //!
 //! What must hold: what it draws is a function of its seed, which it remembers.
 //!

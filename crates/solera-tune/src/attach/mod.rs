@@ -7,7 +7,8 @@
 //! a change, ends the tuning with a reason; the database goes on with what was set. A database has
 //! one tuner (`TUNED.lock`).
 //!
-//! Callers: `solera tune`, `solera-bench`'s arms and pages, tests.
+//! Callers: applications; `solera`'s `--tune` (`command::tuning`); `arm` and the pages `epochs` and
+//! `learning` of `solera-bench`; tests.
 
 mod stepper;
 #[cfg(test)]

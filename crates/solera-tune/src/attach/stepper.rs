@@ -2,8 +2,8 @@
 //! was ordered.
 //!
 //! What must hold: the journal has the order before it is made, and the answer after it. `step`
-//! never fails: what goes wrong ends the tuning. A change that was open when the last process ended
-//! is taken back.
+//! never fails: what goes wrong ends the tuning. A window is ended early where an open change hurts
+//! at two looks in a row. A change that was open when the last process ended is taken back.
 //!
 //! `Prepared` has looked at all that can be refused, before anything that takes seconds.
 //!

@@ -1,10 +1,12 @@
 //! Tuning on a thread of its own: `Tuner`, which steps a `Stepper` every quarter of a second until
 //! it is dropped.
 //!
-//! What must hold: its thread works for at most a hundredth of the time, but for what it begins
-//! with. It ends soon after the tuner is dropped, whatever it does.
+//! What must hold: its thread works for at most a hundredth of the time. Exceptions are a tenth of
+//! a second at first, the probe, and while a change is open. It ends soon after the tuner is
+//! dropped, whatever it does.
 //!
-//! Callers: `attach::Attach::thread`; `solera tune` and the bench's tuned arm hold one.
+//! Callers: `attach::Attach::thread`; applications, `solera`'s `--tune` and `solera-bench`'s `arm`
+//! hold one.
 
 use super::{Attach, Progress, stepper::Prepared};
 use crate::cost::probe::probe_unless;

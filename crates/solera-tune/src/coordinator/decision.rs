@@ -5,7 +5,7 @@
 //! down word for word.
 //!
 //! Callers: `coordinator` makes them, `attach::stepper` carries them out, `journal` and `replay`
-//! keep and compare them, `solera explain` tells them.
+//! keep and compare them, `solera explain` and `paper::epochs` of `solera-bench` tell them.
 
 use crate::agent::{Outcome, Proposal, Set};
 use serde::{Deserialize, Serialize};

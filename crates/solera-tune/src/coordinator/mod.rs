@@ -8,7 +8,8 @@
 //! file, no randomness. What people set is left alone. What changes lose stays within the allowance
 //! of [`Rules`], but for what one window can lose.
 //!
-//! Callers: `attach::stepper`, `coordinator::replay`.
+//! Callers: `attach::stepper`, `coordinator::replay`. `solera explain` and `paper::epochs` read its
+//! words.
 
 pub mod baseline;
 pub mod decision;

@@ -4,7 +4,8 @@
 //! `resume` brings a tuner back to what it knew when its process ended: what was decided after the
 //! newest beginning is decided again.
 //!
-//! What must hold: what is known now is what was known then; the first `Difference` ends it.
+//! What must hold: `replay` also finds what is known at each beginning as it was known then. The
+//! first `Difference` ends it.
 //!
 //! Callers: `attach::stepper` resumes; `solera tune replay` and the tests replay.
 

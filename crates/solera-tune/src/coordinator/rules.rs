@@ -1,11 +1,11 @@
 //! The rules that every agent's changes obey: `Rules`. Each number has its reason here: how changes
 //! are judged, what they may lose, how long what hurt must wait.
 //!
-//! What must hold: with any rules, one change at a time is all there is. `unguarded` takes nothing
-//! back, for experiments that repeat a paper's agent as it was printed.
+//! What must hold: with any rules, one change at a time is all there is. `unguarded` judges
+//! nothing, for experiments that repeat a paper's agent as it was printed.
 //!
 //! Callers: `coordinator` and its `baseline`, `regret`, `tabu` and `state`; `attach` takes others;
-//! the pages of `solera-bench`.
+//! `journal` records them; `paper::epochs` and `paper::safety` of `solera-bench` choose some.
 
 use serde::{Deserialize, Serialize};
 

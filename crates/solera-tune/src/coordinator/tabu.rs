@@ -1,4 +1,4 @@
-//! Changes that hurt and are not to be tried again for a while: `Tabus`.
+//! Changes that were taken back or refused, and are not to be tried again for a while: `Tabus`.
 //!
 //! What is forbidden is a knob's direction in a context (`moves`), not one value: who was hurt by
 //! 12 is not to try 13.

@@ -1,8 +1,8 @@
 //! The cheapest setting: `choose` for a mix and a `Budget`, and `Model::price` for one setting.
 //!
-//! The closed forms say where to look, for each `Family` of run limits. From the best of each, a
-//! walk over neighbours goes where the model says that it is cheaper. `Choice` holds all
-//! candidates.
+//! It prices four `Family`s of run limits at size ratios from 2 to 6 and about T*, with filter
+//! bits, all by closed forms. From the best of each, a walk over neighbours goes where the model
+//! says that it is cheaper. `Choice` holds all candidates.
 //!
 //! What must hold: every candidate is a legal setting. All are priced in one way: from the tree
 //! that loading leaves, over as many operations as write every entry once more.

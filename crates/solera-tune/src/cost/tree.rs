@@ -9,7 +9,7 @@
 //! where the last level holds many runs.
 //!
 //! Callers: `cost::model`, `cost::reads`, `steward::foresight`, `agent::imagined`,
-//! `tests/engine.rs`.
+//! `tests/engine.rs`, and the opponent `arce` of `solera-bench`.
 
 use solera::Shape;
 

@@ -1,8 +1,8 @@
 //! What this machine takes for the steps that operations are made of: `Units`, in nanoseconds,
 //! measured by [`probe`](super::probe) and stored as JSON.
 //!
-//! `of_blocks` counts blocks alone, `assumed` is a middling machine; `read_ns` puts random reads of
-//! any size on a line between those measured.
+//! `of_blocks` counts blocks alone, `assumed` is a middling machine; `read_ns` puts random reads on
+//! a line between the sizes measured; larger ones go on at the rate of sequential pages.
 //!
 //! What must hold: `is_sane` refuses what no machine can take.
 //!

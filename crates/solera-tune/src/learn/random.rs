@@ -4,8 +4,8 @@
 //!
 //! What must hold: a seed gives the same bits on every processor, those of the published generator.
 //!
-//! Callers: the learners that draw, the agents `doblix`, `lerp` and `camal`, and `solera-bench`'s
-//! opponents.
+//! Callers: the learners that draw, the agents `doblix` and `camal`, `imagined`, and the opponents
+//! `arms`, `plain` and `two_steps` of `solera-bench`.
 
 use super::elementary::ln;
 use serde::{Deserialize, Serialize};

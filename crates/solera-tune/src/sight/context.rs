@@ -2,13 +2,14 @@
 //! size of data, entry and scan.
 //!
 //! A window belongs to the nearest context whose mix is within `DRIFT` in total variation (CAMAL's
-//! threshold) and whose sizes are within a factor.
+//! threshold) and whose sizes are within a factor of two.
 //!
 //! What must hold: a workload that no context is like becomes one after a window whose parts are
 //! alike, or two windows in a row. The window in which a workload changes makes none. 64 are
 //! remembered.
 //!
-//! Callers: `watch`, which places each window; `coordinator::replay`, which places windows again.
+//! Callers: `watch`, which places each window; `coordinator::replay`, which places windows again;
+//! `attach::stepper`, which goes on with a journal's.
 
 use super::window::Window;
 use crate::learn::elementary::log2;

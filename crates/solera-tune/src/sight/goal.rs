@@ -7,8 +7,8 @@
 //! What must hold: a window that does not tell has no cost. Each objective's name comes back from
 //! its text.
 //!
-//! Callers: the coordinator judges by it, `agent::lerp` and the steward price by it, `solera
-//! explain` names its objective.
+//! Callers: the coordinator judges by it; `agent::lerp`, the steward and opponents price by it.
+//! `attach` and `solera-bench` set one; `solera explain` names its objective.
 
 use super::window::Window;
 use serde::{Deserialize, Serialize};

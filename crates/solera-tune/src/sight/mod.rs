@@ -5,7 +5,7 @@
 //! window is measured by.
 //!
 //! What must hold: a window is all that anybody decides from. It can be written down and read back
-//! without loss, and every number in it is finite.
+//! without loss. One with a number that is not finite is not judged.
 //!
 //! Callers: `attach::stepper` watches; the coordinator and the agents read windows; `solera
 //! explain` reads them in journals; pages of `solera-bench` watch too.

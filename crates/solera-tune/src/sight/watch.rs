@@ -3,7 +3,7 @@
 //!
 //! One ends with enough operations over enough time (`Pace`) and, where there are writes, flushes:
 //! it holds whole cycles of the tree's work. Looks compare what was asked: where the workload
-//! changes, the window begins anew, once.
+//! changes, the window begins anew, once. `end_early` is for a change that hurts.
 //!
 //! What must hold: a window in which it changes again is of no context and is not judged. A known
 //! workload that has come back is told before its window ends.

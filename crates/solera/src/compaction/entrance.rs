@@ -8,7 +8,8 @@
 //! What must hold: no older entry comes to lie above the new tables (invariant R). Whoever enters
 //! below level 0 keeps the place by `Ledger::enter` until the tables are installed.
 //!
-//! Caller: `engine::work::claim_entrance`, for ingestion. Flushes do not ask: they enter level 0.
+//! Callers: `engine::work::claim_entrance`, for ingestion; `Ledger::enter` claims what it found.
+//! Flushes do not ask: they enter level 0.
 
 use super::picture::Picture;
 use crate::{ids::RunId, key::KeyRange};

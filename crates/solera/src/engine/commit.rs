@@ -8,8 +8,8 @@
 //! What must hold: no reader sees half a batch. A failed append is taken back and reported. A
 //! failed sync poisons, since no later success tells what is durable; nobody sees those writes
 //! until the next open. A transaction's reads are validated before it queues.
-//!
-//! Callers: `handle`, `large`, `ingest` and `logs` commit or lock; `core` is the `Environment`.
+//! Callers: `handle` and `large` commit; `ingest`, `logs` and `checkpoint` lock. `core` is the
+//! `Environment`. `db` encodes for it; `rewrite` commits through `jobs`.
 
 use super::{
     options::Durability,

@@ -7,8 +7,8 @@
 //! What must hold: locks are taken in the order that `Core`'s comment gives. `check_sizes` refuses
 //! keys and values over their limits.
 //!
-//! Callers: `handle` derefs to it; `jobs`, `ingest`, `large` and `checkpoint` add methods; `db` and
-//! `control` use those.
+//! Callers: `handle` derefs to it; `jobs`, `ingest` and `checkpoint` add methods; `workers`, `db`
+//! and `control` use those. `open` makes it.
 
 use super::{
     apply,

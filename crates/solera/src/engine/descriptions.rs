@@ -6,7 +6,8 @@
 //! What must hold: every knob has a name of its own. At most twelve knobs and options face the
 //! user.
 //!
-//! Callers: `control::check` and `control::ranges`, `assignments`, `solera control`.
+//! Callers: `control::check` and `control::ranges`, `assignments`, `solera control`; agents and
+//! tests name knobs by them.
 
 use super::memory::CACHE_PERCENT_MIN;
 use crate::{

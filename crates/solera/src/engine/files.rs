@@ -7,7 +7,7 @@
 //! What must hold: a number is given to one file and never again. A file that cannot be removed now
 //! is removed at the next open.
 //!
-//! Callers: `store` owns it; `open`, `jobs` and `ingest` take numbers from it.
+//! Callers: `store` owns it; `open`, `ingest` and jobs take numbers from it.
 
 use super::resident::CachedValues;
 use crate::{

@@ -8,8 +8,8 @@
 //! What must hold: nothing is durable in a log before all logs before it are (docs/decisions/0004).
 //! Locks: the commit lock, then those here, then the store's. Nobody waits for the commit lock with
 //! one of these.
-//! Callers: `core`, as it commits; `jobs` tends and retires; `large` retires; `checkpoint` ends the
-//! live log.
+//! Callers: `core`, as it commits, and for flushes and large batches; `jobs` tends; `checkpoint`
+//! ends the live log; `open` begins.
 
 use super::{
     commit::{Commit, Writer},

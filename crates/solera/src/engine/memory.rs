@@ -8,8 +8,8 @@
 //! eighth if nobody set less. An open with another budget may break what was set; `validate` then
 //! allows no worse.
 //!
-//! Callers: `core` and `open` fit the cache; `jobs` and `ingest` ask for filters; `control::check`
-//! and `ranges` for what is legal.
+//! Callers: whoever installs or seals fits the cache; `job_parts`, `ingest` and `report` ask for
+//! filters, `control::check` and `ranges` for what is legal.
 
 use super::{
     catalog::Catalog,

@@ -8,7 +8,7 @@
 //! What must hold: a step asks the rest of the engine for few things, its `Environment`. Nothing is
 //! on disk: a restart decides anew from what is there.
 //!
-//! Callers: `jobs` (which is the `Environment`), the three ways, `core`.
+//! Callers: `jobs` (whose `Core` is the `Environment`), the three ways, `job_parts`, `core`.
 
 use super::{
     census::Census, commit::Terms, options::Options, reads::Announcements, store::Store, work::Work,

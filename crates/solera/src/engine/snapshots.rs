@@ -8,7 +8,8 @@
 //! What must hold: the visible number only grows. A moment is read under the lock, so that a
 //! compaction which does not see it began before.
 //!
-//! Callers: `core` publishes and releases; `db::snapshot` and `rewrite` hold; `jobs` waits.
+//! Callers: `store` owns it; `core` and `ingest` publish, `core` releases; `db::snapshot` and
+//! `rewrite` hold; `jobs` waits.
 
 use crate::{
     canary::{Bug, planted},

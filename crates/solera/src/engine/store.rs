@@ -8,8 +8,8 @@
 //! Useless files are marked, and go when their last reader does. An edit is made from the version
 //! that it changes, under the store lock.
 //!
-//! Callers: `core`, `logs`, `large`, `ingest`, `change` and `handle` record; `open` makes it;
-//! `report` and `tracing` read.
+//! Callers: `job_parts`, `logs`, `ingest`, `change` and `handle` record; `open` makes it;
+//! `checkpoint`, `report` and `tracing` read.
 
 use super::{
     assignments::Assignments,

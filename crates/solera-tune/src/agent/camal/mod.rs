@@ -5,8 +5,9 @@
 //! moved. Below it, [`space`] is what can be chosen, [`learned`] what is known of it, [`sampling`]
 //! what is measured to know it.
 //!
-//! What must hold: it asks for a reconfiguration when a share of the mix has moved, and not before.
-//! It is made from samples, so it has no name in `agent::NAMES`.
+//! What must hold: it looks at the mix every p operations. It asks for a reconfiguration at its
+//! first look and when a share has moved by τ, and not before. It is made from samples, so it has
+//! no name in `agent::NAMES`.
 //!
 //! Callers: the pages `camal_dynamic` and `camal_learned` of `solera bench paper`.
 

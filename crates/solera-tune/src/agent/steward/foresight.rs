@@ -9,7 +9,7 @@
 //! What must hold: a walk is short (`FLUSHES_MAX`), because a thread that tunes has a hundredth of
 //! the time.
 //!
-//! Callers: `steward`, `prices` and `wishes`.
+//! Callers: `steward`, `prices` and `wishes`; `camal` for `divided_bytes`.
 
 use super::scales::{Parts, Scales};
 use crate::{

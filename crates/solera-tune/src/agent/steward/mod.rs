@@ -1,14 +1,14 @@
-//! The steward: `Steward`, the agent that users get. Closed forms and the cost model at the first
-//! window, then what it measures.
+//! The steward: `Steward`, the agent that users get. It begins with the cost model, and corrects it
+//! by what it measures.
 //!
 //! After each window it corrects its model: what an operation's parts take ([`scales`]), and the
 //! blocks that a context's reads and merges really move. In its turn it prices wishes ([`wishes`]).
 //! It runs the engine's tree forward ([`foresight`]) for as long as contexts have lasted, so a
 //! change's cost is in its price.
 //!
-//! What must hold: it proposes the one that gains most. It proposes nothing that gains less than
-//! the model may be wrong by, or leaves a tree that a workload to come suffers from.
-//!
+//! What must hold: it proposes the one that gains most. It proposes nothing that gains less than 6
+//! % or than the model may be wrong by. Nor does it leave a tree that a workload to come suffers
+//! from.
 //! Caller: `agent::make`, under the name `steward`.
 
 mod foresight;

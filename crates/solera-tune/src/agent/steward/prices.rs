@@ -1,8 +1,9 @@
 //! What plans are priced at for one window: `Prices`, as shares of what staying costs.
 //!
 //! What must hold: a plan is walked once for each workload, however often it is asked for, because
-//! groups of knobs have plans in common. `allowed` refuses a plan that its agent's record does not
-//! dare, that a later workload suffers from, or that makes a recent context worse.
+//! groups of knobs have plans in common. `allowed` refuses a plan that costs as much as staying, or
+//! that its agent's record does not dare. It refuses one that a later workload suffers from, or
+//! that makes a recent context worse.
 //!
 //! Caller: `steward`, for `wishes::search`.
 
