@@ -162,23 +162,26 @@ impl Moving<'_, '_> {
         let mut arms = self.arms(tuned, each)?;
         let clock = self.small.site.clock.clone();
         let mut times: Vec<Vec<f64>> = vec![Vec::new(); arms.len()];
+        let mut depths = vec![0; arms.len()];
         for (number, mix) in shifting.iter().enumerate() {
             progress.at("mixes that follow each other", number as u64, shifting.len() as u64);
-            for ((_, arm), times) in arms.iter_mut().zip(&mut times) {
+            for (((_, arm), times), depth) in arms.iter_mut().zip(&mut times).zip(&mut depths) {
                 let mut us = Vec::new();
                 for _ in 0..LOOKS {
                     us.push(arm.mission(&*clock, mix, each / LOOKS)?.0.us());
                 }
                 times.push(mean(&us));
+                *depth = arm.run_limits().len().max(*depth);
                 arm.unseen(&*clock, &writes, between)?;
             }
         }
         let normalised: Vec<f64> = times.iter().map(|of| mean(of) / mean(&times[0])).collect();
         let mut table = Table::new(
             format!("{} mixes of {each} operations, one after the other", shifting.len()),
-            &["arm", "µs", "of the default", "worst mix, of the default", "changes"],
+            &["arm", "µs", "of the default", "worst mix, of the default", "changes", "most levels"],
         );
-        for (((name, arm), times_of), ratio) in arms.iter().zip(&times).zip(&normalised) {
+        for ((((name, arm), times_of), ratio), depth) in arms.iter().zip(&times).zip(&normalised).zip(&depths)
+        {
             let worst = times_of.iter().zip(&times[0]).map(|(own, default)| own / default);
             table.row(
                 name.clone(),
@@ -187,6 +190,7 @@ impl Moving<'_, '_> {
                     format!("{ratio:.2}"),
                     format!("{:.2}", worst.fold(0.0, f64::max)),
                     arm.changes.to_string(),
+                    depth.to_string(),
                 ],
             );
         }
@@ -206,7 +210,9 @@ impl Moving<'_, '_> {
             text: vec![format!(
                 "{entries} entries, the size that was trained on. p is a share of a mix's operations; all of these count, from the \
                  first. {between} entries are written after each mix, which do not count and which only the steward sees. \
-                 Transitions are lazy where nothing else is said: what is there changes with the merges that come."
+                 Transitions are lazy where nothing else is said: what is there changes with the merges that come. \
+                 The eager one empties levels whose run limit changes; under leveling none does. Levels below level 0 that a small T has made \
+                 stay when T grows: nothing moves their entries up, and they are too empty to be moved down."
             )],
             tables: vec![table, by_mix],
             ..Section::default()
