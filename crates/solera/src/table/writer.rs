@@ -32,7 +32,7 @@ use crate::{
         last_keys::KEPT_MAX,
         separators::{SEPARATOR_BYTES_MAX, Separators},
     },
-    key::{KEY_BYTES_MAX, KeyRange, Kind, VALUE_BYTES_MAX, equal, hash, split_expiry},
+    key::{KEY_BYTES_MAX, KeyRange, Kind, VALUE_BYTES_MAX, hash, split_expiry},
     tombstone::{RangeTombstone, RangeTombstones},
     vfs::{Fs, WriteFile},
 };
@@ -164,8 +164,10 @@ impl TableWriter {
         })
     }
 
-    /// Adds an entry. Keys ascend, versions of one key go from new to old; else the table is not
-    /// sorted, which is the caller's mistake.
+    /// Adds an entry. Keys ascend, versions of one key go from new to old.
+    ///
+    /// # Panics
+    /// If `key` is below the key that was added last: nobody would find entries of such a table.
     pub fn add(&mut self, key: &[u8], seqno: Seqno, kind: Kind, value: &[u8]) -> Result<()> {
         if key.len() > KEY_BYTES_MAX {
             return Err(Error::TooLarge { what: "key", len: key.len() as u64, limit: KEY_BYTES_MAX as u64 });
@@ -174,7 +176,13 @@ impl TableWriter {
             return Err(Error::TooLarge { what: "value", len: value.len() as u64, limit: VALUE_BYTES_MAX });
         }
         let first = self.descriptor.entries == 0;
-        debug_assert!(first || self.last_key[..] <= *key, "keys ascend");
+        let is_new = first || self.last_key[..] < *key;
+        assert!(
+            is_new || self.last_key[..] == *key,
+            "keys of a table ascend, and \"{}\" comes after \"{}\"",
+            key.escape_ascii(),
+            self.last_key.escape_ascii()
+        );
         while !self.block.try_add(key, seqno, kind, value) {
             // An empty block takes any entry.
             self.cut(Some(key))?;
@@ -183,7 +191,7 @@ impl TableWriter {
         if first {
             self.first_key.extend_from_slice(key);
         }
-        if first || !equal(&self.last_key, key) {
+        if is_new {
             self.distinct_keys += 1;
             if self.descriptor.filter.bits_per_key > 0.0 {
                 self.filter.add(hash(key));

@@ -228,3 +228,10 @@ fn beginnings_of_last_keys_ascend_where_separators_get_short() {
     let check = file.table().unwrap().check().unwrap();
     assert_eq!((check.entries, check.problems.len()), (entries.len() as u64, 0), "{:?}", check.problems);
 }
+
+#[test]
+#[should_panic(expected = "keys of a table ascend, and \"ab\" comes after \"b\"")]
+fn a_key_below_the_last_one_stops_whoever_writes_the_table() {
+    let entries = [put(*b"a", 5), put(*b"b", 5), put(*b"b", 4), put(*b"ab", 6)];
+    table_of(&context(&fresh_fs(), 0), &Layout::default(), &entries);
+}
