@@ -6,7 +6,8 @@
 //!
 //! What must hold: the page shows every picture that it has, and no word is lost in wrapping.
 //!
-//! Callers: all experiments of `paper` fill one; `solera bench paper` writes it out.
+//! Callers: all experiments of `paper` fill one, and `solera explain`; `solera bench paper` writes
+//! it out. `solera-bench-peers` uses `wrapped`.
 
 use crate::report::{
     Spread,

@@ -8,7 +8,7 @@
 //! What must hold: every answer is compared with the set. Of stored databases all have the same
 //! memory, and nobody comes to lie behind another.
 //!
-//! Callers: `paper::{doblix, device, sherry, training, turns}`; `solera-bench-peers` uses its own.
+//! Callers: `paper::{doblix, device, sherry, training, turns}`.
 
 use crate::{
     data::DataSet,

@@ -5,7 +5,8 @@
 //! the functions that it calls. Timers inside a merge loop of 100 ns for each entry would measure
 //! themselves. The compaction is one of two runs, every key of one between keys of the other.
 //!
-//! What must hold: all is processor time of this thread, the least of several repeats.
+//! What must hold: the compaction is processor time of this thread, its parts are time by the
+//! clock; each is the least of several repeats.
 //!
 //! Caller: `paper::doblix` (D3).
 

@@ -6,7 +6,8 @@
 //! What must hold: the page has no script and needs no network. Text from the machine cannot become
 //! markup.
 //!
-//! Callers: `Report::to_html`; `report::chart`, `lines` and `picture` use `escape`.
+//! Callers: `Report::to_html`; `solera explain` makes a `page`; `report::chart`, `lines` and
+//! `picture` use `escape`.
 
 use super::{
     ArmReport, Phase, Report, SetReport, Spread,

@@ -6,7 +6,8 @@
 //!
 //! What must hold: units are in the names of fields. Text and page print the same rows.
 //!
-//! Callers: `runner` fills it; `solera bench` prints it; `paper` uses `Spread` and the charts.
+//! Callers: `runner` fills it; `solera bench` prints it; `paper` and `solera-bench-peers` use
+//! `Spread` and the charts.
 
 pub mod number;
 mod rows;

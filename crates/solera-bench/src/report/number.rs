@@ -3,7 +3,8 @@
 //!
 //! A `Quantity` chooses one `Scale` for a whole column, by its largest number.
 //!
-//! What must hold: digits are three or four, never in scientific notation.
+//! What must hold: a number below a thousand has about three digits, and none is in scientific
+//! notation.
 //!
 //! Callers: `report` (`rows`, `text`, `chart`, `lines`), `paper`, and `solera-bench-peers`.
 
