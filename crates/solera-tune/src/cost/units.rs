@@ -1,7 +1,7 @@
 //! What this machine takes for the steps that operations are made of: `Units`, in nanoseconds,
 //! measured by [`probe`](super::probe) and stored as JSON.
 //!
-//! `of_blocks` counts blocks alone, `assumed` is a middling machine; `read_ns` puts random reads on
+//! `of_blocks` counts blocks alone, `assumed` is a middling machine. `read_ns` puts random reads on
 //! a line between the sizes measured; larger ones go on at the rate of sequential pages.
 //!
 //! What must hold: `is_sane` refuses what no machine can take.

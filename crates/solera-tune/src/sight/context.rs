@@ -1,8 +1,8 @@
 //! Contexts: workloads that are alike have one number. `Contexts` gives it, by `Traits`: mix, and
 //! size of data, entry and scan.
 //!
-//! A window belongs to the nearest context whose mix is within `DRIFT` in total variation (CAMAL's
-//! threshold) and whose sizes are within a factor of two.
+//! A window belongs to the nearest context. Its mix must be within `DRIFT` in total variation
+//! (CAMAL's threshold), and its sizes within a factor of two.
 //!
 //! What must hold: a workload that no context is like becomes one after a window whose parts are
 //! alike, or two windows in a row. The window in which a workload changes makes none. 64 are
