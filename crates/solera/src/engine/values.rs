@@ -1,5 +1,4 @@
-//! Where the separated values of a batch come to lie: `Place`, which makes the pointers that
-//! memtables hold, and `Moved`.
+//! Where the separated values of a batch come to lie: `Promised`, `Place` and `Moved`.
 //!
 //! `Promised` says before an append where its values will lie, and asserts after it that they do.
 //! `Place::insert` puts a pointer in the place of the value. `Moved` maps values that recovery has
