@@ -32,7 +32,7 @@ use crate::{
         last_keys::KEPT_MAX,
         separators::{SEPARATOR_BYTES_MAX, Separators},
     },
-    key::{KEY_BYTES_MAX, KeyRange, Kind, VALUE_BYTES_MAX, hash, split_expiry},
+    key::{KEY_BYTES_MAX, KeyRange, Kind, VALUE_BYTES_MAX, hash, head, split_expiry},
     tombstone::{RangeTombstone, RangeTombstones},
     vfs::{Fs, WriteFile},
 };
@@ -79,6 +79,8 @@ pub struct TableWriter {
     lower_fence: Option<(usize, u8)>,
     first_key: Vec<u8>,
     last_key: Vec<u8>,
+    /// Its head.
+    last_head: u64,
     tombstones: Vec<RangeTombstone>,
     /// What is known so far. The rest is filled in by `finish`.
     descriptor: TableDescriptor,
@@ -139,6 +141,7 @@ impl TableWriter {
             lower_fence: None,
             first_key: Vec::new(),
             last_key: Vec::new(),
+            last_head: 0,
             tombstones: Vec::new(),
             descriptor: TableDescriptor {
                 file,
@@ -176,7 +179,9 @@ impl TableWriter {
             return Err(Error::TooLarge { what: "value", len: value.len() as u64, limit: VALUE_BYTES_MAX });
         }
         let first = self.descriptor.entries == 0;
-        let is_new = first || self.last_key[..] < *key;
+        let head = head(key);
+        // Nearly always heads tell.
+        let is_new = first || head > self.last_head || head == self.last_head && *key > self.last_key[..];
         assert!(
             is_new || self.last_key[..] == *key,
             "keys of a table ascend, and \"{}\" comes after \"{}\"",
@@ -196,6 +201,7 @@ impl TableWriter {
             if self.descriptor.filter.bits_per_key > 0.0 {
                 self.filter.add(hash(key));
             }
+            self.last_head = head;
             self.last_key.clear();
             self.last_key.extend_from_slice(key);
         }
