@@ -1,12 +1,14 @@
 //! Where the separated values of a batch come to lie: `Place`, which makes the pointers that
 //! memtables hold, and `Moved`.
 //!
-//! `Place::insert` puts a pointer in the place of the value. `Moved` maps values that recovery has
-//! written again to their new log.
+//! `Place::insert` puts a pointer in the place of the value, and has the memtable keep the log.
+//! `Moved` maps values that recovery has written again to their new log.
 //!
-//! What must hold: a pointer leads to the value's bytes in the log's frame.
+//! What must hold: a pointer leads to the value's record in a frame of the log. Where recovery
+//! wrote it again, that is the new log.
 //!
-//! Callers: `apply` and `large` place; `open` moves.
+//! Callers: `apply` inserts; `apply`, `large` and `open`'s replay make places; `open` fills
+//! `Moved`.
 
 use crate::{
     ids::Seqno,
