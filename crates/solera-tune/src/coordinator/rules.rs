@@ -2,10 +2,12 @@
 //! are judged, what they may lose, how long what hurt must wait.
 //!
 //! What must hold: with any rules, one change at a time is all there is. `unguarded` takes nothing
-//! back, for experiments that repeat a paper's agent as it was printed.
+//! back that hurts, for experiments that repeat a paper's agent as it was printed. Only what an
+//! agent that panics, or another process, left open is taken back.
 //!
-//! Callers: `coordinator` and its `baseline`, `regret`, `tabu` and `state`; `attach` takes others;
-//! the pages of `solera-bench`.
+//! Callers: `coordinator` and its `baseline`, `regret`, `tabu`, `state` and `journal`;
+//! `Attach::rules` takes others: the pages `safety` and `epochs` of `solera-bench`,
+//! `tests/unharmed.rs`.
 
 use serde::{Deserialize, Serialize};
 

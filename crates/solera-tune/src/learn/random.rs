@@ -4,8 +4,9 @@
 //!
 //! What must hold: a seed gives the same bits on every processor, those of the published generator.
 //!
-//! Callers: the learners that draw, the agents `doblix`, `lerp` and `camal`, and `solera-bench`'s
-//! opponents.
+//! Callers: the learners that draw, the agents `doblix`, `lerp` and `camal`, `agent::imagined`; the
+//! page `camal_learned` and opponents of `solera-bench`. The agent `random` has a generator of its
+//! own.
 
 use super::elementary::ln;
 use serde::{Deserialize, Serialize};

@@ -4,11 +4,12 @@
 //! `cost` is what a window cost for one operation, `mean_ns` its mean time, `broken` names the
 //! bound that it breaks. `Measure` says how the mean time is had.
 //!
-//! What must hold: a window that does not tell has no cost. Each objective's name comes back from
-//! its text.
+//! What must hold: a window that does not tell has no cost: one without operations, or without
+//! samples where times are sampled. Each objective's name comes back from its text.
 //!
-//! Callers: the coordinator judges by it, `agent::lerp` and the steward price by it, `solera
-//! explain` names its objective.
+//! Callers: users give one to `Attach`; the coordinator judges by it, `agent::lerp` and the steward
+//! price by it; `solera explain` names its objective. `solera-bench` has its pages and the
+//! opponents `arms` and `search`.
 
 use super::window::Window;
 use serde::{Deserialize, Serialize};
