@@ -4,10 +4,10 @@
 //! A writer who finds the lock free commits alone. Those who wait are one group: one append, one
 //! sync if any asks, one number that makes all visible. A large batch always goes alone and synced.
 //!
-//! What must hold: no reader sees half a batch. After a failed append nothing is in the log. A
-//! failed sync or insert poisons, and nobody sees those writes until the next open, which may find
-//! them. A transaction is checked again at its turn, against its mark and the group before it.
-//!
+//! What must hold: no reader sees half a batch. A failed append is taken back. One that cannot be,
+//! a failed sync and a failed insert poison; nobody sees those writes until the next open, which
+//! may find them. A transaction is checked again at its turn, against its mark and the group before
+//! it.
 //! Callers: `handle`, `large` and `jobs` commit; `ingest`, `logs` and `checkpoint` lock; `core` is
 //! the `Environment`; `db` makes `Single` and `Operations`, `tracing` reads them.
 

@@ -5,8 +5,8 @@
 //! memtable's last number before the manifest names its tables. Else tables could survive a power
 //! failure that earlier writes to other keyspaces do not (docs/decisions/0004).
 //!
-//! A flush that fails keeps all memtables and leaves no file. If it poisons, the next open removes
-//! the files.
+//! A flush that fails, of one tree or of small ones together, keeps all their memtables and leaves
+//! no file. If it poisons, the next open removes the files.
 //!
 //! Callers: `jobs`, `large`, `checkpoint` and `ingest`; `core`, for users' flushes; the tests'
 //! `unopened`.

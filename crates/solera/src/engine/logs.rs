@@ -8,8 +8,8 @@
 //! What must hold: nothing in a log counts as durable before all logs before it are
 //! (docs/decisions/0004). Commit lock first, then those here, then the store's.
 //! Callers: `core` appends, seals, syncs and retires, for `flushing` and `large` too. `jobs` tends,
-//! and ends one at a freeze; `checkpoint` and `handle` end the live one; `ingest` syncs; `open`
-//! makes them; `reclaim` asks `unflushed_max`.
+//! and ends one at a freeze; `checkpoint` ends the live one; `handle` settles at its close;
+//! `ingest` syncs; `open` begins; `reclaim` asks `unflushed_max`.
 
 use super::{
     commit::{Commit, Writer},

@@ -5,8 +5,8 @@
 //! come), and `fit_cache`.
 //!
 //! What must hold: whenever the cache is fitted, it and all that is counted are at most the budget.
-//! But a cache keeps an eighth, if nobody set less. After an open with a smaller budget `validate`
-//! allows what was set, and no worse.
+//! But a cache keeps an eighth, whatever the rest takes, if nobody set less. After an open with a
+//! smaller budget `validate` allows what was set, and no worse.
 //!
 //! Callers: `open`, `job_parts`, `change`, `large`, `ingest` and `handle` fit the cache;
 //! `job_parts`, `ingest` and `report` ask for filters; `assignments` and `control` use a `Split`.

@@ -6,8 +6,8 @@
 //!
 //! What must hold: nothing of the old state is changed before the new manifest is in force
 //! (`CURRENT` names it). So a crash before leaves the old database. Then files of ours that it does
-//! not name go. A missing log or table refuses the open. A read-only open changes nothing and
-//! shares the lock.
+//! not name go. Where a log or table is missing, the open fails. A read-only open changes nothing
+//! and shares the lock.
 //!
 //! Caller: `Handle::open`, for `Options::open`.
 

@@ -4,8 +4,8 @@
 //! `verify` reads every table and every value that a readable table points to, compares the counts
 //! of pointers, and makes a `VerifyReport`.
 //!
-//! What must hold: a report changes nothing on disk. Both open every table, since what an index
-//! takes in memory is known only then. Damage does not end them: it is listed. An I/O error ends
+//! What must hold: a report changes nothing on disk. Each opens every table, since what an index
+//! takes in memory is known only then. Damage does not end it: it is listed. An I/O error ends
 //! `verify`, and `keyspace` leaves such a table's memory out.
 //!
 //! Callers: `db` (stats, verify), and `control::observe`, for `filter_bits_per_key`. `solera-cli`,
