@@ -4,8 +4,8 @@
 //! from text, as shares or percentages.
 //!
 //! What must hold: shares are 0 to 1 and together 1. `new` sees to that: a sum within 0.1 % of 1 or
-//! 100 is rounding; any other is refused with the reason. Who fills the fields himself sees to it
-//! too.
+//! 100 is rounding; any other is refused with the reason. Fields that are filled in by hand are not
+//! checked: `cost::choose` has weights there that are no shares.
 //!
 //! Callers: everything that prices or asks for a workload: `cost`, `sight`, `world`, the agents,
 //! `solera cost`, and `solera-bench`.

@@ -8,8 +8,8 @@
 //! samples where times are sampled. Each objective's name comes back from its text.
 //!
 //! Callers: users give one to `Attach`; the coordinator judges by it, `agent::lerp` and the steward
-//! price by it; `solera explain` names its objective. `solera-bench` has its pages and the
-//! opponents `arms` and `search`.
+//! price by it; `solera explain` names its objective. Pages and the opponents `arms` and `search`
+//! of `solera-bench` use one.
 
 use super::window::Window;
 use serde::{Deserialize, Serialize};
