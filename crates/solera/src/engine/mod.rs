@@ -9,7 +9,7 @@
 //! Callers: `db`, the users' face; `control`, for knobs, observations and recordings;
 //! `inspect::edits`. The crate's root hands options and reports to users of all crates.
 //!
-//! Files, bottom to top; each uses only those above it, tests apart.
+//! Files, bottom to top; each uses only those above it.
 
 mod options;
 mod poison;
