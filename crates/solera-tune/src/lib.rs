@@ -4,11 +4,11 @@
 //! From bottom to top: `learn` and `cost` compute, `sight` cuts windows, an `agent` proposes, the
 //! `coordinator` decides, `attach` makes it so. `world` is a counted database to learn in.
 //!
-//! What must hold: a module uses only those above it in the list. All know the engine through its
-//! public face alone, and the engine knows nothing of them.
+//! What must hold: tests apart, a module uses only those above it in the list. All know the engine
+//! through its public face alone, and the engine knows nothing of them.
 //!
-//! Callers: applications; `solera` (`--tune`, `cost`, `explain`, `tune replay`); `solera-bench`.
-//! docs/TUNING.md is for users.
+//! Callers: `solera cost`, `solera explain`, `solera tune replay`, and `--tune` of `solera load`,
+//! `solera trace replay` and `solera bench`; `solera-bench`. docs/TUNING.md is for users.
 
 pub mod learn;
 pub mod cost;

@@ -1,5 +1,5 @@
-//! The promise: a database with a tuner attached answers as one without. The agents change as much
-//! as they may, unguarded.
+//! The promise: a database with a tuner attached answers as one without. Most of the tuners have no
+//! guard, so that agents change as much as they may.
 //!
 //! After a power cut the commits are a prefix, and journal and manifest agree. Transactions of
 //! several threads stay whole. A change that a person makes first stands.

@@ -1,10 +1,12 @@
 //! Every constant of the papers' agents, with where it comes from: `DoblixConstants`,
 //! `LerpConstants`, `CamalConstants`.
 //!
-//! What must hold: each says whether it is "Printed" (what the paper says), the authors' code's, or
-//! "Ours", where the paper leaves it out. docs/PAPERS.md says why, under the paper's name.
+//! What must hold: each names its source. "Printed" is what the paper says, "the authors' code"
+//! what CAMAL's does, "ours" what we chose where the paper leaves it out. docs/PAPERS.md says why,
+//! under the paper's name.
 //!
-//! Callers: `agent::make` and the agents `doblix`, `lerp` and `camal`, and `solera-bench`'s pages.
+//! Callers: `agent::make` and the agents `doblix`, `lerp` and `camal`; pages and the opponent
+//! `plain` of `solera-bench`.
 
 use crate::learn::Boost;
 

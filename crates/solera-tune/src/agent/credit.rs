@@ -1,13 +1,14 @@
-//! What an agent may dare: `Credit`, the record of an agent. The longer its changes have helped,
+//! What an agent may dare: `Credit`, the record of an agent. The more of its changes have helped,
 //! the larger the next may be.
 //!
-//! A number may become 2 times as large or small, 8 after one change that helped, any after two. A
-//! change that hurt begins anew. `hear` keeps the record.
+//! A number may become 2 times as large or small, 8 after one change that helped, any after two;
+//! one that hurts begins it again. A change helped if it was kept at 97 % of the cost or less. It
+//! hurt if it was taken back at 102 % or more. `hear` keeps the record.
 //!
-//! What must hold: the coordinator keeps one and refuses steps beyond it. An agent that wants to be
-//! heard keeps its own, by what it hears. Both come to the same.
+//! What must hold: where rules are guarded, the coordinator refuses steps beyond its own record. An
+//! agent that wants to be heard keeps another, by what it hears. Both come to the same.
 //!
-//! Callers: `coordinator` (`state`), and the steward.
+//! Callers: `coordinator` (`state`), and the steward (`wishes::dares`).
 
 use super::Outcome;
 use serde::{Deserialize, Serialize};

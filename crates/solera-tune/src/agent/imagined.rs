@@ -1,11 +1,11 @@
 //! A database that is only computed: `Imagined`, the cost model's tree, whose missions an agent
 //! sees as windows.
 //!
-//! `mission` runs one of 5,000 operations, `apply` does what a proposal asks, `tuned_by` lets an
-//! agent live in it. `cost_of` is the long run's price of run limits.
+//! `mission` runs one of 5,000 operations, `apply` sets run limits as a proposal asks, `tuned_by`
+//! lets an agent live in it. `cost_of` is the long run's price of run limits.
 //!
 //! What must hold: no engine is opened. It has the shape of RusKey's experiments, and the units of
-//! a fixed machine. Proposals may set run limits alone.
+//! a fixed machine. `apply` panics at any other knob.
 //!
 //! Callers: `lerp_tests`, `doblix_tests` and `camal::tests`. It is built for tests alone.
 

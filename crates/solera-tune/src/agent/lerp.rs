@@ -2,14 +2,12 @@
 //! "RusKey").
 //!
 //! A model of actor and critic (`learn::ddpg`) learns one level's K from missions, which are
-//! windows. An action is K − 1, K or K + 1; the reward is what the level's and the whole's
-//! operations cost, negated. What the first levels learned is propagated to the others by its
-//! `Scheme`: alike, or by Lemma 5.1 (`infer`), or else the closed form. A shifted workload begins
-//! it again, with what it knows.
+//! windows. An action is K − 1, K or K + 1; the reward is what the level and the whole cost,
+//! negated. `Scheme` says which levels learn, and what follows for the others (`infer`, Lemma 5.1).
 //!
-//! What must hold: level 1 of the paper is level 1 here; level 0 holds write buffers as they come.
-//!
-//! Callers: `agent::make`, and the page `lerp` of `solera-bench`.
+//! What must hold: level 0's K is never set. Once all is found, it rests until the workload shifts,
+//! and learns again with what it knows. Blocked windows do not count.
+//! Callers: `agent::make` (with Monkey's filters), and the page `lerp` of `solera-bench`.
 
 use super::{Agent, Outcome, Proposal, Set, constants::LerpConstants};
 use crate::{

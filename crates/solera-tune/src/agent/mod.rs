@@ -1,14 +1,15 @@
 //! Who wants knobs changed: `Agent`, what all are to the coordinator, and the words that they
-//! exchange: [`Proposal`], [`Set`] and [`Outcome`].
+//! exchange: `Proposal`, `Set` and `Outcome`.
 //!
 //! An agent sees windows, proposes changes when it is its turn, and hears what became of them.
 //! `make` makes one by its name (`Maker`, `NAMES`).
 //!
 //! What must hold: an agent never touches the database. It is a function of how it was made, was
-//! shown and heard. It asks for no time, no chance, no file, so a journal can be decided again.
+//! shown and heard. It asks for no time, no file, and no chance but its seed's, so a journal can be
+//! decided again.
 //!
-//! Callers: `coordinator` asks one; `attach::stepper` and `coordinator::replay` make it.
-//! `solera-bench`'s opponents are agents too, which `paper::learning` asks.
+//! Callers: `coordinator` asks it; `attach::stepper` and `coordinator::replay` make it; journals
+//! keep its words. `solera-bench` has agents of its own (`opponent`) and asks them (`learning`).
 
 pub mod camal;
 pub mod constants;

@@ -1,12 +1,13 @@
 //! An agent that draws its changes: `Random`, what a guard must live with.
 //!
-//! It turns one knob at a time, any of all, to a value that is legal by itself. Of what it is shown
-//! it uses only how many levels there are.
+//! At each turn it proposes one knob, drawn from all that there are, for a drawn level or for all.
+//! Its value is legal by itself, and small ones are as likely as large ones.
 //!
-//! What must hold: what it draws is a function of its seed, which it remembers.
+//! What must hold: what it draws is a function of its state and of how many levels there are. Its
+//! seed begins the state, and it remembers it. It sees nothing else.
 //!
-//! Callers: `agent::make`, under the name `random`: tests of `attach`, `tests/unharmed.rs`, the
-//! page `safety` of `solera-bench`.
+//! Callers: `agent::make`, under the name `random`: tests of `attach` and `coordinator`,
+//! `tests/seeds.rs`, `tests/unharmed.rs`, the page `safety` of `solera-bench`.
 
 use super::{Agent, Outcome, Proposal, Set};
 use crate::learn::elementary::{exp2, log2};

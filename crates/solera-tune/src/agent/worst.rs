@@ -1,13 +1,13 @@
 //! An agent that wants the worst: `Worst`, what a guard must live with.
 //!
-//! It knows six changes that hurt a mix of reads, and six that hurt writes. It proposes one after
-//! the other, and claims that each helps much.
+//! It knows six changes that hurt where reads are the larger part, and six that hurt where writes
+//! are. At each turn it proposes the next of the six, and claims that it helps much.
 //!
-//! What must hold: what it proposes is a function of the window and of how often it was asked. It
-//! heeds no outcome.
+//! What must hold: what it proposes is a function of the window's mix and size ratio, and of how
+//! often it was asked. It heeds no outcome.
 //!
-//! Callers: `agent::make`, under the name `worst`: tests of `attach`, `tests/unharmed.rs`, the page
-//! `safety` of `solera-bench`.
+//! Callers: `agent::make`, under the name `worst`: tests of `attach`, `tests/seeds.rs`,
+//! `tests/unharmed.rs`, the page `safety` of `solera-bench`.
 
 use super::{Agent, Outcome, Proposal, Set};
 use crate::sight::Window;

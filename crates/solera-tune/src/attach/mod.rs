@@ -1,14 +1,15 @@
-//! A tuner on an open database: `Attach` says how it is tuned, [`Tuner`] is a thread that does it,
-//! [`Stepper`] does it step by step.
+//! A tuner on an open database: `Attach` says how it is tuned, `Tuner` is a thread that does it,
+//! `Stepper` does it step by step.
 //!
 //! `attach` is the short way, for a `Goal`: the steward on the default keyspace.
 //!
-//! What must hold: the engine is never harmed. Whatever goes wrong, with the agent, the journal or
-//! a change, ends the tuning with a reason; the database goes on with what was set. A database has
-//! one tuner (`TUNED.lock`).
+//! What must hold: the engine answers as if nobody tuned. An agent that panics and a journal that
+//! fails end the tuning with a reason; what such an agent left open is taken back. A change that
+//! the engine refuses ends nothing. Else the database goes on with what was set. A database has one
+//! tuner (`TUNED.lock`).
 //!
-//! Callers: applications; `solera`'s `--tune` (`command::tuning`); `arm` and the pages `epochs` and
-//! `learning` of `solera-bench`; tests.
+//! Callers: `--tune` of `solera load`, `solera trace replay` and `solera bench`; `solera-bench`'s
+//! `arm` and its pages `learning` and `epochs`; tests.
 
 mod stepper;
 #[cfg(test)]

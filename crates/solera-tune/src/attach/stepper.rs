@@ -1,14 +1,15 @@
 //! Tuning step by step: `Stepper` looks at the database, has the coordinator decide, and makes what
-//! was ordered.
-//!
-//! What must hold: the journal has the order before it is made, and the answer after it. `step`
-//! never fails: what goes wrong ends the tuning. A window is ended early where an open change hurts
-//! at two looks in a row. A change that was open when the last process ended is taken back.
+//! was ordered. `Progress` is what a step came to.
 //!
 //! `Prepared` has looked at all that can be refused, before anything that takes seconds.
 //!
-//! Callers: `attach::Attach::stepped`, `tuner`'s thread, the pages `learning` and `epochs` of
-//! `solera-bench`.
+//! What must hold: the journal has the order durably before it is made, and the answer after it.
+//! `step` never fails: what goes wrong ends the tuning, but what the engine refuses is an answer.
+//! Where agent, seed, unit costs, keyspace and goal are those of the journal, a change that the
+//! last tuner left open is taken back. Else what was set stays.
+//!
+//! Callers: `Attach::stepped`, `tuner`'s thread; the pages `learning` and `epochs` of
+//! `solera-bench`, `tests/seeds.rs` and `tests/unharmed.rs`.
 
 use super::{Attach, LOCK_NAME, WHO};
 use crate::{

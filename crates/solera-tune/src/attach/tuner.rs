@@ -1,12 +1,12 @@
-//! Tuning on a thread of its own: `Tuner`, which steps a `Stepper` every quarter of a second until
-//! it is dropped.
+//! Tuning on a thread of its own: `Tuner`, which looks every quarter of a second, by a `Stepper`,
+//! until it is dropped or tuning ends.
 //!
-//! What must hold: its thread works for at most a hundredth of the time. Exceptions are a tenth of
-//! a second at first, the probe, and while a change is open. It ends soon after the tuner is
-//! dropped, whatever it does.
+//! What must hold: its thread works for at most a hundredth of the time. The probe of the machine
+//! and a first tenth of a second do not count. While a change is open, it looks whatever that
+//! takes. It ends soon after the tuner is dropped, whatever it does. It keeps the database open.
 //!
-//! Callers: `attach::Attach::thread`; applications, `solera`'s `--tune` and `solera-bench`'s `arm`
-//! hold one.
+//! Callers: `Attach::thread`. `--tune` of `solera load` and `solera trace replay` and
+//! `solera-bench`'s `arm` hold one.
 
 use super::{Attach, Progress, stepper::Prepared};
 use crate::cost::probe::probe_unless;

@@ -2,10 +2,10 @@
 //! (`Measured`).
 //!
 //! It keeps the exponentially weighted mean of their cost and its median absolute deviation, with
-//! merges spread evenly ([`Merging`]). `tolerance` is how much worse a window may be.
+//! merges spread evenly (`Merging`). `tolerance` is how much worse a window may be.
 //!
-//! What must hold: one window is a baseline whose deviation is not yet known. A steady context
-//! tolerates 5 %, a restless one three deviations.
+//! What must hold: one window is a baseline; before the fourth its deviation is taken to be 4 %. By
+//! the default rules the tolerance is three deviations, and 5 % at least.
 //!
 //! Callers: `coordinator` and its `state`.
 

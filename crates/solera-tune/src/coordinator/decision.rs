@@ -1,11 +1,13 @@
 //! What was decided after a window: `Decision`, with its `Order` (a `Purpose` and sets) and the
 //! database's `Answer`.
 //!
-//! What must hold: a decision is a function of all windows and answers before it, and is written
-//! down word for word.
+//! What must hold: a decision is a function of all windows and answers before it. It is written
+//! down word for word before its order is made. What the answer adds to it is shown, and not
+//! written.
 //!
 //! Callers: `coordinator` makes them, `attach::stepper` carries them out, `journal` and `replay`
-//! keep and compare them, `solera explain` and `paper::epochs` of `solera-bench` tell them.
+//! keep and compare them. `solera explain` tells them; the page `epochs` of `solera-bench` counts
+//! them.
 
 use crate::agent::{Outcome, Proposal, Set};
 use serde::{Deserialize, Serialize};

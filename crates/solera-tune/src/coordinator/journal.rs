@@ -2,12 +2,14 @@
 //! directory: `Journal` and `Record`.
 //!
 //! Lines have a CRC-32C in eight hexadecimal digits, a space, and a JSON object. The first is a
-//! `Begin`. A full file (8 MiB) is written anew with its newest part, from a `Begin` on.
+//! `Begin`. A full file (8 MiB) is written anew with its newest part (4 MiB at most), from a
+//! `Begin` on.
 //!
 //! What must hold: what is read back is what was written, or is cut off where a last line is torn.
-//! A damaged line that is followed by others, and a file that is no journal, are refused.
-//!
-//! Callers: `attach::stepper`; `read` by `solera explain`, `solera tune` and tests.
+//! A damaged line that is followed by others, and a file that is no journal, are refused and left
+//! as they are. What was added is durable after `sync`.
+//! Callers: `attach::stepper`; `replay` goes through its records; `read` by `solera explain`,
+//! `solera tune replay` and tests.
 
 use super::{Answer, Decision, Rules, State};
 use crate::{

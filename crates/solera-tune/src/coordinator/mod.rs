@@ -5,11 +5,11 @@
 //! hurt, and forbids the same for a while (`tabu`).
 //!
 //! What must hold: a decision is a function of the windows and answers before it: no clock, no
-//! file, no randomness. What people set is left alone. What changes lose stays within the allowance
-//! of [`Rules`], but for what one window can lose.
-//!
-//! Callers: `attach::stepper`, `coordinator::replay`. `solera explain` and `paper::epochs` read its
-//! words.
+//! file, no randomness. What others set is left alone. Where `Rules` are guarded, what changes lose
+//! stays within their allowance, but for what one window can lose. An agent that panics is not
+//! asked again.
+//! Callers: `attach::stepper`, `coordinator::replay`; parts by `solera explain`,
+//! `solera tune replay` and `solera-bench` (`safety`, `epochs`).
 
 pub mod baseline;
 pub mod decision;

@@ -1,12 +1,13 @@
 //! What changes that hurt have cost, and what they may cost: `Regret`, an account in time.
 //!
-//! It counts what operations took longer than their baseline, of all the time that was served.
-//! `affords` says if there is room for one more change.
+//! It counts what operations took longer than their baseline while a change was open, or was being
+//! put right. `affords` says if there is room for one more change, by the time that was served.
 //!
 //! What must hold: what one change gains does not make up for what another loses. An agent that
-//! helped in one place may not hurt in another for it.
+//! helped in one place may not hurt in another for it. Windows of one change do make up for each
+//! other.
 //!
-//! Callers: `coordinator` charges it, `state` keeps it; its allowance is `Rules`'s.
+//! Callers: `coordinator` charges it, `state` keeps it; its allowance is that of `Rules`.
 
 use super::rules::Rules;
 use serde::{Deserialize, Serialize};

@@ -1,11 +1,12 @@
 //! Deciding again, offline, from a journal's records: `replay` compares each decision with the one
-//! that was written down.
+//! that was written down, and gives a `Replay`.
 //!
-//! `resume` brings a tuner back to what it knew when its process ended: what was decided after the
-//! newest beginning is decided again.
+//! `resume` brings a tuner back to what it knew when its process ended (`Resumed`). It decides
+//! again, without comparing, what was decided after the newest beginning.
 //!
-//! What must hold: `replay` also finds what is known at each beginning as it was known then. The
-//! first `Difference` ends it.
+//! What must hold: what `replay` decides now is what was decided then, and known at each beginning
+//! that goes on; the first `Difference` ends it. Records that cannot follow each other are an
+//! error.
 //!
 //! Callers: `attach::stepper` resumes; `solera tune replay` and the tests replay.
 

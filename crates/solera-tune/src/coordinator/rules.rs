@@ -1,11 +1,13 @@
 //! The rules that every agent's changes obey: `Rules`. Each number has its reason here: how changes
 //! are judged, what they may lose, how long what hurt must wait.
 //!
-//! What must hold: with any rules, one change at a time is all there is. `unguarded` judges
-//! nothing, for experiments that repeat a paper's agent as it was printed.
+//! What must hold: with any rules, one change at a time is all there is. `unguarded` takes nothing
+//! back that hurts, for experiments that repeat a paper's agent as it was printed. Only what an
+//! agent that panics, or another process, left open is taken back.
 //!
-//! Callers: `coordinator` and its `baseline`, `regret`, `tabu` and `state`; `attach` takes others;
-//! `journal` records them; `paper::epochs` and `paper::safety` of `solera-bench` choose some.
+//! Callers: `coordinator` and its `baseline`, `regret`, `tabu`, `state` and `journal`;
+//! `Attach::rules` takes others: the pages `safety` and `epochs` of `solera-bench`,
+//! `tests/unharmed.rs`.
 
 use serde::{Deserialize, Serialize};
 

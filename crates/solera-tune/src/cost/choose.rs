@@ -1,14 +1,15 @@
 //! The cheapest setting: `choose` for a mix and a `Budget`, and `Model::price` for one setting.
 //!
-//! It prices four `Family`s of run limits at size ratios from 2 to 6 and about T*, with filter
-//! bits, all by closed forms. From the best of each, a walk over neighbours goes where the model
-//! says that it is cheaper. `Choice` holds all candidates.
+//! The closed forms say where to look, for each `Family` of run limits. From the best of each, and
+//! from an untuned database, a walk over neighbours goes where the model says that it is cheaper.
+//! `Choice` has each family's candidates, the best of all, and its terms.
 //!
-//! What must hold: every candidate is a legal setting. All are priced in one way: from the tree
-//! that loading leaves, over as many operations as write every entry once more.
+//! What must hold: neighbours are legal settings. All are priced in one way: from the tree that
+//! loading leaves, over as many operations as write every entry once more. If nothing is written,
+//! one is priced.
 //!
-//! Callers: `solera cost`, and the pages `camal`, `ruskey` and `camal_learned` of `solera bench
-//! paper`.
+//! Callers: `solera cost`, and the pages `camal`, `ruskey` and `camal_learned` of `solera-bench`;
+//! `Family` also by `together`; `SIZE_RATIO_MAX` by the steward.
 
 use super::{
     forms::{BLOOM_EXPONENT, camal, ruskey},

@@ -3,11 +3,12 @@
 //! v is a lookup of an absent key, r of a key that is there, q a scan, w a write. A mix is read
 //! from text, as shares or percentages.
 //!
-//! What must hold: shares are 0 to 1 and together 1. A sum within 0.1 % of 1 or 100 is rounding;
-//! any other is refused with the reason.
+//! What must hold: shares are 0 to 1 and together 1. `new` sees to that: a sum within 0.1 % of 1 or
+//! 100 is rounding; any other is refused with the reason. Fields that are filled in by hand are not
+//! checked: `cost::choose` has weights there that are no shares.
 //!
-//! Callers: everything that prices a workload: `cost`, `sight`, the agents, `solera cost`, and
-//! `solera-bench`.
+//! Callers: everything that prices or asks for a workload: `cost`, `sight`, `world`, the agents,
+//! `solera cost`, and `solera-bench`.
 
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};

@@ -3,12 +3,13 @@
 //!
 //! Files are read past the system's cache where possible, else through it; `Units::direct_reads`
 //! says which. The processor's parts come from databases in memory, through the engine's public
-//! face, as differences: a lookup with seven runs, and with one.
+//! face. Some are differences, such as a lookup with seven runs and with one, and may come to 0.
 //!
-//! What must hold: the directory is left as it was. `probe_unless` ends soon after its caller says
-//! so.
+//! What must hold: the directory is left as it was, after a failure too; a file that cannot be
+//! removed is an error. `probe_unless` ends soon after its caller says so.
 //!
-//! Callers: `attach` (`stepped`, the tuner's thread), `solera cost`, and `solera bench paper`.
+//! Callers: `attach` (`stepped`, the tuner's thread), `solera cost`, and the papers' experiments of
+//! `solera-bench`.
 
 use super::units::{READ_BYTES, Units};
 use solera::{

@@ -2,14 +2,14 @@
 //! range by range.
 //!
 //! Keys are random and evenly used, so a run is a density over the key space, in `CELLS` equal
-//! cells. `flush` and `settle` follow `solera::compaction`'s `wants` and `pick` step by step and
-//! count what merges read and write (`Work`).
+//! cells. `flush` and `settle` follow `solera::compaction`'s `wants` and `pick` and count what
+//! merges read and write (`Work`). Level 0 is due at its run limit; patience is not modelled here.
 //!
 //! What must hold: no steady state is assumed. A tree of a few data sizes' writes is far from one
 //! where the last level holds many runs.
 //!
 //! Callers: `cost::model`, `cost::reads`, `steward::foresight`, `agent::imagined`,
-//! `tests/engine.rs`, and the opponent `arce` of `solera-bench`.
+//! `tests/engine.rs`; the pages `camal` and `missions` and the opponent `arce` of `solera-bench`.
 
 use solera::Shape;
 

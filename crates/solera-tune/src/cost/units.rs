@@ -1,13 +1,14 @@
 //! What this machine takes for the steps that operations are made of: `Units`, in nanoseconds,
-//! measured by [`probe`](super::probe) and stored as JSON.
+//! measured by `cost::probe` and stored as JSON.
 //!
-//! `of_blocks` counts blocks alone, `assumed` is a middling machine. `read_ns` puts random reads on
-//! a line between the sizes measured; larger ones go on at the rate of sequential pages.
+//! `of_blocks` counts blocks alone, `assumed` is a middling machine. `read_ns` is a random read of
+//! any size. Between the four sizes measured it lies on a line. Below them it is the smallest's,
+//! above them each page more costs what reading ahead does.
 //!
-//! What must hold: `is_sane` refuses what no machine can take.
+//! What must hold: `is_sane` refuses times that are negative, no numbers, or a minute and more.
 //!
-//! Callers: `probe` makes them; `cost::model`, the agents, `world`, `attach`, `solera cost` and
-//! `solera-bench` price by them.
+//! Callers: `probe` makes them; `cost::model`, `choose`, the agents, `world`, `attach`,
+//! `solera cost` and `solera-bench` price by them.
 
 use serde::{Deserialize, Serialize};
 

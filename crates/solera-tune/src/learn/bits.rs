@@ -1,7 +1,8 @@
 //! Many `f32` in a memory as one text: `serialize` writes their bits, eight hexadecimal digits
 //! each, `deserialize` reads them.
 //!
-//! What must hold: no number changes on the way. Numbers that are not finite are refused.
+//! What must hold: no number changes on the way. Numbers that are not finite are refused when they
+//! are read, not when they are written.
 //!
 //! Callers: `#[serde(with = "bits")]` on the vectors of `network` and `replay`.
 

@@ -4,8 +4,9 @@
 //! Splits and leaves are those of XGBoost for squared errors (Chen and Guestrin, KDD 2016). A leaf
 //! is −G/(H + λ), and a split is as good as what it adds to G²/(H + λ).
 //!
-//! What must hold: every split of every feature is tried, and the first of equal ones is taken.
-//! Points are finite. XGBoost's defaults, which CAMAL uses, are `Boost`'s.
+//! What must hold: every split between two values is tried that leaves both sides the least weight
+//! of a leaf. The first of equal ones is taken. Points are finite. XGBoost's defaults, which CAMAL
+//! uses, are `Boost`'s.
 //!
 //! Callers: `regression`, for `Kind::Trees`; `agent::constants` has the options.
 

@@ -3,10 +3,10 @@
 //! An actor says what to do in a state, a critic what that is worth. `learn` draws a batch from
 //! what `remember` kept: the critic learns from it, the actor follows the critic's slope. A second
 //! pair follows both slowly; the critic's targets are made of it. `explore` adds noise, less each
-//! time.
+//! time, down to a least.
 //!
-//! What must hold: transitions have the sizes of the options. After `shift` the noise is at its
-//! first again and memories count half.
+//! What must hold: transitions have the sizes of the options. Before `warm` of them are kept,
+//! `learn` does nothing. After `shift` the noise is at its first again and memories count half.
 //!
 //! Caller: `agent::lerp`.
 

@@ -4,8 +4,8 @@
 //! What must hold: distributions are over the same kinds, numbers are finite. The test begins again
 //! after a change.
 //!
-//! Callers: `agent::lerp` and `solera-bench`'s opponents `arms`, `planner` and `search` ask for the
-//! variation. Nothing but its own tests uses `PageHinkley`.
+//! Callers: `agent::lerp` and the opponents `arms`, `planner` and `search` of `solera-bench` ask
+//! for the variation. Nothing but its own tests uses `PageHinkley`.
 
 use serde::{Deserialize, Serialize};
 

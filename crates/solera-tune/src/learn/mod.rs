@@ -1,13 +1,15 @@
 //! The learners: what estimates, predicts and decides from numbers, and knows nothing of trees.
 //!
 //! What must hold: the same seed and numbers give the same answer, bit for bit, on every processor.
-//! So no learner uses the platform's elementary functions ([`elementary`] has others), an iteration
+//! So no learner uses the platform's elementary functions (`elementary` has others), an iteration
 //! order that changes, or a sum whose order the compiler chooses. Files test on problems whose
 //! answer is known; most compare a run's digest with a fixed value.
 //!
-//! Numbers that are not finite must not reach a learner: callers look first, learners assert it.
+//! Numbers that are not finite must not reach a learner: callers look first, and most learners
+//! assert it.
 //!
-//! Callers: the agents, the steward's `scales`, and opponents and pages of `solera-bench`.
+//! Callers: the agents `doblix`, `lerp` and `camal`, the steward's `scales`, and opponents and
+//! pages of `solera-bench`. `cost` and `sight` take `elementary` from here.
 
 pub mod bits;
 pub mod random;

@@ -1,15 +1,15 @@
 //! Contexts: workloads that are alike have one number. `Contexts` gives it, by `Traits`: mix, and
 //! size of data, entry and scan.
 //!
-//! A window belongs to the nearest context. Its mix must be within `DRIFT` in total variation
-//! (CAMAL's threshold), and its sizes within a factor of two.
+//! A window belongs to the nearest context. Their mixes lie within `DRIFT` in total variation
+//! (CAMAL's threshold), their sizes within a factor of 2; a scan's counts where both have scans. A
+//! context keeps the traits that it was first seen with.
 //!
 //! What must hold: a workload that no context is like becomes one after a window whose parts are
-//! alike, or two windows in a row. The window in which a workload changes makes none. 64 are
-//! remembered.
-//!
+//! alike, or two windows in a row. Till then its number is 0. 64 are remembered; the one seen least
+//! recently makes room.
 //! Callers: `watch`, which places each window; `coordinator::replay`, which places windows again;
-//! `attach::stepper`, which goes on with a journal's.
+//! `journal` keeps them.
 
 use super::window::Window;
 use crate::learn::elementary::log2;

@@ -4,11 +4,12 @@
 //! `cost` is what a window cost for one operation, `mean_ns` its mean time, `broken` names the
 //! bound that it breaks. `Measure` says how the mean time is had.
 //!
-//! What must hold: a window that does not tell has no cost. Each objective's name comes back from
-//! its text.
+//! What must hold: a window that does not tell has no cost: one without operations, or without
+//! samples where times are sampled. Each objective's name comes back from its text.
 //!
-//! Callers: the coordinator judges by it; `agent::lerp`, the steward and opponents price by it.
-//! `attach` and `solera-bench` set one; `solera explain` names its objective.
+//! Callers: users give one to `Attach`; the coordinator judges by it, `agent::lerp` and the steward
+//! price by it; `solera explain` names its objective. Pages and the opponents `arms` and `search`
+//! of `solera-bench` use one.
 
 use super::window::Window;
 use serde::{Deserialize, Serialize};

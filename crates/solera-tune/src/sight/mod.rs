@@ -1,14 +1,15 @@
 //! What a database does, seen window by window.
 //!
-//! [`Window`] is what happened between two observations, [`Watch`] cuts time into windows and says
-//! which are not to be judged. [`Contexts`] give alike workloads one number; [`Goal`] is what a
-//! window is measured by.
+//! `Window` is what happened between two observations, `Watch` cuts time into windows and says
+//! which are not to be judged. `Contexts` give alike workloads one number; `Goal` is what a window
+//! is measured by.
 //!
-//! What must hold: a window is all that anybody decides from. It can be written down and read back
-//! without loss. One with a number that is not finite is not judged.
+//! What must hold: a window is all that anybody decides from. One that may be judged can be written
+//! down and read back without loss. One with a number that is not finite is blocked.
 //!
-//! Callers: `attach::stepper` watches; the coordinator and the agents read windows; `solera
-//! explain` reads them in journals; pages of `solera-bench` watch too.
+//! Callers: `attach::stepper` watches; the coordinator, the agents and `solera-bench`'s opponents
+//! read windows; `solera explain` reads them in journals. The page `learning` of `solera-bench`
+//! watches too.
 
 pub mod context;
 pub mod goal;

@@ -1,14 +1,15 @@
 //! Cutting time into windows: `Watch`, shown observations as often as its caller likes, says by
 //! `Look` whether a window has ended.
 //!
-//! One ends with enough operations over enough time (`Pace`) and, where there are writes, flushes:
-//! it holds whole cycles of the tree's work. Looks compare what was asked: where the workload
-//! changes, the window begins anew, once. `end_early` is for a change that hurts.
+//! One ends with enough operations over enough time (`Pace`) and, where there are writes, flushes.
+//! Two to eight times the operations do without flushes, and `elapsed_ns_max` ends any. Looks
+//! compare what was asked: where the workload changes, the window begins anew, once. `end_early`
+//! ends one at once.
 //!
-//! What must hold: a window in which it changes again is of no context and is not judged. A known
-//! workload that has come back is told before its window ends.
+//! What must hold: a window in which it changes again is of no context and is not judged. Another
+//! known workload that has come back is told before its window ends, once two parts are alike.
 //!
-//! Callers: `attach::stepper`, and the pages of `solera-bench` that learn.
+//! Callers: `attach::stepper`, the page `learning` of `solera-bench`, and tests of the steward.
 
 use super::{
     context::{Contexts, DRIFT, Traits},

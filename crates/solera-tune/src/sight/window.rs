@@ -2,12 +2,14 @@
 //! (`Operations`, `Setting`, `LevelSight`, `LayoutSight`).
 //!
 //! `between` subtracts observations. `number` and `text` say what a knob stood at. `Blocked` says
-//! why a window is not to be judged: a load, a backlog, a stalled writer, a clock that jumped.
+//! why a window is not to be judged, such as a load, a backlog, writers that waited, a clock that
+//! jumped.
 //!
 //! What must hold: plain data that a journal can keep. A window whose numbers cannot be true is
-//! blocked.
-//!
-//! Callers: `watch` makes them; the coordinator, all agents, and the cost model's users read them.
+//! blocked. `watch` adds its number, its context and the reasons that need more than two
+//! observations.
+//! Callers: `watch` makes them; the coordinator, all agents, the opponents of `solera-bench` and
+//! `solera explain` read them; `journal` keeps them.
 
 use crate::cost::Mix;
 use serde::{Deserialize, Serialize};

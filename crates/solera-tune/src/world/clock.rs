@@ -3,10 +3,10 @@
 //! `charge` moves it, `now_ns` reads it. A world begins in the year 2023, and sleeping takes its
 //! time at once.
 //!
-//! What must hold: nothing but charges and sleeps moves it.
+//! What must hold: nothing but charges and sleeps moves it, and nothing moves it backwards.
 //!
-//! Callers: `files` charges, `world::World` charges and gives it to the database; `solera bench
-//! paper` uses one too.
+//! Callers: `files` charges, `World` charges and gives it to the database; `tests/unharmed.rs`, and
+//! the counted machine of `solera-bench` (`paper::counted`).
 
 use solera::Clock;
 use std::{

@@ -1,11 +1,12 @@
-//! Twelve workloads that do not stay as they are: `Drift`, a name and a sequence of epochs, each a
-//! [`Phase`].
+//! Twelve workloads, most of which do not stay as they are: `Drift`, a name and a sequence of
+//! epochs, each a `Phase`.
 //!
-//! Hot keys that move, mixes in turns, YCSB's A to F, storms of deletes, growth (`Drift::all`).
+//! `Drift::all` has hot keys that move, mixes in turns, YCSB's A to F, storms of deletes, growth.
 //!
-//! What must hold: a tuner that was right in one epoch is wrong in the next.
+//! What must hold: a tuner that was right in one epoch may be wrong in the next. Three are there
+//! for the contrary: growth, reads and writes, each of which stays the same for six epochs.
 //!
-//! Callers: the pages `epochs`, `safety` and `together` of `solera bench paper`.
+//! Callers: the pages `epochs`, `safety` and `together` of `solera-bench`.
 
 use super::{Keys, Phase};
 

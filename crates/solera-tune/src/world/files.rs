@@ -1,11 +1,12 @@
-//! Files whose reads and writes take time by a world's clock: `WorldFs`, any [`Fs`] with a price on
+//! Files whose reads and writes take time by a world's clock: `WorldFs`, any `Fs` with a price on
 //! each read and append.
 //!
-//! What must hold: a read that goes on where the last one of its file ended is sequential and costs
-//! by the page. Another costs what a random read of its length costs. All else is the file system's
-//! own.
+//! What must hold: a read that goes on where the last one of its file ended is sequential. It costs
+//! by the page, and at most as another of its length. Another costs what a random read does.
+//! Appends cost by the page. All else is the file system's own and costs nothing, syncs too.
 //!
-//! Callers: `world::World`, `tests/unharmed.rs`, and `solera bench paper`, in its counted machine.
+//! Callers: `world::World`, `tests/unharmed.rs`, and the counted machine of `solera-bench`
+//! (`paper::counted`).
 
 use super::WorldClock;
 use crate::cost::{Units, units::PAGE_BYTES};

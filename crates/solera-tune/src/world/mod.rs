@@ -2,14 +2,14 @@
 //! it is like.
 //!
 //! Its files lie in memory, and a clock moves by what unit costs say of each read, each write and
-//! each step of an operation. `run` does operations of a `Phase` and all work that follows, and
-//! checks every answer.
+//! each step of an operation. `run` does operations of a `Phase` and all work that follows. It
+//! checks what lookups find, and that scans ascend; a wrong answer panics.
 //!
 //! What must hold: all work is in the caller's thread, so whatever happens is a function of the
-//! seed, and thousands of windows take seconds.
-//!
-//! Callers: tests of agents and of `attach`, `tests/seeds.rs`, `solera bench paper`.
-//! docs/decisions/0020 says why it lives here.
+//! setup and of what is asked. Thousands of windows take seconds.
+//! Callers: tests of the steward and of `attach`, `tests/seeds.rs`; the pages `epochs`, `safety`
+//! and `together` of `solera-bench`. `device` also by its opponents' tests. docs/decisions/0020
+//! says why it lives here.
 
 mod clock;
 pub mod drift;

@@ -1,10 +1,12 @@
 //! What a world's database is asked for, for a while: `Phase`, a workload, and `Keys`, which keys
 //! it touches.
 //!
-//! A phase is a mix, the entries of a scan, and how many writes are of new keys or delete the
-//! oldest. `Phase::of` has even keys, scans of 16, and writes of keys that are there.
+//! A phase is a mix, the entries of a scan and the size of values. It says how many writes are of
+//! new keys or delete the oldest. `Phase::of` has even keys, scans of 16, and writes of keys that
+//! are there.
 //!
-//! Callers: `world::World::run`, `drift`, and the tests that live in worlds.
+//! Callers: `world::World::run`, `drift`, the page `together` of `solera-bench`, and the tests that
+//! live in worlds.
 
 use crate::cost::Mix;
 

@@ -1,11 +1,14 @@
 //! Operations of the log into memtables: `batch` at a commit, `operation_to` for one operation, at
 //! recovery too.
 //!
-//! `batch` notes trees whose memtable is full. `keys_put` lists what a batch puts, for a large one.
+//! `batch` notes trees that are to be sealed: the memtable is full, or its deletes hide much of the
+//! tables. Range deletions go in together, after the tree's other operations. `keys_put` lists the
+//! keys of puts and merges.
 //!
-//! What must hold: a batch that does not decode poisons, because its frame is in the log already.
+//! What must hold: operations of a keyspace that was dropped go nowhere. A batch that does not
+//! decode is an error, for which `commit` poisons: its frame is in the log already.
 //!
-//! Callers: `core` (the commit's `insert`), `large`, and `open`'s replay.
+//! Callers: `core` and the tests' `unopened` (the commit's `insert`), `large`, and `open`'s replay.
 
 use super::{catalog::Keyspaces, values::Place};
 use crate::{

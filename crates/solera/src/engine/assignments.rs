@@ -1,14 +1,15 @@
 //! What knobs were set to while the database ran: `Assignments`, over what the program gives at its
 //! opens.
 //!
-//! `settings_of` and `split` are what trees and memory are kept like by it. `history` has the
-//! newest 256 changes. An author of many drives out his own oldest first.
+//! `settings_of` and `split` say how a tree and the memory are kept by it. `history` has at most
+//! 256 changes, of one author at most 128; the author of most loses his oldest.
 //!
-//! What must hold: what was set stands until it is set again, whatever later opens give. Setting a
-//! knob for all levels ends what was set for single ones.
+//! What must hold: what was set stands until it is set again or reset, whatever later opens give. A
+//! value that is not legal here, or unknown, is passed over. A knob set for all levels ends what
+//! was set for single ones, but for level 0's run limit.
 //!
-//! Callers: `store` keeps and records it; `change` adds to it; `control::check` tries settings on a
-//! copy.
+//! Callers: `open` collects it; `store` keeps it; `change` adds to it; `control::check` tries
+//! settings on a copy; `Control::history`, `control::observe` and `control::ranges` read.
 
 use super::{
     descriptions::describe,

@@ -1,10 +1,12 @@
-//! The threads of users that do the database's work (flushes, merges, loads, changes of keyspaces):
-//! `Callers` counts who is inside.
+//! The threads of users that do the database's work: `Callers` counts who is inside. They flush,
+//! compact, take steps, ingest, make checkpoints, create or drop keyspaces, or write large batches.
 //!
-//! What must hold: nobody is inside once it is `shut`, and nobody comes in later. A database that
-//! was closed writes nothing to its directory, which others may have by then.
+//! What must hold: `shut` lets nobody in any more and waits until all have left. So a database that
+//! was closed does no such work in its directory, which others may have by then. Plain commits and
+//! changes of knobs are not counted: they fail once log and manifest are given up.
 //!
-//! Callers: `core::enter` lets a thread in; `handle`'s close shuts it.
+//! Callers: `core::enter` lets a thread in, for `db`, `handle`, `jobs`, `ingest` and `checkpoint`;
+//! `handle`'s close shuts it.
 
 use crate::{
     error::{Error, Result},

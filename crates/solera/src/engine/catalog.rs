@@ -1,13 +1,13 @@
 //! The catalog: `Catalog`, which keyspaces there are, by name and by number, behind one lock.
 //!
 //! `check_name` refuses names that no keyspace may have; `look` shows `Keyspaces` while none comes
-//! or goes.
+//! or goes. `DEFAULT_KEYSPACE` is here.
 //!
 //! What must hold: a number is given once and never again. Every tree is listed under its name and
-//! its number. The store changes it after the change is durable.
+//! its number. Once the database is open, `store` changes the catalog after the change is durable.
 //!
-//! Callers: `store` changes it; `apply`, `memory`, `reads`, `report` and `tracing` read it, and
-//! `db` asks for names.
+//! Callers: `open` fills it, `store` changes it. Most of the engine reads it, such as `apply`,
+//! `logs`, `memory`, `reads`, `report` and `tracing`. `db` and `change` ask for names.
 
 use crate::{
     error::{Error, Result},

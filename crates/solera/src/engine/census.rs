@@ -1,12 +1,14 @@
-//! What each table points to, by value file, and how much of what lies below it hides: `Census`.
+//! What each table points to, by value file, and how many of its entries hide older ones: `Census`.
 //!
 //! A version counts for a whole tree, but a conversion is about a range of its keys. So tables are
-//! walked one by one. Of 32 entries, one is looked for in older runs, by their filters.
+//! walked one by one. One of 32 entries is looked for in older runs, by their filters, and stands
+//! for all 32.
 //!
-//! What must hold: a table is walked once and remembered as long as it is there (`forget_gone`).
-//! Nothing is on disk. A damaged table points to nothing.
+//! What must hold: the part of a table that counts (its clip) is walked once. It is remembered
+//! until `forget_gone` finds the table gone. Nothing is on disk. A damaged table points to nothing;
+//! a read that fails otherwise is an error.
 //!
-//! Callers: `convert` and `rewrite`; `reclaiming`'s state keeps it.
+//! Callers: `convert` (`cells`, for `rewrite` too) and `rewrite`; `reclaiming`'s state keeps it.
 
 use crate::{
     compaction::TablePointers,

@@ -1,14 +1,14 @@
 //! Changing knobs, and putting in force what was set: `Changing`, the right to change, and
 //! `Obeying`, who obeys.
 //!
-//! `control` checks a change under the store lock that `Changing` holds. `record` then writes one
-//! manifest record and has it obeyed.
+//! `control` checks a change under the store lock that `Changing` holds. `record` numbers it,
+//! writes one manifest record and has it obeyed.
 //!
 //! What must hold: a change is durable before anybody obeys it. It is in force for all who decide
-//! next, while work that is under way ends as it began.
+//! next, while work that is under way ends as it began. The cache is fitted last, without the lock.
 //!
-//! Callers: `handle::begin_change` begins one for `control::check` and `control::ranges`; `open`
-//! obeys what was recorded.
+//! Callers: `Control::apply` begins one (`handle::begin_change`), has `control::check` check it,
+//! and records it. `open` obeys what was recorded.
 
 use super::{
     assignments::Assignments,

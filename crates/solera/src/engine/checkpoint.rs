@@ -1,10 +1,12 @@
 //! Checkpoints: `Core::checkpoint` makes a second directory that is the database at one moment, by
-//! hard links.
+//! hard links. It takes tables, value files and settings along, and no log to replay.
 //!
 //! What must hold: everything is flushed at one moment of the commit order, under the claims of all
 //! trees and the commit lock. The versions of that moment keep the files while they are linked.
-//! `CURRENT` comes last: an unfinished directory is no database. The target is missing or empty,
-//! and is emptied again after a failure.
+//! `CURRENT` comes last: an unfinished directory is no database.
+//!
+//! The target is missing or empty, on the same file system, and not inside the database. After a
+//! failed link or manifest what was put there is removed again, as far as that is possible.
 //!
 //! Caller: `Db::checkpoint`.
 

@@ -1,15 +1,15 @@
-//! The commit order: `Commit`, one log append for all writers that wait, then memtables, then
-//! visibility.
+//! The commit order: `Commit`. Its steps are log append, sync if asked for, memtables, visibility;
+//! who does them is the `Environment`.
 //!
-//! Frames of all waiting batches go to the log in one append, with one sync if any asks. Then
-//! operations go to memtables, then one number makes all visible. What each step does is the
-//! `Environment`'s.
+//! A writer who finds the lock free commits alone. Those who wait are one group: one append, one
+//! sync if any asks, one number that makes all visible. A large batch always goes alone and synced.
 //!
-//! What must hold: no reader sees half a batch. A failed append is taken back and reported. A
-//! failed sync poisons, since no later success tells what is durable; nobody sees those writes
-//! until the next open. A transaction's reads are validated before it queues.
-//! Callers: `handle` and `large` commit; `ingest`, `logs` and `checkpoint` lock. `core` is the
-//! `Environment`. `db` encodes for it; `rewrite` commits through `jobs`.
+//! What must hold: no reader sees half a batch. A failed append is taken back. One that cannot be,
+//! a failed sync and a failed insert poison; nobody sees those writes until the next open, which
+//! may find them. A transaction is checked again at its turn, against its mark and the group before
+//! it.
+//! Callers: `handle`, `large` and `jobs` commit; `ingest`, `logs` and `checkpoint` lock; `core` is
+//! the `Environment`; `db` makes `Single` and `Operations`, `tracing` reads them.
 
 use super::{
     options::Durability,

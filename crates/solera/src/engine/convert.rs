@@ -1,14 +1,14 @@
-//! Giving values an order of their own, key range by key range: `Reclaimer::convert` converts one
-//! when nothing more pressing is due.
+//! Giving values an order of their own, key range by key range, under `Reclaim::Tier`.
+//! `Reclaimer::convert` converts one when there is no flush and no compaction to do.
 //!
 //! `compaction::convert` decides: a range is worth it for the space that it gives back, or because
 //! walks read many values there out of logs (`tree::heat`).
 //!
-//! What must hold: files that are to be emptied are emptied before others are chosen. Writers are
-//! told how much room is left. A failed conversion leaves nothing behind; no other begins for a
-//! while.
+//! What must hold: files that are to be emptied are emptied before others are chosen, but for those
+//! that cannot be now. Writers are told how much room is left. A failed conversion changes nothing;
+//! none begins for 0.1 to 60 seconds. Damage is gone around without such a rest.
 //!
-//! Callers: `jobs::give_back`, where space is reclaimed by tiers; `rewrite` notes here how its
+//! Callers: `jobs::give_back`; `rewrite` uses `cells`, and notes by `after_conversion` how its
 //! plans ended.
 
 use super::reclaiming::{Reclaimer, State};

@@ -1,14 +1,15 @@
 //! What all handles of an open database share: `Core`, the parts, each of which owns its state and
 //! its methods.
 //!
-//! It also owns what needs several of them at once: `writable` and `enter`, the environments of the
-//! commit order and of flushes, and making a number durable.
+//! It also owns what needs several of them at once: `writable`, `enter`, `flush_trees`, making a
+//! number durable, and the `Environment`s of commit order and flushes. `check_sizes` refuses keys
+//! and values over their limits.
 //!
-//! What must hold: locks are taken in the order that `Core`'s comment gives. `check_sizes` refuses
-//! keys and values over their limits.
+//! What must hold: locks are taken in the order that `Core`'s comment gives. `let_go` comes last,
+//! when nobody is at work.
 //!
-//! Callers: `handle` derefs to it; `jobs`, `ingest` and `checkpoint` add methods; `workers`, `db`
-//! and `control` use those. `open` makes it.
+//! Callers: `open` makes it; `handle` derefs to it; `jobs`, `ingest` and `checkpoint` add methods;
+//! `workers` step it; `db` and `control` use it. `ingest` and `db` check sizes.
 
 use super::{
     apply,

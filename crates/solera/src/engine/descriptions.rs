@@ -3,11 +3,12 @@
 //! `describe`, `all` and `find` look them up; `table` is the table of knobs in docs/TUNING.md.
 //! Programs name knobs by these statics, as `control::knob`.
 //!
-//! What must hold: every knob has a name of its own. At most twelve knobs and options face the
-//! user.
+//! What must hold: every knob has a name of its own. At most twelve options and knobs that are no
+//! experiments face the user. What is legal here is legal by itself: `control::check` also asks
+//! what the other knobs are.
 //!
-//! Callers: `control::check` and `control::ranges`, `assignments`, `solera control`; agents and
-//! tests name knobs by them.
+//! Callers: `control::check` and `control::ranges`, `assignments`; `solera-cli` (get, set),
+//! `solera-tune`'s agents and coordinator, `solera-bench`, `solera-sim`.
 
 use super::memory::CACHE_PERCENT_MIN;
 use crate::{

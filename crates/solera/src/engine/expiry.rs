@@ -1,12 +1,14 @@
 //! The time by which entries expire: `Expiry`, the clock and the latest time that was asked for.
 //!
-//! `now_ms` is for who acts on it, `look_ms` for who only asks. `moment` is when something written
-//! now expires.
+//! `now_ms` is for who acts on it, and is remembered; `look_ms` is for who only asks. `moment` is
+//! when something written now expires.
 //!
-//! What must hold: this time never runs backwards, whatever the clock does. The store records how
-//! late it has been (`high_ms`).
+//! What must hold: `now_ms` never runs backwards while the database is open, whatever the clock
+//! does. Most manifest records, and a clean close, keep the latest time (`high_ms`). After a crash
+//! the time may be as early as in the last record.
 //!
-//! Callers: `db`, for reads and writes; `store`, for horizons and records.
+//! Callers: `db`, for reads and writes; `job_parts` and `rewrite` act on it; `store` asks for
+//! horizons and records it; `open` makes it.
 
 use crate::{
     clock::Clock,

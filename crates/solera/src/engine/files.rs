@@ -2,12 +2,14 @@
 //! tables share.
 //!
 //! `new_file` gives a number, `path` a place, `keep_values` makes a version keep the value files
-//! that its tables point to.
+//! that its tables point to. `check_directory` refuses a directory that has gone.
 //!
-//! What must hold: a number is given to one file and never again. A file that cannot be removed now
-//! is removed at the next open.
+//! What must hold: while the database is open, a number is given once. An open passes over numbers
+//! that are recorded or that files in the directory have. A file that cannot be removed now is
+//! removed at the next open.
 //!
-//! Callers: `store` owns it; `open`, `ingest` and jobs take numbers from it.
+//! Callers: `open` makes it and `store` owns it; `job_parts`, `ingest` and `open` take numbers from
+//! it. `core`, `checkpoint`, `rewrite`, `db` and `control` ask for places and values.
 
 use super::resident::CachedValues;
 use crate::{

@@ -1,14 +1,15 @@
 //! Flushes: sealed memtables become tables. `Flusher` carries them out for one tree, several, or
-//! small ones together.
-//!
-//! What it asks of the commit order and the logs is its `Environment`, so it is tested here without
-//! a database.
+//! small ones (64 KiB) together. What it asks of commit order and logs is its `Environment`.
 //!
 //! What must hold: whoever flushes a tree holds its flush claim. The log is durable up to a
-//! memtable's last number before the manifest names its tables: in a power failure tables must not
-//! outlive what came before them in other keyspaces (docs/decisions/0004). A flush that fails
-//! leaves no file and all memtables.
-//! Callers: `jobs`, `large`, `checkpoint` and `ingest`.
+//! memtable's last number before the manifest names its tables. Else tables could survive a power
+//! failure that earlier writes to other keyspaces do not (docs/decisions/0004).
+//!
+//! A flush that fails, of one tree or of small ones together, keeps all their memtables and leaves
+//! no file. If it poisons, the next open removes the files.
+//!
+//! Callers: `jobs`, `large`, `checkpoint` and `ingest`; `core`, for users' flushes; the tests'
+//! `unopened`.
 
 use super::{job_parts::JobParts, store::Flushed, work::Claim};
 use crate::{

@@ -1,13 +1,15 @@
 //! The handle that keeps a database open: `Handle`, and the calls of users that need several parts:
-//! writes, keyspaces, knobs.
+//! writes, transactions, keyspaces, merge operators, knobs.
 //!
 //! It stands above the jobs, because a writer that outruns a database without threads does a step
 //! of the work itself.
 //!
 //! What must hold: the last handle closes. `close` stops the workers, waits for users' threads
-//! inside, makes the log durable, records the time, and only then gives the directory up.
+//! inside, makes the log durable and records the time. Then it gives the directory up, also when
+//! one of these failed. `create_keyspace` gives a keyspace that exists as it is; the default one
+//! cannot be dropped.
 //!
-//! Callers: `db`, of which each object holds one, and `control`.
+//! Callers: `db`, whose objects hold one, and `control` (changes, observations, recordings).
 
 use super::{
     catalog::DEFAULT_KEYSPACE,

@@ -1,14 +1,15 @@
 //! Bulk load: `Core::ingest` puts sorted entries straight into tables, and answers with an
-//! `IngestReport`.
+//! `IngestReport`. Keys that do not strictly ascend are refused.
 //!
 //! Tables are written without any lock. Then they enter the tree under the flush claim and the
-//! commit lock, as deep as older versions of their keys allow.
+//! commit lock, as deep as older versions of their keys and running plans allow.
 //!
 //! What must hold: no memtable above them holds an older version of an ingested key. What was
 //! acknowledged before is durable first. All entries have one sequence number, which is chosen at
-//! the installing. A load that fails leaves no file.
+//! the installing. A load that fails leaves no file, unless it poisons; the next open removes
+//! those.
 //!
-//! Caller: `Keyspace::ingest`.
+//! Callers: `Keyspace::ingest`, which `Db::ingest` calls.
 
 use super::{
     core::{Core, check_sizes},

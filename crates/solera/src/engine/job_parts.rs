@@ -1,13 +1,15 @@
 //! The parts of the engine that every job works with: `JobParts`, for a flush, a large batch and a
 //! compaction.
 //!
-//! `context` is what a job is told when it begins. `guarded` turns its panic into poison. `install`
-//! and `install_flushed` bring its result into force.
+//! `context` is what a job is told when it begins: layout, filters, what it may drop. `guarded`
+//! turns its panic into poison. `install` and `install_flushed` bring its result into force and fit
+//! the cache.
 //!
-//! What must hold: a job is told who reads what as of its beginning. Jobs that begin later may only
-//! drop more.
+//! What must hold: a job is told who reads what as of its beginning. Readers who come later see
+//! what it keeps. Key lists have a layout of their own under `Reclaim::LearnedKv`.
 //!
-//! Callers: `flushing`, `large` and `jobs`.
+//! Callers: `core` and the tests' `unopened` make it; `flushing` and `jobs` use all of it, `large`
+//! installs by `store`.
 
 use super::{
     memory::Memory,

@@ -1,14 +1,15 @@
-//! The work that is done next, as methods of `Core`: `step` does one unit of what `work` chose.
+//! The work that is done next, as methods of `Core`: `step` does one unit of it.
 //!
-//! It tends the logs, flushes, compacts, or gives back space of values, whichever is most pressing.
-//! `compact` takes a compaction from its plan to its installation. `wait_idle` and `compact_range`
-//! do such work on a user's thread, and `throttle` has a writer do some who is held.
+//! It tends the logs; if they need nothing, it flushes, else compacts, else gives back space of
+//! values. `wait_idle` and `compact_range` do such work on a user's thread. `throttle` holds a
+//! writer; without background threads he does a step.
 //!
-//! What must hold: what fails is noted for the tree and tried again, unless the failure poisons
-//! the database. A panic in a job does (`poison`).
+//! What must hold: a failure is noted and the work tried again, unless the failure poisons, as a
+//! panic in a flush or compaction does. Damage that a compaction meets is noted for its tree; later
+//! plans go around it.
 //!
-//! Callers: `workers`; `handle`, for users' threads and for writers. `reclaiming` and `large` ask
-//! for flushes and compactions through their environments.
+//! Callers: `workers`; `db` (step, wait, compact); `handle` and `ingest` (`throttle`). `convert`,
+//! `rewrite` and `reclaim` ask through `reclaiming`'s `Environment`, which is here.
 
 use super::{
     commit::{Terms, Writer},

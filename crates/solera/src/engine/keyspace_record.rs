@@ -1,11 +1,12 @@
 //! A keyspace's settings as the manifest records them, and what an open makes of them: `encode`,
 //! `decode` (docs/FORMAT.md, "5. CURRENT and manifest").
 //!
-//! `of_default` lets what the program gives count over what is recorded. `find_operator` and
-//! `check_operator` are the rule for merge operators.
+//! `of_default` is for the default keyspace: layout, shape and separation that the program gives
+//! count over the recorded ones. `find_operator` and `check_operator` are the rule for merge
+//! operators, which are known by name.
 //!
-//! What must hold: operands that were written under one operator are never read under another. A
-//! keyspace whose operator is not given opens with a stand-in that refuses.
+//! What must hold: a keyspace never gets an operator of another name than the recorded one. One
+//! whose operator is neither given nor built in opens with a stand-in that refuses.
 //!
 //! Callers: `open`, `store` (which creates keyspaces), `handle`; `inspect::edits` prints
 //! `recorded_settings`.

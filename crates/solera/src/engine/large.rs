@@ -1,14 +1,15 @@
-//! Batches that are larger than two write buffers: `LargeWriter`, `is_large`.
+//! Batches that are larger than two write buffers: `LargeWriter`, `is_large`. A batch of more than
+//! 16 trees or 1,024 range deletions is not taken.
 //!
-//! Memtables would hold such a batch a second time, whole, beside any budget. So it goes to the log
-//! like any other. Then its operations go through one memtable after the other into tables, which
-//! nobody sees before all are written.
+//! Memtables would hold such a batch a second time, beside any budget. So it goes to the log,
+//! always synced, and then by one memtable after the other into tables. Nobody sees them before all
+//! are written; other writers wait.
 //!
-//! What must hold: the batch's trees are flushed first, so nothing older lies above its tables. The
-//! log is durable up to its end before its tables are named. One manifest record names all: readers
-//! and crashes see it whole or not. Where tables cannot be written, memtables take it after all.
+//! What must hold: the batch's trees are flushed first, so nothing older lies above its tables. One
+//! manifest record names all, after the log is durable: readers and crashes see it whole or not.
+//! Where tables cannot be written or named, memtables take it after all.
 //!
-//! Caller: `handle`, for what `is_large`.
+//! Caller: `handle`, for batches and transactions; single writes never come here.
 
 use super::{
     apply,

@@ -1,15 +1,15 @@
-//! All of a log's life: begun, written, ended, made durable, removed when all it holds is in
-//! tables.
+//! All of a log's life: begun, written, ended, made durable, and removed. It goes when all it holds
+//! is in tables and no table points into it.
 //!
-//! `Present` is what the commit lock guards. `Logs` has the ended ones and the next one, which is
-//! made ahead: a writer at the end of a log only changes over (`with_room`). `tend` does what takes
-//! the device its time. `retire` ends logs that are useless.
+//! `Present` is what the commit lock guards. `Logs` has the ended ones and the next one, made ahead
+//! (`with_room`). `tend` does what takes time. `retire` ends a log of 64 KiB or more once all of it
+//! is in tables. Where logs are too many, memtables that pin them are sealed.
 //!
-//! What must hold: nothing is durable in a log before all logs before it are (docs/decisions/0004).
-//! Locks: the commit lock, then those here, then the store's. Nobody waits for the commit lock with
-//! one of these.
-//! Callers: `core`, as it commits, and for flushes and large batches; `jobs` tends; `checkpoint`
-//! ends the live log; `open` begins.
+//! What must hold: nothing in a log counts as durable before all logs before it are
+//! (docs/decisions/0004). Commit lock first, then those here, then the store's.
+//! Callers: `core` appends, seals, syncs and retires, for `flushing` and `large` too. `jobs` tends,
+//! and ends one at a freeze; `checkpoint` ends the live one; `handle` settles at its close;
+//! `ingest` syncs; `open` begins; `reclaim` asks `unflushed_max`.
 
 use super::{
     commit::{Commit, Writer},

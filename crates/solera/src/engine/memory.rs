@@ -1,15 +1,15 @@
 //! One memory budget: what write buffers, indexes and filters do not take is the block cache's.
 //!
 //! `Split` says how much each may take, in percent of the divided memory: the budget without what
-//! is not counted. `Memory` puts one in force: `write_buffer_bytes`, `level_filters`, and
-//! `fit_cache`.
+//! is not counted. `Memory` puts one in force: `write_buffer_bytes`, `level_filters` (for tables to
+//! come), and `fit_cache`.
 //!
-//! What must hold: cache and all that is counted are at most the budget, but a cache keeps an
-//! eighth if nobody set less. An open with another budget may break what was set; `validate` then
-//! allows no worse.
+//! What must hold: whenever the cache is fitted, it and all that is counted are at most the budget.
+//! But a cache keeps an eighth, whatever the rest takes, if nobody set less. After an open with a
+//! smaller budget `validate` allows what was set, and no worse.
 //!
-//! Callers: whoever installs or seals fits the cache; `job_parts`, `ingest` and `report` ask for
-//! filters, `control::check` and `ranges` for what is legal.
+//! Callers: `open`, `job_parts`, `change`, `large`, `ingest` and `handle` fit the cache;
+//! `job_parts`, `ingest` and `report` ask for filters; `assignments` and `control` use a `Split`.
 
 use super::{
     catalog::Catalog,

@@ -6,7 +6,8 @@
 //! What must hold: each part owns its state and its methods, and takes as arguments what it needs
 //! of others.
 //!
-//! Callers: `db`, the users' face; `control`, for knobs; `inspect::edits`.
+//! Callers: `db`, the users' face; `control`, for knobs, observations and recordings;
+//! `inspect::edits`. The crate's root hands options and reports to users of all crates.
 //!
 //! Files, bottom to top; each uses only those above it.
 

@@ -1,14 +1,15 @@
-//! Opening and recovery: `open` locks, reads the manifest, replays the logs, then writes a new
-//! manifest and a new log.
+//! Opening and recovery: `open` locks, reads the manifest, replays the logs, then writes a new log
+//! and a new manifest. It creates a missing database if it may, and its default keyspace.
 //!
-//! A log's records that are not known to be durable are written again. Recovered memtables that are
-//! too large are flushed first.
+//! Records that are not known to be durable are written again, to the new log. Memtables over their
+//! size are sealed, to be flushed first; with more than 8 logs all are.
 //!
 //! What must hold: nothing of the old state is changed before the new manifest is in force
-//! (`CURRENT` names it). So a crash in the middle of an open is the same as no open. A read-only
-//! open changes nothing and shares the lock with other readers.
+//! (`CURRENT` names it). So a crash before leaves the old database. Then files of ours that it does
+//! not name go. Where a log or table is missing, the open fails. A read-only open changes nothing
+//! and shares the lock.
 //!
-//! Caller: `handle`'s open.
+//! Caller: `Handle::open`, for `Options::open`.
 
 use super::{
     apply,

@@ -2,12 +2,14 @@
 //! when a keyspace is created, and `Durability`.
 //!
 //! `Fs`, `Clock` and merge operators come in here too. `effective_write_buffer` derives the write
-//! buffer from the budget.
+//! buffer's size from the budget if none is given.
 //!
 //! What must hold: every setting has a default; `validate` refuses what cannot be. All keyspaces
-//! share one write buffer.
+//! have the same size of write buffer. A knob that was set counts over what is given here.
 //!
-//! Callers: users, through `Db::open`; `open` and `store` read them.
+//! Callers: users, by `Options::open` (`db`), in all crates; the engine reads them, first `open`,
+//! `store`, `memory` and `keyspace_record`. `commit`, `db::batch` and `db::transaction` carry a
+//! `Durability`.
 
 use crate::{
     block::Compression,

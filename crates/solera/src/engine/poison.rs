@@ -1,11 +1,13 @@
 //! Poison: the state in which nothing more may be written: `Poison`.
 //!
-//! The first failure after which a write could be acknowledged and lost sets it. What must hold: it
-//! is never taken back, and the first reason stays. Whatever writes asks `check` first. A panic in
-//! the database's work is such a failure (`guarded`): a user's merge operator is called there, and
-//! the work may have stopped anywhere.
+//! The first failure after which a write could be acknowledged and lost sets it. A panic in a
+//! flush, a compaction or a large batch's tables is such a failure (`guarded`). A user's merge
+//! operator is called there, and the work may have stopped anywhere.
 //!
-//! Callers: `core`, `store` and `logs` set and ask it; `job_parts` guards jobs by it.
+//! What must hold: it is never taken back, and the first reason stays. Commits, syncs of the log,
+//! manifest records and background jobs ask `check` first; reads never do.
+//!
+//! Callers: `core`, `store` and `logs` set and ask it, `jobs` asks; `job_parts` guards jobs by it.
 
 use crate::{
     error::{Error, Result},

@@ -1,15 +1,15 @@
 //! What a transaction has read (`Reads`, its final form `ReadSet`), and whether something written
 //! since touches it.
 //!
-//! A read set is validated in two halves, so that no writer waits for the length of it. First it is
-//! announced (`Announcements`): every commit that touches it marks it. Then it is compared with
-//! what was written between the snapshot and now, without a lock (`validate`).
+//! It is validated in two halves. First it is announced (`Announcements`): every commit, ingest or
+//! drop that touches it marks it. Then it is compared with what was written between the snapshot
+//! and now, without a lock (`validate`).
 //!
 //! What must hold: a commit before the announcement is found by the second half, a later one by the
-//! first. At the transaction's own turn there is only a mark to look at.
-//!
-//! Callers: `db::transaction` and `rewrite` fill; `handle` announces; `commit` checks; `ingest` and
-//! drops tell.
+//! first. At the transaction's own turn only its mark and earlier batches of its group are looked
+//! at.
+//! Callers: `db::transaction` and `rewrite` fill; `handle` and `rewrite` announce; `commit` checks
+//! and tells; `ingest` and `handle`'s drop tell.
 
 use super::catalog::Catalog;
 use crate::{

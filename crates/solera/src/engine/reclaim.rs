@@ -1,15 +1,15 @@
 //! Giving back the space of values by LearnedKV's conversion of all keyspaces: `Reclaimer::reclaim`
 //! takes the next step.
 //!
-//! At the freeze all memtables become tables, a new log begins, and value files that recovery does
-//! not need are frozen. Then each keyspace is one plan, one job with one manifest record. Reads and
-//! writes go on: what is written after the freeze lies above.
+//! When value files take too much, all memtables become tables, a new log begins, and value files
+//! that recovery does not need are frozen. Then each keyspace is one plan, one job, one manifest
+//! record. Reads and writes go on.
 //!
-//! What must hold: while a conversion runs, none begins. A failed step leaves frozen files and
-//! tables as they are, and is done again. Nothing is on disk before a keyspace is converted; a
-//! restart begins anew.
-//!
-//! Callers: `jobs::give_back`; `convert` and `rewrite` use `spaces` and `allow_writers`.
+//! What must hold: while a conversion runs, none begins. A step that fails is done again. But a
+//! keyspace with a damaged table is left as it is, and its files are spared until the next open.
+//! What is frozen is not on disk: a restart begins anew.
+//! Callers: `jobs::give_back`, under `Reclaim::LearnedKv`; `convert` and `rewrite` use `spaces` and
+//! `allow_writers`, which holds nobody here.
 
 use super::{
     logs,

@@ -2,13 +2,14 @@
 //! (`Reclaimer`, one step).
 //!
 //! The steps of each way are in `reclaim`, `convert` and `rewrite`; `compaction` decides. `delay`
-//! says how long a writer is held, so that he does not fill the disk faster than space is given
-//! back.
+//! says how long a writer is held, at most 50 ms: he must not fill the disk faster than space is
+//! given back. LearnedKV's way holds nobody.
 //!
 //! What must hold: a step asks the rest of the engine for few things, its `Environment`. Nothing is
 //! on disk: a restart decides anew from what is there.
 //!
-//! Callers: `jobs` (whose `Core` is the `Environment`), the three ways, `job_parts`, `core`.
+//! Callers: `jobs` (which is the `Environment`, and asks `delay` and `victims`), the three ways,
+//! `job_parts` (`victims`), `core` (`leaving`); `open` makes it.
 
 use super::{
     census::Census, commit::Terms, options::Options, reads::Announcements, store::Store, work::Work,

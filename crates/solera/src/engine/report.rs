@@ -1,12 +1,15 @@
 //! What a database holds and has done, as plain numbers: `Stats` and `KeyspaceStats`, made by
 //! `database` and `keyspace`.
 //!
-//! `verify` reads every table and every value that a table points to, and makes a `VerifyReport`.
+//! `verify` reads every table and every value that a readable table points to, compares the counts
+//! of pointers, and makes a `VerifyReport`.
 //!
-//! What must hold: a report changes nothing. It opens every table, since what an index takes in
-//! memory is known only then. Damage does not end a report: it is listed.
+//! What must hold: a report changes nothing on disk. Each opens every table, since what an index
+//! takes in memory is known only then. Damage does not end it: it is listed. An I/O error ends
+//! `verify`, and `keyspace` leaves such a table's memory out.
 //!
-//! Callers: `db` (stats, verify), and `control::observe`, for `filter_bits_per_key`.
+//! Callers: `db` (stats, verify), and `control::observe`, for `filter_bits_per_key`. `solera-cli`,
+//! `solera-sim` and `solera-bench` read the numbers.
 
 use super::{catalog::Catalog, memory::Memory, store::Store, work::Work};
 use crate::{

@@ -1,9 +1,9 @@
 //! Separated values in the block cache: `CachedValues`, the `Resident` of value files.
 //!
-//! Through it value files keep what lookups read in the one budget of blocks.
+//! Through it value files keep what `ValueFiles::read` read, in the one budget of blocks.
 //!
-//! What must hold: its places are made by the first value, so that a database without separated
-//! values has none.
+//! What must hold: its places are made for the first value that is kept, so that a database that
+//! never reads one has none.
 //!
 //! Caller: `files`, which gives it to the value files.
 

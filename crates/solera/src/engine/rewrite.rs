@@ -1,14 +1,14 @@
-//! Giving back space file by file: `Reclaimer::rewrite`, the baseline of RocksDB and Titan, puts
-//! live values again.
+//! Giving back space file by file: `Reclaimer::rewrite`, the baseline of RocksDB and Titan, under
+//! `Reclaim::Rewrite`.
 //!
-//! It takes the file with the most garbage. Its live values go to the log again, with new pointers.
-//! The file goes when merges have dropped the old pointers; tables that hold them are merged for
-//! that.
+//! While files take more than they may, the one with the most garbage for each live byte is next.
+//! Its live values go to the log again. The file goes when merges have dropped the old pointers;
+//! tables that hold them are merged for that.
 //!
 //! What must hold: a key that somebody writes meanwhile keeps what he wrote. A put of this kind is
-//! a transaction that has read the key: if the key was written since, nothing is put. A snapshot
-//! keeps the old pointer and its file.
-//!
+//! a transaction that has read its keys; one that was written since is not put. A snapshot keeps
+//! the old pointer and its file. A file that is damaged, or gives less than a tenth back, is spared
+//! until the next open.
 //! Caller: `jobs::give_back`.
 
 use super::{

@@ -1,15 +1,15 @@
 //! What readers see: `Snapshots`, the newest visible number, and the moments that readers hold on
 //! to.
 //!
-//! The commit order publishes numbers, and readers `hold` and `release` moments. Compactions ask
-//! for the `horizon`: which old versions somebody can still see. They leave word which releases
-//! they wait for (`wait_for`).
+//! The commit order publishes numbers, and readers `hold` and `release` moments. Jobs ask for the
+//! `horizon`: which old versions somebody can still see. When nothing is to do, `jobs` leaves word
+//! which releases it waits for (`wait_for`).
 //!
 //! What must hold: the visible number only grows. A moment is read under the lock, so that a
 //! compaction which does not see it began before.
 //!
-//! Callers: `store` owns it; `core` and `ingest` publish, `core` releases; `db::snapshot` and
-//! `rewrite` hold; `jobs` waits.
+//! Callers: `core` publishes and releases, `ingest` publishes; `db::snapshot` and `rewrite` hold;
+//! `store` and `job_parts` ask for horizons; `jobs` waits; `report` and `control::observe` count.
 
 use crate::{
     canary::{Bug, planted},

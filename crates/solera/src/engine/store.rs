@@ -1,15 +1,15 @@
 //! The store: `Store`, what the database consists of, and the manifest that says so durably.
 //!
-//! `record` makes an edit durable, `install` shows readers a new version. It creates, drops and
-//! adopts keyspaces, begins logs and lets them go, and writes the manifest anew when it has
-//! doubled.
+//! `install` and `install_flushed` show readers new versions, `append` records knobs. It creates
+//! and drops keyspaces, gives them operators, begins logs and lets them go. It writes the manifest
+//! anew when it has doubled and grown by 64 KiB.
 //!
 //! What must hold: a change is first one manifest record, synced; only then do readers see it.
-//! Useless files are marked, and go when their last reader does. An edit is made from the version
-//! that it changes, under the store lock.
+//! Useless tables and value files are marked, and go when their last reader does. An edit is made
+//! from the version that it changes, under the store lock.
 //!
-//! Callers: `job_parts`, `logs`, `ingest`, `change` and `handle` record; `open` makes it;
-//! `checkpoint`, `report` and `tracing` read.
+//! Callers: `job_parts`, `large`, `ingest` (install), `logs`, `change`, `handle`; `open` makes it;
+//! `checkpoint`, `report`, `tracing`, the ways of `reclaiming`, `db` and `control` read.
 
 use super::{
     assignments::Assignments,

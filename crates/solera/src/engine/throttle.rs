@@ -1,12 +1,14 @@
-//! Slowing writers down when flush and compaction are behind: `Throttle::admit`. `Tree::stall`
-//! decides how long; the throttle holds the writer.
+//! Slowing writers down when flush and compaction are behind: `Throttle::admit`. `Tree::stall` and
+//! `Reclaiming::delay` say how long; the longer counts.
 //!
-//! `Delays` adds up what is too short to sleep (docs/decisions/0017).
+//! `Delays` adds up what is too short to sleep, to a millisecond (docs/decisions/0017). A writer
+//! that must wait for work is held by `Work::hold_writer`.
 //!
-//! What must hold: what a sleep took too long counts against later delays. Without background
-//! threads the writers do the work instead.
+//! What must hold: what a sleep took too long counts against later delays, up to 2 ms. Without
+//! background threads a writer does one step of the work and does not sleep.
 //!
-//! Caller: `jobs`' `throttle`, before a write, and before an ingest adds a run to level 0.
+//! Caller: `jobs`' `throttle`: before a write, for each tree, and before an ingest whose keys level
+//! 0 may hold.
 
 use super::work::Work;
 use crate::{

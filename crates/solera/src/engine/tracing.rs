@@ -1,13 +1,15 @@
 //! Handing what users do to a recorder, while there is one: `Tracing`, with `begin` and `end`.
 //!
 //! Lookups, single writes and scans do not ask whether there is one. While a recording goes on,
-//! every operation is timed (`Stats::time_all`), and only what is timed comes here. Batches and
-//! `multi_get`, which do much at a time, look at a flag.
+//! every such operation is timed (`Stats::time_all`), and only what is timed comes here. Batches,
+//! transactions and `multi_get`, which do much at a time, look at a flag. Ingests and flushes are
+//! not recorded.
 //!
-//! What must hold: a write is recorded when it has succeeded. New trees are recorded too.
+//! What must hold: a write is recorded when it has succeeded. Keyspaces that come during a
+//! recording are recorded too. There is one recording at a time.
 //!
-//! Callers: `db` (keyspace, iterator, batches, transactions) and `handle`; `control::trace` begins
-//! and ends.
+//! Callers: `db` (keyspace, iterator, batches, transactions) and `handle` (new and dropped
+//! keyspaces); `control::trace` begins and ends.
 
 use super::{
     catalog::Catalog,

@@ -1,8 +1,9 @@
 //! The parts of an engine whose database nobody opened: `Unopened`, for the tests of parts that ask
 //! others through an environment.
 //!
-//! Its trees, tables and manifest are real, on files in memory. Its commit order and logs only
-//! write down what they are asked, and fail where a test says so.
+//! Its trees, tables and manifest are real, on files in memory. As `Environment` of flushes and
+//! commits it writes down what it is asked, and fails where a test says so. It seals, inserts and
+//! publishes for real, and has no log.
 //!
 //! Callers: the tests of `flushing` and `large`.
 

@@ -1,12 +1,13 @@
 //! Where the separated values of a batch come to lie: `Promised`, `Place` and `Moved`.
 //!
-//! `Promised` says before an append where its values will lie, and asserts after it that they do.
-//! `Place::insert` puts a pointer in the place of the value. `Moved` maps values that recovery has
-//! written again to their new log.
+//! `Place::insert` puts a pointer in the place of the value, and has the memtable keep the log.
+//! `Moved` maps values that recovery has written again to their new log.
 //!
-//! What must hold: a pointer leads to the value's bytes in the log's frame.
+//! What must hold: a pointer leads to the value's record in a frame of the log. Where recovery
+//! wrote it again, that is the new log.
 //!
-//! Callers: `core` promises; `apply` and `large` place; `open` moves.
+//! Callers: `apply` inserts; `apply`, `large` and `open`'s replay make places; `open` fills
+//! `Moved`.
 
 use super::poison::Poison;
 use crate::{

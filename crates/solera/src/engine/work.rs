@@ -2,14 +2,14 @@
 //! ended.
 //!
 //! It has what compaction remembers of each tree (`Ledger`), the failure that work is stuck on, and
-//! all waiting. Workers wait for calls, rest after failures, and wait for moments of expiry;
-//! writers too far ahead are held.
+//! all waiting. Workers wait for calls, for moments of expiry, and rest after failures; writers too
+//! far ahead are held. The most sealed memtables come first, then the most urgent compaction.
 //!
-//! What must hold: a unit of work is chosen under the work lock, from a picture taken under it, and
-//! done without it. Its `Claim` ends whatever becomes of the work. The file knows trees, and
-//! nothing of how work is done: `flushing` and `jobs` do it.
-//! Callers: these, `workers`, `throttle`, `ingest`, `checkpoint`, `large`, readers through `core`,
-//! and `control::observe`.
+//! What must hold: a unit is chosen under the work lock, from a picture taken under it, and done
+//! without it. Its `Claim` ends when dropped, in a panic too. How work is done is for `flushing`
+//! and `jobs`.
+//! Callers: these, `workers`, `throttle`, `ingest`, `checkpoint`, `large`, `logs`, `change`,
+//! `handle`, the ways of `reclaiming`, `report`, readers through `core`, and `control::observe`.
 
 use crate::{
     clock::Clock,

@@ -1,9 +1,10 @@
 //! The background threads: `spawn` starts them, and each takes steps (`Core::step`) until it is
-//! stopped.
+//! stopped. A read-only database has none.
 //!
-//! What must hold: of several threads, the first only flushes. So writers never wait for a
-//! compaction to end before a memtable is written out. The others do either. With none, the
-//! caller's thread takes the steps. A thread that fails rests before its next try.
+//! What must hold: of several threads, the first flushes and tends the logs, and does no
+//! compaction. So a compaction that runs long does not keep memtables from being written out. The
+//! others do all kinds of work. With none, users' threads take the steps. A thread that fails rests
+//! before its next try.
 //!
 //! Caller: `handle`'s open.
 

@@ -1,13 +1,12 @@
 //! What CAMAL has learned, and what it chooses by it (CAMAL §5, §7, §8): `Sample`, `Believed` and
 //! `Tuned`.
 //!
-//! `Believed` is a regression of one policy's samples, by one of three `Learner`s. `Tuned` has all
-//! policies' and chooses, for other scales by Lemma 5.1. `choose_within` is for mixes that are not
-//! certain, within ρ (`mixes_within`).
+//! `Believed` is a regression of one policy's samples, by one of three `Learner`s. `Tuned` has one
+//! for each policy that was sampled. `choose` takes the cheapest choice of all, for other scales by
+//! Lemma 5.1; `choose_within` in the mean over mixes within ρ of one (`mixes_within`).
 //!
 //! What must hold: each sample counts by one over its cost, as in the authors' code. Of choices
-//! that cost the same the nearest to the closed forms is taken.
-//!
+//! that are believed to cost the same, the nearest to the closed forms is taken.
 //! Callers: `camal`, `sampling`, and `solera-bench` (`camal_learned`, `camal_dynamic`, opponent
 //! `plain`).
 

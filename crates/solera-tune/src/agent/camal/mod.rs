@@ -2,14 +2,14 @@
 //! docs/PAPERS.md, "CAMAL").
 //!
 //! `Camal` is the agent of its dynamic mode (§6): what was learned before, applied when the mix has
-//! moved. Below it, [`space`] is what can be chosen, [`learned`] what is known of it, [`sampling`]
-//! what is measured to know it.
+//! moved. Below it, `space` is what can be chosen, `learned` what is known of it, `sampling` what
+//! is measured to know it.
 //!
-//! What must hold: it looks at the mix every p operations. It asks for a reconfiguration at its
-//! first look and when a share has moved by τ, and not before. It is made from samples, so it has
-//! no name in `agent::NAMES`.
-//!
-//! Callers: the pages `camal_dynamic` and `camal_learned` of `solera bench paper`.
+//! What must hold: it looks at the mix every 10,000 operations. It asks for a reconfiguration at
+//! its first look, then when a share has moved by over a tenth. It heeds no outcome. Made from
+//! samples, it has no name in `agent::NAMES`.
+//! Callers: the page `camal_dynamic` of `solera-bench`. Its parts: the pages `camal`, `camal_lab`
+//! and `camal_learned`, and the opponent `plain`.
 
 pub mod space;
 pub mod learned;

@@ -1,13 +1,15 @@
 //! Which choices are measured: decoupled active learning (CAMAL §4, Algorithm 2).
 //!
 //! `Sampler` is what every way of sampling is to whoever measures: `next`, `tell`, `samples`.
-//! `Decoupled` is CAMAL's own: for each training mix it samples T about T*, learns and fixes it.
-//! Then come bits per key about their optimum, then the cache's share. Table 1 is `TRAINING`.
+//! `Decoupled` is CAMAL's own: for each training mix it samples T about T* (with K, where that is
+//! chosen too), learns and fixes it. Then come bits per key about their optimum, then the cache's
+//! share. Table 1 is `TRAINING`.
 //!
 //! What must hold: a choice is told its cost before the next is asked for. Costs are finite and
-//! positive.
+//! positive. Both are asserted.
 //!
-//! Callers: the page `camal_learned` of `solera-bench`; opponent `plain` is another `Sampler`.
+//! Callers: the pages `camal_learned`, `camal_lab` (which measures) and `camal` (`TRAINING`) of
+//! `solera-bench`; its opponent `plain` is another `Sampler`.
 
 use super::{
     super::constants::CamalConstants,

@@ -2,12 +2,14 @@
 //! and `Space`.
 //!
 //! `ratio_form` and `bits_form` are the closed forms' centres, `choices` all that are legal.
-//! `terms` are what the straight model sees, `factors` what trees and network see.
+//! `terms` are what the straight model sees, `factors` what trees and network see. `apart` says how
+//! far a choice lies from the closed forms.
 //!
-//! What must hold: every choice leaves a write buffer beside filters and cache. `apart` says how
-//! far one lies from the closed forms.
+//! What must hold: each of `choices` leaves the smallest write buffer or more beside filters and
+//! cache.
 //!
-//! Callers: `learned`, `sampling` and `camal`, and the CAMAL pages of `solera-bench`.
+//! Callers: `learned`, `sampling` and `camal`; the pages `camal_learned`, `camal_lab` and
+//! `camal_dynamic` and the opponent `plain` of `solera-bench`.
 
 use super::super::constants::CamalConstants;
 use crate::{

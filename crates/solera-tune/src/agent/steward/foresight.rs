@@ -1,15 +1,14 @@
 //! What operations will cost under a plan: `Foresight`, the cost model begun with the tree as it
 //! is, corrected by what was measured.
 //!
-//! `Plan` is a setting that is priced. `walk` runs the window's tree forward under one, `price`
-//! says what an operation of the `Walk` costs in the goal's unit. `counted` and `modelled` are what
-//! a window did by its counts and by the model. `hazard` is what a later workload would read of
-//! what is left.
+//! `Plan` is a setting that is priced. `walk` runs the window's tree forward under one, `walk_back`
+//! under one that is tried and taken back. `price` says what an operation of the `Walk` costs in
+//! the goal's unit. `counted` and `modelled` are what a window did by its counts and by the model.
+//! `hazard` is what a later workload would read of what is left.
 //!
-//! What must hold: a walk is short (`FLUSHES_MAX`), because a thread that tunes has a hundredth of
-//! the time.
-//!
-//! Callers: `steward`, `prices` and `wishes`; `camal` for `divided_bytes`.
+//! What must hold: a walk is short (`FLUSHES_MAX`): a thread that tunes has a hundredth of the
+//! time. Percentiles are priced by the mean time; tables over the goal's bound are refused.
+//! Callers: `steward`, `prices` and `wishes`; `agent::camal` (`divided_bytes`).
 
 use super::scales::{Parts, Scales};
 use crate::{

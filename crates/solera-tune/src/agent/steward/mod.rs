@@ -1,15 +1,15 @@
-//! The steward: `Steward`, the agent that users get. It begins with the cost model, and corrects it
+//! The steward: `Steward`, the agent that users get. It prices by the cost model, and corrects that
 //! by what it measures.
 //!
-//! After each window it corrects its model: what an operation's parts take ([`scales`]), and the
-//! blocks that a context's reads and merges really move. In its turn it prices wishes ([`wishes`]).
-//! It runs the engine's tree forward ([`foresight`]) for as long as contexts have lasted, so a
-//! change's cost is in its price.
+//! After each judged window it corrects what an operation's parts take (`scales`), and the blocks
+//! that a context's reads and merges really move. In its turn it prices wishes (`wishes`). It runs
+//! the engine's tree forward (`foresight`) for as long as contexts have lasted, so a change's cost
+//! is in its price.
 //!
-//! What must hold: it proposes the one that gains most. It proposes nothing that gains less than 6
-//! % or than the model may be wrong by. Nor does it leave a tree that a workload to come suffers
-//! from.
-//! Caller: `agent::make`, under the name `steward`.
+//! What must hold: of wishes it proposes the one that gains most: 6 % at least, and more where the
+//! model was wrong lately. The reads of a workload to come suffer little (`hazard_max`). A group of
+//! knobs that did not help rests.
+//! Callers: `agent::make`, under the name `steward`, the default of `attach`.
 
 mod foresight;
 mod prices;

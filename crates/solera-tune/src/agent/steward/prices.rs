@@ -1,9 +1,11 @@
 //! What plans are priced at for one window: `Prices`, as shares of what staying costs.
 //!
+//! `allowed` refuses a plan that is not cheaper, that the agent's record does not dare, or that a
+//! later workload suffers from. Where contexts come and go fast, it also refuses one that makes a
+//! recent context worse than by default. `undone` prices a plan that is tried and taken back.
+//!
 //! What must hold: a plan is walked once for each workload, however often it is asked for, because
-//! groups of knobs have plans in common. `allowed` refuses a plan that costs as much as staying, or
-//! that its agent's record does not dare. It refuses one that a later workload suffers from, or
-//! that makes a recent context worse.
+//! groups of knobs have plans in common.
 //!
 //! Caller: `steward`, for `wishes::search`.
 

@@ -1,11 +1,11 @@
 //! What might be better: neighbours and families of settings, one group of knobs at a time.
 //!
 //! `Group` is the knobs that are changed together, `Wish` a change worth proposing. `search` finds
-//! the cheapest plan of a group; the whole goes through the groups one after the other, each from
-//! where the last came to.
+//! the cheapest plan of a group. The whole goes through five groups one after the other, each from
+//! where the last came to, and is nothing if fewer than two gain.
 //!
-//! What must hold: plans are legal. `dares` says whether an agent's record allows a step; risky
-//! groups need more gain (`caution`).
+//! What must hold: each knob of a plan is within what the steward tries. `dares` says whether an
+//! agent's record allows a step; risky groups need more gain (`caution`).
 //!
 //! Callers: `steward` searches; `prices` asks for `dares` and `hazard_max`.
 

@@ -1,10 +1,11 @@
 //! CAMAL §3–§5 as corrected in docs/PAPERS.md, "CAMAL: the size ratio": `Tree` and `Knobs`.
 //!
-//! `leveling` and `tiering` cost a setting in I/Os. `size_ratio` is T*, `filter_bytes` the split of
-//! memory between write buffer and filters, both by Lambert's W.
+//! `leveling` and `tiering` cost a setting in I/Os. For leveling, `size_ratio` is T* and
+//! `filter_bytes` the split of memory between write buffer and filters, both by Lambert's W. For
+//! tiering there is the slope over T alone (`tiering_slope`).
 //!
-//! What must hold: T* is at least 2 and at most the caller's bound. Where filters do not pay they
-//! get nothing.
+//! What must hold: T* is at least 2 and at most the caller's bound, which it is if nothing is
+//! written. Where filters do not pay they get nothing.
 //!
 //! Callers: `cost::choose`, `agent::camal::space`, and the pages `camal` and `camal_learned` of
 //! `solera-bench`.

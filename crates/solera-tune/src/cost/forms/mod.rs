@@ -4,10 +4,11 @@
 //! Levels count from 1. Level i holds (M_b/E)(T−1)Tⁱ⁻¹ entries. A Bloom filter's false positives
 //! are e^(−c bits), where `BLOOM_EXPONENT` is c, and `BLOOM_EXPONENT_AS_PRINTED` CAMAL's.
 //!
-//! What must hold: this is not this engine's tree (that is [`tree`](super::tree)). What is found
-//! here is where to begin to look.
+//! What must hold: this is not this engine's tree (that is `cost::tree`). What is found here is
+//! where to begin to look.
 //!
-//! Callers: `cost::choose`, the agents `camal` and `lerp`, and `solera-bench`'s papers.
+//! Callers: `cost::choose`, the agents `camal` and `lerp`; the pages `camal` and `camal_learned`
+//! and the opponent `ecotune` of `solera-bench`.
 
 pub mod camal;
 pub mod ruskey;

@@ -1,5 +1,7 @@
-//! Large batches into real tables, where the commit order and the logs write down what they are
-//! asked.
+//! Large batches into real tables, where the logs write down what they are asked.
+//!
+//! They hold what is large, and the order: log, sync, tables, one publish. Memtables take over
+//! where tables cannot be written. What is not in the log is in no table.
 
 use super::*;
 use crate::{
