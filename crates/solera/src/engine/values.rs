@@ -1,13 +1,14 @@
 //! Where the separated values of a batch come to lie: `Promised`, `Place` and `Moved`.
 //!
+//! `Promised` says before an append where its values will lie, and asserts after it that they do.
 //! `Place::insert` puts a pointer in the place of the value, and has the memtable keep the log.
 //! `Moved` maps values that recovery has written again to their new log.
 //!
 //! What must hold: a pointer leads to the value's record in a frame of the log. Where recovery
 //! wrote it again, that is the new log.
 //!
-//! Callers: `apply` inserts; `apply`, `large` and `open`'s replay make places; `open` fills
-//! `Moved`.
+//! Callers: `core` promises; `apply` inserts; `apply`, `large` and `open`'s replay make places;
+//! `open` fills `Moved`.
 
 use super::poison::Poison;
 use crate::{
