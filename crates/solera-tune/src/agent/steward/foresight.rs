@@ -458,7 +458,7 @@ mod tests {
 
     /// Symptom: in a night of writes smaller write buffers were tried and taken back, and all day
     /// lookups took 1.4 times as long. Cause: levels are multiples of a write buffer, so the trial
-    /// had made one more, and larger buffers do not take it away again; only the tree that a plan
+    /// had made one more. Larger buffers do not take it away again. Only the tree that a plan
     /// leaves was looked at, with whatever level 0 held just then. Cure: the way back is walked
     /// too.
     #[test]
