@@ -204,8 +204,8 @@ impl Core {
             let flush = || self.step(true).map(drop);
             let context = self.job_context(tree, plan.target.level, &plan.hull());
             let mut job = JobContext { victims, ..context };
-            // It converts a whole keyspace.
-            if self.options.reclaim == Reclaim::LearnedKv && plan.reason == Reason::Reclaim {
+            // It may concern a whole keyspace.
+            if plan.reason == Reason::Reclaim {
                 job.meanwhile = Some(&flush);
             }
             let outputs = compaction::run(plan, &job)?;
@@ -261,21 +261,30 @@ impl Core {
             done => done,
         };
         self.work.note(&done);
+        let is_tier = self.options.reclaim == Reclaim::Tier;
+        if done.is_ok() && is_tier && !tree.view().version.values().is_empty() {
+            self.reclaimer().look().inspect_err(|error| self.work.note_failure(error))?;
+        }
         done.map(|()| true)
     }
 
-    /// One step of giving back the space of values, in the way that was asked for. False: there was
-    /// nothing to do.
-    fn give_back(&self) -> Result<bool> {
-        self.store.poison.check()?;
-        let reclaimer = Reclaimer {
+    /// Who gives back the space of values.
+    fn reclaimer(&self) -> Reclaimer<'_> {
+        Reclaimer {
             options: &self.options,
             store: &self.store,
             work: &self.work,
             reclaiming: &self.reclaiming,
             announcements: &self.commit.announcements,
             rest: self,
-        };
+        }
+    }
+
+    /// One step of giving back the space of values, in the way that was asked for. False: there was
+    /// nothing to do.
+    fn give_back(&self) -> Result<bool> {
+        self.store.poison.check()?;
+        let reclaimer = self.reclaimer();
         match self.options.reclaim {
             Reclaim::Off => Ok(false),
             Reclaim::Tier => reclaimer.convert(),
