@@ -2,45 +2,57 @@
 //! values, three times; then reads.
 //!
 //! The ways (`inline`, `tier`, `rewrite`, `off`, and `learnedkv` if it is asked for) are
-//! interleaved. Any other name is `inline`. For each it prints medians over the rounds: bytes
-//! written for each byte put, and updates, found reads and scans a second. It also prints value
-//! bytes on disk for each live byte. Before them stand the fewest bytes that any way could write
-//! (`bound`).
+//! interleaved; any other name is `inline`. For each it prints medians over the rounds: bytes
+//! written for each byte put, by cause too; bytes on disk for each live byte, at the peak, in the
+//! mean and at the end; updates, found reads and scans a second; the longest puts. Before them
+//! stand the fewest bytes that any way could move (`bound`).
 //!
 //! `cargo run --release -p solera-bench --example reclaim -- [entries] [value bytes] [rounds]
-//! [ways]`
+//! [ways] [memory in MiB] [background threads]`
 
 use solera::{Clock, Compression, Db, Layout, Options, Reclaim, SystemClock};
 use solera_bench::{random::Random, zipf::Zipf};
 use std::{env, error::Error, fs, hint::black_box, path::Path};
 
-const MEMORY_BYTES: u64 = 64 << 20;
 const PHASES: u64 = 3;
 const SCAN_ENTRIES: usize = 500;
 const EXPONENT: f64 = 0.99;
 /// The directory is measured once in so many puts.
 const PUTS_PER_LOOK: u64 = 4096;
 
+/// A put that takes so long is asked whether it waited for a processor. What puts since the last
+/// one waited is taken for its own.
+const SLOW_NS: u64 = 5_000_000;
+
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-const FIGURES: [&str; 9] = [
+const FIGURES: [&str; 16] = [
     "load B/B",
     "update B/B",
+    "log",
+    "flushes",
+    "tables merged",
+    "values moved",
     "peak",
+    "mean",
     "end",
     "updates/s",
     "reads/s",
     "scans/s",
     "put p99.9 us",
     "put max ms",
+    "put max ms on a processor or asleep",
+    "held max ms",
 ];
 
 fn main() -> Outcome<()> {
-    let mut arguments = env::args().skip(1);
-    let mut number = |default: u64| arguments.next().map_or(Ok(default), |text| text.parse());
-    let (entries, value_bytes, rounds) = (number(200_000)?, number(1016)? as usize, number(3)?);
-    let ways = arguments.next().unwrap_or_else(|| "inline,tier,rewrite,off".to_owned());
+    let arguments: Vec<String> = env::args().collect();
+    let number = |at: usize, default: u64| arguments.get(at).map_or(Ok(default), |text| text.parse());
+    let (entries, value_bytes, rounds) = (number(1, 200_000)?, number(2, 1016)? as usize, number(3, 3)?);
+    let ways = arguments.get(4).map_or("inline,tier,rewrite,off", String::as_str);
     let ways: Vec<&str> = ways.split(',').collect();
+    let (memory, threads) = (number(5, 64)?, number(6, 2)? as usize);
+    let shape = Shape { entries, value_bytes, memory_bytes: memory << 20, threads };
     for spare in [0.1, 0.2, 0.3, 0.5, 1.0] {
         println!(
             "at least {:.3} bytes are moved for each byte put, with {spare} to spare",
@@ -50,7 +62,7 @@ fn main() -> Outcome<()> {
     let mut measured: Vec<Vec<[f64; FIGURES.len()]>> = vec![Vec::new(); ways.len()];
     for round in 0..rounds {
         for (way, measured) in ways.iter().zip(&mut measured) {
-            measured.push(life(way, entries, value_bytes, round)?);
+            measured.push(life(way, shape, round)?);
         }
     }
     println!("| way | {} |\n|---{}|", FIGURES.join(" | "), "|---".repeat(FIGURES.len()));
@@ -64,6 +76,15 @@ fn main() -> Outcome<()> {
         println!("| {way} | {} |", figures.join(" | "));
     }
     Ok(())
+}
+
+/// What is the same in all lives.
+#[derive(Clone, Copy)]
+struct Shape {
+    entries: u64,
+    value_bytes: usize,
+    memory_bytes: u64,
+    threads: usize,
 }
 
 /// Keys spread over all keys; the same for all ways.
@@ -80,16 +101,29 @@ fn bytes_on_disk(dir: &Path) -> Outcome<u64> {
     Ok(bytes)
 }
 
-fn written(db: &Db) -> u64 {
-    let stats = db.stats();
-    let counters = &stats.keyspaces[0].counters;
-    stats.bytes_written_log + counters.bytes_written_flush + counters.bytes_written_compaction
+/// For how long this thread was ready to run, and others were on the processors. 0 where the system
+/// does not tell.
+fn waited_ns() -> u64 {
+    let told = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    told.split(' ').nth(1).and_then(|ns| ns.parse().ok()).unwrap_or(0)
 }
 
-fn life(way: &str, entries: u64, value_bytes: usize, seed: u64) -> Outcome<[f64; FIGURES.len()]> {
+/// Bytes written so far: to logs, by flushes, to tables by merges, to sorted value files.
+fn written(db: &Db) -> [u64; 4] {
+    let stats = db.stats();
+    let counters = &stats.keyspaces[0].counters;
+    let flushed = counters.bytes_written_flush;
+    let observed = db.control().observe();
+    let levels = observed.keyspaces.iter().flat_map(|keyspace| &keyspace.levels);
+    let merged = levels.map(|level| level.merges.bytes_in).sum::<u64>() - flushed;
+    [stats.bytes_written_log, flushed, merged, counters.bytes_written_compaction - merged]
+}
+
+fn life(way: &str, shape: Shape, seed: u64) -> Outcome<[f64; FIGURES.len()]> {
+    let Shape { entries, value_bytes, .. } = shape;
     let dir = tempfile::tempdir()?;
     let layout = Layout { compression: Compression::None, ..Layout::default() };
-    let options = Options::new().memory(MEMORY_BYTES).layout(layout);
+    let options = Options::new().memory(shape.memory_bytes).layout(layout).background_threads(shape.threads);
     let db = match Reclaim::ALL.into_iter().find(|reclaim| reclaim.name() == way) {
         Some(reclaim) => options.separate_values_from(256).reclaim(reclaim),
         None => options,
@@ -106,16 +140,23 @@ fn life(way: &str, entries: u64, value_bytes: usize, seed: u64) -> Outcome<[f64;
     db.flush()?;
     db.wait_idle()?;
     let loaded = written(&db);
-    let (mut peak, mut spent_ns) = (0, 0);
-    let mut took = Vec::new();
+    let (mut peak, mut space, mut looks, mut spent_ns) = (0, 0, 0, 0);
+    let (mut took, mut own_max, mut waited) = (Vec::new(), 0, waited_ns());
     for nth in 0..entries * PHASES {
         random.fill(&mut value);
         let key = key(zipf.draw(&mut random).wrapping_mul(0x5851_f42d_4c95_7f2d) % entries);
         let begun = clock.monotonic_ns();
         db.put(key, &value)?;
         took.push(clock.monotonic_ns() - begun);
+        let last = took[took.len() - 1];
+        if last >= SLOW_NS || nth % PUTS_PER_LOOK == 0 {
+            let now = waited_ns();
+            own_max = own_max.max(last.saturating_sub(now - waited));
+            waited = now;
+        }
         if nth % PUTS_PER_LOOK == 0 {
-            peak = peak.max(bytes_on_disk(dir.path())?);
+            let bytes = bytes_on_disk(dir.path())?;
+            (peak, space, looks) = (peak.max(bytes), space + bytes, looks + 1);
         }
     }
     spent_ns += took.iter().sum::<u64>();
@@ -123,7 +164,7 @@ fn life(way: &str, entries: u64, value_bytes: usize, seed: u64) -> Outcome<[f64;
     db.flush()?;
     db.wait_idle()?;
     spent_ns += clock.monotonic_ns() - begun;
-    let updated = written(&db) - loaded;
+    let updated = written(&db);
     let end = bytes_on_disk(dir.path())?;
     let rate = |count: u64, work: &mut dyn FnMut() -> Outcome<()>| -> Outcome<f64> {
         let begun = clock.monotonic_ns();
@@ -146,16 +187,26 @@ fn life(way: &str, entries: u64, value_bytes: usize, seed: u64) -> Outcome<[f64;
     })?;
     took.sort_unstable();
     let put = (PHASES * live) as f64;
+    let of_put = |causes: &[usize]| {
+        causes.iter().map(|&cause| updated[cause] - loaded[cause]).sum::<u64>() as f64 / put
+    };
     Ok([
-        loaded as f64 / live as f64,
-        updated as f64 / put,
+        loaded.iter().sum::<u64>() as f64 / live as f64,
+        of_put(&[0, 1, 2, 3]),
+        of_put(&[0]),
+        of_put(&[1]),
+        of_put(&[2]),
+        of_put(&[3]),
         peak as f64 / live as f64,
+        (space / looks) as f64 / live as f64,
         end as f64 / live as f64,
         (entries * PHASES) as f64 * 1e9 / spent_ns as f64,
         reads,
         scans,
         took[took.len() * 999 / 1000] as f64 / 1e3,
         took[took.len() - 1] as f64 / 1e6,
+        own_max as f64 / 1e6,
+        db.stats().keyspaces[0].counters.stall_us_max as f64 / 1e3,
     ])
 }
 

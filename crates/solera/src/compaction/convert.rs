@@ -34,7 +34,10 @@ use std::{
 const PLAN_PARTS: u64 = 16;
 /// Of the live values, files with garbage of one part in so many are emptied together, more than
 /// has to be given back: less often, so that tables are written less often.
-const FREED_PARTS: u64 = 16;
+const FREED_PARTS: u64 = 8;
+/// Files are chosen when one part in so many of the live values is taken besides what is allowed:
+/// what is taken swings around that.
+const SWING_PARTS: u64 = 32;
 /// Writers are slowed down while what they may write is less than one part in so many of the live
 /// values.
 const RAMP_PARTS: u64 = 32;
@@ -200,7 +203,8 @@ pub fn victims(
     let (mut victims, mut left) = (BTreeSet::new(), taken);
     for space in by_worth(spaces).into_iter().filter(|space| !stuck.contains(&space.file)) {
         let fits = space.live <= room || (victims.is_empty() && moving == 0);
-        if taken <= allowed || left <= allowed - (live / FREED_PARTS).min(allowed) || !fits {
+        let is_enough = left <= allowed - (live / FREED_PARTS).min(allowed);
+        if taken <= allowed + live / SWING_PARTS || is_enough || !fits {
             break;
         }
         left -= space.garbage();
@@ -232,9 +236,10 @@ pub fn convert(
     let scales = Scales {
         spaces: spaces.iter().map(|space| (space.file, space)).collect(),
         victims,
-        reveals: bytes + moving > allowed + of_victims,
+        reveals: bytes + moving > allowed + live / SWING_PARTS + of_victims,
         room,
     };
+    let old = old(spaces);
     let weighed: Vec<_> = cells.iter().map(|cell| scales.weigh(cell)).collect();
     let mut best: Vec<(usize, &Weighed)> =
         weighed.iter().enumerate().filter_map(|(at, weighed)| Some((at, weighed.as_ref()?))).collect();
@@ -254,10 +259,18 @@ pub fn convert(
             range = range.hull(&cell.range);
             moved += other.moved;
         }
-        let victims = Victims::new(victims.union(&of_cell.paid).copied().collect());
+        let victims = Victims::with_old(victims.union(&of_cell.paid).copied().collect(), old);
         Conversion { keyspace: *keyspace, range, victims, moved }
     };
     best.into_iter().map(with_neighbours).collect()
+}
+
+/// The last of the older half of the files, by number. What is still live in these has outlived
+/// most of what was written with it, so it will live longer than what leaves the others.
+fn old(spaces: &[Space]) -> FileId {
+    let numbers = || spaces.iter().map(|space| space.file.0);
+    let (oldest, newest) = (numbers().min().unwrap_or(0), numbers().max().unwrap_or(0));
+    FileId(oldest + (newest - oldest) / 2)
 }
 
 /// What value files come to.
@@ -338,6 +351,13 @@ pub fn can_be_over(spare_percent: u32, spaces: &[Space], hidden_max: u64) -> boo
     bytes > allowed(live - hidden_max.min(live), spare_percent)
 }
 
+/// Whether more is taken than conversions leave in the end, `hidden` bytes of what counts as live
+/// being not.
+pub fn is_too_much(spare_percent: u32, spaces: &[Space], hidden: u64) -> bool {
+    let Sums { live, bytes } = Sums::of(spaces, hidden);
+    bytes > allowed(live, spare_percent) + live / SWING_PARTS
+}
+
 /// What writers may do to the disk before space is given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Headroom {
@@ -349,8 +369,9 @@ pub struct Headroom {
 
 /// What is left to writers so that value files never take more than the live values, what is
 /// spared, and an eighth of the live values. `hidden` bytes of what counts as live are not.
-/// `promised` are bytes that conversions write before they give anything back. `in_logs` are those
-/// of logs that recovery needs; up to `in_logs_max` they count as live.
+/// `promised` are bytes that conversions write before they give anything back; what the next ones
+/// write is kept free before they are chosen. `in_logs` are those of logs that recovery needs; up to
+/// `in_logs_max` they count as live.
 pub fn headroom(
     spare_percent: u32,
     spaces: &[Space],
@@ -362,7 +383,7 @@ pub fn headroom(
     let Sums { live, bytes } = Sums::of(spaces, hidden);
     let most = allowed(live, spare_percent) + live / LIVE_PARTS + in_logs_max;
     let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX / 2);
-    let bytes = signed(most) - signed(bytes + promised + in_logs);
+    let bytes = signed(most) - signed(bytes + promised.max(live / PLAN_PARTS) + in_logs);
     Headroom { bytes, ramp: live / RAMP_PARTS }
 }
 

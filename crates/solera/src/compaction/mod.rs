@@ -38,7 +38,7 @@ mod job;
 pub use claims::{Claims, Ticket};
 pub use convert::{
     Cell, Conversion, Headroom, TablePointers, can_be_over, cells, conversion, convert, headroom, hidden_max,
-    revealing, victims,
+    is_too_much, revealing, victims,
 };
 pub use damage::Damage;
 pub use entrance::{Entrance, entrance};

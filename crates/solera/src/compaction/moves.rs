@@ -34,7 +34,8 @@ pub(super) struct Moves<'m> {
     are_counted: bool,
     pub(super) tally: Tally,
     ahead: ReadAhead,
-    moved: SortedValues<'m>,
+    /// Those of young files, and those of old ones.
+    moved: [SortedValues<'m>; 2],
     pub(super) written: Vec<WrittenValues>,
     /// The stored bytes of the entry that was moved last.
     stored: Vec<u8>,
@@ -57,7 +58,8 @@ impl<'m> Moves<'m> {
             are_counted,
             tally: Tally::default(),
             ahead: ReadAhead::default(),
-            moved: SortedValues::new(context.fs.clone(), &context.dir, context.database, new_file),
+            moved: [(); 2]
+                .map(|()| SortedValues::new(context.fs.clone(), &context.dir, context.database, new_file)),
             written: Vec::new(),
             stored: Vec::new(),
             unreadable: BTreeSet::new(),
@@ -88,11 +90,12 @@ impl<'m> Moves<'m> {
             self.tally.add(&pointer);
             return Ok((stored, pointer.len));
         }
+        let place = &mut self.moved[usize::from(self.victims.is_old(pointer.file))];
         let moved = match pointer.len >= COPIED_BYTES_MIN {
-            true => self.moved.copy(key, &self.files.file(pointer.file, pointer.sorted), &pointer),
+            true => place.copy(key, &self.files.file(pointer.file, pointer.sorted), &pointer),
             false => {
                 let read = self.ahead.read(self.files, &pointer, key);
-                read.and_then(|value| self.moved.add(key, &value))
+                read.and_then(|value| place.add(key, &value))
             }
         };
         match moved {
@@ -114,7 +117,9 @@ impl<'m> Moves<'m> {
 
     /// No more entries: all that was moved is durable once the directory is synced.
     pub(super) fn finish(&mut self) -> Result<()> {
-        self.written = self.moved.finish()?;
+        for moved in &mut self.moved {
+            self.written.extend(moved.finish()?);
+        }
         Ok(())
     }
 

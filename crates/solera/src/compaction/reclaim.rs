@@ -70,12 +70,25 @@ impl Space {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Victims {
     files: Arc<BTreeSet<FileId>>,
+    /// Files up to this number are old; none is, if it is 0.
+    old: FileId,
 }
 
 impl Victims {
     /// These files.
     pub fn new(files: BTreeSet<FileId>) -> Victims {
-        Victims { files: Arc::new(files) }
+        Victims { files: Arc::new(files), old: FileId(0) }
+    }
+
+    /// These files; those up to `old` are old.
+    pub fn with_old(files: BTreeSet<FileId>, old: FileId) -> Victims {
+        Victims { files: Arc::new(files), old }
+    }
+
+    /// Whether a value that leaves `file` has lived for long, and so will probably go on: such
+    /// values get files of their own.
+    pub fn is_old(&self, file: FileId) -> bool {
+        file <= self.old
     }
 
     /// Whether the values of `file` leave it.

@@ -36,10 +36,10 @@ impl Reclaimer<'_> {
         let trees = self.trees();
         let spaces = self.spaces(&trees, &state.spared);
         let percent = self.options.spare_percent;
-        let hidden_max = trees.iter().map(|tree| compaction::hidden_max(&tree.view().version)).sum();
-        let may_be_due = compaction::can_be_over(percent, &spaces, hidden_max);
+        let may_be_due = self.can_be_due(&trees, &spaces);
+        state.is_stuck = false;
         if !may_be_due {
-            self.reclaiming.allow_all();
+            self.allow_writers(&spaces, 0, 0);
             state.emptied.clear();
         }
         if !may_be_due && trees.iter().all(|tree| tree.heat.sample().is_empty()) {
@@ -83,11 +83,15 @@ impl Reclaimer<'_> {
                 // Somebody is at work, and the end of his work wakes those who look again.
                 return Ok(false);
             }
-            // What is too much cannot be given back now: a snapshot holds it, or damage.
-            self.reclaiming.allow_all();
+            if compaction::is_too_much(percent, &spaces, hidden) {
+                // It cannot be given back now: a snapshot holds it, or damage.
+                self.reclaiming.allow_all();
+                state.is_stuck = true;
+            }
             if victims.is_empty() {
                 return Ok(false);
             }
+            let State { emptied, .. } = &mut *state;
             emptied.clear();
             stuck.extend(victims);
         }

@@ -41,8 +41,8 @@ impl Core {
             let flush = || self.step(true).map(drop);
             let context = parts.context(tree, plan.target.level, &plan.hull());
             let mut job = JobContext { victims, ..context };
-            // It converts a whole keyspace.
-            if parts.reclaim == Reclaim::LearnedKv && plan.reason == Reason::Reclaim {
+            // It may concern a whole keyspace.
+            if plan.reason == Reason::Reclaim {
                 job.meanwhile = Some(&flush);
             }
             let outputs = compaction::run(plan, &job)?;
@@ -86,6 +86,10 @@ impl Core {
             done => done,
         };
         self.work.note(&done);
+        let is_tier = self.options.reclaim == Reclaim::Tier;
+        if done.is_ok() && is_tier && !tree.view().version.values().is_empty() {
+            reclaimer(self).look().inspect_err(|error| self.work.note_failure(error))?;
+        }
         done.map(|()| true)
     }
 
@@ -93,14 +97,7 @@ impl Core {
     /// nothing to do.
     fn give_back(&self) -> Result<bool> {
         self.store.poison.check()?;
-        let reclaimer = Reclaimer {
-            options: &self.options,
-            store: &self.store,
-            work: &self.work,
-            reclaiming: &self.reclaiming,
-            announcements: &self.commit.announcements,
-            rest: self,
-        };
+        let reclaimer = reclaimer(self);
         match self.options.reclaim {
             Reclaim::Off => Ok(false),
             Reclaim::Tier => reclaimer.convert(),
@@ -165,6 +162,18 @@ impl Core {
             let _caller = self.enter()?;
             self.step(false)
         })
+    }
+}
+
+/// Who gives back the space of values.
+fn reclaimer(core: &Core) -> Reclaimer<'_> {
+    Reclaimer {
+        options: &core.options,
+        store: &core.store,
+        work: &core.work,
+        reclaiming: &core.reclaiming,
+        announcements: &core.commit.announcements,
+        rest: core,
     }
 }
 

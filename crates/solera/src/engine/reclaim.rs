@@ -86,17 +86,48 @@ impl Reclaimer<'_> {
 
     /// Tells writers how much they may write until space is given back: `spaces` are the files that
     /// recovery does not need, `hidden` bytes of what is live in them are not, and conversions have
-    /// `promised` bytes still to write. While nothing has to be given back, nobody is held.
+    /// `promised` bytes still to write. They are told before anything has to be given back, too: who
+    /// has to give it back may get no processor for long. Until the next look they have two write
+    /// buffers then at least, whatever the logs hold.
     pub(super) fn allow_writers(&self, spaces: &[Space], hidden: u64, promised: u64) {
-        if !compaction::can_be_over(self.options.spare_percent, spaces, hidden) {
+        let live = spaces.iter().map(|space| space.live).sum();
+        if live == 0 {
             return self.reclaiming.allow_all();
         }
-        let live = spaces.iter().map(|space| space.live).sum();
-        let in_logs_max = logs::unflushed_max(live, self.rest.write_buffer_bytes());
+        let write_buffer_bytes = self.rest.write_buffer_bytes();
+        let in_logs_max = logs::unflushed_max(live, write_buffer_bytes);
         let in_logs = self.rest.log_bytes();
         let percent = self.options.spare_percent;
-        let headroom = compaction::headroom(percent, spaces, hidden, promised, in_logs, in_logs_max);
+        let mut headroom = compaction::headroom(percent, spaces, hidden, promised, in_logs, in_logs_max);
+        if !compaction::is_too_much(percent, spaces, hidden) {
+            let least = i64::try_from(2 * write_buffer_bytes).unwrap_or(i64::MAX);
+            headroom.bytes = headroom.bytes.max(least);
+        }
         self.reclaiming.allow(headroom);
+    }
+
+    /// Tells writers again how much they may write, after others have done what was more pressing.
+    pub(super) fn look(&self) -> Result<()> {
+        let Some(mut state) = self.reclaiming.state.try_lock() else { return Ok(()) };
+        if state.is_stuck || self.clock().monotonic_ns() < state.rests_until_ns {
+            return Ok(());
+        }
+        let trees = self.trees();
+        let spaces = self.spaces(&trees, &state.spared);
+        let hidden = match self.can_be_due(&trees, &spaces) {
+            true => self.cells(&mut state, &trees)?.iter().map(|cell| cell.hidden).sum(),
+            false => 0,
+        };
+        let is_left = |space: &&Space| state.emptied.contains(&space.file);
+        let promised = spaces.iter().filter(is_left).map(|space| space.live).sum();
+        self.allow_writers(&spaces, hidden, promised);
+        Ok(())
+    }
+
+    /// Whether there can be anything to give back, whatever is hidden.
+    pub(super) fn can_be_due(&self, trees: &[Arc<Tree>], spaces: &[Space]) -> bool {
+        let hidden_max = trees.iter().map(|tree| compaction::hidden_max(&tree.view().version)).sum();
+        compaction::can_be_over(self.options.spare_percent, spaces, hidden_max)
     }
 
     /// What the value files take that recovery does not need.

@@ -33,8 +33,9 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 const DOUBLINGS: u64 = 10;
 /// Longest that one write is held.
 const HELD_MAX: Duration = Duration::from_millis(50);
-/// More than anybody writes: writers are not held.
+/// More than anybody writes: with so much left, or half of it, writers are not held.
 const UNBOUNDED: i64 = i64::MAX / 2;
+const UNBOUNDED_MIN: i64 = UNBOUNDED / 2;
 
 /// What giving back space asks of the rest of the engine.
 pub(super) trait Environment {
@@ -109,6 +110,8 @@ pub(super) struct State {
     pub(super) census: Census,
     /// The files that conversions empty, range by range.
     pub(super) emptied: BTreeSet<FileId>,
+    /// What is too much cannot be given back now: a snapshot holds it, or damage.
+    pub(super) is_stuck: bool,
     /// Bytes that running conversions are about to write.
     pub(super) moving: u64,
     /// Files whose values were put again, to which old pointers lead still; and whether that is
@@ -150,7 +153,7 @@ impl Reclaiming {
     /// Writers may write so much until they are told again.
     pub(super) fn allow(&self, headroom: Headroom) {
         self.ramp.store(headroom.ramp, Ordering::Relaxed);
-        self.headroom.store(headroom.bytes.min(UNBOUNDED - 1), Ordering::Relaxed);
+        self.headroom.store(headroom.bytes.min(UNBOUNDED_MIN - 1), Ordering::Relaxed);
     }
 
     /// Writers are not held for the space of values.
@@ -163,17 +166,15 @@ impl Reclaiming {
     #[inline]
     pub(super) fn delay(&self, bytes: u64) -> Duration {
         match self.headroom.load(Ordering::Relaxed) {
-            UNBOUNDED => Duration::ZERO,
+            UNBOUNDED_MIN.. => Duration::ZERO,
             _ => self.delay_of(bytes),
         }
     }
 
-    #[cold]
     fn delay_of(&self, bytes: u64) -> Duration {
-        let taken = i64::try_from(bytes).unwrap_or(UNBOUNDED);
-        let take = |left: i64| (left < UNBOUNDED).then(|| left.saturating_sub(taken));
-        let left = self.headroom.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
-        let (Ok(left), ramp) = (left, self.ramp.load(Ordering::Relaxed)) else { return Duration::ZERO };
+        let taken = i64::try_from(bytes).unwrap_or(UNBOUNDED_MIN);
+        let left = self.headroom.fetch_sub(taken, Ordering::Relaxed).saturating_sub(taken);
+        let ramp = self.ramp.load(Ordering::Relaxed);
         let missing = ramp.saturating_sub(u64::try_from(left).unwrap_or(0));
         match missing {
             0 if left > 0 => Duration::ZERO,
@@ -205,5 +206,33 @@ pub(super) struct AtWork<'r> {
 impl Drop for AtWork<'_> {
     fn drop(&mut self) {
         self.reclaiming.at_work.fetch_sub(self.files, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_writer_is_held_the_longer_the_less_room_is_left_and_never_longer_than_the_most() {
+        let reclaiming = Reclaiming::default();
+        assert_eq!(reclaiming.delay(1 << 30), Duration::ZERO, "nothing was told yet");
+        reclaiming.allow(Headroom { bytes: 200_000, ramp: 100_000 });
+        let held: Vec<Duration> = (0..30).map(|_| reclaiming.delay(10_000)).collect();
+        assert!(held[..10].iter().all(Duration::is_zero), "{held:?}");
+        assert!(held.is_sorted() && !held[11].is_zero(), "{held:?}");
+        // The room is used up: a megabyte a second from now on.
+        assert_eq!(held[20..], vec![Duration::from_nanos(10_000 << DOUBLINGS); 10]);
+        assert_eq!(reclaiming.delay(1 << 30), HELD_MAX);
+        reclaiming.allow_all();
+        assert_eq!(reclaiming.delay(1 << 40), Duration::ZERO);
+        assert_eq!(reclaiming.delay(1 << 40), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_bound_however_wide_holds_nobody_who_is_far_from_it() {
+        let reclaiming = Reclaiming::default();
+        reclaiming.allow(Headroom { bytes: i64::MAX, ramp: 0 });
+        assert_eq!(reclaiming.delay(1 << 40), Duration::ZERO);
     }
 }
