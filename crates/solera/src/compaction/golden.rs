@@ -382,3 +382,47 @@ fn write_the_texts_anew() {
         std::fs::write(dir.join(name), rewritten(text)).unwrap();
     }
 }
+
+/// Level 0 is due, with four runs, and the plan takes a table of level 1 along.
+fn due() -> (Tree, Plan) {
+    let mut tree = Tree::new();
+    tree.step("shape T=10 K=4,1 buffer=1000 table=1000");
+    tree.step("run 1.1: 9 [a z] 5000");
+    (1..=4).for_each(|run| drop(tree.step(&format!("run 0.{run}: {run} [a m] 900"))));
+    let plan = pick(&tree.picture()).unwrap();
+    (tree, plan)
+}
+
+#[test]
+#[should_panic(expected = "a plan is not sound: run 3 of level 0 is left alone")]
+fn a_plan_that_passes_over_a_run_is_not_installed() {
+    let (tree, mut plan) = due();
+    plan.sources.retain(|source| source.run != RunId(3));
+    plan.edit(&tree.version, &[]);
+}
+
+#[test]
+#[should_panic(expected = "a plan is not sound: the target run 4 is newer than a source")]
+fn a_plan_into_a_run_that_is_newer_than_a_source_is_not_installed() {
+    let (tree, mut plan) = due();
+    plan.target = Target { level: 0, run: RunId(4), tables: Vec::new() };
+    plan.edit(&tree.version, &[]);
+}
+
+#[test]
+#[should_panic(expected = "the target of a plan has changed")]
+fn a_plan_whose_target_was_written_anew_meanwhile_is_not_installed() {
+    let (mut tree, plan) = due();
+    let output = descriptor(100, plan.hull(), 8600, 0);
+    let edit = plan.edit(&tree.version, &[output]);
+    tree.apply(&edit);
+    plan.edit(&tree.version, &[]);
+}
+
+#[test]
+#[should_panic(expected = "a plan needs what another one has claimed")]
+fn two_plans_do_not_begin_with_the_same_keys() {
+    let (mut tree, plan) = due();
+    tree.ledger.start(&plan);
+    tree.ledger.start(&plan);
+}

@@ -1,8 +1,8 @@
 //! What all handles of an open database share: `Core`, the parts, each of which owns its state and
 //! its methods.
 //!
-//! It also owns what needs several of them at once: `writable` and `enter`, the commit order's
-//! `Environment`, `install`, and making a number durable.
+//! It also owns what needs several of them at once: `writable` and `enter`, the environments of the
+//! commit order and of flushes, and making a number durable.
 //!
 //! What must hold: locks are taken in the order that `Core`'s comment gives. `check_sizes` refuses
 //! keys and values over their limits.
@@ -23,13 +23,13 @@ use super::{
     store::Store,
     throttle::Throttle,
     tracing::Tracing,
+    values::Promised,
     work::Work,
 };
 use crate::{
     clock::Clock,
     compaction::Horizon,
     error::{Error, Result},
-    frame::FRAME_HEADER_BYTES,
     ids::Seqno,
     key::{KEY_BYTES_MAX, VALUE_BYTES_MAX},
     stats::{Counter, Stats},
@@ -38,7 +38,7 @@ use crate::{
         atomic::{AtomicBool, Ordering},
     },
     tree::Tree,
-    wal::{self, batch::BatchEncoder},
+    wal::batch::BatchEncoder,
 };
 use std::sync::Arc;
 
@@ -204,13 +204,14 @@ impl commit::Environment for Core {
     #[inline]
     fn append(&self, present: &mut Present, last: Seqno, batches: &mut [BatchEncoder]) -> Result<()> {
         let log = self.logs.with_room(self.around_logs(), present, last)?;
-        place_values(log, batches)?;
+        let promised = Promised::place(log, batches)?;
         let bytes_before = log.len();
         let appended = log.append(batches.iter().map(|batch| [batch.payload()]));
         if let Err(error) = appended {
             logs::poison_with(&self.store.poison, log);
             return Err(error);
         }
+        promised.assert_kept(log, &self.store.poison);
         self.stats.add(Counter::BytesWrittenLog, log.len() - bytes_before);
         Ok(())
     }
@@ -266,22 +267,6 @@ impl flushing::Environment for Core {
     fn retire_log(&self) -> Result<()> {
         self.logs.retire(self.around_logs(), &self.commit)
     }
-}
-
-/// Fills in the sums of separated values in batches that are appended to `log` next.
-fn place_values(log: &wal::Writer, batches: &mut [BatchEncoder]) -> Result<()> {
-    if !batches.iter().any(BatchEncoder::has_separated) {
-        return Ok(());
-    }
-    let mut next_at = log.next_payload_at();
-    for batch in batches {
-        if batch.has_separated() {
-            let undecodable = |error| Error::Poisoned(format!("a batch does not decode: {error:?}"));
-            batch.place(log.file(), log.binding(), next_at).map_err(undecodable)?;
-        }
-        next_at += (batch.bytes() + FRAME_HEADER_BYTES) as u64;
-    }
-    Ok(())
 }
 
 /// Refuses a key or value over its limit.

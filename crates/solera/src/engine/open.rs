@@ -358,7 +358,8 @@ fn recorded_tree(
         }
     }
     files.keep_values(&mut version);
-    tree.install(Arc::new(version), &[]);
+    let empty = tree.view().version.clone();
+    tree.install(&empty, Arc::new(version), &[]);
     Ok(tree)
 }
 

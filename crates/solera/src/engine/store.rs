@@ -316,11 +316,7 @@ impl Store {
                 return Err(error);
             }
         };
-        assert!(
-            Arc::ptr_eq(&tree.view().version, &version),
-            "an edit is for the version that it was made from"
-        );
-        tree.install(Arc::new(applied.version), flushed);
+        tree.install(&version, Arc::new(applied.version), flushed);
         applied.unreferenced.iter().for_each(|file| file.mark_obsolete());
         let gone = self.release_values(&state, version.values());
         drop(state);
@@ -357,7 +353,7 @@ impl Store {
         }
         let mut gone = Vec::new();
         for Flushes { tree, before, after, memtables, unreferenced } in changed.into_values() {
-            tree.install(after, &memtables);
+            tree.install(&before, after, &memtables);
             unreferenced.iter().for_each(|file| file.mark_obsolete());
             gone.extend(self.release_values(&state, before.values()));
         }
@@ -535,3 +531,6 @@ pub(super) fn new_tree(
     let (context, values) = (files.table_context(), files.values.clone());
     Tree::new(id, name.into(), given, options.merge_operator, context, values, Version::new())
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,19 +1,26 @@
-//! Where the separated values of a batch come to lie: `Place`, which makes the pointers that
-//! memtables hold, and `Moved`.
+//! Where the separated values of a batch come to lie: `Promised` says so before the append, and
+//! `Place` makes the pointers that memtables hold.
 //!
 //! `Place::insert` puts a pointer in the place of the value. `Moved` maps values that recovery has
 //! written again to their new log.
 //!
-//! What must hold: a pointer leads to the value's bytes in the log's frame.
+//! What must hold: a pointer leads to the value's bytes in the log's frame. So an append lands
+//! where it was promised.
 //!
-//! Callers: `apply` and `large` place; `open` moves.
+//! Callers: `core` promises; `apply` and `large` place; `open` moves.
 
+use super::poison::Poison;
 use crate::{
+    error::{Error, Result},
+    frame::FRAME_HEADER_BYTES,
     ids::Seqno,
     key::{EXPIRY_BYTES, Kind},
     memtable::Memtable,
     values::{POINTER_BYTES_MAX, Pointer, ValueFile},
-    wal::batch,
+    wal::{
+        self,
+        batch::{self, BatchEncoder},
+    },
 };
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -44,8 +51,49 @@ impl Place<'_> {
     }
 }
 
+/// Where the payload after the next append to a log begins, if that was counted on.
+#[must_use]
+pub(super) struct Promised(Option<u64>);
+
+impl Promised {
+    /// Fills in the sums of separated values in batches that are appended to `log` next: they say
+    /// where in it the values lie.
+    #[inline]
+    pub(super) fn place(log: &wal::Writer, batches: &mut [BatchEncoder]) -> Result<Promised> {
+        match batches.iter().any(BatchEncoder::has_separated) {
+            true => Promised::place_separated(log, batches),
+            false => Ok(Promised(None)),
+        }
+    }
+
+    fn place_separated(log: &wal::Writer, batches: &mut [BatchEncoder]) -> Result<Promised> {
+        let mut next_at = log.next_payload_at();
+        for batch in batches {
+            if batch.has_separated() {
+                let undecodable = |error| Error::Poisoned(format!("a batch does not decode: {error:?}"));
+                batch.place(log.file(), log.binding(), next_at).map_err(undecodable)?;
+            }
+            next_at += (batch.bytes() + FRAME_HEADER_BYTES) as u64;
+        }
+        Ok(Promised(Some(next_at)))
+    }
+
+    /// Stops unless the batches, which were appended to `log`, lie where it was said: pointers to
+    /// their values would lead elsewhere. They are in the log then, so nobody may write after them.
+    #[inline]
+    pub(super) fn assert_kept(&self, log: &wal::Writer, poison: &Poison) {
+        if self.0.is_some_and(|promised| promised != log.next_payload_at()) {
+            poison.set("values do not lie where it was promised");
+            panic!("values lie where it was promised");
+        }
+    }
+}
+
 /// Values that recovery has written again, from the tail of one log to another log.
 pub(super) struct Moved {
     pub(super) log: Arc<ValueFile>,
     pub(super) to: BTreeMap<Pointer, Pointer>,
 }
+
+#[cfg(test)]
+mod tests;

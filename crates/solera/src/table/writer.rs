@@ -164,8 +164,11 @@ impl TableWriter {
         })
     }
 
-    /// Adds an entry. Keys ascend, versions of one key go from new to old; else the table is not
-    /// sorted, which is the caller's mistake.
+    /// Adds an entry. Keys ascend, versions of one key go from new to old.
+    ///
+    /// # Panics
+    /// If `key` begins a block and is below the key before it: nobody would find entries of such a
+    /// table. Within a block a debug build looks.
     pub fn add(&mut self, key: &[u8], seqno: Seqno, kind: Kind, value: &[u8]) -> Result<()> {
         if key.len() > KEY_BYTES_MAX {
             return Err(Error::TooLarge { what: "key", len: key.len() as u64, limit: KEY_BYTES_MAX as u64 });
@@ -176,6 +179,13 @@ impl TableWriter {
         let first = self.descriptor.entries == 0;
         debug_assert!(first || self.last_key[..] <= *key, "keys ascend");
         while !self.block.try_add(key, seqno, kind, value) {
+            // Once a block: for every key it would cost what a merge notices.
+            assert!(
+                self.last_key[..] <= *key,
+                "keys ascend, and \"{}\" comes after \"{}\"",
+                key.escape_ascii(),
+                self.last_key.escape_ascii()
+            );
             // An empty block takes any entry.
             self.cut(Some(key))?;
         }

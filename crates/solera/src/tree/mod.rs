@@ -322,19 +322,27 @@ impl Tree {
         });
     }
 
-    /// Shows readers `version`. `flushed` memtables, which the version now holds as tables, leave
-    /// the view in the same step; the caller has made the version durable.
-    pub fn install(&self, version: Arc<Version>, flushed: &[Arc<Memtable>]) {
-        self.change(|view| View {
-            active: view.active.clone(),
-            sealed: view
-                .sealed
-                .iter()
-                .filter(|memtable| !flushed.iter().any(|done| Arc::ptr_eq(done, memtable)))
-                .cloned()
-                .collect(),
-            version,
-            settings: view.settings.clone(),
+    /// Shows readers `version` in the place of `before`, from which it was made. `flushed`
+    /// memtables, which the version now holds as tables, leave the view in the same step; the
+    /// caller has made the version durable.
+    ///
+    /// # Panics
+    /// * If readers see another version than `before`: what made that one would be lost.
+    /// * If `flushed` are not the oldest memtables: a table would be newer than a memtable that
+    ///   stays.
+    pub fn install(&self, before: &Arc<Version>, version: Arc<Version>, flushed: &[Arc<Memtable>]) {
+        self.change(|view| {
+            assert!(Arc::ptr_eq(&view.version, before), "an edit is for the version that it was made from");
+            let (stay, gone) = view.sealed.split_at(view.sealed.len().saturating_sub(flushed.len()));
+            let are_oldest =
+                gone.len() == flushed.len() && gone.iter().zip(flushed).all(|(a, b)| Arc::ptr_eq(a, b));
+            assert!(are_oldest, "the oldest memtables are flushed first");
+            View {
+                active: view.active.clone(),
+                sealed: stay.to_vec(),
+                version,
+                settings: view.settings.clone(),
+            }
         });
     }
 

@@ -193,3 +193,9 @@ fn a_value_file_that_is_given_up_leaves_no_file() {
     drop(writer);
     assert!(!fs.exists(Path::new("d/000003.values")).unwrap());
 }
+
+#[test]
+#[should_panic(expected = "keys of a value file ascend, and \"a\" comes after \"b\"")]
+fn a_key_below_the_last_one_stops_whoever_writes_the_value_file() {
+    written(&fs(), 1, &[(b"b", b"one"), (b"b", b"another"), (b"a", b"below")]);
+}

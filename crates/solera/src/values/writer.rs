@@ -86,9 +86,9 @@ impl ValueWriter {
         self.written + (self.buffer.len() + FOOTER_BYTES) as u64
     }
 
-    /// Adds a value; keys do not descend.
+    /// Adds a value. Stops if `key` is below the last one: keys do not descend.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<Pointer> {
-        debug_assert!(self.values == 0 || self.last_key[..] <= *key, "keys of a value file ascend");
+        self.assert_in_order(key);
         self.last_key.clear();
         self.last_key.extend_from_slice(key);
         put_bytes(&mut self.buffer, key);
@@ -106,9 +106,9 @@ impl ValueWriter {
     }
 
     /// Adds the value of `key` that lies where `pointer` leads to in `from`, without taking all of
-    /// it into memory; keys do not descend.
+    /// it into memory. Stops as [`ValueWriter::add`] does.
     pub fn copy(&mut self, key: &[u8], from: &ValueFile, pointer: &Pointer) -> Result<Pointer> {
-        debug_assert!(self.values == 0 || self.last_key[..] <= *key, "keys of a value file ascend");
+        self.assert_in_order(key);
         let mut head = Vec::with_capacity(key.len() + 2 * size_of::<u64>());
         put_bytes(&mut head, key);
         put_varint(&mut head, u64::from(pointer.len));
@@ -148,6 +148,15 @@ impl ValueWriter {
         Ok(WrittenValues { file: self.file, bytes: self.written, values: self.values })
     }
 
+    fn assert_in_order(&self, key: &[u8]) {
+        assert!(
+            self.values == 0 || self.last_key[..] <= *key,
+            "keys of a value file ascend, and \"{}\" comes after \"{}\"",
+            key.escape_ascii(),
+            self.last_key.escape_ascii()
+        );
+    }
+
     fn write(&mut self) -> Result<()> {
         if let Some(output) = &mut self.output {
             output.append(&self.buffer)?;
@@ -179,7 +188,7 @@ impl<'f> SortedValues<'f> {
         SortedValues { fs, dir: dir.into(), database, new_file, open: None, written: Vec::new() }
     }
 
-    /// Adds a value; keys do not descend.
+    /// Adds a value. Stops if `key` is below the last one: keys do not descend.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<Pointer> {
         self.with_room()?.add(key, value)
     }

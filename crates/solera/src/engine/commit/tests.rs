@@ -220,3 +220,11 @@ fn all_writers_of_a_group_are_told_that_its_append_failed() {
     told.into_iter().for_each(|told| drop(told.unwrap_err()));
     assert_eq!(env.take_asked(), ["append 1:first after 0", "append 1:a 2:b after 0"]);
 }
+
+#[test]
+#[should_panic(expected = "what is durable was given out")]
+fn a_number_that_was_not_given_out_is_not_durable() {
+    let order = Commit::new(Vec::<String>::new(), 41);
+    order.lock().are_durable(41);
+    order.lock().are_durable(42);
+}

@@ -228,3 +228,11 @@ fn beginnings_of_last_keys_ascend_where_separators_get_short() {
     let check = file.table().unwrap().check().unwrap();
     assert_eq!((check.entries, check.problems.len()), (entries.len() as u64, 0), "{:?}", check.problems);
 }
+
+#[test]
+#[should_panic(expected = "keys ascend")]
+fn keys_that_descend_stop_whoever_writes_the_table() {
+    // More than one block of them: in a release build the first key of the next one is looked at.
+    let entries: Vec<_> = (0..2000).rev().map(|number| put(format!("key {number:04}"), 5)).collect();
+    table_of(&context(&fresh_fs(), 0), &Layout::default(), &entries);
+}
