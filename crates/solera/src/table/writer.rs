@@ -32,7 +32,7 @@ use crate::{
         last_keys::KEPT_MAX,
         separators::{SEPARATOR_BYTES_MAX, Separators},
     },
-    key::{KEY_BYTES_MAX, KeyRange, Kind, VALUE_BYTES_MAX, hash, head, split_expiry},
+    key::{KEY_BYTES_MAX, KeyRange, Kind, VALUE_BYTES_MAX, equal, hash, split_expiry},
     tombstone::{RangeTombstone, RangeTombstones},
     vfs::{Fs, WriteFile},
 };
@@ -79,8 +79,6 @@ pub struct TableWriter {
     lower_fence: Option<(usize, u8)>,
     first_key: Vec<u8>,
     last_key: Vec<u8>,
-    /// Its head.
-    last_head: u64,
     tombstones: Vec<RangeTombstone>,
     /// What is known so far. The rest is filled in by `finish`.
     descriptor: TableDescriptor,
@@ -141,7 +139,6 @@ impl TableWriter {
             lower_fence: None,
             first_key: Vec::new(),
             last_key: Vec::new(),
-            last_head: 0,
             tombstones: Vec::new(),
             descriptor: TableDescriptor {
                 file,
@@ -170,7 +167,8 @@ impl TableWriter {
     /// Adds an entry. Keys ascend, versions of one key go from new to old.
     ///
     /// # Panics
-    /// If `key` is below the key that was added last: nobody would find entries of such a table.
+    /// If `key` begins a block and is below the key before it: nobody would find entries of such a
+    /// table. Within a block a debug build looks.
     pub fn add(&mut self, key: &[u8], seqno: Seqno, kind: Kind, value: &[u8]) -> Result<()> {
         if key.len() > KEY_BYTES_MAX {
             return Err(Error::TooLarge { what: "key", len: key.len() as u64, limit: KEY_BYTES_MAX as u64 });
@@ -179,16 +177,15 @@ impl TableWriter {
             return Err(Error::TooLarge { what: "value", len: value.len() as u64, limit: VALUE_BYTES_MAX });
         }
         let first = self.descriptor.entries == 0;
-        let head = head(key);
-        // Nearly always heads tell.
-        let is_new = first || head > self.last_head || head == self.last_head && *key > self.last_key[..];
-        assert!(
-            is_new || self.last_key[..] == *key,
-            "keys of a table ascend, and \"{}\" comes after \"{}\"",
-            key.escape_ascii(),
-            self.last_key.escape_ascii()
-        );
+        debug_assert!(first || self.last_key[..] <= *key, "keys ascend");
         while !self.block.try_add(key, seqno, kind, value) {
+            // Once a block: for every key it would cost what a merge notices.
+            assert!(
+                self.last_key[..] <= *key,
+                "keys ascend, and \"{}\" comes after \"{}\"",
+                key.escape_ascii(),
+                self.last_key.escape_ascii()
+            );
             // An empty block takes any entry.
             self.cut(Some(key))?;
         }
@@ -196,12 +193,11 @@ impl TableWriter {
         if first {
             self.first_key.extend_from_slice(key);
         }
-        if is_new {
+        if first || !equal(&self.last_key, key) {
             self.distinct_keys += 1;
             if self.descriptor.filter.bits_per_key > 0.0 {
                 self.filter.add(hash(key));
             }
-            self.last_head = head;
             self.last_key.clear();
             self.last_key.extend_from_slice(key);
         }

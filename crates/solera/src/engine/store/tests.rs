@@ -1,4 +1,7 @@
-//! What stops an installation that would lose or hide something.
+//! Tests of what stops an installation that would lose or hide something.
+//!
+//! They hold that a version takes the place of the one that it was made from only, and that the
+//! oldest memtables leave first.
 
 use crate::{
     engine::unopened::Unopened,

@@ -1,4 +1,6 @@
-//! Batches with values of their own, in a log on files in memory.
+//! Tests of what is promised of an append, with batches whose values stay in a log in memory.
+//!
+//! They hold that values lie where it was said, and that an append elsewhere poisons and stops.
 
 use super::*;
 use crate::{

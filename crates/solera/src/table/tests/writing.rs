@@ -230,8 +230,9 @@ fn beginnings_of_last_keys_ascend_where_separators_get_short() {
 }
 
 #[test]
-#[should_panic(expected = "keys of a table ascend, and \"ab\" comes after \"b\"")]
-fn a_key_below_the_last_one_stops_whoever_writes_the_table() {
-    let entries = [put(*b"a", 5), put(*b"b", 5), put(*b"b", 4), put(*b"ab", 6)];
+#[should_panic(expected = "keys ascend")]
+fn keys_that_descend_stop_whoever_writes_the_table() {
+    // More than one block of them: in a release build the first key of the next one is looked at.
+    let entries: Vec<_> = (0..2000).rev().map(|number| put(format!("key {number:04}"), 5)).collect();
     table_of(&context(&fresh_fs(), 0), &Layout::default(), &entries);
 }
