@@ -326,7 +326,17 @@ impl Window {
             blocked: None,
         };
         window.blocked = window.why_blocked(before, after, seen);
+        window.forget_what_is_no_number();
         Some(window)
+    }
+
+    /// Puts 0 in the place of what is no number. JSON has none of those: the journal would hold a
+    /// window that it could not read again.
+    fn forget_what_is_no_number(&mut self) {
+        let bits = self.levels.iter_mut().map(|level| &mut level.filter_bits);
+        for number in self.mean_ns.iter_mut().chain(bits).filter(|number| !number.is_finite()) {
+            *number = 0.0;
+        }
     }
 
     /// Why it is not to be judged, as far as two observations tell.
