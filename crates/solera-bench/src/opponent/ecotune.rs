@@ -1,5 +1,5 @@
-//! EcoTune's dynamic program ("Rethinking the Compaction Policies in LSM-trees", SIGMOD 2025, §4.3,
-//! Algorithm 1): `EcoTune`.
+//! EcoTune's dynamic program ("Rethinking the Compaction Policies in LSM-trees", SIGMOD 2025,
+//! section 4.3, Algorithm 1): `EcoTune`.
 //!
 //! `Round` is a main level's time between two merges into the last level. `Program::solve` finds
 //! when to merge so that most queries are served. `EcoTune`, a `Plan`, takes every level between

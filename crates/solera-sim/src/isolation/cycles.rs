@@ -2,7 +2,7 @@
 //! the lists alone.
 //!
 //! The longest reading of a list tells the order of its appends; every other reading must be a
-//! beginning of it. Edges are Elle's (§4). By *ww* an element was appended after another, by *wr* a
+//! beginning of it. Edges are Elle's. By *ww* an element was appended after another, by *wr* a
 //! transaction read it. By *rw* a transaction did not read the element that came next. A thread's
 //! transactions follow one another too. It also finds readings that contradict their own
 //! transaction, and elements that are refused, half done, lost or of nobody.
