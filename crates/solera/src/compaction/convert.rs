@@ -371,8 +371,8 @@ pub struct Headroom {
 /// What is left to writers so that value files never take more than the live values, what is
 /// spared, and an eighth of the live values. `hidden` bytes of what counts as live are not.
 /// `promised` are bytes that conversions write before they give anything back; what the next ones
-/// write is kept free before they are chosen. `in_logs` are those of logs that recovery needs; up to
-/// `in_logs_max` they count as live.
+/// write is kept free before they are chosen. `in_logs` are those of logs that recovery needs; they
+/// count as live up to `in_logs_max`.
 pub fn headroom(
     spare_percent: u32,
     spaces: &[Space],
