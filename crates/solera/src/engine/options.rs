@@ -179,8 +179,8 @@ impl Options {
         self
     }
 
-    /// How much space value files may take beyond the live values, in percent of these, before
-    /// space is given back: 1 to 1,000. Default 30.
+    /// How much space value files take beyond the live values, about, in percent of these: 1 to
+    /// 1,000. Default 30. What they take swings around it; docs/decisions/0019 says how far.
     pub fn value_spare_percent(mut self, percent: u32) -> Self {
         self.spare_percent = percent;
         self
