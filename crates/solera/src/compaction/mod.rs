@@ -7,9 +7,9 @@
 //!   `Plan` is whole when it is made; `testdata/` has pictures and their plans.
 //! - **Done**: `flush` and `run` write tables.
 //!
-//! Files, bottom to top; each uses only those above it. Callers: `engine` (`work` decides, `jobs`
-//! does), `tree` (`Shape`, `LevelFilters`), `knob`, `control::observe` and `engine::report`
-//! (`space_use`). `Shape` and `Reclaim` are public.
+//! Files, bottom to top; each uses only those above it.
+//! Callers: `engine` (`work` decides, `jobs` does), `tree` (`Shape`, `LevelFilters`), `knob`,
+//! `control::observe` and `engine::report` (`space_use`). `Shape` and `Reclaim` are public.
 
 mod shape;
 mod filters;

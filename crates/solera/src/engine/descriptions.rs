@@ -8,7 +8,7 @@
 //! what the other knobs are.
 //!
 //! Callers: `control::check` and `control::ranges`, `assignments`; `solera-cli` (get, set),
-//! `solera-tune`'s agents and coordinator, `solera-bench`, `solera-sim`.
+//! `solera-tune`, `solera-bench`, `solera-sim`.
 
 use super::memory::CACHE_PERCENT_MIN;
 use crate::{

@@ -36,6 +36,7 @@ pub const PAYLOAD_BYTES_MAX: u64 = (1 << 48) - 1;
 
 /// A kind of file: how its header begins.
 ///
+/// ```text
 /// file    = header frame*
 /// header  = magic[8] database:u64 file:u64 version:u32 checksum:u32   32 bytes, in every version
 ///           nonce:u64 checksum:u32 0:u32

@@ -6,8 +6,8 @@
 //! pointers.
 //!
 //! What must hold: every version of a key in a newer run is newer than those in older runs
-//! (invariant R, docs/decisions/0002). What the manifest does not say does not count. The files
-//! stand bottom to top in the list below; each uses only those above it.
+//! (invariant R, docs/decisions/0002). What the manifest does not say does not count.
+//! Files, bottom to top; each uses only those above it.
 //! Callers: `compaction` decides on versions, `tree` shows them to readers, `engine` records edits.
 //! `control`, `inspect` and `fuzz` read them.
 
