@@ -49,8 +49,8 @@ impl Core {
                 values: outputs.values.clone(),
                 ..plan.edit(version, &outputs.tables)
             })?;
-            tree.context.stats.add(Counter::BytesWrittenCompaction, outputs.bytes());
-            tree.context.stats.add(Counter::Compactions, 1);
+            tree.context.stats.add_rarely(Counter::BytesWrittenCompaction, outputs.bytes());
+            tree.context.stats.add_rarely(Counter::Compactions, 1);
             plan.count(&outputs.tables, &tree.context.stats);
             Ok(outputs)
         })
@@ -85,6 +85,7 @@ impl Core {
             done => done,
         };
         self.work.note(&done);
+        self.memory.after_job();
         done.map(|()| true)
     }
 
