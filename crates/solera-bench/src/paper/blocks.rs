@@ -95,7 +95,9 @@ impl TableBlocks {
     /// The separators between the blocks, as the engine's table writer makes them.
     pub fn separators(&self) -> Separators {
         let mut separators = Separators::new();
-        self.blocks.windows(2).for_each(|two| separators.push_between(&two[0].last, &two[1].first));
+        self.blocks.windows(2).for_each(|two| {
+            separators.push_between(&two[0].last, &two[1].first);
+        });
         separators
     }
 

@@ -427,7 +427,8 @@ impl<'o, 'j> Outputs<'o, 'j> {
             self.unmeasured_bytes = 0;
             self.ends = self.is_full();
         }
-        if self.ends {
+        let of_separators = self.open.as_ref().map_or(0, |open| open.extent_of_separators_with(entry.key));
+        if self.ends || of_separators >= self.job.shape.table_bytes {
             let last = self.open.as_ref().and_then(TableWriter::last_key);
             if last.is_some_and(|last| last != entry.key) {
                 self.end_table(KeyEnd::Excluded(entry.key.into()))?;

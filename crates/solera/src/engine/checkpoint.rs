@@ -116,7 +116,7 @@ fn fill(to: &Path, files: &Files, whole: Edit, versions: &[Arc<Version>]) -> Res
     // a one.
     let manifest = FileId(whole.next_file.unwrap_or(0));
     let whole = Edit { next_file: Some(manifest.0 + 1), ..whole };
-    Manifest::create(&**fs, to, files.database, manifest, &[whole])?;
+    Manifest::create(&**fs, to, files.database, manifest, [whole])?;
     match to.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         Some(parent) => fs.sync_dir(parent),
         None => Ok(()),

@@ -197,8 +197,8 @@ fn has_little_to_flush(tree: &Arc<Tree>) -> bool {
 
 /// Counts a flush.
 pub(super) fn count_flush(tree: &Tree, written: &Written) {
-    tree.context.stats.add(Counter::BytesWrittenFlush, written.bytes());
-    tree.context.stats.add(Counter::Flushes, 1);
+    tree.context.stats.add_rarely(Counter::BytesWrittenFlush, written.bytes());
+    tree.context.stats.add_rarely(Counter::Flushes, 1);
     compaction::count_written(0, &written.tables, &tree.context.stats);
 }
 

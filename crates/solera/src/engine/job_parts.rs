@@ -90,6 +90,7 @@ impl<'c> JobParts<'c> {
     ) -> Result<()> {
         self.store.install(tree, written, flushed, None, edit)?;
         self.memory.fit_cache(&self.store.catalog);
+        self.memory.wrote(written.bytes());
         Ok(())
     }
 

@@ -50,8 +50,8 @@ impl Core {
                 values: outputs.values.clone(),
                 ..plan.edit(version, &outputs.tables)
             })?;
-            tree.context.stats.add(Counter::BytesWrittenCompaction, outputs.bytes());
-            tree.context.stats.add(Counter::Compactions, 1);
+            tree.context.stats.add_rarely(Counter::BytesWrittenCompaction, outputs.bytes());
+            tree.context.stats.add_rarely(Counter::Compactions, 1);
             plan.count(&outputs.tables, &tree.context.stats);
             Ok(outputs)
         })
@@ -86,6 +86,7 @@ impl Core {
             done => done,
         };
         self.work.note(&done);
+        self.memory.after_job();
         let is_tier = self.options.reclaim == Reclaim::Tier;
         if done.is_ok() && is_tier && !tree.view().version.values().is_empty() {
             reclaimer(self).look().inspect_err(|error| self.work.note_failure(error))?;

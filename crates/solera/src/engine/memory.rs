@@ -13,7 +13,7 @@
 
 use super::{
     catalog::Catalog,
-    options::{Options, WRITE_BUFFER_BYTES_MIN},
+    options::{self, Options, WRITE_BUFFER_BYTES_MIN},
 };
 use crate::{
     cache::Cache,
@@ -21,7 +21,7 @@ use crate::{
     error::{Error, Result},
     filter::BITS_PER_KEY_MAX,
     knob::{Legal, MemoryKnob, Value},
-    pool::{CHUNKS, Share},
+    pool::{self, CHUNKS, Share},
     sync::{
         Mutex,
         atomic::{AtomicU64, Ordering},
@@ -29,25 +29,22 @@ use crate::{
     tree::{Tree, View},
     version::{TableRef, Version},
 };
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
-/// Smallest share of the budget that the block cache keeps, whatever the rest takes: 1/8. Without
-/// it a scan would read each block once per entry.
+/// Smallest share of the budget that the block cache keeps, whatever the rest takes: 1/8, and under
+/// a budget of less than 64 MiB 1/16. Without it a scan would read each block once per entry.
 const CACHE_SHARE_MIN: u64 = 8;
 /// Memtables that writers are granted before their data is counted: the active one, one being
 /// flushed, and two that wait. What the cache gives up when more wait, it could hardly give back to
 /// the system, so it is not given out in the first place.
 const BUFFERS_GRANTED: u64 = 4;
-/// For what is not counted: buffers of flushes and compactions, blocks on their way in and out, the
-/// views of iterators, what an allocator adds to each piece and keeps for each thread. Measured
-/// (`solera-sim limits`): this, and 1/16 of the budget; but no more than [`UNCOUNTED_PARTS_MAX`].
-///
-/// What an allocator keeps grows for a while: tables that threads open for their reads leave holes
-/// in those threads' heaps, between blocks, that nothing fits any more. After 64,000 operations
-/// under 64 MiB it was 10 MiB less than after 320,000.
-const UNCOUNTED_BYTES: u64 = 24 << 20;
-/// Most of a budget that is left to what is not counted: 7/16.
-const UNCOUNTED_PARTS_MAX: (u64, u64) = (7, 16);
+/// What a keyspace takes, whether it has anything in memory or not: measured of ten thousand.
+const KEYSPACE_BYTES: u64 = 3 << 10;
+/// Under smaller budgets, from the smallest that is promised, what the allocator keeps is given
+/// back to the system after jobs: the rest of the budget is not enough for it.
+const SMALL: Range<u64> = 16 << 20..64 << 20;
+/// After so many parts of the budget were written by jobs.
+const TRIM_SHARE: u64 = 64;
 
 /// Least that a cache which nobody has set is left by the others, in percent.
 const CACHE_PERCENT_LEFT: f64 = 15.0;
@@ -192,9 +189,7 @@ impl Budget {
 
     /// The budget without what is not counted.
     fn divided_bytes(&self) -> u64 {
-        let uncounted = (UNCOUNTED_BYTES + self.bytes / 16)
-            .min(self.bytes / UNCOUNTED_PARTS_MAX.1 * UNCOUNTED_PARTS_MAX.0);
-        self.bytes - uncounted
+        options::divided_bytes(self.bytes)
     }
 
     /// So many percent of the divided memory, in bytes.
@@ -211,6 +206,8 @@ pub(crate) struct Memory {
     pub(crate) cache: Arc<Cache>,
     /// Chunks of memtables that were flushed are kept for the next ones, as far as this goes.
     chunks: Share<1>,
+    /// Bytes that jobs have written since the allocator was last trimmed.
+    untrimmed: AtomicU64,
 }
 
 impl Memory {
@@ -218,7 +215,30 @@ impl Memory {
     pub(super) fn new(budget: Budget, cache: Arc<Cache>) -> Memory {
         let split = Split::default();
         let write_buffer_bytes = AtomicU64::new(split.write_buffer_bytes(&budget));
-        Memory { budget, split: Mutex::new(split), write_buffer_bytes, cache, chunks: CHUNKS.share(0) }
+        Memory {
+            budget,
+            split: Mutex::new(split),
+            write_buffer_bytes,
+            cache,
+            chunks: CHUNKS.share(0),
+            untrimmed: AtomicU64::new(0),
+        }
+    }
+
+    /// A job has written so much.
+    pub(super) fn wrote(&self, bytes: u64) {
+        self.untrimmed.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// A job is done, and has freed what it took: under a small budget, what the allocator has kept
+    /// of that goes back.
+    pub(super) fn after_job(&self) {
+        if SMALL.contains(&self.budget.bytes)
+            && self.untrimmed.load(Ordering::Relaxed) >= self.budget.bytes / TRIM_SHARE
+        {
+            self.untrimmed.store(0, Ordering::Relaxed);
+            pool::trim_allocator();
+        }
     }
 
     /// Bytes at which a memtable is sealed.
@@ -271,8 +291,10 @@ impl Memory {
         let memtables: u64 = trees.iter().map(|tree| tree.view().memtable_bytes()).sum();
         let of_tables = |version: &Version| version.tables().map(table_memory_bytes).sum::<u64>();
         let tables: u64 = trees.iter().map(|tree| of_tables(&tree.view().version)).sum();
-        let reserved = memtables.max(self.memtables_granted()) + tables;
-        let least = self.budget.bytes / CACHE_SHARE_MIN;
+        let keyspaces = trees.len() as u64 * KEYSPACE_BYTES;
+        let reserved = memtables.max(self.memtables_granted()) + tables + keyspaces;
+        let share = if self.budget.bytes < SMALL.end { 2 * CACHE_SHARE_MIN } else { CACHE_SHARE_MIN };
+        let least = self.budget.bytes / share;
         let left = self.budget.divided_bytes().saturating_sub(reserved).max(least);
         let most = self.split.lock().cache_percent.map(|percent| self.budget.part(percent));
         let cache = most.map_or(left, |most| left.min(most));

@@ -145,11 +145,19 @@ impl Recorded {
         Ok(())
     }
 
-    /// The keyspaces, as recorded but for what this open says, and the default one.
-    fn catalog(&self, options: &Options, budget: &Budget, files: &Files, manifest: &Path) -> Result<Catalog> {
+    /// The keyspaces, as recorded but for what this open says, and the default one. They are taken
+    /// out one after the other: of very many, all are never there twice.
+    fn catalog(
+        &mut self,
+        options: &Options,
+        budget: &Budget,
+        files: &Files,
+        manifest: &Path,
+    ) -> Result<Catalog> {
         let catalog = Catalog::new(self.next_keyspace);
-        for (&id, keyspace) in &self.keyspaces {
-            let tree = recorded_tree(id, keyspace, options, budget, files, manifest)?;
+        self.names.clear();
+        while let Some((id, keyspace)) = self.keyspaces.pop_first() {
+            let tree = recorded_tree(id, &keyspace, options, budget, files, manifest)?;
             catalog.insert(Arc::new(tree), |_| ());
         }
         if catalog.named(DEFAULT_KEYSPACE).is_none() {
@@ -254,7 +262,7 @@ fn start(
     dir: &Path,
     lock: Option<Box<dyn Send + Sync>>,
     database: DatabaseId,
-    recorded: Recorded,
+    mut recorded: Recorded,
     manifest: Option<FileId>,
 ) -> Result<Core> {
     let (opened_unix_ms, opened_ns) = (options.clock.unix_ms(), options.clock.monotonic_ns());

@@ -28,19 +28,27 @@ use crate::{
     dir::FileName,
     error::{Error, Result},
     ids::{FileId, KeyspaceId, Seqno},
+    key::KeyRange,
     memtable::Memtable,
     operator::MergeOperator,
     sync::{Mutex, MutexGuard},
     table::TableFile,
     tree::{Settings, Tree},
     values::{LiveValues, ValueFile},
-    version::{Applied, CreatedKeyspace, Edit, Manifest, TreeEdit, Version},
+    version::{Applied, CreatedKeyspace, Edit, Manifest, TableRef, TreeEdit, Version},
     wal,
 };
 use std::{collections::BTreeMap, sync::Arc};
 
 /// The manifest is written anew when it has grown by as many bytes and by its first size.
 const MANIFEST_GROWTH_BYTES: u64 = 64 << 10;
+
+/// A new manifest says what trees there are in records of about so many bytes.
+const GROUP_BYTES: usize = 256 << 10;
+/// About what a tree's settings take of that.
+const TREE_BYTES: usize = 64;
+/// About what is said of a table, its keys aside.
+const TABLE_BYTES: usize = 64;
 
 /// What was flushed of a tree and is to be installed.
 pub(super) struct Flushed {
@@ -111,6 +119,12 @@ impl State {
     }
 }
 
+/// About what the record of a table takes.
+fn recorded_bytes(table: &TableRef) -> usize {
+    let of = |range: &KeyRange| range.start.len() + range.end.key().map_or(0, <[u8]>::len);
+    TABLE_BYTES + of(&table.descriptor().range) + of(table.clip())
+}
+
 /// The size at which a manifest that is new now is written anew: twice the first size and some.
 fn rotate_at(manifest: &Manifest) -> u64 {
     manifest.bytes() * 2 + MANIFEST_GROWTH_BYTES
@@ -133,7 +147,7 @@ impl Store {
         let mut state = self.lock();
         let (file, clock_ms) = (self.files.new_file(), self.expiry.high_ms());
         let whole = self.whole(&state);
-        let manifest = Manifest::create(&*self.files.fs, &self.files.dir, self.files.database, file, &whole)?;
+        let manifest = Manifest::create(&*self.files.fs, &self.files.dir, self.files.database, file, whole)?;
         self.poison_with(&manifest);
         state.rotate_at = rotate_at(&manifest);
         state.clock_recorded_ms = clock_ms;
@@ -158,15 +172,38 @@ impl Store {
         }
     }
 
-    /// The whole state as edits, for a new manifest. Under the store lock, between two changes.
-    pub(super) fn whole(&self, state: &State) -> Vec<Edit> {
+    /// The whole state as edits, for a new manifest. Under the store lock, between two changes,
+    /// until the last is taken. Trees come in groups: of very many, or of long keys, the edits
+    /// would take as much memory as the trees.
+    fn whole(&self, state: &State) -> impl Iterator<Item = Edit> + use<> {
         let (first, others) = match state.logs.split_first() {
             Some((&first, others)) => (Some(first), others),
             None => (None, &[][..]),
         };
-        let whole = Edit { log_ends: state.log_ends.clone(), new_log: first, ..self.whole_trees(state) };
-        let others = others.iter().map(|&log| Edit { new_log: Some(log), ..Edit::default() });
-        std::iter::once(whole).chain(others).collect()
+        let others: Vec<FileId> = others.to_vec();
+        let mut trees = self.catalog.trees().into_iter().peekable();
+        let mut front = Some(Edit { log_ends: state.log_ends.clone(), new_log: first, ..self.counters() });
+        // What was set concerns keyspaces, and comes after all of them.
+        let Edit { mut receipts, mut assignments, .. } = state.assignments.to_edit();
+        let groups = std::iter::from_fn(move || {
+            let is_first = front.is_some();
+            let mut edit = front.take().unwrap_or_default();
+            let mut bytes = 0;
+            while bytes < GROUP_BYTES
+                && let Some(tree) = trees.next()
+            {
+                let version = tree.view().version.clone();
+                bytes += TREE_BYTES + version.tables().map(recorded_bytes).sum::<usize>();
+                edit.created.push(created(&tree));
+                edit.trees.push((tree.id, version.to_edit()));
+            }
+            if trees.peek().is_none() {
+                edit.receipts = std::mem::take(&mut receipts);
+                edit.assignments = std::mem::take(&mut assignments);
+            }
+            (is_first || !edit.trees.is_empty()).then_some(edit)
+        });
+        groups.chain(others.into_iter().map(|log| Edit { new_log: Some(log), ..Edit::default() }))
     }
 
     /// The part of the state that does not concern logs: what a checkpoint takes along.
@@ -245,7 +282,7 @@ impl Store {
         let whole = self.whole(state);
         let Some(manifest) = &mut state.manifest else { return };
         let old = manifest.file();
-        let rotated = manifest.rotate(&*self.files.fs, &self.files.dir, self.files.new_file(), &whole);
+        let rotated = manifest.rotate(&*self.files.fs, &self.files.dir, self.files.new_file(), whole);
         state.rotate_at = rotate_at(manifest);
         self.poison_with(manifest);
         if rotated.is_ok() {

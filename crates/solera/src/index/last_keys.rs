@@ -20,8 +20,10 @@ pub const KEPT_MAX: usize = 8;
 #[derive(Clone, Debug, Default)]
 pub struct LastKeys {
     /// Ascending; or beginnings of them that go on some bytes beyond where the separators around
-    /// their block end.
+    /// their block end. What is left out of separators is left out here.
     keys: Separators,
+    /// Those of the first block, whole, if something is left out: they may begin otherwise.
+    first: Vec<Box<[u8]>>,
     /// Where the keys of each block end.
     ends: Vec<u32>,
     /// Different keys of the table.
@@ -40,6 +42,40 @@ impl LastKeys {
         keys.into_iter().for_each(|key| self.keys.push(key.as_ref()));
         debug_assert!(self.keys.len() > self.begin(self.ends.len()), "a block has a key");
         self.ends.push(self.keys.len() as u32);
+    }
+
+    /// [`LastKeys::push`] where separators begin with `begin`, which is left out of keys too.
+    /// `tail` was left out before and is not now. A key that begins otherwise is below all
+    /// separators: it counts as empty.
+    pub(crate) fn push_behind<'k>(
+        &mut self,
+        begin: &[u8],
+        tail: &[u8],
+        keys: impl IntoIterator<Item = &'k [u8]>,
+    ) {
+        let behind = |key: &'k [u8]| key.strip_prefix(begin).unwrap_or_default();
+        if begin.is_empty() && tail.is_empty() {
+            return self.push(keys);
+        }
+        if self.ends.is_empty() {
+            self.first = keys.into_iter().map(Box::from).collect();
+            let LastKeys { keys, first, ends, .. } = self;
+            first.iter().for_each(|key| keys.push(key.strip_prefix(begin).unwrap_or_default()));
+            return ends.push(keys.len() as u32);
+        }
+        if !tail.is_empty() {
+            self.put_back(begin, tail);
+        }
+        self.push(keys.into_iter().map(behind));
+    }
+
+    /// Puts `tail` before what is behind it, of all keys; they are behind `begin` then.
+    fn put_back(&mut self, begin: &[u8], tail: &[u8]) {
+        self.keys.put_back(tail);
+        let mut keys = Separators::new();
+        self.first.iter().for_each(|key| keys.push(key.strip_prefix(begin).unwrap_or_default()));
+        self.keys.iter().skip(self.first.len()).for_each(|key| keys.push(key));
+        self.keys = keys;
     }
 
     /// Says how many different keys the table has.

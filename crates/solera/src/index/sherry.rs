@@ -49,6 +49,11 @@ impl Sherry {
         Sherry { prefix: prefix.into(), model: train(&heads, &|i| told_by_head(rest(i))) }
     }
 
+    /// Puts `begin`, which was left out of all separators, before their prefix.
+    pub fn put_behind(&mut self, begin: &[u8]) {
+        self.prefix = [begin, &self.prefix].concat().into();
+    }
+
     /// Appends the prefix (length as varint, bytes) and the model ([`Plr::encode`]).
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_bytes(out, &self.prefix);

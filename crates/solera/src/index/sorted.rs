@@ -174,6 +174,11 @@ impl Sorted {
         Sorted { prefix: prefix.into(), heads: order(rests().map(head).collect()), rests: stored }
     }
 
+    /// Puts `begin`, which was left out of all separators, before their prefix.
+    pub fn put_behind(&mut self, begin: &[u8]) {
+        self.prefix = [begin, &self.prefix].concat().into();
+    }
+
     /// Bytes of these separators in an order that takes no more than their heads, with all that it
     /// consists of.
     pub fn halved_bytes(separators: &Separators) -> usize {

@@ -97,6 +97,20 @@ impl Trie {
         Builder::default().build(separators)
     }
 
+    /// Puts `begin`, which was left out of all separators, before the root's prefix.
+    pub fn put_behind(&mut self, begin: &[u8]) {
+        self.bytes = [begin, &self.bytes].concat().into();
+        let moved = |range: &mut Range<usize>| *range = range.start + begin.len()..range.end + begin.len();
+        self.nodes.iter_mut().for_each(|node| moved(&mut node.prefix));
+        self.redirects.iter_mut().for_each(|redirect| {
+            if let Beyond::Rest(rest) = &mut redirect.beyond {
+                moved(rest);
+            }
+        });
+        // The root's comes first.
+        self.nodes[0].prefix.start = 0;
+    }
+
     /// Appends how many separators there are (varint), then the nodes, breadth first. A node is its
     /// prefix (length as varint, bytes), how many redirectors it has (varint), these, and the
     /// column of its chunks ([`Chunks::encode`]).

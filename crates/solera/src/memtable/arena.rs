@@ -21,9 +21,7 @@ use std::{
     ptr::NonNull,
 };
 
-/// First chunk of a bump: an empty keyspace should cost next to nothing.
-const CHUNK_BYTES_MIN: usize = 1 << 10;
-/// Later chunks double up to this, so that the last one wastes little of a write buffer. Chunks of
+/// Chunks double up to this, so that the last one wastes little of a write buffer. Chunks of
 /// this size go from memtable to memtable.
 const CHUNK_BYTES_MAX: usize = CHUNK_BYTES;
 /// Chunks begin on a cache line, so that nodes do.
@@ -116,13 +114,14 @@ pub(super) struct Bump {
 unsafe impl Send for Bump {}
 
 impl Bump {
-    /// A bump for pieces aligned to `align`, in the arena that `arena` pins.
+    /// A bump for pieces aligned to `align`, in the arena that `arena` pins. Its first chunk has
+    /// `first_bytes`, and is made with the first piece.
     ///
     /// # Safety
     /// `arena` came from [`Arena::pinned`], directly or by cloning.
-    pub(super) unsafe fn new(arena: Pin, align: usize) -> Self {
+    pub(super) unsafe fn new(arena: Pin, align: usize, first_bytes: usize) -> Self {
         debug_assert!(align.is_power_of_two() && align <= CHUNK_ALIGN);
-        Bump { arena, align, chunk_bytes: CHUNK_BYTES_MIN, next: NonNull::dangling(), left: 0, used: 0 }
+        Bump { arena, align, chunk_bytes: first_bytes, next: NonNull::dangling(), left: 0, used: 0 }
     }
 
     /// What the pieces are aligned to.

@@ -222,7 +222,7 @@ mod tests {
     fn every_version_is_near_every_newer_one() {
         let arena = Arena::pinned();
         // SAFETY: the pin comes from `Arena::pinned`.
-        let mut bump = unsafe { Bump::new(arena.clone(), RECORD_ALIGN) };
+        let mut bump = unsafe { Bump::new(arena.clone(), RECORD_ALIGN, 256) };
         let count: u64 = if cfg!(miri) { 40 } else { 3000 };
         // Only even numbers, so that there is something between two versions.
         let mut newest: Option<Record<'_>> = None;

@@ -29,6 +29,9 @@ const SPLIT_EVEN: usize = 8;
 /// last by chance, the right node is not nearly empty.
 const SPLIT_ASCENDING: usize = 12;
 
+/// Bytes of the first chunk of records: a keyspace of a few entries should cost little.
+const RECORDS_FIRST_BYTES: usize = 256;
+
 /// More levels than 2^48 keys need with the emptiest nodes that splits make.
 const HEIGHT_MAX: usize = 24;
 
@@ -52,6 +55,7 @@ const HEIGHT_MAX: usize = 24;
 /// eight of them outside the cache. Here there are six inner nodes, of which the caches hold nearly
 /// all, and one leaf.
 pub(super) struct Tree {
+    /// Null until the first insertion: of ten thousand keyspaces most have nothing in memory.
     root: AtomicPtr<Inner>,
     arena: Pin,
 }
@@ -126,15 +130,22 @@ enum Way<'k> {
 }
 
 impl Tree {
-    /// An empty tree and its only writer.
+    /// An empty tree, which has no node yet, and its only writer.
     pub(super) fn new() -> (Self, Writer) {
         let arena = Arena::pinned();
         // SAFETY: the pin comes from `Arena::pinned`.
-        let bump = |align| unsafe { Bump::new(arena.clone(), align) };
-        let mut writer = Writer { records: bump(RECORD_ALIGN), nodes: bump(align_of::<Leaf>()) };
+        let bump = |align, first| unsafe { Bump::new(arena.clone(), align, first) };
+        let records = bump(RECORD_ALIGN, RECORDS_FIRST_BYTES);
+        let nodes = bump(align_of::<Leaf>(), size_of::<Leaf>() + size_of::<Inner>());
+        (Tree { root: AtomicPtr::default(), arena }, Writer { records, nodes })
+    }
+
+    /// Makes the first two nodes: a leaf, and what leads there.
+    #[cold]
+    fn begin(&self, writer: &mut Writer) {
         let leaf = writer.place(Leaf::new(&[], Link::NULL));
         let root = writer.place(Inner::new(1, &[Slot::child(None, Link::new(leaf, 0), 0)]));
-        (Tree { root: AtomicPtr::new(root.as_ptr()), arena }, writer)
+        self.root.store(root.as_ptr(), Ordering::Release);
     }
 
     /// What keeps records and nodes alive.
@@ -143,11 +154,12 @@ impl Tree {
         &self.arena
     }
 
-    /// The root, whose skip is always 0.
+    /// The root, whose skip is always 0; `None` before the first insertion.
     #[inline]
-    fn root(&self) -> &Inner {
+    fn root(&self) -> Option<&Inner> {
+        let root = NonNull::new(self.root.load(Ordering::Acquire))?;
         // SAFETY: the root is a node of this tree's arena, written before it was stored.
-        unsafe { &*self.root.load(Ordering::Acquire) }
+        Some(unsafe { root.as_ref() })
     }
 
     /// The inner node that `link` points to.
@@ -216,19 +228,20 @@ impl Tree {
         }
     }
 
-    /// The leaf on `way` to `position`, and how many of its keys lie before the position.
+    /// The leaf on `way` to `position`, and how many of its keys lie before the position. `None`
+    /// before the first insertion.
     #[inline]
-    fn approach<'k>(&self, way: fn(Position<'k>) -> Way<'k>, position: Position<'k>) -> Place<'_> {
-        let (leaf, skip) = self.descend(self.root(), 0, way(position), |_| ());
+    fn approach<'k>(&self, way: fn(Position<'k>) -> Way<'k>, position: Position<'k>) -> Option<Place<'_>> {
+        let (leaf, skip) = self.descend(self.root()?, 0, way(position), |_| ());
         let order = leaf.order();
-        Place { leaf, skip, order, rank: leaf.rank(order, position, skip) }
+        Some(Place { leaf, skip, order, rank: leaf.rank(order, position, skip) })
     }
 
     /// The first key not before `position`.
     #[inline]
     pub(super) fn first_from(&self, position: Position<'_>) -> Option<Place<'_>> {
         loop {
-            let place = self.approach(Way::To, position);
+            let place = self.approach(Way::To, position)?;
             if place.rank < place.order.len() {
                 return Some(place);
             }
@@ -244,7 +257,7 @@ impl Tree {
     pub(super) fn last_before(&self, position: Position<'_>) -> Option<Place<'_>> {
         // A leaf that is reached so holds its own bound, which is before the position: only in the
         // first leaf, which has no bound, can there be nothing.
-        let place = self.approach(Way::Before, position);
+        let place = self.approach(Way::Before, position)?;
         Some(Place { rank: place.rank.checked_sub(1)?, ..place })
     }
 
@@ -255,7 +268,7 @@ impl Tree {
 
     /// The last key.
     pub(super) fn last(&self) -> Option<Place<'_>> {
-        let (leaf, skip) = self.descend(self.root(), 0, Way::Last, |_| ());
+        let (leaf, skip) = self.descend(self.root()?, 0, Way::Last, |_| ());
         let order = leaf.order();
         Some(Place { leaf, skip, order, rank: order.len().checked_sub(1)? })
     }
@@ -263,7 +276,12 @@ impl Tree {
     /// Adds an entry, newer than every other one of its key.
     pub(super) fn insert(&self, writer: &mut Writer, key: &[u8], seqno: Seqno, kind: Kind, value: &[&[u8]]) {
         let position = Position::of(key);
-        let place = self.approach(Way::To, position);
+        let place = loop {
+            match self.approach(Way::To, position) {
+                Some(place) => break place,
+                None => self.begin(writer),
+            }
+        };
         let Place { leaf, skip, order, rank } = place;
         if rank < order.len() && place.has_key_of(position) {
             let older = Some(place.record());
@@ -282,9 +300,10 @@ impl Tree {
     /// Makes room for `entry` at `rank` of the leaf that `position` leads to, which is full.
     #[cold]
     fn split(&self, writer: &mut Writer, position: Position<'_>, rank: usize, entry: Slot) {
-        let mut steps = [Step { node: self.root(), skip: 0, rank: 0 }; HEIGHT_MAX];
+        let root = self.root().expect("a full leaf was inserted into");
+        let mut steps = [Step { node: root, skip: 0, rank: 0 }; HEIGHT_MAX];
         let mut height = 0;
-        let (leaf, skip) = self.descend(self.root(), 0, Way::To(position), |step| {
+        let (leaf, skip) = self.descend(root, 0, Way::To(position), |step| {
             steps[height] = step;
             height += 1;
         });
@@ -346,7 +365,7 @@ impl Tree {
         right: Link,
     ) {
         let Some((&Step { node, skip, rank }, above)) = path.split_last() else {
-            let root = self.root();
+            let root = self.root().expect("a child was split");
             let left = left.unwrap_or(Link::new(NonNull::from(root), 0));
             let slots = [Slot::child(None, left, 0), Slot::child(Some(bound), right, 0)];
             let taller = writer.place(Inner::new(root.height() + 1, &slots));

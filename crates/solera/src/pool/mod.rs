@@ -193,6 +193,17 @@ impl<const CLASSES: usize> Pool<CLASSES> {
     }
 }
 
+/// Has the allocator give back to the system what it keeps of freed memory, on all threads' heaps.
+/// It keeps some mebibytes of each thread's, which is nothing to a large budget and much to a small
+/// one. Does nothing where the allocator is none of the system's, or knows no such call.
+pub fn trim_allocator() {
+    #[cfg(all(target_os = "linux", target_env = "gnu", not(miri)))]
+    // SAFETY: it may be called at any time, from any thread.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// Memory of somebody else, large and read at random, that is to lie on huge pages like the pools'
 /// (docs/decisions/0008): a table's filter, the places of its blocks.
 #[derive(Debug)]

@@ -15,6 +15,7 @@ mod counts;
 mod histogram;
 mod latencies;
 mod layouts;
+mod made_once;
 mod shard_numbers;
 
 pub use counts::{
@@ -30,17 +31,15 @@ use counts::{COUNTERS, LAYOUT_COUNTERS, LEVEL_COUNTERS, MERGE_COUNTERS};
 use histogram::Recorder;
 use latencies::{LATENCIES, SAMPLED};
 use layouts::Layouts;
+use made_once::MadeOnce;
 use shard_numbers::OWNED_SHARDS;
 use std::{
     array,
     marker::PhantomData,
-    sync::{
-        OnceLock,
-        atomic::{
-            AtomicBool, AtomicU64,
-            Ordering::{Relaxed, SeqCst},
-            fence,
-        },
+    sync::atomic::{
+        AtomicBool, AtomicU64,
+        Ordering::{Relaxed, SeqCst},
+        fence,
     },
 };
 
@@ -56,6 +55,15 @@ const ONE: u64 = 1 << 16;
 /// Of such a mean 2^-6 is the last that was counted: half of it are the last 44.
 const FADE_BITS: u32 = 6;
 
+/// Shards that are made places for together.
+const SHARD_PLACES: usize = 8;
+/// Levels whose counters are made together: what is read of a small keyspace is in two.
+const LEVELS_MADE: usize = 2;
+/// Layouts whose counters are made together.
+const LAYOUTS_MADE: usize = 4;
+/// Levels whose counters of merges are made together.
+const MERGES_MADE: usize = 4;
+
 /// One thread's counters, on cache lines of their own (two, for the adjacent-line prefetcher). The
 /// order is that of use: a lookup's first counts and when the next is due share a line.
 #[derive(Debug, Default)]
@@ -64,46 +72,53 @@ struct Shard {
     /// Counts at which the next operation is timed.
     due: [AtomicU64; SAMPLED],
     whole: [AtomicU64; COUNTERS],
-    /// Made when the thread first reads a table of the keyspace: they are large, and of ten
-    /// thousand keyspaces most are hardly ever read.
-    tables: OnceLock<Box<OfTables>>,
+    levels: [MadeOnce<OfLevels>; LEVELS_COUNTED / LEVELS_MADE],
+    layouts: [MadeOnce<OfLayouts>; LAYOUTS_COUNTED / LAYOUTS_MADE],
 }
 
-/// What one thread counts of tables.
+/// What one thread counts of neighbouring levels.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
-struct OfTables {
-    levels: [[AtomicU64; LEVEL_COUNTERS]; LEVELS_COUNTED],
+struct OfLevels {
+    levels: [[AtomicU64; LEVEL_COUNTERS]; LEVELS_MADE],
     /// Of each level, which part of the filters asked lately said yes, [`ONE`] if all did.
-    filter_yes: [AtomicU64; LEVELS_COUNTED],
-    layouts: [[AtomicU64; LAYOUT_COUNTERS]; LAYOUTS_COUNTED],
+    filter_yes: [AtomicU64; LEVELS_MADE],
 }
 
+/// What one thread counts of some layouts.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+struct OfLayouts([[AtomicU64; LAYOUT_COUNTERS]; LAYOUTS_MADE]);
+
+/// What merges counted of neighbouring levels.
+type OfMerges = [[AtomicU64; MERGE_COUNTERS]; MERGES_MADE];
+
 impl Shard {
+    /// The counters of `level`, with its neighbours'.
     #[inline]
-    fn tables(&self) -> &OfTables {
-        match self.tables.get() {
-            Some(tables) => tables,
-            None => self.new_tables(),
-        }
+    fn levels(&self, level: u32) -> &OfLevels {
+        self.levels[counted(level) / LEVELS_MADE].get_or_make()
     }
 
-    #[cold]
-    fn new_tables(&self) -> &OfTables {
-        self.tables.get_or_init(Box::default)
+    /// The counters of the layout in `row`, with others.
+    #[inline]
+    fn layouts(&self, row: usize) -> &OfLayouts {
+        self.layouts[row / LAYOUTS_MADE].get_or_make()
     }
 }
 
 /// Counters that many threads add to.
 #[derive(Debug)]
 pub struct Stats {
-    shards: Box<[OnceLock<Box<Shard>>]>,
+    shards: [MadeOnce<[MadeOnce<Shard>; SHARD_PLACES]>; OWNED_SHARDS / SHARD_PLACES + 1],
     sample_period: AtomicU64,
     /// Whether every operation is timed, whatever the period.
     all_timed: AtomicBool,
     /// Made when the first operation is timed.
-    latencies: OnceLock<Box<[Recorder; LATENCIES]>>,
-    merges: [[AtomicU64; MERGE_COUNTERS]; LEVELS_COUNTED],
+    latencies: MadeOnce<[Recorder; LATENCIES]>,
+    /// What happens rarely, by any thread: none has a shard made for that alone.
+    rare: [AtomicU64; COUNTERS],
+    merges: [MadeOnce<OfMerges>; LEVELS_COUNTED / MERGES_MADE],
     layouts: Layouts,
     stall_us_max: AtomicU64,
 }
@@ -118,10 +133,11 @@ impl Stats {
     /// Counters at zero.
     pub fn new() -> Self {
         Stats {
-            shards: (0..=OWNED_SHARDS).map(|_| OnceLock::new()).collect(),
+            shards: Default::default(),
             sample_period: AtomicU64::new(SAMPLE_PERIOD),
             all_timed: AtomicBool::new(false),
-            latencies: OnceLock::new(),
+            latencies: Default::default(),
+            rare: Default::default(),
             merges: Default::default(),
             layouts: Layouts::default(),
             stall_us_max: AtomicU64::new(0),
@@ -132,7 +148,8 @@ impl Stats {
     #[inline]
     pub fn here(&self) -> Here<'_> {
         let number = shard_numbers::of_this_thread();
-        let shard = match self.shards[number].get() {
+        let places = self.shards[number / SHARD_PLACES].get();
+        let shard = match places.and_then(|places| places[number % SHARD_PLACES].get()) {
             Some(shard) => shard,
             None => self.new_shard(number),
         };
@@ -141,7 +158,8 @@ impl Stats {
 
     #[cold]
     fn new_shard(&self, number: usize) -> &Shard {
-        let shard = self.shards[number].get_or_init(Box::default);
+        let places = self.shards[number / SHARD_PLACES].get_or_make();
+        let shard = places[number % SHARD_PLACES].get_or_make();
         Sampled::ALL.into_iter().for_each(|sampled| self.set_due(shard, sampled));
         shard
     }
@@ -182,15 +200,23 @@ impl Stats {
         self.here().add(counter, n);
     }
 
+    /// Adds to a counter of what happens rarely: no shard is made for that, and threads wait for
+    /// each other.
+    pub fn add_rarely(&self, counter: Counter, n: u64) {
+        self.rare[counter as usize].fetch_add(n, Relaxed);
+    }
+
     /// Counts what flushes, ingestion and merges do in `level`.
     pub fn add_merged(&self, level: u32, counter: MergeCounter, n: u64) {
-        self.merges[counted(level)][counter as usize].fetch_add(n, Relaxed);
+        let level = counted(level);
+        let merges = self.merges[level / MERGES_MADE].get_or_make();
+        merges[level % MERGES_MADE][counter as usize].fetch_add(n, Relaxed);
     }
 
     /// Counts a write that waited `us` microseconds for background work.
     pub fn stalled(&self, us: u64) {
-        self.add(Counter::Stalls, 1);
-        self.add(Counter::StallUsTotal, us);
+        self.add_rarely(Counter::Stalls, 1);
+        self.add_rarely(Counter::StallUsTotal, us);
         self.stall_us_max.fetch_max(us, Relaxed);
     }
 
@@ -216,7 +242,7 @@ impl Stats {
     /// Called where an operation begins that [is to be timed](Here::is_due): the moment.
     #[cold]
     pub fn begin(&self, here: Here<'_>, sampled: Sampled, clock: &dyn Clock) -> u64 {
-        self.latencies.get_or_init(Box::default);
+        self.latencies.get_or_make();
         self.set_due(here.shard, sampled);
         clock.monotonic_ns()
     }
@@ -246,16 +272,13 @@ impl Stats {
     }
 
     fn shards(&self) -> impl Iterator<Item = &Shard> {
-        self.shards.iter().filter_map(OnceLock::get).map(|shard| &**shard)
-    }
-
-    fn tables(&self) -> impl Iterator<Item = &OfTables> {
-        self.shards().filter_map(|shard| shard.tables.get()).map(|tables| &**tables)
+        self.shards.iter().filter_map(MadeOnce::get).flatten().filter_map(MadeOnce::get)
     }
 
     /// The counters now. Counts made by other threads meanwhile may or may not be in it.
     pub fn snapshot(&self) -> Counters {
         let mut sums = [0; COUNTERS];
+        add_to_sums(&mut sums, &self.rare);
         self.shards().for_each(|shard| add_to_sums(&mut sums, &shard.whole));
         let levels = self.levels().iter().fold(LevelCounters::default(), |sum, level| sum.plus(level));
         Counters::from_sums(&sums).with_levels(&levels, self.stall_us_max.load(Relaxed))
@@ -269,7 +292,9 @@ impl Stats {
     /// The counters of `level` now.
     pub fn level(&self, level: u32) -> LevelCounters {
         let mut sums = [0; LEVEL_COUNTERS];
-        self.tables().for_each(|tables| add_to_sums(&mut sums, &tables.levels[counted(level)]));
+        let level = counted(level);
+        let of_shards = self.shards().filter_map(|shard| shard.levels[level / LEVELS_MADE].get());
+        of_shards.for_each(|of| add_to_sums(&mut sums, &of.levels[level % LEVELS_MADE]));
         LevelCounters::from_sums(&sums)
     }
 
@@ -277,7 +302,9 @@ impl Stats {
     pub fn merges(&self) -> [MergeCounters; LEVELS_COUNTED] {
         array::from_fn(|level| {
             let mut sums = [0; MERGE_COUNTERS];
-            add_to_sums(&mut sums, &self.merges[level]);
+            if let Some(merges) = self.merges[level / MERGES_MADE].get() {
+                add_to_sums(&mut sums, &merges[level % MERGES_MADE]);
+            }
             MergeCounters::from_sums(&sums)
         })
     }
@@ -301,8 +328,11 @@ impl Stats {
 
     fn layout_sums(&self) -> layouts::Sums {
         let mut sums = layouts::Sums::default();
-        for tables in self.tables() {
-            sums.iter_mut().zip(&tables.layouts).for_each(|(sums, counts)| add_to_sums(sums, counts));
+        for shard in self.shards() {
+            for (sums, of) in sums.chunks_mut(LAYOUTS_MADE).zip(&shard.layouts) {
+                let counts = of.get().into_iter().flat_map(|OfLayouts(counts)| counts);
+                sums.iter_mut().zip(counts).for_each(|(sums, counts)| add_to_sums(sums, counts));
+            }
         }
         sums
     }
@@ -343,15 +373,17 @@ impl Here<'_> {
     /// Adds to one counter of `level`.
     #[inline]
     pub fn add_at(&self, level: u32, counter: LevelCounter, n: u64) {
-        self.add_to(&self.shard.tables().levels[counted(level)][counter as usize], n);
+        let of = self.shard.levels(level);
+        self.add_to(&of.levels[counted(level) % LEVELS_MADE][counter as usize], n);
     }
 
     /// Counts what a filter of `level` said.
     #[inline]
     pub fn filter_said(&self, level: u32, yes: bool) {
         let counter = if yes { LevelCounter::FilterPasses } else { LevelCounter::FilterNegatives };
-        self.add_at(level, counter, 1);
-        let part = &self.shard.tables().filter_yes[counted(level)];
+        let of = self.shard.levels(level);
+        self.add_to(&of.levels[counted(level) % LEVELS_MADE][counter as usize], 1);
+        let part = &of.filter_yes[counted(level) % LEVELS_MADE];
         let before = part.load(Relaxed);
         let last = if yes { ONE } else { 0 };
         part.store(before - (before >> FADE_BITS) + (last >> FADE_BITS), Relaxed);
@@ -360,13 +392,15 @@ impl Here<'_> {
     /// Whether most filters of `level` that were asked lately in this shard said yes.
     #[inline]
     pub fn filters_say_yes(&self, level: u32) -> bool {
-        self.shard.tables().filter_yes[counted(level)].load(Relaxed) > ONE / 2
+        self.shard.levels(level).filter_yes[counted(level) % LEVELS_MADE].load(Relaxed) > ONE / 2
     }
 
     /// Adds to one counter of the layout in `row`.
     #[inline]
     pub fn add_of(&self, row: usize, counter: LayoutCounter, n: u64) {
-        self.add_to(&self.shard.tables().layouts[row.min(LAYOUTS_COUNTED - 1)][counter as usize], n);
+        let row = row.min(LAYOUTS_COUNTED - 1);
+        let OfLayouts(layouts) = self.shard.layouts(row);
+        self.add_to(&layouts[row % LAYOUTS_MADE][counter as usize], n);
     }
 
     /// Whether the operation that begins is one that is timed: then call [`Stats::begin`], and

@@ -28,6 +28,9 @@ use std::{ops::Range, sync::Arc};
 /// A sequential cursor reads this many bytes at once, if it goes forward.
 const READ_AHEAD_BYTES: u64 = 128 << 10;
 
+/// With a small cache it reads as little as cursors through the cache do, but so much at least.
+const READ_AHEAD_BYTES_MIN: u64 = 32 << 10;
+
 /// A cursor through the cache reads at most so many bytes at once. Larger pieces leave the
 /// processor's cache before their last block is taken.
 const CACHED_AHEAD_BYTES_MAX: u64 = 256 << 10;
@@ -287,7 +290,8 @@ impl Ahead {
     fn block(&mut self, table: &Table, number: usize) -> Result<Block> {
         if !self.numbers.contains(&number) {
             let forward = number == self.numbers.end || self.numbers.is_empty();
-            let piece_bytes = if forward { READ_AHEAD_BYTES } else { 0 };
+            let most = READ_AHEAD_BYTES.min(table.slots.ahead_bytes_max().max(READ_AHEAD_BYTES_MIN));
+            let piece_bytes = if forward { most } else { 0 };
             if table.handles.range(number).end - table.handles.offset(number) > READ_AHEAD_BYTES {
                 // One block larger than the buffer should be.
                 return table.read(number);

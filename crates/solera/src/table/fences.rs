@@ -44,9 +44,8 @@ pub(super) fn lower_fence(last: &[u8], first: &[u8]) -> Bound {
 impl Fences {
     /// The fences of a block with this [`lower_fence`] and this separator behind it; `None` on the
     /// sides where no block follows.
-    pub(super) fn between(lower: Option<Bound>, upper: Option<&[u8]>) -> Fences {
-        let upper = upper.and_then(|upper| upper.split_last());
-        Fences { lower, upper: upper.map(|(&last, rest)| (rest.len(), last)) }
+    pub(super) fn between(lower: Option<Bound>, upper: Option<Bound>) -> Fences {
+        Fences { lower, upper }
     }
 
     /// Appends the note.

@@ -253,6 +253,17 @@ impl TableWriter {
         self.bytes_written().max(self.separators.total_bytes() as u64 * SEPARATORS_SHARE)
     }
 
+    /// As much of that as its separators would take if `next` were added: one that begins otherwise
+    /// than they do has what they begin with held of each.
+    #[inline]
+    pub fn extent_of_separators_with(&self, next: &[u8]) -> u64 {
+        if self.separators.begin().is_empty() {
+            return 0;
+        }
+        let bytes = self.separators.total_bytes() + self.separators.spread_by(next);
+        bytes as u64 * SEPARATORS_SHARE
+    }
+
     /// Entries added so far.
     pub fn entries(&self) -> u64 {
         self.descriptor.entries
@@ -366,13 +377,13 @@ impl TableWriter {
             } else {
                 next
             });
-            self.separators.push_between(self.block.last_key(), &self.next_first);
+            let tail = self.separators.push_between(self.block.last_key(), &self.next_first);
             self.lower_fence = Some(lower_fence(self.block.last_key(), &self.next_first));
             if self.is_for_learned {
-                self.keep_last_keys();
+                self.keep_last_keys(&tail);
             }
         }
-        let upper = next.map(|_| self.separators.get(self.separators.len() - 1));
+        let upper = next.and_then(|_| self.separators.last_bound());
         self.note.clear();
         Fences::between(lower, upper).encode(&mut self.note);
         self.payload.clear();
@@ -394,13 +405,16 @@ impl TableWriter {
     }
 
     /// Keeps the beginnings of the last keys, which lie between the last two separators. They go on
-    /// beyond both: so they stay between them, and such keys ascend.
-    fn keep_last_keys(&mut self) {
+    /// beyond both: so they stay between them, and such keys ascend. `tail` is no longer left out
+    /// of separators.
+    fn keep_last_keys(&mut self, tail: &[u8]) {
         let count = self.separators.len();
         let around = [count.checked_sub(2), Some(count - 1)].into_iter().flatten();
         let longest = around.map(|i| self.separators.get(i).len()).max().unwrap_or(0);
-        let beyond = longest + LAST_KEY_BYTES;
-        self.last_keys.push(self.block.last_keys(KEPT_MAX).map(|key| &key[..key.len().min(beyond)]));
+        let begin = self.separators.begin();
+        let beyond = begin.len() + longest + LAST_KEY_BYTES;
+        let last_keys = self.block.last_keys(KEPT_MAX).map(|key| &key[..key.len().min(beyond)]);
+        self.last_keys.push_behind(begin, tail, last_keys);
     }
 
     fn seal_section(&mut self, payload: &[u8]) -> Result<()> {

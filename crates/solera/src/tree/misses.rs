@@ -15,8 +15,14 @@ use crate::stats::{LEVELS_COUNTED, LevelCounters};
 const HALF_LIFE_MISSES: u64 = 1 << 14;
 
 /// Tables that were asked for keys that they do not hold, by level, older ones counting for less.
+/// Nothing is kept before there were enough.
 #[derive(Debug, Default)]
 pub(super) struct RecentMisses {
+    known: Option<Box<Known>>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
     counted: [LevelCounters; LEVELS_COUNTED],
     recent: [f64; LEVELS_COUNTED],
 }
@@ -24,12 +30,16 @@ pub(super) struct RecentMisses {
 impl RecentMisses {
     /// Takes in what the counters say now. All 0 until there were enough to tell something.
     pub(super) fn update(&mut self, now: [LevelCounters; LEVELS_COUNTED]) -> [f64; LEVELS_COUNTED] {
-        let fresh = |level: usize| now[level].since(&self.counted[level]).misses();
-        if (0..LEVELS_COUNTED).map(fresh).sum::<u64>() >= HALF_LIFE_MISSES {
-            self.recent = std::array::from_fn(|level| self.recent[level] / 2.0 + fresh(level) as f64);
-            self.counted = now;
+        let none = LevelCounters::default();
+        let before = |level: usize| self.known.as_ref().map_or(&none, |known| &known.counted[level]);
+        let fresh: [u64; LEVELS_COUNTED] =
+            std::array::from_fn(|level| now[level].since(before(level)).misses());
+        if fresh.iter().sum::<u64>() >= HALF_LIFE_MISSES {
+            let known = self.known.get_or_insert_default();
+            known.recent = std::array::from_fn(|level| known.recent[level] / 2.0 + fresh[level] as f64);
+            known.counted = now;
         }
-        self.recent
+        self.known.as_ref().map_or([0.0; LEVELS_COUNTED], |known| known.recent)
     }
 }
 

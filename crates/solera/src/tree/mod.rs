@@ -126,7 +126,7 @@ pub struct Tree {
     pub name: String,
     /// What it was given when it was created or opened. Its knobs may say otherwise: what it is
     /// kept like now stands in the view.
-    pub given: Settings,
+    pub given: Arc<Settings>,
     /// What its tables share: files, cache, counters.
     pub context: Arc<TableContext>,
     /// Where values lie that are kept apart from their entries.
@@ -170,6 +170,7 @@ impl Tree {
         version: Version,
     ) -> Self {
         let separate_from = AtomicU64::new(given.bytes_separated());
+        let given = Arc::new(given);
         let (operator, not_given) = match operator {
             Some(operator) if !operator.is_given() => (None, Some(operator)),
             operator => (operator, None),
@@ -178,7 +179,7 @@ impl Tree {
             active: Memtable::new(),
             sealed: Vec::new(),
             version: Arc::new(version),
-            settings: Arc::new(given.clone()),
+            settings: given.clone(),
         };
         Tree {
             id,

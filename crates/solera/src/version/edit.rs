@@ -336,7 +336,10 @@ impl TreeEdit {
                 clip_start: body.bytes("the start of a clip")?.into(),
             });
         }
-        for _ in 0..body.varint("a count of added tables")? {
+        let added = body.varint("a count of added tables")?;
+        // Of trees of one table there may be very many.
+        edit.added.reserve_exact(added.min(1) as usize);
+        for _ in 0..added {
             edit.added.push(Added {
                 level: level(body)?,
                 run: RunId(body.varint("a run")?),

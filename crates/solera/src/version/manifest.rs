@@ -134,7 +134,7 @@ impl Manifest {
         dir: &Path,
         database: DatabaseId,
         file: FileId,
-        snapshot: &[Edit],
+        snapshot: impl IntoIterator<Item = Edit>,
     ) -> Result<Manifest> {
         let manifest = Manifest::prepare(fs, dir, database, file, snapshot)?;
         publish(fs, dir)?;
@@ -144,7 +144,13 @@ impl Manifest {
     /// Goes on in a new manifest numbered `file`, an unused number, which `snapshot` begins. After
     /// an error this manifest counts and can be appended to still, or, if that is not certain, it
     /// is poisoned.
-    pub fn rotate(&mut self, fs: &dyn Fs, dir: &Path, file: FileId, snapshot: &[Edit]) -> Result<()> {
+    pub fn rotate(
+        &mut self,
+        fs: &dyn Fs,
+        dir: &Path,
+        file: FileId,
+        snapshot: impl IntoIterator<Item = Edit>,
+    ) -> Result<()> {
         let next = Manifest::prepare(fs, dir, self.database, file, snapshot)?;
         if let Err(error) = publish(fs, dir) {
             self.frames.poison(&error);
@@ -161,13 +167,16 @@ impl Manifest {
         dir: &Path,
         database: DatabaseId,
         file: FileId,
-        snapshot: &[Edit],
+        snapshot: impl IntoIterator<Item = Edit>,
     ) -> Result<Manifest> {
         let path = FileName::Manifest(file).in_dir(dir);
         let write = || -> Result<Manifest> {
             let frames = FrameWriter::create(fs, &path, &FILE_KIND, database, file)?;
             let mut manifest = Manifest { frames, database, file };
-            manifest.append_all(snapshot)?;
+            for edit in snapshot {
+                manifest.put(&edit)?;
+            }
+            manifest.frames.sync()?;
             let current = Current { database, file, len: manifest.frames.synced_len() };
             let temporary = FileName::NextCurrent.in_dir(dir);
             if fs.exists(&temporary)? {
@@ -220,20 +229,14 @@ impl Manifest {
     /// the manifest can be appended to still; after a failed sync every later call fails with
     /// [`Error::Poisoned`], and the edit may or may not be found at the next open.
     pub fn append(&mut self, edit: &Edit) -> Result<()> {
-        self.append_all(std::slice::from_ref(edit))
+        self.put(edit)?;
+        self.frames.sync()
     }
 
-    fn append_all(&mut self, edits: &[Edit]) -> Result<()> {
-        let encoded: Vec<Vec<u8>> = edits
-            .iter()
-            .map(|edit| {
-                let mut bytes = Vec::new();
-                edit.encode(&mut bytes);
-                bytes
-            })
-            .collect();
-        self.frames.append(encoded.iter().map(|edit| [&edit[..]]))?;
-        self.frames.sync()
+    fn put(&mut self, edit: &Edit) -> Result<()> {
+        let mut bytes = Vec::new();
+        edit.encode(&mut bytes);
+        self.frames.append([[&bytes[..]]])
     }
 
     /// Why every further change will be refused, if it will.

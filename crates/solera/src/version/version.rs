@@ -123,17 +123,18 @@ impl Version {
 
     /// The edit that makes this version out of an empty one.
     pub fn to_edit(&self) -> TreeEdit {
-        let added = self.runs.iter().flat_map(|run| {
+        let mut added = Vec::with_capacity(self.tables().count());
+        added.extend(self.runs.iter().flat_map(|run| {
             run.tables().iter().map(|table| Added {
                 level: run.level(),
                 run: run.id(),
                 descriptor: TableDescriptor::clone(table.descriptor()),
                 clip: table.clip().clone(),
             })
-        });
+        }));
         TreeEdit {
             removed: Vec::new(),
-            added: added.collect(),
+            added,
             flushed_seqno: Some(self.flushed_seqno),
             values: self.values.to_tally(),
         }

@@ -40,6 +40,11 @@ impl FrontCoded {
         Some(FrontCoded { prefix: prefix.into(), starts: starts.into(), bytes: bytes.into(), len })
     }
 
+    /// Puts `begin`, which was left out of all separators, before their prefix.
+    pub(super) fn put_behind(&mut self, begin: &[u8]) {
+        self.prefix = [begin, &self.prefix].concat().into();
+    }
+
     /// Appends the prefix (length as varint, bytes), how many separators there are (varint), and
     /// the buckets (each as the prefix).
     pub(super) fn encode(&self, out: &mut Vec<u8>) {

@@ -87,6 +87,18 @@ impl Form {
         }
     }
 
+    /// Puts `begin`, which was left out of all separators, before what they begin with.
+    fn put_behind(&mut self, begin: &[u8]) {
+        match self {
+            Form::Nodes(nodes) => nodes.put_behind(begin),
+            Form::FrontCoded(nodes, text) => {
+                nodes.put_behind(begin);
+                text.put_behind(begin);
+            }
+            Form::Halved(sorted) => sorted.put_behind(begin),
+        }
+    }
+
     /// Bytes that do not go by how many separators there are.
     fn bytes_once(&self) -> usize {
         match self {
@@ -286,6 +298,11 @@ impl Learned {
         Learned { form, astray: last_keys.map(|last_keys| (astray, last_keys.of())) }
     }
 
+    /// Puts `begin`, which was left out of all separators, before what they begin with.
+    pub fn put_behind(&mut self, begin: &[u8]) {
+        self.form.put_behind(begin);
+    }
+
     /// Appends the form (u8: 0 nodes, 1 nodes and front-coded separators, 2 separators), how many
     /// different keys the table has (varint; 0 if it is not known how many are sent astray), how
     /// many of them are (varint), and what the form consists of. `separators` are those that the
@@ -326,7 +343,12 @@ impl Learned {
                 }
                 Form::FrontCoded(nodes, text)
             }
-            2 => Form::halved(&Separators::decode(decoder, separator_bytes_max)?),
+            2 => {
+                let separators = Separators::decode(decoder, separator_bytes_max)?;
+                let mut form = Form::halved(&separators);
+                form.put_behind(separators.begin());
+                form
+            }
             _ => return decoder.fail("nodes, front-coded separators or separators"),
         };
         Ok(Learned { form, astray: (of > 0).then_some((astray, of)) })

@@ -263,6 +263,12 @@ impl Nodes {
         Nodes { grouped: grouped_in(&nodes[0]), nodes: nodes.into(), heads }
     }
 
+    /// Puts `begin`, which was left out of all separators, before the root's prefix.
+    pub(super) fn put_behind(&mut self, begin: &[u8]) {
+        let prefix = &mut self.nodes[0].prefix;
+        *prefix = [begin, prefix].concat().into();
+    }
+
     /// Appends what heads are (u8: 0 bytes; 1 letters, 2 fields, which follow), then the nodes, a
     /// node's groups before the nodes that they name.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {

@@ -50,7 +50,7 @@ proptest! {
     #[test]
     fn edits_come_back_in_order(snapshot in prop::collection::vec(edit(), 0..4), later in prop::collection::vec(edit(), 0..4)) {
         let fs = disk();
-        let mut manifest = Manifest::create(&fs, dir(), DATABASE, FileId(1), &snapshot).unwrap();
+        let mut manifest = Manifest::create(&fs, dir(), DATABASE, FileId(1), snapshot.clone()).unwrap();
         for edit in &later {
             manifest.append(edit).unwrap();
         }
@@ -67,11 +67,11 @@ proptest! {
 fn life(fs: &dyn Fs, from: u64, number: u64) -> (u64, u64, Result<()>) {
     let (mut reached, mut wanted) = (from, from);
     let mut run = || -> Result<()> {
-        let mut manifest = Manifest::create(fs, dir(), DATABASE, FileId(number), &[to(from)])?;
+        let mut manifest = Manifest::create(fs, dir(), DATABASE, FileId(number), [to(from)])?;
         for step in 1..=7 {
             wanted = from + step;
             if step == 4 {
-                manifest.rotate(fs, dir(), FileId(number + 1), &[Edit::default(), to(wanted)])?;
+                manifest.rotate(fs, dir(), FileId(number + 1), [Edit::default(), to(wanted)])?;
             } else {
                 manifest.append(&to(wanted))?;
             }
@@ -120,7 +120,7 @@ fn a_crash_at_any_operation_keeps_every_acknowledged_edit() {
 /// A database of a snapshot and two edits.
 fn small() -> MemFs {
     let fs = disk();
-    let mut manifest = Manifest::create(&fs, dir(), DATABASE, FileId(1), &[to(1), to(2)]).unwrap();
+    let mut manifest = Manifest::create(&fs, dir(), DATABASE, FileId(1), [to(1), to(2)]).unwrap();
     manifest.append(&to(3)).unwrap();
     manifest.append(&to(4)).unwrap();
     fs
@@ -159,7 +159,7 @@ fn a_shortened_manifest_is_cut_but_not_into_its_snapshot() {
     let whole = small().content(&manifest_path()).unwrap();
     let snapshot = {
         let fs = disk();
-        let manifest = Manifest::create(&fs, dir(), DATABASE, FileId(1), &[to(1), to(2)]).unwrap();
+        let manifest = Manifest::create(&fs, dir(), DATABASE, FileId(1), [to(1), to(2)]).unwrap();
         manifest.bytes() as usize - FRAME_HEADER_BYTES
     };
     for len in 0..whole.len() {
@@ -216,13 +216,13 @@ fn files_of_another_place_are_refused() {
     assert!(load_error(&fs).to_string().contains("which is missing"), "{}", load_error(&fs));
 
     let stale = small();
-    Manifest::create(&stale, dir(), DATABASE, FileId(2), &[to(5)]).unwrap();
+    Manifest::create(&stale, dir(), DATABASE, FileId(2), [to(5)]).unwrap();
     let old = stale.content(&manifest_path()).unwrap();
     stale.set_content(&FileName::Manifest(FileId(2)).in_dir(dir()), &old).unwrap();
     assert!(load_error(&stale).to_string().contains("file 1 under the name of file 2"));
 
     let foreign = disk();
-    Manifest::create(&foreign, dir(), DatabaseId(2), FileId(1), &[to(5)]).unwrap();
+    Manifest::create(&foreign, dir(), DatabaseId(2), FileId(1), [to(5)]).unwrap();
     let fs = small();
     fs.set_content(&manifest_path(), &foreign.content(&manifest_path()).unwrap()).unwrap();
     assert!(load_error(&fs).to_string().contains("belongs to database 2"));
@@ -254,19 +254,19 @@ fn a_full_disk_stops_an_edit_but_not_the_next() {
         for skip in 0..6 {
             let memory = disk();
             let fs = FaultFs::new(Arc::new(memory.clone()));
-            let mut manifest = Manifest::create(&fs, dir(), DATABASE, FileId(1), &[to(1)]).unwrap();
+            let mut manifest = Manifest::create(&fs, dir(), DATABASE, FileId(1), [to(1)]).unwrap();
             fs.inject(Fault { times: 2, ..Fault::once(call, skip, full) });
             let mut expected = 1;
             if manifest.append(&to(2)).is_ok() {
                 expected = 2;
             }
-            if manifest.rotate(&fs, dir(), FileId(2), &[to(3)]).is_ok() {
+            if manifest.rotate(&fs, dir(), FileId(2), [to(3)]).is_ok() {
                 expected = 3;
             }
             assert_eq!(load(&memory.crash(Persist::Nothing, 0)).unwrap(), expected);
             fs.heal();
             manifest.append(&to(4)).unwrap();
-            manifest.rotate(&fs, dir(), FileId(3), &[to(5)]).unwrap();
+            manifest.rotate(&fs, dir(), FileId(3), [to(5)]).unwrap();
             manifest.append(&to(6)).unwrap();
             assert_eq!(load(&memory.crash(Persist::Nothing, 0)).unwrap(), 6);
         }
@@ -277,16 +277,16 @@ fn a_full_disk_stops_an_edit_but_not_the_next() {
 fn after_a_failed_sync_or_renaming_nothing_is_appended_any_more() {
     let failure = Effect::Fail(ErrorKind::Other);
     let fs = FaultFs::new(Arc::new(disk()));
-    let mut manifest = Manifest::create(&fs, dir(), DATABASE, FileId(1), &[to(1)]).unwrap();
+    let mut manifest = Manifest::create(&fs, dir(), DATABASE, FileId(1), [to(1)]).unwrap();
     fs.inject(Fault::once(Call::Sync, 0, failure));
     manifest.append(&to(2)).unwrap_err();
     assert!(matches!(manifest.append(&to(3)), Err(Error::Poisoned(_))));
 
     for call in [Call::Rename, Call::SyncDir] {
         let fs = FaultFs::new(Arc::new(disk()));
-        let mut manifest = Manifest::create(&fs, dir(), DATABASE, FileId(1), &[to(1)]).unwrap();
+        let mut manifest = Manifest::create(&fs, dir(), DATABASE, FileId(1), [to(1)]).unwrap();
         fs.inject(Fault::once(call, u64::from(call == Call::SyncDir), failure));
-        manifest.rotate(&fs, dir(), FileId(2), &[to(2)]).unwrap_err();
+        manifest.rotate(&fs, dir(), FileId(2), [to(2)]).unwrap_err();
         assert!(matches!(manifest.append(&to(3)), Err(Error::Poisoned(_))));
     }
 }
