@@ -7,9 +7,25 @@
 //! and what lies behind a checksum is given bytes without it as well. The corpora begin with what
 //! the engine writes (`seeds`).
 //!
-//! Callers: the files in `fuzz_targets`, one for each function; only `load` there has its own.
+//! Callers: the files in `fuzz_targets`, one for each function.
 
+mod load;
 pub mod reseal;
+
+// The parsers of `solera load` are a command's, and a command is no library.
+#[path = "../../crates/solera-cli/src/failure.rs"]
+#[expect(dead_code, reason = "of the command's own file only what parsing needs is used")]
+mod failure;
+#[path = "../../crates/solera-cli/src/input/mod.rs"]
+#[expect(dead_code, reason = "as above")]
+mod input;
+#[path = "../../crates/solera-cli/src/record/mod.rs"]
+mod record;
+#[path = "../../crates/solera-cli/src/units.rs"]
+#[expect(dead_code, reason = "as above")]
+mod units;
+
+pub use load::load;
 
 use solera::{
     Error, IndexKind, Layout, Shape,

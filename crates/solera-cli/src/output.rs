@@ -1,4 +1,5 @@
-//! What is printed: `stdout`, `Form` (the notation of entries), `say`, `print_json`, `print_text`.
+//! What is printed: `stdout`, `Form` (the notation of entries), `say`, `print_json`, `print_text`,
+//! `utc` (dates).
 //!
 //! `Form` writes keys and values raw, escaped, in hexadecimal or as JSON, and reads them on the
 //! command line. `say` writes one line to standard error.
@@ -15,6 +16,11 @@ use std::io::{self, BufWriter, StdoutLock, Write};
 /// Buffered standard output. Flush it before the command ends: errors must not be lost in a drop.
 pub(crate) fn stdout() -> BufWriter<StdoutLock<'static>> {
     BufWriter::with_capacity(64 << 10, io::stdout().lock())
+}
+
+/// `2026-11-21 18:05:09 UTC`.
+pub(crate) fn utc(unix_ms: u64) -> String {
+    solera_bench::report::number::date(unix_ms / 1000)
 }
 
 /// How `get` and `scan` write keys and values, and read them on the command line.

@@ -1,6 +1,6 @@
 //! Numbers as people read and write them.
 //!
-//! Owns how counts, sizes, times and dates are printed, and how arguments of these kinds are read.
+//! Owns how counts, sizes and times are printed, and how arguments of these kinds are read.
 //!
 //! What must hold:
 //! * A printed size is decimal: `1.0 KB` is 1000 bytes. A size that is read is binary: `1KB` and
@@ -60,11 +60,6 @@ pub(crate) fn seconds(seconds: f64) -> String {
         let whole = seconds.round() as u64;
         format!("{} min {} s", whole / 60, whole % 60)
     }
-}
-
-/// `2026-11-21 18:05:09 UTC`.
-pub(crate) fn utc(unix_ms: u64) -> String {
-    solera_bench::report::number::date(unix_ms / 1000)
 }
 
 /// `part` of `whole` in percent; 0 when there is no whole.
@@ -157,7 +152,7 @@ mod tests {
             (1_700_000_000, "2023-11-14 22:13:20 UTC"),
             (4_107_542_400, "2100-03-01 00:00:00 UTC"),
         ] {
-            assert_eq!(utc(unix_s * 1000 + 999), text);
+            assert_eq!(crate::output::utc(unix_s * 1000 + 999), text);
         }
     }
 

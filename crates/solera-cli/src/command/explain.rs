@@ -9,10 +9,9 @@
 
 use crate::{
     failure::{Failure, Outcome, Result},
-    output::{print_json, print_text},
+    output::{print_json, print_text, utc},
     own,
     target::operating_system,
-    units,
 };
 use serde_json::{Value, json};
 use solera_bench::{
@@ -91,7 +90,7 @@ impl Explain {
                 Record::Begin(begin) => writeln!(
                     out,
                     "{}  {} begins on keyspace {:?}: {} is to be small",
-                    units::utc(begin.unix_ms),
+                    utc(begin.unix_ms),
                     begin.maker.name,
                     begin.keyspace,
                     begin.goal.objective
@@ -109,7 +108,7 @@ impl Explain {
                     writeln!(out, "    not made: {}", why.escape_debug())
                 }
                 Record::End { unix_ms, why } => {
-                    writeln!(out, "{}  ended: {}", units::utc(*unix_ms), why.escape_debug())
+                    writeln!(out, "{}  ended: {}", utc(*unix_ms), why.escape_debug())
                 }
             };
         }
@@ -123,7 +122,7 @@ fn is_told(decision: &Decision) -> bool {
 }
 
 fn window_text(window: &Window, decision: &Decision) -> String {
-    let mut out = format!("{}  window {}", units::utc(window.unix_ms), window.number);
+    let mut out = format!("{}  window {}", utc(window.unix_ms), window.number);
     if window.context > 0 {
         let _ = write!(out, ", context {}", window.context);
     }

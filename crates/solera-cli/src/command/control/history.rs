@@ -9,9 +9,8 @@
 use super::{changed_text, receipt_json};
 use crate::{
     failure::{Outcome, Result},
-    output::{print_json, print_text},
+    output::{print_json, print_text, utc},
     target::Database,
-    units,
 };
 use std::fmt::Write;
 
@@ -34,7 +33,7 @@ impl History {
         }
         let mut out = String::new();
         for receipt in &history {
-            let (number, when) = (receipt.number, units::utc(receipt.unix_ms));
+            let (number, when) = (receipt.number, utc(receipt.unix_ms));
             // What others wrote must not move the cursor of a terminal. Writing to a String cannot
             // fail.
             let (who, why) = (receipt.who.escape_debug(), receipt.why.escape_debug());

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     failure::{Outcome, Result},
-    output::{print_json, print_text},
+    output::{print_json, print_text, utc},
     progress, units,
 };
 use serde_json::{Value, json};
@@ -96,7 +96,7 @@ fn to_text(summary: &Summary, ending: &Ending) -> String {
         "{} in {} from {}; {}{}",
         units::plural(operations, "operation"),
         units::seconds(summary.seconds()),
-        units::utc(summary.first_us / 1000),
+        utc(summary.first_us / 1000),
         units::bytes(ending.bytes),
         if summary.hashed { ", keys are hashes" } else { "" },
     );

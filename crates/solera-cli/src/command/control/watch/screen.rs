@@ -9,7 +9,7 @@
 //!
 //! Caller: `control watch`.
 
-use crate::units;
+use crate::{output::utc, units};
 use solera::control::{
     Histogram, KeyspaceObservation, LayoutObservation, LevelObservation, MemoryUse, Observation, Setting,
 };
@@ -25,7 +25,7 @@ pub(super) fn draw(window: &Observation, stale: Option<Duration>, whole: bool) -
     let _ = writeln!(
         out,
         "{}  {}{since}  log {}/s  seqno {}  snapshots {}",
-        units::utc(window.unix_ms),
+        utc(window.unix_ms),
         units::seconds(seconds),
         units::bytes(rate(window.bytes_written_log, seconds) as u64),
         units::count(window.last_seqno),
