@@ -31,8 +31,8 @@ use crate::{
 };
 use std::{ops::Range, sync::Arc};
 
-/// Smallest share of the budget that the block cache keeps, whatever the rest takes: 1/8, and under
-/// a budget of less than 64 MiB 1/16. Without it a scan would read each block once per entry.
+/// Smallest share of the budget that the block cache keeps, whatever the rest takes: 1/8. Without
+/// it a scan would read each block once per entry.
 const CACHE_SHARE_MIN: u64 = 8;
 /// Memtables that writers are granted before their data is counted: the active one, one being
 /// flushed, and two that wait. What the cache gives up when more wait, it could hardly give back to
@@ -293,8 +293,7 @@ impl Memory {
         let tables: u64 = trees.iter().map(|tree| of_tables(&tree.view().version)).sum();
         let keyspaces = trees.len() as u64 * KEYSPACE_BYTES;
         let reserved = memtables.max(self.memtables_granted()) + tables + keyspaces;
-        let share = if self.budget.bytes < SMALL.end { 2 * CACHE_SHARE_MIN } else { CACHE_SHARE_MIN };
-        let least = self.budget.bytes / share;
+        let least = self.budget.bytes / CACHE_SHARE_MIN;
         let left = self.budget.divided_bytes().saturating_sub(reserved).max(least);
         let most = self.split.lock().cache_percent.map(|percent| self.budget.part(percent));
         let cache = most.map_or(left, |most| left.min(most));

@@ -59,10 +59,8 @@ const WRITE_BUFFER_SHARE: u64 = 16;
 /// in those threads' heaps, between blocks, that nothing fits any more. After 64,000 operations
 /// under 64 MiB it was 10 MiB less than after 320,000.
 const UNCOUNTED_BYTES: u64 = 24 << 20;
-/// Most of a budget that is left to what is not counted: 13/16. From 64 MiB on it is less.
-const UNCOUNTED_PARTS_MAX: (u64, u64) = (13, 16);
-/// The share of a write buffer of what is left, at most: of a small budget less is.
-const WRITE_BUFFER_SHARE_OF_DIVIDED: u64 = 8;
+/// Most of a budget that is left to what is not counted: 7/16.
+const UNCOUNTED_PARTS_MAX: (u64, u64) = (7, 16);
 
 /// What there is to divide of a budget: without what is not counted.
 pub(super) fn divided_bytes(budget: u64) -> u64 {
@@ -315,9 +313,7 @@ impl Options {
     /// Bytes at which a memtable is sealed.
     pub(crate) fn effective_write_buffer(&self) -> u64 {
         match self.write_buffer_bytes {
-            0 => (self.memory_bytes / WRITE_BUFFER_SHARE)
-                .min(divided_bytes(self.memory_bytes) / WRITE_BUFFER_SHARE_OF_DIVIDED)
-                .clamp(64 << 10, WRITE_BUFFER_BYTES_DERIVED_MAX),
+            0 => (self.memory_bytes / WRITE_BUFFER_SHARE).clamp(64 << 10, WRITE_BUFFER_BYTES_DERIVED_MAX),
             given => given,
         }
     }
