@@ -51,9 +51,10 @@ impl ManualCompaction {
     /// A compaction of `range` of the tree as it is now. Flush the memtables first if they should
     /// take part.
     pub fn new(version: &Version, range: KeyRange) -> ManualCompaction {
+        let (range, bottom) = down_to_the_last(version, range);
         ManualCompaction {
             level: 0,
-            bottom: version.deepest_level(&range).unwrap_or(0).max(1),
+            bottom,
             from: Some(range.start.clone()),
             newest_file: version.tables().map(TableRef::id).max().unwrap_or_default(),
             range,
@@ -126,5 +127,23 @@ impl ManualCompaction {
         let first =
             runs.iter().filter_map(|run| run.overlapping(todo).iter().find(|table| is_unclean(run, table)));
         first.min_by(|a, b| a.clip().start.cmp(&b.clip().start))
+    }
+}
+
+/// The deepest level that has keys in `range`, and a range that is as large as it must be for it.
+///
+/// A table of that level that goes on beyond `range` is written anew as a whole. Where a deeper
+/// level has keys beneath it beyond `range`, its deletes would have to stay, those in `range` too.
+/// So all that lies over the table goes down to that level.
+fn down_to_the_last(version: &Version, mut range: KeyRange) -> (KeyRange, u32) {
+    loop {
+        let bottom = version.deepest_level(&range).unwrap_or(0).max(1);
+        let tables = version.level(bottom).runs().iter().flat_map(|run| run.overlapping(&range));
+        let hull = tables.fold(range.clone(), |hull, table| hull.hull(table.clip()));
+        // Deeper each time: it ends.
+        if version.deepest_level(&hull).is_none_or(|deepest| deepest <= bottom) {
+            return (range, bottom);
+        }
+        range = hull;
     }
 }
