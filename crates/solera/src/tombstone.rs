@@ -187,6 +187,13 @@ impl RangeTombstones {
         self.fragments.iter().map(|fragment| (&fragment.start[..], &fragment.end[..], fragment.newest))
     }
 
+    /// The keys that the set covers: disjoint ranges in key order, each from its first key to the
+    /// first that is not covered any more. Stretches that touch are one range.
+    pub fn covers(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let touching = self.fragments.chunk_by(Fragment::adjoins);
+        touching.map(|all| (&all[0].start[..], &all[all.len() - 1].end[..]))
+    }
+
     /// Where the cover of `key` ends, if the snapshot sees one: every key from `key` up to the
     /// returned one is covered by some tombstone of this set that `snapshot` sees.
     pub fn fragment_end(&self, key: &[u8], snapshot: Seqno) -> Option<&[u8]> {

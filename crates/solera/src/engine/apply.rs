@@ -45,14 +45,11 @@ pub(super) fn batch(
     let leave = |(tree, view, entries): (&Arc<Tree>, Guard<Arc<View>>, u64),
                  deleted: &mut Vec<_>,
                  full: &mut Vec<_>| {
-        let mut frees_space = false;
-        if !deleted.is_empty() {
-            frees_space = view.covers_tables(deleted);
-            view.active.add_range_tombstones(mem::take(deleted));
-        }
+        let deletes_ranges = !deleted.is_empty();
+        view.active.add_range_tombstones(mem::take(deleted));
         tree.inserted(|| keys_put(encoder, tree.id));
         tree.context.stats.add(Counter::EntriesWritten, entries);
-        let is_due = view.active.is_full(limit) || frees_space || view.hides_much(limit);
+        let is_due = view.active.is_full(limit) || view.commit_frees_space(limit, deletes_ranges);
         if is_due && !full.iter().any(|other: &Arc<Tree>| other.id == tree.id) {
             full.push(tree.clone());
         }

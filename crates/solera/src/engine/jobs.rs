@@ -14,6 +14,7 @@
 use super::{
     commit::{Terms, Writer},
     core::Core,
+    flushing,
     options::Durability,
     reclaiming::{self, Reclaimer},
     work::{Job, NextStep},
@@ -94,10 +95,18 @@ impl Core {
         done.map(|()| true)
     }
 
-    /// One step of giving back the space of values, in the way that was asked for. False: there was
+    /// One step of giving back space, where nothing else is to be done: memtables that hide much are
+    /// sealed, then that of values is given back in the way that was asked for. False: there was
     /// nothing to do.
     fn give_back(&self) -> Result<bool> {
         self.store.poison.check()?;
+        // A commit could not, or need not have, while a flush or a merge was under way.
+        let limit = self.memory.write_buffer_bytes();
+        let hiding: Vec<_> = self.trees().into_iter().filter(|tree| tree.view().frees_space(limit)).collect();
+        if !hiding.is_empty() {
+            flushing::Environment::seal(self, &hiding);
+            return Ok(true);
+        }
         let reclaimer = reclaimer(self);
         match self.options.reclaim {
             Reclaim::Off => Ok(false),

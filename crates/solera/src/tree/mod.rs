@@ -39,7 +39,6 @@ use crate::{
         atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     },
     table::{Access, TableContext},
-    tombstone::RangeTombstone,
     values::ValueFiles,
     version::Version,
 };
@@ -52,6 +51,9 @@ use std::{
 
 /// Deletes in memory that hide more than one part in so many of the tables are flushed.
 const HIDDEN_SHARE: u64 = 5;
+/// Commits that delete ranges look at all deleted ranges while there are so many or fewer, then one
+/// commit in so many does.
+const RANGES_LOOKED_AT: usize = 32;
 
 /// A keyspace that can be used, one that was dropped, and one whose database was closed.
 const OPEN: u8 = 0;
@@ -81,27 +83,43 @@ impl View {
         self.memtables().map(|memtable| memtable.bytes() as u64).sum()
     }
 
-    /// Whether the deletes of the active memtable hide so much of the tables, by the mean size of
-    /// an entry, that compaction should have them before the memtable is full: more than a write
-    /// buffer of `limit` bytes, and a fifth of all.
-    pub fn hides_much(&self, limit: u64) -> bool {
+    /// Whether a flush of the active memtable frees space, so that compaction should have it before
+    /// it is full. Never while another waits: it is asked again when work has ended.
+    pub fn frees_space(&self, limit: u64) -> bool {
+        self.hides_much(limit) || self.covers_tables()
+    }
+
+    /// As [`View::frees_space`], for a commit that has deleted ranges or has not: it looks at no
+    /// more than is cheap.
+    pub fn commit_frees_space(&self, limit: u64, deletes_ranges: bool) -> bool {
+        let ranges = || self.active.tombstones().len();
+        let is_to_look = || ranges() <= RANGES_LOOKED_AT || ranges().is_multiple_of(RANGES_LOOKED_AT);
+        self.hides_much(limit) || deletes_ranges && is_to_look() && self.covers_tables()
+    }
+
+    /// Whether the deletes of the active memtable hide so much of the tables and of their values, by
+    /// the mean size of an entry: more than a write buffer of `limit` bytes, and a fifth of all.
+    fn hides_much(&self, limit: u64) -> bool {
         let deletes = self.active.deletes() as u64;
         if deletes == 0 || !self.sealed.is_empty() {
             return false;
         }
-        let bytes = self.version.bytes();
+        let bytes = self.version.bytes() + self.version.values().bytes();
         let hidden = deletes as f64 * bytes as f64 / self.version.entries().max(1) as f64;
         bytes >= limit && hidden >= limit.max(bytes / HIDDEN_SHARE) as f64
     }
 
-    /// Whether `deleted` ranges, which the active memtable holds, cover whole tables of as many
-    /// bytes as a flush of it would write: nobody has to read those to be rid of them.
-    pub fn covers_tables(&self, deleted: &[RangeTombstone]) -> bool {
+    /// Whether the ranges that the active memtable deletes cover whole tables of as many bytes as a
+    /// flush of it would write: nobody has to read those to be rid of them.
+    fn covers_tables(&self) -> bool {
+        if !self.active.has_range_tombstones() || !self.sealed.is_empty() {
+            return false;
+        }
+        let deleted = self.active.tombstones();
         let covered: u64 = deleted
-            .iter()
-            .filter(|tombstone| !tombstone.is_empty())
-            .flat_map(|tombstone| {
-                let range = KeyRange::half_open(&tombstone.start, &tombstone.end);
+            .covers()
+            .flat_map(|(start, end)| {
+                let range = KeyRange::half_open(start, end);
                 let runs = self.version.runs().iter();
                 runs.map(move |run| {
                     let inside = run.overlapping(&range).iter().filter(|table| range.covers(table.clip()));
@@ -109,7 +127,7 @@ impl View {
                 })
             })
             .sum();
-        covered > 0 && covered >= self.active.bytes() as u64 && self.sealed.is_empty()
+        covered > 0 && covered >= self.active.bytes() as u64
     }
 
     /// Smallest sequence number that is in no table yet.

@@ -131,6 +131,8 @@ fn unzigzag(number: u64) -> i64 {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LiveValues {
     files: BTreeMap<FileId, Live>,
+    /// What `files` say, summed up: each commit that deletes asks.
+    bytes: u64,
 }
 
 impl LiveValues {
@@ -156,7 +158,7 @@ impl LiveValues {
 
     /// Lengths of all values that are pointed to, in bytes.
     pub fn bytes(&self) -> u64 {
-        self.files.values().map(|live| live.bytes).sum()
+        self.bytes
     }
 
     /// The counts after `tally`; what does not add up is said.
@@ -182,7 +184,8 @@ impl LiveValues {
                 files.remove(&file);
             }
         }
-        Ok(LiveValues { files })
+        let bytes = files.values().map(|live| live.bytes).sum();
+        Ok(LiveValues { files, bytes })
     }
 
     /// The tally that makes these counts out of none.
