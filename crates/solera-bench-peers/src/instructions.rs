@@ -5,9 +5,9 @@
 //! and with three. Two levels of cache are simulated. The difference of the counts, divided by
 //! that of the operations, is what one operation takes.
 //!
-//! What must hold: both processes load and check the same data, so that cancels. Everything else
-//! that a phase does is counted: background threads, and what it prepares before its clock starts
-//! (plans of mixes, deletes before scans).
+//! What must hold: both processes load and check the same data, and draw the same probes once, so
+//! these cancel. All else that a pass does is counted: background threads, and what it prepares
+//! before its clock starts (plans of mixes, deletes before scans).
 //!
 //! Caller: `main`.
 

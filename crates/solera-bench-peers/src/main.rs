@@ -191,7 +191,7 @@ fn run(compare: Compare) -> engine::Result<()> {
     let results = compare::run(&comparison, &|results| {
         Ok(std::fs::write(&compare.json, serde_json::to_string_pretty(results)?)?)
     })?;
-    println!("{}", report::markdown(&[results]));
+    println!("{}", report::markdown(&[results], None));
     Ok(())
 }
 
@@ -233,7 +233,7 @@ fn write_report(results: &[PathBuf], out: &std::path::Path) -> engine::Result<()
     let pictures = out.with_extension("");
     std::fs::create_dir_all(&pictures)?;
     let name = pictures.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    std::fs::write(out, report::markdown(&results, &name))?;
+    std::fs::write(out, report::markdown(&results, Some(&name)))?;
     for (picture, svg) in report::pictures(&results) {
         std::fs::write(pictures.join(picture), svg)?;
     }

@@ -76,8 +76,9 @@ fn shown(quantity: Quantity, value: f64) -> String {
     format!("{} {}", digits(value / scale.divisor), scale.unit)
 }
 
-/// The results of one run or several as Markdown, whose pictures lie in `pictures`.
-pub fn markdown(runs: &[Results], pictures: &str) -> String {
+/// The results of one run or several as Markdown, whose pictures lie in `pictures`; with none, it
+/// names none.
+pub fn markdown(runs: &[Results], pictures: Option<&str>) -> String {
     let mut out = String::from(
         "# Solera beside its peers\n\nA ratio is Solera's median to the peer's, turned so that more than 1 is better for Solera.\n",
     );
@@ -97,7 +98,8 @@ pub fn markdown(runs: &[Results], pictures: &str) -> String {
             out.push_str(&wrapped(&format!("- **{name}**: {text}")));
         }
         for set in &run.sets {
-            tell(set, &format!("{pictures}/{}", picture_name(number)), &mut out);
+            let picture = pictures.map(|pictures| format!("{pictures}/{}", picture_name(number)));
+            tell(set, picture.as_deref(), &mut out);
             number += 1;
         }
     }
@@ -105,8 +107,12 @@ pub fn markdown(runs: &[Results], pictures: &str) -> String {
 }
 
 /// One set, phase by phase.
-fn tell(set: &SetResults, picture: &str, out: &mut String) {
-    let _ = write!(out, "\n## {0}\n\n{1}\n![{0}]({picture})\n", title(set), wrapped(&conditions(set)));
+fn tell(set: &SetResults, picture: Option<&str>, out: &mut String) {
+    let title = title(set);
+    let _ = write!(out, "\n## {title}\n\n{}\n", wrapped(&conditions(set)));
+    if let Some(picture) = picture {
+        let _ = writeln!(out, "![{title}]({picture})");
+    }
     for phase in phases(set) {
         let _ = write!(out, "\n### {}\n\n{}\n", phase.name(), wrapped(&format!("{}.", phase.about())));
         let _ = write!(out, "| |");
@@ -189,7 +195,7 @@ mod tests {
         .unwrap();
         let pages = |results: &Results| {
             let runs = std::slice::from_ref(results);
-            [markdown(runs, "peers")]
+            [markdown(runs, Some("peers")), markdown(runs, None)]
         };
         assert!(pages(&results).iter().all(|page| !page.contains("client threads")));
         results.sets[0].threads = 3;

@@ -5,8 +5,9 @@
 //! anew. The files beside it do the phases, and `threads` says how clients share one.
 //!
 //! What must hold: engines share no allocator, so their memory and processor time are the
-//! process's. A load comes before all other phases. `Measured::wrong` counts the wrong answers
-//! that a phase can tell (values, last keys, counts; none in `delete_scan`); one fails the run.
+//! process's. A load comes before all other phases. `Measured::wrong` counts wrong answers where a
+//! phase checks (values, presence, last keys, counts); `load-sorted`, `overwrite` and
+//! `delete-scan` check nothing. One fails the run.
 //!
 //! Callers: `compare` starts and asks it through `main`; `instructions` calls `alone`.
 
@@ -100,11 +101,14 @@ pub fn serve(task: &str) -> Result<()> {
 pub fn alone(task: &Task, asks: impl Iterator<Item = Ask>, done: &mut dyn FnMut(Measured)) -> Result<()> {
     let set = task.source.make(task.entries, task.seed)?;
     let mut child = Child::new(task, &set);
-    child.measure(Ask { phase: Phase::LoadRandom, repeat: 0 })?;
-    asks.into_iter().try_for_each(|ask| {
+    let mut right = |ask| -> Result<Measured> {
         let measured = child.measure(ask)?;
         (measured.wrong == 0).then_some(()).ok_or("wrong answers")?;
-        done(measured);
+        Ok(measured)
+    };
+    right(Ask { phase: Phase::LoadRandom, repeat: 0 })?;
+    asks.into_iter().try_for_each(|ask| {
+        done(right(ask)?);
         Ok(())
     })
 }

@@ -1,14 +1,14 @@
 //! DobLIX's tuning agent: `Doblix`, Q-learning over index models and block sizes (DobLIX §III-F,
 //! Algorithm 4; docs/PAPERS.md). It is rewarded for fast reads, and, if ν < 1, for a small index.
 //!
-//! A state is a model (PLA of one of four error bounds, or PRA) and a block size, 20 in all. An
-//! action is one step up or down in either, or none. Sizes beyond the first at which this machine
-//! takes much longer for a read are not asked for. An episode ends with every 20 tables written.
-//! `pretrain` learns from a sample.
+//! A `State` is a model (PLA of one of four error bounds, or PRA) and a block size, 20 in all. An
+//! action is one step up or down in either, or none. An episode ends with every 20 tables written.
+//! `pretrain` learns from a sample. Unlike in the paper, latency and bytes count against their own
+//! running mean and deviation. A layout gets credit for lookups in its own tables alone.
 //!
-//! What differs from the paper: latency and bytes count against their own running mean and
-//! deviation. A layout gets credit for lookups in its own tables alone.
-//!
+//! What must hold: it steps up to no size beyond the first at which this machine takes much longer
+//! for a read. Nothing is learned from a change that was forbidden, refused or undone. A memory of
+//! other states is refused.
 //! Callers: `agent::make`; `doblix_agent` and `learning` (`State`) in `solera-bench`'s `paper`.
 
 use super::{Agent, Outcome, Proposal, Set, constants::DoblixConstants};

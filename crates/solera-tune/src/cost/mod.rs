@@ -1,14 +1,15 @@
 //! The cost model: closed forms, the engine's own behaviour, and the machine's unit costs.
 //!
-//! - `mix`: what is asked, as shares of operations. `units`: what a step takes on a machine;
-//!   `probe` measures that in two seconds.
-//! - `forms`: the papers' closed forms, as corrected in docs/PAPERS.md: where to begin to look.
+//! - `mix`: what is asked, in shares. `units`: what a machine's steps take; `probe` measures that.
+//! - `forms`, with `lambert`: the papers' closed forms, where to begin to look (docs/PAPERS.md).
 //! - `tree` and `reads`: this engine's tree, run by run, as an expectation over random keys.
 //!   docs/decisions/0006 and 0012 say how it differs from the papers' tree.
 //! - `model` prices operations in blocks and in time; `choose` finds the cheapest setting.
 //!
-//! Callers: `solera cost`; the agents `steward`, `camal`, `lerp` and `doblix`; `attach` (`probe`);
-//! `sight` and `world` (`Mix`, `Units`); the pages and opponents of `solera-bench`.
+//! What must hold: only `probe` looks at a clock or a file. All else is a function of its numbers.
+//! Callers: `solera cost`; the agents `steward`, `camal`, `lerp`, `doblix`, and `agent::make`. Also
+//! `attach` (`probe`, `Units`), `sight` (`Mix`), `world` (`Mix`, `Units`), and the pages and
+//! opponents of `solera-bench`.
 
 pub mod lambert;
 pub mod mix;

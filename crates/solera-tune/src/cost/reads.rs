@@ -1,15 +1,15 @@
 //! What a lookup or a scan reads of a tree in blocks, as an expectation (Z, R and Q of
 //! docs/PAPERS.md, "One cost model").
 //!
-//! `Reading::of` gives `Reads`, an `Operation` for each kind. A lookup asks the filter of every run
-//! that covers its key, newest first, until it has found the key. Where a filter passes it reads
-//! one block. A scan reads a block of every run that reaches that far, and the blocks that its
-//! entries cross.
-//!
+//! `Reading::of` gives `Reads`, an `Operation` for each kind; `misses`, how often each level is
+//! asked for a key it lacks. A lookup asks the filter of every run that covers its key, newest
+//! first, until it has found the key. Where a filter passes it reads one block. A scan reads a
+//! block of every run that reaches that far, and the blocks that its entries cross.
 //! What must hold: the cache answers about as an LRU cache of its size would. By Che's
 //! approximation, a block is there if it was asked for within the last t operations.
-//! Callers: `cost::model`, whose `reads`, `run` and `misses` use it; `steward::foresight` and the
-//! page `camal` of `solera-bench` take `Reads` apart.
+//!
+//! Callers: `cost::model` makes a `Reading`. `steward::foresight` and `solera cost` take `Reads`
+//! apart; the page `camal` of `solera-bench` adds them up.
 
 use super::{
     mix::Mix,

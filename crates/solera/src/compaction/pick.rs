@@ -1,11 +1,11 @@
 //! Which piece of work is next: `pick`, a pure function of a `Picture`.
 //!
 //! It drops tables that nobody can see, serves `wants` in order, then gives back space (`space`).
-//! - A level that has one run and may have only one gives up the table that is cheapest to merge.
+//! - A level below 0 that stays one run (`is_leveled`) gives up the table cheapest to merge.
 //! - Any other level that is due is drained: its runs are sealed and move down piece by piece.
 //! - Small runs of level 0, or too many of the deepest level, are merged with each other instead.
-//! - Plans go around damaged keys. A full level that damage holds merges its undamaged runs.
-//!
+//! - Merges and moves go around damaged keys. A full level that damage holds merges its undamaged
+//!   runs.
 //! What must hold: no plan needs what a running plan has claimed. A new run limit below level 0
 //! alone makes no work, unless its transition is greedy: that sealed the level, which is drained.
 //! Callers: `engine::work`, for a worker that is free, and to see whether a tree is idle; the

@@ -1,13 +1,14 @@
 //! One line of a Bloom filter, 512 bits: `Line`, which `set` writes and `has` asks.
 //!
 //! The top 9 bits of the hash's lower half, multiplied on by the golden ratio, name one bit for
-//! each probe. `has` asks with AVX-512, AVX2 or NEON, whichever the processor has (`Lanes`), and
-//! else one probe at a time.
+//! each probe. `has` asks with AVX-512, AVX2 or NEON, whichever the caller's `Lanes` say, and else
+//! one probe at a time.
 //!
 //! What must hold: every set of instructions answers as the scalar twin does, which is the
-//! definition. A line lies on a cache line of its own.
+//! definition. A line lies on a cache line of its own. Callers must give at most `PROBES_MAX`
+//! probes: vector code reads a table of 32 powers without a check.
 //!
-//! Caller: `filter::bloom`.
+//! Caller: `filter::bloom`, which builds and decodes no filter of more probes.
 
 use solera_model::lanes::Lanes;
 

@@ -1,9 +1,12 @@
 //! Tests of tables that were damaged or forged: answers are right or refused, never wrong.
 //!
-//! Every flipped byte, cut or growth of a file gives right answers or an error, and `Table::check`
-//! finds it. Each kind of wrong file has an error of its own. Blocks that changed places are
-//! refused. An index or fences that lie, with all checksums right, hide no key. A filter that
-//! denies keys would; the check finds it. The check goes on after damage and names each place.
+//! Every flipped byte gives right answers or errors, and opening or `Table::check` finds it. A file
+//! that was cut or has grown is refused when opened. Each kind of wrong file has an error of its
+//! own. Blocks that changed places are refused.
+//!
+//! With all checksums right, an index or fences that lie hide no key. An index of fewer blocks and
+//! a filter of another kind are refused when opened. A filter that denies keys would hide them; the
+//! check finds it. The check goes on after damage and names each place.
 
 use super::{
     format::{Footer, Header},
