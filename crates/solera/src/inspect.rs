@@ -12,6 +12,7 @@
 //! Callers: `solera check` and `solera dump`, `solera-sim`, `fuzz`, tests.
 
 mod edits;
+mod objects;
 
 use crate::{
     cache::Cache,
@@ -389,11 +390,25 @@ pub fn dump(fs: &Arc<dyn Fs>, path: &Path, out: &mut dyn Write) -> Result<()> {
             | FileName::NextTuned
             | FileName::TunedLock,
         )
-        | None => Err(Error::Invalid(format!(
-            "{} is not a file of a database; name a .table, a .log, a .values, a MANIFEST-… or CURRENT",
-            path.display()
-        ))),
+        | None => Err(not_of_a_database(path)),
     }
+}
+
+/// As [`dump`], for programs: one JSON object a line, which says in `is` what it is. Keys and values
+/// are whole: text under `key` and `value` where they are UTF-8, else hexadecimal digits under
+/// `key_hex` and `value_hex`.
+///
+/// # Errors
+/// As of [`dump`]; what was readable before damage has been printed.
+pub fn dump_json(fs: &Arc<dyn Fs>, path: &Path, out: &mut dyn Write) -> Result<()> {
+    objects::dump(fs, path, out)
+}
+
+fn not_of_a_database(path: &Path) -> Error {
+    Error::Invalid(format!(
+        "{} is not a file of a database; name a .table, a .log, a .values, a MANIFEST-… or CURRENT",
+        path.display()
+    ))
 }
 
 fn dump_manifest(fs: &Arc<dyn Fs>, path: &Path, out: &mut dyn Write) -> Result<()> {

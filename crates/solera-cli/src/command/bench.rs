@@ -10,7 +10,7 @@
 //! Callers: `main`; `command::paper` shares `Shown`, `failed`, `count` and `command_line`, `cost`
 //! `count`, `load` `must_be_available`.
 
-use super::{paper::PaperBench, scratch::Scratch};
+use super::{paper::PaperBench, scratch::Scratch, space::SpaceBench};
 use crate::{
     failure::{Failure, Outcome, Result},
     output::print_text,
@@ -97,12 +97,15 @@ pub(crate) struct Bench {
 #[derive(Debug, clap::Subcommand)]
 enum Experiment {
     Paper(PaperBench),
+    Space(SpaceBench),
 }
 
 impl Bench {
     pub(crate) fn run(self) -> Result<Outcome> {
-        if let Some(Experiment::Paper(paper)) = self.experiment {
-            return paper.run();
+        match self.experiment {
+            Some(Experiment::Paper(paper)) => return paper.run(),
+            Some(Experiment::Space(space)) => return space.run(),
+            None => {}
         }
         if let Some(compression) = self.compression {
             must_be_available(compression)?;

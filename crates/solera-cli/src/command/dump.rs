@@ -18,12 +18,18 @@ use std::{io::Write, path::PathBuf};
 pub(crate) struct Dump {
     /// The file
     file: PathBuf,
+    /// Print one JSON object per line; "is" says what it is. Keys and values are whole: text under
+    /// "key" and "value" where they are UTF-8, hexadecimal digits under "key_hex" and "value_hex"
+    /// where they are not; so with "from", "to" and "through" of ranges
+    #[arg(long)]
+    json: bool,
 }
 
 impl Dump {
     pub(crate) fn run(self) -> Result<Outcome> {
         let mut out = stdout();
-        let dumped = solera::inspect::dump(&operating_system(), &self.file, &mut out);
+        let dump = if self.json { solera::inspect::dump_json } else { solera::inspect::dump };
+        let dumped = dump(&operating_system(), &self.file, &mut out);
         // What was readable before the damage has been printed: show it before the error.
         out.flush()?;
         dumped?;

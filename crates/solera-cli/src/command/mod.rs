@@ -25,6 +25,7 @@ pub(crate) mod paper;
 pub(crate) mod put;
 pub(crate) mod scan;
 mod scratch;
+mod space;
 pub(crate) mod stats;
 pub(crate) mod trace;
 pub(crate) mod tune;

@@ -104,14 +104,15 @@ impl Lists {
 
     /// The gap that holds `key`, for this eye.
     fn over(&self, key: &[u8], eye: Eye) -> Option<&Gap> {
-        let holds = |gap: &&Gap| &gap.start[..] <= key && key < &gap.end[..] && gap.is_for(eye);
+        // Numbers first: gaps of the past are for few.
+        let holds = |gap: &&Gap| gap.is_for(eye) && &gap.start[..] <= key && key < &gap.end[..];
         let now = self.at(key).map(|at| &self.now[at]).filter(holds);
         now.or_else(|| self.past.iter().find(holds))
     }
 
     /// The gap that holds the keys right before `key`, for this eye.
     fn before(&self, key: &[u8], eye: Eye) -> Option<&Gap> {
-        let holds = |gap: &&Gap| &gap.start[..] < key && key <= &gap.end[..] && gap.is_for(eye);
+        let holds = |gap: &&Gap| gap.is_for(eye) && &gap.start[..] < key && key <= &gap.end[..];
         let at = self.now.partition_point(|gap| &gap.start[..] < key).checked_sub(1);
         at.map(|at| &self.now[at]).filter(holds).or_else(|| self.past.iter().find(holds))
     }
