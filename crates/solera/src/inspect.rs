@@ -394,9 +394,9 @@ pub fn dump(fs: &Arc<dyn Fs>, path: &Path, out: &mut dyn Write) -> Result<()> {
     }
 }
 
-/// As [`dump`], for programs: one JSON object a line, which says in `is` what it is. Keys and values
-/// are whole: text under `key` and `value` where they are UTF-8, else hexadecimal digits under
-/// `key_hex` and `value_hex`.
+/// As [`dump`], for programs: one JSON object a line, which says in `is` what it is. Keys and
+/// values are whole: text under `key` and `value` where they are UTF-8, else hexadecimal digits
+/// under `key_hex` and `value_hex`.
 ///
 /// # Errors
 /// As of [`dump`]; what was readable before damage has been printed.

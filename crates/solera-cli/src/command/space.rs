@@ -1,10 +1,12 @@
 //! `solera bench space`: whether the space of what is gone comes back, and what is passed over for
 //! it.
 //!
-//! Owns the rows: what each does, how much it may keep, and the verdict. What must hold: where space
-//! is to come back without a call, none is made: the row looks at the directory until it has. Sizes
-//! are those of the reports that the rows come from; `--percent` makes them smaller. Called by
-//! `bench`.
+//! Owns the rows: what each does, how much it may keep, and the verdict. Sizes are those of the
+//! reports that the rows come from; `--percent` changes them.
+//!
+//! What must hold: where space is to come back without a call, none is made. The row looks at the
+//! directory until it has.
+//! Caller: `bench`.
 
 use super::scratch::Scratch;
 use crate::{
@@ -37,8 +39,8 @@ const VALUE_BYTES: usize = 200;
 /// Measure whether space comes back: of old versions, expired and deleted entries, and queues
 #[derive(Debug, clap::Args)]
 pub(super) struct SpaceBench {
-    /// Sizes, in percent of those of the rows: 100,000 entries, 1,000,000 where most are deleted, and
-    /// queues of 10,000,000
+    /// Sizes, in percent of those of the rows: 100,000 entries, 1,000,000 where most are deleted,
+    /// and queues of 10,000,000
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1000))]
     percent: u64,
     /// Memory of each database, such as 64M or 1G

@@ -95,9 +95,9 @@ impl Core {
         done.map(|()| true)
     }
 
-    /// One step of giving back space, where nothing else is to be done: memtables that hide much are
-    /// sealed, then that of values is given back in the way that was asked for. False: there was
-    /// nothing to do.
+    /// One step of giving back space, where nothing else is to be done. Memtables that hide much
+    /// are sealed. Then that of values is given back in the way that was asked for. False: there
+    /// was nothing to do.
     fn give_back(&self) -> Result<bool> {
         self.store.poison.check()?;
         // A commit could not, or need not have, while a flush or a merge was under way.

@@ -8,7 +8,7 @@
 //! What must hold: numbers are on disk and do not change. Every kind gives the same answers.
 //!
 //! Callers: `table::layout` holds the kind that is wanted, `index::mod` builds and decodes by it,
-//! `knob` and the command line name it; `table::counted` tags by it; `solera-bench`, `solera-sim`
+//! `knob` and the command line name it. `table::counted` tags by it. `solera-bench`, `solera-sim`
 //! and `fuzz` list them all.
 
 use crate::error::Error;

@@ -1,9 +1,10 @@
-//! One file of a database for programs: a JSON object a line.
+//! What is in one file of a database, for programs: `dump` prints a JSON object a line.
 //!
-//! Owns [`dump`]. Every object says in `is` what it is. Bytes stand as text under their name where
-//! they are UTF-8, else as hexadecimal digits under the name and `_hex`: nothing is lost, nothing is
-//! mistaken. What must hold: whatever was readable before damage has been printed. Called by
-//! [`dump_json`](super::dump_json).
+//! Every object says in `is` what it is. Bytes stand as text under their name where they are UTF-8.
+//! Else they stand as hexadecimal digits under the name and `_hex`, so nothing is lost or mistaken.
+//!
+//! What must hold: whatever was readable before damage has been printed.
+//! Caller: `inspect::dump_json`.
 
 use crate::{
     codec::DecodeError,

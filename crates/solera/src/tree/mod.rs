@@ -97,7 +97,7 @@ impl View {
         self.hides_much(limit) || deletes_ranges && is_to_look() && self.covers_tables()
     }
 
-    /// Whether the deletes of the active memtable hide so much of the tables and of their values, by
+    /// Whether the deletes of the active memtable hide so much of the tables and their values, by
     /// the mean size of an entry: more than a write buffer of `limit` bytes, and a fifth of all.
     fn hides_much(&self, limit: u64) -> bool {
         let deletes = self.active.deletes() as u64;
