@@ -2,13 +2,12 @@
 //! `run`.
 //!
 //! It asks the index kinds, but for interpolation and Eytzinger, with all pairs in one run.
-//! `learned` is also asked with the tree that a random-order load leaves. Data are eight times the
-//! memory. `padding` says what blocks that begin anywhere cost against blocks that begin where the
-//! device's do.
+//! `learned` is also asked with the tree that a random-order load leaves; at most 1.02 reads of the
+//! device are asked of both. Memory is an eighth of the data, but 1 MiB at least. `padding` says
+//! what blocks that begin anywhere cost against blocks that begin where the device's do.
 //!
 //! What must hold: every answer is checked. A file system without direct reads ends the experiment
 //! with a sentence that says so.
-//!
 //! Caller: `paper::doblix`.
 
 use super::{

@@ -1,7 +1,8 @@
-//! Large batches into real tables, where the logs write down what they are asked.
+//! Large batches into real tables. `Unopened` stands in the place of the logs and writes down what
+//! it is asked.
 //!
-//! They hold what is large, and the order: log, sync, tables, one publish. Memtables take over
-//! where tables cannot be written. What is not in the log is in no table.
+//! They hold what is large, and the order: flush of what is older, log, sync, tables, one publish.
+//! Memtables take over where tables cannot be written. What is not in the log is in no table.
 
 use super::*;
 use crate::{
