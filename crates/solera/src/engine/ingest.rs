@@ -7,7 +7,7 @@
 //! What must hold: no memtable above them holds an older version of an ingested key. What was
 //! acknowledged before is durable first. All entries have one sequence number, which is chosen at
 //! the installing. A load that fails leaves no file, unless it poisons; the next open removes
-//! those.
+//! those. A panic poisons while tables enter; one of the caller's entries does not.
 //!
 //! Callers: `Keyspace::ingest`, which `Db::ingest` calls.
 
@@ -15,6 +15,7 @@ use super::{
     core::{Core, check_sizes},
     files::Files,
     logs::Present,
+    store::Store,
 };
 use crate::{
     compaction::{self, Written},
@@ -27,7 +28,7 @@ use crate::{
     values::SortedValues,
     version::{Added, LEVELS_MAX, TreeEdit},
 };
-use std::sync::Arc;
+use std::{mem, sync::Arc};
 
 /// What an ingest did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,6 +41,19 @@ pub struct IngestReport {
     pub tables: u64,
 }
 
+/// What was written and is not in the tree. Its files go with it: after an error, and where the
+/// caller's entries panic.
+struct Unused<'c> {
+    store: &'c Store,
+    written: Written,
+}
+
+impl Drop for Unused<'_> {
+    fn drop(&mut self) {
+        self.store.remove_written(&self.written);
+    }
+}
+
 impl Core {
     pub(crate) fn ingest<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
@@ -47,13 +61,15 @@ impl Core {
         entries: impl IntoIterator<Item = (K, V)>,
     ) -> Result<IngestReport> {
         let _caller = self.enter()?;
-        let mut written = Written::default();
+        let mut unused = Unused { store: &self.store, written: Written::default() };
         // Few ingests enter above the last level.
         let filters = self.memory.level_filters(tree, &tree.view_owned(), 0, &self.store.catalog);
-        let outcome = write_tables(tree, entries, &self.store.files, filters.of(LEVELS_MAX), &mut written)
-            .and_then(|()| self.store.files.fs.sync_dir(&self.store.files.dir))
-            .and_then(|()| self.install_ingest(tree, &written));
-        outcome.inspect_err(|_| self.store.remove_written(&written))?;
+        let filter = filters.of(LEVELS_MAX);
+        write_tables(tree, entries, &self.store.files, filter, &mut unused.written)?;
+        self.store.files.fs.sync_dir(&self.store.files.dir)?;
+        let what = format_args!("an ingest into keyspace {:?}", tree.name);
+        self.store.poison.guarded(what, || self.install_ingest(tree, &unused.written))?;
+        let written = mem::take(&mut unused.written);
         Ok(IngestReport {
             entries: written.tables.iter().map(|table| table.entries).sum(),
             bytes: written.bytes(),
