@@ -23,14 +23,14 @@ use std::io::{self, Cursor};
 pub enum Command {
     /// Sets a value.
     Put {
-        /// The key, not empty.
+        /// The key.
         key: Vec<u8>,
         /// Its new value.
         value: Vec<u8>,
     },
     /// Removes a key.
     Delete {
-        /// The key, not empty.
+        /// The key.
         key: Vec<u8>,
     },
 }
