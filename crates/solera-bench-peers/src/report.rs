@@ -15,8 +15,8 @@ use crate::{
     phase::Phase,
 };
 use solera_bench::{
-    report::number::{Quantity, date, digits},
     paper::document::wrapped,
+    report::number::{Quantity, date, digits},
     report::{chart::Chart, picture::sheet},
 };
 use std::fmt::Write;
@@ -175,7 +175,7 @@ fn picture(set: &SetResults) -> String {
     let charts = phases(set).filter_map(|phase| {
         let cells = cells(set, phase, &RATE).into_iter();
         let bars: Vec<_> = cells.filter_map(|(name, spread)| Some((name, spread?))).collect();
-        let chart = Chart { title: phase.name(), quantity: RATE.quantity, better: "higher", bars };
+        let chart = Chart { title: &phase.name(), quantity: RATE.quantity, better: "higher", bars };
         (!chart.bars.is_empty()).then(|| chart.draw())
     });
     sheet(&title(set), &charts.collect::<Vec<_>>())
