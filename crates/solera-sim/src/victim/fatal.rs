@@ -206,6 +206,10 @@ impl WriteFile for FatalWriteFile {
         fs.pass(Call::Truncate, path, || below.trim())
     }
 
+    fn expect(&mut self, bytes: u64) {
+        self.below.expect(bytes);
+    }
+
     fn sync(&mut self) -> Result<()> {
         let FatalWriteFile { below, fs, path } = self;
         fs.pass(Call::Sync, path, || below.sync())

@@ -23,7 +23,7 @@ use crate::{
     ids::{FileId, Seqno},
     sync::{
         Mutex, MutexGuard,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     tree::Tree,
     wal,
@@ -111,6 +111,8 @@ struct Ended {
     turn: Mutex<()>,
     /// Those in the queue, and the one that is being made durable.
     count: AtomicUsize,
+    /// The newest number in those that were made durable.
+    durable: AtomicU64,
 }
 
 impl Ended {
@@ -127,31 +129,31 @@ impl Ended {
         self.count.load(Ordering::Acquire) == 0
     }
 
-    /// Whether so many wait that whoever adds another had better make them durable himself.
-    fn are_many(&self) -> bool {
-        self.count.load(Ordering::Acquire) > ENDED_MAX
+    /// The newest number that is durable because its log was made so, by whomever.
+    fn durable(&self) -> Seqno {
+        self.durable.load(Ordering::Acquire)
     }
 
-    /// Makes all of them durable, waiting for whoever does it already. Returns the newest number in
-    /// those that it did. A log that cannot be made durable stays the first, and all later calls
-    /// fail too.
-    fn settle(&self) -> Result<Option<Seqno>> {
-        let mut newest = None;
-        if self.are_durable() {
-            return Ok(newest);
-        }
-        let _turn = self.turn.lock();
-        loop {
-            let Some((mut log, last_seqno)) = self.queue.lock().pop_front() else { return Ok(newest) };
+    /// Makes them durable, oldest first, until no more than `left` wait, or whoever does it already
+    /// has. False: that was so. A log that cannot be made durable stays the first, and all later
+    /// calls fail too.
+    fn settle(&self, left: usize) -> Result<bool> {
+        let mut settled = false;
+        while self.count.load(Ordering::Acquire) > left {
+            // Taken for each anew: who waits for one of them does not wait for all.
+            let _turn = self.turn.lock();
+            let Some((mut log, last_seqno)) = self.queue.lock().pop_front() else { break };
             if let Err(error) = log.settle() {
                 self.queue.lock().push_front((log, last_seqno));
                 return Err(error);
             }
-            newest = Some(last_seqno);
             // Given back before anybody can count on it, since that takes a while too.
             drop(log);
+            self.durable.store(last_seqno, Ordering::Release);
             self.count.fetch_sub(1, Ordering::Release);
+            settled = true;
         }
+        Ok(settled)
     }
 }
 
@@ -161,11 +163,15 @@ struct Spare {
     log: Mutex<Option<wal::Writer>>,
     /// A log came to its end by being full, so that others will too, and there is no spare one.
     is_wanted: AtomicBool,
+    /// Bytes that it will get before anybody syncs, if it is like the one that was full; else 0.
+    expected: AtomicU64,
 }
 
 impl Spare {
-    /// Has one made, by who has the time.
-    fn want(&self) {
+    /// Has one made, by who has the time. `expected`: so many bytes come into it before anybody
+    /// syncs.
+    fn want(&self, expected: u64) {
+        self.expected.store(expected, Ordering::Relaxed);
         self.is_wanted.store(true, Ordering::Relaxed);
     }
 
@@ -179,12 +185,11 @@ impl Spare {
     /// The place for one, if one is wanted. While the place is held nobody begins a log, so that
     /// the spare one has a smaller number than all that come after it.
     fn wanted(&self) -> Option<MutexGuard<'_, Option<wal::Writer>>> {
-        if !self.is_wanted.load(Ordering::Relaxed) {
+        // Whoever comes while it is being made does other work meanwhile.
+        if !self.is_wanted.swap(false, Ordering::Relaxed) {
             return None;
         }
-        let place = self.log.lock();
-        self.is_wanted.store(false, Ordering::Relaxed);
-        Some(place).filter(|place| place.is_none())
+        Some(self.log.lock()).filter(|place| place.is_none())
     }
 }
 
@@ -224,8 +229,9 @@ impl Logs {
 
     /// As [`Logs::change`], and the workers tend to the old log and to the one after the new one.
     fn change_full(&self, around: Around<'_>, present: &mut Present, last: Seqno) -> Result<()> {
+        let is_unsynced = present.log.as_ref().is_some_and(wal::Writer::is_unsynced);
         let changed = self.change(around, present, last);
-        self.spare.want();
+        self.spare.want(if is_unsynced { around.write_buffer_bytes * LOG_WRITE_BUFFERS } else { 0 });
         around.work.wake();
         changed
     }
@@ -266,9 +272,8 @@ impl Logs {
             present.closed.push(ClosedLog { file: log.file(), last_seqno: last, bytes: log.len() });
             self.ended.push(log, last);
         }
-        if self.ended.are_many() {
-            self.settle_ended(&around.store.poison)?;
-        }
+        // Where workers are behind, whoever adds a log makes the oldest durable.
+        self.settle_ended(&around.store.poison, ENDED_MAX)?;
         let mut next = self.spare.take_or(|| around.store.begin_log())?;
         assert!(
             present.closed.last().is_none_or(|log| log.file < next.file()),
@@ -302,17 +307,31 @@ impl Logs {
 
     /// Makes logs that have ended durable, and the next one ready. False: there was nothing to do.
     pub(super) fn tend(&self, store: &Store, commit: &Commit<Present>) -> Result<bool> {
-        let settled = self.settle(&store.poison, commit)?;
-        let Some(mut place) = self.spare.wanted() else { return Ok(settled) };
+        // The next one first: a writer who comes to the end of the present log waits for it.
+        let prepared = self.prepare(store);
+        Ok(self.settle(&store.poison, commit)? || prepared)
+    }
+
+    /// Makes the next log ready, if one is wanted. False: none is.
+    fn prepare(&self, store: &Store) -> bool {
+        let Some(mut place) = self.spare.wanted() else { return false };
         // Where it cannot be had now, the writer who needs one tries again, and is told why.
-        *place = store.begin_log().ok();
-        Ok(true)
+        *place = store.begin_log().ok().map(|mut log| {
+            log.expect(self.spare.expected.load(Ordering::Relaxed));
+            log
+        });
+        true
     }
 
     /// Makes logs that have ended durable, and notes that they are. False: they were. Not under the
     /// commit lock, so that writers go on meanwhile.
     pub(super) fn settle(&self, poison: &Poison, commit: &Commit<Present>) -> Result<bool> {
-        let Some(newest) = self.settle_ended(poison)? else { return Ok(false) };
+        let settled = self.settle_ended(poison, 0)?;
+        // Others may have made some durable, and not have come to note it yet.
+        let newest = self.ended.durable();
+        if !settled && commit.is_durable(newest) {
+            return Ok(false);
+        }
         let mut writer = commit.lock();
         writer.are_durable(newest);
         if self.ended.are_durable()
@@ -320,7 +339,7 @@ impl Logs {
         {
             log.vouch();
         }
-        Ok(true)
+        Ok(settled)
     }
 
     /// Makes everything durable that was acknowledged.
@@ -339,7 +358,7 @@ impl Logs {
     pub(super) fn sync(&self, poison: &Poison, present: &mut Present) -> Result<()> {
         poison.check()?;
         if !planted(Bug::SkipEndedLogSync) {
-            self.settle_ended(poison)?;
+            self.settle_ended(poison, 0)?;
         }
         let Some(log) = &mut present.log else { return Ok(()) };
         log.sync().and_then(|()| log.check_name()).inspect_err(|error| poison.set(error))?;
@@ -348,8 +367,8 @@ impl Logs {
         Ok(())
     }
 
-    fn settle_ended(&self, poison: &Poison) -> Result<Option<Seqno>> {
-        self.ended.settle().inspect_err(|error| poison.set(error))
+    fn settle_ended(&self, poison: &Poison, left: usize) -> Result<bool> {
+        self.ended.settle(left).inspect_err(|error| poison.set(error))
     }
 
     /// Before value files are linked: goes on in a new log if tables point to the present one, so
@@ -360,7 +379,7 @@ impl Logs {
         if log.log.as_ref().is_some_and(|log| around.store.is_live(log.file())) {
             self.change(around, log, *last_seqno)?;
         }
-        self.settle_ended(&around.store.poison).map(drop)
+        self.settle_ended(&around.store.poison, 0).map(drop)
     }
 
     /// Begins a new log if everything in the present one is in tables and it is worth it: what
@@ -420,3 +439,6 @@ pub(super) fn poison_with(poison: &Poison, log: &wal::Writer) {
         poison.set(why);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -95,6 +95,11 @@ impl FrameWriter {
         self.file.is_gone()
     }
 
+    /// About so many bytes will be appended before anybody syncs.
+    pub fn expect(&mut self, bytes: u64) {
+        self.file.expect(bytes);
+    }
+
     /// The file's path.
     pub fn path(&self) -> &Path {
         self.file.path()

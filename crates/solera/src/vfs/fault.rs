@@ -382,6 +382,10 @@ impl WriteFile for FaultWriteFile {
         self.below.trim()
     }
 
+    fn expect(&mut self, bytes: u64) {
+        self.below.expect(bytes);
+    }
+
     fn sync(&mut self) -> Result<()> {
         if let Err(error) = self.fs.pass(Call::Sync, &self.path) {
             self.unsyncable = true;

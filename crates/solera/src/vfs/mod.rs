@@ -107,6 +107,11 @@ pub trait WriteFile: fmt::Debug + Send + 'static {
     fn trim(&mut self) -> Result<()> {
         Ok(())
     }
+    /// About so many bytes will be appended before anybody syncs: who can gets ready for them, off
+    /// the way of the appends. Promises nothing.
+    fn expect(&mut self, bytes: u64) {
+        let _ = bytes;
+    }
     /// Makes content and length durable. After an error nothing is known of any byte that was
     /// appended since the last success, and trying again proves nothing.
     fn sync(&mut self) -> Result<()>;

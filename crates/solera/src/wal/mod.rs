@@ -108,6 +108,17 @@ impl Writer {
         self.frames.settle()
     }
 
+    /// About so many bytes will be appended before anybody syncs: gets ready for them, where the
+    /// file system can, off the way of the appends.
+    pub fn expect(&mut self, bytes: u64) {
+        self.frames.expect(bytes);
+    }
+
+    /// Whether nothing that was appended was made durable so far.
+    pub fn is_unsynced(&self) -> bool {
+        self.synced_len() == FILE_HEADER_BYTES as u64
+    }
+
     /// The log follows one that was ended and is not durable yet.
     pub fn withhold(&mut self) {
         self.frames.withhold();

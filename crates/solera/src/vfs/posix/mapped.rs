@@ -3,8 +3,8 @@
 //!
 //! What is copied into a shared mapping is in the system's memory at once, as after `write`. It
 //! survives the process, and `sync` makes it survive the machine. The file is reserved before it is
-//! mapped, so a full disk is an error of `append` and not a signal. Once the file has grown,
-//! `ahead` prepares its next windows.
+//! mapped, so a full disk is an error of `append` and not a signal. Once the file has grown, or is
+//! expected to (`expect`), `ahead` prepares its next windows.
 //!
 //! What must hold: the window lies within the file; nothing but zeros lies behind the last append.
 //! Nobody else cuts the file while it is written; the database's lock sees to that.
@@ -38,6 +38,9 @@ const RESERVED_BYTES_MAX: u64 = 512 << 10;
 /// window of a quarter of what is not synced. What is prepared counts as written, so that a sync
 /// would write the zeros in it.
 const UNSYNCED_BYTES_MIN: u64 = 4 * RESERVED_BYTES_MAX;
+/// Of what a file is expected to get, its first window of that kind is one part in so many, no
+/// larger than [`RESERVED_BYTES_MAX`].
+const EXPECTED_PARTS: u64 = 8;
 /// Such a window is no larger than this: what is mapped counts as the process's memory. There may
 /// be two of that size, and a third while it is given back.
 const WINDOW_BYTES_MAX: u64 = 2 << 20;
@@ -54,6 +57,9 @@ pub(super) struct MappedFile {
     window: Option<Window>,
     /// Who prepares the next one, once the file has shown that it grows.
     ahead: Option<Ahead>,
+    /// The least that is prepared while nobody has synced the file, which is expected to grow; 0
+    /// if it is not.
+    expected: u64,
     /// Where the file ended when it was synced, or cut, last.
     synced: u64,
     written_back: WriteBack,
@@ -73,6 +79,7 @@ impl MappedFile {
                 reserved,
                 window: Some(window),
                 ahead: None,
+                expected: 0,
                 synced: 0,
                 written_back: WriteBack::default(),
             }),
@@ -120,13 +127,14 @@ impl MappedFile {
     /// and can be had.
     fn look_ahead(&mut self, filled: Option<Window>, due: Option<Range<u64>>) {
         let unsynced = self.len - self.synced;
-        if unsynced < UNSYNCED_BYTES_MIN {
+        if unsynced < UNSYNCED_BYTES_MIN && self.expected == 0 {
             return self.release(filled, due);
         }
         if self.ahead.is_none() {
             self.ahead = Ahead::start(Arc::clone(&self.file)).ok();
         }
         let bytes = (unsynced / 4).min(WINDOW_BYTES_MAX).next_multiple_of(RESERVED_BYTES_MIN);
+        let bytes = bytes.max(self.expected);
         match &mut self.ahead {
             Some(ahead) => ahead.ask(filled, due, self.reserved..self.reserved + bytes),
             None => self.release(filled, due),
@@ -147,7 +155,7 @@ impl MappedFile {
         self.window = None;
         drop(self.ahead.as_mut().and_then(Ahead::await_window));
         uninterrupted(|| self.file.set_len(len))?;
-        (self.len, self.reserved, self.synced) = (len, len, len);
+        (self.len, self.reserved, self.synced, self.expected) = (len, len, len, 0);
         self.written_back.cut(len);
         Ok(())
     }
@@ -174,7 +182,21 @@ impl WriteFile for MappedFile {
         self.truncate(self.len)
     }
 
+    fn expect(&mut self, bytes: u64) {
+        if bytes < UNSYNCED_BYTES_MIN || self.ahead.is_some() {
+            return;
+        }
+        if let Some(window) = &mut self.window {
+            window.populate();
+        }
+        let first = (bytes / EXPECTED_PARTS).min(RESERVED_BYTES_MAX);
+        self.expected = first.next_multiple_of(RESERVED_BYTES_MIN);
+        self.look_ahead(None, None);
+    }
+
     fn sync(&mut self) -> Result<()> {
+        // Who syncs so may do it again: what is prepared would be written for nothing.
+        self.expected = 0;
         // What was written through a mapping is among the file's dirty pages: the system notes each
         // page at its first write after it was last written back.
         let synced = uninterrupted(|| self.file.sync_data());
@@ -227,6 +249,34 @@ mod tests {
             let most = UNSYNCED_BYTES_MIN + 2 * RESERVED_BYTES_MAX;
             assert!(reserved >= len && reserved - len <= most, "{reserved} for {len}");
         }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "maps a file")]
+    #[expect(clippy::disallowed_methods, reason = "sees what the machine has")]
+    fn a_file_that_is_expected_to_grow_has_each_window_prepared_from_the_beginning_until_it_is_synced() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let mut file = mapped(&path);
+        file.append(b"header").unwrap();
+        file.sync().unwrap();
+        file.expect(UNSYNCED_BYTES_MIN - 1);
+        assert!(file.ahead.is_none(), "a small one is not worth a thread");
+        file.expect(4 << 20);
+        let mut content = b"header".to_vec();
+        for part in 0..30u8 {
+            assert_eq!(file.expected, 512 << 10);
+            assert!(file.reserved >= file.len && file.ahead.is_some());
+            let bytes = vec![part | 1; 50_001];
+            file.append(&bytes).unwrap();
+            content.extend(bytes);
+        }
+        file.sync().unwrap();
+        assert_eq!(file.expected, 0, "who syncs once may do it again");
+        file.append(&content.clone()).unwrap();
+        content.extend(content.clone());
+        drop(file);
+        assert!(std::fs::read(&path).unwrap() == content);
     }
 
     #[test]
