@@ -260,13 +260,22 @@ impl RangeTombstones {
             KeyEnd::Unbounded => None,
         };
         let clipped = |tombstone: &Arc<RangeTombstone>| {
-            Arc::new(RangeTombstone {
-                start: (&tombstone.start).max(&range.start).clone(),
-                end: limit.as_ref().map_or(&tombstone.end, |limit| limit.min(&tombstone.end)).clone(),
-                seqno: tombstone.seqno,
+            let start = (&tombstone.start).max(&range.start);
+            let end = limit.as_ref().map_or(&tombstone.end, |limit| limit.min(&tombstone.end));
+            if start >= end {
+                return None;
+            }
+            let is_whole = *start == tombstone.start && *end == tombstone.end;
+            Some(match is_whole {
+                true => tombstone.clone(),
+                false => Arc::new(RangeTombstone {
+                    start: start.clone(),
+                    end: end.clone(),
+                    seqno: tombstone.seqno,
+                }),
             })
         };
-        RangeTombstones::from_shared(self.newest_first.iter().map(clipped).collect())
+        RangeTombstones::from_shared(self.newest_first.iter().filter_map(clipped).collect())
     }
 
     /// The smallest set that no reader can tell from this one: between two neighbouring `snapshots`

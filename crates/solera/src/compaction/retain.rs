@@ -180,7 +180,9 @@ impl<'j, S: Sink> Retain<'j, S> {
         bottom.iter().for_each(|tombstone| sink.dropped_tombstone(tombstone, Why::Bottom));
         let all = RangeTombstones::new(all);
         let kept = all.thinned(readers.snapshots);
-        for tombstone in all.iter().filter(|tombstone| !is_among(tombstone, &kept)) {
+        let mut left: Vec<RangeTombstone> = kept.iter().collect();
+        left.sort_by_key(|tombstone| tombstone.seqno);
+        for tombstone in all.iter().filter(|tombstone| !is_among(tombstone, &left)) {
             sink.dropped_tombstone(&tombstone, Why::Shadowed);
         }
         let has_any = tombstones.iter().any(|set| !set.is_empty());
@@ -413,11 +415,11 @@ impl<'j, S: Sink> Retain<'j, S> {
     }
 }
 
-/// Whether something of `tombstone` is left in `kept`.
-fn is_among(tombstone: &RangeTombstone, kept: &RangeTombstones) -> bool {
-    kept.iter().any(|other| {
-        other.seqno == tombstone.seqno && other.start < tombstone.end && tombstone.start < other.end
-    })
+/// Whether something of `tombstone` is in `left`, which is in the order of numbers.
+fn is_among(tombstone: &RangeTombstone, left: &[RangeTombstone]) -> bool {
+    let first = left.partition_point(|other| other.seqno < tombstone.seqno);
+    let mut parts = left[first..].iter().take_while(|other| other.seqno == tombstone.seqno);
+    parts.any(|other| other.start < tombstone.end && tombstone.start < other.end)
 }
 
 fn of_operand<'e>(key: &'e [u8], operand: &'e Operand) -> Entry<'e> {

@@ -21,7 +21,7 @@ use crate::{
     cursor::Cursor,
     engine::reads::{Reads, Span},
     error::{Error, Result},
-    ids::{KeyspaceId, Seqno},
+    ids::{KeyspaceId, SEQNO_MAX, Seqno},
     key::{EXPIRY_BYTES, KeyEnd, KeyRange, Kind},
     pin::Slice,
     sight::{self, Verdict},
@@ -161,7 +161,24 @@ impl Transaction {
     /// # Errors
     /// As [`Keyspace::get`].
     pub fn multi_get<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, keys: &[K]) -> Result<Vec<Option<Slice>>> {
-        keys.iter().map(|key| self.get_bytes(keyspace, key.as_ref())).collect()
+        keys.iter().try_for_each(|key| check_sizes(key.as_ref(), 0))?;
+        let own = self.writes.get(&keyspace.tree().id).map(|(_, writes)| writes);
+        let deleted = own.map(|writes| writes.tombstones());
+        let is_own = |key: &[u8]| {
+            own.is_some_and(|writes| writes.newest(key).is_some())
+                || deleted.as_ref().is_some_and(|deleted| deleted.covering(key, SEQNO_MAX).is_some())
+        };
+        let keys = || keys.iter().map(AsRef::as_ref);
+        let others: Vec<&[u8]> = keys().filter(|key| !is_own(key)).collect();
+        others.iter().for_each(|key| self.has_read(keyspace, key));
+        let mut values = self.snapshot.multi_get(keyspace, &others)?.into_iter();
+        // Both walks ask the same of each key, so there is a value for each of the others.
+        keys()
+            .map(|key| match is_own(key) {
+                true => self.get_bytes(keyspace, key),
+                false => Ok(values.next().flatten()),
+            })
+            .collect()
     }
 
     /// Whether `key` has a value; it joins the read set.

@@ -26,33 +26,41 @@ use crate::{
 };
 use std::{mem, sync::Arc};
 
+/// Fewer deletes of a memtable hide too little to look at.
+const DELETES_MIN: usize = 32;
+
 /// Puts a batch's operations into the memtables; notes trees whose memtable has `limit` bytes now,
-/// or should be flushed because it frees space.
+/// or should be flushed because it frees space. True: what it deletes may do so together with what
+/// other memtables hold. That is said seldom, since whoever looks then looks at all.
 pub(super) fn batch(
     keyspaces: &Keyspaces,
     limit: u64,
     encoder: &BatchEncoder,
     values: &ValueFiles,
     full: &mut Vec<Arc<Tree>>,
-) -> Result<()> {
+) -> Result<bool> {
     let undecodable = |error: DecodeError| Error::Poisoned(format!("a batch does not decode: {error:?}"));
     let log = encoder.placed().map(|(file, payload_at)| (values.file(file, false), payload_at));
     let payload = encoder.payload();
     let place = log.as_ref().map(|(log, at)| Place { log, payload, payload_at: *at, moved: None });
     // One tree after the other, each with how many operations it got, and the ranges among them.
-    let mut current: Option<(&Arc<Tree>, Guard<Arc<View>>, u64)> = None;
-    let mut deleted = Vec::new();
-    let leave = |(tree, view, entries): (&Arc<Tree>, Guard<Arc<View>>, u64),
-                 deleted: &mut Vec<_>,
-                 full: &mut Vec<_>| {
+    let mut current: Option<(&Arc<Tree>, Guard<Arc<View>>, u64, usize)> = None;
+    let (mut deleted, mut is_to_look) = (Vec::new(), false);
+    let mut leave = |(tree, view, entries, deletes): (&Arc<Tree>, Guard<Arc<View>>, u64, usize),
+                     deleted: &mut Vec<_>,
+                     full: &mut Vec<_>| {
         let deletes_ranges = !deleted.is_empty();
         view.active.add_range_tombstones(mem::take(deleted));
         tree.inserted(|| keys_put(encoder, tree.id));
         tree.context.stats.add(Counter::EntriesWritten, entries);
-        let is_due = view.active.is_full(limit) || view.commit_frees_space(limit, deletes_ranges);
+        let looks = deletes_ranges && view.is_to_look_at_ranges();
+        let is_due = view.active.is_full(limit) || view.frees_space(limit, looks);
         if is_due && !full.iter().any(|other: &Arc<Tree>| other.id == tree.id) {
             full.push(tree.clone());
         }
+        // Each time that there are about twice as many.
+        let deletes_now = view.active.deletes();
+        is_to_look |= looks || deletes_now > DELETES_MIN && deletes_now.ilog2() != deletes.max(1).ilog2();
     };
     for numbered in BatchReader::new(encoder.payload()).map_err(undecodable)? {
         let (seqno, operation) = numbered.map_err(undecodable)?;
@@ -61,15 +69,17 @@ pub(super) fn batch(
             current.take().into_iter().for_each(|left| leave(left, &mut deleted, full));
             // A keyspace dropped since the batch was filled: its operations go nowhere.
             let Some(tree) = keyspaces.numbered(id) else { continue };
-            current = Some((tree, tree.view(), 0));
+            let view = tree.view();
+            let deletes = view.active.deletes();
+            current = Some((tree, view, 0, deletes));
         }
-        if let Some((_, view, entries)) = &mut current {
+        if let Some((_, view, entries, _)) = &mut current {
             operation_to(&view.active, seqno, operation, place.as_ref(), &mut deleted);
             *entries += 1;
         }
     }
     current.take().into_iter().for_each(|left| leave(left, &mut deleted, full));
-    Ok(())
+    Ok(is_to_look)
 }
 
 /// The keys of what a batch does to a keyspace beyond deleting.

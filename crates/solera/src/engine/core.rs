@@ -224,9 +224,11 @@ impl commit::Environment for Core {
     #[inline]
     fn insert(&self, batch: &BatchEncoder, full: &mut Vec<Arc<Tree>>) -> Result<()> {
         let limit = self.memory.write_buffer_bytes();
-        self.store
-            .catalog
-            .look(|keyspaces| apply::batch(keyspaces, limit, batch, &self.store.files.values, full))
+        let values = &self.store.files.values;
+        if self.store.catalog.look(|keyspaces| apply::batch(keyspaces, limit, batch, values, full))? {
+            self.work.wake();
+        }
+        Ok(())
     }
 
     fn publish(&self, last: Seqno) {

@@ -40,6 +40,8 @@ pub enum Durability {
 pub const MEMORY_BYTES_MIN: u64 = 1 << 20;
 /// Memory budget when none is given, in bytes.
 pub const MEMORY_BYTES_DEFAULT: u64 = 256 << 20;
+/// Most background threads.
+const BACKGROUND_THREADS_MAX: usize = 1024;
 /// Smallest write buffer, in bytes.
 pub const WRITE_BUFFER_BYTES_MIN: u64 = 4 << 10;
 /// Largest write buffer that is derived from the budget, in bytes: beyond it a memtable outgrows
@@ -183,7 +185,7 @@ impl Options {
 
     /// Threads that flush and compact. Default 2. With 0, nothing is flushed or compacted in the
     /// background: the program calls [`Db::step`](crate::Db::step), and a writer that would outrun
-    /// it does a step itself.
+    /// it does a step itself. At most 1024.
     pub fn background_threads(mut self, threads: usize) -> Self {
         self.background_threads = threads;
         self
@@ -300,6 +302,12 @@ impl Options {
                 self.write_buffer_bytes
             )));
         }
+        if self.background_threads > BACKGROUND_THREADS_MAX {
+            return Err(Error::Invalid(format!(
+                "{} background threads are too many: at most {BACKGROUND_THREADS_MAX}",
+                self.background_threads
+            )));
+        }
         if !(1..=1000).contains(&self.spare_percent) {
             return Err(Error::Invalid(format!(
                 "a spare of {} percent for values is out of range: 1 to 1000",
@@ -369,7 +377,7 @@ impl KeyspaceOptions {
 
     /// Keeps values of at least `bytes` bytes, 1 to 2^32 - 1, apart from their entries: such a
     /// value is written once, to the log, and merges move only a pointer to it. Worth it for values
-    /// of about a kibibyte and more. Default: only values of a mebibyte and more, which always are.
+    /// of about a kibibyte and more. Default: only values of 256 KiB and more, which always are.
     pub fn separate_values_from(mut self, bytes: u64) -> Self {
         self.separate_from = Some(bytes);
         self

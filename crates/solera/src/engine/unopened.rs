@@ -186,7 +186,7 @@ impl commit::Environment for Unopened {
         self.ask("insert", "")?;
         let insert =
             |trees: &_| apply::batch(trees, WRITE_BUFFER_BYTES, batch, &self.store.files.values, full);
-        self.store.catalog.look(insert)
+        self.store.catalog.look(insert).map(drop)
     }
 
     fn publish(&self, last: Seqno) {

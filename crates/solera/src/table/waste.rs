@@ -1,9 +1,9 @@
 //! What a table holds that is, or will be, of no use: `Waste`, a part of the table's descriptor.
 //!
 //! It has bounded lists: old versions by the snapshots that hold them (`Held`), entries by their
-//! moment of expiry (`Expiring`), and deleted key ranges (`Cover`). Only the 8 widest ranges with
-//! short bounds are named. `hold`, `expire` and `cover` note them while a job writes. Where there
-//! are too many versions or moments, neighbours become one group.
+//! moment of expiry (`Expiring`), and deleted key ranges (`Cover`). Only the 32 widest ranges are
+//! named. `hold`, `expire` and `cover` note them while a job writes. Where there are too many
+//! versions or moments, neighbours become one group.
 //!
 //! What must hold: nothing is said to be droppable too early or too much. A merge of the table
 //! drops what was said, so no table is written anew in vain again and again.
@@ -23,8 +23,9 @@ pub const HELD_MAX: usize = 8;
 /// Most moments of expiry that a descriptor tells apart.
 pub const MOMENTS_MAX: usize = 16;
 /// Most stretches of deleted keys that a descriptor names.
-pub const COVERS_MAX: usize = 8;
-/// Longest bound of such a stretch, in bytes: the manifest holds them.
+pub const COVERS_MAX: usize = 32;
+/// Longest bound of such a stretch, in bytes: the manifest holds them. A longer one stands for a
+/// little less.
 pub const COVER_BOUND_BYTES_MAX: usize = 256;
 /// Moments that are collected before they are made fewer.
 const MOMENTS_COLLECTED: usize = 512;
@@ -64,6 +65,31 @@ pub struct Cover {
     pub end: Box<[u8]>,
     /// The largest number among the newest tombstones over each key: who sees it sees all covered.
     pub seqno: Seqno,
+}
+
+impl Cover {
+    /// Gives it bounds that are short enough, of a stretch within it. False if none is left.
+    fn shorten(&mut self) -> bool {
+        if self.end.len() > COVER_BOUND_BYTES_MAX {
+            self.end = self.end[..COVER_BOUND_BYTES_MAX].into();
+        }
+        if self.start.len() > COVER_BOUND_BYTES_MAX {
+            // The first key that is above all that begin so.
+            let mut start = self.start[..COVER_BOUND_BYTES_MAX].to_vec();
+            while start.pop_if(|last| *last == u8::MAX).is_some() {}
+            match start.last_mut() {
+                Some(last) => *last += 1,
+                None => return false,
+            }
+            self.start = start.into();
+        }
+        self.start < self.end
+    }
+}
+
+/// How many bytes both begin with.
+fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
 /// What a table holds that is, or will be, of no use.
@@ -138,7 +164,7 @@ impl Waste {
     }
 
     /// Notes which keys `tombstones` cover: the widest stretches, by the first eight bytes of their
-    /// bounds.
+    /// bounds behind what all begin with.
     pub fn cover(&mut self, tombstones: &RangeTombstones) {
         let mut covers: Vec<Cover> = Vec::new();
         for (start, end, seqno) in tombstones.stretches() {
@@ -150,9 +176,13 @@ impl Waste {
                 _ => covers.push(Cover { start: start.into(), end: end.into(), seqno }),
             }
         }
-        let is_short = |bound: &[u8]| bound.len() <= COVER_BOUND_BYTES_MAX;
-        covers.retain(|cover| is_short(&cover.start) && is_short(&cover.end));
-        covers.sort_by_key(|cover| std::cmp::Reverse(head(&cover.end) - head(&cover.start)));
+        covers.retain_mut(Cover::shorten);
+        let shared = match (covers.first(), covers.last()) {
+            (Some(first), Some(last)) => common_prefix(&first.start, &last.end),
+            _ => 0,
+        };
+        let at = |bound: &[u8]| head(&bound[shared.min(bound.len())..]);
+        covers.sort_by_key(|cover| std::cmp::Reverse(at(&cover.end) - at(&cover.start)));
         covers.truncate(COVERS_MAX);
         covers.sort_by(|a, b| a.start.cmp(&b.start));
         self.covers = covers;
@@ -240,7 +270,7 @@ impl Waste {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tombstone::RangeTombstone;
+    use crate::{key::END_OF_KEYS, tombstone::RangeTombstone};
 
     #[test]
     fn groups_of_old_versions_stay_few_and_none_becomes_droppable_early() {
@@ -271,12 +301,43 @@ mod tests {
         assert_eq!(waste.expiring.iter().map(|expiring| expiring.entries).sum::<u64>(), 10_000);
     }
 
+    /// Symptom: what was cleared stayed on disk. Cause: a cover with a long bound was left out, and
+    /// the end of all keys is the longest. Cure: it is named by short bounds within it.
+    #[test]
+    fn a_cover_with_long_bounds_is_named_by_short_ones_within_it() {
+        let long = |first: u8| [&[first][..], &[0xab; 300]].concat();
+        let named = |start: &[u8], end: &[u8]| {
+            let mut waste = Waste::default();
+            waste.cover(&RangeTombstones::new(vec![RangeTombstone {
+                start: start.into(),
+                end: end.into(),
+                seqno: 7,
+            }]));
+            waste.covers
+        };
+        for (start, end) in [
+            (&b""[..], &END_OF_KEYS[..]),
+            (b"b", &END_OF_KEYS),
+            (&long(b'b'), &END_OF_KEYS),
+            (b"b", &long(b'x')),
+            (&long(b'b'), &long(b'x')),
+            (&[&[b'b'][..], &[0xff; 300]].concat(), b"x"),
+        ] {
+            let [cover] = &named(start, end)[..] else { panic!("{start:?} to {end:?}") };
+            assert!(start <= &cover.start[..] && &cover.end[..] <= end, "{cover:?}");
+            assert!(cover.start[..] <= b"c"[..] && b"w"[..] < cover.end[..], "{cover:?}");
+            assert!(cover.start.len().max(cover.end.len()) <= COVER_BOUND_BYTES_MAX);
+        }
+        // Between two keys that begin alike there is nothing short.
+        assert_eq!(named(&long(b'b'), &[&long(b'b')[..], b"x"].concat()), []);
+    }
+
     #[test]
     fn tombstones_that_adjoin_are_one_cover_and_the_widest_are_kept() {
         let tombstone =
             |start: &[u8], end: &[u8], seqno| RangeTombstone { start: start.into(), end: end.into(), seqno };
         let mut all = vec![tombstone(b"a", b"c", 3), tombstone(b"c", b"m", 9)];
-        all.extend((0..20u8).map(|n| tombstone(&[b'n', n], &[b'n', n, 1], 5)));
+        all.extend((0..50u8).map(|n| tombstone(&[b'n', n], &[b'n', n, 1], 5)));
         let mut waste = Waste::default();
         waste.cover(&RangeTombstones::new(all));
         assert_eq!(waste.covers.len(), COVERS_MAX);

@@ -84,56 +84,75 @@ impl View {
     }
 
     /// Whether a flush of the active memtable frees space, so that compaction should have it before
-    /// it is full. Never while another waits: it is asked again when work has ended.
-    pub fn frees_space(&self, limit: u64) -> bool {
-        self.hides_much(limit) || self.covers_tables()
+    /// it is full: it covers whole tables, or hides more than a write buffer of `limit` bytes.
+    /// Deleted ranges count if they are to be looked at. Never while another memtable waits: it is
+    /// asked again when work has ended.
+    pub fn frees_space(&self, limit: u64, looks_at_ranges: bool) -> bool {
+        let covered = if looks_at_ranges { self.covered() } else { Covered::default() };
+        self.covers_tables(covered) || self.hides(covered) >= limit
     }
 
-    /// As [`View::frees_space`], for a commit that has deleted ranges or has not: it looks at no
-    /// more than is cheap.
-    pub fn commit_frees_space(&self, limit: u64, deletes_ranges: bool) -> bool {
-        let ranges = || self.active.tombstones().len();
-        let is_to_look = || ranges() <= RANGES_LOOKED_AT || ranges().is_multiple_of(RANGES_LOOKED_AT);
-        self.hides_much(limit) || deletes_ranges && is_to_look() && self.covers_tables()
-    }
-
-    /// Whether the deletes of the active memtable hide so much of the tables and their values, by
-    /// the mean size of an entry: more than a write buffer of `limit` bytes, and a fifth of all.
-    fn hides_much(&self, limit: u64) -> bool {
-        let deletes = self.active.deletes() as u64;
-        if deletes == 0 || !self.sealed.is_empty() {
-            return false;
-        }
-        let bytes = self.version.bytes() + self.version.values().bytes();
-        let hidden = deletes as f64 * bytes as f64 / self.version.entries().max(1) as f64;
-        bytes >= limit && hidden >= limit.max(bytes / HIDDEN_SHARE) as f64
+    /// Whether a commit that deletes ranges looks at what they cover: always while there are few,
+    /// then now and then, since each look is at all of them.
+    pub fn is_to_look_at_ranges(&self) -> bool {
+        let ranges = self.active.tombstones().len();
+        ranges <= RANGES_LOOKED_AT || ranges.is_multiple_of(RANGES_LOOKED_AT)
     }
 
     /// Whether the ranges that the active memtable deletes cover whole tables of as many bytes as a
     /// flush of it would write: nobody has to read those to be rid of them.
-    fn covers_tables(&self) -> bool {
-        if !self.active.has_range_tombstones() || !self.sealed.is_empty() {
-            return false;
+    pub fn covers_tables(&self, covered: Covered) -> bool {
+        covered.tables > 0 && covered.tables >= self.active.bytes() as u64
+    }
+
+    /// How many bytes of the tables and their values the deletes of the active memtable hide, by the
+    /// mean size of an entry, and the ranges. Nothing if it is less than a fifth of all.
+    pub fn hides(&self, covered: Covered) -> u64 {
+        let deletes = self.active.deletes() as u64;
+        if (deletes == 0 && covered.bytes == 0) || !self.sealed.is_empty() {
+            return 0;
         }
-        let deleted = self.active.tombstones();
-        let covered: u64 = deleted
-            .covers()
-            .flat_map(|(start, end)| {
-                let range = KeyRange::half_open(start, end);
-                let runs = self.version.runs().iter();
-                runs.map(move |run| {
-                    let inside = run.overlapping(&range).iter().filter(|table| range.covers(table.clip()));
-                    inside.map(|table| table.bytes()).sum::<u64>()
-                })
-            })
-            .sum();
-        covered > 0 && covered >= self.active.bytes() as u64
+        let tables = self.version.bytes();
+        let bytes = tables + self.version.values().bytes();
+        let entries = deletes as f64 / self.version.entries().max(1) as f64;
+        let share = entries + covered.bytes as f64 / tables.max(1) as f64;
+        let hidden = (share.min(1.0) * bytes as f64) as u64;
+        if hidden < bytes / HIDDEN_SHARE { 0 } else { hidden }
+    }
+
+    /// What the ranges that the active memtable deletes cover; nothing while another waits.
+    pub fn covered(&self) -> Covered {
+        let mut covered = Covered::default();
+        if !self.active.has_range_tombstones() || !self.sealed.is_empty() {
+            return covered;
+        }
+        for (start, end) in self.active.tombstones().covers() {
+            let range = KeyRange::half_open(start, end);
+            for table in self.version.runs().iter().flat_map(|run| run.overlapping(&range)) {
+                if range.covers(table.clip()) {
+                    covered.tables += table.bytes();
+                    covered.bytes += table.bytes();
+                } else {
+                    covered.bytes += table.bytes_within(&range);
+                }
+            }
+        }
+        covered
     }
 
     /// Smallest sequence number that is in no table yet.
     pub fn oldest_unflushed(&self) -> Option<Seqno> {
         self.sealed.iter().rev().chain([&self.active]).find_map(|memtable| memtable.first_seqno())
     }
+}
+
+/// What deleted ranges cover of a tree's tables, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Covered {
+    /// Of whole tables.
+    pub tables: u64,
+    /// Of all.
+    pub bytes: u64,
 }
 
 /// One keyspace's tree.

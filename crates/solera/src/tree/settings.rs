@@ -4,7 +4,7 @@
 //! `get` and `set` read and write one `TreeKnob`, for one level or for all. `validate` says whether
 //! layout and shape are in range; `narrowed` says what a knob may be while the others stay.
 //! `layout_of` says how tables of a level are written. `SEPARATE_NONE` is the threshold that
-//! separates no value below a mebibyte.
+//! separates no value below 256 KiB.
 //!
 //! What must hold: setting a knob for all levels ends what single levels had; the run limit of
 //! level 0 alone stays. A value of `SEPARATE_ALL_FROM` bytes or more is always kept apart.
@@ -25,7 +25,7 @@ pub const SEPARATE_NONE: u32 = u32::MAX;
 
 /// A value of so many bytes is kept apart whatever the threshold: memtables, flushes and merges
 /// would each hold copies of it, beside any budget.
-pub const SEPARATE_ALL_FROM: u32 = 1 << 20;
+pub const SEPARATE_ALL_FROM: u32 = 1 << 18;
 
 /// Layout and shape of one tree.
 #[derive(Clone, Debug, PartialEq)]
