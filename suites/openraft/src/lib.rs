@@ -3,7 +3,7 @@
 //! It owns the layout: five keyspaces, whose writes share one commit order. What must hold:
 //! - A vote, and entries whose callback came, survive a power failure.
 //! - A crash leaves a prefix of the commit order. So what was written first is there if what came
-//!   later is, without a sync between them: an entry before it is applied, a snapshot before the
+//!   later is, without a sync between them. An entry comes before its effect, a snapshot before the
 //!   entries that it stands for are purged.
 //!
 //! `tests/suite.rs` runs openraft's suite for storages, `tests/crash.rs` what that leaves out.
