@@ -139,9 +139,13 @@ impl Ended {
     /// calls fail too.
     fn settle(&self, left: usize) -> Result<bool> {
         let mut settled = false;
-        while self.count.load(Ordering::Acquire) > left {
+        let are_more = || self.count.load(Ordering::Acquire) > left;
+        while are_more() {
             // Taken for each anew: who waits for one of them does not wait for all.
             let _turn = self.turn.lock();
+            if !are_more() {
+                break;
+            }
             let Some((mut log, last_seqno)) = self.queue.lock().pop_front() else { break };
             if let Err(error) = log.settle() {
                 self.queue.lock().push_front((log, last_seqno));
