@@ -105,8 +105,8 @@ impl View {
         covered.tables > 0 && covered.tables >= self.active.bytes() as u64
     }
 
-    /// How many bytes of the tables and their values the deletes of the active memtable hide, by the
-    /// mean size of an entry, and the ranges. Nothing if it is less than a fifth of all.
+    /// How many bytes of the tables and their values the deletes of the active memtable hide, by
+    /// the mean size of an entry, and the ranges. Nothing if it is less than a fifth of all.
     pub fn hides(&self, covered: Covered) -> u64 {
         let deletes = self.active.deletes() as u64;
         if (deletes == 0 && covered.bytes == 0) || !self.sealed.is_empty() {
