@@ -259,7 +259,7 @@ fn check_values(
     let has_values = live.values.values().any(|live| live.as_ref().is_none_or(|live| !live.is_empty()));
     for table in live.tables.values().filter(|_| has_values) {
         if !there.contains(FileName::Table(table.descriptor.file).to_string().as_str()) {
-            in_part.extend(table.places.iter().map(|(place, _)| place.0));
+            in_part.extend(table.places.keys().map(|place| place.0));
             continue;
         }
         let file = TableFile::new(&context, table.descriptor.clone());

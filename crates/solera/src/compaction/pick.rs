@@ -4,8 +4,8 @@
 //! - A level below 0 that stays one run (`is_leveled`) gives up the table cheapest to merge.
 //! - Any other level that is due is drained: its runs are sealed and move down piece by piece.
 //! - Small runs of level 0, or too many of the deepest level, are merged with each other instead.
-//! - Merges and moves go around damaged keys. A full level that damage holds merges its undamaged
-//!   runs.
+//! - Plans that merge or move go around damaged keys. A full level so held merges its other runs.
+//!
 //! What must hold: no plan needs what a running plan has claimed. A new run limit below level 0
 //! alone makes no work, unless its transition is greedy: that sealed the level, which is drained.
 //! Callers: `engine::work`, for a worker that is free, and to see whether a tree is idle; the
