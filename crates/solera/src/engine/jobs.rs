@@ -40,7 +40,8 @@ impl Core {
         parts.guarded("a compaction", tree, || {
             // However few threads there are, writers do not wait until all is converted.
             let flush = || self.step(true).map(drop);
-            let context = parts.context(tree, plan.target.level, &plan.hull());
+            // Tables that come up are the last level's in all but its number.
+            let context = parts.context(tree, plan.target.level, plan.deepest_level(), &plan.hull());
             let mut job = JobContext { victims, ..context };
             // It may concern a whole keyspace.
             if plan.reason == Reason::Reclaim {
@@ -95,9 +96,9 @@ impl Core {
         done.map(|()| true)
     }
 
-    /// One step of giving back space, where nothing else is to be done: memtables that hide much are
-    /// sealed, then that of values is given back in the way that was asked for. False: there was
-    /// nothing to do.
+    /// One step of giving back space, where nothing else is to be done: memtables that hide much
+    /// are sealed, then that of values is given back in the way that was asked for. False: there
+    /// was nothing to do.
     fn give_back(&self) -> Result<bool> {
         self.store.poison.check()?;
         // A commit could not, or need not have, while a flush or a merge was under way.

@@ -97,8 +97,8 @@ impl View {
         self.hides_much(limit) || deletes_ranges && is_to_look() && self.covers_tables()
     }
 
-    /// Whether the deletes of the active memtable hide so much of the tables and of their values, by
-    /// the mean size of an entry: more than a write buffer of `limit` bytes, and a fifth of all.
+    /// Whether the deletes of the active memtable hide so much of the tables and of their values,
+    /// by the mean size of an entry: more than a write buffer of `limit` bytes, and a fifth of all.
     fn hides_much(&self, limit: u64) -> bool {
         let deletes = self.active.deletes() as u64;
         if deletes == 0 || !self.sealed.is_empty() {
@@ -168,6 +168,8 @@ pub struct Tree {
     gaps: Gaps,
     /// When reads last looked whether they have paid for the merge of level 0.
     looked_ns: AtomicU64,
+    /// Whether levels that the shape needs no more wait until reads have paid for their merge.
+    surplus_waits: AtomicBool,
 }
 
 impl fmt::Debug for Tree {
@@ -216,6 +218,7 @@ impl Tree {
             misses: Mutex::default(),
             gaps: Gaps::default(),
             looked_ns: AtomicU64::new(0),
+            surplus_waits: AtomicBool::new(false),
         }
     }
 
@@ -224,6 +227,18 @@ impl Tree {
         let last = self.looked_ns.load(Ordering::Relaxed);
         let is_time = now_ns.wrapping_sub(last) >= period_ns;
         is_time && self.looked_ns.compare_exchange(last, now_ns, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// Whether surplus levels wait for reads, as was last noted.
+    pub fn surplus_waits(&self) -> bool {
+        self.surplus_waits.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether surplus levels wait for reads.
+    pub fn note_surplus(&self, waits: bool) {
+        if self.surplus_waits() != waits {
+            self.surplus_waits.store(waits, Ordering::Relaxed);
+        }
     }
 
     /// How its merge operands fold. Of an operator that was not given, its name, and that it
