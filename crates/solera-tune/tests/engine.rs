@@ -243,3 +243,24 @@ fn runs_asked_in_vain_and_blocks_that_filters_let_pass_are_foreseen() {
         }
     }
 }
+
+/// After T went from 2 to 10: the levels that are left, and what the merge moved.
+#[test]
+fn levels_that_a_larger_size_ratio_does_not_need_are_merged_as_foreseen() {
+    let (before, after) = (setting(shape(2, &[4, 1])), setting(shape(10, &[4, 1])));
+    let model = model();
+    let engine = Engine::loaded(&before);
+    let stored = model.data.stored_bytes(before.filter_bits);
+    let mut tree = Tree::of(after.shape.clone(), stored, ENTRIES as f64, &engine.levels());
+    let surplus = tree.surplus().expect("T = 2 makes more levels");
+    tree.lift();
+    let moved = |engine: &Engine| engine.counters().bytes_written_compaction;
+    let moved_before = moved(&engine);
+    engine.db.control().apply(Change::new("test", "fewer levels").set(&knob::SIZE_RATIO, 10u32)).unwrap();
+    engine.db.wait_idle().unwrap();
+    let levels = engine.levels().iter().rposition(|runs| !runs.is_empty());
+    assert_eq!(levels, Some(surplus.last), "{:?}", engine.levels());
+    assert_eq!(tree.depth(), surplus.last + 1);
+    let written = (moved(&engine) - moved_before) as f64 / stored;
+    close("entries written", tree.work.written_total(), written, 0.15);
+}

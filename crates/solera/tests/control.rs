@@ -538,3 +538,97 @@ fn the_clock_that_control_hands_out_is_the_databases() {
     assert_eq!((handed.unix_ms(), handed.monotonic_ns()), (before.0 + 7, before.1 + 7_000_000));
     assert_eq!(solera::Clock::unix_ms(&*clock), handed.unix_ms());
 }
+
+/// The levels below level 0 that hold something.
+fn levels_in_use(db: &Db) -> Vec<u32> {
+    let observed = db.control().observe();
+    let levels = &observed.keyspace("default").unwrap().levels;
+    levels.iter().filter(|level| level.level > 0 && level.runs > 0).map(|level| level.level).collect()
+}
+
+/// 20,000 pairs in random order under a size ratio, in write buffers of 16 KiB.
+fn loaded(fs: &MemFs, size_ratio: u32) -> Db {
+    let shape = Shape { size_ratio, table_bytes: 16 << 10, ..Shape::default() };
+    let db = options(fs).write_buffer(16 << 10).shape(shape).open(DIR).unwrap();
+    load(&db);
+    db
+}
+
+fn load(db: &Db) {
+    for n in 0..20_000u64 {
+        db.put(pair(n).0, pair(n).1).unwrap();
+    }
+    db.wait_idle().unwrap();
+}
+
+fn pair(n: u64) -> ([u8; 8], [u8; 100]) {
+    (n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes(), [n as u8; 100])
+}
+
+fn check_all(db: &Db) {
+    let all = (0..20_000u64).all(|n| db.get(pair(n).0).unwrap().is_some_and(|value| value[..] == pair(n).1));
+    assert!(all, "every pair is there");
+    assert_eq!(db.iter().filter(|entry| entry.is_ok()).count(), 20_000);
+}
+
+/// Symptom: after T went from 2 to 10, all levels that T = 2 had made stayed, and operations cost a
+/// third more for good. Cause: nothing fills the levels of a larger T, and only full ones gave
+/// anything up. Cure: reads that look into them in vain pay for their merge.
+#[test]
+fn levels_that_a_larger_size_ratio_does_not_need_leave() {
+    let natural = levels_in_use(&loaded(&MemFs::new(), 10));
+    for is_read in [false, true] {
+        let fs = MemFs::new();
+        let db = loaded(&fs, 2);
+        let before = levels_in_use(&db);
+        assert!(before.len() > natural.len() + 2, "{before:?}, {natural:?}");
+        let snapshot = db.snapshot();
+        db.control().apply(change().set(&knob::SIZE_RATIO, 10u32)).unwrap();
+        while db.step().unwrap() {}
+        assert_eq!(levels_in_use(&db), before, "nobody has paid");
+        if is_read {
+            for _ in 0..10 {
+                check_all(&db);
+                while db.step().unwrap() {}
+            }
+        } else {
+            db.wait_idle().unwrap();
+        }
+        let after = levels_in_use(&db);
+        assert!(after.len() <= natural.len() + 1, "{before:?} to {after:?}, {natural:?} from the start");
+        assert!(after.last() <= natural.last().map(|last| last + 1).as_ref(), "{after:?}, {natural:?}");
+        check_all(&db);
+        assert!(snapshot.get(db.default(), pair(7).0).unwrap().is_some());
+        db.verify().unwrap();
+        drop((snapshot, db));
+        let db = options(&fs.crash(Persist::Everything, 1)).write_buffer(16 << 10).open(DIR).unwrap();
+        assert_eq!(levels_in_use(&db), after, "as the manifest says");
+        check_all(&db);
+    }
+}
+
+/// A tree that an earlier process left deeper than its knobs want is emptied too.
+#[test]
+fn an_open_that_finds_a_size_ratio_set_looks_for_levels_that_it_does_not_need() {
+    for given in [2, 10] {
+        let fs = MemFs::new();
+        let shape = Shape { size_ratio: given, table_bytes: 16 << 10, ..Shape::default() };
+        let open = || options(&fs).write_buffer(16 << 10).shape(shape.clone()).open(DIR).unwrap();
+        let db = open();
+        db.control().apply(change().set(&knob::SIZE_RATIO, 2u32)).unwrap();
+        load(&db);
+        let wanted = change();
+        let wanted = match given {
+            2 => wanted.set(&knob::SIZE_RATIO, 10u32),
+            _ => wanted.reset(&knob::SIZE_RATIO, None),
+        };
+        db.control().apply(wanted).unwrap();
+        let before = levels_in_use(&db);
+        drop(db);
+        let db = open();
+        assert_eq!(levels_in_use(&db), before);
+        db.wait_idle().unwrap();
+        assert!(levels_in_use(&db).len() < before.len() - 2, "{before:?} to {:?}", levels_in_use(&db));
+        check_all(&db);
+    }
+}

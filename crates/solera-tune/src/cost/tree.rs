@@ -4,7 +4,7 @@
 //! Keys are random and evenly used, so a run is a density over the key space, in `CELLS` equal
 //! cells. `flush` and `settle` follow `solera::compaction`'s `wants` and `pick` and count what
 //! merges read and write (`Work`). Level 0 is due at its run limit; patience is not modelled here.
-//!
+//! `lift` is for those who know whether reads have paid for it.
 //! What must hold: no steady state is assumed. A tree of a few data sizes' writes is far from one
 //! where the last level holds many runs.
 //!
@@ -128,6 +128,17 @@ impl Work {
     }
 }
 
+/// Levels that the shape does not need, with the last that it does.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Surplus {
+    /// The last level that it needs.
+    pub last: usize,
+    /// Entries from that level on.
+    pub entries: f64,
+    /// Runs of each level from that one on.
+    pub runs: Vec<usize>,
+}
+
 /// The tree.
 ///
 /// What differs from the papers' tree, and is the reason for this module (docs/decisions/0012):
@@ -227,6 +238,37 @@ impl Tree {
                 && matches!(&self.levels[level][..], [run] if !run.sealed);
             if leveled { self.move_cheapest(level) } else { self.drain(level) }
         }
+    }
+
+    /// What would be merged if levels that the shape does not need were lifted; `None` if there are
+    /// none.
+    pub fn surplus(&self) -> Option<Surplus> {
+        let depth = self.depth();
+        let mut entries = 0.0;
+        let fits = |level: &usize| {
+            entries += self.entries(*level);
+            entries < self.capacity(*level)
+        };
+        let last = (1..depth).rev().take_while(fits).last()?;
+        let levels = self.levels.get(last..depth).filter(|levels| levels.len() > 1)?;
+        let entries = levels.iter().flatten().map(Run::entries).sum();
+        Some(Surplus { last, entries, runs: levels.iter().map(Vec::len).collect() })
+    }
+
+    /// Merges all levels that the shape does not need into the last one that it does
+    /// (docs/decisions/0024).
+    pub fn lift(&mut self) {
+        let Some(Surplus { last, entries, runs }) = self.surplus() else { return };
+        let keys = self.keys / CELLS as f64;
+        let mut target = Run::empty();
+        for run in self.levels.drain(last..).collect::<Vec<_>>().iter().flatten().rev() {
+            let cells = target.cells.iter_mut().zip(&run.cells);
+            cells.for_each(|(older, newer)| *older = newer.over(*older, keys));
+        }
+        if runs.iter().sum::<usize>() > 1 {
+            self.work.add(last, entries, target.entries());
+        }
+        self.levels.push(vec![target]);
     }
 
     fn capacity(&self, level: usize) -> f64 {

@@ -48,8 +48,7 @@ impl Claims {
     pub(super) fn start(&mut self, plan: &Plan) -> Ticket {
         let is_free = |(level, range): (u32, KeyRange)| !self.overlaps(level, &range);
         assert!(plan.claims().all(is_free), "a plan needs what another one has claimed: {plan}");
-        let source_level = plan.sources.first().map(|source| source.level);
-        self.add(plan.claims().collect(), source_level, plan.source_bytes())
+        self.add(plan.claims().collect(), plan.source_level(), plan.source_bytes())
     }
 
     /// Tables with keys of `range` are about to enter `level` from outside.

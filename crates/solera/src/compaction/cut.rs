@@ -63,6 +63,17 @@ impl<'v> Cut<'v> {
         }
     }
 
+    /// The same, where the target lies above some of the sources: they are all runs from its level
+    /// on down, so all that is there of a range comes out as the target's.
+    pub(super) fn lifting(
+        picture: &'v Picture<'v>,
+        sources: Vec<&'v Arc<Run>>,
+        target: (u32, RunId),
+    ) -> Self {
+        // What the target holds of a range is a source's.
+        Cut { target_tables: &[], ..Cut::new(picture, sources, target) }
+    }
+
     /// Leaves the keys of damaged tables where they are, if moving them would read the table, or
     /// carry newer versions past it (invariant R).
     pub(super) fn around_damage(mut self) -> Self {
@@ -71,8 +82,9 @@ impl<'v> Cut<'v> {
             return self;
         }
         let age = |level: u32, run: RunId| (level, u64::MAX - run.0);
-        let newest = self.sources.iter().map(|run| age(run.level(), run.id())).min();
-        let span = newest.unwrap_or_default()..=age(self.target.0, self.target.1);
+        let of_sources = || self.sources.iter().map(|run| age(run.level(), run.id()));
+        let oldest = age(self.target.0, self.target.1).max(of_sources().max().unwrap_or_default());
+        let span = of_sources().min().unwrap_or_default()..=oldest;
         let runs = version.runs().iter().filter(|run| span.contains(&age(run.level(), run.id())));
         let tables = runs.flat_map(|run| run.tables().iter());
         self.avoided = tables.filter(|table| damage.has(table)).map(TableRef::clip).collect();
@@ -179,9 +191,12 @@ impl<'v> Cut<'v> {
         self.obstacles().any(|obstacle| obstacle.overlaps(range)) || self.is_target_claimed(range)
     }
 
-    /// Whether a running plan needs what a plan over `range` would write anew in the target.
+    /// Whether a running plan needs what a plan over `range` would write anew in the target, or
+    /// pass on the way up.
     fn is_target_claimed(&self, range: &KeyRange) -> bool {
-        self.picture.claims.overlaps(self.target.0, &self.hull(range))
+        let claims = self.picture.claims;
+        let mut passed = self.target.0 + 1..=self.sources.last().map_or(0, |run| run.level());
+        claims.overlaps(self.target.0, &self.hull(range)) || passed.any(|level| claims.overlaps(level, range))
     }
 
     /// The plan over `range`.
@@ -196,8 +211,10 @@ impl<'v> Cut<'v> {
             Target { level: self.target.0, run: self.target.1, tables: self.in_target(&range).to_vec() };
         let hull = self.hull(&range);
         // Within a level larger ids are newer; deeper levels are older.
-        let is_older =
-            |run: &Run| run.level() > target.level || (run.level() == target.level && run.id() < target.run);
+        let age = |level: u32, run: RunId| (level, u64::MAX - run.0);
+        let of_sources = sources.iter().map(|source| age(source.level, source.run));
+        let oldest = age(target.level, target.run).max(of_sources.max().unwrap_or_default());
+        let is_older = |run: &Run| age(run.level(), run.id()) > oldest;
         let mut older = self.picture.version.runs().iter().filter(|run| is_older(run));
         let drops_tombstones = older.all(|run| run.overlapping(&hull).is_empty());
         let Intent { reason, seals, may_move } = intent;

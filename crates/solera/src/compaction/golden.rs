@@ -26,11 +26,12 @@ use crate::{
 };
 use std::{fmt::Write, path::Path, sync::Arc};
 
-const TEXTS: [(&str, &str); 8] = [
+const TEXTS: [(&str, &str); 9] = [
     ("level0.txt", include_str!("testdata/level0.txt")),
     ("levels.txt", include_str!("testdata/levels.txt")),
     ("pieces.txt", include_str!("testdata/pieces.txt")),
     ("transitions.txt", include_str!("testdata/transitions.txt")),
+    ("surplus.txt", include_str!("testdata/surplus.txt")),
     ("damage.txt", include_str!("testdata/damage.txt")),
     ("manual.txt", include_str!("testdata/manual.txt")),
     ("entrance.txt", include_str!("testdata/entrance.txt")),
@@ -45,6 +46,8 @@ const TEXTS: [(&str, &str); 8] = [
 /// | `patience 9` | runs at which level 0 is merged though reads have not paid; 0 at first |
 /// | `run 1.3: 7 [a d] 500; 8 [f k] 500 deletes` | run 3 of level 1: first key, last key, bytes; `describe` has the other words |
 /// | `limit 1 4 lazy` | the run limit of level 1 becomes 4, by this transition |
+/// | `reshape T=10 K=4,1 buffer=1000 table=1000` | what is wanted from now on, by a flexible transition |
+/// | `vain 100` | lookups have asked so many more tables of each level in vain |
 /// | `reads 100` | lookups have asked so many more tables of level 0 |
 /// | `damage 7` | table 7 cannot be read |
 /// | `hurry` | somebody waits for level 0 |
@@ -94,7 +97,7 @@ impl Tree {
     }
 
     fn picture(&mut self) -> Picture<'_> {
-        self.ledger.picture(&self.version, &self.shape, self.patience, &self.reads, &self.horizon)
+        self.ledger.picture(&self.version, &self.shape, self.patience, &|_| self.reads, &self.horizon)
     }
 
     fn apply(&mut self, edit: &TreeEdit) {
@@ -138,6 +141,17 @@ impl Tree {
                 // A first look knows what there is to be paid for before anybody reads.
                 self.picture();
                 self.reads.unfiltered += rest.parse::<u64>().unwrap();
+            }
+            "reshape" => {
+                let wanted = shape(rest);
+                if changes_depth(&self.shape, &wanted) {
+                    self.ledger.reshape(Transition::Flexible);
+                }
+                self.shape = wanted;
+            }
+            "vain" => {
+                self.picture();
+                self.reads.filter_negatives += rest.parse::<u64>().unwrap();
             }
             "damage" => self.damage(FileId(rest.parse().unwrap())),
             "hurry" => {

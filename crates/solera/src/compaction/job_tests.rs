@@ -213,7 +213,7 @@ impl World {
     fn picture(&mut self) -> Picture<'_> {
         let JobContext { snapshots, visible, oldest_transaction, now_ms, .. } = self.job();
         self.horizon = Horizon { snapshots, visible, oldest_transaction, now_ms };
-        self.ledger.picture(&self.version, &self.shape, 0, &LevelCounters::default(), &self.horizon)
+        self.ledger.picture(&self.version, &self.shape, 0, &|_| LevelCounters::default(), &self.horizon)
     }
 
     fn next_plan(&mut self) -> Option<Plan> {

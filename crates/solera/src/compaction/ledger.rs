@@ -21,6 +21,7 @@ use super::{
     plan::Plan,
     seals::Seals,
     shape::Shape,
+    surplus::Reshaping,
     transition::{HeldLimits, LimitChange, Transition},
 };
 use crate::{error::Error, key::KeyRange, stats::LevelCounters, version::Version};
@@ -33,6 +34,7 @@ pub struct Ledger {
     held: HeldLimits,
     damage: Damage,
     reckoning: Reckoning,
+    reshaping: Reshaping,
 }
 
 impl Ledger {
@@ -41,27 +43,33 @@ impl Ledger {
         Ledger::default()
     }
 
-    /// The tree as it is now. `reads` is all that reads ever did in level 0; `patience` is the runs
-    /// at which level 0 is merged though they have not paid for it; `horizon` was taken no later
-    /// than `version`.
+    /// The tree as it is now. `reads` gives all that reads ever did in a level; `patience` is the
+    /// runs at which level 0 is merged though they have not paid for it; `horizon` was taken no
+    /// later than `version`.
     pub fn picture<'p>(
         &'p mut self,
         version: &'p Version,
         wanted: &'p Shape,
         patience: u32,
-        reads: &LevelCounters,
+        reads: &dyn Fn(u32) -> LevelCounters,
         horizon: &'p Horizon,
     ) -> Picture<'p> {
         self.damage.forget_replaced(version);
         let shape = self.held.in_force(version, wanted);
-        let level0 = self.reckoning.look(version, &shape, &self.seals, patience, reads);
+        let level0 = self.reckoning.look(version, &shape, &self.seals, patience, &reads(0));
+        let surplus = self.reshaping.look(version, &shape, reads);
         let Ledger { claims, seals, held, damage, .. } = self;
-        Picture { version, wanted, shape, level0, claims, seals, held, damage, horizon }
+        Picture { version, wanted, shape, level0, surplus, claims, seals, held, damage, horizon }
     }
 
     /// When level 0 was due when the last picture was taken.
     pub fn level0(&self) -> Level0 {
         self.reckoning.last()
+    }
+
+    /// Whether surplus levels waited for reads when the last picture was taken.
+    pub fn surplus_waits(&self) -> bool {
+        self.reshaping.waits()
     }
 
     /// Whether nothing is claimed.
@@ -96,10 +104,16 @@ impl Ledger {
         }
     }
 
+    /// The shape is about to change, so that other levels may be needed.
+    pub fn reshape(&mut self, transition: Transition) {
+        self.reshaping.begin(transition == Transition::Greedy);
+    }
+
     /// If level 0 has come to its run limit and waits for reads, it is not to wait any longer:
-    /// somebody waits for it.
+    /// somebody waits for it. Nor are surplus levels.
     pub fn hurry(&mut self, version: &Version, shape: &Shape) {
         self.reckoning.hurry(version, shape);
+        self.reshaping.hurry();
     }
 
     /// Notes that a table of `plan` cannot be read, if `error` says so. From now on plans go around

@@ -16,6 +16,7 @@ mod filters;
 mod transition;
 mod seals;
 mod patience;
+mod surplus;
 mod plan;
 mod claims;
 mod damage;
@@ -24,6 +25,7 @@ mod picture;
 mod want;
 mod cut;
 mod space;
+mod lift;
 mod pick;
 mod manual;
 mod entrance;
@@ -58,6 +60,7 @@ pub use shape::{
     BUFFER_BYTES_MAX, BUFFER_BYTES_MIN, LEVEL0_RUN_LIMIT_MAX, SIZE_RATIO_MAX, SIZE_RATIO_MIN, Shape,
 };
 pub use space::{Awaited, SpaceUse, awaited, space_use};
+pub use surplus::{Surplus, changes_depth};
 pub use transition::{HeldLimits, LimitChange, Transition, limit_changes};
 pub use want::{Want, urgency, wants};
 

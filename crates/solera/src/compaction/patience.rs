@@ -27,12 +27,12 @@ use std::fmt;
 pub const LEVEL0_PATIENCE_DEFAULT: u32 = 27;
 
 /// What a lookup pays for a table of level 0: its filter, its fence, its share of the cache.
-const PROBE_NS: u64 = 100;
+pub(super) const PROBE_NS: u64 = 100;
 /// What a scan pays for each block of level 0 that it comes to: to find the place in it, and to be
 /// one source more for a while.
-const SCAN_BLOCK_NS: u64 = 1000;
+pub(super) const SCAN_BLOCK_NS: u64 = 1000;
 /// What both pay for a block of level 0 that has to be read from a file.
-const BLOCK_READ_NS: u64 = 20_000;
+pub(super) const BLOCK_READ_NS: u64 = 20_000;
 /// Bytes of a merge whose price is a nanosecond of rent. A background thread takes some 4 ns to
 /// read and write a byte again. Rent is time that somebody waits for, and is weighed eight times as
 /// much.

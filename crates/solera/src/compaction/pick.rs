@@ -13,6 +13,7 @@
 
 use super::{
     cut::{Cut, Intent, drain},
+    lift::lift,
     picture::Picture,
     plan::{Plan, Reason},
     space,
@@ -26,6 +27,7 @@ pub fn pick(picture: &Picture<'_>) -> Option<Plan> {
     space::unread(picture)
         .or_else(|| wants(picture).into_iter().find_map(|want| serve(picture, want)))
         .or_else(|| space::free(picture))
+        .or_else(|| lift(picture))
 }
 
 /// The plan that serves a want.

@@ -13,7 +13,7 @@
 
 use super::{
     claims::Claims, damage::Damage, horizon::Horizon, patience::Level0, seals::Seals, shape::Shape,
-    transition::HeldLimits,
+    surplus::Surplus, transition::HeldLimits,
 };
 use crate::{
     ids::RunId,
@@ -32,6 +32,8 @@ pub struct Picture<'p> {
     pub shape: Cow<'p, Shape>,
     /// When level 0 is due.
     pub level0: Level0,
+    /// Levels that the shape needs no more since it was changed.
+    pub surplus: Option<Surplus>,
     /// What is being worked on.
     pub claims: &'p Claims,
     /// Which runs take no more data.
@@ -81,6 +83,7 @@ impl fmt::Display for Picture<'_> {
             writeln!(f, "wanted {}", self.wanted)?;
         }
         writeln!(f, "level 0 is {}", self.level0)?;
+        self.surplus.iter().try_for_each(|surplus| writeln!(f, "{surplus}"))?;
         for level in self.levels().filter(|level| self.seals.of(*level) > RunId(0)) {
             writeln!(f, "level {level} is sealed up to run {}", self.seals.of(level))?;
         }

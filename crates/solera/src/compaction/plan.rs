@@ -5,9 +5,9 @@
 //! target run, merged with what that holds there. `edit` says what the result does to the tree;
 //! `claims` says which keys it needs for itself.
 //! What must hold (invariant R): no run between the ages of its target and a source, with keys of
-//! its range, is left alone. The target is older than all sources. Then no older version comes to
-//! lie above a newer one. `unsound` tests it; `assert_sound` stops where plans are made, and `edit`
-//! where they are installed.
+//! its range, is left alone. The target is older than all sources, but for a plan that lifts. Then
+//! no older version comes to lie above a newer one. `unsound` tests it, where plans are made and
+//! where `edit` installs them.
 //! Callers: `cut`, `space` and `key_list` make plans, `job` carries them out, `engine::jobs`
 //! installs and counts them (`count`), `engine::ingest` uses `count_written`.
 
@@ -87,6 +87,11 @@ pub enum Reason {
     },
     /// Nobody sees any entry of the tables.
     Useless,
+    /// The shape needs no level below this one any more.
+    Surplus {
+        /// The last level that it needs.
+        last: u32,
+    },
 }
 
 /// Counts tables that were written to `level`.
@@ -127,7 +132,7 @@ pub struct Plan {
     /// The keys that leave the sources.
     pub range: KeyRange,
     /// The runs that they leave, newest first. May be empty: then the target's tables are written
-    /// anew.
+    /// anew. Where some lie deeper than the target, the target may be one of them.
     pub sources: Vec<Source>,
     /// The run that they enter.
     pub target: Target,
@@ -229,31 +234,52 @@ impl Plan {
         }
     }
 
+    /// Whether it takes keys up: some source lies in a deeper level than the target.
+    fn lifts(&self) -> bool {
+        self.sources.iter().any(|source| source.level > self.target.level)
+    }
+
+    /// The deepest level that it touches: where all of its keys may have lain.
+    pub fn deepest_level(&self) -> u32 {
+        self.sources.iter().map(|source| source.level).fold(self.target.level, u32::max)
+    }
+
     /// What is wrong with the plan in `version`, if anything: which run it leaves alone that is
-    /// newer than its target, older than one of its sources, and has keys in its range.
+    /// newer than its target, older than one of its sources, and has keys in its range. A plan that
+    /// lifts takes no table of the target's own, and leaves no run alone down to its oldest source.
     pub fn unsound(&self, version: &Version) -> Option<String> {
         // (level, newest first): the order of age.
         let age = |level: u32, run: RunId| (level, u64::MAX - run.0);
         let newest = self.sources.iter().map(|source| age(source.level, source.run)).min()?;
         let target = age(self.target.level, self.target.run);
         let oldest = self.sources.iter().map(|source| age(source.level, source.run)).max()?;
-        if target < oldest {
+        let lifts = self.lifts() && self.target.tables.is_empty();
+        if target < oldest && !lifts {
             return Some(format!("the target run {} is newer than a source: {self}", self.target.run));
         }
+        let is_passed = |age| match lifts {
+            // The target too must give up what it has of the range, as a source.
+            true => newest.min(target) <= age && age < oldest,
+            false => newest < age && age < target,
+        };
         let left_alone = version.runs().iter().find(|run| {
-            let age = age(run.level(), run.id());
-            newest < age
-                && age < target
+            is_passed(age(run.level(), run.id()))
                 && !self.sources.iter().any(|source| (source.level, source.run) == (run.level(), run.id()))
                 && !run.overlapping(&self.range).is_empty()
         })?;
         Some(format!("run {} of level {} is left alone: {self}", left_alone.id(), left_alone.level()))
     }
 
-    /// Which keys of which level the plan needs for itself.
+    /// Which keys of which level the plan needs for itself: those on the way up too.
     pub(super) fn claims(&self) -> impl Iterator<Item = (u32, KeyRange)> {
         let sources = self.sources.iter().map(|source| (source.level, self.range.clone()));
-        sources.chain([(self.target.level, self.hull())])
+        let passed = (self.target.level + 1..=self.deepest_level()).map(|level| (level, self.range.clone()));
+        sources.chain(passed).chain([(self.target.level, self.hull())])
+    }
+
+    /// The level that it takes bytes out of; none if they come into its own.
+    pub(super) fn source_level(&self) -> Option<u32> {
+        self.sources.first().map(|source| source.level).filter(|_| !self.lifts())
     }
 }
 
@@ -313,6 +339,7 @@ impl fmt::Display for Reason {
             Reason::Reclaim => f.write_str("values leave their files"),
             Reason::Space { bytes, of } => write!(f, "{bytes} bytes of {of} are of no use"),
             Reason::Useless => f.write_str("nobody sees them"),
+            Reason::Surplus { last } => write!(f, "no level below {last} is needed"),
         }
     }
 }

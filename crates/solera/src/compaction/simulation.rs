@@ -91,7 +91,23 @@ impl World {
     fn change(&mut self, shape: Shape, transition: Transition) {
         let changes = limit_changes(&self.version, &self.shape, &shape, transition);
         changes.into_iter().for_each(|change| self.ledger.change_limit(change));
+        if changes_depth(&self.shape, &shape) {
+            self.ledger.reshape(transition);
+        }
         self.shape = shape;
+    }
+
+    /// Somebody waits until nothing is left to do.
+    fn wait_idle(&mut self, width: usize, order: u64) {
+        self.settle(width, order);
+        self.ledger.hurry(&self.version, &self.shape);
+        self.settle(width, order);
+    }
+
+    /// The levels below level 0 that have tables.
+    fn levels_in_use(&self) -> Vec<u32> {
+        let levels = self.version.runs().iter().map(|run| run.level()).filter(|&level| level > 0);
+        levels.collect::<std::collections::BTreeSet<u32>>().into_iter().collect()
     }
 
     fn write_tables(&mut self, content: Content) -> Vec<TableDescriptor> {
@@ -180,7 +196,7 @@ impl World {
     }
 
     fn picture(&mut self) -> Picture<'_> {
-        self.ledger.picture(&self.version, &self.shape, self.patience, &self.reads, &self.horizon)
+        self.ledger.picture(&self.version, &self.shape, self.patience, &|_| self.reads, &self.horizon)
     }
 
     fn next_plan(&mut self) -> Option<Plan> {
@@ -386,7 +402,10 @@ proptest! {
             }
             world.flush(keys_of(writes, nth));
             world.check_due();
-            world.settle(2, order);
+            match order >> (nth % 64) & 1 {
+                0 => world.settle(2, order),
+                _ => world.wait_idle(2, order),
+            }
             world.check_reads();
             let picture = world.picture();
             for at in picture.version.levels() {
@@ -595,4 +614,137 @@ fn a_smaller_run_limit_rewrites_nothing_by_itself() {
     }
     world.check_reads();
     assert!(world.version.level(1).runs().len() <= runs);
+}
+
+/// A world of `entries` keys in random order that was loaded with T = `size_ratio`.
+fn loaded(size_ratio: u32, entries: u64) -> World {
+    let shape = Shape { size_ratio, ..with_limit(1) };
+    let mut world = World::new(shape);
+    for nth in 0..entries / 32 {
+        world.flush((0..32).map(|n| ((nth * 32 + n).wrapping_mul(0x9e37_79b9_7f4a_7c15), false)));
+        world.settle(1, 0);
+    }
+    world
+}
+
+/// Symptom: after T went from 2 to 10 a tree kept its ten levels for good, and operations cost a
+/// third more. Cause: nothing fills the upper levels of a larger T, and only what is full was
+/// moved. Cure: levels that the shape needs no more are lifted into the last one that it needs.
+#[test]
+fn levels_that_a_larger_size_ratio_does_not_need_are_emptied_and_each_byte_is_written_once() {
+    let mut world = loaded(2, 20_000);
+    let before = world.levels_in_use();
+    assert!(before.len() > 5, "{}", world.version);
+    let bytes = world.version.bytes();
+    world.moved_bytes = 0;
+    world.change(Shape { size_ratio: 10, ..world.shape.clone() }, Transition::Flexible);
+    world.settle(1, 0);
+    assert_eq!((world.moved_bytes, world.levels_in_use()), (0, before), "reads have not paid");
+    world.wait_idle(1, 0);
+    world.check_reads();
+    let natural = loaded(10, 20_000);
+    assert_eq!(world.levels_in_use(), natural.levels_in_use(), "{}", world.version);
+    assert!(world.moved_bytes <= bytes + bytes / 10, "{} for {bytes} bytes", world.moved_bytes);
+    // And it is over: what comes is merged as ever.
+    assert!(world.picture().surplus.is_none());
+    for nth in 0..200 {
+        world.flush(keys_of(&Writes::Spread(nth), 0));
+        world.settle(1, 0);
+        assert!(world.picture().surplus.is_none());
+    }
+    world.check_reads();
+}
+
+#[test]
+fn surplus_levels_wait_until_reads_have_paid_for_their_merge_unless_the_change_is_greedy() {
+    for (transition, reads) in [(Transition::Flexible, 100_000), (Transition::Lazy, 100_000)] {
+        let mut world = loaded(2, 20_000);
+        world.change(Shape { size_ratio: 10, ..world.shape.clone() }, transition);
+        world.settle(1, 0);
+        let levels = world.levels_in_use().len();
+        world.reads.filter_negatives += 100;
+        world.settle(1, 0);
+        assert_eq!(world.levels_in_use().len(), levels, "a few reads are not enough");
+        assert!(world.ledger.surplus_waits());
+        world.reads.filter_negatives += reads;
+        world.settle(1, 0);
+        assert!(world.levels_in_use().len() < levels && !world.ledger.surplus_waits(), "{}", world.version);
+        world.check_reads();
+    }
+    let mut world = loaded(2, 20_000);
+    let levels = world.levels_in_use().len();
+    world.change(Shape { size_ratio: 10, ..world.shape.clone() }, Transition::Greedy);
+    world.settle(1, 0);
+    assert!(world.levels_in_use().len() < levels, "{}", world.version);
+    world.check_reads();
+}
+
+#[test]
+fn a_single_deep_run_comes_up_as_it_is() {
+    let mut world = loaded(2, 20_000);
+    world.compact(KeyRange::all());
+    assert_eq!(world.levels_in_use().len(), 1);
+    world.moved_bytes = 0;
+    world.change(Shape { size_ratio: 10, ..world.shape.clone() }, Transition::Flexible);
+    world.settle(1, 0);
+    assert_eq!((world.moved_bytes, world.levels_in_use()), (0, vec![2]), "{}", world.version);
+    world.check_reads();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn a_tree_whose_shape_never_changes_has_no_surplus_levels(
+        shape in shapes(), flushes in writes(), width in 1usize..4, order: u64,
+    ) {
+        let mut world = World::new(shape);
+        world.reads.filter_negatives = u64::MAX / 1000;
+        for (nth, writes) in flushes.iter().enumerate() {
+            world.flush(keys_of(writes, nth));
+            while let Some(plan) = world.next_plan() {
+                prop_assert!(!matches!(plan.reason, Reason::Surplus { .. }), "{}", plan);
+                let running = world.start(plan);
+                world.install(running);
+            }
+        }
+        world.wait_idle(width, order);
+        prop_assert!(world.picture().surplus.is_none());
+    }
+
+    #[test]
+    fn surplus_levels_leave_while_others_write_and_every_key_is_kept(
+        before in shapes(), after in shapes(), flushes in writes(), later in writes(),
+        width in 1usize..4, order: u64,
+    ) {
+        let mut world = World::new(before);
+        for (nth, writes) in flushes.iter().enumerate() {
+            world.flush(keys_of(writes, nth));
+            world.settle(width, order);
+        }
+        world.change(after, Transition::Greedy);
+        let mut running = Vec::new();
+        let mut random = order;
+        for (nth, writes) in later.iter().enumerate() {
+            random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            while running.len() < width && let Some(plan) = world.next_plan() {
+                running.push(world.start(plan));
+            }
+            if random >> 62 > 0 {
+                world.flush(keys_of(writes, nth + flushes.len()));
+            }
+            if !running.is_empty() {
+                let next = running.swap_remove((random >> 33) as usize % running.len());
+                world.install(next);
+            }
+            world.check_reads();
+        }
+        while let Some(next) = running.pop() {
+            world.install(next);
+        }
+        world.wait_idle(width, order);
+        world.check_reads();
+        prop_assert!(world.picture().surplus.is_none(), "{}\n{}", world.shape, world.version);
+        prop_assert_eq!(world.next_plan().map(|plan| plan.to_string()), None);
+    }
 }

@@ -287,7 +287,7 @@ impl KeyspaceObservation {
         for layout in &mut self.layouts {
             let before = before.layouts.iter().find(|before| before.tag == layout.tag);
             // One that was gone in between counts from 0 again.
-            if let Some(before) = before.filter(|before| before.reads.searches <= layout.reads.searches) {
+            if let Some(before) = before.filter(|before| layout.reads.may_follow(&before.reads)) {
                 layout.reads = layout.reads.since(&before.reads);
             }
         }
@@ -301,5 +301,34 @@ impl fmt::Display for Setting {
             write!(f, " of level {level}")?;
         }
         write!(f, " {}", self.value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::LayoutCounters;
+
+    /// Symptom: a tuner that had changed filters often panicked where additions are checked, and
+    /// else saw billions of blocks. Cause: a layout that was gone in between counts from 0 again.
+    /// That was told by its searches alone, and it had more of these and fewer blocks than before.
+    /// Cure: no count may be less.
+    #[test]
+    fn a_layout_that_was_gone_in_between_counts_from_nothing_whatever_it_did_since() {
+        let seen = |searches, blocks_read| {
+            let reads = LayoutCounters { searches, blocks_read, ..LayoutCounters::default() };
+            let layouts = vec![LayoutObservation { reads, ..LayoutObservation::default() }];
+            KeyspaceObservation { layouts, ..KeyspaceObservation::default() }
+        };
+        for (before, now, shown) in [
+            (seen(10, 10), seen(30, 15), (20, 5)),
+            (seen(10, 10), seen(5, 2), (5, 2)),
+            (seen(10, 10), seen(30, 2), (30, 2)),
+        ] {
+            let mut window = now;
+            window.subtract(&before);
+            let LayoutCounters { searches, blocks_read, .. } = window.layouts[0].reads;
+            assert_eq!((searches, blocks_read), shown);
+        }
     }
 }

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    compaction,
+    compaction::{self, Transition},
     error::Result,
     sync::MutexGuard,
     tree::Tree,
@@ -35,7 +35,20 @@ pub(super) struct Obeying<'c> {
     pub(super) work: &'c Work,
 }
 
+/// The knobs by which a tree may need another number of levels.
+const KNOBS_OF_DEPTH: [&str; 2] = ["size_ratio", "write_buffer_percent"];
+
 impl Obeying<'_> {
+    /// As [`Obeying::obey`], by an open, which does not know how far earlier processes came: where
+    /// knobs of depth were ever changed, trees may be deeper than they need be.
+    pub(super) fn obey_at_open(self, assignments: &Assignments) {
+        self.obey(assignments);
+        let mut changed = assignments.history().flat_map(|receipt| &receipt.changed);
+        if changed.any(|changed| KNOBS_OF_DEPTH.contains(&&*changed.knob)) {
+            self.catalog.trees().iter().for_each(|tree| self.work.reshape(tree, Transition::Flexible));
+        }
+    }
+
     /// Puts what was set in force, but for the size of the cache. Under the store lock.
     pub(super) fn obey(self, assignments: &Assignments) {
         self.memory.split_like(assignments.split());
@@ -48,6 +61,9 @@ impl Obeying<'_> {
                 // old one.
                 let changes = compaction::limit_changes(&view.version, old, new, settings.transition);
                 self.work.change_limits(&tree, changes);
+                if compaction::changes_depth(old, new) {
+                    self.work.reshape(&tree, settings.transition);
+                }
                 tree.use_settings(Arc::new(settings));
             }
         }

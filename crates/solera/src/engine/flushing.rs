@@ -181,7 +181,7 @@ impl Flusher<'_> {
         let deletes: usize = memtables.iter().map(|memtable| memtable.deletes()).sum();
         let is_all = deletes >= DELETES_MIN
             && tree.view().version.runs().iter().all(|run| run.overlapping(&range).is_empty());
-        let job = JobContext { syncs_dir, ..self.parts.context(tree, 0, &range) };
+        let job = JobContext { syncs_dir, ..self.parts.context(tree, 0, 0, &range) };
         let written = compaction::flush(memtables, is_all, &job)?;
         count_flush(tree, &written);
         Ok(written)

@@ -39,15 +39,16 @@ pub(super) struct JobParts<'c> {
 }
 
 impl<'c> JobParts<'c> {
-    /// How tables of `level` over `range` are written now; and what the job may drop, as of now.
-    pub(super) fn context(&self, tree: &Tree, level: u32, range: &KeyRange) -> JobContext<'c> {
+    /// How tables of `level` over `range` are written now, with filters as of level `rests`; and
+    /// what the job may drop, as of now.
+    pub(super) fn context(&self, tree: &Tree, level: u32, rests: u32, range: &KeyRange) -> JobContext<'c> {
         let store = self.store;
         let now_ms = store.expiry.now_ms();
         let Horizon { snapshots, visible, oldest_transaction, .. } = store.snapshots.horizon(now_ms);
         let view = tree.view_owned();
-        let of_levels = self.memory.level_filters(tree, &view, level, &store.catalog);
+        let of_levels = self.memory.level_filters(tree, &view, rests, &store.catalog);
         let mut layout = view.settings.layout_of(level);
-        let mut filter = of_levels.of(compaction::resting_level(&view.version, level, range));
+        let mut filter = of_levels.of(compaction::resting_level(&view.version, rests, range));
         if self.reclaim == Reclaim::LearnedKv
             && view.settings.separate_from.is_some()
             && compaction::is_key_list(&view.version, level)

@@ -40,7 +40,8 @@ impl Core {
         parts.guarded("a compaction", tree, || {
             // However few threads there are, writers do not wait until all is converted.
             let flush = || self.step(true).map(drop);
-            let context = parts.context(tree, plan.target.level, &plan.hull());
+            // Tables that come up are the last level's in all but its number.
+            let context = parts.context(tree, plan.target.level, plan.deepest_level(), &plan.hull());
             let mut job = JobContext { victims, ..context };
             // It may concern a whole keyspace.
             if plan.reason == Reason::Reclaim {

@@ -158,7 +158,7 @@ impl<E: Environment> LargeWriter<'_, E> {
         let output = self.flusher.parts.guarded("a flush", &tree, || {
             let memtables = [memtable];
             let range = compaction::extent(&memtables)?.unwrap_or_else(KeyRange::all);
-            let job = JobContext { syncs_dir: false, ..self.flusher.parts.context(&tree, 0, &range) };
+            let job = JobContext { syncs_dir: false, ..self.flusher.parts.context(&tree, 0, 0, &range) };
             // What came before it in the batch lies below it, and is in no version yet.
             compaction::flush(&memtables, false, &job)
         })?;

@@ -273,7 +273,7 @@ fn start(
     let manifest_path = FileName::Manifest(manifest.unwrap_or_default()).in_dir(dir);
     let catalog = recorded.catalog(&options, &memory.budget, &files, &manifest_path)?;
     let work = Work::new();
-    Obeying { catalog: &catalog, memory: &memory, work: &work }.obey(&recorded.assignments);
+    Obeying { catalog: &catalog, memory: &memory, work: &work }.obey_at_open(&recorded.assignments);
     let mut replayed = replay(&recorded, &files, &catalog, None)?;
     let last_seqno = replayed.iter().map(|log| log.last_seqno).fold(recorded.last_seqno, Seqno::max);
     memory.fit_cache(&catalog);

@@ -15,6 +15,7 @@ use crate::{
     clock::Clock,
     compaction::{
         self, Awaited, Horizon, Ledger, LimitChange, ManualCompaction, Picture, Plan, Step, Ticket,
+        Transition,
     },
     error::{Error, Result},
     ids::{KeyspaceId, RunId},
@@ -183,8 +184,8 @@ impl Work {
     }
 
     /// The picture of `tree`, whose present view is `view`, for one decision; `None` once the tree
-    /// is dropped. If it shows that level 0 has waited long enough, the workers are woken: nobody
-    /// else would wake them.
+    /// is dropped. If it shows that level 0 or surplus levels have waited long enough, the workers
+    /// are woken: nobody else would wake them.
     fn picture<'s>(
         &self,
         state: &'s mut State,
@@ -197,10 +198,12 @@ impl Work {
         }
         let Settings { shape, level0_patience, .. } = &*view.settings;
         let ledger = state.ledgers.entry(tree.id).or_default();
-        let waited = ledger.level0().waits();
-        let reads = tree.context.stats.level(0);
+        let (level0_waited, surplus_waited) = (ledger.level0().waits(), ledger.surplus_waits());
+        let reads = |level| tree.context.stats.level(level);
         let picture = ledger.picture(&view.version, shape, *level0_patience, &reads, horizon);
-        if waited && !picture.level0.waits() {
+        let surplus_waits = picture.surplus.is_some_and(|surplus| !surplus.is_due);
+        tree.note_surplus(surplus_waits);
+        if level0_waited && !picture.level0.waits() || surplus_waited && !surplus_waits {
             state.calls += 1;
             self.wake.notify_all();
         }
@@ -301,6 +304,13 @@ impl Work {
         }
     }
 
+    /// The shape of `tree` is about to change, so that it may need fewer levels.
+    pub(super) fn reshape(&self, tree: &Tree, transition: Transition) {
+        if let Some(ledger) = self.state.lock().ledger(tree) {
+            ledger.reshape(transition);
+        }
+    }
+
     /// The tables of `tree` that compactions found damaged.
     pub(super) fn damaged(&self, tree: &Tree) -> Vec<Error> {
         let mut state = self.state.lock();
@@ -361,13 +371,14 @@ impl Work {
         None
     }
 
-    /// Reads have looked into `tree`: if they have now paid for the merge of level 0, it is begun.
-    /// Called by a reader now and then, who waits for nobody.
+    /// Reads have looked into `tree`: if they have now paid for the merge of level 0, or of surplus
+    /// levels, it is begun. Called by a reader now and then, who waits for nobody.
     pub(super) fn weigh_reads(&self, tree: &Tree, clock: &dyn Clock, horizon: impl FnOnce() -> Horizon) {
         let view = tree.view();
         let Settings { shape, level0_patience, .. } = &*view.settings;
-        if shape.run_limit(0) >= *level0_patience
-            || !(1..*level0_patience as usize).contains(&view.version.level(0).runs().len())
+        let level0_may_wait = shape.run_limit(0) < *level0_patience
+            && (1..*level0_patience as usize).contains(&view.version.level(0).runs().len());
+        if !level0_may_wait && !tree.surplus_waits()
             || !tree.is_time_to_look(clock.monotonic_ns(), LOOK_PERIOD_NS)
         {
             return;
@@ -376,7 +387,7 @@ impl Work {
         let Some(mut state) = self.state.try_lock() else { return };
         // As it is now that nobody changes what is known of it.
         let view = tree.view();
-        if state.ledger(tree).is_some_and(|ledger| ledger.level0().waits()) {
+        if state.ledger(tree).is_some_and(|ledger| ledger.level0().waits() || ledger.surplus_waits()) {
             self.picture(&mut state, tree, &view, &horizon);
         }
     }
@@ -435,7 +446,7 @@ impl Work {
         claims
     }
 
-    /// Has level 0 of `trees` merged that waits for reads to pay for it.
+    /// Has level 0 of `trees` merged that waits for reads to pay for it, and surplus levels too.
     pub(super) fn hurry(&self, trees: &[Arc<Tree>], horizon: &Horizon) {
         let mut state = self.state.lock();
         for tree in trees {

@@ -49,6 +49,12 @@ macro_rules! counts {
                 }
             }
 
+            /// Whether nothing is less than `before`: else what counts began anew in between.
+            #[allow(dead_code, reason = "not all counts can begin anew")]
+            pub(crate) fn may_follow(&self, before: &Self) -> bool {
+                true $(&& self.$field >= before.$field)* $(&& self.$derived >= before.$derived)*
+            }
+
             /// What both counted together.
             pub fn plus(&self, other: &Self) -> Self {
                 $Counts {

@@ -187,6 +187,8 @@ pub struct Tree {
     gaps: Gaps,
     /// When reads last looked whether they have paid for the merge of level 0.
     looked_ns: AtomicU64,
+    /// Whether levels that the shape needs no more wait until reads have paid for their merge.
+    surplus_waits: AtomicBool,
 }
 
 impl fmt::Debug for Tree {
@@ -235,6 +237,7 @@ impl Tree {
             misses: Mutex::default(),
             gaps: Gaps::default(),
             looked_ns: AtomicU64::new(0),
+            surplus_waits: AtomicBool::new(false),
         }
     }
 
@@ -243,6 +246,18 @@ impl Tree {
         let last = self.looked_ns.load(Ordering::Relaxed);
         let is_time = now_ns.wrapping_sub(last) >= period_ns;
         is_time && self.looked_ns.compare_exchange(last, now_ns, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// Whether surplus levels wait for reads, as was last noted.
+    pub fn surplus_waits(&self) -> bool {
+        self.surplus_waits.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether surplus levels wait for reads.
+    pub fn note_surplus(&self, waits: bool) {
+        if self.surplus_waits() != waits {
+            self.surplus_waits.store(waits, Ordering::Relaxed);
+        }
     }
 
     /// How its merge operands fold. Of an operator that was not given, its name, and that it

@@ -4,7 +4,7 @@
 //! `Plan` is a setting that is priced. `walk` runs the window's tree forward under one, `walk_back`
 //! under one that is tried and taken back. `price` says what an operation of the `Walk` costs in
 //! the goal's unit. `counted` and `modelled` are what a window did by its counts and by the model.
-//! `hazard` is what a later workload would read of what is left.
+//! `hazards` are what later workloads would read of what is left.
 //!
 //! What must hold: a walk is short (`FLUSHES_MAX`): a thread that tunes has a hundredth of the
 //! time. Percentiles are priced by the mean time; tables over the goal's bound are refused.
@@ -33,6 +33,9 @@ const PRICE_NS_PER_BYTE: f64 = 0.5;
 const TABLE_ASKED_NS: f64 = 100.0;
 const SCAN_BLOCK_NS: f64 = 1_000.0;
 const FILE_BLOCK_NS: f64 = 20_000.0;
+/// What reads pay for the merge of levels that a new shape does not need: nanoseconds for a byte
+/// (docs/decisions/0024).
+const LIFTED_NS_PER_BYTE: f64 = 2.0;
 /// Memory that is not divided: these bytes and a part of the budget, at most so much of it.
 const UNDIVIDED_BYTES: f64 = (24 << 20) as f64;
 const UNDIVIDED_PART: f64 = 1.0 / 16.0;
@@ -135,22 +138,23 @@ pub(super) struct Walk {
 }
 
 impl Walk {
-    /// What the worst of the workloads that may come next reads of the tree that this leaves, as a
-    /// share of what it reads of the one that `stay` leaves. Those that hardly write, so that the
-    /// tree stays as it is.
-    pub(super) fn hazard(&self, stay: &Walk) -> f64 {
-        worst(self.left, stay.left)
+    /// What absent lookups, found ones and scans of a workload to come cost on the tree that this
+    /// leaves, each as a share of what it costs on the one that `stay` leaves. Such workloads
+    /// hardly write, so the tree stays as it is.
+    pub(super) fn hazards(&self, stay: &Walk) -> [f64; 3] {
+        shares(self.left, stay.left)
     }
 
-    /// The same once reads have merged level 0, which they pay for. What lies below it stays:
-    /// nothing but writes takes a level away again, or a run.
-    pub(super) fn hazard_below(&self, stay: &Walk) -> f64 {
-        worst(self.settled, stay.settled)
+    /// The same once reads have paid for what they may pay for: level 0 has been merged, and levels
+    /// that a new shape does not need have left. Runs below level 0 stay until something is
+    /// written.
+    pub(super) fn hazards_below(&self, stay: &Walk) -> [f64; 3] {
+        shares(self.settled, stay.settled)
     }
 }
 
-fn worst(then: [f64; 3], stays: [f64; 3]) -> f64 {
-    then.iter().zip(stays).map(|(then, stays)| then / stays.max(f64::MIN_POSITIVE)).fold(0.0, f64::max)
+fn shares(then: [f64; 3], stays: [f64; 3]) -> [f64; 3] {
+    std::array::from_fn(|kind| then[kind] / stays[kind].max(f64::MIN_POSITIVE))
 }
 
 /// The model and its corrections.
@@ -236,13 +240,15 @@ impl Foresight<'_> {
         let mix = window.mix();
         let load = self.load(window, &mix, &model, &setting, windows);
         let mut tree = self.tree(window, &model, &setting);
+        let is_reshaped = changes_depth(&Plan::of(window), plan);
+        let lifted = if is_reshaped { self.lift(window, &model, load, &mut tree) } else { Parts::default() };
         let cost = model.run_looking(&setting, load, &mut tree, STATES);
-        let parts = self.parts(&model, &mix, &cost);
+        let parts = self.parts(&model, &mix, &cost).and(&lifted);
         let entries: f64 = (0..tree.depth()).map(|level| tree.entries(level)).sum();
         let table_bytes = entries * model.data.stored_bytes(setting.filter_bits);
         let block_entries = model.data.block_entries();
         let left = self.left(&model, &setting, &tree);
-        let settled = self.left(&model, &setting, &settled(tree));
+        let settled = self.left(&model, &setting, &settled(tree, is_reshaped));
         Walk { parts, table_bytes, block_entries, left, settled }
     }
 
@@ -254,18 +260,64 @@ impl Foresight<'_> {
         let (model, setting) = self.model(window, plan);
         let mut tree = self.tree(window, &model, &setting);
         let load = self.load(window, &mix, &model, &setting, trial);
+        let is_reshaped = changes_depth(stay, plan);
+        let lift = |model: &Model, load, tree: &mut Tree| match is_reshaped {
+            true => self.lift(window, model, load, tree),
+            false => Parts::default(),
+        };
+        let lifted = lift(&model, load, &mut tree);
         let cost = model.run_looking(&setting, load, &mut tree, STATES);
-        let tried = self.parts(&model, &mix, &cost);
+        let tried = self.parts(&model, &mix, &cost).and(&lifted);
         let (model, setting) = self.model(window, stay);
         tree.set_shape(setting.shape.clone());
         let left = self.left(&model, &setting, &tree);
-        let settled = self.left(&model, &setting, &settled(tree.clone()));
+        let settled = self.left(&model, &setting, &settled(tree.clone(), is_reshaped));
         let load = self.load(window, &mix, &model, &setting, (windows - trial).max(1.0));
+        let lifted = lift(&model, load, &mut tree);
         let cost = model.run_looking(&setting, load, &mut tree, STATES);
-        let parts = self.parts(&model, &mix, &cost).with(&tried, trial / windows.max(trial));
+        let parts = self.parts(&model, &mix, &cost).and(&lifted).with(&tried, trial / windows.max(trial));
         let entries: f64 = (0..tree.depth()).map(|level| tree.entries(level)).sum();
         let table_bytes = entries * model.data.stored_bytes(setting.filter_bits);
         Walk { parts, table_bytes, block_entries: model.data.block_entries(), left, settled }
+    }
+
+    /// Lifts levels of `tree` that its new shape does not need, if reads of `load` pay for it. What
+    /// that takes of an operation.
+    fn lift(&self, window: &Window, model: &Model, load: Load<'_>, tree: &mut Tree) -> Parts {
+        let Some(surplus) = tree.surplus() else { return Parts::default() };
+        let Mix { absent, found, scan, .. } = *load.mix;
+        let of_run =
+            (absent + found) * TABLE_ASKED_NS + scan * (SCAN_BLOCK_NS + missed_share(window) * FILE_BLOCK_NS);
+        let runs = surplus.runs.iter().sum::<usize>();
+        let spared = runs - surplus.runs.iter().copied().max().unwrap_or_default();
+        let price = surplus.entries * model.data.stored_bytes(0.0) * LIFTED_NS_PER_BYTE;
+        if runs > 1 && spared as f64 * of_run * load.operations < price {
+            return Parts::default();
+        }
+        tree.lift();
+        let of_operation = |entries: f64| entries / load.operations.max(1.0);
+        match runs {
+            1 => Parts::default(),
+            _ => self.merging(
+                &model.data,
+                of_operation(surplus.entries),
+                of_operation(tree.entries(surplus.last)),
+            ),
+        }
+    }
+
+    /// What merges of an operation are that read and write so many entries.
+    fn merging(&self, data: &Data, read: f64, written: f64) -> Parts {
+        let units = self.units;
+        let pages = |entries: f64| entries * data.stored_bytes(0.0) / PAGE_BYTES;
+        let mut merges = written * units.merge_ns_per_entry
+            + pages(read) * units.read_ahead_ns_per_page
+            + pages(written) * units.write_ns_per_page;
+        if self.goal.measure == Measure::Sampled {
+            merges *= BACKGROUND;
+        }
+        let bytes_written = pages(written) * PAGE_BYTES;
+        Parts { ns: [0.0, 0.0, merges], blocks_read: 0.0, merged: written, bytes_written }
     }
 
     /// What an absent lookup, a found one and a scan cost on `tree` as it is.
@@ -320,19 +372,8 @@ impl Foresight<'_> {
             mix.absent * absent.blocks_read + mix.found * found.blocks_read + mix.scan * scan.blocks_read;
         let written = mix.write * (work.flushed + work.written_total());
         let read_entries = mix.write * work.read_total();
-        let pages = |entries: f64| entries * data.stored_bytes(0.0) / PAGE_BYTES;
-        let mut merges = written * units.merge_ns_per_entry
-            + pages(read_entries) * units.read_ahead_ns_per_page
-            + pages(written) * units.write_ns_per_page;
-        if self.goal.measure == Measure::Sampled {
-            merges *= BACKGROUND;
-        }
-        Parts {
-            ns: [processor, blocks_read * read, merges],
-            blocks_read,
-            merged: written,
-            bytes_written: pages(written) * PAGE_BYTES,
-        }
+        let merging = self.merging(data, read_entries, written);
+        Parts { ns: [processor, blocks_read * read, merging.ns[2]], blocks_read, ..merging }
     }
 
     /// The model and the setting that stand for `plan` on the data of `window`.
@@ -375,11 +416,7 @@ impl Foresight<'_> {
             window.levels.iter().find(|level| level.level == 1).map_or(0, |level| level.bytes) as f64;
         let level1 = level1 / f64::from(plan.run_limits[0].max(1));
         // What all reads between two flushes pay for each run.
-        let misses = if window.blocks_hit + window.blocks_read > 0 {
-            window.blocks_read as f64 / (window.blocks_hit + window.blocks_read) as f64
-        } else {
-            0.0
-        };
+        let misses = missed_share(window);
         // A lookup that finds its key in the run reads a block of it.
         let in_run = (memtable / data.entries.max(memtable)) * misses * FILE_BLOCK_NS;
         let lookups = (mix.absent + mix.found) * TABLE_ASKED_NS + mix.found * in_run;
@@ -407,8 +444,22 @@ impl Foresight<'_> {
     }
 }
 
-/// `tree` once level 0 has been merged, however few runs it has.
-fn settled(mut tree: Tree) -> Tree {
+/// Of the blocks that reads of `window` came to, those that were read from files.
+fn missed_share(window: &Window) -> f64 {
+    window.blocks_read as f64 / (window.blocks_hit + window.blocks_read).max(1) as f64
+}
+
+/// Whether a tree may need another number of levels under `plan`.
+fn changes_depth(stay: &Plan, plan: &Plan) -> bool {
+    (stay.size_ratio, stay.buffer_percent) != (plan.size_ratio, plan.buffer_percent)
+}
+
+/// `tree` once level 0 has been merged, however few runs it has, and, where its shape was changed,
+/// levels that it does not need have left.
+fn settled(mut tree: Tree, is_reshaped: bool) -> Tree {
+    if is_reshaped {
+        tree.lift();
+    }
     let shape = tree.shape();
     let limit = |level: u32| if level == 0 { 1 } else { shape.run_limit(level) };
     let run_limits = (0..shape.run_limits.len().max(2) as u32).map(limit).collect();
@@ -458,29 +509,33 @@ mod tests {
 
     /// Symptom: in a night of writes smaller write buffers were tried and taken back, and all day
     /// lookups took 1.4 times as long. Cause: levels are multiples of a write buffer, so the trial
-    /// had made one more. Larger buffers do not take it away again. Only the tree that a plan
-    /// leaves was looked at, with whatever level 0 held just then. Cure: the way back is walked
-    /// too.
+    /// had made one more, and larger buffers did not take it away again. Cure: the way back is
+    /// walked too, and the level leaves once reads have paid.
     #[test]
-    fn the_way_back_from_small_write_buffers_has_the_level_that_they_made() {
+    fn the_level_that_smaller_write_buffers_made_leaves_when_they_are_taken_back_and_reads_have_paid() {
         let (mut world, window) = night();
         let (units, goal, scales) = (device(), Goal::default(), Scales::default());
         let foresight = Foresight { units: &units, goal: &goal, scales: &scales };
         let stay = Plan::of(&window);
         let with = |factor: f64| Plan { buffer_percent: stay.buffer_percent * factor, ..stay.clone() };
         let stays = foresight.walk(&window, &stay, 12.0);
-        let hazard = |plan: &Plan| foresight.walk_back(&window, plan, &stay, 12.0).hazard_below(&stays);
-        let (small, half) = (hazard(&with(0.13)), hazard(&with(0.5)));
-        assert!(small > 1.15, "one more level is foreseen to make reads {small:.2} times as dear");
+        let worst = |hazards: [f64; 3]| hazards.into_iter().fold(0.0, f64::max);
+        let back = |plan: &Plan| foresight.walk_back(&window, plan, &stay, 12.0);
+        let [small, half] = [0.13, 0.5].map(|factor| back(&with(factor)));
+        let (first, later) = (worst(small.hazards(&stays)), worst(small.hazards_below(&stays)));
+        assert!(first > 1.15, "one more level is foreseen to make reads {first:.2} times as dear");
+        assert!(later < 1.05, "until they have paid: {later:.2}");
+        let half = worst(half.hazards_below(&stays));
         assert!(half < 1.05, "all fits into one level: {half:.2}");
 
         let before = levels_below_0(&world);
         let set = |change: Change| world.db().control().apply(change).unwrap();
         set(Change::new("test", "a trial").set(&knob::WRITE_BUFFER_PERCENT, with(0.13).buffer_percent));
         world.run(&Phase::of([5.0, 5.0, 0.0, 90.0]), OPERATIONS).unwrap();
+        let tried = levels_below_0(&world);
         let set = |change: Change| world.db().control().apply(change).unwrap();
         set(Change::new("test", "taken back").reset(&knob::WRITE_BUFFER_PERCENT, None));
         world.run(&Phase::of([10.0, 80.0, 5.0, 5.0]), OPERATIONS).unwrap();
-        assert_eq!((before, levels_below_0(&world)), (1, 2), "the engine does what is foreseen");
+        assert_eq!((before, tried, levels_below_0(&world)), (1, 2, 1), "the engine does what is foreseen");
     }
 }

@@ -7,7 +7,7 @@
 //! is in its price.
 //!
 //! What must hold: of wishes it proposes the one that gains most: 6 % at least, and more where the
-//! model was wrong lately. The reads of a workload to come suffer little (`hazard_max`). A group of
+//! model was wrong lately. Reads of a workload to come suffer little (`hazards_max`). A group of
 //! knobs that did not help rests.
 //! Callers: `agent::make`, under the name `steward`, the default of `attach`.
 
@@ -127,6 +127,12 @@ impl Steward {
         let newest = self.memory.recent.last();
         let lasted = self.memory.recent.iter().rev().take_while(|context| Some(*context) == newest).count();
         mean.max(lasted as f64).clamp(least, most)
+    }
+
+    /// How many times what they cost now absent lookups, found ones and scans may cost after a
+    /// change of `group`.
+    fn hazards_max(&self, group: Group) -> [f64; 3] {
+        [1.0 + group.hazard_max(); 3]
     }
 
     /// Shares of the other contexts that were seen lately, in time.

@@ -116,10 +116,11 @@ impl<'a> Prices<'a> {
         }
         let ratio = self.ratio(plan).filter(|ratio| *ratio < 1.0)?;
         let stays = self.walk(&self.own, self.stay);
-        let most = 1.0 + group.hazard_max();
-        let is_safe = self.walk(&self.own, plan).hazard(&stays) <= most
-            && self.walk_back(plan).hazard_below(&stays) <= most;
-        is_safe.then_some(ratio)
+        let most = self.steward.hazards_max(group);
+        let is_safe = |hazards: [f64; 3]| hazards.iter().zip(most).all(|(hazard, most)| *hazard <= most);
+        let is_allowed = is_safe(self.walk(&self.own, plan).hazards(&stays))
+            && is_safe(self.walk_back(plan).hazards_below(&stays));
+        is_allowed.then_some(ratio)
     }
 
     /// What trying `plan` and taking it back costs of what staying does, over the same while.

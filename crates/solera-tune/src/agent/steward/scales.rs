@@ -35,6 +35,16 @@ pub(super) struct Parts {
 }
 
 impl Parts {
+    /// This and `other` together.
+    pub(super) fn and(&self, other: &Parts) -> Parts {
+        Parts {
+            ns: std::array::from_fn(|part| self.ns[part] + other.ns[part]),
+            blocks_read: self.blocks_read + other.blocks_read,
+            merged: self.merged + other.merged,
+            bytes_written: self.bytes_written + other.bytes_written,
+        }
+    }
+
     /// The mean of this and `other`, which counts for so much of it.
     pub(super) fn with(&self, other: &Parts, share: f64) -> Parts {
         let mean = |own: f64, other: f64| own + share * (other - own);

@@ -24,7 +24,7 @@ use solera::control::knob;
 pub(super) enum Group {
     /// K_i: free to change, and free to take back.
     Runs,
-    /// T. A smaller one makes levels that a larger one does not take away again.
+    /// T. A smaller one makes levels that reads have to pay for to be rid of.
     Ratio,
     /// How long level 0 waits.
     Level0,
