@@ -446,8 +446,8 @@ fn what_is_cleared_or_deleted_to_the_end_of_keys_gives_its_space_back() {
     }
 }
 
-/// Symptom: nine tenths of what lay in two tables were deleted by one range, and stayed. Cause: only
-/// tables that a range covers as a whole were counted. Cure: parts count too.
+/// Symptom: nine tenths of what lay in two tables were deleted by one range, and stayed. Cause:
+/// only tables that a range covers as a whole were counted. Cure: parts count too.
 #[test]
 fn a_range_over_parts_of_tables_gives_their_space_back_at_rest() {
     for settled in [true, false] {
