@@ -211,8 +211,8 @@ impl Moving<'_, '_> {
                 "{entries} entries, the size that was trained on. p is a share of a mix's operations; all of these count, from the \
                  first. {between} entries are written after each mix, which do not count and which only the steward sees. \
                  Transitions are lazy where nothing else is said: what is there changes with the merges that come. \
-                 The eager one empties levels whose run limit changes; under leveling none does. Levels below level 0 that a small T has made \
-                 stay when T grows: nothing moves their entries up, and they are too empty to be moved down."
+                 The eager one empties levels whose run limit changes; under leveling none does. Levels that a small T has made leave when T \
+                 grows: at once in the eager arm, else when reads have paid for it (docs/decisions/0024)."
             )],
             tables: vec![table, by_mix],
             ..Section::default()
