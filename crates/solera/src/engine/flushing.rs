@@ -1,12 +1,12 @@
 //! Flushes: sealed memtables become tables. `Flusher` carries them out for one tree, several, or
 //! small ones (64 KiB) together. What it asks of commit order and logs is its `Environment`.
+//! `hiding` says which memtables are worth a flush for what they delete.
 //!
 //! What must hold: whoever flushes a tree holds its flush claim. The log is durable up to a
 //! memtable's last number before the manifest names its tables. Else tables could survive a power
-//! failure that earlier writes to other keyspaces do not (docs/decisions/0004).
-//!
-//! A flush that fails, of one tree or of small ones together, keeps all their memtables and leaves
-//! no file. If it poisons, the next open removes the files.
+//! failure that earlier writes to other keyspaces do not (docs/decisions/0004). A flush that fails,
+//! of one tree or of small ones together, keeps all their memtables and leaves no file. If it
+//! poisons, the next open removes the files.
 //!
 //! Callers: `jobs`, `large`, `checkpoint` and `ingest`; `core`, for users' flushes; the tests'
 //! `unopened`.
@@ -49,6 +49,25 @@ pub(super) trait Environment {
 
     /// Begins a new log if everything in the present one is in tables and it is worth it.
     fn retire_log(&self) -> Result<()>;
+}
+
+/// Those of `trees` whose active memtables free space if they are flushed. What one hides may be
+/// little: what all hide together counts, from a write buffer of `limit` bytes on.
+pub(super) fn hiding(trees: Vec<Arc<Tree>>, limit: u64) -> Vec<Arc<Tree>> {
+    let mut all = 0;
+    let mut hiding: Vec<(Arc<Tree>, bool)> = Vec::new();
+    for tree in trees {
+        let view = tree.view();
+        let covered = view.covered();
+        let (hidden, covers) = (view.hides(covered), view.covers_tables(covered));
+        all += hidden;
+        if hidden > 0 || covers {
+            drop(view);
+            hiding.push((tree, covers));
+        }
+    }
+    hiding.retain(|(_, covers)| *covers || all >= limit);
+    hiding.into_iter().map(|(tree, _)| tree).collect()
 }
 
 /// Writes memtables out as tables.

@@ -96,32 +96,13 @@ impl Core {
         done.map(|()| true)
     }
 
-    /// The trees whose active memtables free space if they are flushed: what one hides may be
-    /// little, and what all hide a write buffer or more.
-    fn hiding(&self) -> Vec<Arc<Tree>> {
-        let mut all = 0;
-        let mut hiding: Vec<(Arc<Tree>, bool)> = Vec::new();
-        for tree in self.trees() {
-            let view = tree.view();
-            let covered = view.covered();
-            let (hidden, covers) = (view.hides(covered), view.covers_tables(covered));
-            all += hidden;
-            if hidden > 0 || covers {
-                hiding.push((tree, covers));
-            }
-        }
-        let is_much = all >= self.memory.write_buffer_bytes();
-        hiding.retain(|(_, covers)| is_much || *covers);
-        hiding.into_iter().map(|(tree, _)| tree).collect()
-    }
-
     /// One step of giving back space, where nothing else is to be done. Memtables that hide much
     /// are sealed. Then that of values is given back in the way that was asked for. False: there
     /// was nothing to do.
     fn give_back(&self) -> Result<bool> {
         self.store.poison.check()?;
         // A commit could not, or need not have, while a flush or a merge was under way.
-        let due = self.hiding();
+        let due = flushing::hiding(self.trees(), self.memory.write_buffer_bytes());
         if !due.is_empty() {
             flushing::Environment::seal(self, &due);
             return Ok(true);

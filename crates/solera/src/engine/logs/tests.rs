@@ -1,8 +1,7 @@
 //! Tests of the life of logs, with logs and a manifest in memory and nobody who commits.
 //!
-//! They hold that what another thread has made durable is not synced again under the commit lock,
-//! that a change of logs waits for the oldest log alone, and that the next log is made before
-//! ended ones are synced.
+//! What another thread has made durable is not synced again under the commit lock. A change of
+//! logs waits for the oldest log alone. The next log is made before ended ones are synced.
 
 use super::*;
 use crate::{
