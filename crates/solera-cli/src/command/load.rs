@@ -133,7 +133,8 @@ replaced if it is the report of an earlier load; any other file is left alone.
 A load that was stopped, by a signal or a full disk, goes on with the same arguments and --resume. So does one that \
 was complete and whose input has more lines now. A --sorted load is the exception.
 
-A compressed FILE is read twice: its checksums are compared before the first record is loaded.
+A compressed FILE is read twice: its checksums are compared before the first record is loaded. Compressed \
+standard input is kept in a temporary file until then.
 
 Examples:
   zstd -dc history.tsv.zst | solera load --dir DB --format tsv --key 1,2 -
@@ -173,6 +174,9 @@ impl Load {
         // The input and its options are looked at first: nothing is created for a load that cannot
         // start.
         let input = Input::open(&self.input)?;
+        if let Some(foreign) = input.foreign.filter(|_| format != Format::Sosd) {
+            return Err(Failure::Usage(format!("{} is {foreign}", input.name)));
+        }
         let bar = progress::bar(input.source_bytes);
         let consumed = input.consumed.clone();
         let records = options.open(input)?;

@@ -4,9 +4,9 @@
 //! It detects gzip and Zstandard. `Consumed` counts bytes taken from the source, from which the
 //! progress bar knows how far it is.
 //!
-//! What must hold: a compressed file is read to its end first (`prove`), since its checksum stands
-//! behind its content. So nothing of a damaged file is loaded. Standard input and pipes are read
-//! once, and their damage comes to light at its place.
+//! What must hold: a compressed input is read to its end first (`prove`), since its checksum stands
+//! behind its content. So nothing of a damaged one is loaded. What a pipe brings is kept in a file
+//! without a name until then (`kept`). `foreign` says what an input is that is no text.
 //!
 //! Callers: `command::load`, the formats of `record`, and the fuzz target `load`.
 
@@ -42,6 +42,9 @@ pub(crate) struct Input {
     pub(crate) plain_bytes: Option<u64>,
     /// Bytes read from the source so far.
     pub(crate) consumed: Consumed,
+    /// What its first bytes say that it is, if that is neither text nor decompressed here; and the
+    /// remedy.
+    pub(crate) foreign: Option<&'static str>,
 }
 
 impl Input {
@@ -49,7 +52,7 @@ impl Input {
     #[expect(clippy::disallowed_methods, reason = "the input is the user's file, not the database's")]
     pub(crate) fn open(path: &Path) -> Result<Input> {
         if path.as_os_str() == "-" {
-            return Input::new(Box::new(io::stdin().lock()), "standard input".to_owned(), None);
+            return Input::of_pipe(Box::new(io::stdin().lock()), "standard input".to_owned());
         }
         let name = path.display().to_string();
         let failed = |error: io::Error| Failure::file("open", path.display(), &error);
@@ -60,24 +63,31 @@ impl Input {
                 "{name} is a directory; name a file, or - for standard input"
             )));
         }
-        let bytes = metadata.is_file().then_some(metadata.len());
-        if bytes.is_some() {
-            prove(&file, &name)?;
+        if !metadata.is_file() {
+            return Input::of_pipe(Box::new(file), name);
         }
-        Input::new(Box::new(file), name, bytes)
+        prove(&file, &name)?;
+        Input::new(Box::new(file), name, Some(metadata.len()))
+    }
+
+    /// An input of what can be read once.
+    fn of_pipe(mut source: Box<dyn Read>, name: String) -> Result<Input> {
+        let magic = first_bytes(&mut source, &name)?;
+        let whole = Cursor::new(magic.clone()).chain(source);
+        if Compression::of(&magic) == Compression::None {
+            return Input::new(Box::new(whole), name, None);
+        }
+        let (file, bytes) = kept(whole, &name)?;
+        prove(&file, &name)?;
+        Input::new(Box::new(file), name, Some(bytes))
     }
 
     /// An input of the bytes of `source`, decompressed if they say that they are compressed.
     pub(crate) fn new(source: Box<dyn Read>, name: String, source_bytes: Option<u64>) -> Result<Input> {
         let consumed = Consumed::default();
         let mut source = Counted { source, consumed: consumed.clone() };
-        let mut magic = Vec::with_capacity(4);
-        source
-            .by_ref()
-            .take(4)
-            .read_to_end(&mut magic)
-            .map_err(|error| Failure::file("read", &name, &error))?;
-        let compression = Compression::of(&magic);
+        let magic = first_bytes(&mut source, &name)?;
+        let (compression, foreign) = (Compression::of(&magic), foreign(&magic));
         let whole: Whole = Cursor::new(magic).chain(source);
         let reader: Box<dyn Read> = match compression {
             Compression::None => Box::new(whole),
@@ -85,9 +95,49 @@ impl Input {
             Compression::Zstd => Box::new(zstd::Frames::new(whole)),
         };
         let plain_bytes = source_bytes.filter(|_| compression == Compression::None);
-        Ok(Input { reader, name, source_bytes, plain_bytes, consumed })
+        Ok(Input { reader, name, source_bytes, plain_bytes, consumed, foreign })
     }
 }
+
+/// The bytes that tell what `source` is; fewer if it has fewer.
+fn first_bytes(source: &mut impl Read, name: &str) -> Result<Vec<u8>> {
+    let mut magic = Vec::with_capacity(MAGIC_BYTES);
+    let read = source.take(MAGIC_BYTES as u64).read_to_end(&mut magic);
+    read.map_err(|error| Failure::file("read", name, &error))?;
+    Ok(magic)
+}
+
+/// What begins so, if it is a known kind of file that holds no lines of text.
+fn foreign(magic: &[u8]) -> Option<&'static str> {
+    match magic {
+        [0xff, 0xfe, _, 0, ..] | [0xfe, 0xff, 0, _, ..] => {
+            Some("UTF-16 text; convert it first: iconv -f UTF-16 -t UTF-8")
+        }
+        [b'P', b'K', 3, 4, ..] => Some("a zip archive, as spreadsheets are; load what is in it"),
+        [0xfd, b'7', b'z', b'X', b'Z', ..] => {
+            Some("compressed by xz; pipe it: xz -dc FILE | solera load … -")
+        }
+        [b'B', b'Z', b'h', b'1'..=b'9', 0x31, ..] => {
+            Some("compressed by bzip2; pipe it: bzip2 -dc FILE | solera load … -")
+        }
+        _ => None,
+    }
+}
+
+/// What `source` brings, in a file that has no name and goes with its handle.
+fn kept(mut source: impl Read, name: &str) -> Result<(std::fs::File, u64)> {
+    let failed = |error: io::Error| {
+        let dir = std::env::temp_dir();
+        Failure::Error(format!("cannot keep {name} in {} until it is proven: {error}", dir.display()))
+    };
+    let mut file = tempfile::tempfile().map_err(failed)?;
+    let bytes = io::copy(&mut source, &mut file).map_err(failed)?;
+    file.rewind().map_err(failed)?;
+    Ok((file, bytes))
+}
+
+/// So many first bytes tell what an input is.
+const MAGIC_BYTES: usize = 6;
 
 /// Reads a compressed file to its end, and back to its beginning. The checksum of a compressed
 /// stream stands behind its content, so that what comes out before may be wrong: without this,
@@ -117,9 +167,9 @@ impl Compression {
         match magic {
             // Two bytes of magic and the only compression method there is.
             [0x1f, 0x8b, 8, ..] => Compression::Gzip,
-            [0x28, 0xb5, 0x2f, 0xfd] => Compression::Zstd,
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => Compression::Zstd,
             // A skippable frame; parallel compressors begin with one.
-            [0x50..=0x5f, 0x2a, 0x4d, 0x18] => Compression::Zstd,
+            [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Compression::Zstd,
             _ => Compression::None,
         }
     }

@@ -202,6 +202,7 @@ mod tests {
             source_bytes: None,
             plain_bytes: Some(content.len() as u64),
             consumed: Consumed::default(),
+            foreign: None,
         };
         let mut records = options.open(input)?;
         let mut record = Record::default();
