@@ -94,8 +94,9 @@ pub trait Lent {
     fn key(&self) -> &[u8];
     /// The value.
     fn value(&self) -> &[u8];
-    /// The value, kept alive.
-    fn pin_value(&self) -> Slice;
+    /// The value, kept alive. Exclusive, so that it may count ahead without a cell: what users hold
+    /// is shared between threads.
+    fn pin_value(&mut self) -> Slice;
 }
 
 /// A source of a walk, which may lend it entries: between two keys of the other sources, a walk may

@@ -12,7 +12,6 @@
 
 use std::{
     borrow::Borrow,
-    cell::Cell,
     cmp, fmt, hash,
     mem::ManuallyDrop,
     num::NonZeroUsize,
@@ -139,23 +138,23 @@ const STOCKED: u32 = 32;
 pub struct PinStock {
     pin: Pin,
     /// References that are counted and not handed out, beside that of `pin`.
-    spare: Cell<u32>,
+    spare: u32,
 }
 
 impl PinStock {
     /// References to the object of `pin`.
     pub fn of(pin: &Pin) -> Self {
-        PinStock { pin: pin.clone(), spare: Cell::new(0) }
+        PinStock { pin: pin.clone(), spare: 0 }
     }
 
     /// One of them.
     #[inline]
-    pub fn hand_out(&self) -> Pin {
-        if self.spare.get() == 0 {
+    pub fn hand_out(&mut self) -> Pin {
+        if self.spare == 0 {
             self.pin.header().count(STOCKED);
-            self.spare.set(STOCKED);
+            self.spare = STOCKED;
         }
-        self.spare.set(self.spare.get() - 1);
+        self.spare -= 1;
         // It takes over one of the references that are spare.
         Pin(self.pin.0)
     }
@@ -164,7 +163,7 @@ impl PinStock {
 impl Drop for PinStock {
     fn drop(&mut self) {
         // Never the last ones: `pin` is dropped after them.
-        self.pin.header().references.fetch_sub(self.spare.get(), Ordering::Release);
+        self.pin.header().references.fetch_sub(self.spare, Ordering::Release);
     }
 }
 
@@ -539,7 +538,7 @@ mod tests {
         drop(pin);
         assert_eq!(FREED.load(Ordering::SeqCst), 0);
         // What a stock has handed out counts like any other, and what it has not goes with it.
-        let stock = PinStock::of(&second);
+        let mut stock = PinStock::of(&second);
         let handed_out: Vec<_> = (0..3 * STOCKED + 1).map(|_| stock.hand_out()).collect();
         drop((second, stock));
         for pin in handed_out {

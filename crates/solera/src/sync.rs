@@ -15,10 +15,15 @@
 mod scheduled;
 #[cfg(shuttle)]
 pub(crate) use scheduled::{ArcSwap, Condvar, Guard, Mutex, MutexGuard, RwLock, atomic};
+#[cfg(shuttle)]
+pub(crate) use shuttle::thread::{ThreadId, current};
 
 #[cfg(not(shuttle))]
 pub(crate) use {
     arc_swap::{ArcSwap, Guard},
     parking_lot::{Condvar, Mutex, MutexGuard, RwLock},
-    std::sync::atomic,
+    std::{
+        sync::atomic,
+        thread::{ThreadId, current},
+    },
 };

@@ -492,3 +492,112 @@ fn a_directory_without_a_name_is_refused() {
         assert!(matches!(refused, Err(Error::Invalid(why)) if why.contains("empty")));
     }
 }
+
+/// Symptom: an iterator that lay in a structure shared by threads no longer compiled. Cause: lent
+/// entries counted pins in a cell. Cure: they count through exclusive access. Everything that users
+/// hold may be sent and shared.
+#[test]
+fn everything_that_users_hold_can_be_sent_and_shared_between_threads() {
+    fn shared<T: Send + Sync>() {}
+    shared::<(Db, Keyspace, solera::Snapshot, solera::Ticket)>();
+    shared::<(solera::Batch, solera::Transaction)>();
+    shared::<(solera::Iter, solera::Keys, solera::TransactionIter, solera::TransactionKeys)>();
+    shared::<(Slice, solera::Entry, Error, Options, KeyspaceOptions, Shape, Durability)>();
+    shared::<(solera::Stats, solera::KeyspaceStats, solera::VerifyReport, solera::IngestReport)>();
+    shared::<(solera::Control, solera::control::Recording, solera::control::Publisher)>();
+    shared::<(solera::control::Observation, solera::trace::TraceOptions, solera::inspect::CheckReport)>();
+
+    let dir = tempfile::tempdir().unwrap();
+    let db = opened(dir.path());
+    for n in 0..1000u32 {
+        db.put(n.to_be_bytes(), [7; 100]).unwrap();
+    }
+    db.flush().unwrap();
+    db.compact_range(..).unwrap();
+    let mut iter = db.iter();
+    for n in 0..1000u32 {
+        assert!(iter.advance().unwrap());
+        if n % 100 == 0 {
+            std::thread::scope(|scope| {
+                let look = || assert_eq!((iter.key(), iter.value()), (&n.to_be_bytes()[..], &[7; 100][..]));
+                scope.spawn(look);
+                scope.spawn(look);
+            });
+        }
+    }
+}
+
+/// Symptom: a read-only database refused the commit of a transaction that had only read, so that
+/// `Db::transact` could not be used there. Closed, it said that it was read-only. Cause: every
+/// commit asked for a writer, and that was asked before whether it is closed.
+#[test]
+fn a_read_only_database_commits_what_only_read_and_says_when_it_is_closed() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = opened(dir.path());
+    db.put("a", "1").unwrap();
+    db.close().unwrap();
+    let db = Options::new().read_only(true).open(dir.path()).unwrap();
+    let value = db.transact(|transaction| transaction.get(db.default(), "a")).unwrap();
+    assert_eq!(value.unwrap(), "1");
+    let mut durable = db.transaction();
+    durable.durability(Durability::Sync);
+    assert_eq!(durable.iter(db.default()).count(), 1);
+    durable.commit().unwrap();
+    let mut writing = db.transaction();
+    writing.put(db.default(), "b", "2").unwrap();
+    assert!(matches!(writing.commit(), Err(Error::ReadOnly)));
+    assert!(matches!(db.write(db.batch()), Err(Error::ReadOnly)));
+    let (other, reading) = (db.clone(), db.transaction());
+    db.close().unwrap();
+    assert!(matches!(other.put("a", "2"), Err(Error::Closed)));
+    assert!(matches!(other.flush(), Err(Error::Closed)));
+    assert!(matches!(reading.commit(), Err(Error::Closed)));
+}
+
+/// Symptom: entries of an `ingest`, or a merge operator, that closed the database hung for ever,
+/// and other threads were told that it is closed while it was not. Cause: `close` waits for those
+/// who load and merge, and waited for its own thread. Cure: it refuses there.
+#[test]
+fn close_is_refused_within_a_call_that_it_would_wait_for() {
+    struct Closes(std::sync::Mutex<Option<Db>>);
+    impl MergeOperator for Closes {
+        fn name(&self) -> &str {
+            "closes"
+        }
+        fn merge(&self, _: &[u8], _: Option<&[u8]>, _: &[&[u8]]) -> Result<Vec<u8>, String> {
+            let db = self.0.lock().unwrap().take();
+            db.map_or(Ok(Vec::new()), |db| Ok(db.close().unwrap_err().to_string().into_bytes()))
+        }
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let db = opened(dir.path());
+    let mut closed = Vec::new();
+    let entries = (0..3u8).map(|n| {
+        closed.push(db.clone().close());
+        ([n], "v")
+    });
+    assert_eq!(db.ingest(entries).unwrap().entries, 3);
+    assert_eq!(closed.len(), 3);
+    for refused in closed {
+        assert!(
+            matches!(&refused, Err(Error::Invalid(what)) if what.contains("call it outside")),
+            "{refused:?}"
+        );
+    }
+    let operator = Arc::new(Closes(std::sync::Mutex::default()));
+    let merged = db.keyspace_with("merged", KeyspaceOptions::new().merge_operator(operator.clone())).unwrap();
+    for key in ["a", "b"] {
+        merged.merge(key, "1").unwrap();
+        merged.flush().unwrap();
+        merged.merge(key, "2").unwrap();
+        merged.flush().unwrap();
+    }
+    *operator.0.lock().unwrap() = Some(db.clone());
+    merged.compact_range(..).unwrap();
+    assert!(operator.0.lock().unwrap().is_none(), "the operator was asked");
+    assert_eq!(db.iter().count(), 3, "it is open");
+    db.put("more", "here").unwrap();
+    drop(operator);
+    db.close().unwrap();
+    assert_eq!(opened(dir.path()).get("more").unwrap().unwrap(), "here");
+}

@@ -19,7 +19,7 @@ use crate::{
     cursor::Lent,
     pin::{PinStock, Slice},
 };
-use std::{cell::OnceCell, ops::Range};
+use std::ops::Range;
 
 /// A shorter piece costs more to lend and to give back than its entries would.
 const ENTRIES_MIN: usize = 4;
@@ -34,7 +34,7 @@ pub struct LentEntries {
     /// The user key at `rank`.
     key: Vec<u8>,
     /// What keeps values alive that are handed out, once any is.
-    stock: OnceCell<PinStock>,
+    stock: Option<PinStock>,
 }
 
 impl Block {
@@ -53,8 +53,7 @@ impl Block {
             return None;
         }
         debug_assert!(ranks.contains(&rank));
-        let stock = OnceCell::new();
-        Some(LentEntries { block: self.clone(), rank, ranks, key: std::mem::take(key), stock })
+        Some(LentEntries { block: self.clone(), rank, ranks, key: std::mem::take(key), stock: None })
     }
 }
 
@@ -102,9 +101,10 @@ impl Lent for LentEntries {
     }
 
     #[inline]
-    fn pin_value(&self) -> Slice {
-        let pin = || self.stock.get_or_init(|| PinStock::of(self.block.pin())).hand_out();
+    fn pin_value(&mut self) -> Slice {
+        let LentEntries { block, rank, stock, .. } = self;
+        let pin = || stock.get_or_insert_with(|| PinStock::of(block.pin())).hand_out();
         // SAFETY: the value lies in the block, which never changes and which the pin keeps alive.
-        unsafe { Slice::pinned_by(pin, self.value()) }
+        unsafe { Slice::pinned_by(pin, block.value(*rank)) }
     }
 }

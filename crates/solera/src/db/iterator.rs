@@ -33,7 +33,7 @@ use std::{fmt, iter::FusedIterator, sync::Arc};
 const ENTRIES_PER_COUNT: u64 = 4096;
 
 /// What a transaction lays over the keyspace: its own writes, newer than everything.
-pub(super) type Front = dyn Fn() -> (Box<dyn Cursor + Send>, Arc<RangeTombstones>) + Send;
+pub(super) type Front = dyn Fn() -> (Box<dyn Cursor + Send + Sync>, Arc<RangeTombstones>) + Send + Sync;
 
 /// Which end moved last.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -517,18 +517,18 @@ impl Iter {
         }
     }
 
-    fn pin_value(&self) -> Slice {
+    fn pin_value(&mut self) -> Slice {
         if let Some(apart) = &self.apart {
             return apart.clone();
         }
-        match (self.last, &self.front, &self.back) {
+        match (self.last, &mut self.front, &mut self.back) {
             (Last::Front, Some(front), _) => front.pin_value(),
             (Last::Back, _, Some(back)) => back.pin_value(),
             _ => Slice::empty(),
         }
     }
 
-    pub(super) fn item(&self, moved: Result<bool>) -> Option<Result<(Slice, Slice)>> {
+    pub(super) fn item(&mut self, moved: Result<bool>) -> Option<Result<(Slice, Slice)>> {
         match moved {
             Ok(true) => Some(Ok((Slice::copy_from(self.key()), self.pin_value()))),
             Ok(false) => None,
@@ -581,7 +581,7 @@ impl Iterator for Iter {
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         if self.advance_beside()
-            && let Some(entry) = self.front.as_ref().and_then(Forward::lent)
+            && let Some(entry) = self.front.as_mut().and_then(Forward::lent)
         {
             return Some(Ok((Slice::copy_from(entry.key()), entry.pin_value())));
         }

@@ -261,7 +261,8 @@ impl Db {
     /// # Errors
     /// [`Error::Io`] if the log or the manifest cannot be synced, or of kind
     /// [`NotFound`](std::io::ErrorKind::NotFound) if the database's files were removed while it was
-    /// open. The database is closed all the same.
+    /// open. The database is closed all the same. [`Error::Invalid`] from within a call that it
+    /// would wait for, such as by the entries of an ingest: then it stays open.
     pub fn close(self) -> Result<()> {
         self.handle.close()
     }

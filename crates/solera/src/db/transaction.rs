@@ -139,7 +139,7 @@ impl Transaction {
                 walker.seek(key)?;
                 let found = walker.valid();
                 keyspace.count_lookups(iter::once((key, found)));
-                if found { value_of(&walker, &keyspace.tree().values).map(Some) } else { Ok(None) }
+                if found { value_of(&mut walker, &keyspace.tree().values).map(Some) } else { Ok(None) }
             }
         }
     }
@@ -229,7 +229,7 @@ impl Transaction {
             let writes = writes.clone();
             iter = iter.with_overlay(Box::new(move || {
                 let cursor = WritesCursor::new(writes.clone());
-                (Box::new(cursor) as Box<dyn Cursor + Send>, Arc::new(writes.tombstones()))
+                (Box::new(cursor) as Box<dyn Cursor + Send + Sync>, Arc::new(writes.tombstones()))
             }));
         }
         TransactionIter {
@@ -408,7 +408,7 @@ impl Transaction {
             })?;
         }
         if batch.is_empty() {
-            handle.write_nothing(self.durability)?;
+            handle.write_no_transaction(self.durability)?;
             return Ok(self.snapshot.seqno());
         }
         let reads = self.reads.lock().take().unwrap_or_default().finish();

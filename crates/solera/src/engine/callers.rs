@@ -2,15 +2,16 @@
 //! compact, take steps, ingest, make checkpoints, create or drop keyspaces, or write large batches.
 //!
 //! What must hold: `shut` lets nobody in any more and waits until all have left. So a database that
-//! was closed does no such work in its directory, which others may have by then. Plain commits and
-//! changes of knobs are not counted: they fail once log and manifest are given up.
+//! was closed does no such work in its directory, which others may have by then. Who is inside
+//! would wait for itself, so `is_inside` tells. Plain commits and changes of knobs are not counted:
+//! they fail once log and manifest are given up.
 //!
 //! Callers: `core::enter` lets a thread in, for `db`, `handle`, `jobs`, `ingest` and `checkpoint`;
 //! `handle`'s close shuts it.
 
 use crate::{
     error::{Error, Result},
-    sync::{Condvar, Mutex},
+    sync::{Condvar, Mutex, ThreadId, current},
 };
 
 /// Who is inside, and whether anybody may come in.
@@ -22,16 +23,19 @@ pub(crate) struct Callers {
 
 #[derive(Default)]
 struct State {
-    inside: usize,
+    inside: Vec<ThreadId>,
     is_shut: bool,
 }
 
 /// One who is inside, until it is dropped.
-pub(crate) struct Caller<'c>(&'c Callers);
+pub(crate) struct Caller<'c>(&'c Callers, ThreadId);
 
 impl Drop for Caller<'_> {
     fn drop(&mut self) {
-        self.0.state.lock().inside -= 1;
+        let mut state = self.0.state.lock();
+        let at = state.inside.iter().position(|thread| *thread == self.1);
+        state.inside.swap_remove(at.expect("who leaves is inside"));
+        drop(state);
         self.0.left.notify_all();
     }
 }
@@ -43,15 +47,21 @@ impl Callers {
         if state.is_shut {
             return Err(Error::Closed);
         }
-        state.inside += 1;
-        Ok(Caller(self))
+        let thread = current().id();
+        state.inside.push(thread);
+        Ok(Caller(self, thread))
+    }
+
+    /// Whether this thread is inside.
+    pub(super) fn is_inside(&self) -> bool {
+        self.state.lock().inside.contains(&current().id())
     }
 
     /// Lets nobody in any more, and waits until all have left.
     pub(super) fn shut(&self) {
         let mut state = self.state.lock();
         state.is_shut = true;
-        while state.inside > 0 {
+        while !state.inside.is_empty() {
             self.left.wait(&mut state);
         }
     }

@@ -82,11 +82,11 @@ impl Core {
 
     /// Refuses if nothing may be written.
     pub(crate) fn writable(&self) -> Result<()> {
-        if self.options.read_only {
-            return Err(Error::ReadOnly);
-        }
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::Closed);
+        }
+        if self.options.read_only {
+            return Err(Error::ReadOnly);
         }
         self.store.poison.check()
     }

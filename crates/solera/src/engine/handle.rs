@@ -31,7 +31,11 @@ use crate::{
     sync::{Mutex, atomic::Ordering},
     tree::Tree,
 };
-use std::{path::Path, sync::Arc, thread::JoinHandle};
+use std::{
+    path::Path,
+    sync::Arc,
+    thread::{self, JoinHandle},
+};
 
 /// Keeps the database open as long as a handle, keyspace, snapshot or iterator is alive; the last
 /// one closes it.
@@ -65,12 +69,26 @@ impl Handle {
     /// Stops the workers, waits for users' threads that do their work, makes the log durable and
     /// records the time. Then it gives up the directory, whatever failed before. Later calls do
     /// nothing.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] on a thread that does the database's work now, which would wait for
+    /// itself: nothing is closed then.
     pub(crate) fn close(&self) -> Result<()> {
+        let this = thread::current().id();
+        if self.callers.is_inside() || self.threads.lock().iter().any(|thread| thread.thread().id() == this) {
+            return Err(Error::Invalid(
+                "close was called from within a call that it waits for, such as by the entries of an ingest or by a \
+                 merge operator; call it outside"
+                    .into(),
+            ));
+        }
         if self.core.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
         self.core.work.stop();
-        for thread in self.threads.lock().drain(..) {
+        // Not under their lock: a worker may ask whether it is one of them.
+        let threads = std::mem::take(&mut *self.threads.lock());
+        for thread in threads {
             // A worker that panicked has poisoned the database already.
             let _ = thread.join();
         }
@@ -94,6 +112,16 @@ impl Handle {
             return Ok(self.visible());
         }
         self.commit_batch(operations, None)
+    }
+
+    /// Commits a transaction that only read, which needs no writer. Durable, it vouches for what
+    /// was acknowledged before, of which a read-only database has nothing.
+    pub(crate) fn write_no_transaction(&self, durability: Durability) -> Result<()> {
+        match self.writable() {
+            Err(Error::ReadOnly) => Ok(()),
+            Err(Error::Poisoned(_)) if durability == Durability::Buffered => Ok(()),
+            _ => self.write_nothing(durability),
+        }
     }
 
     /// Commits what changes nothing. Durable, it vouches all the same for all that was acknowledged

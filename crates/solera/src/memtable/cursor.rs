@@ -41,6 +41,8 @@ struct At {
 // keeps alive; what they lead to is read through atomics or immutable. That its writing happened
 // before comes along with whatever hands the cursor to another thread.
 unsafe impl Send for MemtableCursor {}
+// SAFETY: as above; what takes `&self` only reads.
+unsafe impl Sync for MemtableCursor {}
 
 impl At {
     /// At one of the versions of the key at `place`.

@@ -347,14 +347,14 @@ fn entry_of(cursor: &Merge<impl Cursor>) -> Option<(usize, Entry)> {
     })
 }
 
-fn pair_forward(walker: &Forward<impl Lending>) -> Option<Pair> {
+fn pair_forward(walker: &mut Forward<impl Lending>) -> Option<Pair> {
     walker.valid().then(|| {
         assert_eq!(walker.pin_value(), walker.value().to_vec());
         (walker.key().to_vec(), walker.value().to_vec())
     })
 }
 
-fn pair_backward(walker: &Backward<impl Lending>) -> Option<Pair> {
+fn pair_backward(walker: &mut Backward<impl Lending>) -> Option<Pair> {
     walker.valid().then(|| {
         assert_eq!(walker.pin_value(), walker.value().to_vec());
         (walker.key().to_vec(), walker.value().to_vec())
@@ -531,7 +531,7 @@ proptest! {
         };
         let (mut up, mut met) = (Forward::new(cursors(), scope.clone()), Vec::new());
         let mut moved = up.seek_first();
-        while moved.is_ok() && let Some(pair) = pair_forward(&up) {
+        while moved.is_ok() && let Some(pair) = pair_forward(&mut up) {
             met.push(pair);
             moved = up.next();
         }
@@ -544,7 +544,7 @@ proptest! {
 
         let (mut down, mut met) = (Backward::new(cursors(), scope), Vec::new());
         let mut moved = down.seek_last();
-        while moved.is_ok() && let Some(pair) = pair_backward(&down) {
+        while moved.is_ok() && let Some(pair) = pair_backward(&mut down) {
             met.insert(0, pair);
             moved = down.prev();
         }
@@ -586,7 +586,7 @@ fn walks_take_what_is_lent_between_the_entries_of_another_source_and_fail_with_i
         let (mut up, mut met) = (Forward::new(sources, plain_scope()), 0);
         let mut moved = up.seek_first();
         while moved.is_ok()
-            && let Some(pair) = pair_forward(&up)
+            && let Some(pair) = pair_forward(&mut up)
         {
             assert_eq!(pair, pairs[met]);
             (met, moved) = (met + 1, up.next());
@@ -604,7 +604,7 @@ fn walks_take_what_is_lent_between_the_entries_of_another_source_and_fail_with_i
         let (mut down, mut left) = (Backward::new(sources, plain_scope()), pairs.len());
         let mut moved = down.seek_last();
         while moved.is_ok()
-            && let Some(pair) = pair_backward(&down)
+            && let Some(pair) = pair_backward(&mut down)
         {
             left -= 1;
             assert_eq!(pair, pairs[left]);

@@ -36,7 +36,7 @@ pub enum Source {
     /// A run of tables.
     Run(RunCursor),
     /// What a room above adds in front: a transaction's own writes.
-    Front(Box<dyn Cursor + Send>),
+    Front(Box<dyn Cursor + Send + Sync>),
 }
 
 macro_rules! each {
@@ -167,7 +167,11 @@ impl Walk {
     }
 
     /// Adds a source newer than all others.
-    pub fn with_front(mut self, cursor: Box<dyn Cursor + Send>, tombstones: Arc<RangeTombstones>) -> Walk {
+    pub fn with_front(
+        mut self,
+        cursor: Box<dyn Cursor + Send + Sync>,
+        tombstones: Arc<RangeTombstones>,
+    ) -> Walk {
         self.sources.insert(0, Source::Front(cursor));
         self.tombstones.insert(0, tombstones);
         self.in_front += 1;
@@ -208,7 +212,7 @@ impl Walk {
 }
 
 /// The value of the pair that `walker` stands on.
-pub fn value_of(walker: &Forward<Source>, values: &ValueFiles) -> Result<Slice> {
+pub fn value_of(walker: &mut Forward<Source>, values: &ValueFiles) -> Result<Slice> {
     match walker.is_separated() {
         true => values.read_stored(walker.value(), walker.key()),
         false => Ok(walker.pin_value()),
@@ -224,6 +228,6 @@ impl Tree {
         }
         let mut walker = Walk::new(view, &KeyRange::closed(key, key))?.forward(reader);
         walker.seek(key)?;
-        if walker.valid() { value_of(&walker, &self.values).map(Some) } else { Ok(None) }
+        if walker.valid() { value_of(&mut walker, &self.values).map(Some) } else { Ok(None) }
     }
 }

@@ -194,9 +194,9 @@ impl<C: Lending> Backward<C> {
 
     /// The value, kept alive.
     #[inline]
-    pub fn pin_value(&self) -> Slice {
+    pub fn pin_value(&mut self) -> Slice {
         assert!(self.valid, "the walker stands on no pair");
-        self.lent.as_ref().map_or_else(|| self.value.clone(), Lent::pin_value)
+        self.lent.as_mut().map_or_else(|| self.value.clone(), Lent::pin_value)
     }
 
     /// From the merge's present entry, the oldest of its key, down to the first visible pair.

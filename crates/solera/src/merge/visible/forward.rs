@@ -134,8 +134,8 @@ impl<C: Lending> Forward<C> {
 
     /// The entry that the walker stands on, if it is lent.
     #[inline]
-    pub fn lent(&self) -> Option<&C::Lent> {
-        match &self.at {
+    pub fn lent(&mut self) -> Option<&mut C::Lent> {
+        match &mut self.at {
             At::Lent(entries) => Some(entries),
             _ => None,
         }
@@ -195,8 +195,8 @@ impl<C: Lending> Forward<C> {
 
     /// The value, kept alive.
     #[inline]
-    pub fn pin_value(&self) -> Slice {
-        match &self.at {
+    pub fn pin_value(&mut self) -> Slice {
+        match &mut self.at {
             At::Lent(entries) => entries.pin_value(),
             At::Entry(0) => self.merge.pin_value(),
             At::Entry(skipped) | At::Separated(skipped) => self.merge.pin_value().after(*skipped),
