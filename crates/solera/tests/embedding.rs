@@ -4,8 +4,8 @@
 //! Keys and ranges are taken in every type that can be seen as bytes, and a range deletion reaches
 //! the largest key. A relative path survives a change of directory. A database opens without its
 //! own merge operator, and a refused operand is an error of its entry. `close` lets go of the
-//! directory, waits for those who merge, and tells of a directory that was removed. A shape that
-//! does not fit is refused.
+//! directory, waits for those who merge, and tells of a directory that was removed or renamed. A
+//! shape that does not fit is refused.
 
 use solera::{
     Db, Durability, Error, Keyspace, KeyspaceOptions, MergeOperator, Options, Shape, Slice,
@@ -444,6 +444,57 @@ fn a_directory_that_was_removed_while_open_is_told_by_sync_and_close() {
         batch.durability(Durability::Sync);
         assert!(db.write(batch).is_err(), "it would survive nothing");
         assert!(db.close().is_err());
+    }
+}
+
+/// Symptom: the directory was renamed, and durable writes and tickets said that all was well. Cause:
+/// a file that has another name can be synced, and has a name. Cure: after each sync the file's
+/// path is looked up, which costs little beside it.
+#[test]
+fn nothing_is_called_durable_once_the_directory_was_renamed() {
+    type Write = fn(&Db) -> Result<(), Error>;
+    let ways: [(&str, Write); 5] = [
+        ("a durable batch", |db| {
+            let mut batch = db.batch();
+            batch.put(db.default(), "durable", "v")?;
+            batch.durability(Durability::Sync);
+            db.write(batch).map(drop)
+        }),
+        ("a durable transaction", |db| {
+            let mut transaction = db.transaction();
+            transaction.put(db.default(), "durable", "v")?;
+            transaction.durability(Durability::Sync);
+            transaction.commit().map(drop)
+        }),
+        ("a ticket", |db| {
+            db.put("durable", "v")?;
+            db.ticket().wait()
+        }),
+        ("a flush", |db| db.put("durable", "v").and_then(|()| db.flush())),
+        ("a keyspace", |db| db.keyspace("new").map(drop)),
+    ];
+    for (what, write) in ways {
+        // Away; away and another database in its place; and the directory above it.
+        for moved in 0..3 {
+            let root = tempfile::tempdir().unwrap();
+            let (above, elsewhere) = (root.path().join("above"), root.path().join("elsewhere"));
+            let dir = above.join("db");
+            fs::create_dir_all(&dir).unwrap();
+            let db = opened(&dir);
+            db.put("before", "v").unwrap();
+            db.sync().unwrap();
+            let old = db.ticket();
+            fs::rename(if moved == 2 { &above } else { &dir }, &elsewhere).unwrap();
+            if moved == 1 {
+                fs::create_dir_all(&dir).unwrap();
+                opened(&dir).put("another", "database").unwrap();
+            }
+            db.put("buffered", "v").unwrap();
+            assert!(write(&db).is_err(), "{what}, moved {moved}");
+            assert!(old.is_durable(), "that was so before");
+            assert!(!db.ticket().is_durable(), "{what}, moved {moved}");
+            assert!(db.close().is_err(), "{what}, moved {moved}");
+        }
     }
 }
 

@@ -365,7 +365,7 @@ impl Logs {
             self.settle_ended(poison, 0)?;
         }
         let Some(log) = &mut present.log else { return Ok(()) };
-        log.sync().and_then(|()| log.check_name()).inspect_err(|error| poison.set(error))?;
+        log.sync().inspect_err(|error| poison.set(error))?;
         // After the sync: that this cannot be said must not fail a commit whose frames are written.
         log.vouch();
         Ok(())

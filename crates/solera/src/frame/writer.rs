@@ -90,11 +90,6 @@ impl FrameWriter {
         self.synced
     }
 
-    /// Whether the file is known to have no name any more.
-    pub fn is_gone(&self) -> bool {
-        self.file.is_gone()
-    }
-
     /// About so many bytes will be appended before anybody syncs.
     pub fn expect(&mut self, bytes: u64) {
         self.file.expect(bytes);
@@ -136,7 +131,8 @@ impl FrameWriter {
         }
     }
 
-    /// Makes everything appended durable, and leaves a mark that proves it to a reader.
+    /// Makes everything appended durable, and leaves a mark that proves it to a reader. Refuses
+    /// where somebody removed or renamed the file or a directory above it.
     pub fn sync(&mut self) -> Result<()> {
         self.check_alive()?;
         if !self.dirty {
@@ -261,8 +257,14 @@ impl FrameWriter {
         }
     }
 
+    /// What reaches the device in a file that its path leads to no more is not durable: the next
+    /// open does not find it.
     fn sync_file(&mut self) -> Result<()> {
-        if let Err(error) = self.file.sync() {
+        let synced = self.file.sync().and_then(|()| match self.file.is_gone() {
+            true => Err(Error::io("find", self.file.path(), std::io::ErrorKind::NotFound.into())),
+            false => Ok(()),
+        });
+        if let Err(error) = synced {
             self.poison(&error);
             return Err(error);
         }

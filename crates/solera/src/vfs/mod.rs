@@ -115,8 +115,8 @@ pub trait WriteFile: fmt::Debug + Send + 'static {
     /// Makes content and length durable. After an error nothing is known of any byte that was
     /// appended since the last success, and trying again proves nothing.
     fn sync(&mut self) -> Result<()>;
-    /// Whether the file is known to have no name any more: somebody removed it, or its directory,
-    /// so that nobody finds what was made durable.
+    /// Whether the file's path is known to lead to it no more: somebody removed or renamed it, or a
+    /// directory above it, so that nobody finds there what was made durable.
     fn is_gone(&self) -> bool {
         false
     }

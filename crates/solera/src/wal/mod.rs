@@ -129,14 +129,6 @@ impl Writer {
         self.frames.vouch();
     }
 
-    /// Refuses a log that somebody removed, alone or with its directory: nothing in it is durable.
-    pub fn check_name(&self) -> Result<()> {
-        if !self.frames.is_gone() {
-            return Ok(());
-        }
-        Err(Error::io("find", self.frames.path(), std::io::ErrorKind::NotFound.into()))
-    }
-
     /// Why every further call will fail, if it will.
     pub fn poisoned(&self) -> Option<&str> {
         self.frames.poisoned()

@@ -205,7 +205,7 @@ impl WriteFile for MappedFile {
     }
 
     fn is_gone(&self) -> bool {
-        self.file.has_no_name()
+        self.file.has_left(&self.path)
     }
 
     fn path(&self) -> &Path {

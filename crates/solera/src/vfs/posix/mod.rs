@@ -230,7 +230,7 @@ impl WriteFile for PosixWriteFile {
     }
 
     fn is_gone(&self) -> bool {
-        self.file.has_no_name()
+        self.file.has_left(&self.path)
     }
 
     fn path(&self) -> &Path {

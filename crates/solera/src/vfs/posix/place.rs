@@ -18,8 +18,9 @@ pub(super) trait Place {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
     /// Writes all of `bytes` at `offset`, again after an interruption.
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
-    /// Whether no directory names the open file any more, as far as the system tells.
-    fn has_no_name(&self) -> bool;
+    /// Whether `path`, by which the open file was made, leads to it no more, as far as the system
+    /// tells: it was removed or renamed, alone or with a directory above it.
+    fn has_left(&self, path: &Path) -> bool;
 }
 
 #[cfg(unix)]
@@ -33,9 +34,13 @@ impl Place for File {
         std::os::unix::fs::FileExt::write_all_at(self, bytes, offset)
     }
 
-    fn has_no_name(&self) -> bool {
+    fn has_left(&self, path: &Path) -> bool {
         use std::os::unix::fs::MetadataExt;
-        self.metadata().is_ok_and(|metadata| metadata.nlink() == 0)
+        let number = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
+        match named(path) {
+            Ok(there) => self.metadata().is_ok_and(|own| number(own) != number(there)),
+            Err(error) => is_absence(&error),
+        }
     }
 }
 
@@ -60,9 +65,19 @@ impl Place for File {
         Ok(())
     }
 
-    fn has_no_name(&self) -> bool {
-        false
+    fn has_left(&self, path: &Path) -> bool {
+        named(path).is_err_and(|error| is_absence(&error))
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the part of `PosixFs` that differs by system")]
+fn named(path: &Path) -> io::Result<std::fs::Metadata> {
+    std::fs::metadata(path)
+}
+
+/// Whether the error says that there is nothing at the path.
+fn is_absence(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 /// Makes the names in a directory durable.
