@@ -637,6 +637,8 @@ struct Cell {
     reads: f64,
     calls: Option<f64>,
     scans: f64,
+    /// The same once walks have put values into order.
+    scans_in_order: f64,
     space: f64,
     holding: Holding,
 }
@@ -653,6 +655,8 @@ fn measured(site: &Site<'_>, setting: &Setting, what: &str, progress: &mut dyn P
     let scans = keeper.scans(site.clock, 20, SCAN_ENTRIES)?;
     let (found, calls) = keeper.reads(site.clock, reads)?;
     let holding = keeper.holding()?;
+    keeper.put_in_order()?;
+    let scans_in_order = keeper.scans(site.clock, 20, SCAN_ENTRIES)?;
     Ok(Cell {
         load: load.written.all() as f64 / (load.writes.count * pair) as f64,
         churn: phase.written.all() as f64 / (phase.writes.count * pair) as f64,
@@ -660,6 +664,7 @@ fn measured(site: &Site<'_>, setting: &Setting, what: &str, progress: &mut dyn P
         reads: found,
         calls,
         scans,
+        scans_in_order,
         space: holding.space as f64 / setting.live_bytes() as f64,
         holding,
     })
@@ -675,10 +680,18 @@ fn median(cells: &[Cell], of: impl Fn(&Cell) -> f64) -> f64 {
 }
 
 /// The columns of a table of L3.
-const COLUMNS: [&str; 7] =
-    ["P0 written", "P1 written", "K updates/s", "K reads/s", "read calls", "K entries/s scanned", "space"];
+const COLUMNS: [&str; 8] = [
+    "P0 written",
+    "P1 written",
+    "K updates/s",
+    "K reads/s",
+    "read calls",
+    "K entries/s scanned",
+    "in order",
+    "space",
+];
 
-fn figures(cells: &[Cell]) -> [String; 7] {
+fn figures(cells: &[Cell]) -> [String; 8] {
     let calls = median(cells, |cell| cell.calls.unwrap_or(f64::NAN));
     [
         digits(median(cells, |cell| cell.load)),
@@ -687,6 +700,7 @@ fn figures(cells: &[Cell]) -> [String; 7] {
         digits(median(cells, |cell| cell.reads) / 1e3),
         format!("{calls:.3}"),
         digits(median(cells, |cell| cell.scans) / 1e3),
+        digits(median(cells, |cell| cell.scans_in_order) / 1e3),
         digits(median(cells, |cell| cell.space)),
     ]
 }
@@ -716,7 +730,8 @@ fn sizes(site: &Site<'_>, progress: &mut dyn Progress) -> Result<Section> {
         title: "L3: value size".into(),
         text: vec![format!(
             "Over-provision {SPARE_PERCENT} %. After the load come as many updates as pairs, by Zipf's law. Bytes written are for each \
-             byte put, settled; space is for each live byte. Reads and scans are at rest."
+             byte put, settled; space is for each live byte. Reads and scans are at rest; scans also once walks have put values \
+             into order."
         )],
         tables,
         ..Section::default()
@@ -758,7 +773,7 @@ fn bounds(site: &Site<'_>, progress: &mut dyn Progress) -> Result<Section> {
         let base = site.setting(way, pairs, VALUE_BYTES);
         let setting = Setting { layout: Layout { epsilon, ..base.layout }, ..base };
         let found = cells(site, &setting, &format!("bound {epsilon}"), progress)?;
-        let [_, _, _, reads, calls, scans, _] = figures(&found);
+        let [_, _, _, reads, calls, scans, ..] = figures(&found);
         let index = bytes(median(&found, |cell| cell.holding.index_bytes as f64) as u64);
         table.row(epsilon.to_string(), [index, reads, calls, scans]);
     }
