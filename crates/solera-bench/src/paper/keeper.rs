@@ -2,7 +2,8 @@
 //! `Phase`, `Holding`.
 //!
 //! `load` puts every key once, `mixed` updates and reads by popularity (Zipf), `scans` and `reads`
-//! ask, `put_in_order` walks until walks have paid for order. A `Phase` has times, bytes written by what for, and space.
+//! ask, `put_in_order` walks until walks have paid for order. A `Phase` has times, bytes written by
+//! what for, and space.
 //!
 //! What must hold: tables and sorted value files are read past the system's cache, if
 //! `Setting::direct` says so. Logs are not, so what the system keeps of them is dropped again and

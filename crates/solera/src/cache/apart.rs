@@ -14,9 +14,7 @@ use super::{Cache, Slots};
 use crate::pin::{Pin, PinHeader, Slice};
 use crossbeam_epoch as epoch;
 use std::{
-    alloc::{Layout, alloc, dealloc, handle_alloc_error},
     ptr::NonNull,
-    slice,
     sync::{Arc, atomic::Ordering},
 };
 
@@ -28,7 +26,7 @@ const PLACES: (usize, usize) = (64, 1 << 24);
 /// A value takes no more than one part in so many of the cache.
 const VALUE_PARTS: usize = 16;
 /// What a value takes in the cache besides its bytes.
-const HELD_BYTES: usize = size_of::<Held>() + 16;
+const HELD_BYTES: usize = size_of::<Held>() + 32;
 
 /// Where a value lies on disk, and a hash of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,49 +51,20 @@ impl Whereabouts {
     }
 }
 
-/// A value in the cache. Its bytes lie behind it, in the same piece of memory: a reader waits for
-/// memory once less.
 #[repr(C)]
 struct Held {
     header: PinHeader,
     at: Whereabouts,
-    len: usize,
-}
-
-/// The memory of a value of `len` bytes.
-fn layout_of(len: usize) -> Layout {
-    let bytes = Layout::array::<u8>(len).expect("a value fits the address space");
-    let (layout, begin) = Layout::new::<Held>().extend(bytes).expect("a value fits the address space");
-    debug_assert_eq!(begin, size_of::<Held>(), "bytes need no padding before them");
-    layout
-}
-
-/// The value `bytes`, by its only reference.
-fn hold(at: Whereabouts, bytes: &[u8]) -> Pin {
-    let layout = layout_of(bytes.len());
-    // SAFETY: a `Held` has more than 0 bytes.
-    let start = unsafe { alloc(layout) };
-    let Some(held) = NonNull::new(start.cast::<Held>()) else { handle_alloc_error(layout) };
-    // SAFETY: the memory is new, of the alignment of a `Held`, and has room for it and the bytes
-    // behind it.
-    unsafe {
-        held.write(Held { header: PinHeader::new(free_held), at, len: bytes.len() });
-        held.add(1).cast::<u8>().copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
-    }
-    // SAFETY: `Held` is repr(C) with the header first, immutable, `Send` and `Sync` with its bytes,
-    // and its one reference is ours.
-    unsafe { Pin::from_raw(held.cast()) }
+    bytes: Box<[u8]>,
 }
 
 /// Releases a value.
 ///
 /// # Safety
-/// `header` begins an object that `hold` made, and nobody refers to it any more.
+/// `header` begins an object that `ApartSlots::keep` made, and nobody refers to it any more.
 unsafe fn free_held(header: NonNull<PinHeader>) {
-    let held = header.cast::<Held>();
-    // SAFETY: only `hold` uses this function, with memory of this layout. Nothing in it needs to be
-    // dropped.
-    unsafe { dealloc(held.as_ptr().cast(), layout_of(held.as_ref().len)) };
+    // SAFETY: only `ApartSlots::keep` uses this function, on a leaked `Box<Held>`.
+    drop(unsafe { Box::from_raw(header.cast::<Held>().as_ptr()) });
 }
 
 /// Places for values in a cache.
@@ -124,18 +93,15 @@ impl ApartSlots {
         let guard = epoch::pin();
         self.places_of(at).into_iter().find_map(|place| {
             let pin = self.slots.peek(place, &guard)?;
-            let place = pin.as_ptr().cast::<Held>();
             // SAFETY: `keep` alone fills these places, with a `Held` that is immutable and lives as
             // long as the pin.
-            let held = unsafe { place.as_ref() };
+            let held = unsafe { pin.as_ptr().cast::<Held>().as_ref() };
             if held.at != *at {
                 return None;
             }
             held.header.touch();
-            // SAFETY: `hold` wrote so many bytes behind the `Held`, and nobody writes them again.
-            let bytes = unsafe { slice::from_raw_parts(place.add(1).cast::<u8>().as_ptr(), held.len) };
             // SAFETY: the bytes belong to the object that the pin keeps.
-            Some(unsafe { Slice::pinned(&pin, bytes) })
+            Some(unsafe { Slice::pinned(&pin, &held.bytes) })
         })
     }
 
@@ -146,7 +112,12 @@ impl ApartSlots {
         let free = self.places_of(&at).into_iter().find(|&place| self.slots.peek(place, &guard).is_none());
         let Some(place) = free.filter(|_| weight <= self.cache.capacity() / VALUE_PARTS) else { return };
         drop(guard);
-        self.slots.insert(place, hold(at, bytes), weight);
+        let held = Held { header: PinHeader::new(free_held), at, bytes: bytes.into() };
+        let held = NonNull::from(Box::leak(Box::new(held)));
+        // SAFETY: `Held` is repr(C) with the header first, immutable, `Send` and `Sync`, and its
+        // one reference is ours.
+        let pin = unsafe { Pin::from_raw(held.cast()) };
+        self.slots.insert(place, pin, weight);
     }
 }
 

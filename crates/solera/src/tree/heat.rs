@@ -1,10 +1,9 @@
 //! Where walks have lately read values by short reads: `Heat`, a sample of keys, and `Sample`, a
 //! copy of it (`WalkReads`).
 //!
-//! A value in a log costs a walk a read of its own, since a log is in the order of the writes. So
-//! do values that are scattered over many sorted files, nearly. Every 64th such read leaves its
-//! key; the last 4,096 keys are kept. `Sample::reads_in` turns the keys of a range back into a
-//! number of reads.
+//! A value in a log costs a walk a read of its own. So do values that are scattered over many
+//! sorted files, nearly. Every 64th such read leaves its key; the last 4,096 keys are kept.
+//! `Sample::reads_in` turns the keys of a range back into a number of reads.
 //!
 //! What must hold: `note` never waits; where the lock is taken, the key is lost. `forget` removes a
 //! range once its values are in key order.

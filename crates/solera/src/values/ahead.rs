@@ -1,14 +1,12 @@
 //! Reading values ahead: `ReadAhead`, windows on value files, of one end of a walk or one list.
 //!
-//! A walk in the order of the keys, up or down, reads a sorted value file in stretches. The first
-//! has 16 KiB, and each is twice as long as the one before, up to 256 KiB. Gaps of up to 16 KiB are
-//! read over. A walk reads up to 64 files at once. `read_listed` knows all that it will need, and
-//! reads just that. A log is in the order of the writes, so a walk reads its values one by one.
-//!
-//! What must hold: each value is checked as `ValueFile::read` checks it, once. Values share the
+//! A walk, up or down, reads up to 64 sorted value files in stretches: of 16 KiB first, and twice as
+//! long each time, up to 256 KiB. Gaps of up to 16 KiB are read over. `read_listed` knows all that
+//! it will need, and reads just that. From a log, in the order of the writes, a walk reads values
+//! one by one.
+//! What must hold: each value is checked once, as `ValueFile::read` checks it. Values share the
 //! memory of their stretch. What is read ahead stays with the walk: it is never put into `Resident`
 //! memory. All windows together have 2 MiB, and what slices keep.
-//!
 //! Callers: `db::iterator` (scans), `db::keyspace` (`multi_get`), `compaction::moves` (values that
 //! move).
 
