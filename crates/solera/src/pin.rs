@@ -1,8 +1,9 @@
-//! Shared ownership of memory that slices point into: `Pin`, `PinStock`, `Slice`.
+//! Shared ownership of memory that slices point into: `Pin`, `PinStock`, `Slice`, `Piece`.
 //!
 //! A `Pin` is a counted handle of one word. So a cache slot is one atomic word, and a lookup
 //! reaches the bytes with one dependent load. A `PinStock` counts 32 references at once. A `Slice`
-//! is bytes that stay valid while it lives: up to 24 in itself, more by a pin.
+//! is bytes that stay valid while it lives: up to 24 in itself, more by a pin. A `Piece` is memory
+//! that slices share and that is read into again when they are gone.
 //!
 //! What must hold: the object behind a pin begins with a `PinHeader` (`#[repr(C)]`, first field)
 //! whose `free` knows its true type. Pinned bytes stay where and as they are.
@@ -15,7 +16,7 @@ use std::{
     cmp, fmt, hash,
     mem::ManuallyDrop,
     num::NonZeroUsize,
-    ops::Deref,
+    ops::{Deref, Range},
     ptr::NonNull,
     sync::atomic::{AtomicBool, AtomicU32, Ordering, fence},
 };
@@ -210,6 +211,71 @@ struct Owned {
     bytes: Box<[u8]>,
 }
 
+/// Memory that is read into, then shared by slices, then read into again once the last of them is
+/// gone.
+#[derive(Debug)]
+pub struct Piece {
+    pin: Pin,
+    /// Where its bytes begin, at a multiple of the alignment, and how many they are.
+    start: *mut u8,
+    len: usize,
+}
+
+// SAFETY: the pointer leads into the object that the pin keeps, which any thread may drop; it is
+// written through only by who has the piece exclusively.
+unsafe impl Send for Piece {}
+// SAFETY: as above; a shared piece only reads.
+unsafe impl Sync for Piece {}
+
+impl Piece {
+    /// `len` bytes, zeros, that begin at a multiple of `alignment`, a power of two.
+    pub fn new(len: usize, alignment: usize) -> Piece {
+        let pin = owning(vec![0; len + alignment - 1].into());
+        // SAFETY: `owning` made the object, and nobody else has it yet.
+        let bytes = unsafe { &mut pin.as_ptr().cast::<Owned>().as_mut().bytes };
+        let skipped = bytes.as_ptr().addr().next_multiple_of(alignment) - bytes.as_ptr().addr();
+        let start = bytes[skipped..].as_mut_ptr();
+        Piece { pin, start, len }
+    }
+
+    /// How many bytes there is room for.
+    pub fn room(&self) -> usize {
+        self.len
+    }
+
+    /// The bytes, to be written, if no slice of them is left.
+    pub fn unshared(&mut self) -> Option<&mut [u8]> {
+        // Acquire: what others read through their slices, they read before this.
+        let is_alone = self.pin.header().references.load(Ordering::Acquire) == 1;
+        // SAFETY: the object is the piece's alone, and new slices are made by `slice` only, which
+        // borrows the piece.
+        is_alone.then(|| unsafe { std::slice::from_raw_parts_mut(self.start, self.len) })
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: they lie in the object that the pin keeps, and are written by who has the piece
+        // exclusively alone.
+        unsafe { std::slice::from_raw_parts(self.start, self.len) }
+    }
+
+    /// A part of the bytes, which keeps all of them. Panics if there are fewer.
+    #[inline]
+    pub fn slice(&self, part: Range<usize>) -> Slice {
+        // SAFETY: the part lies in the object of the pin. It is not written while a slice of it
+        // lives, since `unshared` counts them.
+        unsafe { Slice::pinned(&self.pin, &self.bytes()[part]) }
+    }
+}
+
+/// The only reference to an object that owns `bytes`. They stay where they are.
+fn owning(bytes: Box<[u8]>) -> Pin {
+    let owned = Box::into_raw(Box::new(Owned { header: PinHeader::new(free_owned), bytes }));
+    // SAFETY: `Owned` is repr(C) with the header first, immutable but for who has it alone, and its
+    // one reference is ours. A box is not null.
+    unsafe { Pin::from_raw(NonNull::new_unchecked(owned).cast()) }
+}
+
 /// Releases bytes that a slice owned.
 ///
 /// # Safety
@@ -280,12 +346,8 @@ impl Slice {
 
     fn owned(bytes: Box<[u8]>) -> Self {
         let (start, len) = (bytes.as_ptr(), bytes.len());
-        let owned = Box::leak(Box::new(Owned { header: PinHeader::new(free_owned), bytes }));
-        // SAFETY: `Owned` is repr(C) with the header first, immutable, and its one reference is
-        // ours.
-        let pin = unsafe { Pin::from_raw(NonNull::from(owned).cast()) };
         // SAFETY: the bytes are the object's.
-        unsafe { Slice::lying_at(start, len, pin) }
+        unsafe { Slice::lying_at(start, len, owning(bytes)) }
     }
 
     /// Bytes inside the object that `pin` keeps alive. Short ones are copied: that is cheaper than
@@ -486,6 +548,26 @@ impl fmt::Debug for Slice {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_piece_is_written_again_only_when_no_slice_of_it_is_left() {
+        let mut piece = Piece::new(4096, 512);
+        assert!(piece.room() == 4096 && piece.bytes().as_ptr().addr().is_multiple_of(512));
+        piece.unshared().unwrap().fill(1);
+        let (short, long) = (piece.slice(0..INLINE_BYTES), piece.slice(100..300));
+        assert!(piece.unshared().is_none(), "a slice shares it");
+        let other = long.clone();
+        drop(long);
+        assert!(piece.unshared().is_none(), "a clone shares it");
+        let kept = std::thread::spawn(move || other[..].to_vec()).join().unwrap();
+        assert_eq!(kept, [1; 200]);
+        // A short one has its bytes in itself.
+        piece.unshared().unwrap().fill(2);
+        assert_eq!((&short[..], &piece.slice(0..100)[..]), (&[1; INLINE_BYTES][..], &[2; 100][..]));
+        let last = piece.slice(4000..4096);
+        drop(piece);
+        assert_eq!(last, [2; 96]);
+    }
 
     #[test]
     fn a_slice_outlives_the_vector_it_came_from() {

@@ -2,7 +2,8 @@
 //! `Phase`, `Holding`.
 //!
 //! `load` puts every key once, `mixed` updates and reads by popularity (Zipf), `scans` and `reads`
-//! ask. A `Phase` has times, bytes written by what for, and space.
+//! ask, `put_in_order` walks until walks have paid for order. A `Phase` has times, bytes written by
+//! what for, and space.
 //!
 //! What must hold: tables and sorted value files are read past the system's cache, if
 //! `Setting::direct` says so. Logs are not, so what the system keeps of them is dropped again and
@@ -32,6 +33,10 @@ pub(super) const KEY_BYTES: u64 = 8;
 const MARK_BYTES: usize = 12;
 /// Random bytes that values are parts of.
 const VALUE_POOL_BYTES: usize = 1 << 20;
+/// Most walks over everything that put values into order.
+const WALKS_MAX: usize = 12;
+/// An operation that takes so long is asked whether it waited for a processor.
+const SLOW_NS: u64 = 5_000_000;
 /// Operations between two looks at whether values are being moved, and at the space.
 const LOOK_OPERATIONS: u64 = 512;
 /// What the system's cache holds of the logs is dropped so many times in a phase.
@@ -148,21 +153,44 @@ pub(super) struct Timed {
     pub(super) ns: u64,
     /// While no values were moved, and while they were.
     pub(super) latencies: [Histogram<u64>; SIDES],
+    /// The longest of each side, without what it waited for a processor.
+    pub(super) own_ns_max: [u64; SIDES],
 }
 
 impl Timed {
     fn none() -> Timed {
-        Timed { count: 0, ns: 0, latencies: [histogram(), histogram()] }
+        Timed { count: 0, ns: 0, latencies: [histogram(), histogram()], own_ns_max: [0; SIDES] }
     }
 
-    fn add(&mut self, ns: u64, moving: bool) {
+    /// An operation took `ns`. What this thread has `waited` for processors since the last look is
+    /// taken for the operation's, if that took long.
+    fn add(&mut self, ns: u64, moving: bool, waited: &mut Waited) {
         (self.count, self.ns) = (self.count + 1, self.ns + ns);
+        let own_ns = if ns < SLOW_NS { ns } else { ns.saturating_sub(waited.since_last_look()) };
+        let longest = &mut self.own_ns_max[usize::from(moving)];
+        *longest = own_ns.max(*longest);
         self.latencies[usize::from(moving)].saturating_record(ns);
     }
 
     /// Operations per second of their own time.
     pub(super) fn per_second(&self) -> f64 {
         self.count as f64 * 1e9 / self.ns.max(1) as f64
+    }
+}
+
+/// For how long a thread was ready to run while others were on the processors.
+struct Waited(u64);
+
+impl Waited {
+    fn now() -> u64 {
+        let told = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+        // Where the system does not tell, nothing was waited for.
+        told.split(' ').nth(1).and_then(|ns| ns.parse().ok()).unwrap_or(0)
+    }
+
+    fn since_last_look(&mut self) -> u64 {
+        let before = std::mem::replace(&mut self.0, Waited::now());
+        self.0.saturating_sub(before)
     }
 }
 
@@ -208,6 +236,7 @@ pub(super) struct Keeper {
     /// The version that each key's value has.
     versions: Vec<u32>,
     wrong: u64,
+    waited: Waited,
     /// Removed when the keeper goes; after `db`, by the order of the fields.
     directory: TempDir,
 }
@@ -237,6 +266,7 @@ impl Keeper {
             pool,
             versions: vec![0; setting.pairs as usize],
             wrong: 0,
+            waited: Waited(Waited::now()),
             directory,
         })
     }
@@ -272,7 +302,7 @@ impl Keeper {
             }
             let begin = clock.monotonic_ns();
             let value = keeper.db.get(key(number))?;
-            phase.reads.add(clock.monotonic_ns() - begin, moving);
+            phase.reads.add(clock.monotonic_ns() - begin, moving, &mut keeper.waited);
             keeper.check(number, value.as_deref());
             Ok(())
         })
@@ -301,6 +331,7 @@ impl Keeper {
             }
             if at.is_multiple_of(LOOK_OPERATIONS) {
                 moving = self.db.stats().value_files_leaving > 0;
+                self.waited.since_last_look();
             }
             if at.is_multiple_of(8 * LOOK_OPERATIONS) {
                 phase.space_peak = phase.space_peak.max(self.space()?);
@@ -334,7 +365,7 @@ impl Keeper {
         value[8..MARK_BYTES].copy_from_slice(&version.to_le_bytes());
         let begin = clock.monotonic_ns();
         self.db.put(key(number), &*value)?;
-        phase.writes.add(clock.monotonic_ns() - begin, moving);
+        phase.writes.add(clock.monotonic_ns() - begin, moving, &mut self.waited);
         Ok(())
     }
 
@@ -366,29 +397,48 @@ impl Keeper {
         let (mut seen, mut ns) = (0u64, 0);
         for _ in 0..scans {
             let first = key(self.random.below(self.setting.pairs));
-            let db = self.db.clone();
             let begin = clock.monotonic_ns();
-            let mut scan = db.range(&first[..]..);
-            let mut last = None;
-            for _ in 0..entries {
-                if !scan.advance()? {
-                    break;
-                }
-                seen += 1;
-                let value = scan.value();
-                let number = value.first_chunk().map_or(u64::MAX, |bytes| u64::from_le_bytes(*bytes));
-                let ascends = last.is_none_or(|last: Vec<u8>| last[..] < *scan.key());
-                if !ascends || number >= self.setting.pairs || *scan.key() != key(number) {
-                    self.wrong += 1;
-                } else {
-                    self.check(number, Some(value));
-                }
-                last = Some(scan.key().to_vec());
-            }
+            seen += self.walk(&first, entries)?;
             ns += clock.monotonic_ns() - begin;
         }
         self.answered("scans")?;
         Ok(seen as f64 * 1e9 / ns.max(1) as f64)
+    }
+
+    /// Walks over all entries until no more values are moved for walks, and `WALKS_MAX` times at
+    /// most: bytes that were written for it.
+    pub(super) fn put_in_order(&mut self) -> Result<u64> {
+        let before = self.written();
+        for _ in 0..WALKS_MAX {
+            let written = self.written().all();
+            self.walk(&[], u64::MAX)?;
+            self.db.wait_idle()?;
+            if self.written().all() == written {
+                break;
+            }
+        }
+        self.answered("walks over everything")?;
+        Ok(self.written().since(&before).all())
+    }
+
+    /// Walks over `entries` entries from `first` on, as far as there are any, and checks each.
+    fn walk(&mut self, first: &[u8], entries: u64) -> Result<u64> {
+        let db = self.db.clone();
+        let mut scan = db.range(first..);
+        let (mut seen, mut last) = (0, None);
+        while seen < entries && scan.advance()? {
+            seen += 1;
+            let value = scan.value();
+            let number = value.first_chunk().map_or(u64::MAX, |bytes| u64::from_le_bytes(*bytes));
+            let here: Option<[u8; KEY_BYTES as usize]> = scan.key().try_into().ok();
+            if number >= self.setting.pairs || here != Some(key(number)) || last >= here {
+                self.wrong += 1;
+            } else {
+                self.check(number, Some(value));
+            }
+            last = here;
+        }
+        Ok(seen)
     }
 
     /// Reads of random keys that are there, with nothing else to do: reads per second, and read

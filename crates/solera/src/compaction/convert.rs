@@ -2,9 +2,9 @@
 //! `Cell`s.
 //! A conversion takes a key range out of all levels. It writes values of chosen files, the victims,
 //! to sorted value files, and the entries to the last level that has such keys. A `Cell` is a table
-//! of the oldest run, with all that lies above it. `convert` ranks cells by what they give back for
-//! the bytes they cost, and adds neighbours. It also moves values out of logs that walks have paid
-//! for. `headroom` says how much writers may write meanwhile.
+//! of the oldest run, or a part where walks read, with all above it. `convert` ranks cells by what
+//! they give back for the bytes they cost, and adds neighbours. It also puts values into order that
+//! walks have paid for. `headroom` says how much writers may write meanwhile.
 //! What must hold: conversions never let value files exceed live values, the spare percent and an
 //! eighth of the live values. Where nothing else moves, one file is always allowed.
 //! Callers: `engine::convert`, `engine::reclaim` (`can_be_over`, `headroom`), `engine::reclaiming`
@@ -44,6 +44,11 @@ const RAMP_PARTS: u64 = 32;
 /// A cell is merged for the values that are hidden in it, if they are more than one part in so many
 /// of those that count as live.
 const HIDDEN_PARTS: u64 = 16;
+/// Where walks read, a keyspace has about so many cells at least: values are put into order within
+/// the little room that giving back space leaves.
+const CELLS_READ: usize = 64;
+/// A walk reads so many sorted files side by side without much loss.
+const SCATTERED_MIN: usize = 4;
 /// A neighbour takes part in a conversion if it is worth one part in so many of the best cell.
 const NEIGHBOUR_SHARE: f64 = 2.0;
 
@@ -57,7 +62,18 @@ pub struct TablePointers {
     pub hides: u64,
 }
 
-/// A piece of a keyspace: a table of its last level, with all that lies above it.
+/// What walks have lately read by short reads in one keyspace.
+pub trait WalkReads {
+    /// How many such reads were in `range`.
+    fn reads_in(&self, range: &KeyRange) -> u64;
+
+    /// Keys inside `range`, ascending, that divide its reads into about so many `parts`: fewer if
+    /// little was read.
+    fn dividing(&self, range: &KeyRange, parts: usize) -> Vec<Box<[u8]>>;
+}
+
+/// A piece of a keyspace: a table of its last level or, where walks read, a part of one, with all
+/// that lies above it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {
     /// Whose it is.
@@ -70,7 +86,7 @@ pub struct Cell {
     pub live: BTreeMap<FileId, Live>,
     /// Bytes of its values that newer entries hide, about.
     pub hidden: u64,
-    /// How many values walks have lately read here out of logs, one by one.
+    /// How many short reads of values walks have lately needed here.
     pub reads: u64,
 }
 
@@ -96,11 +112,13 @@ pub struct Conversion {
     pub victims: Victims,
     /// Bytes of the values that move, about.
     pub moved: u64,
+    /// Whether walks have paid for it: it puts into order what they have read.
+    pub is_paid: bool,
 }
 
 impl fmt::Display for Conversion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Conversion { keyspace, range, victims, moved } = self;
+        let Conversion { keyspace, range, victims, moved, .. } = self;
         write!(f, "convert {range} of keyspace {}, {moved} bytes: {victims}", keyspace.0)
     }
 }
@@ -131,19 +149,26 @@ impl Scales<'_> {
         self.victims.iter().enumerate().map(gain).sum()
     }
 
-    /// The logs whose values in `cell` walks have paid for: they have read as many out of logs as
-    /// there are. None if there is no room for these.
+    /// The files whose values in `cell` walks have paid for: as many short reads as there are
+    /// values. Logs, of which each value costs one; and where values are scattered over many sorted
+    /// files, these but the largest. None if there is no room for them.
     fn paid(&self, cell: &Cell) -> BTreeSet<FileId> {
-        let is_log = |(file, live): &(&FileId, &Live)| {
-            !live.sorted && self.spaces.contains_key(file) && !self.victims.contains(file)
+        let others = || {
+            let is_other = |file: &FileId| self.spaces.contains_key(file) && !self.victims.contains(file);
+            cell.live.iter().filter(move |(file, _)| is_other(file))
         };
-        let logs = || cell.live.iter().filter(is_log);
-        let values: u64 = logs().map(|(_, live)| live.values).sum();
-        let bytes: u64 = logs().map(|(_, live)| live.bytes).sum();
-        match values > 0 && cell.reads >= values && bytes <= self.room {
-            true => logs().map(|(file, _)| *file).collect(),
-            false => BTreeSet::new(),
+        let mut paid: BTreeSet<FileId> =
+            others().filter(|(_, live)| !live.sorted).map(|(file, _)| *file).collect();
+        let mut sorted: Vec<(u64, FileId)> =
+            others().filter(|(_, live)| live.sorted).map(|(file, live)| (live.bytes, *file)).collect();
+        if sorted.len() > SCATTERED_MIN {
+            sorted.sort_unstable();
+            sorted.pop();
+            paid.extend(sorted.into_iter().map(|(_, file)| file));
         }
+        let values: u64 = paid.iter().map(|file| cell.live[file].values).sum();
+        let is_paid = values > 0 && cell.reads >= values && bytes_in(cell, &paid) <= self.room;
+        if is_paid { paid } else { BTreeSet::new() }
     }
 
     /// What is weighed of `cell`; `None`: nothing leaves it.
@@ -166,7 +191,7 @@ fn bytes_in(cell: &Cell, files: &BTreeSet<FileId>) -> u64 {
 
 /// What is decided by, of a cell.
 struct Weighed {
-    /// Logs beside the victims.
+    /// Files beside the victims.
     paid: BTreeSet<FileId>,
     /// Bytes of the values that leave.
     moved: u64,
@@ -260,7 +285,8 @@ pub fn convert(
             moved += other.moved;
         }
         let victims = Victims::with_old(victims.union(&of_cell.paid).copied().collect(), old);
-        Conversion { keyspace: *keyspace, range, victims, moved }
+        let is_paid = !of_cell.paid.is_empty();
+        Conversion { keyspace: *keyspace, range, victims, moved, is_paid }
     };
     best.into_iter().map(with_neighbours).collect()
 }
@@ -290,28 +316,32 @@ impl Sums {
     }
 }
 
-/// The cells of one keyspace: the tables of the oldest run of its last level divide its keys.
-/// `pointers` says what the part of a table points to that
-/// counts.
+/// The cells of one keyspace: the tables of the oldest run of its last level divide its keys, and
+/// so does what walks have `read`. `pointers` says what the part of a table points to that counts.
 ///
 /// # Errors
 /// What `pointers` returns.
 pub fn cells<E>(
     keyspace: KeyspaceId,
     version: &Version,
-    heat: impl Fn(&KeyRange) -> u64,
+    read: &dyn WalkReads,
     mut pointers: impl FnMut(&Run, &TableRef) -> Result<Arc<TablePointers>, E>,
 ) -> Result<Vec<Cell>, E> {
     let Some(last) = version.runs().last() else { return Ok(Vec::new()) };
     let extent = version.runs().iter().map(|run| run.range());
     let extent = extent.reduce(|all, range| all.hull(&range)).unwrap_or_else(KeyRange::all);
-    let mut starts: Vec<Box<[u8]>> = last.tables().iter().map(|table| table.clip().start.clone()).collect();
+    let parts = CELLS_READ.div_ceil(last.tables().len());
+    let mut starts: Vec<Box<[u8]>> = Vec::new();
+    for table in last.tables().iter() {
+        starts.push(table.clip().start.clone());
+        starts.extend(read.dividing(table.clip(), parts));
+    }
     starts[0] = extent.start.clone();
     let end = |at: usize| starts.get(at + 1).map_or(extent.end.clone(), |end| KeyEnd::Excluded(end.clone()));
     let ranges = (0..starts.len()).map(|at| KeyRange { start: starts[at].clone(), end: end(at) });
     let mut cells: Vec<Cell> = ranges
         .map(|range| {
-            let (reads, live) = (heat(&range), BTreeMap::new());
+            let (reads, live) = (read.reads_in(&range), BTreeMap::new());
             Cell { keyspace, range, table_bytes: 0, live, hidden: 0, reads }
         })
         .collect();
@@ -323,12 +353,10 @@ pub fn cells<E>(
         let TablePointers { live, hides } = &*pointers(run, table)?;
         let reached = cells[first..].iter_mut().take_while(|cell| cell.range.overlaps(table.clip()));
         for cell in reached {
-            let bytes = table.bytes_within(&cell.range);
-            cell.table_bytes += bytes;
-            let part = |number: u64| {
-                // At least one, so that what a cell may hold is looked at.
-                (number as f64 * (bytes as f64 / table.bytes() as f64)).ceil() as u64
-            };
+            let share = share(table, &cell.range);
+            cell.table_bytes += (table.bytes() as f64 * share) as u64;
+            // At least one, so that what a cell may hold is looked at.
+            let part = |number: u64| (number as f64 * share).ceil() as u64;
             cell.hidden += part(*hides) * mean;
             for (file, of_table) in live.iter() {
                 let of_cell =
@@ -342,6 +370,21 @@ pub fn cells<E>(
         cell.hidden = cell.hidden.min(cell.live_bytes());
     }
     Ok(cells)
+}
+
+/// Which share of `table` lies in `range`: by its index, if it is open.
+fn share(table: &TableRef, range: &KeyRange) -> f64 {
+    if range.covers(table.clip()) {
+        return 1.0;
+    }
+    let by_index = table.file().opened().map(|open| {
+        let within = open.approximate_bytes(&table.clip().intersection(range));
+        (within, open.approximate_bytes(table.clip()))
+    });
+    match by_index {
+        Some((within, all)) if all > 0 => (within as f64 / all as f64).min(1.0),
+        _ => table.bytes_within(range) as f64 / table.bytes().max(1) as f64,
+    }
 }
 
 /// Whether there can be anything to give back, if at most so many bytes are hidden.

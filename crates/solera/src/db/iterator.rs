@@ -86,7 +86,8 @@ pub struct Iter {
     back_tally: Tally,
     /// Separated values are read.
     resolves: bool,
-    ahead: ReadAhead,
+    front_ahead: ReadAhead,
+    back_ahead: ReadAhead,
     scout: Scout,
     /// The value of the entry that the last move came to, if it lies apart.
     apart: Option<Slice>,
@@ -162,7 +163,8 @@ impl Iter {
             front_tally: Tally::default(),
             back_tally: Tally::default(),
             resolves: true,
-            ahead: ReadAhead::default(),
+            front_ahead: ReadAhead::default(),
+            back_ahead: ReadAhead::default(),
             scout: Scout::default(),
             apart: None,
         }
@@ -435,7 +437,7 @@ impl Iter {
             let (clock, pointer) =
                 (self.keyspace.handle().clock(), values::decode(front.value(), front.key())?);
             let begun = (!pointer.sorted && self.scout.waits()).then(|| clock.monotonic_ns());
-            self.apart = Some(read_apart(&mut self.ahead, &self.keyspace, front.key(), &pointer)?);
+            self.apart = Some(read_apart(&mut self.front_ahead, &self.keyspace, front.key(), &pointer)?);
             if let Some(begun) = begun
                 && self.scout.timed(clock.monotonic_ns().saturating_sub(begun))
                 && self.overlay.is_none()
@@ -467,7 +469,7 @@ impl Iter {
         let Some(back) = self.back.as_ref().filter(|back| back.is_separated()) else { return Ok(()) };
         if self.resolves {
             let pointer = values::decode(back.value(), back.key())?;
-            self.apart = Some(read_apart(&mut self.ahead, &self.keyspace, back.key(), &pointer)?);
+            self.apart = Some(read_apart(&mut self.back_ahead, &self.keyspace, back.key(), &pointer)?);
         }
         Ok(())
     }
@@ -560,10 +562,11 @@ fn refused(why: Option<Error>, resolves: bool) -> Result<()> {
 #[inline(never)]
 fn read_apart(ahead: &mut ReadAhead, keyspace: &Keyspace, key: &[u8], pointer: &Pointer) -> Result<Slice> {
     let tree = keyspace.tree();
-    if !pointer.sorted && tree.heat.note(key) {
+    let value = ahead.read(&tree.values, pointer, key)?;
+    if ahead.was_short() && tree.heat.note(key) {
         keyspace.handle().weigh_walks();
     }
-    ahead.read(&tree.values, pointer, key)
+    Ok(value)
 }
 
 impl Drop for Iter {

@@ -378,18 +378,21 @@ impl Keyspace {
                 Outcome::Absent => None,
                 Outcome::Operand => self.tree.fold(&view, probe.key, self.reader(snapshot))?,
                 Outcome::Separated { pointer, .. } => {
-                    apart.push((self.pointer(pointer, probe.key)?, i));
-                    None
+                    let pointer = self.pointer(pointer, probe.key)?;
+                    let resident = self.tree.values.resident(&pointer, probe.key);
+                    if resident.is_none() {
+                        apart.push((pointer, i));
+                    }
+                    resident
                 }
                 Outcome::Malformed => return Err(sight::malformed(probe.key)),
             };
         }
-        // Neighbours in a file are read one after the other.
-        apart.sort_unstable_by_key(|&(pointer, _)| pointer);
-        let mut ahead = ReadAhead::default();
-        for (pointer, i) in apart {
-            values[i] = Some(ahead.read(&self.tree.values, &pointer, keys[i].as_ref())?);
-        }
+        // Neighbours in a file are read together.
+        apart.sort_unstable();
+        let key = |i: usize| keys[i].as_ref();
+        let found = |i: usize, value| values[i] = Some(value);
+        ReadAhead::default().read_listed(&self.tree.values, &apart, key, found)?;
         self.count_lookups(
             keys.iter()
                 .zip(&values)

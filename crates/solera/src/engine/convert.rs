@@ -2,7 +2,7 @@
 //! `Reclaimer::convert` converts one when there is no flush and no compaction to do.
 //!
 //! `compaction::convert` decides: a range is worth it for the space that it gives back, or because
-//! walks read many values there out of logs (`tree::heat`).
+//! walks read many values there by short reads (`tree::heat`).
 //!
 //! What must hold: files that are to be emptied are emptied before others are chosen, but for those
 //! that cannot be now. Writers are told how much room is left. A failed conversion changes nothing;
@@ -71,7 +71,9 @@ impl Reclaimer<'_> {
                 let at_work = self.reclaiming.begin(conversion.victims.iter().count() as u64);
                 let done = self.rest.carry_out(tree, &plan, conversion.victims);
                 drop(at_work);
-                tree.heat.forget(&conversion.range);
+                if conversion.is_paid {
+                    tree.heat.forget(&conversion.range);
+                }
                 let mut state = self.reclaiming.state.lock();
                 state.moving -= conversion.moved;
                 let done = self.after_conversion(&mut state, tree, &plan, done);
@@ -106,7 +108,7 @@ impl Reclaimer<'_> {
             if !version.values().is_empty() {
                 let heat = tree.heat.sample();
                 let pointers = |run: &_, table: &_| state.census.of(&version, run, table);
-                cells.extend(compaction::cells(tree.id, &version, |range| heat.reads_in(range), pointers)?);
+                cells.extend(compaction::cells(tree.id, &version, &heat, pointers)?);
             }
         }
         Ok(cells)

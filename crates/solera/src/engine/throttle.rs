@@ -1,8 +1,9 @@
 //! Slowing writers down when flush and compaction are behind: `Throttle::admit`. `Tree::stall` and
 //! `Reclaiming::delay` say how long; the longer counts.
 //!
-//! `Delays` adds up what is too short to sleep, to a millisecond (docs/decisions/0017). A writer
-//! that must wait for work is held by `Work::hold_writer`.
+//! `Delays` adds up what is too short to sleep, to a millisecond (docs/decisions/0017), or to 100 µs
+//! where giving back space sets the pace of all writes. A writer that must wait for work is held by
+//! `Work::hold_writer`.
 //!
 //! What must hold: what a sleep took too long counts against later delays, up to 2 ms. Without
 //! background threads a writer does one step of the work and does not sleep.
@@ -22,6 +23,11 @@ use std::{sync::Arc, time::Duration};
 /// Delays are added up to this before a writer sleeps: many times what the system sleeps too long,
 /// so that few writes sleep. One in a thousand is what users look at.
 const SLEEP_NS_MIN: i64 = 1_000_000;
+/// With delays of so much, more than one write in a hundred would sleep for a millisecond, which is
+/// what users look at, too.
+const MANY_NS: i64 = SLEEP_NS_MIN / 100;
+/// Then more writes sleep, each for so long at least. The system wakes them 50 µs late.
+const SLEEP_EVEN_NS_MIN: i64 = 100_000;
 /// What was slept too long counts against later delays, up to this at a time.
 const CREDIT_NS_MAX: i64 = 2_000_000;
 
@@ -38,13 +44,15 @@ impl Delays {
     /// Adds `delay`. Returns what the caller is to sleep, if that is long enough, and reports with
     /// [`Delays::slept`]: of small delays all that is owed, of a long one what is left of it when
     /// what was slept too long is taken off.
-    fn owe(&self, delay: Duration) -> Option<Duration> {
+    /// `is_even`: where many writes would sleep so, each sleeps less.
+    fn owe(&self, delay: Duration, is_even: bool) -> Option<Duration> {
         let delay = i64::try_from(delay.as_nanos()).unwrap_or(i64::MAX / 2);
+        let least = if is_even && delay >= MANY_NS { SLEEP_EVEN_NS_MIN } else { SLEEP_NS_MIN };
         let mut sleep = 0;
         let owe = |owed: i64| {
             // Whoever owes much pays it, and not somebody else.
-            let due = delay + if delay < SLEEP_NS_MIN { owed } else { owed.min(0) };
-            sleep = if due < SLEEP_NS_MIN { 0 } else { due };
+            let due = delay + if delay < least { owed } else { owed.min(0) };
+            sleep = if due < least { 0 } else { due };
             Some(owed + delay - sleep)
         };
         let _ = self.owed_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, owe);
@@ -85,7 +93,11 @@ impl Throttle {
         work: &Work,
         step: impl FnOnce() -> Result<bool>,
     ) -> Result<()> {
-        let stalled = match tree.stall(bytes) {
+        let stall = tree.stall(bytes);
+        // Giving back space sets the pace of all writes for long; other stalls pass.
+        let is_even =
+            matches!(stall, Stall::None) || matches!(stall, Stall::Delay(delay) if delay < at_least);
+        let stalled = match stall {
             Stall::None if at_least.is_zero() => Stall::None,
             Stall::None => Stall::Delay(at_least),
             Stall::Delay(delay) => Stall::Delay(delay.max(at_least)),
@@ -96,7 +108,7 @@ impl Throttle {
             // Without threads of its own the database has its writers do the work, however small
             // the delay.
             Stall::Delay(delay) if !self.is_alone => {
-                if let Some(delay) = self.delays.owe(delay) {
+                if let Some(delay) = self.delays.owe(delay, is_even) {
                     self.hold(tree, bytes, Stall::Delay(delay), work, step)?;
                 }
                 Ok(())
@@ -150,7 +162,7 @@ mod tests {
         let mut slept = Duration::ZERO;
         let mut sleeps = 0;
         for _ in 0..100_000 {
-            if let Some(delay) = delays.owe(MICRO) {
+            if let Some(delay) = delays.owe(MICRO, false) {
                 // As systems do: fifty microseconds too long.
                 let longer = delay + 50 * MICRO;
                 delays.slept(delay, longer);
@@ -162,11 +174,30 @@ mod tests {
     }
 
     #[test]
+    fn where_all_writes_are_held_evenly_more_of_them_sleep_each_for_less() {
+        for (delay, is_even, longest, count) in
+            [(30, true, 130, 600..=1000), (30, false, 1030, 80..=100), (2, true, 1002, 5..=7)]
+        {
+            let (delays, mut sleeps) = (Delays::default(), Vec::new());
+            for _ in 0..3000 {
+                if let Some(sleep) = delays.owe(delay * MICRO, is_even) {
+                    delays.slept(sleep, sleep);
+                    sleeps.push(sleep);
+                }
+            }
+            assert!(sleeps.iter().all(|sleep| *sleep < longest * MICRO), "{sleeps:?}");
+            assert!(count.contains(&sleeps.len()), "{} sleeps for {delay} µs each", sleeps.len());
+            let slept: Duration = sleeps.iter().sum();
+            assert!(slept <= 3000 * delay * MICRO && slept + longest * MICRO >= 3000 * delay * MICRO);
+        }
+    }
+
+    #[test]
     fn a_long_delay_is_slept_at_once_and_one_long_sleep_lets_few_others_pass() {
         let delays = Delays::default();
-        assert_eq!(delays.owe(7_000 * MICRO), Some(7_000 * MICRO));
+        assert_eq!(delays.owe(7_000 * MICRO, false), Some(7_000 * MICRO));
         delays.slept(7_000 * MICRO, Duration::from_secs(3600));
-        assert_eq!(delays.owe(2_000 * MICRO), None);
-        assert_eq!(delays.owe(2_000 * MICRO), Some(2_000 * MICRO));
+        assert_eq!(delays.owe(2_000 * MICRO, false), None);
+        assert_eq!(delays.owe(2_000 * MICRO, false), Some(2_000 * MICRO));
     }
 }

@@ -1,9 +1,9 @@
-//! Where walks have lately read values out of logs: `Heat`, a sample of keys, and `Sample`, a copy
-//! of it.
+//! Where walks have lately read values by short reads: `Heat`, a sample of keys, and `Sample`, a
+//! copy of it (`WalkReads`).
 //!
-//! A value in a log costs a walk a read of its own, since a log is in the order of the writes.
-//! Every 64th such read leaves its key; the last 4,096 keys are kept. `Sample::reads_in` turns the
-//! keys of a range back into a number of reads.
+//! A value in a log costs a walk a read of its own. So do values that are scattered over many
+//! sorted files, nearly. Every 64th such read leaves its key; the last 4,096 keys are kept.
+//! `Sample::reads_in` turns the keys of a range back into a number of reads.
 //!
 //! What must hold: `note` never waits; where the lock is taken, the key is lost. `forget` removes a
 //! range once its values are in key order.
@@ -12,6 +12,7 @@
 //! `engine::convert` samples, to rank cells, and forgets a range that it has converted.
 
 use crate::{
+    compaction::WalkReads,
     key::{KeyEnd, KeyRange},
     sync::{
         Mutex,
@@ -24,10 +25,12 @@ use std::collections::VecDeque;
 const READS_PER_KEY: u64 = 64;
 /// So many keys are remembered: those that were read last.
 const KEYS_MAX: usize = 4096;
+/// A range is divided where at least so many keys are in each part.
+const KEYS_PER_PART: usize = 4;
 /// After so many reads, whoever gives space back had better look.
 const READS_PER_LOOK: u64 = 16 * READS_PER_KEY;
 
-/// Keys of values that walks read out of logs.
+/// Keys of values that walks read by short reads.
 #[derive(Debug, Default)]
 pub struct Heat {
     reads: AtomicU64,
@@ -42,7 +45,7 @@ pub struct Sample {
 }
 
 impl Heat {
-    /// A walk has read the value of `key` out of a log. Whether it is time to look who has paid.
+    /// A walk has read the value of `key` by a short read. Whether it is time to look who has paid.
     #[inline]
     pub fn note(&self, key: &[u8]) -> bool {
         let nth = self.reads.fetch_add(1, Ordering::Relaxed) + 1;
@@ -79,14 +82,30 @@ impl Sample {
         self.keys.is_empty()
     }
 
-    /// How many reads in `range` it stands for.
-    pub fn reads_in(&self, range: &KeyRange) -> u64 {
+    /// The keys in `range`.
+    fn within(&self, range: &KeyRange) -> &[Box<[u8]>] {
         let first = self.keys.partition_point(|key| **key < *range.start);
         let end = match &range.end {
             KeyEnd::Unbounded => self.keys.len(),
             end => self.keys.partition_point(|key| end.admits(key)),
         };
-        end.saturating_sub(first) as u64 * READS_PER_KEY
+        self.keys.get(first..end).unwrap_or_default()
+    }
+}
+
+impl WalkReads for Sample {
+    fn reads_in(&self, range: &KeyRange) -> u64 {
+        self.within(range).len() as u64 * READS_PER_KEY
+    }
+
+    fn dividing(&self, range: &KeyRange, parts: usize) -> Vec<Box<[u8]>> {
+        let keys = self.within(range);
+        let parts = parts.min(keys.len() / KEYS_PER_PART).max(1);
+        let mut dividing: Vec<Box<[u8]>> =
+            (1..parts).map(|part| keys[keys.len() * part / parts].clone()).collect();
+        dividing.dedup();
+        dividing.retain(|key| **key > *range.start);
+        dividing
     }
 }
 
@@ -104,6 +123,11 @@ mod tests {
         let all = heat.sample();
         assert_eq!(all.reads_in(&KeyRange::all()), 64_000);
         assert!((28_000..36_000).contains(&all.reads_in(&half)), "{}", all.reads_in(&half));
+        let parts = all.dividing(&half, 4);
+        assert!(parts.len() == 3 && parts.is_sorted(), "{parts:?}");
+        let first = KeyRange::half_open(&0u32.to_be_bytes(), &parts[0]);
+        assert!((6000..10_000).contains(&all.reads_in(&first)), "{}", all.reads_in(&first));
+        assert!(all.dividing(&KeyRange::half_open(&[9], &[10]), 4).is_empty(), "nothing was read there");
         heat.forget(&half);
         assert_eq!(heat.sample().reads_in(&half), 0);
         assert!(heat.sample().reads_in(&KeyRange::all()) > 28_000);

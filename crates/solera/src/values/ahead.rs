@@ -1,101 +1,273 @@
-//! Reading values ahead of a walk: `ReadAhead`, up to 8 windows on value files, one walk's own.
+//! Reading values ahead: `ReadAhead`, windows on value files, of one end of a walk or one list.
 //!
-//! A sorted value file is read in one stretch by a walk in key order. Where a file is reached twice
-//! in a row, its window reads 16 KiB, and twice as much each time, up to 256 KiB. Gaps of up to 16
-//! KiB are read over. A log is in the order of the writes, so from a log values are read one by one
-//! (`ValueFiles::read_once`).
-//!
-//! What must hold: each value is checked as `ValueFile::read` checks it. What is read ahead stays
-//! with the walk: it is never put into `Resident` memory, which only reads from logs ask.
-//!
+//! A walk, up or down, reads up to 64 sorted value files in stretches: of 16 KiB first, and twice as
+//! long each time, up to 256 KiB. Gaps of up to 16 KiB are read over. `read_listed` knows all that
+//! it will need, and reads just that. From a log, in the order of the writes, a walk reads values
+//! one by one.
+//! What must hold: each value is checked once, as `ValueFile::read` checks it. Values share the
+//! memory of their stretch. What is read ahead stays with the walk: it is never put into `Resident`
+//! memory. All windows together have 2 MiB, and what slices keep.
 //! Callers: `db::iterator` (scans), `db::keyspace` (`multi_get`), `compaction::moves` (values that
 //! move).
 
 use super::{Pointer, ValueFile, ValueFiles, record};
-use crate::{error::Result, pin::Slice};
-use std::sync::Arc;
+use crate::{
+    error::Result,
+    ids::FileId,
+    pin::{Piece, Slice},
+};
+use std::{ops::Range, sync::Arc};
 
-/// Windows on so many files at once: a key range is seldom spread over more sorted files.
-const WINDOWS: usize = 8;
-/// A window that was reached twice in a row begins with so many bytes, and doubles from there.
-const WINDOW_BYTES_MIN: usize = 16 << 10;
-/// Most bytes of a window.
-const WINDOW_BYTES_MAX: usize = 256 << 10;
+/// Windows on so many files at once: where values have moved often, a key range is spread over many
+/// sorted files.
+const WINDOWS: usize = 64;
+/// The first stretch of a window has so many bytes, and each twice as many as the one before.
+const STRETCH_BYTES_MIN: usize = 16 << 10;
+/// Most bytes of a stretch. Larger ones leave the processor's cache before they are used up.
+const STRETCH_BYTES_MAX: usize = 256 << 10;
+/// Most bytes of all windows.
+const BYTES_MAX: usize = 2 << 20;
 /// A gap up to this many bytes is read over: it costs less than another read.
 const GAP_BYTES_MAX: u64 = 16 << 10;
+/// After so many values of a walk that lay one behind the other, it will also go on in a file that
+/// it comes to.
+const IN_ORDER_MIN: u32 = 4;
+/// A read of up to so many bytes does not make much of a device: values that need such reads had
+/// better lie together.
+const SHORT_BYTES: usize = 32 << 10;
 
 /// What was read ahead of one file.
 #[derive(Debug)]
 struct Window {
+    id: FileId,
     file: Arc<ValueFile>,
-    bytes: Vec<u8>,
-    /// Where in the file `bytes` begin.
-    offset: u64,
-    /// Where the last record that was asked for ended.
-    expected: u64,
-    /// Bytes to read the next time.
-    next_bytes: usize,
+    /// Memory of the last stretch, and which part of the file it holds.
+    piece: Option<Piece>,
+    held: Range<u64>,
+    /// The record that was asked for last; none before the first.
+    last: Option<Range<u64>>,
+    /// Bytes of the last stretch.
+    stretch: usize,
+    /// When it was used last, in reads.
+    used: u64,
 }
 
-/// Windows on value files, for one walk.
+/// Windows on value files, for one end of a walk, or a list.
 #[derive(Debug, Default)]
 pub struct ReadAhead {
-    /// The one used last comes first.
     windows: Vec<Window>,
+    /// The window that was used last.
+    at: usize,
+    reads: u64,
+    /// Values in a row that lay one behind the other in their file.
+    in_order: u32,
+    was_short: bool,
 }
 
 impl ReadAhead {
-    /// The value that `pointer` leads to, which belongs to `key`.
+    /// The value that `pointer` leads to, which belongs to `key`, for a walk that goes on from
+    /// there.
     ///
     /// # Errors
     /// As [`ValueFile::read`].
     pub fn read(&mut self, files: &ValueFiles, pointer: &Pointer, key: &[u8]) -> Result<Slice> {
         if !pointer.sorted {
-            return files.read_once(pointer, key);
+            let resident = files.resident(pointer, key);
+            self.was_short = resident.is_none();
+            return resident.map_or_else(|| files.read_file(pointer, key), Ok);
         }
-        let at = self.windows.iter().position(|window| window.file.id() == pointer.file);
-        match at {
-            Some(at) => self.windows[..=at].rotate_right(1),
-            None => {
-                self.windows.truncate(WINDOWS - 1);
-                let file = files.file(pointer.file, pointer.sorted);
-                let window = Window { file, bytes: Vec::new(), offset: 0, expected: 0, next_bytes: 0 };
-                self.windows.insert(0, window);
+        let record = record_of(pointer);
+        self.enter(files, pointer);
+        let window = &self.windows[self.at];
+        let way = window.last.as_ref().map(|last| Way::between(last, &record));
+        self.in_order = match way {
+            Some(Way::Apart) => 0,
+            Some(_) => self.in_order.saturating_add(1),
+            None => self.in_order,
+        };
+        self.was_short = false;
+        if !window.has(&record) {
+            let wanted = match way {
+                Some(Way::Apart) => 0,
+                None if self.in_order < IN_ORDER_MIN => 0,
+                _ => (window.stretch * 2).clamp(STRETCH_BYTES_MIN, self.stretch_max()),
+            };
+            let part = match way {
+                Some(Way::Down) => record.end.saturating_sub(wanted as u64)..record.end,
+                _ => record.start..record.start.saturating_add(wanted as u64),
+            };
+            self.windows[self.at].stretch = wanted;
+            self.was_short = wanted <= SHORT_BYTES;
+            if part.start <= record.start && part.end >= record.end {
+                self.fetch(part);
             }
         }
-        self.windows[0].read(pointer, key)
+        let window = &mut self.windows[self.at];
+        window.last = Some(record.clone());
+        window.value(pointer, key, &record)
+    }
+
+    /// Whether the value that was read last came by a read of its own, or by one of a few values.
+    pub fn was_short(&self) -> bool {
+        self.was_short
+    }
+
+    /// Reads the values to which the pointers of `list` lead, which ascends, and hands each to
+    /// `each` with the number beside it. `key` says whose a number's value is. What lies together
+    /// is read together, and nothing besides.
+    ///
+    /// # Errors
+    /// As [`ValueFile::read`].
+    pub fn read_listed<'k>(
+        &mut self,
+        files: &ValueFiles,
+        list: &[(Pointer, usize)],
+        key: impl Fn(usize) -> &'k [u8],
+        mut each: impl FnMut(usize, Slice),
+    ) -> Result<()> {
+        let mut rest = list;
+        while let Some(&(first, number)) = rest.first() {
+            let mut stretch = record_of(&first);
+            let joins = |(pointer, _): &&(Pointer, usize)| {
+                let record = record_of(pointer);
+                let joins = pointer.file == first.file
+                    && record.start <= stretch.end.saturating_add(GAP_BYTES_MAX)
+                    && record.end.saturating_sub(stretch.start) <= STRETCH_BYTES_MAX as u64;
+                if joins {
+                    stretch.end = stretch.end.max(record.end);
+                }
+                joins
+            };
+            let together = 1 + rest[1..].iter().take_while(joins).count();
+            let (now, later) = rest.split_at(together);
+            rest = later;
+            if together == 1 || !first.sorted {
+                // One that is read alone stays in memory, as of any lookup.
+                each(number, files.read(&first, key(number))?);
+                for &(pointer, number) in &now[1..] {
+                    each(number, files.read(&pointer, key(number))?);
+                }
+                continue;
+            }
+            self.enter(files, &first);
+            self.fetch(stretch);
+            for (pointer, number) in now {
+                let window = &self.windows[self.at];
+                each(*number, window.value(pointer, key(*number), &record_of(pointer))?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes to the window on the file of `pointer`.
+    fn enter(&mut self, files: &ValueFiles, pointer: &Pointer) {
+        self.reads += 1;
+        if self.windows.get(self.at).is_none_or(|window| window.id != pointer.file) {
+            let at = self.windows.iter().position(|window| window.id == pointer.file);
+            self.at = at.unwrap_or_else(|| self.open(files, pointer));
+        }
+        self.windows[self.at].used = self.reads;
+    }
+
+    /// A new window, in the place of the one that was not used for longest if there are too many.
+    fn open(&mut self, files: &ValueFiles, pointer: &Pointer) -> usize {
+        let file = files.file(pointer.file, pointer.sorted);
+        let (id, held) = (pointer.file, 0..0);
+        let window = Window { id, file, piece: None, held, last: None, stretch: 0, used: 0 };
+        if self.windows.len() < WINDOWS {
+            self.windows.push(window);
+            return self.windows.len() - 1;
+        }
+        let oldest = self.oldest(|_| true).unwrap_or(0);
+        self.windows[oldest] = window;
+        oldest
+    }
+
+    /// The window that was not used for longest, of some.
+    fn oldest(&self, of: impl Fn(&Window) -> bool) -> Option<usize> {
+        (0..self.windows.len()).filter(|&at| of(&self.windows[at])).min_by_key(|&at| self.windows[at].used)
+    }
+
+    fn stretch_max(&self) -> usize {
+        (BYTES_MAX / self.windows.len().max(1)).clamp(STRETCH_BYTES_MIN, STRETCH_BYTES_MAX)
+    }
+
+    /// Reads `part` of the present window's file, as far as it goes. What fails is told by the read
+    /// of the value alone.
+    fn fetch(&mut self, part: Range<u64>) {
+        let window = &mut self.windows[self.at];
+        let alignment = window.file.alignment() as u64;
+        let start = part.start - part.start % alignment;
+        let Some(end) = part.end.checked_next_multiple_of(alignment) else { return };
+        let bytes = (end - start) as usize;
+        window.held = 0..0;
+        if window.piece.as_mut().is_none_or(|piece| piece.room() < bytes || piece.unshared().is_none()) {
+            window.piece = None;
+            self.make_room(bytes);
+            self.windows[self.at].piece = Some(Piece::new(bytes, alignment as usize));
+        }
+        let window = &mut self.windows[self.at];
+        if let Some(piece) = window.piece.as_mut().and_then(Piece::unshared)
+            && let Ok(read) = window.file.read_ahead(&mut piece[..bytes], start)
+        {
+            window.held = start..start + read as u64;
+        }
+    }
+
+    /// Windows that were not used for longest give their memory up, until there is room.
+    fn make_room(&mut self, bytes: usize) {
+        let room = |window: &Window| window.piece.as_ref().map_or(0, Piece::room);
+        let mut taken: usize = self.windows.iter().map(room).sum();
+        while taken + bytes > BYTES_MAX
+            && let Some(oldest) = self.oldest(|window| window.piece.is_some())
+        {
+            let window = &mut self.windows[oldest];
+            taken -= room(window);
+            (window.piece, window.held) = (None, 0..0);
+        }
     }
 }
 
-impl Window {
-    fn read(&mut self, pointer: &Pointer, key: &[u8]) -> Result<Slice> {
-        let len = record::CHECKSUM_BYTES + pointer.len as usize;
-        let follows = pointer.offset.checked_sub(self.expected).is_some_and(|gap| gap <= GAP_BYTES_MAX);
-        self.expected = pointer.offset.saturating_add(len as u64);
-        if let Some(held) = self.held(pointer.offset, len) {
-            return self.file.taken(pointer, key, held);
-        }
-        self.next_bytes = match follows {
-            true => (self.next_bytes * 2).clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX),
-            false => 0,
-        };
-        if self.next_bytes <= len {
-            return self.file.read(pointer, key);
-        }
-        self.bytes.resize(self.next_bytes, 0);
-        self.offset = pointer.offset;
-        let read = self.file.read_ahead(&mut self.bytes, pointer.offset);
-        self.bytes.truncate(read.as_ref().map_or(0, |&read| read));
-        read?;
-        match self.held(pointer.offset, len) {
-            Some(held) => self.file.taken(pointer, key, held),
-            // The file ends before: the plain read says so.
-            None => self.file.read(pointer, key),
+/// Where a record lies from the one before it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Up,
+    Down,
+    Apart,
+}
+
+impl Way {
+    fn between(last: &Range<u64>, next: &Range<u64>) -> Way {
+        let is_near = |gap: Option<u64>| gap.is_some_and(|gap| gap <= GAP_BYTES_MAX);
+        if is_near(next.start.checked_sub(last.end)) {
+            Way::Up
+        } else if is_near(last.start.checked_sub(next.end)) {
+            Way::Down
+        } else {
+            Way::Apart
         }
     }
+}
 
-    fn held(&self, offset: u64, len: usize) -> Option<&[u8]> {
-        let start = usize::try_from(offset.checked_sub(self.offset)?).ok()?;
-        self.bytes.get(start..start.checked_add(len)?)
+/// The bytes of the file that hold the value's record.
+fn record_of(pointer: &Pointer) -> Range<u64> {
+    let len = record::CHECKSUM_BYTES as u64 + u64::from(pointer.len);
+    pointer.offset..pointer.offset.saturating_add(len)
+}
+
+impl Window {
+    fn has(&self, record: &Range<u64>) -> bool {
+        self.held.start <= record.start && record.end <= self.held.end
+    }
+
+    /// The value in `record`: out of what was read, or by a read of its own, which also says what
+    /// is wrong.
+    fn value(&self, pointer: &Pointer, key: &[u8], record: &Range<u64>) -> Result<Slice> {
+        let Some(piece) = self.piece.as_ref().filter(|_| self.has(record)) else {
+            return self.file.read(pointer, key);
+        };
+        let part = (record.start - self.held.start) as usize..(record.end - self.held.start) as usize;
+        self.file.check(pointer, key, &piece.bytes()[part.clone()])?;
+        Ok(piece.slice(part.start + record::CHECKSUM_BYTES..part.end))
     }
 }

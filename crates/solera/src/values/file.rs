@@ -43,6 +43,9 @@ pub const SORTED: FileKind =
 pub(super) const FOOTER_BYTES: usize = 28;
 /// A record above this is compared with the file's length before memory is taken for it.
 const UNCHECKED_BYTES_MAX: u64 = 1 << 20;
+/// Reads past the system's cache that begin and end at multiples of this need no copy on nearly all
+/// devices.
+const SECTOR_BYTES: usize = 4096;
 /// What is copied from file to file goes through so much memory.
 const PIECE_BYTES: usize = 256 << 10;
 
@@ -249,10 +252,14 @@ impl ValueFile {
         Ok(done)
     }
 
-    /// The value in `bytes`, the record that `pointer` leads to.
-    pub(super) fn taken(&self, pointer: &Pointer, key: &[u8], bytes: &[u8]) -> Result<Slice> {
-        self.verify(self.opened()?, pointer, key, bytes)?;
-        Ok(Slice::copy_from(&bytes[record::CHECKSUM_BYTES..]))
+    /// Checks `bytes`, the record that `pointer` leads to.
+    pub(super) fn check(&self, pointer: &Pointer, key: &[u8], bytes: &[u8]) -> Result<()> {
+        self.verify(self.opened()?, pointer, key, bytes)
+    }
+
+    /// What the beginning and the memory of a long read had better be multiples of, in bytes.
+    pub(super) fn alignment(&self) -> usize {
+        if self.direct { SECTOR_BYTES } else { 1 }
     }
 }
 

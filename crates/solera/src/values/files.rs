@@ -2,7 +2,7 @@
 //! in memory.
 //!
 //! `file` leads from a number to the one handle that all share. `read` asks the `Resident` values
-//! first, then the file, and has what it read stay in memory. `read_once` does not keep;
+//! first, then the file, and has what it read stay in memory. `resident` looks in memory alone;
 //! `read_file` does not ask; `read_stored` takes a pointer as an entry stores it. `decode` reads
 //! such a pointer.
 //! What must hold: the registry keeps no file. Versions and memtables do, and the handle goes with
@@ -108,22 +108,17 @@ impl ValueFiles {
         Ok(value)
     }
 
-    /// As [`ValueFiles::read`], for who reads many values once: what he reads does not stay in
-    /// memory.
-    ///
-    /// # Errors
-    /// As [`ValueFile::read`].
-    pub fn read_once(&self, pointer: &Pointer, key: &[u8]) -> Result<Slice> {
-        let found = self.resident.as_ref().and_then(|resident| resident.find(pointer, key));
-        found.map_or_else(|| self.read_file(pointer, key), Ok)
+    /// The value of `key` to which `pointer` leads, if it is in memory: for who reads many values
+    /// once, and would push others out of memory.
+    pub fn resident(&self, pointer: &Pointer, key: &[u8]) -> Option<Slice> {
+        self.resident.as_ref()?.find(pointer, key)
     }
 
     /// Somebody will read the value of `key` soon, to which `pointer` leads: if it lies in a log,
     /// where each value costs a read of its own, the device may begin with it.
     pub fn will_need(&self, pointer: &Pointer, key: &[u8]) {
-        let is_resident = || self.resident.as_ref().is_some_and(|held| held.find(pointer, key).is_some());
         if !pointer.sorted
-            && !is_resident()
+            && self.resident(pointer, key).is_none()
             && let Some(file) = self.kept(pointer.file)
         {
             file.will_need(pointer);

@@ -1,8 +1,8 @@
 //! Tests of value files through `ValueWriter`, `ValueFiles`, `ReadAhead` and `check_sorted`, in
 //! memory.
 //!
-//! Values come back through their pointers, alone and read ahead; pointers and tallies come back
-//! from bytes. A value of another key, place or file is damage, and the error has an offset. Every
+//! Values come back through their pointers, alone, read ahead both ways and listed; pointers and
+//! tallies come back from bytes. A value of another key, place or file is damage, and the error has an offset. Every
 //! flipped bit of a file is found. Behind the file's header it harms one value at most. Arbitrary
 //! bytes are no value file. A marked file goes with its last owner, and one that is given up leaves
 //! nothing. A writer panics at a key below the last one.
@@ -12,7 +12,12 @@ use crate::{
     error::Error,
     frame::{FILE_HEADER_BYTES, FileKind},
     ids::{DatabaseId, FileId},
-    vfs::{Fs, mem::MemFs},
+    pin::Slice,
+    vfs::{
+        Fs,
+        fault::{Call, FaultFs},
+        mem::MemFs,
+    },
 };
 use proptest::prelude::*;
 use std::{path::Path, sync::Arc};
@@ -124,6 +129,83 @@ fn values_come_back_through_their_pointers_alone_and_read_ahead() {
         seen += 1;
     };
     assert_eq!(check_sorted(&*fs, Path::new("d/000003.values"), None, FileId(3), each).unwrap(), 3000);
+}
+
+/// Symptom: a scan of values that many sorted files held made a read for each. Cause: a walk had
+/// eight windows, and none downward. Cure: 64 windows under one bound, and both ways.
+#[test]
+fn a_walk_reads_many_sorted_files_in_stretches_both_ways() {
+    const FILES: usize = 40;
+    let disk = Arc::new(FaultFs::new(fs()));
+    let fs: Arc<dyn Fs> = disk.clone();
+    let keys: Vec<String> = (0..FILES * 100).map(|i| format!("{i:06}")).collect();
+    let value = |i: usize| [i as u8, (i >> 8) as u8].repeat(400 + i % 200);
+    let mut pointers = vec![None; keys.len()];
+    for file in 0..FILES {
+        let of_file: Vec<usize> = (file..keys.len()).step_by(FILES).collect();
+        let values: Vec<Vec<u8>> = of_file.iter().map(|&i| value(i)).collect();
+        let pairs: Vec<(&[u8], &[u8])> =
+            of_file.iter().zip(&values).map(|(&i, value)| (keys[i].as_bytes(), &value[..])).collect();
+        let written = written(&fs, 3 + file as u64, &pairs);
+        of_file.into_iter().zip(written).for_each(|(i, pointer)| pointers[i] = Some(pointer));
+    }
+    let files = files(&fs);
+    let owned: Vec<_> = (0..FILES).map(|file| files.file(FileId(3 + file as u64), true)).collect();
+    let mut kept = Vec::new();
+    for down in [false, true] {
+        let before = disk.calls(Call::Read);
+        let mut ahead = ReadAhead::default();
+        for nth in 0..keys.len() {
+            let i = if down { keys.len() - 1 - nth } else { nth };
+            let read = ahead.read(&files, &pointers[i].unwrap(), keys[i].as_bytes()).unwrap();
+            assert_eq!(read, value(i));
+            if i % 97 == 0 {
+                kept.push((i, read));
+            }
+        }
+        let reads = disk.calls(Call::Read) - before;
+        assert!(reads <= 8 * FILES as u64, "{reads} reads for {} values", keys.len());
+    }
+    assert!(kept.iter().all(|(i, read)| *read == value(*i)), "values stay when their walk has gone on");
+    assert_eq!(owned.len(), FILES);
+}
+
+#[test]
+fn a_list_is_read_in_the_stretches_that_hold_it_and_nothing_besides() {
+    let disk = Arc::new(FaultFs::new(fs()));
+    let fs: Arc<dyn Fs> = disk.clone();
+    let keys: Vec<String> = (0..1000).map(|i| format!("{i:06}")).collect();
+    let value = |i: usize| vec![i as u8; if i == 500 { 300_000 } else { 1000 }];
+    let values: Vec<Vec<u8>> = (0..1000).map(value).collect();
+    let pairs: Vec<(&[u8], &[u8])> =
+        keys.iter().zip(&values).map(|(key, value)| (key.as_bytes(), &value[..])).collect();
+    let pointers = written(&fs, 3, &pairs);
+    let files = files(&fs);
+    let _owned = files.file(FileId(3), true);
+    let read = |numbers: &[usize]| {
+        let list: Vec<_> = numbers.iter().map(|&i| (pointers[i], i)).collect();
+        let (before, mut seen) = (disk.calls(Call::Read), Vec::new());
+        let each = |i: usize, found: Slice| {
+            assert_eq!(found, value(i));
+            seen.push(i);
+        };
+        ReadAhead::default().read_listed(&files, &list, |i| keys[i].as_bytes(), each).unwrap();
+        assert_eq!(seen, numbers);
+        disk.calls(Call::Read) - before
+    };
+    // The first read opens the file.
+    assert_eq!(read(&[7]), 2);
+    assert_eq!(read(&[1, 2, 3, 10, 20]), 1);
+    assert_eq!(read(&[1, 100, 200, 300]), 4);
+    assert_eq!(read(&[1, 1, 2, 499, 500, 501, 999]), 5);
+    assert_eq!(read(&(0..1000).collect::<Vec<_>>()), 2 + 1 + 2);
+    let wrong = ReadAhead::default().read_listed(
+        &files,
+        &[(pointers[1], 0), (pointers[2], 2)],
+        |i| keys[i].as_bytes(),
+        |_, _| (),
+    );
+    assert_eq!(corrupt_at(wrong), pointers[1].offset);
 }
 
 #[test]
