@@ -5,16 +5,17 @@
 //! last keys and handles as the engine's table writer does.
 //!
 //! What must hold: the tables hold the pairs of the set in one run, under an index that names
-//! blocks exactly. `of` fails if it finds another number of blocks than the descriptor says.
+//! blocks exactly. Of `learned`, the last keys of a block count as the next block's where the index
+//! says so. `of` fails if it finds another number of blocks than the descriptor says.
 //!
-//! Callers: the experiments `paper::sherry`, `paper::training` and `paper::device`.
+//! Callers: the experiments `paper::{sherry, training, device, keys}`.
 
 use super::formats::DataBlock;
 use crate::{data::DataSet, packed::Packed, runner::Result};
 use solera::{
     Error,
     dir::FileName,
-    index::{LastKeys, handles::Handles, last_keys::KEPT_MAX, separators::Separators},
+    index::{Index, LastKeys, handles::Handles, last_keys::KEPT_MAX, separators::Separators},
     key::KeyEnd,
     table,
     vfs::{Fs, posix::PosixFs},
@@ -30,6 +31,18 @@ pub struct TableBlocks {
     pub starts: Vec<usize>,
     /// Bytes of the index section in the file.
     pub index_file_bytes: u64,
+}
+
+/// What a learned index of a table in `dir` consists of, for people: of one in the middle.
+pub fn form_in_the_middle(dir: &Path) -> Result<String> {
+    let fs: Arc<dyn Fs> = Arc::new(PosixFs::new());
+    let mut names = fs.list_dir(dir)?;
+    names.retain(|name| matches!(FileName::parse(name), Some(FileName::Table(_))));
+    names.sort();
+    let Some(name) = names.get(names.len() / 2) else { return Ok("none".into()) };
+    let file = table::open_alone(&fs, &dir.join(name))?;
+    let form = file.table()?.index().and_then(Index::describe);
+    Ok(form.unwrap_or_else(|| "none".into()))
 }
 
 /// The blocks of all tables in `dir`, which hold the pairs of `set` in one run under an exact
@@ -92,6 +105,31 @@ fn key<'s>(pairs: &'s Packed, set: &DataSet, rank: usize) -> &'s [u8] {
 }
 
 impl TableBlocks {
+    /// All of these tables as if they were one.
+    pub fn joined(tables: &[TableBlocks]) -> TableBlocks {
+        let mut all = TableBlocks { blocks: Vec::new(), starts: Vec::new(), index_file_bytes: 0 };
+        for table in tables {
+            all.starts.truncate(all.blocks.len());
+            all.blocks.extend(table.blocks.iter().cloned());
+            all.starts.extend(&table.starts);
+            all.index_file_bytes += table.index_file_bytes;
+        }
+        all
+    }
+
+    /// Pieces of so many blocks each, as if they were tables.
+    pub fn pieces(&self, blocks: usize) -> Vec<TableBlocks> {
+        let piece = |first: usize| {
+            let end = (first + blocks).min(self.blocks.len());
+            TableBlocks {
+                blocks: self.blocks[first..end].to_vec(),
+                starts: self.starts[first..=end].to_vec(),
+                index_file_bytes: 0,
+            }
+        };
+        (0..self.blocks.len()).step_by(blocks).map(piece).collect()
+    }
+
     /// The separators between the blocks, as the engine's table writer makes them.
     pub fn separators(&self) -> Separators {
         let mut separators = Separators::new();

@@ -24,6 +24,7 @@ mod epochs;
 mod doblix_agent;
 mod foresight;
 mod keeper;
+mod keys;
 mod learnedkv;
 mod learning;
 mod lerp;
@@ -80,11 +81,13 @@ pub enum Paper {
     Together,
     /// LearnedKV: values kept apart, and ways to give their space back. Experiments L1 to L3.
     LearnedKv,
+    /// No paper: keys as applications have them, `learned` beside the classical indexes.
+    Keys,
 }
 
 impl Paper {
     /// All of them.
-    pub const ALL: [Paper; 11] = [
+    pub const ALL: [Paper; 12] = [
         Paper::Doblix,
         Paper::Sherry,
         Paper::RuskeyStatic,
@@ -96,6 +99,7 @@ impl Paper {
         Paper::Camal,
         Paper::Together,
         Paper::LearnedKv,
+        Paper::Keys,
     ];
 
     /// The name that users write, and of the files with the results.
@@ -112,6 +116,7 @@ impl Paper {
             Paper::Camal => "camal",
             Paper::Together => "together",
             Paper::LearnedKv => "learnedkv",
+            Paper::Keys => "keys",
         }
     }
 }
@@ -310,6 +315,9 @@ impl Scale {
             Paper::Ruskey => Scale { missions: 600, ..Scale::default() },
             Paper::Camal => Scale { operations: 20_000, ..Scale::default() },
             Paper::Together => Scale { entries_small: 10_000, mission_operations: 4_000, ..Scale::default() },
+            Paper::Keys => {
+                Scale { entries: 1_000_000, keys: Family::ALL.map(Keys::Family).into(), ..Scale::default() }
+            }
             Paper::LearnedKv => {
                 Scale { entries: 1_000_000, entries_small: 100_000, lookups: 250_000, ..Scale::default() }
             }
@@ -436,6 +444,7 @@ pub fn run(paper: Paper, scale: &Scale, progress: &mut dyn Progress) -> Result<D
             ("CAMAL with its learners, repeated on Solera", camal_learned::run(scale, &units, progress)?)
         }
         Paper::LearnedKv => ("LearnedKV, repeated on Solera", learnedkv::run(scale, &clock, progress)?),
+        Paper::Keys => ("Keys as applications have them", keys::run(scale, &clock, progress)?),
     };
     let run_s = (clock.monotonic_ns() - start) as f64 / 1e9;
     let others = processor.zip(ProcessorTime::now()).map(|(before, now)| now.others_since(before, run_s));
@@ -484,7 +493,7 @@ fn facts(
 /// How was measured.
 fn method(paper: Paper, scale: &Scale) -> String {
     match paper {
-        Paper::Doblix | Paper::Sherry => format!(
+        Paper::Doblix | Paper::Sherry | Paper::Keys => format!(
             "median [quartiles] of {} repeats, the layouts of a comparison in turns, another one first in each repeat; in \
                  memory, each database is opened anew in each repeat, for its turn alone where nothing else is said, and its blocks are read before it is timed; {} reads per pass ({} where they go to \
                  the device), a quarter of them again one by one for the percentiles; one client thread; seed {}; every \

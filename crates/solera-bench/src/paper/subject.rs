@@ -9,7 +9,7 @@
 //! after its load. Of stored databases all have the same memory, and nobody comes to lie behind
 //! another.
 //!
-//! Callers: `paper::{doblix, device, sherry, training, turns}`; `paper::keeper` asks `of_process`.
+//! Callers: `paper::{doblix, device, keys, sherry, training, turns}`; `paper::keeper` asks `of_process`.
 
 use crate::{
     data::DataSet,
@@ -206,6 +206,16 @@ impl Subject {
     /// Runs at each level, from level 0, without the empty ones.
     pub fn runs(&self) -> usize {
         self.db.default().stats().levels.iter().map(|level| level.runs.len()).sum()
+    }
+
+    /// Data blocks that reads looked into so far.
+    pub(super) fn blocks_probed(&self) -> u64 {
+        self.counters().blocks_probed
+    }
+
+    /// Absent keys that passed a filter so far.
+    pub(super) fn filter_false_positives(&self) -> u64 {
+        self.counters().filter_false_positives
     }
 
     fn counters(&self) -> Counters {

@@ -9,7 +9,7 @@
 //! the clock. Each is the least of several repeats. A system that does not tell a thread's time is
 //! an error.
 //!
-//! Caller: `paper::doblix` (D3).
+//! Callers: `paper::doblix` (D3), `paper::keys`.
 
 use super::{
     blocks::{self, TableBlocks},
@@ -83,7 +83,7 @@ pub fn measure(arm: &Arm, set: &DataSet, repeats: usize, parent: Option<&Path>) 
         let spent = thread_ns().zip(before).map(|(after, before)| (after - before) as f64);
         let told = || Error::Config("this system does not tell a thread's processor time".into());
         compaction_ns = compaction_ns.min(spent.ok_or_else(told)?);
-        if tables.is_empty() && is_exact(arm.layout.index) {
+        if tables.is_empty() && tells_blocks(arm.layout.index) {
             tables = blocks::of(directory.path(), set)?;
         }
     }
@@ -112,6 +112,24 @@ pub fn measure(arm: &Arm, set: &DataSet, repeats: usize, parent: Option<&Path>) 
         encode_ns: least(&|| encode(&tables, &kept, &indexes)),
         entries: set.pairs.len() as u64,
     })
+}
+
+/// Blocks of a table of 16 MiB.
+const PIECE_BLOCKS: usize = 4000;
+
+/// What training takes for a key in one index of all blocks, in multiples of what it takes in
+/// tables of 4,000.
+pub fn growth(arm: &Arm, tables: &[TableBlocks], set: &DataSet, clock: &SystemClock, repeats: usize) -> f64 {
+    let all = TableBlocks::joined(tables);
+    let pieces: Vec<Kept> = all.pieces(PIECE_BLOCKS).iter().map(|table| Kept::of(table, set)).collect();
+    let whole = [Kept::of(&all, set)];
+    least_index(arm, &whole, clock, repeats) / least_index(arm, &pieces, clock, repeats)
+}
+
+/// Whether the blocks of a table can be had from where its index leads. Of `learned` the few keys
+/// that it sends too far count as the next block's, which moves a few boundaries by a key.
+fn tells_blocks(kind: IndexKind) -> bool {
+    is_exact(kind) || kind == IndexKind::Learned
 }
 
 /// Whether the kind names one block and never its neighbour.

@@ -7,7 +7,7 @@
 //!
 //! What must hold: ratios are of the same turn; what is left of chance is in the quartiles.
 //!
-//! Callers: `paper::doblix` and `paper::sherry`.
+//! Callers: `paper::{doblix, keys, sherry}`.
 
 use super::subject::{Answer, Inquiry, Reads, Stored, Subject, Tally};
 use crate::{

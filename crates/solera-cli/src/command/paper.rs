@@ -37,7 +37,8 @@ use std::{
 /// against the grid of layouts. ruskey: Lerp under static mixes and in five sessions, against fixed
 /// run limits, the steward and other ways to choose. camal: its learners against other ways of
 /// sampling; mixes that follow each other. together: five ideas of the papers, each on and off.
-/// learnedkv: values in tables and kept apart, with every way to give their space back.
+/// learnedkv: values in tables and kept apart, with every way to give their space back. keys: no
+/// paper; keys as applications have them, `learned` beside the classical indexes.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Writes NAME.md and its pictures, NAME/1.svg and so on, into the directory --out. A quarter of an hour at the default scale, of ruskey-transition \
@@ -45,7 +46,7 @@ about five minutes; every answer is checked. \
 The databases lie in a temporary directory, several at a time, and are removed.")]
 pub(crate) struct PaperBench {
     /// doblix, sherry, ruskey-static, ruskey-transition, camal-static, doblix-agent, ruskey,
-    /// camal, together or learnedkv
+    /// camal, together, learnedkv or keys
     #[arg(value_name = "NAME")]
     paper: Paper,
     /// Parts to run, separated by commas. doblix: in-memory, device, grid, sizes, build; ruskey:

@@ -1,0 +1,362 @@
+//! Keys as applications have them, under `learned` beside the classical indexes: `run`.
+//!
+//! For each set of keys it loads one database for each kind and counts index bytes, and blocks that
+//! reads look into, also by table and by tenth of a table. It times reads in turns, and training
+//! beside a compaction and in one index of all blocks (`training`).
+//!
+//! What must hold: blocks are counted by real lookups of every key of the set. Absent keys are
+//! counted next to every key. `learned` is trained on its own blocks.
+//!
+//! Caller: `paper::mod`.
+
+use super::{
+    Scale, blocks,
+    document::{Section, Table, Verdict, cell},
+    subject::{Answer, Arm, Ask, Inquiry, Stored, Subject},
+    training::{self, BuildCost},
+    turns::InTurns,
+    verdict,
+};
+use crate::{
+    data::{DataSet, Keys, Sizes},
+    report::{Spread, number::digits},
+    runner::{Progress, Result},
+};
+use solera::{IndexKind, clock::SystemClock};
+use std::ops::Range;
+
+/// Keys of numbers, and values.
+const SIZES: Sizes = Sizes::Fixed { key_bytes: 8, value_bytes: 64 };
+/// What `learned` is held against; it is the last.
+const KINDS: [IndexKind; 4] = [IndexKind::Binary, IndexKind::STree, IndexKind::STreeHash, IndexKind::Learned];
+/// Where `learned` is in [`KINDS`], and where the two are whose bytes it is held against.
+const LEARNED: usize = 3;
+const S_TREE: usize = 1;
+const BINARY: usize = 0;
+/// Blocks of a table are counted in so many parts.
+const PARTS: usize = 10;
+
+/// What was measured of a set of keys.
+struct Measured {
+    name: String,
+    is_text: bool,
+    key_bytes: f64,
+    /// Index and handles of each kind, for each block.
+    bytes: Vec<f64>,
+    blocks: Vec<u64>,
+    found: Looked,
+    /// Absent keys next to present ones, of those that pass a filter.
+    beside: f64,
+    /// Of each kind.
+    answers: Vec<Vec<Answer>>,
+    /// `learned` beside the kinds before it: found reads, and their p99.
+    reads: Vec<Spread>,
+    p99: Vec<Spread>,
+    build: BuildCost,
+    /// Training for a key in one index of all blocks, beside pieces of 4,000.
+    growth: f64,
+    form: String,
+}
+
+/// Blocks for a found read: of all, of the worst table, of the worst part of a table.
+struct Looked {
+    mean: f64,
+    worst_table: f64,
+    worst_part: f64,
+}
+
+pub(super) fn run(scale: &Scale, clock: &SystemClock, progress: &mut dyn Progress) -> Result<Vec<Section>> {
+    let mut all = Vec::new();
+    for keys in &scale.keys {
+        all.push(measure(keys, scale, clock, progress)?);
+    }
+    let said = Section { title: "Asked and measured".into(), verdicts: verdicts(&all), ..Section::default() };
+    Ok(vec![said, tables(&all, scale)])
+}
+
+fn measure(keys: &Keys, scale: &Scale, clock: &SystemClock, progress: &mut dyn Progress) -> Result<Measured> {
+    let set = scale.set(keys, scale.entries, SIZES)?;
+    let arms = KINDS.map(|kind| Arm::new(kind.name(), kind, 64));
+    let stored = Stored::create_all(&arms, &set, scale.directory.as_deref(), progress)?;
+    let inquiry = Inquiry { clock, set: &set, asks: &[Ask::Found, Ask::Absent], effort: scale.effort() };
+    let turns: Vec<InTurns> = inquiry.in_turns(&stored.iter().collect::<Vec<_>>(), progress)?;
+    progress.at(&format!("{}: counting blocks", set.name), 0, 1);
+    let learned = stored[LEARNED].open_in_memory(&set)?;
+    let tables = blocks::of(&learned.directory(), &set)?;
+    let found = found(&learned, &set, &tables)?;
+    let beside = beside(&learned, &set)?;
+    let form = blocks::form_in_the_middle(&learned.directory())?;
+    learned.close()?;
+    progress.at(&format!("{}: training", set.name), 0, 1);
+    let repeats = scale.repeats.min(3);
+    let build = training::measure(&arms[LEARNED], &set, repeats, scale.directory.as_deref())?;
+    let growth = training::growth(&arms[LEARNED], &tables, &set, clock, repeats);
+    let key_bytes = set.pairs.iter().map(|(key, _)| key.len()).sum::<usize>() as f64;
+    Ok(Measured {
+        name: set.name.clone(),
+        is_text: keys.is_text(),
+        key_bytes: key_bytes / set.pairs.len() as f64,
+        bytes: stored.iter().map(Stored::index_bytes_per_block).collect(),
+        blocks: stored.iter().map(|stored| stored.blocks).collect(),
+        found,
+        beside,
+        reads: turns[..LEARNED].iter().map(|turns| turns.last_beside.reads.clone()).collect(),
+        p99: turns[..LEARNED].iter().map(|turns| turns.last_beside.p99.clone()).collect(),
+        answers: turns.into_iter().map(|turns| turns.answers).collect(),
+        build,
+        growth,
+        form,
+    })
+}
+
+/// Reads every key of the set, part by part of each table, and counts blocks.
+fn found(subject: &Subject, set: &DataSet, tables: &[blocks::TableBlocks]) -> Result<Looked> {
+    let of = |ranks: Range<usize>| -> Result<(u64, u64)> {
+        let before = subject.blocks_probed();
+        let (mut wrong, keys) = (0, ranks.len() as u64);
+        for rank in ranks {
+            let (key, value) = set.pairs.get(set.sorted[rank] as usize);
+            wrong += u64::from(!subject.right(Ask::Found, key, value)?);
+        }
+        subject.refuse_wrong(set, "every key", wrong)?;
+        Ok((subject.blocks_probed() - before, keys))
+    };
+    let (mut all, mut worst_table, mut worst_part) = ((0, 0), 0.0, 0.0);
+    let each = |(probed, keys): (u64, u64)| probed as f64 / keys.max(1) as f64;
+    for table in tables {
+        let (mut sum, blocks) = ((0, 0), table.blocks.len());
+        for part in 0..PARTS {
+            let rank = |part: usize| table.starts[part * blocks / PARTS];
+            let counted = of(rank(part)..rank(part + 1))?;
+            if counted.1 > 0 {
+                worst_part = f64::max(worst_part, each(counted));
+            }
+            sum = (sum.0 + counted.0, sum.1 + counted.1);
+        }
+        worst_table = f64::max(worst_table, each(sum));
+        all = (all.0 + sum.0, all.1 + sum.1);
+    }
+    Ok(Looked { mean: each(all), worst_table, worst_part })
+}
+
+/// Asks for the nearest shorter or lower key below every key, if it is absent, and counts blocks
+/// that are looked into for each that passes a filter.
+fn beside(subject: &Subject, set: &DataSet) -> Result<f64> {
+    let (probed, passed) = (subject.blocks_probed(), subject.filter_false_positives());
+    let (mut wrong, mut before) = (0, &[][..]);
+    for &i in &set.sorted {
+        let (key, _) = set.pairs.get(i as usize);
+        let mut below = key.to_vec();
+        match below.last_mut() {
+            Some(0) | None => drop(below.pop()),
+            Some(last) => *last -= 1,
+        }
+        if *below > *before {
+            wrong += u64::from(!subject.right(Ask::Absent, &below, &[])?);
+        }
+        before = key;
+    }
+    subject.refuse_wrong(set, "absent keys next to present ones", wrong)?;
+    let passed = subject.filter_false_positives() - passed;
+    Ok((subject.blocks_probed() - probed) as f64 / passed.max(1) as f64)
+}
+
+impl Measured {
+    /// The largest part of `binary`'s bytes that is asked for.
+    fn share_max(&self) -> f64 {
+        if self.is_text { 0.45 } else { 1.0 / 3.0 }
+    }
+
+    fn share(&self) -> f64 {
+        self.bytes[LEARNED] / self.bytes[BINARY]
+    }
+
+    /// Beside the best classical kind, the least of the ratios.
+    fn reads_least(&self) -> f64 {
+        self.reads.iter().map(|reads| reads.median).fold(f64::INFINITY, f64::min)
+    }
+
+    fn p99_most(&self) -> f64 {
+        self.p99.iter().map(|p99| p99.median).fold(0.0, f64::max)
+    }
+
+    fn absent(&self) -> f64 {
+        self.answers[LEARNED][1].blocks_probed.max(self.beside)
+    }
+}
+
+/// Which sets do not do what is asked, or the worst that does.
+fn of_all(
+    all: &[Measured],
+    asked: &str,
+    holds: impl Fn(&Measured) -> bool,
+    figure: impl Fn(&Measured) -> String,
+) -> Verdict {
+    let list = |kept: &dyn Fn(&&Measured) -> bool| {
+        let list = all.iter().filter(kept).map(|measured| format!("{} {}", measured.name, figure(measured)));
+        list.collect::<Vec<_>>().join(", ")
+    };
+    let fails = list(&|measured| !holds(measured));
+    let told = match fails.is_empty() {
+        true => list(&|_| true),
+        false => format!("not {fails}; the others: {}", list(&|measured| holds(measured))),
+    };
+    verdict(asked, fails.is_empty(), &told)
+}
+
+fn verdicts(all: &[Measured]) -> Vec<Verdict> {
+    let bytes = |measured: &Measured| digits(measured.bytes[LEARNED]);
+    let share = |measured: &Measured| format!("{:.2}", measured.share());
+    let numbers = |measured: &Measured| measured.key_bytes <= 8.0 && !measured.is_text;
+    vec![
+        of_all(
+            all,
+            "keys of 8 bytes: at most 4 bytes a block, all counted",
+            |measured| !numbers(measured) || measured.bytes[LEARNED] <= 4.0,
+            bytes,
+        ),
+        of_all(
+            all,
+            "at most a third of `binary`'s bytes for numbers of more than 8 bytes, 0.45 for text",
+            |measured| numbers(measured) || measured.share() <= measured.share_max(),
+            share,
+        ),
+        of_all(
+            all,
+            "never above the S-tree's or `binary`'s bytes",
+            |measured| measured.bytes[LEARNED] <= measured.bytes[BINARY].min(measured.bytes[S_TREE]),
+            share,
+        ),
+        of_all(
+            all,
+            "a found read looks into at most 1.001 blocks, of all keys of the set",
+            |measured| measured.found.mean <= 1.001,
+            |measured| format!("{:.4}", measured.found.mean),
+        ),
+        of_all(
+            all,
+            "an absent read that passes a filter looks into at most 1.002 blocks, next to present keys too",
+            |measured| measured.absent() <= 1.002,
+            |measured| format!("{:.4}", measured.absent()),
+        ),
+        of_all(
+            all,
+            "training and encoding take at most 5 % of a compaction's processor time",
+            |measured| measured.build.share() <= 0.05,
+            |measured| format!("{:.1} %", 100.0 * measured.build.share()),
+        ),
+        of_all(
+            all,
+            "training for a key in one index of all blocks takes at most 1.2 of what it does in pieces of 4,000",
+            |measured| measured.growth <= 1.2,
+            |measured| format!("{:.2}", measured.growth),
+        ),
+        of_all(
+            all,
+            "found reads at least as fast as of the best classical kind",
+            |measured| measured.reads_least() >= 1.0,
+            |measured| format!("{:.2}×", measured.reads_least()),
+        ),
+        of_all(
+            all,
+            "their p99 at most that of the best classical kind",
+            |measured| measured.p99_most() <= 1.0,
+            |measured| format!("{:.2}×", measured.p99_most()),
+        ),
+    ]
+}
+
+fn tables(all: &[Measured], scale: &Scale) -> Section {
+    let three = |name: &str| format!("{name}: learned, s-tree, binary");
+    let mut index = Table::new(
+        "Index and handles",
+        &[
+            "keys",
+            "bytes a key",
+            &three("bytes a block"),
+            "of `binary`",
+            &three("blocks"),
+            "form, of a table in the middle",
+        ],
+    );
+    let mut looked = Table::new(
+        "Blocks looked into",
+        &["keys", "found", "worst table", "worst tenth of a table", "absent", "absent, next to present"],
+    );
+    let mut reads = Table::new(
+        "Found reads of `learned` in multiples of each kind's, and p99",
+        &[
+            "keys",
+            "M/s",
+            "of binary",
+            "of s-tree",
+            "of s-tree-hash",
+            "p99, ns",
+            "of binary",
+            "of s-tree",
+            "of s-tree-hash",
+        ],
+    );
+    let mut build = Table::new(
+        "Training, ns a key",
+        &["keys", "compaction", "lines", "index", "encoding", "share", "one index, of pieces"],
+    );
+    for measured in all {
+        let of_three = |show: &dyn Fn(usize) -> String| [LEARNED, S_TREE, BINARY].map(show).join(" / ");
+        index.row(
+            &measured.name,
+            [
+                digits(measured.key_bytes),
+                of_three(&|kind| format!("{:.2}", measured.bytes[kind])),
+                format!("{:.2}", measured.share()),
+                of_three(&|kind| measured.blocks[kind].to_string()),
+                measured.form.clone(),
+            ],
+        );
+        let four = |value: f64| format!("{value:.4}");
+        looked.row(
+            &measured.name,
+            [
+                four(measured.found.mean),
+                four(measured.found.worst_table),
+                four(measured.found.worst_part),
+                four(measured.answers[LEARNED][1].blocks_probed),
+                four(measured.beside),
+            ],
+        );
+        let learned = &measured.answers[LEARNED][0];
+        let ratios = |of: &[Spread]| of.iter().map(|ratio| cell(ratio, 1.0)).collect::<Vec<_>>();
+        reads.row(
+            &measured.name,
+            [cell(&learned.per_second, 1e6)]
+                .into_iter()
+                .chain(ratios(&measured.reads))
+                .chain([cell(&learned.p99_ns, 1.0)])
+                .chain(ratios(&measured.p99)),
+        );
+        let BuildCost { compaction_ns, fit_ns, index_ns, encode_ns, entries } = measured.build;
+        let each = |ns: f64| digits(ns / entries as f64);
+        build.row(
+            &measured.name,
+            [
+                each(compaction_ns),
+                each(fit_ns),
+                each(index_ns),
+                each(encode_ns),
+                format!("{:.1} %", 100.0 * measured.build.share()),
+                format!("{:.2}", measured.growth),
+            ],
+        );
+    }
+    Section {
+        title: "By keys".into(),
+        text: vec![format!(
+            "{} pairs with values of 64 bytes, in one run, blocks of 4 KiB without compression, all of them in the cache. Found \
+             blocks are of every key; absent keys next to present ones are each key with its last byte lower by one. The kinds \
+             read the same keys in turns.",
+            scale.entries
+        )],
+        tables: vec![index, looked, reads, build],
+        ..Section::default()
+    }
+}
