@@ -201,6 +201,7 @@ impl Model {
             flushed: per_write(tree.work.flushed - before.flushed),
             read: since(&tree.work.read, &before.read),
             written: since(&tree.work.written, &before.written),
+            tables: per_write(tree.work.tables - before.tables),
         };
         cost.filter_bits = self.filter_bits(setting, load.mix, tree);
         cost
@@ -294,7 +295,8 @@ impl Model {
             name: "writes: merges",
             blocks: mix.write * (work.read_total() + work.written_total()) / data.block_entries(),
             ns: mix.write
-                * (work.read_total() * units.merge_ns_per_entry
+                * (work.tables * units.seek_ns()
+                    + work.read_total() * units.merge_ns_per_entry
                     + pages(work.read_total()) * units.read_ahead_ns_per_page
                     + pages(work.written_total()) * units.write_ns_per_page),
         });
