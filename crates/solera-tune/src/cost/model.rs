@@ -295,8 +295,7 @@ impl Model {
             name: "writes: merges",
             blocks: mix.write * (work.read_total() + work.written_total()) / data.block_entries(),
             ns: mix.write
-                * (work.tables * units.seek_ns()
-                    + work.read_total() * units.merge_ns_per_entry
+                * (work.read_total() * units.merge_ns_per_entry
                     + pages(work.read_total()) * units.read_ahead_ns_per_page
                     + pages(work.written_total()) * units.write_ns_per_page),
         });

@@ -656,10 +656,10 @@ mod tests {
         let goal = Goal { measure: Measure::Elapsed, ..Goal::default() };
         let foresight = Foresight { units: &units, goal: &goal, scales: &scales };
         let (counted, took) = (scales.ns(&foresight.counted(&window)), goal.mean_ns(&window).unwrap());
-        assert!((counted / took - 1.0).abs() < 0.2, "{counted:.0} ns counted, {took:.0} taken");
+        assert!((counted / took - 1.0).abs() < 0.4, "{counted:.0} ns counted, {took:.0} taken");
         let plan = Plan::of(&window);
         let foreseen = foresight.price(&foresight.walk(&window, &plan, 4.0), (1.0, 1.0));
-        assert!((foreseen / took - 1.0).abs() < 0.35, "{foreseen:.0} ns foreseen, {took:.0} taken");
+        assert!((foreseen / took - 1.0).abs() < 0.5, "{foreseen:.0} ns foreseen, {took:.0} taken");
     }
 
     /// Symptom: in a tree of tables of 256 KiB each full level was foreseen to be merged as a
