@@ -210,6 +210,7 @@ impl Moving<'_, '_> {
             text: vec![format!(
                 "{entries} entries, the size that was trained on. p is a share of a mix's operations; all of these count, from the \
                  first. {between} entries are written after each mix, which do not count and which only the steward sees. \
+                 It may give write buffers what the other arms leave to the cache: all have one budget. \
                  Transitions are lazy where nothing else is said: what is there changes with the merges that come. \
                  The eager one empties levels whose run limit changes; under leveling none does. Levels that a small T has made leave when T \
                  grows: at once in the eager arm, else when reads have paid for it (docs/decisions/0024)."

@@ -493,7 +493,8 @@ fn conditions(scale: &Scale, site: &Site) -> Section {
                 "Lerp: a model of actor and critic for each level that it tunes, three layers of 128, as in docs/PAPERS.md, \
                  \"RusKey\"; it begins with one run in every level, and is run with {SEEDS} seeds. What it and the opponents propose is \
                  done at once, and nothing is taken back. The steward is the tuner that users get, with its guard and windows of \
-                 {STEWARD_MISSIONS} missions; it may also turn T, level 0's patience, filters and blocks. The time of deciding is this machine's."
+                 {STEWARD_MISSIONS} missions; it may also turn T, level 0's run limit, filters, blocks, and how the budget that all arms have is \
+                 shared out between write buffers and cache. The time of deciding is this machine's."
             ),
             "Opponents. EcoTune's dynamic program: each level but the last is a main level, and fills as many runs as the program \
              leaves at the end of its round. ArceKV's forward simulation: from the runs that are there, a thousand flushes ahead, \

@@ -108,6 +108,7 @@ impl Imagined {
             flushed: (work.flushed - before.flushed) / writes,
             read: read.iter().map(|x| x / writes).collect(),
             written: written.iter().map(|x| x / writes).collect(),
+            tables: (work.tables - before.tables) / writes,
         };
         let cost = crate::cost::Cost { reads, work_per_write: per_write, filter_bits: Vec::new() };
         let ns = self.model.ns(&self.mix, &cost) * (1.0 + self.noise * self.random.normal());

@@ -33,6 +33,7 @@ use crate::{
     sight::{Goal, Window},
 };
 use serde::{Deserialize, Serialize};
+use solera::control::knob::RUN_LIMIT;
 use std::fmt;
 
 /// One knob that is to be set.
@@ -55,6 +56,17 @@ impl Set {
     /// `knob` for one level.
     pub fn of_level(knob: impl AsRef<str>, level: u32, value: impl fmt::Display) -> Set {
         Set { level: Some(level), ..Set::new(knob, value) }
+    }
+
+    /// Whether it may change what `knob` is for `level`. What is set for all levels is set for each,
+    /// but for level 0's run limit.
+    pub fn touches(&self, knob: &str, level: Option<u32>) -> bool {
+        let covers = match (level, self.level) {
+            (None, Some(0)) => self.knob != RUN_LIMIT.name,
+            (None, _) | (_, None) => true,
+            (of, level) => of == level,
+        };
+        covers && self.knob == knob
     }
 
     /// `knob` as nobody had set it.
@@ -132,6 +144,12 @@ pub trait Agent: fmt::Debug + Send {
     /// ([`Window::blocked`]) and those in which a change is open; but for those that only tell that
     /// a known workload has come back.
     fn see(&mut self, window: &Window);
+
+    /// Hears, before it is asked, which knobs somebody else has set, with their levels: the
+    /// coordinator would refuse to change them.
+    fn leave(&mut self, foreign: &[(String, Option<u32>)]) {
+        let _ = foreign;
+    }
 
     /// What it wants changed after `window`, which it saw last. Asked only when no change is open
     /// and the window is to be judged. `None`: nothing.

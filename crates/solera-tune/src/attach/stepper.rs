@@ -121,6 +121,10 @@ impl Prepared {
                 }
             }
         };
+        if state == State::default() {
+            // What was changed before a first window is no change of others during one.
+            state.expected = now.changes;
+        }
         state.own = own_settings(&control, &now, &attach.keyspace);
         state.off = None;
         let mut agent = make()?;

@@ -11,7 +11,11 @@ use crate::{
     sight::{Goal, Measure, Pace},
     world::{Phase, Setup, World, device},
 };
-use solera::{Error, control::Change, vfs::read_all};
+use solera::{
+    Error,
+    control::{Change, knob},
+    vfs::read_all,
+};
 use std::path::Path;
 
 fn small() -> World {
@@ -195,4 +199,26 @@ fn a_tuner_on_a_thread_tunes_until_it_is_dropped() {
     drop(tuner);
     let records = read(&solera::vfs::posix::PosixFs::new(), &dir.path().join(JOURNAL_NAME)).unwrap();
     assert!(matches!(&records[..], [Record::Begin(_), .., Record::End { .. }]), "{records:?}");
+}
+
+/// Symptom: where a person had set level 0's patience, the steward asked for it again and again and
+/// was refused, and its first window did not count. Cause: it was not told what others had set, and
+/// what was set before it began was taken for a change during the window. Cure: it is told before
+/// it is asked, and changes before it began are none.
+#[test]
+fn what_a_person_has_set_is_neither_asked_for_nor_a_reason_to_forget_the_first_window() {
+    let mut world = small();
+    let patience = Change::new("a person", "as in the paper").set(&knob::LEVEL0_PATIENCE, 0u32);
+    world.db().control().apply(patience).unwrap();
+    let mut stepper = attach(agent::steward::NAME).stepped(world.db()).unwrap();
+    live(&mut world, &mut stepper, 4);
+    drop(stepper);
+    let (mut asked, mut forgot) = (0, 0);
+    for record in journal(&world) {
+        let Record::Window { decision, .. } = record else { continue };
+        let sets = decision.proposal.into_iter().flat_map(|proposal| proposal.sets);
+        asked += sets.filter(|set| set.touches("level0_patience", None)).count();
+        forgot += decision.notes.iter().filter(|note| note.contains("somebody else")).count();
+    }
+    assert_eq!((asked, forgot), (0, 0));
 }

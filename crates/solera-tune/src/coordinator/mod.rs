@@ -32,7 +32,7 @@ use crate::{
     sight::{Blocked, Goal, Window},
 };
 use baseline::{Baseline, Measured};
-use solera::{control::knob::RUN_LIMIT, knob::Value};
+use solera::knob::Value;
 use state::{Open, Place};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -207,7 +207,12 @@ impl Coordinator {
     fn tell(&mut self, decision: &mut Decision, outcome: Outcome) {
         let hurt = self.state.credit.hurt();
         self.state.credit.hear(&outcome);
-        if self.state.credit.hurt() > hurt {
+        let by = match &outcome {
+            Outcome::Undone { ratio, .. } => ratio - 1.0,
+            _ => 0.0,
+        };
+        // What is not worse than chance makes it is a pause for its knobs alone.
+        if self.state.credit.hurt() > hurt && by > 0.5 * decision.tolerance.unwrap_or(0.0) {
             let pause = self.rules.mute << hurt.min(16);
             self.state.muted_until = decision.window.saturating_add(pause);
         }
@@ -262,7 +267,12 @@ impl Coordinator {
         if place.baseline.windows() < self.rules.windows_before || self.is_closed(window) {
             return;
         }
-        let proposal = self.ask(decision, |agent| agent.propose(window)).flatten();
+        let foreign = self.foreign(window);
+        let proposal = self.ask(decision, |agent| {
+            agent.leave(&foreign);
+            agent.propose(window)
+        });
+        let proposal = proposal.flatten();
         let Some(proposal) = proposal else { return };
         decision.proposal = Some(proposal.clone());
         let moves = tabu::moves(window, &proposal.sets);
@@ -337,19 +347,16 @@ impl Coordinator {
 
     /// Whether `set` would change what somebody else has set.
     fn is_foreign(&self, window: &Window, set: &Set) -> bool {
-        // What is set for all levels is set for each, but for level 0's run limit.
-        let covers = |of: Option<u32>| match (of, set.level) {
-            (None, Some(0)) => set.knob != RUN_LIMIT.name,
-            (None, _) | (_, None) => true,
-            (of, level) => of == level,
-        };
-        let is_meant = |setting: &&crate::sight::Setting| {
-            setting.is_set && setting.knob == set.knob && covers(setting.level)
-        };
-        let is_own = |setting: &crate::sight::Setting| {
+        self.foreign(window).iter().any(|(knob, level)| set.touches(knob, *level))
+    }
+
+    /// The knobs that somebody else has set.
+    fn foreign(&self, window: &Window) -> Vec<(String, Option<u32>)> {
+        let is_own = |setting: &&crate::sight::Setting| {
             self.state.own.iter().any(|own| (&own.knob, own.level) == (&setting.knob, setting.level))
         };
-        window.settings.iter().filter(is_meant).any(|setting| !is_own(setting))
+        let set = window.settings.iter().filter(|setting| setting.is_set);
+        set.filter(|setting| !is_own(setting)).map(|setting| (setting.knob.clone(), setting.level)).collect()
     }
 
     fn order_try(

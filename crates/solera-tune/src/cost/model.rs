@@ -201,6 +201,7 @@ impl Model {
             flushed: per_write(tree.work.flushed - before.flushed),
             read: since(&tree.work.read, &before.read),
             written: since(&tree.work.written, &before.written),
+            tables: per_write(tree.work.tables - before.tables),
         };
         cost.filter_bits = self.filter_bits(setting, load.mix, tree);
         cost

@@ -106,6 +106,11 @@ impl Units {
         others.into_iter().chain(read_ns).all(|ns| (0.0..MINUTE_NS).contains(ns))
     }
 
+    /// What the first page of a table costs a merge more than one that is read ahead.
+    pub fn seek_ns(&self) -> f64 {
+        (self.read_ns[0] - self.read_ahead_ns_per_page).max(0.0)
+    }
+
     /// I_r of `bytes`: between the sizes measured on a straight line, outside as the nearest.
     pub fn read_ns(&self, bytes: f64) -> f64 {
         let sizes = READ_BYTES.map(f64::from);

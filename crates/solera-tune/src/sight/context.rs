@@ -17,6 +17,8 @@ use serde::{Deserialize, Serialize};
 
 /// Total variation of two mixes from which they are two workloads (CAMAL §6).
 pub const DRIFT: f64 = 0.1;
+/// What chance alone makes of the variation of two mixes, times the root of their operations.
+pub(super) const CHANCE: f64 = 1.0;
 /// Doublings of a size from which it makes another context.
 const SIZE_DOUBLINGS: f64 = 1.0;
 /// Contexts that are remembered; the one that was seen least recently is forgotten for a new one.
@@ -33,6 +35,9 @@ pub struct Traits {
     pub entry_log2: f64,
     /// Entries of a scan, as a power of two.
     pub scan_log2: f64,
+    /// What chance alone makes of the variation, of so few operations.
+    #[serde(default)]
+    pub chance: f64,
 }
 
 impl Traits {
@@ -45,6 +50,7 @@ impl Traits {
             data_log2: log2(bytes),
             entry_log2: log2(bytes / window.table_entries().max(1) as f64),
             scan_log2: log2(window.scan_entries()),
+            chance: CHANCE / (window.operations.total().max(1) as f64).sqrt(),
         }
     }
 
@@ -62,7 +68,7 @@ impl Traits {
         let scans = self.shares[2].min(other.shares[2]);
         let scan = if scans > DRIFT / 4.0 { size(self.scan_log2, other.scan_log2) } else { 0.0 };
         let parts = [
-            self.variation(other) / DRIFT,
+            self.variation(other) / (DRIFT + self.chance.max(other.chance)),
             size(self.data_log2, other.data_log2),
             size(self.entry_log2, other.entry_log2),
             scan,
@@ -134,7 +140,7 @@ mod tests {
     use super::*;
 
     fn traits(shares: [f64; 4]) -> Traits {
-        Traits { shares, data_log2: 30.0, entry_log2: 7.0, scan_log2: 4.0 }
+        Traits { shares, data_log2: 30.0, entry_log2: 7.0, scan_log2: 4.0, chance: 0.0 }
     }
 
     #[test]
@@ -187,5 +193,16 @@ mod tests {
         }
         assert_eq!(contexts.known().len(), CONTEXTS_MAX);
         assert!(contexts.known().iter().all(|context| context.id > 5));
+    }
+
+    /// Symptom: windows of 240 operations of one mix were of two contexts, and nothing was judged
+    /// in some of them. Cause: chance alone makes shares of so few differ by more than workloads
+    /// may. Cure: what chance makes is allowed for.
+    #[test]
+    fn few_operations_of_one_mix_are_one_workload_and_many_that_differ_as_much_are_two() {
+        let (one, other) = (traits([0.25, 0.25, 0.25, 0.25]), traits([0.32, 0.30, 0.19, 0.19]));
+        assert!(one.distance(&other) >= 1.0);
+        let few = |traits| Traits { chance: CHANCE / 240f64.sqrt(), ..traits };
+        assert!(few(one).distance(&few(other)) < 1.0);
     }
 }

@@ -2,7 +2,7 @@
 //! `Look` whether a window has ended.
 //!
 //! One ends with enough operations over enough time (`Pace`) and, where there are writes, flushes.
-//! Two to eight times the operations do without flushes, and `elapsed_ns_max` ends any. Looks
+//! One to eight times the operations do without flushes, and `elapsed_ns_max` ends any. Looks
 //! compare what was asked: where the workload changes, the window begins anew, once. `end_early`
 //! ends one at once.
 //!
@@ -12,7 +12,7 @@
 //! Callers: `attach::stepper`, the page `learning` of `solera-bench`, and tests of the steward.
 
 use super::{
-    context::{Contexts, DRIFT, Traits},
+    context::{CHANCE, Contexts, DRIFT, Traits},
     window::{Blocked, Window},
 };
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ use solera::control::Observation;
 pub struct Pace {
     /// Operations that a window has at least.
     pub operations_min: u64,
-    /// Flushes that it has at least, if there are writes and they come before it has two to eight
+    /// Flushes that it has at least, if there are writes and they come before it has one to eight
     /// times as many operations: the more of them are writes, the longer.
     pub flushes_min: u64,
     /// The shortest window, in nanoseconds.
@@ -45,8 +45,8 @@ impl Default for Pace {
 
 /// A window that waits for flushes ends at so many times the operations that it has to have; and so
 /// many more, by the share of writes: what merges take is a small part where few write.
-const WAIT_FOR_FLUSH: f64 = 2.0;
-const WAIT_FOR_WRITES: f64 = 6.0;
+const WAIT_FOR_FLUSH: f64 = 1.0;
+const WAIT_FOR_WRITES: f64 = 7.0;
 /// Parts of the least window that the workload is compared between.
 const PARTS: u64 = 8;
 /// Parts that are alike before it is told that a known workload has come back: one alone may be of
@@ -54,8 +54,6 @@ const PARTS: u64 = 8;
 const ARRIVAL_PARTS: u32 = 2;
 /// The part of a window from which on it can be ended early.
 const EARLY_PARTS: u64 = 4;
-/// What chance alone makes of the variation of two mixes, times the root of their operations.
-const CHANCE: f64 = 1.0;
 
 /// What a look at the database came to.
 #[derive(Clone, Debug, PartialEq)]

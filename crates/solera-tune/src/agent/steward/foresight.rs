@@ -18,12 +18,13 @@ use crate::{
         tree::Tree,
         units::PAGE_BYTES,
     },
-    sight::{Goal, Measure, Objective, Window},
+    sight::{Goal, LevelSight, Measure, Objective, Window},
 };
 use solera::Shape;
 
-/// Flushes that a walk goes through, at most: each takes some microseconds.
-const FLUSHES_MAX: f64 = 160.0;
+/// Flushes that a walk goes through, at most, under the settings that there are: each takes some
+/// microseconds.
+const FLUSHES_MAX: f64 = 600.0;
 /// States of a walk at which reads are looked at: each takes some ten microseconds.
 const STATES: u32 = 8;
 /// What level 0 waits for, as the engine reckons it (docs/decisions/0016): nanoseconds for a byte
@@ -46,8 +47,10 @@ const BUFFERS: f64 = 4.0;
 const CACHE_MIN: f64 = 1.0 / 8.0;
 /// Entries of scans that may come.
 const SCAN: f64 = 16.0;
-/// Size at which tables are cut, in bytes.
+/// Size at which tables are cut, in bytes, where no run has several.
 const TABLE_BYTES: u64 = 16 << 20;
+/// Bits of a filter by which levels differ where small ones get more of them.
+const BITS_APART: f64 = 0.5;
 /// Windows after which a change that does not help is taken back: one to settle, two to judge.
 const TRIAL: f64 = 3.0;
 /// How much of what background threads do makes operations slower, where only operations are timed:
@@ -138,9 +141,8 @@ pub(super) struct Walk {
 }
 
 impl Walk {
-    /// What absent lookups, found ones and scans of a workload to come cost on the tree that this
-    /// leaves, each as a share of what it costs on the one that `stay` leaves. Such workloads
-    /// hardly write, so the tree stays as it is.
+    /// What workloads to come cost ([`TO_COME`]) on the tree that this leaves, each as a share of
+    /// what it costs on the one that `stay` leaves. They hardly write, so the tree stays as it is.
     pub(super) fn hazards(&self, stay: &Walk) -> [f64; 3] {
         shares(self.left, stay.left)
     }
@@ -153,8 +155,15 @@ impl Walk {
     }
 }
 
+/// Workloads that may come, as shares of absent lookups, found ones and scans: lookups of little
+/// that is there, of what is there, and scans.
+const TO_COME: [[f64; 3]; 3] = [[0.8, 0.2, 0.0], [0.0, 1.0, 0.0], [0.0, 0.2, 0.8]];
+
 fn shares(then: [f64; 3], stays: [f64; 3]) -> [f64; 3] {
-    std::array::from_fn(|kind| then[kind] / stays[kind].max(f64::MIN_POSITIVE))
+    TO_COME.map(|mix| {
+        let of = |ns: [f64; 3]| mix.iter().zip(ns).map(|(share, ns)| share * ns).sum::<f64>();
+        of(then) / of(stays).max(f64::MIN_POSITIVE)
+    })
 }
 
 /// The model and its corrections.
@@ -172,12 +181,14 @@ impl Foresight<'_> {
         let operations = window.operations.total().max(1) as f64;
         let of = &window.operations;
         let (mut probes, mut blocks, mut seeks, mut merged, mut in_and_out) = (0.0, 0.0, 0.0, 0.0, 0.0);
+        let mut tables = 0.0;
         for level in &window.levels {
             probes += level.tables_probed as f64;
             blocks += (level.blocks_probed + level.scan_blocks) as f64;
             seeks += (of.scans * level.runs) as f64;
             merged += level.entries_in as f64;
             in_and_out += level.bytes_out as f64;
+            tables += level.bytes_out as f64 / table_of(window, level);
         }
         let lookups = (of.absent + of.found + of.scans) as f64;
         let processor = lookups * units.get_ns
@@ -189,7 +200,8 @@ impl Foresight<'_> {
         let block = window.number("block_bytes", None).unwrap_or(4096.0);
         let reads = window.blocks_read as f64 * (units.read_ns(block) + units.block_load_ns);
         let written = (window.bytes_flushed + window.bytes_compacted) as f64;
-        let merges = merged * units.merge_ns_per_entry
+        let merges = tables * units.seek_ns()
+            + merged * units.merge_ns_per_entry
             + in_and_out / PAGE_BYTES * units.read_ahead_ns_per_page
             + written / PAGE_BYTES * units.write_ns_per_page;
         Parts {
@@ -214,41 +226,49 @@ impl Foresight<'_> {
     fn uncorrected(&self, window: &Window, windows: f64) -> Parts {
         let (model, setting) = self.model(window, &Plan::of(window));
         let mix = window.mix();
-        let load = self.load(window, &mix, &model, &setting, windows);
+        let load = self.load(window, &mix, &model, windows);
         let cost = model.run_looking(&setting, load, &mut self.tree(window, &model, &setting), STATES);
         self.parts(&model, &mix, &cost)
     }
 
-    /// Operations of so many windows, as far as a walk goes.
-    fn load<'m>(
-        &self,
-        window: &Window,
-        mix: &'m Mix,
-        model: &Model,
-        setting: &Setting,
-        windows: f64,
-    ) -> Load<'m> {
-        let memtable = model.data.memtable_entries(setting.shape.write_buffer_bytes);
+    /// Operations of so many windows, as far as a walk goes: as many under every plan, or else one
+    /// would have merges before it that another has behind it.
+    fn load<'m>(&self, window: &Window, mix: &'m Mix, model: &Model, windows: f64) -> Load<'m> {
+        let buffer = Plan::of(window).buffer_bytes(window);
+        let memtable = model.data.memtable_entries(buffer as u64);
         let all = window.operations.total() as f64 * windows;
-        let operations = if mix.write > 0.0 { all.min(FLUSHES_MAX * memtable / mix.write) } else { all };
-        Load { mix, operations }
+        let most = FLUSHES_MAX * memtable / mix.write.max(f64::MIN_POSITIVE);
+        Load { mix, operations: all.min(most) }
     }
 
     /// Runs the tree of `window` forward over so many `windows` under `plan`.
     pub(super) fn walk(&self, window: &Window, plan: &Plan, windows: f64) -> Walk {
         let (model, setting) = self.model(window, plan);
         let mix = window.mix();
-        let load = self.load(window, &mix, &model, &setting, windows);
+        let load = self.load(window, &mix, &model, windows);
         let mut tree = self.tree(window, &model, &setting);
         let is_reshaped = changes_depth(&Plan::of(window), plan);
         let lifted = if is_reshaped { self.lift(window, &model, load, &mut tree) } else { Parts::default() };
+        let owed = self.owed(window, &tree);
         let cost = model.run_looking(&setting, load, &mut tree, STATES);
-        let parts = self.parts(&model, &mix, &cost).and(&lifted);
+        let owed = self.owing(&model, load, tree.owed() - owed);
+        let parts = self.parts(&model, &mix, &cost).and(&lifted).and(&owed);
         let entries: f64 = (0..tree.depth()).map(|level| tree.entries(level)).sum();
         let table_bytes = entries * model.data.stored_bytes(setting.filter_bits);
         let block_entries = model.data.block_entries();
         let left = self.left(&model, &setting, &tree);
-        let settled = self.left(&model, &setting, &settled(tree, is_reshaped));
+        let filled = filled(&tree, &setting.shape, &Plan::of(window));
+        let settled = settled(tree, is_reshaped);
+        let filled = filled.map(|tree| Cost { reads: model.reads(&setting, &mix, &tree), ..Cost::default() });
+        let parts = match filled.map(|cost| self.parts(&model, &mix, &cost)) {
+            None => parts,
+            Some(filled) => Parts {
+                ns: [parts.ns[0].max(filled.ns[0]), parts.ns[1].max(filled.ns[1]), parts.ns[2]],
+                blocks_read: parts.blocks_read.max(filled.blocks_read),
+                ..parts
+            },
+        };
+        let settled = self.left(&model, &setting, &settled);
         Walk { parts, table_bytes, block_entries, left, settled }
     }
 
@@ -259,26 +279,44 @@ impl Foresight<'_> {
         let mix = window.mix();
         let (model, setting) = self.model(window, plan);
         let mut tree = self.tree(window, &model, &setting);
-        let load = self.load(window, &mix, &model, &setting, trial);
+        let load = self.load(window, &mix, &model, trial);
         let is_reshaped = changes_depth(stay, plan);
         let lift = |model: &Model, load, tree: &mut Tree| match is_reshaped {
             true => self.lift(window, model, load, tree),
             false => Parts::default(),
         };
         let lifted = lift(&model, load, &mut tree);
+        let owed = self.owed(window, &tree);
         let cost = model.run_looking(&setting, load, &mut tree, STATES);
         let tried = self.parts(&model, &mix, &cost).and(&lifted);
         let (model, setting) = self.model(window, stay);
         tree.set_shape(setting.shape.clone());
         let left = self.left(&model, &setting, &tree);
         let settled = self.left(&model, &setting, &settled(tree.clone(), is_reshaped));
-        let load = self.load(window, &mix, &model, &setting, (windows - trial).max(1.0));
+        let load = self.load(window, &mix, &model, (windows - trial).max(1.0));
         let lifted = lift(&model, load, &mut tree);
         let cost = model.run_looking(&setting, load, &mut tree, STATES);
-        let parts = self.parts(&model, &mix, &cost).and(&lifted).with(&tried, trial / windows.max(trial));
+        let owed = self.owing(&model, load, tree.owed() - owed);
+        let parts = self.parts(&model, &mix, &cost).and(&lifted).and(&owed);
+        let parts = parts.with(&tried, trial / windows.max(trial));
         let entries: f64 = (0..tree.depth()).map(|level| tree.entries(level)).sum();
         let table_bytes = entries * model.data.stored_bytes(setting.filter_bits);
         Walk { parts, table_bytes, block_entries: model.data.block_entries(), left, settled }
+    }
+
+    /// What `tree` owes under the settings of `window`.
+    fn owed(&self, window: &Window, tree: &Tree) -> f64 {
+        let (_, setting) = self.model(window, &Plan::of(window));
+        let mut tree = tree.clone();
+        tree.set_shape(setting.shape);
+        tree.owed()
+    }
+
+    /// What a walk leaves to be paid that ends with so many more entries owed than it began with, of
+    /// an operation: merges come in lumps, and one may lie just behind its end.
+    fn owing(&self, model: &Model, load: Load<'_>, entries: f64) -> Parts {
+        let entries = entries / load.operations.max(1.0);
+        self.merging(&model.data, entries, entries, 0.0)
     }
 
     /// Lifts levels of `tree` that its new shape does not need, if reads of `load` pay for it. What
@@ -302,15 +340,17 @@ impl Foresight<'_> {
                 &model.data,
                 of_operation(surplus.entries),
                 of_operation(tree.entries(surplus.last)),
+                of_operation(runs as f64),
             ),
         }
     }
 
-    /// What merges of an operation are that read and write so many entries.
-    fn merging(&self, data: &Data, read: f64, written: f64) -> Parts {
+    /// What merges of an operation are that read and write so many entries, of so many tables.
+    fn merging(&self, data: &Data, read: f64, written: f64, tables: f64) -> Parts {
         let units = self.units;
         let pages = |entries: f64| entries * data.stored_bytes(0.0) / PAGE_BYTES;
-        let mut merges = written * units.merge_ns_per_entry
+        let mut merges = tables * units.seek_ns()
+            + written * units.merge_ns_per_entry
             + pages(read) * units.read_ahead_ns_per_page
             + pages(written) * units.write_ns_per_page;
         if self.goal.measure == Measure::Sampled {
@@ -372,7 +412,7 @@ impl Foresight<'_> {
             mix.absent * absent.blocks_read + mix.found * found.blocks_read + mix.scan * scan.blocks_read;
         let written = mix.write * (work.flushed + work.written_total());
         let read_entries = mix.write * work.read_total();
-        let merging = self.merging(data, read_entries, written);
+        let merging = self.merging(data, read_entries, written, mix.write * work.tables);
         Parts { ns: [processor, blocks_read * read, merging.ns[2]], blocks_read, ..merging }
     }
 
@@ -394,14 +434,15 @@ impl Foresight<'_> {
             size_ratio: plan.size_ratio,
             run_limits,
             write_buffer_bytes: buffer as u64,
-            table_bytes: TABLE_BYTES,
+            table_bytes: table_bytes(window),
         };
         let now = Plan::of(window);
         let more_filter = (plan.filter_bits - now.filter_bits) * entries / 8.0;
         let more_buffer = BUFFERS * (buffer - now.buffer_bytes(window));
         let cache = window.cache_bytes as f64 - more_filter - more_buffer;
         let cache_bytes = cache.max(CACHE_MIN * divided_bytes(window));
-        let setting = Setting { shape, filter_bits: plan.filter_bits, monkey: true, cache_bytes };
+        let monkey = is_monkey(window);
+        let setting = Setting { shape, filter_bits: plan.filter_bits, monkey, cache_bytes };
         (Model { data, units: self.units.clone() }, setting)
     }
 
@@ -449,6 +490,33 @@ fn missed_share(window: &Window) -> f64 {
     window.blocks_read as f64 / (window.blocks_hit + window.blocks_read).max(1) as f64
 }
 
+/// What a table of `level` holds that merges read, about, in bytes. In level 0 it is what a flush
+/// wrote.
+fn table_of(window: &Window, level: &LevelSight) -> f64 {
+    let mean = |bytes: u64, count: u64| (count > 0 && bytes > 0).then(|| bytes as f64 / count as f64);
+    let tables = mean(level.bytes, level.tables);
+    let of_flushes = || mean(window.bytes_flushed, window.flushes);
+    let one = if level.level == 0 { of_flushes().or(tables) } else { tables };
+    one.unwrap_or(table_bytes(window) as f64)
+}
+
+/// Size at which tables are cut, as far as `window` tells: about half a table is missing in each
+/// run's last.
+fn table_bytes(window: &Window) -> u64 {
+    let of = |level: &LevelSight| level.bytes as f64 / (level.tables as f64 - 0.5 * level.runs as f64);
+    let several = window.levels.iter().filter(|level| level.level > 0 && level.tables > level.runs);
+    several.map(of).max_by(f64::total_cmp).map_or(TABLE_BYTES, |bytes| bytes as u64)
+}
+
+/// Whether small levels get more filter bits than large ones: where one level alone is to be seen,
+/// they do by default.
+fn is_monkey(window: &Window) -> bool {
+    let bits: Vec<f64> =
+        window.levels.iter().filter(|level| level.entries > 0).map(|level| level.filter_bits).collect();
+    let Some(deepest) = bits.last() else { return true };
+    bits.len() == 1 || bits.iter().any(|bits| *bits > deepest + BITS_APART)
+}
+
 /// Whether a tree may need another number of levels under `plan`.
 fn changes_depth(stay: &Plan, plan: &Plan) -> bool {
     (stay.size_ratio, stay.buffer_percent) != (plan.size_ratio, plan.buffer_percent)
@@ -466,6 +534,24 @@ fn settled(mut tree: Tree, is_reshaped: bool) -> Tree {
     tree.set_shape(Shape { run_limits, ..shape.clone() });
     tree.settle();
     tree
+}
+
+/// `tree` once levels below 0 that get more runs by `shape` have as many as they do in the mean;
+/// `None` if none does. A walk is too short to fill them.
+fn filled(tree: &Tree, shape: &Shape, stay: &Plan) -> Option<Tree> {
+    let limit_now = |level: usize| *stay.run_limits.get(level - 1).or(stay.run_limits.last()).unwrap_or(&1);
+    let mut grows = false;
+    let mut levels: Vec<Vec<f64>> = vec![Vec::new(); tree.depth()];
+    tree.runs().for_each(|(level, run)| levels[level].push(run.entries()));
+    for (level, runs) in levels.iter_mut().enumerate().skip(1).filter(|(_, runs)| !runs.is_empty()) {
+        let limit = shape.run_limit(level as u32);
+        let mean = limit.div_ceil(2).max(if limit > 1 { 2 } else { 1 }) as usize;
+        if limit > limit_now(level) && runs.len() < mean {
+            let entries = runs.iter().sum::<f64>() / mean as f64;
+            (*runs, grows) = (vec![entries; mean], true);
+        }
+    }
+    grows.then(|| Tree::of(shape.clone(), tree.stored_bytes(), tree.keys(), &levels))
 }
 
 /// Keys that are there, as far as sizes tell: a run holds each once.
@@ -537,5 +623,52 @@ mod tests {
         set(Change::new("test", "taken back").reset(&knob::WRITE_BUFFER_PERCENT, None));
         world.run(&Phase::of([10.0, 80.0, 5.0, 5.0]), OPERATIONS).unwrap();
         assert_eq!((before, tried, levels_below_0(&world)), (1, 2, 1), "the engine does what is foreseen");
+    }
+
+    /// A world of the smallest write buffers that is observed for a window of writes.
+    fn of_small_buffers() -> Window {
+        let shape = Shape {
+            size_ratio: 10,
+            run_limits: vec![4, 1],
+            write_buffer_bytes: 4096,
+            table_bytes: 256 << 10,
+        };
+        let setup = Setup { entries: 5_000, value_bytes: 992, memory_bytes: 1 << 20, ..Setup::default() };
+        let mut world = World::new(Setup { shape: Some(shape), ..setup }).unwrap();
+        let patience = Change::new("test", "run limits count").set(&knob::LEVEL0_PATIENCE, 0u32);
+        world.db().control().apply(patience).unwrap();
+        let pace = Pace { operations_min: 4_000, elapsed_ns_min: 0, ..Pace::default() };
+        let mut watch = Watch::new("default", pace, world.db().control().observe(), 0);
+        world.run(&Phase::of([0.0, 10.0, 0.0, 90.0]), 4_000).unwrap();
+        let Look::Ended(window) = watch.look(world.db().control().observe()) else {
+            panic!("a window of 4,000 operations has not ended")
+        };
+        *window
+    }
+
+    /// Symptom: with small write buffers operations took three times what their counts came to, and
+    /// more runs in level 0 seemed to gain nothing. Cause: a merge read its tables at the price of
+    /// pages that are read ahead, but each table begins with a read of its own. Cure: merges count
+    /// the tables that they read.
+    #[test]
+    fn what_a_window_of_small_write_buffers_counts_is_what_it_takes() {
+        let (window, units, scales) = (of_small_buffers(), device(), Scales::default());
+        let goal = Goal { measure: Measure::Elapsed, ..Goal::default() };
+        let foresight = Foresight { units: &units, goal: &goal, scales: &scales };
+        let (counted, took) = (scales.ns(&foresight.counted(&window)), goal.mean_ns(&window).unwrap());
+        assert!((counted / took - 1.0).abs() < 0.4, "{counted:.0} ns counted, {took:.0} taken");
+        let plan = Plan::of(&window);
+        let foreseen = foresight.price(&foresight.walk(&window, &plan, 4.0), (1.0, 1.0));
+        assert!((foreseen / took - 1.0).abs() < 0.5, "{foreseen:.0} ns foreseen, {took:.0} taken");
+    }
+
+    /// Symptom: in a tree of tables of 256 KiB each full level was foreseen to be merged as a
+    /// whole, at ten times what it cost. Cause: tables were taken to be of 16 MiB. Cure: a window
+    /// tells how large they are.
+    #[test]
+    fn tables_are_taken_to_be_as_large_as_they_are() {
+        let window = of_small_buffers();
+        let bytes = table_bytes(&window);
+        assert!((200 << 10..320 << 10).contains(&bytes), "{bytes}: {:?}", window.levels);
     }
 }

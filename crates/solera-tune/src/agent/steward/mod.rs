@@ -7,7 +7,7 @@
 //! is in its price.
 //!
 //! What must hold: of wishes it proposes the one that gains most: 6 % at least, and more where the
-//! model was wrong lately. Reads of a workload to come suffer little (`hazards_max`). A group of
+//! model was wrong lately. Reads of a workload to come suffer little (`hazard_max`). A group of
 //! knobs that did not help rests.
 //! Callers: `agent::make`, under the name `steward`, the default of `attach`.
 
@@ -36,6 +36,10 @@ pub const NAME: &str = "steward";
 const GAIN_MIN: f64 = 0.06;
 /// Of what the model was wrong by lately, how much a gain must exceed.
 const DOUBT: f64 = 0.3;
+/// What the model is taken to be wrong by before anything was measured; and in a context that is
+/// new, at least.
+const DOUBT_FIRST: f64 = 0.5;
+const DOUBT_NEW: f64 = 0.2;
 /// Windows that a context is taken to last when nothing is known of it, and the least and the most.
 const DWELL: (f64, f64, f64) = (24.0, 12.0, 64.0);
 /// Windows from which on a context lasts: the coordinator restores its settings when it is back.
@@ -107,12 +111,15 @@ pub struct Steward {
     units: Units,
     goal: Goal,
     memory: Memory,
+    /// Knobs that somebody else has set, with their levels. It is told before it is asked.
+    foreign: Vec<(String, Option<u32>)>,
 }
 
 impl Steward {
     /// One that knows nothing but the machine.
     pub fn new(maker: &Maker) -> Steward {
-        Steward { units: maker.units.clone(), goal: maker.goal.clone(), memory: Memory::default() }
+        let (units, goal) = (maker.units.clone(), maker.goal.clone());
+        Steward { units, goal, memory: Memory::default(), foreign: Vec::new() }
     }
 
     fn foresight(&self) -> Foresight<'_> {
@@ -129,20 +136,29 @@ impl Steward {
         mean.max(lasted as f64).clamp(least, most)
     }
 
-    /// How many times what they cost now absent lookups, found ones and scans may cost after a
-    /// change of `group`.
-    fn hazards_max(&self, group: Group) -> [f64; 3] {
-        [1.0 + group.hazard_max(); 3]
+    /// Shares of the other contexts that came back lately, in time. One that was there once and went
+    /// is over.
+    fn others(&self, context: u32) -> Vec<(u32, f64)> {
+        let recent = &self.memory.recent;
+        let share = 1.0 / recent.len().max(1) as f64;
+        // By context: its share, and how often it began.
+        let mut seen: BTreeMap<u32, (f64, u32)> = BTreeMap::new();
+        for (at, id) in recent.iter().enumerate().filter(|(_, id)| **id != context && **id != 0) {
+            let begins = at == 0 || recent[at - 1] != *id;
+            let (sum, times) = seen.entry(*id).or_default();
+            (*sum, *times) = (*sum + share, *times + u32::from(begins));
+        }
+        let back =
+            seen.into_iter().filter(|(id, (_, times))| *times > 1 && self.memory.known.contains_key(id));
+        back.map(|(id, (share, _))| (id, share)).collect()
     }
 
-    /// Shares of the other contexts that were seen lately, in time.
-    fn others(&self, context: u32) -> Vec<(u32, f64)> {
-        let all = self.memory.recent.len().max(1) as f64;
-        let mut counts: BTreeMap<u32, f64> = BTreeMap::new();
-        self.memory.recent.iter().filter(|id| **id != context && **id != 0).for_each(|id| {
-            *counts.entry(*id).or_default() += 1.0 / all;
-        });
-        counts.into_iter().filter(|(id, _)| self.memory.known.contains_key(id)).collect()
+    /// How far the model is taken to be off in a context that is new: as far as in others. Where
+    /// there are none, only a clear gain is worth a change after the first window.
+    fn doubt_of_new(&self) -> f64 {
+        let known = &self.memory.known;
+        let sum: f64 = known.values().map(|known| known.doubt).sum();
+        if known.is_empty() { DOUBT_FIRST } else { (sum / known.len() as f64).max(DOUBT_NEW) }
     }
 
     fn note_context(&mut self, window: &Window) {
@@ -164,7 +180,8 @@ impl Steward {
     /// Corrects the model by a window that may be judged.
     fn learn(&mut self, window: &Window) {
         let (known, scales) = (self.memory.known.get(&window.context), &self.memory.scales);
-        let (reads, doubt) = known.map_or((1.0, 0.2), |known| (known.reads, known.doubt));
+        let (reads, doubt) =
+            known.map_or_else(|| (1.0, self.doubt_of_new()), |known| (known.reads, known.doubt));
         let foresight = Foresight { units: &self.units, goal: &self.goal, scales };
         let counted = foresight.counted(window);
         let modelled = foresight.modelled(window);
@@ -259,6 +276,10 @@ impl Agent for Steward {
         if window.is_judged() && window.operations.total() > 0 {
             self.learn(window);
         }
+    }
+
+    fn leave(&mut self, foreign: &[(String, Option<u32>)]) {
+        self.foreign = foreign.to_vec();
     }
 
     fn propose(&mut self, window: &Window) -> Option<Proposal> {

@@ -1,8 +1,9 @@
 //! What plans are priced at for one window: `Prices`, as shares of what staying costs.
 //!
 //! `allowed` refuses a plan that is not cheaper, that the agent's record does not dare, or that a
-//! later workload suffers from. Where contexts come and go fast, it also refuses one that makes a
-//! recent context worse than by default. `undone` prices a plan that is tried and taken back.
+//! later workload suffers from. It leaves alone what somebody else has set. Where contexts come and
+//! go fast, it also refuses one that makes a context worse than by default that was back lately.
+//! `undone` prices a plan that is tried and taken back.
 //!
 //! What must hold: a plan is walked once for each workload, however often it is asked for, because
 //! groups of knobs have plans in common.
@@ -14,9 +15,12 @@ use super::{
     foresight::{Plan, Walk},
     wishes::{self, Group},
 };
-use crate::sight::Window;
+use crate::{agent::Set, sight::Window};
 use std::cell::RefCell;
 
+/// How much worse reads of a workload to come may be at first, as a share: until its first window
+/// has ended, or reads have paid for the merge of level 0.
+const FIRST_HAZARD_MAX: f64 = 1.0;
 /// How much worse than by default a context that was seen lately may become, as a share.
 const OTHERS_LOSS_MAX: f64 = 0.03;
 
@@ -26,7 +30,7 @@ pub(super) struct Prices<'a> {
     stay: &'a Plan,
     dwell: f64,
     own: Asked,
-    /// The contexts that were seen lately and may come back soon, with their weights.
+    /// The contexts that were back lately and may come back soon, with their weights.
     others: Vec<(Asked, f64)>,
     /// Plans that were priced as tried and taken back.
     ways_back: RefCell<Vec<(Plan, Walk)>>,
@@ -111,16 +115,24 @@ impl<'a> Prices<'a> {
 
     /// What `plan` is priced at, if `group` may be changed to it.
     pub(super) fn allowed(&self, plan: &Plan, group: Group) -> Option<f64> {
-        if !wishes::dares(&self.steward.memory.credit, self.stay, plan) {
+        if !wishes::dares(&self.steward.memory.credit, self.stay, plan) || self.is_foreign(plan) {
             return None;
         }
         let ratio = self.ratio(plan).filter(|ratio| *ratio < 1.0)?;
         let stays = self.walk(&self.own, self.stay);
-        let most = self.steward.hazards_max(group);
-        let is_safe = |hazards: [f64; 3]| hazards.iter().zip(most).all(|(hazard, most)| *hazard <= most);
-        let is_allowed = is_safe(self.walk(&self.own, plan).hazards(&stays))
-            && is_safe(self.walk_back(plan).hazards_below(&stays));
+        let is_safe = |hazards: [f64; 3], most: f64| hazards.iter().all(|hazard| *hazard <= 1.0 + most);
+        let (most, walk) = (group.hazard_max(), self.walk(&self.own, plan));
+        let is_allowed = is_safe(walk.hazards(&stays), FIRST_HAZARD_MAX)
+            && is_safe(walk.hazards_below(&stays), most)
+            && is_safe(self.walk_back(plan).hazards_below(&stays), most);
         is_allowed.then_some(ratio)
+    }
+
+    /// Whether `plan` would change what somebody else has set.
+    fn is_foreign(&self, plan: &Plan) -> bool {
+        let foreign = &self.steward.foreign;
+        let touches = |set: &Set| foreign.iter().any(|(knob, level)| set.touches(knob, *level));
+        !foreign.is_empty() && wishes::sets(self.stay, plan).0.iter().any(touches)
     }
 
     /// What trying `plan` and taking it back costs of what staying does, over the same while.

@@ -7,7 +7,7 @@
 //! What must hold: each knob of a plan is within what the steward tries. `dares` says whether an
 //! agent's record allows a step; risky groups need more gain (`caution`).
 //!
-//! Callers: `steward` searches; `prices` asks for `dares` and `hazard_max`.
+//! Callers: `steward` searches; `prices` asks for `dares`, `sets` and `hazard_max`.
 
 use super::foresight::{Plan, divided_bytes};
 use crate::{
@@ -56,7 +56,7 @@ impl Group {
     /// keeps what a change did to it until it is written anew.
     pub(super) fn hazard_max(self) -> f64 {
         match self {
-            Group::Runs | Group::Ratio | Group::Filters | Group::Blocks => 0.08,
+            Group::Runs | Group::Ratio | Group::Filters | Group::Blocks => 0.1,
             Group::Level0 | Group::Buffers | Group::Whole => 0.15,
         }
     }
@@ -97,12 +97,14 @@ pub(super) struct Wish {
 const SIZE_RATIOS: [u32; 7] = [3, 4, 6, 8, 10, 14, 20];
 /// Patiences of level 0 that are tried.
 const PATIENCES: [u32; 7] = [0, 4, 13, 18, 27, 40, 64];
+/// Run limits of level 0 that are tried where its patience does not count.
+const LEVEL0_RUNS: [u32; 11] = [1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32];
 /// Filter bits that are tried.
 const FILTER_BITS: [f64; 7] = [4.0, 6.0, 8.0, 10.0, 12.0, 14.0, 18.0];
 /// Bytes of a block that are tried.
 const BLOCK_BYTES: [f64; 6] = [1024.0, 2048.0, 4096.0, 8192.0, 16384.0, 32768.0];
 /// Write buffers that are tried, as shares of what there is.
-const BUFFER_FACTORS: [f64; 7] = [0.13, 0.25, 0.5, 0.75, 1.5, 2.0, 4.0];
+const BUFFER_FACTORS: [f64; 8] = [0.13, 0.25, 0.5, 0.75, 1.5, 2.0, 4.0, 8.0];
 /// Percent of the divided memory that write buffers may take.
 const BUFFERS_PERCENT: (f64, f64) = (2.0, 70.0);
 /// The smallest write buffer, in bytes.
@@ -180,25 +182,36 @@ fn rewritten(group: Group, window: &Window) -> f64 {
     }
 }
 
-fn plans(group: Group, window: &Window, stay: &Plan) -> Vec<Plan> {
+fn plans(group: Group, window: &Window, from: &Plan) -> Vec<Plan> {
     match group {
         Group::Whole => Vec::new(),
-        Group::Runs => runs(stay),
-        Group::Ratio => ratios(stay),
-        Group::Level0 => PATIENCES.into_iter().map(|patience| Plan { patience, ..stay.clone() }).collect(),
+        Group::Runs => runs(from),
+        Group::Ratio => ratios(from),
+        Group::Level0 => {
+            let patient = PATIENCES.into_iter().map(|patience| Plan { patience, ..from.clone() });
+            // Where patience does not exceed it, the run limit counts.
+            let limited = LEVEL0_RUNS.into_iter().map(|level0_runs| {
+                let patience = from.patience.min(level0_runs);
+                Plan { level0_runs, patience, ..from.clone() }
+            });
+            patient.chain(limited).collect()
+        }
         Group::Buffers => {
-            let factors = BUFFER_FACTORS.into_iter().map(|factor| stay.buffer_percent * factor);
+            let factors = BUFFER_FACTORS.into_iter().map(|factor| from.buffer_percent * factor);
             let least = BUFFERS_PERCENT.0.max(BUFFER_BYTES_MIN * 400.0 / divided_bytes(window));
-            let legal = factors.filter(|percent| (least..=BUFFERS_PERCENT.1).contains(percent));
+            let legal = factors.filter(|percent| {
+                // One that is too small already may grow.
+                (*percent >= least || *percent > from.buffer_percent) && *percent <= BUFFERS_PERCENT.1
+            });
             legal
-                .map(|percent| Plan { buffer_percent: (percent * 100.0).round() / 100.0, ..stay.clone() })
+                .map(|percent| Plan { buffer_percent: (percent * 100.0).round() / 100.0, ..from.clone() })
                 .collect()
         }
         Group::Filters => {
-            FILTER_BITS.into_iter().map(|filter_bits| Plan { filter_bits, ..stay.clone() }).collect()
+            FILTER_BITS.into_iter().map(|filter_bits| Plan { filter_bits, ..from.clone() }).collect()
         }
         Group::Blocks => {
-            BLOCK_BYTES.into_iter().map(|block_bytes| Plan { block_bytes, ..stay.clone() }).collect()
+            BLOCK_BYTES.into_iter().map(|block_bytes| Plan { block_bytes, ..from.clone() }).collect()
         }
     }
 }
@@ -235,7 +248,7 @@ fn ratios(stay: &Plan) -> Vec<Plan> {
 }
 
 /// What to set to come from one plan to another, and what that is in words.
-fn sets(stay: &Plan, plan: &Plan) -> (Vec<Set>, String) {
+pub(super) fn sets(stay: &Plan, plan: &Plan) -> (Vec<Set>, String) {
     let (mut sets, mut words) = (Vec::new(), Vec::new());
     let mut number = |knob: &str, of: fn(&Plan) -> f64, name: &str| {
         if of(plan) != of(stay) {
@@ -248,6 +261,10 @@ fn sets(stay: &Plan, plan: &Plan) -> (Vec<Set>, String) {
     number(knob::WRITE_BUFFER_PERCENT.name, |plan| plan.buffer_percent, "write buffers in %");
     number(knob::FILTER_BITS_PER_KEY.name, |plan| plan.filter_bits, "filter bits");
     number(knob::BLOCK_BYTES.name, |plan| plan.block_bytes, "bytes of a block");
+    if plan.level0_runs != stay.level0_runs {
+        sets.push(Set::of_level(knob::RUN_LIMIT.name, 0, plan.level0_runs));
+        words.push(format!("runs of level 0 {} for {}", plan.level0_runs, stay.level0_runs));
+    }
     if plan.run_limits != stay.run_limits {
         // The last holds for all deeper levels, those to come too.
         let last = *plan.run_limits.last().expect("a level below 0");
