@@ -12,8 +12,8 @@
 //! `merge::visible` walkers take and return them through `Merge`.
 
 use super::{
-    format::{KINDS, SEQNOS},
-    memory::Block,
+    format::{HEAD_BYTES, KINDS, SEQNOS},
+    memory::{Block, ValueGrid},
 };
 use crate::{
     cursor::Lent,
@@ -31,8 +31,13 @@ pub struct LentEntries {
     rank: usize,
     /// The ranks that it may come to.
     ranks: Range<usize>,
-    /// The user key at `rank`.
+    /// The user key at `rank`, and its head.
     key: Vec<u8>,
+    head: u64,
+    /// Every key ends with its head of 8 bytes.
+    ends_with_head: bool,
+    /// Where the values lie, if that is known without a look at the records.
+    grid: Option<ValueGrid>,
     /// What keeps values alive that are handed out, once any is.
     stock: OnceCell<PinStock>,
 }
@@ -53,8 +58,16 @@ impl Block {
             return None;
         }
         debug_assert!(ranks.contains(&rank));
-        let stock = OnceCell::new();
-        Some(LentEntries { block: self.clone(), rank, ranks, key: std::mem::take(key), stock })
+        Some(LentEntries {
+            rank,
+            ranks,
+            key: std::mem::take(key),
+            head: self.heads()[rank],
+            ends_with_head: self.keys_end_with_heads(),
+            grid: self.value_grid(),
+            stock: OnceCell::new(),
+            block: self.clone(),
+        })
     }
 }
 
@@ -63,18 +76,51 @@ impl LentEntries {
     pub fn into_place(self) -> (usize, Vec<u8>) {
         (self.rank, self.key)
     }
+
+    #[inline]
+    fn stock(&self) -> &PinStock {
+        self.stock.get().unwrap_or_else(|| self.make_stock())
+    }
+
+    #[cold]
+    fn make_stock(&self) -> &PinStock {
+        self.stock.get_or_init(|| PinStock::of(self.block.pin()))
+    }
+
+    /// To entry `rank`, the one beside the present one, if its key is another: heads mostly say so,
+    /// and mostly are the ends of the keys.
+    #[inline]
+    fn step_to(&mut self, rank: usize) -> bool {
+        let head = self.block.heads()[rank];
+        if head != self.head
+            && self.ends_with_head
+            && let Some(end) = self.key.last_chunk_mut::<HEAD_BYTES>()
+        {
+            *end = head.to_be_bytes();
+            (self.rank, self.head) = (rank, head);
+            return true;
+        }
+        self.step_apart(rank)
+    }
+
+    /// [`LentEntries::step_to`] where keys have to be read. Apart, so that the step beside it needs
+    /// no room for what only this does.
+    #[inline(never)]
+    fn step_apart(&mut self, rank: usize) -> bool {
+        if self.block.same_key(rank, self.rank) {
+            return false;
+        }
+        (self.rank, self.head) = (rank, self.block.heads()[rank]);
+        self.block.key_beside_into(rank, &mut self.key);
+        true
+    }
 }
 
 impl Lent for LentEntries {
     #[inline]
     fn advance(&mut self) -> bool {
         let next = self.rank + 1;
-        if next >= self.ranks.end || self.block.same_key(next, self.rank) {
-            return false;
-        }
-        self.rank = next;
-        self.block.key_beside_into(next, &mut self.key);
-        true
+        next < self.ranks.end && self.step_to(next)
     }
 
     /// What it stands on is the newest of its key, and an entry lies before all that it may come
@@ -86,9 +132,7 @@ impl Lent for LentEntries {
         if previous < self.ranks.start || self.block.same_key(previous - 1, previous) {
             return false;
         }
-        self.rank = previous;
-        self.block.key_beside_into(previous, &mut self.key);
-        true
+        self.step_to(previous)
     }
 
     #[inline]
@@ -98,12 +142,16 @@ impl Lent for LentEntries {
 
     #[inline]
     fn value(&self) -> &[u8] {
-        self.block.value(self.rank)
+        match &self.grid {
+            // SAFETY: the grid was made of this block.
+            Some(grid) => unsafe { self.block.value_on(grid, self.rank) },
+            None => self.block.value(self.rank),
+        }
     }
 
     #[inline]
     fn pin_value(&self) -> Slice {
-        let pin = || self.stock.get_or_init(|| PinStock::of(self.block.pin())).hand_out();
+        let pin = || self.stock().hand_out();
         // SAFETY: the value lies in the block, which never changes and which the pin keeps alive.
         unsafe { Slice::pinned_by(pin, self.value()) }
     }
