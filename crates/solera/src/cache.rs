@@ -297,11 +297,20 @@ impl Slots {
 }
 
 impl Slots {
-    /// [`Slots::insert`] for somebody who passes through many blocks and may not come again: where
-    /// others would have to go for it, a block is cached when it comes the second time.
-    pub fn insert_in_passing(self: &Arc<Self>, i: usize, pin: Pin, weight: usize) {
+    /// [`Slots::insert`] where others would not have to go for it; else the block is cached when it
+    /// comes the second time. What is asked for once, of data that do not fit, pushes nothing out.
+    pub fn insert_where_room(self: &Arc<Self>, i: usize, pin: Pin, weight: usize) {
         let is_room = self.cache.used() + weight <= self.cache.capacity();
         if is_room || self.has_passed(i) {
+            self.insert(i, pin, weight);
+        }
+    }
+
+    /// [`Slots::insert`] when the block comes the second time, whether there is room or not: for
+    /// somebody who passes through many blocks, of which each is cheap to read again. New memory
+    /// for it costs more than that (docs/decisions/0008).
+    pub fn insert_when_again(self: &Arc<Self>, i: usize, pin: Pin, weight: usize) {
+        if self.has_passed(i) {
             self.insert(i, pin, weight);
         }
     }
@@ -409,25 +418,41 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_in_passing_takes_room_but_pushes_nothing_out_before_it_comes_again() {
+    fn what_comes_takes_room_but_pushes_nothing_out_before_it_comes_again() {
         let alive = Arc::default();
         let cache = Cache::new(300);
         let slots = Slots::new(&cache, 10);
         slots.insert(0, counted(0, &alive), 100);
-        slots.insert_in_passing(1, counted(1, &alive), 100);
-        slots.insert_in_passing(2, counted(2, &alive), 100);
+        slots.insert_where_room(1, counted(1, &alive), 100);
+        slots.insert_where_room(2, counted(2, &alive), 100);
         assert_eq!((cached(&slots, 10), cache.used()), (vec![0, 1, 2], 300));
         for i in 3..10 {
-            slots.insert_in_passing(i, counted(i as u64, &alive), 100);
+            slots.insert_where_room(i, counted(i as u64, &alive), 100);
         }
         assert_eq!((cached(&slots, 10), cache.used()), (vec![0, 1, 2], 300));
         // It comes again, in passing or not; and once it has gone, it has not come before.
-        slots.insert_in_passing(5, counted(5, &alive), 100);
+        slots.insert_where_room(5, counted(5, &alive), 100);
         slots.insert(6, counted(6, &alive), 100);
         assert_eq!((cached(&slots, 10), cache.used()), (vec![2, 5, 6], 300));
-        slots.insert_in_passing(0, counted(0, &alive), 100);
+        slots.insert_where_room(0, counted(0, &alive), 100);
         assert_eq!(cached(&slots, 10), [2, 5, 6]);
         settle(&alive, 3);
+        drop((slots, cache));
+        settle(&alive, 0);
+    }
+
+    #[test]
+    fn what_is_cheap_to_read_again_takes_no_room_before_it_comes_again() {
+        let alive = Arc::default();
+        let cache = Cache::new(300);
+        let slots = Slots::new(&cache, 10);
+        for pass in 0..2 {
+            (0..3).for_each(|i| slots.insert_when_again(i, counted(i as u64, &alive), 100));
+            assert_eq!(cached(&slots, 10).len(), 3 * pass);
+        }
+        // Who comes for one block, and not in passing, has it cached at once.
+        slots.insert_where_room(4, counted(4, &alive), 100);
+        assert_eq!(cached(&slots, 10), [0, 1, 2]);
         drop((slots, cache));
         settle(&alive, 0);
     }

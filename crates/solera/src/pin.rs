@@ -188,8 +188,49 @@ pub struct Slice {
 union Body {
     inline: [u8; INLINE_BYTES],
     pinned: ManuallyDrop<Pinned>,
-    /// Has the alignment of its words.
-    _words: [u64; INLINE_BYTES / 8],
+    /// The same bytes as `inline`.
+    words: Words,
+}
+
+/// Bytes in a slice itself, as words. They are put together in registers and written whole: a word
+/// that is read after its bytes were written one by one waits for memory.
+type Words = [u64; INLINE_BYTES / 8];
+
+/// `bytes` and zeros behind them, if they fit into a slice.
+#[inline]
+fn words_of(bytes: &[u8]) -> Option<Words> {
+    /// The word at the beginning of `bytes`, which are 8 or more.
+    #[inline]
+    fn word(bytes: &[u8]) -> u64 {
+        bytes.first_chunk().map_or(0, |word| u64::from_le_bytes(*word))
+    }
+    /// The last 1 to 7 bytes, of 8 or more.
+    #[inline]
+    fn last(bytes: &[u8], count: usize) -> u64 {
+        bytes.last_chunk().map_or(0, |word| u64::from_le_bytes(*word) >> (64 - 8 * count))
+    }
+    let len = bytes.len();
+    let words = match len {
+        0 => [0; 3],
+        1 => [bytes[0].into(), 0, 0],
+        2..4 => {
+            let ends = bytes.first_chunk::<2>().zip(bytes.last_chunk::<2>())?;
+            let (first, last) = (u16::from_le_bytes(*ends.0), u16::from_le_bytes(*ends.1));
+            [u64::from(first) | u64::from(last) << (8 * (len - 2)), 0, 0]
+        }
+        4..8 => {
+            let ends = bytes.first_chunk::<4>().zip(bytes.last_chunk::<4>())?;
+            let (first, last) = (u32::from_le_bytes(*ends.0), u32::from_le_bytes(*ends.1));
+            [u64::from(first) | u64::from(last) << (8 * (len - 4)), 0, 0]
+        }
+        8 => [word(bytes), 0, 0],
+        9..16 => [word(bytes), last(bytes, len - 8), 0],
+        16 => [word(bytes), word(&bytes[8..]), 0],
+        17..INLINE_BYTES => [word(bytes), word(&bytes[8..]), last(bytes, len - 16)],
+        INLINE_BYTES => [word(bytes), word(&bytes[8..]), word(&bytes[16..])],
+        _ => return None,
+    };
+    Some(words.map(u64::to_le))
 }
 
 /// Bytes that `pin` keeps where and as they are.
@@ -289,25 +330,8 @@ impl Slice {
     /// `bytes` in the slice itself, if they fit.
     #[inline]
     fn inline(bytes: &[u8]) -> Option<Slice> {
-        /// Two pieces of a length that is known, from both ends: a few instructions where a copy of
-        /// any length is a call.
-        #[inline]
-        fn copy_ends<const N: usize>(from: &[u8], to: &mut [u8; INLINE_BYTES]) {
-            let end = from.len() - N;
-            to[..N].copy_from_slice(&from[..N]);
-            to[end..end + N].copy_from_slice(&from[end..]);
-        }
-        let mut inline = [0; INLINE_BYTES];
-        match bytes.len() {
-            0 => {}
-            1 => inline[0] = bytes[0],
-            2..4 => copy_ends::<2>(bytes, &mut inline),
-            4..8 => copy_ends::<4>(bytes, &mut inline),
-            8..16 => copy_ends::<8>(bytes, &mut inline),
-            16..=INLINE_BYTES => copy_ends::<16>(bytes, &mut inline),
-            _ => return None,
-        }
-        Some(Slice { behind: behind(bytes.len()), body: Body { inline } })
+        let words = words_of(bytes)?;
+        Some(Slice { behind: behind(bytes.len()), body: Body { words } })
     }
 
     /// `len` bytes from `start`, more than fit into the slice itself.
@@ -335,7 +359,7 @@ impl Slice {
 
     /// An empty slice.
     pub const fn empty() -> Self {
-        Slice { behind: NonZeroUsize::MIN, body: Body { inline: [0; INLINE_BYTES] } }
+        Slice { behind: NonZeroUsize::MIN, body: Body { words: [0; INLINE_BYTES / 8] } }
     }
 
     /// Copies `bytes`.
@@ -409,8 +433,8 @@ impl Clone for Slice {
         match self.as_pinned() {
             // SAFETY: the same bytes of the same object.
             Some(pinned) => unsafe { Slice::lying_at(pinned.start, self.bytes_len(), pinned.pin.clone()) },
-            // SAFETY: of a slice of such a length, `inline` was written.
-            None => Slice { behind: self.behind, body: Body { inline: unsafe { self.body.inline } } },
+            // SAFETY: of a slice of such a length, `words` was written.
+            None => Slice { behind: self.behind, body: Body { words: unsafe { self.body.words } } },
         }
     }
 }

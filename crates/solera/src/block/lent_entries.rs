@@ -12,8 +12,8 @@
 //! `merge::visible` walkers take and return them through `Merge`.
 
 use super::{
-    format::{KINDS, SEQNOS},
-    memory::Block,
+    format::{HEAD_BYTES, KINDS, SEQNOS},
+    memory::{Block, ValueGrid},
 };
 use crate::{
     cursor::Lent,
@@ -31,8 +31,13 @@ pub struct LentEntries {
     rank: usize,
     /// The ranks that it may come to.
     ranks: Range<usize>,
-    /// The user key at `rank`.
+    /// The user key at `rank`, and its head.
     key: Vec<u8>,
+    head: u64,
+    /// Every key ends with its head of 8 bytes.
+    ends_with_head: bool,
+    /// Where the values lie, if that is known without a look at the records.
+    grid: Option<ValueGrid>,
     /// What keeps values alive that are handed out, once any is.
     stock: Option<PinStock>,
 }
@@ -53,7 +58,16 @@ impl Block {
             return None;
         }
         debug_assert!(ranks.contains(&rank));
-        Some(LentEntries { block: self.clone(), rank, ranks, key: std::mem::take(key), stock: None })
+        Some(LentEntries {
+            rank,
+            ranks,
+            key: std::mem::take(key),
+            head: self.heads()[rank],
+            ends_with_head: self.keys_end_with_heads(),
+            grid: self.value_grid(),
+            stock: None,
+            block: self.clone(),
+        })
     }
 }
 
@@ -62,18 +76,41 @@ impl LentEntries {
     pub fn into_place(self) -> (usize, Vec<u8>) {
         (self.rank, self.key)
     }
+
+    /// To entry `rank`, the one beside the present one, if its key is another: heads mostly say so,
+    /// and mostly are the ends of the keys.
+    #[inline]
+    fn step_to(&mut self, rank: usize) -> bool {
+        let head = self.block.heads()[rank];
+        if head != self.head
+            && self.ends_with_head
+            && let Some(end) = self.key.last_chunk_mut::<HEAD_BYTES>()
+        {
+            *end = head.to_be_bytes();
+            (self.rank, self.head) = (rank, head);
+            return true;
+        }
+        self.step_apart(rank)
+    }
+
+    /// [`LentEntries::step_to`] where keys have to be read. Apart, so that the step beside it needs
+    /// no room for what only this does.
+    #[inline(never)]
+    fn step_apart(&mut self, rank: usize) -> bool {
+        if self.block.same_key(rank, self.rank) {
+            return false;
+        }
+        (self.rank, self.head) = (rank, self.block.heads()[rank]);
+        self.block.key_beside_into(rank, &mut self.key);
+        true
+    }
 }
 
 impl Lent for LentEntries {
     #[inline]
     fn advance(&mut self) -> bool {
         let next = self.rank + 1;
-        if next >= self.ranks.end || self.block.same_key(next, self.rank) {
-            return false;
-        }
-        self.rank = next;
-        self.block.key_beside_into(next, &mut self.key);
-        true
+        next < self.ranks.end && self.step_to(next)
     }
 
     /// What it stands on is the newest of its key, and an entry lies before all that it may come
@@ -85,9 +122,7 @@ impl Lent for LentEntries {
         if previous < self.ranks.start || self.block.same_key(previous - 1, previous) {
             return false;
         }
-        self.rank = previous;
-        self.block.key_beside_into(previous, &mut self.key);
-        true
+        self.step_to(previous)
     }
 
     #[inline]
@@ -97,14 +132,29 @@ impl Lent for LentEntries {
 
     #[inline]
     fn value(&self) -> &[u8] {
-        self.block.value(self.rank)
+        // SAFETY: the grid was made of this block.
+        unsafe { value_at(&self.block, self.grid.as_ref(), self.rank) }
     }
 
     #[inline]
     fn pin_value(&mut self) -> Slice {
-        let LentEntries { block, rank, stock, .. } = self;
+        let LentEntries { block, rank, grid, stock, .. } = self;
         let pin = || stock.get_or_insert_with(|| PinStock::of(block.pin())).hand_out();
-        // SAFETY: the value lies in the block, which never changes and which the pin keeps alive.
-        unsafe { Slice::pinned_by(pin, block.value(*rank)) }
+        // SAFETY: the grid was made of this block. The value lies in the block, which never changes
+        // and which the pin keeps alive.
+        unsafe { Slice::pinned_by(pin, value_at(block, grid.as_ref(), *rank)) }
+    }
+}
+
+/// The value at `rank`.
+///
+/// # Safety
+/// The grid, if there is one, is that of `block`.
+#[inline]
+unsafe fn value_at<'a>(block: &'a Block, grid: Option<&ValueGrid>, rank: usize) -> &'a [u8] {
+    match grid {
+        // SAFETY: the caller's.
+        Some(grid) => unsafe { block.value_on(grid, rank) },
+        None => block.value(rank),
     }
 }

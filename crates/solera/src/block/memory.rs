@@ -10,7 +10,7 @@
 //! Callers: `block::read`, `block::seal`, `block::slots`; `table::reader` allocates;
 //! `table::lookup` prefetches.
 
-use super::format::{BUCKETS, FOOTER_BYTES, Geometry, HEAD_BYTES};
+use super::format::{BUCKETS, FOOTER_BYTES, Geometry, HEAD_BYTES, tail_len};
 use crate::{
     codec::DecodeError,
     pin::{Pin, PinHeader},
@@ -152,6 +152,17 @@ impl RecordGrid {
     }
 }
 
+/// Where the values of a block's entries lie, if they all have one length and stand at equal
+/// distances: no record has to be read to know.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ValueGrid {
+    /// Position of the first one in the payload.
+    at: usize,
+    distance: usize,
+    len: usize,
+    entries: usize,
+}
+
 /// A block in memory: one word, counted. Immutable.
 #[derive(Clone)]
 #[repr(transparent)]
@@ -229,6 +240,31 @@ impl Block {
             (u16::try_from(geometry.n).ok()?, u8::try_from(geometry.record_bytes).ok()?);
         let equal = geometry.ends_width == 0 && usize::from(record_bytes) <= PREFETCHED_RECORD_BYTES_MAX;
         equal.then_some(RecordGrid { records_at: geometry.records_at, entries, record_bytes })
+    }
+
+    /// Where the values lie, if one size of records and one length of keys tell it of all.
+    pub(super) fn value_grid(&self) -> Option<ValueGrid> {
+        let geometry = self.geometry();
+        if geometry.ends_width != 0 || geometry.length_bytes != 0 {
+            return None;
+        }
+        let distance = geometry.record_bytes as usize;
+        let fixed = usize::from(geometry.meta_bytes) + tail_len(geometry.suffix_len.into());
+        let at = geometry.records_at as usize + fixed;
+        let len = distance.checked_sub(fixed)?;
+        Some(ValueGrid { at, distance, len, entries: geometry.n as usize })
+    }
+
+    /// The value of entry `i`, by the grid that [`Block::value_grid`] gave of this very block.
+    ///
+    /// # Safety
+    /// The grid is that of this block.
+    #[inline]
+    pub(super) unsafe fn value_on(&self, grid: &ValueGrid, i: usize) -> &[u8] {
+        assert!(i < grid.entries, "an entry of the block");
+        // SAFETY: the record of an entry lies inside the payload (proved), and its value is what
+        // follows the same number of bytes in each.
+        unsafe { std::slice::from_raw_parts(self.payload().add(grid.at + i * grid.distance), grid.len) }
     }
 
     /// Asks for the records so far into the block, in 256ths, if it is like one with this grid.

@@ -312,6 +312,12 @@ impl Block {
         }
     }
 
+    /// Whether every key is the prefix and a head of 8 bytes.
+    pub(super) fn keys_end_with_heads(&self) -> bool {
+        let geometry = self.geometry();
+        geometry.flags & WHOLE != 0 && usize::from(geometry.suffix_len) == HEAD_BYTES
+    }
+
     /// Length of the key of entry `i`, in bytes.
     pub fn key_len(&self, i: usize) -> usize {
         usize::from(self.geometry().prefix_len) + self.len_and_tail(i).0

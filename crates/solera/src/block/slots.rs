@@ -2,8 +2,8 @@
 //! `BlockRef`.
 //!
 //! `get` and `peek` give a `BlockRef`, which lives as long as an epoch guard and is not counted.
-//! `insert` puts a block in; `insert_in_passing` only when it comes for the second time, where the
-//! cache is full. `prefetch_*` ask for a slot or its block early.
+//! `insert_where_room` puts a block in, where the cache is full only when it comes for the second
+//! time; `insert_when_again` always only then. `prefetch_*` ask for a slot or its block early.
 //!
 //! What must hold: nobody else puts anything into these slots. That makes the cast from a pin to a
 //! block sound.
@@ -63,15 +63,16 @@ impl BlockSlots {
         self.0.peek(i, guard).map(block_of)
     }
 
-    /// Puts block `i` into the cache, unless another reader was faster, and makes room for it.
-    pub fn insert(&self, i: usize, block: &Block) {
-        self.0.insert(i, block.pin().clone(), block.memory_bytes());
+    /// Puts block `i` into the cache, unless another reader was faster, where others do not have to
+    /// go for it; else when it comes the second time.
+    pub fn insert_where_room(&self, i: usize, block: &Block) {
+        self.0.insert_where_room(i, block.pin().clone(), block.memory_bytes());
     }
 
-    /// [`BlockSlots::insert`] for somebody who passes through many blocks: where others would have
-    /// to go for it, a block is cached when it comes the second time.
-    pub fn insert_in_passing(&self, i: usize, block: &Block) {
-        self.0.insert_in_passing(i, block.pin().clone(), block.memory_bytes());
+    /// Puts block `i` into the cache when it comes the second time: for somebody who passes through
+    /// many blocks that are cheap to read again.
+    pub fn insert_when_again(&self, i: usize, block: &Block) {
+        self.0.insert_when_again(i, block.pin().clone(), block.memory_bytes());
     }
 
     /// Most bytes that may be read ahead of a walk's need, beside what is cached.

@@ -13,17 +13,19 @@
 
 use super::{Keyspace, Snapshot, scout::Scout};
 use crate::{
+    block::LentEntries,
     canary::{Bug, planted},
     cursor::{Cursor, Lent},
-    engine::tracing::Placed,
+    engine::{snapshots::Moment, tracing::Placed},
     error::{Error, Result},
+    ids::Seqno,
     key::{KeyEnd, KeyRange},
     merge::visible::{Backward, Forward},
     pin::Slice,
     sight::Reader,
     stats::{Counter, Latency, Sampled},
     tombstone::RangeTombstones,
-    tree::{Source, View, Walk},
+    tree::{Source, Spare, View, Walk},
     values::{self, Pointer, ReadAhead},
 };
 use std::{fmt, iter::FusedIterator, sync::Arc};
@@ -34,6 +36,24 @@ const ENTRIES_PER_COUNT: u64 = 4096;
 
 /// What a transaction lays over the keyspace: its own writes, newer than everything.
 pub(super) type Front = dyn Fn() -> (Box<dyn Cursor + Send + Sync>, Arc<RangeTombstones>) + Send + Sync;
+
+/// The moment that an iterator sees.
+enum Seen {
+    /// Its own, which it holds and gives back.
+    Own(Moment),
+    /// A snapshot's.
+    Of(Snapshot),
+}
+
+impl Seen {
+    #[inline]
+    fn seqno(&self) -> Seqno {
+        match self {
+            Seen::Own(moment) => moment.seqno(),
+            Seen::Of(snapshot) => snapshot.seqno(),
+        }
+    }
+}
 
 /// Which end moved last.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -52,19 +72,23 @@ enum Last {
 /// placed anew, the front by [`Iter::seek`], the back by [`Iter::seek_back`].
 pub struct Iter {
     keyspace: Keyspace,
-    snapshot: Snapshot,
-    view: Arc<View>,
+    moment: Seen,
+    /// Always there; taken out when the iterator is dropped.
+    view: Option<Arc<View>>,
+    /// A walker over the view that nobody uses.
+    spare: Option<Spare>,
     overlay: Option<Box<Front>>,
     /// Whether the keyspace was there when the iterator was made. One that is dropped later stays
     /// until the iterator is gone.
     live: Result<()>,
     now_ms: u64,
-    /// What is left between the two ends.
-    range: KeyRange,
+    /// What is left between the two ends, once an end was placed elsewhere than where the whole
+    /// range begins or ends.
+    left: Option<KeyRange>,
     /// The whole range asked for; seeks go back to it.
     whole: KeyRange,
-    front: Option<Forward<Source>>,
-    back: Option<Backward<Source>>,
+    front: Option<Box<Forward<Source>>>,
+    back: Option<Box<Backward<Source>>>,
     last: Last,
     /// The front (back) stands on the entry that it yielded last; else on one that it would yield
     /// next.
@@ -137,16 +161,22 @@ impl fmt::Debug for Iter {
 }
 
 impl Iter {
-    pub(super) fn new(keyspace: &Keyspace, snapshot: Snapshot, range: KeyRange) -> Self {
-        // The snapshot is registered, so a view taken after it still holds all that it sees.
+    /// Over `range` of `keyspace`, as `snapshot` sees it, or as of now.
+    pub(super) fn new(keyspace: &Keyspace, snapshot: Option<Snapshot>, range: KeyRange) -> Self {
+        let sees = snapshot.as_ref().map_or(Ok(()), |snapshot| snapshot.sees(keyspace));
+        let own = || Seen::Own(keyspace.handle().store.snapshots.hold(false));
+        // The moment is registered, so a view taken after it still holds all that it sees.
+        let moment = snapshot.map_or_else(own, Seen::Of);
+        let (view, spare) = keyspace.tree().view_to_walk();
         Iter {
-            view: keyspace.tree().view_owned(),
+            view: Some(view),
+            spare,
             now_ms: keyspace.handle().store.expiry.now_ms(),
             keyspace: keyspace.clone(),
-            live: keyspace.live().and_then(|()| snapshot.sees(keyspace)),
-            snapshot,
+            live: keyspace.live().and(sees),
+            moment,
             overlay: None,
-            range: range.clone(),
+            left: None,
             whole: range,
             front: None,
             back: None,
@@ -186,9 +216,24 @@ impl Iter {
         self.resolves = false;
     }
 
+    fn view(&self) -> &View {
+        self.view.as_ref().expect("an iterator has its view until it is dropped")
+    }
+
+    /// What is left between the two ends.
+    #[inline]
+    fn range(&self) -> &KeyRange {
+        self.left.as_ref().unwrap_or(&self.whole)
+    }
+
+    /// The same, to be changed.
+    fn range_mut(&mut self) -> &mut KeyRange {
+        self.left.get_or_insert_with(|| self.whole.clone())
+    }
+
     fn walk(&self) -> Result<Walk> {
         self.live.clone()?;
-        let walk = Walk::new(&self.view, &self.whole)?.remembering(self.keyspace.tree());
+        let walk = Walk::new(self.view(), &self.whole)?.remembering(self.keyspace.tree());
         Ok(match &self.overlay {
             Some(overlay) => {
                 let (cursor, tombstones) = overlay();
@@ -199,7 +244,7 @@ impl Iter {
     }
 
     fn reader(&self) -> Reader {
-        Reader { now_ms: self.now_ms, ..self.keyspace.reader(self.snapshot.seqno()) }
+        Reader { now_ms: self.now_ms, ..self.keyspace.reader(self.moment.seqno()) }
     }
 
     /// An end is about to be placed: the moment, if that is to be timed.
@@ -227,8 +272,8 @@ impl Iter {
             // What came before the placing is not of it.
             tally.leave(&self.keyspace);
             let placed = match at {
-                Last::Back => Placed::Back(self.range.end.clone()),
-                _ => Placed::Front(self.range.start.clone()),
+                Last::Back => Placed::Back(self.left.as_ref().unwrap_or(&self.whole).end.clone()),
+                _ => Placed::Front(self.left.as_ref().unwrap_or(&self.whole).start.clone()),
             };
             tally.recorded = Some(Box::new((placed, 0)));
         }
@@ -236,8 +281,8 @@ impl Iter {
 
     /// Counts the keys that both ends have passed.
     fn count_passed(&mut self) {
-        let front = self.front.as_mut().map_or(0, Forward::take_passed);
-        let passed = front + self.back.as_mut().map_or(0, Backward::take_passed);
+        let front = self.front.as_mut().map_or(0, |front| front.take_passed());
+        let passed = front + self.back.as_mut().map_or(0, |back| back.take_passed());
         if passed > 0 {
             self.keyspace.tree().context.stats.add(Counter::EntriesPassed, passed);
         }
@@ -254,33 +299,71 @@ impl Iter {
     }
 
     fn seek_bytes(&mut self, key: &[u8]) -> Result<()> {
-        self.range.start = self.whole.clamp_to_start(key).into();
+        let start = self.whole.clamp_to_start(key).into();
+        self.range_mut().start = start;
         self.last = Last::Neither;
         self.front_yielded = false;
-        // Kept, so that its sources are not opened anew; a failed move leaves none behind.
-        let front = self.front.take();
         self.front_failed = true;
         if self.keyspace.tree().is_closed() {
+            self.front = None;
             return Err(Error::Closed);
         }
-        if !self.range.is_empty() {
-            let begun = self.begin_placing();
-            let front = match front {
-                Some(front) => front,
-                None => self.walk()?.forward(self.reader()),
-            };
-            self.place_front(front, begun)?;
+        if self.range().is_empty() {
+            self.front = None;
+        } else {
+            self.place_front()?;
         }
         self.front_failed = false;
         Ok(())
     }
 
-    /// Moves `front` to where the range begins now.
-    fn place_front(&mut self, mut front: Forward<Source>, begun: Option<u64>) -> Result<()> {
+    /// A walker for the front: one that was left by another iterator, or a new one.
+    fn new_front(&mut self) -> Result<Box<Forward<Source>>> {
+        if self.overlay.is_none()
+            && let Some(spare) = self.spare.take()
+        {
+            self.live.clone()?;
+            if let Some(mut walker) = spare.fit(self.view(), self.reader(), &self.whole) {
+                walker.remember(self.keyspace.tree().clone(), 0);
+                return Ok(walker);
+            }
+        }
+        Ok(Box::new(self.walk()?.forward(self.reader())))
+    }
+
+    /// Leaves the walker of the front, or the one that nobody used, for the next iterator.
+    fn leave_walker(&mut self) {
+        if self.overlay.is_some() || self.front_failed {
+            return;
+        }
+        let Some(view) = self.view.take() else { return };
+        match (self.front.take(), self.spare.take()) {
+            (Some(front), _) => self.keyspace.tree().rest(view, front),
+            (None, Some(spare)) => self.keyspace.tree().rest_unused(view, spare),
+            (None, None) => {}
+        }
+    }
+
+    /// Moves the front to where the range begins now. It is kept, so that its sources are not
+    /// opened anew; a failed move leaves none behind.
+    fn place_front(&mut self) -> Result<()> {
+        let begun = self.begin_placing();
         self.scout.leave();
-        let placed = front.seek(&self.range.start);
-        self.front_refusal = of_pair(placed, front.is_refused())?;
-        self.front = Some(front);
+        if self.front.is_none() {
+            self.front = Some(self.new_front()?);
+        }
+        let range = self.left.as_ref().unwrap_or(&self.whole);
+        let placed = self.front.as_mut().map_or(Ok(None), |front| {
+            let placed = front.seek(&range.start);
+            of_pair(placed, front.is_refused())
+        });
+        match placed {
+            Ok(refusal) => self.front_refusal = refusal,
+            Err(error) => {
+                self.front = None;
+                return Err(error);
+            }
+        }
         self.end_placing(begun, Last::Front);
         Ok(())
     }
@@ -292,7 +375,8 @@ impl Iter {
     /// # Errors
     /// As [`Keyspace::get`].
     pub fn seek_back(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
-        self.range.end = KeyEnd::Included(key.as_ref().into()).min(self.whole.end.clone());
+        let end = KeyEnd::Included(key.as_ref().into()).min(self.whole.end.clone());
+        self.range_mut().end = end;
         self.back_was_placed = true;
         self.last = Last::Neither;
         self.count_passed();
@@ -321,7 +405,7 @@ impl Iter {
         if self.last != Last::Front || self.back_was_placed || self.keyspace.tree().is_closed() {
             return false;
         }
-        let is_moved = self.front.as_mut().is_some_and(Forward::next_lent);
+        let is_moved = self.front.as_mut().is_some_and(|front| front.next_lent());
         if is_moved {
             debug_assert!(self.front_yielded && self.apart.is_none() && self.front_refusal.is_none());
             self.front_tally.add(&self.keyspace);
@@ -340,10 +424,8 @@ impl Iter {
         }
         // Failed unless we come past every `?`: an error leaves the iterator fused.
         self.front_failed = !planted(Bug::IteratorNotFused);
-        if self.front.is_none() && !self.range.is_empty() {
-            let begun = self.begin_placing();
-            let front = self.walk()?.forward(self.reader());
-            self.place_front(front, begun)?;
+        if self.front.is_none() && !self.range().is_empty() {
+            self.place_front()?;
         }
         if let Some(front) = &mut self.front {
             if self.front_yielded
@@ -351,8 +433,9 @@ impl Iter {
             {
                 self.front_refusal = of_pair(Err(error), front.is_refused())?;
             }
+            let range = self.left.as_ref().unwrap_or(&self.whole);
             self.front_yielded = front.valid()
-                && (self.range.end.is_unbounded() || self.range.end.admits(front.key()))
+                && (range.end.is_unbounded() || range.end.admits(front.key()))
                 && !(self.back_began && front.key() >= &self.back_key[..]);
         }
         if self.front_yielded {
@@ -382,6 +465,7 @@ impl Iter {
         if self.keyspace.tree().is_closed() {
             return Err(Error::Closed);
         }
+        let is_empty = self.range().is_empty();
         match &mut self.back {
             Some(back) if self.back_yielded => {
                 if let Err(error) = back.prev() {
@@ -389,11 +473,11 @@ impl Iter {
                 }
             }
             Some(_) => {}
-            None if self.range.is_empty() => {}
+            None if is_empty => {}
             None => {
                 let begun = self.begin_placing();
-                let mut back = self.walk()?.backward(self.reader());
-                let placed = match &self.range.end {
+                let mut back = Box::new(self.walk()?.backward(self.reader()));
+                let placed = match &self.range().end {
                     KeyEnd::Unbounded => back.seek_last(),
                     KeyEnd::Excluded(key) => back.seek_before(key),
                     KeyEnd::Included(key) => back.seek_before(&[key, [0].as_slice()].concat()),
@@ -408,7 +492,7 @@ impl Iter {
             self.back_failed = false;
             return Ok(false);
         };
-        if back.valid() && self.range.begins_by(back.key()) && !self.front_has_passed(back.key()) {
+        if back.valid() && self.range().begins_by(back.key()) && !self.front_has_passed(back.key()) {
             self.back_key.clear();
             self.back_key.extend_from_slice(back.key());
             self.back_began = true;
@@ -452,7 +536,7 @@ impl Iter {
     #[cold]
     fn look_ahead(&mut self) {
         let Some(front) = &self.front else { return };
-        let placed = Walk::new(&self.view, &self.whole).and_then(|walk| {
+        let placed = Walk::new(self.view(), &self.whole).and_then(|walk| {
             let mut walker = walk.forward(self.reader());
             walker.seek(front.key())?;
             Ok(walker)
@@ -486,9 +570,20 @@ impl Iter {
         }
     }
 
+    /// The entry that the last successful move came to, if the front came to it and it is lent.
+    #[inline]
+    fn lent(&self) -> Option<&LentEntries> {
+        if self.last == Last::Front { self.front.as_ref().and_then(|front| front.lent()) } else { None }
+    }
+
     /// Key of the entry that the last successful move came to; empty if there is none.
     #[inline]
     pub fn key(&self) -> &[u8] {
+        self.lent().map_or_else(|| self.key_anywhere(), Lent::key)
+    }
+
+    #[inline(never)]
+    fn key_anywhere(&self) -> &[u8] {
         match (self.last, &self.front, &self.back) {
             (Last::Front, Some(front), _) => front.key(),
             (Last::Back, _, Some(back)) => back.key(),
@@ -499,6 +594,12 @@ impl Iter {
     /// Value of the entry that the last successful move came to; empty if there is none.
     #[inline]
     pub fn value(&self) -> &[u8] {
+        // The value of a lent entry lies beside it.
+        self.lent().map_or_else(|| self.value_anywhere(), Lent::value)
+    }
+
+    #[inline(never)]
+    fn value_anywhere(&self) -> &[u8] {
         if let Some(apart) = &self.apart {
             return if self.last == Last::Neither { &[] } else { apart };
         }
@@ -574,6 +675,10 @@ impl Drop for Iter {
         self.count_passed();
         self.front_tally.leave(&self.keyspace);
         self.back_tally.leave(&self.keyspace);
+        self.leave_walker();
+        if let Seen::Own(moment) = self.moment {
+            self.keyspace.handle().release_snapshot(moment);
+        }
     }
 }
 

@@ -12,7 +12,7 @@
 //! keyspace; `Snapshot` and `Transaction` read through it.
 
 use super::{
-    Entry, Handle, IngestReport, Iter, KeyBounds, KeyspaceStats, Snapshot,
+    Entry, Handle, IngestReport, Iter, KeyBounds, KeyspaceStats,
     bounds::{deleted, deleted_prefix, key_range, prefix_range},
     check_sizes,
 };
@@ -506,13 +506,14 @@ impl Keyspace {
             snapshot,
             now_ms: self.handle.store.expiry.now_ms(),
             operator: self.tree.operator().cloned(),
-            values: Some(self.tree.values.clone()),
+            // Only what operands are merged onto is read by it.
+            values: self.tree.operator().map(|_| self.tree.values.clone()),
         }
     }
 
     /// All entries in key order, as of now.
     pub fn iter(&self) -> Iter {
-        Iter::new(self, Snapshot::new(self.handle.clone()), KeyRange::all())
+        Iter::new(self, None, KeyRange::all())
     }
 
     /// The entries whose keys are in `range`, as of now.
@@ -529,12 +530,12 @@ impl Keyspace {
     /// # Ok(()) }
     /// ```
     pub fn range(&self, range: impl KeyBounds) -> Iter {
-        Iter::new(self, Snapshot::new(self.handle.clone()), key_range(range.key_bounds()))
+        Iter::new(self, None, key_range(range.key_bounds()))
     }
 
     /// The entries whose keys start with `prefix`, as of now.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
-        Iter::new(self, Snapshot::new(self.handle.clone()), prefix_range(prefix.as_ref()))
+        Iter::new(self, None, prefix_range(prefix.as_ref()))
     }
 
     /// Loads sorted entries straight into tables: no log, no memtable, all visible and durable at

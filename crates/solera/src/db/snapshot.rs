@@ -16,6 +16,7 @@ use super::{
     keyspace::Wants,
 };
 use crate::{
+    engine::snapshots::Moment,
     error::{Error, Result},
     ids::Seqno,
     key::KeyRange,
@@ -25,13 +26,12 @@ use std::{fmt, sync::Arc};
 
 struct Held {
     handle: Arc<Handle>,
-    seqno: Seqno,
-    is_transaction: bool,
+    moment: Moment,
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.handle.release_snapshot(self.seqno, self.is_transaction);
+        self.handle.release_snapshot(self.moment);
     }
 }
 
@@ -59,8 +59,8 @@ impl Snapshot {
     }
 
     fn hold(handle: Arc<Handle>, is_transaction: bool) -> Self {
-        let seqno = handle.store.snapshots.hold(is_transaction);
-        Snapshot { held: Arc::new(Held { handle, seqno, is_transaction }) }
+        let moment = handle.store.snapshots.hold(is_transaction);
+        Snapshot { held: Arc::new(Held { handle, moment }) }
     }
 
     pub(crate) fn handle(&self) -> &Arc<Handle> {
@@ -69,7 +69,7 @@ impl Snapshot {
 
     /// The moment: the snapshot sees operations up to this number.
     pub fn seqno(&self) -> Seqno {
-        self.held.seqno
+        self.held.moment.seqno()
     }
 
     /// Refuses a keyspace of another database, whose sequence numbers mean something else.
@@ -128,16 +128,16 @@ impl Snapshot {
 
     /// All entries, in key order.
     pub fn iter(&self, keyspace: &Keyspace) -> Iter {
-        Iter::new(keyspace, self.clone(), KeyRange::all())
+        Iter::new(keyspace, Some(self.clone()), KeyRange::all())
     }
 
     /// The entries whose keys are in `range`.
     pub fn range(&self, keyspace: &Keyspace, range: impl KeyBounds) -> Iter {
-        Iter::new(keyspace, self.clone(), key_range(range.key_bounds()))
+        Iter::new(keyspace, Some(self.clone()), key_range(range.key_bounds()))
     }
 
     /// The entries whose keys start with `prefix`.
     pub fn prefix(&self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> Iter {
-        Iter::new(keyspace, self.clone(), prefix_range(prefix.as_ref()))
+        Iter::new(keyspace, Some(self.clone()), prefix_range(prefix.as_ref()))
     }
 }

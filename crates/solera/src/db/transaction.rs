@@ -224,7 +224,7 @@ impl Transaction {
     }
 
     fn entries(&self, keyspace: &Keyspace, range: KeyRange) -> TransactionIter {
-        let mut iter = Iter::new(keyspace, self.snapshot.clone(), range.clone());
+        let mut iter = Iter::new(keyspace, Some(self.snapshot.clone()), range.clone());
         if let Some((_, writes)) = self.writes.get(&keyspace.tree().id) {
             let writes = writes.clone();
             iter = iter.with_overlay(Box::new(move || {

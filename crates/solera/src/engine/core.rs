@@ -21,6 +21,7 @@ use super::{
     memory::Memory,
     options::Options,
     reclaiming::Reclaiming,
+    snapshots::Moment,
     store::Store,
     throttle::Throttle,
     tracing::Tracing,
@@ -140,9 +141,9 @@ impl Core {
         self.store.horizon()
     }
 
-    /// A reader lets go of the moment `seqno`, which it held as a transaction or to read.
-    pub(crate) fn release_snapshot(&self, seqno: Seqno, is_transaction: bool) {
-        if self.store.snapshots.release(seqno, is_transaction) {
+    /// A reader lets go of the moment that it held.
+    pub(crate) fn release_snapshot(&self, moment: Moment) {
+        if self.store.snapshots.release(moment) {
             self.work.wake();
         }
     }

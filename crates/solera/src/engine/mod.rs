@@ -14,7 +14,7 @@
 mod options;
 mod poison;
 mod catalog;
-mod snapshots;
+pub(crate) mod snapshots;
 mod expiry;
 mod resident;
 mod files;

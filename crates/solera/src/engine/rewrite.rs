@@ -239,8 +239,8 @@ impl Reclaimer<'_> {
     /// [`Error::Conflict`] if one is; [`Error::Corrupt`] if a value cannot be read.
     fn put_unless_written(&self, tree: &Arc<Tree>, found: &[Found]) -> Result<()> {
         let since = self.store.snapshots.hold(true);
-        let done = self.put_as_of(tree, found, since);
-        if self.store.snapshots.release(since, true) {
+        let done = self.put_as_of(tree, found, since.seqno());
+        if self.store.snapshots.release(since) {
             self.work.wake();
         }
         done

@@ -1,37 +1,70 @@
-//! What readers see: `Snapshots`, the newest visible number, and the moments that readers hold on
+//! What readers see: `Snapshots`, the newest visible number, and the `Moment`s that readers hold on
 //! to.
 //!
 //! The commit order publishes numbers, and readers `hold` and `release` moments. Jobs ask for the
 //! `horizon`: which old versions somebody can still see. When nothing is to do, `jobs` leaves word
 //! which releases it waits for (`wait_for`).
 //!
-//! What must hold: the visible number only grows. A moment is read under the lock, so that a
-//! compaction which does not see it began before.
+//! What must hold: the visible number only grows. A moment is read under the lock of its lane, and
+//! who asks for all has the locks of all. So a compaction which does not see a moment began before.
 //!
-//! Callers: `core` publishes and releases, `ingest` publishes; `db::snapshot` and `rewrite` hold;
-//! `store` and `job_parts` ask for horizons; `jobs` waits; `report` and `control::observe` count.
+//! Callers: `core` publishes and releases, `ingest` publishes; `db::snapshot`, `db::iterator` and
+//! `rewrite` hold; `store` and `job_parts` ask for horizons; `jobs` waits; `report` counts.
 
 use crate::{
     canary::{Bug, planted},
     compaction::Horizon,
     ids::Seqno,
+    stats::lane_of_this_thread,
     sync::{
-        Mutex,
+        Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},
     },
 };
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
+
+/// Threads that hold moments do so in one of so many places: every iterator holds one, and threads
+/// that wrote to one place would wait for its cache line.
+const LANES: usize = 8;
+
+/// Moments that nobody holds any more, and that lie between others, are swept out when there are so
+/// many more of them than of held ones.
+const GAPS_MAX: usize = 64;
 
 /// The newest visible number, and which moments are held, and how often.
 pub(crate) struct Snapshots {
     /// Everything up to this number is visible to readers.
     visible: AtomicU64,
-    held: Mutex<Held>,
+    lanes: [Lane; LANES],
+}
+
+/// What threads of one lane hold, on cache lines of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Lane(Mutex<Held>);
+
+/// A moment that somebody holds, to be given back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    seqno: Seqno,
+    lane: u32,
+    is_transaction: bool,
+}
+
+impl Moment {
+    /// Everything up to this number is seen.
+    #[inline]
+    pub(crate) fn seqno(self) -> Seqno {
+        self.seqno
+    }
 }
 
 #[derive(Default)]
 struct Held {
-    moments: BTreeMap<Seqno, Holders>,
+    /// By number, ascending. A new one is the last, since the visible number only grows.
+    moments: VecDeque<(Seqno, Holders)>,
+    /// Those of `moments` that nobody holds.
+    gaps: usize,
     /// Compaction waits for the release of moments up to this one.
     awaited: Option<Seqno>,
 }
@@ -44,10 +77,67 @@ struct Holders {
     transactions: usize,
 }
 
+impl Held {
+    fn hold(&mut self, seqno: Seqno, is_transaction: bool) {
+        if self.moments.back().is_none_or(|&(last, _)| last != seqno) {
+            debug_assert!(self.moments.back().is_none_or(|&(last, _)| last < seqno));
+            self.moments.push_back((seqno, Holders::default()));
+        } else if self.moments.back().is_some_and(|(_, holders)| holders.all == 0) {
+            self.gaps -= 1;
+        }
+        if let Some((_, holders)) = self.moments.back_mut() {
+            holders.all += 1;
+            holders.transactions += usize::from(is_transaction);
+        }
+    }
+
+    /// Whether compaction waits for that.
+    fn release(&mut self, seqno: Seqno, is_transaction: bool) -> bool {
+        let Ok(at) = self.moments.binary_search_by_key(&seqno, |&(seqno, _)| seqno) else { return false };
+        let holders = &mut self.moments[at].1;
+        holders.all -= 1;
+        holders.transactions -= usize::from(is_transaction);
+        // While others hold the moment, less may be dropped; but no transaction asks any more.
+        let told = holders.all == 0 || is_transaction && holders.transactions == 0;
+        if holders.all == 0 {
+            self.gaps += 1;
+            self.sweep();
+        }
+        told && self.awaited.is_some_and(|awaited| seqno <= awaited)
+    }
+
+    /// Forgets moments that nobody holds: at both ends at once, between others when they are many.
+    fn sweep(&mut self) {
+        let is_gap = |entry: Option<&(Seqno, Holders)>| entry.is_some_and(|(_, holders)| holders.all == 0);
+        while is_gap(self.moments.back()) {
+            self.moments.pop_back();
+            self.gaps -= 1;
+        }
+        while is_gap(self.moments.front()) {
+            self.moments.pop_front();
+            self.gaps -= 1;
+        }
+        if self.gaps > self.moments.len() / 2 + GAPS_MAX {
+            self.moments.retain(|(_, holders)| holders.all > 0);
+            self.gaps = 0;
+        }
+    }
+
+    /// What is held, by number, ascending.
+    fn held(&self) -> impl Iterator<Item = (Seqno, Holders)> {
+        self.moments.iter().copied().filter(|(_, holders)| holders.all > 0)
+    }
+
+    fn holds(&self, seqno: Seqno) -> bool {
+        let found = self.moments.binary_search_by_key(&seqno, |&(seqno, _)| seqno);
+        found.is_ok_and(|at| self.moments[at].1.all > 0)
+    }
+}
+
 impl Snapshots {
     /// Begins with everything up to `visible` visible.
     pub(super) fn new(visible: Seqno) -> Self {
-        Snapshots { visible: AtomicU64::new(visible), held: Mutex::default() }
+        Snapshots { visible: AtomicU64::new(visible), lanes: Default::default() }
     }
 
     /// The newest number that readers see.
@@ -65,51 +155,113 @@ impl Snapshots {
     /// Holds the present moment, for a transaction or for somebody who only reads. It is read under
     /// the lock, so that a compaction which lists the snapshots either sees this one or began
     /// before anything that it could not see was visible.
-    pub(crate) fn hold(&self, is_transaction: bool) -> Seqno {
-        let mut held = self.held.lock();
+    pub(crate) fn hold(&self, is_transaction: bool) -> Moment {
+        let lane = lane_of_this_thread(LANES);
+        let mut held = self.lanes[lane].0.lock();
         let seqno = self.visible() + Seqno::from(planted(Bug::SnapshotTooNew));
-        let holders = held.moments.entry(seqno).or_default();
-        holders.all += 1;
-        holders.transactions += usize::from(is_transaction);
-        seqno
+        held.hold(seqno, is_transaction);
+        Moment { seqno, lane: lane as u32, is_transaction }
     }
 
-    /// Gives back what [`Snapshots::hold`] returned. Whether compaction waits for that.
-    pub(super) fn release(&self, seqno: Seqno, is_transaction: bool) -> bool {
-        let mut held = self.held.lock();
-        let awaited = held.awaited.is_some_and(|awaited| seqno <= awaited);
-        let Some(holders) = held.moments.get_mut(&seqno) else { return false };
-        holders.all -= 1;
-        holders.transactions -= usize::from(is_transaction);
-        // While others hold the moment, less may be dropped; but no transaction asks any more.
-        let told = holders.all == 0 || is_transaction && holders.transactions == 0;
-        if holders.all == 0 {
-            held.moments.remove(&seqno);
-        }
-        awaited && told
+    /// Gives back what [`Snapshots::hold`] returned, on whatever thread. Whether compaction waits
+    /// for that; it may be told so too while others hold the moment.
+    pub(super) fn release(&self, moment: Moment) -> bool {
+        let Moment { seqno, lane, is_transaction } = moment;
+        self.lanes[lane as usize].0.lock().release(seqno, is_transaction)
     }
 
-    /// Who may see what now, at `now_ms`. All of it is read under the lock.
+    /// Everything that is held: nobody holds or releases meanwhile. Locked in the order of lanes.
+    fn all(&self) -> [MutexGuard<'_, Held>; LANES] {
+        self.lanes.each_ref().map(|lane| lane.0.lock())
+    }
+
+    /// Who may see what now, at `now_ms`. All of it is read under the locks.
     pub(super) fn horizon(&self, now_ms: u64) -> Horizon {
-        let held = self.held.lock();
+        let all = self.all();
         let visible = self.visible();
-        let asks = |holders: &&Holders| holders.transactions > 0;
-        let mut transactions = held.moments.iter().filter(|(_, holders)| asks(holders));
-        let oldest_transaction = transactions.next().map_or(visible, |(&seqno, _)| seqno);
-        Horizon { snapshots: held.moments.keys().copied().collect(), visible, oldest_transaction, now_ms }
+        let mut moments: Vec<(Seqno, Holders)> = all.iter().flat_map(|held| held.held()).collect();
+        drop(all);
+        moments.sort_unstable_by_key(|&(seqno, _)| seqno);
+        let oldest_transaction = moments.iter().find(|(_, holders)| holders.transactions > 0);
+        let oldest_transaction = oldest_transaction.map_or(visible, |&(seqno, _)| seqno);
+        let mut snapshots: Vec<Seqno> = moments.into_iter().map(|(seqno, _)| seqno).collect();
+        snapshots.dedup();
+        Horizon { snapshots, visible, oldest_transaction, now_ms }
     }
 
     /// From now on the release of a moment up to `awaited` is told. `seen` is what the caller
     /// decided by: `false` if a moment that it lists, and that is waited for, was released since.
     pub(super) fn wait_for(&self, awaited: Option<Seqno>, seen: &Horizon) -> bool {
-        let mut held = self.held.lock();
-        held.awaited = awaited;
-        let is_held = |seqno: &Seqno| held.moments.contains_key(seqno);
+        let mut all = self.all();
+        all.iter_mut().for_each(|held| held.awaited = awaited);
+        let is_held = |seqno: &Seqno| all.iter().any(|held| held.holds(*seqno));
         seen.snapshots.iter().filter(|seqno| Some(**seqno) <= awaited).all(is_held)
     }
 
     /// How many snapshots, iterators and transactions hold a moment.
     pub(crate) fn count(&self) -> u64 {
-        self.held.lock().moments.values().map(|holders| holders.all as u64).sum()
+        self.all().iter().flat_map(|held| held.held()).map(|(_, holders)| holders.all as u64).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn a_moment_counts_until_all_who_hold_it_have_given_it_back_in_whatever_order_and_on_whatever_thread() {
+        let snapshots = Snapshots::new(1);
+        let mut held: Vec<Moment> = Vec::new();
+        let mut truth: BTreeMap<Seqno, u64> = BTreeMap::new();
+        let mut random = 7u64;
+        for step in 0..4000u64 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            match random >> 60 {
+                0..5 => snapshots.publish(step + 2),
+                5..11 => {
+                    let hold = || snapshots.hold(random >> 59 & 1 == 0);
+                    // Threads that live at the same time have lanes of their own.
+                    let moment = match random >> 58 & 1 {
+                        0 => hold(),
+                        _ => std::thread::scope(|scope| scope.spawn(hold).join().unwrap()),
+                    };
+                    *truth.entry(moment.seqno()).or_default() += 1;
+                    held.push(moment);
+                }
+                _ if held.is_empty() => {}
+                _ => {
+                    let moment = held.swap_remove((random >> 30) as usize % held.len());
+                    snapshots.release(moment);
+                    let count = truth.get_mut(&moment.seqno()).unwrap();
+                    *count -= 1;
+                    if *count == 0 {
+                        truth.remove(&moment.seqno());
+                    }
+                }
+            }
+            let horizon = snapshots.horizon(0);
+            assert!(horizon.snapshots.iter().eq(truth.keys()));
+            assert_eq!(snapshots.count(), truth.values().sum::<u64>());
+            let transactions = held.iter().filter(|moment| moment.is_transaction);
+            let oldest = transactions.map(|moment| moment.seqno()).min();
+            assert_eq!(horizon.oldest_transaction, oldest.unwrap_or(horizon.visible));
+        }
+        for moment in held {
+            snapshots.release(moment);
+        }
+        assert_eq!(snapshots.count(), 0);
+        assert!(snapshots.all().iter().all(|held| held.moments.is_empty() && held.gaps == 0));
+    }
+
+    #[test]
+    fn who_waits_for_a_moment_is_told_when_it_is_released_and_when_it_was_before() {
+        let snapshots = Snapshots::new(5);
+        let (first, second) = (snapshots.hold(false), snapshots.hold(false));
+        let seen = snapshots.horizon(0);
+        assert!(snapshots.wait_for(Some(5), &seen));
+        assert!(!snapshots.release(first), "another one holds it");
+        assert!(snapshots.release(second));
+        assert!(!snapshots.wait_for(Some(5), &seen), "it was released since");
     }
 }

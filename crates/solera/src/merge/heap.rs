@@ -67,7 +67,19 @@ pub struct Merge<C> {
 impl<C: Cursor> Merge<C> {
     /// A merge of `sources`, in the order of their ages. Not valid until positioned.
     pub fn new(sources: Vec<C>) -> Self {
-        Merge { waiting: Vec::with_capacity(sources.len()), sources, front: None, back: false }
+        Merge { waiting: Vec::new(), sources, front: None, back: false }
+    }
+
+    /// The sources, in the order of their ages.
+    pub fn sources(&self) -> &[C] {
+        &self.sources
+    }
+
+    /// Is not valid any more, and has each source stand nowhere.
+    pub fn rest(&mut self, rest: impl FnMut(&mut C)) {
+        self.front = None;
+        self.waiting.clear();
+        self.sources.iter_mut().for_each(rest);
     }
 
     /// The age of the source that the present entry comes from. Must be valid.
@@ -130,6 +142,11 @@ impl<C: Cursor> Merge<C> {
 
     fn find_front<const BACK: bool>(&mut self) {
         self.waiting.clear();
+        if let [alone] = &self.sources[..] {
+            self.front = alone.valid().then(|| Standing::of(alone, 0));
+            return;
+        }
+        self.waiting.reserve(self.sources.len());
         let standing = (0..).zip(&self.sources).filter(|(_, source)| source.valid());
         self.waiting.extend(standing.map(|(age, source)| Standing::of(source, age)));
         for at in (0..self.waiting.len() / 2).rev() {

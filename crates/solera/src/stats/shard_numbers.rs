@@ -7,7 +7,7 @@
 //! the last number, whose shard is counted with locked instructions. The lock of the free numbers
 //! orders one owner's counts before the next owner's.
 //!
-//! Caller: `Stats::here`.
+//! Callers: `Stats::here`, `stats::lane_of_this_thread`.
 
 use parking_lot::Mutex;
 

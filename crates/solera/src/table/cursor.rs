@@ -42,6 +42,11 @@ const CACHED_BETWEEN_MAX: usize = 2;
 /// The first piece that it reads ahead has about so many bytes; each one after it twice as many.
 const CACHED_AHEAD_BYTES_MIN: u64 = 16 << 10;
 
+/// Room for a key, made when a cursor is: most keys need no more.
+const KEY_BYTES_EXPECTED: usize = 32;
+/// Room for keys that a cursor keeps while nobody uses it, at most.
+const KEY_BYTES_RESTED_MAX: usize = 1024;
+
 /// How a cursor gets at blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
@@ -173,6 +178,22 @@ impl Source {
     }
 }
 
+impl Clip {
+    /// What `clip` admits of a table whose keys lie in `all`. Mostly that is every key; then no
+    /// block has to be searched for the ends.
+    fn of(clip: &KeyRange, all: &KeyRange) -> Clip {
+        if clip.covers(all) {
+            return Clip { start: Box::default(), end: None };
+        }
+        let end = match &clip.end {
+            KeyEnd::Included(last) => Some([last, &[0][..]].concat().into()),
+            KeyEnd::Excluded(end) => Some(end.clone()),
+            KeyEnd::Unbounded => None,
+        };
+        Clip { start: clip.start.clone(), end }
+    }
+}
+
 impl TableFile {
     /// A cursor over the entries in `clip`. Opens the table.
     pub fn cursor(self: &Arc<Self>, clip: &KeyRange, access: Access) -> Result<TableCursor> {
@@ -184,17 +205,22 @@ impl TableFile {
 impl TableCursor {
     /// A cursor over a table that is open.
     fn new(file: Arc<TableFile>, clip: &KeyRange, access: Access) -> TableCursor {
-        let end = match &clip.end {
-            KeyEnd::Included(last) => Some([last, &[0][..]].concat().into()),
-            KeyEnd::Excluded(end) => Some(end.clone()),
-            KeyEnd::Unbounded => None,
-        };
         TableCursor {
+            clip: Clip::of(clip, &file.descriptor().range),
             source: Source { file, access, ahead: Ahead::default() },
-            clip: Clip { start: clip.start.clone(), end },
             place: None,
-            key: Vec::new(),
+            key: Vec::with_capacity(KEY_BYTES_EXPECTED),
             left: Vec::new(),
+        }
+    }
+
+    /// Stands nowhere, and keeps no block in memory and no memory for long keys.
+    pub fn rest(&mut self) {
+        self.place = None;
+        self.source.ahead = Ahead::default();
+        for key in [&mut self.key, &mut self.left] {
+            key.clear();
+            key.shrink_to(KEY_BYTES_RESTED_MAX);
         }
     }
 
@@ -317,7 +343,10 @@ impl Ahead {
         };
         let block = if has_it { self.take(table, number)? } else { table.read(number)? };
         table.note_read(level, &block, LevelCounter::ScanBlocksRead);
-        table.slots.insert_in_passing(number, &block);
+        match table.is_direct {
+            true => table.slots.insert_where_room(number, &block),
+            false => table.slots.insert_when_again(number, &block),
+        }
         Ok(block)
     }
 

@@ -49,6 +49,8 @@ pub struct Table {
     pub(super) record_grid: AtomicU64,
     /// Whether its blocks have hash indexes.
     pub(super) has_buckets: bool,
+    /// Whether a block that is read again comes from the device, past the system's cache.
+    pub(super) is_direct: bool,
     pub(super) slots: BlockSlots,
     pub(super) stats: Arc<Stats>,
     pub(super) layout: CountedLayout,
@@ -196,6 +198,7 @@ impl Table {
             index,
             record_grid: AtomicU64::new(0),
             has_buckets: descriptor.layout.index == IndexKind::STreeHash,
+            is_direct: context.direct_reads,
             slots: BlockSlots::new(&context.cache, handles.blocks()),
             stats: context.stats.clone(),
             layout,
@@ -220,7 +223,7 @@ impl Table {
     pub(super) fn load(&self, level: u32, number: usize, counter: LevelCounter) -> Result<Block> {
         let block = self.read(number)?;
         self.note_read(level, &block, counter);
-        self.slots.insert(number, &block);
+        self.slots.insert_where_room(number, &block);
         Ok(block)
     }
 

@@ -15,12 +15,14 @@ mod gaps;
 mod heat;
 mod misses;
 mod read;
+mod rests;
 mod scan;
 mod settings;
 pub mod stall;
 
 pub use heat::{Heat, Sample};
 pub use read::Outcome;
+pub use rests::Spare;
 pub use scan::{Source, Walk, value_of};
 pub use settings::{SEPARATE_NONE, Settings};
 
@@ -32,7 +34,7 @@ use crate::{
     ids::{KeyspaceId, SEQNO_MAX, Seqno},
     key::KeyRange,
     memtable::Memtable,
-    merge::visible::gaps::Gaps,
+    merge::visible::{Forward, gaps::Gaps},
     operator::MergeOperator,
     sync::{
         ArcSwap, Guard, Mutex,
@@ -43,6 +45,7 @@ use crate::{
     version::Version,
 };
 use misses::RecentMisses;
+use rests::{Rested, Rests};
 use stall::{Backlog, Stall};
 use std::{
     fmt,
@@ -185,6 +188,8 @@ pub struct Tree {
     misses: Mutex<RecentMisses>,
     /// Where walks found nothing.
     gaps: Gaps,
+    /// Walkers over the present view that nobody uses.
+    rests: Rests,
     /// When reads last looked whether they have paid for the merge of level 0.
     looked_ns: AtomicU64,
     /// Whether levels that the shape needs no more wait until reads have paid for their merge.
@@ -236,6 +241,7 @@ impl Tree {
             separate_from,
             misses: Mutex::default(),
             gaps: Gaps::default(),
+            rests: Rests::default(),
             looked_ns: AtomicU64::new(0),
             surplus_waits: AtomicBool::new(false),
         }
@@ -282,6 +288,29 @@ impl Tree {
         self.view.load_full()
     }
 
+    /// The present view, to keep, and perhaps a walker over it.
+    pub fn view_to_walk(&self) -> (Arc<View>, Option<Spare>) {
+        match self.rests.take(|view| Arc::ptr_eq(view, &self.view.load())) {
+            Some(rested) => {
+                let (view, spare) = rested.into_parts();
+                (view, Some(spare))
+            }
+            None => (self.view_owned(), None),
+        }
+    }
+
+    /// Nobody walks any more by `walker`, over `view`, in which nothing was added in front.
+    pub fn rest(&self, view: Arc<View>, walker: Box<Forward<Source>>) {
+        if let Some(rested) = Rested::of(view, walker) {
+            self.rests.leave(rested, |view| Arc::ptr_eq(view, &self.view.load()));
+        }
+    }
+
+    /// Nobody has walked by what [`Tree::view_to_walk`] gave.
+    pub fn rest_unused(&self, view: Arc<View>, spare: Spare) {
+        self.rests.leave(spare.unused(view), |view| Arc::ptr_eq(view, &self.view.load()));
+    }
+
     /// Every entry of this keyspace up to this number is in a table.
     pub fn flushed_seqno(&self) -> Seqno {
         self.view.load().version.flushed_seqno()
@@ -325,6 +354,7 @@ impl Tree {
         let next = new_view(&self.view.load());
         let slows = Backlog::of(&next).slows();
         self.view.store(Arc::new(next));
+        self.rests.clear();
         self.slows_writers.store(slows, Ordering::Release);
     }
 

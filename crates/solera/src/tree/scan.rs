@@ -39,6 +39,23 @@ pub enum Source {
     Front(Box<dyn Cursor + Send + Sync>),
 }
 
+impl Source {
+    pub(super) fn is_memtable(&self) -> bool {
+        matches!(self, Source::Memtable(_))
+    }
+
+    pub(super) fn is_run(&self) -> bool {
+        matches!(self, Source::Run(_))
+    }
+
+    /// Stands nowhere, and keeps no block in memory.
+    pub(super) fn rest(&mut self) {
+        if let Source::Run(cursor) = self {
+            cursor.rest();
+        }
+    }
+}
+
 macro_rules! each {
     ($self:ident, $cursor:ident => $call:expr) => {
         match $self {
@@ -155,15 +172,27 @@ impl Walk {
         if range.is_empty() {
             return Ok(walk);
         }
+        walk.sources.reserve(1 + view.version.runs().len());
         for memtable in view.memtables().filter(|memtable| !memtable.is_empty()) {
+            if memtable.has_range_tombstones() {
+                walk.add_tombstones(&memtable.tombstones());
+            }
             walk.sources.push(Source::Memtable(memtable.cursor()));
-            walk.tombstones.push(memtable.tombstones());
         }
         for run in view.version.runs().iter().filter(|run| !run.overlapping(range).is_empty()) {
+            walk.add_tombstones(run.tombstones()?);
             walk.sources.push(Source::Run(RunCursor::new(run.tables().clone(), Access::Cached(run.level()))));
-            walk.tombstones.push(run.tombstones()?.clone());
         }
         Ok(walk)
+    }
+
+    /// Notes the tombstones of the source that comes next. None are noted as long as there are
+    /// none: what the list lacks is empty.
+    fn add_tombstones(&mut self, tombstones: &Arc<RangeTombstones>) {
+        if !tombstones.is_empty() {
+            self.tombstones.resize_with(self.sources.len(), Arc::default);
+            self.tombstones.push(tombstones.clone());
+        }
     }
 
     /// Adds a source newer than all others.
@@ -188,11 +217,11 @@ impl Walk {
     pub fn forward(mut self, reader: Reader) -> Forward<Source> {
         let (memory, in_front) = (self.memory.take(), self.in_front);
         let (sources, view) = self.into_parts(reader);
-        let walker = Forward::new(sources, view);
-        match memory {
-            Some(memory) => walker.remembering(memory, in_front),
-            None => walker,
+        let mut walker = Forward::new(sources, view);
+        if let Some(memory) = memory {
+            walker.remember(memory, in_front);
         }
+        walker
     }
 
     /// Walks downwards.

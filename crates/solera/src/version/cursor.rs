@@ -50,6 +50,13 @@ impl RunCursor {
         Ok(self.open.as_mut())
     }
 
+    /// Stands nowhere, and keeps no block in memory. The open table stays open.
+    pub fn rest(&mut self) {
+        if let Some(open) = &mut self.open {
+            open.rest();
+        }
+    }
+
     /// On to the next entry if the open table has no more.
     fn settle_forward(&mut self) -> Result<()> {
         while self.open.as_ref().is_some_and(|cursor| !cursor.valid()) {

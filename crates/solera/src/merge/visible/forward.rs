@@ -15,10 +15,10 @@ use super::{COVERED_STEPPED_MAX, Remembers, STEADY_PAIRS, Scope, Scratch, Shown,
 use crate::{
     cursor::{Cursor, Lending, Lent, VERSIONS_STEPPED_MAX},
     error::Result,
-    key::KeyEnd,
+    key::{KeyEnd, KeyRange},
     merge::Merge,
     pin::Slice,
-    sight::expires_ms,
+    sight::{Reader, expires_ms},
 };
 use std::sync::Arc;
 
@@ -67,9 +67,29 @@ impl<C: Lending> Forward<C> {
 
     /// Crosses the gaps that `memory` knows, and has it learn others. They are gaps of the sources
     /// of this age on.
-    pub fn remembering(mut self, memory: Arc<dyn Remembers>, age: usize) -> Self {
-        self.trail = Trail::of(memory, age);
-        self
+    pub fn remember(&mut self, memory: Arc<dyn Remembers>, age: usize) {
+        self.trail.remember(memory, age);
+    }
+
+    /// The sources, in the order of their ages.
+    pub fn sources(&self) -> &[C] {
+        self.merge.sources()
+    }
+
+    /// Nobody walks by it any more: it forgets reader, range and memory, and has each source
+    /// stand nowhere.
+    pub fn rest(&mut self, rest: impl FnMut(&mut C)) {
+        self.leave();
+        self.merge.rest(rest);
+        self.trail.rest();
+        self.scratch = Scratch::default();
+        self.steady = (0, 0);
+        self.serve(Reader { snapshot: 0, now_ms: 0, operator: None, values: None }, KeyRange::all());
+    }
+
+    /// Walks for this reader, in this range, from now on. Not valid until positioned.
+    pub fn serve(&mut self, reader: Reader, range: KeyRange) {
+        (self.sight.scope.reader, self.sight.scope.range) = (reader, range);
     }
 
     /// Keys that were passed because they are gone, since this was last asked.

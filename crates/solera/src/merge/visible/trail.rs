@@ -23,6 +23,9 @@ const PIECE_KEYS: u64 = 1024;
 /// Every so many keys of a row it is asked whether a gap begins.
 const KEYS_PER_LOOK: u64 = 16;
 
+/// Room for keys that a trail keeps while nobody walks, at most.
+const KEY_BYTES_RESTED_MAX: usize = 1024;
+
 /// What remembers gaps, and knows what was written.
 pub trait Remembers: Send + Sync {
     /// The gaps.
@@ -57,6 +60,21 @@ impl Trail {
     /// A trail over sources of which the gaps in `memory` are those from `age` on.
     pub(super) fn of(memory: Arc<dyn Remembers>, age: usize) -> Trail {
         Trail { memory: Some(memory), age, ..Trail::default() }
+    }
+
+    /// From now on this memory is asked; its gaps are those of the sources from `age` on.
+    pub(super) fn remember(&mut self, memory: Arc<dyn Remembers>, age: usize) {
+        (self.memory, self.age) = (Some(memory), age);
+    }
+
+    /// Forgets the memory and what was noted.
+    pub(super) fn rest(&mut self) {
+        (self.memory, self.age, self.passed) = (None, 0, 0);
+        self.begin();
+        for key in [&mut self.from, &mut self.to, &mut self.bound] {
+            key.clear();
+            key.shrink_to(KEY_BYTES_RESTED_MAX);
+        }
     }
 
     /// The sources that may be taken over gaps are of this age and older.
