@@ -689,7 +689,7 @@ impl Iterator for Iter {
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         if self.advance_beside()
-            && let Some(entry) = self.front.as_mut().and_then(Forward::lent)
+            && let Some(entry) = self.front.as_mut().and_then(|front| front.lent_mut())
         {
             return Some(Ok((Slice::copy_from(entry.key()), entry.pin_value())));
         }

@@ -154,7 +154,16 @@ impl<C: Lending> Forward<C> {
 
     /// The entry that the walker stands on, if it is lent.
     #[inline]
-    pub fn lent(&mut self) -> Option<&mut C::Lent> {
+    pub fn lent(&self) -> Option<&C::Lent> {
+        match &self.at {
+            At::Lent(entries) => Some(entries),
+            _ => None,
+        }
+    }
+
+    /// The same, to pin its value.
+    #[inline]
+    pub fn lent_mut(&mut self) -> Option<&mut C::Lent> {
         match &mut self.at {
             At::Lent(entries) => Some(entries),
             _ => None,
