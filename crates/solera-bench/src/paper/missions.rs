@@ -11,7 +11,10 @@
 //! Callers: `paper::{camal, camal_lab, camal_dynamic, ruskey, lerp, learning, contest, transition,
 //! doblix_agent}`.
 
-use super::{Scale, counted::Counted};
+use super::{
+    Scale,
+    counted::{Counted, OwnClock},
+};
 use crate::{
     random::Random,
     runner::{Error, Result},
@@ -175,6 +178,8 @@ pub(super) struct Tenant {
     db: Db,
     random: Random,
     pool: Vec<u8>,
+    /// Its time, where time is counted: it goes on while the tenant works.
+    own: Option<Arc<OwnClock>>,
     /// Removed when the tenant goes; after `db`, by the order of the fields.
     directory: Home,
 }
@@ -258,8 +263,9 @@ fn tables_written(counters: &Counters) -> u64 {
 
 impl Tenant {
     fn open(site: &Site, setting: &Setting, directory: Home) -> Result<Tenant> {
-        let options = match &site.counted {
-            Some(counted) => Options::new().fs(counted.fs()).clock(counted.clock()),
+        let own = site.counted.as_ref().map(Counted::own_clock);
+        let options = match site.counted.as_ref().zip(own.clone()) {
+            Some((counted, own)) => Options::new().fs(counted.fs()).clock(own),
             None => Options::new(),
         };
         let options = options
@@ -277,7 +283,7 @@ impl Tenant {
         random.fill(&mut pool);
         let cache_bytes = db.stats().block_cache_capacity_bytes as f64;
         let setting = Setting { cache_bytes, ..setting.clone() };
-        Ok(Tenant { setting, site: site.clone(), db, random, pool, directory })
+        Ok(Tenant { setting, site: site.clone(), db, random, pool, own, directory })
     }
 
     /// A database with every key, put in random order and flushed.
@@ -398,6 +404,9 @@ impl Tenant {
         operations: u64,
         mut wrote: impl FnMut(u64),
     ) -> Result<Measured> {
+        if let Some(own) = &self.own {
+            own.begin();
+        }
         let before = self.counters();
         let observed = self.site.counted.as_ref().map(|_| self.db.control().observe());
         let [v, r, q, _] = mix.shares();
@@ -430,6 +439,9 @@ impl Tenant {
             write_ns += counted.charge(&self.db.control().observe().since(&before));
         }
         let ns = clock.monotonic_ns() - start;
+        if let Some(own) = &self.own {
+            own.end();
+        }
         if wrong > 0 {
             return Err(Error::WrongAnswers {
                 set: format!("{entries} entries"),
