@@ -63,6 +63,7 @@ impl Failure {
         let text = format!("cannot {op} {path}: {error}");
         match error.kind() {
             io::ErrorKind::NotFound => Failure::Missing(text),
+            kind if is_of_another_kind(kind) => Failure::Usage(text),
             _ => Failure::Error(text),
         }
     }
@@ -123,6 +124,7 @@ impl From<solera::error::Error> for Failure {
             ) => Failure::Error(format!("cannot {op} {}: {source}", path.display())),
             (_, Some(io::ErrorKind::NotFound)) => Failure::Missing(text),
             (_, Some(io::ErrorKind::AlreadyExists)) => Failure::Usage(text),
+            (_, Some(kind)) if is_of_another_kind(kind) => Failure::Usage(text),
             (Error::Corrupt { .. }, _) => Failure::Damage(text),
             (Error::Locked { .. }, _) => Failure::Locked(text),
             (Error::NoKeyspace(_) | Error::NotADatabase { .. }, _) => Failure::Missing(text),
@@ -130,6 +132,12 @@ impl From<solera::error::Error> for Failure {
             _ => Failure::Error(text),
         }
     }
+}
+
+/// Whether an operation failed because its name is none, or leads to something of another kind.
+fn is_of_another_kind(kind: io::ErrorKind) -> bool {
+    use io::ErrorKind::{InvalidFilename, IsADirectory, NotADirectory};
+    matches!(kind, IsADirectory | NotADirectory | InvalidFilename)
 }
 
 /// Plain I/O errors come from our own output: inputs are wrapped where their name is known.

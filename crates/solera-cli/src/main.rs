@@ -10,6 +10,7 @@
 mod command;
 mod escape;
 mod failure;
+mod given;
 mod input;
 mod output;
 mod own;
@@ -144,16 +145,17 @@ fn usage(error: &clap::Error) -> ExitCode {
     let what = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
     // Listed arguments follow a colon, each on a line of its own.
     let what = what.replace(":; ", ": ").replace("tip: ", "");
-    output::say(&format!("{what}; `{} --help` tells more", command_of(std::env::args())));
+    output::say(&format!("{what}; `{} --help` tells more", command_of(std::env::args_os())));
     ExitCode::from(2)
 }
 
 /// The command that the arguments name, as far as there are such commands: `solera control get`.
-fn command_of(args: impl Iterator<Item = String>) -> String {
+fn command_of(args: impl Iterator<Item = std::ffi::OsString>) -> String {
     let mut name = "solera".to_owned();
     let mut command = Cli::command();
     for arg in args.skip(1) {
-        let Some(found) = command.find_subcommand(&arg).cloned() else { break };
+        let found = arg.to_str().and_then(|arg| command.find_subcommand(arg)).cloned();
+        let Some(found) = found else { break };
         name = format!("{name} {}", found.get_name());
         command = found;
     }

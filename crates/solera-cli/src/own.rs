@@ -11,15 +11,15 @@
 //! Callers: `report`, and the commands `bench`, `paper`, `cost`, `completions`, `explain` and
 //! `load`.
 
-use crate::failure::{Failure, Result};
+use crate::{
+    failure::{Failure, Result},
+    given::beginning,
+};
 use std::{
     fs::{File, OpenOptions},
-    io::{ErrorKind, Read},
+    io::ErrorKind,
     path::{Path, PathBuf},
 };
-
-/// So many bytes from the beginning of a file are looked at to tell whose it is.
-const LOOKED_AT_BYTES: u64 = 64 << 10;
 
 /// Fails where [`create`] would because the file there is another program's.
 pub(crate) fn check(path: &Path, noun: &str, is_own: impl FnOnce(&[u8]) -> bool) -> Result<()> {
@@ -43,15 +43,6 @@ fn check_name(path: &Path, noun: &str) -> Result<()> {
         true => Err(Failure::Usage(format!("{} is a directory; name a file for {noun}", path.display()))),
         false => Ok(()),
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "the file is the user's, not the database's")]
-fn beginning(path: &Path) -> Result<Vec<u8>> {
-    let mut beginning = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(LOOKED_AT_BYTES).read_to_end(&mut beginning))
-        .map_err(|error| Failure::file("read", path.display(), &error))?;
-    Ok(beginning)
 }
 
 /// Opens `path` for writing, empty. An older file there is replaced only if `is_own` says so of its

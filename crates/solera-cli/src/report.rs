@@ -3,7 +3,7 @@
 //!
 //! It is JSON lines. The first says what was loaded into which keyspace. Then come bad lines
 //! (`{"line":17,"reason":"..","text":".."}`; `text_hex` where not UTF-8) and marks
-//! (`{"through_line":20000,"loaded":19999,"bad":1}`).
+//! (`{"through_line":20000,"loaded":19999,"bad":1,"bytes":388001,"hash":"5f0c..","seqno":19999}`).
 //!
 //! What must hold: a mark is written only after everything up to it is durable, so a load may go on
 //! from the last one. What stands after it is cut off on resuming. Resuming refuses the report of
@@ -15,6 +15,7 @@ use crate::{
     failure::{Failure, Result},
     output::json_bytes,
     own,
+    record::Passed,
 };
 use serde_json::{Map, Value, json};
 use std::{
@@ -34,21 +35,35 @@ pub(crate) struct Mark {
     pub(crate) bad: u64,
     /// The input ended there.
     pub(crate) complete: bool,
+    /// What was read up to it.
+    pub(crate) passed: Passed,
+    /// The database's newest operation was at least this one.
+    pub(crate) seqno: u64,
 }
 
 impl Mark {
     fn from_json(value: &Value) -> Option<Mark> {
         let number = |name: &str| value.get(name)?.as_u64();
+        let hash = u64::from_str_radix(value.get("hash")?.as_str()?, 16).ok()?;
         Some(Mark {
             through_line: number("through_line")?,
             loaded: number("loaded")?,
             bad: number("bad")?,
             complete: value.get("complete").is_some(),
+            passed: Passed { bytes: number("bytes")?, hash },
+            seqno: number("seqno")?,
         })
     }
 
     fn to_json(self) -> Value {
-        let mut value = json!({"through_line": self.through_line, "loaded": self.loaded, "bad": self.bad});
+        let mut value = json!({
+            "through_line": self.through_line,
+            "loaded": self.loaded,
+            "bad": self.bad,
+            "bytes": self.passed.bytes,
+            "hash": format!("{:016x}", self.passed.hash),
+            "seqno": self.seqno,
+        });
         if self.complete {
             value["complete"] = true.into();
         }
@@ -176,7 +191,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("bad.jsonl");
         let load = json!({"load": "x"});
-        let first = Mark { through_line: 10, loaded: 9, bad: 1, complete: false };
+        let passed = Passed { bytes: 99, hash: 0xfe };
+        let first = Mark { through_line: 10, loaded: 9, bad: 1, complete: false, passed, seqno: 7 };
         {
             let mut report = Report::create(&path, &load).unwrap();
             report.bad_line(3, "short", b"a\xff").unwrap();
@@ -187,14 +203,15 @@ mod tests {
         let (mut report, mark) = Report::resume(&path, &load).unwrap();
         assert_eq!(mark, first);
         report.bad_line(12, "again", b"b").unwrap();
-        report.mark(Mark { through_line: 20, loaded: 18, bad: 2, complete: true }).unwrap();
+        report.mark(Mark { through_line: 20, loaded: 18, bad: 2, complete: true, ..first }).unwrap();
         assert_eq!(
             content(&path),
             "{\"load\":\"x\"}\n\
              {\"line\":3,\"reason\":\"short\",\"text_hex\":\"61ff\"}\n\
-             {\"through_line\":10,\"loaded\":9,\"bad\":1}\n\
+             {\"through_line\":10,\"loaded\":9,\"bad\":1,\"bytes\":99,\"hash\":\"00000000000000fe\",\"seqno\":7}\n\
              {\"line\":12,\"reason\":\"again\",\"text\":\"b\"}\n\
-             {\"through_line\":20,\"loaded\":18,\"bad\":2,\"complete\":true}\n"
+             {\"through_line\":20,\"loaded\":18,\"bad\":2,\"bytes\":99,\"hash\":\"00000000000000fe\",\"seqno\":7,\
+             \"complete\":true}\n"
         );
         assert!(Report::resume(&path, &load).unwrap().1.complete);
     }

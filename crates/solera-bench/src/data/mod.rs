@@ -20,7 +20,7 @@ mod sosd;
 pub use family::{Family, HEXADECIMAL_BYTES, STRING_BYTES};
 pub use sizes::Sizes;
 
-use crate::{packed::Packed, random::Random};
+use crate::{machine::Machine, packed::Packed, random::Random};
 use sizes::{KeyMaker, ValueMaker};
 use std::{fmt, io::Read, path::PathBuf, str::FromStr};
 
@@ -140,13 +140,15 @@ impl DataSet {
     /// The set of this recipe.
     ///
     /// # Errors
-    /// A file of keys that is not one; the text names it and says why.
+    /// A file of keys that is not one; the text names it and says why. A set that has no room in
+    /// this machine's memory.
     pub fn of(recipe: &Recipe) -> Result<Self, String> {
         let Recipe { ref keys, entries: n, sizes, seed } = *recipe;
         assert!(
             (1..u32::MAX as usize / 2).contains(&n),
             "a data set has at least one and at most 2^31 pairs"
         );
+        refuse_too_much(keys, n, sizes)?;
         let mut random = Random::new(seed);
         let total = n + n.div_ceil(HELD_OUT_OF - 1);
         // Each key, and how often it is written.
@@ -297,6 +299,25 @@ fn short_count(n: usize) -> String {
         _ if n >= 1_000 && n.is_multiple_of(100) => format!("{} K", n as f64 / 1e3),
         _ => n.to_string(),
     }
+}
+
+/// Bytes that a pair takes beside its value while a set is made: its key, and the lists that it is
+/// in.
+const PAIR_BYTES: u128 = 48;
+
+/// Fails if a set certainly has no room in this machine's memory: to take it ends the process.
+fn refuse_too_much(keys: &Keys, entries: usize, sizes: Sizes) -> Result<(), String> {
+    let Sizes::Fixed { value_bytes, .. } = sizes else { return Ok(()) };
+    let (Keys::Family(_), Some(memory)) = (keys, Machine::here().memory_bytes) else { return Ok(()) };
+    let bytes = entries as u128 * (PAIR_BYTES + value_bytes as u128);
+    if bytes <= u128::from(memory) {
+        return Ok(());
+    }
+    Err(format!(
+        "{entries} keys with values of {value_bytes} bytes take {} MB of memory, and this machine has {} MB",
+        bytes / 1_000_000,
+        memory / 1_000_000
+    ))
 }
 
 #[cfg(test)]

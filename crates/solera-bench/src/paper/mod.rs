@@ -366,6 +366,9 @@ impl Scale {
                 "reads, repeats, missions, operations and key families must each be at least 1".into(),
             ));
         }
+        if self.lookups.max(self.lookups_cold) > 1 << 27 {
+            return Err(Error::Config("an experiment has at most 2^27 reads in a pass".into()));
+        }
         if (1..self.parts.len()).any(|i| self.parts[..i].contains(&self.parts[i])) {
             return Err(Error::Config("a part is named twice; name each once".into()));
         }

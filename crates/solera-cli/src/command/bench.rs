@@ -13,11 +13,12 @@
 use super::{paper::PaperBench, scratch::Scratch, space::SpaceBench};
 use crate::{
     failure::{Failure, Outcome, Result},
+    given,
     output::print_text,
     own, units,
 };
 use indicatif::{ProgressBar, ProgressStyle};
-use solera::{Clock, Compression, IndexKind, Layout, SystemClock, trace::TraceOptions};
+use solera::{Clock, Compression, IndexKind, Layout, SystemClock, key::VALUE_BYTES_MAX, trace::TraceOptions};
 use solera_bench::{Config, Family, Keys, Progress};
 use std::{
     io::{IsTerminal, Write},
@@ -49,7 +50,7 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "FAMILY")]
     keys: Option<Keys>,
     /// Bytes of each generated value
-    #[arg(long, value_name = "BYTES", default_value_t = 64)]
+    #[arg(long, value_name = "BYTES", default_value_t = 64, value_parser = given::within(0, VALUE_BYTES_MAX))]
     value_bytes: usize,
     /// Index kinds to compare, separated by commas [default: binary,s-tree,doblix-pra,learned]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
@@ -61,10 +62,10 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
     memory: Option<u64>,
     /// Background threads of each database
-    #[arg(long, value_name = "N", default_value_t = 2)]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = given::within(0, THREADS_MAX))]
     threads: usize,
     /// Repeats of every read phase, of which the median counts
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = given::within(1, REPEATS_MAX))]
     repeats: usize,
     /// Seed of data and probes
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -94,6 +95,11 @@ pub(crate) struct Bench {
     json: bool,
 }
 
+/// Most background threads that the engine takes.
+const THREADS_MAX: u64 = 1024;
+/// More repeats tell no more.
+pub(super) const REPEATS_MAX: u64 = 1000;
+
 #[derive(Debug, clap::Subcommand)]
 enum Experiment {
     Paper(PaperBench),
@@ -115,7 +121,9 @@ impl Bench {
         config.directory = Some(scratch.path());
         // Before the run: it takes minutes, and a page that cannot be written must not cost them.
         let page = self.html.as_deref().map(create_page).transpose()?;
-        [&self.publish, &self.trace].into_iter().flatten().try_for_each(|dir| create_directory(dir))?;
+        for (flag, dir) in [("--publish", &self.publish), ("--trace", &self.trace)] {
+            dir.as_deref().map_or(Ok(()), |dir| given::make_directory(dir, flag))?;
+        }
         let mut progress = Shown::new();
         let mut report = solera_bench::run(&config, &mut progress).map_err(failed)?;
         if let Some(parent) = scratch.path().parent() {
@@ -177,13 +185,9 @@ pub(super) fn must_be_available(compression: Compression) -> Result<()> {
     )))
 }
 
-fn create_directory(dir: &Path) -> Result<()> {
-    std::fs::create_dir_all(dir).map_err(|error| Failure::file("create", dir.display(), &error))
-}
-
 /// The command line, for the report.
 pub(super) fn command_line() -> String {
-    std::env::args().skip(1).fold("solera".to_owned(), |line, word| line + " " + &word)
+    std::env::args_os().skip(1).fold("solera".to_owned(), |line, word| line + " " + &word.to_string_lossy())
 }
 
 /// What a failed run means for the command.

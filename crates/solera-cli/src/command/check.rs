@@ -13,8 +13,8 @@ use crate::{
     target::{Database, operating_system},
     units,
 };
-use serde_json::json;
-use solera::inspect::CheckReport;
+use serde_json::{Value, json};
+use solera::{Error, inspect::CheckReport};
 use std::io::{self, Write};
 
 /// Verify every file of the database: checksums, order, counts, filters, index and model bounds
@@ -22,7 +22,8 @@ use std::io::{self, Write};
 pub(crate) struct Check {
     #[command(flatten)]
     database: Database,
-    /// Print one JSON object per file and per problem, and a summary as the last
+    /// Print one JSON object per file and per problem, and a summary as the last. A problem has its
+    /// "file", "offset" and "what", where they are known
     #[arg(long)]
     json: bool,
 }
@@ -54,7 +55,7 @@ fn write_json(out: &mut impl Write, report: &CheckReport) -> io::Result<()> {
         writeln!(out, "{object}")?;
     }
     for problem in &report.problems {
-        writeln!(out, "{}", json!({"problem": problem.to_string()}))?;
+        writeln!(out, "{}", problem_json(problem))?;
     }
     let summary = json!({
         "files": report.files.len(),
@@ -64,6 +65,21 @@ fn write_json(out: &mut impl Write, report: &CheckReport) -> io::Result<()> {
         "problems": report.problems.len(),
     });
     writeln!(out, "{summary}")
+}
+
+/// A problem in words, and apart where it is and what is wrong there.
+fn problem_json(problem: &Error) -> Value {
+    let mut object = json!({ "problem": problem.to_string() });
+    let (file, offset, what) = match problem {
+        Error::Corrupt { file, offset, what } => (file, Some(*offset), what.clone()),
+        Error::NewerFormat { file, found, .. } => (file, None, format!("format version {found}")),
+        Error::Io { path, source, .. } => (path, None, source.to_string()),
+        _ => return object,
+    };
+    object["file"] = file.to_string_lossy().into();
+    object["offset"] = offset.into();
+    object["what"] = what.into();
+    object
 }
 
 fn write_text(out: &mut impl Write, report: &CheckReport) -> io::Result<()> {

@@ -11,19 +11,16 @@
 
 use crate::{
     failure::{Failure, Outcome, Result},
+    given::{beginning, directory},
     output::{print_json, print_text},
     own, units,
 };
 use serde_json::{Value, json};
-use solera::vfs::{Fs, posix::PosixFs};
+use solera::vfs::posix::PosixFs;
 use solera_tune::cost::{
     Budget, Candidate, Choice, Data, Family, Mix, Model, SIZE_RATIO_MAX, Term, Units, choose, probe::probe,
 };
-use std::{
-    fmt::Write as _,
-    io::Write as _,
-    path::{Path, PathBuf},
-};
+use std::{fmt::Write as _, io::Write as _, path::PathBuf};
 
 /// Most data for so much memory: some ten thousand write buffers, through whose flushes the model
 /// walks for each shape.
@@ -117,8 +114,8 @@ impl Cost {
         if self.entries == 0 || self.entry_bytes == 0 || self.scan_entries == 0 {
             return usage("--entries, --entry-bytes and --scan-entries must be at least 1");
         }
-        if self.memory < 64 << 10 {
-            return usage("--memory must be at least 64K: one write buffer and some filters");
+        if !(64 << 10..=1 << 50).contains(&self.memory) {
+            return usage("--memory must be 64K to 1024T: one write buffer and some filters");
         }
         // The model walks through every flush of a load, for each of some hundred shapes.
         if self.entries as f64 * self.entry_bytes as f64 / self.memory as f64 > DATA_PER_MEMORY_MAX {
@@ -146,11 +143,10 @@ impl Cost {
         }
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the file is the user's, not the database's")]
     fn unit_costs(&self) -> Result<Units> {
         if let Some(path) = &self.units {
-            let text = std::fs::read(path).map_err(|error| Failure::file("read", path.display(), &error))?;
-            let none = |why: String| Failure::Error(format!("{} holds no unit costs: {why}", path.display()));
+            let text = beginning(path)?;
+            let none = |why: String| Failure::Usage(format!("{} holds no unit costs: {why}", path.display()));
             let units: Units = serde_json::from_slice(&text).map_err(|error| none(error.to_string()))?;
             return units.is_sane().then_some(units).ok_or_else(|| {
                 none("each must be a number of nanoseconds, not negative and less than a minute".into())
@@ -160,9 +156,7 @@ impl Cost {
         self.save_units.as_deref().map_or(Ok(()), |path| own::check(path, UNIT_COSTS, is_unit_costs))?;
         let dir = self.dir.clone().unwrap_or_else(std::env::temp_dir);
         let fs = PosixFs::new();
-        if !fs.exists(Path::new(&dir))? {
-            return Err(Failure::Usage(format!("--dir {} does not exist", dir.display())));
-        }
+        directory(&dir, "--dir")?;
         let units = probe(&fs, &dir)?;
         if let Some(path) = &self.save_units {
             let text = serde_json::to_string_pretty(&units).map_err(std::io::Error::from)?;

@@ -31,7 +31,11 @@ use solera_tune::{
     },
     sight::{Objective, Window},
 };
-use std::{fmt::Write as _, io::Write as _, path::PathBuf};
+use std::{
+    fmt::Write as _,
+    io::Write as _,
+    path::{Path, PathBuf},
+};
 
 /// Explain what a tuner did to a database, and why; works also while the database is open
 #[derive(Debug, clap::Args)]
@@ -56,6 +60,13 @@ Each line is a window: its number, when it ended, its context (workloads that ar
 operation cost, what it was expected to cost, and what was decided. Lines below it say what was tried, what was \
 foreseen of it, what came of it, and what was taken back and why. docs/TUNING.md says how to read it.";
 
+/// The page, empty until it is written.
+fn create_page(path: &Path) -> Result<std::fs::File> {
+    own::create(path, "a page of this command's", |beginning| {
+        beginning.is_empty() || String::from_utf8_lossy(beginning).contains("What the tuner did")
+    })
+}
+
 impl Explain {
     pub(crate) fn run(self) -> Result<Outcome> {
         let path = self.dir.join(JOURNAL_NAME);
@@ -67,16 +78,16 @@ impl Explain {
                 path.display()
             )));
         }
+        // Before anything is printed: a page that cannot be made is a mistake of the command line.
+        let mut page = self.page.as_deref().map(create_page).transpose()?;
         if self.json {
             records.iter().try_for_each(|record| print_json(&to_json(record)))?;
         } else {
             print_text(&self.to_text(&records))?;
         }
-        if let Some(page) = &self.page {
-            let is_own = |beginning: &[u8]| String::from_utf8_lossy(beginning).contains("What the tuner did");
-            let mut file = own::create(page, "a page of this command's", is_own)?;
+        if let (Some(file), Some(path)) = (&mut page, &self.page) {
             file.write_all(to_page(&document(&records)).as_bytes())
-                .map_err(|error| Failure::file("write", page.display(), &error))?;
+                .map_err(|error| Failure::file("write", path.display(), &error))?;
         }
         Ok(Outcome::Done)
     }

@@ -11,7 +11,7 @@ use crate::{
     target::Database,
     units,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// List, make and drop keyspaces
 #[derive(Debug, clap::Args)]
@@ -36,6 +36,9 @@ enum Action {
         database: Database,
         /// Its name
         name: String,
+        /// Print what was made as one JSON object
+        #[arg(long)]
+        json: bool,
     },
     /// Drop a keyspace and everything in it; there is no way back
     Drop {
@@ -46,6 +49,9 @@ enum Action {
         /// Say that its data may go
         #[arg(long)]
         yes: bool,
+        /// Print what was dropped as one JSON object
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -53,8 +59,14 @@ impl KeyspaceCommand {
     pub(crate) fn run(self) -> Result<Outcome> {
         match self.action {
             Action::List { database, json } => list(&database, json),
-            Action::Create { database, name } => create(&database, &name),
-            Action::Drop { database, name, yes } => drop_keyspace(&database, &name, yes),
+            Action::Create { database, name, json } => {
+                create(&database, &name)?;
+                told(json, || json!({ "created": name }))
+            }
+            Action::Drop { database, name, yes, json } => {
+                let entries = drop_keyspace(&database, &name, yes)?;
+                told(json, || json!({ "dropped": name, "entries": entries }))
+            }
         }
     }
 }
@@ -69,17 +81,25 @@ fn list(database: &Database, as_json: bool) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-fn create(database: &Database, name: &str) -> Result<Outcome> {
+/// Says what was done, if that was asked for.
+fn told(as_json: bool, what: impl FnOnce() -> Value) -> Result<Outcome> {
+    if as_json {
+        print_json(&what())?;
+    }
+    Ok(Outcome::Done)
+}
+
+fn create(database: &Database, name: &str) -> Result<()> {
     let db = database.open_to_change()?;
     if db.keyspaces().iter().any(|known| known == name) {
         return Err(Failure::Usage(format!("keyspace {name:?} is there already")));
     }
     drop(db.keyspace(name)?);
-    db.close()?;
-    Ok(Outcome::Done)
+    Ok(db.close()?)
 }
 
-fn drop_keyspace(database: &Database, name: &str, yes: bool) -> Result<Outcome> {
+/// Drops the keyspace, and says about how many entries went with it.
+fn drop_keyspace(database: &Database, name: &str, yes: bool) -> Result<u64> {
     let db = database.open_to_change()?;
     let entries = database.existing_keyspace(&db, name)?.stats().entries;
     if !yes {
@@ -93,5 +113,5 @@ fn drop_keyspace(database: &Database, name: &str, yes: bool) -> Result<Outcome> 
     }
     db.drop_keyspace(name)?;
     db.close()?;
-    Ok(Outcome::Done)
+    Ok(entries)
 }

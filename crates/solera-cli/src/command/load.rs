@@ -7,8 +7,8 @@
 //! What must hold: a load that was killed leaves a prefix; a sorted one leaves all or nothing, and
 //! cannot be resumed. How far it came stands in the report of `--bad-lines`, or else in
 //! `load.progress` in the database's directory. A mark is written only after everything up to it is
-//! durable. Resuming refuses other options, another name of the input, and an input that ends too
-//! early. It does not compare content.
+//! durable. Resuming refuses other options, an input that is another one up to the mark, and a
+//! database that is another one or older than the mark.
 //! Caller: `main`.
 
 use super::bench::must_be_available;
@@ -35,6 +35,7 @@ use solera::{
     trace::{Recorded, TraceOptions},
 };
 use std::{
+    cmp::Ordering,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -131,7 +132,8 @@ JSON lines; `jq -r 'select(.text).text' REPORT` gives the lines again, to be men
 replaced if it is the report of an earlier load; any other file is left alone.
 
 A load that was stopped, by a signal or a full disk, goes on with the same arguments and --resume. So does one that \
-was complete and whose input has more lines now. A --sorted load is the exception.
+was complete and whose input has more lines now. The lines that were loaded must be the same: their hash is compared. \
+A --sorted load is the exception.
 
 A compressed FILE is read twice: its checksums are compared before the first record is loaded. Compressed \
 standard input is kept in a temporary file until then.
@@ -178,7 +180,7 @@ impl Load {
             return Err(Failure::Usage(format!("{} is {foreign}", input.name)));
         }
         let bar = progress::bar(input.source_bytes);
-        let consumed = input.consumed.clone();
+        let (consumed, name) = (input.consumed.clone(), input.name.clone());
         let records = options.open(input)?;
         let database = &self.place.place.database;
         self.refuse_files_of_others()?;
@@ -212,11 +214,21 @@ impl Load {
             format!("stopped while waiting for the input; what was written before is in; {resume}")
         }))?;
         let (report, before) = self.report(format)?;
+        if db.last_seqno() < before.seqno {
+            return Err(Failure::Usage(format!(
+                "{} is not the database that the load had written to, or an older copy of it: it has come to operation \
+                 {}, and the load to {}; start without --resume",
+                database.path().display(),
+                units::count(db.last_seqno()),
+                units::count(before.seqno)
+            )));
+        }
         let mut load = Loading {
             records,
             record: Record::default(),
             escaped: self.escaped,
-            skip_through: before.through_line,
+            before: (before.through_line > 0).then_some(before),
+            input: name,
             mark: Mark { complete: false, ..before },
             report,
             keeps_bad_lines: self.bad_lines.is_some(),
@@ -236,7 +248,7 @@ impl Load {
         // What is left in the log would be replayed by the next open.
         keyspace.flush()?;
         db.sync()?;
-        load.finish()?;
+        load.finish(&db)?;
         if self.bad_lines.is_none() {
             // Nothing is left to go on with. One that stays is replaced by the next load.
             let _ = remove_progress(&database.path().join(PROGRESS));
@@ -307,8 +319,11 @@ impl Load {
             Some("jsonl" | "ndjson") => Ok(Format::Jsonl),
             Some("txt") => Ok(Format::Lines),
             _ => Err(Failure::Usage(format!(
-                "{}: the name does not tell the format; give --format tsv, csv, jsonl, sosd or lines",
-                self.input.display()
+                "{}; give --format tsv, csv, jsonl, sosd or lines",
+                match self.input.as_os_str() == "-" {
+                    true => "standard input has no name that tells the format".to_owned(),
+                    false => format!("the name {} does not tell the format", self.input.display()),
+                }
             ))),
         }
     }
@@ -341,8 +356,12 @@ impl Load {
     /// What must be the same for a load to be gone on with.
     fn description(&self, format: Format) -> Value {
         let list = |selectors: &Option<Selectors>| selectors.as_ref().map(ToString::to_string);
+        // A note of progress lies in the database itself, which may be moved.
+        let database = self.place.place.database.path();
+        let database = self.bad_lines.is_some().then(|| database.canonicalize().ok()).flatten();
         json!({
             "load": self.input.to_string_lossy(),
+            "database": database.map(|path| path.to_string_lossy().into_owned()),
             "keyspace": self.place.place.keyspace,
             "format": format.to_string(),
             "key": list(&self.key),
@@ -421,8 +440,10 @@ struct Loading {
     records: Box<dyn Records>,
     record: Record,
     escaped: bool,
-    /// Lines up to this one were done by an earlier load.
-    skip_through: u64,
+    /// Where an earlier load of this input came to, until the input has come there too.
+    before: Option<Mark>,
+    /// The input's name in messages.
+    input: String,
     mark: Mark,
     report: Option<Report>,
     /// The report is the user's, and bad lines go into it.
@@ -437,13 +458,13 @@ impl Loading {
     fn advance(&mut self) -> Result<bool> {
         loop {
             let next = self.records.next(&mut self.record)?;
-            if next == Next::End {
-                return self.reached_the_mark().map(|()| false);
-            }
-            if self.record.line <= self.skip_through {
+            if self.is_before_the_mark(next == Next::End)? {
                 continue;
             }
-            self.mark.through_line = self.record.line;
+            if next == Next::End {
+                return Ok(false);
+            }
+            (self.mark.through_line, self.mark.passed) = (self.record.line, self.records.passed());
             match next {
                 Next::Record => match self.usable() {
                     Ok(()) => return Ok(true),
@@ -455,15 +476,28 @@ impl Loading {
         }
     }
 
-    /// Fails if the input ended before the line that an earlier load of it had come to.
-    fn reached_the_mark(&self) -> Result<()> {
-        if self.record.line >= self.skip_through {
-            return Ok(());
+    /// Whether an earlier load has done the present record. Fails if what was read up to its mark
+    /// is not what that load had read.
+    fn is_before_the_mark(&mut self, ended: bool) -> Result<bool> {
+        let Some(before) = self.before else { return Ok(false) };
+        let is_another = match (ended, self.record.line.cmp(&before.through_line)) {
+            (false, Ordering::Less) => return Ok(true),
+            (false, Ordering::Equal) => self.records.passed() != before.passed,
+            _ => true,
+        };
+        if !is_another {
+            self.before = None;
+            return Ok(true);
         }
         Err(Failure::Usage(format!(
-            "the input ends at line {}, and the load had come to line {}: it is not the input of that load",
-            units::count(self.record.line),
-            units::count(self.skip_through)
+            "{} is not the input that the load had read up to line {}: {}; give that input, or load this one without \
+             --resume",
+            self.input,
+            units::count(before.through_line),
+            match ended {
+                true => format!("it ends at line {}", units::count(self.record.line)),
+                false => "its lines up to there are others".to_owned(),
+            }
         )))
     }
 
@@ -566,6 +600,7 @@ impl Loading {
     fn write_mark(&mut self, db: &Db) -> Result<()> {
         if let Some(report) = &mut self.report {
             db.sync()?;
+            self.mark.seqno = db.last_seqno();
             report.mark(self.mark)?;
         }
         Ok(())
@@ -619,9 +654,9 @@ impl Loading {
         self.bar.set_message(format!("{} records", units::count(self.mark.loaded)));
     }
 
-    fn finish(&mut self) -> Result<()> {
+    fn finish(&mut self, db: &Db) -> Result<()> {
         self.bar.finish_and_clear();
-        self.mark.complete = true;
+        (self.mark.complete, self.mark.seqno) = (true, db.last_seqno());
         match &mut self.report {
             Some(report) => report.mark(self.mark),
             None => Ok(()),

@@ -9,11 +9,12 @@
 //! Caller: `command::bench`.
 
 use super::{
-    bench::{Shown, command_line, count, failed},
+    bench::{REPEATS_MAX, Shown, command_line, count, failed},
     scratch::Scratch,
 };
 use crate::{
     failure::{Failure, Outcome, Result},
+    given,
     output::print_text,
     own,
 };
@@ -76,7 +77,7 @@ pub(crate) struct PaperBench {
     #[arg(long, value_name = "N")]
     mixes: Option<usize>,
     /// Interleaved repeats, of which the median counts [default: 5; ruskey-transition: 3]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = given::within(1, REPEATS_MAX))]
     repeats: Option<usize>,
     /// Key families of doblix's main comparison, sosd:FILE for a file of the SOSD benchmark, or
     /// lines:FILE for a text file with a key in each line, separated by commas [default: the
@@ -112,8 +113,8 @@ impl PaperBench {
         let scratch = Scratch::new(self.dir.as_deref())?;
         let scale = Scale { directory: Some(scratch.path()), ..self.scale() };
         // Before the run: it takes minutes, and results that cannot be written must not cost them.
-        std::fs::create_dir_all(&self.out)
-            .map_err(|error| Failure::file("create", self.out.display(), &error))?;
+        given::make_directory(&self.out, "--out")?;
+        self.load_dir.as_deref().map_or(Ok(()), |dir| given::directory(dir, "--load-dir"))?;
         let name: Vec<&str> =
             [self.paper.name()].into_iter().chain(self.parts.iter().map(|part| part.name())).collect();
         let name = name.join("-");

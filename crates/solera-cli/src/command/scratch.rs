@@ -9,7 +9,7 @@
 
 use crate::{
     failure::{Failure, Result},
-    signal,
+    given, signal,
 };
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -23,6 +23,7 @@ pub(super) struct Scratch(TempDir);
 impl Scratch {
     /// Makes one in `parent`, or in the system's place for such.
     pub(super) fn new(parent: Option<&Path>) -> Result<Scratch> {
+        parent.map_or(Ok(()), |parent| given::directory(parent, "--dir"))?;
         let parent = parent.map_or_else(std::env::temp_dir, Path::to_path_buf);
         let made = tempfile::Builder::new().prefix("solera-bench-").tempdir_in(&parent);
         let made = made.map_err(|error| Failure::file("make a directory in", parent.display(), &error))?;

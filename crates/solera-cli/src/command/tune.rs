@@ -1,12 +1,14 @@
 //! `solera tune replay`: decides again, offline, what a tuner decided, from what its journal says
 //! was seen.
 //!
-//! What must hold: the same sights lead to the same decisions. A difference is exit status 4.
+//! What must hold: the same sights lead to the same decisions. A difference is exit status 4. A
+//! file that is no journal is a mistake of the command line.
 //!
 //! Caller: `main`.
 
 use crate::{
     failure::{Failure, Outcome, Result},
+    given::unless_another,
     output::{print_json, print_text},
     target::operating_system,
 };
@@ -48,10 +50,14 @@ impl Tune {
 impl Replay {
     fn run(self) -> Result<Outcome> {
         let path = &self.journal;
-        if !path.is_file() {
+        if !path.exists() {
             return Err(Failure::Missing(format!("there is no journal {}", path.display())));
         }
-        let records = journal::read(&*operating_system(), path)?;
+        let records = journal::read(&*operating_system(), path)
+            .map_err(|error| unless_another(error.into(), path, "a tuner's journal", journal::begins))?;
+        if records.is_empty() {
+            return Err(Failure::Usage(format!("{} holds no record of a tuner", path.display())));
+        }
         let replayed =
             replay(&records).map_err(|why| Failure::Error(format!("{}: {why}", path.display())))?;
         if self.json {

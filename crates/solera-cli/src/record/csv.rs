@@ -9,7 +9,7 @@
 //! Caller: `record::Options::open`.
 
 use super::{
-    Next, Record, Records,
+    Next, Passed, Record, Records,
     columns::{Projection, Selectors},
     lines::{Line, LineReader},
 };
@@ -22,11 +22,13 @@ use std::collections::VecDeque;
 /// Records of which each is a CSV record.
 pub(super) struct Csv {
     lines: LineReader,
-    /// Lines that were read as part of a record that went wrong, to be read again, with their
-    /// numbers; `None` for one that is too long.
-    again: VecDeque<(u64, Option<Vec<u8>>)>,
-    /// Number of the line last read.
-    number: u64,
+    /// Lines that were read as part of a record that went wrong, to be read again; `None` for one
+    /// that is too long.
+    again: VecDeque<(Place, Option<Vec<u8>>)>,
+    /// The line last read.
+    place: Place,
+    /// All lines up to the end of the present record.
+    passed: Passed,
     projection: Projection,
     fields: Fields,
     /// The present record as it is written, line ends included.
@@ -49,7 +51,8 @@ impl Csv {
         let mut this = Csv {
             lines,
             again: VecDeque::new(),
-            number: 0,
+            place: Place::default(),
+            passed: Passed::default(),
             projection: Projection::new(&Selectors::first_column(), None, None)?,
             fields: Fields::new(delimiter),
             text: Vec::new(),
@@ -70,13 +73,13 @@ impl Csv {
 
     /// Appends the next line to the text.
     fn line(&mut self) -> Result<Line> {
-        if let Some((number, line)) = self.again.pop_front() {
-            self.number = number;
+        if let Some((place, line)) = self.again.pop_front() {
+            self.place = place;
             self.text.extend_from_slice(line.as_deref().unwrap_or_default());
             return Ok(if line.is_some() { Line::Whole } else { Line::TooLong });
         }
         let line = self.lines.advance()?;
-        self.number = self.lines.number();
+        self.place = Place { number: self.lines.number(), came: self.lines.came() };
         if matches!(line, Line::Whole) {
             self.text.extend_from_slice(self.lines.content());
         }
@@ -88,7 +91,10 @@ impl Csv {
         loop {
             self.text.clear();
             let line = self.line()?;
-            record.line = self.number;
+            record.line = self.place.number;
+            if !matches!(line, Line::End) {
+                self.passed.add(self.place.came);
+            }
             match line {
                 Line::Whole if matches!(self.text[..], [] | [b'\r']) => {}
                 Line::Whole => break,
@@ -108,17 +114,22 @@ impl Csv {
             let line = if goes_on { self.line()? } else { Line::End };
             fed = match line {
                 Line::Whole => {
-                    taken.push((self.number, Some(self.text[before + 1..].to_vec())));
+                    taken.push((self.place, Some(self.text[before + 1..].to_vec())));
                     self.fields.feed(&self.text[before + 1..])
                 }
                 Line::TooLong => {
-                    taken.push((self.number, None));
+                    taken.push((self.place, None));
                     Fed::never_closed()
                 }
                 Line::End => Fed::never_closed(),
             };
         }
-        let Fed::Wrong(reason) = fed else { return Ok(Next::Record) };
+        let Fed::Wrong(reason) = fed else {
+            taken.iter().for_each(|(place, _)| self.passed.add(place.came));
+            self.passed.end_record();
+            return Ok(Next::Record);
+        };
+        self.passed.end_record();
         taken.into_iter().rev().for_each(|line| self.again.push_front(line));
         self.text.truncate(first_line);
         Ok(Next::Bad { reason, text: self.text.clone() })
@@ -144,6 +155,10 @@ impl Records for Csv {
         self.text.clone()
     }
 
+    fn passed(&self) -> Passed {
+        self.passed
+    }
+
     /// Carriage returns before line ends belong to the format.
     fn notes(&self) -> Vec<String> {
         let (Some(columns), 1..) = (self.columns, self.ragged) else { return Vec::new() };
@@ -153,6 +168,13 @@ impl Records for Csv {
             count(self.ragged)
         )]
     }
+}
+
+/// A line of the input: its number, and what it is known by.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    number: u64,
+    came: Passed,
 }
 
 /// The fields of a record, without their quotes.

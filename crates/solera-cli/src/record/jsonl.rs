@@ -11,7 +11,7 @@
 //! Caller: `record::Options::open`.
 
 use super::{
-    Next, Record, Records,
+    Next, Passed, Record, Records,
     columns::Selectors,
     lines::{Line, LineReader},
 };
@@ -146,6 +146,10 @@ impl Records for Jsonl {
 
     fn text(&self) -> Vec<u8> {
         self.lines.content().to_vec()
+    }
+
+    fn passed(&self) -> Passed {
+        self.lines.passed()
     }
 
     fn notes(&self) -> Vec<String> {

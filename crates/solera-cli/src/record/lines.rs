@@ -9,7 +9,7 @@
 //! Callers: `record::csv`, `tsv` and `jsonl` read through it; `record::Options::open` makes
 //! `Lines`.
 
-use super::{Next, Record, Records, buffered};
+use super::{Next, Passed, Record, Records, buffered, passed::Pieces};
 use crate::{
     failure::{Failure, Result},
     input::{Consumed, Input},
@@ -23,6 +23,10 @@ pub(super) struct LineReader {
     name: String,
     consumed: Consumed,
     line: Vec<u8>,
+    /// The present line as it came.
+    came: Passed,
+    /// All lines up to it.
+    passed: Passed,
     number: u64,
     line_bytes_max: u64,
     strip_carriage_return: bool,
@@ -54,6 +58,8 @@ impl LineReader {
             name: input.name,
             consumed: input.consumed,
             line: Vec::new(),
+            came: Passed::default(),
+            passed: Passed::default(),
             number: 0,
             line_bytes_max,
             strip_carriage_return,
@@ -71,14 +77,18 @@ impl LineReader {
 
     /// Goes to the next line.
     pub(super) fn advance(&mut self) -> Result<Line> {
-        self.read_line().map_err(|error| {
+        let line = self.read_line().map_err(|error| {
             Failure::Error(format!(
                 "cannot read {} after line {}, near byte {}: {error}",
                 self.name,
                 self.number,
                 self.consumed.bytes()
             ))
-        })
+        })?;
+        if !matches!(line, Line::End) {
+            self.passed.add(self.came);
+        }
+        Ok(line)
     }
 
     fn read_line(&mut self) -> io::Result<Line> {
@@ -90,10 +100,11 @@ impl LineReader {
         if self.line.last() == Some(&b'\n') {
             self.line.pop();
         } else if self.line.len() as u64 > self.line_bytes_max {
-            self.reader.skip_until(b'\n')?;
+            self.came = self.skip_rest()?;
             self.number += 1;
             return Ok(Line::TooLong);
         }
+        self.came = Passed::line(&self.line);
         if self.line.last() == Some(&b'\r') {
             match self.strip_carriage_return {
                 true => drop(self.line.pop()),
@@ -108,6 +119,22 @@ impl LineReader {
         }
         self.number += 1;
         Ok(Line::Whole)
+    }
+
+    /// Passes over the rest of a line that is too long.
+    fn skip_rest(&mut self) -> io::Result<Passed> {
+        let mut pieces = Pieces::default();
+        pieces.add(&self.line);
+        loop {
+            let piece = self.reader.fill_buf()?;
+            let end = piece.iter().position(|&byte| byte == b'\n');
+            pieces.add(&piece[..end.unwrap_or(piece.len())]);
+            let taken = end.map_or(piece.len(), |end| end + 1);
+            self.reader.consume(taken);
+            if end.is_some() || taken == 0 {
+                return Ok(pieces.line());
+            }
+        }
     }
 
     /// What was kept and may not have been meant.
@@ -132,6 +159,16 @@ impl LineReader {
     /// Number of the present line, from 1.
     pub(super) fn number(&self) -> u64 {
         self.number
+    }
+
+    /// The present line as it came, to know it again.
+    pub(super) fn came(&self) -> Passed {
+        self.came
+    }
+
+    /// All lines up to the present one.
+    pub(super) fn passed(&self) -> Passed {
+        self.passed
     }
 
     /// The present line without its end.
@@ -186,6 +223,10 @@ impl Records for Lines {
 
     fn text(&self) -> Vec<u8> {
         self.lines.content().to_vec()
+    }
+
+    fn passed(&self) -> Passed {
+        self.lines.passed()
     }
 
     fn notes(&self) -> Vec<String> {

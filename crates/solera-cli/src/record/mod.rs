@@ -1,8 +1,8 @@
 //! Formats of input, each of which turns bytes into records: `Records`, `Record`, `Next`, `Format`,
-//! `Options`.
+//! `Options`, `Passed`.
 //!
 //! `Options::open` makes the reader of a format. A `Record` is one key and one value, reused from
-//! one to the next.
+//! one to the next. `Passed` is what an input is known by when its load is resumed.
 //!
 //! What must hold: a record that cannot be used is `Next::Bad` with its place and reason, and
 //! reading goes on after it. An input that cannot be read any further is a `Failure`. An option
@@ -14,10 +14,12 @@ mod columns;
 mod csv;
 mod jsonl;
 mod lines;
+mod passed;
 mod sosd;
 mod tsv;
 
 pub(crate) use columns::Selectors;
+pub(crate) use passed::Passed;
 
 use crate::{
     failure::{Failure, Result},
@@ -54,6 +56,8 @@ pub(crate) trait Records {
     fn next(&mut self, record: &mut Record) -> Result<Next>;
     /// The text of the record last read, for the report when the record turns out unusable later.
     fn text(&self) -> Vec<u8>;
+    /// What has been read up to the record last read.
+    fn passed(&self) -> Passed;
     /// What the user may not have meant, with the option that helps; to be asked at the end.
     fn notes(&self) -> Vec<String>;
 }

@@ -9,7 +9,7 @@
 //!
 //! Caller: `record::Options::open`.
 
-use super::{Next, Record, Records, buffered};
+use super::{Next, Passed, Record, Records, buffered};
 use crate::{
     failure::{Failure, Result},
     input::Input,
@@ -28,6 +28,7 @@ pub(super) struct Sosd {
     key_bytes: usize,
     /// The present key, little-endian.
     bytes: [u8; 8],
+    passed: Passed,
 }
 
 impl Sosd {
@@ -37,7 +38,7 @@ impl Sosd {
         let mut count = [0; HEADER_BYTES as usize];
         reader.read_exact(&mut count).map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof => {
-                Failure::Error(format!("{}: shorter than the 8 bytes of a SOSD count", input.name))
+                Failure::Usage(format!("{}: shorter than the 8 bytes of a SOSD count", input.name))
             }
             _ => Failure::file("read", &input.name, &error),
         })?;
@@ -55,13 +56,14 @@ impl Sosd {
                 )));
             }
             (_, Some(len)) => {
-                return Err(Failure::Error(format!(
+                return Err(Failure::Usage(format!(
                     "{}: {len} bytes long, which does not fit its count of {count} keys at byte 0; is it a SOSD file?",
                     input.name
                 )));
             }
         };
-        Ok(Sosd { reader, name: input.name, count, next: 0, key_bytes: key_bytes as usize, bytes: [0; 8] })
+        let (key_bytes, passed) = (key_bytes as usize, Passed::default());
+        Ok(Sosd { reader, name: input.name, count, next: 0, key_bytes, bytes: [0; 8], passed })
     }
 
     fn failed(&self, error: &io::Error) -> Failure {
@@ -93,6 +95,7 @@ impl Records for Sosd {
             return Err(self.failed(&error));
         }
         self.bytes = bytes;
+        self.passed.add(Passed::line(&bytes[..self.key_bytes]));
         record.key.clear();
         record.key.extend(bytes[..self.key_bytes].iter().rev());
         record.value.clear();
@@ -104,6 +107,10 @@ impl Records for Sosd {
 
     fn text(&self) -> Vec<u8> {
         u64::from_le_bytes(self.bytes).to_string().into_bytes()
+    }
+
+    fn passed(&self) -> Passed {
+        self.passed
     }
 
     fn notes(&self) -> Vec<String> {

@@ -6,7 +6,7 @@
 //! Caller: `record::Options::open`.
 
 use super::{
-    Next, Record, Records,
+    Next, Passed, Record, Records,
     columns::{Projection, Selectors},
     lines::{Line, LineReader},
 };
@@ -66,6 +66,10 @@ impl Records for Tsv {
 
     fn text(&self) -> Vec<u8> {
         self.lines.content().to_vec()
+    }
+
+    fn passed(&self) -> Passed {
+        self.lines.passed()
     }
 
     fn notes(&self) -> Vec<String> {

@@ -11,6 +11,7 @@ mod cost;
 mod explain;
 mod inspect;
 mod load;
+mod odd;
 mod refuse;
 mod run;
 mod scan;

@@ -154,7 +154,9 @@ fn what_is_no_whole_trace_is_told_with_its_place() {
         message.contains("changed.trace: damaged at byte 48") && message.contains("record it again"),
         "{message}"
     );
-    let message = show(b"what is this").fails(4);
+    let message = show(b"what is this").fails(2);
+    assert!(message.contains("changed.trace is not a trace"), "{message}");
+    let message = show(&whole[..20]).fails(4);
     assert!(message.contains("ends inside its header"), "{message}");
     // Killed in the middle of its last write.
     let text = show(&whole[..whole.len() - 60]).ok();

@@ -203,6 +203,11 @@ fn record_of(line: &str) -> Result<Record, String> {
     serde_json::from_str(json).map_err(|error| format!("its record is none of this release: {error}"))
 }
 
+/// Whether a file that begins so is a journal, or was one.
+pub fn begins(content: &[u8]) -> bool {
+    content.len() > HEAD_BYTES && is_torn_begin(content)
+}
+
 fn read_lines(fs: &dyn Fs, path: &Path) -> Result<(Vec<String>, Vec<Record>)> {
     if !fs.exists(path)? {
         return Ok((Vec::new(), Vec::new()));

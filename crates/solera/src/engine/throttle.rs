@@ -16,7 +16,10 @@ use crate::{
     clock::Clock,
     error::Result,
     sync::atomic::{AtomicI64, Ordering},
-    tree::{Tree, stall::Stall},
+    tree::{
+        Tree,
+        stall::{Stall, longest},
+    },
 };
 use std::{sync::Arc, time::Duration};
 
@@ -141,7 +144,7 @@ impl Throttle {
                 }
                 Stall::Wait => {
                     let is_behind = || tree.stall(bytes) == Stall::Wait;
-                    work.hold_writer(tree, is_behind, elapsed)?;
+                    work.hold_writer(tree, is_behind, longest(bytes), elapsed)?;
                 }
             }
         }

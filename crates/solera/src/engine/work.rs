@@ -239,7 +239,7 @@ impl Work {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Holds a writer of `tree` while it `is_behind`, at most [`STALL_MAX`]. Workers that rest
+    /// Holds a writer of `tree` while it `is_behind`, for at most so long. Workers that rest
     /// after a failure try again at once: space may have been made since.
     ///
     /// # Errors
@@ -249,6 +249,7 @@ impl Work {
         &self,
         tree: &Tree,
         is_behind: impl Fn() -> bool,
+        at_most: Duration,
         elapsed: impl Fn() -> Duration,
     ) -> Result<()> {
         let mut state = self.state.lock();
@@ -259,7 +260,7 @@ impl Work {
         let mut held = Ok(());
         while is_behind() && !self.is_stopping() {
             let is_tried = state.failure.is_some() && state.works_on(tree);
-            let left = if is_tried { TRIED_MAX } else { STALL_MAX }.saturating_sub(elapsed());
+            let left = if is_tried { TRIED_MAX } else { at_most }.saturating_sub(elapsed());
             if left.is_zero() {
                 held = state.failure.clone().map_or(Ok(()), Err);
                 break;

@@ -6,16 +6,27 @@
 //! square of how far the backlog is between its soft and its hard limit. Those are 2 and 4 sealed
 //! memtables, or one and four run limits of level 0 beyond its limit or patience.
 //! What must hold: the delay rises with the backlog, so throughput bends instead of breaking. A
-//! delay is at most `STALL_MAX` (90 ms). So is a wait, after which the writer goes on though still
-//! behind; it lasts longer only where work has failed. Without background threads a writer does a
-//! step of the work instead.
+//! delay is at most `longest`: 90 ms, and as much more for each further 16 KiB. So is a wait, after
+//! which the writer goes on though still behind; it lasts longer only where work has failed.
+//! Without background threads a writer does a step of the work instead.
 //! Callers: `Tree::stall`, which `engine::throttle` asks; `engine::work` uses `STALL_MAX`.
 
 use super::View;
 use std::time::Duration;
 
-/// Longest that one write is held back while background work can progress.
+/// Longest that one write is held back while background work can progress, unless it is large.
 pub const STALL_MAX: Duration = Duration::from_millis(90);
+/// A write is held that long for each piece of so many bytes that it has begun. Else large ones
+/// would fill the memory while those who flush are behind: one every 90 ms, of each thread.
+const PIECE_BYTES: u64 = 16 << 10;
+/// Longest that any write is held back.
+const LONGEST: Duration = Duration::from_secs(5);
+
+/// Longest that a write of so many bytes is held back while background work can progress.
+pub fn longest(bytes: u64) -> Duration {
+    let pieces = u32::try_from(bytes / PIECE_BYTES).unwrap_or(u32::MAX).saturating_add(1);
+    STALL_MAX.saturating_mul(pieces).min(LONGEST)
+}
 
 /// Sealed memtables of one tree at which writers begin to slow. One is being flushed, one waits.
 const SEALED_SOFT: u64 = 2;
@@ -37,7 +48,7 @@ pub enum Stall {
     None,
     /// Hold it for this long.
     Delay(Duration),
-    /// Hold it until background work has progressed, at most [`STALL_MAX`].
+    /// Hold it until background work has progressed, at most for the [`longest`] that it may be.
     Wait,
 }
 
@@ -87,7 +98,7 @@ pub fn stall(backlog: Backlog, bytes: u64) -> Stall {
     }
     let kib = (bytes as f64 / 1024.0).max(0.05);
     let delay = DELAY_PER_KIB_MAX.mul_f64(pressure * pressure * kib);
-    Stall::Delay(delay.min(STALL_MAX))
+    Stall::Delay(delay.min(longest(bytes)))
 }
 
 #[cfg(test)]
@@ -96,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_writer_is_slowed_more_the_further_behind_and_never_for_long() {
-        let at = |level0_runs| stall(Backlog { level0_runs, level0_limit: 4, ..Backlog::default() }, 1 << 20);
+        let at = |level0_runs| stall(Backlog { level0_runs, level0_limit: 4, ..Backlog::default() }, 8 << 10);
         assert_eq!(at(4), Stall::None);
         assert_eq!(at(8), Stall::None);
         let delays: Vec<_> = (9..20)
@@ -113,5 +124,11 @@ mod tests {
         };
         assert_eq!((patient(13), patient(25)), (Stall::None, Stall::Wait));
         assert_ne!(patient(14), Stall::None);
+    }
+
+    #[test]
+    fn a_large_write_may_be_held_for_longer() {
+        assert_eq!([0, 100, (16 << 10) - 1].map(longest), [STALL_MAX; 3]);
+        assert_eq!((longest(16 << 10), longest(u64::MAX)), (2 * STALL_MAX, LONGEST));
     }
 }

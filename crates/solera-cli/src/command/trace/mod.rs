@@ -4,7 +4,8 @@
 //! A trace is recorded by whoever has the database open (`solera load --trace`, `Control::trace`):
 //! docs/decisions/0015. `read_trace` reads one, and `remark` says what is to be told of its end.
 //!
-//! What must hold: a trace that is not whole is told with its place.
+//! What must hold: a trace that is not whole is told with its place. A file that is no trace is not
+//! damaged.
 //!
 //! Caller: `main`.
 
@@ -14,9 +15,11 @@ mod summary;
 
 use crate::{
     failure::{Failure, Outcome, Result},
+    given::unless_another,
     target::operating_system,
 };
 use solera::{
+    dir::magic,
     error::Error,
     trace::{Ending, Traced, read},
 };
@@ -58,10 +61,13 @@ impl Trace {
 /// Reads the trace at `path`.
 fn read_trace(path: &Path, each: impl FnMut(&Traced<'_>) -> Result<(), Error>) -> Result<Ending> {
     read(&*operating_system(), path, each).map_err(|error| match error {
-        Error::Corrupt { file, offset, what } if file == path => Failure::Damage(format!(
-            "{}: damaged at byte {offset}: {what}; copy the trace anew from where it was recorded, or record it again",
-            file.display()
-        )),
+        Error::Corrupt { file, offset, what } if file == path => {
+            let damage = Failure::Damage(format!(
+                "{}: damaged at byte {offset}: {what}; copy the trace anew from where it was recorded, or record it again",
+                file.display()
+            ));
+            unless_another(damage, path, "a trace", |beginning| beginning.starts_with(&magic::TRACE))
+        }
         error => error.into(),
     })
 }
