@@ -520,7 +520,7 @@ fn order_before(records: &[Record], windows: usize) -> usize {
 /// Where a line stands.
 fn line_of(content: &[u8], line: usize) -> std::ops::Range<usize> {
     let lengths = content.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::len);
-    let begin = lengths.clone().take(line).sum();
+    let begin: usize = lengths.clone().take(line).sum();
     begin..begin + lengths.clone().nth(line).expect("there is such a line")
 }
 
