@@ -17,6 +17,7 @@ pub mod setting;
 pub mod oracle;
 pub mod tell;
 pub mod tuning;
+pub mod tuner;
 pub mod life;
 pub mod crash;
 pub mod image;

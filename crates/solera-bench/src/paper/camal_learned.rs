@@ -519,6 +519,20 @@ fn came(bench: &Bench<'_>, ways: &[Way], costs: &[Vec<f64>]) -> Section {
             ],
         );
     }
+    // What no way can do better than, as far as anybody knows.
+    let least = |mix: usize| costs.iter().map(|own| own[mix]).fold(f64::INFINITY, f64::min);
+    let best: Vec<f64> = (0..bench.shifting.len()).map(least).collect();
+    let ratios = best.iter().zip(&costs[0]).map(|(own, default)| own / default);
+    summary.row(
+        "the best way of each mix",
+        [
+            digits(mean(&best)),
+            format!("{:.0} %", (1.0 - mean(&best) / default) * 100.0),
+            digits(ratios.fold(0.0, f64::max)),
+            String::new(),
+            String::new(),
+        ],
+    );
     let at = |name: &str| ways.iter().position(|way| way.name == name).expect("it is a way");
     let trees = at("camal-trees");
     let shown = [0, 2, at("camal-poly"), trees, at("camal-nn")];

@@ -16,6 +16,7 @@ use crate::{
     script::{Operation, Script},
     setting::Setting,
     tell::Work,
+    tuner::{self, DEFAULT, Tuner},
     tuning,
 };
 use solera::{Db, Durability, Keyspace, ManualClock, control::Receipt, vfs::mem::MemFs};
@@ -77,6 +78,7 @@ pub(crate) struct Life {
     checkpoints: Arc<Vec<Checkpoint>>,
     receipts: Arc<Vec<Receipt>>,
     receipts_acknowledged: usize,
+    tuner: Option<Tuner>,
     pub(crate) work: Work,
 }
 
@@ -104,6 +106,7 @@ impl Life {
             checkpoints: Arc::default(),
             receipts: Arc::default(),
             receipts_acknowledged: 0,
+            tuner: None,
             work: Work::default(),
         };
         life.fs.lie(lying);
@@ -159,9 +162,11 @@ impl Life {
                     if at >= from {
                         self.fs.record_cuts(true);
                     }
+                    self.tuner = None;
                     drop(db);
                 } else {
                     db.close().map_err(text)?;
+                    tuner::ended(self.tuner.take())?;
                 }
                 db = open_at(&script.setting, &self.fs, DIR, true).map_err(text)?;
                 for slot in slots {
@@ -183,7 +188,10 @@ impl Life {
             }
             let durable = act(&script.setting, &db, &mut spaces, operation, commit.as_ref(), &checkpoint)
                 .map_err(|error| format!("{operation}: {error}"))?;
-            if let Operation::Tune { .. } = operation {
+            if let Operation::Look { agent } = operation {
+                tuner::look(&db, DEFAULT, &mut self.tuner, *agent)?;
+            }
+            if let Operation::Tune { .. } | Operation::Look { .. } = operation {
                 self.receipts = Arc::new(db.control().history());
             }
             self.take_cuts();
@@ -197,11 +205,13 @@ impl Life {
             }
         }
         self.work.note(&db);
+        self.tuner = None;
         Ok(())
     }
 }
 
-/// Does one operation; says whether it made itself, and so all before it, durable.
+/// Does one operation, but for what a tuner does; says whether it made itself, and so all before
+/// it, durable.
 ///
 /// `checkpoint` is where a checkpoint goes.
 pub(crate) fn act(
@@ -273,6 +283,10 @@ pub(crate) fn act(
         Operation::Idle {} => db.wait_idle().map(|()| false),
         Operation::Tune { seed } => tuning::turn(db, *seed).map(|_| false),
         Operation::Checkpoint {} => db.checkpoint(checkpoint).map(|()| false),
+        Operation::Get { space, key, .. } => {
+            spaces.get(&slot(*space)).map_or(Ok(None), |space| space.get(key))?;
+            Ok(false)
+        }
         _ => Ok(false),
     }
 }

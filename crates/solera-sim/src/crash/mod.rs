@@ -20,7 +20,7 @@ use crate::{
     random::Random,
     script::{Operation, Script},
     tell::Work,
-    tuning,
+    tuner, tuning,
 };
 use history::{Allowed, Contents, History, differences};
 use life::{Checkpoint, Cut, DIR, Life, contents, open_at, open_space};
@@ -68,6 +68,10 @@ pub struct Sweep {
     pub recovery_crashes: u64,
     /// What the engine did in the life that no cut interrupted.
     pub work: Work,
+    /// Changes of knobs in that life.
+    pub changes: u64,
+    /// Recovered databases on which a tuner went on.
+    pub tuned: u64,
     /// Of all states and what they held, in whatever order they came.
     pub digest: u64,
 }
@@ -114,6 +118,8 @@ impl Sweep {
         self.duplicates += other.duplicates + (before + images - self.states.len()) as u64;
         self.recovery_crashes += other.recovery_crashes;
         self.work.add(&other.work);
+        self.changes += other.changes;
+        self.tuned += other.tuned;
         self.digest = self.digest.wrapping_add(other.digest);
     }
 
@@ -122,7 +128,8 @@ impl Sweep {
         let history = History::of(script);
         let of_life = |what| Violation { cut: 0, persist: None, operation: String::new(), what };
         let life = caught(|| Life::of(script, plan.from, false)).map_err(of_life)?;
-        let mut sweep = Sweep { work: life.work, cuts: life.cuts.len() as u64, ..Sweep::default() };
+        let changes = life.cuts.last().map_or(0, |cut| cut.receipts.len() as u64);
+        let mut sweep = Sweep { work: life.work, cuts: life.cuts.len() as u64, changes, ..Sweep::default() };
         let mut swept = Swept { script, history: &history, sweep: &mut sweep, known: HashMap::new() };
         for (nth, cut) in life.cuts.iter().enumerate() {
             let mut random = Random::new(plan.seed ^ (nth as u64) << 20);
@@ -240,6 +247,7 @@ impl Swept<'_> {
         let receipts = db.control().history();
         cut.remembers(&receipts)?;
         tuning::kept(&db, &receipts)?;
+        tuner::agrees(image, Path::new(DIR), &receipts)?;
         let mut of_state = Digest::new();
         of_state.add(&digest.to_le_bytes());
         found.values().flat_map(|pairs| pairs.iter()).for_each(|(key, value)| {
@@ -251,8 +259,27 @@ impl Swept<'_> {
         for checkpoint in checkpoints.iter() {
             self.checkpoint(image, checkpoint)?;
         }
+        self.tune_on(&db, cut)?;
         self.go_on(db, image, found)?;
         Ok(recovery)
+    }
+
+    /// Where a tuner was at work in the life, it goes on, and nothing that was open then is.
+    fn tune_on(&mut self, db: &Db, cut: &Cut) -> Result<(), String> {
+        let done = cut.during.map_or(&[][..], |during| &self.script.operations[..=during]);
+        let agent = done.iter().rev().find_map(|operation| match operation {
+            Operation::Look { agent } => Some(*agent),
+            _ => None,
+        });
+        let Some(agent) = agent else { return Ok(()) };
+        self.sweep.tuned += 1;
+        let mut goes_on = None;
+        tuner::look(db, tuner::DEFAULT, &mut goes_on, agent)
+            .map_err(|what| format!("after the recovery: {what}"))?;
+        drop(goes_on);
+        let control = db.control();
+        tuner::agrees(&*control.fs(), &control.dir(), &control.history())
+            .map_err(|what| format!("once the tuner has gone on: {what}"))
     }
 
     /// An acknowledged checkpoint opens and holds what it was made of; one that the cut interrupted

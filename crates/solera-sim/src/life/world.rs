@@ -21,6 +21,7 @@ use crate::{
     script::{Bounds, Change, Operation, Value, View, generate::SLOTS, text::Bytes},
     setting::Setting,
     tell::Work,
+    tuner::{self, DEFAULT, Tuner},
     tuning,
 };
 use solera::{
@@ -82,6 +83,8 @@ pub(super) struct World {
     pub(super) digest: Digest,
     /// Changes of knobs.
     receipts: Vec<Receipt>,
+    /// Who turns knobs, where an operation has asked for it.
+    tuner: Option<Tuner>,
     work: Work,
 }
 
@@ -102,6 +105,7 @@ impl World {
             walkers: Default::default(),
             digest: Digest::new(),
             receipts: Vec::new(),
+            tuner: None,
             work: Work::default(),
         };
         world.open()?;
@@ -119,6 +123,7 @@ impl World {
         let db = self.setting.options(Arc::new(self.fs.clone()), self.clock.clone()).open(DIR);
         self.db = Some(db.map_err(|error| format!("cannot open: {error}"))?);
         tuning::kept(self.db(), &self.receipts)?;
+        tuner::agrees(&self.fs, Path::new(DIR), &self.receipts)?;
         for slot in 0..self.setting.spaces.len() {
             if self.oracle.has(slot) {
                 self.open_space(slot)?;
@@ -225,6 +230,7 @@ impl World {
                 if let Some(db) = self.db.take() {
                     succeeded(db.close())?;
                 }
+                tuner::ended(self.tuner.take())?;
                 if *change != 0 {
                     self.setting.change(&mut Random::new(u64::from(*change)));
                 }
@@ -234,7 +240,7 @@ impl World {
             Operation::Kill {} => {
                 self.let_go();
                 let image = self.fs.crash(Persist::Everything, 0);
-                self.db = None;
+                (self.tuner, self.db) = (None, None);
                 self.fs = image;
                 self.open()?;
                 self.compare_all()
@@ -250,6 +256,7 @@ impl World {
                 self.receipts.extend(receipt);
                 Ok(())
             }
+            Operation::Look { agent } => self.look(*agent),
             Operation::Verify {} => self.verify(),
         }
     }
@@ -266,6 +273,7 @@ impl World {
         }
         self.verify()?;
         self.let_go();
+        self.tuner = None;
         if let Some(db) = self.db.take() {
             succeeded(db.close())?;
         }
@@ -283,6 +291,16 @@ impl World {
             files.add(&succeeded(self.fs.content(&path))?);
         }
         Ok(Outcome { answers: self.digest.0, files: files.0, work: self.work })
+    }
+
+    /// A tuner looks, and may change what it likes.
+    fn look(&mut self, agent: u8) -> Checked {
+        let Some(db) = &self.db else { return Ok(()) };
+        tuner::look(db, DEFAULT, &mut self.tuner, agent)?;
+        let last = self.receipts.last().map_or(0, |receipt| receipt.number);
+        let made = db.control().history().into_iter().filter(|receipt| receipt.number > last);
+        self.receipts.extend(made);
+        Ok(())
     }
 
     fn slot(&self, space: u8) -> usize {

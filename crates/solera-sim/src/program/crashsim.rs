@@ -1,11 +1,11 @@
-//! `crashsim`: the power fails at every file operation of scripted lives, of random lives, and of
+//! `crashsim`: the power fails at every file operation of scripted, random and tuned lives, and of
 //! short sequences; `run`.
 //!
 //! Sequences go over an alphabet of twelve `Letter`s. Three operations on a fresh file system
 //! reproduce 24 of 26 known bugs (CrashMonkey and ACE, OSDI 2018). A sequence is swept from its
 //! last letter on: the cuts before are a shorter sequence's. Quick runs have two letters at most,
-//! nightly ones three. `scripted` and `random` make lives; scripted ones are also lived on a device
-//! that lies (`Lies`).
+//! nightly ones three. `scripted`, `random` and `tuned` make lives; scripted ones are also lived on
+//! a device that lies (`Lies`).
 //!
 //! What must hold: `crash::Sweep` finds no violation; one is printed with a shrunk script.
 //! Callers: `solera-sim crashsim`, `canary`; `faultloop` uses `scripted` and `random`;
@@ -16,8 +16,11 @@ use crate::{
     crash::{Lies, Plan, Sweep, Violation},
     digest::Digest,
     random::Random,
-    script::{Change, Edge, Operation, Script, Value, generate::Generator, shrink::shrink, text::Bytes},
+    script::{
+        Change, Edge, Operation, Script, Value, View, generate::Generator, shrink::shrink, text::Bytes,
+    },
     setting::{Operator, Setting, SpaceSetting},
+    tuner::AGENTS,
 };
 use solera::{Reclaim, vfs::mem::Persist};
 
@@ -31,7 +34,7 @@ const LIES_STRIDE: usize = 8;
 pub struct Amount {
     /// The first seed.
     pub first_seed: u64,
-    /// How many seeds; each lives the scripted life and a random one.
+    /// How many seeds; each lives the scripted life, a random one and a tuned one.
     pub seeds: u64,
     /// Operations of a random life.
     pub operations: usize,
@@ -81,6 +84,9 @@ pub fn run(amount: &Amount) -> Verdict {
         let random = one("random life of seed", amount, &random(seed, amount.operations), 0, seed);
         swept.sweep.add(random.sweep);
         swept.violations += random.violations;
+        let tuned = one("tuned life of seed", amount, &tuned(seed), 0, seed);
+        swept.sweep.add(tuned.sweep);
+        swept.violations += tuned.violations;
         let plan = Plan { variants: &amount.variants, draws: 1, from: 0, seed };
         match Lies::run(&scripted(seed), plan, LIES_STRIDE) {
             Ok(lies) => swept.lies = lies,
@@ -110,6 +116,8 @@ pub fn run(amount: &Amount) -> Verdict {
         .figure("seeds", amount.seeds)
         .figure("flushes", sweep.work.flushes)
         .figure("compactions", sweep.work.compactions)
+        .figure("changes", sweep.changes)
+        .figure("tuned", sweep.tuned)
         .figure("lying_disk_states", lies.states)
         .figure("unprotected", lies.refused + lies.lost)
         .must_be_none("violations", violations)
@@ -357,6 +365,35 @@ pub fn scripted(seed: u64) -> Script {
     operations.push(Operation::Sync {});
     operations.extend((12..17).map(|n| Operation::Write { change: put(n, quarter) }));
     operations.extend([Operation::Write { change: put(17, 60) }, Operation::Step { times: 1 }]);
+    Script { setting, operations }
+}
+
+/// A life of few keys in which a tuner looks at each turn, is killed with its database, goes on,
+/// and sees it closed. The seed chooses agent and setting.
+pub fn tuned(seed: u64) -> Script {
+    const TURNS: u32 = 24;
+    let mut random = Random::new(seed ^ 0x747e);
+    let setting = Setting::random(&mut random);
+    let agent = (seed % AGENTS.len() as u64) as u8;
+    let mut operations = Vec::new();
+    for turn in 0..TURNS {
+        let key = |n: u32| Bytes(format!("key{:03}", (turn * 5 + n) * 7 % 20).into_bytes());
+        for n in 0..5 {
+            let put = Change::Put { space: 0, key: key(n), value: Value { tag: turn * 5 + n + 1, len: 90 } };
+            let change = if n == 4 { Change::Delete { space: 0, key: key(n) } } else { put };
+            operations.push(Operation::Write { change });
+        }
+        let get = |n| Operation::Get { view: View::Live {}, space: 0, key: key(n) };
+        operations.extend((0..10).map(get));
+        operations.extend([Operation::Step { times: 2 }, Operation::Look { agent }]);
+        match turn % 8 {
+            3 => operations.push(Operation::Tune { seed: seed as u32 * TURNS + turn }),
+            5 => operations.push(Operation::Sync {}),
+            7 if turn < 8 => operations.push(Operation::Kill {}),
+            7 if turn < 16 => operations.push(Operation::Reopen { change: 0 }),
+            _ => {}
+        }
+    }
     Script { setting, operations }
 }
 

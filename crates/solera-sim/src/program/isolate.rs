@@ -3,7 +3,8 @@
 //!
 //! Transactions read lists and append to them, by value or by operand, one by one or by range.
 //! Tables are flushed and merged meanwhile. Few lists are in use at a time, so that transactions
-//! collide. Other threads move money between accounts, and an auditor counts it and sets knobs.
+//! collide. Other threads move money between accounts. An auditor counts it and sets knobs, and
+//! lets a tuner set others.
 //!
 //! What must hold: the history is serializable, and the sum stays. A seed fixes layouts and draws,
 //! not which thread comes first; what is printed is the cycle itself.
@@ -15,9 +16,10 @@ use crate::{
     isolation::{Element, End, History, Key, Step, Transaction, cycles, replay},
     random::Random,
     setting::Setting,
-    tuning,
+    tuner, tuning,
 };
 use solera::{Db, Error, Keyspace, KeyspaceOptions, ManualClock, operator::builtin, vfs::mem::MemFs};
+use solera_tune::attach::WHO;
 use std::sync::{
     Arc,
     atomic::{AtomicBool, AtomicU64, Ordering},
@@ -65,6 +67,8 @@ struct Counted {
     audits: AtomicU64,
     drift: AtomicU64,
     changes: AtomicU64,
+    /// Changes that tuners made, as far back as the manifests remember.
+    tuned: AtomicU64,
     edges: AtomicU64,
 }
 
@@ -110,6 +114,7 @@ pub fn run(amount: Amount) -> Verdict {
         .figure("audits", count(&counted.audits))
         .must_be_none("bank_drift", count(&counted.drift))
         .figure("changes", count(&counted.changes))
+        .figure("tuned", count(&counted.tuned))
         .must_be_none("wrong", wrong)
 }
 
@@ -157,8 +162,10 @@ fn live(seed: u64, transactions: u64, threads: u32, counted: &Counted) -> Result
     let mut histories = std::thread::scope(|scope| {
         let auditor = scope.spawn(|| {
             let (mut random, mut next) = (Random::new(seed ^ 0x6b6e6f62), 0);
+            let (agent, mut tuner) = ((seed % tuner::AGENTS.len() as u64) as u8, None);
             while !done.load(Ordering::Relaxed) {
                 audit(&spaces, counted)?;
+                tuner::look(&spaces.db, "values", &mut tuner, agent)?;
                 if begun.load(Ordering::Relaxed) >= next {
                     tuning::turn(&spaces.db, random.next() as u32).map_err(text)?;
                     counted.changes.fetch_add(1, Ordering::Relaxed);
@@ -166,6 +173,9 @@ fn live(seed: u64, transactions: u64, threads: u32, counted: &Counted) -> Result
                 }
                 std::thread::yield_now();
             }
+            drop(tuner);
+            let tuned = spaces.db.control().history_of(WHO).len() as u64;
+            counted.tuned.fetch_add(tuned, Ordering::Relaxed);
             audit(&spaces, counted)
         });
         let workers: Vec<_> = (0..threads)

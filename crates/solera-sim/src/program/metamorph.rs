@@ -21,6 +21,7 @@ use crate::{
         shrink::shrink,
     },
     setting::{Operator, Setting, SpaceSetting},
+    tuner,
 };
 use solera::{Compression, FilterKind, FilterSpread, IndexKind, Reclaim};
 use std::collections::BTreeMap;
@@ -199,6 +200,9 @@ fn option_sets(seed: u64) -> Vec<OptionSet> {
     add("flushed", &|_| {}, &[Operation::FlushAll {}]);
     add("compacted", &|_| {}, &compacted);
     add("settled", &small, &[Operation::Idle {}]);
+    for (agent, name) in (0..).zip(tuner::AGENTS) {
+        add(&format!("tuned-by-{name}"), &small, &[Operation::Look { agent }]);
+    }
     for n in 1..=2 {
         let random = move |setting: &mut Setting| {
             *setting = Setting::random(&mut Random::new(seed.rotate_left(8) ^ n));

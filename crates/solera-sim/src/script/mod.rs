@@ -227,6 +227,8 @@ worded! {
         Advance "clock" { /** Milliseconds. */ ms: u32 }
         /// Sets a knob to something else that is legal then.
         Tune "tune" { /** Seed of the change. */ seed: u32 }
+        /// A tuner looks at the database; the first look attaches it.
+        Look "look" { /** Number of its agent. */ agent: u8 }
         /// `verify`
         Verify "verify" {}
     }

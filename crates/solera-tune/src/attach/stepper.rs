@@ -16,6 +16,7 @@ use crate::{
     agent::{self, Maker, Outcome, Set},
     coordinator::{
         Answer, Coordinator, Decision, Order, Purpose, State,
+        decision::order_of,
         journal::{Begin, FORMAT, Journal, Record},
         replay::{self, Resumed},
     },
@@ -127,6 +128,9 @@ impl Prepared {
         }
         state.own = own_settings(&control, &now, &attach.keyspace);
         state.off = None;
+        // A tag stands for one order, whoever tuned the database before.
+        let orders = control.history_of(WHO).iter().filter_map(|receipt| order_of(&receipt.tag)).max();
+        state.orders = state.orders.max(orders.unwrap_or(0));
         let mut agent = make()?;
         if let Err(why) = agent.restore(&memory) {
             notes.push(format!("what the agent remembers is of no use: {why}"));

@@ -7,7 +7,10 @@
 use super::{Attach, Progress, Stepper, WHO};
 use crate::{
     agent,
-    coordinator::journal::{JOURNAL_NAME, Journal, Record, read},
+    coordinator::{
+        Rules,
+        journal::{JOURNAL_NAME, Journal, Record, read},
+    },
     sight::{Goal, Measure, Pace},
     world::{Phase, Setup, World, device},
 };
@@ -145,6 +148,24 @@ fn a_foreign_file_in_the_journal_s_place_is_refused_and_left_alone() {
     let error = attach("steward").stepped(world.db()).unwrap_err();
     assert!(error.to_string().contains("move the file away"), "{error}");
     assert_eq!(read_all(&*world.fs().open(&path).unwrap()).unwrap(), b"my shopping list\nmilk\n");
+}
+
+/// Symptom: a tuner that had ended between an order and its answer was told that the order was
+/// made. Cause: the tuner before it, of another agent, had given the same tag, and tags were looked
+/// for in the whole history. Cure: a tuner goes on counting where the history's tags end.
+#[test]
+fn no_two_changes_of_a_database_have_the_same_tag_whoever_tuned_it() {
+    let mut world = small();
+    for agent in [agent::random::NAME, agent::worst::NAME, agent::random::NAME] {
+        let attach = attach(agent).rules(Rules::unguarded());
+        let mut stepper = attach.stepped(world.db()).unwrap();
+        let before = world.db().control().history_of(WHO).len();
+        live(&mut world, &mut stepper, 2);
+        assert!(world.db().control().history_of(WHO).len() > before, "{agent} changes something");
+    }
+    let history = world.db().control().history_of(WHO);
+    let tags: std::collections::BTreeSet<&str> = history.iter().map(|receipt| &*receipt.tag).collect();
+    assert_eq!(tags.len(), history.len(), "{history:?}");
 }
 
 /// Puts `records` in the journal's place.

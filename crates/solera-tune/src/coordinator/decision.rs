@@ -67,6 +67,19 @@ pub struct Decision {
     pub notes: Vec<String>,
 }
 
+/// What tags of orders begin with.
+const TAG: &str = "tune-";
+
+/// The tag of an order, by its number.
+pub(super) fn tag_of(order: u64) -> String {
+    format!("{TAG}{order}")
+}
+
+/// The number of the order that a tag stands for, if it is one.
+pub fn order_of(tag: &str) -> Option<u64> {
+    tag.strip_prefix(TAG)?.parse().ok()
+}
+
 impl Decision {
     /// Nothing, after this window.
     pub(super) fn after(window: u64) -> Decision {

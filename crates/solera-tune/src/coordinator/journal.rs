@@ -5,9 +5,10 @@
 //! `Begin`. A full file (8 MiB) is written anew with its newest part (4 MiB at most), from a
 //! `Begin` on.
 //!
-//! What must hold: what is read back is what was written, or is cut off where a last line is torn.
-//! A damaged line that is followed by others, and a file that is no journal, are refused and left
-//! as they are. What was added is durable after `sync`.
+//! What must hold: what is read back is what was written, or is cut off where a power cut has torn
+//! it. A damaged line that was durable, as others after it prove, and a file that is no journal are
+//! refused and left as they are. What was added is durable after `sync`. A file has the journal's
+//! name once its first line is durable.
 //! Callers: `attach::stepper`; `replay` goes through its records; `read` by `solera explain`,
 //! `solera tune replay` and tests.
 
@@ -99,19 +100,25 @@ pub struct Journal {
     dir: PathBuf,
     file: Box<dyn WriteFile>,
     bytes: u64,
+    /// Whether its file has the journal's name: a new one gets it once something in it is durable.
+    is_named: bool,
 }
 
 impl Journal {
-    /// The journal of the database in `dir`, with the records that are in it; one that has none yet
-    /// is begun. A last line that is torn is cut off.
+    /// The journal of the database in `dir`, with the records that are in it. A tail that a power
+    /// cut has torn is cut off. A database that has no journal gets one with the first sync.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the file is no journal, or is damaged, with what to do; [`Error::Io`].
     pub fn open(fs: Arc<dyn Fs>, dir: &Path) -> Result<(Journal, Vec<Record>)> {
         let (lines, records) = read_lines(&*fs, &dir.join(JOURNAL_NAME))?;
-        let file = write_anew(&*fs, dir, lines.iter().map(String::as_bytes))?;
+        let file = write_next(&*fs, dir, lines.iter().map(String::as_bytes))?;
         let bytes = lines.iter().map(|line| line.len() as u64).sum();
-        Ok((Journal { fs, dir: dir.into(), file, bytes }, records))
+        let mut journal = Journal { fs, dir: dir.into(), file, bytes, is_named: false };
+        if !lines.is_empty() {
+            journal.sync()?;
+        }
+        Ok((journal, records))
     }
 
     /// Adds a record. It is durable after [`Journal::sync`].
@@ -146,17 +153,24 @@ impl Journal {
             first += line.len();
         }
         let kept = &content[first..];
-        self.file = write_anew(&*self.fs, &self.dir, [kept])?;
-        self.bytes = kept.len() as u64;
+        let mut file = write_next(&*self.fs, &self.dir, [kept])?;
+        file.sync()?;
+        give_name(&*self.fs, &self.dir)?;
+        (self.file, self.bytes) = (file, kept.len() as u64);
         Ok(())
     }
 
-    /// Makes what was added durable.
+    /// Makes what was added durable, under the journal's name.
     ///
     /// # Errors
     /// [`Error::Io`].
     pub fn sync(&mut self) -> Result<()> {
-        self.file.sync()
+        self.file.sync()?;
+        if !self.is_named {
+            give_name(&*self.fs, &self.dir)?;
+            self.is_named = true;
+        }
+        Ok(())
     }
 }
 
@@ -168,8 +182,8 @@ pub fn read(fs: &dyn Fs, path: &Path) -> Result<Vec<Record>> {
     Ok(read_lines(fs, path)?.1)
 }
 
-/// A file that holds `lines`, durable, under the journal's name.
-fn write_anew<'a>(
+/// A file that holds `lines` and is to become the journal.
+fn write_next<'a>(
     fs: &dyn Fs,
     dir: &Path,
     lines: impl IntoIterator<Item = &'a [u8]>,
@@ -181,10 +195,13 @@ fn write_anew<'a>(
     }
     let mut file = fs.create(&next)?;
     lines.into_iter().try_for_each(|line| file.append(line))?;
-    file.sync()?;
-    fs.rename(&next, &dir.join(JOURNAL_NAME))?;
-    fs.sync_dir(dir)?;
     Ok(file)
+}
+
+/// Gives the file that is to become the journal its name.
+fn give_name(fs: &dyn Fs, dir: &Path) -> Result<()> {
+    fs.rename(&dir.join(NEXT_NAME), &dir.join(JOURNAL_NAME))?;
+    fs.sync_dir(dir)
 }
 
 fn line_of(record: &Record) -> String {
@@ -208,37 +225,70 @@ pub fn begins(content: &[u8]) -> bool {
     content.len() > HEAD_BYTES && is_torn_begin(content)
 }
 
+/// A line that is whole, with its record, or what is wrong with it.
+type Line = std::result::Result<(String, Record), String>;
+
 fn read_lines(fs: &dyn Fs, path: &Path) -> Result<(Vec<String>, Vec<Record>)> {
     if !fs.exists(path)? {
         return Ok((Vec::new(), Vec::new()));
     }
     let content = read_all(&*fs.open(path)?)?;
-    let (mut lines, mut records, mut at) = (Vec::new(), Vec::new(), 0);
-    while at < content.len() {
-        let end = content[at..].iter().position(|&byte| byte == b'\n').map(|end| at + end);
-        let whole = end.map(|end| &content[at..end]);
-        let record = match whole.map(std::str::from_utf8) {
-            Some(Ok(line)) => record_of(line).map(|record| (line.to_owned() + "\n", record)),
-            Some(Err(_)) => Err("it is no text".into()),
-            None => Err("it has no end".into()),
-        };
-        let is_last = end.is_none_or(|end| end + 1 == content.len());
-        match record {
-            Ok((_, record)) if records.is_empty() && !matches!(record, Record::Begin(_)) => {
-                return Err(refusal(path, at, "the first line does not begin anything"));
-            }
-            Ok((line, record)) => {
-                lines.push(line);
-                records.push(record);
-            }
-            // Torn by a crash. A file whose only line is broken is somebody else's, unless nothing
-            // but the beginning of one is there.
-            Err(_) if is_last && (!records.is_empty() || is_torn_begin(&content)) => break,
-            Err(why) => return Err(refusal(path, at, &why)),
-        }
-        at = end.map_or(content.len(), |end| end + 1);
+    let (mut lines, mut at) = (Vec::new(), 0);
+    for line in content.split_inclusive(|&byte| byte == b'\n') {
+        lines.push((at, parsed(line)));
+        at += line.len();
     }
-    Ok((lines, records))
+    match lines.first() {
+        // A file whose first line is broken is somebody else's, unless nothing but the beginning of
+        // one is there.
+        None | Some((_, Err(_))) if is_torn_begin(&content) => return Ok((Vec::new(), Vec::new())),
+        Some((_, Err(why))) => return Err(refusal(path, 0, why)),
+        Some((_, Ok((_, Record::Begin(_))))) | None => {}
+        Some(_) => return Err(refusal(path, 0, "the first line does not begin anything")),
+    }
+    let broken = lines.iter().position(|(_, line)| line.is_err());
+    if let Some(broken) = broken {
+        let (at, line) = &lines[broken];
+        let after = lines[broken + 1..].iter().map(|(_, line)| line);
+        if let Err(why) = line
+            && proves_what_is_before(after)
+        {
+            return Err(refusal(path, *at, why));
+        }
+        lines.truncate(broken);
+    }
+    Ok(lines.into_iter().filter_map(|(_, line)| line.ok()).unzip())
+}
+
+fn parsed(line: &[u8]) -> Line {
+    let whole = line.strip_suffix(b"\n").ok_or("it has no end")?;
+    let line = std::str::from_utf8(whole).map_err(|_| "it is no text")?;
+    Ok((line.to_owned() + "\n", record_of(line)?))
+}
+
+/// Whether lines could only be written once all that is before them was durable, so that what is
+/// broken there was damaged. Without that it is a tail that a power cut tore: of what was not made
+/// durable, later pages may be kept and earlier ones not.
+fn proves_what_is_before<'a>(after: impl Iterator<Item = &'a Line>) -> bool {
+    let (mut begun, mut ordered) = (false, false);
+    for line in after {
+        let Ok((_, record)) = line else {
+            ordered = false;
+            continue;
+        };
+        // A beginning is made durable before anything follows it, an order before its answer.
+        let is_proof = match record {
+            Record::Begin(begin) => !begin.goes_on,
+            Record::Answer(_) => ordered,
+            Record::Window { .. } | Record::End { .. } => false,
+        };
+        if begun || is_proof {
+            return true;
+        }
+        begun = matches!(record, Record::Begin(_));
+        ordered = matches!(record, Record::Window { decision, .. } if decision.order.is_some());
+    }
+    false
 }
 
 /// Whether `content` can be the beginning of a journal's first line.

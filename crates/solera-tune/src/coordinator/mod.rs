@@ -32,6 +32,7 @@ use crate::{
     sight::{Blocked, Goal, Window},
 };
 use baseline::{Baseline, Measured};
+use decision::tag_of;
 use solera::knob::Value;
 use state::{Open, Place};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -400,7 +401,7 @@ impl Coordinator {
         let mut why = why;
         let end = (0..=WHY_BYTES_MAX.min(why.len())).rev().find(|&end| why.is_char_boundary(end));
         why.truncate(end.unwrap_or(0));
-        let order = Order { purpose, why, tag: format!("tune-{}", self.state.orders), sets };
+        let order = Order { purpose, why, tag: tag_of(self.state.orders), sets };
         let own = state::after(&self.state.own, &order.sets);
         decision.order = Some(order.clone());
         self.pending = Some((order, own, open));

@@ -506,6 +506,24 @@ fn put(fs: &MemFs, content: &[u8]) {
     fs.create(&path).unwrap().append(content).unwrap();
 }
 
+/// The place of an order, not among the first, whose answer comes before so many windows without.
+fn order_before(records: &[Record], windows: usize) -> usize {
+    let ordered =
+        |record: &Record| matches!(record, Record::Window { decision, .. } if decision.order.is_some());
+    let lasts = |at: &usize| {
+        let after = &records[at + 2..];
+        ordered(&records[*at]) && after.len() >= windows && !after[..windows].iter().any(ordered)
+    };
+    (4..records.len() - 2).find(lasts).expect("somebody ordered something")
+}
+
+/// Where a line stands.
+fn line_of(content: &[u8], line: usize) -> std::ops::Range<usize> {
+    let lengths = content.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::len);
+    let begin: usize = lengths.clone().take(line).sum();
+    begin..begin + lengths.clone().nth(line).expect("there is such a line")
+}
+
 #[test]
 fn a_journal_comes_back_as_it_was_written_and_a_torn_tail_is_cut_wherever_it_tears() {
     let records = life(12);
@@ -528,15 +546,19 @@ fn a_journal_comes_back_as_it_was_written_and_a_torn_tail_is_cut_wherever_it_tea
 
 #[test]
 fn a_file_that_is_no_journal_and_one_that_is_damaged_are_refused_with_what_to_do() {
-    let fs = written(&life(12));
+    let records = life(200);
+    let fs = written(&records);
     let path = Path::new("/d").join(JOURNAL_NAME);
     let whole = content(&fs);
-    let mut damaged = whole.clone();
-    let middle = whole.len() / 2;
-    damaged[middle] ^= 1;
+    // Durable is what stands before an order that has an answer.
+    let [damaged, first_damaged] = [order_before(&records, 1) - 1, 0].map(|line| {
+        let mut damaged = whole.clone();
+        damaged[line_of(&whole, line)][20] ^= 1;
+        damaged
+    });
     let foreign = b"user,password\nalice,secret\n".to_vec();
     let no_begin = whole[whole.iter().position(|byte| *byte == b'\n').unwrap() + 1..].to_vec();
-    for bad in [damaged, foreign, no_begin, b"PNG".to_vec(), vec![0xff; 100]] {
+    for bad in [damaged, first_damaged, foreign, no_begin, b"PNG".to_vec(), vec![0xff; 100]] {
         put(&fs, &bad);
         let error = read(&fs, &path).unwrap_err();
         assert!(matches!(error, Error::Corrupt { .. }), "{error}");
@@ -544,6 +566,35 @@ fn a_file_that_is_no_journal_and_one_that_is_damaged_are_refused_with_what_to_do
         assert!(Journal::open(Arc::new(fs.clone()), Path::new("/d")).is_err());
         assert_eq!(content(&fs), bad, "a file that was refused is as it was");
     }
+}
+
+/// Symptom: after a power cut a database could not be tuned, as its journal was called damaged. It
+/// was found by `crashsim`. Cause: of lines that were not durable, later pages were kept and
+/// earlier ones not, and the file had its name before its first line was durable. Cure: such a tail
+/// is cut off, and a file gets its name with its first sync.
+#[test]
+fn of_lines_that_were_not_durable_any_page_may_be_lost_and_the_journal_goes_on() {
+    let all = life(200);
+    let at = order_before(&all, 4);
+    let records = &all[..at + 6];
+    let fs = written(records);
+    let (path, whole) = (Path::new("/d").join(JOURNAL_NAME), content(&fs));
+    // What came after the last answer was not made durable.
+    for line in at + 2..records.len() {
+        let mut torn = whole.clone();
+        torn[line_of(&whole, line)].fill(0);
+        put(&fs, &torn);
+        assert_eq!(read(&fs, &path).unwrap(), records[..line], "line {line}");
+        assert_eq!(Journal::open(Arc::new(fs.clone()), Path::new("/d")).unwrap().1, records[..line]);
+    }
+    // A file that no power cut may leave without its first line has no name until it is there.
+    let fs = MemFs::new();
+    fs.create_dir_all(Path::new("/d")).unwrap();
+    let (mut journal, _) = Journal::open(Arc::new(fs.clone()), Path::new("/d")).unwrap();
+    journal.add(&records[0]).unwrap();
+    assert!(!fs.exists(&path).unwrap());
+    journal.sync().unwrap();
+    assert_eq!(read(&fs, &path).unwrap(), records[..1]);
 }
 
 #[test]
