@@ -4,8 +4,8 @@
 //! The ways are tier, rewrite and LearnedKV. Whatever comes in between, every answer stays, and
 //! what nobody needs goes. In between come power cuts at every step, a full disk, threads that
 //! write, deletes, snapshots, torn or swapped value files, operands and expiries. Value files take
-//! at most an eighth of the live values besides what is spared. Ranges that walks have read by short
-//! reads are put in order.
+//! at most an eighth of the live values besides what is spared. Ranges that walks have read by
+//! short reads are put in order.
 
 use solera::{
     Db, Error, KeyspaceOptions, ManualClock, Options, Reclaim, Shape,

@@ -52,8 +52,8 @@ const BOUNDS: [u32; 4] = [8, 32, 128, 1000];
 struct Course {
     load: Phase,
     phases: Vec<Phase>,
-    /// Entries per second of scans: after the load, after half as many and as many updates as pairs,
-    /// after all phases, and after walks have put values into order.
+    /// Entries per second of scans: after the load, after half as many and as many updates as
+    /// pairs, after all phases, and after walks have put values into order.
     scans: [f64; MOMENTS],
     /// Bytes that were written to put them into order, and what all took then.
     ordered: (u64, u64),

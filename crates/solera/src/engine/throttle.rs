@@ -1,9 +1,9 @@
 //! Slowing writers down when flush and compaction are behind: `Throttle::admit`. `Tree::stall` and
 //! `Reclaiming::delay` say how long; the longer counts.
 //!
-//! `Delays` adds up what is too short to sleep, to a millisecond (docs/decisions/0017), or to 100 µs
-//! where giving back space sets the pace of all writes. A writer that must wait for work is held by
-//! `Work::hold_writer`.
+//! `Delays` adds up what is too short to sleep, to a millisecond (docs/decisions/0017), or to 100
+//! µs where giving back space sets the pace of all writes. A writer that must wait for work is held
+//! by `Work::hold_writer`.
 //!
 //! What must hold: what a sleep took too long counts against later delays, up to 2 ms. Without
 //! background threads a writer does one step of the work and does not sleep.

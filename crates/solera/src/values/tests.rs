@@ -2,10 +2,10 @@
 //! memory.
 //!
 //! Values come back through their pointers, alone, read ahead both ways and listed; pointers and
-//! tallies come back from bytes. A value of another key, place or file is damage, and the error has an offset. Every
-//! flipped bit of a file is found. Behind the file's header it harms one value at most. Arbitrary
-//! bytes are no value file. A marked file goes with its last owner, and one that is given up leaves
-//! nothing. A writer panics at a key below the last one.
+//! tallies come back from bytes. A value of another key, place or file is damage, and the error has
+//! an offset. Every flipped bit of a file is found. Behind the file's header it harms one value at
+//! most. Arbitrary bytes are no value file. A marked file goes with its last owner, and one that is
+//! given up leaves nothing. A writer panics at a key below the last one.
 
 use super::*;
 use crate::{
