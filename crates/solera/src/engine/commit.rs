@@ -30,10 +30,6 @@ use std::sync::Arc;
 /// Bytes of scratch that a single put may leave allocated.
 const SCRATCH_BYTES_MAX: usize = 1 << 20;
 
-/// A writer that finds the commit lock taken looks again so many times before it queues. A commit
-/// without a sync takes less than a microsecond; to queue, to sleep and to be woken takes several.
-const LOOKS_MAX: usize = if cfg!(shuttle) { 1 } else { 64 };
-
 /// What a commit works on. It is entered under the commit lock, always in this order: `writable`,
 /// `append`, `sync` if asked for, `insert` for each batch, `publish`, `seal`.
 pub(super) trait Environment {
@@ -231,20 +227,10 @@ impl<L> Commit<L> {
         self.writer.lock()
     }
 
-    /// The commit lock, if nobody waits for it and whoever holds it gives it back soon. Those who
-    /// wait are committed together, so where some do the caller had better join them.
+    /// The commit lock, if nobody holds it or waits for it.
     #[inline]
-    fn lock_soon(&self) -> Option<MutexGuard<'_, Writer<L>>> {
-        for _ in 0..LOOKS_MAX {
-            if self.waiting_count.load(Ordering::Relaxed) > 0 {
-                return None;
-            }
-            if let Some(writer) = self.writer.try_lock() {
-                return Some(writer);
-            }
-            std::hint::spin_loop();
-        }
-        None
+    fn try_lock(&self) -> Option<MutexGuard<'_, Writer<L>>> {
+        if self.waiting_count.load(Ordering::Relaxed) == 0 { self.writer.try_lock() } else { None }
     }
 
     /// Commits a batch, which is not empty, if its terms are met. Returns its last number.
@@ -255,7 +241,7 @@ impl<L> Commit<L> {
         durability: Durability,
         env: &E,
     ) -> Result<Seqno> {
-        if let Some(mut writer) = self.lock_soon() {
+        if let Some(mut writer) = self.try_lock() {
             terms.check(std::iter::empty())?;
             return self.one(&mut writer, &mut encoder, durability, env);
         }
@@ -288,7 +274,7 @@ impl<L> Commit<L> {
         durability: Durability,
         env: &E,
     ) -> Result<()> {
-        if let Some(mut writer) = self.lock_soon() {
+        if let Some(mut writer) = self.try_lock() {
             let mut scratch = writer.scratch.take().unwrap_or_default();
             scratch.clear();
             operation.encode(keyspace, &mut scratch);
