@@ -140,7 +140,7 @@ impl Iter {
         // The snapshot is registered, so a view taken after it still holds all that it sees.
         Iter {
             view: keyspace.tree().view_owned(),
-            now_ms: keyspace.handle().store.expiry.now_ms(),
+            now_ms: snapshot.now_ms().unwrap_or_else(|| keyspace.handle().store.expiry.now_ms()),
             keyspace: keyspace.clone(),
             live: keyspace.live().and_then(|()| snapshot.sees(keyspace)),
             snapshot,
@@ -197,7 +197,7 @@ impl Iter {
     }
 
     fn reader(&self) -> Reader {
-        Reader { now_ms: self.now_ms, ..self.keyspace.reader(self.snapshot.seqno()) }
+        self.keyspace.reader(self.snapshot.seqno(), Some(self.now_ms))
     }
 
     /// An end is about to be placed: the moment, if that is to be timed.

@@ -15,12 +15,14 @@ use super::{
     apply,
     callers::{Caller, Callers},
     commit::{self, Commit, Writer},
+    drops::Drops,
     flushing::{self, Flusher},
     job_parts::JobParts,
     logs::{self, Around, Logs, Present},
     memory::Memory,
     options::Options,
     reclaiming::Reclaiming,
+    resting::Resting,
     store::Store,
     throttle::Throttle,
     tracing::Tracing,
@@ -59,6 +61,8 @@ pub(crate) struct Core {
     pub(super) logs: Logs,
     pub(crate) memory: Memory,
     pub(super) reclaiming: Reclaiming,
+    pub(super) resting: Resting,
+    pub(super) drops: Drops,
     pub(crate) work: Work,
     pub(super) throttle: Throttle,
     pub(crate) tracing: Tracing,
@@ -140,9 +144,9 @@ impl Core {
         self.store.horizon()
     }
 
-    /// A reader lets go of the moment `seqno`, which it held as a transaction or to read.
-    pub(crate) fn release_snapshot(&self, seqno: Seqno, is_transaction: bool) {
-        if self.store.snapshots.release(seqno, is_transaction) {
+    /// A reader lets go of the moment `seqno`. A transaction held `began_ms` too.
+    pub(crate) fn release_snapshot(&self, seqno: Seqno, began_ms: Option<u64>) {
+        if self.store.snapshots.release(seqno, began_ms) {
             self.work.wake();
         }
     }
@@ -233,6 +237,9 @@ impl commit::Environment for Core {
 
     fn publish(&self, last: Seqno) {
         self.store.snapshots.publish(last);
+        if self.resting.hears() {
+            self.work.wake();
+        }
     }
 
     fn seal(&self, present: &mut Present, last: Seqno, full: &[Arc<Tree>]) {

@@ -16,6 +16,7 @@ use super::{
     change::{Changing, Obeying},
     commit::{Operations, Single, Terms},
     core::Core,
+    drops::Then,
     keyspace_record,
     large::{LargeWriter, is_large},
     open,
@@ -101,6 +102,15 @@ impl Handle {
     pub(crate) fn write_nothing(&self, durability: Durability) -> Result<()> {
         self.writable()?;
         if durability == Durability::Sync { self.sync_log() } else { Ok(()) }
+    }
+
+    /// Commits a transaction that wrote nothing: where nobody writes, too.
+    pub(crate) fn commit_nothing(&self, durability: Durability) -> Result<()> {
+        match self.options.read_only {
+            true if self.closed.load(Ordering::Acquire) => Err(Error::Closed),
+            true => Ok(()),
+            false => self.write_nothing(durability),
+        }
     }
 
     /// Commits a transaction's batch if nothing of what it read at `since`, its snapshot, was
@@ -191,8 +201,11 @@ impl Handle {
         drop(writer);
         self.tracing.dropped(&tree);
         self.work.forget(&tree);
-        self.memory.fit_cache(&self.store.catalog);
-        self.remove_flushed_logs();
+        match self.drops.add(self.store.catalog.count(), self.clock().monotonic_ns()) {
+            Then::Look if self.drops.take_all() => self.follow_drops(),
+            Then::Tell => self.work.wake(),
+            Then::Look | Then::Wait => {}
+        }
         Ok(())
     }
 

@@ -238,9 +238,9 @@ impl Reclaimer<'_> {
     /// # Errors
     /// [`Error::Conflict`] if one is; [`Error::Corrupt`] if a value cannot be read.
     fn put_unless_written(&self, tree: &Arc<Tree>, found: &[Found]) -> Result<()> {
-        let since = self.store.snapshots.hold(true);
+        let (since, began_ms) = self.store.snapshots.hold_transaction(|| self.store.expiry.now_ms());
         let done = self.put_as_of(tree, found, since);
-        if self.store.snapshots.release(since, true) {
+        if self.store.snapshots.release(since, Some(began_ms)) {
             self.work.wake();
         }
         done

@@ -6,7 +6,8 @@
 //! which releases it waits for (`wait_for`).
 //!
 //! What must hold: the visible number only grows. A moment is read under the lock, so that a
-//! compaction which does not see it began before.
+//! compaction which does not see it began before. Nothing expires for a job that has not for an
+//! open transaction.
 //!
 //! Callers: `core` publishes and releases, `ingest` publishes; `db::snapshot` and `rewrite` hold;
 //! `store` and `job_parts` ask for horizons; `jobs` waits; `report` and `control::observe` count.
@@ -32,6 +33,8 @@ pub(crate) struct Snapshots {
 #[derive(Default)]
 struct Held {
     moments: BTreeMap<Seqno, Holders>,
+    /// When the open transactions began, by the database's clock, and how many at each moment.
+    began_ms: BTreeMap<u64, usize>,
     /// Compaction waits for the release of moments up to this one.
     awaited: Option<Seqno>,
 }
@@ -62,11 +65,23 @@ impl Snapshots {
         self.visible.store(seqno, Ordering::Release);
     }
 
-    /// Holds the present moment, for a transaction or for somebody who only reads. It is read under
-    /// the lock, so that a compaction which lists the snapshots either sees this one or began
-    /// before anything that it could not see was visible.
-    pub(crate) fn hold(&self, is_transaction: bool) -> Seqno {
+    /// Holds the present moment, for somebody who only reads. It is read under the lock, so that a
+    /// compaction which lists the snapshots either sees this one or began before anything that it
+    /// could not see was visible.
+    pub(crate) fn hold(&self) -> Seqno {
+        self.hold_in(&mut self.held.lock(), false)
+    }
+
+    /// As [`Snapshots::hold`], for a transaction. `now_ms` is asked under the lock too: until the
+    /// release nothing is dropped that has not expired by then. Returns both.
+    pub(crate) fn hold_transaction(&self, now_ms: impl FnOnce() -> u64) -> (Seqno, u64) {
         let mut held = self.held.lock();
+        let now_ms = now_ms();
+        *held.began_ms.entry(now_ms).or_default() += 1;
+        (self.hold_in(&mut held, true), now_ms)
+    }
+
+    fn hold_in(&self, held: &mut Held, is_transaction: bool) -> Seqno {
         let seqno = self.visible() + Seqno::from(planted(Bug::SnapshotTooNew));
         let holders = held.moments.entry(seqno).or_default();
         holders.all += 1;
@@ -74,9 +89,19 @@ impl Snapshots {
         seqno
     }
 
-    /// Gives back what [`Snapshots::hold`] returned. Whether compaction waits for that.
-    pub(super) fn release(&self, seqno: Seqno, is_transaction: bool) -> bool {
+    /// Gives back what was held; `began_ms` if it was for a transaction. Whether compaction waits
+    /// for that.
+    pub(super) fn release(&self, seqno: Seqno, began_ms: Option<u64>) -> bool {
         let mut held = self.held.lock();
+        let is_transaction = began_ms.is_some();
+        if let Some(began_ms) = began_ms
+            && let Some(count) = held.began_ms.get_mut(&began_ms)
+        {
+            *count -= 1;
+            if *count == 0 {
+                held.began_ms.remove(&began_ms);
+            }
+        }
         let awaited = held.awaited.is_some_and(|awaited| seqno <= awaited);
         let Some(holders) = held.moments.get_mut(&seqno) else { return false };
         holders.all -= 1;
@@ -89,14 +114,17 @@ impl Snapshots {
         awaited && told
     }
 
-    /// Who may see what now, at `now_ms`. All of it is read under the lock.
-    pub(super) fn horizon(&self, now_ms: u64) -> Horizon {
+    /// Who may see what now, by this clock. All of it is read under the lock.
+    pub(super) fn horizon(&self, clock_ms: impl FnOnce() -> u64) -> Horizon {
         let held = self.held.lock();
+        let clock_ms = clock_ms();
+        let now_ms = held.began_ms.keys().next().map_or(clock_ms, |began_ms| clock_ms.min(*began_ms));
         let visible = self.visible();
         let asks = |holders: &&Holders| holders.transactions > 0;
         let mut transactions = held.moments.iter().filter(|(_, holders)| asks(holders));
         let oldest_transaction = transactions.next().map_or(visible, |(&seqno, _)| seqno);
-        Horizon { snapshots: held.moments.keys().copied().collect(), visible, oldest_transaction, now_ms }
+        let snapshots = held.moments.keys().copied().collect();
+        Horizon { snapshots, visible, oldest_transaction, now_ms, is_held_back: now_ms < clock_ms }
     }
 
     /// From now on the release of a moment up to `awaited` is told. `seen` is what the caller
