@@ -484,8 +484,7 @@ fn a_damaged_value_does_not_stop_the_reclaim_of_others() {
 #[test]
 fn a_damaged_table_hides_no_damaged_value_of_another_from_the_checks() {
     let fs = MemFs::new();
-    // So that values stay in the logs.
-    let db = options(Arc::new(fs.clone())).reclaim(Reclaim::Off).open(DIR).unwrap();
+    let db = open(&fs);
     (0..600).for_each(|n| db.put(key(n), [7; 300]).unwrap());
     db.flush().unwrap();
     db.compact_range(..).unwrap();
@@ -502,7 +501,7 @@ fn a_damaged_table_hides_no_damaged_value_of_another_from_the_checks() {
     // A block of the first table, and the value of the last key.
     flip(&tables[0], &|_| 100);
     let last = |bytes: &[u8]| bytes.windows(300).rposition(|value| value == [7; 300]);
-    let logs = files(&fs, ".log");
+    let logs = files(&fs, ".values");
     let log = logs.iter().rfind(|log| last(&fs.content(&Path::new(DIR).join(log)).unwrap()).is_some());
     flip(log.unwrap(), &|bytes| last(bytes).unwrap());
     let told = |problems: &[Error], ending: &str| {
@@ -513,7 +512,7 @@ fn a_damaged_table_hides_no_damaged_value_of_another_from_the_checks() {
     let checked =
         solera::inspect::check(&(Arc::new(fs.clone()) as Arc<dyn Fs>), DIR.as_ref()).unwrap().problems;
     for problems in [verified, checked] {
-        assert_eq!((told(&problems, ".table"), told(&problems, ".log")), (1, 1), "{problems:?}");
+        assert_eq!((told(&problems, ".table"), told(&problems, ".values")), (1, 1), "{problems:?}");
         assert_eq!(problems.len(), 2, "{problems:?}");
     }
 }
