@@ -182,6 +182,8 @@ pub struct Oracle {
 pub struct Transaction {
     /// What it reads.
     pub snapshot: Moment,
+    /// When it began: nothing expires for it later.
+    began_ms: u64,
     changes: Vec<(Place, Change)>,
     /// What its outcome depends on.
     needs: Reads,
@@ -318,14 +320,14 @@ impl Oracle {
 
     /// The pairs in a range at a moment, ascending.
     pub fn scan(&self, space: usize, range: impl RangeBounds<[u8]>, at: Moment) -> Vec<(Vec<u8>, Vec<u8>)> {
-        self.scan_under(space, range, at, &[])
+        self.scan_under(space, range, (at, self.now_ms), &[])
     }
 
     fn scan_under(
         &self,
         slot: usize,
         range: impl RangeBounds<[u8]>,
-        at: Moment,
+        at: (Moment, u64),
         changes: &[&Change],
     ) -> Vec<(Vec<u8>, Vec<u8>)> {
         let Some(space) = self.spaces.get(&slot) else { return Vec::new() };
@@ -346,19 +348,27 @@ impl Oracle {
             .collect()
     }
 
-    fn get_under(&self, slot: usize, key: &[u8], at: Moment, changes: &[&Change]) -> Option<Vec<u8>> {
+    /// At a moment of the commits, and by the time in Unix milliseconds.
+    fn get_under(
+        &self,
+        slot: usize,
+        key: &[u8],
+        (at, now_ms): (Moment, u64),
+        changes: &[&Change],
+    ) -> Option<Vec<u8>> {
         let space = self.spaces.get(&slot)?;
         let mut cell = space.cell(key, at).cloned().unwrap_or_default();
         for change in changes.iter().filter(|change| change.concerns(key)) {
             cell.change(space.operator, change);
         }
-        cell.read(space.operator, self.now_ms)
+        cell.read(space.operator, now_ms)
     }
 
     /// Begins a transaction on the present.
     pub fn begin(&mut self) -> Transaction {
         Transaction {
             snapshot: self.pin(),
+            began_ms: self.now_ms,
             changes: Vec::new(),
             needs: Reads::default(),
             looks: Reads::default(),
@@ -376,7 +386,8 @@ impl Oracle {
         if !transaction.decides(read.0, key) {
             transaction.needs.keys.insert(read.clone());
         }
-        let found = self.get_under(space, key, transaction.snapshot, &transaction.staged(read.0));
+        let at = (transaction.snapshot, transaction.began_ms);
+        let found = self.get_under(space, key, at, &transaction.staged(read.0));
         transaction.looks.keys.insert(read);
         found
     }
@@ -388,7 +399,8 @@ impl Oracle {
         space: usize,
         range: impl RangeBounds<[u8]>,
     ) -> Vec<(Vec<u8>, Vec<u8>)> {
-        self.scan_under(space, range, transaction.snapshot, &transaction.staged(self.place(space)))
+        let at = (transaction.snapshot, transaction.began_ms);
+        self.scan_under(space, range, at, &transaction.staged(self.place(space)))
     }
 
     /// Notes that a transaction walked through the range `passed` on its way through `asked`. Of a

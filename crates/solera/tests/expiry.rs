@@ -2,9 +2,9 @@
 //! transactions.
 //!
 //! It is the same from memtables, tables and separated values, at a snapshot and now, by lookup and
-//! by walk. A transaction reads its own expiring write until its moment.
+//! by walk. A transaction reads by the time at which it began, also of its own writes.
 
-use solera::{Db, Entry, ManualClock, Options, operator, vfs::mem::MemFs};
+use solera::{Clock, Db, Entry, ManualClock, Options, operator, vfs::mem::MemFs};
 use std::{sync::Arc, time::Duration};
 
 const NOW_MS: u64 = 1_700_000_000_000;
@@ -86,13 +86,102 @@ fn the_moment_is_read_back_from_memtables_and_tables_and_of_values_that_lie_apar
 }
 
 #[test]
-fn a_transaction_reads_its_own_expiring_write_until_its_moment() {
+fn a_transaction_reads_its_own_expiring_write_by_the_time_at_which_it_began() {
     let (db, clock) = open(&MemFs::new(), None);
     db.put(b"key", b"committed").unwrap();
     let mut transaction = db.transaction();
     transaction.put_with_ttl(db.default(), b"key", b"own", Duration::from_secs(1)).unwrap();
-    assert_eq!(transaction.get(db.default(), b"key").unwrap().unwrap(), b"own"[..]);
-    clock.advance(Duration::from_secs(1));
-    assert_eq!(transaction.get(db.default(), b"key").unwrap(), None);
+    transaction.put_until(db.default(), b"past", b"own", NOW_MS).unwrap();
+    for _ in 0..2 {
+        assert_eq!(transaction.get(db.default(), b"key").unwrap().unwrap(), b"own"[..]);
+        assert_eq!(transaction.get(db.default(), b"past").unwrap(), None);
+        clock.advance(Duration::from_secs(1));
+    }
     assert_eq!(db.get(b"key").unwrap().unwrap(), b"committed"[..]);
+    transaction.commit().unwrap();
+    assert_eq!(db.get(b"key").unwrap(), None, "it has expired by the clock");
+}
+
+/// Symptom: a transaction read a key as there, and then as gone. Cause: each read asked the clock.
+/// Cure: a transaction has the time at which it began. Nothing that is there for it is dropped.
+#[test]
+fn what_expires_while_a_transaction_runs_stays_for_it_and_goes_after_it() {
+    for separate_from in [None, Some(16)] {
+        let (db, clock) = open(&MemFs::new(), separate_from);
+        let keyspace = db.default();
+        write(&db);
+        clock.advance(Duration::from_secs(1));
+        let mut transaction = db.transaction();
+        let keys = [&b"b brief"[..], b"c short", b"e merged", b"f gone"];
+        let read = |transaction: &solera::Transaction| {
+            let got: Vec<_> = keys.iter().map(|key| transaction.get(keyspace, key).unwrap()).collect();
+            assert_eq!(transaction.multi_get(keyspace, &keys).unwrap(), got);
+            let walked: Vec<_> = transaction.iter(keyspace).map(Result::unwrap).collect();
+            let mut back: Vec<_> = transaction.iter(keyspace).rev().map(Result::unwrap).collect();
+            back.reverse();
+            assert_eq!(back, walked);
+            (got, walked)
+        };
+        let before = read(&transaction);
+        let expected: Vec<_> = expected().into_iter().map(|(key, entry)| (key, entry.value)).collect();
+        assert!(before.1.iter().map(|(key, value)| (&key[..], value.clone())).eq(expected));
+        clock.advance(Duration::from_secs(3600));
+        assert_eq!(db.iter().count(), 3, "others see what is left");
+        for round in 0..3 {
+            assert!(read(&transaction) == before, "round {round}");
+            db.flush().unwrap();
+            db.compact_range(..).unwrap();
+            db.wait_idle().unwrap();
+        }
+        transaction.put(keyspace, b"g written", b"by it").unwrap();
+        assert!(read(&transaction).0 == before.0);
+        transaction.commit().unwrap();
+        db.wait_idle().unwrap();
+        db.compact_range(..).unwrap();
+        assert_eq!(db.default().stats().entries, 4, "what had expired is dropped now");
+    }
+}
+
+/// The workers are told when the transaction ends that held time back.
+#[test]
+fn what_a_transaction_kept_from_expiring_goes_without_a_call_once_it_ends() {
+    let clock = Arc::new(ManualClock::at_unix_ms(NOW_MS));
+    let options = Options::new().fs(Arc::new(MemFs::new())).background_threads(1).memory(16 << 20).seed(1);
+    let db = options.clock(clock.clone()).open("/db").unwrap();
+    for n in 0..1000u32 {
+        db.put_with_ttl(n.to_be_bytes(), [7; 100], Duration::from_secs(5)).unwrap();
+    }
+    db.flush().unwrap();
+    let transaction = db.transaction();
+    let wall = solera::SystemClock::new();
+    clock.advance(Duration::from_secs(60));
+    db.put("wakes", "the workers").unwrap();
+    db.flush().unwrap();
+    assert_eq!(db.default().stats().entries, 1001);
+    assert_eq!(transaction.iter(db.default()).count(), 1000);
+    drop(transaction);
+    while db.default().stats().entries > 1 {
+        assert!(wall.monotonic_ns() < 300_000_000_000, "not within five minutes");
+        wall.sleep(Duration::from_millis(20));
+    }
+}
+
+/// Symptom: a transaction of reads alone was refused on a read-only database. Cause: a commit asks
+/// whether anything may be written. Cure: not where nothing was.
+#[test]
+fn a_transaction_of_reads_alone_commits_on_a_read_only_database() {
+    let fs = MemFs::new();
+    let (db, _) = open(&fs, None);
+    write(&db);
+    db.close().unwrap();
+    let options = Options::new().fs(Arc::new(fs)).read_only(true);
+    let db = options.merge_operator(Arc::new(operator::Append)).open("/db").unwrap();
+    let found = db.transact(|transaction| Ok(transaction.get(db.default(), "a lasting")?.is_some())).unwrap();
+    assert!(found);
+    let mut writing = db.transaction();
+    writing.put(db.default(), "k", "v").unwrap();
+    assert!(matches!(writing.commit(), Err(solera::Error::ReadOnly)));
+    let late = db.transaction();
+    db.clone().close().unwrap();
+    assert!(matches!(late.commit(), Err(solera::Error::Closed)));
 }

@@ -489,3 +489,193 @@ fn deletes_in_many_small_keyspaces_give_space_back_together() {
         soon("deleted entries leave", || world.disk_bytes() < live * 13 / 10 + 2 * WRITE_BUFFER);
     }
 }
+
+/// Does all that is to be done now, as a worker would.
+fn work(db: &Db) {
+    while db.step().unwrap() {}
+}
+
+/// Has workers find that nobody writes any more, and do what they do then.
+fn rest(world: &World, db: &Db) {
+    work(db);
+    world.clock.advance(Duration::from_secs(3));
+    work(db);
+}
+
+/// Symptom: 20 MiB that were overwritten six times and left alone took 121. Cause: level 0 waits
+/// for reads, and nobody knew how much newer versions hide. Cure: once nobody writes, somebody
+/// looks for some keys of each table in older runs.
+#[test]
+fn what_was_overwritten_gives_its_space_back_once_nobody_writes() {
+    type Way = fn(&Db);
+    let overwrites: [(&str, Way); 4] = [
+        ("puts", |db| {
+            for round in 0..6 {
+                put_all(db.default(), 250, round);
+                db.flush().unwrap();
+            }
+        }),
+        ("ingests", |db| {
+            for round in 0..6 {
+                db.default().ingest((0..250).map(|n| (key(n), value(n, round)))).unwrap();
+            }
+        }),
+        ("operands, then puts", |db| {
+            for round in 0..5 {
+                (0..250).for_each(|n| db.default().merge(key(n), value(n, round)).unwrap());
+                db.flush().unwrap();
+            }
+            put_all(db.default(), 250, 9);
+            db.flush().unwrap();
+        }),
+        ("versions of snapshots that are gone", |db| {
+            let mut held = Vec::new();
+            for round in 0..6 {
+                put_all(db.default(), 250, round);
+                held.push(db.snapshot());
+                db.flush().unwrap();
+            }
+        }),
+    ];
+    for (what, overwrite) in overwrites {
+        let world = World::new(0);
+        let options = Options::new().memory(4 << 20).write_buffer(WRITE_BUFFER).seed(1);
+        let options = options.background_threads(0).clock(world.clock.clone()).fs(world.fs.clone());
+        let db = options.merge_operator(Arc::new(solera::operator::Append)).open(DIR).unwrap();
+        overwrite(&db);
+        work(&db);
+        let live = 250 * 213;
+        assert!(table_bytes(&db) > 4 * live, "{what}: level 0 waits");
+        rest(&world, &db);
+        assert!(table_bytes(&db) < live * 13 / 10 + 4000, "{what}: {} of {live}", table_bytes(&db));
+        let round = if what.starts_with("operands") { 9 } else { 5 };
+        let expected: Vec<_> = (0..250).map(|n| (key(n), value(n, round))).collect();
+        assert!(all(db.iter()) == expected, "{what}");
+    }
+}
+
+/// The other side of it: what is in one run alone is not merged for nothing, and what is written to
+/// still waits as long as it did.
+#[test]
+fn level_0_waits_for_reads_where_nothing_was_overwritten_and_while_somebody_writes() {
+    let world = World::new(0);
+    let db = world.open();
+    let merged = || db.default().stats().counters.bytes_written_compaction;
+    for round in 0..6 {
+        (0..250).for_each(|n| db.put(key(n * 6 + round), value(n, round)).unwrap());
+        db.flush().unwrap();
+    }
+    rest(&world, &db);
+    assert_eq!(merged(), 0, "no key was written twice");
+    let world = World::new(0);
+    let db = world.open();
+    let merged = || db.default().stats().counters.bytes_written_compaction;
+    for round in 0..6 {
+        put_all(db.default(), 250, round);
+        db.flush().unwrap();
+        work(&db);
+        world.clock.advance(Duration::from_secs(1));
+        db.put("one", "more").unwrap();
+        work(&db);
+    }
+    assert_eq!(merged(), 0, "somebody writes");
+}
+
+/// Symptom: of the operands of nine keys of ten, which were deleted, all stayed. Cause: a delete
+/// counted as one entry of many. Cure: tables know how many of their entries repeat a key.
+#[test]
+fn a_delete_of_a_key_with_many_operands_counts_for_all_of_them() {
+    let world = World::new(0);
+    let options = Options::new().memory(4 << 20).write_buffer(WRITE_BUFFER).seed(1);
+    let options = options.background_threads(0).clock(world.clock.clone()).fs(world.fs.clone());
+    let db = options.merge_operator(Arc::new(solera::operator::Append)).open(DIR).unwrap();
+    let snapshots: Vec<_> = (0..40)
+        .map(|round| {
+            (0..100).for_each(|n| db.default().merge(key(n), value(n, round)).unwrap());
+            db.snapshot()
+        })
+        .collect();
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    drop(snapshots);
+    let full = table_bytes(&db);
+    (0..90).for_each(|n| db.delete(key(n)).unwrap());
+    db.wait_idle().unwrap();
+    assert!(table_bytes(&db) < full * 15 / 100, "{} of {full}", table_bytes(&db));
+    assert_eq!(all(db.iter()).len(), 10);
+}
+
+/// Symptom: of 20 MB of separated values, of which nine tenths were deleted, all stayed, also after
+/// `compact_range`. Cause: their keys were in memory, so nobody knew what of the logs is live; and
+/// what was asked for moved no values. Cure: memtables that are little beside the logs that they
+/// keep are flushed, and `compact_range` empties value files with garbage.
+#[test]
+fn separated_values_give_their_space_back_at_rest_and_all_of_it_when_asked() {
+    const KEYS: u32 = 600;
+    type Way = fn(&Db);
+    let ways: [(&str, u64, Way); 5] = [
+        ("deletes", 10, |db| {
+            (0..KEYS).filter(|n| n % 10 != 3).for_each(|n| db.delete(key(n)).unwrap());
+        }),
+        ("a range", 10, |db| db.delete_range(key(0)..key(KEYS / 10 * 9)).unwrap()),
+        ("everything", 1000, |db| db.default().clear().unwrap()),
+        ("small values in their place", 1000, |db| {
+            (0..KEYS).for_each(|n| db.put(key(n), "small").unwrap());
+        }),
+        ("expiry", 10, |db| {
+            for n in (0..KEYS).filter(|n| n % 10 != 3) {
+                assert!(db.default().set_expiry(key(n), Some(1_001_000)).unwrap());
+            }
+        }),
+    ];
+    for (what, parts, free) in ways {
+        for flushed in [false, true] {
+            let world = World::new(0);
+            let shape = Shape { table_bytes: 64 << 10, ..Shape::default() };
+            let open = || {
+                let options = Options::new().memory(4 << 20).write_buffer(WRITE_BUFFER).seed(1);
+                let options = options.shape(shape.clone()).background_threads(0).fs(world.fs.clone());
+                options.clock(world.clock.clone()).separate_values_from(1000).open(DIR).unwrap()
+            };
+            let db = open();
+            for n in 0..KEYS {
+                db.put(key(n), value(n, 0).repeat(20)).unwrap();
+            }
+            if flushed {
+                db.flush().unwrap();
+            }
+            free(&db);
+            let live = u64::from(KEYS) * 4000 / parts;
+            let most = live * 13 / 10 + 2 * WRITE_BUFFER + 40_000;
+            rest(&world, &db);
+            rest(&world, &db);
+            let at_rest = world.disk_bytes();
+            assert!(at_rest <= most, "{what}, flushed {flushed}: {at_rest} of {live}");
+            drop(db);
+            let db = open();
+            rest(&world, &db);
+            assert!(
+                world.disk_bytes() <= most,
+                "{what}, flushed {flushed}, reopened: {}",
+                world.disk_bytes()
+            );
+            db.compact_range(..).unwrap();
+            let asked = world.disk_bytes();
+            assert!(asked <= live * 11 / 10 + 40_000, "{what}, flushed {flushed}, asked: {asked} of {live}");
+            let left = all(db.iter());
+            let is_whole = |n: u32, value: &[u8]| *value == self::value(n, 0).repeat(20);
+            for (found, value) in &left {
+                let n = String::from_utf8_lossy(&found[3..]).parse().unwrap();
+                assert!(value == b"small" || is_whole(n, value), "{what}: {n}");
+            }
+            let count = if parts == 10 {
+                KEYS / 10
+            } else if what == "everything" {
+                0
+            } else {
+                KEYS
+            };
+            assert_eq!(left.len() as u32, count, "{what}");
+        }
+    }
+}

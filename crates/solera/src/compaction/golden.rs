@@ -51,6 +51,8 @@ const TEXTS: [(&str, &str); 9] = [
 /// | `reads 100` | lookups have asked so many more tables of level 0 |
 /// | `damage 7` | table 7 cannot be read |
 /// | `hurry` | somebody waits for level 0 |
+/// | `overlap 7=0.8 8=0.5` | the tree rests; so much of the keys of these tables is in older runs too |
+/// | `flushed 9` | everything up to this number is in tables |
 /// | `picture`, `wants`, `urgency` | print what there is, what levels want, how urgently |
 /// | `pick` | prints the next plan |
 /// | `start` | prints the next plan and begins it |
@@ -157,6 +159,18 @@ impl Tree {
             "hurry" => {
                 self.picture();
                 self.ledger.hurry(&self.version, &self.shape);
+            }
+            "overlap" => {
+                let share = |word: &str| {
+                    let (file, share) = word.split_once('=').unwrap();
+                    (FileId(file.parse().unwrap()), share.parse().unwrap())
+                };
+                let shares = rest.split_whitespace().map(share).collect();
+                self.ledger.note_overlap(Overlap::new(&self.version, shares));
+            }
+            "flushed" => {
+                let flushed_seqno = Some(rest.parse().unwrap());
+                self.apply(&TreeEdit { flushed_seqno, ..TreeEdit::default() });
             }
             "picture" => return self.picture().to_string(),
             "wants" => {
@@ -296,7 +310,7 @@ fn shape(text: &str) -> Shape {
 }
 
 /// `deletes`, `deletes=20`, `covers=a-d@9`, `held=5-8:300` (bytes), `expiring=100:300` (moment,
-/// bytes), `waits=5-8`, `seqnos=3-9`.
+/// bytes), `waits=5-8`, `seqnos=3-9`, `repeated=40`.
 fn describe(table: &mut TableDescriptor, word: &str) {
     let (name, value) = word.split_once('=').unwrap_or((word, "1"));
     let number = |text: &str| text.parse::<u64>().unwrap();
@@ -305,6 +319,7 @@ fn describe(table: &mut TableDescriptor, word: &str) {
     match name {
         "deletes" => table.deletes = number(value),
         "seqnos" => (table.seqno_min, table.seqno_max) = pair(value, '-'),
+        "repeated" => waste.repeated = number(value),
         "waits" => waste.tombstones_held = Some(pair(value, '-')),
         "held" => {
             let (snapshots, bytes) = value.split_once(':').unwrap();

@@ -22,14 +22,22 @@ pub struct Horizon {
     pub visible: Seqno,
     /// The oldest snapshot of an open transaction; what is visible now if there is none.
     pub oldest_transaction: Seqno,
-    /// Now, in Unix milliseconds, as every later reader will agree.
+    /// Now, in Unix milliseconds, as every later reader and every open transaction will agree.
     pub now_ms: u64,
+    /// By the clock it is later: a transaction that began then is open still.
+    pub is_held_back: bool,
 }
 
 impl Default for Horizon {
     /// Nobody reads as of the past, everything is visible, and time has not begun.
     fn default() -> Self {
-        Horizon { snapshots: Vec::new(), visible: SEQNO_MAX, oldest_transaction: SEQNO_MAX, now_ms: 0 }
+        Horizon {
+            snapshots: Vec::new(),
+            visible: SEQNO_MAX,
+            oldest_transaction: SEQNO_MAX,
+            now_ms: 0,
+            is_held_back: false,
+        }
     }
 }
 

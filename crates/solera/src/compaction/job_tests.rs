@@ -212,7 +212,7 @@ impl World {
     /// Level 0 never waits for reads here.
     fn picture(&mut self) -> Picture<'_> {
         let JobContext { snapshots, visible, oldest_transaction, now_ms, .. } = self.job();
-        self.horizon = Horizon { snapshots, visible, oldest_transaction, now_ms };
+        self.horizon = Horizon { snapshots, visible, oldest_transaction, now_ms, is_held_back: false };
         self.ledger.picture(&self.version, &self.shape, 0, &|_| LevelCounters::default(), &self.horizon)
     }
 

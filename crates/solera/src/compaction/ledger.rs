@@ -16,6 +16,7 @@ use super::{
     damage::Damage,
     entrance::Entrance,
     horizon::Horizon,
+    overlap::Overlap,
     patience::{Level0, Reckoning},
     picture::Picture,
     plan::Plan,
@@ -35,6 +36,7 @@ pub struct Ledger {
     damage: Damage,
     reckoning: Reckoning,
     reshaping: Reshaping,
+    overlap: Overlap,
 }
 
 impl Ledger {
@@ -58,8 +60,9 @@ impl Ledger {
         let shape = self.held.in_force(version, wanted);
         let level0 = self.reckoning.look(version, &shape, &self.seals, patience, &reads(0));
         let surplus = self.reshaping.look(version, &shape, reads);
-        let Ledger { claims, seals, held, damage, .. } = self;
-        Picture { version, wanted, shape, level0, surplus, claims, seals, held, damage, horizon }
+        self.overlap.forget_older(version);
+        let Ledger { claims, seals, held, damage, overlap, .. } = self;
+        Picture { version, wanted, shape, level0, surplus, claims, seals, held, damage, horizon, overlap }
     }
 
     /// When level 0 was due when the last picture was taken.
@@ -114,6 +117,11 @@ impl Ledger {
     pub fn hurry(&mut self, version: &Version, shape: &Shape) {
         self.reckoning.hurry(version, shape);
         self.reshaping.hurry();
+    }
+
+    /// Notes which keys lie in several runs: the tree rests, and somebody has looked.
+    pub fn note_overlap(&mut self, overlap: Overlap) {
+        self.overlap = overlap;
     }
 
     /// Notes that a table of `plan` cannot be read, if `error` says so. From now on plans go around

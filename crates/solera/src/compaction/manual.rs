@@ -24,6 +24,10 @@ use crate::{
 };
 use std::sync::Arc;
 
+/// A table is written anew for what is cut off of its file if that is more than one part in so
+/// many.
+const CUT_OFF_PARTS: u64 = 16;
+
 /// How far a requested compaction has come.
 #[derive(Debug)]
 pub struct ManualCompaction {
@@ -113,12 +117,15 @@ impl ManualCompaction {
     }
 
     /// The first table of the bottom level in `todo` that has to be written anew: it holds
-    /// operands, or what nobody sees any more, and is older than the request, or it shares keys
-    /// with another run.
+    /// operands or what nobody sees any more, or much is cut off of its file, and it is older than
+    /// the request; or it shares keys with another run.
     fn unclean<'v>(&self, picture: &'v Picture<'v>, todo: &KeyRange) -> Option<&'v TableRef> {
         let runs = picture.version.level(self.bottom).runs();
         let is_unclean = |run: &Run, table: &TableRef| {
-            let hides = table.descriptor().merges > 0 || space::droppable_bytes(picture, run, table) > 0;
+            let cut_off = space::cut_off_bytes(picture.version, table);
+            let hides = table.descriptor().merges > 0
+                || space::droppable_bytes(picture, run, table) > 0
+                || cut_off > table.descriptor().bytes / CUT_OFF_PARTS;
             let shares = |other: &Arc<Run>| {
                 other.id() != run.id() && !other.overlapping(&table.clip().intersection(todo)).is_empty()
             };

@@ -21,6 +21,7 @@ mod plan;
 mod claims;
 mod damage;
 mod horizon;
+mod overlap;
 mod picture;
 mod want;
 mod cut;
@@ -39,7 +40,7 @@ mod job;
 
 pub use claims::{Claims, Ticket};
 pub use convert::{
-    Cell, Conversion, Headroom, TablePointers, WalkReads, can_be_over, cells, conversion, convert, headroom,
+    Cell, Conversion, Headroom, TablePointers, WalkReads, can_be_over, cells, conversion, convert, emptied_by, headroom,
     hidden_max, is_too_much, revealing, victims,
 };
 pub use damage::Damage;
@@ -50,6 +51,7 @@ pub use job::{JobContext, Written, extent, flush, flushed, is_full, run};
 pub use key_list::{into_key_list, is_key_list, key_list};
 pub use ledger::Ledger;
 pub use manual::{ManualCompaction, Step};
+pub use overlap::Overlap;
 pub use patience::{LEVEL0_PATIENCE_DEFAULT, Level0, Level0Due};
 pub use pick::pick;
 pub use picture::Picture;

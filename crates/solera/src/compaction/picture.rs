@@ -12,8 +12,8 @@
 //! `space`, `convert`, `key_list` and `control::observe` read it.
 
 use super::{
-    claims::Claims, damage::Damage, horizon::Horizon, patience::Level0, seals::Seals, shape::Shape,
-    surplus::Surplus, transition::HeldLimits,
+    claims::Claims, damage::Damage, horizon::Horizon, overlap::Overlap, patience::Level0, seals::Seals,
+    shape::Shape, surplus::Surplus, transition::HeldLimits,
 };
 use crate::{
     ids::RunId,
@@ -44,6 +44,8 @@ pub struct Picture<'p> {
     pub damage: &'p Damage,
     /// Who may still see what.
     pub horizon: &'p Horizon,
+    /// Which keys lie in several runs, if the tree rests.
+    pub overlap: &'p Overlap,
 }
 
 impl<'p> Picture<'p> {

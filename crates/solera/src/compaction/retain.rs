@@ -23,6 +23,10 @@ use crate::{
 };
 use std::sync::Arc;
 
+/// Operands of a key that wait for their base have so many bytes at most, and what is made of them
+/// nearly so: a job holds them in memory, some times over. What is larger stays as it is.
+const OPERANDS_BYTES_MAX: usize = 16 << 20;
+
 /// Which readers a job must not disturb.
 #[derive(Clone, Copy, Debug)]
 pub struct Readers<'j> {
@@ -154,6 +158,8 @@ pub struct Retain<'j, S> {
     /// Operands of one stripe, newest first, that wait for their base.
     operands: Vec<Operand>,
     operands_stripe: usize,
+    /// Bytes of them.
+    operands_bytes: usize,
     /// Deletes, newest first, of which those that no transaction precedes go unless something older
     /// of the key is kept.
     deletes: Vec<Delete>,
@@ -205,6 +211,7 @@ impl<'j, S: Sink> Retain<'j, S> {
             settled: None,
             operands: Vec::new(),
             operands_stripe: 0,
+            operands_bytes: 0,
             deletes: Vec::new(),
         }
     }
@@ -244,7 +251,15 @@ impl<'j, S: Sink> Retain<'j, S> {
         }
         match verdict {
             Verdict::Operand => {
+                if self.operands.is_empty() {
+                    self.operands_bytes = 0;
+                } else if self.operands_bytes + entry.value.len() > OPERANDS_BYTES_MAX {
+                    // Older ones may still be folded; these stay above what comes of that.
+                    self.keep_operands(seqno)?;
+                    self.operands_bytes = 0;
+                }
                 self.operands_stripe = stripe;
+                self.operands_bytes += entry.value.len();
                 self.operands.push(Operand { seqno, value: pin(), is_made: false });
                 Ok(())
             }
@@ -337,6 +352,10 @@ impl<'j, S: Sink> Retain<'j, S> {
     /// Replaces the waiting operands by the value that they give on `base`. `false`: they cannot be
     /// folded and were kept; the base, whose number is `below`, is still to be dealt with.
     fn fold(&mut self, base: Option<&[u8]>, below: Seqno) -> Result<bool> {
+        if base.is_some_and(|base| base.len() > OPERANDS_BYTES_MAX) {
+            self.keep_operands(below)?;
+            return Ok(false);
+        }
         let oldest_first: Vec<&[u8]> = self.operands.iter().rev().map(|operand| &operand.value[..]).collect();
         // An operator that refuses does not stop the job: whoever reads the key is told.
         let folded = self.reader.operator.as_ref().and_then(|operator| {

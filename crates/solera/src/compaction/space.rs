@@ -4,9 +4,10 @@
 //! - **Unread** (`unread`): a table that a newer range tombstone covers, or that has expired above
 //!   nothing, leaves the tree unread. None does while tables point to separated values.
 //! - **In place** (`free`): a table of which a fifth is droppable is written anew, in its run.
-//! - **Down** (`free`): tables whose deletes hide a fifth of a merge with the next level are merged
-//!   with it. `awaited` says which snapshot's release, or which moment, makes more droppable.
+//! - **Down** (`free`): tables that hide a fifth of a merge with the next level are merged with it:
+//!   by deletes, and by newer versions where the tree rests.
 //!
+//! `awaited` says which snapshot's release, or which moment, makes more droppable.
 //! What must hold: a plan frees what it was made for, as far as snapshots tell, so plans end.
 //! Callers: `pick`, `manual`, `engine::work` (`awaited`), `control::observe` and `engine::report`
 //! (`space_use`).
@@ -162,14 +163,14 @@ fn in_place(picture: &Picture<'_>) -> Option<Plan> {
     })
 }
 
-/// A plan that merges deletes with what they hide.
+/// A plan that merges deletes and newer versions with what they hide.
 fn down(picture: &Picture<'_>) -> Option<Plan> {
     picture.levels().take_while(|level| level + 1 < LEVELS_MAX).find_map(|level| {
         let runs = picture.runs(level);
         let weighed: Vec<(&Arc<Run>, &TableRef, Hidden)> = runs
             .iter()
             .flat_map(|run| run.tables().iter().map(move |table| (run, table)))
-            .filter(|(_, table)| table.has_tombstones())
+            .filter(|(_, table)| table.has_tombstones() || picture.overlap.share(table) > 0.0)
             .map(|(run, table)| (run, table, hidden(picture, run, table)))
             .collect();
         if picture.is_leveled(runs) {
@@ -194,7 +195,7 @@ fn down(picture: &Picture<'_>) -> Option<Plan> {
     })
 }
 
-/// What the tombstones of a table may hide in older runs.
+/// What a table may hide in older runs.
 #[derive(Clone, Copy, Debug, Default)]
 struct Hidden {
     bytes: u64,
@@ -212,18 +213,19 @@ impl Hidden {
     }
 }
 
-/// What the tombstones of `table` may hide of older runs, unless somebody reads as of before them.
+/// What `table` may hide of older runs, as far as is known, unless somebody reads as of before it.
 fn hidden(picture: &Picture<'_>, run: &Run, table: &TableRef) -> Hidden {
     let descriptor = table.descriptor();
     let mut hidden = Hidden { bytes: 0, of: table.bytes() };
     let mut next_level = None;
+    // Their bytes and keys.
     let mut older = [0u64; 2];
     let mut oldest = Seqno::MAX;
     for other in picture.version.runs().iter().filter(|other| is_older(other, run)) {
         for part in other.overlapping(table.clip()) {
             let bytes = part.bytes_within(table.clip());
             older[0] += bytes;
-            older[1] += (part.entries() as f64 * bytes as f64 / part.bytes() as f64) as u64;
+            older[1] += (part.keys() as f64 * bytes as f64 / part.bytes() as f64) as u64;
             oldest = oldest.min(part.descriptor().seqno_min);
             if *next_level.get_or_insert(other.level()) == other.level() {
                 hidden.of += part.bytes();
@@ -234,16 +236,28 @@ fn hidden(picture: &Picture<'_>, run: &Run, table: &TableRef) -> Hidden {
             }
         }
     }
-    if older[1] > 0 && descriptor.deletes > 0 {
+    let overlap = picture.overlap.share(table);
+    if older[1] > 0 && (descriptor.deletes > 0 || overlap > 0.0) {
         let share = table.bytes() as f64 / descriptor.bytes.max(1) as f64;
-        let deletes = descriptor.deletes as f64 * share;
-        hidden.bytes += (deletes * older[0] as f64 / older[1] as f64) as u64;
+        let others = descriptor.keys().saturating_sub(descriptor.deletes) as f64;
+        let hiding = (descriptor.deletes as f64 + others * overlap) * share;
+        hidden.bytes += (hiding * older[0] as f64 / older[1] as f64) as u64;
     }
     hidden.bytes = hidden.bytes.min(older[0]);
     if oldest == Seqno::MAX || picture.horizon.is_read(oldest, descriptor.seqno_max.saturating_sub(1)) {
         hidden.bytes = 0;
     }
     hidden
+}
+
+/// Bytes of the file of `table` in which no part of it counts any more.
+pub(super) fn cut_off_bytes(version: &Version, table: &TableRef) -> u64 {
+    let whole = table.descriptor().bytes;
+    if table.bytes() >= whole {
+        return 0;
+    }
+    let parts = version.tables().filter(|part| part.id() == table.id());
+    whole.saturating_sub(parts.map(TableRef::bytes).sum())
 }
 
 /// Bytes of `table` that go if it is written anew where it is.
@@ -353,7 +367,7 @@ pub fn awaited(picture: &Picture<'_>) -> Awaited {
         let mut wait_for = |from, to| awaited.snapshot = awaited.snapshot.max(horizon.last_read(from, to));
         waste.held.iter().for_each(|held| wait_for(held.from, held.to));
         waste.tombstones_held.into_iter().for_each(|(from, to)| wait_for(from, to));
-        if table.has_tombstones() {
+        if table.has_tombstones() || picture.overlap.share(table) > 0.0 {
             wait_for(0, descriptor.seqno_max.saturating_sub(1));
         }
         if waste.expiring.is_empty() {
@@ -367,7 +381,13 @@ pub fn awaited(picture: &Picture<'_>) -> Awaited {
         });
         // What is too little for a plan may be all that a table still has.
         let moment_ms = worth.map(|expiring| expiring.until_ms);
-        awaited = awaited.or(Awaited { snapshot: None, moment_ms });
+        // Time goes on with the release of the transaction that holds it back.
+        awaited = awaited.or(match moment_ms {
+            Some(_) if horizon.is_held_back => {
+                Awaited { snapshot: Some(horizon.oldest_transaction), moment_ms: None }
+            }
+            _ => Awaited { snapshot: None, moment_ms },
+        });
     }
     awaited
 }

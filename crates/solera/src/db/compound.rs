@@ -139,7 +139,7 @@ impl Keyspace {
         let key = key.as_ref();
         self.until_it_stands(|transaction| {
             transaction.has_read(self, key);
-            let found = self.entry_at(key, Some(transaction.moment()))?;
+            let found = self.entry_at(key, transaction.as_of())?;
             let Some(Entry { value, .. }) = found else { return Ok(false) };
             match expires_ms {
                 Some(moment) => transaction.put_until(self, key, value, moment)?,

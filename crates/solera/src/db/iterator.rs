@@ -53,6 +53,14 @@ impl Seen {
             Seen::Of(snapshot) => snapshot.seqno(),
         }
     }
+
+    /// By which time entries have expired for it; `None`: by the clock.
+    fn now_ms(&self) -> Option<u64> {
+        match self {
+            Seen::Own(_) => None,
+            Seen::Of(snapshot) => snapshot.now_ms(),
+        }
+    }
 }
 
 /// Which end moved last.
@@ -164,14 +172,14 @@ impl Iter {
     /// Over `range` of `keyspace`, as `snapshot` sees it, or as of now.
     pub(super) fn new(keyspace: &Keyspace, snapshot: Option<Snapshot>, range: KeyRange) -> Self {
         let sees = snapshot.as_ref().map_or(Ok(()), |snapshot| snapshot.sees(keyspace));
-        let own = || Seen::Own(keyspace.handle().store.snapshots.hold(false));
+        let own = || Seen::Own(keyspace.handle().store.snapshots.hold());
         // The moment is registered, so a view taken after it still holds all that it sees.
         let moment = snapshot.map_or_else(own, Seen::Of);
         let (view, spare) = keyspace.tree().view_to_walk();
         Iter {
             view: Some(view),
             spare,
-            now_ms: keyspace.handle().store.expiry.now_ms(),
+            now_ms: moment.now_ms().unwrap_or_else(|| keyspace.handle().store.expiry.now_ms()),
             keyspace: keyspace.clone(),
             live: keyspace.live().and(sees),
             moment,
@@ -244,7 +252,7 @@ impl Iter {
     }
 
     fn reader(&self) -> Reader {
-        Reader { now_ms: self.now_ms, ..self.keyspace.reader(self.moment.seqno()) }
+        self.keyspace.reader(self.moment.seqno(), Some(self.now_ms))
     }
 
     /// An end is about to be placed: the moment, if that is to be timed.

@@ -99,6 +99,15 @@ pub(super) enum Wants {
     Presence,
 }
 
+/// As of when somebody reads.
+#[derive(Clone, Copy, Default)]
+pub(super) struct AsOf {
+    /// What he sees; `None`: what is visible now.
+    pub(super) snapshot: Option<Seqno>,
+    /// By which time entries have expired; `None`: by the clock.
+    pub(super) now_ms: Option<u64>,
+}
+
 impl Keyspace {
     pub(super) fn new(handle: Arc<Handle>, tree: Arc<Tree>) -> Self {
         Keyspace { handle, tree }
@@ -146,7 +155,8 @@ impl Keyspace {
 
     /// As [`Keyspace::put`], but the key is absent again once `ttl` has passed (resolution 1 ms).
     /// The engine's clock decides, at the moment of the read or of the iterator's creation: time is
-    /// not part of a snapshot, so an entry expires for older snapshots and transactions too.
+    /// not part of a snapshot, so an entry expires for older snapshots too. A transaction reads by
+    /// the time at which it began: what was there for it stays, and is kept on disk for as long.
     ///
     /// A key that was found expired does not come back when the clock is set back, neither while
     /// the database is open nor after it was closed. A crash forgets what time it was since the
@@ -293,7 +303,7 @@ impl Keyspace {
 
     #[inline]
     fn get_bytes(&self, key: &[u8]) -> Result<Option<Slice>> {
-        self.get_at(key, None, Wants::Value, |value| value.into_slice())
+        self.get_at(key, AsOf::default(), Wants::Value, |value| value.into_slice())
     }
 
     /// As [`Keyspace::get`], into the caller's buffer: no allocation once the buffer is large
@@ -303,7 +313,7 @@ impl Keyspace {
     /// As [`Keyspace::get`].
     #[inline]
     pub fn get_into(&self, key: impl AsRef<[u8]>, value: &mut Vec<u8>) -> Result<bool> {
-        self.read_into(key.as_ref(), None, value)
+        self.read_into(key.as_ref(), AsOf::default(), value)
     }
 
     /// The value of `key`, and when it expires.
@@ -322,11 +332,11 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::get`].
     pub fn get_entry(&self, key: impl AsRef<[u8]>) -> Result<Option<Entry>> {
-        self.entry_at(key.as_ref(), None)
+        self.entry_at(key.as_ref(), AsOf::default())
     }
 
-    pub(super) fn entry_at(&self, key: &[u8], snapshot: Option<Seqno>) -> Result<Option<Entry>> {
-        self.get_at(key, snapshot, Wants::Value, |value| value.into_entry())
+    pub(super) fn entry_at(&self, key: &[u8], as_of: AsOf) -> Result<Option<Entry>> {
+        self.get_at(key, as_of, Wants::Value, |value| value.into_entry())
     }
 
     /// Whether `key` has a value.
@@ -334,11 +344,11 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::get`].
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.holds(key.as_ref(), None)
+        self.holds(key.as_ref(), AsOf::default())
     }
 
-    pub(super) fn holds(&self, key: &[u8], snapshot: Option<Seqno>) -> Result<bool> {
-        Ok(self.get_at(key, snapshot, Wants::Presence, |_| ())?.is_some())
+    pub(super) fn holds(&self, key: &[u8], as_of: AsOf) -> Result<bool> {
+        Ok(self.get_at(key, as_of, Wants::Presence, |_| ())?.is_some())
     }
 
     /// The values of several keys, in their order, all as of one moment.
@@ -346,24 +356,20 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::get`].
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>> {
-        self.multi_get_at(keys, None)
+        self.multi_get_at(keys, AsOf::default())
     }
 
-    pub(super) fn multi_get_at<K: AsRef<[u8]>>(
-        &self,
-        keys: &[K],
-        snapshot: Option<Seqno>,
-    ) -> Result<Vec<Option<Slice>>> {
+    pub(super) fn multi_get_at<K: AsRef<[u8]>>(&self, keys: &[K], as_of: AsOf) -> Result<Vec<Option<Slice>>> {
         self.live()?;
         let view = self.tree.view();
-        let snapshot = snapshot.unwrap_or_else(|| self.handle.visible());
+        let snapshot = as_of.snapshot.unwrap_or_else(|| self.handle.visible());
         let mut order: Vec<_> = keys.iter().map(|key| key::head(key.as_ref())).zip(0..keys.len()).collect();
         order.sort_unstable_by(|&(a, i), &(b, j)| {
             a.cmp(&b).then_with(|| keys[i].as_ref().cmp(keys[j].as_ref()))
         });
         let probe = |key| Probe { key, hash: key::hash(key), snapshot };
         let probes: Vec<_> = order.iter().map(|&(_, i)| probe(keys[i].as_ref())).collect();
-        let now_ms = || self.handle.store.expiry.now_ms();
+        let now_ms = || self.now_ms(as_of.now_ms);
         let found = |_, hit: &Hit<'_>, value: &[u8]| Value::InPlace(hit, value).into_slice();
         let mut outcomes = Vec::with_capacity(probes.len());
         // While one guard lives, nothing that leaves the cache is released.
@@ -376,7 +382,7 @@ impl Keyspace {
             values[i] = match outcome {
                 Outcome::Found(value) => Some(value),
                 Outcome::Absent => None,
-                Outcome::Operand => self.tree.fold(&view, probe.key, self.reader(snapshot))?,
+                Outcome::Operand => self.tree.fold(&view, probe.key, self.reader(snapshot, as_of.now_ms))?,
                 Outcome::Separated { pointer, .. } => {
                     let pointer = self.pointer(pointer, probe.key)?;
                     let resident = self.tree.values.resident(&pointer, probe.key);
@@ -401,8 +407,8 @@ impl Keyspace {
         Ok(values)
     }
 
-    pub(super) fn read_into(&self, key: &[u8], snapshot: Option<Seqno>, out: &mut Vec<u8>) -> Result<bool> {
-        let found = self.get_at(key, snapshot, Wants::Value, |value| {
+    pub(super) fn read_into(&self, key: &[u8], as_of: AsOf, out: &mut Vec<u8>) -> Result<bool> {
+        let found = self.get_at(key, as_of, Wants::Value, |value| {
             out.clear();
             out.extend_from_slice(value.as_bytes());
         })?;
@@ -413,15 +419,16 @@ impl Keyspace {
     pub(super) fn get_at<R>(
         &self,
         key: &[u8],
-        snapshot: Option<Seqno>,
+        as_of: AsOf,
         wants: Wants,
         found: impl FnMut(Value<'_>) -> R,
     ) -> Result<Option<R>> {
         self.live()?;
         // The view first, then the moment: see `View::lookup`.
         let view = self.tree.view();
-        let snapshot = snapshot.unwrap_or_else(|| self.handle.visible());
-        self.lookup(&view, &crossbeam_epoch::pin(), key, snapshot, wants, found)
+        let snapshot = as_of.snapshot.unwrap_or_else(|| self.handle.visible());
+        let as_of = (snapshot, as_of.now_ms);
+        self.lookup(&view, &crossbeam_epoch::pin(), key, as_of, wants, found)
     }
 
     #[inline]
@@ -430,7 +437,7 @@ impl Keyspace {
         view: &View,
         guard: &Guard,
         key: &[u8],
-        snapshot: Seqno,
+        (snapshot, now_ms): (Seqno, Option<u64>),
         wants: Wants,
         mut found: impl FnMut(Value<'_>) -> R,
     ) -> Result<Option<R>> {
@@ -439,15 +446,15 @@ impl Keyspace {
         let begin = || stats.begin(here, Sampled::Lookup, self.handle.clock());
         let begun = here.is_due(Sampled::Lookup).then(begin);
         let probe = Probe { key, hash: key::hash(key), snapshot };
-        let now_ms = || self.handle.store.expiry.now_ms();
+        let clock_ms = || self.now_ms(now_ms);
         let value =
-            match view.lookup(&probe, guard, now_ms, |hit, value| found(Value::InPlace(hit, value)))? {
+            match view.lookup(&probe, guard, clock_ms, |hit, value| found(Value::InPlace(hit, value)))? {
                 Outcome::Found(value) => Some(value),
                 Outcome::Absent => None,
                 // Whatever they fold to, it is a value.
                 Outcome::Operand if wants == Wants::Presence => Some(found(Value::Folded(Slice::empty()))),
                 Outcome::Operand => {
-                    let folded = self.tree.fold(view, key, self.reader(snapshot))?;
+                    let folded = self.tree.fold(view, key, self.reader(snapshot, now_ms))?;
                     folded.map(|slice| found(Value::Folded(slice)))
                 }
                 Outcome::Separated { pointer, expires_ms } => {
@@ -500,11 +507,16 @@ impl Keyspace {
         }
     }
 
-    /// Who reads at this snapshot now.
-    pub(super) fn reader(&self, snapshot: Seqno) -> Reader {
+    /// By which time entries have expired for who has this time, or none.
+    fn now_ms(&self, given: Option<u64>) -> u64 {
+        given.unwrap_or_else(|| self.handle.store.expiry.now_ms())
+    }
+
+    /// Who reads at this snapshot, by the clock or the time that he has.
+    pub(super) fn reader(&self, snapshot: Seqno, now_ms: Option<u64>) -> Reader {
         Reader {
             snapshot,
-            now_ms: self.handle.store.expiry.now_ms(),
+            now_ms: self.now_ms(now_ms),
             operator: self.tree.operator().cloned(),
             // Only what operands are merged onto is read by it.
             values: self.tree.operator().map(|_| self.tree.values.clone()),

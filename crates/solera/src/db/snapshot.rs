@@ -5,7 +5,7 @@
 //! asks what has changed since.
 //!
 //! What must hold: while it lives, compactions keep what it sees. Entries with a time to live
-//! expire all the same. It refuses keyspaces of another database.
+//! expire all the same, but not for a transaction. It refuses keyspaces of another database.
 //!
 //! Callers: applications by `Db::snapshot`; `db::iterator`, since each `Iter` holds one;
 //! `db::transaction`.
@@ -13,7 +13,7 @@
 use super::{
     Entry, Handle, Iter, KeyBounds, Keyspace,
     bounds::{key_range, prefix_range},
-    keyspace::Wants,
+    keyspace::{AsOf, Wants},
 };
 use crate::{
     engine::snapshots::Moment,
@@ -50,16 +50,14 @@ impl fmt::Debug for Snapshot {
 
 impl Snapshot {
     pub(crate) fn new(handle: Arc<Handle>) -> Self {
-        Snapshot::hold(handle, false)
+        let moment = handle.store.snapshots.hold();
+        Snapshot { held: Arc::new(Held { handle, moment }) }
     }
 
     /// A snapshot of which a transaction asks what has changed since.
     pub(super) fn of_transaction(handle: Arc<Handle>) -> Self {
-        Snapshot::hold(handle, true)
-    }
-
-    fn hold(handle: Arc<Handle>, is_transaction: bool) -> Self {
-        let moment = handle.store.snapshots.hold(is_transaction);
+        let store = &handle.store;
+        let moment = store.snapshots.hold_transaction(|| store.expiry.now_ms());
         Snapshot { held: Arc::new(Held { handle, moment }) }
     }
 
@@ -70,6 +68,16 @@ impl Snapshot {
     /// The moment: the snapshot sees operations up to this number.
     pub fn seqno(&self) -> Seqno {
         self.held.moment.seqno()
+    }
+
+    /// By which time entries have expired for it, in Unix milliseconds; `None`: by the clock.
+    pub(super) fn now_ms(&self) -> Option<u64> {
+        self.held.moment.began_ms()
+    }
+
+    /// As of when it reads.
+    pub(super) fn as_of(&self) -> AsOf {
+        AsOf { snapshot: Some(self.seqno()), now_ms: self.now_ms() }
     }
 
     /// Refuses a keyspace of another database, whose sequence numbers mean something else.
@@ -86,7 +94,7 @@ impl Snapshot {
     /// As [`Keyspace::get`].
     pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
         self.sees(keyspace)?;
-        keyspace.get_at(key.as_ref(), Some(self.seqno()), Wants::Value, |value| value.into_slice())
+        keyspace.get_at(key.as_ref(), self.as_of(), Wants::Value, |value| value.into_slice())
     }
 
     /// As [`Snapshot::get`], into the caller's buffer, whose old content is replaced if the key is
@@ -96,7 +104,7 @@ impl Snapshot {
     /// As [`Keyspace::get`].
     pub fn get_into(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>, value: &mut Vec<u8>) -> Result<bool> {
         self.sees(keyspace)?;
-        keyspace.read_into(key.as_ref(), Some(self.seqno()), value)
+        keyspace.read_into(key.as_ref(), self.as_of(), value)
     }
 
     /// The value of `key` in `keyspace` at this moment, and when it expires.
@@ -105,7 +113,7 @@ impl Snapshot {
     /// As [`Keyspace::get`].
     pub fn get_entry(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Entry>> {
         self.sees(keyspace)?;
-        keyspace.entry_at(key.as_ref(), Some(self.seqno()))
+        keyspace.entry_at(key.as_ref(), self.as_of())
     }
 
     /// The values of several keys.
@@ -114,7 +122,7 @@ impl Snapshot {
     /// As [`Keyspace::get`].
     pub fn multi_get<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, keys: &[K]) -> Result<Vec<Option<Slice>>> {
         self.sees(keyspace)?;
-        keyspace.multi_get_at(keys, Some(self.seqno()))
+        keyspace.multi_get_at(keys, self.as_of())
     }
 
     /// Whether `key` has a value.
@@ -123,7 +131,7 @@ impl Snapshot {
     /// As [`Keyspace::get`].
     pub fn contains_key(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<bool> {
         self.sees(keyspace)?;
-        keyspace.holds(key.as_ref(), Some(self.seqno()))
+        keyspace.holds(key.as_ref(), self.as_of())
     }
 
     /// All entries, in key order.

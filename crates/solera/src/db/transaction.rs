@@ -15,6 +15,7 @@ use super::{
     Batch, Handle, Iter, KeyBounds, Keyspace, Snapshot,
     bounds::{deleted, deleted_prefix, key_range, prefix_range},
     check_sizes,
+    keyspace::AsOf,
     writes::{Made, Writes, WritesCursor},
 };
 use crate::{
@@ -38,7 +39,8 @@ use std::{
 };
 
 /// A unit of reads and writes that takes effect as if it ran alone, at its commit. It sees the
-/// database as it was when it began, and its own writes. Dropping it without
+/// database as it was when it began, and its own writes. Nothing expires while it runs: its time is
+/// that of its beginning. Dropping it without
 /// [`commit`](Transaction::commit) rolls it back.
 ///
 /// A keyspace that is dropped takes with it what the transaction has read and written there: the
@@ -135,7 +137,7 @@ impl Transaction {
                 let cursor = WritesCursor::new(writes.clone());
                 let mut walker = Walk::new(&view, &range)?
                     .with_front(Box::new(cursor), Arc::new(writes.tombstones()))
-                    .forward(keyspace.reader(self.snapshot.seqno()));
+                    .forward(keyspace.reader(self.snapshot.seqno(), self.snapshot.now_ms()));
                 walker.seek(key)?;
                 let found = walker.valid();
                 keyspace.count_lookups(iter::once((key, found)));
@@ -247,9 +249,9 @@ impl Transaction {
         self.snapshot.iter(keyspace)
     }
 
-    /// The moment that the transaction sees.
-    pub(super) fn moment(&self) -> Seqno {
-        self.snapshot.seqno()
+    /// As of when the transaction reads.
+    pub(super) fn as_of(&self) -> AsOf {
+        self.snapshot.as_of()
     }
 
     /// The caller has read `key`: it joins the read set.

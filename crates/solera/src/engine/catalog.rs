@@ -65,6 +65,11 @@ impl Catalog {
         self.look(|keyspaces| keyspaces.trees().cloned().collect())
     }
 
+    /// How many trees there are.
+    pub(super) fn count(&self) -> usize {
+        self.look(|keyspaces| keyspaces.by_id.len())
+    }
+
     /// The keyspace of this name.
     pub(crate) fn named(&self, name: &str) -> Option<Arc<Tree>> {
         self.look(|keyspaces| keyspaces.by_name.get(name).cloned())

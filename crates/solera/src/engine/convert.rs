@@ -8,14 +8,15 @@
 //! that cannot be now. Writers are told how much room is left. A failed conversion changes nothing;
 //! none begins for 0.1 to 60 seconds. Damage is gone around without such a rest.
 //!
-//! Callers: `jobs::give_back`; `rewrite` uses `cells`, and notes by `after_conversion` how its
-//! plans ended.
+//! Callers: `jobs` (`give_back`, and `take_all` when asked to compact); `rewrite` uses `cells`, and
+//! notes by `after_conversion` how its plans ended.
 
 use super::reclaiming::{Reclaimer, State};
 use crate::{
-    compaction::{self, Cell, Plan, Space, Written},
+    compaction::{self, Cell, Plan, Space, Victims, Written},
     error::{Error, Result},
     ids::FileId,
+    key::KeyRange,
     sync::MutexGuard,
     tree::Tree,
 };
@@ -25,6 +26,10 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 const REST_FIRST: Duration = Duration::from_millis(100);
 /// Longest rest: a disk that is full stays full for a while.
 const REST_MAX: Duration = Duration::from_secs(60);
+/// How often somebody who was asked to give everything back tries again where another works, and
+/// how long he waits in between.
+const TRIES: u32 = 500;
+const TRY_PERIOD: Duration = Duration::from_millis(2);
 
 impl Reclaimer<'_> {
     /// Converts one key range. False: none is worth it, or others are at work there.
@@ -96,6 +101,59 @@ impl Reclaimer<'_> {
             let State { emptied, .. } = &mut *state;
             emptied.clear();
             stuck.extend(victims);
+        }
+    }
+
+    /// Empties the value files that hold garbage and, of what is live, only values of `range` of
+    /// `tree`, in which everything was merged. Few at a time, so that what is copied takes little.
+    /// `goes_on` is asked before each step.
+    pub(super) fn take_all(
+        &self,
+        tree: &Arc<Tree>,
+        range: &KeyRange,
+        goes_on: impl Fn() -> Result<()>,
+    ) -> Result<()> {
+        let newest = FileId(self.store.files.next());
+        let mut tried = BTreeSet::new();
+        loop {
+            if tree.view().version.values().is_empty() {
+                return Ok(());
+            }
+            let trees = self.trees();
+            let mut state = self.reclaiming.state.lock();
+            let mut spaces = self.spaces(&trees, &state.spared);
+            spaces.retain(|space| space.file < newest && !tried.contains(&space.file));
+            let cells = self.cells(&mut state, &trees)?;
+            drop(state);
+            let victims = compaction::emptied_by(&spaces, &cells, tree.id, range);
+            if victims.is_empty() {
+                return Ok(());
+            }
+            tried.extend(victims.iter().copied());
+            let at_work = self.reclaiming.begin(victims.len() as u64);
+            let is_left = |cell: &&Cell| {
+                cell.keyspace == tree.id && cell.live.keys().any(|file| victims.contains(file))
+            };
+            for cell in cells.iter().filter(is_left) {
+                let mut left = if self.options.background_threads == 0 { 1 } else { TRIES };
+                while left > 0 {
+                    goes_on()?;
+                    left -= 1;
+                    let plan =
+                        |picture: &compaction::Picture<'_>| compaction::conversion(picture, &cell.range);
+                    let Some((claim, plan)) = self.work.plan_of(tree, &self.horizon(), plan) else {
+                        // Somebody works there, or damage stands in the way.
+                        self.clock().sleep(TRY_PERIOD);
+                        continue;
+                    };
+                    let done = self.rest.carry_out(tree, &plan, Victims::new(victims.clone()));
+                    let mut state = self.reclaiming.state.lock();
+                    self.after_conversion(&mut state, tree, &plan, done)?;
+                    drop(claim);
+                    break;
+                }
+            }
+            drop(at_work);
         }
     }
 

@@ -15,6 +15,7 @@ use super::{
     apply,
     callers::{Caller, Callers},
     commit::{self, Commit, Writer},
+    drops::Drops,
     flushing::{self, Flusher},
     job_parts::JobParts,
     logs::{self, Around, Logs, Present},
@@ -22,6 +23,7 @@ use super::{
     options::Options,
     reclaiming::Reclaiming,
     snapshots::Moment,
+    resting::Resting,
     store::Store,
     throttle::Throttle,
     tracing::Tracing,
@@ -60,6 +62,8 @@ pub(crate) struct Core {
     pub(super) logs: Logs,
     pub(crate) memory: Memory,
     pub(super) reclaiming: Reclaiming,
+    pub(super) resting: Resting,
+    pub(super) drops: Drops,
     pub(crate) work: Work,
     pub(super) throttle: Throttle,
     pub(crate) tracing: Tracing,
@@ -234,6 +238,9 @@ impl commit::Environment for Core {
 
     fn publish(&self, last: Seqno) {
         self.store.snapshots.publish(last);
+        if self.resting.hears() {
+            self.work.wake();
+        }
     }
 
     fn seal(&self, present: &mut Present, last: Seqno, full: &[Arc<Tree>]) {

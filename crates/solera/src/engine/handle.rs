@@ -16,6 +16,7 @@ use super::{
     change::{Changing, Obeying},
     commit::{Operations, Single, Terms},
     core::Core,
+    drops::Then,
     keyspace_record,
     large::{LargeWriter, is_large},
     open,
@@ -219,8 +220,11 @@ impl Handle {
         drop(writer);
         self.tracing.dropped(&tree);
         self.work.forget(&tree);
-        self.memory.fit_cache(&self.store.catalog);
-        self.remove_flushed_logs();
+        match self.drops.add(self.store.catalog.count(), self.clock().monotonic_ns()) {
+            Then::Look if self.drops.take_all() => self.follow_drops(),
+            Then::Tell => self.work.wake(),
+            Then::Look | Then::Wait => {}
+        }
         Ok(())
     }
 

@@ -43,8 +43,8 @@ impl<'c> JobParts<'c> {
     /// what the job may drop, as of now.
     pub(super) fn context(&self, tree: &Tree, level: u32, rests: u32, range: &KeyRange) -> JobContext<'c> {
         let store = self.store;
-        let now_ms = store.expiry.now_ms();
-        let Horizon { snapshots, visible, oldest_transaction, .. } = store.snapshots.horizon(now_ms);
+        let horizon = store.snapshots.horizon(|| store.expiry.now_ms());
+        let Horizon { snapshots, visible, oldest_transaction, now_ms, .. } = horizon;
         let view = tree.view_owned();
         let of_levels = self.memory.level_filters(tree, &view, rests, &store.catalog);
         let mut layout = view.settings.layout_of(level);

@@ -17,6 +17,7 @@ use super::{
     flushing,
     options::Durability,
     reclaiming::{self, Reclaimer},
+    resting::Looked,
     work::{Job, NextStep},
 };
 use crate::{
@@ -125,13 +126,46 @@ impl Core {
             flushing::Environment::seal(self, &due);
             return Ok(true);
         }
-        let reclaimer = reclaimer(self);
-        match self.options.reclaim {
-            Reclaim::Off => Ok(false),
-            Reclaim::Tier => reclaimer.convert(),
-            Reclaim::Rewrite => reclaimer.rewrite(),
-            Reclaim::LearnedKv => reclaimer.reclaim(),
+        let now_ns = self.clock().monotonic_ns();
+        self.resting.begin();
+        // Where nobody writes, logs do not wait for memtables to be full.
+        if let Some((pinning, are_little)) = self.logs.pinning(self.around_logs(), &self.commit)
+            && (are_little || self.resting.is_quiet(self.visible(), now_ns))
+        {
+            flushing::Environment::seal(self, &pinning);
+            return Ok(true);
         }
+        let reclaimer = reclaimer(self);
+        let given_back = match self.options.reclaim {
+            Reclaim::Off => false,
+            Reclaim::Tier => reclaimer.convert()?,
+            Reclaim::Rewrite => reclaimer.rewrite()?,
+            Reclaim::LearnedKv => reclaimer.reclaim()?,
+        };
+        if given_back {
+            return Ok(true);
+        }
+        if self.drops.take(now_ns) {
+            self.follow_drops();
+        }
+        match self.resting.look(&self.trees(), now_ns, self.memory.write_buffer_bytes(), &self.work) {
+            Looked::Nothing => return Ok(false),
+            Looked::Learned => {}
+            Looked::Flush(tree) => drop(flushing::Environment::seal(self, &[tree])),
+        }
+        Ok(true)
+    }
+
+    /// After keyspaces were dropped: fits the cache to what is left, and lets logs go.
+    pub(super) fn follow_drops(&self) {
+        self.memory.fit_cache(&self.store.catalog);
+        self.remove_flushed_logs();
+    }
+
+    /// How long a worker who finds nothing to do waits at most.
+    pub(super) fn next_look(&self) -> Option<Duration> {
+        let now_ns = self.clock().monotonic_ns();
+        self.resting.next(now_ns).into_iter().chain(self.drops.next(now_ns)).min()
     }
 
     /// There is nothing to do, as of `horizon`: leaves word which snapshots' release may change
@@ -157,6 +191,9 @@ impl Core {
             if self.options.background_threads == 0
                 || self.work.is_idle_or_wait(&self.trees(), &self.horizon())?
             {
+                if self.drops.take_all() {
+                    self.follow_drops();
+                }
                 return Ok(());
             }
         }
@@ -172,13 +209,20 @@ impl Core {
         loop {
             self.writable()?;
             match self.work.next_step(tree, &mut compaction, &self.horizon())? {
-                NextStep::Done => return Ok(()),
+                NextStep::Done => break,
                 NextStep::Waited => {}
                 NextStep::Run(_claim, plan) => {
                     self.compact(tree, &plan, self.reclaiming.victims()).inspect_err(|error| {
                         self.work.note_damage(tree, &plan, error);
                     })?;
                 }
+            }
+        }
+        match self.options.reclaim {
+            // Who asks for that way keeps what it keeps.
+            Reclaim::Off | Reclaim::LearnedKv => Ok(()),
+            Reclaim::Tier | Reclaim::Rewrite => {
+                reclaimer(self).take_all(tree, range, || self.writable().map(drop))
             }
         }
     }

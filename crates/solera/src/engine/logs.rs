@@ -386,6 +386,26 @@ impl Logs {
         self.settle_ended(&around.store.poison, 0).map(drop)
     }
 
+    /// The trees whose memtables keep logs, where ended logs take more than a write buffer. And
+    /// whether the memtables are little beside the logs: these hold values mostly, or what is gone.
+    pub(super) fn pinning(
+        &self,
+        around: Around<'_>,
+        commit: &Commit<Present>,
+    ) -> Option<(Vec<Arc<Tree>>, bool)> {
+        let writer = commit.lock();
+        let bytes = writer.log.closed_bytes();
+        let last = writer.log.closed.last()?.last_seqno;
+        drop(writer);
+        if bytes <= around.write_buffer_bytes {
+            return None;
+        }
+        let mut trees = around.store.catalog.trees();
+        trees.retain(|tree| tree.view().active.first_seqno().is_some_and(|first| first <= last));
+        let memtables: u64 = trees.iter().map(|tree| tree.view().memtable_bytes()).sum();
+        (!trees.is_empty()).then_some((trees, memtables <= bytes / POINTER_PARTS))
+    }
+
     /// Begins a new log if everything in the present one is in tables and it is worth it: what
     /// a flush has made useless is not read again at the next open.
     pub(super) fn retire(&self, around: Around<'_>, commit: &Commit<Present>) -> Result<()> {

@@ -34,6 +34,8 @@ mod callers;
 pub(crate) mod change;
 pub(crate) mod tracing;
 mod census;
+mod drops;
+mod resting;
 mod reclaiming;
 mod reclaim;
 mod convert;

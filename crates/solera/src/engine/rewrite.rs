@@ -238,7 +238,7 @@ impl Reclaimer<'_> {
     /// # Errors
     /// [`Error::Conflict`] if one is; [`Error::Corrupt`] if a value cannot be read.
     fn put_unless_written(&self, tree: &Arc<Tree>, found: &[Found]) -> Result<()> {
-        let since = self.store.snapshots.hold(true);
+        let since = self.store.snapshots.hold_transaction(|| self.store.expiry.now_ms());
         let done = self.put_as_of(tree, found, since.seqno());
         if self.store.snapshots.release(since) {
             self.work.wake();

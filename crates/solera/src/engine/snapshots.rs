@@ -7,6 +7,7 @@
 //!
 //! What must hold: the visible number only grows. A moment is read under the lock of its lane, and
 //! who asks for all has the locks of all. So a compaction which does not see a moment began before.
+//! Nothing expires for a job that has not for an open transaction.
 //!
 //! Callers: `core` publishes and releases, `ingest` publishes; `db::snapshot`, `db::iterator` and
 //! `rewrite` hold; `store` and `job_parts` ask for horizons; `jobs` waits; `report` counts.
@@ -21,7 +22,7 @@ use crate::{
         atomic::{AtomicU64, Ordering},
     },
 };
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Threads that hold moments do so in one of so many places: every iterator holds one, and threads
 /// that wrote to one place would wait for its cache line.
@@ -48,7 +49,8 @@ struct Lane(Mutex<Held>);
 pub(crate) struct Moment {
     seqno: Seqno,
     lane: u32,
-    is_transaction: bool,
+    /// When it began by the database's clock, if it is a transaction's.
+    began_ms: Option<u64>,
 }
 
 impl Moment {
@@ -56,6 +58,11 @@ impl Moment {
     #[inline]
     pub(crate) fn seqno(self) -> Seqno {
         self.seqno
+    }
+
+    /// When it began, in Unix milliseconds, if it is a transaction's: nothing expires for that later.
+    pub(crate) fn began_ms(self) -> Option<u64> {
+        self.began_ms
     }
 }
 
@@ -65,6 +72,8 @@ struct Held {
     moments: VecDeque<(Seqno, Holders)>,
     /// Those of `moments` that nobody holds.
     gaps: usize,
+    /// When the open transactions began, by the database's clock, and how many at each moment.
+    began_ms: BTreeMap<u64, usize>,
     /// Compaction waits for the release of moments up to this one.
     awaited: Option<Seqno>,
 }
@@ -78,7 +87,10 @@ struct Holders {
 }
 
 impl Held {
-    fn hold(&mut self, seqno: Seqno, is_transaction: bool) {
+    fn hold(&mut self, seqno: Seqno, began_ms: Option<u64>) {
+        if let Some(began_ms) = began_ms {
+            *self.began_ms.entry(began_ms).or_default() += 1;
+        }
         if self.moments.back().is_none_or(|&(last, _)| last != seqno) {
             debug_assert!(self.moments.back().is_none_or(|&(last, _)| last < seqno));
             self.moments.push_back((seqno, Holders::default()));
@@ -87,12 +99,21 @@ impl Held {
         }
         if let Some((_, holders)) = self.moments.back_mut() {
             holders.all += 1;
-            holders.transactions += usize::from(is_transaction);
+            holders.transactions += usize::from(began_ms.is_some());
         }
     }
 
     /// Whether compaction waits for that.
-    fn release(&mut self, seqno: Seqno, is_transaction: bool) -> bool {
+    fn release(&mut self, seqno: Seqno, began_ms: Option<u64>) -> bool {
+        let is_transaction = began_ms.is_some();
+        if let Some(began_ms) = began_ms
+            && let Some(count) = self.began_ms.get_mut(&began_ms)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.began_ms.remove(&began_ms);
+            }
+        }
         let Ok(at) = self.moments.binary_search_by_key(&seqno, |&(seqno, _)| seqno) else { return false };
         let holders = &mut self.moments[at].1;
         holders.all -= 1;
@@ -152,22 +173,34 @@ impl Snapshots {
         self.visible.store(seqno, Ordering::Release);
     }
 
-    /// Holds the present moment, for a transaction or for somebody who only reads. It is read under
-    /// the lock, so that a compaction which lists the snapshots either sees this one or began
-    /// before anything that it could not see was visible.
-    pub(crate) fn hold(&self, is_transaction: bool) -> Moment {
-        let lane = lane_of_this_thread(LANES);
-        let mut held = self.lanes[lane].0.lock();
-        let seqno = self.visible() + Seqno::from(planted(Bug::SnapshotTooNew));
-        held.hold(seqno, is_transaction);
-        Moment { seqno, lane: lane as u32, is_transaction }
+    /// Holds the present moment, for somebody who only reads. It is read under the lock, so that a
+    /// compaction which lists the snapshots either sees this one or began before anything that it
+    /// could not see was visible.
+    pub(crate) fn hold(&self) -> Moment {
+        self.hold_from(|| None)
     }
 
-    /// Gives back what [`Snapshots::hold`] returned, on whatever thread. Whether compaction waits
-    /// for that; it may be told so too while others hold the moment.
+    /// As [`Snapshots::hold`], for a transaction. `now_ms` is asked under the lock too: until the
+    /// release nothing is dropped that has not expired by then.
+    pub(crate) fn hold_transaction(&self, now_ms: impl FnOnce() -> u64) -> Moment {
+        self.hold_from(|| Some(now_ms()))
+    }
+
+    #[inline]
+    fn hold_from(&self, began_ms: impl FnOnce() -> Option<u64>) -> Moment {
+        let lane = lane_of_this_thread(LANES);
+        let mut held = self.lanes[lane].0.lock();
+        let began_ms = began_ms();
+        let seqno = self.visible() + Seqno::from(planted(Bug::SnapshotTooNew));
+        held.hold(seqno, began_ms);
+        Moment { seqno, lane: lane as u32, began_ms }
+    }
+
+    /// Gives back what was held, on whatever thread. Whether compaction waits for that; it may be
+    /// told so too while others hold the moment.
     pub(super) fn release(&self, moment: Moment) -> bool {
-        let Moment { seqno, lane, is_transaction } = moment;
-        self.lanes[lane as usize].0.lock().release(seqno, is_transaction)
+        let Moment { seqno, lane, began_ms } = moment;
+        self.lanes[lane as usize].0.lock().release(seqno, began_ms)
     }
 
     /// Everything that is held: nobody holds or releases meanwhile. Locked in the order of lanes.
@@ -175,9 +208,12 @@ impl Snapshots {
         self.lanes.each_ref().map(|lane| lane.0.lock())
     }
 
-    /// Who may see what now, at `now_ms`. All of it is read under the locks.
-    pub(super) fn horizon(&self, now_ms: u64) -> Horizon {
+    /// Who may see what now, by this clock. All of it is read under the locks.
+    pub(super) fn horizon(&self, clock_ms: impl FnOnce() -> u64) -> Horizon {
         let all = self.all();
+        let clock_ms = clock_ms();
+        let began_ms = all.iter().filter_map(|held| held.began_ms.keys().next().copied()).min();
+        let now_ms = began_ms.map_or(clock_ms, |began_ms| clock_ms.min(began_ms));
         let visible = self.visible();
         let mut moments: Vec<(Seqno, Holders)> = all.iter().flat_map(|held| held.held()).collect();
         drop(all);
@@ -186,7 +222,7 @@ impl Snapshots {
         let oldest_transaction = oldest_transaction.map_or(visible, |&(seqno, _)| seqno);
         let mut snapshots: Vec<Seqno> = moments.into_iter().map(|(seqno, _)| seqno).collect();
         snapshots.dedup();
-        Horizon { snapshots, visible, oldest_transaction, now_ms }
+        Horizon { snapshots, visible, oldest_transaction, now_ms, is_held_back: now_ms < clock_ms }
     }
 
     /// From now on the release of a moment up to `awaited` is told. `seen` is what the caller
@@ -207,7 +243,6 @@ impl Snapshots {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeMap;
 
     #[test]
     fn a_moment_counts_until_all_who_hold_it_have_given_it_back_in_whatever_order_and_on_whatever_thread() {
@@ -220,7 +255,10 @@ mod tests {
             match random >> 60 {
                 0..5 => snapshots.publish(step + 2),
                 5..11 => {
-                    let hold = || snapshots.hold(random >> 59 & 1 == 0);
+                    let hold = || match random >> 59 & 1 {
+                        0 => snapshots.hold_transaction(|| step),
+                        _ => snapshots.hold(),
+                    };
                     // Threads that live at the same time have lanes of their own.
                     let moment = match random >> 58 & 1 {
                         0 => hold(),
@@ -240,10 +278,13 @@ mod tests {
                     }
                 }
             }
-            let horizon = snapshots.horizon(0);
+            let horizon = snapshots.horizon(|| step);
+            let began_ms = held.iter().filter_map(|moment| moment.began_ms()).min();
+            assert_eq!(horizon.now_ms, began_ms.unwrap_or(step));
+            assert_eq!(horizon.is_held_back, horizon.now_ms < step);
             assert!(horizon.snapshots.iter().eq(truth.keys()));
             assert_eq!(snapshots.count(), truth.values().sum::<u64>());
-            let transactions = held.iter().filter(|moment| moment.is_transaction);
+            let transactions = held.iter().filter(|moment| moment.began_ms().is_some());
             let oldest = transactions.map(|moment| moment.seqno()).min();
             assert_eq!(horizon.oldest_transaction, oldest.unwrap_or(horizon.visible));
         }
@@ -251,14 +292,14 @@ mod tests {
             snapshots.release(moment);
         }
         assert_eq!(snapshots.count(), 0);
-        assert!(snapshots.all().iter().all(|held| held.moments.is_empty() && held.gaps == 0));
+        assert!(snapshots.all().iter().all(|held| held.moments.is_empty() && held.gaps == 0 && held.began_ms.is_empty()));
     }
 
     #[test]
     fn who_waits_for_a_moment_is_told_when_it_is_released_and_when_it_was_before() {
         let snapshots = Snapshots::new(5);
-        let (first, second) = (snapshots.hold(false), snapshots.hold(false));
-        let seen = snapshots.horizon(0);
+        let (first, second) = (snapshots.hold(), snapshots.hold());
+        let seen = snapshots.horizon(|| 0);
         assert!(snapshots.wait_for(Some(5), &seen));
         assert!(!snapshots.release(first), "another one holds it");
         assert!(snapshots.release(second));

@@ -157,7 +157,7 @@ impl Store {
 
     /// Who may see what now.
     pub(super) fn horizon(&self) -> Horizon {
-        self.snapshots.horizon(self.expiry.look_ms())
+        self.snapshots.horizon(|| self.expiry.look_ms())
     }
 
     /// Takes the store lock: while it is held nothing is recorded.
@@ -436,7 +436,7 @@ impl Store {
 
     /// Whether a pointer in some table leads to `file`.
     pub(super) fn is_live(&self, file: FileId) -> bool {
-        self.catalog.trees().iter().any(|tree| tree.view().version.values().has(file))
+        self.catalog.look(|keyspaces| keyspaces.trees().any(|tree| tree.view().version.values().has(file)))
     }
 
     /// A version that counted pointers to the files of `before` was replaced, or dropped with its

@@ -14,7 +14,7 @@
 use crate::{
     clock::Clock,
     compaction::{
-        self, Awaited, Horizon, Ledger, LimitChange, ManualCompaction, Picture, Plan, Step, Ticket,
+        self, Awaited, Horizon, Ledger, LimitChange, ManualCompaction, Overlap, Picture, Plan, Step, Ticket,
         Transition,
     },
     error::{Error, Result},
@@ -312,6 +312,13 @@ impl Work {
         }
     }
 
+    /// `tree` rests, and this is known of its tables.
+    pub(super) fn note_overlap(&self, tree: &Tree, overlap: Overlap) {
+        if let Some(ledger) = self.state.lock().ledger(tree) {
+            ledger.note_overlap(overlap);
+        }
+    }
+
     /// The tables of `tree` that compactions found damaged.
     pub(super) fn damaged(&self, tree: &Tree) -> Vec<Error> {
         let mut state = self.state.lock();
@@ -544,12 +551,14 @@ impl Work {
         awaited
     }
 
-    /// Waits until there were more than so many `calls`, or until the moment comes that is waited
-    /// for: `now_ms` is the time by the database's clock, in Unix milliseconds.
-    pub(super) fn wait_for_call(&self, calls: u64, now_ms: u64) {
+    /// Waits until there were more than so many `calls`, or for `at_most` so long, or until the
+    /// moment comes that is waited for: `now_ms` is the time by the database's clock, in Unix
+    /// milliseconds.
+    pub(super) fn wait_for_call(&self, calls: u64, now_ms: u64, at_most: Option<Duration>) {
         let mut state = self.state.lock();
         if state.calls == calls && !self.is_stopping() {
-            match state.moment_ms.map(|moment| Duration::from_millis(moment.saturating_sub(now_ms))) {
+            let moment = state.moment_ms.map(|moment| Duration::from_millis(moment.saturating_sub(now_ms)));
+            match moment.into_iter().chain(at_most).min() {
                 Some(left) => drop(self.wake.wait_for(&mut state, left.clamp(MOMENT_MIN, MOMENT_MAX))),
                 None => self.wake.wait(&mut state),
             }

@@ -45,7 +45,10 @@ fn work_until_stopped(core: &Core, flush_only: bool) {
         }
         match core.step(flush_only) {
             Ok(true) => {}
-            Ok(false) => core.work.wait_for_call(calls, core.clock().unix_ms()),
+            Ok(false) => {
+                let at_most = if flush_only { None } else { core.next_look() };
+                core.work.wait_for_call(calls, core.clock().unix_ms(), at_most);
+            }
             Err(_) => core.work.rest(),
         }
     }

@@ -8,7 +8,8 @@
 //! What must hold: entries outside the clip do not exist for it. A seek finds the right block
 //! whatever the index says, by `table::lookup`. Where a user's read ahead fails, the block is read
 //! alone.
-//! Callers: `version::cursor` (runs, for walks and jobs), `version::pointers`, `engine::census`;
+//! Callers: `version::cursor` (runs, for walks and jobs), `version::pointers`, `engine::census` and
+//! `engine::resting`;
 //! the `evilmodel` of `solera-sim` and `fuzz`.
 
 use super::{TableFile, lookup::Fetched, reader::Table};
@@ -230,6 +231,18 @@ impl TableCursor {
         let low = if start.is_empty() { 0 } else { block.find(start) };
         let high = end.as_ref().map_or(block.len(), |end| block.find(end));
         self.place = Some(Place { block, number, rank, clip: low..high.max(low) });
+    }
+
+    /// To the first entry of block `number`, or the first one behind it that the clip admits. The
+    /// cursor is valid after it unless there is none.
+    pub fn seek_block(&mut self, number: usize) -> Result<()> {
+        self.place = None;
+        let block = self.source.fetch(number)?;
+        self.enter(block, number, 0);
+        if let Some(place) = &mut self.place {
+            place.rank = place.clip.start;
+        }
+        self.settle_forward()
     }
 
     /// To the first entry at or after the present place that the clip admits.

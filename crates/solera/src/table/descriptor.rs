@@ -62,6 +62,12 @@ pub struct TableDescriptor {
 }
 
 impl TableDescriptor {
+    /// Distinct keys, nearly: a table that was written before this was counted says as many as
+    /// entries.
+    pub fn keys(&self) -> u64 {
+        self.entries - self.waste.repeated
+    }
+
     /// The descriptor of the same table once it is ingested at `seqno`: all its entries, whose
     /// numbers were elided when it was written, then carry that one.
     pub fn ingested_at(mut self, seqno: Seqno) -> TableDescriptor {
@@ -209,6 +215,7 @@ mod tests {
                 expiring: vec![Expiring { until_ms: 5000, entries: 7, bytes: 500 }],
                 tombstones_held: Some((7, 80)),
                 covers: vec![Cover { start: (*b"c").into(), end: (*b"d").into(), seqno: 70 }],
+                repeated: 12,
             },
         }
     }

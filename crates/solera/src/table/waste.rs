@@ -104,6 +104,9 @@ pub struct Waste {
     pub tombstones_held: Option<(Seqno, Seqno)>,
     /// Some of the stretches that its range tombstones cover, ascending; at most [`COVERS_MAX`].
     pub covers: Vec<Cover>,
+    /// How many entries are of the same key as the one before them: a delete of a key hides all its
+    /// entries.
+    pub repeated: u64,
 }
 
 impl Waste {
@@ -188,7 +191,8 @@ impl Waste {
         self.covers = covers;
     }
 
-    /// Appends it: old versions, moments, tombstones that wait, covers; each list after its length.
+    /// Appends it: old versions, moments, tombstones that wait and repeated keys, covers; each list
+    /// after its length.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.held.len() as u64);
         for held in &self.held {
@@ -201,13 +205,13 @@ impl Waste {
             let numbers = [expiring.until_ms, expiring.entries, expiring.bytes];
             numbers.into_iter().for_each(|number| put_varint(out, number));
         }
-        match self.tombstones_held {
-            None => out.push(0),
-            Some((from, to)) => {
-                out.push(1);
-                put_varint(out, from);
-                put_varint(out, to);
-            }
+        out.push(u8::from(self.tombstones_held.is_some()) | u8::from(self.repeated > 0) << 1);
+        if let Some((from, to)) = self.tombstones_held {
+            put_varint(out, from);
+            put_varint(out, to);
+        }
+        if self.repeated > 0 {
+            put_varint(out, self.repeated);
         }
         put_varint(out, self.covers.len() as u64);
         for cover in &self.covers {
@@ -235,14 +239,19 @@ impl Waste {
                 bytes: decoder.varint("a size of expiring entries")?,
             });
         }
-        waste.tombstones_held = match decoder.u8("whether tombstones wait")? {
-            0 => None,
-            1 => Some((
+        let has = decoder.u8("whether tombstones wait")?;
+        if has & 1 != 0 {
+            waste.tombstones_held = Some((
                 decoder.varint_up_to(SEQNO_MAX, "a sequence number")?,
                 decoder.varint_up_to(SEQNO_MAX, "a sequence number")?,
-            )),
-            _ => return decoder.fail("whether tombstones wait"),
-        };
+            ));
+        }
+        if has & 2 != 0 {
+            waste.repeated = decoder.varint("a count of repeated keys")?;
+        }
+        if has > 3 || has & 2 != 0 && waste.repeated == 0 {
+            return decoder.fail("whether tombstones wait");
+        }
         for _ in 0..decoder.varint_up_to(COVERS_MAX as u64, "a count of covers")? {
             let cover = Cover {
                 start: decoder.bytes("the start of a cover")?.into(),
@@ -263,7 +272,10 @@ impl Waste {
         let sum = |mut counts: std::vec::IntoIter<u64>| counts.try_fold(0u64, u64::checked_add);
         let held: Vec<u64> = self.held.iter().map(|held| held.entries).collect();
         let expiring: Vec<u64> = self.expiring.iter().map(|expiring| expiring.entries).collect();
-        [held, expiring].into_iter().all(|counts| sum(counts.into_iter()).is_some_and(|sum| sum <= entries))
+        self.repeated <= entries.saturating_sub(1)
+            && [held, expiring]
+                .into_iter()
+                .all(|counts| sum(counts.into_iter()).is_some_and(|sum| sum <= entries))
     }
 }
 

@@ -362,6 +362,7 @@ impl TableWriter {
             descriptor.seqno_max = descriptor.seqno_max.max(max);
         }
         descriptor.seqno_min = descriptor.seqno_min.max(self.oldest).min(descriptor.seqno_max);
+        descriptor.waste.repeated = descriptor.entries - self.distinct_keys;
         descriptor.waste.thin_moments();
         descriptor.waste.cover(tombstones);
     }

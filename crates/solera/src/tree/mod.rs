@@ -109,7 +109,8 @@ impl View {
     }
 
     /// How many bytes of the tables and their values the deletes of the active memtable hide, by
-    /// the mean size of an entry, and the ranges. Nothing if it is less than a fifth of all.
+    /// the mean size of what is of one key, and the ranges. Nothing if it is less than a fifth of
+    /// all.
     pub fn hides(&self, covered: Covered) -> u64 {
         let deletes = self.active.deletes() as u64;
         if (deletes == 0 && covered.bytes == 0) || !self.sealed.is_empty() {
@@ -117,7 +118,7 @@ impl View {
         }
         let tables = self.version.bytes();
         let bytes = tables + self.version.values().bytes();
-        let entries = deletes as f64 / self.version.entries().max(1) as f64;
+        let entries = deletes as f64 / self.version.keys().max(1) as f64;
         let share = entries + covered.bytes as f64 / tables.max(1) as f64;
         let hidden = (share.min(1.0) * bytes as f64) as u64;
         if hidden < bytes / HIDDEN_SHARE { 0 } else { hidden }

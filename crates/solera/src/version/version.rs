@@ -38,6 +38,7 @@ pub struct Version {
     /// What its runs say of themselves, summed up.
     bytes: u64,
     entries: u64,
+    keys: u64,
     flushed_seqno: Seqno,
     /// How many pointers of the tables lead to which value file.
     values: Arc<LiveValues>,
@@ -113,6 +114,11 @@ impl Version {
     /// Entries of all tables that count, estimated where tables are clipped.
     pub fn entries(&self) -> u64 {
         self.entries
+    }
+
+    /// Keys of all tables that count, each as often as tables hold it, estimated in the same way.
+    pub fn keys(&self) -> u64 {
+        self.keys
     }
 
     /// All tables, newest source first, by key within a run. A file occurs once for every part of
@@ -240,6 +246,7 @@ impl Version {
         let version = Version {
             bytes: runs.iter().map(|run| run.bytes()).sum(),
             entries: runs.iter().map(|run| run.entries()).sum(),
+            keys: runs.iter().flat_map(|run| run.tables().iter()).map(TableRef::keys).sum(),
             levels,
             runs,
             flushed_seqno: self.flushed_seqno,
