@@ -165,23 +165,3 @@ fn what_a_transaction_kept_from_expiring_goes_without_a_call_once_it_ends() {
         wall.sleep(Duration::from_millis(20));
     }
 }
-
-/// Symptom: a transaction of reads alone was refused on a read-only database. Cause: a commit asks
-/// whether anything may be written. Cure: not where nothing was.
-#[test]
-fn a_transaction_of_reads_alone_commits_on_a_read_only_database() {
-    let fs = MemFs::new();
-    let (db, _) = open(&fs, None);
-    write(&db);
-    db.close().unwrap();
-    let options = Options::new().fs(Arc::new(fs)).read_only(true);
-    let db = options.merge_operator(Arc::new(operator::Append)).open("/db").unwrap();
-    let found = db.transact(|transaction| Ok(transaction.get(db.default(), "a lasting")?.is_some())).unwrap();
-    assert!(found);
-    let mut writing = db.transaction();
-    writing.put(db.default(), "k", "v").unwrap();
-    assert!(matches!(writing.commit(), Err(solera::Error::ReadOnly)));
-    let late = db.transaction();
-    db.clone().close().unwrap();
-    assert!(matches!(late.commit(), Err(solera::Error::Closed)));
-}

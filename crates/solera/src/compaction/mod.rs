@@ -40,8 +40,8 @@ mod job;
 
 pub use claims::{Claims, Ticket};
 pub use convert::{
-    Cell, Conversion, Headroom, TablePointers, WalkReads, can_be_over, cells, conversion, convert, emptied_by, headroom,
-    hidden_max, is_too_much, revealing, victims,
+    Cell, Conversion, Headroom, TablePointers, WalkReads, can_be_over, cells, conversion, convert,
+    emptied_by, headroom, hidden_max, is_too_much, revealing, victims,
 };
 pub use damage::Damage;
 pub use entrance::{Entrance, entrance};

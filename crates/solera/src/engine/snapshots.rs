@@ -292,7 +292,12 @@ mod tests {
             snapshots.release(moment);
         }
         assert_eq!(snapshots.count(), 0);
-        assert!(snapshots.all().iter().all(|held| held.moments.is_empty() && held.gaps == 0 && held.began_ms.is_empty()));
+        assert!(
+            snapshots
+                .all()
+                .iter()
+                .all(|held| held.moments.is_empty() && held.gaps == 0 && held.began_ms.is_empty())
+        );
     }
 
     #[test]
