@@ -1,7 +1,7 @@
 //! Tests of iterators that take over the walkers of others: in turns with all that changes a tree,
 //! and from several threads.
 //!
-//! An iterator that ends leaves its walker to the next one of its thread (docs/decisions/0027).
+//! An iterator that ends leaves its walker to the next one of its thread (docs/decisions/0025).
 //! What must hold: whoever takes it sees what a new walker would. No walker that rests keeps a
 //! table's file from being removed. Door: `Db`.
 
