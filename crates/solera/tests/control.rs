@@ -446,7 +446,10 @@ fn the_split_moves_memory_at_once() {
     }
     db.flush().unwrap();
     db.wait_idle().unwrap();
-    assert_eq!(db.iter().map(Result::unwrap).count(), 20_000);
+    // A walk caches a block that comes for the second time.
+    for _ in 0..2 {
+        assert_eq!(db.iter().map(Result::unwrap).count(), 20_000);
+    }
     let before = db.stats();
     assert!(before.block_cache_bytes > 15 << 20, "{before:?}");
     // 36 MiB are divided: 28 MiB are for what is not counted.

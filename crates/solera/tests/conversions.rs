@@ -538,7 +538,6 @@ fn ranges_that_walks_have_read_out_of_logs_are_put_in_order() {
     let keys = 600;
     round(&db, &mut model, (0..keys).map(|n| n * 131 % keys), 0);
     db.flush().unwrap();
-    db.compact_range(..).unwrap();
     db.wait_idle().unwrap();
     assert_eq!(named(&fs, ".values"), Vec::<PathBuf>::new());
     let (from, to) = (key(200), key(300));

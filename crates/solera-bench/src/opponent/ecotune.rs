@@ -247,8 +247,8 @@ mod tests {
     ///
     /// - Three runs: T_w (q(0) + q(1) + q(2)) + 0.9 β q(2) = 1 + 0.5 + 0.25 + 0.1125 = 1.8625.
     /// - The first two become one: T_w q(0) + T_w q(1), then their merge, 2 T_c at β q(1), then the
-    ///   rest of that stretch, (T_w − 2 T_c) q(1), and 0.9 β q(1) at the end: 1 + 0.5 + 0.05 + 0.4 +
-    ///   0.225 = 2.175.
+    ///   rest of that stretch, (T_w − 2 T_c) q(1), and 0.9 β q(1) at the end: 1 + 0.5 + 0.05 + 0.4
+    ///   + 0.225 = 2.175.
     #[test]
     fn a_round_of_three_arrivals_is_planned_as_by_hand() {
         let by_hand = Round {

@@ -9,7 +9,8 @@
 //! after its load. Of stored databases all have the same memory, and nobody comes to lie behind
 //! another.
 //!
-//! Callers: `paper::{doblix, device, keys, sherry, training, turns}`; `paper::keeper` asks `of_process`.
+//! Callers: `paper::{doblix, device, keys, sherry, training, turns}`; `paper::keeper` asks
+//! `of_process`.
 
 use crate::{
     data::DataSet,

@@ -58,8 +58,8 @@ impl Set {
         Set { level: Some(level), ..Set::new(knob, value) }
     }
 
-    /// Whether it may change what `knob` is for `level`. What is set for all levels is set for each,
-    /// but for level 0's run limit.
+    /// Whether it may change what `knob` is for `level`. What is set for all levels is set for
+    /// each, but for level 0's run limit.
     pub fn touches(&self, knob: &str, level: Option<u32>) -> bool {
         let covers = match (level, self.level) {
             (None, Some(0)) => self.knob != RUN_LIMIT.name,

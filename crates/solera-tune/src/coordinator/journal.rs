@@ -239,6 +239,9 @@ fn read_lines(fs: &dyn Fs, path: &Path) -> Result<(Vec<String>, Vec<Record>)> {
         at += line.len();
     }
     match lines.first() {
+        Some((_, Err(why))) if proves_what_is_before(lines[1..].iter().map(|(_, line)| line)) => {
+            return Err(refusal(path, 0, why));
+        }
         // A file whose first line is broken is somebody else's, unless nothing but the beginning of
         // one is there.
         None | Some((_, Err(_))) if is_torn_begin(&content) => return Ok((Vec::new(), Vec::new())),

@@ -26,18 +26,13 @@ use crate::{
     key::KeyRange,
     stats::Counter,
     tree::Tree,
-    version::{TreeEdit, Version},
+    version::TreeEdit,
     wal::batch::BatchEncoder,
 };
 use std::{sync::Arc, time::Duration};
 
 /// How often somebody who waits for all work looks whether values are still put again.
 const LOOK_PERIOD: Duration = Duration::from_millis(1);
-
-/// Who has changed a tree looks so often whether lookups have let go of what was before,
-const LOOKUP_PERIOD: Duration = Duration::from_micros(100);
-/// and so many times at most.
-const LOOKUP_LOOKS_MAX: u32 = 20;
 
 impl Core {
     /// Carries `plan` out and installs the result; the values of `victims` move.
@@ -54,7 +49,6 @@ impl Core {
                 job.meanwhile = Some(&flush);
             }
             let outputs = compaction::run(plan, &job)?;
-            let before = tree.view().version.clone();
             parts.install(tree, &outputs, &[], |version| TreeEdit {
                 values: outputs.values.clone(),
                 ..plan.edit(version, &outputs.tables)
@@ -62,20 +56,8 @@ impl Core {
             tree.context.stats.add_rarely(Counter::BytesWrittenCompaction, outputs.bytes());
             tree.context.stats.add_rarely(Counter::Compactions, 1);
             plan.count(&outputs.tables, &tree.context.stats);
-            self.outlast_readers(before);
             Ok(outputs)
         })
-    }
-
-    /// Lookups that began before a change let `before` go soon; iterators may keep it for long. Who
-    /// lets it go last removes its files, which may wait for the device: that had better be us.
-    fn outlast_readers(&self, before: Arc<Version>) {
-        for _ in 0..LOOKUP_LOOKS_MAX {
-            if Arc::strong_count(&before) == 1 {
-                break;
-            }
-            self.clock().sleep(LOOKUP_PERIOD);
-        }
     }
 
     /// Chooses and does one unit of background work on this thread. False: there was none.

@@ -60,7 +60,8 @@ impl Moment {
         self.seqno
     }
 
-    /// When it began, in Unix milliseconds, if it is a transaction's: nothing expires for that later.
+    /// When it began, in Unix milliseconds, if it is a transaction's. Nothing expires for that one
+    /// later.
     pub(crate) fn began_ms(self) -> Option<u64> {
         self.began_ms
     }

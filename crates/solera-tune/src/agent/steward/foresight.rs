@@ -312,8 +312,8 @@ impl Foresight<'_> {
         tree.owed()
     }
 
-    /// What a walk leaves to be paid that ends with so many more entries owed than it began with, of
-    /// an operation: merges come in lumps, and one may lie just behind its end.
+    /// What a walk leaves to be paid that ends with so many more entries owed than it began with,
+    /// of an operation: merges come in lumps, and one may lie just behind its end.
     fn owing(&self, model: &Model, load: Load<'_>, entries: f64) -> Parts {
         let entries = entries / load.operations.max(1.0);
         self.merging(&model.data, entries, entries, 0.0)

@@ -136,8 +136,8 @@ impl Steward {
         mean.max(lasted as f64).clamp(least, most)
     }
 
-    /// Shares of the other contexts that came back lately, in time. One that was there once and went
-    /// is over.
+    /// Shares of the other contexts that came back lately, in time. One that was there once and
+    /// went is over.
     fn others(&self, context: u32) -> Vec<(u32, f64)> {
         let recent = &self.memory.recent;
         let share = 1.0 / recent.len().max(1) as f64;
