@@ -448,8 +448,8 @@ fn a_directory_that_was_removed_while_open_is_told_by_sync_and_close() {
 }
 
 /// Symptom: the directory was renamed, and durable writes and tickets said that all was well.
-/// Cause: a file that has another name can be synced, and has a name. Cure: after each sync the file's
-/// path is looked up, which costs little beside it.
+/// Cause: a file that has another name can be synced, and has a name. Cure: after each sync the
+/// file's path is looked up, which costs little beside it.
 #[test]
 fn nothing_is_called_durable_once_the_directory_was_renamed() {
     type Write = fn(&Db) -> Result<(), Error>;

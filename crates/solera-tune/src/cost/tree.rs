@@ -447,8 +447,8 @@ mod tests {
     use super::*;
 
     /// Symptom: of two plans that cost the same, the one whose next merge lay just behind the
-    /// walk's end seemed cheaper by a third. Cause: merges come in lumps. Cure: what a level has of its
-    /// next merge counts.
+    /// walk's end seemed cheaper by a third. Cause: merges come in lumps. Cure: what a level has of
+    /// its next merge counts.
     #[test]
     fn what_was_merged_and_what_is_owed_grow_evenly_though_merges_come_in_lumps() {
         let (shape, memtable) = (
