@@ -70,7 +70,6 @@ impl Place for File {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the part of `PosixFs` that differs by system")]
 fn named(path: &Path) -> io::Result<std::fs::Metadata> {
     std::fs::metadata(path)
 }
