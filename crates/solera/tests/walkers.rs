@@ -98,7 +98,7 @@ fn iterators_in_turns_with_all_that_changes_a_tree_see_each_their_moment() {
             63 if step % 5 == 0 => held = None,
             64..68 => {
                 if let Some((snapshot, then)) = &held {
-                    let seen = snapshot.range(&db.default(), key(1000)..).take(30).map(Result::unwrap);
+                    let seen = snapshot.range(db.default(), key(1000)..).take(30).map(Result::unwrap);
                     let right = then.range(key(1000)..).take(30);
                     assert!(
                         seen.eq(right.map(|(key, value)| (Slice::from(&key[..]), Slice::from(&value[..]))))
@@ -108,10 +108,10 @@ fn iterators_in_turns_with_all_that_changes_a_tree_see_each_their_moment() {
             68..70 => {
                 let mut transaction = db.transaction();
                 let own = (key(random.below(3000)), b"own".to_vec());
-                transaction.put(&db.default(), &own.0, &own.1).unwrap();
+                transaction.put(db.default(), &own.0, &own.1).unwrap();
                 let mut with_own = model.clone();
                 with_own.insert(own.0.clone(), own.1);
-                let seen = transaction.range(&db.default(), own.0.clone()..).take(20).map(Result::unwrap);
+                let seen = transaction.range(db.default(), own.0.clone()..).take(20).map(Result::unwrap);
                 let right = with_own.range(own.0..).take(20);
                 assert!(seen.eq(right.map(|(key, value)| (Slice::from(&key[..]), Slice::from(&value[..])))));
             }
@@ -150,7 +150,7 @@ fn walkers_of_several_threads_see_whole_batches_while_tables_come_and_go() {
     let db = options.open(dir.path()).unwrap();
     let write = |db: &Db, round: u32| {
         let mut batch = db.batch();
-        (0..40).for_each(|n| batch.put(&db.default(), key(n * 7), round.to_le_bytes()).unwrap());
+        (0..40).for_each(|n| batch.put(db.default(), key(n * 7), round.to_le_bytes()).unwrap());
         db.write(batch).unwrap();
     };
     write(&db, 0);

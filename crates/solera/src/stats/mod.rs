@@ -110,7 +110,7 @@ impl Shard {
 /// A number below `count` of this thread, by which threads that do one thing keep off each other's
 /// memory. Another thread may have it too.
 #[inline]
-pub fn lane_of_this_thread(count: usize) -> usize {
+pub(crate) fn lane_of_this_thread(count: usize) -> usize {
     shard_numbers::of_this_thread() % count
 }
 
