@@ -39,8 +39,10 @@ pub fn load(data: &[u8]) {
     let Ok(mut records) = options.open(input) else { return };
     let mut record = Record::default();
     // What is compressed may be long; a mebibyte of records is enough.
-    let mut read = 0;
+    let (mut read, mut passed) = (0, 0);
     while let Ok(next) = records.next(&mut record) {
+        let before = std::mem::replace(&mut passed, records.passed().bytes);
+        assert!(before <= passed, "what has been read is read");
         match next {
             Next::End => break,
             Next::Record => {
