@@ -105,20 +105,25 @@ impl Rests {
     /// Leaves a walker in this thread's lane, if its view is still `present`. That is asked where
     /// no change can send walkers away meanwhile.
     pub(super) fn leave(&self, rested: Rested, present: impl FnOnce(&Arc<View>) -> bool) {
-        let lanes = self.lanes.get_or_init(|| {
-            let has_room = TREES.fetch_add(1, Ordering::Relaxed) < TREES_MAX;
-            if !has_room {
-                TREES.fetch_sub(1, Ordering::Relaxed);
-            }
-            has_room.then(Box::default)
-        });
-        let Some(lanes) = lanes else { return };
+        let Some(lanes) = self.lanes.get().unwrap_or_else(|| self.make_places()) else { return };
         let mut place = lanes[lane_of_this_thread(LANES)].0.lock();
         let left = present(&rested.view).then_some(rested);
         // What leaves is dropped outside of the lock.
         let before = std::mem::replace(&mut *place, left);
         drop(place);
         drop(before);
+    }
+
+    /// Makes the places, if not too many trees have some. The count is taken before: nobody waits
+    /// for a count while others wait for the places.
+    #[cold]
+    fn make_places(&self) -> &Option<Box<[Place; LANES]>> {
+        let has_room = TREES.fetch_add(1, Ordering::Relaxed) < TREES_MAX;
+        let is_ours = self.lanes.set(has_room.then(Box::default)).is_ok();
+        if !has_room || !is_ours {
+            TREES.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.lanes.get().expect("they were made here, or by another thread")
     }
 
     /// Sends all walkers away: the view that they are of is not the present one any more. One that
