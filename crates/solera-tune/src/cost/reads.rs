@@ -150,8 +150,7 @@ impl Reading<'_> {
             // A walk begins in the block where its key belongs, and goes on to the next if the key
             // lies behind that block's last: half of the gaps between blocks.
             let next = reach * 0.5 / self.block_entries;
-            let walked =
-                next + (self.scan_entries - 1.0).max(0.0) * entries / keys / self.block_entries;
+            let walked = next + (self.scan_entries - 1.0).max(0.0) * entries / keys / self.block_entries;
             Part {
                 level,
                 blocks: entries / self.block_entries,

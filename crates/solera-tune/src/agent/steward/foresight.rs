@@ -142,6 +142,8 @@ pub(super) struct Walk {
     left: [f64; 3],
     /// The same once reads have paid for the merge of level 0.
     settled: [f64; 3],
+    /// Of its time, what lifting levels takes.
+    pub(super) lifting: f64,
 }
 
 impl Walk {
@@ -270,6 +272,7 @@ impl Foresight<'_> {
         let cost = model.run_looking(&setting, load, &mut tree, STATES);
         let owed = self.owing(&model, load, tree.owed() - owed);
         let mut parts = self.parts(&model, &mix, &cost).and(&owed);
+        let lifting_ns = lifted.map_or(0.0, |lifted| self.scales.ns(&lifted.merges));
         if let Some(Lifted { merges, waits }) = lifted {
             let cost = Cost { reads: model.reads(&setting, &mix, &before), ..Cost::default() };
             parts = parts.reading_like(&self.parts(&model, &mix, &cost), waits).and(&merges);
@@ -290,7 +293,8 @@ impl Foresight<'_> {
             },
         };
         let settled = self.left(&model, &setting, &settled);
-        Walk { parts, table_bytes, block_entries, left, settled }
+        let lifting = lifting_ns / self.scales.ns(&parts).max(f64::MIN_POSITIVE);
+        Walk { parts, table_bytes, block_entries, left, settled, lifting }
     }
 
     /// The same where `plan` is tried and taken back: after [`TRIAL`] windows `stay` is in force
@@ -322,7 +326,8 @@ impl Foresight<'_> {
         let parts = parts.with(&tried, trial / windows.max(trial));
         let entries: f64 = (0..tree.depth()).map(|level| tree.entries(level)).sum();
         let table_bytes = entries * model.data.stored_bytes(setting.filter_bits);
-        Walk { parts, table_bytes, block_entries: model.data.block_entries(), left, settled }
+        let block_entries = model.data.block_entries();
+        Walk { parts, table_bytes, block_entries, left, settled, lifting: 0.0 }
     }
 
     /// What `tree` owes under the settings of `window`.

@@ -208,7 +208,8 @@ fn plans(group: Group, window: &Window, from: &Plan) -> Vec<Plan> {
                 // One that is too small already may grow.
                 (*percent >= least || *percent > from.buffer_percent) && *percent <= BUFFERS_PERCENT.1
             });
-            let of = |percent: f64| Plan { buffer_percent: (percent * 100.0).round() / 100.0, ..from.clone() };
+            let of =
+                |percent: f64| Plan { buffer_percent: (percent * 100.0).round() / 100.0, ..from.clone() };
             at_once_too(legal.map(of), |plan| plan.buffer_percent > from.buffer_percent)
         }
         Group::Filters => {
