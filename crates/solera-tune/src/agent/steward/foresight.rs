@@ -733,6 +733,54 @@ mod tests {
         assert!((foreseen / took - 1.0).abs() < 0.15, "{foreseen:.0} ns foreseen, {took:.0} taken");
     }
 
+    /// Symptom: a workload of scans read three runs for as long as it lasted, though a larger T
+    /// would have spared one. Cause: levels wait until reads have paid, so that nothing had come of
+    /// the change when it was judged. Cure: levels may leave at once, at the price of the merge.
+    #[test]
+    fn a_level_that_a_larger_size_ratio_spares_leaves_at_once_where_scans_gain_more_than_it_takes() {
+        let shape = Shape {
+            size_ratio: 10,
+            run_limits: vec![4, 1],
+            write_buffer_bytes: 16 << 10,
+            table_bytes: 256 << 10,
+        };
+        let setup = Setup { entries: 20_000, value_bytes: 992, memory_bytes: 1 << 20, ..Setup::default() };
+        let mut world = World::new(Setup { shape: Some(shape), ..setup }).unwrap();
+        let pace = Pace { operations_min: 2_000, elapsed_ns_min: 0, ..Pace::default() };
+        let mut watch = Watch::new("default", pace, world.db().control().observe(), 0);
+        let scans = Phase::of([0.0, 5.0, 95.0, 0.0]);
+        let took = |world: &mut World| {
+            let begin = world.now_ns();
+            world.run(&scans, 2_000).unwrap();
+            (world.now_ns() - begin) as f64 / 2_000.0
+        };
+        let took_before = took(&mut world);
+        let Look::Ended(window) = watch.look(world.db().control().observe()) else {
+            panic!("a window of 2,000 operations has not ended")
+        };
+        let (units, goal, scales) = (device(), Goal::default(), Scales::default());
+        let foresight = Foresight { units: &units, goal: &goal, scales: &scales };
+        let stay = Plan::of(&window);
+        let waits = Plan { size_ratio: 20, ..stay.clone() };
+        let at_once = Plan { at_once: true, ..waits.clone() };
+        let price = |plan: &Plan, windows: f64| {
+            let walk = foresight.walk(&window, plan, windows);
+            (foresight.price(&walk, (1.0, 1.0)), walk.lifting)
+        };
+        let [stays, waits, leaves] = [&stay, &waits, &at_once].map(|plan| price(plan, 24.0));
+        assert!(leaves.0 < 0.85 * stays.0 && leaves.1 > 0.0, "{leaves:?} of {stays:?}");
+        assert!(waits.0 > leaves.0, "what waits is spared later: {waits:?}, {leaves:?}");
+        assert!(price(&at_once, 0.2).0 > stays.0, "a merge has its price: {:?}", price(&at_once, 0.2));
+
+        let before = levels_below_0(&world);
+        let change = Change::new("test", "fewer levels").set(&knob::SIZE_RATIO, 20u32);
+        world.db().control().apply(change.set(&knob::TRANSITION, "greedy")).unwrap();
+        took(&mut world);
+        assert_eq!(levels_below_0(&world), before - 1, "the level has left");
+        let took_after = took(&mut world);
+        assert!(took_after < 0.85 * took_before, "{took_after:.0} ns, {took_before:.0} before");
+    }
+
     /// Symptom: in a tree of tables of 256 KiB each full level was foreseen to be merged as a
     /// whole, at ten times what it cost. Cause: tables were taken to be of 16 MiB. Cure: a window
     /// tells how large they are.
