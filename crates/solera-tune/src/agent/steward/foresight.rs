@@ -345,8 +345,8 @@ impl Foresight<'_> {
         self.merging(&model.data, entries, entries, 0.0)
     }
 
-    /// Lifts levels of `tree` that its new shape does not need, if `plan` does that at once or reads
-    /// of `load` pay for it. `None` if they stay.
+    /// Lifts levels of `tree` that its new shape does not need, if `plan` does that at once, or
+    /// reads of `load` pay for it. `None` if they stay.
     fn lift(
         &self,
         window: &Window,
@@ -711,9 +711,9 @@ mod tests {
         assert!((foreseen / took - 1.0).abs() < 0.5, "{foreseen:.0} ns foreseen, {took:.0} taken");
     }
 
-    /// Symptom: scans were counted at twice what they took, so that a level less seemed to gain half
-    /// of what it did. Cause: each block of a scan had the price of a block at random, but those
-    /// behind the first lie behind it. Cure: they have the price of reading on.
+    /// Symptom: scans were counted at twice what they took, so that a level less seemed to gain
+    /// half of what it did. Cause: each block of a scan had the price of a block at random, but
+    /// those behind the first lie behind it. Cure: they have the price of reading on.
     #[test]
     fn what_a_window_of_scans_counts_is_what_it_takes() {
         let (units, scales) = (device(), Scales::default());

@@ -24,8 +24,8 @@ use solera::control::knob;
 pub(super) enum Group {
     /// K_i: free to change, and free to take back.
     Runs,
-    /// T. A smaller one makes levels that reads have to pay for to be rid of; a larger one may spare
-    /// levels.
+    /// T. A smaller one makes levels that reads have to pay for to be rid of; a larger one may
+    /// spare levels.
     Ratio,
     /// How long level 0 waits.
     Level0,
