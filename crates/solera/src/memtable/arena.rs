@@ -94,6 +94,7 @@ impl Drop for Chunk {
             // SAFETY: taken in `Chunk::new` with this size; whoever could use it held the arena.
             return unsafe { CHUNKS.give(self.start, CHUNK_BYTES) };
         }
+        pool::gave_large(self.layout.size());
         // SAFETY: allocated in `Chunk::new` with this layout.
         unsafe { dealloc(self.start.as_ptr(), self.layout) }
     }
@@ -129,7 +130,7 @@ impl Bump {
         self.align
     }
 
-    /// Bytes handed out so far.
+    /// Bytes handed out so far, and what was left of chunks that had no room for a piece.
     pub(super) fn used(&self) -> usize {
         self.used
     }
@@ -158,6 +159,8 @@ impl Bump {
         // SAFETY: by the contract of `Bump::new`.
         unsafe { Arena::of(&self.arena) }.chunks.lock().push(chunk);
         if !own {
+            // Nobody gets that any more: of four pieces of nearly 256 KiB three fit a chunk.
+            self.used += self.left;
             // SAFETY: the chunk is at least `bytes` long.
             self.next = unsafe { piece.add(bytes) };
             self.left = left;
