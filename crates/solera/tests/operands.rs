@@ -11,7 +11,7 @@ use std::sync::{
 };
 
 const OPERAND_BYTES: usize = 1 << 20;
-const OPERANDS: u8 = 40;
+const OPERANDS: u32 = 40;
 /// Sixteen mebibytes are held before anything is done, and one operand more.
 const GIVEN_BYTES_MAX: usize = 18 << 20;
 
@@ -49,7 +49,7 @@ fn operands_of_which_little_comes_are_not_all_held_at_once() {
     space.put("key", [100; 10]).unwrap();
     for number in 0..OPERANDS {
         // The largest is neither the first nor the last.
-        space.merge("key", vec![number * 7 % OPERANDS; OPERAND_BYTES]).unwrap();
+        space.merge("key", vec![(number * 7 % OPERANDS) as u8; OPERAND_BYTES]).unwrap();
     }
     let is_right = |value: &[u8]| value == [100; 10];
     let mut transaction = db.transaction();

@@ -12,6 +12,7 @@ use crate::{
     units,
 };
 use serde_json::json;
+use std::collections::BTreeSet;
 
 /// List, make and drop keyspaces
 #[derive(Debug, clap::Args)]
@@ -100,7 +101,11 @@ fn create(database: &Database, name: &str) -> Result<()> {
 /// Drops the keyspaces, and says about how many entries went with each.
 fn drop_keyspaces(database: &Database, names: &[String], yes: bool) -> Result<Vec<u64>> {
     let db = database.open_to_change()?;
-    let entries = |name: &String| Ok(database.existing_keyspace(&db, name)?.stats().entries);
+    let known: BTreeSet<String> = db.keyspaces().into_iter().collect();
+    if let Some(missing) = names.iter().find(|name| !known.contains(*name)) {
+        database.existing_keyspace(&db, missing)?;
+    }
+    let entries = |name: &String| Ok(db.keyspace(name)?.stats().entries);
     let entries = names.iter().map(entries).collect::<Result<Vec<u64>>>()?;
     if !yes {
         let all = match entries.iter().sum() {
