@@ -365,8 +365,8 @@ fn a_dropped_keyspace_is_gone_and_its_name_is_free() {
     assert!(db.drop_keyspace("default").is_err());
 }
 
-/// Symptom: to drop 10,000 keyspaces took as long as 10,000 syncs of the device. Cause: each was made
-/// durable by itself, and there was no other way. Cure: many are dropped by one record.
+/// Symptom: to drop 10,000 keyspaces took as long as 10,000 syncs of the device. Cause: each was
+/// made durable by itself, and there was no other way. Cure: many are dropped by one record.
 #[test]
 fn many_keyspaces_are_dropped_together_or_not_at_all_by_one_sync() {
     const KEYSPACES: usize = 40;

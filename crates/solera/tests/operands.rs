@@ -37,9 +37,9 @@ impl MergeOperator for Largest {
     }
 }
 
-/// Symptom: to read a key with 64 operands of 8 MiB took 512 MiB, though its value has 8. Cause: all
-/// operands were gathered before any was merged. Cure: beyond 16 MiB two become one where that is
-/// less.
+/// Symptom: to read a key with 64 operands of 8 MiB took 512 MiB, though its value has 8. Cause:
+/// all operands were gathered before any was merged. Cure: beyond 16 MiB two become one where that
+/// is less.
 #[test]
 fn operands_of_which_little_comes_are_not_all_held_at_once() {
     let operator = Arc::new(Largest::default());

@@ -635,8 +635,8 @@ fn a_load_is_not_resumed_into_another_database() {
 }
 
 /// Symptom: a load that was resumed after its keyspace was dropped and made again left out all that
-/// had been loaded before. Cause: the report knew the keyspace by its name alone. Cure: it knows its
-/// number, which is never given again.
+/// had been loaded before. Cause: the report knew the keyspace by its name alone. Cure: it knows
+/// its number, which is never given again.
 #[test]
 fn a_load_is_not_resumed_into_a_keyspace_that_was_made_again() {
     for report in [&["--bad-lines", "bad.jsonl"][..], &[]] {

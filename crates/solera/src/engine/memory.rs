@@ -232,8 +232,8 @@ impl Memory {
         self.untrimmed.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// A job is done, and has freed what it took: under a small budget, and of large pieces, what the
-    /// allocator has kept of that goes back.
+    /// A job is done, and has freed what it took: under a small budget, and of large pieces, what
+    /// the allocator has kept of that goes back.
     pub(super) fn after_job(&self) {
         if SMALL.contains(&self.budget.bytes)
             && self.untrimmed.load(Ordering::Relaxed) >= self.budget.bytes / TRIM_SHARE
