@@ -130,7 +130,7 @@ impl Bump {
         self.align
     }
 
-    /// Bytes handed out so far, and what was left of chunks that had no room for a piece.
+    /// Bytes handed out so far.
     pub(super) fn used(&self) -> usize {
         self.used
     }
@@ -159,8 +159,6 @@ impl Bump {
         // SAFETY: by the contract of `Bump::new`.
         unsafe { Arena::of(&self.arena) }.chunks.lock().push(chunk);
         if !own {
-            // Nobody gets that any more: of four pieces of nearly 256 KiB three fit a chunk.
-            self.used += self.left;
             // SAFETY: the chunk is at least `bytes` long.
             self.next = unsafe { piece.add(bytes) };
             self.left = left;

@@ -83,10 +83,10 @@ pub(super) fn iterators(
     db.wait_idle()?;
     println!("rss_flushed_kib {}", peak_rss_kib()?);
     let mut iterators: Vec<_> = (0..count).map(|_| db.iter()).collect();
-    for number in 0..count as usize {
+    for iterator in &mut iterators {
         // Each begins elsewhere.
         long[at..].copy_from_slice(&random.next().to_be_bytes());
-        iterators[number].seek(&long)?;
+        iterator.seek(&long)?;
     }
     println!("rss_sought_kib {}", peak_rss_kib()?);
     let mut seen = 0u64;
