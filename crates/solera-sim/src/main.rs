@@ -112,6 +112,9 @@ enum Program {
         /// Live every script twice: answers and files must be the same
         #[arg(long)]
         twice: bool,
+        /// Print a failure as it was found, without a search for a shorter script
+        #[arg(long)]
+        as_found: bool,
     },
     /// The same operations under many option sets
     Metamorph {
@@ -154,6 +157,9 @@ enum Program {
         /// Letters of the longest sequences, all of which are swept; 0: no sequences
         #[arg(long)]
         letters: Option<u32>,
+        /// Print a violation as it was found, without a search for a shorter script
+        #[arg(long)]
+        as_found: bool,
     },
     /// File calls that fail, each in turn and in every way
     Faultloop {
@@ -321,12 +327,13 @@ fn tell(how: &How, command: &str, program: Program) -> ExitCode {
 fn run(how: &How, program: Program) -> Result<Verdict, String> {
     let (scale, seed, threads) = (how.scale(), how.seed, how.threads);
     match program {
-        Program::Diffmodel { seeds, ops, twice } => {
+        Program::Diffmodel { seeds, ops, twice, as_found } => {
             let usual = diffmodel::Amount::at(scale, seed, threads);
             Ok(diffmodel::run(diffmodel::Amount {
                 seeds: seeds.unwrap_or(usual.seeds),
                 operations: ops.unwrap_or(usual.operations),
                 twice,
+                shrinks: !as_found,
                 ..usual
             }))
         }
@@ -351,12 +358,13 @@ fn run(how: &How, program: Program) -> Result<Verdict, String> {
                 ..usual
             }))
         }
-        Program::Crashsim { seeds, ops, letters } => {
+        Program::Crashsim { seeds, ops, letters, as_found } => {
             let usual = crashsim::Amount::at(scale, seed, threads);
             Ok(crashsim::run(&crashsim::Amount {
                 seeds: seeds.unwrap_or(usual.seeds),
                 operations: ops.unwrap_or(usual.operations),
                 letters: letters.unwrap_or(usual.letters),
+                shrinks: !as_found,
                 ..usual
             }))
         }
@@ -408,7 +416,7 @@ fn run(how: &How, program: Program) -> Result<Verdict, String> {
             })
         }
         #[cfg(feature = "canary")]
-        Program::Canary => canary::run(&std::env::current_exe().map_err(|error| error.to_string())?),
+        Program::Canary => canary::run(&std::env::current_exe().map_err(|error| error.to_string())?, threads),
         #[cfg(not(feature = "canary"))]
         Program::Canary => Err("no bug can be planted into this build; the one that has them: \
                                 cargo run --profile test -p solera-sim --features canary -- canary"

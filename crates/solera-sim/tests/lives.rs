@@ -15,8 +15,14 @@ use std::sync::{Mutex, PoisonError};
 
 #[test]
 fn random_lives_agree_with_the_oracle_and_with_themselves() {
-    let amount =
-        diffmodel::Amount { first_seed: 1000, seeds: 10, operations: 3_000, threads: 2, twice: true };
+    let amount = diffmodel::Amount {
+        first_seed: 1000,
+        seeds: 10,
+        operations: 3_000,
+        threads: 2,
+        twice: true,
+        shrinks: true,
+    };
     let verdict = diffmodel::run(amount);
     assert!(verdict.kept());
     assert_eq!(diffmodel::run(amount).to_string(), verdict.to_string());
@@ -72,6 +78,7 @@ fn no_power_cut_breaks_a_promise() {
         variants: vec![Persist::Nothing, Persist::RandomPages(512), Persist::LostName],
         draws: [1, 1],
         threads: 2,
+        shrinks: true,
     };
     let verdict = crashsim::run(&amount);
     assert!(verdict.kept());

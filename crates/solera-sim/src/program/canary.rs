@@ -11,7 +11,7 @@
 //! Callers: `solera-sim canary`, in builds with the feature. In these `main` calls `plant_named`
 //! before any program.
 
-use super::Verdict;
+use super::{Verdict, for_each_seed};
 use solera::{
     Clock, SystemClock,
     canary::{Bug, plant},
@@ -49,8 +49,9 @@ const CANARIES: [(Bug, &[&str]); Bug::ALL.len()] = [
     (Bug::PointerBeforeValue, CRASHSIM),
     (Bug::StaleAboveTier, DIFFMODEL),
 ];
-const CRASHSIM: &[&str] = &["crashsim", "--seed", "1", "--seeds", "1", "--ops", "30", "--letters", "0"];
-const DIFFMODEL: &[&str] = &["diffmodel", "--seeds", "40", "--ops", "5000"];
+const CRASHSIM: &[&str] =
+    &["crashsim", "--seed", "1", "--seeds", "1", "--ops", "30", "--letters", "0", "--as-found"];
+const DIFFMODEL: &[&str] = &["diffmodel", "--seeds", "40", "--ops", "5000", "--as-found"];
 const BITFLIP: &[&str] = &["bitflip", "--flips", "1000"];
 const EVILMODEL: &[&str] = &["evilmodel", "--seeds", "30"];
 
@@ -94,20 +95,25 @@ fn verdict(said: &str, succeeded: bool) -> End {
 }
 
 /// Plants each bug into a child that is `program`, and prints which program found it and how fast.
+/// As many children run at the same time as there are `threads`.
 ///
 /// # Errors
 /// A child could not be run, or finds something where nothing is.
-pub fn run(program: &Path) -> Result<Verdict, String> {
+pub fn run(program: &Path, threads: usize) -> Result<Verdict, String> {
     let ways: BTreeSet<&[&str]> = CANARIES.iter().map(|(_, way)| *way).collect();
-    for way in ways {
+    let ways: Vec<&[&str]> = ways.into_iter().collect();
+    let without = for_each_seed(0, ways.len() as u64, threads, |at| {
+        let way = ways[at as usize];
         let (end, seconds) = child(program, way, None)?;
         println!("{:20} {:12} {seconds:6.1} s", "no bug", way[0]);
-        if end != End::Kept {
-            return Err(format!("{} fails without a bug: {end:?}", way.join(" ")));
+        match end {
+            End::Kept => Ok(()),
+            end => Err(format!("{} fails without a bug: {end:?}", way.join(" "))),
         }
-    }
-    let (mut found, mut slowest) = (0, 0.0_f64);
-    for (bug, way) in CANARIES {
+    });
+    without.into_iter().collect::<Result<(), String>>()?;
+    let ended = for_each_seed(0, CANARIES.len() as u64, threads, |at| {
+        let (bug, way) = CANARIES[at as usize];
         let (end, seconds) = child(program, way, Some(bug))?;
         let outcome = match &end {
             End::Broken => "found".to_owned(),
@@ -116,13 +122,15 @@ pub fn run(program: &Path) -> Result<Verdict, String> {
             End::TooLate => "NOT FOUND IN TIME".to_owned(),
         };
         println!("{:20} {:12} {seconds:6.1} s  {outcome}", name(bug), way[0]);
-        found += u64::from(end == End::Broken);
-        slowest = slowest.max(seconds);
-    }
-    let all = CANARIES.len() as u64;
+        Ok((end == End::Broken, seconds))
+    });
+    let ended = ended.into_iter().collect::<Result<Vec<(bool, f64)>, String>>()?;
+    let found = ended.iter().filter(|(found, _)| *found).count();
+    let slowest = ended.iter().map(|(_, seconds)| *seconds).fold(0.0, f64::max);
+    let all = CANARIES.len();
     Ok(Verdict::new("canary")
         .figure("found", format!("{found}/{all}"))
-        .must_be_none("survived", all - found)
+        .must_be_none("survived", (all - found) as u64)
         .figure("slowest_s", format!("{slowest:.1}")))
 }
 

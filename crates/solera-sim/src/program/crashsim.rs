@@ -46,6 +46,8 @@ pub struct Amount {
     pub draws: [u32; 2],
     /// Sweeps at the same time.
     pub threads: usize,
+    /// Look for a shorter script that has a violation, too.
+    pub shrinks: bool,
 }
 
 impl Amount {
@@ -59,6 +61,7 @@ impl Amount {
             variants: Persist::ALL.to_vec(),
             draws: scale.of([1, 2], [2, 2]),
             threads,
+            shrinks: true,
         }
     }
 }
@@ -139,7 +142,11 @@ fn one(name: &str, amount: &Amount, script: &Script, from: usize, seed: u64) -> 
             Swept { sweep, lies: Lies::default(), violations: 0 }
         }
         Err(violation) => {
-            println!("{name} {seed}: {}", reproduce(script, plan, &violation));
+            let told = match amount.shrinks {
+                true => reproduce(script, plan, &violation),
+                false => format!("VIOLATED: {violation}"),
+            };
+            println!("{name} {seed}: {told}");
             Swept { sweep: Sweep::default(), lies: Lies::default(), violations: 1 }
         }
     }
