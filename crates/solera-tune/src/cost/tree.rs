@@ -516,6 +516,40 @@ impl Tree {
 mod tests {
     use super::*;
 
+    /// A level is full by what its entries take: where those that come in are four times as large, a
+    /// quarter as many fill it, and what they hide is gone at its own size.
+    #[test]
+    fn levels_are_full_by_what_entries_take_and_not_by_how_many_they_are() {
+        let shape = Shape {
+            size_ratio: 4,
+            run_limits: vec![1, 1],
+            write_buffer_bytes: 100_000,
+            table_bytes: 100_000,
+        };
+        let fill = |times: f64| {
+            let mut tree = Tree::of(shape.clone(), 100.0, 10_000.0, &[vec![], vec![1000.0]]);
+            tree = tree.sized(&[1.0, 1.0], times);
+            let mut entries = 0.0;
+            while tree.depth() < 3 {
+                tree.flush(1000.0 / times, 0.0);
+                tree.settle();
+                entries += 1000.0 / times;
+            }
+            (entries, tree.work.sizes[0])
+        };
+        let (small, large) = (fill(1.0), fill(4.0));
+        assert_eq!(small.0, 4.0 * large.0);
+        assert!((small.1 / large.1 - 1.0).abs() < 1e-9, "{small:?} {large:?}");
+
+        let old = Tree::of(shape, 100.0, 1000.0, &[vec![], vec![1000.0]]);
+        let mut tree = old.sized(&[1.0, 1.0], 4.0);
+        tree.flush(0.0, 500.0);
+        tree.settle();
+        let (entries, size) = (tree.entries(1), tree.size(1));
+        assert!((entries - 1000.0).abs() < 1e-6, "half of the keys have another version: {entries}");
+        assert!((size - 2500.0).abs() < 1e-6, "500 of four times the size, 500 old ones: {size}");
+    }
+
     /// Symptom: of two plans that cost the same, the one whose next merge lay just behind the
     /// walk's end seemed cheaper by a third. Cause: merges come in lumps. Cure: what a level has of
     /// its next merge counts.

@@ -201,6 +201,20 @@ mod tests {
         assert!(small.distance(&traits([0.39, 0.61, 0.0, 0.0])) >= 1.0);
     }
 
+    /// Symptom: a change was judged against windows of values that were a tenth as large. Cause: a
+    /// context knew how large entries in the tables are, which follows late. Cure: it also knows
+    /// how large those are that come in.
+    #[test]
+    fn entries_that_come_in_tell_workloads_apart_by_their_size_as_soon_as_they_come() {
+        let small = Traits { written_log2: Some(7.0), ..traits([0.5, 0.0, 0.0, 0.5]) };
+        let large = Traits { written_log2: Some(10.0), ..small };
+        assert!(small.distance(&large) >= 1.0);
+        assert!(small.distance(&Traits { written_log2: Some(7.5), ..small }) < 1.0);
+        assert!(small.distance(&Traits { written_log2: None, ..small }) < 1.0, "nothing was flushed");
+        let reads = |written_log2| Traits { written_log2, ..traits([0.0, 0.95, 0.0, 0.05]) };
+        assert!(reads(Some(7.0)).distance(&reads(Some(10.0))) < 1.0, "hardly anything is written");
+    }
+
     #[test]
     fn the_oldest_context_is_forgotten_when_there_are_too_many() {
         let mut contexts = Contexts::default();

@@ -806,6 +806,39 @@ mod tests {
         assert!(took_after < 0.9 * took_before, "{took_after:.0} ns, {took_before:.0} before");
     }
 
+    /// Symptom: where values became ten times as large, write buffers were foreseen to hold ten times
+    /// what they did, and smaller ones seemed to gain. Cause: what comes in was taken to be as large
+    /// as the tables' mean. Cure: it is as large as the window's flushes wrote it.
+    #[test]
+    fn entries_that_come_in_are_as_large_as_flushes_wrote_them_and_not_as_the_tables_mean() {
+        let mut world = World::new(Setup { entries: 30_000, ..Setup::default() }).unwrap();
+        let large = Phase { value_bytes: Some(1000), ..Phase::of([5.0, 45.0, 0.0, 50.0]) };
+        world.run(&large, 1_000).unwrap();
+        let pace = Pace { operations_min: 4_000, elapsed_ns_min: 0, ..Pace::default() };
+        let mut watch = Watch::new("default", pace, world.db().control().observe(), 0);
+        world.run(&large, 4_000).unwrap();
+        let Look::Ended(window) = watch.look(world.db().control().observe()) else {
+            panic!("a window of 4,000 operations has not ended")
+        };
+        let (units, goal, scales) = (device(), Goal::default(), Scales::default());
+        let foresight = Foresight { units: &units, goal: &goal, scales: &scales };
+        let plan = Plan::of(&window);
+        let (model, setting) = foresight.model(&window, &plan);
+        let tree = foresight.tree(&window, &model, &setting);
+        assert!(tree.arriving() > 2.0, "{}", tree.arriving());
+        let buffer = setting.shape.write_buffer_bytes;
+        let held = window.operations.writes as f64 / window.flushes as f64;
+        let foreseen = model.data.memtable_entries_of(buffer, tree.arriving());
+        assert!((foreseen / held - 1.0).abs() < 0.2, "{foreseen:.0} entries foreseen, {held:.0} held");
+        let of_mean = model.data.memtable_entries(buffer);
+        assert!(of_mean > 2.0 * held, "the tables' mean would be wrong: {of_mean:.0} for {held:.0}");
+        for level in &window.levels {
+            let bytes = tree.size(level.level as usize) * tree.stored_bytes();
+            let told = level.bytes as f64;
+            assert!((bytes - told).abs() < 0.15 * told.max(1.0), "level {}: {bytes}, {told}", level.level);
+        }
+    }
+
     /// Symptom: in a tree of tables of 256 KiB each full level was foreseen to be merged as a
     /// whole, at ten times what it cost. Cause: tables were taken to be of 16 MiB. Cure: a window
     /// tells how large they are.

@@ -372,7 +372,7 @@ mod tests {
         let scans = Phase::of([0.0, 5.0, 94.0, 1.0]);
         let pace = Pace { operations_min: 2_000, elapsed_ns_min: 0, ..Pace::default() };
         let mut watch = Watch::new("default", pace, world.db().control().observe(), 0);
-        let mut took = |world: &mut World| {
+        let took = |world: &mut World| {
             let begin = world.now_ns();
             world.run(&scans, 4_000).unwrap();
             (world.now_ns() - begin) as f64 / 4_000.0
