@@ -31,14 +31,20 @@ pub struct Cell {
     pub first: f64,
     /// Entries that hide an older one of a deeper run.
     pub newer: f64,
-    /// What all of them take, in entries of the mean size.
-    pub size: f64,
+    /// What all of them take beyond as many of the mean size, in entries of the mean size: exactly 0
+    /// where all are alike.
+    pub beyond: f64,
 }
 
 impl Cell {
     /// All entries.
     pub fn entries(&self) -> f64 {
         self.first + self.newer
+    }
+
+    /// What all entries take, in entries of the mean size.
+    pub fn size(&self) -> f64 {
+        self.entries() + self.beyond
     }
 
     fn is_empty(&self) -> bool {
@@ -53,7 +59,7 @@ impl Cell {
         Cell {
             first: self.first + older.first,
             newer: self.newer - met + older.newer,
-            size: self.size + stays * older.size,
+            beyond: self.beyond + stays * older.beyond,
         }
     }
 }
@@ -75,7 +81,8 @@ impl Run {
     /// Entries of all keys alike, each so many times as large as the mean.
     fn even(first: f64, newer: f64, times: f64) -> Run {
         let cells = CELLS as f64;
-        let cell = Cell { first: first / cells, newer: newer / cells, size: times * (first + newer) / cells };
+        let beyond = (times - 1.0) * (first + newer) / cells;
+        let cell = Cell { first: first / cells, newer: newer / cells, beyond };
         Run { cells: vec![cell; CELLS], sealed: false }
     }
 
@@ -86,7 +93,7 @@ impl Run {
 
     /// What all its entries take, in entries of the mean size.
     pub fn size(&self) -> f64 {
-        self.cells.iter().map(|cell| cell.size).sum()
+        self.cells.iter().map(Cell::size).sum()
     }
 
     /// Entries that hide older ones.
@@ -219,7 +226,7 @@ impl Tree {
     pub fn sized(mut self, levels: &[f64], arriving: f64) -> Tree {
         for (runs, times) in self.levels.iter_mut().zip(levels) {
             let cells = runs.iter_mut().flat_map(|run| &mut run.cells);
-            cells.for_each(|cell| cell.size = times * cell.entries());
+            cells.for_each(|cell| cell.beyond = (times - 1.0) * cell.entries());
         }
         self.arriving = arriving;
         self
@@ -422,8 +429,8 @@ impl Tree {
                 let source = std::mem::take(&mut run.cells[cell]);
                 if !source.is_empty() {
                     (sources, newest) = (sources + 1, at);
-                    moves = moves.and(Moved { entries: source.entries(), size: source.size }, 1.0);
-                    of_runs[at] += source.size;
+                    moves = moves.and(Moved { entries: source.entries(), size: source.size() }, 1.0);
+                    of_runs[at] += source.size();
                     merged = source.over(merged, keys);
                 }
             }
@@ -434,7 +441,7 @@ impl Tree {
                 of_runs[newest] -= moves.size;
             } else {
                 let [older, after] = [older, target.cells[cell]]
-                    .map(|cell| Moved { entries: cell.entries(), size: cell.size });
+                    .map(|cell| Moved { entries: cell.entries(), size: cell.size() });
                 read = read.and(moves, 1.0).and(older, 1.0);
                 written = written.and(after, 1.0);
                 *of_runs.last_mut().expect("the target's") += older.size;
@@ -464,8 +471,8 @@ impl Tree {
         let limit = PLAN_TABLES * self.table_size();
         let size = |cell: usize| {
             let sources: f64 =
-                self.levels[level].iter().filter(|run| run.sealed).map(|run| run.cells[cell].size).sum();
-            (sources, self.levels[level + 1][target].cells[cell].size)
+                self.levels[level].iter().filter(|run| run.sealed).map(|run| run.cells[cell].size()).sum();
+            (sources, self.levels[level + 1][target].cells[cell].size())
         };
         let Some(first) = (0..CELLS).find(|&cell| size(cell).0 > NOTHING) else {
             self.levels[level].retain(|run| !run.sealed);
@@ -494,8 +501,8 @@ impl Tree {
         let mut best = (f64::INFINITY, 0..CELLS, 0.0);
         for start in 0..CELLS {
             while end < CELLS && (sum < wanted * (1.0 - 1e-6) || end == start) {
-                sum += source[end].size;
-                met += older[end].size;
+                sum += source[end].size();
+                met += older[end].size();
                 end += 1;
             }
             if sum < wanted * (1.0 - 1e-6) {
@@ -504,8 +511,8 @@ impl Tree {
             if met / sum < best.0 {
                 best = (met / sum, start..end, sum);
             }
-            sum -= source[start].size;
-            met -= older[start].size;
+            sum -= source[start].size();
+            met -= older[start].size();
         }
         let (_, range, sum) = best;
         self.merge(level, range, false, EDGE_TABLES * sum);

@@ -51,6 +51,8 @@ const SCAN: f64 = 16.0;
 const TABLE_BYTES: u64 = 16 << 20;
 /// Farthest that entries of one level, or those that come in, are from the mean, as a factor.
 const TIMES_MEAN_MAX: f64 = 1024.0;
+/// How far they are from it at least, as a share: less may be filters, indexes and small tables.
+const TIMES_MEAN_MIN: f64 = 0.1;
 /// Bits of a filter by which levels differ where small ones get more of them.
 const BITS_APART: f64 = 0.5;
 /// Windows after which a change that does not help is taken back: one to settle, two to judge.
@@ -533,7 +535,10 @@ fn times_mean(window: &Window, level: &LevelSight) -> f64 {
     let of = |bytes: u64, entries: u64| bytes as f64 / entries.max(1) as f64;
     let mean = of(window.table_bytes(), window.table_entries());
     let own = of(level.bytes, level.entries);
-    if own * mean > 0.0 { (own / mean).clamp(1.0 / TIMES_MEAN_MAX, TIMES_MEAN_MAX) } else { 1.0 }
+    if own * mean <= 0.0 || (own / mean - 1.0).abs() < TIMES_MEAN_MIN {
+        return 1.0;
+    }
+    (own / mean).clamp(1.0 / TIMES_MEAN_MAX, TIMES_MEAN_MAX)
 }
 
 /// How many times as large as the mean of all tables the entries are that come in: as flushes wrote
