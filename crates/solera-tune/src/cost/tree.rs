@@ -31,7 +31,7 @@ pub struct Cell {
     pub first: f64,
     /// Entries that hide an older one of a deeper run.
     pub newer: f64,
-    /// What all of them take beyond as many of the mean size, in entries of the mean size: exactly 0
+    /// What all of them take beyond as many of the mean size, in entries of that size: exactly 0
     /// where all are alike.
     pub beyond: f64,
 }
@@ -523,8 +523,8 @@ impl Tree {
 mod tests {
     use super::*;
 
-    /// A level is full by what its entries take: where those that come in are four times as large, a
-    /// quarter as many fill it, and what they hide is gone at its own size.
+    /// A level is full by what its entries take. Where those that come in are four times as large,
+    /// a quarter as many fill it; what they hide is gone at its own size.
     #[test]
     fn levels_are_full_by_what_entries_take_and_not_by_how_many_they_are() {
         let shape = Shape {

@@ -2,8 +2,8 @@
 //! size of data, of entries that are there and that come in, and of scans.
 //!
 //! A window belongs to the nearest context. Their mixes lie within `DRIFT` in total variation
-//! (CAMAL's threshold), their sizes within a factor of 2; a scan's counts where both have scans, that
-//! of what comes in where both have writes. A context keeps the traits that it was first seen with.
+//! (CAMAL's threshold), their sizes within a factor of 2. A scan's counts where both have scans,
+//! that of what comes in where both have writes. A context keeps the traits of its first window.
 //!
 //! What must hold: a workload that no context is like becomes one after a window whose parts are
 //! alike, or two windows in a row. Till then its number is 0. 64 are remembered; the one seen least

@@ -811,9 +811,9 @@ mod tests {
         assert!(took_after < 0.9 * took_before, "{took_after:.0} ns, {took_before:.0} before");
     }
 
-    /// Symptom: where values became ten times as large, write buffers were foreseen to hold ten times
-    /// what they did, and smaller ones seemed to gain. Cause: what comes in was taken to be as large
-    /// as the tables' mean. Cure: it is as large as the window's flushes wrote it.
+    /// Symptom: where values became ten times as large, write buffers were foreseen to hold ten
+    /// times what they did, and smaller ones seemed to gain. Cause: what comes in was taken to be
+    /// as large as the tables' mean. Cure: it is as large as the window's flushes wrote it.
     #[test]
     fn entries_that_come_in_are_as_large_as_flushes_wrote_them_and_not_as_the_tables_mean() {
         let mut world = World::new(Setup { entries: 30_000, ..Setup::default() }).unwrap();
