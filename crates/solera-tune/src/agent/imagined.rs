@@ -108,6 +108,7 @@ impl Imagined {
             flushed: (work.flushed - before.flushed) / writes,
             read: read.iter().map(|x| x / writes).collect(),
             written: written.iter().map(|x| x / writes).collect(),
+            sizes: std::array::from_fn(|of| (work.sizes[of] - before.sizes[of]) / writes),
             tables: (work.tables - before.tables) / writes,
         };
         let cost = crate::cost::Cost { reads, work_per_write: per_write, filter_bits: Vec::new() };

@@ -74,7 +74,12 @@ impl Data {
 
     /// Entries of a full memtable.
     pub fn memtable_entries(&self, write_buffer_bytes: u64) -> f64 {
-        (write_buffer_bytes as f64 / (self.entry_bytes + MEMTABLE_OVERHEAD_BYTES)).max(1.0)
+        self.memtable_entries_of(write_buffer_bytes, 1.0)
+    }
+
+    /// The same where the entries that come in are so many times as large as the mean.
+    pub fn memtable_entries_of(&self, write_buffer_bytes: u64, times: f64) -> f64 {
+        (write_buffer_bytes as f64 / (times * self.entry_bytes + MEMTABLE_OVERHEAD_BYTES)).max(1.0)
     }
 }
 
@@ -164,7 +169,7 @@ impl Model {
     /// that it takes is theirs.
     pub fn run_looking(&self, setting: &Setting, load: Load<'_>, tree: &mut Tree, states: u32) -> Cost {
         let before = tree.work.clone();
-        let memtable = self.data.memtable_entries(setting.shape.write_buffer_bytes);
+        let memtable = self.memtable(setting, tree);
         let writes = load.operations * load.mix.write;
         let flushes = (writes / memtable).floor();
         // Reads are looked at in whole cycles of level 0, which comes back to the same number of
@@ -201,6 +206,7 @@ impl Model {
             flushed: per_write(tree.work.flushed - before.flushed),
             read: since(&tree.work.read, &before.read),
             written: since(&tree.work.written, &before.written),
+            sizes: std::array::from_fn(|of| per_write(tree.work.sizes[of] - before.sizes[of])),
             tables: per_write(tree.work.tables - before.tables),
         };
         cost.filter_bits = self.filter_bits(setting, load.mix, tree);
@@ -209,7 +215,7 @@ impl Model {
 
     /// What reads of `tree` as it is now do.
     pub fn reads(&self, setting: &Setting, mix: &Mix, tree: &Tree) -> Reads {
-        let reading = self.reading(setting, mix);
+        let reading = self.reading(setting, mix, tree);
         let filters = self.level_filters(setting, &reading, tree);
         let table = self.data.table_entries(setting);
         reading.of(tree, |level, run| {
@@ -224,18 +230,23 @@ impl Model {
     /// What the filters of each level of `tree` have in bits per key: what the engine gives to
     /// tables that it writes while `mix` runs.
     pub fn filter_bits(&self, setting: &Setting, mix: &Mix, tree: &Tree) -> Vec<f64> {
-        let filters = self.level_filters(setting, &self.reading(setting, mix), tree);
+        let filters = self.level_filters(setting, &self.reading(setting, mix, tree), tree);
         (0..tree.depth().max(1)).map(|level| filters.of(level as u32).bits_per_key.into()).collect()
     }
 
     /// q_i: how often an operation of `mix` asks a run of each level of `tree` for a key that it
     /// does not hold.
     pub fn misses(&self, setting: &Setting, mix: &Mix, tree: &Tree) -> Vec<f64> {
-        self.reading(setting, mix).misses(tree)
+        self.reading(setting, mix, tree).misses(tree)
     }
 
-    fn reading<'a>(&self, setting: &Setting, mix: &'a Mix) -> Reading<'a> {
-        let memtable = self.data.memtable_entries(setting.shape.write_buffer_bytes);
+    /// Entries of a full memtable of what comes into `tree`.
+    fn memtable(&self, setting: &Setting, tree: &Tree) -> f64 {
+        self.data.memtable_entries_of(setting.shape.write_buffer_bytes, tree.arriving())
+    }
+
+    fn reading<'a>(&self, setting: &Setting, mix: &'a Mix, tree: &Tree) -> Reading<'a> {
+        let memtable = self.memtable(setting, tree);
         Reading {
             mix,
             block_entries: self.data.block_entries(),
@@ -269,8 +280,9 @@ impl Model {
                     + of.blocks_read * read),
         };
         let scan = &cost.reads.scan;
-        let pages = |entries: f64| entries * data.stored_bytes(0.0) / PAGE_BYTES;
+        let pages = |size: f64| size * data.stored_bytes(0.0) / PAGE_BYTES;
         let work = &cost.work_per_write;
+        let [flushed, read_size, written] = work.sizes;
         let mut terms = vec![
             lookup("absent lookups", mix.absent, &cost.reads.absent),
             lookup("found lookups", mix.found, &cost.reads.found),
@@ -286,21 +298,21 @@ impl Model {
             },
             Term {
                 name: "writes: log, memtable, flush",
-                blocks: mix.write * work.flushed / data.block_entries(),
+                blocks: mix.write * flushed / data.block_entries(),
                 ns: mix.write
                     * (units.put_ns
                         + work.flushed * units.merge_ns_per_entry
-                        + pages(work.flushed) * units.write_ns_per_page),
+                        + pages(flushed) * units.write_ns_per_page),
             },
         ];
         terms.push(Term {
             name: "writes: merges",
-            blocks: mix.write * (work.read_total() + work.written_total()) / data.block_entries(),
+            blocks: mix.write * (read_size + written) / data.block_entries(),
             ns: mix.write
                 * (work.tables * units.seek_ns()
                     + work.read_total() * units.merge_ns_per_entry
-                    + pages(work.read_total()) * units.read_ahead_ns_per_page
-                    + pages(work.written_total()) * units.write_ns_per_page),
+                    + pages(read_size) * units.read_ahead_ns_per_page
+                    + pages(written) * units.write_ns_per_page),
         });
         terms
     }
@@ -387,7 +399,8 @@ mod tests {
         let model = Model { data, units: Units::assumed() };
         let mix = Mix::new([0.0, 0.0, 0.0, 1.0]).unwrap();
         let work = |tables: f64| {
-            let work = Work { flushed: 1.0, read: vec![0.0, 4.0], written: vec![0.0, 3.0], tables };
+            let sizes = [1.0, 4.0, 3.0];
+            let work = Work { flushed: 1.0, read: vec![0.0, 4.0], written: vec![0.0, 3.0], sizes, tables };
             model.ns(&mix, &Cost { work_per_write: work, ..Cost::default() })
         };
         let apart = work(0.5) - work(0.1);

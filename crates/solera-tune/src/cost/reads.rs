@@ -147,18 +147,13 @@ impl Reading<'_> {
             let asked = (coverage * looking).max(held);
             visible *= 1.0 - run.newer() / keys;
             looking -= held;
+            // Larger entries are fewer in a block, down to one.
+            let blocks = (run.size() / self.block_entries).min(entries);
             // A walk begins in the block where its key belongs, and goes on to the next if the key
             // lies behind that block's last: half of the gaps between blocks.
-            let next = reach * 0.5 / self.block_entries;
-            let walked = next + (self.scan_entries - 1.0).max(0.0) * entries / keys / self.block_entries;
-            Part {
-                level,
-                blocks: entries / self.block_entries,
-                asked: [coverage, asked, reach],
-                held,
-                scanned: reach + walked,
-                walked,
-            }
+            let next = reach * 0.5 * blocks / entries.max(f64::MIN_POSITIVE);
+            let walked = next + (self.scan_entries - 1.0).max(0.0) * blocks / keys;
+            Part { level, blocks, asked: [coverage, asked, reach], held, scanned: reach + walked, walked }
         };
         tree.runs().map(part).collect()
     }

@@ -31,12 +31,20 @@ pub struct Cell {
     pub first: f64,
     /// Entries that hide an older one of a deeper run.
     pub newer: f64,
+    /// What all of them take beyond as many of the mean size, in entries of that size: exactly 0
+    /// where all are alike.
+    pub beyond: f64,
 }
 
 impl Cell {
     /// All entries.
     pub fn entries(&self) -> f64 {
         self.first + self.newer
+    }
+
+    /// What all entries take, in entries of the mean size.
+    pub fn size(&self) -> f64 {
+        self.entries() + self.beyond
     }
 
     fn is_empty(&self) -> bool {
@@ -46,7 +54,13 @@ impl Cell {
     /// What a merge of this, the newer one, with `older` leaves, where `keys` keys are in use.
     fn over(self, older: Cell, keys: f64) -> Cell {
         let met = if keys > 0.0 { self.newer * (older.entries() / keys).min(1.0) } else { 0.0 };
-        Cell { first: self.first + older.first, newer: self.newer - met + older.newer }
+        // The older ones of those that are met are gone.
+        let stays = if older.is_empty() { 1.0 } else { 1.0 - (met / older.entries()).min(1.0) };
+        Cell {
+            first: self.first + older.first,
+            newer: self.newer - met + older.newer,
+            beyond: self.beyond + stays * older.beyond,
+        }
     }
 }
 
@@ -64,14 +78,22 @@ impl Run {
         Run { cells: vec![Cell::default(); CELLS], sealed: false }
     }
 
-    fn even(first: f64, newer: f64) -> Run {
+    /// Entries of all keys alike, each so many times as large as the mean.
+    fn even(first: f64, newer: f64, times: f64) -> Run {
         let cells = CELLS as f64;
-        Run { cells: vec![Cell { first: first / cells, newer: newer / cells }; CELLS], sealed: false }
+        let beyond = (times - 1.0) * (first + newer) / cells;
+        let cell = Cell { first: first / cells, newer: newer / cells, beyond };
+        Run { cells: vec![cell; CELLS], sealed: false }
     }
 
     /// All its entries.
     pub fn entries(&self) -> f64 {
         self.cells.iter().map(Cell::entries).sum()
+    }
+
+    /// What all its entries take, in entries of the mean size.
+    pub fn size(&self) -> f64 {
+        self.cells.iter().map(Cell::size).sum()
     }
 
     /// Entries that hide older ones.
@@ -105,6 +127,8 @@ pub struct Work {
     pub read: Vec<f64>,
     /// Written by merges into each level.
     pub written: Vec<f64>,
+    /// What flushed, read and written entries take, each in entries of the mean size.
+    pub sizes: [f64; 3],
     /// Tables that merges read: each begins with a read of its own.
     pub tables: f64,
 }
@@ -120,13 +144,36 @@ impl Work {
         self.written.iter().sum()
     }
 
-    fn add(&mut self, level: usize, read: f64, written: f64) {
+    fn add(&mut self, level: usize, read: Moved, written: Moved) {
         if self.read.len() <= level {
             self.read.resize(level + 1, 0.0);
             self.written.resize(level + 1, 0.0);
         }
-        self.read[level] += read;
-        self.written[level] += written;
+        self.read[level] += read.entries;
+        self.written[level] += written.entries;
+        self.sizes[1] += read.size;
+        self.sizes[2] += written.size;
+    }
+}
+
+/// What a merge moves.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Moved {
+    /// Entries.
+    pub entries: f64,
+    /// What they take, in entries of the mean size.
+    pub size: f64,
+}
+
+impl Moved {
+    fn of(run: &Run) -> Moved {
+        Moved { entries: run.entries(), size: run.size() }
+    }
+
+    /// This and `share` times another.
+    #[must_use]
+    pub fn and(self, other: Moved, share: f64) -> Moved {
+        Moved { entries: self.entries + share * other.entries, size: self.size + share * other.size }
     }
 }
 
@@ -135,8 +182,8 @@ impl Work {
 pub struct Surplus {
     /// The last level that it needs.
     pub last: usize,
-    /// Entries from that level on.
-    pub entries: f64,
+    /// What lies from that level on.
+    pub moved: Moved,
     /// Runs of each level from that one on.
     pub runs: Vec<usize>,
 }
@@ -161,6 +208,8 @@ pub struct Tree {
     levels: Vec<Vec<Run>>,
     /// Keys in it.
     keys: f64,
+    /// How many times as large as the mean the entries are that come in.
+    arriving: f64,
     /// What was done since it was made.
     pub work: Work,
 }
@@ -168,7 +217,29 @@ pub struct Tree {
 impl Tree {
     /// An empty tree of entries that take `stored_bytes` each in a table.
     pub fn new(shape: Shape, stored_bytes: f64) -> Tree {
-        Tree { shape, stored_bytes, levels: Vec::new(), keys: 0.0, work: Work::default() }
+        Tree { shape, stored_bytes, levels: Vec::new(), keys: 0.0, arriving: 1.0, work: Work::default() }
+    }
+
+    /// The same tree where the entries of each level are so many times as large as the mean, and
+    /// those that come in `arriving` times.
+    #[must_use]
+    pub fn sized(mut self, levels: &[f64], arriving: f64) -> Tree {
+        for (runs, times) in self.levels.iter_mut().zip(levels) {
+            let cells = runs.iter_mut().flat_map(|run| &mut run.cells);
+            cells.for_each(|cell| cell.beyond = (times - 1.0) * cell.entries());
+        }
+        self.arriving = arriving;
+        self
+    }
+
+    /// How many times as large as the mean the entries are that come in.
+    pub fn arriving(&self) -> f64 {
+        self.arriving
+    }
+
+    /// What the entries of `level` take, in entries of the mean size.
+    pub fn size(&self, level: usize) -> f64 {
+        self.levels.get(level).map_or(0.0, |runs| runs.iter().map(Run::size).sum())
     }
 
     /// The tree as `levels` says it is: entries of every run of every level, newest first, in which
@@ -182,7 +253,7 @@ impl Tree {
             for &entries in runs.iter().rev() {
                 let first = entries.min(unknown);
                 unknown -= first;
-                tree.levels[level].insert(0, Run::even(first, entries - first));
+                tree.levels[level].insert(0, Run::even(first, entries - first, 1.0));
             }
         }
         tree
@@ -231,7 +302,8 @@ impl Tree {
         }
         self.keys += new;
         self.work.flushed += new + again;
-        self.levels[0].insert(0, Run::even(new, again));
+        self.work.sizes[0] += self.arriving * (new + again);
+        self.levels[0].insert(0, Run::even(new, again, self.arriving));
     }
 
     /// Does all that is due, the most urgent first.
@@ -251,21 +323,21 @@ impl Tree {
     /// none.
     pub fn surplus(&self) -> Option<Surplus> {
         let depth = self.depth();
-        let mut entries = 0.0;
+        let mut size = 0.0;
         let fits = |level: &usize| {
-            entries += self.entries(*level);
-            entries < self.capacity(*level)
+            size += self.size(*level);
+            size < self.capacity(*level)
         };
         let last = (1..depth).rev().take_while(fits).last()?;
         let levels = self.levels.get(last..depth).filter(|levels| levels.len() > 1)?;
-        let entries = levels.iter().flatten().map(Run::entries).sum();
-        Some(Surplus { last, entries, runs: levels.iter().map(Vec::len).collect() })
+        let moved = levels.iter().flatten().fold(Moved::default(), |sum, run| sum.and(Moved::of(run), 1.0));
+        Some(Surplus { last, moved, runs: levels.iter().map(Vec::len).collect() })
     }
 
     /// Merges all levels that the shape does not need into the last one that it does
     /// (docs/decisions/0024).
     pub fn lift(&mut self) {
-        let Some(Surplus { last, entries, runs }) = self.surplus() else { return };
+        let Some(Surplus { last, moved, runs }) = self.surplus() else { return };
         let keys = self.keys / CELLS as f64;
         let mut target = Run::empty();
         for run in self.levels.drain(last..).collect::<Vec<_>>().iter().flatten().rev() {
@@ -274,8 +346,8 @@ impl Tree {
         }
         let count = runs.iter().sum::<usize>();
         if count > 1 {
-            self.work.tables += (entries / self.table_entries().max(1.0)).max(count as f64);
-            self.work.add(last, entries, target.entries());
+            self.work.tables += (moved.size / self.table_size().max(1.0)).max(count as f64);
+            self.work.add(last, moved, Moved::of(&target));
         }
         self.levels.push(vec![target]);
     }
@@ -283,31 +355,32 @@ impl Tree {
     /// Entries that merges will read and write which come when a level is full, as far as it is:
     /// what a walk that ends before them leaves to be paid. A level of one run is full all the time
     /// and owes nothing.
-    pub fn owed(&self) -> f64 {
+    pub fn owed(&self) -> Moved {
         let of = |(level, runs): (usize, &Vec<Run>)| {
             let limit = self.shape.run_limit(level as u32);
             if runs.is_empty() || (level > 0 && limit == 1) {
-                return 0.0;
+                return Moved::default();
             }
-            let entries = self.entries(level);
+            let own = runs.iter().fold(Moved::default(), |sum, run| sum.and(Moved::of(run), 1.0));
             let full = match level {
                 0 => runs.len() as f64 / f64::from(limit),
-                _ => entries / self.capacity(level),
+                _ => own.size / self.capacity(level),
             };
             let next = self.shape.run_limit(level as u32 + 1);
             let room = self.shape.run_capacity_bytes(level as u32 + 1) as f64 / self.stored_bytes;
-            let takes = |run: &&Run| !run.sealed && (next == 1 || run.entries() < room);
+            let takes = |run: &&Run| !run.sealed && (next == 1 || run.size() < room);
             let target = self.levels.get(level + 1).and_then(|runs| runs.first()).filter(takes);
-            entries + full.min(1.0) * target.map_or(0.0, Run::entries)
+            own.and(target.map(Moved::of).unwrap_or_default(), full.min(1.0))
         };
-        self.levels.iter().enumerate().map(of).sum()
+        self.levels.iter().enumerate().map(of).fold(Moved::default(), |sum, moved| sum.and(moved, 1.0))
     }
 
     fn capacity(&self, level: usize) -> f64 {
         self.shape.capacity_bytes(level as u32) as f64 / self.stored_bytes
     }
 
-    fn table_entries(&self) -> f64 {
+    /// What a table holds, in entries of the mean size.
+    fn table_size(&self) -> f64 {
         self.shape.table_bytes as f64 / self.stored_bytes
     }
 
@@ -318,7 +391,7 @@ impl Tree {
             let sealed = runs.last().is_some_and(|run| run.sealed);
             let full = match level {
                 0 => runs.len() as f64 / f64::from(self.shape.run_limit(0)),
-                _ => self.entries(level) / self.capacity(level),
+                _ => self.size(level) / self.capacity(level),
             };
             if sealed { full.max(1.0) } else { full }
         };
@@ -331,7 +404,7 @@ impl Tree {
     fn target(&mut self, level: usize) -> usize {
         let limit = self.shape.run_limit(level as u32);
         let run_capacity = self.shape.run_capacity_bytes(level as u32) as f64 / self.stored_bytes;
-        let has_room = |run: &Run| !run.sealed && (limit == 1 || run.entries() < run_capacity);
+        let has_room = |run: &Run| !run.sealed && (limit == 1 || run.size() < run_capacity);
         if !self.levels[level].first().is_some_and(has_room) {
             self.levels[level].insert(0, Run::empty());
         }
@@ -344,20 +417,20 @@ impl Tree {
         let at = self.target(level + 1);
         let keys = self.keys / CELLS as f64;
         let mut target = std::mem::replace(&mut self.levels[level + 1][at], Run::empty());
-        let (mut read, mut written) = (0.0, 0.0);
-        // Entries of each run that a merge reads, the target's last.
+        let (mut read, mut written) = (Moved::default(), Moved::default());
+        // What a merge reads of each run, the target's last.
         let mut of_runs = vec![0.0; self.levels[level].len() + 1];
         for cell in cells {
             let (mut sources, mut newest) = (0, 0);
             let mut merged = Cell::default();
-            let mut source_entries = 0.0;
+            let mut moves = Moved::default();
             let runs = self.levels[level].iter_mut().enumerate().rev();
             for (at, run) in runs.filter(|(_, run)| run.sealed || !sealed_only) {
                 let source = std::mem::take(&mut run.cells[cell]);
                 if !source.is_empty() {
                     (sources, newest) = (sources + 1, at);
-                    source_entries += source.entries();
-                    of_runs[at] += source.entries();
+                    moves = moves.and(Moved { entries: source.entries(), size: source.size() }, 1.0);
+                    of_runs[at] += source.size();
                     merged = source.over(merged, keys);
                 }
             }
@@ -365,19 +438,23 @@ impl Tree {
             let moved = sources <= 1 && older.is_empty();
             target.cells[cell] = merged.over(older, keys);
             if moved {
-                of_runs[newest] -= source_entries;
+                of_runs[newest] -= moves.size;
             } else {
-                read += source_entries + older.entries();
-                written += target.cells[cell].entries();
-                *of_runs.last_mut().expect("the target's") += older.entries();
+                let [older, after] = [older, target.cells[cell]]
+                    .map(|cell| Moved { entries: cell.entries(), size: cell.size() });
+                read = read.and(moves, 1.0).and(older, 1.0);
+                written = written.and(after, 1.0);
+                *of_runs.last_mut().expect("the target's") += older.size;
             }
         }
-        let table = self.table_entries().max(1.0);
-        let tables = of_runs.iter().filter(|entries| **entries > NOTHING);
-        self.work.tables += tables.map(|entries| (entries / table).max(1.0)).sum::<f64>();
-        if read > 0.0 {
-            let edge = edge.min(target.entries());
-            (read, written) = (read + edge, written + edge);
+        let table = self.table_size().max(1.0);
+        let tables = of_runs.iter().filter(|size| **size > NOTHING);
+        self.work.tables += tables.map(|size| (size / table).max(1.0)).sum::<f64>();
+        if read.entries > 0.0 {
+            // The target's entries at the edges are of its own size.
+            let share = edge / target.size().max(NOTHING);
+            let edges = Moved::default().and(Moved::of(&target), share.min(1.0));
+            (read, written) = (read.and(edges, 1.0), written.and(edges, 1.0));
         }
         self.levels[level + 1][at] = target;
         self.levels[level].retain(|run| !run.is_empty());
@@ -391,19 +468,19 @@ impl Tree {
             self.levels[level].iter_mut().for_each(|run| run.sealed = true);
         }
         let target = self.target(level + 1);
-        let limit = PLAN_TABLES * self.table_entries();
-        let bytes = |cell: usize| {
+        let limit = PLAN_TABLES * self.table_size();
+        let size = |cell: usize| {
             let sources: f64 =
-                self.levels[level].iter().filter(|run| run.sealed).map(|run| run.cells[cell].entries()).sum();
-            (sources, self.levels[level + 1][target].cells[cell].entries())
+                self.levels[level].iter().filter(|run| run.sealed).map(|run| run.cells[cell].size()).sum();
+            (sources, self.levels[level + 1][target].cells[cell].size())
         };
-        let Some(first) = (0..CELLS).find(|&cell| bytes(cell).0 > NOTHING) else {
+        let Some(first) = (0..CELLS).find(|&cell| size(cell).0 > NOTHING) else {
             self.levels[level].retain(|run| !run.sealed);
             return;
         };
         let (mut last, mut sum) = (first, 0.0);
         for cell in first..CELLS {
-            let (sources, older) = bytes(cell);
+            let (sources, older) = size(cell);
             sum += sources + older;
             if cell > first && sum > limit {
                 break;
@@ -416,7 +493,7 @@ impl Tree {
     /// A table's worth of the only run of `level`, from where it meets least in the next.
     fn move_cheapest(&mut self, level: usize) {
         let target = self.target(level + 1);
-        let wanted = self.table_entries().min(self.levels[level][0].entries());
+        let wanted = self.table_size().min(self.levels[level][0].size());
         let (source, older) = (&self.levels[level][0].cells, &self.levels[level + 1][target].cells);
         // Of the shortest ranges that hold a table's worth, the one that meets least for what it
         // moves.
@@ -424,8 +501,8 @@ impl Tree {
         let mut best = (f64::INFINITY, 0..CELLS, 0.0);
         for start in 0..CELLS {
             while end < CELLS && (sum < wanted * (1.0 - 1e-6) || end == start) {
-                sum += source[end].entries();
-                met += older[end].entries();
+                sum += source[end].size();
+                met += older[end].size();
                 end += 1;
             }
             if sum < wanted * (1.0 - 1e-6) {
@@ -434,8 +511,8 @@ impl Tree {
             if met / sum < best.0 {
                 best = (met / sum, start..end, sum);
             }
-            sum -= source[start].entries();
-            met -= older[start].entries();
+            sum -= source[start].size();
+            met -= older[start].size();
         }
         let (_, range, sum) = best;
         self.merge(level, range, false, EDGE_TABLES * sum);
@@ -445,6 +522,40 @@ impl Tree {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A level is full by what its entries take. Where those that come in are four times as large,
+    /// a quarter as many fill it; what they hide is gone at its own size.
+    #[test]
+    fn levels_are_full_by_what_entries_take_and_not_by_how_many_they_are() {
+        let shape = Shape {
+            size_ratio: 4,
+            run_limits: vec![1, 1],
+            write_buffer_bytes: 100_000,
+            table_bytes: 100_000,
+        };
+        let fill = |times: f64| {
+            let mut tree = Tree::of(shape.clone(), 100.0, 10_000.0, &[vec![], vec![1000.0]]);
+            tree = tree.sized(&[1.0, 1.0], times);
+            let mut entries = 0.0;
+            while tree.depth() < 3 {
+                tree.flush(1000.0 / times, 0.0);
+                tree.settle();
+                entries += 1000.0 / times;
+            }
+            (entries, tree.work.sizes[0])
+        };
+        let (small, large) = (fill(1.0), fill(4.0));
+        assert_eq!(small.0, 4.0 * large.0);
+        assert!((small.1 / large.1 - 1.0).abs() < 1e-9, "{small:?} {large:?}");
+
+        let old = Tree::of(shape, 100.0, 1000.0, &[vec![], vec![1000.0]]);
+        let mut tree = old.sized(&[1.0, 1.0], 4.0);
+        tree.flush(0.0, 500.0);
+        tree.settle();
+        let (entries, size) = (tree.entries(1), tree.size(1));
+        assert!((entries - 1000.0).abs() < 1e-6, "half of the keys have another version: {entries}");
+        assert!((size - 2500.0).abs() < 1e-6, "500 of four times the size, 500 old ones: {size}");
+    }
 
     /// Symptom: of two plans that cost the same, the one whose next merge lay just behind the
     /// walk's end seemed cheaper by a third. Cause: merges come in lumps. Cure: what a level has of
@@ -465,7 +576,7 @@ mod tests {
         for flush in 1..=16 {
             tree.flush(0.0, memtable);
             tree.settle();
-            shares.push((tree.work.read_total() + tree.owed()) / f64::from(flush));
+            shares.push((tree.work.read_total() + tree.owed().entries) / f64::from(flush));
         }
         let (least, most) = (
             shares.iter().copied().fold(f64::INFINITY, f64::min),

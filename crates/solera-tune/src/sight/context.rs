@@ -1,9 +1,9 @@
 //! Contexts: workloads that are alike have one number. `Contexts` gives it, by `Traits`: mix, and
-//! size of data, entry and scan.
+//! size of data, of entries that are there and that come in, and of scans.
 //!
 //! A window belongs to the nearest context. Their mixes lie within `DRIFT` in total variation
-//! (CAMAL's threshold), their sizes within a factor of 2; a scan's counts where both have scans. A
-//! context keeps the traits that it was first seen with.
+//! (CAMAL's threshold), their sizes within a factor of 2. A scan's counts where both have scans,
+//! that of what comes in where both have writes. A context keeps the traits of its first window.
 //!
 //! What must hold: a workload that no context is like becomes one after a window whose parts are
 //! alike, or two windows in a row. Till then its number is 0. 64 are remembered; the one seen least
@@ -35,6 +35,10 @@ pub struct Traits {
     pub entry_log2: f64,
     /// Entries of a scan, as a power of two.
     pub scan_log2: f64,
+    /// Bytes of an entry that comes in, as flushes write it, as a power of two; `None` without
+    /// flushes.
+    #[serde(default)]
+    pub written_log2: Option<f64>,
     /// What chance alone makes of the variation, of so few operations.
     #[serde(default)]
     pub chance: f64,
@@ -50,6 +54,7 @@ impl Traits {
             data_log2: log2(bytes),
             entry_log2: log2(bytes / window.table_entries().max(1) as f64),
             scan_log2: log2(window.scan_entries()),
+            written_log2: window.written_entry_bytes().map(log2),
             chance: CHANCE / (window.operations.total().max(1) as f64).sqrt(),
         }
     }
@@ -60,10 +65,18 @@ impl Traits {
         parts.map(|(share, other)| (share - other).abs()).sum::<f64>() / 2.0
     }
 
+    /// How far the sizes of entries that come in are apart, as far as there are any, in units of
+    /// what one context spans.
+    pub fn written_distance(&self, other: &Traits) -> f64 {
+        let writes = self.shares[3].min(other.shares[3]);
+        let sizes = self.written_log2.zip(other.written_log2).filter(|_| writes > DRIFT);
+        sizes.map_or(0.0, |(own, other)| doublings(own, other))
+    }
+
     /// How far the two are apart, in units of what one context spans: from 1 on they are two
     /// workloads.
     pub fn distance(&self, other: &Traits) -> f64 {
-        let size = |own: f64, other: f64| (own - other).abs() / SIZE_DOUBLINGS;
+        let size = doublings;
         // How long scans are counts as far as there are any.
         let scans = self.shares[2].min(other.shares[2]);
         let scan = if scans > DRIFT / 4.0 { size(self.scan_log2, other.scan_log2) } else { 0.0 };
@@ -72,9 +85,14 @@ impl Traits {
             size(self.data_log2, other.data_log2),
             size(self.entry_log2, other.entry_log2),
             scan,
+            self.written_distance(other),
         ];
         parts.into_iter().fold(0.0, f64::max)
     }
+}
+
+fn doublings(own: f64, other: f64) -> f64 {
+    (own - other).abs() / SIZE_DOUBLINGS
 }
 
 /// A workload that was seen.
@@ -140,7 +158,7 @@ mod tests {
     use super::*;
 
     fn traits(shares: [f64; 4]) -> Traits {
-        Traits { shares, data_log2: 30.0, entry_log2: 7.0, scan_log2: 4.0, chance: 0.0 }
+        Traits { shares, data_log2: 30.0, entry_log2: 7.0, scan_log2: 4.0, written_log2: None, chance: 0.0 }
     }
 
     #[test]
@@ -181,6 +199,20 @@ mod tests {
         assert!(small.distance(&Traits { scan_log2: 9.0, ..small }) < 1.0);
         assert!(small.distance(&traits([0.45, 0.55, 0.0, 0.0])) < 1.0);
         assert!(small.distance(&traits([0.39, 0.61, 0.0, 0.0])) >= 1.0);
+    }
+
+    /// Symptom: a change was judged against windows of values that were a tenth as large. Cause: a
+    /// context knew how large entries in the tables are, which follows late. Cure: it also knows
+    /// how large those are that come in.
+    #[test]
+    fn entries_that_come_in_tell_workloads_apart_by_their_size_as_soon_as_they_come() {
+        let small = Traits { written_log2: Some(7.0), ..traits([0.5, 0.0, 0.0, 0.5]) };
+        let large = Traits { written_log2: Some(10.0), ..small };
+        assert!(small.distance(&large) >= 1.0);
+        assert!(small.distance(&Traits { written_log2: Some(7.5), ..small }) < 1.0);
+        assert!(small.distance(&Traits { written_log2: None, ..small }) < 1.0, "nothing was flushed");
+        let reads = |written_log2| Traits { written_log2, ..traits([0.0, 0.95, 0.0, 0.05]) };
+        assert!(reads(Some(7.0)).distance(&reads(Some(10.0))) < 1.0, "hardly anything is written");
     }
 
     #[test]

@@ -158,7 +158,8 @@ impl Watch {
         let drifts = before.is_some_and(|before| {
             let fewest = before.operations.total().min(part.operations.total()) as f64;
             let chance = CHANCE / fewest.sqrt();
-            Traits::of(&before).variation(&Traits::of(&part)) > DRIFT + chance
+            let (before, part) = (Traits::of(&before), Traits::of(&part));
+            before.variation(&part) > DRIFT + chance || before.written_distance(&part) >= 1.0
         });
         if drifts && !self.anew {
             (self.begin, self.parts, self.anew) = (self.part.clone(), 0, true);

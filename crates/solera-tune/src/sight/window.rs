@@ -432,6 +432,13 @@ impl Window {
         self.levels.iter().map(|level| level.entries).sum()
     }
 
+    /// Bytes of an entry that comes in, as flushes wrote it to level 0; `None` without flushes.
+    pub fn written_entry_bytes(&self) -> Option<f64> {
+        let level0 = self.levels.iter().find(|level| level.level == 0)?;
+        let is_some = level0.bytes_in > 0 && level0.entries_in > 0;
+        is_some.then(|| level0.bytes_in as f64 / level0.entries_in as f64)
+    }
+
     /// Entries that a scan came to, in the mean. 0 without scans.
     pub fn scan_entries(&self) -> f64 {
         self.scanned as f64 / self.operations.scans.max(1) as f64

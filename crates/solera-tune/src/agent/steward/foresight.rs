@@ -15,7 +15,7 @@ use crate::{
     cost::{
         Data, Mix, Model, Setting, Units,
         model::{Cost, Load},
-        tree::Tree,
+        tree::{Moved, Tree},
         units::PAGE_BYTES,
     },
     sight::{Goal, LevelSight, Measure, Objective, Window},
@@ -49,6 +49,10 @@ const CACHE_MIN: f64 = 1.0 / 8.0;
 const SCAN: f64 = 16.0;
 /// Size at which tables are cut, in bytes, where no run has several.
 const TABLE_BYTES: u64 = 16 << 20;
+/// Farthest that entries of one level, or those that come in, are from the mean, as a factor.
+const TIMES_MEAN_MAX: f64 = 1024.0;
+/// How far they are from it at least, as a share: less may be filters, indexes and small tables.
+const TIMES_MEAN_MIN: f64 = 0.1;
 /// Bits of a filter by which levels differ where small ones get more of them.
 const BITS_APART: f64 = 0.5;
 /// Windows after which a change that does not help is taken back: one to settle, two to judge.
@@ -253,7 +257,7 @@ impl Foresight<'_> {
     /// would have merges before it that another has behind it.
     fn load<'m>(&self, window: &Window, mix: &'m Mix, model: &Model, windows: f64) -> Load<'m> {
         let buffer = Plan::of(window).buffer_bytes(window);
-        let memtable = model.data.memtable_entries(buffer as u64);
+        let memtable = model.data.memtable_entries_of(buffer as u64, arriving(window));
         let all = window.operations.total() as f64 * windows;
         let most = FLUSHES_MAX * memtable / mix.write.max(f64::MIN_POSITIVE);
         Load { mix, operations: all.min(most) }
@@ -270,15 +274,15 @@ impl Foresight<'_> {
         let lifted = if is_reshaped { self.lift(window, plan, &model, load, &mut tree) } else { None };
         let owed = self.owed(window, &tree);
         let cost = model.run_looking(&setting, load, &mut tree, STATES);
-        let owed = self.owing(&model, load, tree.owed() - owed);
+        let owed = self.owing(&model, load, tree.owed().and(owed, -1.0));
         let mut parts = self.parts(&model, &mix, &cost).and(&owed);
         let lifting_ns = lifted.map_or(0.0, |lifted| self.scales.ns(&lifted.merges));
         if let Some(Lifted { merges, waits }) = lifted {
             let cost = Cost { reads: model.reads(&setting, &mix, &before), ..Cost::default() };
             parts = parts.reading_like(&self.parts(&model, &mix, &cost), waits).and(&merges);
         }
-        let entries: f64 = (0..tree.depth()).map(|level| tree.entries(level)).sum();
-        let table_bytes = entries * model.data.stored_bytes(setting.filter_bits);
+        let size: f64 = (0..tree.depth()).map(|level| tree.size(level)).sum();
+        let table_bytes = size * model.data.stored_bytes(setting.filter_bits);
         let block_entries = model.data.block_entries();
         let left = self.left(&model, &setting, &tree);
         let filled = filled(&tree, &setting.shape, &Plan::of(window));
@@ -321,28 +325,28 @@ impl Foresight<'_> {
         let load = self.load(window, &mix, &model, (windows - trial).max(1.0));
         let lifted = lift(stay, &model, load, &mut tree);
         let cost = model.run_looking(&setting, load, &mut tree, STATES);
-        let owed = self.owing(&model, load, tree.owed() - owed);
+        let owed = self.owing(&model, load, tree.owed().and(owed, -1.0));
         let parts = self.parts(&model, &mix, &cost).and(&lifted).and(&owed);
         let parts = parts.with(&tried, trial / windows.max(trial));
-        let entries: f64 = (0..tree.depth()).map(|level| tree.entries(level)).sum();
-        let table_bytes = entries * model.data.stored_bytes(setting.filter_bits);
+        let size: f64 = (0..tree.depth()).map(|level| tree.size(level)).sum();
+        let table_bytes = size * model.data.stored_bytes(setting.filter_bits);
         let block_entries = model.data.block_entries();
         Walk { parts, table_bytes, block_entries, left, settled, lifting: 0.0 }
     }
 
     /// What `tree` owes under the settings of `window`.
-    fn owed(&self, window: &Window, tree: &Tree) -> f64 {
+    fn owed(&self, window: &Window, tree: &Tree) -> Moved {
         let (_, setting) = self.model(window, &Plan::of(window));
         let mut tree = tree.clone();
         tree.set_shape(setting.shape);
         tree.owed()
     }
 
-    /// What a walk leaves to be paid that ends with so many more entries owed than it began with,
-    /// of an operation: merges come in lumps, and one may lie just behind its end.
-    fn owing(&self, model: &Model, load: Load<'_>, entries: f64) -> Parts {
-        let entries = entries / load.operations.max(1.0);
-        self.merging(&model.data, entries, entries, 0.0)
+    /// What a walk leaves to be paid that ends with so much more owed than it began with, of an
+    /// operation: merges come in lumps, and one may lie just behind its end.
+    fn owing(&self, model: &Model, load: Load<'_>, owed: Moved) -> Parts {
+        let owed = Moved::default().and(owed, 1.0 / load.operations.max(1.0));
+        self.merging(&model.data, owed, owed, 0.0)
     }
 
     /// Lifts levels of `tree` that its new shape does not need, if `plan` does that at once, or
@@ -361,39 +365,36 @@ impl Foresight<'_> {
             (absent + found) * TABLE_ASKED_NS + scan * (SCAN_BLOCK_NS + missed_share(window) * FILE_BLOCK_NS);
         let runs = surplus.runs.iter().sum::<usize>();
         let spared = runs - surplus.runs.iter().copied().max().unwrap_or_default();
-        let price = surplus.entries * model.data.stored_bytes(0.0) * LIFTED_NS_PER_BYTE;
+        let price = surplus.moved.size * model.data.stored_bytes(0.0) * LIFTED_NS_PER_BYTE;
         let paid = spared as f64 * of_run * load.operations;
         let waits = if runs == 1 || plan.at_once { 0.0 } else { price / paid.max(f64::MIN_POSITIVE) };
         if waits > 1.0 {
             return None;
         }
         tree.lift();
-        let of_operation = |entries: f64| entries / load.operations.max(1.0);
+        let share = 1.0 / load.operations.max(1.0);
+        let lifted = Moved { entries: tree.entries(surplus.last), size: tree.size(surplus.last) };
+        let [read, written] = [surplus.moved, lifted].map(|moved| Moved::default().and(moved, share));
         let merges = match runs {
             1 => Parts::default(),
-            _ => self.merging(
-                &model.data,
-                of_operation(surplus.entries),
-                of_operation(tree.entries(surplus.last)),
-                of_operation(runs as f64),
-            ),
+            _ => self.merging(&model.data, read, written, share * runs as f64),
         };
         Some(Lifted { merges, waits })
     }
 
-    /// What merges of an operation are that read and write so many entries, of so many tables.
-    fn merging(&self, data: &Data, read: f64, written: f64, tables: f64) -> Parts {
+    /// What merges of an operation are that read and write so much, of so many tables.
+    fn merging(&self, data: &Data, read: Moved, written: Moved, tables: f64) -> Parts {
         let units = self.units;
-        let pages = |entries: f64| entries * data.stored_bytes(0.0) / PAGE_BYTES;
+        let pages = |moved: Moved| moved.size * data.stored_bytes(0.0) / PAGE_BYTES;
         let mut merges = tables * units.seek_ns()
-            + written * units.merge_ns_per_entry
+            + written.entries * units.merge_ns_per_entry
             + pages(read) * units.read_ahead_ns_per_page
             + pages(written) * units.write_ns_per_page;
         if self.goal.measure == Measure::Sampled {
             merges *= BACKGROUND;
         }
         let bytes_written = pages(written) * PAGE_BYTES;
-        Parts { ns: [0.0, 0.0, merges], blocks_read: 0.0, merged: written, bytes_written }
+        Parts { ns: [0.0, 0.0, merges], blocks_read: 0.0, merged: written.entries, bytes_written }
     }
 
     /// What an absent lookup, a found one and a scan cost on `tree` as it is.
@@ -448,9 +449,12 @@ impl Foresight<'_> {
         let blocks_read =
             mix.absent * absent.blocks_read + mix.found * found.blocks_read + mix.scan * scan.blocks_read;
         let spared = mix.scan * scan.read_on * (units.read_ns(stored) - units.read_on_ns(stored));
-        let written = mix.write * (work.flushed + work.written_total());
-        let read_entries = mix.write * work.read_total();
-        let merging = self.merging(data, read_entries, written, mix.write * work.tables);
+        let [flushed_size, read_size, written_size] = work.sizes;
+        let written =
+            Moved { entries: work.flushed + work.written_total(), size: flushed_size + written_size };
+        let merged = Moved { entries: work.read_total(), size: read_size };
+        let [merged, written] = [merged, written].map(|moved| Moved::default().and(moved, mix.write));
+        let merging = self.merging(data, merged, written, mix.write * work.tables);
         Parts { ns: [processor, blocks_read * read - spared, merging.ns[2]], blocks_read, ..merging }
     }
 
@@ -490,7 +494,8 @@ impl Foresight<'_> {
             return plan.level0_runs;
         }
         let mix = window.mix();
-        let memtable = data.memtable_entries(plan.buffer_bytes(window) as u64);
+        let arriving = arriving(window);
+        let memtable = data.memtable_entries_of(plan.buffer_bytes(window) as u64, arriving);
         let level1 =
             window.levels.iter().find(|level| level.level == 1).map_or(0, |level| level.bytes) as f64;
         let level1 = level1 / f64::from(plan.run_limits[0].max(1));
@@ -501,7 +506,7 @@ impl Foresight<'_> {
         let lookups = (mix.absent + mix.found) * TABLE_ASKED_NS + mix.found * in_run;
         let scans = mix.scan * (SCAN_BLOCK_NS + misses * FILE_BLOCK_NS);
         let rent = (lookups + scans) * memtable / mix.write.max(1e-9);
-        let flushed = memtable * data.stored_bytes(plan.filter_bits);
+        let flushed = memtable * arriving * data.stored_bytes(plan.filter_bits);
         // After k flushes reads have paid rent k²/2, and the price is that of k runs and of
         // level 1.
         let runs = (1..=plan.patience).find(|&runs| {
@@ -519,8 +524,29 @@ impl Foresight<'_> {
             .map(|level| vec![level.entries as f64 / level.runs.max(1) as f64; level.runs as usize])
             .collect();
         let stored = model.data.stored_bytes(setting.filter_bits);
-        Tree::of(setting.shape.clone(), stored, model.data.entries, &levels)
+        let tree = Tree::of(setting.shape.clone(), stored, model.data.entries, &levels);
+        let sizes: Vec<f64> = window.levels.iter().map(|level| times_mean(window, level)).collect();
+        tree.sized(&sizes, arriving(window))
     }
+}
+
+/// How many times as large as the mean of all tables the entries of `level` are.
+fn times_mean(window: &Window, level: &LevelSight) -> f64 {
+    let of = |bytes: u64, entries: u64| bytes as f64 / entries.max(1) as f64;
+    let mean = of(window.table_bytes(), window.table_entries());
+    let own = of(level.bytes, level.entries);
+    if own * mean <= 0.0 || (own / mean - 1.0).abs() < TIMES_MEAN_MIN {
+        return 1.0;
+    }
+    (own / mean).clamp(1.0 / TIMES_MEAN_MAX, TIMES_MEAN_MAX)
+}
+
+/// How many times as large as the mean of all tables the entries are that come in: as flushes wrote
+/// them, or else as those that came last. What is in the tables may be of another time.
+fn arriving(window: &Window) -> f64 {
+    let Some(level0) = window.levels.iter().find(|level| level.level == 0) else { return 1.0 };
+    let flushed = LevelSight { bytes: level0.bytes_in, entries: level0.entries_in, ..level0.clone() };
+    times_mean(window, if flushed.bytes > 0 && flushed.entries > 0 { &flushed } else { level0 })
 }
 
 /// Of the blocks that reads of `window` came to, those that were read from files.
@@ -600,7 +626,11 @@ fn filled(tree: &Tree, shape: &Shape, stay: &Plan) -> Option<Tree> {
             (*runs, grows) = (vec![entries; mean], true);
         }
     }
-    grows.then(|| Tree::of(shape.clone(), tree.stored_bytes(), tree.keys(), &levels))
+    let times =
+        |level: usize| if tree.entries(level) > 0.0 { tree.size(level) / tree.entries(level) } else { 1.0 };
+    let sizes: Vec<f64> = (0..tree.depth()).map(times).collect();
+    let of = || Tree::of(shape.clone(), tree.stored_bytes(), tree.keys(), &levels);
+    grows.then(|| of().sized(&sizes, tree.arriving()))
 }
 
 /// Keys that are there, as far as sizes tell: a run holds each once.
@@ -779,6 +809,39 @@ mod tests {
         assert_eq!(levels_below_0(&world), before - 1, "the level has left");
         let took_after = took(&mut world);
         assert!(took_after < 0.9 * took_before, "{took_after:.0} ns, {took_before:.0} before");
+    }
+
+    /// Symptom: where values became ten times as large, write buffers were foreseen to hold ten
+    /// times what they did, and smaller ones seemed to gain. Cause: what comes in was taken to be
+    /// as large as the tables' mean. Cure: it is as large as the window's flushes wrote it.
+    #[test]
+    fn entries_that_come_in_are_as_large_as_flushes_wrote_them_and_not_as_the_tables_mean() {
+        let mut world = World::new(Setup { entries: 30_000, ..Setup::default() }).unwrap();
+        let large = Phase { value_bytes: Some(1000), ..Phase::of([5.0, 45.0, 0.0, 50.0]) };
+        world.run(&large, 1_000).unwrap();
+        let pace = Pace { operations_min: 4_000, elapsed_ns_min: 0, ..Pace::default() };
+        let mut watch = Watch::new("default", pace, world.db().control().observe(), 0);
+        world.run(&large, 4_000).unwrap();
+        let Look::Ended(window) = watch.look(world.db().control().observe()) else {
+            panic!("a window of 4,000 operations has not ended")
+        };
+        let (units, goal, scales) = (device(), Goal::default(), Scales::default());
+        let foresight = Foresight { units: &units, goal: &goal, scales: &scales };
+        let plan = Plan::of(&window);
+        let (model, setting) = foresight.model(&window, &plan);
+        let tree = foresight.tree(&window, &model, &setting);
+        assert!(tree.arriving() > 2.0, "{}", tree.arriving());
+        let buffer = setting.shape.write_buffer_bytes;
+        let held = window.operations.writes as f64 / window.flushes as f64;
+        let foreseen = model.data.memtable_entries_of(buffer, tree.arriving());
+        assert!((foreseen / held - 1.0).abs() < 0.2, "{foreseen:.0} entries foreseen, {held:.0} held");
+        let of_mean = model.data.memtable_entries(buffer);
+        assert!(of_mean > 2.0 * held, "the tables' mean would be wrong: {of_mean:.0} for {held:.0}");
+        for level in &window.levels {
+            let bytes = tree.size(level.level as usize) * tree.stored_bytes();
+            let told = level.bytes as f64;
+            assert!((bytes - told).abs() < 0.15 * told.max(1.0), "level {}: {bytes}, {told}", level.level);
+        }
     }
 
     /// Symptom: in a tree of tables of 256 KiB each full level was foreseen to be merged as a

@@ -27,6 +27,8 @@ pub(super) enum Group {
     /// T. A smaller one makes levels that reads have to pay for to be rid of; a larger one may
     /// spare levels.
     Ratio,
+    /// T and write buffers together, where both are needed to spare a level: neither gains alone.
+    Joint,
     /// How long level 0 waits.
     Level0,
     /// Write buffers, against the cache.
@@ -41,9 +43,10 @@ pub(super) enum Group {
 
 impl Group {
     /// All of them.
-    pub(super) const ALL: [Group; 7] = [
+    pub(super) const ALL: [Group; 8] = [
         Group::Runs,
         Group::Ratio,
+        Group::Joint,
         Group::Level0,
         Group::Buffers,
         Group::Filters,
@@ -58,7 +61,7 @@ impl Group {
     /// keeps what a change did to it until it is written anew.
     pub(super) fn hazard_max(self) -> f64 {
         match self {
-            Group::Runs | Group::Ratio | Group::Filters | Group::Blocks => 0.1,
+            Group::Runs | Group::Ratio | Group::Joint | Group::Filters | Group::Blocks => 0.1,
             Group::Level0 | Group::Buffers | Group::Whole => 0.15,
         }
     }
@@ -68,7 +71,7 @@ impl Group {
     pub(super) fn caution(self, stay: &Plan, plan: &Plan) -> f64 {
         match self {
             Group::Ratio if plan.size_ratio < stay.size_ratio => 4.0,
-            Group::Ratio | Group::Filters | Group::Blocks => 1.5,
+            Group::Ratio | Group::Joint | Group::Filters | Group::Blocks => 1.5,
             Group::Runs | Group::Level0 | Group::Buffers | Group::Whole => 1.0,
         }
     }
@@ -108,6 +111,10 @@ const FILTER_BITS: [f64; 7] = [4.0, 6.0, 8.0, 10.0, 12.0, 14.0, 18.0];
 const BLOCK_BYTES: [f64; 6] = [1024.0, 2048.0, 4096.0, 8192.0, 16384.0, 32768.0];
 /// Write buffers that are tried, as shares of what there is.
 const BUFFER_FACTORS: [f64; 8] = [0.13, 0.25, 0.5, 0.75, 1.5, 2.0, 4.0, 8.0];
+/// The same where they grow together with T, and how much of the data levels are to have room for:
+/// one that is spared is not to come back soon.
+const JOINT_FACTORS: [f64; 6] = [1.5, 2.0, 3.0, 4.0, 6.0, 8.0];
+const JOINT_ROOM: f64 = 1.1;
 /// Percent of the divided memory that write buffers may take.
 const BUFFERS_PERCENT: (f64, f64) = (2.0, 70.0);
 /// The smallest write buffer, in bytes.
@@ -179,7 +186,7 @@ fn whole(window: &Window, stay: &Plan, ratio: &impl Fn(&Plan) -> Option<f64>) ->
 /// Of all tables, how much is written anew while the effect is waited for: 0 to 1.
 fn rewritten(group: Group, window: &Window) -> f64 {
     match group {
-        Group::Runs | Group::Ratio | Group::Level0 | Group::Buffers | Group::Whole => 1.0,
+        Group::Runs | Group::Ratio | Group::Joint | Group::Level0 | Group::Buffers | Group::Whole => 1.0,
         Group::Filters | Group::Blocks => {
             let written = (window.bytes_flushed + window.bytes_compacted) as f64;
             (f64::from(SETTLE_MAX + 2) * written / window.table_bytes().max(1) as f64).min(1.0)
@@ -192,6 +199,7 @@ fn plans(group: Group, window: &Window, from: &Plan) -> Vec<Plan> {
         Group::Whole => Vec::new(),
         Group::Runs => runs(from),
         Group::Ratio => ratios(from),
+        Group::Joint => joint(window, from),
         Group::Level0 => {
             let patient = PATIENCES.into_iter().map(|patience| Plan { patience, ..from.clone() });
             // Where patience does not exceed it, the run limit counts.
@@ -204,12 +212,11 @@ fn plans(group: Group, window: &Window, from: &Plan) -> Vec<Plan> {
         Group::Buffers => {
             let factors = BUFFER_FACTORS.into_iter().map(|factor| from.buffer_percent * factor);
             let least = BUFFERS_PERCENT.0.max(BUFFER_BYTES_MIN * 400.0 / divided_bytes(window));
+            let of = |percent: f64| Plan { buffer_percent: hundredths(percent), ..from.clone() };
             let legal = factors.filter(|percent| {
                 // One that is too small already may grow.
                 (*percent >= least || *percent > from.buffer_percent) && *percent <= BUFFERS_PERCENT.1
             });
-            let of =
-                |percent: f64| Plan { buffer_percent: (percent * 100.0).round() / 100.0, ..from.clone() };
             at_once_too(legal.map(of), |plan| plan.buffer_percent > from.buffer_percent)
         }
         Group::Filters => {
@@ -250,16 +257,51 @@ fn at_once_too(plans: impl Iterator<Item = Plan>, spares: impl Fn(&Plan) -> bool
     plans.flat_map(both).collect()
 }
 
+/// `stay` with another size ratio, and the run limits as far as they go.
+fn of_ratio(stay: &Plan, size_ratio: u32) -> Plan {
+    // A run limit that was T goes on being T.
+    let limit = |&limit: &u32| if limit == stay.size_ratio { size_ratio } else { limit.min(size_ratio) };
+    let run_limits: Vec<u32> = stay.run_limits.iter().map(limit).collect();
+    let at_once = stay.at_once && run_limits == stay.run_limits;
+    Plan { size_ratio, run_limits, at_once, ..stay.clone() }
+}
+
+/// Larger size ratios with larger write buffers, each the least that needs a level less than `from`
+/// does together with the other, where neither is enough alone.
+fn joint(window: &Window, from: &Plan) -> Vec<Plan> {
+    let levels = |plan: &Plan| levels_needed(window, plan);
+    let now = levels(from);
+    let factors = JOINT_FACTORS.into_iter().map(|factor| from.buffer_percent * factor);
+    let of = |percent: f64| {
+        let buffers = Plan { buffer_percent: hundredths(percent), ..from.clone() };
+        let both = SIZE_RATIOS.into_iter().filter(|ratio| *ratio > from.size_ratio);
+        let both = both.map(|ratio| of_ratio(&buffers, ratio)).find(|plan| levels(plan) < now)?;
+        let ratio = of_ratio(from, both.size_ratio);
+        (levels(&buffers) >= now && levels(&ratio) >= now).then_some(both)
+    };
+    let legal = factors.filter(|percent| *percent <= BUFFERS_PERCENT.1);
+    at_once_too(legal.filter_map(of), |plan| plan.run_limits == from.run_limits)
+}
+
+/// Levels below 0 that `plan` needs for what there is, and a little more.
+fn levels_needed(window: &Window, plan: &Plan) -> u32 {
+    let bytes = JOINT_ROOM * window.table_bytes() as f64;
+    let ratio = f64::from(plan.size_ratio.max(2));
+    let (mut levels, mut capacity) = (1, plan.buffer_bytes(window) * (ratio - 1.0) * ratio);
+    while capacity < bytes {
+        (levels, capacity) = (levels + 1, capacity * ratio);
+    }
+    levels
+}
+
+fn hundredths(percent: f64) -> f64 {
+    (percent * 100.0).round() / 100.0
+}
+
 /// Other size ratios, with the run limits as far as they go.
 fn ratios(stay: &Plan) -> Vec<Plan> {
     let legal = SIZE_RATIOS.into_iter().filter(|ratio| *ratio <= SIZE_RATIO_MAX);
-    let of = |size_ratio: u32| {
-        // A run limit that was T goes on being T.
-        let limit = |&limit: &u32| if limit == stay.size_ratio { size_ratio } else { limit.min(size_ratio) };
-        let run_limits: Vec<u32> = stay.run_limits.iter().map(limit).collect();
-        let at_once = stay.at_once && run_limits == stay.run_limits;
-        Plan { size_ratio, run_limits, at_once, ..stay.clone() }
-    };
+    let of = |size_ratio: u32| of_ratio(stay, size_ratio);
     // A run limit that is changed with it is not to have its level merged.
     let spares = |plan: &Plan| plan.size_ratio > stay.size_ratio && plan.run_limits == stay.run_limits;
     at_once_too(legal.map(of), spares)
@@ -300,4 +342,69 @@ pub(super) fn sets(stay: &Plan, plan: &Plan) -> (Vec<Set>, String) {
         words.push(format!("K {:?} for {:?}", plan.run_limits, stay.run_limits));
     }
     (sets, words.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        sight::{Look, Pace, Watch},
+        world::{Phase, Setup, World},
+    };
+    use solera::{
+        Shape,
+        control::{Change, Value},
+    };
+
+    /// Symptom: a workload of scans went on reading a level that it need not have. Cause: neither
+    /// a larger T nor larger write buffers spared it alone, and one thing was changed at a time.
+    /// Cure: they are changed together where both are needed.
+    #[test]
+    fn a_level_that_neither_size_ratio_nor_write_buffers_spare_alone_is_spared_by_both() {
+        let shape = Shape {
+            size_ratio: 20,
+            run_limits: vec![4, 1],
+            write_buffer_bytes: 16 << 10,
+            table_bytes: 256 << 10,
+        };
+        let setup = Setup { entries: 20_000, value_bytes: 992, memory_bytes: 1 << 20, ..Setup::default() };
+        let mut world = World::new(Setup { shape: Some(shape), ..setup }).unwrap();
+        let scans = Phase::of([0.0, 5.0, 94.0, 1.0]);
+        let pace = Pace { operations_min: 2_000, elapsed_ns_min: 0, ..Pace::default() };
+        let mut watch = Watch::new("default", pace, world.db().control().observe(), 0);
+        let took = |world: &mut World| {
+            let begin = world.now_ns();
+            world.run(&scans, 4_000).unwrap();
+            (world.now_ns() - begin) as f64 / 4_000.0
+        };
+        let before = took(&mut world);
+        let Look::Ended(window) = watch.look(world.db().control().observe()) else {
+            panic!("a window of 4,000 operations has not ended")
+        };
+        let stay = Plan::of(&window);
+        let plans = plans(Group::Joint, &window, &stay);
+        let least = plans.iter().find(|plan| plan.at_once).expect("both together spare a level");
+        assert!(plans.iter().all(|plan| plan.size_ratio > 20 && plan.buffer_percent > stay.buffer_percent));
+        let alone = [
+            Plan { size_ratio: least.size_ratio, ..stay.clone() },
+            Plan { buffer_percent: least.buffer_percent, ..stay.clone() },
+        ];
+        let needed = alone.map(|plan| levels_needed(&window, &plan));
+        assert_eq!((needed, levels_needed(&window, least)), ([2, 2], 1));
+
+        let levels_below_0 = |world: &World| {
+            let observed = world.db().control().observe();
+            observed.keyspace("default").unwrap().levels[1..].iter().filter(|level| level.runs > 0).count()
+        };
+        assert_eq!(levels_below_0(&world), 2);
+        let mut change = Change::new("test", "fewer levels");
+        for set in sets(&stay, least).0 {
+            change = change.set(&set.knob, Value::parse(&set.value.expect("a value")));
+        }
+        world.db().control().apply(change).unwrap();
+        took(&mut world);
+        assert_eq!(levels_below_0(&world), 1, "the engine does what is foreseen");
+        let after = took(&mut world);
+        assert!(after < 0.85 * before, "{after:.0} ns, {before:.0} before");
+    }
 }
