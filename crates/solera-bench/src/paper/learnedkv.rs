@@ -11,7 +11,7 @@
 //! Caller: `paper::mod`.
 
 use super::{
-    Scale,
+    Paper, Part, Scale,
     document::{Bars, Section, Table, cell},
     keeper::{Holding, KEY_BYTES, Keeper, Phase, Setting, Way, Written},
     row,
@@ -37,6 +37,12 @@ const SCAN_ENTRIES: u64 = 500;
 const MEMORY_PARTS: u64 = 8;
 /// The least memory, in bytes.
 const MEMORY_BYTES_MIN: u64 = 8 << 20;
+/// Memory for everything: so many bytes, and so many times the live ones.
+const MEMORY_BYTES_ENOUGH: u64 = 256 << 20;
+const MEMORY_TIMES: u64 = 4;
+/// Rounds in memory that are not timed, and those of a repeat that are.
+const ROUNDS_UNTIMED: usize = 3;
+const ROUNDS_IN_MEMORY: usize = 3;
 /// Phases after the load.
 const PHASES: usize = 3;
 /// Value sizes of L3, in bytes.
@@ -153,21 +159,30 @@ pub(super) fn run(scale: &Scale, clock: &dyn Clock, progress: &mut dyn Progress)
         Err(error) => return Err(error.into()),
     };
     let site = Site { scale, clock, direct };
-    let arms = phases(&site, progress)?;
-    let mut asked = Vec::new();
-    verdicts(&site, &arms, &mut asked);
-    let mut sections = vec![super::said(asked), conditions(&site)];
-    sections.extend([
-        rates(&arms),
-        written(&arms),
-        latencies(&arms),
-        space(&site, &arms),
-        scans(&site, &arms),
-    ]);
-    sections.push(sizes(&site, progress)?);
-    sections.push(spares(&site, progress)?);
-    sections.push(bounds(&site, progress)?);
-    Ok(sections)
+    let (mut asked, mut sections) = (Vec::new(), vec![conditions(&site)]);
+    for part in scale.parts_of(Paper::LearnedKv) {
+        match part {
+            Part::Phases => {
+                let arms = phases(&site, progress)?;
+                verdicts(&site, &arms, &mut asked);
+                sections.extend([
+                    rates(&arms),
+                    written(&arms),
+                    latencies(&arms),
+                    space(&site, &arms),
+                    scans(&site, &arms),
+                ]);
+            }
+            Part::ValueSizes => sections.push(sizes(&site, progress)?),
+            Part::Spares => sections.push(spares(&site, progress)?),
+            Part::Bounds => sections.push(bounds(&site, progress)?),
+            Part::Resident => sections.push(in_memory(&site, &mut asked, progress)?),
+            // Of other papers: `run` has refused them.
+            _ => continue,
+        }
+    }
+    let said = super::said(asked);
+    Ok([said].into_iter().filter(|said| !said.verdicts.is_empty()).chain(sections).collect())
 }
 
 /// L1 and L2: every arm, every repeat.
@@ -212,6 +227,62 @@ fn course(site: &Site<'_>, way: Way, progress: &mut dyn Progress) -> Result<Cour
     scanned[4] = keeper.scans(site.clock, scans, SCAN_ENTRIES)?;
     let ordered = (written, keeper.holding()?.space);
     Ok(Course { load, phases, scans: scanned, ordered, found, holding })
+}
+
+/// Found reads and scans with memory for everything, which is filled before: inline and `tier`, both
+/// open, in turns.
+fn in_memory(site: &Site<'_>, asked: &mut Vec<super::Verdict>, progress: &mut dyn Progress) -> Result<Section> {
+    let (pairs, reads) = (site.scale.entries as u64, site.scale.lookups as u64);
+    let ways = [Way::Inline, Way::Separated(Reclaim::Tier)];
+    let mut keepers = Vec::new();
+    for way in ways {
+        let setting = site.setting(way, pairs, VALUE_BYTES);
+        let memory_bytes = MEMORY_BYTES_ENOUGH + MEMORY_TIMES * setting.live_bytes();
+        let mut keeper = Keeper::new(&Setting { memory_bytes, ..setting })?;
+        let stage = format!("{}, in memory", way.name());
+        let mut at = |done: u64, of: u64| progress.at(&stage, done, of);
+        keeper.load(site.clock, &mut at)?;
+        keeper.mixed(site.clock, pairs, 1, &mut at)?;
+        keeper.put_in_order()?;
+        keepers.push(keeper);
+    }
+    // Found reads and entries of scans per second, of each way and round.
+    let mut rates: [[Vec<f64>; 2]; 2] = Default::default();
+    for round in 0..ROUNDS_UNTIMED + ROUNDS_IN_MEMORY * site.scale.repeats {
+        for turn in 0..ways.len() {
+            let way = (turn + round) % ways.len();
+            let found = keepers[way].reads(site.clock, reads)?.0;
+            let scanned = keepers[way].scans(site.clock, pairs / SCAN_ENTRIES + 1, SCAN_ENTRIES)?;
+            if round >= ROUNDS_UNTIMED {
+                rates[way][0].push(found);
+                rates[way][1].push(scanned);
+            }
+        }
+    }
+    let mut table = Table::new("Thousand found reads, and entries of scans, per second", &["way", "reads", "scans"]);
+    for (way, [found, scanned]) in ways.iter().zip(&rates) {
+        let shown = [found, scanned].map(|rates| cell(&Spread::of(rates.clone()), 1e3));
+        table.row(way.name(), shown);
+    }
+    for (at, what, least) in [(0, "found reads", 1.0), (1, "scans of 500", 0.9)] {
+        let beside = rates[0][at].iter().zip(&rates[1][at]).map(|(inline, tier)| tier / inline);
+        let beside = Spread::of(beside.collect()).median;
+        row(
+            asked,
+            format!("{what} in memory are at least {least:.1} times those of inline (`tier`)"),
+            format!("{beside:.2} times"),
+            beside >= least,
+        );
+    }
+    Ok(Section {
+        title: "In memory".into(),
+        text: vec![format!(
+            "{pairs} pairs of {KEY_BYTES} + {VALUE_BYTES} bytes, with memory for four times as much. After as many updates and walks \
+             that put values into order, both databases take turns; {ROUNDS_UNTIMED} rounds fill the memory, the others count."
+        )],
+        tables: vec![table],
+        ..Section::default()
+    })
 }
 
 /// What holds of the aims, arm by arm.

@@ -5,12 +5,16 @@
 //! that it will need, and reads just that. From a log, in the order of the writes, a walk reads
 //! values one by one.
 //! What must hold: each value is checked once, as `ValueFile::read` checks it. Values share the
-//! memory of their stretch. What is read ahead stays with the walk: it is never put into `Resident`
-//! memory. All windows together have 2 MiB, and what slices keep.
+//! memory of their stretch. What is read ahead stays with the walk. Beside it, a walk of a user's
+//! has stretches stay in memory to which it comes again, if there is room (`values::stretch`). All
+//! windows together have 2 MiB, and what slices keep.
 //! Callers: `db::iterator` (scans), `db::keyspace` (`multi_get`), `compaction::moves` (values that
 //! move).
 
-use super::{Pointer, ValueFile, ValueFiles, record};
+use super::{
+    Pointer, ValueFile, ValueFiles, record,
+    stretch::{self, Stretch},
+};
 use crate::{
     error::Result,
     ids::FileId,
@@ -46,6 +50,8 @@ struct Window {
     held: Range<u64>,
     /// The record that was asked for last; none before the first.
     last: Option<Range<u64>>,
+    /// The stretch that was asked for last and did not stay in memory: it is asked for once.
+    absent: Option<usize>,
     /// Bytes of the last stretch.
     stretch: usize,
     /// When it was used last, in reads.
@@ -62,9 +68,17 @@ pub struct ReadAhead {
     /// Values in a row that lay one behind the other in their file.
     in_order: u32,
     was_short: bool,
+    /// Whether stretches of files may stay in memory, and the last one that did.
+    keeps: bool,
+    kept: Option<(FileId, usize, Stretch)>,
 }
 
 impl ReadAhead {
+    /// For a walk of a user's, which may come again: what it reads may stay in memory.
+    pub fn of_walk() -> ReadAhead {
+        ReadAhead { keeps: true, ..ReadAhead::default() }
+    }
+
     /// The value that `pointer` leads to, which belongs to `key`, for a walk that goes on from
     /// there.
     ///
@@ -86,6 +100,11 @@ impl ReadAhead {
             None => self.in_order,
         };
         self.was_short = false;
+        if let Some(value) = self.in_memory(files, pointer, key) {
+            self.windows[self.at].last = Some(record);
+            return Ok(value);
+        }
+        let window = &self.windows[self.at];
         if !window.has(&record) {
             let wanted = match way {
                 Some(Way::Apart) => 0,
@@ -105,6 +124,26 @@ impl ReadAhead {
         let window = &mut self.windows[self.at];
         window.last = Some(record.clone());
         window.value(pointer, key, &record)
+    }
+
+    /// The value that `pointer` leads to, into the present window's file, if its stretch is in
+    /// memory or comes there.
+    #[inline]
+    fn in_memory(&mut self, files: &ValueFiles, pointer: &Pointer, key: &[u8]) -> Option<Slice> {
+        let number = stretch::number_of(pointer).filter(|_| self.keeps)?;
+        let window = &mut self.windows[self.at];
+        if !matches!(&self.kept, Some((file, kept, _)) if *file == pointer.file && *kept == number) {
+            if window.absent == Some(number) {
+                return None;
+            }
+            let Some(stretch) = files.stretch(&window.file, number) else {
+                window.absent = Some(number);
+                return None;
+            };
+            self.kept = Some((pointer.file, number, stretch));
+        }
+        let (_, _, stretch) = self.kept.as_ref()?;
+        stretch.value(&window.file, pointer, key)
     }
 
     /// Whether the value that was read last came by a read of its own, or by one of a few values.
@@ -173,7 +212,8 @@ impl ReadAhead {
     fn open(&mut self, files: &ValueFiles, pointer: &Pointer) -> usize {
         let file = files.file(pointer.file, pointer.sorted);
         let (id, held) = (pointer.file, 0..0);
-        let window = Window { id, file, piece: None, held, last: None, stretch: 0, used: 0 };
+        let window =
+            Window { id, file, piece: None, held, last: None, absent: None, stretch: 0, used: 0 };
         if self.windows.len() < WINDOWS {
             self.windows.push(window);
             return self.windows.len() - 1;
