@@ -405,6 +405,12 @@ impl Keeper {
         Ok(seen as f64 * 1e9 / ns.max(1) as f64)
     }
 
+    /// Brings what is in memtables into tables: where memory is large, pointers never fill one.
+    pub(super) fn flush(&self) -> Result<()> {
+        self.db.flush()?;
+        Ok(self.db.wait_idle()?)
+    }
+
     /// Walks over all entries until no more values are moved for walks, and `WALKS_MAX` times at
     /// most: bytes that were written for it.
     pub(super) fn put_in_order(&mut self) -> Result<u64> {

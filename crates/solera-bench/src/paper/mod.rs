@@ -231,7 +231,9 @@ impl Part {
             Part::InMemory | Part::Device | Part::Grid | Part::Sizes | Part::Build => Paper::Doblix,
             Part::Equal | Part::Monkey | Part::Sessions => Paper::Ruskey,
             Part::Learners | Part::Scales | Part::Steward | Part::Dynamic | Part::Uncertain => Paper::Camal,
-            Part::Phases | Part::ValueSizes | Part::Spares | Part::Bounds | Part::Resident => Paper::LearnedKv,
+            Part::Phases | Part::ValueSizes | Part::Spares | Part::Bounds | Part::Resident => {
+                Paper::LearnedKv
+            }
         }
     }
 }

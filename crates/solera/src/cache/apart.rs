@@ -20,12 +20,7 @@ use crate::{
     sync::atomic::{AtomicU64, Ordering},
 };
 use crossbeam_epoch::{self as epoch, Guard};
-use std::{
-    mem,
-    ptr::NonNull,
-    slice,
-    sync::Arc,
-};
+use std::{mem, ptr::NonNull, slice, sync::Arc};
 
 /// One place for so many bytes of the cache: values are seldom smaller, and half of the places
 /// should be free.

@@ -449,21 +449,20 @@ impl Keyspace {
         let probe = Probe { key, hash: key::hash(key), snapshot };
         let clock_ms = || self.now_ms(now_ms);
         let in_place = |hit: &Hit<'_>, value: &[u8]| found(Value::InPlace(hit, value));
-        let value =
-            match view.lookup(&probe, &self.tree.values, guard, clock_ms, in_place)? {
-                Outcome::Found(value) => Some(value),
-                Outcome::Absent => None,
-                // Whatever they fold to, it is a value.
-                Outcome::Operand if wants == Wants::Presence => Some(found(Value::Folded(Slice::empty()))),
-                Outcome::Operand => {
-                    let folded = self.tree.fold(view, key, self.reader(snapshot, now_ms))?;
-                    folded.map(|slice| found(Value::Folded(slice)))
-                }
-                Outcome::Separated { pointer, expires_ms } => {
-                    Some(found(Value::Apart(self.value_apart(pointer, key, wants)?, expires_ms)))
-                }
-                Outcome::Malformed => return Err(sight::malformed(key)),
-            };
+        let value = match view.lookup(&probe, &self.tree.values, guard, clock_ms, in_place)? {
+            Outcome::Found(value) => Some(value),
+            Outcome::Absent => None,
+            // Whatever they fold to, it is a value.
+            Outcome::Operand if wants == Wants::Presence => Some(found(Value::Folded(Slice::empty()))),
+            Outcome::Operand => {
+                let folded = self.tree.fold(view, key, self.reader(snapshot, now_ms))?;
+                folded.map(|slice| found(Value::Folded(slice)))
+            }
+            Outcome::Separated { pointer, expires_ms } => {
+                Some(found(Value::Apart(self.value_apart(pointer, key, wants)?, expires_ms)))
+            }
+            Outcome::Malformed => return Err(sight::malformed(key)),
+        };
         here.add(Counter::Gets, 1);
         here.add(Counter::GetsFound, u64::from(value.is_some()));
         if let Some(begun) = begun {

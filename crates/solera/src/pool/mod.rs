@@ -317,9 +317,10 @@ mod tests {
     #[test]
     fn small_pieces_are_rounded_less_and_every_size_has_a_class_of_its_own() {
         let pool: Pool<8> = Pool::with_fine(100, 20, 100);
-        assert_eq!([1, 20, 21, 100, 101, 200, 201].map(|bytes| pool.rounded(bytes)), [
-            20, 20, 40, 100, 200, 200, 300
-        ]);
+        assert_eq!(
+            [1, 20, 21, 100, 101, 200, 201].map(|bytes| pool.rounded(bytes)),
+            [20, 20, 40, 100, 200, 200, 300]
+        );
         let sizes: Vec<usize> = pool.sizes().take(8).collect();
         assert_eq!(sizes, [20, 40, 60, 80, 100, 200, 300, 400]);
         for (class, &size) in pool.classes.iter().zip(&sizes) {

@@ -212,8 +212,7 @@ impl ReadAhead {
     fn open(&mut self, files: &ValueFiles, pointer: &Pointer) -> usize {
         let file = files.file(pointer.file, pointer.sorted);
         let (id, held) = (pointer.file, 0..0);
-        let window =
-            Window { id, file, piece: None, held, last: None, absent: None, stretch: 0, used: 0 };
+        let window = Window { id, file, piece: None, held, last: None, absent: None, stretch: 0, used: 0 };
         if self.windows.len() < WINDOWS {
             self.windows.push(window);
             return self.windows.len() - 1;

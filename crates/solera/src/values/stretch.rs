@@ -89,8 +89,7 @@ impl Stretch {
         let bytes = unsafe { slice::from_raw_parts_mut(memory.0.add(BYTES_AT).as_ptr(), STRETCH_BYTES) };
         let len = file.read_ahead(bytes, start).ok()?;
         let start = memory.0.cast::<Control>();
-        let control =
-            Control { header: PinHeader::new(free), start: number as u64 * CUT_BYTES as u64, len };
+        let control = Control { header: PinHeader::new(free), start: number as u64 * CUT_BYTES as u64, len };
         mem::forget(memory);
         // SAFETY: the memory is aligned for a control and has room for one. It begins with its
         // header, is `Send` and `Sync`, and its one reference is ours.
@@ -207,7 +206,8 @@ mod tests {
 
     #[test]
     fn only_the_key_and_length_in_front_of_a_record_are_its_own() {
-        for (key, len) in [(&b"k"[..], 1), (b"", 5), (&[7; 127], 127), (&[7; 128], 128), (&[7; 300], 70_000)] {
+        for (key, len) in [(&b"k"[..], 1), (b"", 5), (&[7; 127], 127), (&[7; 128], 128), (&[7; 300], 70_000)]
+        {
             let mut entry = vec![3; 9];
             put_bytes(&mut entry, key);
             put_varint(&mut entry, len);
