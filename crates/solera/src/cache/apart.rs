@@ -250,6 +250,12 @@ impl ApartSlots {
         allocated(bytes) <= self.cache.capacity() / VALUE_PARTS
     }
 
+    /// Whether a record of so many bytes can be kept, and nothing has to go for it.
+    pub fn has_room(&self, bytes: usize) -> bool {
+        let weight = BLOCKS.rounded(allocated(bytes));
+        self.takes(bytes) && self.cache.used() + weight < self.cache.capacity()
+    }
+
     /// Puts a record into the cache, if one of its places is free, and shows it without its first
     /// `skipped` bytes.
     pub fn keep(&self, at: Whereabouts, record: Room, skipped: usize) -> Slice {

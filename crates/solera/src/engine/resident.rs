@@ -28,6 +28,16 @@ impl CachedValues {
     pub(super) fn new(cache: Arc<Cache>) -> CachedValues {
         CachedValues { cache, slots: OnceLock::new() }
     }
+
+    /// The places, which are made if there are none.
+    fn slots(&self) -> Option<&ApartSlots> {
+        if self.slots.get().is_none() {
+            // Before the cell, in which nobody may wait for anybody.
+            let made = ApartSlots::new(&self.cache);
+            let _ = self.slots.set(made);
+        }
+        self.slots.get()
+    }
 }
 
 fn whereabouts(pointer: &Pointer, key: &[u8]) -> Whereabouts {
@@ -60,17 +70,21 @@ impl Resident for CachedValues {
         bytes: usize,
         read: &mut dyn FnMut(&mut [u8]) -> Result<()>,
     ) -> Option<Result<Slice>> {
-        if self.slots.get().is_none() {
-            // Before the cell, in which nobody may wait for anybody.
-            let made = ApartSlots::new(&self.cache);
-            let _ = self.slots.set(made);
-        }
-        let slots = self.slots.get()?;
+        let slots = self.slots()?;
         slots.takes(bytes).then(|| {
             let mut room = Room::new(bytes);
             read(room.record())?;
             Ok(slots.keep(whereabouts(pointer, key), room, record::CHECKSUM_BYTES))
         })
+    }
+
+    fn copy(&self, pointer: &Pointer, key: &[u8], value: &[u8]) {
+        let bytes = record::CHECKSUM_BYTES + value.len();
+        let Some(slots) = self.slots().filter(|slots| slots.has_room(bytes)) else { return };
+        let mut room = Room::new(bytes);
+        // Its sum is checked already, and shown to nobody.
+        room.record()[record::CHECKSUM_BYTES..].copy_from_slice(value);
+        slots.keep(whereabouts(pointer, key), room, record::CHECKSUM_BYTES);
     }
 
     fn stretches(&self, count: usize) -> Box<dyn Stretches> {

@@ -7,7 +7,7 @@
 //! What must hold: each value is checked once, as `ValueFile::read` checks it. Values share the
 //! memory of their stretch. What is read ahead stays with the walk. Beside it, a walk of a user's
 //! has stretches stay in memory to which it comes again, if there is room (`values::stretch`). All
-//! windows together have 2 MiB, and what slices keep.
+//! windows together have 2 MiB, what slices keep, and the stretch of each that it is in.
 //! Callers: `db::iterator` (scans), `db::keyspace` (`multi_get`), `compaction::moves` (values that
 //! move).
 
@@ -50,8 +50,8 @@ struct Window {
     held: Range<u64>,
     /// The record that was asked for last; none before the first.
     last: Option<Range<u64>>,
-    /// The stretch that was asked for last and did not stay in memory: it is asked for once.
-    absent: Option<usize>,
+    /// The stretch that was asked for last; nothing if it did not stay in memory.
+    kept: Option<(usize, Option<Stretch>)>,
     /// Bytes of the last stretch.
     stretch: usize,
     /// When it was used last, in reads.
@@ -59,7 +59,7 @@ struct Window {
 }
 
 /// Windows on value files, for one end of a walk, or a list.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct ReadAhead {
     windows: Vec<Window>,
     /// The window that was used last.
@@ -68,9 +68,24 @@ pub struct ReadAhead {
     /// Values in a row that lay one behind the other in their file.
     in_order: u32,
     was_short: bool,
-    /// Whether stretches of files may stay in memory, and the last one that did.
+    /// Whether stretches of files may stay in memory.
     keeps: bool,
-    kept: Option<(FileId, usize, Stretch)>,
+    /// Where the window on a file was last, by the file's number: most likely it is there.
+    places: [u8; WINDOWS],
+}
+
+impl Default for ReadAhead {
+    fn default() -> ReadAhead {
+        ReadAhead {
+            windows: Vec::new(),
+            at: 0,
+            reads: 0,
+            in_order: 0,
+            was_short: false,
+            keeps: false,
+            places: [0; WINDOWS],
+        }
+    }
 }
 
 impl ReadAhead {
@@ -132,18 +147,12 @@ impl ReadAhead {
     fn in_memory(&mut self, files: &ValueFiles, pointer: &Pointer, key: &[u8]) -> Option<Slice> {
         let number = stretch::number_of(pointer).filter(|_| self.keeps)?;
         let window = &mut self.windows[self.at];
-        if !matches!(&self.kept, Some((file, kept, _)) if *file == pointer.file && *kept == number) {
-            if window.absent == Some(number) {
-                return None;
-            }
-            let Some(stretch) = files.stretch(&window.file, number) else {
-                window.absent = Some(number);
-                return None;
-            };
-            self.kept = Some((pointer.file, number, stretch));
+        // Once for a stretch, whether it is there or not.
+        if !matches!(window.kept, Some((kept, _)) if kept == number) {
+            window.kept = Some((number, files.stretch(&window.file, number)));
         }
-        let (_, _, stretch) = self.kept.as_ref()?;
-        stretch.value(&window.file, pointer, key)
+        let (_, stretch) = window.kept.as_ref()?;
+        stretch.as_ref()?.value(&window.file, pointer, key)
     }
 
     /// Whether the value that was read last came by a read of its own, or by one of a few values.
@@ -202,8 +211,17 @@ impl ReadAhead {
     fn enter(&mut self, files: &ValueFiles, pointer: &Pointer) {
         self.reads += 1;
         if self.windows.get(self.at).is_none_or(|window| window.id != pointer.file) {
-            let at = self.windows.iter().position(|window| window.id == pointer.file);
-            self.at = at.unwrap_or_else(|| self.open(files, pointer));
+            let is_there = |window: &Window| window.id == pointer.file;
+            let place = pointer.file.0 as usize % WINDOWS;
+            let likely = usize::from(self.places[place]);
+            self.at = match self.windows.get(likely).is_some_and(is_there) {
+                true => likely,
+                false => {
+                    let at = self.windows.iter().position(is_there);
+                    at.unwrap_or_else(|| self.open(files, pointer))
+                }
+            };
+            self.places[place] = self.at as u8;
         }
         self.windows[self.at].used = self.reads;
     }
@@ -212,7 +230,7 @@ impl ReadAhead {
     fn open(&mut self, files: &ValueFiles, pointer: &Pointer) -> usize {
         let file = files.file(pointer.file, pointer.sorted);
         let (id, held) = (pointer.file, 0..0);
-        let window = Window { id, file, piece: None, held, last: None, absent: None, stretch: 0, used: 0 };
+        let window = Window { id, file, piece: None, held, last: None, kept: None, stretch: 0, used: 0 };
         if self.windows.len() < WINDOWS {
             self.windows.push(window);
             return self.windows.len() - 1;

@@ -53,6 +53,9 @@ pub trait Resident: Send + Sync {
         read: &mut dyn FnMut(&mut [u8]) -> Result<()>,
     ) -> Option<Result<Slice>>;
 
+    /// Keeps a copy of the value of `key` to which `pointer` leads, if nothing has to go for it.
+    fn copy(&self, pointer: &Pointer, key: &[u8], value: &[u8]);
+
     /// Places for `count` stretches of one file.
     fn stretches(&self, count: usize) -> Box<dyn Stretches>;
 }
@@ -129,6 +132,8 @@ impl ValueFiles {
             // SAFETY: `Stretch::pin` gave what is kept there.
             && let Some(value) = unsafe { Stretch::from_pin(pin) }.value(&file, pointer, key)
         {
+            // The next lookup finds it by one probe, if nothing has to go for that.
+            resident.copy(pointer, key, &value);
             return Ok(value);
         }
         let bytes = file.record_bytes(pointer)?;

@@ -219,6 +219,8 @@ impl Resident for Everything {
         None
     }
 
+    fn copy(&self, _pointer: &Pointer, _key: &[u8], _value: &[u8]) {}
+
     fn stretches(&self, _count: usize) -> Box<dyn Stretches> {
         Box::new(Places::default())
     }
