@@ -106,13 +106,22 @@ impl View {
         if let Some(outcome) = self.lookup_in_memory(probe, &now_ms, &mut found) {
             return Ok(outcome);
         }
-        if apart {
-            values.expect_value(probe.hash, guard);
-        }
         for run in self.version.runs() {
             let Some((table, cover)) = part_of(run, probe)? else { continue };
-            let outcome =
-                table.lookup(run.level(), probe, guard, |hit| outcome_of(hit, cover, &now_ms, &mut found))?;
+            let level = run.level();
+            let judge = |hit: Hit<'_>| outcome_of(hit, cover, &now_ms, &mut found);
+            let outcome = match apart {
+                false => table.lookup(level, probe, guard, judge)?,
+                true => match table.may_hold(level, probe) {
+                    Some(span) => {
+                        // Filter and index have taken as long as the place needs to come.
+                        values.expect_value(probe.hash, guard);
+                        let entered = table.enter(level, span, probe, guard)?;
+                        table.finish(level, entered, probe, guard, judge)?
+                    }
+                    None => None,
+                },
+            };
             if let Some(outcome) = outcome.or(cover.map(|_| Outcome::Absent)) {
                 return Ok(outcome);
             }

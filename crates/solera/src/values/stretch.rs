@@ -15,6 +15,7 @@ use super::{Pointer, ValueFile, record};
 use crate::{
     pin::{Pin, PinHeader, Slice},
     pool::{self, BLOCKS},
+    prefetch::{LINE_BYTES, prefetch_bytes},
     sync::atomic::{AtomicU64, Ordering},
 };
 use std::{fmt, mem, ptr::NonNull, slice};
@@ -23,6 +24,8 @@ use std::{fmt, mem, ptr::NonNull, slice};
 const CUT_BYTES: usize = 48 << 10;
 /// Records up to this long are whole in the stretch in which they begin: those of values of 4 KiB.
 const RECORD_BYTES_MAX: usize = (4 << 10) + 256;
+/// So many bytes behind a record are asked for.
+const NEXT_BYTES: usize = 2 * LINE_BYTES;
 /// Most bytes of a stretch.
 const STRETCH_BYTES: usize = CUT_BYTES + RECORD_BYTES_MAX;
 /// One bit for so many bytes: no two records begin in the same.
@@ -146,6 +149,8 @@ impl Stretch {
             file.check(pointer, key, record).ok()?;
             word.fetch_or(bit, Ordering::Relaxed);
         }
+        // A walk comes to the next record of the file soon: to its key, and to where it begins.
+        prefetch_bytes(record.as_ptr_range().end, NEXT_BYTES);
         // SAFETY: the record lies in the object of the pin, whose bytes stay as they are.
         Some(unsafe { Slice::pinned(&self.0, &record[record::CHECKSUM_BYTES..]) })
     }
