@@ -20,7 +20,7 @@ use crate::{
 use serde_json::{Map, Value, json};
 use std::{
     fs::{File, OpenOptions},
-    io::{BufWriter, Read, Seek, Write},
+    io::{BufRead, BufReader, BufWriter, Seek, Write},
     path::{Path, PathBuf},
 };
 
@@ -100,27 +100,28 @@ impl Report {
     /// if the report is of another load than `load`.
     pub(crate) fn resume(path: &Path, load: &Value) -> Result<(Report, Mark)> {
         let failed = |op, error: std::io::Error| Failure::file(op, path.display(), &error);
+        let none = || {
+            Failure::Usage(format!("{} is not the report of a load; start without --resume", path.display()))
+        };
         let mut file = OpenOptions::new().read(true).write(true).open(path).map_err(|e| failed("open", e))?;
-        let mut content = Vec::new();
-        file.read_to_end(&mut content).map_err(|e| failed("read", e))?;
-
+        // A device may have no end.
+        if !file.metadata().map_err(|e| failed("look at", e))?.is_file() {
+            return Err(none());
+        }
+        let (mut lines, mut line) = (BufReader::new(&file), Vec::new());
         let mut mark = Mark::default();
         let (mut at, mut keep) = (0, 0);
-        for line in content.split_inclusive(|&byte| byte == b'\n') {
-            at += line.len();
+        loop {
+            line.clear();
+            at += lines.read_until(b'\n', &mut line).map_err(|e| failed("read", e))?;
             // A line without its end was cut off in the middle of being written.
             let Some(value) =
-                line.ends_with(b"\n").then(|| serde_json::from_slice::<Value>(line).ok()).flatten()
+                line.ends_with(b"\n").then(|| serde_json::from_slice::<Value>(&line).ok()).flatten()
             else {
                 break;
             };
             if keep == 0 {
-                if value != *load {
-                    return Err(Failure::Usage(format!(
-                        "{} is the report of another load ({value}); give the same input and options to --resume it",
-                        path.display()
-                    )));
-                }
+                check_description(path, &value, load)?;
                 keep = at;
             } else if let Some(found) = Mark::from_json(&value) {
                 mark = found;
@@ -128,10 +129,7 @@ impl Report {
             }
         }
         if keep == 0 {
-            return Err(Failure::Usage(format!(
-                "{} is not the report of a load; start without --resume",
-                path.display()
-            )));
+            return Err(none());
         }
         // Another program's file is never shortened: what stands behind the last mark must be a
         // report's.
@@ -167,6 +165,33 @@ impl Report {
     }
 }
 
+/// The field of a description that says which keyspace of its name was loaded into.
+pub(crate) const KEYSPACE_NUMBER: &str = "keyspace_number";
+
+/// Fails unless the report at `path`, which describes its load as `found`, is one of `load`.
+fn check_description(path: &Path, found: &Value, load: &Value) -> Result<()> {
+    if found == load {
+        return Ok(());
+    }
+    let path = path.display();
+    let unnumbered = |description: &Value| {
+        let mut description = description.clone();
+        description.as_object_mut().and_then(|fields| fields.remove(KEYSPACE_NUMBER));
+        description
+    };
+    Err(Failure::Usage(match unnumbered(found) == unnumbered(load) {
+        true => format!(
+            "the keyspace was dropped and made again since the load of {path} was stopped, and what it had loaded is gone; \
+             start without --resume"
+        ),
+        false => {
+            format!(
+                "{path} is the report of another load ({found}); give the same input and options to --resume it"
+            )
+        }
+    }))
+}
+
 /// Whether a file that begins so is a report: its first line says what was loaded.
 fn is_report(beginning: &[u8]) -> bool {
     let line = beginning.split(|&byte| byte == b'\n').next().unwrap_or_default();
@@ -179,6 +204,7 @@ fn is_report(beginning: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read;
 
     fn content(path: &Path) -> String {
         let mut text = String::new();

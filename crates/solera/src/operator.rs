@@ -121,7 +121,11 @@ impl MergeOperator for Append {
     }
 
     fn merge(&self, _key: &[u8], base: Option<&[u8]>, operands: &[&[u8]]) -> Result<Vec<u8>, String> {
-        let mut whole = base.unwrap_or_default().to_vec();
+        let base = base.unwrap_or_default();
+        // In one piece: what grows may take twice as much.
+        let bytes = operands.iter().map(|operand| operand.len()).sum::<usize>() + base.len();
+        let mut whole = Vec::with_capacity(bytes);
+        whole.extend_from_slice(base);
         operands.iter().for_each(|operand| whole.extend_from_slice(operand));
         Ok(whole)
     }

@@ -75,12 +75,18 @@ pub fn judge<'s>(
         Kind::Delete => Verdict::Absent,
         Kind::Merge => Verdict::Operand,
         Kind::PutSeparated => Verdict::Separated(0),
-        Kind::PutExpiring | Kind::PutExpiringSeparated => match split_expiry(stored()) {
-            None => Verdict::Malformed,
-            Some((moment, _)) if moment <= now_ms() => Verdict::Absent,
-            Some(_) if kind.is_separated() => Verdict::Separated(EXPIRY_BYTES),
-            Some(_) => Verdict::Value(EXPIRY_BYTES),
-        },
+        Kind::PutExpiring | Kind::PutExpiringSeparated => judge_expiring(kind, stored(), now_ms()),
+    }
+}
+
+/// [`judge`], of what expires: not in line, so that lookups of all else stay small.
+#[inline(never)]
+fn judge_expiring(kind: Kind, stored: &[u8], now_ms: u64) -> Verdict {
+    match split_expiry(stored) {
+        None => Verdict::Malformed,
+        Some((moment, _)) if moment <= now_ms => Verdict::Absent,
+        Some(_) if kind.is_separated() => Verdict::Separated(EXPIRY_BYTES),
+        Some(_) => Verdict::Value(EXPIRY_BYTES),
     }
 }
 

@@ -2,9 +2,10 @@
 //! `Keyspace`.
 //!
 //! First and last are the ends, and popping takes them out; every entry is popped by one thread
-//! alone. `fetch_update` loses nothing between threads. `transact` runs again within a bound and is
-//! rolled back by an error. An expiry is set, read and cleared. Lengths and space are told, exactly
-//! after a merge. A ticket tells when what can be read survives a power failure.
+//! alone. `fetch_update` loses nothing between threads, and ends where it never stands. `transact`
+//! runs again within a bound and is rolled back by an error. An expiry is set, read and cleared.
+//! Lengths and space are told, exactly after a merge. A ticket tells when what can be read survives
+//! a power failure.
 
 use solera::{
     Clock, Db, Durability, Error, ManualClock, Options,
@@ -105,6 +106,22 @@ fn a_transaction_is_run_again_within_a_bound_and_rolled_back_by_an_error() {
     });
     assert!(matches!(failed, Err(Error::Invalid(_))) && !db.contains_key("other").unwrap());
     assert_eq!(db.transact(|transaction| transaction.get(db.default(), "k")).unwrap().unwrap(), "in between");
+}
+
+/// Symptom: a closure of `fetch_update` that wrote its own key ran for ever. Cause: what conflicts
+/// was tried without bound. Cure: 10,000 times, which no crowd of threads comes near.
+#[test]
+fn an_update_whose_closure_writes_the_key_itself_ends_with_a_conflict() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = opened(dir.path());
+    let mut runs = 0;
+    let never = db.fetch_update("k", |_| {
+        runs += 1;
+        db.put("k", "mine").unwrap();
+        Some(b"never".to_vec())
+    });
+    assert!(matches!(never, Err(Error::Conflict)) && runs == 10_000, "{runs}: {never:?}");
+    assert_eq!(db.get("k").unwrap().unwrap(), "mine");
 }
 
 #[test]

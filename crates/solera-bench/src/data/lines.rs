@@ -3,11 +3,11 @@
 //! It reads the whole file and keeps any `n` lines, equally likely, sorted, without empty ones.
 //!
 //! What must hold: a line is at most as long as the longest key. A file without keys is refused
-//! with what is wrong. Duplicates in the file stay.
+//! with what is wrong, and so is what is no file or has no room in memory. Duplicates stay.
 //!
 //! Caller: `data::mod`, for `Keys::Lines` (`lines:FILE`).
 
-use crate::random::Random;
+use crate::{machine::Machine, random::Random};
 use std::path::Path;
 
 /// Longest line, in bytes: the longest key.
@@ -21,8 +21,20 @@ const LINE_BYTES_MAX: usize = solera::key::KEY_BYTES_MAX;
 /// What is wrong with the file, in a sentence that names it.
 pub(super) fn read(path: &Path, n: usize, random: &mut Random) -> Result<Vec<Vec<u8>>, String> {
     let wrong = |what: String| format!("{}: {what}", path.display());
+    let fail = |error: std::io::Error| wrong(format!("cannot be read: {error}"));
+    let found = std::fs::metadata(path).map_err(fail)?;
+    // A device may have no end, and what has been read of a pipe is gone.
+    if !found.is_file() && !found.is_dir() {
+        return Err(wrong("is a device or a pipe; keys come from a file".into()));
+    }
+    if let Some(memory) = Machine::here().memory_bytes.filter(|memory| found.len() > memory / 2) {
+        let (has, memory) = (found.len() / 1_000_000, memory / 1_000_000);
+        return Err(wrong(format!(
+            "has {has} MB, and is read whole; this machine has {memory} MB of memory"
+        )));
+    }
     #[expect(clippy::disallowed_methods, reason = "the keys are the user's file, not the database's")]
-    let bytes = std::fs::read(path).map_err(|error| wrong(format!("cannot be read: {error}")))?;
+    let bytes = std::fs::read(path).map_err(fail)?;
     let mut lines: Vec<&[u8]> = bytes.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).collect();
     if lines.is_empty() {
         return Err(wrong("holds no lines, which would be keys".into()));
@@ -71,6 +83,12 @@ mod tests {
         refused(b"", "no lines");
         refused(b"\n\n", "no lines");
         refused(&[&[b'a'; LINE_BYTES_MAX + 1][..], b"\nb"].concat(), "line 0 has 65536 bytes");
+        if cfg!(target_os = "linux") {
+            for device in ["/dev/zero", "/dev/full", "/dev/null"] {
+                let error = read(Path::new(device), 10, &mut Random::new(1)).unwrap_err();
+                assert_eq!(error, format!("{device}: is a device or a pipe; keys come from a file"));
+            }
+        }
         let error = read(Path::new("/nowhere/words"), 10, &mut Random::new(1)).unwrap_err();
         assert!(error.contains("/nowhere/words: cannot be read"), "{error}");
     }

@@ -164,6 +164,13 @@ impl Learner {
         Some(State { model, size })
     }
 
+    /// T.
+    pub(super) fn size_ratio(&self) -> f64 {
+        let now = self.tenant.db().control().observe();
+        let setting = now.setting("size_ratio", "default", None);
+        setting.and_then(|value| value.number()).unwrap_or_default()
+    }
+
     /// What every level may hold in runs, from level 1 on.
     pub(super) fn run_limits(&self) -> Vec<u32> {
         let levels = self.tenant.db().control().observe();

@@ -11,7 +11,8 @@ use crate::{
     target::Database,
     units,
 };
-use serde_json::{Value, json};
+use serde_json::json;
+use std::collections::BTreeSet;
 
 /// List, make and drop keyspaces
 #[derive(Debug, clap::Args)]
@@ -40,16 +41,17 @@ enum Action {
         #[arg(long)]
         json: bool,
     },
-    /// Drop a keyspace and everything in it; there is no way back
+    /// Drop keyspaces and everything in them; there is no way back
     Drop {
         #[command(flatten)]
         database: Database,
-        /// Its name
-        name: String,
-        /// Say that its data may go
+        /// Their names; all go, or none
+        #[arg(value_name = "NAME", required = true)]
+        names: Vec<String>,
+        /// Say that their data may go
         #[arg(long)]
         yes: bool,
-        /// Print what was dropped as one JSON object
+        /// Print each that was dropped as one JSON object
         #[arg(long)]
         json: bool,
     },
@@ -61,11 +63,17 @@ impl KeyspaceCommand {
             Action::List { database, json } => list(&database, json),
             Action::Create { database, name, json } => {
                 create(&database, &name)?;
-                told(json, || json!({ "created": name }))
+                if json {
+                    print_json(&json!({ "created": name }))?;
+                }
+                Ok(Outcome::Done)
             }
-            Action::Drop { database, name, yes, json } => {
-                let entries = drop_keyspace(&database, &name, yes)?;
-                told(json, || json!({ "dropped": name, "entries": entries }))
+            Action::Drop { database, names, yes, json } => {
+                let entries = drop_keyspaces(&database, &names, yes)?;
+                for (name, entries) in names.iter().zip(entries).filter(|_| json) {
+                    print_json(&json!({ "dropped": name, "entries": entries }))?;
+                }
+                Ok(Outcome::Done)
             }
         }
     }
@@ -81,14 +89,6 @@ fn list(database: &Database, as_json: bool) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Says what was done, if that was asked for.
-fn told(as_json: bool, what: impl FnOnce() -> Value) -> Result<Outcome> {
-    if as_json {
-        print_json(&what())?;
-    }
-    Ok(Outcome::Done)
-}
-
 fn create(database: &Database, name: &str) -> Result<()> {
     let db = database.open_to_change()?;
     if db.keyspaces().iter().any(|known| known == name) {
@@ -98,20 +98,26 @@ fn create(database: &Database, name: &str) -> Result<()> {
     Ok(db.close()?)
 }
 
-/// Drops the keyspace, and says about how many entries went with it.
-fn drop_keyspace(database: &Database, name: &str, yes: bool) -> Result<u64> {
+/// Drops the keyspaces, and says about how many entries went with each.
+fn drop_keyspaces(database: &Database, names: &[String], yes: bool) -> Result<Vec<u64>> {
     let db = database.open_to_change()?;
-    let entries = database.existing_keyspace(&db, name)?.stats().entries;
-    if !yes {
-        return Err(Failure::Usage(format!(
-            "keyspace {name:?} has about {}, which would be gone; say --yes",
-            match entries {
-                1 => "1 entry".to_owned(),
-                _ => format!("{} entries", units::count(entries)),
-            }
-        )));
+    let known: BTreeSet<String> = db.keyspaces().into_iter().collect();
+    if let Some(missing) = names.iter().find(|name| !known.contains(*name)) {
+        database.existing_keyspace(&db, missing)?;
     }
-    db.drop_keyspace(name)?;
+    let entries = |name: &String| Ok(db.keyspace(name)?.stats().entries);
+    let entries = names.iter().map(entries).collect::<Result<Vec<u64>>>()?;
+    if !yes {
+        let all = match entries.iter().sum() {
+            1 => "1 entry".to_owned(),
+            count => format!("{} entries", units::count(count)),
+        };
+        return Err(Failure::Usage(match names {
+            [name] => format!("keyspace {name:?} has about {all}, which would be gone; say --yes"),
+            _ => format!("{} keyspaces have about {all}, which would be gone; say --yes", names.len()),
+        }));
+    }
+    db.drop_keyspaces(names)?;
     db.close()?;
     Ok(entries)
 }

@@ -7,8 +7,8 @@
 //! What must hold: a load that was killed leaves a prefix; a sorted one leaves all or nothing, and
 //! cannot be resumed. How far it came stands in the report of `--bad-lines`, or else in
 //! `load.progress` in the database's directory. A mark is written only after everything up to it is
-//! durable. Resuming refuses other options, an input that is another one up to the mark, and a
-//! database that is another one or older than the mark.
+//! durable. Resuming refuses other options, an input that is another one up to the mark, a database
+//! that is another one or older than the mark, and a keyspace that was made anew.
 //! Caller: `main`.
 
 use super::bench::must_be_available;
@@ -20,7 +20,7 @@ use crate::{
     output::{print_json, print_text, say},
     own, progress,
     record::{Format, Next, Options, Record, Records, Selectors},
-    report::{Mark, Report},
+    report::{KEYSPACE_NUMBER, Mark, Report},
     signal,
     target::NewPlace,
     units,
@@ -30,7 +30,7 @@ use serde_json::{Value, json};
 use solera::{
     Batch, Compression, Db, IndexKind, Keyspace, KeyspaceOptions, Layout,
     clock::{Clock, SystemClock},
-    control::Recording,
+    control::{KeyspaceObservation, Recording},
     key::{KEY_BYTES_MAX, VALUE_BYTES_MAX},
     trace::{Recorded, TraceOptions},
 };
@@ -213,7 +213,7 @@ impl Load {
         signal::watch(Box::new(move || {
             format!("stopped while waiting for the input; what was written before is in; {resume}")
         }))?;
-        let (report, before) = self.report(format)?;
+        let (report, before) = self.report(&db, format)?;
         if db.last_seqno() < before.seqno {
             return Err(Failure::Usage(format!(
                 "{} is not the database that the load had written to, or an older copy of it: it has come to operation \
@@ -288,8 +288,8 @@ impl Load {
     }
 
     /// The report to write to, and how far an earlier load came.
-    fn report(&self, format: Format) -> Result<(Option<Report>, Mark)> {
-        let description = self.description(format);
+    fn report(&self, db: &Db, format: Format) -> Result<(Option<Report>, Mark)> {
+        let description = self.description(db, format);
         let in_database = self.place.place.database.path().join(PROGRESS);
         let path = self.bad_lines.as_ref().unwrap_or(&in_database);
         if self.resume {
@@ -342,6 +342,11 @@ impl Load {
     /// The keyspace, created if it is not there.
     fn keyspace(&self, db: &Db) -> Result<Keyspace> {
         let name = &self.place.place.keyspace;
+        if self.resume && !db.keyspaces().contains(name) {
+            return Err(Failure::Usage(format!(
+                "keyspace {name:?} is not there any more, and what a load had put there is gone; start without --resume"
+            )));
+        }
         let Some(layout) = self.layout().filter(|_| name != DEFAULT_KEYSPACE) else {
             return Ok(db.keyspace(name)?);
         };
@@ -354,7 +359,10 @@ impl Load {
     }
 
     /// What must be the same for a load to be gone on with.
-    fn description(&self, format: Format) -> Value {
+    fn description(&self, db: &Db, format: Format) -> Value {
+        let observed = db.control().observe();
+        let is_ours = |space: &&KeyspaceObservation| space.name == self.place.place.keyspace;
+        let number = observed.keyspaces.iter().find(is_ours).map(|space| space.id.0);
         let list = |selectors: &Option<Selectors>| selectors.as_ref().map(ToString::to_string);
         // A note of progress lies in the database itself, which may be moved.
         let database = self.place.place.database.path();
@@ -363,6 +371,7 @@ impl Load {
             "load": self.input.to_string_lossy(),
             "database": database.map(|path| path.to_string_lossy().into_owned()),
             "keyspace": self.place.place.keyspace,
+            KEYSPACE_NUMBER: number,
             "format": format.to_string(),
             "key": list(&self.key),
             "value": list(&self.value),

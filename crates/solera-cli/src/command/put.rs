@@ -15,7 +15,7 @@ use crate::{
     units,
 };
 use serde_json::json;
-use solera::{Durability, Options};
+use solera::{Durability, Options, key::VALUE_BYTES_MAX};
 use std::{ffi::OsString, io::Read, time::Duration};
 
 /// Store a value under a key, durably; creates the database if there is none
@@ -49,8 +49,10 @@ impl Put {
             Some(value) => notation.read(value)?,
             None => {
                 let mut value = Vec::new();
+                // What has no end is refused when it is too long.
                 std::io::stdin()
                     .lock()
+                    .take(VALUE_BYTES_MAX + 1)
                     .read_to_end(&mut value)
                     .map_err(|error| Failure::file("read", "standard input", &error))?;
                 value

@@ -633,3 +633,54 @@ fn a_load_is_not_resumed_into_another_database() {
     assert!(message.contains("an older copy of it") && message.contains("without --resume"), "{message}");
     assert_eq!(solera.run(["scan"]).ok(), "k\tv\n");
 }
+
+/// Symptom: a load that was resumed after its keyspace was dropped and made again left out all that
+/// had been loaded before. Cause: the report knew the keyspace by its name alone. Cure: it knows
+/// its number, which is never given again.
+#[test]
+fn a_load_is_not_resumed_into_a_keyspace_that_was_made_again() {
+    for report in [&["--bad-lines", "bad.jsonl"][..], &[]] {
+        let solera = Solera::new();
+        solera.write("in.tsv", "a\t1\nb\n");
+        let load = [&["load", "--key", "1", "--value", "2", "--keyspace", "users"], report].concat();
+        let run = |more: &[&str]| solera.run([&load[..], more, &["in.tsv"]].concat());
+        assert_eq!(run(&["--create-keyspace"]).status, 3, "a bad line");
+        if report.is_empty() {
+            // As a load that was stopped after its first line leaves it.
+            solera.write("bad.jsonl", "");
+            let stopped = [&load[..], &["--bad-lines", "other.jsonl", "in.tsv"]].concat();
+            assert_eq!(solera.run(stopped).status, 3);
+            let text = solera.read("other.jsonl").replace(
+                &format!("\"database\":{:?}", solera.db().canonicalize().unwrap().to_string_lossy()),
+                "\"database\":null",
+            );
+            solera.write("db/load.progress", text);
+        }
+        let before = solera.run(["scan", "--keyspace", "users"]).ok();
+        assert_eq!(before, "a\t1\n");
+        solera.run(["keyspace", "drop", "users", "--yes"]).ok();
+        for more in [&["--resume"][..], &["--resume", "--create-keyspace"]] {
+            let message = run(more).err;
+            assert!(message.contains("keyspace \"users\""), "{message}");
+            assert!(!solera.run(["keyspace", "list"]).ok().contains("users"), "nothing is made for it");
+        }
+        solera.run(["keyspace", "create", "users"]).ok();
+        let message = run(&["--resume"]).fails(2);
+        assert!(message.contains("made again") && message.contains("without --resume"), "{message}");
+        assert_eq!(run(&[]).status, 3);
+        assert_eq!(solera.run(["scan", "--keyspace", "users"]).ok(), before);
+    }
+}
+
+/// Symptom: a report of `--resume` that was a device was read until memory was full.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_device_is_not_the_report_of_a_load() {
+    let solera = Solera::new();
+    solera.write("in.tsv", "a\t1\n");
+    solera.run(["load", "in.tsv"]).ok();
+    for device in ["/dev/zero", "/dev/null"] {
+        let message = solera.run(["load", "--resume", "--bad-lines", device, "in.tsv"]).fails(2);
+        assert!(message.contains("is not the report of a load"), "{message}");
+    }
+}

@@ -70,7 +70,16 @@ fn a_file_of_another_kind_is_a_mistake_of_the_command_line() {
             assert!(message.contains(file), "{args:?}: {message}");
         }
     }
-    for (file, kind) in [("notes.txt", "sosd:"), ("dir", "sosd:"), ("dir", "lines:"), ("nowhere", "lines:")] {
+    for (file, kind) in [
+        ("notes.txt", "sosd:"),
+        ("dir", "sosd:"),
+        ("dir", "lines:"),
+        ("nowhere", "lines:"),
+        #[cfg(target_os = "linux")]
+        ("/dev/zero", "lines:"),
+        #[cfg(target_os = "linux")]
+        ("/dev/zero", "sosd:"),
+    ] {
         let run = solera.run(["bench", "--keys", &format!("{kind}{file}")]);
         assert!(run.status == 2 && run.err.contains(file), "{run:?}");
     }
@@ -266,8 +275,10 @@ fn every_command_that_tells_something_tells_it_as_json() {
         assert!(told.iter().all(Value::is_object), "{args:?}");
     }
     assert_eq!(lines(&["keyspace", "create", "new", "--json"]), [serde_json::json!({"created": "new"})]);
-    let dropped = lines(&["keyspace", "drop", "new", "--yes", "--json"]);
-    assert_eq!(dropped, [serde_json::json!({"dropped": "new", "entries": 0})]);
+    lines(&["keyspace", "create", "newer", "--json"]);
+    let dropped = lines(&["keyspace", "drop", "new", "newer", "--yes", "--json"]);
+    let told = |name| serde_json::json!({"dropped": name, "entries": 0});
+    assert_eq!(dropped, [told("new"), told("newer")]);
     lines(&["control", "set", "run_limit=5", "--why", "test", "--json"]);
     lines(&["checkpoint", "copy", "--json"]);
 

@@ -257,7 +257,8 @@ impl Model {
     /// The terms of what an operation of `mix` costs; their sum is its cost.
     pub fn terms(&self, mix: &Mix, cost: &Cost) -> Vec<Term> {
         let (data, units) = (&self.data, &self.units);
-        let read = units.read_ns(data.block_stored_bytes()) + units.block_load_ns;
+        let stored = data.block_stored_bytes();
+        let read = units.read_ns(stored) + units.block_load_ns;
         let lookup = |name, share: f64, of: &Operation| Term {
             name,
             blocks: share * of.blocks_read,
@@ -280,7 +281,8 @@ impl Model {
                     * (units.get_ns
                         + scan.probes * (units.run_seek_ns + units.block_find_ns)
                         + data.scan_entries * units.step_ns
-                        + scan.blocks_read * read),
+                        + (scan.blocks_read - scan.read_on) * read
+                        + scan.read_on * (units.read_on_ns(stored) + units.block_load_ns)),
             },
             Term {
                 name: "writes: log, memtable, flush",
@@ -295,7 +297,8 @@ impl Model {
             name: "writes: merges",
             blocks: mix.write * (work.read_total() + work.written_total()) / data.block_entries(),
             ns: mix.write
-                * (work.read_total() * units.merge_ns_per_entry
+                * (work.tables * units.seek_ns()
+                    + work.read_total() * units.merge_ns_per_entry
                     + pages(work.read_total()) * units.read_ahead_ns_per_page
                     + pages(work.written_total()) * units.write_ns_per_page),
         });
@@ -373,5 +376,21 @@ mod tests {
             let all = each.sum::<f64>() / flushes as f64;
             assert!((whole / all - 1.0).abs() < 0.02, "K₀ = {runs}, {stretch}: {whole} of {all}");
         }
+    }
+
+    /// Symptom: `solera cost` and Arce's simulation took small tables for as cheap as large ones.
+    /// Cause: a merge read all its pages at the price of reading ahead. Cure: the first page of
+    /// each table has the price of a read at random.
+    #[test]
+    fn the_first_read_of_each_table_that_a_merge_reads_is_priced() {
+        let data = Data { entries: 20_000.0, entry_bytes: 100.0, block_bytes: 4096.0, scan_entries: 1.0 };
+        let model = Model { data, units: Units::assumed() };
+        let mix = Mix::new([0.0, 0.0, 0.0, 1.0]).unwrap();
+        let work = |tables: f64| {
+            let work = Work { flushed: 1.0, read: vec![0.0, 4.0], written: vec![0.0, 3.0], tables };
+            model.ns(&mix, &Cost { work_per_write: work, ..Cost::default() })
+        };
+        let apart = work(0.5) - work(0.1);
+        assert!((apart - 0.4 * (60_000.0 - 5_000.0)).abs() < 1e-6, "{apart}");
     }
 }

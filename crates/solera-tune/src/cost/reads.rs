@@ -4,7 +4,8 @@
 //! `Reading::of` gives `Reads`, an `Operation` for each kind; `misses`, how often each level is
 //! asked for a key it lacks. A lookup asks the filter of every run that covers its key, newest
 //! first, until it has found the key. Where a filter passes it reads one block. A scan reads a
-//! block of every run that reaches that far, and the blocks that its entries cross.
+//! block of every run that reaches that far, and the blocks that its entries cross. Those it reads
+//! on: they lie behind the first.
 //! What must hold: the cache answers about as an LRU cache of its size would. By Che's
 //! approximation, a block is there if it was asked for within the last t operations.
 //!
@@ -29,6 +30,8 @@ pub struct Operation {
     pub blocks: f64,
     /// Blocks read from files.
     pub blocks_read: f64,
+    /// Of these, those that lie behind the one that was read before: a scan reads on.
+    pub read_on: f64,
 }
 
 impl Operation {
@@ -37,6 +40,7 @@ impl Operation {
         self.probes += share * other.probes;
         self.blocks += share * other.blocks;
         self.blocks_read += share * other.blocks_read;
+        self.read_on += share * other.read_on;
     }
 }
 
@@ -84,8 +88,9 @@ struct Part {
     asked: [f64; 3],
     /// How often a found lookup finds its key in it.
     held: f64,
-    /// Blocks that a scan looks into.
+    /// Blocks that a scan looks into, and how many of them it comes to from the one before.
     scanned: f64,
+    walked: f64,
 }
 
 impl Part {
@@ -109,8 +114,11 @@ impl Reading<'_> {
         let mut reads = Reads::default();
         for ((part, looked_into), hit) in parts.iter().zip(looked_into).zip(hits) {
             let operations = [&mut reads.absent, &mut reads.found, &mut reads.scan];
-            for ((operation, probes), blocks) in operations.into_iter().zip(part.asked).zip(looked_into) {
-                operation.add(&Operation { probes, blocks, blocks_read: blocks * (1.0 - hit) }, 1.0);
+            let walked = [0.0, 0.0, part.walked];
+            let of = part.asked.into_iter().zip(looked_into).zip(walked);
+            for (operation, ((probes, blocks), walked)) in operations.into_iter().zip(of) {
+                let (blocks_read, read_on) = (blocks * (1.0 - hit), walked * (1.0 - hit));
+                operation.add(&Operation { probes, blocks, blocks_read, read_on }, 1.0);
             }
         }
         reads
@@ -141,13 +149,15 @@ impl Reading<'_> {
             looking -= held;
             // A walk begins in the block where its key belongs, and goes on to the next if the key
             // lies behind that block's last: half of the gaps between blocks.
-            let begin = reach * (1.0 + 0.5 / self.block_entries);
+            let next = reach * 0.5 / self.block_entries;
+            let walked = next + (self.scan_entries - 1.0).max(0.0) * entries / keys / self.block_entries;
             Part {
                 level,
                 blocks: entries / self.block_entries,
                 asked: [coverage, asked, reach],
                 held,
-                scanned: begin + (self.scan_entries - 1.0).max(0.0) * entries / keys / self.block_entries,
+                scanned: reach + walked,
+                walked,
             }
         };
         tree.runs().map(part).collect()

@@ -111,6 +111,11 @@ impl Units {
         (self.read_ns[0] - self.read_ahead_ns_per_page).max(0.0)
     }
 
+    /// A read of `bytes` that goes on where the one before ended.
+    pub fn read_on_ns(&self, bytes: f64) -> f64 {
+        (bytes / PAGE_BYTES * self.read_ahead_ns_per_page).min(self.read_ns(bytes))
+    }
+
     /// I_r of `bytes`: between the sizes measured on a straight line, outside as the nearest.
     pub fn read_ns(&self, bytes: f64) -> f64 {
         let sizes = READ_BYTES.map(f64::from);

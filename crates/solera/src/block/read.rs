@@ -69,9 +69,15 @@ impl Block {
         if self.geometry().flags & SEQNOS == 0 {
             return (elided <= probe.snapshot).then_some(rank);
         }
+        self.seen_from(rank, probe.snapshot, elided)
+    }
+
+    /// The newest version that the snapshot sees, of the key of which `rank` is the newest one.
+    #[inline(never)]
+    fn seen_from(&self, rank: usize, snapshot: Seqno, elided: Seqno) -> Option<usize> {
         (rank..self.len())
             .take_while(|&i| i == rank || self.same_key(i, rank))
-            .find(|&i| self.seqno(i, elided) <= probe.snapshot)
+            .find(|&i| self.seqno(i, elided) <= snapshot)
     }
 
     /// What [`Block::seek`] finds, if the hash index names it. That it is the key's first entry is

@@ -6,8 +6,8 @@
 //!
 //! What must hold: what reads and then writes is a transaction, so that nobody writes that key
 //! between. Of many threads that pop, each gets another entry. A pop may miss an entry put in front
-//! meanwhile. `transact` tries 100 times at most, `transact_within` as often as it is told; calls
-//! of one key try until they succeed.
+//! meanwhile. `transact` tries 100 times at most, `transact_within` as often as it is told, calls
+//! of one key 10,000 times.
 //!
 //! Callers: applications; `Db` forwards to its default keyspace.
 
@@ -21,6 +21,9 @@ use std::thread;
 
 /// How often [`Db::transact`] runs a transaction at most.
 const TRIES: u32 = 100;
+/// How often calls of one key try. Each conflict is another write of that very key, so that many
+/// threads that update one key come nowhere near it. Who writes the key in the closure does.
+const TRIES_OF_ONE_KEY: u32 = 10_000;
 
 impl Keyspace {
     /// The entry with the smallest key.
@@ -56,7 +59,7 @@ impl Keyspace {
     /// ```
     ///
     /// # Errors
-    /// As [`Keyspace::get`] and [`Keyspace::put`].
+    /// As [`Keyspace::fetch_update`].
     pub fn pop_first(&self) -> Result<Option<(Slice, Slice)>> {
         self.pop(|transaction| transaction.seen(self).next())
     }
@@ -86,7 +89,7 @@ impl Keyspace {
     /// Sets the value of `key` to what `update` makes of it, in one step; `None` is an absent key,
     /// before and after. Returns the value before. A value with a moment of expiry loses it.
     /// `update` may run several times: nobody else has written the key between the last of them and
-    /// the write.
+    /// the write. It must not write the key itself.
     ///
     /// ```
     /// # fn main() -> solera::Result<()> {
@@ -99,7 +102,8 @@ impl Keyspace {
     /// ```
     ///
     /// # Errors
-    /// As [`Keyspace::get`] and [`Keyspace::put`].
+    /// [`Error::Conflict`] if the key was written meanwhile, 10,000 times in a row; else as
+    /// [`Keyspace::get`] and [`Keyspace::put`].
     pub fn fetch_update(
         &self,
         key: impl AsRef<[u8]>,
@@ -134,7 +138,7 @@ impl Keyspace {
     /// ```
     ///
     /// # Errors
-    /// As [`Keyspace::get`] and [`Keyspace::put`].
+    /// As [`Keyspace::fetch_update`].
     pub fn set_expiry(&self, key: impl AsRef<[u8]>, expires_ms: Option<u64>) -> Result<bool> {
         let key = key.as_ref();
         self.until_it_stands(|transaction| {
@@ -149,17 +153,9 @@ impl Keyspace {
         })
     }
 
-    /// Runs a transaction of one key until it does not conflict. Each conflict is another thread's
-    /// success.
-    fn until_it_stands<R>(&self, mut run: impl FnMut(&mut Transaction) -> Result<R>) -> Result<R> {
-        loop {
-            let mut transaction = Transaction::new(self.handle().clone());
-            let result = run(&mut transaction)?;
-            match transaction.commit() {
-                Err(Error::Conflict) => thread::yield_now(),
-                committed => return committed.map(|_| result),
-            }
-        }
+    /// Runs a transaction of one key until it does not conflict.
+    fn until_it_stands<R>(&self, run: impl FnMut(&mut Transaction) -> Result<R>) -> Result<R> {
+        within(TRIES_OF_ONE_KEY, || Transaction::new(self.handle().clone()), run)
     }
 
     /// Whether there is no entry.
@@ -234,18 +230,9 @@ impl Db {
     pub fn transact_within<R>(
         &self,
         tries: u32,
-        mut run: impl FnMut(&mut Transaction) -> Result<R>,
+        run: impl FnMut(&mut Transaction) -> Result<R>,
     ) -> Result<R> {
-        let mut left = tries;
-        loop {
-            let mut transaction = self.transaction();
-            let result = run(&mut transaction)?;
-            left = left.saturating_sub(1);
-            match transaction.commit() {
-                Err(Error::Conflict) if left > 0 => thread::yield_now(),
-                committed => return committed.map(|_| result),
-            }
-        }
+        within(tries, || self.transaction(), run)
     }
 
     /// Bytes of all the database's files, logs included, as the file system tells them now.
@@ -264,5 +251,24 @@ impl Db {
             }
         }
         Ok(bytes)
+    }
+}
+
+/// Runs `run` in a transaction that `begin` gives and commits it, once more from the beginning if
+/// it conflicts, up to `tries` times and at least once.
+fn within<R>(
+    tries: u32,
+    begin: impl Fn() -> Transaction,
+    mut run: impl FnMut(&mut Transaction) -> Result<R>,
+) -> Result<R> {
+    let mut left = tries;
+    loop {
+        let mut transaction = begin();
+        let result = run(&mut transaction)?;
+        left = left.saturating_sub(1);
+        match transaction.commit() {
+            Err(Error::Conflict) if left > 0 => thread::yield_now(),
+            committed => return committed.map(|_| result),
+        }
     }
 }

@@ -144,7 +144,29 @@ impl Db {
     /// # Errors
     /// [`Error::NoKeyspace`], [`Error::Invalid`] for the default keyspace.
     pub fn drop_keyspace(&self, name: &str) -> Result<()> {
-        self.handle.drop_keyspace(name)
+        self.handle.drop_keyspaces(&[name])
+    }
+
+    /// Drops several keyspaces and their data, all or none. It is made durable once, where
+    /// [`Db::drop_keyspace`] waits for the device each time.
+    ///
+    /// ```
+    /// # fn main() -> solera::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = solera::Db::open(dir.path())?;
+    /// for year in ["1998", "1999", "2000"] {
+    ///     db.keyspace(year)?;
+    /// }
+    /// db.drop_keyspaces(&["1998", "1999"])?;
+    /// assert_eq!(db.keyspaces(), ["2000", "default"]);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Db::drop_keyspace`]; none is dropped then.
+    pub fn drop_keyspaces<N: AsRef<str>>(&self, names: &[N]) -> Result<()> {
+        let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+        self.handle.drop_keyspaces(&names)
     }
 
     /// An empty batch for this database.

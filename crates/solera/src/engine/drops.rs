@@ -35,11 +35,14 @@ pub(super) enum Then {
 }
 
 impl Drops {
-    /// A keyspace was dropped at `now_ns`, and `trees` are left.
-    pub(super) fn add(&self, trees: usize, now_ns: u64) -> Then {
+    /// So many keyspaces were `dropped` at `now_ns`, and `trees` are left.
+    pub(super) fn add(&self, dropped: usize, trees: usize, now_ns: u64) -> Then {
+        if dropped == 0 {
+            return Then::Wait;
+        }
         self.last_ns.store(now_ns, Ordering::Relaxed);
-        match self.waiting.fetch_add(1, Ordering::AcqRel) {
-            before if (before + 1) * TREES_PER_DROP >= trees => Then::Look,
+        match self.waiting.fetch_add(dropped, Ordering::AcqRel) {
+            before if (before + dropped) * TREES_PER_DROP >= trees => Then::Look,
             0 => Then::Tell,
             _ => Then::Wait,
         }
@@ -70,18 +73,21 @@ mod tests {
     #[test]
     fn drops_are_followed_by_a_look_at_all_trees_now_and_then_and_none_is_left_over() {
         let drops = Drops::default();
-        assert_eq!(drops.add(10, 0), Then::Look, "few trees");
+        assert_eq!(drops.add(1, 10, 0), Then::Look, "few trees");
         assert!(drops.take_all() && !drops.take_all());
+        assert_eq!(drops.add(0, 0, 0), Then::Wait, "nothing was dropped");
+        assert_eq!(drops.add(700, 10_000, 0), Then::Look, "many at once");
+        assert!(drops.take_all());
         let (mut looks, mut told) = (0, 0);
         for trees in (0..10_000).rev() {
-            match drops.add(trees, 1_000_000_000) {
+            match drops.add(1, trees, 1_000_000_000) {
                 Then::Look => looks += usize::from(drops.take_all()),
                 Then::Tell => told += 1,
                 Then::Wait => {}
             }
         }
         assert!(looks < 200 && told <= looks + 1, "{looks} looks, {told} calls");
-        assert_eq!(drops.add(10_000, 1_000_000_000), Then::Tell);
+        assert_eq!(drops.add(1, 10_000, 1_000_000_000), Then::Tell);
         assert!(!drops.take(1_000_000_000), "others may follow");
         assert_eq!(drops.next(1_060_000_000), Some(Duration::from_millis(40)));
         assert!(drops.take(1_100_000_000) && drops.next(2_000_000_000).is_none());

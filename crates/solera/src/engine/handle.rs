@@ -208,20 +208,22 @@ impl Handle {
         }
     }
 
-    /// Drops the keyspace `name` and its data.
-    pub(crate) fn drop_keyspace(&self, name: &str) -> Result<()> {
+    /// Drops the keyspaces of these names and their data, all or none.
+    pub(crate) fn drop_keyspaces(&self, names: &[&str]) -> Result<()> {
         let _caller = self.enter()?;
-        if name == DEFAULT_KEYSPACE {
+        if names.contains(&DEFAULT_KEYSPACE) {
             return Err(Error::Invalid("the default keyspace cannot be dropped".into()));
         }
-        // No commit is under way while the keyspace goes.
+        // No commit is under way while the keyspaces go.
         let writer = self.commit.lock();
         let shown = |tree: &Tree| self.commit.announcements.written(tree.id, &[KeyRange::all()]);
-        let tree = self.store.drop_keyspace(name, shown)?;
+        let trees = self.store.drop_keyspaces(names, shown)?;
         drop(writer);
-        self.tracing.dropped(&tree);
-        self.work.forget(&tree);
-        match self.drops.add(self.store.catalog.count(), self.clock().monotonic_ns()) {
+        for tree in &trees {
+            self.tracing.dropped(tree);
+            self.work.forget(tree);
+        }
+        match self.drops.add(trees.len(), self.store.catalog.count(), self.clock().monotonic_ns()) {
             Then::Look if self.drops.take_all() => self.follow_drops(),
             Then::Tell => self.work.wake(),
             Then::Look | Then::Wait => {}

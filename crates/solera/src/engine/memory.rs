@@ -45,6 +45,8 @@ const KEYSPACE_BYTES: u64 = 3 << 10;
 const SMALL: Range<u64> = 16 << 20..64 << 20;
 /// After so many parts of the budget were written by jobs.
 const TRIM_SHARE: u64 = 64;
+/// Under any budget, after large pieces of so many parts of it were freed.
+const LARGE_SHARE: u64 = 8;
 
 /// Least that a cache which nobody has set is left by the others, in percent.
 const CACHE_PERCENT_LEFT: f64 = 15.0;
@@ -230,8 +232,8 @@ impl Memory {
         self.untrimmed.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// A job is done, and has freed what it took: under a small budget, what the allocator has kept
-    /// of that goes back.
+    /// A job is done, and has freed what it took: under a small budget, and of large pieces, what
+    /// the allocator has kept of that goes back.
     pub(super) fn after_job(&self) {
         if SMALL.contains(&self.budget.bytes)
             && self.untrimmed.load(Ordering::Relaxed) >= self.budget.bytes / TRIM_SHARE
@@ -239,6 +241,7 @@ impl Memory {
             self.untrimmed.store(0, Ordering::Relaxed);
             pool::trim_allocator();
         }
+        pool::trim_after_large(self.budget.bytes / LARGE_SHARE);
     }
 
     /// Bytes at which a memtable is sealed.

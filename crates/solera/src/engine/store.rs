@@ -35,11 +35,14 @@ use crate::{
     sync::{Mutex, MutexGuard},
     table::TableFile,
     tree::{Settings, Tree},
-    values::{LiveValues, ValueFile},
+    values::ValueFile,
     version::{Applied, CreatedKeyspace, Edit, Manifest, TableRef, TreeEdit, Version},
     wal,
 };
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 /// The manifest is written anew when it has grown by as many bytes and by its first size.
 const MANIFEST_GROWTH_BYTES: u64 = 64 << 10;
@@ -359,7 +362,7 @@ impl Store {
         };
         tree.install(&version, Arc::new(applied.version), flushed);
         applied.unreferenced.iter().for_each(|file| file.mark_obsolete());
-        let gone = self.release_values(&state, version.values());
+        let gone = self.release_values(&state, version.values().iter().map(|(file, _)| file));
         drop(state);
         self.leaving.hold(applied.unreferenced, gone);
         Ok(())
@@ -397,7 +400,7 @@ impl Store {
             tree.install(&before, after, &memtables);
             unreferenced.iter().for_each(|file| file.mark_obsolete());
             gone_tables.extend(unreferenced);
-            gone.extend(self.release_values(&state, before.values()));
+            gone.extend(self.release_values(&state, before.values().iter().map(|(file, _)| file)));
         }
         drop(state);
         self.leaving.hold(gone_tables, gone);
@@ -444,13 +447,12 @@ impl Store {
         self.catalog.look(|keyspaces| keyspaces.trees().any(|tree| tree.view().version.values().has(file)))
     }
 
-    /// A version that counted pointers to the files of `before` was replaced, or dropped with its
-    /// keyspace: those to which no pointer leads now and which recovery would not replay. They are
-    /// removed once nobody keeps them; the caller drops them when it holds no lock. Under the store
-    /// lock, as all changes of what is needed, so that none is missed (docs/decisions/0019).
+    /// A version that counted pointers to these `files` was replaced, or dropped with its keyspace:
+    /// those to which no pointer leads now and which recovery would not replay. They are removed
+    /// once nobody keeps them; the caller drops them when it holds no lock. Under the store lock,
+    /// as all changes of what is needed, so that none is missed (docs/decisions/0019).
     #[must_use]
-    fn release_values(&self, state: &State, before: &LiveValues) -> Vec<Arc<ValueFile>> {
-        let files = before.iter().map(|(file, _)| file);
+    fn release_values(&self, state: &State, files: impl Iterator<Item = FileId>) -> Vec<Arc<ValueFile>> {
         let is_live = |file| self.is_live(file) && !planted(Bug::ReclaimLive);
         let gone = files.filter(|file| !state.logs.contains(file) && !is_live(*file));
         let gone: Vec<_> = gone.filter_map(|file| self.files.values.kept(file)).collect();
@@ -507,25 +509,33 @@ impl Store {
         Ok(tree)
     }
 
-    /// Drops the keyspace `name`; `shown` is told before the store lock is given back. The caller
-    /// keeps writers out.
-    pub(super) fn drop_keyspace(&self, name: &str, shown: impl FnOnce(&Tree)) -> Result<Arc<Tree>> {
+    /// Drops the keyspaces of these names, all with one record; `shown` is told of each before the
+    /// store lock is given back. If one is missing, none is dropped. The caller keeps writers out.
+    pub(super) fn drop_keyspaces(&self, names: &[&str], shown: impl Fn(&Tree)) -> Result<Vec<Arc<Tree>>> {
         let mut state = self.lock();
-        let Some(tree) = self.catalog.named(name) else {
-            return Err(Error::NoKeyspace(name.into()));
-        };
-        self.record(&mut state, Edit { dropped: vec![tree.id], ..self.counters() })?;
-        state.assignments.forget(tree.id);
-        tree.mark_dropped();
-        self.catalog.remove(&tree);
-        shown(&tree);
-        for table in tree.view().version.tables() {
-            table.file().mark_obsolete();
+        let named = |name: &&str| self.catalog.named(name).ok_or_else(|| Error::NoKeyspace((*name).into()));
+        let trees = names.iter().map(named).collect::<Result<Vec<_>>>()?;
+        // A name may be there twice.
+        let trees: BTreeMap<KeyspaceId, Arc<Tree>> = trees.into_iter().map(|tree| (tree.id, tree)).collect();
+        if trees.is_empty() {
+            return Ok(Vec::new());
         }
-        let gone = self.release_values(&state, tree.view().version.values());
+        let dropped = trees.keys().copied().collect();
+        self.record(&mut state, Edit { dropped, ..self.counters() })?;
+        let mut values = BTreeSet::new();
+        for tree in trees.values() {
+            state.assignments.forget(tree.id);
+            tree.mark_dropped();
+            self.catalog.remove(tree);
+            shown(tree);
+            let view = tree.view();
+            view.version.tables().for_each(|table| table.file().mark_obsolete());
+            values.extend(view.version.values().iter().map(|(file, _)| file));
+        }
+        let gone = self.release_values(&state, values.into_iter());
         drop(state);
         drop(gone);
-        Ok(tree)
+        Ok(trees.into_values().collect())
     }
 
     /// Gives an existing keyspace the merge operator that it lacks, durably. One that it has is

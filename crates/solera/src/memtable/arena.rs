@@ -94,6 +94,7 @@ impl Drop for Chunk {
             // SAFETY: taken in `Chunk::new` with this size; whoever could use it held the arena.
             return unsafe { CHUNKS.give(self.start, CHUNK_BYTES) };
         }
+        pool::gave_large(self.layout.size());
         // SAFETY: allocated in `Chunk::new` with this layout.
         unsafe { dealloc(self.start.as_ptr(), self.layout) }
     }

@@ -111,7 +111,6 @@ impl Memtable {
     /// are the caller's to ask: [`Memtable::covering`].
     #[inline]
     pub fn lookup<R>(&self, probe: &Probe<'_>, f: impl FnOnce(Hit<'_>) -> R) -> Option<R> {
-        // Where most reads are, there often was no write since the last flush.
         if self.is_empty() {
             return None;
         }
@@ -176,6 +175,7 @@ impl Memtable {
     }
 
     /// Whether there is neither an entry nor a range tombstone.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.first_seqno().is_none()
     }

@@ -4,12 +4,14 @@
 //! An allocator keeps for a thread what was freed on it, so blocks that one thread reads in and
 //! another evicts spread over all heaps. The engine hands its large pieces on by itself: blocks up
 //! to 64 KiB, rounded up to a step, and memtable chunks of 1 MiB. `take` and `give` exchange
-//! pieces. `Settled` counts other memory to the regions that get huge pages.
+//! pieces. `Settled` counts other memory to the regions that get huge pages. `trim_after_large` has
+//! the system's allocator give back what it keeps of pieces above 1 MiB.
 //! What must hold: once pieces in use and kept exceed the sum of all open databases' `Share`s, kept
 //! ones go back to the allocator. That happens at the next `take`, `give` or smaller share. All
 //! databases of a process share the pools.
 //! Callers: `block::memory`, `memtable::arena`; `cache` and `engine::memory` hold shares; `cache`,
-//! `filter` and `table::reader` settle; `control::observe` asks for `kept_bytes`.
+//! `filter` and `table::reader` settle; `engine::memory` and `merge::visible` trim;
+//! `control::observe` asks for `kept_bytes`.
 
 mod regions;
 
@@ -20,6 +22,12 @@ use std::{
     ptr::NonNull,
     sync::atomic::{AtomicUsize, Ordering},
 };
+
+/// Bytes of pieces that are too large to be kept, given back since [`trim_after_large`] last saw
+/// enough of them.
+static LARGE_GIVEN: AtomicUsize = AtomicUsize::new(0);
+/// Pieces from this size on count as large.
+const LARGE_BYTES: usize = 1 << 20;
 
 /// What every piece is aligned to: a cache line.
 pub const ALIGN: usize = 64;
@@ -176,6 +184,7 @@ impl<const CLASSES: usize> Pool<CLASSES> {
             class.push(Piece(start));
             return;
         }
+        gave_large(rounded);
         // SAFETY: `take` allocated it with this size; by the contract it is used no more.
         unsafe { Self::release(start, rounded) }
     }
@@ -232,6 +241,21 @@ pub fn trim_allocator() {
     // SAFETY: it may be called at any time, from any thread.
     unsafe {
         libc::malloc_trim(0);
+    }
+}
+
+/// Notes that a piece of so many bytes goes back to the allocator. That is what it keeps: once it
+/// has freed large pieces it takes the next ones from its heaps, and leaves holes there.
+pub fn gave_large(bytes: usize) {
+    if bytes > LARGE_BYTES {
+        LARGE_GIVEN.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+/// As [`trim_allocator`], if large pieces of so many bytes together were given back since.
+pub fn trim_after_large(bytes: u64) {
+    if LARGE_GIVEN.load(Ordering::Relaxed) as u64 >= bytes && LARGE_GIVEN.swap(0, Ordering::Relaxed) > 0 {
+        trim_allocator();
     }
 }
 

@@ -208,6 +208,10 @@ impl View {
         now_ms: impl Fn() -> u64,
         mut found: impl FnMut(&Hit<'_>, &[u8]) -> R,
     ) -> Option<Outcome<R>> {
+        // Where most reads are, there often was no write since the last flush.
+        if self.sealed.is_empty() && self.active.is_empty() {
+            return None;
+        }
         let mut ask = |memtable: &Memtable| {
             let cover = memtable.covering(probe.key, probe.snapshot);
             let outcome = memtable.lookup(probe, |hit| outcome_of(hit, cover, &now_ms, &mut found));

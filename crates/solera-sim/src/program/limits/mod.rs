@@ -2,7 +2,7 @@
 //!
 //! - *memory*: under a budget with twenty times the data, the largest resident set (`VmHWM`).
 //! - *tables*: 10,000 tables, opened and read. *shapes*: 100,000 deleted keys, 10,000 iterators.
-//! - *pieces*: one large batch, transaction or value, long keys, many keyspaces.
+//! - *pieces*: one large batch, transaction or value, long keys, many keyspaces; what users hold.
 //!
 //! What must hold: each measurement is a process of its own with at most 64 files open. A child
 //! fails on a wrong answer, and prints names and numbers; `run` and `pieces` judge them. What is
@@ -10,6 +10,7 @@
 //!
 //! Callers: `solera-sim limits`, and `main` for its hidden child command.
 
+mod held;
 mod keyspaces;
 mod large;
 mod pieces;
@@ -122,6 +123,50 @@ pub enum Task {
         budget: u64,
         /// How many
         keys: u64,
+    },
+    /// Merge large operands of one key, read them, compact them
+    Operands {
+        /// Bytes
+        budget: u64,
+        /// Of each operand
+        bytes: u64,
+        /// How many
+        count: u64,
+        /// The operator's name
+        operator: String,
+    },
+    /// Hold many iterators at once
+    Iterators {
+        /// Bytes
+        budget: u64,
+        /// How many keys there are
+        keys: u64,
+        /// Of each key
+        key_bytes: u64,
+        /// Of each value
+        value_bytes: u64,
+        /// How many iterators
+        count: u64,
+        /// Of each iterator
+        steps: u64,
+    },
+    /// Delete many ranges by one batch
+    Ranges {
+        /// Bytes
+        budget: u64,
+        /// How many keys there are
+        count: u64,
+    },
+    /// Put values that are nearly large, on several threads
+    Near {
+        /// Bytes
+        budget: u64,
+        /// How many threads
+        writers: u64,
+        /// Of each value
+        bytes: u64,
+        /// How many values each puts
+        times: u64,
     },
     /// Make, flush, open and read keyspaces of one key each
     Keyspaces {
@@ -240,6 +285,14 @@ fn figure(figures: &BTreeMap<String, u64>, name: &str) -> Result<u64, String> {
 /// Whatever went wrong.
 pub fn run_child(dir: &Path, task: &Task) -> Result<(), String> {
     match *task {
+        Task::Operands { budget, bytes, count, ref operator } => {
+            held::operands(dir, budget, bytes, count, operator)
+        }
+        Task::Iterators { budget, keys, key_bytes, value_bytes, count, steps } => {
+            held::iterators(dir, budget, [keys, key_bytes, value_bytes, count, steps])
+        }
+        Task::Ranges { budget, count } => held::ranges(dir, budget, count),
+        Task::Near { budget, writers, bytes, times } => held::near(dir, budget, writers, bytes, times),
         Task::Memory { budget, operations, seed, separate_from } => {
             memory(dir, budget, operations, seed, separate_from)
         }

@@ -44,6 +44,12 @@ fn rows(factor: u64) -> Vec<Row> {
         Row { name, budget_mib, task, is_promised }
     };
     let row = |name, task: &str, numbers: &[u64]| under(BUDGET_MIB, name, true, task, numbers);
+    // The operator's name is no number.
+    let operands = |name, operator: &str| {
+        let mut row = under(BUDGET_MIB, name, false, "operands", &[8 << 20, 16 * factor]);
+        row.task.push(operator.to_owned());
+        row
+    };
     let small = [SMALL_OPERATIONS * factor, SMALL_SEED, 0];
     vec![
         row("batch_percent", "batch", &[500_000 * factor, 0]),
@@ -52,6 +58,8 @@ fn rows(factor: u64) -> Vec<Row> {
         // Four times as many are not promised yet (docs/results/space.md).
         under(BUDGET_MIB, "long_keys_percent", factor == 1, "long-keys", &[1500 * factor]),
         row("keyspaces_percent", "keyspaces", &[2500 * factor]),
+        operands("appended_operands_percent", "append"),
+        under(BUDGET_MIB, "nearly_large_values_percent", false, "near", &[8, 262_000, 50 * factor]),
         under(32, "of_32_mib_percent", false, "memory", &small),
         under(16, "of_16_mib_percent", false, "memory", &small),
     ]

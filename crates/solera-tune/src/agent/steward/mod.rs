@@ -26,6 +26,7 @@ use foresight::{Foresight, Plan};
 use prices::Prices;
 use scales::Scales;
 use serde::{Deserialize, Serialize};
+use solera::control::knob::TRANSITION;
 use std::collections::BTreeMap;
 use wishes::{Group, Wish};
 
@@ -231,7 +232,9 @@ impl Steward {
     /// The wish that gains most, with what it gains.
     fn best(&self, window: &Window) -> Option<(Wish, f64)> {
         let known = self.memory.known.get(&window.context)?;
-        let stay = Plan::of(window);
+        let mut stay = Plan::of(window);
+        // What somebody else has set stays.
+        stay.at_once &= !self.foreign.iter().any(|(knob, _)| knob == TRANSITION.name);
         let gain_min = GAIN_MIN.max(DOUBT * known.doubt.min(0.5));
         let prices = Prices::new(self, window, &stay);
         let mut best: Option<(Wish, f64)> = None;
@@ -244,7 +247,7 @@ impl Steward {
             let Some((wish, ratio)) = wish else { continue };
             // Where it does not do what is foreseen, it is taken back, and leaves a tree behind.
             let ratio = trust * ratio + (1.0 - trust) * prices.undone(&wish.plan).max(1.0);
-            if 1.0 - ratio < gain_min * group.caution() {
+            if 1.0 - ratio < gain_min * group.caution(&stay, &wish.plan) {
                 continue;
             }
             if best.as_ref().is_none_or(|(_, least)| ratio < *least) {

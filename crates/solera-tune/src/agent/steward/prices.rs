@@ -21,6 +21,12 @@ use std::cell::RefCell;
 /// How much worse reads of a workload to come may be at first, as a share: until its first window
 /// has ended, or reads have paid for the merge of level 0.
 const FIRST_HAZARD_MAX: f64 = 1.0;
+/// Windows that levels which leave at once may take to do so: a change that is still paying for it
+/// when it is judged looks as if it hurt.
+const LEAVING_WINDOWS_MAX: f64 = 1.0;
+/// Of these, how much must be gained in each window once they have left: the windows that judge the
+/// change have their part of its merges.
+const LEAVING_GAIN: f64 = 0.25;
 /// How much worse than by default a context that was seen lately may become, as a share.
 const OTHERS_LOSS_MAX: f64 = 0.03;
 
@@ -119,6 +125,11 @@ impl<'a> Prices<'a> {
             return None;
         }
         let ratio = self.ratio(plan).filter(|ratio| *ratio < 1.0)?;
+        let lifting = self.walk(&self.own, plan).lifting;
+        let (leaving, gained) = (lifting * self.dwell, 1.0 - ratio + lifting);
+        if plan.at_once && (leaving > LEAVING_WINDOWS_MAX || gained < LEAVING_GAIN * leaving) {
+            return None;
+        }
         let stays = self.walk(&self.own, self.stay);
         let is_safe = |hazards: [f64; 3], most: f64| hazards.iter().all(|hazard| *hazard <= 1.0 + most);
         let (most, walk) = (group.hazard_max(), self.walk(&self.own, plan));

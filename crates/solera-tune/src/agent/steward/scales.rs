@@ -45,6 +45,13 @@ impl Parts {
         }
     }
 
+    /// This, where for so large a `share` of the operations reads are those of `other`.
+    pub(super) fn reading_like(&self, other: &Parts, share: f64) -> Parts {
+        let read = self.with(other, share);
+        let [processor, reads, _] = read.ns;
+        Parts { ns: [processor, reads, self.ns[2]], blocks_read: read.blocks_read, ..*self }
+    }
+
     /// The mean of this and `other`, which counts for so much of it.
     pub(super) fn with(&self, other: &Parts, share: f64) -> Parts {
         let mean = |own: f64, other: f64| own + share * (other - own);

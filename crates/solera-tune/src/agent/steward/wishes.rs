@@ -24,7 +24,8 @@ use solera::control::knob;
 pub(super) enum Group {
     /// K_i: free to change, and free to take back.
     Runs,
-    /// T. A smaller one makes levels that reads have to pay for to be rid of.
+    /// T. A smaller one makes levels that reads have to pay for to be rid of; a larger one may
+    /// spare levels.
     Ratio,
     /// How long level 0 waits.
     Level0,
@@ -50,7 +51,8 @@ impl Group {
         Group::Whole,
     ];
     /// Those that the whole is made of, in the order in which they are settled.
-    const OF_WHOLE: [Group; 5] = [Group::Buffers, Group::Level0, Group::Runs, Group::Blocks, Group::Filters];
+    const OF_WHOLE: [Group; 6] =
+        [Group::Buffers, Group::Ratio, Group::Level0, Group::Runs, Group::Blocks, Group::Filters];
 
     /// How much worse reads of a workload to come may be for it, as a share. Little where the tree
     /// keeps what a change did to it until it is written anew.
@@ -61,11 +63,12 @@ impl Group {
         }
     }
 
-    /// How many times the gain that others must have it must have to be worth its risk.
-    pub(super) fn caution(self) -> f64 {
+    /// How many times the gain that others must have it must have to be worth its risk, from `stay`
+    /// to `plan`.
+    pub(super) fn caution(self, stay: &Plan, plan: &Plan) -> f64 {
         match self {
-            Group::Ratio => 4.0,
-            Group::Filters | Group::Blocks => 1.5,
+            Group::Ratio if plan.size_ratio < stay.size_ratio => 4.0,
+            Group::Ratio | Group::Filters | Group::Blocks => 1.5,
             Group::Runs | Group::Level0 | Group::Buffers | Group::Whole => 1.0,
         }
     }
@@ -94,7 +97,7 @@ pub(super) struct Wish {
 }
 
 /// Size ratios that are tried.
-const SIZE_RATIOS: [u32; 7] = [3, 4, 6, 8, 10, 14, 20];
+const SIZE_RATIOS: [u32; 8] = [3, 4, 6, 8, 10, 14, 20, SIZE_RATIO_MAX];
 /// Patiences of level 0 that are tried.
 const PATIENCES: [u32; 7] = [0, 4, 13, 18, 27, 40, 64];
 /// Run limits of level 0 that are tried where its patience does not count.
@@ -162,8 +165,10 @@ fn best_of(
 /// gain.
 fn whole(window: &Window, stay: &Plan, ratio: &impl Fn(&Plan) -> Option<f64>) -> Option<(Plan, f64)> {
     let (mut plan, mut least, mut gained) = (stay.clone(), 1.0, 0);
+    // A smaller T is a risk of its own.
+    let ratio = |plan: &Plan| if plan.size_ratio < stay.size_ratio { None } else { ratio(plan) };
     for group in Group::OF_WHOLE {
-        let next = best_of(group, window, stay, &plan, ratio);
+        let next = best_of(group, window, stay, &plan, &ratio);
         if let Some((next, ratio)) = next.filter(|(_, ratio)| *ratio < least * (1.0 - WHOLE_GAIN_MIN)) {
             (plan, least, gained) = (next, ratio, gained + 1);
         }
@@ -203,9 +208,9 @@ fn plans(group: Group, window: &Window, from: &Plan) -> Vec<Plan> {
                 // One that is too small already may grow.
                 (*percent >= least || *percent > from.buffer_percent) && *percent <= BUFFERS_PERCENT.1
             });
-            legal
-                .map(|percent| Plan { buffer_percent: (percent * 100.0).round() / 100.0, ..from.clone() })
-                .collect()
+            let of =
+                |percent: f64| Plan { buffer_percent: (percent * 100.0).round() / 100.0, ..from.clone() };
+            at_once_too(legal.map(of), |plan| plan.buffer_percent > from.buffer_percent)
         }
         Group::Filters => {
             FILTER_BITS.into_iter().map(|filter_bits| Plan { filter_bits, ..from.clone() }).collect()
@@ -232,7 +237,17 @@ fn runs(stay: &Plan) -> Vec<Plan> {
         }
     }
     let legal = all.into_iter().map(|limits| limits.iter().map(|limit| (*limit).clamp(1, ratio)).collect());
-    legal.map(|run_limits| Plan { run_limits, ..stay.clone() }).collect()
+    // No level is to be merged because its run limit changes.
+    legal.map(|run_limits| Plan { run_limits, at_once: false, ..stay.clone() }).collect()
+}
+
+/// `plans`, and those that may spare levels also so that these leave at once.
+fn at_once_too(plans: impl Iterator<Item = Plan>, spares: impl Fn(&Plan) -> bool) -> Vec<Plan> {
+    let both = |plan: Plan| {
+        let at_once = (spares(&plan) && !plan.at_once).then(|| Plan { at_once: true, ..plan.clone() });
+        [plan].into_iter().chain(at_once)
+    };
+    plans.flat_map(both).collect()
 }
 
 /// Other size ratios, with the run limits as far as they go.
@@ -241,10 +256,13 @@ fn ratios(stay: &Plan) -> Vec<Plan> {
     let of = |size_ratio: u32| {
         // A run limit that was T goes on being T.
         let limit = |&limit: &u32| if limit == stay.size_ratio { size_ratio } else { limit.min(size_ratio) };
-        let run_limits = stay.run_limits.iter().map(limit).collect();
-        Plan { size_ratio, run_limits, ..stay.clone() }
+        let run_limits: Vec<u32> = stay.run_limits.iter().map(limit).collect();
+        let at_once = stay.at_once && run_limits == stay.run_limits;
+        Plan { size_ratio, run_limits, at_once, ..stay.clone() }
     };
-    legal.map(of).collect()
+    // A run limit that is changed with it is not to have its level merged.
+    let spares = |plan: &Plan| plan.size_ratio > stay.size_ratio && plan.run_limits == stay.run_limits;
+    at_once_too(legal.map(of), spares)
 }
 
 /// What to set to come from one plan to another, and what that is in words.
@@ -261,6 +279,14 @@ pub(super) fn sets(stay: &Plan, plan: &Plan) -> (Vec<Set>, String) {
     number(knob::WRITE_BUFFER_PERCENT.name, |plan| plan.buffer_percent, "write buffers in %");
     number(knob::FILTER_BITS_PER_KEY.name, |plan| plan.filter_bits, "filter bits");
     number(knob::BLOCK_BYTES.name, |plan| plan.block_bytes, "bytes of a block");
+    if plan.at_once != stay.at_once {
+        let transition = &knob::TRANSITION.name;
+        sets.push(match plan.at_once {
+            true => Set::new(transition, "greedy"),
+            false => Set::reset(transition, None),
+        });
+        words.push(if plan.at_once { "levels leave at once" } else { "levels wait for reads" }.to_owned());
+    }
     if plan.level0_runs != stay.level0_runs {
         sets.push(Set::of_level(knob::RUN_LIMIT.name, 0, plan.level0_runs));
         words.push(format!("runs of level 0 {} for {}", plan.level0_runs, stay.level0_runs));

@@ -265,7 +265,7 @@ impl<C: Lending> Backward<C> {
     #[inline]
     fn pass_key(&mut self) -> Result<Passed> {
         let mut passed = Passed::Absent;
-        self.scratch.operands.clear();
+        self.scratch.clear_operands();
         for _ in 0..VERSIONS_STEPPED_MAX {
             if self.merge.seqno() <= self.sight.scope.reader.snapshot {
                 passed = self.add_newer(passed)?;
@@ -285,16 +285,17 @@ impl<C: Lending> Backward<C> {
     #[inline]
     fn add_newer(&mut self, passed: Passed) -> Result<Passed> {
         if let Some(age) = self.sight.cover(&self.merge) {
-            self.scratch.operands.clear();
+            self.scratch.clear_operands();
             return Ok(Passed::Covered(age));
         }
         let verdict = self.sight.scope.reader.judge(self.merge.kind(), || self.merge.value(), false);
         if verdict == Verdict::Operand {
-            self.scratch.operands.push(self.merge.pin_value());
+            let (operand, reader) = (self.merge.pin_value(), &self.sight.scope.reader);
+            self.scratch.add_operand(&self.key, operand, reader, false);
             return Ok(passed);
         }
         // Whatever is older does not count any more.
-        self.scratch.operands.clear();
+        self.scratch.clear_operands();
         Ok(match verdict {
             Verdict::Absent | Verdict::Operand => Passed::Absent,
             Verdict::Value(0) => {
@@ -325,11 +326,10 @@ impl<C: Lending> Backward<C> {
     /// Merges the operands, gathered oldest first, onto the value if it is present.
     fn fold(&mut self, base: Passed) -> Passed {
         if matches!(base, Passed::Refused) {
-            self.scratch.operands.clear();
+            self.scratch.clear_operands();
             return base;
         }
-        let operands = &mut self.scratch.operands;
-        operands.reverse();
+        self.scratch.operands.reverse();
         if matches!(base, Passed::Present) && self.separated {
             match self.sight.scope.reader.value_apart(&self.value, &self.key) {
                 Ok(value) => self.value = value,
@@ -338,8 +338,8 @@ impl<C: Lending> Backward<C> {
         }
         (self.separated, self.expires_ms) = (false, None);
         let base = matches!(base, Passed::Present).then_some(&self.value[..]);
-        let folded = self.sight.scope.reader.fold(&self.key, base, operands);
-        operands.clear();
+        let folded = self.sight.scope.reader.fold(&self.key, base, &self.scratch.operands);
+        self.scratch.clear_operands();
         match folded {
             Ok(value) => {
                 self.value = value.into();
@@ -353,7 +353,7 @@ impl<C: Lending> Backward<C> {
     /// where the newest is, and then seeks past it.
     #[cold]
     fn pass_much_written_key(&mut self) -> Result<Passed> {
-        self.scratch.operands.clear();
+        self.scratch.clear_operands();
         self.merge.seek_version(&self.key, self.sight.scope.reader.snapshot)?;
         let mut passed = Passed::Absent;
         if self.merge.valid() && self.merge.key() == &self.key[..] {

@@ -308,8 +308,11 @@ impl<C: Lending> Forward<C> {
     /// Leaves the pair: the merge stands on it, or on what a merged one ended with.
     #[inline]
     fn leave(&mut self) {
-        if let At::Lent(entries) = std::mem::replace(&mut self.at, At::Nowhere) {
-            self.merge.take_back(entries);
+        match std::mem::replace(&mut self.at, At::Nowhere) {
+            At::Lent(entries) => self.merge.take_back(entries),
+            // It may be large.
+            At::Merged => self.scratch.merged = Slice::empty(),
+            At::Nowhere | At::Entry(_) | At::Separated(_) | At::Refused => {}
         }
     }
 

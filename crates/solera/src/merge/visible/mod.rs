@@ -26,6 +26,7 @@ use crate::{
     error::{Error, Result},
     key::{KeyRange, Kind},
     pin::Slice,
+    pool,
     sight::{Reader, Verdict, hides, malformed},
     tombstone::RangeTombstones,
 };
@@ -56,13 +57,21 @@ struct Sight {
     covering_ages: Vec<usize>,
 }
 
+/// Operands of a key that are held until its base is found have so many bytes, and are then made
+/// fewer where the operator can make less of them.
+const OPERANDS_BYTES_MAX: usize = 16 << 20;
+
 /// Buffers that a walker keeps from step to step.
 #[derive(Default)]
 struct Scratch {
     /// A key that the merge may have left.
     key: Vec<u8>,
-    /// Operands of `key`, newest first.
+    /// Operands of `key`: newest first, walking forward, and oldest first, walking backward.
     operands: Vec<Slice>,
+    /// Bytes of them.
+    operands_bytes: usize,
+    /// The operator makes no less of them.
+    keeps_operands: bool,
     /// What they amounted to.
     merged: Slice,
     /// Why nobody can say what `key` amounts to.
@@ -76,10 +85,46 @@ impl Scratch {
         self.key.extend_from_slice(key);
     }
 
+    #[inline]
+    fn clear_operands(&mut self) {
+        self.operands.clear();
+        if self.operands_bytes > OPERANDS_BYTES_MAX {
+            pool::trim_after_large(OPERANDS_BYTES_MAX as u64);
+        }
+        (self.operands_bytes, self.keeps_operands) = (0, false);
+    }
+
+    /// Takes one more operand of `key`, next to the last one.
+    #[inline]
+    fn add_operand(&mut self, key: &[u8], operand: Slice, reader: &Reader, is_older: bool) {
+        self.operands_bytes += operand.len();
+        self.operands.push(operand);
+        if self.operands_bytes > OPERANDS_BYTES_MAX && !self.keeps_operands {
+            self.combine_last(key, reader, is_older);
+        }
+    }
+
+    /// Makes one operand of the last two, if that is less. An operator that concatenates makes no
+    /// less, and would copy the whole again and again.
+    #[cold]
+    fn combine_last(&mut self, key: &[u8], reader: &Reader, is_older: bool) {
+        let [.., before, last] = &self.operands[..] else { return };
+        let (older, newer) = if is_older { (last, before) } else { (before, last) };
+        let both = reader.operator.as_ref().and_then(|operator| operator.combine(key, older, newer));
+        let bytes = older.len() + newer.len();
+        let Some(both) = both.filter(|both| both.len() < bytes) else {
+            self.keeps_operands = true;
+            return;
+        };
+        self.operands_bytes -= bytes - both.len();
+        self.operands.truncate(self.operands.len() - 2);
+        self.operands.push(both.into());
+    }
+
     /// What the key amounts to cannot be said, because of this.
     #[cold]
     fn refuse(&mut self, why: Error) -> Shown {
-        self.operands.clear();
+        self.clear_operands();
         self.refusal = Some(why);
         Shown::Refused
     }
@@ -152,20 +197,29 @@ impl Sight {
     /// Merges the operands from the present entry on, down to the base.
     fn fold<C: Cursor>(&self, merge: &mut Merge<C>, scratch: &mut Scratch) -> Result<Shown> {
         scratch.keep_key(merge.key());
+        scratch.clear_operands();
+        let key = std::mem::take(&mut scratch.key);
+        let shown = self.fold_at(merge, &key, scratch);
+        scratch.key = key;
+        // The operands' pins would keep blocks in memory.
+        scratch.clear_operands();
+        shown
+    }
+
+    /// The same for `key`, of which this is.
+    fn fold_at<C: Cursor>(&self, merge: &mut Merge<C>, key: &[u8], scratch: &mut Scratch) -> Result<Shown> {
         let reader = &self.scope.reader;
-        let Scratch { key, operands, merged, .. } = scratch;
-        operands.clear();
         let apart;
         let base = loop {
-            operands.push(merge.pin_value());
+            scratch.add_operand(key, merge.pin_value(), reader, true);
             merge.next()?;
             // Below what the snapshot sees there is nothing that it does not see, but for a
             // transaction, whose own operands lie above everything that was committed since it
             // began.
-            if merge.valid() && merge.seqno() > reader.snapshot && merge.key() == &key[..] {
+            if merge.valid() && merge.seqno() > reader.snapshot && merge.key() == key {
                 merge.skip_unseen(key, reader.snapshot)?;
             }
-            if !merge.valid() || merge.key() != &key[..] {
+            if !merge.valid() || merge.key() != key {
                 break None;
             }
             match reader.judge(merge.kind(), || merge.value(), self.cover(merge).is_some()) {
@@ -188,12 +242,9 @@ impl Sight {
                 }
             }
         };
-        let folded = reader.fold(key, base, operands);
-        // The operands' pins would keep blocks in memory.
-        operands.clear();
-        match folded {
+        match reader.fold(key, base, &scratch.operands) {
             Ok(value) => {
-                *merged = value.into();
+                scratch.merged = value.into();
                 Ok(Shown::Merged)
             }
             Err(error) => Ok(scratch.refuse(error)),
