@@ -275,8 +275,8 @@ impl Slots {
     }
 
     /// Fills slot `i` with a block that weighs `weight` bytes, and makes room for it. Does nothing,
-    /// and says so, if the slot is full already (another reader missed too and came first), the block outweighs
-    /// the cache, or too much that has left waits for a reader.
+    /// and says so, if the slot is full already (another reader missed too and came first), the
+    /// block outweighs the cache, or too much that has left waits for a reader.
     pub fn fill(self: &Arc<Self>, i: usize, pin: Pin, weight: usize) -> bool {
         if weight >= self.cache.capacity() {
             return false;

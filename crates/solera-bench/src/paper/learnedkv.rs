@@ -221,8 +221,8 @@ fn course(site: &Site<'_>, way: Way, progress: &mut dyn Progress) -> Result<Cour
     Ok(Course { load, phases, scans: [loaded, half, whole, after, in_order], ordered, found, holding })
 }
 
-/// Scans after the load, and after half as many and as many updates as pairs. A database of its own:
-/// what walks have put into order is not to be counted for the updates of L1.
+/// Scans after the load, and after half as many and as many updates as pairs. A database of its
+/// own: what walks have put into order is not to be counted for the updates of L1.
 fn walked(site: &Site<'_>, way: Way, progress: &mut dyn Progress) -> Result<[f64; 3]> {
     let (pairs, reads) = (site.scale.entries as u64, site.scale.lookups as u64);
     let scans = (reads / SCAN_ENTRIES).clamp(10, 1000);
@@ -239,8 +239,8 @@ fn walked(site: &Site<'_>, way: Way, progress: &mut dyn Progress) -> Result<[f64
     Ok(rates)
 }
 
-/// Found reads and scans with memory for everything, which is filled before: inline and `tier`, both
-/// open, in turns.
+/// Found reads and scans with memory for everything, which is filled before: inline and `tier`,
+/// both open, in turns.
 fn in_memory(
     site: &Site<'_>,
     asked: &mut Vec<super::Verdict>,

@@ -106,8 +106,8 @@ impl Room {
         let held = Held { header: PinHeader::new(free_held), at, bytes: self.bytes };
         let start = self.start.cast::<Held>();
         mem::forget(self);
-        // SAFETY: the memory is aligned for a `Held` and has room for one. It begins with its header,
-        // is immutable from now on, `Send` and `Sync`, and its one reference is ours.
+        // SAFETY: the memory is aligned for a `Held` and has room for one. It begins with its
+        // header, is immutable from now on, `Send` and `Sync`, and its one reference is ours.
         unsafe {
             start.write(held);
             Pin::from_raw(start.cast())
@@ -130,8 +130,8 @@ unsafe impl Send for Room {}
 /// # Safety
 /// `header` begins an object that `Room::hold` made, and nobody refers to it any more.
 unsafe fn free_held(header: NonNull<PinHeader>) {
-    // SAFETY: only `Room::hold` names this function, on an object that begins with a `Held`; nothing
-    // in it needs dropping.
+    // SAFETY: only `Room::hold` names this function, on an object that begins with a `Held`;
+    // nothing in it needs dropping.
     let bytes = unsafe { header.cast::<Held>().as_ref() }.bytes;
     drop(Room { start: header.cast(), bytes });
 }
@@ -232,8 +232,8 @@ impl ApartSlots {
         for line in lines {
             for place in self.tagged(line, tag) {
                 let Some(pin) = self.slots.peek(place, &guard) else { continue };
-                // SAFETY: `keep` alone fills these places, with a `Held` that is immutable and lives
-                // as long as the pin.
+                // SAFETY: `keep` alone fills these places, with a `Held` that is immutable and
+                // lives as long as the pin.
                 let held = unsafe { pin.as_ptr().cast::<Held>().as_ref() };
                 if held.at == *at {
                     held.header.touch();

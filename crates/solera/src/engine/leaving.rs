@@ -1,14 +1,15 @@
 //! Files that no version names any more, until nobody reads them: `Leaving`.
 //!
 //! A file goes with its last owner. That would often be a reader, who took a view just before it
-//! was exchanged: he would have to wait for the file system, which takes long to remove large files.
-//! So whoever installs a version leaves what it does not name here, and a worker drops it when
-//! nobody else has it.
+//! was exchanged: he would have to wait for the file system, which takes long to remove large
+//! files. So whoever installs a version leaves what it does not name here, and a worker drops it
+//! when nobody else has it.
 //!
 //! What must hold: everything here is marked as obsolete. Without background threads nothing is
 //! held. A reader that has a file for more than two seconds is its last owner after all.
 //!
-//! Callers: `store` (`hold`), `workers`, and `jobs` and `handle`, when a call ends that frees space.
+//! Callers: `store` (`hold`), `workers`, and `jobs` and `handle`, when a call ends that frees
+//! space.
 
 use crate::{
     sync::{

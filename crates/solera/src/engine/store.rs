@@ -5,8 +5,8 @@
 //! anew when it has doubled and grown by 64 KiB.
 //!
 //! What must hold: a change is first one manifest record, synced; only then do readers see it.
-//! Useless tables and value files are marked, and go when nobody reads them (`leaving`). An edit is made
-//! from the version that it changes, under the store lock.
+//! Useless tables and value files are marked, and go when nobody reads them (`leaving`). An edit is
+//! made from the version that it changes, under the store lock.
 //!
 //! Callers: `job_parts`, `large`, `ingest` (install), `logs`, `change`, `handle`; `open` makes it;
 //! `checkpoint`, `report`, `tracing`, the ways of `reclaiming`, `db` and `control` read.

@@ -35,7 +35,7 @@ pub const ALIGN: usize = 64;
 pub const CHUNK_BYTES: usize = 1 << 20;
 /// Up to so many bytes, blocks and values are rounded up to [`FINE_BYTES`]: a step of a large piece
 /// would be a quarter of them.
-const FINE_BYTES_MAX: usize = 4 << 10;
+const FINE_BYTES_MAX: usize = 2 << 10;
 const FINE_BYTES: usize = 64;
 /// The step of larger ones, and the largest that are kept.
 const COARSE_BYTES: usize = 256;
@@ -46,7 +46,8 @@ pub const BLOCK_CLASSES: usize =
 /// Most that one share counts for: no sum of shares overflows.
 const SHARE_MAX: usize = 1 << 44;
 
-/// Memory of blocks, and of values apart from them: in steps up to 64 KiB, larger ones are not kept.
+/// Memory of blocks, and of values apart from them: in steps up to 64 KiB, larger ones are not
+/// kept.
 pub static BLOCKS: Pool<BLOCK_CLASSES> = Pool::with_fine(COARSE_BYTES, FINE_BYTES, FINE_BYTES_MAX);
 /// Memory of memtables.
 pub static CHUNKS: Pool<1> = Pool::new(CHUNK_BYTES);

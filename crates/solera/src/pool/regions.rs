@@ -6,9 +6,9 @@
 //! as long for its place as for itself.
 //!
 //! What must hold: nothing rests on the answer, and no content changes. Where the system cannot at
-//! all, nobody asks again; where it cannot now, it is asked up to six times. It also calls a request
-//! invalid that is for a region of which a part is somebody else's, or was never written to. So that
-//! says nothing of the system before many were invalid and none was granted.
+//! all, nobody asks again; where it cannot now, it is asked up to six times. It also calls a
+//! request invalid that is for a region of which a part is somebody else's, or was never written
+//! to. So that says nothing of the system before many were invalid and none was granted.
 //!
 //! Caller: `pool::mod` (`add` and `remove` of each piece).
 
@@ -291,9 +291,9 @@ mod tests {
         }
     }
 
-    /// Symptom: the same program looked keys up at 1.6 or at 2.2 million a second, by chance. Cause:
-    /// one region that a piece of memory shared with a mapped log was invalid, and no other region
-    /// was asked for from then on.
+    /// Symptom: the same program looked keys up at 1.6 or at 2.2 million a second, by chance.
+    /// Cause: one region that a piece of memory shared with a mapped log was invalid, and no other
+    /// region was asked for from then on.
     #[test]
     #[cfg(target_os = "linux")]
     #[cfg_attr(miri, ignore = "nobody is asked there")]

@@ -215,7 +215,8 @@ impl ValueFile {
         if here.to_le_bytes() == stored { Ok(there) } else { Err(self.wrong_sum(pointer, key)) }
     }
 
-    /// How many bytes the record has that `pointer` leads to. Many only if the file has room for it.
+    /// How many bytes the record has that `pointer` leads to. Many only if the file has room for
+    /// it.
     ///
     /// # Errors
     /// As [`ValueFile::read`].
