@@ -328,7 +328,7 @@ impl Slots {
     }
 
     /// How many places there are.
-    pub fn len(&self) -> usize {
+    pub fn places(&self) -> usize {
         self.slots.len()
     }
 

@@ -193,10 +193,10 @@ impl ApartSlots {
     /// The places of a line that may have this tag.
     #[inline]
     fn tagged(&self, line: usize, tag: u8) -> impl Iterator<Item = usize> + use<> {
-        let apart = self.tags[line].load(Ordering::Relaxed) ^ u64::from(tag) * ONES;
+        let apart = self.tags[line].load(Ordering::Relaxed) ^ (u64::from(tag) * ONES);
         // The highest bit of bytes that are 0, and perhaps of bytes above one: those are looked at
         // in vain.
-        let mut equal = apart.wrapping_sub(ONES) & !apart & ONES << 7;
+        let mut equal = apart.wrapping_sub(ONES) & !apart & (ONES << 7);
         std::iter::from_fn(move || {
             let place = (equal != 0).then(|| line * LINE_PLACES + equal.trailing_zeros() as usize / 8)?;
             equal &= equal - 1;

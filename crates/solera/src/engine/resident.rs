@@ -101,11 +101,11 @@ struct CachedStretches {
 impl Stretches for CachedStretches {
     fn find(&self, number: usize) -> Option<Pin> {
         let guard = crossbeam_epoch::pin();
-        (number < self.slots.len()).then(|| self.slots.get(number, &guard).map(|pin| pin.clone()))?
+        (number < self.slots.places()).then(|| self.slots.get(number, &guard).map(|pin| pin.clone()))?
     }
 
     fn wants(&self, number: usize, weight: usize) -> bool {
-        number < self.slots.len()
+        number < self.slots.places()
             && self.slots.has_passed(number)
             && self.cache.used() + weight <= self.cache.capacity()
     }
