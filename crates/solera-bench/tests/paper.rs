@@ -148,7 +148,8 @@ fn learnedkvs_phases_run_under_every_way_to_keep_values() {
     let markdown = document.to_markdown("pictures");
     assert!(markdown.contains("every answer checked") && !markdown.contains("NaN"), "{markdown}");
     let ways = 1 + solera::Reclaim::ALL.len();
-    let [said, _, rates, written, _, space, scans, sizes, spares, bounds] = &document.sections[..] else {
+    let [said, _, rates, written, _, space, scans, sizes, spares, bounds, resident] = &document.sections[..]
+    else {
         panic!("{document:?}")
     };
     assert!(said.verdicts.len() > 10, "{said:?}");
@@ -161,6 +162,7 @@ fn learnedkvs_phases_run_under_every_way_to_keep_values() {
     }
     assert_eq!((sizes.tables.len(), spares.tables.len()), (5, ways - 2));
     assert_eq!(bounds.tables[0].rows.len(), 4);
+    assert_eq!(resident.tables[0].rows.len(), 2, "inline and `tier`");
 }
 
 /// The same in a place whose time is counted.

@@ -13,7 +13,7 @@
 
 mod apart;
 
-pub use apart::{ApartSlots, Whereabouts};
+pub use apart::{ApartSlots, Room, Whereabouts};
 
 use crate::{
     pin::{Pin, PinHeader},
@@ -269,16 +269,22 @@ impl Slots {
         Some(PinRef { pin: ManuallyDrop::new(pin), _guard: PhantomData })
     }
 
-    /// Fills slot `i` with a block that weighs `weight` bytes, and makes room for it. Does nothing
-    /// if the slot is full already (another reader missed too and came first), the block outweighs
-    /// the cache, or too much that has left waits for a reader.
+    /// As [`Slots::fill`], for whoever need not know.
     pub fn insert(self: &Arc<Self>, i: usize, pin: Pin, weight: usize) {
+        self.fill(i, pin, weight);
+    }
+
+    /// Fills slot `i` with a block that weighs `weight` bytes, and makes room for it. Does nothing,
+    /// and says so, if the slot is full already (another reader missed too and came first), the
+    /// block outweighs the cache, or too much that has left waits for a reader.
+    pub fn fill(self: &Arc<Self>, i: usize, pin: Pin, weight: usize) -> bool {
         if weight >= self.cache.capacity() {
-            return;
+            return false;
         }
         if !self.cache.has_room(weight) {
             // What this thread has is in nobody's way then, and whoever can releases it.
-            return epoch::pin().flush();
+            epoch::pin().flush();
+            return false;
         }
         let header = pin.as_ptr();
         let slot = &self.slots[i];
@@ -286,13 +292,14 @@ impl Slots {
         let is_filled = held(empty).is_none()
             && slot.compare_exchange(empty, header.as_ptr(), Ordering::Release, Ordering::Relaxed).is_ok();
         if !is_filled {
-            return;
+            return false;
         }
         // The slot owns the reference now.
         let _ = pin.into_raw();
         self.weight.fetch_add(weight, Ordering::Relaxed);
         self.cache.used.fetch_add(weight, Ordering::Relaxed);
         self.cache.make_room(Some(Place { table: Arc::downgrade(self), slot: i as u32, weight }));
+        true
     }
 }
 
@@ -320,8 +327,13 @@ impl Slots {
         (self.cache.capacity() / AHEAD_SHARE) as u64
     }
 
+    /// How many places there are.
+    pub fn places(&self) -> usize {
+        self.slots.len()
+    }
+
     /// Whether block `i`, which is not cached, has come in passing before. It has from now on.
-    fn has_passed(&self, i: usize) -> bool {
+    pub fn has_passed(&self, i: usize) -> bool {
         let before =
             self.slots[i].compare_exchange(ptr::null_mut(), PASSED, Ordering::Relaxed, Ordering::Relaxed);
         before == Err(PASSED)

@@ -34,7 +34,10 @@ const MARK_BYTES: usize = 12;
 /// Random bytes that values are parts of.
 const VALUE_POOL_BYTES: usize = 1 << 20;
 /// Most walks over everything that put values into order.
-const WALKS_MAX: usize = 12;
+const WALKS_MAX: usize = 16;
+/// After so many of them in a row for which nothing was moved, no more will be: what walks pay adds
+/// up.
+const WALKS_IN_VAIN: usize = 4;
 /// An operation that takes so long is asked whether it waited for a processor.
 const SLOW_NS: u64 = 5_000_000;
 /// Operations between two looks at whether values are being moved, and at the space.
@@ -405,15 +408,32 @@ impl Keeper {
         Ok(seen as f64 * 1e9 / ns.max(1) as f64)
     }
 
+    /// Reads each value once, so that what there is room for is in memory.
+    pub(super) fn read_all(&mut self) -> Result<()> {
+        for number in 0..self.setting.pairs {
+            let value = self.db.get(key(number))?;
+            self.check(number, value.as_deref());
+        }
+        self.answered("reads of everything")
+    }
+
+    /// Brings what is in memtables into tables: where memory is large, pointers never fill one.
+    pub(super) fn flush(&self) -> Result<()> {
+        self.db.flush()?;
+        Ok(self.db.wait_idle()?)
+    }
+
     /// Walks over all entries until no more values are moved for walks, and `WALKS_MAX` times at
     /// most: bytes that were written for it.
     pub(super) fn put_in_order(&mut self) -> Result<u64> {
         let before = self.written();
+        let mut in_vain = 0;
         for _ in 0..WALKS_MAX {
             let written = self.written().all();
             self.walk(&[], u64::MAX)?;
             self.db.wait_idle()?;
-            if self.written().all() == written {
+            in_vain = if self.written().all() == written { in_vain + 1 } else { 0 };
+            if in_vain == WALKS_IN_VAIN {
                 break;
             }
         }

@@ -11,7 +11,7 @@
 //! Caller: `paper::mod`.
 
 use super::{
-    Scale,
+    Paper, Part, Scale,
     document::{Bars, Section, Table, cell},
     keeper::{Holding, KEY_BYTES, Keeper, Phase, Setting, Way, Written},
     row,
@@ -37,6 +37,12 @@ const SCAN_ENTRIES: u64 = 500;
 const MEMORY_PARTS: u64 = 8;
 /// The least memory, in bytes.
 const MEMORY_BYTES_MIN: u64 = 8 << 20;
+/// Memory for everything: so many bytes, and so many times the live ones.
+const MEMORY_BYTES_ENOUGH: u64 = 256 << 20;
+const MEMORY_TIMES: u64 = 4;
+/// Rounds in memory that are not timed, and those of a repeat that are.
+const ROUNDS_UNTIMED: usize = 3;
+const ROUNDS_IN_MEMORY: usize = 3;
 /// Phases after the load.
 const PHASES: usize = 3;
 /// Value sizes of L3, in bytes.
@@ -153,21 +159,30 @@ pub(super) fn run(scale: &Scale, clock: &dyn Clock, progress: &mut dyn Progress)
         Err(error) => return Err(error.into()),
     };
     let site = Site { scale, clock, direct };
-    let arms = phases(&site, progress)?;
-    let mut asked = Vec::new();
-    verdicts(&site, &arms, &mut asked);
-    let mut sections = vec![super::said(asked), conditions(&site)];
-    sections.extend([
-        rates(&arms),
-        written(&arms),
-        latencies(&arms),
-        space(&site, &arms),
-        scans(&site, &arms),
-    ]);
-    sections.push(sizes(&site, progress)?);
-    sections.push(spares(&site, progress)?);
-    sections.push(bounds(&site, progress)?);
-    Ok(sections)
+    let (mut asked, mut sections) = (Vec::new(), vec![conditions(&site)]);
+    for part in scale.parts_of(Paper::LearnedKv) {
+        match part {
+            Part::Phases => {
+                let arms = phases(&site, progress)?;
+                verdicts(&site, &arms, &mut asked);
+                sections.extend([
+                    rates(&arms),
+                    written(&arms),
+                    latencies(&arms),
+                    space(&site, &arms),
+                    scans(&site, &arms),
+                ]);
+            }
+            Part::ValueSizes => sections.push(sizes(&site, progress)?),
+            Part::Spares => sections.push(spares(&site, progress)?),
+            Part::Bounds => sections.push(bounds(&site, progress)?),
+            Part::Resident => sections.push(in_memory(&site, &mut asked, progress)?),
+            // Of other papers: `run` has refused them.
+            _ => continue,
+        }
+    }
+    let said = super::said(asked);
+    Ok([said].into_iter().filter(|said| !said.verdicts.is_empty()).chain(sections).collect())
 }
 
 /// L1 and L2: every arm, every repeat.
@@ -187,31 +202,104 @@ fn phases(site: &Site<'_>, progress: &mut dyn Progress) -> Result<Vec<Arm>> {
 fn course(site: &Site<'_>, way: Way, progress: &mut dyn Progress) -> Result<Course> {
     let (pairs, reads) = (site.scale.entries as u64, site.scale.lookups as u64);
     let scans = (reads / SCAN_ENTRIES).clamp(10, 1000);
+    let walked = walked(site, way, progress)?;
     let mut keeper = Keeper::new(&site.setting(way, pairs, VALUE_BYTES))?;
     let load = keeper.load(site.clock, |done, of| progress.at(&format!("{}: P0", way.name()), done, of))?;
-    let mut scanned = [keeper.scans(site.clock, scans, SCAN_ENTRIES)?, 0.0, 0.0, 0.0, 0.0];
     let mut phases = Vec::new();
     for number in 1..=PHASES {
         let stage = format!("{}: P{number}", way.name());
         let mut at = |done: u64, of: u64| progress.at(&stage, done, of);
-        if number > 1 {
-            phases.push(keeper.mixed(site.clock, pairs, reads, &mut at)?);
-            continue;
-        }
-        // The scans of L2 lie in the middle of the first phase and at its end.
-        for half in 0..2 {
-            let part = |all: u64| if half == 0 { all / 2 } else { all - all / 2 };
-            phases.push(keeper.mixed(site.clock, part(pairs), part(reads), &mut at)?);
-            scanned[1 + half] = keeper.scans(site.clock, scans, SCAN_ENTRIES)?;
-        }
+        phases.push(keeper.mixed(site.clock, pairs, reads, &mut at)?);
     }
     let found = keeper.reads(site.clock, reads)?;
     let holding = keeper.holding()?;
-    scanned[3] = keeper.scans(site.clock, scans, SCAN_ENTRIES)?;
+    let after = keeper.scans(site.clock, scans, SCAN_ENTRIES)?;
     let written = keeper.put_in_order()?;
-    scanned[4] = keeper.scans(site.clock, scans, SCAN_ENTRIES)?;
+    let in_order = keeper.scans(site.clock, scans, SCAN_ENTRIES)?;
     let ordered = (written, keeper.holding()?.space);
-    Ok(Course { load, phases, scans: scanned, ordered, found, holding })
+    let [loaded, half, whole] = walked;
+    Ok(Course { load, phases, scans: [loaded, half, whole, after, in_order], ordered, found, holding })
+}
+
+/// Scans after the load, and after half as many and as many updates as pairs. A database of its
+/// own: what walks have put into order is not to be counted for the updates of L1.
+fn walked(site: &Site<'_>, way: Way, progress: &mut dyn Progress) -> Result<[f64; 3]> {
+    let (pairs, reads) = (site.scale.entries as u64, site.scale.lookups as u64);
+    let scans = (reads / SCAN_ENTRIES).clamp(10, 1000);
+    let stage = format!("{}: L2", way.name());
+    let mut at = |done: u64, of: u64| progress.at(&stage, done, of);
+    let mut keeper = Keeper::new(&site.setting(way, pairs, VALUE_BYTES))?;
+    keeper.load(site.clock, &mut at)?;
+    let mut rates = [keeper.scans(site.clock, scans, SCAN_ENTRIES)?, 0.0, 0.0];
+    for half in 0..2 {
+        let part = |all: u64| if half == 0 { all / 2 } else { all - all / 2 };
+        keeper.mixed(site.clock, part(pairs), part(reads), &mut at)?;
+        rates[1 + half] = keeper.scans(site.clock, scans, SCAN_ENTRIES)?;
+    }
+    Ok(rates)
+}
+
+/// Found reads and scans with memory for everything, which is filled before: inline and `tier`,
+/// both open, in turns.
+fn in_memory(
+    site: &Site<'_>,
+    asked: &mut Vec<super::Verdict>,
+    progress: &mut dyn Progress,
+) -> Result<Section> {
+    let (pairs, reads) = (site.scale.entries as u64, site.scale.lookups as u64);
+    let ways = [Way::Inline, Way::Separated(Reclaim::Tier)];
+    let mut keepers = Vec::new();
+    for way in ways {
+        let setting = site.setting(way, pairs, VALUE_BYTES);
+        let memory_bytes = MEMORY_BYTES_ENOUGH + MEMORY_TIMES * setting.live_bytes();
+        let mut keeper = Keeper::new(&Setting { memory_bytes, ..setting })?;
+        let stage = format!("{}, in memory", way.name());
+        let mut at = |done: u64, of: u64| progress.at(&stage, done, of);
+        keeper.load(site.clock, &mut at)?;
+        keeper.mixed(site.clock, pairs, 1, &mut at)?;
+        keeper.flush()?;
+        keeper.put_in_order()?;
+        keeper.read_all()?;
+        keepers.push(keeper);
+    }
+    // Found reads and entries of scans per second, of each way and round.
+    let mut rates: [[Vec<f64>; 2]; 2] = Default::default();
+    for round in 0..ROUNDS_UNTIMED + ROUNDS_IN_MEMORY * site.scale.repeats {
+        for turn in 0..ways.len() {
+            let way = (turn + round) % ways.len();
+            let found = keepers[way].reads(site.clock, reads)?.0;
+            let scanned = keepers[way].scans(site.clock, pairs / SCAN_ENTRIES + 1, SCAN_ENTRIES)?;
+            if round >= ROUNDS_UNTIMED {
+                rates[way][0].push(found);
+                rates[way][1].push(scanned);
+            }
+        }
+    }
+    let mut table =
+        Table::new("Thousand found reads, and entries of scans, per second", &["way", "reads", "scans"]);
+    for (way, [found, scanned]) in ways.iter().zip(&rates) {
+        let shown = [found, scanned].map(|rates| cell(&Spread::of(rates.clone()), 1e3));
+        table.row(way.name(), shown);
+    }
+    for (at, what, least) in [(0, "found reads", 1.0), (1, "scans of 500", 0.9)] {
+        let beside = rates[0][at].iter().zip(&rates[1][at]).map(|(inline, tier)| tier / inline);
+        let beside = Spread::of(beside.collect()).median;
+        row(
+            asked,
+            format!("{what} in memory are at least {least:.1} times those of inline (`tier`)"),
+            format!("{beside:.2} times"),
+            beside >= least,
+        );
+    }
+    Ok(Section {
+        title: "In memory".into(),
+        text: vec![format!(
+            "{pairs} pairs of {KEY_BYTES} + {VALUE_BYTES} bytes, with memory for four times as much. After as many updates, a flush \
+             and walks that put values into order, each value is read once; then both databases take turns. The first {ROUNDS_UNTIMED} rounds do not count."
+        )],
+        tables: vec![table],
+        ..Section::default()
+    })
 }
 
 /// What holds of the aims, arm by arm.
@@ -271,7 +359,7 @@ fn verdicts(site: &Site<'_>, arms: &[Arm], asked: &mut Vec<super::Verdict>) {
             rate(tier) >= 1.25 * rate(rewrite),
         );
         if let Some(paper) = by_name("learnedkv") {
-            let last = |arm: &Arm, of: fn(&Phase) -> f64| arm.median(|course| of(&course.phases[PHASES]));
+            let last = |arm: &Arm, of: fn(&Phase) -> f64| arm.median(|course| of(&course.phases[PHASES - 1]));
             let [writes, reads] = [|p: &Phase| p.writes.per_second(), |p: &Phase| p.reads.per_second()]
                 .map(|of| last(paper, of) / last(rewrite, of));
             let scans = paper.median(|of| of.scans[2]) / rewrite.median(|of| of.scans[2]);
@@ -368,15 +456,6 @@ fn conditions(site: &Site<'_>) -> Section {
     }
 }
 
-/// The phase that is shown as `P1`, and so on: the first has two halves.
-fn shown_phases(course: &Course) -> Vec<(String, Vec<&Phase>)> {
-    let mut shown = vec![("P1".to_owned(), course.phases[..2].iter().collect())];
-    shown.extend(
-        course.phases[2..].iter().enumerate().map(|(at, phase)| (format!("P{}", at + 2), vec![phase])),
-    );
-    shown
-}
-
 fn rates(arms: &[Arm]) -> Section {
     let mut table = Table::new(
         "Thousand operations per second of their own time, medians and quartiles; and seconds until all was settled",
@@ -396,10 +475,8 @@ fn rates(arms: &[Arm]) -> Section {
     for arm in arms {
         let of = |reads: bool, phase: usize| {
             arm.spread(|course| {
-                let parts = &shown_phases(course)[phase].1;
-                let timed = parts.iter().map(|part| if reads { &part.reads } else { &part.writes });
-                let (count, ns) = timed.fold((0, 0), |(c, n), timed| (c + timed.count, n + timed.ns));
-                count as f64 * 1e9 / ns.max(1) as f64
+                let phase = &course.phases[phase];
+                if reads { &phase.reads } else { &phase.writes }.per_second()
             })
         };
         let settling = arm.spread(|course| {
@@ -614,8 +691,9 @@ fn scans(site: &Site<'_>, arms: &[Arm]) -> Section {
     Section {
         title: "L2: scans".into(),
         text: vec![
-            "Nothing is converted before the first updates: what was loaded is then still in the logs. At the end walks go over \
-             everything until they have paid for all order that they get (docs/decisions/0019)."
+            "Scans after up to as many updates as pairs are of a database of their own, and those after three times as many of \
+             L1's: what walks put into order counts for no updates. Nothing is converted before the first updates: what was loaded \
+             is then still in the logs. At the end walks go over everything until they have paid for all order that they get (docs/decisions/0019)."
                 .into(),
         ],
         tables: vec![table],

@@ -166,11 +166,21 @@ pub enum Part {
     Dynamic,
     /// CAMAL: mixes that are certain to within ρ.
     Uncertain,
+    /// LearnedKV: L1 and L2.
+    Phases,
+    /// LearnedKV: L3, value sizes.
+    ValueSizes,
+    /// LearnedKV: L3, over-provisions.
+    Spares,
+    /// LearnedKV: L3, error bounds.
+    Bounds,
+    /// LearnedKV: with memory for everything.
+    Resident,
 }
 
 impl Part {
     /// All of them, in the order of the documents.
-    pub const ALL: [Part; 13] = [
+    pub const ALL: [Part; 18] = [
         Part::InMemory,
         Part::Device,
         Part::Grid,
@@ -184,6 +194,11 @@ impl Part {
         Part::Steward,
         Part::Dynamic,
         Part::Uncertain,
+        Part::Phases,
+        Part::ValueSizes,
+        Part::Spares,
+        Part::Bounds,
+        Part::Resident,
     ];
 
     /// The name that users write.
@@ -202,6 +217,11 @@ impl Part {
             Part::Steward => "steward",
             Part::Dynamic => "dynamic",
             Part::Uncertain => "uncertain",
+            Part::Phases => "phases",
+            Part::ValueSizes => "value-sizes",
+            Part::Spares => "spares",
+            Part::Bounds => "bounds",
+            Part::Resident => "resident",
         }
     }
 
@@ -211,6 +231,9 @@ impl Part {
             Part::InMemory | Part::Device | Part::Grid | Part::Sizes | Part::Build => Paper::Doblix,
             Part::Equal | Part::Monkey | Part::Sessions => Paper::Ruskey,
             Part::Learners | Part::Scales | Part::Steward | Part::Dynamic | Part::Uncertain => Paper::Camal,
+            Part::Phases | Part::ValueSizes | Part::Spares | Part::Bounds | Part::Resident => {
+                Paper::LearnedKv
+            }
         }
     }
 }

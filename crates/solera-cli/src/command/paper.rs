@@ -51,8 +51,9 @@ pub(crate) struct PaperBench {
     #[arg(value_name = "NAME")]
     paper: Paper,
     /// Parts to run, separated by commas. doblix: in-memory, device, grid, sizes, build; ruskey:
-    /// equal, monkey, sessions; camal: learners, scales, steward, dynamic, uncertain. Results are
-    /// named after them then [default: all]
+    /// equal, monkey, sessions; camal: learners, scales, steward, dynamic, uncertain;
+    /// learnedkv: phases, value-sizes, spares, bounds, resident. Results are named after them
+    /// then [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     parts: Vec<Part>,
     /// Pairs of each set of the main comparisons [default: 2000000;

@@ -201,8 +201,8 @@ impl Iter {
             front_tally: Tally::default(),
             back_tally: Tally::default(),
             resolves: true,
-            front_ahead: ReadAhead::default(),
-            back_ahead: ReadAhead::default(),
+            front_ahead: ReadAhead::of_walk(),
+            back_ahead: ReadAhead::of_walk(),
             scout: Scout::default(),
             apart: None,
         }

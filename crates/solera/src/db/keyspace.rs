@@ -374,7 +374,8 @@ impl Keyspace {
         let mut outcomes = Vec::with_capacity(probes.len());
         // While one guard lives, nothing that leaves the cache is released.
         for probes in probes.chunks(KEYS_PINNED) {
-            outcomes.extend(view.lookup_many(probes, &crossbeam_epoch::pin(), now_ms, found)?);
+            let guard = crossbeam_epoch::pin();
+            outcomes.extend(view.lookup_many(probes, &self.tree.values, &guard, now_ms, found)?);
         }
         let mut values: Vec<_> = std::iter::repeat_with(|| None).take(keys.len()).collect();
         let mut apart: Vec<(Pointer, usize)> = Vec::new();
@@ -447,21 +448,21 @@ impl Keyspace {
         let begun = here.is_due(Sampled::Lookup).then(begin);
         let probe = Probe { key, hash: key::hash(key), snapshot };
         let clock_ms = || self.now_ms(now_ms);
-        let value =
-            match view.lookup(&probe, guard, clock_ms, |hit, value| found(Value::InPlace(hit, value)))? {
-                Outcome::Found(value) => Some(value),
-                Outcome::Absent => None,
-                // Whatever they fold to, it is a value.
-                Outcome::Operand if wants == Wants::Presence => Some(found(Value::Folded(Slice::empty()))),
-                Outcome::Operand => {
-                    let folded = self.tree.fold(view, key, self.reader(snapshot, now_ms))?;
-                    folded.map(|slice| found(Value::Folded(slice)))
-                }
-                Outcome::Separated { pointer, expires_ms } => {
-                    Some(found(Value::Apart(self.value_apart(pointer, key, wants)?, expires_ms)))
-                }
-                Outcome::Malformed => return Err(sight::malformed(key)),
-            };
+        let in_place = |hit: &Hit<'_>, value: &[u8]| found(Value::InPlace(hit, value));
+        let value = match view.lookup(&probe, &self.tree.values, guard, clock_ms, in_place)? {
+            Outcome::Found(value) => Some(value),
+            Outcome::Absent => None,
+            // Whatever they fold to, it is a value.
+            Outcome::Operand if wants == Wants::Presence => Some(found(Value::Folded(Slice::empty()))),
+            Outcome::Operand => {
+                let folded = self.tree.fold(view, key, self.reader(snapshot, now_ms))?;
+                folded.map(|slice| found(Value::Folded(slice)))
+            }
+            Outcome::Separated { pointer, expires_ms } => {
+                Some(found(Value::Apart(self.value_apart(pointer, key, wants)?, expires_ms)))
+            }
+            Outcome::Malformed => return Err(sight::malformed(key)),
+        };
         here.add(Counter::Gets, 1);
         here.add(Counter::GetsFound, u64::from(value.is_some()));
         if let Some(begun) = begun {

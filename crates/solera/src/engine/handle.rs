@@ -94,6 +94,7 @@ impl Handle {
             let _ = thread.join();
         }
         self.callers.shut();
+        self.store.leaving.let_all_go();
         let ended = if self.core.options.read_only { Ok(()) } else { self.end() };
         self.let_go();
         ended

@@ -147,7 +147,8 @@ impl Core {
     /// How long a worker who finds nothing to do waits at most.
     pub(super) fn next_look(&self) -> Option<Duration> {
         let now_ns = self.clock().monotonic_ns();
-        self.resting.next(now_ns).into_iter().chain(self.drops.next(now_ns)).min()
+        let others = [self.drops.next(now_ns), self.store.leaving.next()];
+        self.resting.next(now_ns).into_iter().chain(others.into_iter().flatten()).min()
     }
 
     /// There is nothing to do, as of `horizon`: leaves word which snapshots' release may change
@@ -176,6 +177,7 @@ impl Core {
                 if self.drops.take_all() {
                     self.follow_drops();
                 }
+                self.store.leaving.let_all_go();
                 return Ok(());
             }
         }
@@ -200,13 +202,15 @@ impl Core {
                 }
             }
         }
-        match self.options.reclaim {
+        let taken = match self.options.reclaim {
             // Who asks for that way keeps what it keeps.
             Reclaim::Off | Reclaim::LearnedKv => Ok(()),
             Reclaim::Tier | Reclaim::Rewrite => {
                 reclaimer(self).take_all(tree, range, || self.writable().map(drop))
             }
-        }
+        };
+        self.store.leaving.let_all_go();
+        taken
     }
 
     /// Slows a writer of `bytes` down when flush and compaction are behind.

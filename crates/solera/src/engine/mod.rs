@@ -22,6 +22,7 @@ mod memory;
 mod keyspace_record;
 pub mod descriptions;
 pub(crate) mod assignments;
+mod leaving;
 mod store;
 pub(crate) mod reads;
 pub(crate) mod commit;

@@ -23,6 +23,7 @@ use super::{
     expiry::Expiry,
     files::Files,
     keyspace_record,
+    leaving::Leaving,
     logs::{LOGS_MAX, Logs, Present},
     memory::{Budget, Memory},
     options::{KeyspaceOptions, Options},
@@ -296,7 +297,8 @@ fn start(
     let snapshots = Snapshots::new(last_seqno);
     let expiry = Expiry::new(options.clock.clone(), recorded.clock_high_ms);
     let state = State::new(log_ends, logs, recorded.assignments);
-    let store = Store::new(files, catalog, snapshots, expiry, state);
+    let mut store = Store::new(files, catalog, snapshots, expiry, state);
+    store.leaving = Leaving::new(options.background_threads > 0 && !options.read_only);
     let closed = replayed.iter().map(|log| (log.file, log.last_seqno, log.end)).collect();
     let core = Core {
         opened_unix_ms,

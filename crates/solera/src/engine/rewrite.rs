@@ -253,7 +253,7 @@ impl Reclaimer<'_> {
         let now_ms = || self.store.expiry.now_ms();
         for (key, pointer) in found {
             let probe = Probe { key, hash: hash(key), snapshot: since };
-            let outcome = view.lookup(&probe, &crossbeam_epoch::pin(), now_ms, |_, _| ())?;
+            let outcome = view.lookup(&probe, &tree.values, &crossbeam_epoch::pin(), now_ms, |_, _| ())?;
             let Outcome::Separated { pointer: Ok(newest), expires_ms } = outcome else { continue };
             if newest != *pointer {
                 continue;

@@ -5,8 +5,8 @@
 //! anew when it has doubled and grown by 64 KiB.
 //!
 //! What must hold: a change is first one manifest record, synced; only then do readers see it.
-//! Useless tables and value files are marked, and go when their last reader does. An edit is made
-//! from the version that it changes, under the store lock.
+//! Useless tables and value files are marked, and go when nobody reads them (`leaving`). An edit is
+//! made from the version that it changes, under the store lock.
 //!
 //! Callers: `job_parts`, `large`, `ingest` (install), `logs`, `change`, `handle`; `open` makes it;
 //! `checkpoint`, `report`, `tracing`, the ways of `reclaiming`, `db` and `control` read.
@@ -17,6 +17,7 @@ use super::{
     expiry::Expiry,
     files::Files,
     keyspace_record,
+    leaving::Leaving,
     memory::Budget,
     options::KeyspaceOptions,
     poison::Poison,
@@ -86,6 +87,8 @@ pub(crate) struct Store {
     pub(crate) catalog: Catalog,
     pub(crate) snapshots: Snapshots,
     pub(crate) expiry: Expiry,
+    /// What no version names any more.
+    pub(super) leaving: Leaving,
     state: Mutex<State>,
 }
 
@@ -142,7 +145,8 @@ impl Store {
         expiry: Expiry,
         state: State,
     ) -> Store {
-        Store { files, poison: Poison::default(), catalog, snapshots, expiry, state: Mutex::new(state) }
+        let (poison, leaving) = (Poison::default(), Leaving::default());
+        Store { files, poison, catalog, snapshots, expiry, leaving, state: Mutex::new(state) }
     }
 
     /// Puts a new manifest, which holds everything, in force. Returns its number.
@@ -360,7 +364,7 @@ impl Store {
         applied.unreferenced.iter().for_each(|file| file.mark_obsolete());
         let gone = self.release_values(&state, version.values().iter().map(|(file, _)| file));
         drop(state);
-        drop(gone);
+        self.leaving.hold(applied.unreferenced, gone);
         Ok(())
     }
 
@@ -391,14 +395,15 @@ impl Store {
             flushed.iter().for_each(|one| self.remove_written(&one.written));
             return Err(error);
         }
-        let mut gone = Vec::new();
+        let (mut gone_tables, mut gone) = (Vec::new(), Vec::new());
         for Flushes { tree, before, after, memtables, unreferenced } in changed.into_values() {
             tree.install(&before, after, &memtables);
             unreferenced.iter().for_each(|file| file.mark_obsolete());
+            gone_tables.extend(unreferenced);
             gone.extend(self.release_values(&state, before.values().iter().map(|(file, _)| file)));
         }
         drop(state);
-        drop(gone);
+        self.leaving.hold(gone_tables, gone);
         Ok(())
     }
 
@@ -460,7 +465,10 @@ impl Store {
     fn remove_log(&self, log: FileId) {
         match self.files.values.kept(log) {
             // A reader may hold it.
-            Some(kept) => kept.mark_obsolete(),
+            Some(kept) => {
+                kept.mark_obsolete();
+                self.leaving.hold(Vec::new(), vec![kept]);
+            }
             None => self.files.remove(FileName::Log(log)),
         }
     }

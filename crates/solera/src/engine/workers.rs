@@ -43,6 +43,9 @@ fn work_until_stopped(core: &Core, flush_only: bool) {
         if core.work.is_stopping() {
             return;
         }
+        if !flush_only {
+            core.store.leaving.let_go(core.clock().monotonic_ns());
+        }
         match core.step(flush_only) {
             Ok(true) => {}
             Ok(false) => {

@@ -33,13 +33,22 @@ const LARGE_BYTES: usize = 1 << 20;
 pub const ALIGN: usize = 64;
 /// Bytes of a large chunk of a memtable, the only size that [`CHUNKS`] keeps.
 pub const CHUNK_BYTES: usize = 1 << 20;
-/// Sizes of blocks that are kept.
-pub const BLOCK_CLASSES: usize = 256;
+/// Up to so many bytes, blocks and values are rounded up to [`FINE_BYTES`]: a step of a large piece
+/// would be a quarter of them.
+const FINE_BYTES_MAX: usize = 2 << 10;
+const FINE_BYTES: usize = 64;
+/// The step of larger ones, and the largest that are kept.
+const COARSE_BYTES: usize = 256;
+const COARSE_BYTES_MAX: usize = 64 << 10;
+/// Sizes of blocks and values that are kept.
+pub const BLOCK_CLASSES: usize =
+    FINE_BYTES_MAX / FINE_BYTES + (COARSE_BYTES_MAX - FINE_BYTES_MAX) / COARSE_BYTES;
 /// Most that one share counts for: no sum of shares overflows.
 const SHARE_MAX: usize = 1 << 44;
 
-/// Memory of blocks: in steps of 256 bytes up to 64 KiB, larger ones are not kept.
-pub static BLOCKS: Pool<BLOCK_CLASSES> = Pool::new(256);
+/// Memory of blocks, and of values apart from them: in steps up to 64 KiB, larger ones are not
+/// kept.
+pub static BLOCKS: Pool<BLOCK_CLASSES> = Pool::with_fine(COARSE_BYTES, FINE_BYTES, FINE_BYTES_MAX);
 /// Memory of memtables.
 pub static CHUNKS: Pool<1> = Pool::new(CHUNK_BYTES);
 
@@ -55,6 +64,9 @@ unsafe impl Send for Piece {}
 /// Pieces of up to `CLASSES` steps.
 pub struct Pool<const CLASSES: usize> {
     step: usize,
+    /// The step of pieces up to `fine_max`, which is a multiple of both.
+    fine: usize,
+    fine_max: usize,
     /// Most that may be in use and kept together.
     limit: AtomicUsize,
     in_use: AtomicUsize,
@@ -90,8 +102,14 @@ impl Class {
 
 impl<const CLASSES: usize> Pool<CLASSES> {
     const fn new(step: usize) -> Self {
+        Pool::with_fine(step, step, 0)
+    }
+
+    const fn with_fine(step: usize, fine: usize, fine_max: usize) -> Self {
         Pool {
             step,
+            fine,
+            fine_max,
             limit: AtomicUsize::new(0),
             in_use: AtomicUsize::new(0),
             kept: AtomicUsize::new(0),
@@ -107,12 +125,26 @@ impl<const CLASSES: usize> Pool<CLASSES> {
     /// What a piece of `bytes` takes.
     #[inline]
     pub fn rounded(&self, bytes: usize) -> usize {
-        bytes.checked_next_multiple_of(self.step).unwrap_or(usize::MAX)
+        let step = if bytes <= self.fine_max { self.fine } else { self.step };
+        bytes.checked_next_multiple_of(step).unwrap_or(usize::MAX)
     }
 
     /// The pieces of that size; `None` if it is not kept.
     fn class(&self, rounded: usize) -> Option<&Class> {
-        self.classes.get((rounded / self.step).checked_sub(1)?)
+        let steps = match rounded.checked_sub(self.fine_max) {
+            Some(above @ 1..) => self.fine_max / self.fine + above / self.step,
+            _ => rounded / self.fine,
+        };
+        self.classes.get(steps.checked_sub(1)?)
+    }
+
+    /// The size of the pieces of each class.
+    fn sizes(&self) -> impl Iterator<Item = usize> {
+        let fine = self.fine_max / self.fine;
+        (1..).map(move |steps| match steps <= fine {
+            true => steps * self.fine,
+            false => self.fine_max + (steps - fine) * self.step,
+        })
     }
 
     fn layout(rounded: usize) -> Layout {
@@ -166,8 +198,8 @@ impl<const CLASSES: usize> Pool<CLASSES> {
             && self.in_use.load(Ordering::Relaxed) + self.kept.load(Ordering::Relaxed)
                 > self.limit.load(Ordering::Relaxed)
         {
-            let sizes = (1..).map(|steps| steps * self.step);
-            let fullest = sizes
+            let fullest = self
+                .sizes()
                 .zip(&self.classes)
                 .max_by_key(|(size, class)| size * class.count.load(Ordering::Relaxed));
             let Some((rounded, class)) = fullest else { return };
@@ -305,6 +337,23 @@ mod tests {
         unsafe { pool.give(second, 390) };
         drop(share);
         assert_eq!(held(pool), (0, 0));
+    }
+
+    #[test]
+    fn small_pieces_are_rounded_less_and_every_size_has_a_class_of_its_own() {
+        let pool: Pool<8> = Pool::with_fine(100, 20, 100);
+        assert_eq!(
+            [1, 20, 21, 100, 101, 200, 201].map(|bytes| pool.rounded(bytes)),
+            [20, 20, 40, 100, 200, 200, 300]
+        );
+        let sizes: Vec<usize> = pool.sizes().take(8).collect();
+        assert_eq!(sizes, [20, 40, 60, 80, 100, 200, 300, 400]);
+        for (class, &size) in pool.classes.iter().zip(&sizes) {
+            assert!(pool.class(size).is_some_and(|of| std::ptr::eq(of, class)), "{size}");
+        }
+        assert!(pool.class(500).is_none());
+        assert!(BLOCKS.class(COARSE_BYTES_MAX).is_some());
+        assert!(BLOCKS.class(COARSE_BYTES_MAX + COARSE_BYTES).is_none());
     }
 
     #[test]

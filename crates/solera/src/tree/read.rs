@@ -21,7 +21,7 @@ use crate::{
     memtable::Memtable,
     sight::{Verdict, expires_ms, hides, judge},
     table::{Entered, Table},
-    values::Pointer,
+    values::{Pointer, ValueFiles},
     version::Run,
 };
 use crossbeam_epoch::Guard;
@@ -85,7 +85,7 @@ struct Step<'v, 'g> {
 
 impl View {
     /// Looks `probe` up. `now_ms` is asked only if an expiring entry is met. `found` gets the
-    /// newest version's hit and user value.
+    /// newest version's hit and user value. `values` are the tree's, and only told what to expect.
     ///
     /// The caller took the view **before** choosing `probe.snapshot`, or has the snapshot
     /// registered: otherwise a compaction could have dropped the version that the snapshot sees.
@@ -93,17 +93,35 @@ impl View {
     pub fn lookup<R>(
         &self,
         probe: &Probe<'_>,
+        values: &ValueFiles,
         guard: &Guard,
         now_ms: impl Fn() -> u64,
         mut found: impl FnMut(&Hit<'_>, &[u8]) -> R,
     ) -> Result<Outcome<R>> {
+        // The hash is known before the pointer: the value comes from memory beside its table.
+        let apart = self.version.has_values_apart();
+        if apart {
+            values.expect(probe.hash);
+        }
         if let Some(outcome) = self.lookup_in_memory(probe, &now_ms, &mut found) {
             return Ok(outcome);
         }
         for run in self.version.runs() {
             let Some((table, cover)) = part_of(run, probe)? else { continue };
-            let outcome =
-                table.lookup(run.level(), probe, guard, |hit| outcome_of(hit, cover, &now_ms, &mut found))?;
+            let level = run.level();
+            let judge = |hit: Hit<'_>| outcome_of(hit, cover, &now_ms, &mut found);
+            let outcome = match apart {
+                false => table.lookup(level, probe, guard, judge)?,
+                true => match table.may_hold(level, probe) {
+                    Some(span) => {
+                        // Filter and index have taken as long as the place needs to come.
+                        values.expect_value(probe.hash, guard);
+                        let entered = table.enter(level, span, probe, guard)?;
+                        table.finish(level, entered, probe, guard, judge)?
+                    }
+                    None => None,
+                },
+            };
             if let Some(outcome) = outcome.or(cover.map(|_| Outcome::Absent)) {
                 return Ok(outcome);
             }
@@ -120,6 +138,7 @@ impl View {
     pub fn lookup_many<R>(
         &self,
         probes: &[Probe<'_>],
+        values: &ValueFiles,
         guard: &Guard,
         now_ms: impl Fn() -> u64,
         mut found: impl FnMut(usize, &Hit<'_>, &[u8]) -> R,
@@ -131,6 +150,9 @@ impl View {
             .collect();
         let mut open: Vec<_> = (0..probes.len()).filter(|&i| outcomes[i].is_none()).collect();
         let mut steps: Vec<Step<'_, '_>> = Vec::with_capacity(open.len().min(WAVE));
+        if self.version.has_values_apart() {
+            open.iter().for_each(|&i| values.expect(probes[i].hash));
+        }
         for run in self.version.runs() {
             for wave in open.chunks(WAVE) {
                 for &probe in wave {

@@ -5,12 +5,16 @@
 //! that it will need, and reads just that. From a log, in the order of the writes, a walk reads
 //! values one by one.
 //! What must hold: each value is checked once, as `ValueFile::read` checks it. Values share the
-//! memory of their stretch. What is read ahead stays with the walk: it is never put into `Resident`
-//! memory. All windows together have 2 MiB, and what slices keep.
+//! memory of their stretch. What is read ahead stays with the walk. Beside it, a walk of a user's
+//! has stretches stay in memory to which it comes again, if there is room (`values::stretch`). All
+//! windows together have 2 MiB, what slices keep, and the stretch of each that it is in.
 //! Callers: `db::iterator` (scans), `db::keyspace` (`multi_get`), `compaction::moves` (values that
 //! move).
 
-use super::{Pointer, ValueFile, ValueFiles, record};
+use super::{
+    Pointer, ValueFile, ValueFiles, record,
+    stretch::{self, Stretch},
+};
 use crate::{
     error::Result,
     ids::FileId,
@@ -46,6 +50,8 @@ struct Window {
     held: Range<u64>,
     /// The record that was asked for last; none before the first.
     last: Option<Range<u64>>,
+    /// The stretch that was asked for last; nothing if it did not stay in memory.
+    kept: Option<(usize, Option<Stretch>)>,
     /// Bytes of the last stretch.
     stretch: usize,
     /// When it was used last, in reads.
@@ -53,7 +59,7 @@ struct Window {
 }
 
 /// Windows on value files, for one end of a walk, or a list.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct ReadAhead {
     windows: Vec<Window>,
     /// The window that was used last.
@@ -62,9 +68,32 @@ pub struct ReadAhead {
     /// Values in a row that lay one behind the other in their file.
     in_order: u32,
     was_short: bool,
+    /// Whether stretches of files may stay in memory.
+    keeps: bool,
+    /// Where the window on a file was last, by the file's number: most likely it is there.
+    places: [u8; WINDOWS],
+}
+
+impl Default for ReadAhead {
+    fn default() -> ReadAhead {
+        ReadAhead {
+            windows: Vec::new(),
+            at: 0,
+            reads: 0,
+            in_order: 0,
+            was_short: false,
+            keeps: false,
+            places: [0; WINDOWS],
+        }
+    }
 }
 
 impl ReadAhead {
+    /// For a walk of a user's, which may come again: what it reads may stay in memory.
+    pub fn of_walk() -> ReadAhead {
+        ReadAhead { keeps: true, ..ReadAhead::default() }
+    }
+
     /// The value that `pointer` leads to, which belongs to `key`, for a walk that goes on from
     /// there.
     ///
@@ -86,6 +115,11 @@ impl ReadAhead {
             None => self.in_order,
         };
         self.was_short = false;
+        if let Some(value) = self.in_memory(files, pointer, key) {
+            self.windows[self.at].last = Some(record);
+            return Ok(value);
+        }
+        let window = &self.windows[self.at];
         if !window.has(&record) {
             let wanted = match way {
                 Some(Way::Apart) => 0,
@@ -105,6 +139,20 @@ impl ReadAhead {
         let window = &mut self.windows[self.at];
         window.last = Some(record.clone());
         window.value(pointer, key, &record)
+    }
+
+    /// The value that `pointer` leads to, into the present window's file, if its stretch is in
+    /// memory or comes there.
+    #[inline]
+    fn in_memory(&mut self, files: &ValueFiles, pointer: &Pointer, key: &[u8]) -> Option<Slice> {
+        let number = stretch::number_of(pointer).filter(|_| self.keeps)?;
+        let window = &mut self.windows[self.at];
+        // Once for a stretch, whether it is there or not.
+        if !matches!(window.kept, Some((kept, _)) if kept == number) {
+            window.kept = Some((number, files.stretch(&window.file, number)));
+        }
+        let (_, stretch) = window.kept.as_ref()?;
+        stretch.as_ref()?.value(&window.file, pointer, key)
     }
 
     /// Whether the value that was read last came by a read of its own, or by one of a few values.
@@ -163,8 +211,17 @@ impl ReadAhead {
     fn enter(&mut self, files: &ValueFiles, pointer: &Pointer) {
         self.reads += 1;
         if self.windows.get(self.at).is_none_or(|window| window.id != pointer.file) {
-            let at = self.windows.iter().position(|window| window.id == pointer.file);
-            self.at = at.unwrap_or_else(|| self.open(files, pointer));
+            let is_there = |window: &Window| window.id == pointer.file;
+            let place = pointer.file.0 as usize % WINDOWS;
+            let likely = usize::from(self.places[place]);
+            self.at = match self.windows.get(likely).is_some_and(is_there) {
+                true => likely,
+                false => {
+                    let at = self.windows.iter().position(is_there);
+                    at.unwrap_or_else(|| self.open(files, pointer))
+                }
+            };
+            self.places[place] = self.at as u8;
         }
         self.windows[self.at].used = self.reads;
     }
@@ -173,7 +230,7 @@ impl ReadAhead {
     fn open(&mut self, files: &ValueFiles, pointer: &Pointer) -> usize {
         let file = files.file(pointer.file, pointer.sorted);
         let (id, held) = (pointer.file, 0..0);
-        let window = Window { id, file, piece: None, held, last: None, stretch: 0, used: 0 };
+        let window = Window { id, file, piece: None, held, last: None, kept: None, stretch: 0, used: 0 };
         if self.windows.len() < WINDOWS {
             self.windows.push(window);
             return self.windows.len() - 1;

@@ -11,7 +11,7 @@
 //! Callers: `ValueFiles` makes handles; versions and memtables own them; `ahead` and `writer` read
 //! through them; `engine::{store, reclaim, values}` mark and measure; `inspect` checks.
 
-use super::{Pointer, record};
+use super::{Pointer, Stretches, record, stretch};
 use crate::{
     codec::{Binding, Decoder},
     dir::{OwnedFile, magic},
@@ -67,6 +67,8 @@ pub struct ValueFile {
     direct: bool,
     opened: OnceLock<Opened>,
     opening: Mutex<()>,
+    /// Where its stretches lie that stay in memory, once a walk has come here; none if they do not.
+    stretches: OnceLock<Option<Box<dyn Stretches>>>,
 }
 
 impl ValueFile {
@@ -88,6 +90,7 @@ impl ValueFile {
             direct,
             opened: OnceLock::new(),
             opening: Mutex::new(()),
+            stretches: OnceLock::new(),
         }
     }
 
@@ -163,11 +166,20 @@ impl ValueFile {
     /// [`Error::Corrupt`] with file and offset if the file is missing, is another one, ends before,
     /// or holds no value of `key` there; [`Error::Io`].
     pub fn read(&self, pointer: &Pointer, key: &[u8]) -> Result<Slice> {
-        let opened = self.opened()?;
-        let mut bytes = self.room_for(opened, pointer)?;
-        read_exact_at(&*opened.file, &mut bytes, pointer.offset)?;
-        self.verify(opened, pointer, key, &bytes)?;
+        let mut bytes = vec![0; self.record_bytes(pointer)?];
+        self.read_record(pointer, key, &mut bytes)?;
         Ok(Slice::from(bytes).after(record::CHECKSUM_BYTES))
+    }
+
+    /// Reads the record that `pointer` leads to, which belongs to `key`, and checks it. It has
+    /// [`ValueFile::record_bytes`].
+    ///
+    /// # Errors
+    /// As [`ValueFile::read`].
+    pub(super) fn read_record(&self, pointer: &Pointer, key: &[u8], record: &mut [u8]) -> Result<()> {
+        let opened = self.opened()?;
+        read_exact_at(&*opened.file, record, pointer.offset)?;
+        self.verify(opened, pointer, key, record)
     }
 
     /// Shows `each` the value that `pointer` leads to, in pieces and unchecked.
@@ -203,17 +215,21 @@ impl ValueFile {
         if here.to_le_bytes() == stored { Ok(there) } else { Err(self.wrong_sum(pointer, key)) }
     }
 
-    /// Memory for the record that `pointer` leads to.
-    fn room_for(&self, opened: &Opened, pointer: &Pointer) -> Result<Vec<u8>> {
+    /// How many bytes the record has that `pointer` leads to. Many only if the file has room for
+    /// it.
+    ///
+    /// # Errors
+    /// As [`ValueFile::read`].
+    pub(super) fn record_bytes(&self, pointer: &Pointer) -> Result<usize> {
         let len = record::CHECKSUM_BYTES as u64 + u64::from(pointer.len);
         if len > UNCHECKED_BYTES_MAX {
-            let file = opened.file.len()?;
+            let file = self.opened()?.file.len()?;
             if pointer.offset.checked_add(len).is_none_or(|end| end > file) {
                 let what = format!("an entry points to {pointer}, and the file has {file} bytes");
                 return Err(Error::corrupt(self.path(), pointer.offset, what));
             }
         }
-        Ok(vec![0; len as usize])
+        Ok(len as usize)
     }
 
     fn verify(&self, opened: &Opened, pointer: &Pointer, key: &[u8], bytes: &[u8]) -> Result<()> {
@@ -255,6 +271,25 @@ impl ValueFile {
     /// Checks `bytes`, the record that `pointer` leads to.
     pub(super) fn check(&self, pointer: &Pointer, key: &[u8], bytes: &[u8]) -> Result<()> {
         self.verify(self.opened()?, pointer, key, bytes)
+    }
+
+    /// Where the stretches of the file lie that stay in memory, if a walk has come here.
+    #[inline]
+    pub(super) fn stretches(&self) -> Option<&dyn Stretches> {
+        self.stretches.get()?.as_deref()
+    }
+
+    /// As [`ValueFile::stretches`]; `make` makes room for so many if there is none.
+    pub(super) fn stretches_or(
+        &self,
+        make: impl FnOnce(usize) -> Option<Box<dyn Stretches>>,
+    ) -> Option<&dyn Stretches> {
+        if self.stretches.get().is_none() {
+            // Before the cell, in which nobody may wait for anybody.
+            let made = make(stretch::count(self.file_bytes().ok()?));
+            let _ = self.stretches.set(made);
+        }
+        self.stretches()
     }
 
     /// What the beginning and the memory of a long read had better be multiples of, in bytes.

@@ -11,7 +11,10 @@
 //! `compaction::moves`, `engine::rewrite` and `engine::report` read; `engine::resident` is the
 //! `Resident`.
 
-use super::{Pointer, SORTED, ValueFile};
+use super::{
+    Pointer, SORTED, Stretches, ValueFile,
+    stretch::{self, Stretch},
+};
 use crate::{
     dir::FileName,
     error::{Error, Result},
@@ -21,6 +24,7 @@ use crate::{
     sync::{ArcSwap, Mutex},
     vfs::Fs,
 };
+use crossbeam_epoch::Guard;
 use std::{
     collections::BTreeMap,
     fmt,
@@ -30,11 +34,30 @@ use std::{
 
 /// Values that stay in memory for a while, found by where they lie.
 pub trait Resident: Send + Sync {
+    /// A key with this hash is looked up, and its value may lie apart: its place may be asked for.
+    fn expect(&self, hash: u64);
+
+    /// As [`Resident::expect`], and what lies in that place may be asked for.
+    fn expect_value(&self, hash: u64, guard: &Guard);
+
     /// The value of `key` to which `pointer` leads, if it is in memory.
     fn find(&self, pointer: &Pointer, key: &[u8]) -> Option<Slice>;
 
-    /// The value of `key` to which `pointer` leads was read, and checked.
-    fn keep(&self, pointer: &Pointer, key: &[u8], value: &[u8]);
+    /// Has `read` fill memory with the record of `bytes` to which `pointer` leads, and check it.
+    /// Keeps it, and gives its value. `None` if it is too large: then nothing is read.
+    fn keep(
+        &self,
+        pointer: &Pointer,
+        key: &[u8],
+        bytes: usize,
+        read: &mut dyn FnMut(&mut [u8]) -> Result<()>,
+    ) -> Option<Result<Slice>>;
+
+    /// Keeps a copy of the value of `key` to which `pointer` leads, if nothing has to go for it.
+    fn copy(&self, pointer: &Pointer, key: &[u8], value: &[u8]);
+
+    /// Places for `count` stretches of one file.
+    fn stretches(&self, count: usize) -> Box<dyn Stretches>;
 }
 
 /// Leads from the number of a value file to its handle.
@@ -103,9 +126,52 @@ impl ValueFiles {
         if let Some(value) = resident.find(pointer, key) {
             return Ok(value);
         }
-        let value = self.read_file(pointer, key)?;
-        resident.keep(pointer, key, &value);
-        Ok(value)
+        let file = self.of(pointer);
+        if let Some(number) = stretch::number_of(pointer)
+            && let Some(pin) = file.stretches().and_then(|stretches| stretches.find(number))
+            // SAFETY: `Stretch::pin` gave what is kept there.
+            && let Some(value) = unsafe { Stretch::from_pin(pin) }.value(&file, pointer, key)
+        {
+            // The next lookup finds it by one probe, if nothing has to go for that.
+            resident.copy(pointer, key, &value);
+            return Ok(value);
+        }
+        let bytes = file.record_bytes(pointer)?;
+        let kept = resident.keep(pointer, key, bytes, &mut |record| file.read_record(pointer, key, record));
+        kept.unwrap_or_else(|| file.read(pointer, key))
+    }
+
+    /// The stretch of `file` with this number, for a walk, if it is in memory or now comes there.
+    pub(super) fn stretch(&self, file: &ValueFile, number: usize) -> Option<Stretch> {
+        let make = |count| self.resident.as_ref().map(|resident| resident.stretches(count));
+        let stretches = file.stretches_or(make)?;
+        if let Some(pin) = stretches.find(number) {
+            // SAFETY: `Stretch::pin` gave what is kept there.
+            return Some(unsafe { Stretch::from_pin(pin) });
+        }
+        if !stretches.wants(number, Stretch::weight()) {
+            return None;
+        }
+        let stretch = Stretch::read(file, number)?;
+        stretches.keep(number, stretch.pin(), Stretch::weight());
+        Some(stretch)
+    }
+
+    /// A key with this hash is looked up, and its value may lie apart: where it would be in memory
+    /// is asked for.
+    #[inline]
+    pub fn expect(&self, hash: u64) {
+        if let Some(resident) = &self.resident {
+            resident.expect(hash);
+        }
+    }
+
+    /// As [`ValueFiles::expect`], and what is there is asked for.
+    #[inline]
+    pub fn expect_value(&self, hash: u64, guard: &Guard) {
+        if let Some(resident) = &self.resident {
+            resident.expect_value(hash, guard);
+        }
     }
 
     /// The value of `key` to which `pointer` leads, if it is in memory: for who reads many values
@@ -130,11 +196,13 @@ impl ValueFiles {
     /// # Errors
     /// As [`ValueFile::read`].
     pub fn read_file(&self, pointer: &Pointer, key: &[u8]) -> Result<Slice> {
-        match self.kept(pointer.file) {
-            Some(file) => file.read(pointer, key),
-            // A pointer from damaged bytes; or a file that is being counted anew.
-            None => self.file(pointer.file, pointer.sorted).read(pointer, key),
-        }
+        self.of(pointer).read(pointer, key)
+    }
+
+    /// The file that `pointer` leads to.
+    fn of(&self, pointer: &Pointer) -> Arc<ValueFile> {
+        // Nobody keeps it: a pointer from damaged bytes; or a file that is being counted anew.
+        self.kept(pointer.file).unwrap_or_else(|| self.file(pointer.file, pointer.sorted))
     }
 
     /// As [`ValueFiles::read`], of a pointer as an entry of `key` stores it.

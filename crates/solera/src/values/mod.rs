@@ -17,6 +17,7 @@ mod files;
 mod live;
 mod pointer;
 pub mod record;
+mod stretch;
 mod writer;
 
 pub use ahead::ReadAhead;
@@ -24,6 +25,7 @@ pub use file::{SORTED, ValueFile, check_sorted};
 pub use files::{Resident, ValueFiles, decode, not_a_pointer};
 pub use live::{Live, LiveValues, Tally};
 pub use pointer::{POINTER_BYTES_MAX, Pointer};
+pub use stretch::Stretches;
 pub use writer::{SortedValues, ValueWriter, WrittenValues};
 
 #[cfg(test)]

@@ -15,13 +15,25 @@ use crate::codec::Binding;
 
 /// Bytes of a record before its value.
 pub const CHECKSUM_BYTES: usize = 4;
+const KEY_LEN_BYTES: usize = size_of::<u16>();
+/// Keys up to so long are summed with what names the place.
+const SHORT_KEY_BYTES: usize = 22;
 
 /// The checksum of the record of `value`, which belongs to `key` and begins at `offset` of the file
 /// with this binding.
 pub fn checksum(binding: Binding, offset: u64, key: &[u8], value: &[u8]) -> u32 {
     let key_len = (key.len() as u16).to_le_bytes();
-    let sum = binding.checksum(offset, &key_len);
-    crc32c::crc32c_append(crc32c::crc32c_append(sum, key), value)
+    // A call for a few bytes costs many times what they do.
+    let mut short = [0; KEY_LEN_BYTES + SHORT_KEY_BYTES];
+    let head = match short.get_mut(..KEY_LEN_BYTES + key.len()) {
+        Some(head) => {
+            head[..KEY_LEN_BYTES].copy_from_slice(&key_len);
+            head[KEY_LEN_BYTES..].copy_from_slice(key);
+            binding.checksum(offset, head)
+        }
+        None => crc32c::crc32c_append(binding.checksum(offset, &key_len), key),
+    };
+    crc32c::crc32c_append(head, value)
 }
 
 /// The value in `record`, which was read at `offset`, if its checksum is right for `key`.

@@ -1,7 +1,8 @@
 //! Tests of value files through `ValueWriter`, `ValueFiles`, `ReadAhead` and `check_sorted`, in
 //! memory.
 //!
-//! Values come back through their pointers, alone, read ahead both ways and listed; pointers and
+//! Values come back through their pointers, alone, read ahead both ways, out of stretches that stay
+//! in memory, and listed; pointers and
 //! tallies come back from bytes. A value of another key, place or file is damage, and the error has
 //! an offset. Every flipped bit of a file is found. Behind the file's header it harms one value at
 //! most. Arbitrary bytes are no value file. A marked file goes with its last owner, and one that is
@@ -12,15 +13,21 @@ use crate::{
     error::Error,
     frame::{FILE_HEADER_BYTES, FileKind},
     ids::{DatabaseId, FileId},
-    pin::Slice,
+    pin::{Pin, Slice},
+    sync::Mutex,
     vfs::{
         Fs,
         fault::{Call, FaultFs},
         mem::MemFs,
     },
 };
+use crossbeam_epoch::Guard;
 use proptest::prelude::*;
-use std::{path::Path, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::Arc,
+};
 
 const LOG: FileKind = FileKind { magic: crate::dir::magic::LOG, version: 1, noun: "log", reserves: true };
 
@@ -168,6 +175,124 @@ fn a_walk_reads_many_sorted_files_in_stretches_both_ways() {
     }
     assert!(kept.iter().all(|(i, read)| *read == value(*i)), "values stay when their walk has gone on");
     assert_eq!(owned.len(), FILES);
+}
+
+/// Memory for stretches of as many bytes as there are, and none for single values.
+struct Everything;
+
+#[derive(Default)]
+struct Places {
+    kept: Mutex<BTreeMap<usize, Pin>>,
+    passed: Mutex<BTreeSet<usize>>,
+}
+
+impl Stretches for Places {
+    fn find(&self, number: usize) -> Option<Pin> {
+        self.kept.lock().get(&number).cloned()
+    }
+
+    fn wants(&self, number: usize, _weight: usize) -> bool {
+        !self.passed.lock().insert(number)
+    }
+
+    fn keep(&self, number: usize, pin: Pin, _weight: usize) {
+        self.kept.lock().insert(number, pin);
+    }
+}
+
+impl Resident for Everything {
+    fn expect(&self, _hash: u64) {}
+
+    fn expect_value(&self, _hash: u64, _guard: &Guard) {}
+
+    fn find(&self, _pointer: &Pointer, _key: &[u8]) -> Option<Slice> {
+        None
+    }
+
+    fn keep(
+        &self,
+        _pointer: &Pointer,
+        _key: &[u8],
+        _bytes: usize,
+        _read: &mut dyn FnMut(&mut [u8]) -> crate::error::Result<()>,
+    ) -> Option<crate::error::Result<Slice>> {
+        None
+    }
+
+    fn copy(&self, _pointer: &Pointer, _key: &[u8], _value: &[u8]) {}
+
+    fn stretches(&self, _count: usize) -> Box<dyn Stretches> {
+        Box::new(Places::default())
+    }
+}
+
+/// Symptom: a scan in memory took three times as long as one of tables. Cause: each scan read each
+/// value out of its file and checked it. Cure: stretches to which walks come again stay in memory,
+/// and a value in them is checked once.
+#[test]
+fn a_walk_that_comes_again_leaves_its_stretches_in_memory() {
+    let disk = Arc::new(FaultFs::new(fs()));
+    let fs: Arc<dyn Fs> = disk.clone();
+    let keys: Vec<String> = (0..600).map(|i| format!("{i:06}")).collect();
+    // The last ones are too long to be whole in a stretch.
+    let value = |i: usize| vec![i as u8; if i < 560 { 1 + i * 37 % 4096 } else { 6000 }];
+    let values: Vec<Vec<u8>> = (0..600).map(value).collect();
+    let pairs: Vec<(&[u8], &[u8])> =
+        keys.iter().zip(&values).map(|(key, value)| (key.as_bytes(), &value[..])).collect();
+    let pointers = written(&fs, 3, &pairs);
+    let files = files(&fs).with_resident(Box::new(Everything));
+    let _owned = files.file(FileId(3), true);
+    let walk = |down: bool| {
+        let (before, mut ahead) = (disk.calls(Call::Read), ReadAhead::of_walk());
+        for nth in 0..560 {
+            let i = if down { 559 - nth } else { nth };
+            assert_eq!(ahead.read(&files, &pointers[i], pairs[i].0).unwrap(), *pairs[i].1);
+        }
+        disk.calls(Call::Read) - before
+    };
+    assert!(walk(false) < 20);
+    walk(true);
+    assert_eq!((walk(false), walk(true)), (0, 0));
+    for i in 560..600 {
+        assert_eq!(ReadAhead::of_walk().read(&files, &pointers[i], pairs[i].0).unwrap(), *pairs[i].1);
+    }
+    // Lookups find there what walks left.
+    let before = disk.calls(Call::Read);
+    assert_eq!(files.read(&pointers[300], pairs[300].0).unwrap(), *pairs[300].1);
+    assert_eq!(disk.calls(Call::Read), before);
+    // What was checked under one key, length and place is not shown under others.
+    let wrong = |pointer: Pointer, key: &[u8]| {
+        assert!(corrupt_at(ReadAhead::of_walk().read(&files, &pointer, key)) > 0);
+        corrupt_at(files.read(&pointer, key));
+    };
+    wrong(pointers[300], pairs[301].0);
+    wrong(Pointer { len: pointers[300].len - 1, ..pointers[300] }, pairs[300].0);
+    for offset in 1..8 {
+        wrong(Pointer { offset: pointers[300].offset + offset, ..pointers[300] }, pairs[300].0);
+    }
+}
+
+#[test]
+fn a_damaged_value_is_told_by_every_walk_and_harms_no_other_in_its_stretch() {
+    let fs = fs();
+    let keys: Vec<String> = (0..100).map(|i| format!("{i:06}")).collect();
+    let pairs: Vec<(&[u8], &[u8])> = keys.iter().map(|key| (key.as_bytes(), &[7; 900][..])).collect();
+    let pointers = written(&fs, 3, &pairs);
+    let damaged = pointers[50].offset as usize + 500;
+    rewrite(&fs, "d/000003.values", "d/000003.values", |bytes| bytes[damaged] ^= 4);
+    let files = files(&fs).with_resident(Box::new(Everything));
+    let _owned = files.file(FileId(3), true);
+    for _ in 0..4 {
+        let mut ahead = ReadAhead::of_walk();
+        for (i, (pointer, (key, value))) in pointers.iter().zip(&pairs).enumerate() {
+            let read = ahead.read(&files, pointer, key);
+            if i == 50 {
+                assert_eq!(corrupt_at(read), pointer.offset);
+            } else {
+                assert_eq!(read.unwrap(), *value);
+            }
+        }
+    }
 }
 
 #[test]

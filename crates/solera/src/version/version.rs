@@ -90,6 +90,12 @@ impl Version {
         &self.values
     }
 
+    /// Whether the tables point to any.
+    #[inline]
+    pub fn has_values_apart(&self) -> bool {
+        !self.value_files.is_empty()
+    }
+
     /// Keeps the value files that the tables point to, for as long as this version is held. `find`
     /// gives the one handle of a file.
     pub fn keep_value_files(&mut self, find: impl Fn(FileId, &Live) -> Arc<ValueFile>) {
