@@ -185,40 +185,42 @@ impl Measured {
     }
 }
 
-/// Which sets do not do what is asked, or the worst that does.
-fn of_all(
-    all: &[Measured],
+/// Which sets do not do what is asked, and which do; nothing if it is asked of none.
+fn of_all<'a>(
+    all: impl IntoIterator<Item = &'a Measured>,
     asked: &str,
     holds: impl Fn(&Measured) -> bool,
     figure: impl Fn(&Measured) -> String,
-) -> Verdict {
-    let list = |kept: &dyn Fn(&&Measured) -> bool| {
-        let list = all.iter().filter(kept).map(|measured| format!("{} {}", measured.name, figure(measured)));
+) -> Option<Verdict> {
+    let (kept, failed): (Vec<&Measured>, Vec<&Measured>) = all.into_iter().partition(|one| holds(one));
+    let list = |some: &[&Measured]| {
+        let list = some.iter().map(|measured| format!("{} {}", measured.name, figure(measured)));
         list.collect::<Vec<_>>().join(", ")
     };
-    let fails = list(&|measured| !holds(measured));
-    let told = match fails.is_empty() {
-        true => list(&|_| true),
-        false => format!("not {fails}; the others: {}", list(&|measured| holds(measured))),
+    let told = match (kept.is_empty(), failed.is_empty()) {
+        (true, true) => return None,
+        (_, true) => list(&kept),
+        (true, _) => format!("not {}", list(&failed)),
+        _ => format!("not {}; the others: {}", list(&failed), list(&kept)),
     };
-    verdict(asked, fails.is_empty(), &told)
+    Some(verdict(asked, failed.is_empty(), &told))
 }
 
 fn verdicts(all: &[Measured]) -> Vec<Verdict> {
     let bytes = |measured: &Measured| digits(measured.bytes[LEARNED]);
     let share = |measured: &Measured| format!("{:.2}", measured.share());
     let numbers = |measured: &Measured| measured.key_bytes <= 8.0 && !measured.is_text;
-    vec![
+    [
         of_all(
-            all,
+            all.iter().filter(|measured| numbers(measured)),
             "keys of 8 bytes: at most 4 bytes a block, all counted",
-            |measured| !numbers(measured) || measured.bytes[LEARNED] <= 4.0,
+            |measured| measured.bytes[LEARNED] <= 4.0,
             bytes,
         ),
         of_all(
-            all,
+            all.iter().filter(|measured| !numbers(measured)),
             "at most a third of `binary`'s bytes for numbers of more than 8 bytes, 0.45 for text",
-            |measured| numbers(measured) || measured.share() <= measured.share_max(),
+            |measured| measured.share() <= measured.share_max(),
             share,
         ),
         of_all(
@@ -264,6 +266,9 @@ fn verdicts(all: &[Measured]) -> Vec<Verdict> {
             |measured| format!("{:.2}×", measured.p99_most()),
         ),
     ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 fn tables(all: &[Measured], scale: &Scale) -> Section {
