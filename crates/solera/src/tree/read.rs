@@ -110,17 +110,17 @@ impl View {
             let Some((table, cover)) = part_of(run, probe)? else { continue };
             let level = run.level();
             let judge = |hit: Hit<'_>| outcome_of(hit, cover, &now_ms, &mut found);
-            let outcome = match apart {
-                false => table.lookup(level, probe, guard, judge)?,
-                true => match table.may_hold(level, probe) {
-                    Some(span) => {
+            // One chain for both kinds of keyspaces: with one of its own for each, none is inlined.
+            let outcome = match table.may_hold(level, probe) {
+                Some(span) => {
+                    if apart {
                         // Filter and index have taken as long as the place needs to come.
                         values.expect_value(probe.hash, guard);
-                        let entered = table.enter(level, span, probe, guard)?;
-                        table.finish(level, entered, probe, guard, judge)?
                     }
-                    None => None,
-                },
+                    let entered = table.enter(level, span, probe, guard)?;
+                    table.finish(level, entered, probe, guard, judge)?
+                }
+                None => None,
             };
             if let Some(outcome) = outcome.or(cover.map(|_| Outcome::Absent)) {
                 return Ok(outcome);
