@@ -1,9 +1,9 @@
-//! Files that no version names any more, until nobody reads them: `Leaving`.
+//! Files that no version names any more, until no reader has them: `Leaving`.
 //!
-//! A file goes with its last owner. That would often be a reader, who took a view just before it
-//! was exchanged: he would have to wait for the file system, which takes long to remove large
-//! files. So whoever installs a version leaves what it does not name here, and a worker drops it
-//! when nobody else has it.
+//! The last owner of a file removes it, and the file system takes long to remove a large one. A
+//! reader that took a view just before it was exchanged would often be that owner, and wait. So the
+//! thread that installs a version leaves the files that it does not name here. A worker drops each
+//! when it is the last to have it.
 //!
 //! What must hold: everything here is marked as obsolete. Without background threads nothing is
 //! held. A reader that has a file for more than two seconds is its last owner after all.
