@@ -50,7 +50,7 @@ const IN_PASSING_BYTES: usize = 1 << 20;
 /// The same as a share of the budget: 1/16.
 const IN_PASSING_SHARE: usize = 16;
 
-/// What an empty slot holds if its block has come to somebody in passing: no address of a header,
+/// What an empty slot holds if its block has come to a reader in passing: no address of a header,
 /// which is aligned.
 const PASSED: *mut PinHeader = ptr::without_provenance_mut(1);
 
@@ -175,7 +175,7 @@ impl Cache {
     }
 
     /// Drops references to blocks that weigh `weight` together, once no reader can still be looking
-    /// at them; `flush` hands this thread's garbage over to whoever advances the epoch.
+    /// at them; `flush` hands this thread's garbage over to the thread that advances the epoch.
     fn release(&self, pins: Vec<Pin>, weight: usize, flush: bool) {
         if pins.is_empty() {
             return;
@@ -269,7 +269,7 @@ impl Slots {
         Some(PinRef { pin: ManuallyDrop::new(pin), _guard: PhantomData })
     }
 
-    /// As [`Slots::fill`], for whoever need not know.
+    /// As [`Slots::fill`], for a caller that need not know whether the slot was filled.
     pub fn insert(self: &Arc<Self>, i: usize, pin: Pin, weight: usize) {
         self.fill(i, pin, weight);
     }
@@ -282,7 +282,7 @@ impl Slots {
             return false;
         }
         if !self.cache.has_room(weight) {
-            // What this thread has is in nobody's way then, and whoever can releases it.
+            // Hands this thread's garbage over, so that any thread can release it.
             epoch::pin().flush();
             return false;
         }
@@ -313,9 +313,9 @@ impl Slots {
         }
     }
 
-    /// [`Slots::insert`] when the block comes the second time, whether there is room or not: for
-    /// somebody who passes through many blocks, of which each is cheap to read again. New memory
-    /// for it costs more than that (docs/decisions/0008).
+    /// [`Slots::insert`] when the block comes the second time, whether there is room or not: for a
+    /// reader that passes through many blocks, of which each is cheap to read again. New memory for
+    /// it costs more than that (docs/decisions/0008).
     pub fn insert_when_again(self: &Arc<Self>, i: usize, pin: Pin, weight: usize) {
         if self.has_passed(i) {
             self.insert(i, pin, weight);
@@ -343,8 +343,9 @@ impl Slots {
 impl Drop for Slots {
     fn drop(&mut self) {
         let headers = self.slots.iter_mut().filter_map(|slot| held(*slot.get_mut()));
-        // SAFETY: a full slot owns a reference, which it loses here: nobody else can reach this
-        // table any more. Who found a block before has a guard, for which `release` waits.
+        // SAFETY: a full slot owns a reference, which it loses here: no other thread can reach this
+        // table any more. A reader that found a block before has a guard, for which `release`
+        // waits.
         let pins: Vec<Pin> = headers.map(|header| unsafe { Pin::from_raw(header) }).collect();
         let weight = *self.weight.get_mut();
         self.cache.used.fetch_sub(weight, Ordering::Relaxed);
@@ -374,7 +375,7 @@ mod tests {
     }
 
     /// # Safety
-    /// `header` begins a block that `counted` made, and nobody refers to it any more.
+    /// `header` begins a block that `counted` made, and no reference to it is left.
     unsafe fn free(header: NonNull<PinHeader>) {
         // SAFETY: `counted` leaked this box, with the header as its first field.
         let counted = unsafe { Box::from_raw(header.cast::<Counted>().as_ptr()) };

@@ -4,7 +4,7 @@
 //! A clock gives Unix milliseconds, monotonic nanoseconds, and `sleep`. A manual clock advances
 //! instead of waiting.
 //!
-//! What must hold: engine and tuner ask nobody else for the time, but for timeouts of waits and a
+//! What must hold: engine and tuner ask only a clock for the time, but for timeouts of waits and a
 //! nonce in `vfs::posix`. Monotonic time never decreases, but where `set_unix_ms` sets a manual
 //! clock back. Unix time may jump, and the engine then keeps expiry from running backwards.
 //! Callers: `engine::options` (every database takes a clock), `engine`, `db`, `stats`, `trace`;

@@ -62,7 +62,7 @@ pub enum MemoryKnob {
 /// | `knob.rs` | that it exists, and its number |
 /// | `engine/descriptions.rs` | its name, range, default and meaning, for the user |
 /// | `tree/settings.rs`, `table/layout.rs`, `engine/memory.rs` | its value: one `get`, one `set` |
-/// | `control/change.rs` | what somebody wants to be changed |
+/// | `control/change.rs` | what a user or tuner wants to be changed |
 /// | `control/check.rs` | whether that is legal |
 /// | `engine/assignments.rs` | what was set: recorded, then obeyed |
 /// | `control/ranges.rs` | what is, and what may be, for the user |
@@ -149,7 +149,7 @@ pub struct Knob {
     pub unit: &'static str,
     /// What it may ever be set to; what it may be set to now can be less.
     pub legal: Legal,
-    /// What it is when nobody has set it.
+    /// What it is when it has not been set.
     pub default: &'static str,
     /// When a change is felt.
     pub effect: &'static str,

@@ -76,8 +76,8 @@ impl BlockAllocation {
     /// The bytes.
     pub fn buffer(&self) -> &[u8] {
         // SAFETY: `capacity` bytes follow the control. They are initialised: the pool's memory
-        // begins as zeros, nobody but blocks has it, and behind the control, which has padding,
-        // they write nothing but bytes.
+        // begins as zeros, only blocks have it, and behind the control, which has padding, they
+        // write nothing but bytes.
         unsafe { NonNull::slice_from_raw_parts(self.start.add(CONTROL_BYTES), self.capacity).as_ref() }
     }
 
@@ -118,7 +118,7 @@ impl Drop for BlockAllocation {
 /// Releases a block's allocation.
 ///
 /// # Safety
-/// `header` begins a block that `into_block` made, and nobody refers to it any more.
+/// `header` begins a block that `into_block` made, and no reference to it is left.
 unsafe fn free(header: NonNull<PinHeader>) {
     let start = header.cast::<u8>();
     // SAFETY: only `into_block` names this function, on an allocation that begins with a control;

@@ -211,7 +211,7 @@ impl Block {
     /// What a lookup hands out for entry `i`.
     #[inline]
     pub fn hit(&self, i: usize, elided: Seqno) -> Hit<'_> {
-        // SAFETY: the value lies in this block, which the pin keeps and nobody changes.
+        // SAFETY: the value lies in this block, which the pin keeps and no thread changes.
         unsafe {
             let (seqno, kind) = self.stamp(i, elided);
             Hit::new(seqno, kind, self.value(i), self.pin())

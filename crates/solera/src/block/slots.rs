@@ -5,8 +5,8 @@
 //! `insert_where_room` puts a block in, where the cache is full only when it comes for the second
 //! time; `insert_when_again` always only then. `prefetch_*` ask for a slot or its block early.
 //!
-//! What must hold: nobody else puts anything into these slots. That makes the cast from a pin to a
-//! block sound.
+//! What must hold: no other code puts anything into these slots. That makes the cast from a pin to
+//! a block sound.
 //!
 //! Callers: `table::reader` (owns them), `table::lookup` and `table::cursor`.
 
@@ -69,8 +69,8 @@ impl BlockSlots {
         self.0.insert_where_room(i, block.pin().clone(), block.memory_bytes());
     }
 
-    /// Puts block `i` into the cache when it comes the second time: for somebody who passes through
-    /// many blocks that are cheap to read again.
+    /// Puts block `i` into the cache when it comes the second time: for a reader that passes
+    /// through many blocks which are cheap to read again.
     pub fn insert_when_again(&self, i: usize, block: &Block) {
         self.0.insert_when_again(i, block.pin().clone(), block.memory_bytes());
     }
@@ -83,7 +83,7 @@ impl BlockSlots {
 
 #[inline]
 fn block_of<'g>(pin: PinRef<'g>) -> BlockRef<'g> {
-    // SAFETY: `insert` puts nothing but blocks into these slots, and nobody else has them. The
+    // SAFETY: `insert` puts nothing but blocks into these slots, and no other code has them. The
     // reference is the slot's and outlives the guard; `ManuallyDrop` keeps it from being given back
     // here.
     let block = unsafe { Block::from_pin(Pin::from_raw(pin.as_ptr())) };

@@ -128,7 +128,7 @@ unsafe impl Send for Room {}
 /// Releases a record.
 ///
 /// # Safety
-/// `header` begins an object that `Room::hold` made, and nobody refers to it any more.
+/// `header` begins an object that `Room::hold` made, and no reference to it is left.
 unsafe fn free_held(header: NonNull<PinHeader>) {
     // SAFETY: only `Room::hold` names this function, on an object that begins with a `Held`;
     // nothing in it needs dropping.
@@ -144,7 +144,7 @@ unsafe fn free_held(header: NonNull<PinHeader>) {
 unsafe fn shown(pin: &Pin, skipped: usize) -> Slice {
     let start = pin.as_ptr().cast::<Held>();
     // SAFETY: by the contract a `Held` is there, and a record of so many bytes behind it, in the
-    // object that the pin keeps. Nobody writes to it.
+    // object that the pin keeps. No thread writes to it.
     unsafe {
         let record = slice::from_raw_parts(start.cast::<u8>().add(HELD_BYTES).as_ptr(), start.as_ref().bytes);
         Slice::pinned(pin, &record[skipped..])

@@ -78,7 +78,7 @@ impl Claims {
         from.map(|claim| claim.source_bytes).sum()
     }
 
-    /// Whether somebody works on keys of `range` in `level`.
+    /// Whether a claim holds keys of `range` in `level`.
     pub(super) fn overlaps(&self, level: u32, range: &KeyRange) -> bool {
         self.of(level).any(|claim| claim.overlaps(range))
     }

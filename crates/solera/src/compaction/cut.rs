@@ -5,9 +5,9 @@
 //! choose a range of at most 25 tables' worth, preferably ending at a table of the target. If the
 //! smallest piece is larger, it is taken all the same. `plan` makes the whole plan, a move where
 //! allowed and nothing has to be merged. `drain` moves the next piece of sealed runs down.
-//! What must hold: `first_range` avoids claimed keys; whoever chooses a range in another way asks
-//! `blocked` first. Damaged tables are avoided only after `around_damage`. `plan` asserts that the
-//! plan is sound.
+//! What must hold: `first_range` avoids claimed keys; a caller that chooses a range in another way
+//! asks `blocked` first. Damaged tables are avoided only after `around_damage`. `plan` asserts that
+//! the plan is sound.
 //! Callers: `pick`, `manual`, `space`, `convert`. (`key_list`, and `space` for tables that go
 //! unread, make plans without a cut.)
 

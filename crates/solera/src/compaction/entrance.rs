@@ -5,8 +5,8 @@
 //! or a claim on them. If level 0 itself has such keys, or nothing below is free, it is a new run
 //! of level 0. The deeper tables enter, the less is merged again.
 //!
-//! What must hold: no older entry comes to lie above the new tables (invariant R). Whoever enters
-//! below level 0 keeps the place by `Ledger::enter` until the tables are installed.
+//! What must hold: no older entry comes to lie above the new tables (invariant R). A caller that
+//! enters tables below level 0 keeps the place by `Ledger::enter` until the tables are installed.
 //!
 //! Callers: `engine::work::claim_entrance`, for ingestion; `Ledger::enter` claims what it found.
 //! Flushes do not ask: they enter level 0.
@@ -31,8 +31,9 @@ impl fmt::Display for Entrance {
 }
 
 /// The deepest run that tables with keys of `range` can enter: no level above it, nor its own, has
-/// keys there or a plan that could bring some (invariant R). Whoever enters below level 0 keeps the
-/// place by [`Ledger::enter`](super::Ledger::enter) until the tables are installed.
+/// keys there or a plan that could bring some (invariant R). A caller that enters tables below
+/// level 0 keeps the place by [`Ledger::enter`](super::Ledger::enter) until the tables are
+/// installed.
 pub fn entrance(picture: &Picture<'_>, range: &KeyRange) -> Entrance {
     let is_free = |level: &u32| {
         let at = picture.version.level(*level);

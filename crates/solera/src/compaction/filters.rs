@@ -240,7 +240,7 @@ mod tests {
     fn levels_where_lookups_miss_less_get_fewer_bits_but_not_none() {
         let plain = bits(&filters(&tree(FULL), Filters::default(), &[0.0; 16]));
         assert_eq!(plain, bits(&filters(&tree(FULL), Filters::default(), &[])), "nothing known");
-        // Every key is found at the last level, so nobody misses there.
+        // Every key is found at the last level, so no lookup misses there.
         let found = bits(&filters(&tree(FULL), Filters::default(), &[2000.0, 1000.0, 0.0]));
         assert!(found[1] > plain[1] + 0.5 && found[2] < plain[2] && found[2] > 6.0, "{plain:?}, {found:?}");
     }

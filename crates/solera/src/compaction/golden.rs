@@ -50,7 +50,7 @@ const TEXTS: [(&str, &str); 9] = [
 /// | `vain 100` | lookups have asked so many more tables of each level in vain |
 /// | `reads 100` | lookups have asked so many more tables of level 0 |
 /// | `damage 7` | table 7 cannot be read |
-/// | `hurry` | somebody waits for level 0 |
+/// | `hurry` | a user waits for level 0 |
 /// | `overlap 7=0.8 8=0.5` | the tree rests; so much of the keys of these tables is in older runs too |
 /// | `flushed 9` | everything up to this number is in tables |
 /// | `picture`, `wants`, `urgency` | print what there is, what levels want, how urgently |

@@ -1,14 +1,14 @@
 //! Who may still see what, at one moment: `Horizon`, of live snapshots, newest visible number, the
 //! oldest snapshot of an open transaction, and the time.
 //!
-//! `is_read(from, to)` says whether somebody reads, or may yet read, as of a number in that range.
+//! `is_read(from, to)` says whether a reader reads, or may yet read, as of a number in that range.
 //! `last_read` gives the newest such number.
 //!
 //! What must hold: it was taken no later than the decision that uses it. A snapshot taken
 //! afterwards sees all that was visible then, so the decision cannot harm it.
 //!
 //! Callers: `engine::snapshots` makes one for each decision; `space` asks it which deletes and old
-//! versions nobody reads; `Ledger::picture` carries it; `engine::jobs` makes the context of a job
+//! versions no reader sees; `Ledger::picture` carries it; `engine::jobs` makes the context of a job
 //! from it.
 
 use crate::ids::{SEQNO_MAX, Seqno};
@@ -29,7 +29,7 @@ pub struct Horizon {
 }
 
 impl Default for Horizon {
-    /// Nobody reads as of the past, everything is visible, and time has not begun.
+    /// No reader reads as of the past, everything is visible, and time has not begun.
     fn default() -> Self {
         Horizon {
             snapshots: Vec::new(),
@@ -42,13 +42,13 @@ impl Default for Horizon {
 }
 
 impl Horizon {
-    /// Whether somebody reads, or may yet read, as of a moment in `from..=to`.
+    /// Whether a reader reads, or may yet read, as of a moment in `from..=to`.
     pub fn is_read(&self, from: Seqno, to: Seqno) -> bool {
         let at = self.snapshots.partition_point(|&snapshot| snapshot < from);
         self.visible <= to || self.snapshots.get(at).is_some_and(|&snapshot| snapshot <= to)
     }
 
-    /// The newest moment that somebody may read as of in `from..=to`.
+    /// The newest moment that a reader may read as of in `from..=to`.
     pub(super) fn last_read(&self, from: Seqno, to: Seqno) -> Option<Seqno> {
         let at = self.snapshots.partition_point(|&snapshot| snapshot <= to);
         let newest = at.checked_sub(1).map(|at| self.snapshots[at]).filter(|&snapshot| snapshot >= from);

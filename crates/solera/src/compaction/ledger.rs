@@ -3,7 +3,7 @@
 //!
 //! `picture` takes what a decision may look at. `start`, `enter` (nothing at level 0) and `finish`
 //! keep the claims, `change_limit` a changed run limit, `note_damage` an unreadable table. `hurry`
-//! says that somebody waits for level 0.
+//! says that a user waits for level 0.
 //!
 //! What must hold: only the holder of the work lock touches a ledger, and decisions read only the
 //! `Picture`. Nothing of it is on disk. After a restart nothing is claimed or sealed, every run
@@ -112,14 +112,14 @@ impl Ledger {
         self.reshaping.begin(transition == Transition::Greedy);
     }
 
-    /// If level 0 has come to its run limit and waits for reads, it is not to wait any longer:
-    /// somebody waits for it. Nor are surplus levels.
+    /// If level 0 has come to its run limit and waits for reads, it is not to wait any longer: a
+    /// user waits for it. Nor are surplus levels.
     pub fn hurry(&mut self, version: &Version, shape: &Shape) {
         self.reckoning.hurry(version, shape);
         self.reshaping.hurry();
     }
 
-    /// Notes which keys lie in several runs: the tree rests, and somebody has looked.
+    /// Notes which keys lie in several runs: the tree rests, and a worker has looked.
     pub fn note_overlap(&mut self, overlap: Overlap) {
         self.overlap = overlap;
     }

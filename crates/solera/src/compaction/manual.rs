@@ -1,9 +1,9 @@
-//! Compacting a range because somebody asked for it: `ManualCompaction`, and `Step`, what it needs
+//! Compacting a range because a user asked for it: `ManualCompaction`, and `Step`, what it needs
 //! next.
 //!
 //! It goes through the levels from the top and moves what lies in the range down, level by level.
 //! The bottom is the deepest level that had such keys when it began. There it merges the runs into
-//! one. It writes anew tables older than the request that hold operands or what nobody sees.
+//! one. It writes anew tables older than the request that hold operands or what no reader sees.
 //! What must hold: it goes through each level once, in key order, so it ends however fast others
 //! write. At its end what was asked for is one clean run at the bottom, as far as snapshots allow.
 //! It waits for plans in the way (`Step::Wait`). It does not go around damage: a plan that fails
@@ -117,8 +117,8 @@ impl ManualCompaction {
     }
 
     /// The first table of the bottom level in `todo` that has to be written anew: it holds
-    /// operands or what nobody sees any more, or much is cut off of its file, and it is older than
-    /// the request; or it shares keys with another run.
+    /// operands or what no reader sees any more, or much is cut off of its file, and it is older
+    /// than the request; or it shares keys with another run.
     fn unclean<'v>(&self, picture: &'v Picture<'v>, todo: &KeyRange) -> Option<&'v TableRef> {
         let runs = picture.version.level(self.bottom).runs();
         let is_unclean = |run: &Run, table: &TableRef| {

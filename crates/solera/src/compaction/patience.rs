@@ -6,7 +6,7 @@
 //! last merge; the price is that merge (docs/decisions/0016).
 //! What must hold: where a merge can be spared, level 0 is due once reads have paid, however few
 //! runs it has. Else it is due at as many runs as the knob `level0_patience` says. Where none can
-//! be spared (tables can move, somebody waits, that knob is not above the run limit), it is due at
+//! be spared (tables can move, a user waits, that knob is not above the run limit), it is due at
 //! its run limit.
 //! Callers: `Ledger::picture` (`look`), `want` (`Level0::due_at`), `control::observe`,
 //! `engine::work` (`waits`), `tree::settings` (the default).
@@ -20,10 +20,10 @@ use crate::{
 };
 use std::fmt;
 
-/// Runs that level 0 comes to if nobody reads: three times T-1 of the default size ratio. With T-1
+/// Runs that level 0 comes to without reads: three times T-1 of the default size ratio. With T-1
 /// runs of a whole write buffer, level 0 would be to level 1 as level 1 to level 2. But a write
-/// buffer of small entries leaves half of its bytes, and where nobody reads, an earlier merge saves
-/// disk alone (docs/decisions/0016 has the figures).
+/// buffer of small entries leaves half of its bytes, and where no reader reads, an earlier merge
+/// saves disk alone (docs/decisions/0016 has the figures).
 pub const LEVEL0_PATIENCE_DEFAULT: u32 = 27;
 
 /// What a lookup pays for a table of level 0: its filter, its fence, its share of the cache.
@@ -34,7 +34,7 @@ pub(super) const SCAN_BLOCK_NS: u64 = 1000;
 /// What both pay for a block of level 0 that has to be read from a file.
 pub(super) const BLOCK_READ_NS: u64 = 20_000;
 /// Bytes of a merge whose price is a nanosecond of rent. A background thread takes some 4 ns to
-/// read and write a byte again. Rent is time that somebody waits for, and is weighed eight times as
+/// read and write a byte again. Rent is time that a reader waits for, and is weighed eight times as
 /// much.
 const BYTES_PER_NS: u64 = 2;
 
@@ -113,7 +113,7 @@ pub struct Reckoning {
     is_rent_free: bool,
     /// The runs of level 0 at the last look.
     runs: Vec<RunId>,
-    /// Somebody waits for level 0, which waits for reads: its next merge need not be paid.
+    /// A user waits for level 0, which waits for reads: its next merge need not be paid.
     is_hurried: bool,
     /// What the last look found.
     last: Level0,
@@ -169,7 +169,7 @@ impl Reckoning {
     }
 
     /// Level 0 of `runs` runs is not to wait any longer for reads, if it does and has come to its
-    /// run limit: somebody waits for it.
+    /// run limit: a user waits for it.
     pub(super) fn hurry(&mut self, version: &Version, shape: &Shape) {
         let is_full = version.level(0).runs().len() >= shape.run_limit(0) as usize;
         self.is_hurried |= self.last.waits() && is_full;

@@ -1,6 +1,6 @@
 //! Which piece of work is next: `pick`, a pure function of a `Picture`.
 //!
-//! It drops tables that nobody can see, serves `wants` in order, then gives back space (`space`).
+//! It drops tables that no reader sees, serves `wants` in order, then gives back space (`space`).
 //! - A level below 0 that stays one run (`is_leveled`) gives up the table cheapest to merge.
 //! - Any other level that is due is drained: its runs are sealed and move down piece by piece.
 //! - Small runs of level 0, or too many of the deepest level, are merged with each other instead.

@@ -74,18 +74,18 @@ pub enum Reason {
     },
     /// Level 0 is due, but its runs are too small to be worth a merge downwards.
     Gather,
-    /// Somebody asked for it.
+    /// A user asked for it.
     Requested,
     /// Value files are to be emptied to which its tables may point.
     Reclaim,
-    /// So many bytes of what is merged are, by what is known, of no use to anybody.
+    /// So many bytes of what is merged are, by what is known, of no use to any reader.
     Space {
         /// How many.
         bytes: u64,
         /// How many the plan concerns.
         of: u64,
     },
-    /// Nobody sees any entry of the tables.
+    /// No reader sees any entry of the tables.
     Useless,
     /// The shape needs no level below this one any more.
     Surplus {
@@ -103,8 +103,8 @@ pub fn count_written(level: u32, tables: &[TableDescriptor], stats: &Stats) {
 }
 
 /// How a plan is carried out. Other kinds of work (rewriting what is mostly garbage, moving values
-/// to another file) are further variants: whoever carries plans out or counts them has one `match`
-/// to extend.
+/// to another file) are further variants: the code that carries plans out and the code that counts
+/// them have one `match` each to extend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// The tables are neither read nor written: they change their run as they are.

@@ -336,7 +336,7 @@ impl<'j, S: Sink> Retain<'j, S> {
     }
 
     /// As [`Retain::fold`] onto the separated value of `base`. A value that cannot be read does not
-    /// stop the job: whoever reads the key is told.
+    /// stop the job: a reader of the key is told.
     fn fold_apart(&mut self, base: &Entry<'_>, below: Seqno) -> Result<bool> {
         match self.reader.value_apart(base.value, base.key) {
             Ok(value) => self.fold(Some(&value), below),
@@ -357,7 +357,7 @@ impl<'j, S: Sink> Retain<'j, S> {
             return Ok(false);
         }
         let oldest_first: Vec<&[u8]> = self.operands.iter().rev().map(|operand| &operand.value[..]).collect();
-        // An operator that refuses does not stop the job: whoever reads the key is told.
+        // An operator that refuses does not stop the job: a reader of the key is told.
         let folded = self.reader.operator.as_ref().and_then(|operator| {
             operator.merge(&self.key, base, &oldest_first).ok().filter(|value| fits(value))
         });

@@ -45,7 +45,7 @@ struct Source {
     tombstones: Vec<RangeTombstone>,
 }
 
-/// What a reader gets: a value, or, if nobody can merge, what there is to merge.
+/// What a reader gets: a value, or, if no operator can merge, what there is to merge.
 #[derive(Debug, PartialEq)]
 enum View {
     Value(Option<Vec<u8>>),

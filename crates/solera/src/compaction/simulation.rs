@@ -97,7 +97,7 @@ impl World {
         self.shape = shape;
     }
 
-    /// Somebody waits until nothing is left to do.
+    /// A user waits until nothing is left to do.
     fn wait_idle(&mut self, width: usize, order: u64) {
         self.settle(width, order);
         self.ledger.hurry(&self.version, &self.shape);
@@ -378,7 +378,7 @@ proptest! {
         world.patience = patience;
         for (writes, (nth, reads)) in flushes.iter().zip(reads.into_iter().enumerate()) {
             world.flush(keys_of(writes, nth));
-            // What there is to be paid for is known before anybody reads.
+            // What there is to be paid for is known before any read.
             world.settle(2, order);
             world.reads.unfiltered += reads;
             world.settle(2, order);

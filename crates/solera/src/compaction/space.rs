@@ -90,7 +90,7 @@ impl Awaited {
     }
 }
 
-/// A plan that drops tables unread: they are of no use to anybody. Where tables point to value
+/// A plan that drops tables unread: they are of no use to any reader. Where tables point to value
 /// files, the pointers have to be read before they go, so none is dropped.
 pub(super) fn unread(picture: &Picture<'_>) -> Option<Plan> {
     if !picture.version.values().is_empty() {
@@ -213,7 +213,7 @@ impl Hidden {
     }
 }
 
-/// What `table` may hide of older runs, as far as is known, unless somebody reads as of before it.
+/// What `table` may hide of older runs, as far as is known, unless a reader reads as of before it.
 fn hidden(picture: &Picture<'_>, run: &Run, table: &TableRef) -> Hidden {
     let descriptor = table.descriptor();
     let mut hidden = Hidden { bytes: 0, of: table.bytes() };
@@ -309,12 +309,12 @@ fn covers_all(cover: &Cover, clip: &KeyRange, range: &KeyRange) -> bool {
 /// What of a table is of no use, in bytes of keys and values.
 #[derive(Clone, Copy, Debug, Default)]
 struct Useless {
-    /// Old versions, and those of them that nobody sees any more.
+    /// Old versions, and those of them that no reader sees any more.
     versions: u64,
     droppable_versions: u64,
     /// What has expired.
     expired: u64,
-    /// Deletes and range tombstones, and those of them that hide nothing that somebody sees.
+    /// Deletes and range tombstones, and those of them that hide nothing that a reader sees.
     tombstones: u64,
     idle: u64,
     all: u64,

@@ -4,7 +4,7 @@
 //! With a larger T or larger write buffers the upper levels hold all that there is. Nothing fills
 //! them, so nothing would ever leave the levels below. Those are *surplus* if they, and the last
 //! level that is needed, fit into that one. They wait until reads have paid for the merge
-//! (docs/decisions/0024), unless the transition is greedy or somebody waits.
+//! (docs/decisions/0024), unless the transition is greedy or a user waits.
 //! What must hold: without a change of the shape no level is surplus. It ends: each plan takes
 //! something out of a surplus level, and once there is none the change is over. Nothing of it is on
 //! disk; an open that finds knobs set counts as a change.
@@ -35,7 +35,7 @@ pub struct Surplus {
     pub rent_ns: u64,
     /// What the merge costs, in nanoseconds of rent.
     pub price_ns: u64,
-    /// Reads have paid, or nobody asks whether they have.
+    /// Reads have paid, or the merge need not be paid.
     pub is_due: bool,
 }
 
@@ -99,7 +99,7 @@ impl Reshaping {
         self.found
     }
 
-    /// Surplus levels are not to wait any longer for reads: somebody waits for them.
+    /// Surplus levels are not to wait any longer for reads: a user waits for them.
     pub(super) fn hurry(&mut self) {
         self.is_due |= self.found.is_some();
     }

@@ -1,4 +1,5 @@
-//! A change of knobs, put together by whoever wants it: `Change`, which is only words.
+//! A change of knobs, put together by the user or tuner that wants it: `Change`, which is only
+//! words.
 //!
 //! It has who, why, a tag, and items: a knob, a keyspace or level, and a value or a reset.
 //! `only_if_newest` makes it conditional on the number of the newest change.
@@ -35,7 +36,7 @@ pub(super) struct Item {
     pub(super) keyspace: String,
     pub(super) knob: String,
     pub(super) level: Option<u32>,
-    /// `None`: what it would be had nobody set it.
+    /// `None`: what it would be had it never been set.
     pub(super) value: Option<Value>,
 }
 
@@ -63,7 +64,7 @@ impl Change {
     /// Makes the change only if change `number` is still the newest one when it is made; 0: if
     /// there is none yet. Else it is refused with [`Error::Outdated`](crate::Error::Outdated).
     /// [`Observation::changes`](super::Observation::changes) is the newest number when an
-    /// observation was made, so that nobody decides on settings that have gone.
+    /// observation was made, so that no user or tuner decides on settings that have gone.
     pub fn only_if_newest(mut self, number: u64) -> Change {
         self.newest = Some(number);
         self
@@ -86,7 +87,7 @@ impl Change {
         self.with(knob.as_ref(), Some(level), Some(value.into()))
     }
 
-    /// Makes `knob`, for one level or in all, what it would be had nobody set it.
+    /// Makes `knob`, for one level or in all, what it would be had it never been set.
     pub fn reset(self, knob: impl AsRef<str>, level: Option<u32>) -> Change {
         self.with(knob.as_ref(), level, None)
     }

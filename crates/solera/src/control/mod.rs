@@ -5,7 +5,7 @@
 //! - Bounded: one that is not legal is refused with what is. It never changes an answer.
 //! - Lazy: one record of the manifest. What it leads to is left to later flushes and compactions.
 //! - Durable: in force after every later open.
-//! - Pulled: the engine calls nobody.
+//! - Pulled: users and tuners ask the engine, which never calls them.
 //!
 //! Callers: applications by `Db::control`, `solera control`, the tuners of `solera-tune`,
 //! `solera-bench`, `solera-sim`.
@@ -76,10 +76,10 @@ impl Db {
 }
 
 impl Control {
-    /// What the database does and holds. Opens nothing, reads nothing from files and holds up
-    /// nobody; takes as long as it takes to look at every table's description. To see what happens
-    /// in a window, of time or of operations, keep one observation and take the next one
-    /// [`since`](Observation::since) it:
+    /// What the database does and holds. Opens nothing, reads nothing from files and holds up no
+    /// reader or writer; takes as long as it takes to look at every table's description. To see
+    /// what happens in a window, of time or of operations, keep one observation and take the next
+    /// one [`since`](Observation::since) it:
     ///
     /// ```
     /// # fn main() -> solera::Result<()> {
@@ -141,13 +141,13 @@ impl Control {
         self.handle.store.assignments().history().filter(|receipt| receipt.who == who).cloned().collect()
     }
 
-    /// The clock of the database ([`Options::clock`](crate::Options::clock)): whoever decides from
-    /// outside waits and measures by the same time as the engine, simulated or not.
+    /// The clock of the database ([`Options::clock`](crate::Options::clock)): a program that
+    /// decides from outside waits and measures by the same time as the engine, simulated or not.
     pub fn clock(&self) -> Arc<dyn Clock> {
         self.handle.options.clock.clone()
     }
 
-    /// The files of the database ([`Options::fs`](crate::Options::fs)): whoever decides from
+    /// The files of the database ([`Options::fs`](crate::Options::fs)): a program that decides from
     /// outside may keep a file of its own beside them, under a name that the engine does not use.
     pub fn fs(&self) -> Arc<dyn Fs> {
         self.handle.options.fs.clone()

@@ -160,7 +160,7 @@ impl Drop for Publisher {
         *self.stop.stopped.lock() = true;
         self.stop.call.notify_all();
         if let Some(thread) = self.thread.take() {
-            // It does nothing that panics; if it did, there is nobody to tell.
+            // It does nothing that panics; if it did, no caller is left to tell.
             let _ = thread.join();
         }
     }

@@ -43,11 +43,11 @@ impl Control {
     /// `path`: which operation, which key, how long a value, when; no values. `solera trace` shows
     /// it and does it again elsewhere, [`trace::read`](crate::trace::read) reads it.
     ///
-    /// It holds up nobody: operations go to memory, and a thread writes them out. Where the file is
-    /// slower than they, or cannot be written at all, they are left out and counted, in the trace
-    /// and in [`Recording::recorded`]. While it goes on every operation is timed, not one in 128.
-    /// Recorded is what succeeded, when it ended; of a scan, when its iterator is placed anew or
-    /// dropped, and how far it came. A transaction's writes are recorded as its commit. Not
+    /// It holds up no operation: operations go to memory, and a thread writes them out. Where the
+    /// file is slower than they, or cannot be written at all, they are left out and counted, in the
+    /// trace and in [`Recording::recorded`]. While it goes on every operation is timed, not one in
+    /// 128. Recorded is what succeeded, when it ended; of a scan, when its iterator is placed anew
+    /// or dropped, and how far it came. A transaction's writes are recorded as its commit. Not
     /// recorded are bulk loads ([`Keyspace::ingest`](crate::Keyspace::ingest)), flushes and
     /// compactions, and what a transaction reads of its own writes.
     ///
@@ -107,7 +107,7 @@ impl Recording {
 
 impl Drop for Recording {
     fn drop(&mut self) {
-        // Nobody is left to hear of a failure; `finish` is the call that reports one.
+        // No caller is left to hear of a failure; `finish` is the call that reports one.
         let _ = self.end();
     }
 }

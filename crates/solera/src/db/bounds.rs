@@ -64,8 +64,8 @@ macro_rules! of_bounds {
 
 of_bounds!(Range<K>, RangeFrom<K>, RangeInclusive<K>, RangeTo<K>, RangeToInclusive<K>, (Bound<K>, Bound<K>));
 
-/// The range of somebody who reads. An excluded start `k` becomes an included `k` + zero byte, its
-/// immediate successor.
+/// The range of a reader. An excluded start `k` becomes an included `k` + zero byte, its immediate
+/// successor.
 pub(super) fn key_range((start, end): (Bound<&[u8]>, Bound<&[u8]>)) -> KeyRange {
     let start = match start {
         Bound::Included(key) => key.into(),

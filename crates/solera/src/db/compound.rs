@@ -4,10 +4,10 @@
 //! (`fetch_update`, `set_expiry`), and counts (`len`, `approximate_len`, `disk_space`).
 //! `Db::transact` runs a transaction again when it conflicts.
 //!
-//! What must hold: what reads and then writes is a transaction, so that nobody writes that key
-//! between. Of many threads that pop, each gets another entry. A pop may miss an entry put in front
-//! meanwhile. `transact` tries 100 times at most, `transact_within` as often as it is told, calls
-//! of one key 10,000 times.
+//! What must hold: what reads and then writes is a transaction, so that no other writer writes that
+//! key between. Of many threads that pop, each gets another entry. A pop may miss an entry put in
+//! front meanwhile. `transact` tries 100 times at most, `transact_within` as often as it is told,
+//! calls of one key 10,000 times.
 //!
 //! Callers: applications; `Db` forwards to its default keyspace.
 
@@ -43,8 +43,8 @@ impl Keyspace {
     }
 
     /// Takes the entry with the smallest key out, and returns it. Of many threads that call it at
-    /// once each gets another entry. One that somebody puts in front while the call runs may be
-    /// missed.
+    /// once each gets another entry. An entry that another thread puts in front while the call runs
+    /// may be missed.
     ///
     /// ```
     /// # fn main() -> solera::Result<()> {
@@ -88,7 +88,7 @@ impl Keyspace {
 
     /// Sets the value of `key` to what `update` makes of it, in one step; `None` is an absent key,
     /// before and after. Returns the value before. A value with a moment of expiry loses it.
-    /// `update` may run several times: nobody else has written the key between the last of them and
+    /// `update` may run several times: no other writer has written the key between its last run and
     /// the write. It must not write the key itself.
     ///
     /// ```

@@ -83,7 +83,7 @@ pub struct Iter {
     moment: Seen,
     /// Always there; taken out when the iterator is dropped.
     view: Option<Arc<View>>,
-    /// A walker over the view that nobody uses.
+    /// A walker over the view that no walk uses.
     spare: Option<Spare>,
     overlay: Option<Box<Front>>,
     /// Whether the keyspace was there when the iterator was made. One that is dropped later stays
@@ -339,7 +339,7 @@ impl Iter {
         Ok(Box::new(self.walk()?.forward(self.reader())))
     }
 
-    /// Leaves the walker of the front, or the one that nobody used, for the next iterator.
+    /// Leaves the walker of the front, or the one that was not used, for the next iterator.
     fn leave_walker(&mut self) {
         if self.overlay.is_some() || self.front_failed {
             return;

@@ -99,10 +99,10 @@ pub(super) enum Wants {
     Presence,
 }
 
-/// As of when somebody reads.
+/// As of when a reader reads.
 #[derive(Clone, Copy, Default)]
 pub(super) struct AsOf {
-    /// What he sees; `None`: what is visible now.
+    /// What the reader sees; `None`: what is visible now.
     pub(super) snapshot: Option<Seqno>,
     /// By which time entries have expired; `None`: by the clock.
     pub(super) now_ms: Option<u64>,

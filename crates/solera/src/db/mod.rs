@@ -181,9 +181,9 @@ impl Db {
     /// [`Error::NoKeyspace`] if one was dropped, [`Error::ReadOnly`], [`Error::Poisoned`],
     /// [`Error::Closed`]: nothing was committed. [`Error::Io`] if the log cannot be written:
     /// nothing was committed, and after a full disk the call may be tried again. The exception is a
-    /// failed sync of the log, after which every write is refused with [`Error::Poisoned`]: nobody
-    /// sees the batch while the database stays open, but its bytes may be on the disk, and then the
-    /// next open finds it, whole.
+    /// failed sync of the log, after which every write is refused with [`Error::Poisoned`]. No
+    /// reader sees the batch while the database stays open. But its bytes may be on the disk, and
+    /// then the next open finds it, whole.
     pub fn write(&self, batch: Batch) -> Result<Seqno> {
         let operations = batch.for_database(&self.handle)?;
         let write = |operations| self.handle.write(operations);

@@ -2,8 +2,8 @@
 //! `Db::ticket_of`.
 //!
 //! A ticket stands for everything written up to a sequence number. That can be read already;
-//! `is_durable` tells whether it survives a power failure by now, and `wait` syncs the log if
-//! nobody else does.
+//! `is_durable` tells whether it survives a power failure by now, and `wait` syncs the log if no
+//! other thread does.
 //!
 //! What must hold: it is honest in both directions. What it calls durable survives, and what was
 //! written after the last sync is not called so.
@@ -47,13 +47,13 @@ impl Ticket {
         self.seqno
     }
 
-    /// Whether all of it is durable by now: because somebody waited, synced or wrote durably, or
+    /// Whether all of it is durable by now: because a thread waited, synced or wrote durably, or
     /// because the log came to its end since.
     pub fn is_durable(&self) -> bool {
         self.handle.is_durable(self.seqno)
     }
 
-    /// Waits until all of it is durable, and syncs the log if nobody else does.
+    /// Waits until all of it is durable, and syncs the log if no other thread does.
     ///
     /// # Errors
     /// As [`Db::sync`].

@@ -431,7 +431,7 @@ struct End<F> {
 }
 
 /// Entries as a [`Transaction`] sees them. What it passes over joins the transaction's read set at
-/// once. It may live longer than the transaction; then nobody asks what it read.
+/// once. It may live longer than the transaction; then no commit asks what it read.
 pub struct TransactionIter {
     reads: ReadSoFar,
     keyspace: KeyspaceId,

@@ -1,4 +1,4 @@
-//! What an open transaction has written, before anybody else can see it: `Writes`, and
+//! What an open transaction has written, before any other reader can see it: `Writes`, and
 //! `WritesCursor` over them.
 //!
 //! Writes are a list of bytes in the order in which they were made. The first read sorts their
@@ -26,7 +26,7 @@ use std::{collections::BTreeSet, sync::Arc};
 const HEAD_BYTES: usize = 1 + 2 + 8;
 /// One key of so many is counted, to know how many different ones there are.
 const SAMPLE: u64 = 64;
-/// With fewer writes nobody looks whether most of them are hidden.
+/// With fewer writes than this, the list does not check whether most of them are hidden.
 const LOOK_WRITES_MIN: u64 = 1 << 16;
 
 /// One private write, as an entry would store it.
@@ -89,7 +89,7 @@ struct Place {
     at: usize,
 }
 
-/// The writes in the order of their keys, as far as somebody has asked for it.
+/// The writes in the order of their keys, as far as a read has asked for it.
 #[derive(Clone, Default)]
 struct Index {
     /// Everything in the list before this is in the runs.

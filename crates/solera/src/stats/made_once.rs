@@ -45,7 +45,7 @@ impl<T: Default> MadeOnce<T> {
     fn make(&self) -> &T {
         let new = Box::into_raw(Box::<T>::default());
         if self.made.compare_exchange(ptr::null_mut(), new, AcqRel, Acquire).is_err() {
-            // SAFETY: another thread was faster, and nobody has seen this one.
+            // SAFETY: another thread was faster, and no other thread has seen this one.
             drop(unsafe { Box::from_raw(new) });
         }
         self.get().expect("it was made, here or by another thread")
@@ -62,13 +62,13 @@ impl<T> Drop for MadeOnce<T> {
     fn drop(&mut self) {
         let made = *self.made.get_mut();
         if !made.is_null() {
-            // SAFETY: it came from `Box::into_raw`, and whoever borrowed it borrowed `self`.
+            // SAFETY: it came from `Box::into_raw`, and every borrower of it borrowed `self`.
             drop(unsafe { Box::from_raw(made) });
         }
     }
 }
 
-// SAFETY: it owns a `T` as a box does, and hands it out to whoever shares it.
+// SAFETY: it owns a `T` as a box does, and hands it out to every thread that shares it.
 unsafe impl<T: Send + Sync> Sync for MadeOnce<T> {}
 // SAFETY: as a box.
 unsafe impl<T: Send> Send for MadeOnce<T> {}

@@ -2,10 +2,10 @@
 //! part of them.
 //!
 //! A lookup counts about five things, so a count must not cost a locked instruction. Each thread
-//! owns a shard and adds to it with plain loads and stores; whoever reads adds the shards up. One
-//! operation in `SAMPLE_PERIOD` (128) is timed, at distances that vary, so that a program's own
-//! period hides nothing. `time_all` times every one, for traces. `multi_get` is never timed, and a
-//! batch's time goes to its first keyspace.
+//! owns a shard and adds to it with plain loads and stores; a reader of the counts adds the shards
+//! up. One operation in `SAMPLE_PERIOD` (128) is timed, at distances that vary, so that a program's
+//! own period hides nothing. `time_all` times every one, for traces. `multi_get` is never timed,
+//! and a batch's time goes to its first keyspace.
 //! What must hold: no count is lost, with more threads than shards either. Counts only grow, but
 //! for those of layouts (`layouts`).
 //! Callers: `table`, `tree`, `db`, `compaction` and `engine` count; `Tree::level_filters`,
@@ -171,9 +171,9 @@ impl Stats {
         shard
     }
 
-    /// Says when an operation of this kind is timed next in `shard`. Either this sees what somebody
-    /// has just changed about that, or they see the shard and say it themselves, later than this
-    /// does.
+    /// Says when an operation of this kind is timed next in `shard`. Either this sees what another
+    /// thread has just changed about that, or that thread sees the shard and says it itself, later
+    /// than this does.
     fn set_due(&self, shard: &Shard, sampled: Sampled) {
         let count = shard.whole[sampled.counter() as usize].load(Relaxed);
         let mut due = self.due_after(count);

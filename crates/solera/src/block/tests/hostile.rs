@@ -1,4 +1,4 @@
-//! Tests of blocks made of bytes that nobody wrote, behind a checksum that matches: refused, or
+//! Tests of blocks made of bytes that no builder wrote, behind a checksum that matches: refused, or
 //! safe to use.
 //!
 //! Arbitrary bytes, bytes with a plausible footer, and mutated blocks never panic, and what is

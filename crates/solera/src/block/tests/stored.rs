@@ -3,7 +3,8 @@
 //!
 //! A stored block comes back whatever its compression. What compression does not shrink by an
 //! eighth is stored as it is. Every flipped bit is noticed, and names file and offset. A cached
-//! block is found by its number until it is evicted, and lives as long as somebody holds it.
+//! block is found by its number until it is evicted, and lives as long as a reference to it is
+//! held.
 
 use super::*;
 use crate::{

@@ -140,7 +140,7 @@ fn layout(json: &mut Json, layout: &LayoutObservation) {
     json.named("reads", layout.reads.named());
 }
 
-/// JSON text that grows. Whoever writes a field of an object writes its name, then its value.
+/// JSON text that grows. A caller writes a field of an object as its name, then its value.
 #[derive(Default)]
 struct Json {
     text: String,
