@@ -5,8 +5,7 @@
 //! `is_of_system` knows names that a file system or desktop puts into any directory.
 //!
 //! What must hold: a name has one spelling, so what `parse` takes is what `Display` prints. Names
-//! that it does not take belong to somebody else. Traces have no names here, since users place
-//! them.
+//! that it does not take are not Solera's. Traces have no names here, since users place them.
 //! Callers: all that create or list files: `wal`, `values`, `table`, `version::manifest`,
 //! `control::publish`, `engine`, `compaction::moves`, `db::compound`, `inspect`; `solera-cli`,
 //! `solera-sim`, `solera-bench` and `fuzz`.
@@ -42,7 +41,7 @@ pub enum FileName {
     Tuned,
     /// `TUNED.next`: the next `TUNED`, before it is renamed.
     NextTuned,
-    /// `TUNED.lock`: stands for the lock of whoever tunes the database.
+    /// `TUNED.lock`: stands for the lock of the tuner of the database.
     TunedLock,
 }
 

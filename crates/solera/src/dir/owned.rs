@@ -1,4 +1,4 @@
-//! A file that is removed when nobody needs it any more: `OwnedFile`.
+//! A file that is removed once no owner needs it any more: `OwnedFile`.
 //!
 //! `mark_obsolete` says that the file is to go; dropping the last owner removes it. `release` does
 //! so now, for an owner that must close the file first, and tells the error.

@@ -31,7 +31,7 @@ const DELETES_MIN: usize = 32;
 
 /// Puts a batch's operations into the memtables; notes trees whose memtable has `limit` bytes now,
 /// or should be flushed because it frees space. True: what it deletes may do so together with what
-/// other memtables hold. That is said seldom, since whoever looks then looks at all.
+/// other memtables hold. That is said seldom, since a thread that looks then looks at all.
 pub(super) fn batch(
     keyspaces: &Keyspaces,
     limit: u64,

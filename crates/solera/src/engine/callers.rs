@@ -1,10 +1,10 @@
 //! The threads of users that do the database's work: `Callers` counts who is inside. They flush,
 //! compact, take steps, ingest, make checkpoints, create or drop keyspaces, or write large batches.
 //!
-//! What must hold: `shut` lets nobody in any more and waits until all have left. So a database that
-//! was closed does no such work in its directory, which others may have by then. Who is inside
-//! would wait for itself, so `is_inside` tells. Plain commits and changes of knobs are not counted:
-//! they fail once log and manifest are given up.
+//! What must hold: `shut` lets no thread in any more and waits until all have left. So a database
+//! that was closed does no such work in its directory, which others may have by then. A thread that
+//! is inside would wait for itself, so `is_inside` tells. Plain commits and changes of knobs are
+//! not counted: they fail once log and manifest are given up.
 //!
 //! Callers: `core::enter` lets a thread in, for `db`, `handle`, `jobs`, `ingest` and `checkpoint`;
 //! `handle`'s close shuts it.
@@ -14,7 +14,7 @@ use crate::{
     sync::{Condvar, Mutex, ThreadId, current},
 };
 
-/// Who is inside, and whether anybody may come in.
+/// Which threads are inside, and whether another may come in.
 #[derive(Default)]
 pub(crate) struct Callers {
     state: Mutex<State>,
@@ -57,7 +57,7 @@ impl Callers {
         self.state.lock().inside.contains(&current().id())
     }
 
-    /// Lets nobody in any more, and waits until all have left.
+    /// Lets no thread in any more, and waits until all have left.
     pub(super) fn shut(&self) {
         let mut state = self.state.lock();
         state.is_shut = true;

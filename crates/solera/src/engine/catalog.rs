@@ -90,7 +90,7 @@ impl Catalog {
         self.look(|keyspaces| keyspaces.next_id)
     }
 
-    /// Adds a tree; `first` sees it before anybody else does.
+    /// Adds a tree; `first` sees it before any other thread does.
     pub(super) fn insert(&self, tree: Arc<Tree>, first: impl FnOnce(&Tree)) {
         let mut keyspaces = self.keyspaces.write();
         first(&tree);

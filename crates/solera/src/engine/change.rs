@@ -4,8 +4,9 @@
 //! `control` checks a change under the store lock that `Changing` holds. `record` numbers it,
 //! writes one manifest record and has it obeyed.
 //!
-//! What must hold: a change is durable before anybody obeys it. It is in force for all who decide
-//! next, while work that is under way ends as it began. The cache is fitted last, without the lock.
+//! What must hold: a change is durable before any part of the engine obeys it. It is in force for
+//! all decisions that come next, while work that is under way ends as it began. The cache is fitted
+//! last, without the lock.
 //!
 //! Callers: `Control::apply` begins one (`handle::begin_change`), has `control::check` check it,
 //! and records it. `open` obeys what was recorded.
@@ -57,8 +58,8 @@ impl Obeying<'_> {
             let view = tree.view_owned();
             if *view.settings != settings {
                 let (old, new) = (&view.settings.shape, &settings.shape);
-                // First, so that nobody decides by the new run limit what is to be decided by the
-                // old one.
+                // First, so that no thread decides by the new run limit what is to be decided by
+                // the old one.
                 let changes = compaction::limit_changes(&view.version, old, new, settings.transition);
                 self.work.change_limits(&tree, changes);
                 if compaction::changes_depth(old, new) {
@@ -70,8 +71,8 @@ impl Obeying<'_> {
     }
 }
 
-/// The right to change knobs. Nobody else changes one, nor the tables, while this lives. So what a
-/// change was checked against is what it is recorded over.
+/// The right to change knobs. No other thread changes one, nor the tables, while this lives. So
+/// what a change was checked against is what it is recorded over.
 pub(crate) struct Changing<'c> {
     store: &'c Store,
     state: MutexGuard<'c, State>,

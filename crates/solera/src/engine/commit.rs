@@ -1,13 +1,13 @@
 //! The commit order: `Commit`. Its steps are log append, sync if asked for, memtables, visibility;
 //! who does them is the `Environment`.
 //!
-//! A writer who finds the lock free commits alone. Those who wait are one group: one append, one
-//! sync if any asks, one number that makes all visible. A large batch always goes alone and synced.
+//! A writer that finds the lock free commits alone. Writers that wait are one group: one append,
+//! one sync if any asks, one number that makes all visible. A large batch always goes alone and
+//! synced.
 //!
 //! What must hold: no reader sees half a batch. A failed append is taken back. One that cannot be,
-//! a failed sync and a failed insert poison; nobody sees those writes until the next open, which
-//! may find them. A transaction is checked again at its turn, against its mark and the group before
-//! it.
+//! a failed sync and a failed insert poison; no reader sees them until the next open, which may
+//! find them. A transaction is checked again at its turn, against its mark and the group before it.
 //! Callers: `handle`, `large` and `jobs` commit; `ingest`, `logs` and `checkpoint` lock; `core` is
 //! the `Environment`; `db` makes `Single` and `Operations`, `tracing` reads them.
 
@@ -184,7 +184,7 @@ impl Terms {
     }
 }
 
-/// Writers that wait for whoever holds the commit lock to commit for them.
+/// A writer that waits for the holder of the commit lock to commit for it.
 struct Waiting {
     batch: Mutex<Option<BatchEncoder>>,
     terms: Terms,
@@ -227,7 +227,7 @@ impl<L> Commit<L> {
         self.writer.lock()
     }
 
-    /// The commit lock, if nobody holds it or waits for it.
+    /// The commit lock, if no thread holds it or waits for it.
     #[inline]
     fn try_lock(&self) -> Option<MutexGuard<'_, Writer<L>>> {
         if self.waiting_count.load(Ordering::Relaxed) == 0 { self.writer.try_lock() } else { None }
@@ -289,8 +289,8 @@ impl<L> Commit<L> {
         self.queue(encoder, Terms::default(), durability, env).map(drop)
     }
 
-    /// Queues behind the writer that holds the lock; commits for everybody in the queue if nobody
-    /// did.
+    /// Queues behind the writer that holds the lock; commits for all writers in the queue if no
+    /// other leader did.
     fn queue<E: Environment<Log = L>>(
         &self,
         encoder: BatchEncoder,
@@ -304,7 +304,7 @@ impl<L> Commit<L> {
         self.waiting_count.fetch_add(1, Ordering::Relaxed);
         let mut writer = self.writer.lock();
         if waiting.outcome.lock().is_none() {
-            // Nobody committed it for us, so it is still in the queue: we lead.
+            // No leader committed it for us, so it is still in the queue: we lead.
             self.lead(&mut writer, env);
         }
         let outcome = waiting.outcome.lock().take();

@@ -6,7 +6,7 @@
 //! and values over their limits.
 //!
 //! What must hold: locks are taken in the order that `Core`'s comment gives. `let_go` comes last,
-//! when nobody is at work.
+//! when no thread is at work.
 //!
 //! Callers: `open` makes it; `handle` derefs to it; `jobs`, `ingest` and `checkpoint` add methods;
 //! `workers` step it; `db` and `control` use it. `ingest` and `db` check sizes.
@@ -103,8 +103,8 @@ impl Core {
         self.callers.enter()
     }
 
-    /// Gives up the directory: whoever reads is told that the database is closed, nobody writes,
-    /// and others may open it. Nobody is at work any more.
+    /// Gives up the directory: readers are told that the database is closed, no writer writes, and
+    /// others may open it. No thread is at work any more.
     pub(super) fn let_go(&self) {
         self.trees().iter().for_each(|tree| tree.mark_closed());
         // Files that grow have their ends when they are dropped.

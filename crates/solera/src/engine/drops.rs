@@ -1,11 +1,11 @@
 //! Keyspaces that were dropped, of which memory and logs have not been rid yet: `Drops`.
 //!
-//! To fit the cache and to look which logs can go is to look at all trees. Who drops very many
-//! keyspaces, one by one, would do that each time. So it is done for as many drops together as
+//! To fit the cache and to look which logs can go is to look at all trees. A user that drops very
+//! many keyspaces, one by one, would do that each time. So it is done for as many drops together as
 //! there are trees for each of sixteen; what is left over is done by a worker, a little later.
 //!
-//! What must hold: after a drop, somebody does it. Until then the cache is smaller than it could
-//! be, and logs stay.
+//! What must hold: after a drop, the user's thread or a worker does it. Until then the cache is
+//! smaller than it could be, and logs stay.
 //! Callers: `handle` (a drop), `jobs` (`give_back`), `workers` (when to look again).
 
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -1,7 +1,7 @@
 //! The time by which entries expire: `Expiry`, the clock and the latest time that was asked for.
 //!
-//! `now_ms` is for who acts on it, and is remembered; `look_ms` is for who only asks. `moment` is
-//! when something written now expires.
+//! `now_ms` is for callers that act on it, and is remembered; `look_ms` is for callers that only
+//! ask. `moment` is when something written now expires.
 //!
 //! What must hold: `now_ms` never runs backwards while the database is open, whatever the clock
 //! does. Most manifest records, and a clean close, keep the latest time (`high_ms`). After a crash
@@ -34,7 +34,7 @@ impl Expiry {
         now.max(self.high_ms.fetch_max(now, Ordering::Relaxed))
     }
 
-    /// As [`Expiry::now_ms`], for somebody who asks but does not act on it.
+    /// As [`Expiry::now_ms`], for a caller that asks but does not act on it.
     pub(super) fn look_ms(&self) -> u64 {
         self.clock.unix_ms().max(self.high_ms.load(Ordering::Relaxed))
     }

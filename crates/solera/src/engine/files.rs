@@ -72,7 +72,7 @@ impl Files {
         name.in_dir(&self.dir)
     }
 
-    /// Refuses a directory that is not there any more: what is written reaches nobody.
+    /// Refuses a directory that is not there any more: what is written there reaches no reader.
     pub(super) fn check_directory(&self) -> Result<()> {
         let current = self.path(FileName::Current);
         match self.fs.exists(&current)? {

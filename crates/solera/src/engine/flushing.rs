@@ -2,7 +2,7 @@
 //! small ones (64 KiB) together. What it asks of commit order and logs is its `Environment`.
 //! `hiding` says which memtables are worth a flush for what they delete.
 //!
-//! What must hold: whoever flushes a tree holds its flush claim. The log is durable up to a
+//! What must hold: a thread that flushes a tree holds its flush claim. The log is durable up to a
 //! memtable's last number before the manifest names its tables. Else tables could survive a power
 //! failure that earlier writes to other keyspaces do not (docs/decisions/0004). A flush that fails,
 //! of one tree or of small ones together, keeps all their memtables and leaves no file. If it
@@ -29,7 +29,7 @@ const LITTLE_BYTES: usize = 64 << 10;
 /// so many at once.
 const TOGETHER: usize = 256;
 /// Fewest deletes for which a flush looks whether they have anything to hide in tables: a few cost
-/// nobody anything.
+/// nothing.
 const DELETES_MIN: usize = 1024;
 
 /// What a flush asks of the commit order and of the logs.
@@ -78,8 +78,8 @@ pub(super) struct Flusher<'c> {
 }
 
 impl Flusher<'_> {
-    /// Flushes the sealed `memtables` (newest first) of the claimed tree. If they are small, others
-    /// that have as little and that nobody flushes go with them.
+    /// Flushes the sealed `memtables` (newest first) of the claimed tree. If they are small, other
+    /// trees that have as little and that no thread flushes go with it.
     pub(super) fn flush(&self, claim: &Claim<'_>, memtables: &[Arc<Memtable>]) -> Result<()> {
         let mut others = Vec::new();
         if has_little_to_flush(&claim.tree) {
@@ -123,7 +123,7 @@ impl Flusher<'_> {
         if sealed.is_empty() { Ok(()) } else { self.one(&claim.tree, &sealed, |_| sync()) }
     }
 
-    /// Flushes those of `trees` together that have little to flush and that nobody flushes now.
+    /// Flushes those of `trees` together that have little to flush and that no thread flushes now.
     fn flush_small(&self, trees: &[Arc<Tree>]) -> Result<()> {
         let small: Vec<&Arc<Tree>> = trees.iter().filter(|tree| has_little_to_flush(tree)).collect();
         for group in small.chunks(TOGETHER) {

@@ -54,7 +54,7 @@ impl std::ops::Deref for Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // Nobody is left to hear of a failure; `Db::close` is the call that reports one.
+        // No caller is left to hear of a failure; `Db::close` is the call that reports one.
         let _ = self.close();
     }
 }

@@ -31,7 +31,7 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// How often somebody who waits for all work looks whether values are still put again.
+/// How often a user who waits for all work looks whether values are still put again.
 const LOOK_PERIOD: Duration = Duration::from_millis(1);
 
 impl Core {
@@ -68,7 +68,8 @@ impl Core {
         let next = loop {
             let horizon = self.horizon();
             let next = self.work.next_job(self.trees(), flush_only, &horizon);
-            // A release that came while nothing was found was not told: nobody waited for it yet.
+            // A release that came while nothing was found was not told: no worker waited for it
+            // yet.
             if flush_only || next.is_some() || self.await_release(&horizon) {
                 break next;
             }
@@ -84,7 +85,7 @@ impl Core {
         }) {
             // There is nothing left to do for a tree that was dropped meanwhile.
             Err(Error::NoKeyspace(_)) if tree.is_dropped() => Ok(()),
-            // Plans go around it from now on; `Stats` tells, and so does whoever reads there.
+            // Plans go around it from now on; `Stats` tells of it, and so does a read there.
             Err(error) if job.plan().is_some_and(|plan| self.work.note_damage(tree, plan, &error)) => Ok(()),
             done => done,
         };
@@ -110,7 +111,7 @@ impl Core {
         }
         let now_ns = self.clock().monotonic_ns();
         self.resting.begin();
-        // Where nobody writes, logs do not wait for memtables to be full.
+        // Where no writer writes, logs do not wait for memtables to be full.
         if let Some((pinning, are_little)) = self.logs.pinning(self.around_logs(), &self.commit)
             && (are_little || self.resting.is_quiet(self.visible(), now_ns))
         {
@@ -158,8 +159,8 @@ impl Core {
         self.store.snapshots.wait_for(awaited.snapshot, horizon)
     }
 
-    /// Waits until there is nothing left to do, and helps as long as there is something that nobody
-    /// does. Nor is anything put off then that waits for reads to pay for it.
+    /// Waits until there is nothing left to do, and helps as long as there is work that no other
+    /// thread does. Nor is any work put off then that waits for reads to pay for it.
     pub(crate) fn wait_idle(&self) -> Result<()> {
         loop {
             self.writable()?;
@@ -244,7 +245,7 @@ impl reclaiming::Environment for Core {
             self.logs.change(self.around_logs(), log, *last_seqno)?;
         }
         self.flush_trees(trees)?;
-        // Where nothing was left to flush, nobody else has.
+        // Where nothing was left to flush, no flush has settled the logs.
         self.logs.settle(&self.store.poison, &self.commit)?;
         self.remove_flushed_logs();
         Ok(())

@@ -2,8 +2,8 @@
 //! 16 trees or 1,024 range deletions is not taken.
 //!
 //! Memtables would hold such a batch a second time, beside any budget. So it goes to the log,
-//! always synced, and then by one memtable after the other into tables. Nobody sees them before all
-//! are written; other writers wait.
+//! always synced, and then by one memtable after the other into tables. No reader sees them before
+//! all are written; other writers wait.
 //!
 //! What must hold: the batch's trees are flushed first, so nothing older lies above its tables. One
 //! manifest record names all, after the log is durable: readers and crashes see it whole or not.

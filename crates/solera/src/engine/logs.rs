@@ -39,7 +39,7 @@ pub(super) const LOGS_MAX: usize = 8;
 /// separated values mostly: then a flush costs little, and it shows what of the logs is live.
 const POINTER_PARTS: u64 = 8;
 /// Logs of separated values that recovery needs, the present one apart, take at most one part in so
-/// many of the live values, or are one log: nobody knows what of them is live.
+/// many of the live values, or are one log: it is not known what of them is live.
 const UNFLUSHED_PARTS: u64 = 32;
 /// A log grows to as many write buffers before the next one is begun.
 const LOG_WRITE_BUFFERS: u64 = 1;
@@ -91,7 +91,7 @@ impl Present {
         is_many.then(|| self.closed[self.closed.len() - LOGS_MAX / 2 - 1].last_seqno)
     }
 
-    /// The log that is written, which nobody writes any more.
+    /// Takes out the present log. No writer writes to it any more.
     pub(super) fn take(&mut self) -> Option<wal::Writer> {
         self.log.take()
     }
@@ -107,7 +107,7 @@ impl Present {
 struct Ended {
     /// With the newest sequence number in each.
     queue: Mutex<VecDeque<(wal::Writer, Seqno)>>,
-    /// Whoever makes them durable: one at a time, so that they become so in order.
+    /// Held by the thread that makes them durable: one at a time, so that they become so in order.
     turn: Mutex<()>,
     /// Those in the queue, and the one that is being made durable.
     count: AtomicUsize,
@@ -118,7 +118,7 @@ struct Ended {
 impl Ended {
     /// Adds a log that has just ended. Under the commit lock.
     fn push(&self, log: wal::Writer, last_seqno: Seqno) {
-        // Counted first: whoever makes it durable counts it off.
+        // Counted first: the thread that makes it durable counts it off.
         self.count.fetch_add(1, Ordering::Release);
         self.queue.lock().push_back((log, last_seqno));
     }
@@ -129,19 +129,19 @@ impl Ended {
         self.count.load(Ordering::Acquire) == 0
     }
 
-    /// The newest number that is durable because its log was made so, by whomever.
+    /// The newest number that is durable because its log was made so, by any thread.
     fn durable(&self) -> Seqno {
         self.durable.load(Ordering::Acquire)
     }
 
-    /// Makes them durable, oldest first, until no more than `left` wait, or whoever does it already
-    /// has. False: that was so. A log that cannot be made durable stays the first, and all later
+    /// Makes them durable, oldest first, until no more than `left` wait. False: no more waited, or
+    /// another thread did it. A log that cannot be made durable stays the first, and all later
     /// calls fail too.
     fn settle(&self, left: usize) -> Result<bool> {
         let mut settled = false;
         let are_more = || self.count.load(Ordering::Acquire) > left;
         while are_more() {
-            // Taken for each anew: who waits for one of them does not wait for all.
+            // Taken for each anew: a thread that waits for one of them does not wait for all.
             let _turn = self.turn.lock();
             if !are_more() {
                 break;
@@ -151,7 +151,7 @@ impl Ended {
                 self.queue.lock().push_front((log, last_seqno));
                 return Err(error);
             }
-            // Given back before anybody can count on it, since that takes a while too.
+            // Given back before any thread can count on it, since that takes a while too.
             drop(log);
             self.durable.store(last_seqno, Ordering::Release);
             self.count.fetch_sub(1, Ordering::Release);
@@ -167,13 +167,13 @@ struct Spare {
     log: Mutex<Option<wal::Writer>>,
     /// A log came to its end by being full, so that others will too, and there is no spare one.
     is_wanted: AtomicBool,
-    /// Bytes that it will get before anybody syncs, if it is like the one that was full; else 0.
+    /// Bytes that it will get before a sync, if it is like the one that was full; else 0.
     expected: AtomicU64,
 }
 
 impl Spare {
-    /// Has one made, by who has the time. `expected`: so many bytes come into it before anybody
-    /// syncs.
+    /// Has one made, by a thread that has the time. `expected`: so many bytes come into it before a
+    /// sync.
     fn want(&self, expected: u64) {
         self.expected.store(expected, Ordering::Relaxed);
         self.is_wanted.store(true, Ordering::Relaxed);
@@ -186,10 +186,10 @@ impl Spare {
         place.take().map_or_else(begin, Ok)
     }
 
-    /// The place for one, if one is wanted. While the place is held nobody begins a log, so that
+    /// The place for one, if one is wanted. While the place is held no thread begins a log, so that
     /// the spare one has a smaller number than all that come after it.
     fn wanted(&self) -> Option<MutexGuard<'_, Option<wal::Writer>>> {
-        // Whoever comes while it is being made does other work meanwhile.
+        // A thread that comes while it is being made does other work meanwhile.
         if !self.is_wanted.swap(false, Ordering::Relaxed) {
             return None;
         }
@@ -276,7 +276,7 @@ impl Logs {
             present.closed.push(ClosedLog { file: log.file(), last_seqno: last, bytes: log.len() });
             self.ended.push(log, last);
         }
-        // Where workers are behind, whoever adds a log makes the oldest durable.
+        // Where workers are behind, the thread that adds a log makes the oldest durable.
         self.settle_ended(&around.store.poison, ENDED_MAX)?;
         let mut next = self.spare.take_or(|| around.store.begin_log())?;
         assert!(
@@ -303,7 +303,7 @@ impl Logs {
         Ok(())
     }
 
-    /// Gives up all logs: nobody writes any more.
+    /// Gives up all logs: no writer writes any more.
     pub(super) fn let_go(&self) {
         self.ended.queue.lock().clear();
         drop(self.spare.log.lock().take());
@@ -447,7 +447,8 @@ pub(super) fn remove_flushed(store: &Store, commit: &Commit<Present>) {
     let oldest = writer.log.files().get(gone).copied();
     drop(writer);
     let (Some(oldest), true) = (oldest, gone > 0) else { return };
-    // They are forgotten only once the manifest has forgotten them: else nobody would try again.
+    // They are forgotten only once the manifest has forgotten them: else no later call would try
+    // again.
     if store.let_logs_go(oldest).is_err() {
         return;
     }

@@ -5,7 +5,7 @@
 //! come), and `fit_cache`.
 //!
 //! What must hold: whenever the cache is fitted, it and all that is counted are at most the budget.
-//! But a cache keeps an eighth, whatever the rest takes, if nobody set less. After an open with a
+//! But a cache keeps an eighth, whatever the rest takes, unless less was set. After an open with a
 //! smaller budget `validate` allows what was set, and no worse.
 //!
 //! Callers: `open`, `job_parts`, `change`, `large`, `ingest` and `handle` fit the cache;
@@ -48,7 +48,7 @@ const TRIM_SHARE: u64 = 64;
 /// Under any budget, after large pieces of so many parts of it were freed.
 const LARGE_SHARE: u64 = 8;
 
-/// Least that a cache which nobody has set is left by the others, in percent.
+/// Least that the other parts leave to a cache whose share was not set, in percent.
 const CACHE_PERCENT_LEFT: f64 = 15.0;
 /// Least that the cache can be set to, in percent: the blocks of a few readers at the same time.
 pub(super) const CACHE_PERCENT_MIN: f64 = 1.0;
@@ -108,8 +108,8 @@ impl Split {
         Legal::Real { min, max: (left.max(own) * 100.0).floor().max(min * 100.0) / 100.0 }
     }
 
-    /// Whether the parts fit into the whole. What an open with another budget made of those that
-    /// were set `before` is in nobody's way.
+    /// Whether the parts fit into the whole. Parts that were set `before`, and that an open with
+    /// another budget made too large, are no reason to refuse.
     pub(crate) fn validate(&self, before: &Split, budget: &Budget) -> Result<()> {
         let min = buffer_percent_min(budget);
         let is_new = self.write_buffer_percent != before.write_buffer_percent;

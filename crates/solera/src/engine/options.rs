@@ -191,7 +191,7 @@ impl Options {
         self
     }
 
-    /// How the space of separated values that nobody needs is given back. Default
+    /// How the space of separated values that no reader needs is given back. Default
     /// [`Reclaim::Tier`].
     pub fn reclaim(mut self, way: Reclaim) -> Self {
         self.reclaim = way;

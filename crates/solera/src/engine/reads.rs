@@ -122,7 +122,7 @@ impl ReadSet {
                 Operation::DeleteRange { start, end, .. } => of.has_key_in(&KeyRange::half_open(start, end)),
             })
         };
-        // What does not decode could be anything; whoever applies it reports it.
+        // What does not decode could be anything; the code that applies it reports it.
         BatchReader::new(batch.payload()).map_or(true, |mut operations| {
             operations.any(|operation| operation.map_or(true, |(_, operation)| touched(operation)))
         })

@@ -9,7 +9,7 @@
 //! keyspace with a damaged table is left as it is, and its files are spared until the next open.
 //! What is frozen is not on disk: a restart begins anew.
 //! Callers: `jobs::give_back`, under `Reclaim::LearnedKv`; `convert` and `rewrite` use `spaces` and
-//! `allow_writers`, which holds nobody here.
+//! `allow_writers`, which holds no writer here.
 
 use super::{
     logs,

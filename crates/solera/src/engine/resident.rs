@@ -32,7 +32,7 @@ impl CachedValues {
     /// The places, which are made if there are none.
     fn slots(&self) -> Option<&ApartSlots> {
         if self.slots.get().is_none() {
-            // Before the cell, in which nobody may wait for anybody.
+            // Made before the cell is set: inside the cell no thread may wait for another.
             let made = ApartSlots::new(&self.cache);
             let _ = self.slots.set(made);
         }
@@ -82,7 +82,7 @@ impl Resident for CachedValues {
         let bytes = record::CHECKSUM_BYTES + value.len();
         let Some(slots) = self.slots().filter(|slots| slots.has_room(bytes)) else { return };
         let mut room = Room::new(bytes);
-        // Its sum is checked already, and shown to nobody.
+        // Its sum is checked already, and no reader sees it.
         room.record()[record::CHECKSUM_BYTES..].copy_from_slice(value);
         slots.keep(whereabouts(pointer, key), room, record::CHECKSUM_BYTES);
     }

@@ -1,13 +1,13 @@
 //! Trees that rest, and what newer versions hide in them: `Resting`.
 //!
-//! A tree to which nobody wrote for `REST` rests. A memtable that may hide much more than itself is
-//! then to be flushed. `look` takes some keys of each table and looks for them in older runs. What
-//! it finds is noted for compaction (`compaction::Overlap`): it merges level 0 without waiting for
-//! reads where enough is hidden.
+//! A tree to which no writer wrote for `REST` rests. A memtable that may hide much more than itself
+//! is then to be flushed. `look` takes some keys of each table and looks for them in older runs.
+//! What it finds is noted for compaction (`compaction::Overlap`): it merges level 0 without waiting
+//! for reads where enough is hidden.
 //!
 //! What must hold: only a worker that finds nothing else to do looks, at one tree at a time. A
-//! table is looked at once while its tree rests. Where level 0 waits for nobody (`level0_patience`)
-//! nobody looks. Nothing is on disk.
+//! table is looked at once while its tree rests. Where level 0 does not wait for reads
+//! (`level0_patience`) no worker looks. Nothing is on disk.
 //! Callers: `jobs`, for `give_back`; `workers` ask when to look again, `core` tells of commits.
 
 use super::work::Work;
@@ -27,7 +27,7 @@ use crate::{
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// A tree to which nobody wrote for so long rests.
+/// A tree to which no writer wrote for so long rests.
 const REST: Duration = Duration::from_secs(2);
 /// So many keys of a table are looked for in older runs, about.
 const KEYS_SAMPLED: usize = 64;
@@ -36,7 +36,7 @@ const KEYS_SAMPLED: usize = 64;
 #[derive(Default)]
 pub(super) struct Resting {
     state: Mutex<State>,
-    /// The next commit is to be told to a worker: nobody looks again before.
+    /// The next commit is to be told to a worker: none looks again before.
     listens: AtomicBool,
 }
 
@@ -45,7 +45,7 @@ struct State {
     trees: BTreeMap<KeyspaceId, Rest>,
     /// When the next tree will rest, by the monotonic clock.
     next_ns: Option<u64>,
-    /// The newest number of all when somebody last asked, and since when it is that.
+    /// The newest number of all when a worker last asked, and since when it is that.
     newest: (Seqno, u64),
 }
 
@@ -61,7 +61,7 @@ pub(super) enum Looked {
 
 /// One tree.
 struct Rest {
-    /// The newest number in it when somebody last looked, and since when it is that.
+    /// The newest number in it when a worker last looked, and since when it is that.
     newest: Seqno,
     since_ns: u64,
     /// By table, which share of its keys is in older runs too.
@@ -69,13 +69,13 @@ struct Rest {
 }
 
 impl Resting {
-    /// Nobody knows yet when somebody should look again.
+    /// It is not known yet when a worker should look again.
     pub(super) fn begin(&self) {
         self.state.lock().next_ns = None;
     }
 
-    /// Whether nobody has written to the database for so long that it rests: `newest` is the newest
-    /// number. If not, somebody looks again when it may.
+    /// Whether no writer has written to the database for so long that it rests: `newest` is the
+    /// newest number. If not, a worker looks again when it may rest.
     pub(super) fn is_quiet(&self, newest: Seqno, now_ns: u64) -> bool {
         let mut state = self.state.lock();
         if state.newest.0 != newest {
@@ -88,14 +88,14 @@ impl Resting {
         now_ns >= rests_ns
     }
 
-    /// Looks at the tables of one tree that rests and whose tables nobody has looked at, where
+    /// Looks at the tables of one tree that rests and whose tables no worker has looked at, where
     /// write buffers have `limit` bytes.
     pub(super) fn look(&self, trees: &[Arc<Tree>], now_ns: u64, limit: u64, work: &Work) -> Looked {
         let Some(mut state) = self.state.try_lock() else { return Looked::Nothing };
         let mut next = None;
         let looked = state.look(trees, now_ns, limit, work, &mut next);
         next.into_iter().for_each(|next| state.look_at(next));
-        // What little is written to such a tree wakes nobody, and may hide much.
+        // What little is written to such a tree wakes no worker, and may hide much.
         let has_values = |tree: &Arc<Tree>| !tree.view().version.values().is_empty();
         let listens = state.next_ns.is_none() && trees.iter().any(has_values);
         self.listens.store(listens, Ordering::Relaxed);
@@ -179,7 +179,7 @@ fn unflushed_hides(view: &View) -> u64 {
     of_key.saturating_mul((view.active.entries() as u64).min(version.keys()))
 }
 
-/// Whether newer runs may hide something of older ones, and nobody else takes care of it.
+/// Whether newer runs may hide something of older ones, and no other work takes care of it.
 fn may_hide(view: &View) -> bool {
     let Settings { shape, level0_patience, .. } = &*view.settings;
     let runs = view.version.runs();

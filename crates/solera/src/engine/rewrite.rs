@@ -5,8 +5,8 @@
 //! Its live values go to the log again. The file goes when merges have dropped the old pointers;
 //! tables that hold them are merged for that.
 //!
-//! What must hold: a key that somebody writes meanwhile keeps what he wrote. A put of this kind is
-//! a transaction that has read its keys; one that was written since is not put. A snapshot keeps
+//! What must hold: a key that a user writes meanwhile keeps what the user wrote. A put of this kind
+//! is a transaction that has read its keys; one that was written since is not put. A snapshot keeps
 //! the old pointer and its file. A file that is damaged, or gives less than a tenth back, is spared
 //! until the next open.
 //! Caller: `jobs::give_back`.
@@ -48,7 +48,7 @@ type Found = (Box<[u8]>, Pointer);
 
 impl Reclaimer<'_> {
     /// One step: the values of a file are put again, or tables that point to such a file are
-    /// merged. False: there is nothing to do, or somebody does it.
+    /// merged. False: there is nothing to do, or another thread does it.
     pub(super) fn rewrite(&self) -> Result<bool> {
         let mut state = self.reclaiming.state.lock();
         if state.is_rewriting || self.clock().monotonic_ns() < state.rests_until_ns {
@@ -218,7 +218,7 @@ impl Reclaimer<'_> {
             let count = rest.iter().take(VALUES_PER_COMMIT).take_while(fits).count().max(1);
             let (part, others) = rest.split_at(count);
             match self.put_unless_written(tree, part) {
-                // Somebody wrote one of them: the others go one by one.
+                // A user wrote one of them: the others go one by one.
                 Err(Error::Conflict) => part.iter().try_for_each(|one| {
                     match self.put_unless_written(tree, std::slice::from_ref(one)) {
                         Err(Error::Conflict) => Ok(()),

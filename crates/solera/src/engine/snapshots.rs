@@ -2,12 +2,12 @@
 //! to.
 //!
 //! The commit order publishes numbers, and readers `hold` and `release` moments. Jobs ask for the
-//! `horizon`: which old versions somebody can still see. When nothing is to do, `jobs` leaves word
+//! `horizon`: which old versions a reader can still see. When nothing is to do, `jobs` leaves word
 //! which releases it waits for (`wait_for`).
 //!
 //! What must hold: the visible number only grows. A moment is read under the lock of its lane, and
-//! who asks for all has the locks of all. So a compaction which does not see a moment began before.
-//! Nothing expires for a job that has not for an open transaction.
+//! a thread that asks for all has the locks of all. So a compaction which does not see a moment
+//! began before. Nothing expires for a job that has not for an open transaction.
 //!
 //! Callers: `core` publishes and releases, `ingest` publishes; `db::snapshot`, `db::iterator` and
 //! `rewrite` hold; `store` and `job_parts` ask for horizons; `jobs` waits; `report` counts.
@@ -28,8 +28,8 @@ use std::collections::{BTreeMap, VecDeque};
 /// that wrote to one place would wait for its cache line.
 const LANES: usize = 8;
 
-/// Moments that nobody holds any more, and that lie between others, are swept out when there are so
-/// many more of them than of held ones.
+/// Moments that no reader holds any more, and that lie between others, are swept out when there are
+/// so many more of them than of held ones.
 const GAPS_MAX: usize = 64;
 
 /// The newest visible number, and which moments are held, and how often.
@@ -44,7 +44,7 @@ pub(crate) struct Snapshots {
 #[repr(align(128))]
 struct Lane(Mutex<Held>);
 
-/// A moment that somebody holds, to be given back.
+/// A moment that a reader holds, to be given back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     seqno: Seqno,
@@ -71,7 +71,7 @@ impl Moment {
 struct Held {
     /// By number, ascending. A new one is the last, since the visible number only grows.
     moments: VecDeque<(Seqno, Holders)>,
-    /// Those of `moments` that nobody holds.
+    /// Those of `moments` that no reader holds.
     gaps: usize,
     /// When the open transactions began, by the database's clock, and how many at each moment.
     began_ms: BTreeMap<u64, usize>,
@@ -128,7 +128,8 @@ impl Held {
         told && self.awaited.is_some_and(|awaited| seqno <= awaited)
     }
 
-    /// Forgets moments that nobody holds: at both ends at once, between others when they are many.
+    /// Forgets moments that no reader holds: at both ends at once, between others when they are
+    /// many.
     fn sweep(&mut self) {
         let is_gap = |entry: Option<&(Seqno, Holders)>| entry.is_some_and(|(_, holders)| holders.all == 0);
         while is_gap(self.moments.back()) {
@@ -174,7 +175,7 @@ impl Snapshots {
         self.visible.store(seqno, Ordering::Release);
     }
 
-    /// Holds the present moment, for somebody who only reads. It is read under the lock, so that a
+    /// Holds the present moment, for a caller that only reads. It is read under the lock, so that a
     /// compaction which lists the snapshots either sees this one or began before anything that it
     /// could not see was visible.
     pub(crate) fn hold(&self) -> Moment {
@@ -204,7 +205,8 @@ impl Snapshots {
         self.lanes[lane as usize].0.lock().release(seqno, began_ms)
     }
 
-    /// Everything that is held: nobody holds or releases meanwhile. Locked in the order of lanes.
+    /// Everything that is held: no thread holds or releases meanwhile. Locked in the order of
+    /// lanes.
     fn all(&self) -> [MutexGuard<'_, Held>; LANES] {
         self.lanes.each_ref().map(|lane| lane.0.lock())
     }

@@ -5,8 +5,8 @@
 //! anew when it has doubled and grown by 64 KiB.
 //!
 //! What must hold: a change is first one manifest record, synced; only then do readers see it.
-//! Useless tables and value files are marked, and go when nobody reads them (`leaving`). An edit is
-//! made from the version that it changes, under the store lock.
+//! Useless tables and value files are marked, and go when no reader reads them (`leaving`). An edit
+//! is made from the version that it changes, under the store lock.
 //!
 //! Callers: `job_parts`, `large`, `ingest` (install), `logs`, `change`, `handle`; `open` makes it;
 //! `checkpoint`, `report`, `tracing`, the ways of `reclaiming`, `db` and `control` read.
@@ -449,8 +449,8 @@ impl Store {
 
     /// A version that counted pointers to these `files` was replaced, or dropped with its keyspace:
     /// those to which no pointer leads now and which recovery would not replay. They are removed
-    /// once nobody keeps them; the caller drops them when it holds no lock. Under the store lock,
-    /// as all changes of what is needed, so that none is missed (docs/decisions/0019).
+    /// once no reader keeps them; the caller drops them when it holds no lock. Under the store
+    /// lock, as all changes of what is needed, so that none is missed (docs/decisions/0019).
     #[must_use]
     fn release_values(&self, state: &State, files: impl Iterator<Item = FileId>) -> Vec<Arc<ValueFile>> {
         let is_live = |file| self.is_live(file) && !planted(Bug::ReclaimLive);
@@ -460,7 +460,7 @@ impl Store {
         gone
     }
 
-    /// Removes a log that recovery does not need and to which no table points, once nobody keeps
+    /// Removes a log that recovery does not need and to which no table points, once no reader keeps
     /// it.
     fn remove_log(&self, log: FileId) {
         match self.files.values.kept(log) {
@@ -482,8 +482,8 @@ impl Store {
         }
     }
 
-    /// Creates a keyspace, unless there is one of this name. `settled` sees the new tree before
-    /// anybody else.
+    /// Creates a keyspace, unless there is one of this name. `settled` sees the new tree before any
+    /// other thread.
     pub(super) fn create_keyspace(
         &self,
         name: &str,

@@ -53,7 +53,7 @@ impl Delays {
         let least = if is_even && delay >= MANY_NS { SLEEP_EVEN_NS_MIN } else { SLEEP_NS_MIN };
         let mut sleep = 0;
         let owe = |owed: i64| {
-            // Whoever owes much pays it, and not somebody else.
+            // A writer with a long delay sleeps it itself, and no other writer does.
             let due = delay + if delay < least { owed } else { owed.min(0) };
             sleep = if due < least { 0 } else { due };
             Some(owed + delay - sleep)
@@ -75,7 +75,7 @@ impl Delays {
 pub(super) struct Throttle {
     delays: Delays,
     clock: Arc<dyn Clock>,
-    /// Nobody else does the work: writers do it.
+    /// No worker does the work: writers do it.
     is_alone: bool,
 }
 
@@ -133,7 +133,7 @@ impl Throttle {
         // A simulated clock may be set back.
         let elapsed = || Duration::from_nanos(self.clock.monotonic_ns().saturating_sub(start));
         if self.is_alone {
-            // Nobody else does the work: the writer does one step of it.
+            // No worker does the work: the writer does one step of it.
             step()?;
         } else {
             match first {

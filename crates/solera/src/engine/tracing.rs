@@ -107,7 +107,7 @@ impl Tracing {
         }
     }
 
-    /// Whether somebody records.
+    /// Whether a recording runs.
     pub(crate) fn is_on(&self) -> bool {
         self.on.load(Ordering::Relaxed)
     }
@@ -164,7 +164,7 @@ impl Tracing {
         self.done(tree, Operation::DropKeyspace { keyspace: tree.id.0 });
     }
 
-    /// Does `write`, recorded if somebody records, and counted for every keyspace that they write
+    /// Does `write`, recorded if a recording runs, and counted for every keyspace that they write
     /// to. If it is one that is timed, its time is the first keyspace's.
     pub(crate) fn timed_write(
         &self,
@@ -188,7 +188,7 @@ impl Tracing {
         written
     }
 
-    /// Does `write`, and records `operations`, if somebody records, when it has succeeded.
+    /// Does `write`, and records `operations`, if a recording runs, when it has succeeded.
     fn traced_write(
         &self,
         operations: Operations,

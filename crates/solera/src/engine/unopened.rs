@@ -1,5 +1,5 @@
-//! The parts of an engine whose database nobody opened: `Unopened`, for the tests of parts that ask
-//! others through an environment.
+//! The parts of an engine whose database was not opened: `Unopened`, for the tests of parts that
+//! ask others through an environment.
 //!
 //! Its trees, tables and manifest are real, on files in memory. As `Environment` of flushes and
 //! commits it writes down what it is asked, and fails where a test says so. It seals, inserts and

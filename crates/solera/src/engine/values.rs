@@ -80,7 +80,8 @@ impl Promised {
     }
 
     /// Stops unless the batches, which were appended to `log`, lie where it was said: pointers to
-    /// their values would lead elsewhere. They are in the log then, so nobody may write after them.
+    /// their values would lead elsewhere. They are in the log then, so no writer may write after
+    /// them.
     #[inline]
     pub(super) fn assert_kept(&self, log: &wal::Writer, poison: &Poison) {
         if self.0.is_some_and(|promised| promised != log.next_payload_at()) {

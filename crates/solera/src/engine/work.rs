@@ -91,7 +91,7 @@ impl State {
         if tree.is_dropped() { None } else { Some(self.ledgers.entry(tree.id).or_default()) }
     }
 
-    /// Whether somebody flushes or compacts `tree`.
+    /// Whether a thread flushes or compacts `tree`.
     fn works_on(&self, tree: &Tree) -> bool {
         self.flushing.contains(&tree.id) || self.ledgers.get(&tree.id).is_some_and(|ledger| !ledger.is_idle())
     }
@@ -172,7 +172,7 @@ pub(super) enum NextStep<'w> {
 }
 
 impl Work {
-    /// No work, and nobody at it.
+    /// No work, and no thread at it.
     pub(super) fn new() -> Self {
         Work {
             state: Mutex::default(),
@@ -185,7 +185,7 @@ impl Work {
 
     /// The picture of `tree`, whose present view is `view`, for one decision; `None` once the tree
     /// is dropped. If it shows that level 0 or surplus levels have waited long enough, the workers
-    /// are woken: nobody else would wake them.
+    /// are woken: nothing else would wake them.
     fn picture<'s>(
         &self,
         state: &'s mut State,
@@ -337,8 +337,8 @@ impl Work {
         state.ledger(tree).is_some_and(|ledger| ledger.note_damage(plan, error))
     }
 
-    /// The most pressing work that nobody does yet. Flushes come before compactions; among trees,
-    /// the one that is furthest behind comes first, so that none starves another.
+    /// The most pressing work that no thread does yet. Flushes come before compactions; among
+    /// trees, the one that is furthest behind comes first, so that none starves another.
     pub(super) fn next_job(
         &self,
         mut trees: Vec<Arc<Tree>>,
@@ -352,7 +352,7 @@ impl Work {
         if let Some(tree) = unclaimed.max_by_key(waiting) {
             state.flushing.insert(tree.id);
             let claim = self.claim(&mut state, tree, Claimed::Flush);
-            // Read under the claim: nobody else takes memtables out of the view.
+            // Read under the claim: no other thread takes memtables out of the view.
             return Some((claim, Job::Flush(tree.view().sealed.clone())));
         }
         if flush_only {
@@ -380,7 +380,7 @@ impl Work {
     }
 
     /// Reads have looked into `tree`: if they have now paid for the merge of level 0, or of surplus
-    /// levels, it is begun. Called by a reader now and then, who waits for nobody.
+    /// levels, it is begun. Called by a reader now and then, which does not wait for the lock.
     pub(super) fn weigh_reads(&self, tree: &Tree, clock: &dyn Clock, horizon: impl FnOnce() -> Horizon) {
         let view = tree.view();
         let Settings { shape, level0_patience, .. } = &*view.settings;
@@ -393,7 +393,7 @@ impl Work {
         }
         let horizon = horizon();
         let Some(mut state) = self.state.try_lock() else { return };
-        // As it is now that nobody changes what is known of it.
+        // As it is now that no other thread changes what is known of it.
         let view = tree.view();
         if state.ledger(tree).is_some_and(|ledger| ledger.level0().waits() || ledger.surplus_waits()) {
             self.picture(&mut state, tree, &view, &horizon);
@@ -435,7 +435,7 @@ impl Work {
         self.claim(&mut state, tree, Claimed::Flush)
     }
 
-    /// The same for those of `trees` that nobody flushes now, `most` of them, without waiting.
+    /// The same for those of `trees` that no thread flushes now, `most` of them, without waiting.
     pub(super) fn claim_flushes<'t>(
         &self,
         trees: impl Iterator<Item = &'t Arc<Tree>>,

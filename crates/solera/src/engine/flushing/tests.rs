@@ -107,7 +107,7 @@ fn a_flush_that_keeps_writers_out_has_its_caller_sync_the_log() {
     engine.put(&tree, "key", 1);
     let claim = engine.work.claim_flush(&tree);
     engine.flusher().flush_locked(&claim, || engine.ask("caller syncs", "")).unwrap();
-    // Whoever holds the commit lock would wait for himself in the environment.
+    // The holder of the commit lock would wait for itself in the environment.
     assert_eq!(engine.take_asked(), ["caller syncs: 1 written, 0 named"]);
     engine.flusher().flush_locked(&claim, || unreachable!("nothing is left to flush")).unwrap();
     engine.put(&tree, "other", 2);

@@ -1,4 +1,4 @@
-//! Tests of the life of logs, with logs and a manifest in memory and nobody who commits.
+//! Tests of the life of logs, with logs and a manifest in memory and no writer that commits.
 //!
 //! What another thread has made durable is not synced again under the commit lock. A change of
 //! logs waits for the oldest log alone. The next log is made before ended ones are synced.
@@ -9,7 +9,7 @@ use crate::{
     vfs::fault::{Call, Effect, Fault},
 };
 
-/// The logs of an engine that nobody opened, the first begun.
+/// The logs of an engine that was not opened, the first begun.
 struct Life {
     engine: Unopened,
     logs: Logs,

@@ -18,7 +18,7 @@ fn a_version_takes_no_place_but_that_of_the_one_it_was_made_from() {
     engine
         .store
         .install(&tree, &Default::default(), &[], None, |_| {
-            // Somebody does not wait for the store lock.
+            // Another install does not wait for the store lock.
             let before = tree.view().version.clone();
             tree.install(&before, Arc::new(Version::new()), &[]);
             none
