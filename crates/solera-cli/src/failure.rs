@@ -51,7 +51,7 @@ pub(crate) enum Failure {
     Error(String),
     /// A signal asked the command to stop, and it did: exit status 130.
     Interrupted(String),
-    /// Whoever read our output has stopped reading (`| head`): they have what they wanted.
+    /// The reader of our output has stopped reading (`| head`): it has what it wanted.
     OutputClosed,
 }
 

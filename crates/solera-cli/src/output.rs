@@ -5,7 +5,8 @@
 //! command line. `say` writes one line to standard error.
 //!
 //! What must hold: bytes that are not UTF-8 become `name_hex` in JSON, so nothing is lost. A
-//! message stays one line of bounded length, whatever is in it. Nobody panics when nobody reads.
+//! message stays one line of bounded length, whatever is in it. No command panics when its reader
+//! has gone.
 //!
 //! Callers: every command.
 
@@ -101,8 +102,8 @@ pub(crate) fn json_bytes(object: &mut Map<String, Value>, name: &str, bytes: &[u
 /// Longest line on standard error, in characters.
 const SAID_CHARACTERS_MAX: usize = 2000;
 
-/// Says `what` on standard error as one line, `solera: <what>`. `eprintln!` would panic when nobody
-/// reads it, and a handler of signals that panics never ends its process.
+/// Says `what` on standard error as one line, `solera: <what>`. `eprintln!` would panic when the
+/// reader has gone, and a handler of signals that panics never ends its process.
 pub(crate) fn say(what: &str) {
     let _ = writeln!(io::stderr(), "solera: {}", one_line(what));
 }

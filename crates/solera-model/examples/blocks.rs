@@ -1,4 +1,4 @@
-//! What an index over the blocks of a sorted file gains from being told what nobody looks for.
+//! What an index over the blocks of a sorted file gains from being told what no reader looks for.
 //!
 //! It cuts keys into blocks of 45, full ones and such as end at wide gaps. It builds
 //! `Boundaries::new` over the full ones and `Boundaries::above` over both, and prints what each
@@ -25,7 +25,7 @@ fn main() {
 
     let full: Vec<&[u64]> = keys.chunks(BLOCK).collect();
     println!("{} keys in {} full blocks", keys.len(), full.len());
-    // Whoever knows nothing but boundaries has to tell each from any number.
+    // An index that knows nothing but boundaries has to tell each from any number.
     show("boundaries alone", &Boundaries::new(&firsts(&full), |_| false), &full);
     show_gaps(&full);
 
@@ -50,7 +50,7 @@ fn firsts(blocks: &[&[u64]]) -> Vec<u64> {
 
 fn show_gaps(blocks: &[&[u64]]) {
     let firsts = firsts(blocks);
-    // Nobody looks for anything between the last key of a block and the first of the next.
+    // No reader looks for anything between the last key of a block and the first of the next.
     let last: Vec<u64> = blocks[..firsts.len()].iter().map(|block| block[block.len() - 1]).collect();
     show("gaps", &Boundaries::above(Below::all(&last), &firsts, |_| false), blocks);
 

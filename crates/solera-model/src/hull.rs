@@ -5,8 +5,8 @@
 //! a line from the middle. Against the anchored corridor of `pla` the line may start anywhere,
 //! which gives 9 to 40 % fewer pieces (docs/PAPERS.md, "The longest piece within ε").
 //!
-//! What must hold: all decisions are made in integers. Only the line is rounded, and whoever stores
-//! it measures it again.
+//! What must hold: all decisions are made in integers. Only the line is rounded, and the code that
+//! stores it measures it again.
 //!
 //! Callers: `boundaries::builder`, `plr` within entries, and the example `segments`.
 

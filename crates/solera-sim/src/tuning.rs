@@ -18,13 +18,13 @@ use solera::{
 use solera_tune::attach::WHO;
 use std::collections::BTreeSet;
 
-/// Why a knob is what it would be had nobody set it.
+/// Why a knob is what it would be had it never been set.
 const RESET: &str = "reset";
 
 /// Sets one knob to a random legal value. Whatever `Control::ranges` calls legal must be taken.
 ///
-/// `None`: it was to be what it would be had nobody set it, and that does not suit what others were
-/// set to.
+/// `None`: it was to be what it would be had it never been set, and that does not suit what other
+/// knobs were set to.
 pub fn turn(db: &Db, seed: u32) -> solera::Result<Option<Receipt>> {
     let mut random = Random::new(u64::from(seed) ^ 0x74756e65);
     let knobs: Vec<_> = knob::all().collect();

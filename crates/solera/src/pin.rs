@@ -272,7 +272,7 @@ impl Piece {
     /// `len` bytes, zeros, that begin at a multiple of `alignment`, a power of two.
     pub fn new(len: usize, alignment: usize) -> Piece {
         let pin = owning(vec![0; len + alignment - 1].into());
-        // SAFETY: `owning` made the object, and nobody else has it yet.
+        // SAFETY: `owning` made the object, and no other code has it yet.
         let bytes = unsafe { &mut pin.as_ptr().cast::<Owned>().as_mut().bytes };
         let skipped = bytes.as_ptr().addr().next_multiple_of(alignment) - bytes.as_ptr().addr();
         let start = bytes[skipped..].as_mut_ptr();
@@ -320,7 +320,7 @@ fn owning(bytes: Box<[u8]>) -> Pin {
 /// Releases bytes that a slice owned.
 ///
 /// # Safety
-/// `header` begins an object that `Slice::owned` made, and nobody refers to it any more.
+/// `header` begins an object that `Slice::owned` made, and no reference to it is left.
 unsafe fn free_owned(header: NonNull<PinHeader>) {
     // SAFETY: only `Slice::owned` uses this function, on a leaked `Box<Owned>`.
     drop(unsafe { Box::from_raw(header.cast::<Owned>().as_ptr()) });
@@ -631,7 +631,7 @@ mod tests {
     fn the_last_reference_frees_the_object() {
         static FREED: AtomicU32 = AtomicU32::new(0);
         /// # Safety
-        /// `header` was leaked from a box, and nobody refers to it any more.
+        /// `header` was leaked from a box, and no reference to it is left.
         unsafe fn free(header: NonNull<PinHeader>) {
             FREED.fetch_add(1, Ordering::SeqCst);
             // SAFETY: leaked from a Box below.

@@ -6,7 +6,7 @@
 //!   delete, an expired put, and a range tombstone over the entry mean absence.
 //! - An operand is put aside, and the next older entry is asked for the base (`Reader::fold`).
 //!
-//! What must hold: nobody else decides this, but walks take puts that a table lends as they lie.
+//! What must hold: no other code decides this, but walks take puts that a table lends as they lie.
 //! Every kind has its verdict, without a catch-all.
 //! Callers: `tree::read` (lookups), `merge::visible` (walks), `db` (transactions, operands,
 //! errors), `compaction::retain`.

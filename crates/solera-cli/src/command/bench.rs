@@ -251,7 +251,7 @@ impl Progress for Shown {
         match &self.bar {
             Some(bar) => bar.set_message(told()),
             None if begins || now - self.logged_ns >= LOG_PERIOD_NS => {
-                // Progress that nobody reads is no failure.
+                // Progress whose reader has gone is no failure.
                 let _ = writeln!(std::io::stderr(), "{}", told());
                 self.logged_ns = now;
             }

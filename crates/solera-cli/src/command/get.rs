@@ -34,7 +34,7 @@ impl Get {
         };
         let mut out = stdout();
         if self.form.is_raw() {
-            // Exactly the value: a newline would be one byte too many for whoever stores it.
+            // Exactly the value: a newline would be one byte too many for a program that stores it.
             out.write_all(&value)?;
         } else {
             let mut line = Vec::new();

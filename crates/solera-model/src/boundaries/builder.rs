@@ -141,7 +141,7 @@ impl<'k> Builder<'k> {
     }
 
     /// How much of what is known to be looked for below the boundary of this rank is not below it:
-    /// nobody tells it from the boundary if that begins a segment.
+    /// the index cannot tell it from the boundary if that begins a segment.
     fn missed_at(&self, rank: usize) -> f64 {
         let key = self.keys[rank];
         let known = self.below.filter(|below| below.last[rank] >= key);

@@ -157,7 +157,7 @@ impl Life {
                 let slots: Vec<usize> = std::mem::take(&mut spaces).into_keys().collect();
                 self.work.note(&db);
                 if let Operation::Kill {} = operation {
-                    // The old process goes on with files that nobody sees.
+                    // The old process goes on with files that no later process sees.
                     self.fs = self.fs.kill();
                     if at >= from {
                         self.fs.record_cuts(true);

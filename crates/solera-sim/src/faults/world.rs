@@ -55,7 +55,7 @@ const REFUSAL_MS_MAX: u32 = 2_000;
 const TOLD_NS_MAX: u64 = 10_000_000_000;
 /// Writes of which one must be taken once calls have healed, where threads have to try again first:
 /// each is held for 90 ms, in which a busy machine may give them no turn. Together that is less
-/// than the two seconds that they rest if nobody tells them.
+/// than the two seconds that they rest if nothing wakes them.
 const PROBES_MAX: usize = 10;
 
 pub(super) struct World<'s> {
@@ -425,7 +425,7 @@ impl<'s> World<'s> {
         self.spaces.clear();
         let Some(db) = self.db.take() else { return Ok(()) };
         if killed {
-            // The old process goes on with files that nobody sees.
+            // The old process goes on with files that no later process sees.
             let memory = self.memory.kill();
             self.fs = self.fs.over(Arc::new(memory.clone()));
             self.memory = memory;

@@ -5,7 +5,7 @@
 //! beginning of it. Edges are Elle's. By *ww* an element was appended after another, by *wr* a
 //! transaction read it. By *rw* a transaction did not read the element that came next. A thread's
 //! transactions follow one another too. It also finds readings that contradict their own
-//! transaction, and elements that are refused, half done, lost or of nobody.
+//! transaction, and elements that are refused, half done, lost or of no transaction.
 //! What must hold: if all transactions can be put into one order, there is no cycle. Of each
 //! strongly connected component one cycle is told, by its lowest name after Adya: G0, G1c,
 //! G-single, G2.
@@ -37,7 +37,7 @@ pub enum Kind {
     Internal,
     /// Two readings of one list, neither of which is a beginning of the other.
     IncompatibleOrder,
-    /// An element that nobody appended, or one that is in a list twice.
+    /// An element that no transaction appended, or one that is in a list twice.
     Garbage,
     /// An element of a committed transaction that is not in the last reading.
     Lost,
@@ -83,7 +83,7 @@ struct Judge<'h> {
     history: &'h History,
     /// Who appended an element.
     writers: HashMap<Element, usize>,
-    /// Each list in the order of its appends, as far as anybody read it.
+    /// Each list in the order of its appends, as far as any transaction read it.
     lists: BTreeMap<Key, Vec<Element>>,
     anomalies: Vec<Anomaly>,
 }

@@ -32,7 +32,7 @@ pub enum Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// Committed; the engine says that it took place at this number. With no appends: right after
-    /// whoever has that number.
+    /// the transaction that has that number.
     Committed(u64),
     /// Refused. What it read counts all the same, for it read one snapshot; what it appended must
     /// never show.

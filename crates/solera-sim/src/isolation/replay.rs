@@ -19,7 +19,7 @@ pub fn replay(history: &History) -> Result<BTreeMap<Key, Vec<Element>>, String> 
         .iter()
         .enumerate()
         .filter_map(|(number, transaction)| match transaction.end {
-            // Whoever only read did so after the one whose number it has.
+            // A transaction that only read did so after the one whose number it has.
             End::Committed(at) => Some((at, transaction.only_reads(), number)),
             End::Aborted => None,
         })

@@ -363,7 +363,7 @@ pub fn scripted(seed: u64) -> Script {
             _ => {}
         }
     }
-    // A log that is full, and nobody who makes it durable before somebody needs it to be.
+    // A log that is full, and no thread that makes it durable before a writer needs it to be.
     let quarter = (setting.write_buffer_bytes / 4) as u32;
     let mut put = |n: u32, len: u32| Change::Put { space: 0, key: key(n), value: value(len) };
     operations.extend((0..5).map(|n| Operation::Write { change: put(n, quarter) }));

@@ -348,7 +348,8 @@ impl Thread<'_> {
         (0..12).try_for_each(|_| self.scan(handles, None))
     }
 
-    /// Moves coins from one account to another; tries again until nobody was in the way.
+    /// Moves coins from one account to another; tries again until no other transaction was in the
+    /// way.
     fn transfer(&mut self, db: &Db, bank: &Keyspace, counted: &Counted) -> Result<(), String> {
         let (from, to) = (self.random.below(ACCOUNTS), self.random.below(ACCOUNTS));
         let coins = self.random.below(10) as i64;
@@ -373,7 +374,7 @@ impl Thread<'_> {
         }
     }
 
-    /// Nobody makes or loses money.
+    /// No transfer makes or loses money.
     fn audit(&mut self, db: &Db, bank: &Keyspace, counted: &Counted) -> Result<(), String> {
         let snapshot = db.snapshot();
         let mut sum = 0;

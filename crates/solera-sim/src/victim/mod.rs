@@ -58,8 +58,8 @@ fn say(word: Word) -> io::Result<()> {
     out.flush()
 }
 
-/// A thread that fails ends the process, which its parent does not forgive. If nobody listens any
-/// more, it ends too.
+/// A thread that fails ends the process, which its parent does not forgive. If the parent listens
+/// no more, it ends too.
 fn or_die(who: &str, done: Result<(), Failure>) {
     match done {
         Ok(()) | Err(Failure::Pipe) => std::process::exit(0),

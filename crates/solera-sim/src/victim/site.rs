@@ -39,7 +39,7 @@ pub enum Moment {
     Before,
     /// Half of the bytes are appended.
     Amid,
-    /// The call was made; nobody learns that.
+    /// The call was made; no thread learns that.
     After,
 }
 

@@ -111,8 +111,8 @@ pub struct LerpConstants {
     /// Surprise of the critic, as a share of what a mission costs, up to which the model counts as
     /// converged. Ours.
     pub settled_surprise: f32,
-    /// The same as a share of the deviation of what missions cost, where that is more: nobody
-    /// foresees more than the noise lets them. Ours.
+    /// The same as a share of the deviation of what missions cost, where that is more: no agent
+    /// foresees more than the noise lets it. Ours.
     pub settled_spread: f32,
     /// Noise above which nothing counts as found. Ours.
     pub settled_noise: f32,

@@ -43,7 +43,7 @@ pub struct Set {
     pub knob: String,
     /// The level, for a knob that levels have; `None` for all of them.
     pub level: Option<u32>,
-    /// The value as text; `None` for what it would be had nobody set it.
+    /// The value as text; `None` for what it would be had it never been set.
     pub value: Option<String>,
 }
 
@@ -69,7 +69,7 @@ impl Set {
         covers && self.knob == knob
     }
 
-    /// `knob` as nobody had set it.
+    /// `knob` as if it had never been set.
     pub fn reset(knob: impl AsRef<str>, level: Option<u32>) -> Set {
         Set { knob: knob.as_ref().into(), level, value: None }
     }
@@ -145,7 +145,7 @@ pub trait Agent: fmt::Debug + Send {
     /// a known workload has come back.
     fn see(&mut self, window: &Window);
 
-    /// Hears, before it is asked, which knobs somebody else has set, with their levels: the
+    /// Hears, before it is asked, which knobs another author has set, with their levels: the
     /// coordinator would refuse to change them.
     fn leave(&mut self, foreign: &[(String, Option<u32>)]) {
         let _ = foreign;

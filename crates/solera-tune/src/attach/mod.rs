@@ -3,7 +3,7 @@
 //!
 //! `attach` is the short way, for a `Goal`: the steward on the default keyspace.
 //!
-//! What must hold: the engine answers as if nobody tuned. An agent that panics and a journal that
+//! What must hold: the engine answers as if no tuner ran. An agent that panics and a journal that
 //! fails end the tuning with a reason; what such an agent left open is taken back. A change that
 //! the engine refuses ends nothing. Else the database goes on with what was set. A database has one
 //! tuner (`TUNED.lock`).
@@ -29,7 +29,7 @@ use solera::{Db, Result};
 
 /// Who makes a tuner's changes, in receipts.
 pub const WHO: &str = "solera-tune";
-/// The lock file of whoever tunes a database.
+/// The lock file of the tuner of a database.
 pub const LOCK_NAME: &str = "TUNED.lock";
 
 /// How a database is to be tuned.

@@ -128,7 +128,7 @@ impl Prepared {
         }
         state.own = own_settings(&control, &now, &attach.keyspace);
         state.off = None;
-        // A tag stands for one order, whoever tuned the database before.
+        // A tag stands for one order, whichever tuner had the database before.
         let orders = control.history_of(WHO).iter().filter_map(|receipt| order_of(&receipt.tag)).max();
         state.orders = state.orders.max(orders.unwrap_or(0));
         let mut agent = make()?;

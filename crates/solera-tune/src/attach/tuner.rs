@@ -143,7 +143,7 @@ impl Shared {
     }
 
     fn stop(&self) {
-        // Under the lock: whoever is about to wait is not missed.
+        // Under the lock: a thread that is about to wait is not missed.
         let state = self.state.lock();
         self.stops.store(true, Relaxed);
         drop(state);

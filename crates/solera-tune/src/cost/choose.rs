@@ -139,7 +139,7 @@ pub fn choose(model: &Model, mix: &Mix, budget: &Budget, price: fn(&Candidate) -
         let of_family = candidates.iter().filter(|candidate| candidate.family == family);
         chooser.cheapest(of_family.cloned()).expect("every family has a size ratio")
     });
-    // And at what a database is like that nobody tuned.
+    // And at what a database is like that was never tuned.
     let ratio = budget.size_ratio.unwrap_or(Shape::default().size_ratio);
     let untuned = chooser.candidate(Family::Leveling, ratio);
     let ends = starts.into_iter().chain([untuned]).map(|start| chooser.descend(start));

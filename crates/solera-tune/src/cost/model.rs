@@ -32,7 +32,7 @@ const BLOCK_INDEX_BYTES: f64 = 4.0;
 const MEMTABLE_OVERHEAD_BYTES: f64 = 56.0;
 /// How often, while a table fills, a job looks how large it has become.
 const TABLE_LOOKS: f64 = 64.0;
-/// States of the tree at which reads are looked at, about, if nobody says otherwise.
+/// States of the tree at which reads are looked at, about, if the caller does not say otherwise.
 const STATES_MAX: u32 = 32;
 
 /// What cannot be chosen: the data, and what is asked of it.

@@ -78,7 +78,7 @@ pub fn probe_unless(fs: &dyn Fs, dir: &Path, stops: &dyn Fn() -> bool) -> Result
 /// What everything is measured by.
 struct Bench<'a> {
     clock: SystemClock,
-    /// Whether nobody waits for the result any more.
+    /// Whether no caller waits for the result any more.
     stops: &'a dyn Fn() -> bool,
 }
 
@@ -87,7 +87,7 @@ impl Bench<'_> {
         self.clock.monotonic_ns()
     }
 
-    /// Fails once nobody waits any more.
+    /// Fails once no caller waits any more.
     fn go_on(&self) -> Result<()> {
         if (self.stops)() { Err(Error::Closed) } else { Ok(()) }
     }

@@ -91,7 +91,7 @@ pub(super) fn build(hashes: &mut Vec<u64>, bits_per_key: f32, out: &mut Vec<u8>)
     hashes.dedup();
     let columns = columns_for(bits_per_key.into());
     let slots = hashes.len() as f64 * (1.0 + overhead(columns));
-    // Nobody starts in the last segment: the rows of the one before reach into it.
+    // No row starts in the last segment: the rows of the one before reach into it.
     let segments = ((slots / WIDTH as f64).ceil() as usize).clamp(1, SEGMENTS_MAX - 1) + 1;
     let words = (segments as f64 * columns).round() as usize;
     let bands = eliminate(hashes, segments);

@@ -85,8 +85,7 @@ pub struct FileKind {
 }
 
 impl FileKind {
-    /// The header of a file of this kind. Nobody else's file has the nonce:
-    /// [`crate::vfs::Fs::nonce`].
+    /// The header of a file of this kind. No other file has the nonce: [`crate::vfs::Fs::nonce`].
     pub fn header(&self, database: DatabaseId, file: FileId, nonce: u64) -> [u8; FILE_HEADER_BYTES] {
         let mut header = [0; FILE_HEADER_BYTES];
         header[..8].copy_from_slice(&self.magic);

@@ -90,7 +90,7 @@ impl FrameWriter {
         self.synced
     }
 
-    /// About so many bytes will be appended before anybody syncs.
+    /// About so many bytes will be appended before a sync.
     pub fn expect(&mut self, bytes: u64) {
         self.file.expect(bytes);
     }
@@ -132,7 +132,7 @@ impl FrameWriter {
     }
 
     /// Makes everything appended durable, and leaves a mark that proves it to a reader. Refuses
-    /// where somebody removed or renamed the file or a directory above it.
+    /// where the file or a directory above it was removed or renamed.
     pub fn sync(&mut self) -> Result<()> {
         self.check_alive()?;
         if !self.dirty {

@@ -6,9 +6,9 @@
 //! column; `locate` counts the chunks that are not above a number, exactly; `encode` and `decode`
 //! are its bytes.
 //!
-//! What must hold: the starts of a column ascend from none to all of its chunks, whoever wrote
-//! them. So a search stays within the arrays and counts no more chunks than there are, whatever
-//! else is wrong in a file.
+//! What must hold: the starts of a column ascend from none to all of its chunks, whichever program
+//! wrote them. So a search stays within the arrays and counts no more chunks than there are,
+//! whatever else is wrong in a file.
 //! Caller: `index::trie`.
 
 use crate::codec::{DecodeError, Decoder, put_varint};

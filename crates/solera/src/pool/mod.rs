@@ -58,7 +58,7 @@ static REGIONS: Regions = Regions::new();
 /// A piece that is not in use.
 struct Piece(NonNull<u8>);
 
-// SAFETY: a piece is plain memory that nobody else has.
+// SAFETY: a piece is plain memory that no other code has.
 unsafe impl Send for Piece {}
 
 /// Pieces of up to `CLASSES` steps.
@@ -206,7 +206,7 @@ impl<const CLASSES: usize> Pool<CLASSES> {
             // Another thread may have been faster.
             let Some(Piece(start)) = class.pop() else { return };
             self.kept.fetch_sub(rounded, Ordering::Relaxed);
-            // SAFETY: `take` allocated it with this size, and it was in nobody's use.
+            // SAFETY: `take` allocated it with this size, and it was not in use.
             unsafe { Self::release(start, rounded) }
         }
     }
@@ -260,7 +260,7 @@ pub fn trim_after_large(bytes: u64) {
     }
 }
 
-/// Memory of somebody else, large and read at random, that is to lie on huge pages like the pools'
+/// Memory of another owner, large and read at random, that is to lie on huge pages like the pools'
 /// (docs/decisions/0008): a table's filter, the places of its blocks.
 #[derive(Debug)]
 pub struct Settled {

@@ -6,8 +6,8 @@
 //! as long for its place as for itself.
 //!
 //! What must hold: nothing rests on the answer, and no content changes. Where the system cannot at
-//! all, nobody asks again; where it cannot now, it is asked up to six times. It also calls a
-//! request invalid that is for a region of which a part is somebody else's, or was never written
+//! all, the thread asks no more; where it cannot now, it is asked up to six times. It also calls a
+//! request invalid that is for a region of which a part is another owner's, or was never written
 //! to. So that says nothing of the system before many were invalid and none was granted.
 //!
 //! Caller: `pool::mod` (`add` and `remove` of each piece).
@@ -189,9 +189,9 @@ fn collapse(address: usize) -> Answer {
     }
     match std::io::Error::last_os_error().raw_os_error() {
         // An older system finds the request itself invalid, and any finds it so where a part of the
-        // region is somebody else's or was never written to.
+        // region is another owner's or was never written to.
         Some(libc::EINVAL) => Answer::Invalid,
-        // A page is in somebody's hand, or no huge page was free.
+        // A page is held elsewhere, or no huge page was free.
         Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => Answer::Later,
         _ => Answer::Refused,
     }

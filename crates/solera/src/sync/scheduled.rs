@@ -2,7 +2,7 @@
 //!
 //! It has `Mutex`, `RwLock`, `Condvar` and `ArcSwap`, compiled with `--cfg shuttle` only. Each
 //! operation is a point where the scheduler may let another thread go on. Time does not pass:
-//! `wait_for` waits until it is woken, so that a thread which nobody wakes is found.
+//! `wait_for` waits until it is woken, so that a thread which no other wakes is found.
 //!
 //! What must hold: what compiles over the real types compiles over these and means the same. A load
 //! and a store of an `ArcSwap` are one step each.
@@ -99,8 +99,8 @@ impl Condvar {
         guard.0 = Some(self.0.wait(taken).unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Time does not pass here: whoever waits for a time waits until it is woken, and is found if
-    /// nobody does.
+    /// Time does not pass here: a thread that waits for a time waits until it is woken, and is
+    /// found if no other thread wakes it.
     pub(crate) fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _limit: Duration) {
         self.wait(guard);
     }

@@ -218,7 +218,7 @@ impl Table {
         self.slots.get(number, &guard).map(|block| Block::clone(&block))
     }
 
-    /// Reads block `number` for somebody who reads `level`, and puts it into the cache.
+    /// Reads block `number` for a reader of `level`, and puts it into the cache.
     #[cold]
     pub(super) fn load(&self, level: u32, number: usize, counter: LevelCounter) -> Result<Block> {
         let block = self.read(number)?;
@@ -227,7 +227,7 @@ impl Table {
         Ok(block)
     }
 
-    /// Notes that `block` was read from the file for somebody who reads `level`.
+    /// Notes that `block` was read from the file for a reader of `level`.
     pub(super) fn note_read(&self, level: u32, block: &Block, counter: LevelCounter) {
         self.count(level, counter, LayoutCounter::BlocksRead);
         if block.line_ignored() {
@@ -260,7 +260,7 @@ impl Table {
         self.stats.add(Counter::BytesRead, bytes as u64);
     }
 
-    /// Counts something that happened to somebody who reads `level`.
+    /// Counts something that happened to a reader of `level`.
     pub(super) fn count(&self, level: u32, counter: LevelCounter, of_layout: LayoutCounter) {
         let here = self.stats.here();
         here.add_at(level, counter, 1);

@@ -7,7 +7,7 @@
 //! beginnings of its last keys.
 //!
 //! What must hold: callers add keys ascending, versions of one key from new to old. The name is
-//! durable once the caller syncs the directory. Until `finish` the file has no footer, so nobody
+//! durable once the caller syncs the directory. Until `finish` the file has no footer, so no reader
 //! takes it for a table; dropped before, it is removed.
 //! Callers: `compaction::job` (flushes and compactions), `engine::ingest`.
 
@@ -167,8 +167,8 @@ impl TableWriter {
     /// Adds an entry. Keys ascend, versions of one key go from new to old.
     ///
     /// # Panics
-    /// If `key` begins a block and is below the key before it: nobody would find entries of such a
-    /// table. Within a block a debug build looks.
+    /// If `key` begins a block and is below the key before it: no reader would find entries of such
+    /// a table. Within a block a debug build looks.
     pub fn add(&mut self, key: &[u8], seqno: Seqno, kind: Kind, value: &[u8]) -> Result<()> {
         if key.len() > KEY_BYTES_MAX {
             return Err(Error::TooLarge { what: "key", len: key.len() as u64, limit: KEY_BYTES_MAX as u64 });

@@ -5,9 +5,9 @@
 //! ms, or once half of the memory is taken, and appends the content as a frame. `TraceOptions` says
 //! how much memory, and whether keys are hashed; `Recorded` tells how far it has come.
 //!
-//! What must hold: nobody holds the lock for longer than it takes to encode one call's records. All
-//! records of a call are taken, or none. What finds the buffer full, or cannot be written to the
-//! file, is left out and counted. The next record that fits says so.
+//! What must hold: no thread holds the lock for longer than it takes to encode one call's records.
+//! All records of a call are taken, or none. What finds the buffer full, or cannot be written to
+//! the file, is left out and counted. The next record that fits says so.
 //! Callers: `engine::tracing` adds, `control::trace` starts and ends; `solera-cli` and
 //! `solera-bench` set options.
 
@@ -33,7 +33,7 @@ use std::{
 
 /// The least memory that a recording takes: less does not hold a range deletion with its two keys.
 pub const TRACE_BYTES_MIN: usize = 512 << 10;
-/// The memory that a recording takes if nobody says otherwise.
+/// The memory that a recording takes if its options do not say otherwise.
 const TRACE_BYTES_DEFAULT: usize = 16 << 20;
 /// What is in the buffer is written out after so long, however little it is.
 const WRITE_EVERY: Duration = Duration::from_millis(100);

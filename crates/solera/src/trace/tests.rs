@@ -183,7 +183,7 @@ fn told(payload: &[u8]) -> Vec<String> {
 fn what_does_not_fit_is_left_out_as_a_whole_and_counted() {
     let clock = Arc::new(ManualClock::at_unix_ms(1));
     let recorder = recorder(TraceOptions::new().memory(2000), &clock);
-    // Nobody takes anything out: 9 records of 100 bytes fit into a half.
+    // No thread takes anything out: 9 records of 100 bytes fit into a half.
     let key = [7; 96];
     let mut fitted = 0;
     for _ in 0..20 {

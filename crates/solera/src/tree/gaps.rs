@@ -6,7 +6,7 @@
 //! be seen here" (`seen_from`). That answer looks at tables' newest numbers and walks newer
 //! memtables.
 //!
-//! What must hold: whoever writes entries says so here after inserting them and before they are
+//! What must hold: a writer of entries says so here after inserting them and before they are
 //! visible. Else a walk would step over a new entry.
 //! Callers: `merge::visible` walkers through `Remembers`; `engine::apply` and `engine::large`
 //! (`inserted`); `engine::ingest` (`ingested`).
@@ -63,7 +63,7 @@ fn seen_in(memtable: &Arc<Memtable>, start: &[u8], end: &[u8], since: Seqno) -> 
 
 impl Tree {
     /// Entries with these keys were inserted and are about to be visible, among them perhaps some
-    /// that only delete; they are asked for only if somebody must know.
+    /// that only delete; the keys are asked for only if a walk must know of them.
     pub fn inserted<'k, K: Iterator<Item = &'k [u8]>>(&self, keys: impl FnOnce() -> K) {
         if self.gaps.must_hear() {
             self.gaps.wrote(keys());

@@ -103,7 +103,7 @@ impl View {
     }
 
     /// Whether the ranges that the active memtable deletes cover whole tables of as many bytes as a
-    /// flush of it would write: nobody has to read those to be rid of them.
+    /// flush of it would write: no job has to read those to be rid of them.
     pub fn covers_tables(&self, covered: Covered) -> bool {
         covered.tables > 0 && covered.tables >= self.active.bytes() as u64
     }
@@ -189,7 +189,7 @@ pub struct Tree {
     misses: Mutex<RecentMisses>,
     /// Where walks found nothing.
     gaps: Gaps,
-    /// Walkers over the present view that nobody uses.
+    /// Walkers over the present view that no walk uses.
     rests: Rests,
     /// When reads last looked whether they have paid for the merge of level 0.
     looked_ns: AtomicU64,
@@ -300,14 +300,14 @@ impl Tree {
         }
     }
 
-    /// Nobody walks any more by `walker`, over `view`, in which nothing was added in front.
+    /// No iterator walks any more by `walker`, over `view`, in which nothing was added in front.
     pub fn rest(&self, view: Arc<View>, walker: Box<Forward<Source>>) {
         if let Some(rested) = Rested::of(view, walker) {
             self.rests.leave(rested, |view| Arc::ptr_eq(view, &self.view.load()));
         }
     }
 
-    /// Nobody has walked by what [`Tree::view_to_walk`] gave.
+    /// The caller has not walked by what [`Tree::view_to_walk`] gave.
     pub fn rest_unused(&self, view: Arc<View>, spare: Spare) {
         self.rests.leave(spare.unused(view), |view| Arc::ptr_eq(view, &self.view.load()));
     }
@@ -340,7 +340,7 @@ impl Tree {
         self.state.load(Ordering::Acquire) != OPEN
     }
 
-    /// The database was closed: whoever reads is told so. A keyspace that was dropped stays so.
+    /// The database was closed: readers are told so. A keyspace that was dropped stays so.
     pub fn mark_closed(&self) {
         let _ = self.state.compare_exchange(OPEN, CLOSED, Ordering::AcqRel, Ordering::Acquire);
     }
@@ -384,7 +384,7 @@ impl Tree {
         true
     }
 
-    /// Puts an empty memtable in the place of all. For recovery, before anybody reads.
+    /// Puts an empty memtable in the place of all. For recovery, before any read.
     pub fn empty_memtables(&self) {
         self.change(|view| View {
             active: Memtable::new(),
@@ -394,8 +394,8 @@ impl Tree {
         });
     }
 
-    /// Keeps the tree like this from now on: whoever decides next obeys it. The caller has made it
-    /// durable.
+    /// Keeps the tree like this from now on: every decision that comes next obeys it. The caller
+    /// has made it durable.
     pub fn use_settings(&self, settings: Arc<Settings>) {
         self.separate_from.store(settings.bytes_separated(), Ordering::Relaxed);
         self.change(|view| View {

@@ -114,8 +114,8 @@ impl Rests {
         drop(before);
     }
 
-    /// Makes the places, if not too many trees have some. The count is taken before: nobody waits
-    /// for a count while others wait for the places.
+    /// Makes the places, if not too many trees have some. The count is taken before: no thread
+    /// waits for a count while others wait for the places.
     #[cold]
     fn make_places(&self) -> &Option<Box<[Place; LANES]>> {
         let has_room = TREES.fetch_add(1, Ordering::Relaxed) < TREES_MAX;

@@ -2,7 +2,7 @@
 //! Stall`, pure.
 //!
 //! `Backlog::of` a view counts sealed memtables and runs of level 0; `slows` says whether they slow
-//! anybody. `Stall` is: go on, wait so long, or wait for work. The delay per KiB grows with the
+//! writers. `Stall` is: go on, wait so long, or wait for work. The delay per KiB grows with the
 //! square of how far the backlog is between its soft and its hard limit. Those are 2 and 4 sealed
 //! memtables, or one and four run limits of level 0 beyond its limit or patience.
 //! What must hold: the delay rises with the backlog, so throughput bends instead of breaking. A

@@ -74,7 +74,7 @@ pub struct CreatedKeyspace {
     pub id: KeyspaceId,
     /// Its name, not in use.
     pub name: String,
-    /// Its settings, in the encoding of whoever obeys them.
+    /// Its settings, in the encoding of the code that obeys them.
     pub settings: Vec<u8>,
 }
 

@@ -28,7 +28,7 @@ pub struct Receipt {
     pub who: String,
     /// Why.
     pub why: String,
-    /// A mark of its author's, for its author: nobody else knows what it means. Often empty.
+    /// A mark of its author's, for its author: no other reader knows what it means. Often empty.
     pub tag: String,
     /// What was set.
     pub changed: Vec<Changed>,
@@ -58,7 +58,7 @@ pub struct Assignment {
     pub knob: u32,
     /// The level, if it was set for one.
     pub level: Option<u32>,
-    /// Its value; `None` if it is again what it would be had nobody set it.
+    /// Its value; `None` if it is again what it would be had it never been set.
     pub value: Option<String>,
 }
 

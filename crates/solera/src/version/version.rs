@@ -42,7 +42,7 @@ pub struct Version {
     flushed_seqno: Seqno,
     /// How many pointers of the tables lead to which value file.
     values: Arc<LiveValues>,
-    /// The files that they lead to, kept for whoever reads this version.
+    /// The files that they lead to, kept for the readers of this version.
     value_files: Arc<[Arc<ValueFile>]>,
 }
 

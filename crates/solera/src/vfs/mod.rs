@@ -72,8 +72,8 @@ pub trait Fs: fmt::Debug + Send + Sync + 'static {
     /// dropped. Fails with [`Error::Locked`] if it is held, by another process or by this one.
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>>;
     /// Takes a share of the lock that `path` stands for, until the result is dropped: others may
-    /// share it, nobody holds it exclusively. Changes nothing: `None` if there is no such file, so
-    /// that nobody can hold it. Fails with [`Error::Locked`] if it is held exclusively.
+    /// share it, no holder has it exclusively. Changes nothing: `None` if there is no such file, so
+    /// that it cannot be held. Fails with [`Error::Locked`] if it is held exclusively.
     fn lock_shared(&self, path: &Path) -> Result<Option<Box<dyn Send + Sync>>>;
 }
 
@@ -87,8 +87,8 @@ pub trait ReadFile: fmt::Debug + Send + Sync + 'static {
     fn is_empty(&self) -> Result<bool> {
         Ok(self.len()? == 0)
     }
-    /// Somebody will read `len` bytes at `offset` soon: whoever can has the device begin with it.
-    /// Waits for nothing and promises nothing.
+    /// The caller will read `len` bytes at `offset` soon: a file that can has the device begin with
+    /// it. Waits for nothing and promises nothing.
     fn will_need(&self, offset: u64, len: u64) {
         let _ = (offset, len);
     }
@@ -107,7 +107,7 @@ pub trait WriteFile: fmt::Debug + Send + 'static {
     fn trim(&mut self) -> Result<()> {
         Ok(())
     }
-    /// About so many bytes will be appended before anybody syncs: who can gets ready for them, off
+    /// About so many bytes will be appended before a sync: a file that can gets ready for them, off
     /// the way of the appends. Promises nothing.
     fn expect(&mut self, bytes: u64) {
         let _ = bytes;
@@ -115,8 +115,8 @@ pub trait WriteFile: fmt::Debug + Send + 'static {
     /// Makes content and length durable. After an error nothing is known of any byte that was
     /// appended since the last success, and trying again proves nothing.
     fn sync(&mut self) -> Result<()>;
-    /// Whether the file's path is known to lead to it no more: somebody removed or renamed it, or a
-    /// directory above it, so that nobody finds there what was made durable.
+    /// Whether the file's path is known to lead to it no more: it, or a directory above it, was
+    /// removed or renamed, so that no reader finds there what was made durable.
     fn is_gone(&self) -> bool {
         false
     }

@@ -75,7 +75,7 @@ impl Op {
     }
 }
 
-/// Builds a payload. Whoever calls has checked that keys and values are within their limits.
+/// Builds a payload. The caller has checked that keys and values are within their limits.
 #[derive(Clone, Debug)]
 pub struct BatchEncoder {
     bytes: Vec<u8>,

@@ -28,7 +28,8 @@ pub use crate::frame::Cut;
 /// How a log begins.
 pub const FILE_KIND: FileKind = FileKind { magic: magic::LOG, version: 1, noun: "log", reserves: true };
 
-/// Writes one log. Not shared: whoever commits holds it, and once it is ended whoever settles it.
+/// Writes one log. Not shared: the thread that commits holds it, and once it is ended the thread
+/// that settles it.
 ///
 ///
 /// * Records of a log are older than those of every log with a larger number. The caller numbers
@@ -36,9 +37,9 @@ pub const FILE_KIND: FileKind = FileKind { magic: magic::LOG, version: 1, noun: 
 /// * A log is ended ([`Writer::end`]) before anything is written to the next. So a log without an
 ///   end is the last that counts.
 /// * Nothing in a log is made durable, or said to be ([`Writer::vouch`]), before all logs before it
-///   are: whoever syncs one settles those first ([`Writer::settle`]). So where a log has lost its
-///   end, nothing of those after it was acknowledged as durable. Where one of them vouches for it,
-///   the end was lost to damage.
+///   are: a thread that syncs one settles those first ([`Writer::settle`]). So where a log has lost
+///   its end, nothing of those after it was acknowledged as durable. Where one of them vouches for
+///   it, the end was lost to damage.
 /// * A log that its process left open is not ended and never will be. With the same record that
 ///   names its successor the manifest records how far recovery proved it to be durable
 ///   ([`Tail::CutAt`]), or lets go of it. What lay behind was written again, to the successor.
@@ -108,8 +109,8 @@ impl Writer {
         self.frames.settle()
     }
 
-    /// About so many bytes will be appended before anybody syncs: gets ready for them, where the
-    /// file system can, off the way of the appends.
+    /// About so many bytes will be appended before a sync: gets ready for them, where the file
+    /// system can, off the way of the appends.
     pub fn expect(&mut self, bytes: u64) {
         self.frames.expect(bytes);
     }

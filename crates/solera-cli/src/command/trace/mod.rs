@@ -1,8 +1,9 @@
 //! `solera trace`: what was recorded of a workload, and doing it again. `Trace::run` chooses `show`
 //! or `replay`.
 //!
-//! A trace is recorded by whoever has the database open (`solera load --trace`, `Control::trace`):
-//! docs/decisions/0015. `read_trace` reads one, and `remark` says what is to be told of its end.
+//! A trace is recorded by the process that has the database open (`solera load --trace`,
+//! `Control::trace`): docs/decisions/0015. `read_trace` reads one, and `remark` says what is to be
+//! told of its end.
 //!
 //! What must hold: a trace that is not whole is told with its place. A file that is no trace is not
 //! damaged.

@@ -1,6 +1,6 @@
 //! Which choices are measured: decoupled active learning (CAMAL §4, Algorithm 2).
 //!
-//! `Sampler` is what every way of sampling is to whoever measures: `next`, `tell`, `samples`.
+//! `Sampler` is what every way of sampling is to the code that measures: `next`, `tell`, `samples`.
 //! `Decoupled` is CAMAL's own: for each training mix it samples T about T* (with K, where that is
 //! chosen too), learns and fixes it. Then come bits per key about their optimum, then the cache's
 //! share. Table 1 is `TRAINING`.

@@ -92,7 +92,7 @@ impl Tree {
     /// T)/(B ln T); 0 if filters do not pay. The cost is convex in M_f, so this is its only
     /// minimum.
     ///
-    /// The exponential overflows beyond 700/c bits per key; nobody gives a key so many.
+    /// The exponential overflows beyond 700/c bits per key; no user gives a key so many.
     pub fn filter_bytes(&self, mix: &Mix, size_ratio: f64) -> f64 {
         let lookups = mix.absent + mix.found;
         let slope = (mix.scan * self.block_entries + self.merge_weight * mix.write * size_ratio)

@@ -16,7 +16,7 @@ use crate::learn::elementary::{exp, ln};
 
 /// Rounds of the damped iteration for λ: it converges in under twenty.
 const ROUNDS: usize = 60;
-/// Whoever lets through more than this has no filter.
+/// A level that lets through more than this has no filter.
 const FILTERED: f64 = 1.0 - 1e-9;
 
 /// What the form is given. Costs in any unit of time, the same for all.

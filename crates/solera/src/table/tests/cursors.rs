@@ -260,7 +260,7 @@ fn much_larger_than_the_cache() -> (FaultFs, Arc<TableContext>, Arc<TableFile>, 
 }
 
 /// First full scans ran at a quarter of what the page cache gives: each block was a read of its
-/// own, and pushed out another, whoever needed that one.
+/// own, and pushed out another, even one that readers needed.
 #[test]
 fn a_long_walk_reads_many_blocks_at_once_and_pushes_out_nothing() {
     let (fs, context, file, entries) = much_larger_than_the_cache();

@@ -50,7 +50,7 @@ struct Task {
 impl Ahead {
     /// A thread for that file, if the system has one to give.
     pub(super) fn start(file: Arc<File>) -> io::Result<Ahead> {
-        // Never more than one task, and one window, is on the way: nobody waits to send.
+        // Never more than one task, and one window, is on the way: no sender waits.
         let (tasks, todo) = sync_channel::<Task>(1);
         let (ready, windows) = sync_channel(1);
         let work = move || {
@@ -73,7 +73,7 @@ impl Ahead {
     pub(super) fn ask(&mut self, filled: Option<Window>, due: Option<Range<u64>>, next: Range<u64>) {
         debug_assert!(self.asked.is_none(), "one window is asked for at a time");
         let task = Task { filled, due, next: next.clone() };
-        // It takes tasks as long as there is somebody to send them.
+        // The thread takes tasks as long as there is a sender.
         if self.tasks.as_ref().is_some_and(|tasks| tasks.send(task).is_ok()) {
             self.asked = Some(next);
         }

@@ -29,7 +29,7 @@ impl Exclusive {
     pub(super) fn of(file: File, path: &Path) -> Result<Exclusive> {
         held(file.try_lock(), &file, path)?;
         let mut lock = Exclusive(file);
-        // Only to be named by others: where it cannot be written, nobody is named.
+        // Only so that others can name the holder: where it cannot be written, no holder is named.
         let _ = lock.write(&std::process::id().to_string());
         Ok(lock)
     }
@@ -75,7 +75,7 @@ fn held(locked: Result<(), TryLockError>, file: &File, path: &Path) -> Result<()
 }
 
 /// The process that has the lock of the file at `path` for writing, where that is known. Takes no
-/// lock, so it keeps nobody out.
+/// lock, so it keeps no process out.
 #[expect(clippy::disallowed_methods, reason = "the part of `PosixFs` that locks")]
 pub(super) fn owner_of(path: &Path) -> Option<u32> {
     owner(&File::open(path).ok()?)

@@ -7,7 +7,7 @@
 //! expected to (`expect`), `ahead` prepares its next windows.
 //!
 //! What must hold: the window lies within the file; nothing but zeros lies behind the last append.
-//! Nobody else cuts the file while it is written; the database's lock sees to that.
+//! Nothing else cuts the file while it is written; the database's lock sees to that.
 //!
 //! Caller: `vfs::posix` (`create_reserving`, on Linux), for logs.
 
@@ -34,7 +34,7 @@ use std::{
 const RESERVED_BYTES_MIN: u64 = 64 << 10;
 /// and no more than this.
 const RESERVED_BYTES_MAX: u64 = 512 << 10;
-/// A file that nobody synced for so many bytes has its next window prepared by another thread: a
+/// A file that was not synced for so many bytes has its next window prepared by another thread: a
 /// window of a quarter of what is not synced. What is prepared counts as written, so that a sync
 /// would write the zeros in it.
 const UNSYNCED_BYTES_MIN: u64 = 4 * RESERVED_BYTES_MAX;
@@ -57,7 +57,7 @@ pub(super) struct MappedFile {
     window: Option<Window>,
     /// Who prepares the next one, once the file has shown that it grows.
     ahead: Option<Ahead>,
-    /// The least that is prepared while nobody has synced the file, which is expected to grow; 0
+    /// The least that is prepared while the file has not been synced, which is expected to grow; 0
     /// if it is not.
     expected: u64,
     /// Where the file ended when it was synced, or cut, last.
@@ -150,7 +150,7 @@ impl MappedFile {
     }
 
     /// Makes the file end at `len`. Windows go first: touching one that lies behind the end is
-    /// fatal. (One that is filled may still be on its way to be given back; nobody touches it.)
+    /// fatal. (One that is filled may still be on its way to be given back; no thread touches it.)
     fn end_at(&mut self, len: u64) -> io::Result<()> {
         self.window = None;
         drop(self.ahead.as_mut().and_then(Ahead::await_window));

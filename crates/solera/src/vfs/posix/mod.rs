@@ -49,7 +49,7 @@ impl PosixFs {
     }
 
     /// The process that has the lock of the file at `path` for writing, where that is known. Takes
-    /// no lock, so it keeps nobody out.
+    /// no lock, so it keeps no process out.
     pub fn lock_owner(&self, path: &Path) -> Option<u32> {
         lock::owner_of(path)
     }

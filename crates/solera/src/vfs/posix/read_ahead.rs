@@ -1,4 +1,4 @@
-//! Having the system read a part of a file before somebody waits for it: `begin`.
+//! Having the system read a part of a file before a reader waits for it: `begin`.
 //!
 //! It is `posix_fadvise` on Linux and nothing elsewhere. Reads that were begun together are with
 //! the device together. So a walk that needs values from many places waits for a few of them

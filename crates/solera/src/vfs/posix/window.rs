@@ -4,9 +4,9 @@
 //! it; dropping unmaps it. `reserve` lengthens a file with space for all of it, `write_zeros`
 //! brings that into the system's memory in large pieces.
 //!
-//! What must hold: a window that is written to lies within its file. Whoever makes one has reserved
-//! that part before, and writes to it no more once the file is cut there. A touch behind the end
-//! kills the process.
+//! What must hold: a window that is written to lies within its file. Its maker has reserved that
+//! part before, and writes to it no more once the file is cut there. A touch behind the end kills
+//! the process.
 //!
 //! Callers: `vfs::posix::mapped` (the writer), `vfs::posix::ahead` (its thread).
 
@@ -39,7 +39,7 @@ impl Window {
             usize::try_from(part.end - offset).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let (file, place) = (file.as_raw_fd(), place(offset)?);
-        // SAFETY: a new mapping overlaps no memory of anybody.
+        // SAFETY: a new mapping overlaps no other memory.
         let start = unsafe { libc::mmap(ptr::null_mut(), bytes, access, libc::MAP_SHARED, file, place) };
         match NonNull::new(start.cast::<u8>()) {
             Some(mapped) if start != libc::MAP_FAILED => Ok(Window { start: mapped, bytes, offset }),
@@ -63,7 +63,7 @@ impl Window {
             return 0;
         };
         let count = bytes.len().min(self.bytes.saturating_sub(skip));
-        // SAFETY: `count` bytes from `skip` on lie in the mapping, which lies in the file; nobody
+        // SAFETY: `count` bytes from `skip` on lie in the mapping, which lies in the file; nothing
         // else refers to it.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.add(skip).as_ptr(), count) }
         count
@@ -72,7 +72,7 @@ impl Window {
 
 impl Drop for Window {
     fn drop(&mut self) {
-        // SAFETY: mapped in `new` with this length; nobody refers to it any more. It cannot fail.
+        // SAFETY: mapped in `new` with this length; nothing refers to it any more. It cannot fail.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }

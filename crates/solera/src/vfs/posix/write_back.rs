@@ -1,9 +1,9 @@
-//! Beginning to write a growing file to the device before somebody waits for it: `WriteBack` and
+//! Beginning to write a growing file to the device before a sync waits for it: `WriteBack` and
 //! `begin`.
 //!
-//! A sync waits for all that the system has not written yet: for a log that nobody synced, tens of
+//! A sync waits for all that the system has not written yet: for a log that was not synced, tens of
 //! megabytes. `advance` begins with each mebibyte as it fills (`SYNC_FILE_RANGE_WRITE` alone);
-//! `due` says what to begin with, for who has it done elsewhere.
+//! `due` says what to begin with, for callers that have it done elsewhere.
 //!
 //! What must hold: it promises nothing and waits for nothing; elsewhere than on Linux it does
 //! nothing. A write begun so that fails is reported by the next sync, as any other. The last page,

@@ -1,12 +1,12 @@
 //! `solera control watch`: shows what a database does while another process works with it.
 //!
-//! One process at a time has a database open, so watching does not open it. Whoever has it open
-//! publishes observations in a file (`solera load --publish`, `Control::publish`), and this reads
-//! the file (docs/decisions/0013). It prints a screen (`screen`), JSON, or Prometheus's text.
+//! One process at a time has a database open, so watching does not open it. The process that has it
+//! open publishes observations in a file (`solera load --publish`, `Control::publish`), and this
+//! reads the file (docs/decisions/0013). It prints a screen (`screen`), JSON, or Prometheus's text.
 //!
 //! What must hold: the first look and `--prometheus` show all since the opening. Every further look
 //! shows what happened between two observations that were read. An observation older than five
-//! seconds is called old. Nobody is kept out.
+//! seconds is called old. No process is kept out.
 //!
 //! Caller: `command::control`.
 
@@ -143,7 +143,7 @@ fn is_absent(error: &Error) -> bool {
     error.io_kind() == Some(ErrorKind::NotFound)
 }
 
-/// Nobody publishes there. Whether somebody has the database open is worth saying.
+/// No process publishes there. Whether a process has the database open is worth saying.
 fn not_published(path: &std::path::Path) -> Failure {
     let lock = path.with_file_name(FileName::Lock.to_string());
     // Asked without taking the lock: that would keep a process out that opens the database now.
