@@ -315,8 +315,8 @@ impl Boundaries {
     }
 
     /// [`Boundaries::place`]; `early` is told, before codes are read, a rank that is at most 8 away
-    /// from the answer: the middle of a short segment, or of a long one what its line says. Who
-    /// goes on with what lies at that rank can ask for it meanwhile.
+    /// from the answer: the middle of a short segment, or of a long one what its line says. A
+    /// caller that goes on with what lies at that rank can ask for it meanwhile.
     #[inline]
     pub fn place_early(&self, x: u64, early: impl Fn(usize)) -> Place {
         let Some(number) = self.starts.up_to(x).checked_sub(1) else {

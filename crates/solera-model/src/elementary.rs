@@ -2,8 +2,8 @@
 //! `sigmoid` and others.
 //!
 //! They are made of additions, multiplications and divisions: series after a reduction of the
-//! argument. The platform's own differ in the last bit between C libraries, and who decides by a
-//! sum of thousands of them decides otherwise.
+//! argument. The platform's own differ in the last bit between C libraries, and a learner that
+//! decides by a sum of thousands of them decides otherwise.
 //!
 //! What must hold: they give the same bits on every processor. They err by less than 4 units in the
 //! last place where the result is a normal number. Powers err by less than 1 in 10¹²,

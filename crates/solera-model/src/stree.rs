@@ -99,8 +99,8 @@ impl STree {
     }
 
     /// [`STree::up_to`]; `early` is told, before the leaf is read, a rank that the answer is at
-    /// most half a leaf away from: 4. Who goes on with what lies at that rank can ask for it
-    /// meanwhile.
+    /// most half a leaf away from: 4. A caller that goes on with what lies at that rank can ask for
+    /// it meanwhile.
     #[inline]
     pub fn up_to_early(&self, x: u64, early: impl Fn(usize)) -> usize {
         match self.lanes {

@@ -24,7 +24,7 @@ use solera_tune::{
 };
 use std::{collections::BTreeSet, path::Path, time::Duration};
 
-/// Who may turn the knobs.
+/// The agents that may turn the knobs.
 pub const AGENTS: [&str; 3] = [agent::steward::NAME, agent::random::NAME, agent::worst::NAME];
 /// The keyspace that is tuned where nothing else is said.
 pub const DEFAULT: &str = "default";

@@ -1,4 +1,4 @@
-//! What a shape of the tree costs under a workload on this machine, which one costs least, and who
+//! What a shape of the tree costs under a workload on this machine, which one costs least, and what
 //! keeps a database in it.
 //!
 //! From bottom to top: `learn` and `cost` compute, `sight` cuts windows, an `agent` proposes, the

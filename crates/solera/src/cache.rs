@@ -256,7 +256,7 @@ impl Slots {
         Some(pin)
     }
 
-    /// [`Slots::get`] without marking: for those who will not come again.
+    /// [`Slots::get`] without marking: for a reader that will not come again.
     #[inline]
     pub fn peek<'g>(&self, i: usize, guard: &'g Guard) -> Option<PinRef<'g>> {
         // Another collector's guard holds nothing back here. There is no other in this crate.
@@ -463,7 +463,7 @@ mod tests {
             (0..3).for_each(|i| slots.insert_when_again(i, counted(i as u64, &alive), 100));
             assert_eq!(cached(&slots, 10).len(), 3 * pass);
         }
-        // Who comes for one block, and not in passing, has it cached at once.
+        // A reader that comes for one block, and not in passing, has it cached at once.
         slots.insert_where_room(4, counted(4, &alive), 100);
         assert_eq!(cached(&slots, 10), [0, 1, 2]);
         drop((slots, cache));

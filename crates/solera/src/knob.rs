@@ -1,9 +1,9 @@
 //! What may be changed while the database runs: `KnobId`, `Knob` (its description), `Value`, and
 //! `Legal` values.
 //!
-//! `TreeKnob`, `LayoutKnob` and `MemoryKnob` say who keeps the value. The macro `numbers` gives
-//! each knob its number on disk; the comment of `KnobId` lists the files that a knob concerns. A
-//! change goes one way: control, check, record, obey.
+//! `TreeKnob`, `LayoutKnob` and `MemoryKnob` say which part keeps the value. The macro `numbers`
+//! gives each knob its number on disk; the comment of `KnobId` lists the files that a knob
+//! concerns. A change goes one way: control, check, record, obey.
 //!
 //! What must hold: a knob may change the speed of answers, never the answers. A number is never
 //! given to another knob.

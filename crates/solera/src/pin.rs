@@ -133,7 +133,7 @@ impl fmt::Debug for Pin {
 /// So many references are counted at once for a [`PinStock`].
 const STOCKED: u32 = 32;
 
-/// References to one object that are counted many at once, for one who hands out one after the
+/// References to one object that are counted many at once, for a walk that hands out one after the
 /// other: to count each would cost more than the rest of a step.
 #[derive(Debug)]
 pub struct PinStock {
@@ -263,7 +263,7 @@ pub struct Piece {
 }
 
 // SAFETY: the pointer leads into the object that the pin keeps, which any thread may drop; it is
-// written through only by who has the piece exclusively.
+// written through only by the owner of the piece, which has it exclusively.
 unsafe impl Send for Piece {}
 // SAFETY: as above; a shared piece only reads.
 unsafe impl Sync for Piece {}
@@ -295,8 +295,8 @@ impl Piece {
 
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: they lie in the object that the pin keeps, and are written by who has the piece
-        // exclusively alone.
+        // SAFETY: they lie in the object that the pin keeps, and are written only by an owner that
+        // has the piece exclusively.
         unsafe { std::slice::from_raw_parts(self.start, self.len) }
     }
 
@@ -312,8 +312,8 @@ impl Piece {
 /// The only reference to an object that owns `bytes`. They stay where they are.
 fn owning(bytes: Box<[u8]>) -> Pin {
     let owned = Box::into_raw(Box::new(Owned { header: PinHeader::new(free_owned), bytes }));
-    // SAFETY: `Owned` is repr(C) with the header first, immutable but for who has it alone, and its
-    // one reference is ours. A box is not null.
+    // SAFETY: `Owned` is repr(C) with the header first, immutable but for an owner that has it
+    // alone, and its one reference is ours. A box is not null.
     unsafe { Pin::from_raw(NonNull::new_unchecked(owned).cast()) }
 }
 

@@ -209,7 +209,8 @@ impl Load {
             true => "the rest can be loaded from an input without them",
             false => "go on with the same arguments and --resume",
         };
-        // Before there is a note of how far the load has come: who sees one may stop the load.
+        // Before there is a note of how far the load has come: a user that sees one may stop the
+        // load.
         signal::watch(Box::new(move || {
             format!("stopped while waiting for the input; what was written before is in; {resume}")
         }))?;

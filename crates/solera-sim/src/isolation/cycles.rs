@@ -81,7 +81,7 @@ pub struct Findings {
 
 struct Judge<'h> {
     history: &'h History,
-    /// Who appended an element.
+    /// Which transaction appended an element.
     writers: HashMap<Element, usize>,
     /// Each list in the order of its appends, as far as any transaction read it.
     lists: BTreeMap<Key, Vec<Element>>,

@@ -3,10 +3,11 @@
 //!
 //! A history is what every transaction read and appended, as its thread saw it. `replay` repeats
 //! the transactions in the order that the engine claims, and compares every answer. `cycles`
-//! believes the engine nothing: it infers from the lists alone who came before whom (Kingsbury and
-//! Alvaro, "Elle", VLDB 2020), and looks for cycles.
+//! believes the engine nothing: it infers from the lists alone which transaction came before which
+//! (Kingsbury and Alvaro, "Elle", VLDB 2020), and looks for cycles.
 //!
-//! What must hold: every element is appended once, so a list tells who wrote it and in which order.
+//! What must hold: every element is appended once, so a list tells which transactions wrote it and
+//! in which order.
 //!
 //! Caller: `program::isolate`.
 
@@ -42,7 +43,7 @@ pub enum End {
 /// One transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transaction {
-    /// Who did it. A thread does one after the other.
+    /// The thread that did it. A thread does one after the other.
     pub thread: u32,
     /// What it did, in order.
     pub steps: Vec<Step>,

@@ -1,5 +1,6 @@
 //! The first judge of a history: `replay` does the committed transactions again, one by one, in the
-//! order of their commit numbers. Who only read comes after the writer with its number.
+//! order of their commit numbers. A transaction that only read comes after the writer with its
+//! number.
 //!
 //! What must hold: every answer is what a single thread would have got in that order. Then the
 //! order explains the history, so it is serializable. The first answer that differs is told in

@@ -1,5 +1,5 @@
-//! The files of a room, who may use whom: `upward_files`, for rooms that declare an order with the
-//! line `DECLARATION`.
+//! The files of a room, which may use which: `upward_files`, for rooms that declare an order with
+//! the line `DECLARATION`.
 //!
 //! The order is that of the room's `mod` list, bottom to top. It follows paths, re-exported names,
 //! and calls of methods that an upper file gives to a type of a lower one. `ordered_rooms` lists

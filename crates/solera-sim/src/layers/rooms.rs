@@ -1,4 +1,4 @@
-//! The rooms of a crate, who may use whom: `upward_imports`, `against_the_page`, `storeys`.
+//! The rooms of a crate, which may use which: `upward_imports`, `against_the_page`, `storeys`.
 //!
 //! What must hold: no path leads up, and no type gets methods from another room, unless
 //! `extensions` names it. Outside of tests no room knows what ARCHITECTURE says that it may not

@@ -83,7 +83,7 @@ pub(super) struct World {
     pub(super) digest: Digest,
     /// Changes of knobs.
     receipts: Vec<Receipt>,
-    /// Who turns knobs, where an operation has asked for it.
+    /// The tuner that turns knobs, where an operation has asked for it.
     tuner: Option<Tuner>,
     work: Work,
 }
@@ -387,7 +387,7 @@ impl World {
         // Changes to a keyspace that was dropped meanwhile cannot be committed. One that has a new
         // keyspace of the same name in its place is not the one that was meant.
         let gone = open.targets.iter().any(|&(slot, generation)| self.generations[slot] != generation);
-        // Who only read has read one moment and is never wrong.
+        // A transaction that only read has read one moment and is never wrong.
         let conflict = if wrote { self.oracle.conflicts(&open.model) } else { Conflict::No };
         // A value that is rewritten is a write of its key.
         let rewrites = wrote && self.setting.reclaim == Reclaim::Rewrite;

@@ -111,7 +111,7 @@ fn crowd(seed: u64, amount: Amount, counted: &Counted) -> Result<(), String> {
             Thread { number, setting: &setting, oracle, random: random.fork(), snapshots: Vec::new() }
         })
         .collect();
-    // In the middle everybody pauses and the database is opened anew.
+    // In the middle all threads pause and the database is opened anew.
     for round in 0..2 {
         let db = open()?;
         let handles = spaces(&db)?;

@@ -60,7 +60,7 @@ struct OptionSet {
     between: Vec<Operation>,
 }
 
-/// What users get who choose nothing, but for a small write buffer.
+/// What users that choose nothing get, but for a small write buffer.
 fn plain() -> Setting {
     let space = |operator| SpaceSetting {
         operator,

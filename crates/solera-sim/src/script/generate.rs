@@ -100,8 +100,8 @@ impl Generator {
         generator
     }
 
-    /// Goes on with the randomness of `seed`, keys and weights unchanged: for those who choose each
-    /// operation.
+    /// Goes on with the randomness of `seed`, keys and weights unchanged: for callers that choose
+    /// each operation.
     pub fn reseed(&mut self, seed: u64) {
         self.random = Random::new(seed);
     }

@@ -1,4 +1,4 @@
-//! Who wants knobs changed: `Agent`, what all are to the coordinator, and the words that they
+//! What wants knobs changed: `Agent`, what all are to the coordinator, and the words that they
 //! exchange: `Proposal`, `Set` and `Outcome`.
 //!
 //! An agent sees windows, proposes changes when it is its turn, and hears what became of them.
@@ -135,7 +135,7 @@ pub enum Outcome {
     Untold,
 }
 
-/// Who wants knobs changed.
+/// What wants knobs changed.
 pub trait Agent: fmt::Debug + Send {
     /// Its name, as users write it and as receipts say it.
     fn name(&self) -> &'static str;

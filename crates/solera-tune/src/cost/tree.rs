@@ -4,7 +4,7 @@
 //! Keys are random and evenly used, so a run is a density over the key space, in `CELLS` equal
 //! cells. `flush` and `settle` follow `solera::compaction`'s `wants` and `pick` and count what
 //! merges read and write (`Work`). Level 0 is due at its run limit; patience is not modelled here.
-//! `lift` is for those who know whether reads have paid for it.
+//! `lift` is for callers that know whether reads have paid for it.
 //! What must hold: no steady state is assumed. A tree of a few data sizes' writes is far from one
 //! where the last level holds many runs.
 //!

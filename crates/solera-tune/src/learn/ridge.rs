@@ -4,8 +4,8 @@
 //! It keeps sums and not points: a point costs n² steps, and `fade` makes what is old count less.
 //! `solve` makes the coefficients (by `cholesky`), `value` uses them.
 //!
-//! What must hold: `penalty` is positive. Who wants a constant gives a feature that is 1. A memory
-//! from a file is checked by `is_of`.
+//! What must hold: `penalty` is positive. A caller that wants a constant gives a feature that is 1.
+//! A memory from a file is checked by `is_of`.
 //!
 //! Callers: `agent::steward::scales`, and `regression` for straight functions.
 
@@ -23,8 +23,8 @@ pub struct Ridge {
 }
 
 impl Ridge {
-    /// Of points with `size` features and no constant: who wants one gives a feature that is 1.
-    /// `penalty` is positive.
+    /// Of points with `size` features and no constant: a caller that wants one gives a feature that
+    /// is 1. `penalty` is positive.
     pub fn new(size: usize, penalty: f64) -> Ridge {
         assert!(penalty > 0.0, "without a penalty there may be no solution");
         Ridge { size, penalty, gram: vec![0.0; size * size], moments: vec![0.0; size] }

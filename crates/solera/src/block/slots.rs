@@ -57,7 +57,7 @@ impl BlockSlots {
         }
     }
 
-    /// [`BlockSlots::get`] without marking: for those who will not come again.
+    /// [`BlockSlots::get`] without marking: for a reader that will not come again.
     #[inline]
     pub fn peek<'g>(&self, i: usize, guard: &'g Guard) -> Option<BlockRef<'g>> {
         self.0.peek(i, guard).map(block_of)

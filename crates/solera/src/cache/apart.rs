@@ -7,8 +7,8 @@
 //! is read into; `keep` leaves it in the first place that is free. A value larger than a sixteenth
 //! of the cache is not kept.
 //!
-//! What must hold: a value is shown only to who asks for the same place on disk, under a key of the
-//! same hash. What the places themselves take counts as used.
+//! What must hold: a value is shown only to a reader that asks for the same place on disk, under a
+//! key of the same hash. What the places themselves take counts as used.
 //!
 //! Caller: `engine::resident`, for value files.
 

@@ -140,7 +140,7 @@ impl Tree {
                 .unwrap();
             }
             "reads" => {
-                // A first look knows what there is to be paid for before anybody reads.
+                // A first look knows what there is to be paid for before any read.
                 self.picture();
                 self.reads.unfiltered += rest.parse::<u64>().unwrap();
             }

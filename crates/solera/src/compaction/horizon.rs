@@ -1,5 +1,5 @@
-//! Who may still see what, at one moment: `Horizon`, of live snapshots, newest visible number, the
-//! oldest snapshot of an open transaction, and the time.
+//! What readers may still see, at one moment: `Horizon`, of live snapshots, newest visible number,
+//! the oldest snapshot of an open transaction, and the time.
 //!
 //! `is_read(from, to)` says whether a reader reads, or may yet read, as of a number in that range.
 //! `last_read` gives the newest such number.

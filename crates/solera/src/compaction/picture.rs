@@ -21,7 +21,7 @@ use crate::{
 };
 use std::{borrow::Cow, fmt, sync::Arc};
 
-/// One tree at one moment, for those who decide.
+/// One tree at one moment, for decisions.
 #[derive(Clone, Debug)]
 pub struct Picture<'p> {
     /// The tables.
@@ -42,7 +42,7 @@ pub struct Picture<'p> {
     pub held: &'p HeldLimits,
     /// Which tables cannot be read.
     pub damage: &'p Damage,
-    /// Who may still see what.
+    /// What readers may still see.
     pub horizon: &'p Horizon,
     /// Which keys lie in several runs, if the tree rests.
     pub overlap: &'p Overlap,

@@ -357,7 +357,7 @@ impl Useless {
     }
 }
 
-/// What of a tree waits for whom.
+/// Which release and which moment may make something of a tree droppable.
 pub fn awaited(picture: &Picture<'_>) -> Awaited {
     let horizon = picture.horizon;
     let mut awaited = Awaited::default();

@@ -12,7 +12,7 @@
 
 use crate::{engine::DEFAULT_KEYSPACE, knob::Value};
 
-/// Longest name of who makes a change, in bytes.
+/// Longest name of a change's author, in bytes.
 pub const WHO_BYTES_MAX: usize = 64;
 /// Longest reason, in bytes: the history is part of every manifest.
 pub const WHY_BYTES_MAX: usize = 400;

@@ -1,8 +1,8 @@
 //! Ranges of keys as calls take them, `KeyBounds`, and as the engine needs them.
 //!
 //! `KeyBounds` is implemented for `..`, `a..b`, `a..=b` and the others, of anything that can be
-//! seen as bytes. `key_range` and `prefix_range` make a `KeyRange` for those who read. `deleted`
-//! and `deleted_prefix` give a range deletion's first key and the first key behind it.
+//! seen as bytes. `key_range` and `prefix_range` make a `KeyRange` for readers. `deleted` and
+//! `deleted_prefix` give a range deletion's first key and the first key behind it.
 //!
 //! What must hold: both forms hold exactly the keys that the bounds say, also where a bound is the
 //! longest key. Only deletions refuse bounds longer than a key; reads take them.

@@ -22,7 +22,7 @@ use std::thread;
 /// How often [`Db::transact`] runs a transaction at most.
 const TRIES: u32 = 100;
 /// How often calls of one key try. Each conflict is another write of that very key, so that many
-/// threads that update one key come nowhere near it. Who writes the key in the closure does.
+/// threads that update one key come nowhere near it. A closure that writes the key itself does.
 const TRIES_OF_ONE_KEY: u32 = 10_000;
 
 impl Keyspace {

@@ -657,8 +657,8 @@ fn of_pair(moved: Result<()>, is_refused: bool) -> Result<Option<Error>> {
     }
 }
 
-/// The value of a pair cannot be told. Who does not ask for values need not hear of operands: there
-/// is one.
+/// The value of a pair cannot be told. A caller that does not ask for values need not hear of
+/// operands: there is one.
 #[cold]
 fn refused(why: Option<Error>, resolves: bool) -> Result<()> {
     match why {

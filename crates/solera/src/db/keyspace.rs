@@ -508,12 +508,12 @@ impl Keyspace {
         }
     }
 
-    /// By which time entries have expired for who has this time, or none.
+    /// By which time entries have expired for a reader that has this time, or none.
     fn now_ms(&self, given: Option<u64>) -> u64 {
         given.unwrap_or_else(|| self.handle.store.expiry.now_ms())
     }
 
-    /// Who reads at this snapshot, by the clock or the time that he has.
+    /// The reader at this snapshot, by the time that it has, else by the clock.
     pub(super) fn reader(&self, snapshot: Seqno, now_ms: Option<u64>) -> Reader {
         Reader {
             snapshot,

@@ -1,7 +1,7 @@
 //! Optimistic transactions: `Transaction`, `TransactionIter`, `TransactionKeys`.
 //!
 //! A transaction reads at a snapshot, keeps its writes to itself (`db::writes`), and notes keys and
-//! ranges that it has read (`engine::reads`). `commit` hands both to the commit leader, who
+//! ranges that it has read (`engine::reads`). `commit` hands both to the commit leader, which
 //! validates the reads.
 //! What must hold: transactions are serializable. Nothing that one has read, absent keys and passed
 //! ranges included, may have been written between its snapshot and its commit. Else the commit

@@ -2,7 +2,7 @@
 //! opens.
 //!
 //! `settings_of` and `split` say how a tree and the memory are kept by it. `history` has at most
-//! 256 changes, of one author at most 128; the author of most loses his oldest.
+//! 256 changes, of one author at most 128; the author of most loses its oldest.
 //!
 //! What must hold: what was set stands until it is set again or reset, whatever later opens give. A
 //! value that is not legal here, or unknown, is passed over. A knob set for all levels ends what
@@ -50,7 +50,7 @@ impl Assignments {
         }
     }
 
-    /// Adds a receipt to the history. An author who makes many changes drives out his own first.
+    /// Adds a receipt to the history. An author that makes many changes drives out its own first.
     fn remember(&mut self, receipt: Receipt) {
         let of_author = self.history.iter().filter(|other| other.who == receipt.who).count();
         let loser = match of_author >= HISTORY_OF_AUTHOR_MAX {
@@ -63,7 +63,8 @@ impl Assignments {
         self.history.push_back(receipt);
     }
 
-    /// Who made most of the changes that are remembered; of several, whose oldest is the oldest.
+    /// The author of most of the changes that are remembered; of several, the one whose oldest is
+    /// the oldest.
     fn author_of_most(&self) -> Option<String> {
         let mut authors: BTreeMap<&str, (usize, std::cmp::Reverse<u64>)> = BTreeMap::new();
         for receipt in &self.history {

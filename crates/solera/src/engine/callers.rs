@@ -1,4 +1,4 @@
-//! The threads of users that do the database's work: `Callers` counts who is inside. They flush,
+//! The threads of users that do the database's work: `Callers` counts those inside. They flush,
 //! compact, take steps, ingest, make checkpoints, create or drop keyspaces, or write large batches.
 //!
 //! What must hold: `shut` lets no thread in any more and waits until all have left. So a database
@@ -27,7 +27,7 @@ struct State {
     is_shut: bool,
 }
 
-/// One who is inside, until it is dropped.
+/// A thread that is inside, until this is dropped.
 pub(crate) struct Caller<'c>(&'c Callers, ThreadId);
 
 impl Drop for Caller<'_> {
@@ -41,7 +41,8 @@ impl Drop for Caller<'_> {
 }
 
 impl Callers {
-    /// Comes in; refuses with [`Error::Closed`] once it is shut. Who is inside may come in again.
+    /// Lets this thread in; refuses with [`Error::Closed`] once it is shut. A thread that is inside
+    /// may come in again.
     pub(super) fn enter(&self) -> Result<Caller<'_>> {
         let mut state = self.state.lock();
         if state.is_shut {

@@ -1,5 +1,5 @@
 //! Changing knobs, and putting in force what was set: `Changing`, the right to change, and
-//! `Obeying`, who obeys.
+//! `Obeying`, the parts that obey.
 //!
 //! `control` checks a change under the store lock that `Changing` holds. `record` numbers it,
 //! writes one manifest record and has it obeyed.
@@ -28,7 +28,7 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// Who obeys knobs.
+/// The parts of the engine that obey knobs.
 #[derive(Clone, Copy)]
 pub(super) struct Obeying<'c> {
     pub(super) catalog: &'c Catalog,

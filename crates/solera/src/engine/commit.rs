@@ -1,5 +1,5 @@
 //! The commit order: `Commit`. Its steps are log append, sync if asked for, memtables, visibility;
-//! who does them is the `Environment`.
+//! the `Environment` does them.
 //!
 //! A writer that finds the lock free commits alone. Writers that wait are one group: one append,
 //! one sync if any asks, one number that makes all visible. A large batch always goes alone and
@@ -120,7 +120,7 @@ pub(crate) struct Writer<L> {
     pub(super) last_seqno: Seqno,
     /// Everything up to here survives a power failure.
     synced_seqno: Seqno,
-    /// The same, for those who do not hold the lock.
+    /// The same, for threads that do not hold the lock.
     durable: Arc<AtomicU64>,
     /// Lent to the one put that encodes into it.
     scratch: Option<BatchEncoder>,
@@ -319,7 +319,7 @@ impl<L> Commit<L> {
         let mut encoders: Vec<BatchEncoder> = Vec::with_capacity(waiting.len());
         for waiting in waiting {
             let Some(mut encoder) = waiting.batch.lock().take() else { continue };
-            // Numbered anew at the commit; until then those who come later can read it.
+            // Numbered anew at the commit; until then the checks of later writers can read it.
             encoder.finish(0);
             match waiting.terms.check(encoders.iter()) {
                 Ok(()) => {

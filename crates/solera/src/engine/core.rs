@@ -140,7 +140,7 @@ impl Core {
         }
     }
 
-    /// Who may see what now.
+    /// What readers may see now.
     pub(crate) fn horizon(&self) -> Horizon {
         self.store.horizon()
     }

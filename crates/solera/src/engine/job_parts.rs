@@ -5,7 +5,7 @@
 //! turns its panic into poison. `install` and `install_flushed` bring its result into force and fit
 //! the cache.
 //!
-//! What must hold: a job is told who reads what as of its beginning. Readers who come later see
+//! What must hold: a job is told what readers see as of its beginning. Readers that come later see
 //! what it keeps. Key lists have a layout of their own under `Reclaim::LearnedKv`.
 //!
 //! Callers: `core` and the tests' `unopened` make it; `flushing` and `jobs` use all of it, `large`

@@ -2,7 +2,7 @@
 //!
 //! It tends the logs; if they need nothing, it flushes, else compacts, else gives back space of
 //! values. `wait_idle` and `compact_range` do such work on a user's thread. `throttle` holds a
-//! writer; without background threads he does a step.
+//! writer; without background threads the writer does a step.
 //!
 //! What must hold: a failure is noted and the work tried again, unless the failure poisons, as a
 //! panic in a flush or compaction does. Damage that a compaction meets is noted for its tree; later
@@ -31,7 +31,7 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// How often a user who waits for all work looks whether values are still put again.
+/// How often a user's thread that waits for all work looks whether values are still put again.
 const LOOK_PERIOD: Duration = Duration::from_millis(1);
 
 impl Core {
@@ -145,7 +145,7 @@ impl Core {
         self.remove_flushed_logs();
     }
 
-    /// How long a worker who finds nothing to do waits at most.
+    /// How long a worker that finds nothing to do waits at most.
     pub(super) fn next_look(&self) -> Option<Duration> {
         let now_ns = self.clock().monotonic_ns();
         let others = [self.drops.next(now_ns), self.store.leaving.next()];
@@ -204,7 +204,7 @@ impl Core {
             }
         }
         let taken = match self.options.reclaim {
-            // Who asks for that way keeps what it keeps.
+            // A user that asks for that way keeps what it keeps.
             Reclaim::Off | Reclaim::LearnedKv => Ok(()),
             Reclaim::Tier | Reclaim::Rewrite => {
                 reclaimer(self).take_all(tree, range, || self.writable().map(drop))
@@ -224,7 +224,7 @@ impl Core {
     }
 }
 
-/// Who gives back the space of values.
+/// What gives back the space of values.
 fn reclaimer(core: &Core) -> Reclaimer<'_> {
     Reclaimer {
         options: &core.options,

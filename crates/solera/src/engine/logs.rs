@@ -311,7 +311,7 @@ impl Logs {
 
     /// Makes logs that have ended durable, and the next one ready. False: there was nothing to do.
     pub(super) fn tend(&self, store: &Store, commit: &Commit<Present>) -> Result<bool> {
-        // The next one first: a writer who comes to the end of the present log waits for it.
+        // The next one first: a writer that comes to the end of the present log waits for it.
         let prepared = self.prepare(store);
         Ok(self.settle(&store.poison, commit)? || prepared)
     }
@@ -319,7 +319,7 @@ impl Logs {
     /// Makes the next log ready, if one is wanted. False: none is.
     fn prepare(&self, store: &Store) -> bool {
         let Some(mut place) = self.spare.wanted() else { return false };
-        // Where it cannot be had now, the writer who needs one tries again, and is told why.
+        // Where it cannot be had now, the writer that needs one tries again, and is told why.
         *place = store.begin_log().ok().map(|mut log| {
             log.expect(self.spare.expected.load(Ordering::Relaxed));
             log

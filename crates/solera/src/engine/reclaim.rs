@@ -87,8 +87,8 @@ impl Reclaimer<'_> {
     /// Tells writers how much they may write until space is given back: `spaces` are the files that
     /// recovery does not need, `hidden` bytes of what is live in them are not, and conversions have
     /// `promised` bytes still to write. They are told before anything has to be given back, too:
-    /// who has to give it back may get no processor for long. Until the next look they have two
-    /// write buffers then at least, whatever the logs hold.
+    /// the thread that has to give it back may get no processor for long. Until the next look
+    /// writers have two write buffers then at least, whatever the logs hold.
     pub(super) fn allow_writers(&self, spaces: &[Space], hidden: u64, promised: u64) {
         let live = spaces.iter().map(|space| space.live).sum();
         if live == 0 {

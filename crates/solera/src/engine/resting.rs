@@ -163,7 +163,7 @@ impl State {
     }
 }
 
-/// From when on who last wrote at `since_ns` rests.
+/// From when on a tree, or the database, rests that was last written at `since_ns`.
 fn rests_ns(since_ns: u64) -> u64 {
     since_ns.saturating_add(REST.as_nanos() as u64)
 }

@@ -79,7 +79,7 @@ struct Held {
     awaited: Option<Seqno>,
 }
 
-/// Who holds a moment.
+/// How many readers hold a moment.
 #[derive(Clone, Copy, Default)]
 struct Holders {
     all: usize,
@@ -211,7 +211,7 @@ impl Snapshots {
         self.lanes.each_ref().map(|lane| lane.0.lock())
     }
 
-    /// Who may see what now, by this clock. All of it is read under the locks.
+    /// What readers may see now, by this clock. All of it is read under the locks.
     pub(super) fn horizon(&self, clock_ms: impl FnOnce() -> u64) -> Horizon {
         let all = self.all();
         let clock_ms = clock_ms();

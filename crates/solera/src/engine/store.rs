@@ -80,7 +80,7 @@ impl<'f> Flushes<'f> {
     }
 }
 
-/// What the database consists of. The manifest is behind the lock; the rest is read by everybody.
+/// What the database consists of. The manifest is behind the lock; the rest is read by all threads.
 pub(crate) struct Store {
     pub(crate) files: Files,
     pub(crate) poison: Poison,
@@ -162,7 +162,7 @@ impl Store {
         Ok(file)
     }
 
-    /// Who may see what now.
+    /// What readers may see now.
     pub(super) fn horizon(&self) -> Horizon {
         self.snapshots.horizon(|| self.expiry.look_ms())
     }

@@ -85,8 +85,8 @@ impl Throttle {
         Throttle { delays: Delays::default(), clock, is_alone }
     }
 
-    /// Slows a writer of `bytes` down when flush and compaction are behind, and holds him for
-    /// `at_least` so long. Where there are no background threads, `step` does some of the work.
+    /// Slows a writer of `bytes` down when flush and compaction are behind, and holds the writer
+    /// for `at_least` so long. Where there are no background threads, `step` does some of the work.
     #[inline]
     pub(super) fn admit(
         &self,

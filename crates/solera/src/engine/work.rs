@@ -1,5 +1,5 @@
-//! The work queue: `Work`, which flush or compaction is next, who has it, and how the last ones
-//! ended.
+//! The work queue: `Work`, which flush or compaction is next, which thread has it, and how the last
+//! ones ended.
 //!
 //! It has what compaction remembers of each tree (`Ledger`), the failure that work is stuck on, and
 //! all waiting. Workers wait for calls, for moments of expiry, and rest after failures; writers too
@@ -37,8 +37,8 @@ use std::{
 const RETRY_FIRST: Duration = Duration::from_millis(20);
 /// Longest rest between tries: a disk that is full stays full for a while.
 const RETRY_MAX: Duration = Duration::from_secs(2);
-/// Longest rest while a writer is held: what he is told in the end comes of a try that was made
-/// meanwhile.
+/// Longest rest while a writer is held: what the writer is told in the end comes of a try that was
+/// made meanwhile.
 const RETRY_MAX_HELD: Duration = STALL_MAX.checked_div(3).expect("not zero");
 /// Longest that a writer is held while work that has failed is tried again: to write a large
 /// memtable takes longer than [`STALL_MAX`].
@@ -63,8 +63,8 @@ pub(crate) struct Work {
     wake: Condvar,
     /// Something was done, or failed.
     progress: Condvar,
-    /// Who rests after a failure had better try again now. Not `wake`: the failure of one worker
-    /// would be the other's call.
+    /// A worker that rests after a failure had better try again now. Not `wake`: the failure of one
+    /// worker would be the other's call.
     retry: Condvar,
     pub(super) stopping: AtomicBool,
 }

@@ -139,9 +139,9 @@ impl Trie {
         }
     }
 
-    /// Reads what [`Trie::encode`] wrote; the decoder holds less than 4 GiB. A trie that someone
-    /// else wrote may be wrong about where a key is, but no lookup in it panics or gives more than
-    /// [`Trie::len`].
+    /// Reads what [`Trie::encode`] wrote; the decoder holds less than 4 GiB. A trie that another
+    /// program wrote may be wrong about where a key is, but no lookup in it panics or gives more
+    /// than [`Trie::len`].
     pub fn decode(decoder: &mut Decoder<'_>) -> Result<Trie, DecodeError> {
         Builder::default().decode(decoder)
     }

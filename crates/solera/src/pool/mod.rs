@@ -77,7 +77,7 @@ pub struct Pool<const CLASSES: usize> {
 /// Pieces of one size that are kept.
 struct Class {
     pieces: Mutex<Vec<Piece>>,
-    /// How many they are, for those who compare sizes: to lock each costs more than a piece.
+    /// How many they are, for code that compares sizes: to lock each costs more than a piece.
     count: AtomicUsize,
 }
 

@@ -1,4 +1,4 @@
-//! An open table: `Table`, which `open` reads and checks, and the way to a block for everybody who
+//! An open table: `Table`, which `open` reads and checks, and the way to a block for all code that
 //! needs one.
 //!
 //! `pinned` takes a block from the cache, `load` reads one and caches it, `read` reads one past the

@@ -63,7 +63,8 @@ pub struct Cover {
     pub start: Box<[u8]>,
     /// First key that is not covered any more.
     pub end: Box<[u8]>,
-    /// The largest number among the newest tombstones over each key: who sees it sees all covered.
+    /// The largest number among the newest tombstones over each key: a reader that sees it sees all
+    /// covered.
     pub seqno: Seqno,
 }
 

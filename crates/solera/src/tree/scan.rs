@@ -154,7 +154,7 @@ pub struct Walk {
     sources: Vec<Source>,
     tombstones: Vec<Arc<RangeTombstones>>,
     range: KeyRange,
-    /// Who knows the gaps of all sources but what was added in front.
+    /// What knows the gaps of all sources but what was added in front.
     memory: Option<Arc<dyn Remembers>>,
     in_front: usize,
 }

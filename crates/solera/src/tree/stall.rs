@@ -17,7 +17,7 @@ use std::time::Duration;
 /// Longest that one write is held back while background work can progress, unless it is large.
 pub const STALL_MAX: Duration = Duration::from_millis(90);
 /// A write is held that long for each piece of so many bytes that it has begun. Else large ones
-/// would fill the memory while those who flush are behind: one every 90 ms, of each thread.
+/// would fill the memory while the threads that flush are behind: one every 90 ms, of each thread.
 const PIECE_BYTES: u64 = 16 << 10;
 /// Longest that any write is held back.
 const LONGEST: Duration = Duration::from_secs(5);

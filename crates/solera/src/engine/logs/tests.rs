@@ -53,7 +53,7 @@ impl Life {
 
 /// Symptom: writers waited 64 ms while a flush synced the log that they wrote. Cause: another
 /// thread had made the ended log durable, and had not come to note it; so the flush synced all that
-/// was written. Cure: who finds a log durable notes it himself.
+/// was written. Cure: the thread that finds a log durable notes it itself.
 #[test]
 fn what_another_thread_made_durable_is_not_synced_again_under_the_commit_lock() {
     let life = Life::new();
@@ -69,7 +69,7 @@ fn what_another_thread_made_durable_is_not_synced_again_under_the_commit_lock() 
     life.logs.sync_to(poison, &life.commit, later).unwrap_err();
 }
 
-/// Symptom: a put waited for five syncs. Cause: with many ended logs, the writer who ended another
+/// Symptom: a put waited for five syncs. Cause: with many ended logs, the writer that ended another
 /// made all of them durable. Cure: it makes the oldest durable, until no more wait than may.
 #[test]
 fn who_ends_a_log_while_many_wait_makes_the_oldest_durable_and_no_other() {

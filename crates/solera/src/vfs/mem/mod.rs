@@ -438,7 +438,7 @@ impl Fs for MemFs {
     }
 }
 
-/// Who holds a lock.
+/// How many holders a lock has.
 #[derive(Clone, Copy, Debug)]
 enum Holders {
     One,

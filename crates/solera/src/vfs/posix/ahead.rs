@@ -6,8 +6,8 @@
 //! the present one. `await_window` gives that window, so the writer only swaps.
 //!
 //! What must hold: while something was asked for and not awaited, the file belongs to the thread
-//! beyond the writer's windows. It may become longer at any time. So who wants to cut the file
-//! awaits first.
+//! beyond the writer's windows. It may become longer at any time. So a caller that wants to cut the
+//! file awaits first.
 //!
 //! Caller: `vfs::posix::mapped`, for a file that has shown that it grows.
 

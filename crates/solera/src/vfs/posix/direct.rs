@@ -1,9 +1,9 @@
 //! Reading past the system's cache (`O_DIRECT`): `alignment`, `open` and `read_at`.
 //!
 //! Offset, length and memory of such a read are multiples of what the device asks for. Where the
-//! caller's are, `read_at` reads straight into his memory. Else it reads an aligned superset by one
-//! call into memory that the thread keeps, and copies the part out. A copy of 4 KiB takes 0.1 µs,
-//! the device tens.
+//! caller's are, `read_at` reads straight into the caller's memory. Else it reads an aligned
+//! superset by one call into memory that the thread keeps, and copies the part out. A copy of 4 KiB
+//! takes 0.1 µs, the device tens.
 //!
 //! What must hold: a read gives what is there at any offset; a short read is not the end of the
 //! file. What was written through the system's cache is written to the device first, by the system.

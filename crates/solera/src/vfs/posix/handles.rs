@@ -219,7 +219,7 @@ impl ReadFile for PosixReadFile {
     fn will_need(&self, offset: u64, len: u64) {
         // What is read past the system's cache would not come from there.
         if self.alignment.is_none() {
-            // A file that cannot be opened now is missed by who reads it.
+            // A file that cannot be opened now is missed by the read that follows.
             let _ = self.with_file(|file| {
                 read_ahead::begin(file, offset, len);
                 Ok(())

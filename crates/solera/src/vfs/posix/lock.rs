@@ -1,7 +1,7 @@
 //! Locks on files, one writer or many readers: `Exclusive`, `Shared`, and `owner_of`.
 //!
-//! The writer writes its process number into the file, so that an error can name who keeps others
-//! out. `owner_of` reads it without a lock.
+//! The writer writes its process number into the file, so that an error can name the process that
+//! keeps others out. `owner_of` reads it without a lock.
 //!
 //! What must hold: both unlock the file when they are dropped, and do not leave it to the closing
 //! of the descriptor. A process that is being started has copies of its parent's descriptors, which
@@ -21,7 +21,7 @@ use std::{
 /// So many bytes hold any process number.
 const PID_BYTES_MAX: u64 = 20;
 
-/// The lock of one who writes.
+/// The lock of a writer.
 pub(super) struct Exclusive(File);
 
 impl Exclusive {
@@ -48,7 +48,7 @@ impl Drop for Exclusive {
     }
 }
 
-/// The lock of one who reads.
+/// The lock of a reader.
 pub(super) struct Shared(File);
 
 impl Shared {

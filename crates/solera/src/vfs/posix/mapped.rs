@@ -55,7 +55,7 @@ pub(super) struct MappedFile {
     /// How far the file is reserved, as far as this thread knows: zeros lie between.
     reserved: u64,
     window: Option<Window>,
-    /// Who prepares the next one, once the file has shown that it grows.
+    /// The thread that prepares the next one, once the file has shown that it grows.
     ahead: Option<Ahead>,
     /// The least that is prepared while the file has not been synced, which is expected to grow; 0
     /// if it is not.
@@ -195,7 +195,7 @@ impl WriteFile for MappedFile {
     }
 
     fn sync(&mut self) -> Result<()> {
-        // Who syncs so may do it again: what is prepared would be written for nothing.
+        // A writer that syncs so may do it again: what is prepared would be written for nothing.
         self.expected = 0;
         // What was written through a mapping is among the file's dirty pages: the system notes each
         // page at its first write after it was last written back.

@@ -47,7 +47,7 @@ impl Window {
         }
     }
 
-    /// Has the system bring all of it into memory, ready to be written, so that who writes need not
+    /// Has the system bring all of it into memory, ready to be written, so that the writer need not
     /// wait for that page by page. Its pages count as written from now on. Where the system cannot
     /// (Linux before 5.14), nothing happens.
     pub(super) fn populate(&mut self) {

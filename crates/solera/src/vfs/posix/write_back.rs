@@ -34,8 +34,8 @@ impl WriteBack {
         }
     }
 
-    /// What is to be begun with now that the file has `len` bytes; it counts as begun. For who has
-    /// it done elsewhere.
+    /// What is to be begun with now that the file has `len` bytes; it counts as begun. For callers
+    /// that have it done elsewhere.
     #[inline]
     pub(super) fn due(&mut self, len: u64) -> Option<Range<u64>> {
         if len < self.begun + STRIDE_BYTES {
