@@ -304,8 +304,9 @@ impl Slots {
 }
 
 impl Slots {
-    /// [`Slots::insert`] where others would not have to go for it; else the block is cached when it
-    /// comes the second time. What is asked for once, of data that do not fit, pushes nothing out.
+    /// [`Slots::insert`] where other blocks would not have to go for it; else the block is cached
+    /// when it comes the second time. What is asked for once, of data that do not fit, pushes
+    /// nothing out.
     pub fn insert_where_room(self: &Arc<Self>, i: usize, pin: Pin, weight: usize) {
         let is_room = self.cache.used() + weight <= self.cache.capacity();
         if is_room || self.has_passed(i) {
@@ -313,7 +314,7 @@ impl Slots {
         }
     }
 
-    /// [`Slots::insert`] when the block comes the second time, whether there is room or not: for a
+    /// [`Slots::insert`] when the block comes the second time, whether there is room or not. For a
     /// reader that passes through many blocks, of which each is cheap to read again. New memory for
     /// it costs more than that (docs/decisions/0008).
     pub fn insert_when_again(self: &Arc<Self>, i: usize, pin: Pin, weight: usize) {

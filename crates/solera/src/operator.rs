@@ -35,7 +35,7 @@ pub trait MergeOperator: Send + Sync + 'static {
 }
 
 /// Stands in for an operator of which only the name is recorded, because the program did not give
-/// it: it refuses, so that operands stay as they are, and only a reader that needs their value is
+/// it. It refuses, so that operands stay as they are, and only a reader that needs their value is
 /// told.
 #[derive(Debug)]
 pub(crate) struct NotGiven(pub(crate) String);

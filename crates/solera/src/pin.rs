@@ -134,7 +134,7 @@ impl fmt::Debug for Pin {
 const STOCKED: u32 = 32;
 
 /// References to one object that are counted many at once, for a walk that hands out one after the
-/// other: to count each would cost more than the rest of a step.
+/// other. To count each would cost more than the rest of a step.
 #[derive(Debug)]
 pub struct PinStock {
     pin: Pin,
@@ -262,8 +262,8 @@ pub struct Piece {
     len: usize,
 }
 
-// SAFETY: the pointer leads into the object that the pin keeps, which any thread may drop; it is
-// written through only by the owner of the piece, which has it exclusively.
+// SAFETY: the pointer leads into the object that the pin keeps, which any thread may drop. Only the
+// owner of the piece, which has it exclusively, writes through it.
 unsafe impl Send for Piece {}
 // SAFETY: as above; a shared piece only reads.
 unsafe impl Sync for Piece {}
@@ -286,7 +286,7 @@ impl Piece {
 
     /// The bytes, to be written, if no slice of them is left.
     pub fn unshared(&mut self) -> Option<&mut [u8]> {
-        // Acquire: what others read through their slices, they read before this.
+        // Acquire: what other threads read through their slices, they read before this.
         let is_alone = self.pin.header().references.load(Ordering::Acquire) == 1;
         // SAFETY: the object is the piece's alone, and new slices are made by `slice` only, which
         // borrows the piece.

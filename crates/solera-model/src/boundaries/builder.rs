@@ -140,8 +140,8 @@ impl<'k> Builder<'k> {
         builder
     }
 
-    /// How much of what is known to be looked for below the boundary of this rank is not below it:
-    /// the index cannot tell it from the boundary if that begins a segment.
+    /// How much of what is known to be looked for below the boundary of this rank is not below it.
+    /// The index cannot tell it from the boundary if that begins a segment.
     fn missed_at(&self, rank: usize) -> f64 {
         let key = self.keys[rank];
         let known = self.below.filter(|below| below.last[rank] >= key);

@@ -31,8 +31,8 @@ pub struct Mix {
 
 impl Mix {
     /// The mix of these shares, which must be numbers of at least 0. A sum within 0.1 % of 1 or of
-    /// 100 (percent) is taken for that; any other is refused: a user who forgot an operation should
-    /// hear of it.
+    /// 100 (percent) is taken for that. Any other is refused: a user that forgot an operation
+    /// should hear of it.
     pub fn new(shares: [f64; 4]) -> Result<Mix, String> {
         for (share, name) in shares.into_iter().zip(["v", "r", "q", "w"]) {
             if !(share.is_finite() && share >= 0.0) {

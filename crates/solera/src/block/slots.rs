@@ -63,8 +63,8 @@ impl BlockSlots {
         self.0.peek(i, guard).map(block_of)
     }
 
-    /// Puts block `i` into the cache, unless another reader was faster, where others do not have to
-    /// go for it; else when it comes the second time.
+    /// Puts block `i` into the cache, unless another reader was faster, where other blocks do not
+    /// have to go for it; else when it comes the second time.
     pub fn insert_where_room(&self, i: usize, block: &Block) {
         self.0.insert_where_room(i, block.pin().clone(), block.memory_bytes());
     }

@@ -4,7 +4,7 @@
 //! It goes through the levels from the top and moves what lies in the range down, level by level.
 //! The bottom is the deepest level that had such keys when it began. There it merges the runs into
 //! one. It writes anew tables older than the request that hold operands or what no reader sees.
-//! What must hold: it goes through each level once, in key order, so it ends however fast others
+//! What must hold: it goes through each level once, in key order, so it ends however fast writers
 //! write. At its end what was asked for is one clean run at the bottom, as far as snapshots allow.
 //! It waits for plans in the way (`Step::Wait`). It does not go around damage: a plan that fails
 //! ends it.
@@ -116,9 +116,9 @@ impl ManualCompaction {
         Cut::new(picture, sources, target)
     }
 
-    /// The first table of the bottom level in `todo` that has to be written anew: it holds
-    /// operands or what no reader sees any more, or much is cut off of its file, and it is older
-    /// than the request; or it shares keys with another run.
+    /// The first table of the bottom level in `todo` that has to be written anew. It is older than
+    /// the request, and it holds operands or what no reader sees any more, or much is cut off of
+    /// its file. Or it shares keys with another run.
     fn unclean<'v>(&self, picture: &'v Picture<'v>, todo: &KeyRange) -> Option<&'v TableRef> {
         let runs = picture.version.level(self.bottom).runs();
         let is_unclean = |run: &Run, table: &TableRef| {

@@ -103,7 +103,7 @@ pub fn count_written(level: u32, tables: &[TableDescriptor], stats: &Stats) {
 }
 
 /// How a plan is carried out. Other kinds of work (rewriting what is mostly garbage, moving values
-/// to another file) are further variants: the code that carries plans out and the code that counts
+/// to another file) are further variants. The code that carries plans out and the code that counts
 /// them have one `match` each to extend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {

@@ -221,9 +221,9 @@ fn changes_of_tree(
     changed
 }
 
-/// Whether what the trees are to be kept like is legal as a whole. What they are kept like now is;
-/// a knob that was set for what a keyspace was given then, and is too much for what it is given
-/// now, blocks no change.
+/// Whether what the trees are to be kept like is legal as a whole. What they are kept like now is.
+/// A knob that was set for what a keyspace was given then may be too much for what it is given now;
+/// it blocks no change.
 fn check_trees(items: &[Resolved<'_>], now: &Changing<'_>, after: &Assignments) -> Result<()> {
     for (at, item) in items.iter().enumerate() {
         let Some(tree) = item.tree() else { continue };

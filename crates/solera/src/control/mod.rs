@@ -141,13 +141,13 @@ impl Control {
         self.handle.store.assignments().history().filter(|receipt| receipt.who == who).cloned().collect()
     }
 
-    /// The clock of the database ([`Options::clock`](crate::Options::clock)): a program that
+    /// The clock of the database ([`Options::clock`](crate::Options::clock)). A program that
     /// decides from outside waits and measures by the same time as the engine, simulated or not.
     pub fn clock(&self) -> Arc<dyn Clock> {
         self.handle.options.clock.clone()
     }
 
-    /// The files of the database ([`Options::fs`](crate::Options::fs)): a program that decides from
+    /// The files of the database ([`Options::fs`](crate::Options::fs)). A program that decides from
     /// outside may keep a file of its own beside them, under a name that the engine does not use.
     pub fn fs(&self) -> Arc<dyn Fs> {
         self.handle.options.fs.clone()

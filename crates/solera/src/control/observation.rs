@@ -153,7 +153,7 @@ impl KeyspaceObservation {
     pub fn mix(&self) -> Mix {
         let Counters { gets, gets_found, scans, entries_written, .. } = self.counters;
         Mix {
-            // Counts are read while others count.
+            // Counts are read while other threads count.
             absent_lookups: gets.saturating_sub(gets_found),
             found_lookups: gets_found,
             scans,

@@ -1,4 +1,4 @@
-//! An observation as bytes, for files that a database publishes and others read:
+//! An observation as bytes, for files that a database publishes and other processes read:
 //! `Observation::encode` and `decode`.
 //!
 //! The comment of `OBSERVATION_VERSION` has the bytes: a magic, version and checksum, then every

@@ -104,7 +104,7 @@ impl Core {
     }
 
     /// Gives up the directory: readers are told that the database is closed, no writer writes, and
-    /// others may open it. No thread is at work any more.
+    /// it may be opened again. No thread is at work any more.
     pub(super) fn let_go(&self) {
         self.trees().iter().for_each(|tree| tree.mark_closed());
         // Files that grow have their ends when they are dropped.

@@ -39,7 +39,7 @@ pub(super) const LOGS_MAX: usize = 8;
 /// separated values mostly: then a flush costs little, and it shows what of the logs is live.
 const POINTER_PARTS: u64 = 8;
 /// Logs of separated values that recovery needs, the present one apart, take at most one part in so
-/// many of the live values, or are one log: it is not known what of them is live.
+/// many of the live values, or are one log. It is not known what of them is live.
 const UNFLUSHED_PARTS: u64 = 32;
 /// A log grows to as many write buffers before the next one is begun.
 const LOG_WRITE_BUFFERS: u64 = 1;
@@ -331,7 +331,7 @@ impl Logs {
     /// commit lock, so that writers go on meanwhile.
     pub(super) fn settle(&self, poison: &Poison, commit: &Commit<Present>) -> Result<bool> {
         let settled = self.settle_ended(poison, 0)?;
-        // Others may have made some durable, and not have come to note it yet.
+        // Other threads may have made some durable, and not have come to note it yet.
         let newest = self.ended.durable();
         if !settled && commit.is_durable(newest) {
             return Ok(false);

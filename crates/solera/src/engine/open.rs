@@ -511,7 +511,7 @@ fn note_moved(
 }
 
 /// Removes files of ours that the new manifest does not name: outputs of unfinished jobs, old
-/// manifests, logs that are not needed. Files of others are left alone.
+/// manifests, logs that are not needed. Files that are not ours are left alone.
 fn remove_unreferenced(store: &Store, logs: &[FileId], manifest: FileId) {
     let files = &store.files;
     let (mut tables, mut value_files) = (BTreeSet::new(), BTreeSet::new());

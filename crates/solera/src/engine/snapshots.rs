@@ -119,7 +119,8 @@ impl Held {
         let holders = &mut self.moments[at].1;
         holders.all -= 1;
         holders.transactions -= usize::from(is_transaction);
-        // While others hold the moment, less may be dropped; but no transaction asks any more.
+        // While other readers hold the moment, less may be dropped; but no transaction asks any
+        // more.
         let told = holders.all == 0 || is_transaction && holders.transactions == 0;
         if holders.all == 0 {
             self.gaps += 1;
@@ -199,7 +200,7 @@ impl Snapshots {
     }
 
     /// Gives back what was held, on whatever thread. Whether compaction waits for that; it may be
-    /// told so too while others hold the moment.
+    /// told so too while other readers hold the moment.
     pub(super) fn release(&self, moment: Moment) -> bool {
         let Moment { seqno, lane, began_ms } = moment;
         self.lanes[lane as usize].0.lock().release(seqno, began_ms)

@@ -103,7 +103,7 @@ impl State {
     }
 }
 
-/// What a [`Claim`] keeps others from doing.
+/// What a [`Claim`] keeps other threads from doing.
 enum Claimed {
     /// Flush the tree.
     Flush,

@@ -236,8 +236,8 @@ impl LevelCounters {
     /// Data blocks that lookups and scans found in the cache, or, of many keys at once, had from
     /// the key before.
     pub fn blocks_hit(&self) -> u64 {
-        // Counts are read while others count: one that is ahead of the other is no reason to go
-        // below 0.
+        // Counts are read while other threads count: one that is ahead of the other is no reason to
+        // go below 0.
         (self.blocks_probed() + self.scan_blocks).saturating_sub(self.blocks_read())
     }
 }

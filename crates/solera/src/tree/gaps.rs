@@ -63,7 +63,7 @@ fn seen_in(memtable: &Arc<Memtable>, start: &[u8], end: &[u8], since: Seqno) -> 
 
 impl Tree {
     /// Entries with these keys were inserted and are about to be visible, among them perhaps some
-    /// that only delete; the keys are asked for only if a walk must know of them.
+    /// that only delete. The keys are asked for only if a walk must know of them.
     pub fn inserted<'k, K: Iterator<Item = &'k [u8]>>(&self, keys: impl FnOnce() -> K) {
         if self.gaps.must_hear() {
             self.gaps.wrote(keys());

@@ -103,7 +103,7 @@ impl View {
     }
 
     /// Whether the ranges that the active memtable deletes cover whole tables of as many bytes as a
-    /// flush of it would write: no job has to read those to be rid of them.
+    /// flush of it would write. No job has to read those to be rid of them.
     pub fn covers_tables(&self, covered: Covered) -> bool {
         covered.tables > 0 && covered.tables >= self.active.bytes() as u64
     }

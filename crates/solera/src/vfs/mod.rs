@@ -115,8 +115,8 @@ pub trait WriteFile: fmt::Debug + Send + 'static {
     /// Makes content and length durable. After an error nothing is known of any byte that was
     /// appended since the last success, and trying again proves nothing.
     fn sync(&mut self) -> Result<()>;
-    /// Whether the file's path is known to lead to it no more: it, or a directory above it, was
-    /// removed or renamed, so that no reader finds there what was made durable.
+    /// Whether the file's path is known to lead to it no more, because the file, or a directory
+    /// above it, was removed or renamed. No reader finds there then what was made durable.
     fn is_gone(&self) -> bool {
         false
     }

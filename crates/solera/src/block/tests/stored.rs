@@ -117,7 +117,7 @@ fn a_cached_block_is_found_by_its_number_until_it_is_evicted() {
     let found = slots.get(0, &guard).unwrap();
     assert_eq!(found.find(b"b"), 1);
     let kept: Block = (*found).clone();
-    // Others have to go for it, so it is cached when it comes the second time.
+    // Other blocks have to go for it, so it is cached when it comes the second time.
     for expected in [&[0, 1, 2][..], &[0, 2, 3]] {
         let cached = || (0..10).filter(|&i| slots.peek(i, &guard).is_some());
         slots.insert_where_room(3, &block);

@@ -52,7 +52,7 @@ const HINT_MAX: f64 = 8.0;
 const NODES_BYTES: usize = 3;
 const NODES_BYTES_MIN: usize = 256;
 /// Cache lines of a bucket: where it begins, two of its own, and now and then those of the one
-/// before; and the walk in it, whose steps the processor cannot foresee, is worth as much again.
+/// before. The walk in it, whose steps the processor cannot foresee, is worth as much again.
 const BUCKET_LINES: f64 = 6.5;
 
 /// Learned boundaries.

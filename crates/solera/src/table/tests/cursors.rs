@@ -259,7 +259,7 @@ fn much_larger_than_the_cache() -> (FaultFs, Arc<TableContext>, Arc<TableFile>, 
     (fs, context, file, entries)
 }
 
-/// First full scans ran at a quarter of what the page cache gives: each block was a read of its
+/// First full scans ran at a quarter of what the page cache gives. Each block was a read of its
 /// own, and pushed out another, even one that readers needed.
 #[test]
 fn a_long_walk_reads_many_blocks_at_once_and_pushes_out_nothing() {

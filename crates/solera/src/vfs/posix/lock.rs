@@ -1,7 +1,7 @@
 //! Locks on files, one writer or many readers: `Exclusive`, `Shared`, and `owner_of`.
 //!
 //! The writer writes its process number into the file, so that an error can name the process that
-//! keeps others out. `owner_of` reads it without a lock.
+//! keeps other processes out. `owner_of` reads it without a lock.
 //!
 //! What must hold: both unlock the file when they are dropped, and do not leave it to the closing
 //! of the descriptor. A process that is being started has copies of its parent's descriptors, which
@@ -29,7 +29,8 @@ impl Exclusive {
     pub(super) fn of(file: File, path: &Path) -> Result<Exclusive> {
         held(file.try_lock(), &file, path)?;
         let mut lock = Exclusive(file);
-        // Only so that others can name the holder: where it cannot be written, no holder is named.
+        // Only so that other processes can name the holder: where it cannot be written, no holder
+        // is named.
         let _ = lock.write(&std::process::id().to_string());
         Ok(lock)
     }
