@@ -1,11 +1,11 @@
-//! Tests of what nobody means to give `solera`, over all commands, as tables: files of another
+//! Tests of what no user means to give `solera`, over all commands, as tables: files of another
 //! kind, directories for files and files for directories, absurd numbers, arguments that are no
 //! text, outputs that are full or closed. And of `--json`, which every command that tells something
 //! has.
 //!
 //! What must hold: a mistake is status 2, or 6 where nothing is, with one line; nothing is made for
-//! it, and nothing ends by a panic or an abort. Full output is status 7, and output that nobody
-//! reads is no failure.
+//! it, and nothing ends by a panic or an abort. Full output is status 7, and output whose reader
+//! has gone is no failure.
 
 use crate::{
     cost::UNITS,

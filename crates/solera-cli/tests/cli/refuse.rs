@@ -1,9 +1,10 @@
 //! Tests of what must not work in `solera`, and that nothing on disk changes when it does not.
 //!
-//! Commands that need a database create none; directories that are no database and files of others
-//! are left alone. Reading leaves every file as it is. A wrong command line is one line and status
-//! 2; help documents the statuses. An open database says so. A measurement that is stopped leaves
-//! nothing behind. A message that nobody reads changes nothing, and none is endless.
+//! Commands that need a database create none; directories that are no database and files of other
+//! programs are left alone. Reading leaves every file as it is. A wrong command line is one line
+//! and status 2; help documents the statuses. An open database says so. A measurement that is
+//! stopped leaves nothing behind. A message whose reader has gone changes nothing, and none is
+//! endless.
 
 use crate::run::Solera;
 use std::fs;
@@ -299,7 +300,7 @@ fn a_file_that_cannot_be_made_is_refused_before_anything_else_is() {
     assert_eq!(solera.files(), before);
 }
 
-/// Symptom: a command whose standard error nobody reads exited with 101, and a load could not be
+/// Symptom: a command whose standard error had no reader exited with 101, and a load could not be
 /// stopped any more. Cause: `eprintln!` panics there, in the handler of signals too. Cure: what
 /// cannot be said is not said.
 #[cfg(target_os = "linux")]
@@ -357,8 +358,8 @@ fn a_checkpoint_that_cannot_be_made_leaves_nothing_and_says_where_it_can() {
     }
 }
 
-/// Symptom: watching a database that nobody had open kept a process out that opened it then. Cause:
-/// whether it is open was asked by taking its lock. Cure: the lock's file is read.
+/// Symptom: watching a database that no process had open kept a process out that opened it then.
+/// Cause: whether it is open was asked by taking its lock. Cure: the lock's file is read.
 #[test]
 fn watching_names_who_has_the_database_and_keeps_nobody_out() {
     let solera = Solera::new();

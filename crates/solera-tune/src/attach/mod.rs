@@ -27,7 +27,7 @@ use crate::{
 };
 use solera::{Db, Result};
 
-/// Who makes a tuner's changes, in receipts.
+/// The author of a tuner's changes, in receipts.
 pub const WHO: &str = "solera-tune";
 /// The lock file of the tuner of a database.
 pub const LOCK_NAME: &str = "TUNED.lock";
