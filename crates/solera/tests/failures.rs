@@ -349,3 +349,28 @@ fn opens_that_write_nothing_leave_one_log() {
         assert_eq!(db.get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
     }
 }
+
+/// Symptom: while a disk was full, each open that failed left another log. Cause: the new log was
+/// there, and what was to be written to it again found no space. Cure: it goes with the failure.
+#[test]
+fn an_open_that_finds_the_disk_full_leaves_no_log_behind() {
+    let (mem, fs) = disk();
+    let db = options(&fs).open(DIR).unwrap();
+    for key in 0..100u32 {
+        db.put(key.to_be_bytes(), [7; 100]).unwrap();
+    }
+    // What was not synced is written again by the next open.
+    let after = FaultFs::new(Arc::new(mem.kill()));
+    drop(db);
+    let before = logs(&after);
+    // The first append is of the new log's header.
+    for skip in [0, 1, 1, 1] {
+        after.inject(Fault::sticky(Call::Append, skip, Effect::Fail(ErrorKind::StorageFull)).on(".log"));
+        let error = options(&after).open(DIR).expect_err("there is no space");
+        after.heal();
+        assert_eq!(error.io_kind(), Some(ErrorKind::StorageFull), "{error}");
+        assert_eq!(logs(&after), before, "{skip}");
+    }
+    let db = options(&after).open(DIR).unwrap();
+    assert_eq!(db.iter().count(), 100);
+}

@@ -238,7 +238,7 @@ impl Load {
             clock: SystemClock::new(),
         };
         let loaded = match self.sorted {
-            true => load.ingest(&keyspace),
+            true => load.ingest(&keyspace)?,
             false => load.write(&db, &keyspace, self.batch),
         };
         loaded.map_err(|failure| match failure {
@@ -616,12 +616,13 @@ impl Loading {
         Ok(())
     }
 
-    /// Writes all records as tables. They become visible together, or not at all.
-    fn ingest(&mut self, keyspace: &Keyspace) -> Result<()> {
+    /// Writes all records as tables. They become visible together, or not at all: then this fails.
+    /// What it gives is a failure of the input, before which all records are in.
+    fn ingest(&mut self, keyspace: &Keyspace) -> Result<Result<()>> {
         let mut failure = None;
         let mut last: Option<Vec<u8>> = None;
         let mut rows = 0u64;
-        keyspace.ingest(std::iter::from_fn(|| {
+        let ingested = keyspace.ingest(std::iter::from_fn(|| {
             loop {
                 if signal::stop_asked() {
                     failure = Some(Failure::Interrupted("stopped by a signal".to_owned()));
@@ -652,11 +653,12 @@ impl Loading {
                 }
                 return Some((self.record.key.clone(), self.record.value.clone()));
             }
-        }))?;
-        match failure {
+        }));
+        ingested.map_err(|error| Failure::from(error).and("nothing of the input is loaded"))?;
+        Ok(match failure {
             Some(failure) => Err(failure.and(self.how_many())),
             None => Ok(()),
-        }
+        })
     }
 
     fn show(&self) {

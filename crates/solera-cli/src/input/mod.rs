@@ -67,7 +67,15 @@ impl Input {
             return Input::of_pipe(Box::new(file), name);
         }
         prove(&file, &name)?;
-        Input::new(Box::new(file), name, Some(metadata.len()))
+        let input = Input::new(Box::new(file), name, Some(metadata.len()))?;
+        match Compression::of_name(path).filter(|_| input.plain_bytes.is_some()) {
+            Some(kind) => Err(Failure::Usage(format!(
+                "{} does not begin as {kind} does, though its name says so: it is damaged, or text, which another \
+                 name can tell",
+                input.name
+            ))),
+            None => Ok(input),
+        }
     }
 
     /// An input of what can be read once.
@@ -165,12 +173,22 @@ enum Compression {
 impl Compression {
     fn of(magic: &[u8]) -> Compression {
         match magic {
-            // Two bytes of magic and the only compression method there is.
-            [0x1f, 0x8b, 8, ..] => Compression::Gzip,
+            // No text begins so. Whether the compression method is the one that there is, is looked
+            // at as everything else is.
+            [0x1f, 0x8b, _, ..] => Compression::Gzip,
             [0x28, 0xb5, 0x2f, 0xfd, ..] => Compression::Zstd,
             // A skippable frame; parallel compressors begin with one.
             [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Compression::Zstd,
             _ => Compression::None,
+        }
+    }
+
+    /// What a file of this name is said to be compressed by.
+    fn of_name(path: &Path) -> Option<&'static str> {
+        match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
+            "gz" => Some("gzip"),
+            "zst" => Some("Zstandard"),
+            _ => None,
         }
     }
 }

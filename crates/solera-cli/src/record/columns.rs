@@ -10,7 +10,10 @@
 //! Callers: `record::tsv` and `record::csv`; `record::jsonl` takes the names; `command::load` reads
 //! `Selectors`.
 
-use crate::failure::{Failure, Result};
+use crate::{
+    failure::{Failure, Result},
+    units::plural,
+};
 use std::{fmt, str::FromStr};
 
 /// A comma-separated list of columns (numbers from 1, or names from a header) or of JSON fields.
@@ -135,6 +138,20 @@ impl Projection {
     }
 }
 
+/// What is said of `ragged` records that have others than the `columns` of the first line, if there
+/// are any.
+pub(super) fn ragged_note(ragged: u64, columns: usize) -> Option<String> {
+    let have = if ragged == 1 { "has" } else { "have" };
+    (ragged > 0).then(|| {
+        format!(
+            "{} {have} fewer or more than the {} of the first line; they are loaded as they are; --value chooses \
+             columns",
+            plural(ragged, "record"),
+            plural(columns as u64, "column")
+        )
+    })
+}
+
 fn join(out: &mut Vec<u8>, i: usize, content: &[u8]) {
     if i > 0 {
         out.push(b'\t');
@@ -145,9 +162,6 @@ fn join(out: &mut Vec<u8>, i: usize, content: &[u8]) {
 fn present(position: usize, count: usize, part: &str) -> Result<usize, String> {
     match position < count {
         true => Ok(position),
-        false => {
-            let plural = if count == 1 { "" } else { "s" };
-            Err(format!("{count} column{plural}; the {part} needs column {}", position + 1))
-        }
+        false => Err(format!("{}; the {part} needs column {}", plural(count as u64, "column"), position + 1)),
     }
 }

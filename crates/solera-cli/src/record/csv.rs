@@ -10,13 +10,10 @@
 
 use super::{
     Next, Passed, Record, Records,
-    columns::{Projection, Selectors},
+    columns::{Projection, Selectors, ragged_note},
     lines::{Line, LineReader},
 };
-use crate::{
-    failure::{Failure, Result},
-    units::count,
-};
+use crate::failure::{Failure, Result};
 use std::collections::VecDeque;
 
 /// Records of which each is a CSV record.
@@ -143,10 +140,13 @@ impl Records for Csv {
             return Ok(next);
         }
         let fields = &self.fields;
-        self.ragged += u64::from(*self.columns.get_or_insert(fields.count()) != fields.count());
+        let is_ragged = *self.columns.get_or_insert(fields.count()) != fields.count();
         let column = |i: usize| fields.get(i);
         Ok(match self.projection.apply(fields.count(), column, &mut record.key, &mut record.value) {
-            Ok(()) => Next::Record,
+            Ok(()) => {
+                self.ragged += u64::from(is_ragged);
+                Next::Record
+            }
             Err(reason) => Next::Bad { reason, text: self.text.clone() },
         })
     }
@@ -161,12 +161,7 @@ impl Records for Csv {
 
     /// Carriage returns before line ends belong to the format.
     fn notes(&self) -> Vec<String> {
-        let (Some(columns), 1..) = (self.columns, self.ragged) else { return Vec::new() };
-        vec![format!(
-            "{} records have fewer or more than the {columns} columns of the first line; they are loaded as they are; \
-             --value chooses columns",
-            count(self.ragged)
-        )]
+        self.columns.and_then(|columns| ragged_note(self.ragged, columns)).into_iter().collect()
     }
 }
 

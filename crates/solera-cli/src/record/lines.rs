@@ -13,7 +13,7 @@ use super::{Next, Passed, Record, Records, buffered, passed::Pieces};
 use crate::{
     failure::{Failure, Result},
     input::{Consumed, Input},
-    units::count,
+    units::plural,
 };
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -141,10 +141,11 @@ impl LineReader {
     pub(super) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.carriage_returns > 0 {
+            let end = if self.carriage_returns == 1 { "ends" } else { "end" };
             notes.push(format!(
-                "{} lines end in a carriage return, which is in the last column now; if it is part of the line end, \
+                "{} {end} in a carriage return, which is in the last column now; if it is part of the line end, \
                  load again with --crlf",
-                count(self.carriage_returns)
+                plural(self.carriage_returns, "line")
             ));
         }
         if self.keeps_byte_order_mark {

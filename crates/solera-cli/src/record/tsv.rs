@@ -7,7 +7,7 @@
 
 use super::{
     Next, Passed, Record, Records,
-    columns::{Projection, Selectors},
+    columns::{Projection, Selectors, ragged_note},
     lines::{Line, LineReader},
 };
 use crate::failure::Result;
@@ -18,6 +18,10 @@ pub(super) struct Tsv {
     projection: Projection,
     /// Where the present line's columns end.
     ends: Vec<usize>,
+    /// Columns of the header, or of the first line.
+    columns: Option<usize>,
+    /// Lines with fewer or more.
+    ragged: u64,
 }
 
 impl Tsv {
@@ -36,7 +40,8 @@ impl Tsv {
             false => None,
         };
         let projection = Projection::new(key, value, names.as_deref())?;
-        Ok(Tsv { lines, projection, ends: Vec::new() })
+        let columns = names.map(|names| names.len());
+        Ok(Tsv { lines, projection, ends: Vec::new(), columns, ragged: 0 })
     }
 }
 
@@ -56,10 +61,14 @@ impl Records for Tsv {
         self.ends.clear();
         self.ends.extend(content.iter().enumerate().filter(|(_, byte)| **byte == b'\t').map(|(i, _)| i));
         self.ends.push(content.len());
+        let is_ragged = *self.columns.get_or_insert(self.ends.len()) != self.ends.len();
         let ends = &self.ends;
         let column = |i: usize| &content[if i == 0 { 0 } else { ends[i - 1] + 1 }..ends[i]];
         Ok(match self.projection.apply(ends.len(), column, &mut record.key, &mut record.value) {
-            Ok(()) => Next::Record,
+            Ok(()) => {
+                self.ragged += u64::from(is_ragged);
+                Next::Record
+            }
             Err(reason) => self.lines.bad(reason),
         })
     }
@@ -73,6 +82,7 @@ impl Records for Tsv {
     }
 
     fn notes(&self) -> Vec<String> {
-        self.lines.notes()
+        let ragged = self.columns.and_then(|columns| ragged_note(self.ragged, columns));
+        self.lines.notes().into_iter().chain(ragged).collect()
     }
 }

@@ -431,6 +431,34 @@ fn nothing_of_a_damaged_compressed_file_is_loaded() {
     }
 }
 
+/// Symptom: a gzip file with a wrong byte in its header was loaded as text, 938 lines of rubbish.
+/// Cause: what did not begin as gzip does was text. Cure: two bytes tell gzip, and a name that says
+/// that a file is compressed is believed.
+#[test]
+fn a_compressed_file_with_a_damaged_beginning_is_not_loaded_as_text() {
+    let solera = Solera::new();
+    let content: String = (0..1000).map(|i| format!("key {i:08}\tvalue {i}\n")).collect();
+    for (name, compressed) in
+        [("in.tsv.gz", gzip(content.as_bytes())), ("in.tsv.zst", zstd(content.as_bytes()))]
+    {
+        for at in 0..4 {
+            let mut damaged = compressed.clone();
+            damaged[at] ^= 0x41;
+            solera.write(name, &damaged);
+            let run = solera.run(["load", name]);
+            assert!(matches!(run.status, 2 | 7) && run.err.contains(name), "{at}: {run:?}");
+            assert!(run.err.contains("is damaged"), "{at}: {run:?}");
+            assert!(!solera.db().exists(), "{at}");
+        }
+    }
+    // Text of such a name is refused with the remedy.
+    solera.write("text.tsv.GZ", &content);
+    let message = solera.run(["load", "--format", "tsv", "text.tsv.GZ"]).fails(2);
+    assert!(message.contains("another name can tell"), "{message}");
+    solera.write("empty.tsv.gz", "");
+    solera.run(["load", "empty.tsv.gz"]).fails(2);
+}
+
 #[test]
 fn what_is_no_text_is_refused_with_the_remedy_before_a_database_is_made() {
     let solera = Solera::new();
@@ -460,10 +488,20 @@ fn what_a_foreign_file_brings_along_is_noted_once_with_its_remedy() {
     };
     let crlf = noted(&["load", "--format", "tsv", "-"], b"k1\tv1\r\nk2\tv2\r\n");
     assert!(crlf.contains("2 lines end in a carriage return") && crlf.contains("--crlf"), "{crlf}");
+    let crlf = noted(&["load", "--format", "lines", "-"], b"k1\r\nk2\n");
+    assert!(crlf.contains("1 line ends in a carriage return"), "{crlf}");
     let bom = noted(&["load", "--format", "tsv", "-"], b"\xef\xbb\xbfk1\tv1\n");
     assert!(bom.contains("byte order mark") && bom.contains("--bom"), "{bom}");
     let ragged = noted(&["load", "--format", "csv", "--header", "-"], b"a,b\n1,x,extra\n2\n3,y\n");
     assert!(ragged.contains("2 records have fewer or more than the 2 columns"), "{ragged}");
+    // Symptom: of tab-separated columns nothing was said.
+    let ragged = noted(&["load", "--format", "tsv", "--header", "-"], b"a\tb\n1\tx\textra\n2\n3\ty\n");
+    assert!(ragged.contains("2 records have fewer or more than the 2 columns"), "{ragged}");
+    let ragged = noted(&["load", "--format", "tsv", "-"], b"1\tx\n2\n3\ty\n");
+    assert!(ragged.contains("1 record has fewer or more than the 2 columns"), "{ragged}");
+    // Bad lines are told of already.
+    let bad = solera.run_with_input(["load", "--format", "tsv", "--key", "1,2", "-"], b"1\tx\n2\n");
+    assert!(bad.status == 3 && !bad.err.contains("fewer or more"), "{bad:?}");
     assert_eq!(noted(&["load", "--format", "tsv", "--crlf", "--bom", "-"], b"\xef\xbb\xbfk1\tv1\r\n"), "");
 }
 

@@ -168,3 +168,18 @@ fn what_is_no_whole_trace_is_told_with_its_place() {
     solera.run(["trace", "replay", "all.trace", "--value-bytes", "2"]).fails(2);
     assert!(!solera.db().exists(), "nothing was made for a trace that was not read");
 }
+
+/// Symptom: a trace that was cut before its first operation was "from 1970-01-01".
+#[test]
+fn a_trace_without_operations_has_no_moment() {
+    let solera = Solera::new();
+    solera.write("in.tsv", "a\t1\nb\t2\n");
+    solera.run(["load", "--trace", "whole.trace", "in.tsv"]).ok();
+    let whole = std::fs::read(solera.path("whole.trace")).unwrap();
+    solera.write("cut.trace", &whole[..60]);
+    let text = solera.run(["trace", "show", "cut.trace"]).ok();
+    assert!(text.starts_with("0 operations; 48 B\n") && text.contains("are not whole"), "{text}");
+    let text = solera.run(["trace", "show", "cut.trace", "--json"]).ok();
+    assert!(text.contains("\"begun_unix_ms\":null"), "{text}");
+    assert!(solera.run(["trace", "show", "whole.trace"]).ok().contains(" from 20"));
+}

@@ -416,7 +416,18 @@ impl Block {
     /// Writes what the block is made of, for people.
     pub fn dump(&self, out: &mut dyn io::Write) -> io::Result<()> {
         let geometry = self.geometry();
-        writeln!(out, "{self:?}")?;
+        write!(out, "  {} entries, ", self.len())?;
+        match self.prefix() {
+            [] => write!(out, "their keys share nothing; ")?,
+            prefix => write!(out, "their keys begin with {}; ", prefix.escape_ascii())?,
+        }
+        match (self.line_error(), self.buckets().len()) {
+            (Some(error), _) => write!(out, "a line that errs by {error} at most; ")?,
+            (None, 0) => write!(out, "no line; ")?,
+            (None, buckets) => write!(out, "{buckets} buckets; ")?,
+        }
+        let goes_on = if self.continues() { "the last key goes on in the next block; " } else { "" };
+        writeln!(out, "{goes_on}{} bytes in memory", self.memory_bytes())?;
         let mut key = Vec::new();
         for i in 0..self.len() {
             self.key_into(i, &mut key);

@@ -441,8 +441,13 @@ fn replay(
 fn begin_log(replayed: &[ReplayedLog], files: &Files) -> Result<(wal::Writer, Moved)> {
     let mut log = wal::Writer::create(&*files.fs, &files.dir, files.database, files.new_file())?;
     let mut moved = Moved { log: files.values.file(log.file(), false), to: BTreeMap::new() };
-    for old in replayed.iter().filter(|old| old.durable < old.end) {
-        write_again(old, files, &mut log, &mut moved.to)?;
+    let mut unproven = replayed.iter().filter(|old| old.durable < old.end);
+    if let Err(error) = unproven.try_for_each(|old| write_again(old, files, &mut log, &mut moved.to)) {
+        // No manifest names it. On a full disk each try would leave another one.
+        let path = files.path(FileName::Log(log.file()));
+        drop((log, moved));
+        let _ = files.fs.remove_file(&path);
+        return Err(error);
     }
     Ok((log, moved))
 }

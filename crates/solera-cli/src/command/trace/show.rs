@@ -74,7 +74,7 @@ fn to_json(summary: &Summary, ending: &Ending) -> Value {
         })
     };
     json!({
-        "begun_unix_ms": summary.first_us / 1000,
+        "begun_unix_ms": (summary.operations() > 0).then_some(summary.first_us / 1000),
         "seconds": summary.seconds(),
         "operations": summary.operations(),
         "batches": summary.batches,
@@ -93,10 +93,13 @@ fn to_text(summary: &Summary, ending: &Ending) -> String {
     // Writing to a String cannot fail.
     let _ = writeln!(
         out,
-        "{} in {} from {}; {}{}",
+        "{}{}; {}{}",
         units::plural(operations, "operation"),
-        units::seconds(summary.seconds()),
-        utc(summary.first_us / 1000),
+        // Without one there is no moment.
+        match operations {
+            0 => String::new(),
+            _ => format!(" in {} from {}", units::seconds(summary.seconds()), utc(summary.first_us / 1000)),
+        },
         units::bytes(ending.bytes),
         if summary.hashed { ", keys are hashes" } else { "" },
     );
