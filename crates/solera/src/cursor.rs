@@ -81,6 +81,15 @@ pub trait Cursor {
     fn value(&self) -> &[u8];
     /// The value, kept alive by its block or memtable.
     fn pin_value(&self) -> Slice;
+    /// Lets go of a value that is large until `wake`, if the cursor is valid. Until then it may not
+    /// be moved or asked for its value; key and stamp stay.
+    fn doze(&mut self) -> Result<()> {
+        Ok(())
+    }
+    /// Ends `doze`.
+    fn wake(&mut self) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// Neighbouring entries of a source that a walk takes without asking the source for each.

@@ -22,13 +22,13 @@ use std::{
     sync::Arc,
 };
 
-/// Every key in `[start, end)` was deleted at `seqno`.
+/// Every key in `[start, end)` was deleted at `seqno`. All copies share their keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RangeTombstone {
     /// First key deleted.
-    pub start: Box<[u8]>,
+    pub start: Arc<[u8]>,
     /// The first key not deleted any more. May be one byte longer than a user key.
-    pub end: Box<[u8]>,
+    pub end: Arc<[u8]>,
     /// When.
     pub seqno: Seqno,
 }
@@ -63,8 +63,8 @@ struct Fragment {
 }
 
 impl Fragment {
-    fn new(start: &[u8], end: &[u8], newest: Seqno) -> Self {
-        Fragment { head: head(start), newest, start: start.into(), end: end.into() }
+    fn new(start: &Arc<[u8]>, end: &Arc<[u8]>, newest: Seqno) -> Self {
+        Fragment { head: head(start), newest, start: start.clone(), end: end.clone() }
     }
 
     /// Whether `next` continues this fragment without a gap.
@@ -100,7 +100,8 @@ impl RangeTombstones {
         RangeTombstones::from_shared(tombstones.into_iter().map(Arc::new).collect())
     }
 
-    fn from_shared(mut tombstones: Vec<Arc<RangeTombstone>>) -> Self {
+    /// As [`RangeTombstones::new`], of tombstones that other sets may have too.
+    pub fn from_shared(mut tombstones: Vec<Arc<RangeTombstone>>) -> Self {
         tombstones.retain(|tombstone| !tombstone.is_empty());
         tombstones.sort_by(|a, b| a.by_age(b));
         tombstones.dedup();
@@ -130,17 +131,17 @@ impl RangeTombstones {
             return RangeTombstones::from_shared(newest_first);
         }
         // The newest of all hides what it overlaps: it takes the place of those fragments.
-        let (start, end) = (&tombstone.start[..], &tombstone.end[..]);
-        let first = self.fragments.partition_point(|fragment| &fragment.end[..] <= start);
-        let last = self.fragments.partition_point(|fragment| &fragment.start[..] < end);
+        let (start, end) = (&tombstone.start, &tombstone.end);
+        let first = self.fragments.partition_point(|fragment| fragment.end <= *start);
+        let last = self.fragments.partition_point(|fragment| fragment.start < *end);
         let mut fragments = Vec::with_capacity(self.fragments.len() + 2);
         fragments.extend_from_slice(&self.fragments[..first]);
         let hidden = &self.fragments[first..last];
-        if let Some(cut) = hidden.first().filter(|cut| &cut.start[..] < start) {
-            fragments.push(Fragment { end: start.into(), ..cut.clone() });
+        if let Some(cut) = hidden.first().filter(|cut| cut.start < *start) {
+            fragments.push(Fragment { end: start.clone(), ..cut.clone() });
         }
         fragments.push(Fragment::new(start, end, tombstone.seqno));
-        if let Some(cut) = hidden.last().filter(|cut| &cut.end[..] > end) {
+        if let Some(cut) = hidden.last().filter(|cut| cut.end > *end) {
             fragments.push(Fragment::new(end, &cut.end, cut.newest));
         }
         fragments.extend_from_slice(&self.fragments[last..]);
@@ -238,11 +239,17 @@ impl RangeTombstones {
 
     /// The tombstones, by start, newest first among equal starts.
     pub fn iter(&self) -> impl Iterator<Item = RangeTombstone> {
-        self.by_start().into_iter().cloned()
+        self.by_start().into_iter().map(|shared| (**shared).clone())
     }
 
-    fn by_start(&self) -> Vec<&RangeTombstone> {
-        let mut tombstones: Vec<&RangeTombstone> = self.newest_first.iter().map(|arc| &**arc).collect();
+    /// The tombstones, newest first, for other sets to have too.
+    pub fn shared(&self) -> &[Arc<RangeTombstone>] {
+        &self.newest_first
+    }
+
+    /// As [`RangeTombstones::iter`], to be shared.
+    pub fn by_start(&self) -> Vec<&Arc<RangeTombstone>> {
+        let mut tombstones: Vec<&Arc<RangeTombstone>> = self.newest_first.iter().collect();
         // Stable, and the list is newest first.
         tombstones.sort_by(|a, b| a.start.cmp(&b.start));
         tombstones
@@ -254,13 +261,14 @@ impl RangeTombstones {
         if self.is_empty() || self.span().is_some_and(|span| range.covers(&span)) {
             return self.clone();
         }
-        let limit: Option<Box<[u8]>> = match &range.end {
+        let first: Arc<[u8]> = range.start[..].into();
+        let limit: Option<Arc<[u8]>> = match &range.end {
             KeyEnd::Included(end) => Some([end, &[0][..]].concat().into()),
-            KeyEnd::Excluded(end) => Some(end.clone()),
+            KeyEnd::Excluded(end) => Some(end[..].into()),
             KeyEnd::Unbounded => None,
         };
         let clipped = |tombstone: &Arc<RangeTombstone>| {
-            let start = (&tombstone.start).max(&range.start);
+            let start = (&tombstone.start).max(&first);
             let end = limit.as_ref().map_or(&tombstone.end, |limit| limit.min(&tombstone.end));
             if start >= end {
                 return None;
@@ -288,11 +296,7 @@ impl RangeTombstones {
             .chunk_by(|newer, older| stripe(newer) == stripe(older))
             .flat_map(seen_from_above)
             .map(|fragment| {
-                Arc::new(RangeTombstone {
-                    start: fragment.start[..].into(),
-                    end: fragment.end[..].into(),
-                    seqno: fragment.newest,
-                })
+                Arc::new(RangeTombstone { start: fragment.start, end: fragment.end, seqno: fragment.newest })
             });
         RangeTombstones::from_shared(visible.collect())
     }
@@ -323,11 +327,11 @@ impl RangeTombstones {
         let count = decoder.varint_up_to(bytes.len() as u64 / 4, "a number of range tombstones")?;
         let mut tombstones: Vec<Arc<RangeTombstone>> = Vec::with_capacity(count as usize);
         for _ in 0..count {
-            let start: Box<[u8]> = decoder.bytes("the start of a range tombstone")?.into();
+            let start: Arc<[u8]> = decoder.bytes("the start of a range tombstone")?.into();
             if tombstones.last().is_some_and(|before| before.start > start) {
                 return decoder.fail("range tombstones in order of their starts");
             }
-            let end: Box<[u8]> = decoder.end("the end of a range tombstone")?.into();
+            let end: Arc<[u8]> = decoder.end("the end of a range tombstone")?.into();
             if start >= end {
                 return decoder.fail("a range tombstone that ends after its start");
             }
@@ -368,7 +372,7 @@ impl RangeTombstones {
 fn seen_from_above(newest_first: &[Arc<RangeTombstone>]) -> Vec<Fragment> {
     let mut by_start: Vec<usize> = (0..newest_first.len()).collect();
     by_start.sort_by(|&a, &b| newest_first[a].start.cmp(&newest_first[b].start));
-    let mut edges: Vec<&[u8]> = newest_first.iter().flat_map(|t| [&t.start[..], &t.end[..]]).collect();
+    let mut edges: Vec<&Arc<[u8]>> = newest_first.iter().flat_map(|t| [&t.start, &t.end]).collect();
     edges.sort_unstable();
     edges.dedup();
 
@@ -378,16 +382,16 @@ fn seen_from_above(newest_first: &[Arc<RangeTombstone>]) -> Vec<Fragment> {
     let mut coming = by_start.into_iter().peekable();
     for edge in edges.windows(2) {
         let (from, to) = (edge[0], edge[1]);
-        while let Some(at) = coming.next_if(|&at| &newest_first[at].start[..] <= from) {
+        while let Some(at) = coming.next_if(|&at| &newest_first[at].start <= from) {
             under.push(Reverse(at));
         }
-        while under.peek().is_some_and(|&Reverse(at)| &newest_first[at].end[..] <= from) {
+        while under.peek().is_some_and(|&Reverse(at)| &newest_first[at].end <= from) {
             under.pop();
         }
         let Some(&Reverse(newest)) = under.peek() else { continue };
         let seqno = newest_first[newest].seqno;
         match fragments.last_mut() {
-            Some(last) if last.newest == seqno && &last.end[..] == from => last.end = to.into(),
+            Some(last) if last.newest == seqno && last.end == *from => last.end = to.clone(),
             _ => fragments.push(Fragment::new(from, to, seqno)),
         }
     }

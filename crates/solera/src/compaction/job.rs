@@ -28,6 +28,7 @@ use crate::{
     memtable::Memtable,
     merge::Merge,
     operator::MergeOperator,
+    pool,
     sight::Reader,
     sync::atomic::{AtomicBool, Ordering},
     table::{Access, Layout, TableContext, TableDescriptor, TableWriter, waste::ENTRY_BYTES},
@@ -43,6 +44,9 @@ const ENTRIES_PER_CANCEL_CHECK: u64 = 4096;
 const ENTRIES_PER_MEANWHILE: u64 = 256;
 /// How often, while a table fills, one looks how large it has become.
 const SIZE_CHECKS_PER_TABLE: u64 = 64;
+/// What the allocator keeps of so many bytes that were freed in large pieces goes back to the system
+/// in the middle of a job.
+const LARGE_KEPT_MAX: u64 = 16 << 20;
 /// A table points to values of so many times the bytes that it may have itself, at most: a
 /// conversion concerns whole tables.
 const SEPARATED_TABLE_BYTES: u64 = 2;
@@ -252,10 +256,10 @@ fn merge_into<C: Cursor>(
         values: Some(job.values.clone()),
     };
     let mut retain = Retain::new(readers, &reader, tombstones, outputs);
-    let kept = retain.tombstones().clone();
+    let kept = retain.take_tombstones();
     retain.sink().keep_tombstones(kept);
     let mut merge = Merge::new(sources);
-    merge.seek_first()?;
+    merge.seek_first_late()?;
     let mut entries = 0u64;
     while merge.valid() {
         if entries.is_multiple_of(ENTRIES_PER_CANCEL_CHECK) && cancelled.load(Ordering::Relaxed) {
@@ -267,11 +271,12 @@ fn merge_into<C: Cursor>(
             meanwhile()?;
         }
         entries += 1;
+        pool::trim_after_large(LARGE_KEPT_MAX);
         let entry =
             Entry { key: merge.key(), seqno: merge.seqno(), kind: merge.kind(), value: merge.value() };
         retain.sink().reckoning.read.add(&entry);
         retain.add(merge.age(), entry, || merge.pin_value())?;
-        merge.next()?;
+        merge.next_late()?;
     }
     let outputs = retain.finish()?;
     outputs.reckoning.settle();
@@ -325,7 +330,7 @@ struct Outputs<'o, 'j> {
     /// The range tombstones of the whole job, and in the order of their starts, last first, those
     /// that start behind what was written.
     tombstones: RangeTombstones,
-    ahead: Vec<RangeTombstone>,
+    ahead: Vec<Arc<RangeTombstone>>,
     open: Option<TableWriter>,
     /// Bytes of entries added since the size of the open table was looked at.
     unmeasured_bytes: u64,
@@ -367,7 +372,7 @@ impl<'o, 'j> Outputs<'o, 'j> {
     fn keep_tombstones(&mut self, tombstones: RangeTombstones) {
         // They are told from the entries of their own table by number, so then none is elided.
         self.elide_below = if tombstones.is_empty() { self.readers.snapshots[0] } else { 0 };
-        self.ahead = tombstones.iter().collect();
+        self.ahead = tombstones.by_start().into_iter().cloned().collect();
         self.ahead.reverse();
         self.tombstones = tombstones;
     }
@@ -382,8 +387,11 @@ impl<'o, 'j> Outputs<'o, 'j> {
     fn pass_tombstones(&mut self, key: Option<&[u8]>) -> Result<()> {
         while let Some(next) = self.ahead.pop_if(|next| key.is_none_or(|key| next.start[..] <= *key)) {
             let last = self.open.as_ref().and_then(TableWriter::last_key);
-            if self.is_full() && last.is_none_or(|last| *last < next.start[..]) && self.start < next.start {
-                self.end_table(KeyEnd::Excluded(next.start.clone()))?;
+            if self.is_full()
+                && last.is_none_or(|last| *last < next.start[..])
+                && self.start[..] < next.start[..]
+            {
+                self.end_table(KeyEnd::Excluded(next.start[..].into()))?;
             }
             self.tombstone_bytes += (next.start.len() + next.end.len()) as u64 + TOMBSTONE_BYTES;
         }
@@ -404,7 +412,7 @@ impl<'o, 'j> Outputs<'o, 'j> {
                 if let Some(newest) = tombstones.max_seqno().filter(|_| self.readers.drops_tombstones) {
                     hold_tombstone(table, self.readers.snapshots[0], newest);
                 }
-                table.add_range_tombstones(&tombstones);
+                table.add_range_tombstones(tombstones);
             }
         }
         if let Some(table) = open {

@@ -90,7 +90,7 @@ pub trait Sink {
 struct Covers {
     all: Arc<RangeTombstones>,
     /// The same set by stripe, for stripes that have any.
-    by_stripe: Vec<(usize, RangeTombstones)>,
+    by_stripe: Vec<(usize, Arc<RangeTombstones>)>,
 }
 
 impl Covers {
@@ -181,25 +181,14 @@ impl<'j, S: Sink> Retain<'j, S> {
             |seqno| stripe(seqno) == stripe(readers.oldest_input) && seqno <= readers.oldest_transaction;
         let (bottom, all): (Vec<_>, Vec<_>) = tombstones
             .iter()
-            .flat_map(|set| set.iter())
+            .flat_map(|set| set.shared().iter().cloned())
             .partition(|tombstone| readers.drops_tombstones && is_idle(tombstone.seqno));
         bottom.iter().for_each(|tombstone| sink.dropped_tombstone(tombstone, Why::Bottom));
-        let all = RangeTombstones::new(all);
-        let kept = all.thinned(readers.snapshots);
-        let mut left: Vec<RangeTombstone> = kept.iter().collect();
-        left.sort_by_key(|tombstone| tombstone.seqno);
-        for tombstone in all.iter().filter(|tombstone| !is_among(tombstone, &left)) {
-            sink.dropped_tombstone(&tombstone, Why::Shadowed);
-        }
+        let all = RangeTombstones::from_shared(all);
+        let kept = thinned(all, readers.snapshots, &mut sink);
         let has_any = tombstones.iter().any(|set| !set.is_empty());
-        let by_age = tombstones.into_iter().filter(|_| has_any).map(|set| {
-            let mut parts: Vec<RangeTombstone> = set.iter().collect();
-            parts.sort_by_key(|tombstone| stripe(tombstone.seqno));
-            let by_stripe = parts.chunk_by(|a, b| stripe(a.seqno) == stripe(b.seqno));
-            let by_stripe =
-                by_stripe.map(|part| (stripe(part[0].seqno), RangeTombstones::new(part.to_vec())));
-            Covers { by_stripe: by_stripe.collect(), all: set }
-        });
+        let by_age = tombstones.into_iter().filter(|_| has_any);
+        let by_age = by_age.map(|all| Covers { by_stripe: by_stripe(&all, stripe), all });
         Retain {
             readers,
             reader,
@@ -216,9 +205,9 @@ impl<'j, S: Sink> Retain<'j, S> {
         }
     }
 
-    /// The range tombstones that survive, of all sources together.
-    pub fn tombstones(&self) -> &RangeTombstones {
-        &self.kept
+    /// The range tombstones that survive, of all sources together, once.
+    pub fn take_tombstones(&mut self) -> RangeTombstones {
+        std::mem::take(&mut self.kept)
     }
 
     /// The next entry, from the source of this age. `pin` keeps its value beyond this call.
@@ -434,8 +423,37 @@ impl<'j, S: Sink> Retain<'j, S> {
     }
 }
 
+/// What readers can tell of `all`; the sink is told of those that go.
+fn thinned(all: RangeTombstones, snapshots: &[Seqno], sink: &mut impl Sink) -> RangeTombstones {
+    let kept = all.thinned(snapshots);
+    // Mostly all stay. Then the two share what they hold.
+    if kept == all {
+        return all;
+    }
+    let mut left: Vec<&Arc<RangeTombstone>> = kept.shared().iter().collect();
+    left.sort_by_key(|tombstone| tombstone.seqno);
+    for tombstone in all.by_start().into_iter().filter(|tombstone| !is_among(tombstone, &left)) {
+        sink.dropped_tombstone(tombstone, Why::Shadowed);
+    }
+    kept
+}
+
+/// The tombstones of `all` for each stripe that has any: the set itself, if it has one stripe.
+fn by_stripe(
+    all: &Arc<RangeTombstones>,
+    stripe: impl Fn(Seqno) -> usize,
+) -> Vec<(usize, Arc<RangeTombstones>)> {
+    // Newest first, so those of a stripe follow each other.
+    let parts = all.shared().chunk_by(|a, b| stripe(a.seqno) == stripe(b.seqno));
+    let set = |part: &[Arc<RangeTombstone>]| match part.len() == all.len() {
+        true => all.clone(),
+        false => Arc::new(RangeTombstones::from_shared(part.to_vec())),
+    };
+    parts.map(|part| (stripe(part[0].seqno), set(part))).collect()
+}
+
 /// Whether something of `tombstone` is in `left`, which is in the order of numbers.
-fn is_among(tombstone: &RangeTombstone, left: &[RangeTombstone]) -> bool {
+fn is_among(tombstone: &RangeTombstone, left: &[&Arc<RangeTombstone>]) -> bool {
     let first = left.partition_point(|other| other.seqno < tombstone.seqno);
     let mut parts = left[first..].iter().take_while(|other| other.seqno == tombstone.seqno);
     parts.any(|other| other.start < tombstone.end && tombstone.start < other.end)

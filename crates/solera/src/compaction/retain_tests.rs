@@ -243,7 +243,7 @@ fn told_job(inputs: &[Source], readers: Readers<'_>, reader: &Reader) -> (Source
             }
         }
     }
-    let tombstones = retain.tombstones().iter().collect();
+    let tombstones = retain.take_tombstones().iter().collect();
     let told = retain.finish().unwrap();
     (Source { entries: told.out.clone(), tombstones }, told)
 }

@@ -199,7 +199,7 @@ impl Deleted {
     /// The range as a tombstone with that number; `None`: it has no end that a tombstone can have.
     fn numbered(&self, seqno: Seqno) -> Option<RangeTombstone> {
         let end = self.range.end.key()?;
-        Some(RangeTombstone { start: self.range.start.clone(), end: end.into(), seqno })
+        Some(RangeTombstone { start: self.range.start[..].into(), end: end.into(), seqno })
     }
 }
 

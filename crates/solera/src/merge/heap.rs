@@ -3,7 +3,7 @@
 //! The source in front stands outside a binary heap of the others. As long as it stays in front, a
 //! step costs one comparison, heads first. `skip_to`, `skip_before` and `skip_unseen` seek in some
 //! sources at once. `lend` has the front source lend the entries that come before those of all
-//! others.
+//! others. `seek_first_late` and `next_late` hold the large values of one source at a time.
 //!
 //! What must hold: forward, the order is user key ascending, then age, then position in the source;
 //! backward it is exactly the reverse. Sequence numbers are not compared between sources. A merge
@@ -86,6 +86,32 @@ impl<C: Cursor> Merge<C> {
     #[inline]
     pub fn age(&self) -> usize {
         self.front.expect("the merge stands on an entry").age()
+    }
+
+    /// To the first entry, where only the source in front keeps a large value in memory.
+    pub fn seek_first_late(&mut self) -> Result<()> {
+        self.position::<false>(|source| source.seek_first().and_then(|()| source.doze()))?;
+        self.wake_front()
+    }
+
+    /// One entry forward, after [`seek_first_late`](Self::seek_first_late). Must be valid.
+    #[inline]
+    pub fn next_late(&mut self) -> Result<()> {
+        let age = self.age();
+        self.step::<false>()?;
+        if self.front.is_none_or(|front| front.age() == age) {
+            return Ok(());
+        }
+        self.sources[age].doze()?;
+        self.wake_front()
+    }
+
+    /// The source in front is asked for its value next. An error leaves the merge not valid.
+    fn wake_front(&mut self) -> Result<()> {
+        let Some(front) = self.front.take() else { return Ok(()) };
+        self.sources[front.age()].wake()?;
+        self.front = Some(front);
+        Ok(())
     }
 
     /// Walking forward: takes every source of age `age` or older that stands before `key` to its

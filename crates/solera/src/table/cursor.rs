@@ -1,7 +1,7 @@
 //! Walking a table: `TableCursor`, a `Cursor` within a clip, and `Access`, how it gets at blocks.
 //!
 //! It holds one block at a time by a count, so that values can be pinned, and lends stretches of it
-//! (`Lending`). Reads of users go through the cache. After 2 misses in a row they read ahead, in
+//! (`Lending`). A merge of many tables has it `doze` while it waits at a large value. Reads of users go through the cache. After 2 misses in a row they read ahead, in
 //! pieces that double from 16 KiB to 256 KiB. Compactions read 128 KiB at once forward and leave
 //! the cache alone.
 //!
@@ -14,7 +14,7 @@
 
 use super::{TableFile, lookup::Fetched, reader::Table};
 use crate::{
-    block::{Block, LentEntries},
+    block::{Block, BlockBuilder, LastMile, LentEntries},
     cursor::{Cursor, Lending, VERSIONS_STEPPED_MAX},
     error::Result,
     ids::Seqno,
@@ -45,6 +45,9 @@ const CACHED_AHEAD_BYTES_MIN: u64 = 16 << 10;
 
 /// Room for a key, made when a cursor is: most keys need no more.
 const KEY_BYTES_EXPECTED: usize = 32;
+/// A value of so many bytes is let go of while a merge waits at it. It costs a second read.
+const DOZE_BYTES_MIN: usize = 1 << 20;
+
 /// Room for keys that a cursor keeps while nobody uses it, at most.
 const KEY_BYTES_RESTED_MAX: usize = 1024;
 
@@ -102,6 +105,9 @@ struct Place {
     rank: usize,
     /// The ranks of `block` that the clip admits.
     clip: Range<usize>,
+    /// While it dozes, rank and clip in the block that it has let go of. `block` holds the entry
+    /// without its value then.
+    asleep: Option<Box<(usize, Range<usize>)>>,
 }
 
 /// Stored blocks that were read ahead.
@@ -230,7 +236,7 @@ impl TableCursor {
         let Clip { start, end } = &self.clip;
         let low = if start.is_empty() { 0 } else { block.find(start) };
         let high = end.as_ref().map_or(block.len(), |end| block.find(end));
-        self.place = Some(Place { block, number, rank, clip: low..high.max(low) });
+        self.place = Some(Place { block, number, rank, clip: low..high.max(low), asleep: None });
     }
 
     /// To the first entry of block `number`, or the first one behind it that the clip admits. The
@@ -553,11 +559,42 @@ impl Cursor for TableCursor {
     #[inline]
     fn value(&self) -> &[u8] {
         let place = self.place();
+        debug_assert!(place.asleep.is_none(), "who dozes has no value");
         place.block.value(place.rank)
     }
 
     fn pin_value(&self) -> Slice {
         let place = self.place();
         place.block.pin_value(place.rank)
+    }
+
+    fn doze(&mut self) -> Result<()> {
+        let elided = self.source.file.descriptor().elided_seqno;
+        let Some(place) = &mut self.place else { return Ok(()) };
+        if place.asleep.is_some() || place.block.value(place.rank).len() < DOZE_BYTES_MIN {
+            return Ok(());
+        }
+        let (seqno, kind) = place.block.stamp(place.rank, elided);
+        let mut alone = BlockBuilder::new(0, LastMile::Halving, 0);
+        let takes_it = alone.try_add(&self.key, seqno, kind, &[]);
+        assert!(takes_it, "an empty block takes any entry");
+        let mut payload = Vec::new();
+        alone.finish(&[], &mut payload);
+        place.block = Block::from_payload(&payload).expect("a payload as the builder makes it");
+        let clip = std::mem::replace(&mut place.clip, 0..1);
+        place.asleep = Some(Box::new((std::mem::take(&mut place.rank), clip)));
+        Ok(())
+    }
+
+    fn wake(&mut self) -> Result<()> {
+        let Some(place) = &mut self.place else { return Ok(()) };
+        let Some(asleep) = place.asleep.take() else { return Ok(()) };
+        let number = place.number;
+        // An error leaves the cursor not valid.
+        self.place = None;
+        let block = self.source.fetch(number)?;
+        let (rank, clip) = *asleep;
+        self.place = Some(Place { block, number, rank, clip, asleep: None });
+        Ok(())
     }
 }

@@ -33,7 +33,7 @@ use crate::{
         separators::{SEPARATOR_BYTES_MAX, Separators},
     },
     key::{KEY_BYTES_MAX, KeyRange, Kind, VALUE_BYTES_MAX, equal, hash, split_expiry},
-    tombstone::{RangeTombstone, RangeTombstones},
+    tombstone::RangeTombstones,
     vfs::{Fs, WriteFile},
 };
 use std::{fmt, path::PathBuf, sync::Arc};
@@ -79,7 +79,7 @@ pub struct TableWriter {
     lower_fence: Option<(usize, u8)>,
     first_key: Vec<u8>,
     last_key: Vec<u8>,
-    tombstones: Vec<RangeTombstone>,
+    tombstones: RangeTombstones,
     /// What is known so far. The rest is filled in by `finish`.
     descriptor: TableDescriptor,
     /// No entry is older than this, whatever number it comes with.
@@ -139,7 +139,7 @@ impl TableWriter {
             lower_fence: None,
             first_key: Vec::new(),
             last_key: Vec::new(),
-            tombstones: Vec::new(),
+            tombstones: RangeTombstones::default(),
             descriptor: TableDescriptor {
                 file,
                 bytes: 0,
@@ -230,8 +230,15 @@ impl TableWriter {
     }
 
     /// Adds range tombstones. What several calls add is the union.
-    pub fn add_range_tombstones(&mut self, tombstones: &RangeTombstones) {
-        self.tombstones.extend(tombstones.iter());
+    pub fn add_range_tombstones(&mut self, tombstones: RangeTombstones) {
+        // Mostly there is one call.
+        self.tombstones = match self.tombstones.is_empty() {
+            true => tombstones,
+            false => {
+                let both = [self.tombstones.shared(), tombstones.shared()].concat();
+                RangeTombstones::from_shared(both)
+            }
+        };
     }
 
     /// How long the file would be if it were finished now, nearly.
@@ -288,7 +295,7 @@ impl TableWriter {
         if !self.block.is_empty() {
             self.cut(None)?;
         }
-        let tombstones = RangeTombstones::new(std::mem::take(&mut self.tombstones));
+        let tombstones = std::mem::take(&mut self.tombstones);
         self.describe(&tombstones);
         let mut footer = Footer {
             tombstones: self.offset(),

@@ -203,4 +203,12 @@ impl Cursor for RunCursor {
     fn pin_value(&self) -> Slice {
         self.here().pin_value()
     }
+
+    fn doze(&mut self) -> Result<()> {
+        self.open.as_mut().map_or(Ok(()), TableCursor::doze)
+    }
+
+    fn wake(&mut self) -> Result<()> {
+        self.open.as_mut().map_or(Ok(()), TableCursor::wake)
+    }
 }

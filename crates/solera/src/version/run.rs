@@ -247,9 +247,9 @@ pub(super) fn first_reaching(tables: &[TableRef], key: &[u8]) -> usize {
 pub fn collect_tombstones(tables: &[TableRef]) -> Result<RangeTombstones> {
     let mut all = Vec::new();
     for table in tables {
-        all.extend(table.tombstones()?.iter());
+        all.extend_from_slice(table.tombstones()?.shared());
     }
-    Ok(RangeTombstones::new(all))
+    Ok(RangeTombstones::from_shared(all))
 }
 
 impl fmt::Display for TableRef {

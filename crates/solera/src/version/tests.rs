@@ -212,7 +212,7 @@ fn range_tombstones_count_only_within_the_clip() {
         TableWriter::create(&context, FileId(1), &Layout::default(), Layout::default().filter.mean(), 0)
             .unwrap();
     let tombstone = RangeTombstone { start: key(10).into(), end: key(90).into(), seqno: 5 };
-    table.add_range_tombstones(&RangeTombstones::new(vec![tombstone]));
+    table.add_range_tombstones(RangeTombstones::new(vec![tombstone]));
     let file = TableFile::new(&context, Arc::new(table.finish().unwrap().unwrap()));
     let whole = TableRef::new(file, &KeyRange::all()).unwrap();
     let [left, right] = whole.without(&KeyRange::closed(&key(40), &key(49)));

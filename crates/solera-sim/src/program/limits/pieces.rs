@@ -59,6 +59,7 @@ fn rows(factor: u64) -> Vec<Row> {
         under(BUDGET_MIB, "long_keys_percent", factor == 1, "long-keys", &[1500 * factor]),
         row("keyspaces_percent", "keyspaces", &[2500 * factor]),
         operands("appended_operands_percent", "append"),
+        under(BUDGET_MIB, "deleted_ranges_percent", factor == 1, "ranges", &[50_000 * factor]),
         under(BUDGET_MIB, "nearly_large_values_percent", false, "near", &[8, 262_000, 50 * factor]),
         under(32, "of_32_mib_percent", false, "memory", &small),
         under(16, "of_16_mib_percent", false, "memory", &small),

@@ -326,3 +326,48 @@ fn a_read_ahead_that_fails_is_made_again_block_by_block() {
     assert!(matches!(failed, Error::Io { .. }), "{failed}");
     assert!(!cursor.valid());
 }
+
+/// A cursor that dozes keeps nothing of a large value but the block's number, and wakes where it
+/// was: also where several versions of a key have one number, within a clip, and before it goes on.
+#[test]
+fn a_cursor_that_dozes_wakes_where_it_was() {
+    let large = vec![7; 2 << 20];
+    let version = |key: &[u8], seqno, value: &[u8]| Entry {
+        key: key.to_vec(),
+        seqno,
+        kind: Kind::Merge,
+        value: value.to_vec(),
+    };
+    let entries = [
+        version(b"a", 9, b"small"),
+        version(b"b", 8, &large),
+        version(b"b", 7, &large[1..]),
+        version(b"b", 6, b"small"),
+        version(b"c", 5, &large[2..]),
+        version(b"d", 4, b"small"),
+    ];
+    for layout in layouts() {
+        let context = context(&fresh_fs(), 1 << 16);
+        let file = table_of(&context, &layout, &entries);
+        for clip in [KeyRange::all(), KeyRange::half_open(b"b", b"d")] {
+            let expected = clipped(&entries, &clip);
+            let mut cursor = file.cursor(&clip, Access::Sequential).unwrap();
+            cursor.seek_first().unwrap();
+            for expected in expected {
+                let (stamp, head) = (cursor.stamp(), cursor.head());
+                cursor.doze().unwrap();
+                cursor.doze().unwrap();
+                assert_eq!((cursor.valid(), cursor.key()), (true, &expected.key[..]));
+                assert_eq!((cursor.stamp(), cursor.head()), (stamp, head));
+                cursor.wake().unwrap();
+                cursor.wake().unwrap();
+                assert_eq!(&entry(&cursor), expected);
+                cursor.next().unwrap();
+            }
+            assert!(!cursor.valid());
+            cursor.doze().unwrap();
+            cursor.wake().unwrap();
+            assert!(!cursor.valid());
+        }
+    }
+}

@@ -90,7 +90,7 @@ pub(super) fn write(
     for entry in entries {
         writer.add(&entry.key, entry.seqno, entry.kind, &entry.value).unwrap();
     }
-    writer.add_range_tombstones(tombstones);
+    writer.add_range_tombstones(tombstones.clone());
     writer.finish().unwrap().unwrap()
 }
 
