@@ -568,11 +568,33 @@ impl Cursor for TableCursor {
         place.block.pin_value(place.rank)
     }
 
+    /// Nearly all blocks are too small for that.
+    #[inline]
     fn doze(&mut self) -> Result<()> {
+        if self.place.as_ref().is_some_and(|place| place.block.memory_bytes() >= DOZE_BYTES_MIN) {
+            self.let_go();
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn wake(&mut self) -> Result<()> {
+        if self.place.as_ref().is_some_and(|place| place.asleep.is_some()) {
+            self.fetch_again()
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl TableCursor {
+    /// [`Cursor::doze`] in a large block.
+    #[cold]
+    fn let_go(&mut self) {
         let elided = self.source.file.descriptor().elided_seqno;
-        let Some(place) = &mut self.place else { return Ok(()) };
+        let Some(place) = &mut self.place else { return };
         if place.asleep.is_some() || place.block.value(place.rank).len() < DOZE_BYTES_MIN {
-            return Ok(());
+            return;
         }
         let (seqno, kind) = place.block.stamp(place.rank, elided);
         let mut alone = BlockBuilder::new(0, LastMile::Halving, 0);
@@ -583,10 +605,11 @@ impl Cursor for TableCursor {
         place.block = Block::from_payload(&payload).expect("a payload as the builder makes it");
         let clip = std::mem::replace(&mut place.clip, 0..1);
         place.asleep = Some(Box::new((std::mem::take(&mut place.rank), clip)));
-        Ok(())
     }
 
-    fn wake(&mut self) -> Result<()> {
+    /// [`Cursor::wake`] of a cursor that dozes.
+    #[cold]
+    fn fetch_again(&mut self) -> Result<()> {
         let Some(place) = &mut self.place else { return Ok(()) };
         let Some(asleep) = place.asleep.take() else { return Ok(()) };
         let number = place.number;

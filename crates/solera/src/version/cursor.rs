@@ -204,10 +204,12 @@ impl Cursor for RunCursor {
         self.here().pin_value()
     }
 
+    #[inline]
     fn doze(&mut self) -> Result<()> {
         self.open.as_mut().map_or(Ok(()), TableCursor::doze)
     }
 
+    #[inline]
     fn wake(&mut self) -> Result<()> {
         self.open.as_mut().map_or(Ok(()), TableCursor::wake)
     }
