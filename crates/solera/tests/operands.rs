@@ -1,10 +1,10 @@
-//! Test of what a read holds of a key's operands: they are made fewer while they are gathered,
-//! where the operator can make less of them.
+//! Tests of large operands. A read makes them fewer while they are gathered, where the operator can
+//! make less of them. A merge of many runs gives what their order says.
 //!
-//! Its operator keeps the largest operand and notes how many bytes a merge was given at most. Every
+//! The operator of the first keeps the largest operand and notes how many bytes a merge was given at most. Every
 //! way to read is asked: lookups, walks either way, snapshots, transactions.
 
-use solera::{KeyspaceOptions, MergeOperator, Options, vfs::mem::MemFs};
+use solera::{KeyspaceOptions, MergeOperator, Options, operator, vfs::mem::MemFs};
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
@@ -64,4 +64,50 @@ fn operands_of_which_little_comes_are_not_all_held_at_once() {
     }
     let given = operator.given_bytes.load(Ordering::Relaxed);
     assert!((OPERAND_BYTES..=GIVEN_BYTES_MAX).contains(&given), "a merge was given {given} bytes");
+}
+
+/// Symptom: a merge of runs that had an operand of 8 MiB each held them all. Cause: it stood on the
+/// key in all runs at once, and each held its block. Cure: who is not in front lets go of a large
+/// value, and reads it again. `solera-sim limits` measures the memory.
+#[test]
+fn a_merge_of_many_runs_with_large_operands_gives_what_their_order_says() {
+    const RUNS: u8 = 7;
+    let options = Options::new().memory(8 << 20).background_threads(0).fs(Arc::new(MemFs::new()));
+    let db = options.open("/db").unwrap();
+    let append = operator::builtin("append").unwrap();
+    let space = db.keyspace_with("s", KeyspaceOptions::new().merge_operator(append)).unwrap();
+    let large = |run: u8| vec![run; OPERAND_BYTES + usize::from(run)];
+    let mut snapshots = Vec::new();
+    for run in 0..RUNS {
+        for key in ["b", "d"] {
+            space.merge(key, large(run)).unwrap();
+        }
+        // Small values and others of the same key lie between.
+        space.merge("b", [run]).unwrap();
+        for key in ["a", "c", "e"] {
+            space.put(key, [run]).unwrap();
+        }
+        space.flush().unwrap();
+        snapshots.push(db.snapshot());
+    }
+    let value = |runs: u8, with_small| {
+        let of_run = |run| [large(run), if with_small { vec![run] } else { Vec::new() }].concat();
+        (0..runs).flat_map(of_run).collect::<Vec<u8>>()
+    };
+    // All snapshots hold versions apart; then one does, then none.
+    for left in [snapshots.len(), 3, 0] {
+        snapshots.truncate(left);
+        space.compact_range(..).unwrap();
+        for (runs, snapshot) in (1..).zip(&snapshots) {
+            assert!(*snapshot.get(&space, "b").unwrap().unwrap() == *value(runs, true), "{runs} of {left}");
+            assert!(*snapshot.get(&space, "d").unwrap().unwrap() == *value(runs, false), "{runs} of {left}");
+        }
+        assert!(*space.get("b").unwrap().unwrap() == *value(RUNS, true), "{left}");
+        assert!(*space.get("d").unwrap().unwrap() == *value(RUNS, false), "{left}");
+        assert_eq!(space.get("c").unwrap().as_deref(), Some(&[RUNS - 1][..]));
+        assert_eq!(space.iter().count(), 5);
+    }
+    let stats = space.stats();
+    let runs: usize = stats.levels.iter().map(|level| level.runs.len()).sum();
+    assert_eq!(runs, 1, "{stats:?}");
 }

@@ -44,8 +44,8 @@ const ENTRIES_PER_CANCEL_CHECK: u64 = 4096;
 const ENTRIES_PER_MEANWHILE: u64 = 256;
 /// How often, while a table fills, one looks how large it has become.
 const SIZE_CHECKS_PER_TABLE: u64 = 64;
-/// What the allocator keeps of so many bytes that were freed in large pieces goes back to the system
-/// in the middle of a job.
+/// When so many bytes were freed in large pieces, a job has the allocator give them back to the
+/// system.
 const LARGE_KEPT_MAX: u64 = 16 << 20;
 /// A table points to values of so many times the bytes that it may have itself, at most: a
 /// conversion concerns whole tables.

@@ -1,9 +1,9 @@
 //! Walking a table: `TableCursor`, a `Cursor` within a clip, and `Access`, how it gets at blocks.
 //!
 //! It holds one block at a time by a count, so that values can be pinned, and lends stretches of it
-//! (`Lending`). A merge of many tables has it `doze` while it waits at a large value. Reads of users go through the cache. After 2 misses in a row they read ahead, in
+//! (`Lending`). Reads of users go through the cache. After 2 misses in a row they read ahead, in
 //! pieces that double from 16 KiB to 256 KiB. Compactions read 128 KiB at once forward and leave
-//! the cache alone.
+//! the cache alone; they have it `doze` while it waits at a large value.
 //!
 //! What must hold: entries outside the clip do not exist for it. A seek finds the right block
 //! whatever the index says, by `table::lookup`. Where a user's read ahead fails, the block is read
