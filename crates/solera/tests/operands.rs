@@ -1,8 +1,8 @@
 //! Tests of large operands. A read makes them fewer while they are gathered, where the operator can
 //! make less of them. A merge of many runs gives what their order says.
 //!
-//! The operator of the first keeps the largest operand and notes how many bytes a merge was given at most. Every
-//! way to read is asked: lookups, walks either way, snapshots, transactions.
+//! The operator of the first test keeps the largest operand and notes how many bytes a merge was
+//! given at most. Every way to read is asked: lookups, walks either way, snapshots, transactions.
 
 use solera::{KeyspaceOptions, MergeOperator, Options, operator, vfs::mem::MemFs};
 use std::sync::{
