@@ -170,10 +170,10 @@ fn a_range_that_is_written_converts_often_and_one_that_rests_never() {
                 conversions[at] += 1;
                 let moved: u64 = live[at]
                     .iter()
-                    .filter(|(file, _)| conversion.victims.has(FileId(**file)))
+                    .filter(|(file, _)| conversion.victims.takes(FileId(**file), &seen[at].range.start))
                     .map(|(_, b)| b)
                     .sum();
-                live[at].retain(|file, _| !conversion.victims.has(FileId(*file)));
+                live[at].retain(|file, _| !conversion.victims.takes(FileId(*file), &seen[at].range.start));
                 if moved > 0 {
                     live[at].insert(next, moved);
                     files.push((next, moved, at));
@@ -233,7 +233,7 @@ proptest! {
             for cell in cells.iter_mut().filter(|cell| conversion.range.overlaps(&cell.range)) {
                 let mut here = Live { sorted: true, ..Live::default() };
                 cell.live.retain(|file, live| {
-                    let leaves = conversion.victims.has(*file);
+                    let leaves = conversion.victims.takes(*file, &cell.range.start);
                     if leaves {
                         spaces.iter_mut().filter(|space| space.file == *file).for_each(|space| space.live -= live.bytes);
                         here.bytes += live.bytes;
