@@ -111,8 +111,9 @@ fn walks_pay_for_values_that_are_scattered_over_many_sorted_files_and_not_over_a
         let (_, first) = decide(&spaces, &cells, 30, &BTreeSet::new());
         first.map_or(Vec::new(), |first| first.victims.iter().map(|file| file.0).collect())
     };
-    assert_eq!(moved(6, 20), (102..107).collect::<Vec<_>>());
-    assert!(moved(6, 19).is_empty(), "fewer reads than values");
+    // Each of the five has less than one short read pays for.
+    assert_eq!(moved(6, 5), (102..107).collect::<Vec<_>>());
+    assert!(moved(6, 4).is_empty(), "fewer reads than it takes to move them");
     assert!(moved(SCATTERED_MIN, 1000).is_empty(), "few files");
 }
 
