@@ -42,7 +42,8 @@ const WALKS_IN_VAIN: usize = 4;
 const SLOW_NS: u64 = 5_000_000;
 /// Operations between two looks at whether values are being moved, and at the space.
 const LOOK_OPERATIONS: u64 = 512;
-/// What the system's cache holds of the logs is dropped so many times in a phase.
+/// What the system's cache holds of the logs is dropped so many times in a phase, and in reads at
+/// rest.
 const DROPS: u64 = 16;
 /// Popularity of the keys that are updated and read, as in YCSB.
 const ZIPF_EXPONENT: f64 = 0.99;
@@ -396,7 +397,7 @@ impl Keeper {
 
     /// Scans of `entries` entries from random keys: entries per second.
     pub(super) fn scans(&mut self, clock: &dyn Clock, scans: u64, entries: u64) -> Result<f64> {
-        self.drop_cached_logs()?;
+        self.come_to_rest()?;
         let (mut seen, mut ns) = (0u64, 0);
         for _ in 0..scans {
             let first = key(self.random.below(self.setting.pairs));
@@ -468,10 +469,13 @@ impl Keeper {
         for key in self.db.range(..).keys() {
             key?;
         }
-        self.drop_cached_logs()?;
+        self.come_to_rest()?;
         let calls = of_process("syscr:");
         let mut ns = 0;
-        for _ in 0..reads {
+        for at in 0..reads {
+            if at.is_multiple_of(reads.div_ceil(DROPS)) {
+                self.drop_cached_logs()?;
+            }
             let number = self.random.below(self.setting.pairs);
             let begin = clock.monotonic_ns();
             let value = self.db.get(key(number))?;
@@ -523,6 +527,14 @@ impl Keeper {
             bytes += entry?.metadata().map_or(0, |data| data.blocks() * SECTOR_BYTES);
         }
         Ok(bytes)
+    }
+
+    /// Waits until nothing is left to do that scans before have brought about, and until no arm has
+    /// its logs in the system's cache: what is not yet on the device would stay there.
+    fn come_to_rest(&self) -> Result<()> {
+        self.db.wait_idle()?;
+        self.db.sync()?;
+        self.drop_cached_logs()
     }
 
     /// Drops what the system's cache holds of the logs. What is not yet on the device stays.

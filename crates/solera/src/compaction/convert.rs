@@ -14,7 +14,7 @@ use super::{
     cut::{Cut, Intent},
     picture::Picture,
     plan::{Plan, Reason},
-    reclaim::{LIVE_PARTS, Space, Victims, allowed, by_waste, by_worth},
+    reclaim::{LIVE_PARTS, Part, Space, Victims, allowed, by_waste, by_worth},
 };
 use crate::{
     canary::{Bug, planted},
@@ -49,6 +49,8 @@ const HIDDEN_PARTS: u64 = 16;
 const CELLS_READ: usize = 64;
 /// A walk reads so many sorted files side by side without much loss.
 const SCATTERED_MIN: usize = 4;
+/// Out of sorted files values move by stretches: one short read pays for so many bytes.
+const BYTES_PER_READ: u64 = 8 << 10;
 /// Somebody who was asked to give everything back empties files of which one part in so many is
 /// garbage.
 const EMPTIED_PARTS: u64 = 16;
@@ -152,9 +154,10 @@ impl Scales<'_> {
         self.victims.iter().enumerate().map(gain).sum()
     }
 
-    /// The files whose values in `cell` walks have paid for: as many short reads as there are
-    /// values. Logs, of which each value costs one; and where values are scattered over many sorted
-    /// files, these but the largest. None if there is no room for them.
+    /// The files whose values in `cell` walks have paid for, by as many short reads as it takes to
+    /// move them: of a log one for each value, of sorted files one for some kilobytes. Logs; and
+    /// where values are scattered over many sorted files, these but the largest. None if there is
+    /// no room for them.
     fn paid(&self, cell: &Cell) -> BTreeSet<FileId> {
         let others = || {
             let is_other = |file: &FileId| self.spaces.contains_key(file) && !self.victims.contains(file);
@@ -169,21 +172,25 @@ impl Scales<'_> {
             sorted.pop();
             paid.extend(sorted.into_iter().map(|(_, file)| file));
         }
-        let values: u64 = paid.iter().map(|file| cell.live[file].values).sum();
-        let is_paid = values > 0 && cell.reads >= values && bytes_in(cell, &paid) <= self.room;
+        let price = |live: &Live| match live.sorted {
+            true => live.values.min(live.bytes.div_ceil(BYTES_PER_READ)),
+            false => live.values,
+        };
+        let price: u64 = paid.iter().map(|file| price(&cell.live[file])).sum();
+        let is_paid = price > 0 && cell.reads >= price && bytes_in(cell, &paid) <= self.room;
         if is_paid { paid } else { BTreeSet::new() }
     }
 
     /// What is weighed of `cell`; `None`: nothing leaves it.
     fn weigh(&self, cell: &Cell) -> Option<Weighed> {
         let paid = self.paid(cell);
-        let bytes_of_paid = bytes_in(cell, &paid);
-        let moved = bytes_of_paid + bytes_in(cell, self.victims);
+        let paid_bytes = bytes_in(cell, &paid);
+        let moved = paid_bytes + bytes_in(cell, self.victims);
         let is_merged = moved > 0 || self.reveals && cell.is_revealing();
         let revealed = if is_merged { cell.hidden } else { 0 };
-        let gain = self.gain(cell) + (bytes_of_paid + revealed) as f64;
+        let gain = self.gain(cell) + (paid_bytes + revealed) as f64;
         let worth = gain / (moved + cell.table_bytes).max(1) as f64;
-        (moved > 0 || revealed > 0).then_some(Weighed { paid, moved, worth })
+        (moved > 0 || revealed > 0).then_some(Weighed { paid, paid_bytes, moved, worth })
     }
 }
 
@@ -192,10 +199,21 @@ fn bytes_in(cell: &Cell, files: &BTreeSet<FileId>) -> u64 {
     cell.live.iter().filter(|(file, _)| files.contains(file)).map(|(_, live)| live.bytes).sum()
 }
 
+/// Cells that are converted together, from the first to the last.
+struct Group {
+    first: usize,
+    last: usize,
+    /// As of [`Weighed`].
+    moved: u64,
+    paid_bytes: u64,
+}
+
 /// What is decided by, of a cell.
 struct Weighed {
     /// Files beside the victims.
     paid: BTreeSet<FileId>,
+    /// Bytes of the values that leave these.
+    paid_bytes: u64,
     /// Bytes of the values that leave.
     moved: u64,
     /// What that is worth for each byte written.
@@ -301,23 +319,39 @@ pub fn convert(
         weighed.iter().enumerate().filter_map(|(at, weighed)| Some((at, weighed.as_ref()?))).collect();
     best.sort_by(|(_, a), (_, b)| b.worth.total_cmp(&a.worth));
     let with_neighbours = |(at, of_cell): (usize, &Weighed)| {
-        let Cell { keyspace, range, .. } = &cells[at];
-        let (mut range, mut moved) = (range.clone(), of_cell.moved);
-        for (cell, other) in cells.iter().zip(&weighed).skip(at + 1) {
-            let Some(other) = other else { break };
-            let takes_part = cell.keyspace == *keyspace
-                && other.paid == of_cell.paid
-                && other.worth >= of_cell.worth / NEIGHBOUR_SHARE
-                && moved + other.moved <= live / PLAN_PARTS;
-            if !takes_part {
-                break;
-            }
-            range = range.hull(&cell.range);
-            moved += other.moved;
-        }
-        let victims = Victims::with_old(victims.union(&of_cell.paid).copied().collect(), old);
+        let keyspace = cells[at].keyspace;
         let is_paid = !of_cell.paid.is_empty();
-        Conversion { keyspace: *keyspace, range, victims, moved, is_paid }
+        // `group`: the cells that go together so far.
+        let joining = |group: &Group, at: usize| -> Option<Group> {
+            let other = weighed.get(at)?.as_ref()?;
+            let moved = group.moved + other.moved;
+            let paid_bytes = group.paid_bytes + other.paid_bytes;
+            let takes_part = cells[at].keyspace == keyspace
+                && other.paid.is_empty() != is_paid
+                && other.worth >= of_cell.worth / NEIGHBOUR_SHARE
+                && moved <= live / PLAN_PARTS
+                && paid_bytes <= room;
+            let (first, last) = (group.first.min(at), group.last.max(at));
+            takes_part.then_some(Group { first, last, moved, paid_bytes })
+        };
+        let mut group = Group { first: at, last: at, moved: of_cell.moved, paid_bytes: of_cell.paid_bytes };
+        while let Some(wider) = joining(&group, group.last + 1) {
+            group = wider;
+        }
+        while let Some(wider) = group.first.checked_sub(1).and_then(|before| joining(&group, before)) {
+            group = wider;
+        }
+        let part = |at: usize| {
+            let paid = weighed[at].iter().flat_map(|weighed| &weighed.paid);
+            Part { range: cells[at].range.clone(), files: victims.iter().chain(paid).copied().collect() }
+        };
+        Conversion {
+            keyspace,
+            range: cells[group.first].range.hull(&cells[group.last].range),
+            victims: Victims::of_parts((group.first..=group.last).map(part).collect(), old),
+            moved: group.moved,
+            is_paid,
+        }
     };
     best.into_iter().map(with_neighbours).collect()
 }

@@ -14,7 +14,7 @@
 use super::{
     moves::Moves,
     plan::{Plan, Reason, Work},
-    reclaim::Victims,
+    reclaim::{Side, Victims},
     retain::{Entry, Readers, Retain, Sink, Why},
     shape::Shape,
 };
@@ -336,6 +336,8 @@ struct Outputs<'o, 'j> {
     unmeasured_bytes: u64,
     /// Whether the open table ends before the next key.
     ends: bool,
+    /// Where its keys lie from those whose values move.
+    side: Side,
     /// Where the range of the open table begins.
     start: Box<[u8]>,
     /// Bytes of the tombstones that start in the range of the open table.
@@ -359,6 +361,7 @@ impl<'o, 'j> Outputs<'o, 'j> {
             open: None,
             unmeasured_bytes: 0,
             ends: false,
+            side: Side::Within,
             start: Box::default(),
             tombstone_bytes: 0,
             separated_bytes: 0,
@@ -435,6 +438,7 @@ impl<'o, 'j> Outputs<'o, 'j> {
             self.unmeasured_bytes = 0;
             self.ends = self.is_full();
         }
+        self.change_sides(entry.key);
         let of_separators = self.open.as_ref().map_or(0, |open| open.extent_of_separators_with(entry.key));
         if self.ends || of_separators >= self.job.shape.table_bytes {
             let last = self.open.as_ref().and_then(TableWriter::last_key);
@@ -455,6 +459,16 @@ impl<'o, 'j> Outputs<'o, 'j> {
             (entry.key.len() + value.len()) as u64 + u64::from(separated) / SEPARATED_TABLE_BYTES;
         let table = self.open.as_mut().expect("it was opened above");
         table.add(entry.key, entry.seqno, entry.kind, value)
+    }
+
+    /// No table lies on both sides of an end of the range whose values move: what is there of the
+    /// files that are emptied is then known by table, and not by an estimate.
+    fn change_sides(&mut self, key: &[u8]) {
+        let side = self.moves.side(key);
+        if side != self.side {
+            self.ends |= self.open.is_some();
+            self.side = side;
+        }
     }
 
     fn begin(&self) -> Result<TableWriter> {

@@ -11,7 +11,7 @@
 //!
 //! Caller: `job`, whose `Outputs` hands every separated entry here.
 
-use super::reclaim::Victims;
+use super::reclaim::{Side, Victims};
 use crate::{
     dir::FileName,
     error::{Error, Result},
@@ -66,6 +66,11 @@ impl<'m> Moves<'m> {
         }
     }
 
+    /// Where `key` lies from the keys whose values move.
+    pub(super) fn side(&self, key: &[u8]) -> Side {
+        self.victims.side(key)
+    }
+
     /// An entry of `key` that stores a pointer, behind an expiry if it `expires`, went into the job
     /// and does not come out.
     pub(super) fn drop_entry(&mut self, key: &[u8], expires: bool, stored: &[u8]) -> Result<()> {
@@ -86,7 +91,7 @@ impl<'m> Moves<'m> {
         if self.are_counted {
             self.tally.take(&pointer);
         }
-        if !self.victims.has(pointer.file) {
+        if !self.victims.takes(pointer.file, key) {
             self.tally.add(&pointer);
             return Ok((stored, pointer.len));
         }

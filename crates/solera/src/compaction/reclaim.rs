@@ -11,7 +11,7 @@
 //! Callers: `engine::reclaim` and `engine::rewrite` decide; `convert` shares the sums; `moves` asks
 //! `Victims::has`; `engine::options`, `solera-bench` and `solera-sim` choose a `Reclaim`.
 
-use crate::ids::FileId;
+use crate::{ids::FileId, key::KeyRange};
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 /// How the space of values that nobody needs is given back.
@@ -66,34 +66,81 @@ impl Space {
     }
 }
 
-/// Value files whose values leave them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Value files whose values leave them: of all keys, or of a range.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Victims {
     files: Arc<BTreeSet<FileId>>,
     /// Files up to this number are old; none is, if it is 0.
     old: FileId,
+    /// Only values of these keys move.
+    within: Option<Arc<[Part]>>,
+}
+
+/// A part of the range of a conversion.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Part {
+    /// Begins where the part before it ends.
+    pub(super) range: KeyRange,
+    /// The files whose values leave it.
+    pub(super) files: BTreeSet<FileId>,
+}
+
+/// Where a key lies from the keys whose values move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Before,
+    Within,
+    Behind,
 }
 
 impl Victims {
     /// These files.
     pub fn new(files: BTreeSet<FileId>) -> Victims {
-        Victims { files: Arc::new(files), old: FileId(0) }
+        Victims { files: Arc::new(files), ..Victims::default() }
     }
 
-    /// These files; those up to `old` are old.
-    pub fn with_old(files: BTreeSet<FileId>, old: FileId) -> Victims {
-        Victims { files: Arc::new(files), old }
+    /// The same files, of which only values of keys in `range` move: a job reads whole tables, and
+    /// these may reach far beyond the range that was chosen.
+    #[must_use]
+    pub fn within(self, range: KeyRange) -> Victims {
+        let files = BTreeSet::clone(&self.files);
+        Victims { within: Some([Part { range, files }].into()), ..self }
+    }
+
+    /// What leaves these parts, of which there is at least one. Files up to `old` are old.
+    pub(super) fn of_parts(parts: Vec<Part>, old: FileId) -> Victims {
+        let files = parts.iter().flat_map(|part| part.files.iter().copied()).collect();
+        Victims { files: Arc::new(files), old, within: Some(parts.into()) }
+    }
+
+    /// Where `key` lies from the keys whose values move.
+    pub(super) fn side(&self, key: &[u8]) -> Side {
+        let ends = self.within.as_deref().and_then(|parts| parts.first().zip(parts.last()));
+        let Some((first, last)) = ends else { return Side::Within };
+        if *key < *first.range.start {
+            Side::Before
+        } else if last.range.end.admits(key) {
+            Side::Within
+        } else {
+            Side::Behind
+        }
+    }
+
+    /// Whether the value of `key` leaves `file`.
+    pub(super) fn takes(&self, file: FileId, key: &[u8]) -> bool {
+        if !self.files.contains(&file) {
+            return false;
+        }
+        let Some(parts) = self.within.as_deref() else { return true };
+        let behind = parts.partition_point(|part| *part.range.start <= *key);
+        let part = behind.checked_sub(1).map(|at| &parts[at]);
+        part.is_some_and(|part| part.range.end.admits(key) && part.files.contains(&file))
     }
 
     /// Whether a value that leaves `file` has lived for long, and so will probably go on: such
     /// values get files of their own.
     pub fn is_old(&self, file: FileId) -> bool {
         file <= self.old
-    }
-
-    /// Whether the values of `file` leave it.
-    pub fn has(&self, file: FileId) -> bool {
-        self.files.contains(&file)
     }
 
     /// Whether nothing is moved.
@@ -161,6 +208,7 @@ pub fn most_wasteful(spare_percent: u32, files: &[Space]) -> Option<FileId> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::key::KeyEnd;
     use proptest::prelude::*;
 
     fn space((number, (bytes, live)): (usize, (u64, u64))) -> Space {
@@ -178,6 +226,39 @@ mod tests {
             let wasteful = files.iter().any(|file| file.garbage() > 0);
             prop_assert_eq!(most_wasteful(spare, &files).is_some(), is_over(spare, &files) && wasteful);
         }
+    }
+
+    #[test]
+    fn of_a_range_only_its_own_keys_move_and_of_all_keys_each_does() {
+        let all = Victims::new([FileId(1)].into());
+        assert_eq!([&b""[..], b"m", &[255; 9]].map(|key| all.side(key)), [Side::Within; 3]);
+        assert!(all.takes(FileId(1), b"m") && !all.takes(FileId(2), b"m"));
+        let some = all.clone().within(KeyRange::half_open(b"c", b"f"));
+        let sides = [&b"b"[..], b"c", b"ez", b"f", b"g"].map(|key| some.side(key));
+        assert_eq!(sides, [Side::Before, Side::Within, Side::Within, Side::Behind, Side::Behind]);
+        let taken = [&b"b"[..], b"c", b"ez", b"f", b"g"].map(|key| some.takes(FileId(1), key));
+        assert_eq!(taken, [false, true, true, false, false]);
+        let last = all.within(KeyRange { start: b"c"[..].into(), end: KeyEnd::Included(b"f"[..].into()) });
+        assert_eq!([&b"f"[..], b"f0"].map(|key| last.side(key)), [Side::Within, Side::Behind]);
+    }
+
+    #[test]
+    fn of_each_part_the_values_of_its_own_files_move() {
+        let part = |range: KeyRange, files: &[u64]| Part {
+            range,
+            files: files.iter().map(|&file| FileId(file)).collect(),
+        };
+        let parts = vec![
+            part(KeyRange::half_open(b"c", b"f"), &[1, 2]),
+            part(KeyRange::half_open(b"f", b"h"), &[2, 3]),
+        ];
+        let victims = Victims::of_parts(parts, FileId(1));
+        assert_eq!(victims.iter().collect::<Vec<_>>(), [1, 2, 3].map(FileId));
+        let taken = |file| [&b"b"[..], b"c", b"f", b"h"].map(|key| victims.takes(FileId(file), key));
+        assert_eq!(taken(1), [false, true, false, false]);
+        assert_eq!(taken(2), [false, true, true, false]);
+        assert_eq!(taken(3), [false, false, true, false]);
+        assert_eq!((victims.side(b"g"), victims.side(b"h")), (Side::Within, Side::Behind));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::{
     ids::FileId,
     key::KeyRange,
     sync::MutexGuard,
-    tree::Tree,
+    tree::{Sample, Tree},
 };
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -123,7 +123,8 @@ impl Reclaimer<'_> {
             let mut state = self.reclaiming.state.lock();
             let mut spaces = self.spaces(&trees, &state.spared);
             spaces.retain(|space| space.file < newest && !tried.contains(&space.file));
-            let cells = self.cells(&mut state, &trees)?;
+            // Whole tables: what walks have read does not matter here.
+            let cells = self.cells_of(&mut state, &trees, |_| Sample::default())?;
             drop(state);
             let victims = compaction::emptied_by(&spaces, &cells, tree.id, range);
             if victims.is_empty() {
@@ -146,7 +147,11 @@ impl Reclaimer<'_> {
                         self.clock().sleep(TRY_PERIOD);
                         continue;
                     };
-                    let done = self.rest.carry_out(tree, &plan, Victims::new(victims.clone()));
+                    let done = self.rest.carry_out(
+                        tree,
+                        &plan,
+                        Victims::new(victims.clone()).within(cell.range.clone()),
+                    );
                     let mut state = self.reclaiming.state.lock();
                     self.after_conversion(&mut state, tree, &plan, done)?;
                     drop(claim);
@@ -159,12 +164,22 @@ impl Reclaimer<'_> {
 
     /// The cells of all keyspaces that have separated values.
     pub(super) fn cells(&self, state: &mut State, trees: &[Arc<Tree>]) -> Result<Vec<Cell>> {
+        self.cells_of(state, trees, |tree| tree.heat.sample())
+    }
+
+    /// The same, divided where `read` says that walks have read.
+    fn cells_of(
+        &self,
+        state: &mut State,
+        trees: &[Arc<Tree>],
+        read: impl Fn(&Tree) -> Sample,
+    ) -> Result<Vec<Cell>> {
         let mut cells = Vec::new();
         state.census.forget_gone(trees);
         for tree in trees {
             let version = tree.view().version.clone();
             if !version.values().is_empty() {
-                let heat = tree.heat.sample();
+                let heat = read(tree);
                 let pointers = |run: &_, table: &_| state.census.of(&version, run, table);
                 cells.extend(compaction::cells(tree.id, &version, &heat, pointers)?);
             }

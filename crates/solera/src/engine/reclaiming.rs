@@ -28,9 +28,14 @@ use crate::{
 };
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-/// While the headroom shrinks from the whole ramp to nothing, what a writer is held for a byte
-/// doubles so often, from a nanosecond on: 1 GB a second, and 1 MB in the end.
-const DOUBLINGS: u64 = 10;
+/// While the headroom shrinks from the whole ramp to an eighth of it, what a writer is held for a
+/// byte grows evenly, up to nearly so many nanoseconds: 8 MB a second. Most conversions end within
+/// that, so no write is held for much longer than the others.
+const EVEN_NS: u64 = 128;
+/// In the last of so many parts of the ramp
+const HARD_PARTS: u64 = 8;
+/// it doubles so often: 1 MB a second in the end.
+const HARD_DOUBLINGS: u64 = 3;
 /// Longest that one write is held.
 const HELD_MAX: Duration = Duration::from_millis(50);
 /// More than anybody writes: with so much left, or half of it, writers are not held.
@@ -178,10 +183,7 @@ impl Reclaiming {
         let missing = ramp.saturating_sub(u64::try_from(left).unwrap_or(0));
         match missing {
             0 if left > 0 => Duration::ZERO,
-            _ => {
-                let doublings = (missing * DOUBLINGS).checked_div(ramp).unwrap_or(DOUBLINGS);
-                Duration::from_nanos(bytes.saturating_mul(1 << doublings)).min(HELD_MAX)
-            }
+            _ => held(bytes, missing, ramp),
         }
     }
 
@@ -195,6 +197,23 @@ impl Reclaiming {
     pub(super) fn victims(&self) -> Victims {
         Victims::clone(&self.victims.load())
     }
+}
+
+/// How long a writer of `bytes` is held when `missing` bytes of the ramp are used up.
+fn held(bytes: u64, missing: u64, ramp: u64) -> Duration {
+    // In 1/1024 of the ramp.
+    const PARTS: u128 = 1024;
+    let missing = (u128::from(missing) * PARTS).checked_div(u128::from(ramp)).unwrap_or(PARTS);
+    let hard = PARTS - PARTS / u128::from(HARD_PARTS);
+    let even_ns = u128::from(bytes) * u128::from(EVEN_NS);
+    let ns = match missing.checked_sub(hard) {
+        None => even_ns * missing / PARTS,
+        Some(over) => {
+            let doublings = over * u128::from(HARD_PARTS * HARD_DOUBLINGS) / PARTS;
+            even_ns << doublings
+        }
+    };
+    Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX)).min(HELD_MAX)
 }
 
 /// Keeps files counted that values are moved out of.
@@ -222,11 +241,30 @@ mod tests {
         assert!(held[..10].iter().all(Duration::is_zero), "{held:?}");
         assert!(held.is_sorted() && !held[11].is_zero(), "{held:?}");
         // The room is used up: a megabyte a second from now on.
-        assert_eq!(held[20..], vec![Duration::from_nanos(10_000 << DOUBLINGS); 10]);
+        assert_eq!(held[20..], vec![Duration::from_nanos((10_000 * EVEN_NS) << HARD_DOUBLINGS); 10]);
         assert_eq!(reclaiming.delay(1 << 30), HELD_MAX);
         reclaiming.allow_all();
         assert_eq!(reclaiming.delay(1 << 40), Duration::ZERO);
         assert_eq!(reclaiming.delay(1 << 40), Duration::ZERO);
+    }
+
+    /// Symptom: one write in a hundred was held for half a millisecond while values moved. Cause:
+    /// what a byte is held for doubled with each tenth of the ramp, so nearly all of the time that a
+    /// conversion took was paid for by the last few writes. Cure: it grows evenly.
+    #[test]
+    fn what_a_conversion_takes_is_paid_for_by_all_writes_of_its_time() {
+        const WRITE: u64 = 1024;
+        const RAMP: u64 = 3200 * WRITE;
+        for conversion_ms in [50, 100, 150] {
+            let (mut taken, mut paid, mut longest) = (0, Duration::ZERO, Duration::ZERO);
+            while paid < Duration::from_millis(conversion_ms) {
+                taken += WRITE;
+                assert!(taken <= RAMP, "it ends in time");
+                longest = held(WRITE, taken, RAMP);
+                paid += longest;
+            }
+            assert!(longest < Duration::from_micros(132), "{longest:?} for {conversion_ms} ms");
+        }
     }
 
     #[test]

@@ -37,8 +37,8 @@ pub struct Heat {
     keys: Mutex<VecDeque<Box<[u8]>>>,
 }
 
-/// What a [`Heat`] knew at one moment.
-#[derive(Debug)]
+/// What a [`Heat`] knew at one moment; by default nothing.
+#[derive(Debug, Default)]
 pub struct Sample {
     /// Ascending.
     keys: Vec<Box<[u8]>>,

@@ -54,6 +54,9 @@ const PIECE_BYTES: usize = 256 << 10;
 struct Opened {
     file: Arc<dyn ReadFile>,
     binding: Binding,
+    /// What the footer of a sorted file says of its values' bytes, once somebody has read it: such
+    /// a file is never written again.
+    value_bytes: OnceLock<u64>,
 }
 
 /// A file that holds values. Opened by the first read. It is removed with its last owner, if it was
@@ -136,7 +139,7 @@ impl ValueFile {
         let mut header = [0; FILE_HEADER_BYTES];
         read_exact_at(&*file, &mut header, 0)?;
         let binding = self.kind.check(self.path(), &header, self.database, self.id)?;
-        Ok(self.opened.get_or_init(|| Opened { file, binding }))
+        Ok(self.opened.get_or_init(|| Opened { file, binding, value_bytes: OnceLock::new() }))
     }
 
     /// Length of the file, in bytes.
@@ -148,6 +151,9 @@ impl ValueFile {
     /// of a sorted value file those of its values, of a log its length.
     pub fn space(&self) -> Result<u64> {
         let opened = self.opened()?;
+        if let Some(&bytes) = opened.value_bytes.get() {
+            return Ok(bytes);
+        }
         let len = opened.file.len()?;
         if self.kind.magic != SORTED.magic {
             return Ok(len);
@@ -157,7 +163,8 @@ impl ValueFile {
         };
         let mut footer = [0; FOOTER_BYTES];
         read_exact_at(&*opened.file, &mut footer, at)?;
-        Ok(read_footer(self.path(), opened.binding, at, &footer)?.1)
+        let bytes = read_footer(self.path(), opened.binding, at, &footer)?.1;
+        Ok(*opened.value_bytes.get_or_init(|| bytes))
     }
 
     /// The value that `pointer` leads to, which belongs to `key`: one read of exactly its record.
