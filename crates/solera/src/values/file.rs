@@ -67,6 +67,8 @@ pub struct ValueFile {
     direct: bool,
     opened: OnceLock<Opened>,
     opening: Mutex<()>,
+    /// Of a sorted file, bytes that its values take, once somebody has asked: it never changes.
+    space: OnceLock<u64>,
     /// Where its stretches lie that stay in memory, once a walk has come here; none if they do not.
     stretches: OnceLock<Option<Box<dyn Stretches>>>,
 }
@@ -90,6 +92,7 @@ impl ValueFile {
             direct,
             opened: OnceLock::new(),
             opening: Mutex::new(()),
+            space: OnceLock::new(),
             stretches: OnceLock::new(),
         }
     }
@@ -147,6 +150,9 @@ impl ValueFile {
     /// Bytes that the file takes, in which it is no better than another one with the same values:
     /// of a sorted value file those of its values, of a log its length.
     pub fn space(&self) -> Result<u64> {
+        if let Some(space) = self.space.get() {
+            return Ok(*space);
+        }
         let opened = self.opened()?;
         let len = opened.file.len()?;
         if self.kind.magic != SORTED.magic {
@@ -157,7 +163,8 @@ impl ValueFile {
         };
         let mut footer = [0; FOOTER_BYTES];
         read_exact_at(&*opened.file, &mut footer, at)?;
-        Ok(read_footer(self.path(), opened.binding, at, &footer)?.1)
+        let (_, space) = read_footer(self.path(), opened.binding, at, &footer)?;
+        Ok(*self.space.get_or_init(|| space))
     }
 
     /// The value that `pointer` leads to, which belongs to `key`: one read of exactly its record.
