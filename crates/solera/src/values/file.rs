@@ -67,7 +67,7 @@ pub struct ValueFile {
     direct: bool,
     opened: OnceLock<Opened>,
     opening: Mutex<()>,
-    /// Of a sorted file, bytes that its values take, once somebody has asked: it never changes.
+    /// Of a sorted file, bytes that its values take, once a worker has asked: it never changes.
     space: OnceLock<u64>,
     /// Where its stretches lie that stay in memory, once a walk has come here; none if they do not.
     stretches: OnceLock<Option<Box<dyn Stretches>>>,
