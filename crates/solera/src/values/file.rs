@@ -54,9 +54,6 @@ const PIECE_BYTES: usize = 256 << 10;
 struct Opened {
     file: Arc<dyn ReadFile>,
     binding: Binding,
-    /// What the footer of a sorted file says of its values' bytes, once somebody has read it: such
-    /// a file is never written again.
-    value_bytes: OnceLock<u64>,
 }
 
 /// A file that holds values. Opened by the first read. It is removed with its last owner, if it was
@@ -70,6 +67,8 @@ pub struct ValueFile {
     direct: bool,
     opened: OnceLock<Opened>,
     opening: Mutex<()>,
+    /// Of a sorted file, bytes that its values take, once a worker has asked: it never changes.
+    space: OnceLock<u64>,
     /// Where its stretches lie that stay in memory, once a walk has come here; none if they do not.
     stretches: OnceLock<Option<Box<dyn Stretches>>>,
 }
@@ -93,6 +92,7 @@ impl ValueFile {
             direct,
             opened: OnceLock::new(),
             opening: Mutex::new(()),
+            space: OnceLock::new(),
             stretches: OnceLock::new(),
         }
     }
@@ -139,7 +139,7 @@ impl ValueFile {
         let mut header = [0; FILE_HEADER_BYTES];
         read_exact_at(&*file, &mut header, 0)?;
         let binding = self.kind.check(self.path(), &header, self.database, self.id)?;
-        Ok(self.opened.get_or_init(|| Opened { file, binding, value_bytes: OnceLock::new() }))
+        Ok(self.opened.get_or_init(|| Opened { file, binding }))
     }
 
     /// Length of the file, in bytes.
@@ -150,10 +150,10 @@ impl ValueFile {
     /// Bytes that the file takes, in which it is no better than another one with the same values:
     /// of a sorted value file those of its values, of a log its length.
     pub fn space(&self) -> Result<u64> {
-        let opened = self.opened()?;
-        if let Some(&bytes) = opened.value_bytes.get() {
-            return Ok(bytes);
+        if let Some(space) = self.space.get() {
+            return Ok(*space);
         }
+        let opened = self.opened()?;
         let len = opened.file.len()?;
         if self.kind.magic != SORTED.magic {
             return Ok(len);
@@ -163,8 +163,8 @@ impl ValueFile {
         };
         let mut footer = [0; FOOTER_BYTES];
         read_exact_at(&*opened.file, &mut footer, at)?;
-        let bytes = read_footer(self.path(), opened.binding, at, &footer)?.1;
-        Ok(*opened.value_bytes.get_or_init(|| bytes))
+        let (_, space) = read_footer(self.path(), opened.binding, at, &footer)?;
+        Ok(*self.space.get_or_init(|| space))
     }
 
     /// The value that `pointer` leads to, which belongs to `key`: one read of exactly its record.

@@ -333,6 +333,22 @@ fn a_list_is_read_in_the_stretches_that_hold_it_and_nothing_besides() {
     assert_eq!(corrupt_at(wrong), pointers[1].offset);
 }
 
+/// Symptom: with values of 100 bytes apart each write took as many reads as there were sorted
+/// value files, up to a thousand times as long as without. Cause: a worker that looks for work
+/// asks what each file takes, and each answer was a read of its footer. Cure: it is read once.
+#[test]
+fn what_a_sorted_value_file_takes_is_read_once_however_often_it_is_asked() {
+    let disk = Arc::new(FaultFs::new(fs()));
+    let fs: Arc<dyn Fs> = disk.clone();
+    written(&fs, 3, &[(b"a", &[1; 1000]), (b"b", &[2; 500])]);
+    let file = files(&fs).file(FileId(3), true);
+    let space = file.space().unwrap();
+    assert!((1500..1600).contains(&space), "{space}");
+    let before = disk.calls(Call::Read);
+    assert_eq!([(); 100].map(|()| file.space().unwrap()), [space; 100]);
+    assert_eq!(disk.calls(Call::Read), before);
+}
+
 #[test]
 fn a_value_of_another_key_place_or_file_is_damage_at_its_offset() {
     let fs = fs();
