@@ -129,7 +129,8 @@ pub fn run(comparison: &Comparison, keep: &dyn Fn(&Results) -> Result<()>) -> Re
     Ok(results)
 }
 
-/// The budget of every engine if nobody says: all of the data and what lies around it, and no more.
+/// The budget of every engine if the user does not say: all of the data and what lies around it,
+/// and no more.
 pub fn memory_bytes(source: &Source, entries: usize) -> u64 {
     (source.entries(entries) as u64 * source.pair_bytes() * 3 / 2).max(64 << 20)
 }
@@ -265,7 +266,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // A closed pipe ends the child; then nobody uses its files.
+        // A closed pipe ends the child; then no process uses its files.
         drop(self.ask.take());
         let _ = self.process.wait();
         let _ = std::fs::remove_dir_all(&self.directory);

@@ -69,7 +69,7 @@ pub trait Engine: Send + Sync {
     }
 }
 
-/// Reads one database. Values are handed over where they lie: nobody is charged for a copy.
+/// Reads one database. Values are handed over where they lie: no engine is charged for a copy.
 pub trait Reader {
     /// Hands over the value of `key`; false if there is none.
     fn get(&mut self, key: &[u8], value: &mut dyn FnMut(&[u8])) -> Result<bool>;

@@ -1,7 +1,7 @@
 //! What the system knows of this process: `resident_bytes`, `cpu_seconds`, `written_bytes`,
 //! `read_calls`, `directory_bytes`.
 //!
-//! `settle_device` waits until the device has all that anybody has written so far.
+//! `settle_device` waits until the device has all that any process has written so far.
 //!
 //! What must hold: Linux only; what the system does not tell reads as 0.
 //!
@@ -35,8 +35,8 @@ pub fn cpu_seconds() -> f64 {
     seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }
 
-/// Waits until the device has all that anybody has written so far: nobody's writes are to wait for
-/// those of the engine before.
+/// Waits until the device has all that any process has written so far: an engine's writes are not
+/// to wait for those of the engine before.
 pub fn settle_device() {
     // SAFETY: the call has no preconditions.
     unsafe { libc::sync() }

@@ -4,7 +4,7 @@
 //! `make` makes a `solera_bench` data set; `pair_bytes` and `entries` say how large it will be.
 //!
 //! What must hold: a source comes back from its text. Generated pairs have keys of 8 and values of
-//! 64 bytes if nobody says otherwise.
+//! 64 bytes if the user does not say otherwise.
 //!
 //! Callers: `main` reads one, `compare` sizes budgets by it, `child` makes the data.
 
@@ -15,7 +15,7 @@ use std::{fmt, str::FromStr};
 /// Bytes of a pair of the sample of real rows, about, and how many there are.
 const SAMPLE_PAIR_BYTES: u64 = 64;
 const SAMPLE_PAIRS: usize = 41_862;
-/// What generated pairs are like if nobody says.
+/// What generated pairs are like if the user does not say.
 const SIZES: Sizes = Sizes::Fixed { key_bytes: 8, value_bytes: 64 };
 
 /// A data set, by what users write: the sample of real rows, or a family of keys.

@@ -2,8 +2,8 @@
 //! another thread writes to.
 //!
 //! Beside it stands how long the device takes meanwhile to sync 100 bytes. Once they lie at the end
-//! of a file that nobody else has, once in the middle of a file whose length and places stay. That
-//! is the part that no engine can take away. It prints the median, the 99th percentile and the
+//! of a file that no other program has, once in the middle of a file whose length and places stay.
+//! That is the part that no engine can take away. It prints the median, the 99th percentile and the
 //! longest, in milliseconds.
 //!
 //! `cargo run --release -p solera-bench --example apply -- [entries] [changes]`

@@ -99,7 +99,7 @@ fn pass(db: &Db, arm: Arm, operation: Operation, keys: &[[u8; 8]]) -> Outcome<f6
     let before = clock.monotonic_ns();
     operation(db, keys)?;
     let ns = (clock.monotonic_ns() - before) as f64 / keys.len() as f64;
-    // What puts left to be done is nobody else's.
+    // What puts left to be done is done before the next pass.
     db.wait_idle()?;
     Ok(ns)
 }

@@ -210,8 +210,8 @@ fn life(way: &str, shape: Shape, seed: u64) -> Outcome<[f64; FIGURES.len()]> {
     ])
 }
 
-/// What is moved for each byte put, at least, by whoever moves values out of files that hold
-/// garbage and has so much room to `spare`, in parts of what is live. He knows how often each key
+/// What is moved for each byte put, at least, by an engine that moves values out of files that hold
+/// garbage. It has so much room to `spare`, in parts of what is live. It knows how often each key
 /// is written, and keeps keys of about the same rate in files of their own. In such files garbage
 /// comes evenly. If each is emptied in turn when the part `p` of it is live, files are live for
 /// `(p - 1) / ln p` in the mean, and `p / (1 - p)` is moved for each byte put. The room goes where

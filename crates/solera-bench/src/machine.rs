@@ -47,7 +47,7 @@ impl Machine {
     }
 }
 
-/// Processor time used so far, by everybody and by this process.
+/// Processor time used so far, by all processes and by this one.
 #[derive(Clone, Copy, Debug)]
 pub struct ProcessorTime {
     all_s: f64,

@@ -87,7 +87,7 @@ pub enum Error {
         expected: u64,
         /// Number of the change that is; 0: none was made yet.
         newest: u64,
-        /// Who made that one; empty if its author gave no name.
+        /// The author of that one; empty if the author gave no name.
         who: String,
     },
     /// The database was opened read-only.

@@ -209,7 +209,7 @@ pub fn check(fs: &Arc<dyn Fs>, dir: &Path) -> Result<CheckReport> {
                 }
             }
             Some(FileName::Values(_)) if loaded.is_none() => (file.kind, file.live) = ("values", true),
-            // Value files are looked at below, when it is known who points to them.
+            // Value files are looked at below, when it is known what points to them.
             Some(
                 FileName::Values(_)
                 | FileName::NextCurrent

@@ -1,4 +1,4 @@
-//! Who sees what: `judge`, the one place that decides what an entry says of its key; `Reader`,
+//! What a reader sees: `judge`, the one place that decides what an entry says of its key; `Reader`,
 //! `Verdict`, `hides`.
 //! For one key, newest entry first:
 //! - A reader passes over entries that are newer than its snapshot.

@@ -5,8 +5,8 @@
 //! `multi_get` for the call and not for each key. A put allocates only what the memtable grows by.
 //!
 //! What must hold: only the calling thread is counted, and one test runs at a time (`alone`). An
-//! allocation costs as much as a block search, and comes back wherever somebody clones what could
-//! be borrowed. Door: `Db`.
+//! allocation costs as much as a block search, and comes back wherever code clones what could be
+//! borrowed. Door: `Db`.
 
 use solera::{Compression, Db, Options};
 use std::{

@@ -117,7 +117,7 @@ fn what_was_set_survives_a_power_failure_and_opens_that_give_something_else() {
         assert_eq!(db.control().ranges(), ranges);
         assert_eq!(db.control().history(), history);
         drop(db);
-        // What an open gives holds for what nobody has set.
+        // What an open gives holds for what no change has set.
         let given = Shape { size_ratio: 9, run_limits: vec![3, 2], ..Shape::default() };
         let layout = Layout { block_bytes: 1024, index: IndexKind::Binary, ..Layout::default() };
         let db = options(&crashed).shape(given).layout(layout).open(DIR).unwrap();
@@ -384,7 +384,7 @@ fn history_keeps_the_newest_128_changes_of_an_author_through_new_manifests_and_o
 /// and then the parts more than the whole. Symptoms: no other part of the memory could be set any
 /// more; a part could not be set to what was called legal (diffmodel, seeds 85, 113, 159 of 100,000
 /// operations). Causes: the whole split was judged; a buffer was counted as less than it took.
-/// Cure: parts count as what they take, and what is not set anew is in nobody's way.
+/// Cure: parts count as what they take, and what is not set anew is in the way of no other part.
 #[test]
 fn what_another_budget_made_too_small_does_not_keep_the_others_from_being_set() {
     for (buffers, filters, cache) in

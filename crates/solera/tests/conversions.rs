@@ -2,7 +2,7 @@
 //! ways.
 //!
 //! The ways are tier, rewrite and LearnedKV. Whatever comes in between, every answer stays, and
-//! what nobody needs goes. In between come power cuts at every step, a full disk, threads that
+//! what no reader needs goes. In between come power cuts at every step, a full disk, threads that
 //! write, deletes, snapshots, torn or swapped value files, operands and expiries. Value files take
 //! at most an eighth of the live values besides what is spared. Ranges that walks have read by
 //! short reads are put in order.
@@ -595,7 +595,7 @@ fn walks_over_everything_put_a_keyspace_of_one_table_into_order_within_its_space
 }
 
 /// Symptom: each look for something to give back, after each job, read the footer of every sorted
-/// value file. Cause: nobody kept what it says. Cure: the handle of the file does.
+/// value file. Cause: what it says was not kept. Cure: the handle of the file keeps it.
 #[test]
 fn whoever_looks_again_for_something_to_give_back_reads_no_file() {
     let memory = MemFs::new();

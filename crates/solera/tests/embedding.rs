@@ -4,7 +4,7 @@
 //! Keys and ranges are taken in every type that can be seen as bytes, and a range deletion reaches
 //! the largest key. A relative path survives a change of directory. A database opens without its
 //! own merge operator, and a refused operand is an error of its entry. `close` lets go of the
-//! directory, waits for those who merge, and tells of a directory that was removed or renamed. A
+//! directory, waits for calls that merge, and tells of a directory that was removed or renamed. A
 //! shape that does not fit is refused.
 
 use solera::{
@@ -534,7 +534,7 @@ fn a_write_buffer_in_a_shape_is_obeyed_or_refused() {
     assert_eq!(db.keyspaces(), ["default", "same"]);
 }
 
-/// Symptom: `checkpoint("")` said `Ok`, and nobody knew where to. Cause: a path without letters was
+/// Symptom: `checkpoint("")` said `Ok`, and did not say where to. Cause: a path without letters was
 /// the present directory to some calls and nothing to others. Cure: it is refused, by `open` too.
 #[test]
 fn a_directory_without_a_name_is_refused() {
@@ -607,8 +607,8 @@ fn a_read_only_database_commits_what_only_read_and_says_when_it_is_closed() {
 }
 
 /// Symptom: entries of an `ingest`, or a merge operator, that closed the database hung for ever,
-/// and other threads were told that it is closed while it was not. Cause: `close` waits for those
-/// who load and merge, and waited for its own thread. Cure: it refuses there.
+/// and other threads were told that it is closed while it was not. Cause: `close` waits for threads
+/// that load and merge, and waited for its own thread. Cure: it refuses there.
 #[test]
 fn close_is_refused_within_a_call_that_it_would_wait_for() {
     struct Closes(std::sync::Mutex<Option<Db>>);

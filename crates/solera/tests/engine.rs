@@ -791,7 +791,7 @@ fn level0_runs(db: &Db) -> usize {
     db.stats().keyspaces[0].levels[0].runs.len()
 }
 
-/// Has level 0 merged at so many runs though nobody reads.
+/// Has level 0 merged at so many runs though no reader comes.
 fn set_patience(db: &Db, runs: u32) {
     db.control().apply(Change::new("test", "as the test says").set(&knob::LEVEL0_PATIENCE, runs)).unwrap();
 }
@@ -812,7 +812,7 @@ fn level_0_waits_with_its_merge_until_reads_have_paid_for_it() {
         (0..keys).for_each(|n| _ = db.get(key(n)).unwrap());
         work(&db);
     };
-    // Nobody reads: eight runs stay, the ninth takes all down.
+    // No reader comes: eight runs stay, the ninth takes all down.
     flush_runs(0..8);
     assert_eq!(level0_runs(&db), 8);
     flush_runs(8..9);

@@ -2,10 +2,10 @@
 //! a user's operator.
 //!
 //! Each test is a failure, what must hold after it, and how the database goes on. A failed sync or
-//! record leaves a database that opens. A panic in background work is reported and hangs nobody. A
-//! full disk leaves no files behind, is not tried again and again, and a write after space was made
-//! succeeds. Dropping a keyspace while it is flushed is no failure. Opens that write nothing leave
-//! one log. Door: `Db` over `FaultFs`.
+//! record leaves a database that opens. A panic in background work is reported and hangs no caller.
+//! A full disk leaves no files behind, is not tried again and again, and a write after space was
+//! made succeeds. Dropping a keyspace while it is flushed is no failure. Opens that write nothing
+//! leave one log. Door: `Db` over `FaultFs`.
 
 use solera::{
     Db, Error, MergeOperator, Options,
@@ -200,7 +200,7 @@ fn a_write_after_space_was_made_is_not_told_of_a_full_disk() {
 }
 
 /// Symptom: on a full disk two workers tried to flush as fast as they could. Cause: one's failure
-/// woke the other, who rested. Cure: what ends a rest is another call.
+/// woke the other, which rested. Cure: what ends a rest is another call.
 #[test]
 fn a_full_disk_is_not_tried_again_and_again() {
     let (_mem, fs) = disk();
@@ -225,8 +225,8 @@ fn a_flush_by_hand_ends_a_failure_of_background_work() {
     }
 }
 
-/// Logs were forgotten before the manifest said so; if it then could not, nobody removed them any
-/// more.
+/// Logs were forgotten before the manifest said so; if it then could not, no thread removed them
+/// any more.
 #[test]
 fn a_failed_manifest_append_forgets_no_log() {
     for skip in 0..8 {
@@ -244,7 +244,7 @@ fn a_failed_manifest_append_forgets_no_log() {
     }
 }
 
-/// A flush's record was durable, but the mark behind it failed and could not be removed. Nobody
+/// A flush's record was durable, but the mark behind it failed and could not be removed. No thread
 /// looked at the manifest after a success: writes were acknowledged until the next record, hundreds
 /// later, was refused.
 #[test]

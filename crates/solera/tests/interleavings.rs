@@ -194,7 +194,7 @@ impl Witness {
 }
 
 /// # Safety
-/// `header` begins a witness that `Witness::pin` made, and nobody refers to it any more.
+/// `header` begins a witness that `Witness::pin` made, and nothing refers to it any more.
 unsafe fn release(header: NonNull<PinHeader>) {
     // SAFETY: `pin` leaked this box.
     let witness = unsafe { Box::from_raw(header.cast::<Witness>().as_ptr()) };

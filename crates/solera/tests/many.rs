@@ -172,7 +172,7 @@ fn idle_keyspaces_keep_few_logs() {
 
 /// Symptom: a batch of 2 M puts took 3.9 times its size beside the budget. Cause: memtables held it
 /// whole, a second time. Cure: a batch larger than write buffers goes into tables part by part,
-/// which nobody sees before all are there.
+/// which no reader sees before all are there.
 #[test]
 fn a_batch_larger_than_write_buffers_is_seen_whole_or_not_at_all() {
     const KEYS: u32 = 4000;

@@ -227,7 +227,7 @@ proptest! {
         }
     }
 
-    /// Behind a good checksum too: whoever can write the file can write that.
+    /// Behind a good checksum too: a program that can write the file can write that.
     #[test]
     fn arbitrary_payloads_are_refused_or_read(payload: Vec<u8>, at: prop::sample::Index, flip in 1u8..) {
         let mut changed = ENCODED.1[16..].to_vec();

@@ -67,8 +67,8 @@ fn operands_of_which_little_comes_are_not_all_held_at_once() {
 }
 
 /// Symptom: a merge of runs that had an operand of 8 MiB each held them all. Cause: it stood on the
-/// key in all runs at once, and each held its block. Cure: who is not in front lets go of a large
-/// value, and reads it again. `solera-sim limits` measures the memory.
+/// key in all runs at once, and each held its block. Cure: a run that is not in front lets go of a
+/// large value, and reads it again. `solera-sim limits` measures the memory.
 #[test]
 fn a_merge_of_many_runs_with_large_operands_gives_what_their_order_says() {
     const RUNS: u8 = 7;

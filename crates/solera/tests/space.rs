@@ -1,5 +1,5 @@
-//! Tests that space comes back, through `Db`: what nobody can see any more leaves the disk without
-//! being asked.
+//! Tests that space comes back, through `Db`: what no reader can see any more leaves the disk
+//! without being asked.
 //!
 //! Each is a case that users of other engines reported, in a small size. Old versions go when their
 //! snapshot does, also the only one between two others. Expired entries go at their moment, deleted
@@ -87,7 +87,7 @@ fn soon(what: &str, holds: impl Fn() -> bool) {
 
 /// Symptom: after an overwrite under a snapshot the database stayed twice as large for ever. Cause:
 /// the bottom was written anew only where tables had tombstones, operands or keys in common with
-/// another run. Cure: a table knows its old versions and who holds them.
+/// another run. Cure: a table knows its old versions and which snapshots hold them.
 #[test]
 fn versions_kept_for_a_snapshot_go_when_it_is_dropped_without_a_call() {
     let world = World::new(2);
@@ -141,7 +141,8 @@ fn a_version_goes_with_the_only_snapshot_that_sees_it_though_an_older_one_lives(
 }
 
 /// Symptom: entries that had expired stayed on disk, through `compact_range` and reopening. Cause:
-/// nobody knew that a table of the bottom had any. Cure: a table knows when its entries expire.
+/// the engine did not know that a table of the bottom had any. Cure: a table knows when its entries
+/// expire.
 #[test]
 fn what_has_expired_goes_when_its_moment_has_come() {
     let world = World::new(0);
@@ -199,9 +200,9 @@ fn delete_nine_of_ten(which: impl Fn(&Db, u32)) {
     assert_eq!(all(db.iter()).len() as u32, KEYS / 10);
 }
 
-/// Symptom: of 202 MiB of which 90 % were deleted, all stayed until somebody called
-/// `compact_range`. Cause: deletes went down only when their level was full, and stayed in memory
-/// until the memtable was. Cure: what deletes may hide is weighed against what their merge costs.
+/// Symptom: of 202 MiB of which 90 % were deleted, all stayed until a user called `compact_range`.
+/// Cause: deletes went down only when their level was full, and stayed in memory until the memtable
+/// was. Cure: what deletes may hide is weighed against what their merge costs.
 #[test]
 fn keys_deleted_at_random_give_their_space_back_at_rest() {
     delete_nine_of_ten(|db, keys| {
@@ -222,7 +223,7 @@ fn keys_deleted_by_one_range_give_their_space_back_at_rest() {
 
 /// Symptom: of 2.1 MB of which 90 % were deleted, half stayed where the last deletes came during a
 /// merge. Cause: only a commit asked what deletes in memory hide, and none came after the merge.
-/// Cure: whoever finds no other work asks too.
+/// Cure: a worker that finds no other work asks too.
 #[test]
 fn deletes_that_came_while_a_memtable_waited_give_space_back_at_rest() {
     for by_range in [false, true] {
@@ -388,7 +389,7 @@ fn giving_space_back_changes_no_answer() {
     assert_eq!(db.default().stats().entries as usize, now.len());
 }
 
-/// What a keyspace holds is told by cause, to whoever asks for `stats` and to whoever observes.
+/// What a keyspace holds is told by cause, in `stats` and in observations.
 #[test]
 fn stats_tell_what_the_bytes_are_and_what_compaction_owes() {
     let world = World::new(0);
@@ -495,7 +496,7 @@ fn work(db: &Db) {
     while db.step().unwrap() {}
 }
 
-/// Has workers find that nobody writes any more, and do what they do then.
+/// Has workers find that no writer comes any more, and do what they do then.
 fn rest(world: &World, db: &Db) {
     work(db);
     world.clock.advance(Duration::from_secs(3));
@@ -503,7 +504,7 @@ fn rest(world: &World, db: &Db) {
 }
 
 /// Symptom: 20 MiB that were overwritten six times and left alone took 121. Cause: level 0 waits
-/// for reads, and nobody knew how much newer versions hide. Cure: once nobody writes, somebody
+/// for reads, and nothing told how much newer versions hide. Cure: once no writer comes, a worker
 /// looks for some keys of each table in older runs.
 #[test]
 fn what_was_overwritten_gives_its_space_back_once_nobody_writes() {
@@ -606,7 +607,7 @@ fn a_delete_of_a_key_with_many_operands_counts_for_all_of_them() {
 }
 
 /// Symptom: of 20 MB of separated values, of which nine tenths were deleted, all stayed, also after
-/// `compact_range`. Cause: their keys were in memory, so nobody knew what of the logs is live; and
+/// `compact_range`. Cause: their keys were in memory, so nothing told what of the logs is live; and
 /// what was asked for moved no values. Cure: memtables that are little beside the logs that they
 /// keep are flushed, and `compact_range` empties value files with garbage.
 #[test]

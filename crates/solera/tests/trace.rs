@@ -1,9 +1,9 @@
 //! Tests of recordings, through `Control::trace` and `trace::read`: they hold what was done, and
-//! get in nobody's way.
+//! get in no operation's way.
 //!
 //! Every operation is recorded, by whatever way it was done, also of many threads and from amid
 //! operations. Recordings begin anew, one at a time, and replace nothing. A disk that fails the
-//! trace fails nobody else. A trace that cannot be ended says so. A recording of a random life is
+//! trace fails no operation. A trace that cannot be ended says so. A recording of a random life is
 //! what was done.
 
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! Tests of `Transaction`: what joins the read set, what is a conflict, and who waits for whom.
+//! Tests of `Transaction`: what joins the read set, what is a conflict, which one waits for which.
 //!
 //! A transaction reads no other database. What an iterator passes over is read even if the iterator
 //! is leaked, and so are many keys at once. Transactions that commit together are serializable, and
@@ -141,7 +141,7 @@ fn transactions_that_commit_together_are_serializable() {
 }
 
 /// Each synced transaction cost a sync of its own. Files are real: a sync in memory takes no time,
-/// and where processors are busy nobody comes while one is under way.
+/// and where processors are busy no commit comes while one is under way.
 #[test]
 fn transactions_share_the_sync_of_the_log() {
     const THREADS: usize = 8;

@@ -2,8 +2,8 @@
 //! and from several threads.
 //!
 //! An iterator that ends leaves its walker to the next one of its thread (docs/decisions/0025).
-//! What must hold: whoever takes it sees what a new walker would. No walker that rests keeps a
-//! table's file from being removed. Door: `Db`.
+//! What must hold: an iterator that takes it sees what a new walker would. No walker that rests
+//! keeps a table's file from being removed. Door: `Db`.
 
 use solera::{Db, Options, Slice};
 use std::{collections::BTreeMap, path::Path};

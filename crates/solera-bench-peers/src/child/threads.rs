@@ -24,7 +24,7 @@ pub(super) fn shares(count: usize, clients: usize) -> Vec<Range<usize>> {
     (0..clients).map(|client| count * client / clients..count * (client + 1) / clients).collect()
 }
 
-/// What a client draws its operations from. The first, who may be the only one, draws what the
+/// What a client draws its operations from. The first, which may be the only one, draws what the
 /// phase's seed says.
 pub(super) fn random_of(seed: u64, client: usize) -> Random {
     Random::new(seed ^ (client as u64) << 24)

@@ -12,7 +12,7 @@ use crate::engine::{Engine, Reader, Result, Setting, TRANSACTION_ENTRIES};
 use heed::{Database, Env, EnvFlags, EnvOpenOptions, RoTxn, WithoutTls, types::Bytes};
 use std::ops::Bound;
 
-/// Readers that it has room for if nobody says.
+/// Readers that it has room for if the caller does not say.
 const READERS: usize = 126;
 
 pub struct Lmdb {

@@ -56,7 +56,7 @@ impl RocksDb {
         let write_buffer_bytes =
             (setting.memory_bytes as usize / WRITE_BUFFER_SHARE).clamp(1 << 20, WRITE_BUFFER_BYTES_MAX);
         let mut table = BlockBasedOptions::default();
-        // Ten bits a key, like everybody else here.
+        // Ten bits a key, like every other engine here.
         table.set_bloom_filter(10.0, false);
         table.set_block_size(4096);
         match tuning {
@@ -119,7 +119,7 @@ impl RocksDb {
 
 /// RocksDB asks what a processor can when it is compiled, not when it runs. One that computes the
 /// checksums of its log without the instruction for them, and probes its filters without wide ones,
-/// is not the one that anybody runs.
+/// is not the one that users run.
 fn refuse_slow_build(directory: &Path) -> Result<()> {
     let log = std::fs::read_to_string(directory.join("LOG"))?;
     if log.contains("Fast CRC32 supported: Not supported") {

@@ -5,7 +5,7 @@
 //! `data::Family` says what each is for.
 //!
 //! What must hold: all are synthetic and seeded. They have the features that trouble an index, and
-//! are not anybody's data. Identifiers with a time are of the form that their standards say.
+//! are no user's data. Identifiers with a time are of the form that their standards say.
 //!
 //! Caller: `data::family`, which draws from them.
 

@@ -152,7 +152,7 @@ impl EcoTune {
             between: unit * window.elapsed_ns as f64 / writes,
             rewrite: unit * merge,
             last_ratio: 1.0,
-            // Who writes merges here; nobody asks meanwhile.
+            // The writer merges here; no read comes meanwhile.
             while_merging: 0.0,
         })
     }

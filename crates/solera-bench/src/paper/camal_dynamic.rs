@@ -76,7 +76,7 @@ fn default(lab: &Lab<'_>) -> Setting {
     lab.setting(&Knobs { size_ratio, runs: 1, filter_bits, cache_share: 0.0 })
 }
 
-/// A database that was loaded with the default, and who turns its knobs.
+/// A database that was loaded with the default, and the hand that turns its knobs.
 fn learner(lab: &mut Lab<'_>, hand: impl FnOnce(&Tenant) -> Result<Hand>) -> Result<Learner> {
     let (tenant, _) = lab.tenant(&default(lab))?;
     let hand = hand(&tenant)?;

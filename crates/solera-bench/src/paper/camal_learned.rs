@@ -519,7 +519,7 @@ fn came(bench: &Bench<'_>, ways: &[Way], costs: &[Vec<f64>]) -> Section {
             ],
         );
     }
-    // What no way can do better than, as far as anybody knows.
+    // What no way can do better than, as far as was measured.
     let least = |mix: usize| costs.iter().map(|own| own[mix]).fold(f64::INFINITY, f64::min);
     let best: Vec<f64> = (0..bench.shifting.len()).map(least).collect();
     let ratios = best.iter().zip(&costs[0]).map(|(own, default)| own / default);

@@ -114,7 +114,7 @@ impl Counted {
         self.fs.clone()
     }
 
-    /// A directory that nobody has.
+    /// A directory that no database has.
     pub(super) fn directory(&self) -> PathBuf {
         format!("/counted/{}", self.given.fetch_add(1, Relaxed)).into()
     }

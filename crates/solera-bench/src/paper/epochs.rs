@@ -1,8 +1,8 @@
 //! One drifting workload in a world of counted time (`solera_tune::world`), with a tuner or
 //! without: `run`, which gives a `Course`.
 //!
-//! A `Course` says what each epoch took and what the tuner did, tried and took back. `Hand` says
-//! who sets the knobs; `Lengths` how long epochs and windows are.
+//! A `Course` says what each epoch took and what the tuner did, tried and took back. `Hand` is what
+//! sets the knobs; `Lengths` how long epochs and windows are.
 //!
 //! What must hold: the same drift and seed give the same course.
 //!
@@ -35,10 +35,10 @@ pub(super) struct Tuning {
     pub(super) rules: Rules,
 }
 
-/// Who sets the knobs of a database.
+/// What sets the knobs of a database.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Hand<'a> {
-    /// Nobody.
+    /// They stay as they are.
     Nobody,
     /// A person, before anything is asked: a knob and its value.
     Person(&'static str, f64),

@@ -1,7 +1,6 @@
-//! A database whose knobs somebody turns after every mission: `Learner`, and `Hand`, who turns
-//! them.
+//! A database whose knobs are turned after every mission: `Learner`, and `Hand`, which turns them.
 //!
-//! A hand is nobody (a fixed arm), an agent as the papers do it, or a tuner as users have it.
+//! A hand is none (a fixed arm), an agent as the papers do it, or a tuner as users have it.
 //! `mission` does operations and then has the hand decide. `update_ns` is what an update of the
 //! agent's model takes.
 //!
@@ -29,9 +28,9 @@ use solera_tune::{
 const PACE: Pace =
     Pace { operations_min: 1, flushes_min: 0, elapsed_ns_min: 0, elapsed_ns_max: 3_600_000_000_000 };
 
-/// Who turns the knobs.
+/// What turns the knobs.
 pub(super) enum Hand {
-    /// Nobody: they stay as they are.
+    /// They stay as they are.
     Nobody,
     /// An agent, unguarded.
     Agent(Box<dyn Agent>),
@@ -54,7 +53,7 @@ impl Hand {
     }
 }
 
-/// A database and who turns its knobs.
+/// A database and the hand that turns its knobs.
 pub(super) struct Learner {
     /// Before the database, which a tuner must not outlive.
     hand: Hand,
@@ -112,7 +111,7 @@ impl Learner {
         Ok((did, Some(window)))
     }
 
-    /// Does operations that are not shown to who turns the knobs.
+    /// Does operations that are not shown to the hand.
     pub(super) fn unseen(&mut self, clock: &dyn Clock, mix: &Mix, operations: u64) -> Result<()> {
         self.tenant.run(clock, mix, operations)?;
         let now = self.tenant.db().control().observe();

@@ -67,7 +67,7 @@ pub(super) struct Site {
     pub(super) index: IndexKind,
     /// The error bound of an index that has one.
     pub(super) epsilon: u32,
-    /// Threads of each database that flush and merge. 0: who writes does all that is due at once.
+    /// Threads of each database that flush and merge. 0: the writer does all that is due at once.
     pub(super) background_threads: usize,
     /// The time of this place.
     pub(super) clock: Arc<dyn Clock>,
@@ -337,7 +337,7 @@ impl Tenant {
         Tenant::open(&self.site, &self.setting, directory)
     }
 
-    /// Does all work that is due, where nobody else does it.
+    /// Does all work that is due, where no background thread does it.
     fn settle(&self) -> Result<()> {
         if self.site.background_threads == 0 {
             while self.db.step()? {}
@@ -345,7 +345,7 @@ impl Tenant {
         Ok(())
     }
 
-    /// Waits until all work that is due is done, whoever does it.
+    /// Waits until all work that is due is done, by whatever thread.
     pub(super) fn rest(&self) -> Result<()> {
         Ok(self.db.wait_idle()?)
     }

@@ -43,7 +43,7 @@ const WRONG: f64 = 10.0;
 /// What the database has that tells chance: the knob, and its value of the default's.
 const OTHER: (&str, f64) = ("write_buffer_percent", 0.95);
 
-/// Who tunes.
+/// A tuner.
 struct Arm {
     name: &'static str,
     agent: &'static str,
@@ -77,7 +77,7 @@ fn arms() -> Vec<Arm> {
 struct Row {
     name: &'static str,
     by_default: Course,
-    /// Nobody tuned it either; its merges come at other times.
+    /// It was not tuned either; its merges come at other times.
     other: Course,
     arms: Vec<Course>,
 }
@@ -93,7 +93,7 @@ impl Row {
         least(&self.by_default.epochs, &self.arms[arm].epochs)
     }
 
-    /// The same, where an epoch of the default takes what the slower of the two took that nobody
+    /// The same, where an epoch of the default takes what the slower of the two took that were not
     /// tuned.
     fn worst_beyond_chance(&self, arm: usize) -> f64 {
         let slower =

@@ -6,7 +6,7 @@
 //! databases in turns, `of_stored` opens each for its turn alone.
 //!
 //! What must hold: every answer is compared with the set. `create_all` also walks each database
-//! after its load. Of stored databases all have the same memory, and nobody comes to lie behind
+//! after its load. Of stored databases all have the same memory, and none comes to lie behind
 //! another.
 //!
 //! Callers: `paper::{doblix, device, keys, sherry, training, turns}`; `paper::keeper` asks
@@ -411,7 +411,7 @@ impl Inquiry<'_> {
     }
 
     /// Asks databases in memory, and opens each for its turn alone: so all have the same memory,
-    /// and nobody comes to lie behind another, where rates differ by some per cent. For each an
+    /// and none comes to lie behind another, where rates differ by some per cent. For each an
     /// answer per question.
     pub fn of_stored(&self, stored: &[Stored], progress: &mut dyn Progress) -> Result<Vec<Vec<Answer>>> {
         self.repeat(stored.len(), progress, |which, probes, tallies| {

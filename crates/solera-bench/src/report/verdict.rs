@@ -1,7 +1,7 @@
 //! What a data set's table says, in words: `verdict`, which arm is first in what and by how much;
 //! `meaning`, what a kind is.
 //!
-//! What must hold: one arm alone has nobody to be held against, so nothing is said of it. Every
+//! What must hold: one arm alone has no other to be held against, so nothing is said of it. Every
 //! index kind has a meaning.
 //!
 //! Caller: `report::text`, which ends with them.
@@ -26,7 +26,7 @@ pub(super) fn meaning(kind: &str) -> &'static str {
     }
 }
 
-/// Which arm is first in what, and by how much. One arm alone has nobody to be held against.
+/// Which arm is first in what, and by how much. One arm alone has no other to be held against.
 pub(super) fn verdict(set: &SetReport) -> Vec<String> {
     let mut lines = Vec::new();
     for (phase, one, all) in [

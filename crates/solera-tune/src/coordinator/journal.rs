@@ -242,8 +242,8 @@ fn read_lines(fs: &dyn Fs, path: &Path) -> Result<(Vec<String>, Vec<Record>)> {
         Some((_, Err(why))) if proves_what_is_before(lines[1..].iter().map(|(_, line)| line)) => {
             return Err(refusal(path, 0, why));
         }
-        // A file whose first line is broken is somebody else's, unless nothing but the beginning of
-        // one is there.
+        // A file whose first line is broken is another program's, unless nothing but the beginning
+        // of one is there.
         None | Some((_, Err(_))) if is_torn_begin(&content) => return Ok((Vec::new(), Vec::new())),
         Some((_, Err(why))) => return Err(refusal(path, 0, why)),
         Some((_, Ok((_, Record::Begin(_))))) | None => {}

@@ -1,4 +1,4 @@
-//! Who may change what, and when, and what is taken back: `Coordinator`, the same for every agent.
+//! What an agent may change, when, and what is taken back: `Coordinator`, alike for every agent.
 //!
 //! It has one token: a change is open until it is judged, and no other is made meanwhile. Before a
 //! change it knows what the context costs (`baseline`). Afterwards it compares, takes back what
@@ -135,7 +135,7 @@ impl Coordinator {
         decision
     }
 
-    /// Takes back a change that was open when another process ended: nobody judged it.
+    /// Takes back a change that was open when another process ended: it was not judged.
     pub fn begin_again(&mut self) -> Option<Decision> {
         let open = self.state.open.take()?;
         self.state.regret.close();
@@ -221,8 +221,8 @@ impl Coordinator {
         decision.outcome = Some(outcome);
     }
 
-    /// Somebody else may have changed knobs since the last window: then nothing that was measured
-    /// holds.
+    /// A person or program may have changed knobs since the last window: then nothing that was
+    /// measured holds.
     fn heed_others(&mut self, window: &Window, decision: &mut Decision) {
         if window.changes == self.state.expected {
             return;
@@ -346,12 +346,12 @@ impl Coordinator {
         old.zip(new).is_none_or(|(old, new)| self.state.credit.allows(old, new))
     }
 
-    /// Whether `set` would change what somebody else has set.
+    /// Whether `set` would change what a person or another program has set.
     fn is_foreign(&self, window: &Window, set: &Set) -> bool {
         self.foreign(window).iter().any(|(knob, level)| set.touches(knob, *level))
     }
 
-    /// The knobs that somebody else has set.
+    /// The knobs that a person or another program has set.
     fn foreign(&self, window: &Window) -> Vec<(String, Option<u32>)> {
         let is_own = |setting: &&crate::sight::Setting| {
             self.state.own.iter().any(|own| (&own.knob, own.level) == (&setting.knob, setting.level))
@@ -463,7 +463,7 @@ impl Coordinator {
     }
 
     /// The context of the open change has ended before the change was judged or has gained
-    /// anything, and the one that has begun cannot judge it: nobody knows what it cost before.
+    /// anything, and the one that has begun cannot judge it: what it cost before is unknown.
     fn leaves(&mut self, decision: &mut Decision) {
         let open = self.state.open.take().expect("a change is open");
         self.state.regret.close();

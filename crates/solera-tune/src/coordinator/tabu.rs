@@ -1,8 +1,8 @@
 //! Changes that did not help and are not to be tried again for a while: `Tabus`.
 //!
-//! What is forbidden is a knob's direction in a context (`moves`), not one value: who was hurt by
-//! 12 is not to try 13. Of a knob with names it is the name. What the engine refused is forbidden
-//! too.
+//! What is forbidden is a knob's direction in a context (`moves`), not one value: an agent that was
+//! hurt by 12 is not to try 13. Of a knob with names it is the name. What the engine refused is
+//! forbidden too.
 //!
 //! What must hold: the pause grows with each time: by the default rules 8, 16, and from then on 32
 //! windows. 256 are remembered; the oldest makes room.

@@ -196,7 +196,7 @@ impl Model {
         let mut cost = Cost::default();
         cost.reads.add(&reads, 1.0 / parts);
         // Writes that are still in the memtable will be flushed as well; merges that they bring
-        // about are left to those who see them.
+        // about are left to the windows that see them.
         let per_write = |work: f64| if writes > 0.0 { work / writes } else { 0.0 };
         let since = |now: &[f64], then: &[f64]| {
             let then = then.iter().chain(std::iter::repeat(&0.0));

@@ -4,8 +4,8 @@
 //! which are not to be judged. `Contexts` give alike workloads one number; `Goal` is what a window
 //! is measured by.
 //!
-//! What must hold: a window is all that anybody decides from. One that may be judged can be written
-//! down and read back without loss. One with a number that is not finite is blocked.
+//! What must hold: a window is all that a decision is made from. One that may be judged can be
+//! written down and read back without loss. One with a number that is not finite is blocked.
 //!
 //! Callers: `attach::stepper` watches; the coordinator, the agents and `solera-bench`'s opponents
 //! read windows; `solera explain` reads them in journals. The page `learning` of `solera-bench`

@@ -123,7 +123,7 @@ fn numbers_that_cannot_be_and_another_opening_block_their_window() {
     let window = ended(watch.look(now));
     assert_eq!(window.blocked, Some(Blocked::NotANumber));
     // Symptom: after such a window the journal was refused. Cause: JSON writes NaN as null, which
-    // is no number to whoever reads it. Cure: what is no number is 0 in a window.
+    // is no number to a reader of the journal. Cure: what is no number is 0 in a window.
     let text = serde_json::to_string(&window).unwrap();
     assert_eq!(serde_json::from_str::<Window>(&text).unwrap(), window);
     world.get(200);

@@ -124,7 +124,7 @@ pub struct Setting {
     pub level: Option<u32>,
     /// The value, as text.
     pub value: String,
-    /// Whether somebody set it.
+    /// Whether a change set it.
     pub is_set: bool,
 }
 

@@ -51,8 +51,8 @@ const CELLS_READ: usize = 64;
 const SCATTERED_MIN: usize = 4;
 /// Out of sorted files values move by stretches: one short read pays for so many bytes.
 const BYTES_PER_READ: u64 = 8 << 10;
-/// Somebody who was asked to give everything back empties files of which one part in so many is
-/// garbage.
+/// A `compact_range`, which is to give everything back, empties files of which one part in so many
+/// is garbage.
 const EMPTIED_PARTS: u64 = 16;
 /// A neighbour takes part in a conversion if it is worth one part in so many of the best cell.
 const NEIGHBOUR_SHARE: f64 = 2.0;
@@ -62,7 +62,7 @@ const NEIGHBOUR_SHARE: f64 = 2.0;
 pub struct TablePointers {
     /// How much of which value file.
     pub live: LiveValues,
-    /// How many of its entries have an older version below, nearly: values that nobody sees and
+    /// How many of its entries have an older version below, nearly: values that no reader sees and
     /// that are counted as live until both are merged.
     pub hides: u64,
 }
@@ -260,7 +260,7 @@ pub fn victims(
     victims
 }
 
-/// The files that somebody who compacts `range` of `keyspace` empties next: they hold garbage, and
+/// The files that a `compact_range` of `range` of `keyspace` empties next. They hold garbage, and
 /// of what is live only values of that range. So many that their live values are few of all.
 pub fn emptied_by(
     spaces: &[Space],
@@ -289,10 +289,10 @@ pub fn emptied_by(
 }
 
 /// The conversions that are worth it now, the best first: usually the first one is carried out, and
-/// another only if somebody works there. `spaces` are the value files that recovery does not need,
-/// and `victims` those of them that are to be emptied; `cells` are those of all keyspaces, in
-/// order; `moving` are the bytes that running conversions are about to write. None while nothing
-/// has to be given back and no walk has paid for order.
+/// another only if other work is under way there. `spaces` are the value files that recovery does
+/// not need, and `victims` those of them that are to be emptied; `cells` are those of all
+/// keyspaces, in order; `moving` are the bytes that running conversions are about to write. None
+/// while nothing has to be given back and no walk has paid for order.
 pub fn convert(
     spaces: &[Space],
     cells: &[Cell],
@@ -305,7 +305,7 @@ pub fn convert(
     let known = |space: &&Space| victims.contains(&space.file);
     let of_victims: u64 = spaces.iter().filter(known).map(Space::garbage).sum();
     let to_move: u64 = spaces.iter().filter(known).map(|space| space.live).sum();
-    // The rest is left to those who give back.
+    // The rest is left to conversions that give space back.
     let room = (allowed + live / LIVE_PARTS).saturating_sub(bytes + moving + to_move + live / PLAN_PARTS);
     let scales = Scales {
         spaces: spaces.iter().map(|space| (space.file, space)).collect(),
@@ -366,7 +366,7 @@ fn old(spaces: &[Space]) -> FileId {
 
 /// What value files come to.
 struct Sums {
-    /// Bytes of values that somebody sees.
+    /// Bytes of values that a reader may see.
     live: u64,
     /// Bytes of the files.
     bytes: u64,

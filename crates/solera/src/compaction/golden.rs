@@ -59,7 +59,7 @@ const TEXTS: [(&str, &str); 9] = [
 /// | `finish` | the plan that began first ends; its outputs are one table |
 /// | `settle` | plans are carried out until nothing is due |
 /// | `compact [a d]` | the plans of a manual compaction are carried out |
-/// | `snapshots 5 7`, `visible 9`, `now 100` | who may see what: live snapshots, what is visible, the time |
+/// | `snapshots 5 7`, `visible 9`, `now 100` | what may be seen: live snapshots, what is visible, the time |
 /// | `awaited` | prints which release and which moment may make something droppable |
 /// | `space` | prints what the bytes are |
 /// | `entrance [a d]`, `enter [a d]` | print where such tables enter; the second keeps the place |

@@ -478,7 +478,7 @@ impl<'o, 'j> Outputs<'o, 'j> {
         Ok(table)
     }
 
-    /// Notes whom `entry` is kept for, if only somebody who reads as of the past sees it.
+    /// Notes for which snapshots `entry` is kept, if only readers as of the past see it.
     #[inline]
     fn note_waste(&mut self, entry: &Entry<'_>) {
         let above = self.hides;
@@ -506,7 +506,7 @@ impl<'o, 'j> Outputs<'o, 'j> {
         let snapshots = self.readers.snapshots;
         let seen = |seqno| snapshots.partition_point(|&snapshot| snapshot < seqno);
         let from = snapshots.get(seen(entry.seqno)).copied().unwrap_or(entry.seqno);
-        // Who comes later sees what is visible now, but not all that is written already.
+        // A later snapshot sees what is visible now, but not all that is written already.
         let to = match seen(newer) {
             at if at < snapshots.len() => snapshots[at.saturating_sub(1)],
             _ => newer - 1,

@@ -444,7 +444,7 @@ fn a_cancelled_job_leaves_no_file() {
     assert_eq!(world.fs.list_dir("/db".as_ref()).unwrap(), [""; 0]);
 }
 
-/// Feared: a job whose disk fills up half way leaves tables that nobody names, or takes one for
+/// Feared: a job whose disk fills up half way leaves tables that no version names, or takes one for
 /// finished. So every call that it makes fails once.
 #[test]
 fn a_job_that_fails_anywhere_leaves_the_tree_as_it_was() {

@@ -105,7 +105,7 @@ impl<'m> Moves<'m> {
         };
         match moved {
             Ok(moved) => pointer = moved,
-            // Left where it is, for whoever reads the key to be told.
+            // The value stays where it is, so that a reader of its key is told.
             Err(Error::Corrupt { .. }) => {
                 self.unreadable.insert(pointer.file);
                 self.tally.add(&pointer);

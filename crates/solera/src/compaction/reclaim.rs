@@ -14,7 +14,7 @@
 use crate::{ids::FileId, key::KeyRange};
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
-/// How the space of values that nobody needs is given back.
+/// How the space of values that no reader needs is given back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reclaim {
     /// Key range by key range: the live values of a range leave their files and are written in the

@@ -26,8 +26,8 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 const REST_FIRST: Duration = Duration::from_millis(100);
 /// Longest rest: a disk that is full stays full for a while.
 const REST_MAX: Duration = Duration::from_secs(60);
-/// How often somebody who was asked to give everything back tries again where another works, and
-/// how long he waits in between.
+/// How often a `compact_range` tries again where other work is under way, and how long it waits in
+/// between.
 const TRIES: u32 = 500;
 const TRY_PERIOD: Duration = Duration::from_millis(2);
 
@@ -87,7 +87,7 @@ impl Reclaimer<'_> {
             }
             let is_damaged = || trees.iter().any(|tree| !self.work.damaged(tree).is_empty());
             if *moving > 0 || is_any && !is_damaged() {
-                // Somebody is at work, and the end of his work wakes those who look again.
+                // Other work is under way, and its end wakes the threads that look again.
                 return Ok(false);
             }
             if compaction::is_too_much(percent, &spaces, hidden) {
@@ -143,7 +143,7 @@ impl Reclaimer<'_> {
                     let plan =
                         |picture: &compaction::Picture<'_>| compaction::conversion(picture, &cell.range);
                     let Some((claim, plan)) = self.work.plan_of(tree, &self.horizon(), plan) else {
-                        // Somebody works there, or damage stands in the way.
+                        // Other work is under way there, or damage stands in the way.
                         self.clock().sleep(TRY_PERIOD);
                         continue;
                     };

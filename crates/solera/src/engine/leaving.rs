@@ -51,7 +51,7 @@ pub(super) struct Leaving {
 }
 
 impl Leaving {
-    /// `has_workers`: somebody calls [`Leaving::let_go`] again and again.
+    /// `has_workers`: workers call [`Leaving::let_go`] again and again.
     pub(super) fn new(has_workers: bool) -> Leaving {
         Leaving { has_workers, ..Leaving::default() }
     }
@@ -67,7 +67,7 @@ impl Leaving {
         self.count.store(held.len(), Ordering::Relaxed);
     }
 
-    /// Drops what nobody else has, and what somebody has had for long.
+    /// Drops files that no reader has, and those that readers have had for long.
     pub(super) fn let_go(&self, now_ns: u64) {
         self.drop_if(|left, since| {
             let since = *since.get_or_insert(now_ns);
@@ -75,7 +75,7 @@ impl Leaving {
         });
     }
 
-    /// Drops all: what somebody has goes with him.
+    /// Drops all: a file that readers have goes with the last of them.
     pub(super) fn let_all_go(&self) {
         self.drop_if(|_, _| true);
     }

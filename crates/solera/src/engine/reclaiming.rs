@@ -1,9 +1,9 @@
-//! What is remembered of giving back the space of values (`Reclaiming`), and who does it
-//! (`Reclaimer`, one step).
+//! What is remembered of giving back the space of values (`Reclaiming`), and `Reclaimer`, which
+//! does one step of it.
 //!
 //! The steps of each way are in `reclaim`, `convert` and `rewrite`; `compaction` decides. `delay`
-//! says how long a writer is held, at most 50 ms: he must not fill the disk faster than space is
-//! given back. LearnedKV's way holds nobody.
+//! says how long a writer is held, at most 50 ms: it must not fill the disk faster than space is
+//! given back. LearnedKV's way holds no writer.
 //!
 //! What must hold: a step asks the rest of the engine for few things, its `Environment`. Nothing is
 //! on disk: a restart decides anew from what is there.
@@ -38,7 +38,7 @@ const HARD_PARTS: u64 = 8;
 const HARD_DOUBLINGS: u64 = 3;
 /// Longest that one write is held.
 const HELD_MAX: Duration = Duration::from_millis(50);
-/// More than anybody writes: with so much left, or half of it, writers are not held.
+/// More than any writer writes: with so much left, or half of it, writers are not held.
 const UNBOUNDED: i64 = i64::MAX / 2;
 const UNBOUNDED_MIN: i64 = UNBOUNDED / 2;
 
@@ -85,7 +85,7 @@ impl Reclaimer<'_> {
         self.store.catalog.trees()
     }
 
-    /// Who may see what now.
+    /// What readers may see now.
     pub(super) fn horizon(&self) -> Horizon {
         self.store.horizon()
     }
@@ -166,7 +166,7 @@ impl Reclaiming {
         self.headroom.store(UNBOUNDED, Ordering::Relaxed);
     }
 
-    /// How long a writer of `bytes` is held, so that he does not fill the disk faster than space is
+    /// How long a writer of `bytes` is held, so that it does not fill the disk faster than space is
     /// given back.
     #[inline]
     pub(super) fn delay(&self, bytes: u64) -> Duration {

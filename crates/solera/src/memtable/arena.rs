@@ -57,7 +57,7 @@ impl Arena {
 /// Releases an arena.
 ///
 /// # Safety
-/// `header` begins an arena that `Arena::pinned` made, and nobody refers to it any more.
+/// `header` begins an arena that `Arena::pinned` made, and nothing refers to it any more.
 unsafe fn free_arena(header: NonNull<PinHeader>) {
     // SAFETY: only `Arena::pinned` uses this function, on a leaked `Box<Arena>`.
     drop(unsafe { Box::from_raw(header.cast::<Arena>().as_ptr()) });
@@ -68,7 +68,7 @@ struct Chunk {
     layout: Layout,
 }
 
-// SAFETY: a chunk is plain memory; who may touch which bytes of it is decided by the memtable.
+// SAFETY: a chunk is plain memory; the memtable decides which thread may touch which bytes.
 unsafe impl Send for Chunk {}
 // SAFETY: as above; a shared chunk gives access to nothing.
 unsafe impl Sync for Chunk {}
@@ -91,7 +91,7 @@ impl Chunk {
 impl Drop for Chunk {
     fn drop(&mut self) {
         if self.layout.size() == CHUNK_BYTES {
-            // SAFETY: taken in `Chunk::new` with this size; whoever could use it held the arena.
+            // SAFETY: taken in `Chunk::new` with this size; every user of it held the arena.
             return unsafe { CHUNKS.give(self.start, CHUNK_BYTES) };
         }
         pool::gave_large(self.layout.size());
@@ -135,7 +135,8 @@ impl Bump {
         self.used
     }
 
-    /// At least `bytes` of uninitialised memory that nobody else has, alive as long as the arena.
+    /// At least `bytes` of uninitialised memory that no other piece has, alive as long as the
+    /// arena.
     #[inline]
     pub(super) fn take(&mut self, bytes: usize) -> NonNull<u8> {
         let bytes = bytes.next_multiple_of(self.align);

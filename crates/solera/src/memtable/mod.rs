@@ -49,7 +49,7 @@ pub struct Memtable {
     /// Set once the first range tombstone is in: most memtables never have one.
     has_tombstones: AtomicBool,
     tombstones: ArcSwap<RangeTombstones>,
-    /// The writer's counts, for whoever asks.
+    /// The writer's counts, for other threads.
     bytes: AtomicUsize,
     entries: AtomicUsize,
     deletes: AtomicUsize,
@@ -57,7 +57,7 @@ pub struct Memtable {
     /// `Seqno::MAX` while the memtable is empty.
     first_seqno: AtomicU64,
     last_seqno: AtomicU64,
-    /// The logs that hold values of its entries, kept for whoever reads them here.
+    /// The logs that hold values of its entries, kept for readers of the memtable.
     logs: Mutex<Vec<Arc<ValueFile>>>,
 }
 
@@ -80,7 +80,7 @@ impl Memtable {
         })
     }
 
-    /// The writer's half, for a batch of insertions. Waits while somebody else has it.
+    /// The writer's half, for a batch of insertions. Waits while another thread has it.
     pub fn writer(&self) -> MemtableWriter<'_> {
         MemtableWriter { memtable: self, writer: self.writer.lock() }
     }

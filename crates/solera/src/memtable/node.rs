@@ -114,14 +114,13 @@ impl Link {
 
 /// What a search reads first.
 ///
-/// A full node is not emptied: the writer builds two new ones and swaps the pointer. Whoever is
-/// still in the old node finds there everything that was written before he came.
+/// A full node is not emptied: the writer builds two new ones and swaps the pointer. A search that
+/// is still in the old node finds there everything that was written before it came.
 ///
 /// Heads lie together in two cache lines with the order word, so that searching a node costs two
 /// parallel misses; records are looked at only where heads tie. Keys with a long common prefix
 /// would always tie. So a node has a *skip*: so many first bytes that all keys between its bounds
-/// share, after which its heads begin. Whoever points to the node keeps the skip in the pointer
-/// ([`Link`]).
+/// share, after which its heads begin. A pointer to the node carries the skip ([`Link`]).
 #[repr(C, align(64))]
 pub(super) struct Heads {
     order: AtomicU64,
@@ -223,8 +222,8 @@ pub(super) fn choose_skip(
     let skip = common_prefix_len(lower.key(), upper.key()).min(Link::SKIP_MAX);
     if skip != present {
         for slot in slots {
-            // SAFETY: the slots of a node between two bounds all have records, which the writer,
-            // who alone makes nodes, wrote or found in the same tree.
+            // SAFETY: the slots of a node between two bounds all have records, which the writer
+            // wrote or found in the same tree. The writer alone makes nodes.
             let record: Record<'_> = unsafe { Record::from_raw(NonNull::new_unchecked(slot.record)) };
             slot.head = head_after(record.key(), skip);
         }

@@ -76,7 +76,7 @@ impl<'a> Record<'a> {
             overwrites: older.is_some(),
         };
         // SAFETY: the piece is aligned for links and header, has room for them, key and value, and
-        // nobody else knows it yet.
+        // no other thread knows it yet.
         unsafe {
             if let Some(older) = older {
                 piece.cast::<Links>().write(Links::to(older));
@@ -109,7 +109,7 @@ impl<'a> Record<'a> {
 
     #[inline]
     fn header(self) -> &'a RecordHeader {
-        // SAFETY: a record is written whole before anyone holds a `Record` of it, and never
+        // SAFETY: a record is written whole before a thread holds a `Record` of it, and never
         // changes.
         unsafe { self.start.as_ref() }
     }

@@ -376,7 +376,7 @@ impl Tree {
         let right = Slot::child(Some(bound), right, skip);
         if order.len() < SLOTS {
             node.insert(order, rank + 1, right);
-            // Only now: whoever sees the left half must see that there is a right one.
+            // Only now: a search that sees the left half must see that there is a right one.
             if let Some(left) = left {
                 node.replace_child(order.slot(rank), left);
             }

@@ -48,13 +48,13 @@ const KEY_BYTES_EXPECTED: usize = 32;
 /// A value of so many bytes is let go of while a merge waits at it. It costs a second read.
 const DOZE_BYTES_MIN: usize = 1 << 20;
 
-/// Room for keys that a cursor keeps while nobody uses it, at most.
+/// Room for keys that a cursor keeps while no walk uses it, at most.
 const KEY_BYTES_RESTED_MAX: usize = 1024;
 
 /// How a cursor gets at blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Through the cache: for users, who are counted for this level.
+    /// Through the cache: for users' reads, which are counted for this level.
     Cached(u32),
     /// From the file, ahead of need and past the cache: for compaction, which reads every block
     /// once.

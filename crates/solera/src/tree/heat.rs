@@ -27,7 +27,7 @@ const READS_PER_KEY: u64 = 64;
 const KEYS_MAX: usize = 4096;
 /// A range is divided where at least so many keys are in each part.
 const KEYS_PER_PART: usize = 4;
-/// After so many reads, whoever gives space back had better look.
+/// After so many reads, a worker looks for conversions that walks have paid for.
 const READS_PER_LOOK: u64 = 16 * READS_PER_KEY;
 
 /// Keys of values that walks read by short reads.
@@ -45,7 +45,8 @@ pub struct Sample {
 }
 
 impl Heat {
-    /// A walk has read the value of `key` by a short read. Whether it is time to look who has paid.
+    /// A walk has read the value of `key` by a short read. Whether it is time to look what walks
+    /// have paid for.
     #[inline]
     pub fn note(&self, key: &[u8]) -> bool {
         let nth = self.reads.fetch_add(1, Ordering::Relaxed) + 1;

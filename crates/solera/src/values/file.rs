@@ -255,7 +255,7 @@ impl ValueFile {
         Error::corrupt(self.path(), pointer.offset, what)
     }
 
-    /// Somebody will read what `pointer` leads to soon.
+    /// The caller will soon read what `pointer` leads to.
     pub(super) fn will_need(&self, pointer: &Pointer) {
         if let Ok(Opened { file, .. }) = self.opened() {
             file.will_need(pointer.offset, record::CHECKSUM_BYTES as u64 + u64::from(pointer.len));
@@ -292,7 +292,7 @@ impl ValueFile {
         make: impl FnOnce(usize) -> Option<Box<dyn Stretches>>,
     ) -> Option<&dyn Stretches> {
         if self.stretches.get().is_none() {
-            // Before the cell, in which nobody may wait for anybody.
+            // Before the cell, in which no thread may wait for another.
             let made = make(stretch::count(self.file_bytes().ok()?));
             let _ = self.stretches.set(made);
         }

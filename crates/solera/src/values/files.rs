@@ -87,7 +87,7 @@ impl ValueFiles {
         self
     }
 
-    /// The handle of a file; whoever owns it keeps the file.
+    /// The handle of a file; its owners keep the file.
     pub fn file(&self, id: FileId, sorted: bool) -> Arc<ValueFile> {
         if let Some(file) = self.handles.load().get(&id).and_then(Weak::upgrade) {
             return file;
@@ -111,7 +111,7 @@ impl ValueFiles {
         file
     }
 
-    /// The handle of a file, if somebody keeps it.
+    /// The handle of a file, if it has an owner.
     pub fn kept(&self, id: FileId) -> Option<Arc<ValueFile>> {
         self.handles.load().get(&id).and_then(Weak::upgrade)
     }
@@ -174,13 +174,13 @@ impl ValueFiles {
         }
     }
 
-    /// The value of `key` to which `pointer` leads, if it is in memory: for who reads many values
-    /// once, and would push others out of memory.
+    /// The value of `key` to which `pointer` leads, if it is in memory. For callers that read many
+    /// values once: they would push others out of memory.
     pub fn resident(&self, pointer: &Pointer, key: &[u8]) -> Option<Slice> {
         self.resident.as_ref()?.find(pointer, key)
     }
 
-    /// Somebody will read the value of `key` soon, to which `pointer` leads: if it lies in a log,
+    /// The caller will soon read the value of `key`, to which `pointer` leads. If it lies in a log,
     /// where each value costs a read of its own, the device may begin with it.
     pub fn will_need(&self, pointer: &Pointer, key: &[u8]) {
         if !pointer.sorted
@@ -201,7 +201,7 @@ impl ValueFiles {
 
     /// The file that `pointer` leads to.
     fn of(&self, pointer: &Pointer) -> Arc<ValueFile> {
-        // Nobody keeps it: a pointer from damaged bytes; or a file that is being counted anew.
+        // It has no owner: a pointer from damaged bytes; or a file that is being counted anew.
         self.kept(pointer.file).unwrap_or_else(|| self.file(pointer.file, pointer.sorted))
     }
 

@@ -5,7 +5,7 @@
 //! ingested, by key.
 //! What must hold:
 //! - A value is durable before a table that points at it is named by the manifest.
-//! - Whoever reads through a pointer holds what keeps its file: a version or a memtable.
+//! - A reader that follows a pointer holds what keeps its file: a version or a memtable.
 //! - Every read of a file but `pieces` checks the sum, of file, offset, key and value.
 //!
 //! Callers: `wal` (sums), `memtable`, `version` (keep files), `sight`, `tree`, `db` (read),

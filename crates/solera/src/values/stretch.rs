@@ -3,11 +3,11 @@
 //!
 //! A file is cut at multiples of 48 KiB. A stretch has the records that begin between two cuts, if
 //! they are short. It is read as it is. A value is checked when it is shown for the first time, and
-//! a bit says so from then on. The file has each key and length in front of the record, so whoever
-//! comes later is compared with those, byte by byte.
+//! a bit says so from then on. The file has each key and length in front of the record, so what a
+//! later read asks for is compared with those, byte by byte.
 //!
-//! What must hold: what is shown has the checksum of this file, place and key. Nobody writes to a
-//! stretch that others see.
+//! What must hold: what is shown has the checksum of this file, place and key. No thread writes to
+//! a stretch that others see.
 //!
 //! Callers: `ahead` (walks) and `files` (lookups); the cache keeps them as pins.
 
@@ -88,7 +88,7 @@ impl Stretch {
         // SAFETY: `BYTES_AT` bytes are less than were taken, and this is their only owner.
         unsafe { memory.0.write_bytes(0, BYTES_AT) };
         // SAFETY: as above, so many bytes follow. They are initialised: the pool's memory begins as
-        // zeros, and whoever has it writes bytes alone behind 128 bytes of control.
+        // zeros, and its users write bytes alone behind 128 bytes of control.
         let bytes = unsafe { slice::from_raw_parts_mut(memory.0.add(BYTES_AT).as_ptr(), STRETCH_BYTES) };
         let len = file.read_ahead(bytes, start).ok()?;
         let start = memory.0.cast::<Control>();
@@ -132,7 +132,7 @@ impl Stretch {
     #[inline]
     fn bytes(&self) -> &[u8] {
         let start = self.0.as_ptr().cast::<u8>();
-        // SAFETY: so many bytes were read there, and nobody writes to them any more.
+        // SAFETY: so many bytes were read there, and no thread writes to them any more.
         unsafe { slice::from_raw_parts(start.add(BYTES_AT).as_ptr(), self.control().len) }
     }
 
@@ -193,7 +193,7 @@ impl Drop for Memory {
 /// Releases a stretch.
 ///
 /// # Safety
-/// `header` begins an object that `Stretch::read` made, and nobody refers to it any more.
+/// `header` begins an object that `Stretch::read` made, and nothing refers to it any more.
 unsafe fn free(header: NonNull<PinHeader>) {
     drop(Memory(header.cast()));
 }

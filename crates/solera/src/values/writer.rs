@@ -5,8 +5,8 @@
 //! `copy` takes one over from another file in pieces. `finish` writes the footer and syncs.
 //! `SortedValues` begins another file at 64 MiB, so that what is reclaimed at once is bounded.
 //!
-//! What must hold: until a file is finished it has no footer and nobody points to it. Its name is
-//! durable once the caller has synced the directory. What is dropped before it is finished is
+//! What must hold: until a file is finished it has no footer and no pointer leads to it. Its name
+//! is durable once the caller has synced the directory. What is dropped before it is finished is
 //! removed, if it can be.
 //! Callers: `compaction::moves` (values that leave victims), `engine::ingest` (large ingested
 //! values).
@@ -209,7 +209,7 @@ impl<'f> SortedValues<'f> {
     }
 
     /// Syncs the last file. The names are durable once the caller has synced the directory; the
-    /// files are his now.
+    /// files are the caller's now.
     pub fn finish(&mut self) -> Result<Vec<WrittenValues>> {
         if let Some(last) = self.open.take() {
             self.written.push(last.finish()?);

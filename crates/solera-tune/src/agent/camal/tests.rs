@@ -1,8 +1,8 @@
 //! Tests of CAMAL on costs that the cost model computes: the learners come near the best choice of
 //! all.
 //!
-//! They hold what is sampled together, who wins a tie, and when the dynamic mode reconfigures. Data
-//! and memory that grow together leave T and bits as they are.
+//! They hold what is sampled together, what wins a tie, and when the dynamic mode reconfigures.
+//! Data and memory that grow together leave T and bits as they are.
 
 use super::{
     super::{

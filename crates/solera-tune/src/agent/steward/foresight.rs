@@ -57,8 +57,8 @@ const TIMES_MEAN_MIN: f64 = 0.1;
 const BITS_APART: f64 = 0.5;
 /// Windows after which a change that does not help is taken back: one to settle, two to judge.
 const TRIAL: f64 = 3.0;
-/// How much of what background threads do makes operations slower, where only operations are timed:
-/// nobody can tell from them alone, and to take it for nothing would have the tree merged for ever.
+/// How much of what background threads do makes operations slower, where only operations are timed.
+/// They alone cannot tell, and to take it for nothing would have the tree merged for ever.
 const BACKGROUND: f64 = 0.5;
 
 /// Settings that are priced.
@@ -104,7 +104,7 @@ impl Plan {
         }
     }
 
-    /// What a database is like that nobody tuned, where `window` does not say otherwise.
+    /// What a database is like that was not tuned, where `window` does not say otherwise.
     pub(super) fn by_default(window: &Window) -> Plan {
         let budget = window.memory_bytes as f64;
         let buffer = (budget / 16.0).min((32u64 << 20) as f64);

@@ -112,7 +112,8 @@ pub struct Steward {
     units: Units,
     goal: Goal,
     memory: Memory,
-    /// Knobs that somebody else has set, with their levels. It is told before it is asked.
+    /// Knobs that a person or another program has set, with their levels. It is told before it is
+    /// asked.
     foreign: Vec<(String, Option<u32>)>,
 }
 
@@ -233,7 +234,7 @@ impl Steward {
     fn best(&self, window: &Window) -> Option<(Wish, f64)> {
         let known = self.memory.known.get(&window.context)?;
         let mut stay = Plan::of(window);
-        // What somebody else has set stays.
+        // What a person or another program has set stays.
         stay.at_once &= !self.foreign.iter().any(|(knob, _)| knob == TRANSITION.name);
         let gain_min = GAIN_MIN.max(DOUBT * known.doubt.min(0.5));
         let prices = Prices::new(self, window, &stay);

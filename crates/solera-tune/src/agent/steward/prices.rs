@@ -1,8 +1,8 @@
 //! What plans are priced at for one window: `Prices`, as shares of what staying costs.
 //!
 //! `allowed` refuses a plan that is not cheaper, that the agent's record does not dare, or that a
-//! later workload suffers from. It leaves alone what somebody else has set. Where contexts come and
-//! go fast, it also refuses one that makes a context worse than by default that was back lately.
+//! later workload suffers from. It leaves alone what others have set. Where contexts come and go
+//! fast, it also refuses one that makes a context worse than by default that was back lately.
 //! `undone` prices a plan that is tried and taken back.
 //!
 //! What must hold: a plan is walked once for each workload, however often it is asked for, because
@@ -139,7 +139,7 @@ impl<'a> Prices<'a> {
         is_allowed.then_some(ratio)
     }
 
-    /// Whether `plan` would change what somebody else has set.
+    /// Whether `plan` would change what a person or another program has set.
     fn is_foreign(&self, plan: &Plan) -> bool {
         let foreign = &self.steward.foreign;
         let touches = |set: &Set| foreign.iter().any(|(knob, level)| set.touches(knob, *level));

@@ -76,7 +76,7 @@ impl<C: Lending> Forward<C> {
         self.merge.sources()
     }
 
-    /// Nobody walks by it any more: it forgets reader, range and memory, and has each source
+    /// No reader walks by it any more: it forgets reader, range and memory, and has each source
     /// stand nowhere.
     pub fn rest(&mut self, rest: impl FnMut(&mut C)) {
         self.leave();

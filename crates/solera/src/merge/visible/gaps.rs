@@ -1,13 +1,13 @@
 //! Key ranges in which walks found nothing, so that the next walk need not look again: `Gaps`, and
-//! `Eye`, who looks.
+//! `Eye`, the reader that looks.
 //!
-//! Deletes say of one key each that it is gone. So whoever pops a queue would pass, each time, all
-//! that was ever popped. `learn` adds a gap and joins neighbours; `end_into` and `start_into` give
-//! the end to seek to. `wrote` and `wrote_in` take keys out. At most 256 gaps are kept for readers
-//! of now, 16 for readers as of the past, with bounds of 64 KiB.
+//! Deletes say of one key each that it is gone. So each pop of a queue would pass all that was ever
+//! popped. `learn` adds a gap and joins neighbours; `end_into` and `start_into` give the end to
+//! seek to. `wrote` and `wrote_in` take keys out. At most 256 gaps are kept for readers of now, 16
+//! for readers as of the past, with bounds of 64 KiB.
 //! What must hold: readers as of a gap's moments see no pair in it. A visible entry's key leaves
-//! its gap before the entry is visible. Who learns and who writes each do their part, then a fence,
-//! then look for the other's.
+//! its gap before the entry is visible. A walk that learns and a writer each do their part, then a
+//! fence, then look for the other's.
 //! Callers: `merge::visible::trail` learns and asks; `tree::gaps` tells of writes; `Tree::seal`
 //! forgets unused gaps.
 
@@ -31,12 +31,12 @@ const PASSED_MIN: u64 = 4;
 /// So many gaps that lie side by side are crossed at once.
 const CROSSED_MAX: usize = 4;
 
-/// Who is looking: what decides whether a gap is one for them.
+/// The reader that looks: what decides whether a gap is one for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Eye {
-    /// They see entries up to this one.
+    /// It sees entries up to this one.
     pub snapshot: Seqno,
-    /// What has expired at this moment they do not see, in Unix milliseconds.
+    /// It does not see what has expired at this moment, in Unix milliseconds.
     pub now_ms: u64,
 }
 
@@ -51,7 +51,7 @@ struct Gap {
     upto: Seqno,
     /// For moments from this on.
     now_ms: u64,
-    /// Keys that whoever found it passed.
+    /// Keys that the walks that found it passed.
     passed: u64,
 }
 
@@ -89,10 +89,10 @@ impl Gap {
 struct Lists {
     /// For all snapshots from some moment on.
     now: Vec<Gap>,
-    /// Into which somebody has written since.
+    /// Into which a writer has written since.
     past: Vec<Gap>,
     bounds_bytes: usize,
-    /// Somebody learned or skipped one since this was last asked.
+    /// A walk learned or skipped one since this was last asked.
     is_used: bool,
 }
 
@@ -178,7 +178,7 @@ impl Lists {
 /// The gaps of a tree.
 #[derive(Debug, Default)]
 pub struct Gaps {
-    /// Whether there is any: whoever has written, and whoever walks, looks here first.
+    /// Whether there is any: writers and walks look here first.
     any: AtomicBool,
     lists: Mutex<Lists>,
 }
@@ -190,8 +190,8 @@ impl Gaps {
         self.any.load(Ordering::Acquire)
     }
 
-    /// Whether whoever has just inserted entries must say so, by [`Gaps::wrote`], before they are
-    /// visible.
+    /// Whether a writer that has just inserted entries must say so, by [`Gaps::wrote`], before they
+    /// are visible.
     #[inline]
     pub fn must_hear(&self) -> bool {
         fence(Ordering::SeqCst);
@@ -229,9 +229,9 @@ impl Gaps {
         found
     }
 
-    /// Learns that `eye`, who passed so many keys there, sees nothing in `start..end`. `seen_from`
-    /// tells the smallest number above the snapshot's of what was inserted there since and may be
-    /// seen.
+    /// Learns that `eye`, which passed so many keys there, sees nothing in `start..end`.
+    /// `seen_from` tells the smallest number above the snapshot's of what was inserted there since
+    /// and may be seen.
     pub fn learn(
         &self,
         (start, end): (&[u8], &[u8]),
@@ -355,7 +355,7 @@ mod tests {
         gaps.learn((b"b", b"d"), NOW, 100, || Some(120));
         assert!(end(&gaps, b"c", Eye { snapshot: 119, ..NOW }).is_some());
         assert!(end(&gaps, b"c", Eye { snapshot: 120, ..NOW }).is_none());
-        // Joined, it is for those alone for whom both parts are.
+        // Joined, it is for those readers alone for which both parts are.
         gaps.learn((b"d", b"f"), Eye { snapshot: 110, ..NOW }, 100, || Some(130));
         assert_eq!(end(&gaps, b"c", Eye { snapshot: 119, ..NOW }).as_deref(), Some(&b"f"[..]));
         assert!(end(&gaps, b"c", Eye { snapshot: 109, ..NOW }).is_none());

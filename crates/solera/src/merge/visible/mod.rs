@@ -1,9 +1,9 @@
 //! What a reader sees of a merge, one pair for each key that exists: the walkers `Forward` and
 //! `Backward`, and `Scope`.
 //!
-//! A `Scope` is who is looking, and at what: reader, range, and each source's tombstones. `Sight`,
-//! made of it, finds the newest range tombstone over an entry, has `crate::sight` judge a key, and
-//! folds operands.
+//! A `Scope` is the reader that looks, and at what: reader, range, and each source's tombstones.
+//! `Sight`, made of it, finds the newest range tombstone over an entry, has `crate::sight` judge a
+//! key, and folds operands.
 //!
 //! What must hold: what an entry means is said by `crate::sight` alone. An entry is covered by
 //! tombstones of its own or newer sources only. What walks find to be a gap is remembered (`gaps`,
@@ -38,10 +38,10 @@ const COVERED_STEPPED_MAX: usize = 4;
 /// After so many pairs in a row from one source, its next ones are likely to be taken alone.
 const STEADY_PAIRS: usize = 2;
 
-/// Who is looking, and at what.
+/// The reader that looks, and at what.
 #[derive(Clone, Debug)]
 pub struct Scope {
-    /// Who.
+    /// The reader that looks.
     pub reader: Reader,
     /// The range tombstones of each source, in the order of their ages. May be shorter than the
     /// list of sources: what is missing is empty.
@@ -74,7 +74,7 @@ struct Scratch {
     keeps_operands: bool,
     /// What they amounted to.
     merged: Slice,
-    /// Why nobody can say what `key` amounts to.
+    /// Why it cannot be said what `key` amounts to.
     refusal: Option<Error>,
 }
 

@@ -6,7 +6,7 @@
 //! `note_up` and `note_down` say when the walker comes into a known gap, and where that ends.
 //!
 //! What must hold: only whole keys are noted, of which every entry that the reader sees was looked
-//! at. Who walks with writes of their own in front learns nothing of them: others see more.
+//! at. A walk with writes of its own in front learns nothing of them: others see more.
 //!
 //! Callers: `Forward` and `Backward`, one each; `tree::gaps` implements `Remembers`.
 
@@ -23,7 +23,7 @@ const PIECE_KEYS: u64 = 1024;
 /// Every so many keys of a row it is asked whether a gap begins.
 const KEYS_PER_LOOK: u64 = 16;
 
-/// Room for keys that a trail keeps while nobody walks, at most.
+/// Room for keys that a trail keeps while no reader walks, at most.
 const KEY_BYTES_RESTED_MAX: usize = 1024;
 
 /// What remembers gaps, and knows what was written.
