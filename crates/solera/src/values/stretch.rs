@@ -3,7 +3,7 @@
 //!
 //! A file is cut at multiples of 48 KiB. A stretch has the records that begin between two cuts, if
 //! they are short. It is read as it is. A value is checked when it is shown for the first time, and
-//! a bit says so from then on. The file has each key and length in front of the record, so what a
+//! a bit says so from then on. The file has each key and length in front of the record. What a
 //! later read asks for is compared with those, byte by byte.
 //!
 //! What must hold: what is shown has the checksum of this file, place and key. No thread writes to
