@@ -47,6 +47,8 @@ pub(super) struct Leaving {
     held: Mutex<Vec<(Left, Option<u64>)>>,
     /// How many they are.
     count: AtomicUsize,
+    /// Held while files are taken from there and removed.
+    removing: Mutex<()>,
     has_workers: bool,
 }
 
@@ -69,26 +71,28 @@ impl Leaving {
 
     /// Drops files that no reader has, and those that readers have had for long.
     pub(super) fn let_go(&self, now_ns: u64) {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return;
+        }
         self.drop_if(|left, since| {
             let since = *since.get_or_insert(now_ns);
             left.owners() == 1 || now_ns.saturating_sub(since) > HELD_NS_MAX
         });
     }
 
-    /// Drops all: a file that readers have goes with the last of them.
+    /// Drops all: a file that readers have goes with the last of them. Those that a worker is
+    /// removing are gone, too, when this returns.
     pub(super) fn let_all_go(&self) {
         self.drop_if(|_, _| true);
     }
 
     fn drop_if(&self, mut goes: impl FnMut(&Left, &mut Option<u64>) -> bool) {
-        if self.count.load(Ordering::Relaxed) == 0 {
-            return;
-        }
+        let _removing = self.removing.lock();
         let mut held = self.held.lock();
         let gone: Vec<_> = held.extract_if(.., |(left, since)| goes(left, since)).collect();
         self.count.store(held.len(), Ordering::Relaxed);
         drop(held);
-        // Not under the lock: files are removed here.
+        // Not under the lock of the list: files are removed here.
         drop(gone);
     }
 
@@ -151,6 +155,30 @@ mod tests {
         assert!(fs.exists(&path).unwrap() && leaving.next().is_none());
         drop(reader);
         assert!(!fs.exists(&path).unwrap());
+    }
+
+    /// Symptom: a caller that listed the directory after `wait_idle` could not open a table that it
+    /// had seen there. Cause: a worker was still removing it, and was not waited for. Cure: a
+    /// thread that drops all waits for a removal that is under way.
+    #[test]
+    fn files_that_a_worker_is_removing_are_gone_when_all_are_dropped() {
+        let (leaving, (fs, file)) = (Leaving::new(true), marked());
+        let path = file.path().to_path_buf();
+        leaving.hold(Vec::new(), vec![file]);
+        let removing = leaving.removing.lock();
+        std::thread::scope(|scope| {
+            let caller = scope.spawn(|| {
+                leaving.let_all_go();
+                assert!(!fs.exists(&path).unwrap());
+            });
+            // As a worker does that has taken the file from the list and is about to remove it.
+            let taken = std::mem::take(&mut *leaving.held.lock());
+            (0..1000).for_each(|_| std::thread::yield_now());
+            assert!(fs.exists(&path).unwrap() && !caller.is_finished());
+            drop(taken);
+            drop(removing);
+            caller.join().unwrap();
+        });
     }
 
     #[test]
