@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     /// Symptom: with values of 100 bytes apart every write took as many reads as there were sorted
-    /// value files. Cause: looking for work to do read the footer of each. Cure: they are read once.
+    /// value files. Cause: each look for work read the footer of each. Cure: they are read once.
     #[test]
     fn a_write_reads_no_file_where_values_lie_apart_and_nothing_is_to_be_given_back() {
         let shape = Shape {

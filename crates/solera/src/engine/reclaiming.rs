@@ -249,8 +249,8 @@ mod tests {
     }
 
     /// Symptom: one write in a hundred was held for half a millisecond while values moved. Cause:
-    /// what a byte is held for doubled with each tenth of the ramp, so nearly all of the time that a
-    /// conversion took was paid for by the last few writes. Cure: it grows evenly.
+    /// what a byte is held for doubled with each tenth of the ramp. So the last few writes paid for
+    /// nearly all of the time that a conversion took. Cure: it grows evenly.
     #[test]
     fn what_a_conversion_takes_is_paid_for_by_all_writes_of_its_time() {
         const WRITE: u64 = 1024;
