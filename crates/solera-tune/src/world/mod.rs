@@ -271,26 +271,3 @@ impl World {
         self.db.control().fs()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Symptom: with values of 100 bytes apart every write took as many reads as there were sorted
-    /// value files. Cause: each look for work read the footer of each. Cure: they are read once.
-    #[test]
-    fn a_write_reads_no_file_where_values_lie_apart_and_nothing_is_to_be_given_back() {
-        let shape = Shape {
-            size_ratio: 10,
-            run_limits: vec![4, 1],
-            write_buffer_bytes: 64 << 10,
-            table_bytes: 64 << 10,
-        };
-        let setup = Setup { entries: 3_000, memory_bytes: 1 << 20, shape: Some(shape), ..Setup::default() };
-        let mut world = World::new(Setup { separate_from: Some(64), ..setup }).unwrap();
-        let begin = world.now_ns();
-        world.run(&Phase::of([0.0, 0.0, 0.0, 100.0]), 100).unwrap();
-        let took = (world.now_ns() - begin) / 100;
-        assert!(took < 20_000, "a write takes {took} ns, a read {} ns", device().read_ns(4096.0));
-    }
-}

@@ -559,7 +559,7 @@ impl Cursor for TableCursor {
     #[inline]
     fn value(&self) -> &[u8] {
         let place = self.place();
-        debug_assert!(place.asleep.is_none(), "who dozes has no value");
+        debug_assert!(place.asleep.is_none(), "a cursor that dozes has no value");
         place.block.value(place.rank)
     }
 
