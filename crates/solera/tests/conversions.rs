@@ -613,6 +613,29 @@ fn a_look_for_space_to_give_back_that_finds_none_reads_no_file() {
     assert_holds(&db, &model);
 }
 
+/// Symptom: a few walks over a part of a table had the values of the whole table moved. Cause: the
+/// files that were to be emptied did not know of which keys. Cure: they carry their range.
+#[test]
+fn walks_in_a_tenth_of_a_table_have_no_more_than_a_third_of_its_values_moved() {
+    let memory = MemFs::new();
+    let options = options(Arc::new(memory.clone()), Reclaim::Tier).shape(Shape::default());
+    let db = options.write_buffer(32 << 10).value_spare_percent(30).open(DIR).unwrap();
+    let (keys, mut model) = (3000, Model::new());
+    (0..keys).for_each(|n| put(&db, &mut model, n * 131 % keys, vec![n as u8; 1000]));
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    for _ in 0..60 {
+        assert_eq!(db.range(&key(1500)[..]..).take(300).count(), 300);
+        while db.step().unwrap() {}
+    }
+    let sorted = named(&memory, ".values");
+    let moved: u64 = sorted.iter().map(|file| memory.content(file).unwrap().len() as u64).sum();
+    let live = live_bytes(&model);
+    assert!(moved > 0, "walks had values moved");
+    assert!(moved <= live / 3, "{moved} bytes moved of {live}");
+    assert_holds(&db, &model);
+}
+
 /// Symptom: after a few scans 20,000 pairs of 1 KiB took 2.2 times their bytes. Cause: a conversion
 /// that was chosen for a part of a table moved the values of the whole table. Cure: only values of
 /// the range that was chosen move, and tables end where it ends.
