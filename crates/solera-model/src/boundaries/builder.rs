@@ -299,7 +299,8 @@ impl<'k> Builder<'k> {
     fn positions(&self, line: Line, first: usize, end: usize) -> Option<Coded> {
         self.looked_at(end - first);
         let start = self.keys[first - 1];
-        let mut coded = Coded { count: end - first, ..Coded::none(Form::Short, line) };
+        let words = Vec::with_capacity(end - first);
+        let mut coded = Coded { count: end - first, words, ..Coded::none(Form::Short, line) };
         let (mut before, allowed) = (0, self.allowed(first, coded.count));
         for i in first..end {
             let steps = line.steps(self.keys[i] - start);
@@ -321,6 +322,7 @@ impl<'k> Builder<'k> {
         let start = self.keys[first - 1];
         let centre = i64::from(line.centre) * CENTRE;
         let mut coded = Coded::none(Form::Long(width), line);
+        coded.words.reserve_exact(2 * (1 + width.bits()));
         let mut before = 0;
         for group in (first..end).step_by(CODES) {
             let deviation = |i: usize| {

@@ -367,6 +367,7 @@ impl<L> Commit<L> {
     }
 
     /// As [`Commit::group`], with `insert` in the place of the environment's.
+    #[inline]
     fn group_by<E: Environment<Log = L>>(
         &self,
         writer: &mut Writer<L>,

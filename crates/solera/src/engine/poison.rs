@@ -38,10 +38,13 @@ impl Poison {
     /// Refuses with [`Error::Poisoned`] once it was set.
     #[inline]
     pub(crate) fn check(&self) -> Result<()> {
-        if self.set.load(Ordering::Acquire) {
-            return Err(Error::Poisoned(self.why.lock().clone().unwrap_or_default()));
-        }
-        Ok(())
+        if self.set.load(Ordering::Acquire) { Err(self.refusal()) } else { Ok(()) }
+    }
+
+    /// Out of line: each put asks [`Poison::check`].
+    #[cold]
+    fn refusal(&self) -> Error {
+        Error::Poisoned(self.why.lock().clone().unwrap_or_default())
     }
 
     /// Does `work`. A panic in it poisons with `what` panicked, and is its failure.

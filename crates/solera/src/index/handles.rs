@@ -165,7 +165,8 @@ impl Handles {
             0 => (place - first) as u64 * self.meaning.size(0),
             _ => (first..place).map(|place| self.meaning.size(self.code(group, place))).sum::<u64>(),
         };
-        let more = self.exceptions(i / GROUP).filter(|(at, _)| (first..place).contains(at));
+        let before = self.exceptions(i / GROUP).take_while(|(at, _)| *at < place);
+        let more = before.filter(|(at, _)| *at >= first);
         let (more, less) = more.fold((0, 0), |(more, less), (at, code)| {
             (more + self.meaning.size(code), less + self.meaning.size(self.code(group, at)))
         });
@@ -176,14 +177,34 @@ impl Handles {
     #[inline]
     pub fn range(&self, i: usize) -> Range<u64> {
         let offset = self.offset(i);
-        let end = if i + 1 >= self.blocks {
-            self.end
-        } else {
-            let (group, place) = (self.groups[i / GROUP], i % GROUP);
-            let exception = self.exceptions(i / GROUP).find(|(at, _)| *at == place);
-            offset + self.meaning.size(exception.map_or_else(|| self.code(group, place), |(_, code)| code))
-        };
-        offset..end
+        offset..self.end_from(i, offset)
+    }
+
+    /// The most blocks from `first` on that have `bytes_max` together, one at least: the number
+    /// behind the last one, and where all of them lie.
+    pub fn stretch(&self, first: usize, bytes_max: u64) -> (usize, Range<u64>) {
+        let Range { start, mut end } = self.range(first);
+        let mut last = first + 1;
+        while last < self.blocks {
+            let next = self.end_from(last, end);
+            if next - start > bytes_max {
+                break;
+            }
+            (last, end) = (last + 1, next);
+        }
+        (last, start..end)
+    }
+
+    /// Where block `i` ends, which begins at `offset`.
+    #[inline]
+    fn end_from(&self, i: usize, offset: u64) -> u64 {
+        if i + 1 >= self.blocks {
+            return self.end;
+        }
+        let (group, place) = (self.groups[i / GROUP], i % GROUP);
+        let mut upto = self.exceptions(i / GROUP).skip_while(|(at, _)| *at < place);
+        let exception = upto.next().filter(|(at, _)| *at == place);
+        offset + self.meaning.size(exception.map_or_else(|| self.code(group, place), |(_, code)| code))
     }
 
     /// The code of the block at this place of its group, which is not the last of all; of an
@@ -331,7 +352,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_block_is_found_where_it_was_put(start in 0u64..1 << 40, sizes in prop::collection::vec(prop_oneof![1u64..9000, 4000u64..4100, 1u64..1 << 33], 0..300)) {
+        fn every_block_is_found_where_it_was_put(start in 0u64..1 << 40, bytes_max in 0u64..1 << 17, sizes in prop::collection::vec(prop_oneof![1u64..9000, 4000u64..4100, 1u64..1 << 33], 0..300)) {
             let mut bytes = Vec::new();
             Handles::encode_sizes(&sizes, &mut bytes);
             let end = start + sizes.iter().sum::<u64>();
@@ -341,6 +362,14 @@ mod tests {
             for (i, size) in sizes.iter().enumerate() {
                 prop_assert_eq!(handles.range(i), offset..offset + size);
                 offset += size;
+            }
+            for first in 0..sizes.len() {
+                let mut last = first + 1;
+                while last < sizes.len() && sizes[first..=last].iter().sum::<u64>() <= bytes_max {
+                    last += 1;
+                }
+                let place = handles.range(first).start..handles.range(last - 1).end;
+                prop_assert_eq!(handles.stretch(first, bytes_max), (last, place));
             }
             prop_assert!(Handles::decode(&mut Decoder::new(&bytes), start..end + 1).is_err());
             prop_assert!(end == start || Handles::decode(&mut Decoder::new(&bytes), start + 1..end).is_err());

@@ -337,7 +337,8 @@ impl Ahead {
             let forward = number == self.numbers.end || self.numbers.is_empty();
             let most = READ_AHEAD_BYTES.min(table.slots.ahead_bytes_max().max(READ_AHEAD_BYTES_MIN));
             let piece_bytes = if forward { most } else { 0 };
-            if table.handles.range(number).end - table.handles.offset(number) > READ_AHEAD_BYTES {
+            let place = table.handles.range(number);
+            if place.end - place.start > READ_AHEAD_BYTES {
                 // One block larger than the buffer should be.
                 return table.read(number);
             }
@@ -372,12 +373,8 @@ impl Ahead {
     /// Reads block `number` and those behind it, all together of `bytes_max` unless the first has
     /// more.
     fn fill(&mut self, table: &Table, number: usize, bytes_max: u64) -> Result<()> {
-        let start = table.handles.offset(number);
-        let mut last = number + 1;
-        while last < table.blocks() && table.handles.offset(last + 1) - start <= bytes_max {
-            last += 1;
-        }
-        let bytes = (table.handles.offset(last) - start) as usize;
+        let (last, place) = table.handles.stretch(number, bytes_max);
+        let (start, bytes) = (place.start, (place.end - place.start) as usize);
         self.numbers = 0..0;
         if self.bytes.len() < bytes {
             self.bytes.resize(bytes, 0);
