@@ -2,8 +2,9 @@
 //! the larger the next may be.
 //!
 //! A number may become 2 times as large or small, 8 after one change that helped, any after two;
-//! one that hurts begins it again. A change helped if it was kept at 97 % of the cost or less. It
-//! hurt if it was taken back at 102 % or more. `hear` keeps the record.
+//! one that hurts begins it again. A first step is larger where the way back is short (`Step`). A
+//! change helped if it was kept at 97 % of the cost or less. It hurt if it was taken back at 102 %
+//! or more. `hear` keeps the record.
 //!
 //! What must hold: where rules are guarded, the coordinator refuses steps beyond its own record. An
 //! agent that wants to be heard keeps another, by what it hears. Both come to the same.
@@ -12,14 +13,43 @@
 
 use super::Outcome;
 use serde::{Deserialize, Serialize};
+use solera::control::knob;
 
 /// How many times as large or as small a number may become while nothing has helped yet, after one
 /// change that did, and after two.
 const STEPS: [f64; 3] = [2.0, 8.0, f64::INFINITY];
+/// The first of them where the way back is short: write buffers, whose memory moves at once, and
+/// more runs in level 0, which the next merge takes away.
+const STEP_OF_BUFFERS: f64 = 8.0;
+const STEP_OF_LEVEL_0: f64 = 4.0;
 /// The most that operations may cost of what they did for a change to count as one that helped.
 const HELPED_MAX: f64 = 0.97;
 /// The least from which on a change that was taken back counts as one that hurt.
 const HURT_MIN: f64 = 1.02;
+
+/// A step of one number: the knob, its level if it is set for one, from what, and to what.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Step<'a> {
+    /// Name of the knob.
+    pub knob: &'a str,
+    /// The level.
+    pub level: Option<u32>,
+    /// What stands.
+    pub old: f64,
+    /// What is wanted.
+    pub new: f64,
+}
+
+impl Step<'_> {
+    /// How large it may be while nothing has helped yet.
+    fn first(&self) -> f64 {
+        if self.knob == knob::WRITE_BUFFER_PERCENT.name {
+            return STEP_OF_BUFFERS;
+        }
+        let is_level_0 = self.knob == knob::RUN_LIMIT.name && self.level == Some(0);
+        if is_level_0 && self.new > self.old { STEP_OF_LEVEL_0 } else { STEPS[0] }
+    }
+}
 
 /// The record of an agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,12 +79,15 @@ impl Credit {
         self.hurt
     }
 
-    /// Whether a number may go from `old` to `new` in one change. 1 more than each is compared, so
-    /// that 0 is as far from 1 as 1 is from 3.
-    pub fn allows(&self, old: f64, new: f64) -> bool {
-        let step = STEPS[(self.helped as usize).min(STEPS.len() - 1)];
-        let (least, most) = (old.min(new) + 1.0, old.max(new) + 1.0);
-        most <= least * step
+    /// Whether a number may make `step` in one change. 1 more than each is compared, so that 0 is
+    /// as far from 1 as 1 is from 3.
+    pub fn allows(&self, step: Step<'_>) -> bool {
+        let far = match self.helped {
+            0 => step.first(),
+            helped => STEPS[(helped as usize).min(STEPS.len() - 1)],
+        };
+        let (least, most) = (step.old.min(step.new) + 1.0, step.old.max(step.new) + 1.0);
+        most <= least * far
     }
 }
 
@@ -62,17 +95,37 @@ impl Credit {
 mod tests {
     use super::*;
 
+    fn of(knob: &str, old: f64, new: f64) -> Step<'_> {
+        Step { knob, level: None, old, new }
+    }
+
     #[test]
     fn steps_are_short_until_changes_have_helped_and_again_after_one_that_hurt() {
         let mut credit = Credit::default();
-        assert!(credit.allows(10.0, 5.0) && credit.allows(4.0, 8.0) && !credit.allows(10.0, 0.0));
+        let allows = |credit: &Credit, old, new| credit.allows(of("size_ratio", old, new));
+        assert!(allows(&credit, 10.0, 5.0) && allows(&credit, 4.0, 8.0) && !allows(&credit, 10.0, 0.0));
         credit.hear(&Outcome::Kept { ratio: 0.99 });
-        assert!(!credit.allows(27.0, 4.0), "what hardly helped is no record");
+        assert!(!allows(&credit, 27.0, 4.0), "what hardly helped is no record");
         credit.hear(&Outcome::Kept { ratio: 0.9 });
-        assert!(credit.allows(27.0, 4.0) && !credit.allows(64.0, 0.0));
+        assert!(allows(&credit, 27.0, 4.0) && !allows(&credit, 64.0, 0.0));
         credit.hear(&Outcome::Kept { ratio: 0.9 });
-        assert!(credit.allows(1.0, 1e9));
+        assert!(allows(&credit, 1.0, 1e9));
         credit.hear(&Outcome::Undone { ratio: 1.3, why: String::new() });
-        assert!(!credit.allows(27.0, 4.0) && credit.hurt() == 1);
+        assert!(!allows(&credit, 27.0, 4.0) && credit.hurt() == 1);
+    }
+
+    /// Symptom: where write buffers four times as large spare a level, nothing was ever changed.
+    /// Cause: a first step might only double them, which spares none. Cure: a first step is larger
+    /// where what was changed is soon as before.
+    #[test]
+    fn a_first_step_is_larger_where_the_way_back_is_short() {
+        let credit = Credit::default();
+        let runs = |level, old, new| Step { level, ..of("run_limit", old, new) };
+        assert!(credit.allows(of("write_buffer_percent", 9.0, 54.0)));
+        assert!(credit.allows(of("write_buffer_percent", 44.0, 6.0)));
+        assert!(!credit.allows(of("write_buffer_percent", 2.0, 70.0)));
+        assert!(credit.allows(runs(Some(0), 4.0, 16.0)) && !credit.allows(runs(Some(0), 4.0, 24.0)));
+        assert!(!credit.allows(runs(Some(0), 16.0, 4.0)), "fewer runs are a merge");
+        assert!(!credit.allows(runs(Some(1), 4.0, 16.0)) && !credit.allows(runs(None, 4.0, 16.0)));
     }
 }

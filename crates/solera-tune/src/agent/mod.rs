@@ -26,7 +26,7 @@ mod lerp_tests;
 #[cfg(test)]
 mod doblix_tests;
 
-pub use credit::Credit;
+pub use credit::{Credit, Step};
 
 use crate::{
     cost::Units,

@@ -28,7 +28,7 @@ pub use rules::Rules;
 pub use state::State;
 
 use crate::{
-    agent::{Agent, Outcome, Proposal, Set},
+    agent::{Agent, Outcome, Proposal, Set, Step},
     sight::{Blocked, Goal, Window},
 };
 use baseline::{Baseline, Measured};
@@ -343,7 +343,8 @@ impl Coordinator {
     fn dares(&self, window: &Window, set: &Set) -> bool {
         let old = window.number(&set.knob, set.level);
         let new = set.value.as_deref().and_then(|value| Value::parse(value).number());
-        old.zip(new).is_none_or(|(old, new)| self.state.credit.allows(old, new))
+        let step = |(old, new)| Step { knob: &set.knob, level: set.level, old, new };
+        old.zip(new).map(step).is_none_or(|step| self.state.credit.allows(step))
     }
 
     /// Whether `set` would change what a person or another program has set.

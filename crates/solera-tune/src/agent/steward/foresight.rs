@@ -10,6 +10,9 @@
 //! time. Percentiles are priced by the mean time; tables over the goal's bound are refused.
 //! Callers: `steward`, `prices` and `wishes`; `agent::camal` (`divided_bytes`).
 
+#[cfg(test)]
+mod tests;
+
 use super::scales::{Parts, Scales};
 use crate::{
     cost::{
@@ -271,7 +274,7 @@ impl Foresight<'_> {
         let mut tree = self.tree(window, &model, &setting);
         let is_reshaped = changes_depth(&Plan::of(window), plan);
         let before = tree.clone();
-        let lifted = if is_reshaped { self.lift(window, plan, &model, load, &mut tree) } else { None };
+        let lifted = if is_reshaped { self.lift(window, plan, &model, windows, &mut tree) } else { None };
         let owed = self.owed(window, &tree);
         let cost = model.run_looking(&setting, load, &mut tree, STATES);
         let owed = self.owing(&model, load, tree.owed().and(owed, -1.0));
@@ -310,11 +313,11 @@ impl Foresight<'_> {
         let mut tree = self.tree(window, &model, &setting);
         let load = self.load(window, &mix, &model, trial);
         let is_reshaped = changes_depth(stay, plan);
-        let lift = |plan: &Plan, model: &Model, load, tree: &mut Tree| {
-            let lifted = is_reshaped.then(|| self.lift(window, plan, model, load, tree)).flatten();
+        let lift = |plan: &Plan, model: &Model, windows, tree: &mut Tree| {
+            let lifted = is_reshaped.then(|| self.lift(window, plan, model, windows, tree)).flatten();
             lifted.map_or(Parts::default(), |lifted| lifted.merges)
         };
-        let lifted = lift(plan, &model, load, &mut tree);
+        let lifted = lift(plan, &model, trial, &mut tree);
         let owed = self.owed(window, &tree);
         let cost = model.run_looking(&setting, load, &mut tree, STATES);
         let tried = self.parts(&model, &mix, &cost).and(&lifted);
@@ -322,8 +325,9 @@ impl Foresight<'_> {
         tree.set_shape(setting.shape.clone());
         let left = self.left(&model, &setting, &tree);
         let settled = self.left(&model, &setting, &settled(tree.clone(), is_reshaped));
-        let load = self.load(window, &mix, &model, (windows - trial).max(1.0));
-        let lifted = lift(stay, &model, load, &mut tree);
+        let rest = (windows - trial).max(1.0);
+        let load = self.load(window, &mix, &model, rest);
+        let lifted = lift(stay, &model, rest, &mut tree);
         let cost = model.run_looking(&setting, load, &mut tree, STATES);
         let owed = self.owing(&model, load, tree.owed().and(owed, -1.0));
         let parts = self.parts(&model, &mix, &cost).and(&lifted).and(&owed);
@@ -350,29 +354,31 @@ impl Foresight<'_> {
     }
 
     /// Lifts levels of `tree` that its new shape does not need, if `plan` does that at once, or
-    /// reads of `load` pay for it. `None` if they stay.
+    /// reads of so many `windows` pay for it: of all of them, though a walk may be shorter. `None`
+    /// if they stay.
     fn lift(
         &self,
         window: &Window,
         plan: &Plan,
         model: &Model,
-        load: Load<'_>,
+        windows: f64,
         tree: &mut Tree,
     ) -> Option<Lifted> {
         let surplus = tree.surplus()?;
-        let Mix { absent, found, scan, .. } = *load.mix;
+        let operations = (window.operations.total() as f64 * windows).max(1.0);
+        let Mix { absent, found, scan, .. } = window.mix();
         let of_run =
             (absent + found) * TABLE_ASKED_NS + scan * (SCAN_BLOCK_NS + missed_share(window) * FILE_BLOCK_NS);
         let runs = surplus.runs.iter().sum::<usize>();
         let spared = runs - surplus.runs.iter().copied().max().unwrap_or_default();
         let price = surplus.moved.size * model.data.stored_bytes(0.0) * LIFTED_NS_PER_BYTE;
-        let paid = spared as f64 * of_run * load.operations;
+        let paid = spared as f64 * of_run * operations;
         let waits = if runs == 1 || plan.at_once { 0.0 } else { price / paid.max(f64::MIN_POSITIVE) };
         if waits > 1.0 {
             return None;
         }
         tree.lift();
-        let share = 1.0 / load.operations.max(1.0);
+        let share = 1.0 / operations;
         let lifted = Moved { entries: tree.entries(surplus.last), size: tree.size(surplus.last) };
         let [read, written] = [surplus.moved, lifted].map(|moved| Moved::default().and(moved, share));
         let merges = match runs {
@@ -641,216 +647,4 @@ fn keys(window: &Window) -> f64 {
     let run = deepest.entries as f64 / deepest.runs.max(1) as f64;
     // Of what is in other runs, part is new and part is there already.
     (run + 0.5 * (entries - run)).max(1.0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{
-        sight::{Look, Pace, Watch},
-        world::{Phase, Setup, World, device},
-    };
-    use solera::control::{Change, knob};
-
-    const OPERATIONS: u64 = 20_000;
-
-    /// A world of writes that is observed for a window.
-    fn night() -> (World, Window) {
-        let mut world = World::new(Setup { entries: 30_000, ..Setup::default() }).unwrap();
-        let pace = Pace { operations_min: OPERATIONS, elapsed_ns_min: 0, ..Pace::default() };
-        let mut watch = Watch::new("default", pace, world.db().control().observe(), 0);
-        world.run(&Phase::of([5.0, 5.0, 0.0, 90.0]), OPERATIONS).unwrap();
-        let Look::Ended(window) = watch.look(world.db().control().observe()) else {
-            panic!("a window of {OPERATIONS} operations has not ended")
-        };
-        (world, *window)
-    }
-
-    fn levels_below_0(world: &World) -> usize {
-        let observed = world.db().control().observe();
-        let levels = &observed.keyspace("default").unwrap().levels;
-        levels.iter().filter(|level| level.level > 0 && level.runs > 0).count()
-    }
-
-    /// Symptom: in a night of writes smaller write buffers were tried and taken back, and all day
-    /// lookups took 1.4 times as long. Cause: levels are multiples of a write buffer, so the trial
-    /// had made one more, and larger buffers did not take it away again. Cure: the way back is
-    /// walked too, and the level leaves once reads have paid.
-    #[test]
-    fn the_level_that_smaller_write_buffers_made_leaves_when_they_are_taken_back_and_reads_have_paid() {
-        let (mut world, window) = night();
-        let (units, goal, scales) = (device(), Goal::default(), Scales::default());
-        let foresight = Foresight { units: &units, goal: &goal, scales: &scales };
-        let stay = Plan::of(&window);
-        let with = |factor: f64| Plan { buffer_percent: stay.buffer_percent * factor, ..stay.clone() };
-        let stays = foresight.walk(&window, &stay, 12.0);
-        let worst = |hazards: [f64; 3]| hazards.into_iter().fold(0.0, f64::max);
-        let back = |plan: &Plan| foresight.walk_back(&window, plan, &stay, 12.0);
-        let [small, half] = [0.13, 0.5].map(|factor| back(&with(factor)));
-        let (first, later) = (worst(small.hazards(&stays)), worst(small.hazards_below(&stays)));
-        assert!(first > 1.15, "one more level is foreseen to make reads {first:.2} times as dear");
-        assert!(later < 1.05, "until they have paid: {later:.2}");
-        let half = worst(half.hazards_below(&stays));
-        assert!(half < 1.05, "all fits into one level: {half:.2}");
-
-        let before = levels_below_0(&world);
-        let set = |change: Change| world.db().control().apply(change).unwrap();
-        set(Change::new("test", "a trial").set(&knob::WRITE_BUFFER_PERCENT, with(0.13).buffer_percent));
-        world.run(&Phase::of([5.0, 5.0, 0.0, 90.0]), OPERATIONS).unwrap();
-        let tried = levels_below_0(&world);
-        let set = |change: Change| world.db().control().apply(change).unwrap();
-        set(Change::new("test", "taken back").reset(&knob::WRITE_BUFFER_PERCENT, None));
-        world.run(&Phase::of([10.0, 80.0, 5.0, 5.0]), OPERATIONS).unwrap();
-        assert_eq!((before, tried, levels_below_0(&world)), (1, 2, 1), "the engine does what is foreseen");
-    }
-
-    /// A world of the smallest write buffers that is observed for a window of writes.
-    fn of_small_buffers() -> Window {
-        let shape = Shape {
-            size_ratio: 10,
-            run_limits: vec![4, 1],
-            write_buffer_bytes: 4096,
-            table_bytes: 256 << 10,
-        };
-        let setup = Setup { entries: 5_000, value_bytes: 992, memory_bytes: 1 << 20, ..Setup::default() };
-        let mut world = World::new(Setup { shape: Some(shape), ..setup }).unwrap();
-        let patience = Change::new("test", "run limits count").set(&knob::LEVEL0_PATIENCE, 0u32);
-        world.db().control().apply(patience).unwrap();
-        let pace = Pace { operations_min: 4_000, elapsed_ns_min: 0, ..Pace::default() };
-        let mut watch = Watch::new("default", pace, world.db().control().observe(), 0);
-        world.run(&Phase::of([0.0, 10.0, 0.0, 90.0]), 4_000).unwrap();
-        let Look::Ended(window) = watch.look(world.db().control().observe()) else {
-            panic!("a window of 4,000 operations has not ended")
-        };
-        *window
-    }
-
-    /// Symptom: with small write buffers operations took three times what their counts came to, and
-    /// more runs in level 0 seemed to gain nothing. Cause: a merge read its tables at the price of
-    /// pages that are read ahead, but each table begins with a read of its own. Cure: merges count
-    /// the tables that they read.
-    #[test]
-    fn what_a_window_of_small_write_buffers_counts_is_what_it_takes() {
-        let (window, units, scales) = (of_small_buffers(), device(), Scales::default());
-        let goal = Goal { measure: Measure::Elapsed, ..Goal::default() };
-        let foresight = Foresight { units: &units, goal: &goal, scales: &scales };
-        let (counted, took) = (scales.ns(&foresight.counted(&window)), goal.mean_ns(&window).unwrap());
-        assert!((counted / took - 1.0).abs() < 0.4, "{counted:.0} ns counted, {took:.0} taken");
-        let plan = Plan::of(&window);
-        let foreseen = foresight.price(&foresight.walk(&window, &plan, 4.0), (1.0, 1.0));
-        assert!((foreseen / took - 1.0).abs() < 0.5, "{foreseen:.0} ns foreseen, {took:.0} taken");
-    }
-
-    /// Symptom: scans were counted at twice what they took, so that a level less seemed to gain
-    /// half of what it did. Cause: each block of a scan had the price of a block at random, but
-    /// those behind the first lie behind it. Cure: they have the price of reading on.
-    #[test]
-    fn what_a_window_of_scans_counts_is_what_it_takes() {
-        let (units, scales) = (device(), Scales::default());
-        let goal = Goal { measure: Measure::Elapsed, ..Goal::default() };
-        let foresight = Foresight { units: &units, goal: &goal, scales: &scales };
-        let setup = Setup { entries: 20_000, value_bytes: 992, memory_bytes: 1 << 20, ..Setup::default() };
-        let mut world = World::new(setup).unwrap();
-        let pace = Pace { operations_min: 3_000, elapsed_ns_min: 0, ..Pace::default() };
-        let mut watch = Watch::new("default", pace, world.db().control().observe(), 0);
-        world.run(&Phase::of([0.0, 5.0, 95.0, 0.0]), 3_000).unwrap();
-        let Look::Ended(window) = watch.look(world.db().control().observe()) else {
-            panic!("a window of 3,000 operations has not ended")
-        };
-        let (counted, took) = (scales.ns(&foresight.counted(&window)), goal.mean_ns(&window).unwrap());
-        assert!((counted / took - 1.0).abs() < 0.1, "{counted:.0} ns counted, {took:.0} taken");
-        let foreseen = foresight.price(&foresight.walk(&window, &Plan::of(&window), 4.0), (1.0, 1.0));
-        assert!((foreseen / took - 1.0).abs() < 0.15, "{foreseen:.0} ns foreseen, {took:.0} taken");
-    }
-
-    /// Symptom: a workload of scans read three runs for as long as it lasted, though a larger T
-    /// would have spared one. Cause: levels wait until reads have paid, so that nothing had come of
-    /// the change when it was judged. Cure: levels may leave at once, at the price of the merge.
-    #[test]
-    fn a_level_that_a_larger_size_ratio_spares_leaves_at_once_where_scans_gain_more_than_it_takes() {
-        let shape = Shape {
-            size_ratio: 10,
-            run_limits: vec![4, 1],
-            write_buffer_bytes: 16 << 10,
-            table_bytes: 256 << 10,
-        };
-        let setup = Setup { entries: 20_000, value_bytes: 992, memory_bytes: 1 << 20, ..Setup::default() };
-        let mut world = World::new(Setup { shape: Some(shape), ..setup }).unwrap();
-        let pace = Pace { operations_min: 2_000, elapsed_ns_min: 0, ..Pace::default() };
-        let mut watch = Watch::new("default", pace, world.db().control().observe(), 0);
-        let scans = Phase::of([0.0, 5.0, 95.0, 0.0]);
-        let took = |world: &mut World| {
-            let begin = world.now_ns();
-            world.run(&scans, 2_000).unwrap();
-            (world.now_ns() - begin) as f64 / 2_000.0
-        };
-        let took_before = took(&mut world);
-        let Look::Ended(window) = watch.look(world.db().control().observe()) else {
-            panic!("a window of 2,000 operations has not ended")
-        };
-        let (units, goal, scales) = (device(), Goal::default(), Scales::default());
-        let foresight = Foresight { units: &units, goal: &goal, scales: &scales };
-        let stay = Plan::of(&window);
-        let waits = Plan { size_ratio: 20, ..stay.clone() };
-        let at_once = Plan { at_once: true, ..waits.clone() };
-        let price = |plan: &Plan, windows: f64| {
-            let walk = foresight.walk(&window, plan, windows);
-            (foresight.price(&walk, (1.0, 1.0)), walk.lifting)
-        };
-        let [stays, waits, leaves] = [&stay, &waits, &at_once].map(|plan| price(plan, 24.0));
-        assert!(leaves.0 < 0.85 * stays.0 && leaves.1 > 0.0, "{leaves:?} of {stays:?}");
-        assert!(waits.0 > leaves.0, "what waits is spared later: {waits:?}, {leaves:?}");
-        assert!(price(&at_once, 0.2).0 > stays.0, "a merge has its price: {:?}", price(&at_once, 0.2));
-
-        let before = levels_below_0(&world);
-        let change = Change::new("test", "fewer levels").set(&knob::SIZE_RATIO, 20u32);
-        world.db().control().apply(change.set(&knob::TRANSITION, "greedy")).unwrap();
-        took(&mut world);
-        assert_eq!(levels_below_0(&world), before - 1, "the level has left");
-        let took_after = took(&mut world);
-        assert!(took_after < 0.9 * took_before, "{took_after:.0} ns, {took_before:.0} before");
-    }
-
-    /// Symptom: where values became ten times as large, write buffers were foreseen to hold ten
-    /// times what they did, and smaller ones seemed to gain. Cause: what comes in was taken to be
-    /// as large as the tables' mean. Cure: it is as large as the window's flushes wrote it.
-    #[test]
-    fn entries_that_come_in_are_as_large_as_flushes_wrote_them_and_not_as_the_tables_mean() {
-        let mut world = World::new(Setup { entries: 30_000, ..Setup::default() }).unwrap();
-        let large = Phase { value_bytes: Some(1000), ..Phase::of([5.0, 45.0, 0.0, 50.0]) };
-        world.run(&large, 1_000).unwrap();
-        let pace = Pace { operations_min: 4_000, elapsed_ns_min: 0, ..Pace::default() };
-        let mut watch = Watch::new("default", pace, world.db().control().observe(), 0);
-        world.run(&large, 4_000).unwrap();
-        let Look::Ended(window) = watch.look(world.db().control().observe()) else {
-            panic!("a window of 4,000 operations has not ended")
-        };
-        let (units, goal, scales) = (device(), Goal::default(), Scales::default());
-        let foresight = Foresight { units: &units, goal: &goal, scales: &scales };
-        let plan = Plan::of(&window);
-        let (model, setting) = foresight.model(&window, &plan);
-        let tree = foresight.tree(&window, &model, &setting);
-        assert!(tree.arriving() > 2.0, "{}", tree.arriving());
-        let buffer = setting.shape.write_buffer_bytes;
-        let held = window.operations.writes as f64 / window.flushes as f64;
-        let foreseen = model.data.memtable_entries_of(buffer, tree.arriving());
-        assert!((foreseen / held - 1.0).abs() < 0.2, "{foreseen:.0} entries foreseen, {held:.0} held");
-        let of_mean = model.data.memtable_entries(buffer);
-        assert!(of_mean > 2.0 * held, "the tables' mean would be wrong: {of_mean:.0} for {held:.0}");
-        for level in &window.levels {
-            let bytes = tree.size(level.level as usize) * tree.stored_bytes();
-            let told = level.bytes as f64;
-            assert!((bytes - told).abs() < 0.15 * told.max(1.0), "level {}: {bytes}, {told}", level.level);
-        }
-    }
-
-    /// Symptom: in a tree of tables of 256 KiB each full level was foreseen to be merged as a
-    /// whole, at ten times what it cost. Cause: tables were taken to be of 16 MiB. Cure: a window
-    /// tells how large they are.
-    #[test]
-    fn tables_are_taken_to_be_as_large_as_they_are() {
-        let window = of_small_buffers();
-        let bytes = table_bytes(&window);
-        assert!((200 << 10..320 << 10).contains(&bytes), "{bytes}: {:?}", window.levels);
-    }
 }

@@ -133,9 +133,13 @@ impl Steward {
         let (unknown, least, most) = DWELL;
         let mean = if self.memory.dwell > 0.0 { self.memory.dwell } else { unknown };
         // One that has lasted longer already will last as long again.
+        mean.max(self.lasted()).clamp(least, most)
+    }
+
+    /// Windows that the context of now has lasted.
+    fn lasted(&self) -> f64 {
         let newest = self.memory.recent.last();
-        let lasted = self.memory.recent.iter().rev().take_while(|context| Some(*context) == newest).count();
-        mean.max(lasted as f64).clamp(least, most)
+        self.memory.recent.iter().rev().take_while(|context| Some(*context) == newest).count() as f64
     }
 
     /// Shares of the other contexts that came back lately, in time. One that was there once and
@@ -248,7 +252,7 @@ impl Steward {
             let Some((wish, ratio)) = wish else { continue };
             // Where it does not do what is foreseen, it is taken back, and leaves a tree behind.
             let ratio = trust * ratio + (1.0 - trust) * prices.undone(&wish.plan).max(1.0);
-            if 1.0 - ratio < gain_min * group.caution(&stay, &wish.plan) {
+            if 1.0 - ratio < gain_min * group.caution(window, &stay, &wish.plan) {
                 continue;
             }
             if best.as_ref().is_none_or(|(_, least)| ratio < *least) {

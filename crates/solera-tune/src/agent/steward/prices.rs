@@ -21,6 +21,9 @@ use std::cell::RefCell;
 /// How much worse reads of a workload to come may be at first, as a share: until its first window
 /// has ended, or reads have paid for the merge of level 0.
 const FIRST_HAZARD_MAX: f64 = 1.0;
+/// How much more later hazards may be for each window that the context has lasted, as a share, as
+/// far as those are few: what has lasted will last, and another workload comes the later.
+const HAZARD_MORE: f64 = 0.1;
 /// Windows that levels which leave at once may take to do so: a change that is still paying for it
 /// when it is judged looks as if it hurt.
 const LEAVING_WINDOWS_MAX: f64 = 1.0;
@@ -132,7 +135,8 @@ impl<'a> Prices<'a> {
         }
         let stays = self.walk(&self.own, self.stay);
         let is_safe = |hazards: [f64; 3], most: f64| hazards.iter().all(|hazard| *hazard <= 1.0 + most);
-        let (most, walk) = (group.hazard_max(), self.walk(&self.own, plan));
+        let seldom = 1.0 + HAZARD_MORE * self.steward.lasted().min(DWELL.0);
+        let (most, walk) = (group.hazard_max() * seldom, self.walk(&self.own, plan));
         let is_allowed = is_safe(walk.hazards(&stays), FIRST_HAZARD_MAX)
             && is_safe(walk.hazards_below(&stays), most)
             && is_safe(self.walk_back(plan).hazards_below(&stays), most);

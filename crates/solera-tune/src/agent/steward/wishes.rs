@@ -1,8 +1,8 @@
 //! What might be better: neighbours and families of settings, one group of knobs at a time.
 //!
 //! `Group` is the knobs that are changed together, `Wish` a change worth proposing. `search` finds
-//! the cheapest plan of a group. The whole goes through five groups one after the other, each from
-//! where the last came to, and is nothing if fewer than two gain.
+//! the cheapest plan of a group. The whole goes through seven groups one after the other, each from
+//! where the last came to, and is nothing if fewer than two steps gain.
 //!
 //! What must hold: each knob of a plan is within what the steward tries. `dares` says whether an
 //! agent's record allows a step; risky groups need more gain (`caution`).
@@ -11,7 +11,7 @@
 
 use super::foresight::{Plan, divided_bytes};
 use crate::{
-    agent::{Credit, Set},
+    agent::{Credit, Set, Step},
     cost::SIZE_RATIO_MAX,
     sight::Window,
 };
@@ -54,8 +54,15 @@ impl Group {
         Group::Whole,
     ];
     /// Those that the whole is made of, in the order in which they are settled.
-    const OF_WHOLE: [Group; 6] =
-        [Group::Buffers, Group::Ratio, Group::Level0, Group::Runs, Group::Blocks, Group::Filters];
+    const OF_WHOLE: [Group; 7] = [
+        Group::Buffers,
+        Group::Ratio,
+        Group::Joint,
+        Group::Level0,
+        Group::Runs,
+        Group::Blocks,
+        Group::Filters,
+    ];
 
     /// How much worse reads of a workload to come may be for it, as a share. Little where the tree
     /// keeps what a change did to it until it is written anew.
@@ -68,9 +75,9 @@ impl Group {
 
     /// How many times the gain that others must have it must have to be worth its risk, from `stay`
     /// to `plan`.
-    pub(super) fn caution(self, stay: &Plan, plan: &Plan) -> f64 {
+    pub(super) fn caution(self, window: &Window, stay: &Plan, plan: &Plan) -> f64 {
         match self {
-            Group::Ratio if plan.size_ratio < stay.size_ratio => 4.0,
+            Group::Ratio if makes_levels(window, stay, plan) => 4.0,
             Group::Ratio | Group::Joint | Group::Filters | Group::Blocks => 1.5,
             Group::Runs | Group::Level0 | Group::Buffers | Group::Whole => 1.0,
         }
@@ -80,12 +87,22 @@ impl Group {
 /// Whether an agent of this record may go from `stay` to `plan` in one change.
 pub(super) fn dares(credit: &Credit, stay: &Plan, plan: &Plan) -> bool {
     let numbers = |plan: &Plan| {
-        let whole = [plan.size_ratio, plan.level0_runs, plan.patience].map(f64::from);
-        whole.into_iter().chain([plan.filter_bits, plan.buffer_percent, plan.block_bytes])
+        let below = plan.run_limits.iter().zip(1..);
+        let below = below.map(|(limit, level)| (knob::RUN_LIMIT.name, Some(level), f64::from(*limit)));
+        let all = [
+            (knob::RUN_LIMIT.name, Some(0), plan.level0_runs.into()),
+            (knob::SIZE_RATIO.name, None, plan.size_ratio.into()),
+            (knob::LEVEL0_PATIENCE.name, None, plan.patience.into()),
+            (knob::FILTER_BITS_PER_KEY.name, None, plan.filter_bits),
+            (knob::WRITE_BUFFER_PERCENT.name, None, plan.buffer_percent),
+            (knob::BLOCK_BYTES.name, None, plan.block_bytes),
+        ];
+        all.into_iter().chain(below).collect::<Vec<_>>()
     };
-    let limits = |plan: &Plan| plan.run_limits.iter().map(|limit| f64::from(*limit)).collect::<Vec<f64>>();
-    let all = numbers(stay).zip(numbers(plan)).chain(limits(stay).into_iter().zip(limits(plan)));
-    all.into_iter().all(|(old, new)| old == new || credit.allows(old, new))
+    let steps = numbers(stay).into_iter().zip(numbers(plan));
+    let steps = steps.map(|((knob, level, old), (_, _, new))| Step { knob, level, old, new });
+    let mut far = steps.filter(|step| step.old != step.new);
+    far.all(|step| credit.allows(step))
 }
 
 /// A change that is worth proposing.
@@ -121,6 +138,8 @@ const BUFFERS_PERCENT: (f64, f64) = (2.0, 70.0);
 const BUFFER_BYTES_MIN: f64 = 32.0 * 1024.0;
 /// The least that a group must gain to be a part of the whole, as a share.
 const WHOLE_GAIN_MIN: f64 = 0.01;
+/// How often the whole goes through its groups: what one gains may depend on those behind it.
+const WHOLE_PASSES: u32 = 2;
 /// Windows that a change of filters or blocks may take to be in enough tables.
 const SETTLE_MAX: u32 = 4;
 
@@ -168,19 +187,30 @@ fn best_of(
     best
 }
 
-/// One group after the other, each from where the last came to; nothing if fewer than two of them
-/// gain.
+/// One group after the other, each from where the last came to, until none gains any more; nothing
+/// if fewer than two steps gain.
 fn whole(window: &Window, stay: &Plan, ratio: &impl Fn(&Plan) -> Option<f64>) -> Option<(Plan, f64)> {
     let (mut plan, mut least, mut gained) = (stay.clone(), 1.0, 0);
-    // A smaller T is a risk of its own.
-    let ratio = |plan: &Plan| if plan.size_ratio < stay.size_ratio { None } else { ratio(plan) };
-    for group in Group::OF_WHOLE {
-        let next = best_of(group, window, stay, &plan, &ratio);
-        if let Some((next, ratio)) = next.filter(|(_, ratio)| *ratio < least * (1.0 - WHOLE_GAIN_MIN)) {
-            (plan, least, gained) = (next, ratio, gained + 1);
+    // One more level is a risk of its own.
+    let ratio = |plan: &Plan| if makes_levels(window, stay, plan) { None } else { ratio(plan) };
+    for _ in 0..WHOLE_PASSES {
+        let before = least;
+        for group in Group::OF_WHOLE {
+            let next = best_of(group, window, stay, &plan, &ratio);
+            if let Some((next, ratio)) = next.filter(|(_, ratio)| *ratio < least * (1.0 - WHOLE_GAIN_MIN)) {
+                (plan, least, gained) = (next, ratio, gained + 1);
+            }
+        }
+        if least == before {
+            break;
         }
     }
     (gained > 1).then_some((plan, least))
+}
+
+/// Whether a smaller T makes a level that `stay` does not need.
+fn makes_levels(window: &Window, stay: &Plan, plan: &Plan) -> bool {
+    plan.size_ratio < stay.size_ratio && levels_needed(window, plan) > levels_needed(window, stay)
 }
 
 /// Of all tables, how much is written anew while the effect is waited for: 0 to 1.
@@ -406,5 +436,55 @@ mod tests {
         assert_eq!(levels_below_0(&world), 1, "the engine does what is foreseen");
         let after = took(&mut world);
         assert!(after < 0.85 * before, "{after:.0} ns, {before:.0} before");
+    }
+
+    /// A window of a world of small write buffers, whose tree has three levels below 0.
+    fn of_three_levels() -> Window {
+        let shape = Shape {
+            size_ratio: 10,
+            run_limits: vec![4, 1],
+            write_buffer_bytes: 8 << 10,
+            table_bytes: 256 << 10,
+        };
+        let setup = Setup { entries: 20_000, value_bytes: 992, memory_bytes: 1 << 20, ..Setup::default() };
+        let mut world = World::new(Setup { shape: Some(shape), ..setup }).unwrap();
+        let pace = Pace { operations_min: 1_000, elapsed_ns_min: 0, ..Pace::default() };
+        let mut watch = Watch::new("default", pace, world.db().control().observe(), 0);
+        world.run(&Phase::of([0.0, 50.0, 0.0, 50.0]), 1_000).unwrap();
+        let Look::Ended(window) = watch.look(world.db().control().observe()) else {
+            panic!("a window of 1,000 operations has not ended")
+        };
+        *window
+    }
+
+    /// Symptom: nothing was changed where larger write buffers gain much, but only with fewer runs
+    /// in level 0. Cause: the whole asked for write buffers first and never again. Cure: it goes
+    /// through its groups twice.
+    #[test]
+    fn the_whole_finds_what_gains_only_together_whichever_comes_first() {
+        let window = of_three_levels();
+        let stay = Plan::of(&window);
+        let price = |plan: &Plan| {
+            let few_runs = plan.level0_runs == 3;
+            let large = few_runs && plan.buffer_percent > 3.0 * stay.buffer_percent;
+            Some(1.0 - if few_runs { 0.02 } else { 0.0 } - if large { 0.1 } else { 0.0 })
+        };
+        let (wish, ratio) = search(Group::Whole, &window, &stay, price).expect("both together gain");
+        assert!(wish.plan.level0_runs == 3 && wish.plan.buffer_percent > 3.0 * stay.buffer_percent);
+        assert!((ratio - 0.88).abs() < 1e-9, "{ratio}");
+        let alone = |plan: &Plan| Some(if plan.level0_runs == 3 { 0.9 } else { 1.0 });
+        assert!(search(Group::Whole, &window, &stay, alone).is_none(), "one group alone is no whole");
+    }
+
+    /// Symptom: level 1 stayed larger than it need be. Cause: each smaller T was held to make a
+    /// level. Cure: whether it does is looked at.
+    #[test]
+    fn a_smaller_size_ratio_is_a_risk_only_where_it_makes_a_level() {
+        let window = of_three_levels();
+        let stay = Plan::of(&window);
+        let caution = |size_ratio| Group::Ratio.caution(&window, &stay, &of_ratio(&stay, size_ratio));
+        let needed = |size_ratio| levels_needed(&window, &of_ratio(&stay, size_ratio));
+        assert_eq!((needed(10), needed(8), needed(3)), (3, 3, 7), "levels that are needed");
+        assert!(caution(8) < caution(3) && caution(8) == caution(20));
     }
 }
