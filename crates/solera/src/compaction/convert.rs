@@ -36,8 +36,8 @@ const PLAN_PARTS: u64 = 16;
 /// has to be given back: less often, so that tables are written less often.
 const FREED_PARTS: u64 = 8;
 /// Files are chosen when one part in so many of the live values is taken besides what is allowed:
-/// what is taken swings around that.
-const SWING_PARTS: u64 = 32;
+/// what is taken swings around that. The later they are chosen, the less is live in them.
+const SWING_PARTS: u64 = 24;
 /// Writers are slowed down while what they may write is less than one part in so many of the live
 /// values.
 const RAMP_PARTS: u64 = 32;
@@ -345,6 +345,8 @@ pub fn convert(
             let paid = weighed[at].iter().flat_map(|weighed| &weighed.paid);
             Part { range: cells[at].range.clone(), files: victims.iter().chain(paid).copied().collect() }
         };
+        // Where walks pay, values lie in one file: a walk reads it by one stretch after the other.
+        let old = if is_paid { FileId(0) } else { old };
         Conversion {
             keyspace,
             range: cells[group.first].range.hull(&cells[group.last].range),
