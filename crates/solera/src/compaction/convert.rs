@@ -36,8 +36,8 @@ const PLAN_PARTS: u64 = 16;
 /// has to be given back: less often, so that tables are written less often.
 const FREED_PARTS: u64 = 8;
 /// Files are chosen when one part in so many of the live values is taken besides what is allowed:
-/// what is taken swings around that. The later they are chosen, the less is live in them.
-const SWING_PARTS: u64 = 24;
+/// what is taken swings around that.
+const SWING_PARTS: u64 = 32;
 /// Writers are slowed down while what they may write is less than one part in so many of the live
 /// values.
 const RAMP_PARTS: u64 = 32;
