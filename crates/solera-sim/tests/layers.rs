@@ -53,6 +53,24 @@ fn no_file_of_an_ordered_room_uses_one_above_it() {
     assert!(violations.is_empty(), "files that use files above them:\n{}", report(&violations));
 }
 
+/// Each part of the engine owns its methods. What the core has beside them joins the parts.
+#[test]
+fn the_core_has_thirty_methods_of_its_own_at_most() {
+    let is_method = |line: &&str| {
+        line.strip_prefix("    ").is_some_and(|rest| !rest.starts_with([' ', '/']) && rest.contains("fn "))
+    };
+    let mut methods = 0;
+    #[expect(clippy::disallowed_methods, reason = "reads source files")]
+    for entry in std::fs::read_dir(crate_src("solera").join("engine")).unwrap() {
+        let source = std::fs::read_to_string(entry.unwrap().path()).unwrap_or_default();
+        let blocks = source.split("\nimpl Core {\n").skip(1);
+        methods += blocks
+            .map(|rest| rest[..rest.find("\n}").unwrap()].lines().filter(is_method).count())
+            .sum::<usize>();
+    }
+    assert!((10..=30).contains(&methods), "{methods} methods in `impl Core`");
+}
+
 #[test]
 fn the_engine_does_not_know_that_it_is_being_tuned() {
     for name in ["solera", "solera-model"] {

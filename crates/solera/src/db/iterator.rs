@@ -675,7 +675,8 @@ fn read_apart(ahead: &mut ReadAhead, keyspace: &Keyspace, key: &[u8], pointer: &
     let tree = keyspace.tree();
     let value = ahead.read(&tree.values, pointer, key)?;
     if ahead.was_short() && tree.heat.note(key) {
-        keyspace.handle().weigh_walks();
+        // Walks may have paid for having values in order.
+        keyspace.handle().work.wake();
     }
     Ok(value)
 }

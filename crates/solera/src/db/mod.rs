@@ -269,7 +269,7 @@ impl Db {
     /// What the database has done and holds, as plain numbers.
     pub fn stats(&self) -> Stats {
         let handle = &self.handle;
-        let leaving = handle.value_files_leaving();
+        let leaving = handle.reclaiming.leaving();
         report::database(&handle.store, &handle.memory, &handle.work, &handle.stats, leaving)
     }
 

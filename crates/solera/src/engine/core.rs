@@ -61,7 +61,7 @@ pub(crate) struct Core {
     pub(super) commit: Commit<Present>,
     pub(super) logs: Logs,
     pub(crate) memory: Memory,
-    pub(super) reclaiming: Reclaiming,
+    pub(crate) reclaiming: Reclaiming,
     pub(super) resting: Resting,
     pub(super) drops: Drops,
     pub(crate) work: Work,
@@ -123,20 +123,6 @@ impl Core {
     pub(crate) fn weigh_reads(&self, tree: &Tree) {
         if self.options.background_threads > 0 && !self.options.read_only {
             self.work.weigh_reads(tree, self.clock(), || self.horizon());
-        }
-    }
-
-    /// Value files that live values are being moved out of.
-    pub(crate) fn value_files_leaving(&self) -> u64 {
-        self.reclaiming.leaving()
-    }
-
-    /// Walks have read values out of logs: if they have paid for having them in order, that is
-    /// done.
-    #[cold]
-    pub(crate) fn weigh_walks(&self) {
-        if self.options.background_threads > 0 && !self.options.read_only {
-            self.work.wake();
         }
     }
 

@@ -146,7 +146,7 @@ impl Default for Reclaiming {
 
 impl Reclaiming {
     /// How many files live values are being moved out of.
-    pub(super) fn leaving(&self) -> u64 {
+    pub(crate) fn leaving(&self) -> u64 {
         self.victims.load().iter().count() as u64 + self.at_work.load(Ordering::Relaxed)
     }
 

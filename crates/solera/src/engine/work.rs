@@ -223,7 +223,7 @@ impl Work {
     }
 
     /// Tells the workers that something may be worth doing.
-    pub(super) fn wake(&self) {
+    pub(crate) fn wake(&self) {
         self.state.lock().calls += 1;
         self.wake.notify_all();
     }
