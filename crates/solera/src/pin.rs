@@ -1,9 +1,9 @@
 //! Shared ownership of memory that slices point into: `Pin`, `PinStock`, `Slice`, `Piece`.
 //!
 //! A `Pin` is a counted handle of one word. So a cache slot is one atomic word, and a lookup
-//! reaches the bytes with one dependent load. A `PinStock` counts 32 references at once. A `Slice`
-//! is bytes that stay valid while it lives: up to 24 in itself, more by a pin. A `Piece` is memory
-//! that slices share and that is read into again when they are gone.
+//! reaches the bytes with one dependent load. A `PinStock` counts 32 references at once, and takes
+//! them back uncounted. A `Slice` is bytes that stay valid while it lives: up to 24 in itself, more
+//! by a pin. A `Piece` is memory that slices share, and that is read into again without them.
 //!
 //! What must hold: the object behind a pin begins with a `PinHeader` (`#[repr(C)]`, first field)
 //! whose `free` knows its true type. Pinned bytes stay where and as they are.
@@ -158,6 +158,15 @@ impl PinStock {
         self.spare -= 1;
         // It takes over one of the references that are spare.
         Pin(self.pin.0)
+    }
+
+    /// Drops `slice`; a reference to this object becomes one that is spare.
+    #[inline]
+    pub fn take_back(&mut self, slice: Slice) {
+        if slice.as_pinned().is_some_and(|pinned| pinned.pin.0 == self.pin.0) {
+            std::mem::forget(slice);
+            self.spare += 1;
+        }
     }
 }
 
@@ -652,5 +661,31 @@ mod tests {
             drop(pin);
         }
         assert_eq!(FREED.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn what_a_stock_takes_back_is_handed_out_again_and_no_reference_is_lost_or_freed_twice() {
+        let pin = owning(vec![7; 4096].into());
+        let references = || pin.header().references.load(Ordering::SeqCst);
+        let mut stock = PinStock::of(&pin);
+        let bytes = Slice::from(vec![7; 100]);
+        // SAFETY: what a box owns stays where it is, and the object of `pin` keeps its own.
+        let lie = |pin: Pin| unsafe { Slice::lying_at(bytes.as_ptr(), bytes.len(), pin) };
+        for _ in 0..3 * STOCKED {
+            let slice = lie(stock.hand_out());
+            stock.take_back(slice);
+        }
+        assert_eq!(references(), 2 + STOCKED, "counted once");
+        let (kept, cloned) = (lie(stock.hand_out()), lie(pin.clone()));
+        stock.take_back(cloned);
+        let other = Slice::from(vec![1; 100]);
+        let others = other.as_pinned().unwrap().pin.clone();
+        stock.take_back(other);
+        assert_eq!(others.header().references.load(Ordering::SeqCst), 1, "another object's is dropped");
+        stock.take_back(Slice::copy_from(b"short"));
+        drop(stock);
+        assert_eq!(references(), 2);
+        drop(kept);
+        assert_eq!(references(), 1);
     }
 }

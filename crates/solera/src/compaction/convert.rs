@@ -345,6 +345,8 @@ pub fn convert(
             let paid = weighed[at].iter().flat_map(|weighed| &weighed.paid);
             Part { range: cells[at].range.clone(), files: victims.iter().chain(paid).copied().collect() }
         };
+        // Where walks pay, values lie in one file: a walk reads it by one stretch after the other.
+        let old = if is_paid { FileId(0) } else { old };
         Conversion {
             keyspace,
             range: cells[group.first].range.hull(&cells[group.last].range),

@@ -48,6 +48,14 @@ impl Reclaim {
 /// Of the live values, at most one part in so many is moved at a time.
 pub(super) const LIVE_PARTS: u64 = 8;
 
+/// What a separated value takes beside itself, in bytes, about: key and sum in its sorted value
+/// file, and the entry in a table that points to it. Keys of eight bytes.
+const BESIDE_BYTES: u64 = 40;
+/// So much is taken for granted: one part in so many of the live bytes.
+const BESIDE_PARTS: u64 = 20;
+/// What goes beyond that is taken from what is spared, but no more than one part in so many.
+const SPARE_PARTS: u32 = 3;
+
 /// What a value file takes, and what of it is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
@@ -166,6 +174,15 @@ pub(super) fn allowed(live: u64, spare_percent: u32) -> u64 {
     live + live / 100 * u64::from(spare_percent) + live % 100 * u64::from(spare_percent) / 100
 }
 
+/// How much value files may take beside the live bytes, in percent of these, if `spare_percent` are
+/// spared for all that `values` with so many `live` bytes take: where values are small, their
+/// entries and keys take a part of it.
+pub fn spared_for_files(spare_percent: u32, values: u64, live: u64) -> u32 {
+    let beyond = (values * BESIDE_BYTES).saturating_sub(live / BESIDE_PARTS);
+    let percent = (beyond * 100).checked_div(live).unwrap_or(0);
+    spare_percent - u32::try_from(percent).unwrap_or(u32::MAX).min(spare_percent / SPARE_PARTS)
+}
+
 /// The files with garbage, those with the most for each live byte first.
 pub(super) fn by_waste(files: &[Space]) -> Vec<&Space> {
     let mut wasteful: Vec<&Space> = files.iter().filter(|file| file.garbage() > 0).collect();
@@ -259,6 +276,13 @@ mod tests {
         assert_eq!(taken(2), [false, true, true, false]);
         assert_eq!(taken(3), [false, false, true, false]);
         assert_eq!((victims.side(b"g"), victims.side(b"h")), (Side::Within, Side::Behind));
+    }
+
+    #[test]
+    fn small_values_take_a_part_of_what_is_spared_for_keys_and_entries() {
+        let spared = |len: u64| spared_for_files(30, 1000, 1000 * len);
+        assert_eq!([64, 128, 256, 400, 1016, 16_384].map(spared), [20, 20, 20, 25, 30, 30]);
+        assert_eq!([spared_for_files(30, 0, 0), spared_for_files(1, 9, 9)], [30, 1]);
     }
 
     #[test]

@@ -519,7 +519,9 @@ impl Iter {
     /// Reads the value that the front stands on, if it lies apart. An error is of this pair alone.
     #[inline]
     fn read_front(&mut self) -> Result<()> {
-        self.apart = None;
+        if let Some(apart) = self.apart.take() {
+            self.front_ahead.take_back(apart);
+        }
         if self.front_refusal.is_some() {
             return refused(self.front_refusal.take(), self.resolves);
         }

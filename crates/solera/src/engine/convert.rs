@@ -40,11 +40,11 @@ impl Reclaimer<'_> {
         }
         let trees = self.trees();
         let spaces = self.spaces(&trees, &state.spared);
-        let percent = self.options.spare_percent;
+        let percent = self.spare_percent(&trees);
         let may_be_due = self.can_be_due(&trees, &spaces);
         state.is_stuck = false;
         if !may_be_due {
-            self.allow_writers(&spaces, 0, 0);
+            self.allow_writers(percent, &spaces, 0, 0);
             state.emptied.clear();
         }
         if !may_be_due && trees.iter().all(|tree| tree.heat.sample().is_empty()) {
@@ -60,7 +60,7 @@ impl Reclaimer<'_> {
             emptied.clone_from(&victims);
             let is_victim = |space: &&Space| victims.contains(&space.file);
             let to_move: u64 = spaces.iter().filter(is_victim).map(|space| space.live).sum();
-            self.allow_writers(&spaces, hidden, to_move);
+            self.allow_writers(percent, &spaces, hidden, to_move);
             let conversions = compaction::convert(&spaces, &cells, &victims, percent, *moving);
             let is_any = !conversions.is_empty();
             let planned = conversions.into_iter().find_map(|conversion| {

@@ -16,7 +16,7 @@ use super::{
     reclaiming::{Reclaimer, State},
 };
 use crate::{
-    compaction::{self, Space, Victims},
+    compaction::{self, Reclaim, Space, Victims},
     error::{Error, Result},
     ids::FileId,
     sync::MutexGuard,
@@ -85,11 +85,12 @@ impl Reclaimer<'_> {
     }
 
     /// Tells writers how much they may write until space is given back: `spaces` are the files that
-    /// recovery does not need, `hidden` bytes of what is live in them are not, and conversions have
-    /// `promised` bytes still to write. They are told before anything has to be given back, too:
-    /// the thread that has to give it back may get no processor for long. Until the next look
-    /// writers have two write buffers then at least, whatever the logs hold.
-    pub(super) fn allow_writers(&self, spaces: &[Space], hidden: u64, promised: u64) {
+    /// recovery does not need, and they may take `percent` more than is live. `hidden` bytes of what
+    /// is live in them are not, and conversions have `promised` bytes still to write. Writers are
+    /// told before anything has to be given back, too: the thread that has to give it back may get no
+    /// processor for long. Until the next look writers have two write buffers then at least, whatever
+    /// the logs hold.
+    pub(super) fn allow_writers(&self, percent: u32, spaces: &[Space], hidden: u64, promised: u64) {
         let live = spaces.iter().map(|space| space.live).sum();
         if live == 0 {
             return self.reclaiming.allow_all();
@@ -97,7 +98,6 @@ impl Reclaimer<'_> {
         let write_buffer_bytes = self.rest.write_buffer_bytes();
         let in_logs_max = logs::unflushed_max(live, write_buffer_bytes);
         let in_logs = self.rest.log_bytes();
-        let percent = self.options.spare_percent;
         let mut headroom = compaction::headroom(percent, spaces, hidden, promised, in_logs, in_logs_max);
         if !compaction::is_too_much(percent, spaces, hidden) {
             let least = i64::try_from(2 * write_buffer_bytes).unwrap_or(i64::MAX);
@@ -120,14 +120,30 @@ impl Reclaimer<'_> {
         };
         let is_left = |space: &&Space| state.emptied.contains(&space.file);
         let promised = spaces.iter().filter(is_left).map(|space| space.live).sum();
-        self.allow_writers(&spaces, hidden, promised);
+        self.allow_writers(self.spare_percent(&trees), &spaces, hidden, promised);
         Ok(())
     }
 
     /// Whether there can be anything to give back, whatever is hidden.
     pub(super) fn can_be_due(&self, trees: &[Arc<Tree>], spaces: &[Space]) -> bool {
         let hidden_max = trees.iter().map(|tree| compaction::hidden_max(&tree.view().version)).sum();
-        compaction::can_be_over(self.options.spare_percent, spaces, hidden_max)
+        compaction::can_be_over(self.spare_percent(trees), spaces, hidden_max)
+    }
+
+    /// What value files may take beside the live bytes, in percent of these. Under `tier` what goes
+    /// with small values comes out of it.
+    pub(super) fn spare_percent(&self, trees: &[Arc<Tree>]) -> u32 {
+        let percent = self.options.spare_percent;
+        if self.options.reclaim != Reclaim::Tier {
+            return percent;
+        }
+        let (mut values, mut bytes) = (0, 0);
+        for tree in trees {
+            for (_, live) in tree.view().version.values().iter() {
+                (values, bytes) = (values + live.values, bytes + live.bytes);
+            }
+        }
+        compaction::spared_for_files(percent, values, bytes)
     }
 
     /// What the value files take that recovery does not need.

@@ -62,7 +62,7 @@ impl Reclaimer<'_> {
         let live: u64 = spaces.iter().map(|space| space.live).sum();
         // Files count until they have gone.
         let percent = self.options.spare_percent;
-        self.allow_writers(&self.spaces(&trees, &state.spared), 0, 0);
+        self.allow_writers(percent, &self.spaces(&trees, &state.spared), 0, 0);
         let due = compaction::most_wasteful(percent, &spaces);
         if due.is_none() || state.rewritten_bytes > live / PENDING_PARTS {
             if std::mem::take(&mut state.is_unflushed) {

@@ -1,8 +1,8 @@
 //! Reading values ahead: `ReadAhead`, windows on value files, of one end of a walk or one list.
 //!
-//! A walk, up or down, reads up to 64 sorted value files in stretches: of 16 KiB first, and twice
-//! as long each time, up to 256 KiB. Gaps of up to 16 KiB are read over. `read_listed` knows all
-//! that it will need, and reads just that. From a log, in the order of the writes, a walk reads
+//! A walk, up or down, reads up to 64 sorted value files in stretches: of 8 or 16 KiB first, and four
+//! times as long each time, up to 256 KiB. Gaps of up to 16 KiB are read over. `read_listed` knows
+//! all that it will need, and reads just that. From a log, in the order of the writes, a walk reads
 //! values one by one.
 //! What must hold: each value is checked once, as `ValueFile::read` checks it. Values share the
 //! memory of their stretch. What is read ahead stays with the walk. Beside it, a walk of a user's
@@ -13,7 +13,7 @@
 
 use super::{
     Pointer, ValueFile, ValueFiles, record,
-    stretch::{self, Stretch},
+    stretch::{self, Visited},
 };
 use crate::{
     error::Result,
@@ -25,8 +25,14 @@ use std::{ops::Range, sync::Arc};
 /// Windows on so many files at once: where values have moved often, a key range is spread over many
 /// sorted files.
 const WINDOWS: usize = 64;
-/// The first stretch of a window has so many bytes, and each twice as many as the one before.
+/// The second stretch of a window has so many bytes at least.
 const STRETCH_BYTES_MIN: usize = 16 << 10;
+/// The first one of a walk that has come to a second value: what lies behind the value it needs
+/// anyway costs a device little.
+const STRETCH_BYTES_FIRST: usize = 8 << 10;
+/// Each stretch has so many times the bytes of the one before: a read costs a device as much as
+/// many kilobytes.
+const STRETCH_GROWTH: usize = 4;
 /// Most bytes of a stretch. Larger ones leave the processor's cache before they are used up.
 const STRETCH_BYTES_MAX: usize = 256 << 10;
 /// Most bytes of all windows.
@@ -51,7 +57,7 @@ struct Window {
     /// The record that was asked for last; none before the first.
     last: Option<Range<u64>>,
     /// The stretch that was asked for last; nothing if it did not stay in memory.
-    kept: Option<(usize, Option<Stretch>)>,
+    kept: Option<(usize, Option<Visited>)>,
     /// Bytes of the last stretch.
     stretch: usize,
     /// When it was used last, in reads.
@@ -123,8 +129,9 @@ impl ReadAhead {
         if !window.has(&record) {
             let wanted = match way {
                 Some(Way::Apart) => 0,
-                None if self.in_order < IN_ORDER_MIN => 0,
-                _ => (window.stretch * 2).clamp(STRETCH_BYTES_MIN, self.stretch_max()),
+                None if self.in_order < IN_ORDER_MIN && self.reads == 1 => 0,
+                None if self.in_order < IN_ORDER_MIN => STRETCH_BYTES_FIRST,
+                _ => (window.stretch * STRETCH_GROWTH).clamp(STRETCH_BYTES_MIN, self.stretch_max()),
             };
             let part = match way {
                 Some(Way::Down) => record.end.saturating_sub(wanted as u64)..record.end,
@@ -149,10 +156,19 @@ impl ReadAhead {
         let window = &mut self.windows[self.at];
         // Once for a stretch, whether it is there or not.
         if !matches!(window.kept, Some((kept, _)) if kept == number) {
-            window.kept = Some((number, files.stretch(&window.file, number)));
+            window.kept = Some((number, files.stretch(&window.file, number).map(Visited::new)));
         }
-        let (_, stretch) = window.kept.as_ref()?;
-        stretch.as_ref()?.value(&window.file, pointer, key)
+        let (_, visited) = window.kept.as_mut()?;
+        visited.as_mut()?.value(&window.file, pointer, key)
+    }
+
+    /// Drops a value that was read: to count references costs as much as the rest of a step.
+    #[inline]
+    pub fn take_back(&mut self, value: Slice) {
+        let kept = self.windows.get_mut(self.at).and_then(|window| window.kept.as_mut());
+        if let Some((_, Some(visited))) = kept {
+            visited.take_back(value);
+        }
     }
 
     /// Whether the value that was read last came by a read of its own, or by one of a few values.

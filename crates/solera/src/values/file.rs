@@ -54,6 +54,8 @@ const PIECE_BYTES: usize = 256 << 10;
 struct Opened {
     file: Arc<dyn ReadFile>,
     binding: Binding,
+    /// Its length then, in bytes: a sorted value file keeps it.
+    len: u64,
 }
 
 /// A file that holds values. Opened by the first read. It is removed with its last owner, if it was
@@ -139,7 +141,8 @@ impl ValueFile {
         let mut header = [0; FILE_HEADER_BYTES];
         read_exact_at(&*file, &mut header, 0)?;
         let binding = self.kind.check(self.path(), &header, self.database, self.id)?;
-        Ok(self.opened.get_or_init(|| Opened { file, binding }))
+        let len = file.len()?;
+        Ok(self.opened.get_or_init(|| Opened { file, binding, len }))
     }
 
     /// Length of the file, in bytes.
@@ -262,11 +265,17 @@ impl ValueFile {
         }
     }
 
-    /// Reads `bytes` from `offset` on, as far as the file goes; says how many.
+    /// Reads `bytes` from `offset` on, as far as the sorted file goes; says how many. Its end is
+    /// known: to meet it would take two more reads, past the system's cache.
     pub(super) fn read_ahead(&self, bytes: &mut [u8], offset: u64) -> Result<usize> {
-        let file = &self.opened()?.file;
+        let Opened { file, len, .. } = self.opened()?;
+        let left = usize::try_from(len.saturating_sub(offset)).unwrap_or(usize::MAX);
+        // Behind the end, but no further than whole sectors of it.
+        let reached = left.checked_next_multiple_of(self.alignment()).unwrap_or(left);
+        let most = bytes.len().min(reached);
+        let (bytes, most) = (&mut bytes[..most], most.min(left));
         let mut done = 0;
-        while done < bytes.len() {
+        while done < most {
             match file.read_at(&mut bytes[done..], offset + done as u64)? {
                 0 => break,
                 read => done += read,

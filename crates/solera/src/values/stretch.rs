@@ -1,5 +1,5 @@
-//! Stretches of sorted value files that stay in memory: `Stretch`, one of them; `Stretches`, where
-//! those of one file lie.
+//! Stretches of sorted value files that stay in memory: `Stretch`, one of them; `Visited`, one that a
+//! walk is in; `Stretches`, where those of one file lie.
 //!
 //! A file is cut at multiples of 48 KiB. A stretch has the records that begin between two cuts, if
 //! they are short. It is read as it is. A value is checked when it is shown for the first time, and
@@ -13,7 +13,7 @@
 
 use super::{Pointer, ValueFile, record};
 use crate::{
-    pin::{Pin, PinHeader, Slice},
+    pin::{Pin, PinHeader, PinStock, Slice},
     pool::{self, BLOCKS},
     prefetch::{LINE_BYTES, prefetch_bytes},
     sync::atomic::{AtomicU64, Ordering},
@@ -26,6 +26,8 @@ const CUT_BYTES: usize = 48 << 10;
 const RECORD_BYTES_MAX: usize = (4 << 10) + 256;
 /// So many bytes behind a record are asked for.
 const NEXT_BYTES: usize = 2 * LINE_BYTES;
+/// About so many bytes of an entry are neither key nor record.
+const ENTRY_BYTES: usize = 3;
 /// Most bytes of a stretch.
 const STRETCH_BYTES: usize = CUT_BYTES + RECORD_BYTES_MAX;
 /// One bit for so many bytes: no two records begin in the same.
@@ -136,10 +138,16 @@ impl Stretch {
         unsafe { slice::from_raw_parts(start.add(BYTES_AT).as_ptr(), self.control().len) }
     }
 
-    /// The value of `key` that `pointer`, into `file`, leads to. `None` if it is not whole in here,
-    /// or is not what was written.
+    /// The value of `key` that `pointer`, into `file`, leads to, kept alive by a reference that
+    /// `pin` gives. `None` if it is not whole in here, or is not what was written.
     #[inline]
-    pub(super) fn value(&self, file: &ValueFile, pointer: &Pointer, key: &[u8]) -> Option<Slice> {
+    pub(super) fn value_by(
+        &self,
+        pin: impl FnOnce() -> Pin,
+        file: &ValueFile,
+        pointer: &Pointer,
+        key: &[u8],
+    ) -> Option<Slice> {
         let at = usize::try_from(pointer.offset.checked_sub(self.control().start)?).ok()?;
         let record = self.bytes().get(at..at + record::CHECKSUM_BYTES + pointer.len as usize)?;
         let word = self.checked().get(at / BIT_BYTES / 64)?;
@@ -149,10 +157,46 @@ impl Stretch {
             file.check(pointer, key, record).ok()?;
             word.fetch_or(bit, Ordering::Relaxed);
         }
-        // A walk comes to the next record of the file soon: to its key, and to where it begins.
-        prefetch_bytes(record.as_ptr_range().end, NEXT_BYTES);
+        // A walk comes to the next records of the file soon: to their keys, and to where they begin.
+        // Memory takes longer than a step of a walk, so the one after the next is asked for, too. It
+        // lies there if both are as long as this one.
+        let next = record.as_ptr_range().end;
+        prefetch_bytes(next, NEXT_BYTES);
+        prefetch_bytes(next.wrapping_add(ENTRY_BYTES + key.len() + record.len()), NEXT_BYTES);
         // SAFETY: the record lies in the object of the pin, whose bytes stay as they are.
-        Some(unsafe { Slice::pinned(&self.0, &record[record::CHECKSUM_BYTES..]) })
+        Some(unsafe { Slice::pinned_by(pin, &record[record::CHECKSUM_BYTES..]) })
+    }
+
+    /// As [`Stretch::value_by`], by a reference of its own.
+    #[inline]
+    pub(super) fn value(&self, file: &ValueFile, pointer: &Pointer, key: &[u8]) -> Option<Slice> {
+        self.value_by(|| self.pin(), file, pointer, key)
+    }
+}
+
+/// A stretch that a walk is in, and references to it that are counted many at once.
+#[derive(Debug)]
+pub(super) struct Visited {
+    stretch: Stretch,
+    stock: PinStock,
+}
+
+impl Visited {
+    pub(super) fn new(stretch: Stretch) -> Visited {
+        Visited { stock: PinStock::of(&stretch.0), stretch }
+    }
+
+    /// As [`Stretch::value`].
+    #[inline]
+    pub(super) fn value(&mut self, file: &ValueFile, pointer: &Pointer, key: &[u8]) -> Option<Slice> {
+        let Visited { stretch, stock } = self;
+        stretch.value_by(|| stock.hand_out(), file, pointer, key)
+    }
+
+    /// Drops a value. If it was one of this stretch, the next one needs no counting.
+    #[inline]
+    pub(super) fn take_back(&mut self, value: Slice) {
+        self.stock.take_back(value);
     }
 }
 

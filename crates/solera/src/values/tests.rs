@@ -177,6 +177,27 @@ fn a_walk_reads_many_sorted_files_in_stretches_both_ways() {
     assert_eq!(owned.len(), FILES);
 }
 
+/// Symptom: a walk in order made two short reads more at the end of each sorted file, past the
+/// system's cache. Cause: it read on until a read gave nothing. Cure: the file's length is known.
+#[test]
+fn a_walk_to_the_end_of_a_sorted_file_reads_nothing_behind_it() {
+    let disk = Arc::new(FaultFs::new(fs()));
+    let fs: Arc<dyn Fs> = disk.clone();
+    let keys: Vec<String> = (0..20).map(|i| format!("{i:06}")).collect();
+    let values: Vec<Vec<u8>> = (0..20u8).map(|i| vec![i; 1000]).collect();
+    let pairs: Vec<(&[u8], &[u8])> =
+        keys.iter().zip(&values).map(|(key, value)| (key.as_bytes(), &value[..])).collect();
+    let pointers = written(&fs, 3, &pairs);
+    let files = files(&fs);
+    let _owned = files.file(FileId(3), true);
+    let (before, mut ahead) = (disk.calls(Call::Read), ReadAhead::default());
+    for (pointer, (key, value)) in pointers.iter().zip(&pairs) {
+        assert_eq!(ahead.read(&files, pointer, key).unwrap(), *value);
+    }
+    // The header, the first value, 16 KiB behind it, and the rest.
+    assert_eq!(disk.calls(Call::Read) - before, 4);
+}
+
 /// Memory for stretches of as many bytes as there are, and none for single values.
 struct Everything;
 

@@ -127,6 +127,17 @@ fn values_of_the_older_half_of_the_files_are_old_and_those_of_the_newer_half_are
     assert!(!Victims::new([FileId(1)].into()).is_old(FileId(1)), "nobody said what is old");
 }
 
+/// Symptom: a scan in order read two and three files side by side, each in short stretches. Cause:
+/// what walks had paid for was written as old values and young ones. Cure: to one file.
+#[test]
+fn what_walks_have_paid_for_goes_to_one_file_whether_it_is_old_or_young() {
+    let one = cells(&[(10, 6, &[(1, 30), (20, 30)])]);
+    let (_, first) = decide(&spaces(&[(1, 30), (20, 30)], &one), &one, 200, &BTreeSet::new());
+    let Conversion { victims, is_paid, .. } = first.expect("walks have paid for six values");
+    assert!(is_paid && [1, 20].iter().all(|&file| victims.takes(FileId(file), &one[0].range.start)));
+    assert_eq!([1, 20].map(|file| victims.is_old(FileId(file))), [false, false]);
+}
+
 #[test]
 fn files_are_chosen_only_when_a_part_more_is_taken_than_is_allowed_and_then_many() {
     // 3200 bytes are live and 4160 allowed; 32 files, each with as much garbage as there is.
