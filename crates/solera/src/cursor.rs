@@ -82,7 +82,7 @@ pub trait Cursor {
     /// The value, kept alive by its block or memtable.
     fn pin_value(&self) -> Slice;
 
-    /// As `seek_first`, or the cursor only expects an entry: see `expected`. The same of the others.
+    /// As `seek_first`, or the cursor only expects an entry, as `expected` tells.
     fn expect_first(&mut self) -> Result<()> {
         self.seek_first()
     }
