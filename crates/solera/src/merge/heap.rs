@@ -3,8 +3,7 @@
 //! The source in front stands outside a binary heap of the others. As long as it stays in front, a
 //! step costs one comparison, heads first. `skip_to`, `skip_before` and `skip_unseen` seek in some
 //! sources at once. `lend` has the front source lend the entries that come before those of all
-//! others. `seek_first_late` and `next_late` hold the large values of one source at a time. Of a
-//! source that only expects an entry, it is looked at when it comes to the front.
+//! others. `seek_first_late` and `next_late` hold the large values of one source at a time.
 //!
 //! What must hold: forward, the order is user key ascending, then age, then position in the source;
 //! backward it is exactly the reverse. Sequence numbers are not compared between sources. A merge

@@ -4,7 +4,7 @@
 //! An allocator keeps for a thread what was freed on it, so blocks that one thread reads in and
 //! another evicts spread over all heaps. The engine hands its large pieces on by itself: blocks up
 //! to 64 KiB, rounded up to a step, and memtable chunks of 1 MiB. `take` and `give` exchange
-//! pieces; larger ones are mapped. `Settled` counts other memory to the regions that get huge pages.
+//! pieces; larger ones are mapped. `Settled` counts other memory to regions that get huge pages.
 //! `trim_after_large` has the system's allocator give back what it keeps of pieces above 1 MiB.
 //! What must hold: once pieces in use and kept exceed the sum of all open databases' `Share`s, kept
 //! ones go back to the allocator. That happens at the next `take`, `give` or smaller share. All
