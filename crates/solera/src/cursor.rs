@@ -81,6 +81,34 @@ pub trait Cursor {
     fn value(&self) -> &[u8];
     /// The value, kept alive by its block or memtable.
     fn pin_value(&self) -> Slice;
+
+    /// As `seek_first`, or the cursor only expects an entry, as `expected` tells.
+    fn expect_first(&mut self) -> Result<()> {
+        self.seek_first()
+    }
+    /// As `seek_last`, or it only expects an entry.
+    fn expect_last(&mut self) -> Result<()> {
+        self.seek_last()
+    }
+    /// As `seek`, or it only expects an entry.
+    fn expect(&mut self, key: &[u8]) -> Result<()> {
+        self.seek(key)
+    }
+    /// As `seek_before`, or it only expects an entry.
+    fn expect_before(&mut self, key: &[u8]) -> Result<()> {
+        self.seek_before(key)
+    }
+    /// A key that the entry where the cursor is to stand does not come before, on its way. While
+    /// there is one the cursor has not looked at the entry. It is not valid, and may only be
+    /// positioned, or go there by `arrive`.
+    fn expected(&self) -> Option<&[u8]> {
+        None
+    }
+    /// To the expected entry, if there is one.
+    fn arrive(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     /// Lets go of a value that is large until `wake`, if the cursor is valid. Until then it may not
     /// be moved or asked for its value; key and stamp stay.
     fn doze(&mut self) -> Result<()> {

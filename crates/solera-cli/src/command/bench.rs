@@ -83,7 +83,7 @@ pub(crate) struct Bench {
     /// own in this directory, named by keys and index kind. Every operation takes longer for it
     #[arg(long, value_name = "DIR")]
     trace: Option<PathBuf>,
-    /// Put hashes for keys into the traces, under a key that nobody keeps
+    /// Put hashes for keys into the traces, under a key that the run draws and forgets
     #[arg(long, requires = "trace")]
     hash_keys: bool,
     /// Write the same as a page with charts. A page of an earlier run is replaced, another file

@@ -114,7 +114,7 @@ pub(crate) struct Load {
     /// Record every write, without its value, in this new file, for `solera trace`
     #[arg(long, value_name = "FILE", conflicts_with = "sorted")]
     trace: Option<PathBuf>,
-    /// Put hashes for keys into the trace, under a key that nobody keeps
+    /// Put hashes for keys into the trace, under a key that the run draws and forgets
     #[arg(long, requires = "trace")]
     hash_keys: bool,
     /// Print the summary as one JSON object

@@ -15,7 +15,7 @@ use crate::{
     cursor::{Cursor, Lending},
     error::Result,
     ids::Seqno,
-    key::Kind,
+    key::{Kind, head},
     pin::Slice,
 };
 use std::cmp::Ordering;
@@ -39,14 +39,33 @@ const LONG: u32 = u32::MAX;
 impl Standing {
     #[inline]
     fn of<C: Cursor>(source: &C, age: u32) -> Standing {
-        let len = source.key().len();
-        Standing { head: source.head(), len: if len <= HEAD_BYTES { len as u32 } else { LONG }, age }
+        match source.expected() {
+            None => Standing::at(source.key().len(), source.head(), age),
+            Some(key) => Standing::at(key.len(), head(key), age),
+        }
+    }
+
+    #[inline]
+    fn at(len: usize, head: u64, age: u32) -> Standing {
+        Standing { head, len: if len <= HEAD_BYTES { len as u32 } else { LONG }, age }
     }
 
     #[inline]
     fn age(self) -> usize {
         self.age as usize
     }
+}
+
+/// The key that a source stands on, or the one that it expects.
+#[inline]
+fn bound<C: Cursor>(source: &C) -> &[u8] {
+    source.expected().unwrap_or_else(|| source.key())
+}
+
+/// Whether a source stands on an entry or expects one.
+#[inline]
+fn stands<C: Cursor>(source: &C) -> bool {
+    source.valid() || source.expected().is_some()
 }
 
 /// The entries of several sources in one order: forward by user key ascending, then age ascending,
@@ -118,8 +137,8 @@ impl<C: Cursor> Merge<C> {
     /// first entry at or after it, and leaves the others where they are.
     pub fn skip_to(&mut self, age: usize, key: &[u8]) -> Result<()> {
         debug_assert!(!self.back);
-        self.reposition::<false>(age, |source| match source.key() < key {
-            true => source.seek(key),
+        self.reposition::<false>(age, |source| match bound(source) < key {
+            true => source.expect(key),
             false => Ok(()),
         })
     }
@@ -128,9 +147,15 @@ impl<C: Cursor> Merge<C> {
     /// not see past all those, and leaves the others where they are.
     pub fn skip_unseen(&mut self, key: &[u8], snapshot: Seqno) -> Result<()> {
         debug_assert!(!self.back);
-        self.reposition::<false>(0, |source| match source.seqno() > snapshot && source.key() == key {
-            true => source.seek_version(key, snapshot),
-            false => Ok(()),
+        self.reposition::<false>(0, |source| {
+            if bound(source) != key {
+                return Ok(());
+            }
+            source.arrive()?;
+            match source.valid() && source.key() == key && source.seqno() > snapshot {
+                true => source.seek_version(key, snapshot),
+                false => Ok(()),
+            }
         })
     }
 
@@ -138,8 +163,8 @@ impl<C: Cursor> Merge<C> {
     /// to its last entry before it, and leaves the others where they are.
     pub fn skip_before(&mut self, age: usize, key: &[u8]) -> Result<()> {
         debug_assert!(self.back);
-        self.reposition::<true>(age, |source| match source.key() >= key {
-            true => source.seek_before(key),
+        self.reposition::<true>(age, |source| match bound(source) >= key {
+            true => source.expect_before(key),
             false => Ok(()),
         })
     }
@@ -151,10 +176,9 @@ impl<C: Cursor> Merge<C> {
         mut to: impl FnMut(&mut C) -> Result<()>,
     ) -> Result<()> {
         self.front = None;
-        let mut moving = self.sources.iter_mut().skip(age).filter(|source| source.valid());
+        let mut moving = self.sources.iter_mut().skip(age).filter(|source| stands(*source));
         moving.try_for_each(&mut to)?;
-        self.find_front::<BACK>();
-        Ok(())
+        self.find_front::<BACK>()
     }
 
     /// Positions every source.
@@ -162,23 +186,44 @@ impl<C: Cursor> Merge<C> {
         self.front = None;
         self.back = BACK;
         self.sources.iter_mut().try_for_each(to)?;
-        self.find_front::<BACK>();
-        Ok(())
+        self.find_front::<BACK>()
     }
 
-    fn find_front<const BACK: bool>(&mut self) {
+    fn find_front<const BACK: bool>(&mut self) -> Result<()> {
         self.waiting.clear();
-        if let [alone] = &self.sources[..] {
+        if let [alone] = &mut self.sources[..] {
+            alone.arrive()?;
             self.front = alone.valid().then(|| Standing::of(alone, 0));
-            return;
+            return Ok(());
         }
         self.waiting.reserve(self.sources.len());
-        let standing = (0..).zip(&self.sources).filter(|(_, source)| source.valid());
+        let standing = (0..).zip(&self.sources).filter(|(_, source)| stands(*source));
         self.waiting.extend(standing.map(|(age, source)| Standing::of(source, age)));
         for at in (0..self.waiting.len() / 2).rev() {
             self.sink::<BACK>(at);
         }
         self.front_from_waiting::<BACK>();
+        self.arrive::<BACK>()
+    }
+
+    /// A source in front that only expects an entry looks for it. Then another may be in front.
+    #[inline]
+    fn arrive<const BACK: bool>(&mut self) -> Result<()> {
+        while let Some(front) = self.front
+            && self.sources[front.age()].expected().is_some()
+        {
+            self.front = None;
+            let source = &mut self.sources[front.age()];
+            source.arrive()?;
+            match source.valid() {
+                true => {
+                    let arrived = Standing::of(source, front.age);
+                    self.front_from::<BACK>(arrived);
+                }
+                false => self.front_from_waiting::<BACK>(),
+            }
+        }
+        Ok(())
     }
 
     fn front_from_waiting<const BACK: bool>(&mut self) {
@@ -198,24 +243,28 @@ impl<C: Cursor> Merge<C> {
         // valid.
         let source = &mut self.sources[age as usize];
         if BACK { source.prev() } else { source.next() }?;
-        self.front_from_moved::<BACK>(age);
-        Ok(())
+        self.front_from_moved::<BACK>(age)
     }
 
     /// Finds the front after the source of this age, which was the front, has moved.
     #[inline]
-    fn front_from_moved<const BACK: bool>(&mut self, age: u32) {
+    fn front_from_moved<const BACK: bool>(&mut self, age: u32) -> Result<()> {
         let source = &self.sources[age as usize];
         if !source.valid() {
-            return self.front_from_waiting::<BACK>();
+            self.front_from_waiting::<BACK>();
+            return self.arrive::<BACK>();
         }
-        let moved = Standing::of(source, age);
+        let moved = Standing::at(source.key().len(), source.head(), age);
         match self.waiting.first() {
             // Mostly the same source goes on, and heads say so.
             Some(next) if (moved.head < next.head) != BACK && moved.head != next.head => {
                 self.front = Some(moved);
+                Ok(())
             }
-            _ => self.front_from::<BACK>(moved),
+            _ => {
+                self.front_from::<BACK>(moved);
+                self.arrive::<BACK>()
+            }
         }
     }
 
@@ -238,7 +287,10 @@ impl<C: Cursor> Merge<C> {
             && self.beyond_heads(next, front).is_eq()
         {
             let source = &mut self.sources[next.age()];
-            source.next_key()?;
+            match source.expected().is_some() {
+                true => source.arrive()?,
+                false => source.next_key()?,
+            }
             if source.valid() {
                 self.waiting[0] = Standing::of(source, next.age);
             } else {
@@ -267,7 +319,7 @@ impl<C: Cursor> Merge<C> {
         if a.len != LONG || b.len != LONG {
             return a.len.cmp(&b.len);
         }
-        self.sources[a.age()].key()[HEAD_BYTES..].cmp(&self.sources[b.age()].key()[HEAD_BYTES..])
+        bound(&self.sources[a.age()])[HEAD_BYTES..].cmp(&bound(&self.sources[b.age()])[HEAD_BYTES..])
     }
 
     /// Restores the heap below `at`.
@@ -326,7 +378,7 @@ impl<C: Lending> Merge<C> {
             Some(next) => {
                 let apart = self.sources.get_disjoint_mut([age, next.age()]);
                 let [front, next] = apart.expect("the source in front is not among those that wait");
-                Some((front, Some(next.key())))
+                Some((front, Some(bound(next))))
             }
         }
     }
@@ -342,19 +394,19 @@ impl<C: Lending> Merge<C> {
 
 impl<C: Cursor> Cursor for Merge<C> {
     fn seek_first(&mut self) -> Result<()> {
-        self.position::<false>(|source| source.seek_first())
+        self.position::<false>(|source| source.expect_first())
     }
 
     fn seek_last(&mut self) -> Result<()> {
-        self.position::<true>(|source| source.seek_last())
+        self.position::<true>(|source| source.expect_last())
     }
 
     fn seek(&mut self, key: &[u8]) -> Result<()> {
-        self.position::<false>(|source| source.seek(key))
+        self.position::<false>(|source| source.expect(key))
     }
 
     fn seek_before(&mut self, key: &[u8]) -> Result<()> {
-        self.position::<true>(|source| source.seek_before(key))
+        self.position::<true>(|source| source.expect_before(key))
     }
 
     fn seek_version(&mut self, key: &[u8], snapshot: Seqno) -> Result<()> {
@@ -376,8 +428,7 @@ impl<C: Cursor> Cursor for Merge<C> {
             self.pass_waiting(front)?;
         }
         self.sources[front.age()].next_key()?;
-        self.front_from_moved::<false>(front.age);
-        Ok(())
+        self.front_from_moved::<false>(front.age)
     }
 
     #[inline]

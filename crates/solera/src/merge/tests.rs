@@ -47,6 +47,8 @@ struct ListCursor {
     /// The place of the first entry in the block that it lent last.
     lent_from: usize,
     fails_at_call: Option<usize>,
+    /// What it expects, and where it then goes.
+    expects: Option<(Key, Option<usize>)>,
 }
 
 impl ListCursor {
@@ -58,10 +60,28 @@ impl ListCursor {
             lent: Rc::default(),
             lent_from: 0,
             fails_at_call: None,
+            expects: None,
         }
     }
 
+    /// Expects the entry at a place, if there is one, by one of two keys that it does not come
+    /// before: its own, or `bound`.
+    fn expect_at(&mut self, at: Option<usize>, bound: Option<Key>) -> Result<()> {
+        let own = at.and_then(|at| Some(self.entries.get(at)?.key.clone()));
+        match (bound, own) {
+            (Some(bound), None) => self.expects = Some((bound, None)),
+            (Some(bound), Some(own)) => {
+                let is_own = at.is_some_and(|at| at.is_multiple_of(2));
+                self.expects = Some((if is_own { own } else { bound }, at));
+            }
+            (None, _) => return self.go(at),
+        }
+        self.at = None;
+        Ok(())
+    }
+
     fn go(&mut self, at: Option<usize>) -> Result<()> {
+        self.expects = None;
         self.calls.set(self.calls.get() + 1);
         if self.fails_at_call.is_some_and(|call| call == self.calls.get()) {
             self.at = None;
@@ -115,6 +135,32 @@ impl Cursor for ListCursor {
     }
     fn pin_value(&self) -> Slice {
         Slice::copy_from(self.value())
+    }
+    fn expect_first(&mut self) -> Result<()> {
+        self.expect_at(Some(0), Some(Vec::new()))
+    }
+    fn expect_last(&mut self) -> Result<()> {
+        self.expect_at(self.entries.len().checked_sub(1), Some(vec![0xff; 70]))
+    }
+    fn expect(&mut self, key: &[u8]) -> Result<()> {
+        let at = self.entries.partition_point(|entry| &entry.key[..] < key);
+        let above = [key, &[0]].concat();
+        let is_above = self.entries.get(at).is_none_or(|entry| entry.key >= above);
+        self.expect_at(Some(at), is_above.then_some(above))
+    }
+    fn expect_before(&mut self, key: &[u8]) -> Result<()> {
+        let at = self.entries.partition_point(|entry| &entry.key[..] < key).checked_sub(1);
+        let above = at.map(|at| [&self.entries[at].key[..], &[0]].concat());
+        self.expect_at(at, above.filter(|above| &above[..] < key))
+    }
+    fn expected(&self) -> Option<&[u8]> {
+        self.expects.as_ref().map(|(key, _)| &key[..])
+    }
+    fn arrive(&mut self) -> Result<()> {
+        match self.expects.take() {
+            Some((_, at)) => self.go(at),
+            None => Ok(()),
+        }
     }
 }
 

@@ -4,8 +4,8 @@
 //! An allocator keeps for a thread what was freed on it, so blocks that one thread reads in and
 //! another evicts spread over all heaps. The engine hands its large pieces on by itself: blocks up
 //! to 64 KiB, rounded up to a step, and memtable chunks of 1 MiB. `take` and `give` exchange
-//! pieces. `Settled` counts other memory to the regions that get huge pages. `trim_after_large` has
-//! the system's allocator give back what it keeps of pieces above 1 MiB.
+//! pieces; larger ones are mapped. `Settled` counts other memory to regions that get huge pages.
+//! `trim_after_large` has the system's allocator give back what it keeps of pieces above 1 MiB.
 //! What must hold: once pieces in use and kept exceed the sum of all open databases' `Share`s, kept
 //! ones go back to the allocator. That happens at the next `take`, `give` or smaller share. All
 //! databases of a process share the pools.
@@ -13,7 +13,10 @@
 //! `filter` and `table::reader` settle; `engine::memory` and `merge::visible` trim;
 //! `control::observe` asks for `kept_bytes`.
 
+mod mapped;
 mod regions;
+
+pub use mapped::{MAPPED_BYTES_MIN, map, unmap};
 
 use parking_lot::Mutex;
 use regions::Regions;
@@ -163,6 +166,9 @@ impl<const CLASSES: usize> Pool<CLASSES> {
         }
         // Pieces of other sizes make room.
         self.trim();
+        if rounded >= MAPPED_BYTES_MIN {
+            return map(rounded);
+        }
         let layout = Self::layout(rounded);
         // SAFETY: a multiple of the step of at least one byte is not 0.
         let start = unsafe { alloc_zeroed(layout) };
@@ -216,6 +222,10 @@ impl<const CLASSES: usize> Pool<CLASSES> {
     /// # Safety
     /// `take` allocated it with this size, and it is used no more.
     unsafe fn release(start: NonNull<u8>, rounded: usize) {
+        if rounded >= MAPPED_BYTES_MIN {
+            // SAFETY: by the contract; `take` maps pieces of such sizes.
+            return unsafe { unmap(start, rounded) };
+        }
         REGIONS.remove(start.addr().get(), rounded);
         // SAFETY: by the contract.
         unsafe { dealloc(start.as_ptr(), Self::layout(rounded)) }
@@ -245,8 +255,9 @@ pub fn trim_allocator() {
     }
 }
 
-/// Notes that a piece of so many bytes goes back to the allocator. That is what it keeps: once it
-/// has freed large pieces it takes the next ones from its heaps, and leaves holes there.
+/// Notes that a piece of so many bytes goes back. What was made of its content has mostly gone back
+/// to the allocator too. That keeps it: once it has freed large pieces it takes the next ones from
+/// its heaps, and leaves holes there.
 pub fn gave_large(bytes: usize) {
     if bytes > LARGE_BYTES {
         LARGE_GIVEN.fetch_add(bytes, Ordering::Relaxed);
@@ -382,12 +393,38 @@ mod tests {
     fn a_piece_of_a_size_that_is_not_kept_comes_and_goes() {
         let pool = pool();
         let _share = pool.share(1 << 20);
-        let large = pool.take(801);
-        // SAFETY: 801 bytes were taken.
-        unsafe { large.write_bytes(7, 801) };
+        for bytes in [801, (1 << 20) + 1] {
+            let large = pool.take(bytes);
+            // SAFETY: as many bytes were taken.
+            unsafe { large.write_bytes(7, bytes) };
+            // SAFETY: taken above.
+            unsafe { pool.give(large, bytes) };
+            assert_eq!(held(pool), (0, 0));
+        }
+    }
+
+    /// Symptom: 64 operands of 8 MiB of which the largest counts took 564 MiB. Cause: the allocator
+    /// kept what was freed of such sizes. Cure: each has a mapping of its own.
+    #[test]
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn what_a_large_piece_took_is_the_systems_again_at_once() {
+        let resident = |start: NonNull<u8>, bytes: usize| {
+            let mut pages = vec![0u8; bytes.div_ceil(4096)];
+            // SAFETY: a vector has a byte for each page; the call only tells of mappings.
+            let found = unsafe { libc::mincore(start.as_ptr().cast(), bytes, pages.as_mut_ptr()) };
+            (found == 0).then(|| pages.iter().filter(|&&page| page & 1 == 1).count())
+        };
+        const BYTES: usize = 9 << 20;
+        let pool = pool();
+        let _share = pool.share(64 << 20);
+        let large = pool.take(BYTES);
+        // SAFETY: as many bytes were taken.
+        unsafe { large.write_bytes(7, BYTES) };
+        assert_eq!(resident(large, BYTES), Some(BYTES / 4096));
         // SAFETY: taken above.
-        unsafe { pool.give(large, 801) };
-        assert_eq!(held(pool), (0, 0));
+        unsafe { pool.give(large, BYTES) };
+        // Another thread may have mapped a part of the place since, but hardly all of it.
+        assert_ne!(resident(large, BYTES), Some(BYTES / 4096));
     }
 
     #[test]

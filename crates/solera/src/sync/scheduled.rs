@@ -31,10 +31,6 @@ impl<T> Mutex<T> {
         Mutex(sync::Mutex::new(value))
     }
 
-    pub(crate) fn into_inner(self) -> T {
-        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         MutexGuard(Some(self.0.lock().unwrap_or_else(PoisonError::into_inner)))
     }
@@ -53,13 +49,13 @@ impl<T> fmt::Debug for Mutex<T> {
 impl<T> Deref for MutexGuard<'_, T> {
     type Target = T;
     fn deref(&self) -> &T {
-        self.0.as_ref().expect("nobody looks while it waits")
+        self.0.as_ref().expect("a guard is not used while its thread waits")
     }
 }
 
 impl<T> DerefMut for MutexGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        self.0.as_mut().expect("nobody looks while it waits")
+        self.0.as_mut().expect("a guard is not used while its thread waits")
     }
 }
 

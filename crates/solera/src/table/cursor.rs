@@ -231,6 +231,11 @@ impl TableCursor {
         }
     }
 
+    /// Stands nowhere, and goes on to read ahead where it did.
+    pub fn leave(&mut self) {
+        self.place = None;
+    }
+
     /// Puts the cursor before the entry at `rank` of `block`; `rank` may be the length.
     fn enter(&mut self, block: Block, number: usize, rank: usize) {
         let Clip { start, end } = &self.clip;

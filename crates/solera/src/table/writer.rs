@@ -40,6 +40,8 @@ use std::{fmt, path::PathBuf, sync::Arc};
 
 /// Sealed blocks are collected up to this many bytes, then written by one call.
 const WRITE_BYTES: usize = 256 << 10;
+/// Room for a block, and for what is written at once, that stays for what comes next.
+const KEPT_BYTES: usize = 2 * WRITE_BYTES;
 
 /// So much of a block's last key is kept beyond what the separators around it have: as many letters
 /// as a head tells at most.
@@ -398,6 +400,9 @@ impl TableWriter {
         self.block.finish(&self.note, &mut self.payload);
         let (offset, before) = (self.offset(), self.buffer.len());
         seal(&self.payload, self.layout.compression, self.binding, offset, &mut self.buffer);
+        // What a large value took must not stay around for the rest of the table.
+        self.payload.clear();
+        self.payload.shrink_to(KEPT_BYTES);
         self.sizes.push((self.buffer.len() - before) as u64);
         self.block.take_up();
         self.staged = self.block.staged_bytes();
@@ -437,6 +442,7 @@ impl TableWriter {
         }
         self.written += self.buffer.len() as u64;
         self.buffer.clear();
+        self.buffer.shrink_to(KEPT_BYTES);
         Ok(())
     }
 }

@@ -27,27 +27,25 @@ impl Remembers for Tree {
         &self.gaps
     }
 
-    fn seen_from(&self, start: &[u8], end: &[u8], since: Seqno) -> Option<Seqno> {
+    fn seen_from(&self, range: &KeyRange, since: Seqno) -> Option<Seqno> {
         let view = self.view();
-        let range = KeyRange::half_open(start, end);
-        let tables = view.version.runs().iter().flat_map(|run| run.overlapping(&range));
+        let tables = view.version.runs().iter().flat_map(|run| run.overlapping(range));
         if tables.into_iter().any(|table| table.descriptor().seqno_max > since) {
             return Some(since + 1);
         }
         let newer =
             view.memtables().filter(|memtable| memtable.last_seqno().is_some_and(|last| last > since));
         // A walk through a memtable does not fail.
-        newer.filter_map(|memtable| seen_in(memtable, start, end, since).unwrap_or(Some(since + 1))).min()
+        newer.filter_map(|memtable| seen_in(memtable, range, since).unwrap_or(Some(since + 1))).min()
     }
 }
 
-/// The smallest number above `since` of what is in `memtable` from `start` to `end` and may be
-/// seen.
-fn seen_in(memtable: &Arc<Memtable>, start: &[u8], end: &[u8], since: Seqno) -> Result<Option<Seqno>> {
+/// The smallest number above `since` of what is in `memtable` and `range` and may be seen.
+fn seen_in(memtable: &Arc<Memtable>, range: &KeyRange, since: Seqno) -> Result<Option<Seqno>> {
     let mut seen: Option<Seqno> = None;
     let mut cursor = memtable.cursor();
-    cursor.seek(start)?;
-    while cursor.valid() && cursor.key() < end {
+    cursor.seek(&range.start)?;
+    while cursor.valid() && range.end.admits(cursor.key()) {
         let (seqno, kind) = cursor.stamp();
         if seqno <= since {
             cursor.next_key()?;

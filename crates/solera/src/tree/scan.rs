@@ -122,6 +122,31 @@ impl Cursor for Source {
     fn pin_value(&self) -> Slice {
         each!(self, cursor => cursor.pin_value())
     }
+    fn expect_first(&mut self) -> Result<()> {
+        each!(self, cursor => cursor.expect_first())
+    }
+    fn expect_last(&mut self) -> Result<()> {
+        each!(self, cursor => cursor.expect_last())
+    }
+    fn expect(&mut self, key: &[u8]) -> Result<()> {
+        each!(self, cursor => cursor.expect(key))
+    }
+    fn expect_before(&mut self, key: &[u8]) -> Result<()> {
+        each!(self, cursor => cursor.expect_before(key))
+    }
+    #[inline]
+    fn expected(&self) -> Option<&[u8]> {
+        match self {
+            Source::Run(cursor) => cursor.expected(),
+            Source::Memtable(_) | Source::Front(_) => None,
+        }
+    }
+    fn arrive(&mut self) -> Result<()> {
+        match self {
+            Source::Run(cursor) => cursor.arrive(),
+            Source::Memtable(_) | Source::Front(_) => Ok(()),
+        }
+    }
 }
 
 impl Lending for Source {

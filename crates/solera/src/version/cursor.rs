@@ -3,10 +3,10 @@
 //!
 //! It opens a table when it comes to it, and has at most one open. At a table's end it goes on in
 //! the next one, or in the one before. It lends stretches of a block (`Lending`) as a table's
-//! cursor does.
+//! cursor does. Where a whole table comes next, it can expect that without a look (`expect`).
 //!
 //! What must hold: the tables are disjoint and ascend, so no two are asked for one key. Entries
-//! outside a table's clip do not exist for it.
+//! outside a table's clip do not exist for it. While it expects, the open table stands nowhere.
 //!
 //! Callers: `tree::scan` makes one for each run of a walk, `compaction::job` one for each run that
 //! a plan reads.
@@ -17,7 +17,7 @@ use crate::{
     cursor::{Cursor, Lending},
     error::Result,
     ids::Seqno,
-    key::{Kind, head},
+    key::{KeyEnd, Kind, head},
     pin::Slice,
     table::{Access, TableCursor},
 };
@@ -31,16 +31,27 @@ pub struct RunCursor {
     /// The number of the open table.
     at: usize,
     open: Option<TableCursor>,
+    /// It expects the first entry, or the last, of table `at`.
+    expects: Expects,
+}
+
+/// Which entry of a table is expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Expects {
+    Nothing,
+    First,
+    Last,
 }
 
 impl RunCursor {
     /// A cursor over `tables`: a run's, or some of them with smaller clips.
     pub fn new(tables: Arc<[TableRef]>, access: Access) -> RunCursor {
-        RunCursor { tables, access, at: 0, open: None }
+        RunCursor { tables, access, at: 0, open: None, expects: Expects::Nothing }
     }
 
     /// Opens table `at` unless it is open. `None` if there is no such table; then nothing is open.
     fn enter(&mut self, at: usize) -> Result<Option<&mut TableCursor>> {
+        self.expects = Expects::Nothing;
         if self.at != at || self.open.is_none() {
             self.open = None;
             let Some(table) = self.tables.get(at) else { return Ok(None) };
@@ -52,6 +63,7 @@ impl RunCursor {
 
     /// Stands nowhere, and keeps no block in memory. The open table stays open.
     pub fn rest(&mut self) {
+        self.expects = Expects::Nothing;
         if let Some(open) = &mut self.open {
             open.rest();
         }
@@ -80,6 +92,15 @@ impl RunCursor {
             }
         }
         Ok(())
+    }
+
+    /// Expects an entry of table `at`, which is open or is opened when it is asked for.
+    fn expect_in(&mut self, at: usize, expects: Expects) {
+        match &mut self.open {
+            Some(open) if self.at == at => open.leave(),
+            open => *open = None,
+        }
+        (self.at, self.expects) = (at, expects);
     }
 
     #[inline]
@@ -132,13 +153,79 @@ impl Cursor for RunCursor {
     fn seek_before(&mut self, key: &[u8]) -> Result<()> {
         let behind = self.tables.partition_point(|table| table.clip().start[..] < *key);
         let Some(last) = behind.checked_sub(1) else {
-            self.open = None;
+            (self.open, self.expects) = (None, Expects::Nothing);
             return Ok(());
         };
         if let Some(cursor) = self.enter(last)? {
             cursor.seek_before(key)?;
         }
         self.settle_backward()
+    }
+
+    fn expect_first(&mut self) -> Result<()> {
+        match self.tables.is_empty() {
+            true => self.seek_first(),
+            false => {
+                self.expect_in(0, Expects::First);
+                Ok(())
+            }
+        }
+    }
+
+    fn expect_last(&mut self) -> Result<()> {
+        match &self.tables[..] {
+            [.., last] if matches!(last.clip().end, KeyEnd::Included(_)) => {
+                self.expect_in(self.tables.len() - 1, Expects::Last);
+                Ok(())
+            }
+            _ => self.seek_last(),
+        }
+    }
+
+    fn expect(&mut self, key: &[u8]) -> Result<()> {
+        let first = first_reaching(&self.tables, key);
+        match self.tables.get(first) {
+            Some(table) if table.clip().start[..] > *key => {
+                self.expect_in(first, Expects::First);
+                Ok(())
+            }
+            _ => self.seek(key),
+        }
+    }
+
+    fn expect_before(&mut self, key: &[u8]) -> Result<()> {
+        let behind = self.tables.partition_point(|table| table.clip().start[..] < *key);
+        match behind.checked_sub(1).map(|last| (last, &self.tables[last].clip().end)) {
+            Some((last, KeyEnd::Included(end))) if end[..] < *key => {
+                self.expect_in(last, Expects::Last);
+                Ok(())
+            }
+            _ => self.seek_before(key),
+        }
+    }
+
+    #[inline]
+    fn expected(&self) -> Option<&[u8]> {
+        match self.expects {
+            Expects::Nothing => None,
+            Expects::First => Some(&self.tables[self.at].clip().start),
+            Expects::Last => self.tables[self.at].clip().end.key(),
+        }
+    }
+
+    fn arrive(&mut self) -> Result<()> {
+        let expects = self.expects;
+        if expects == Expects::Nothing {
+            return Ok(());
+        }
+        let cursor = self.enter(self.at)?.expect("a table that is expected is there");
+        if expects == Expects::First {
+            cursor.seek_first()?;
+            self.settle_forward()
+        } else {
+            cursor.seek_last()?;
+            self.settle_backward()
+        }
     }
 
     #[inline]

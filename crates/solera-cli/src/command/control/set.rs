@@ -25,8 +25,8 @@ use solera::{
 pub(crate) struct Set {
     #[command(flatten)]
     place: Place,
-    /// What to set, such as run_limit=4; VALUE `default` makes it what it would be had nobody set
-    /// it
+    /// What to set, such as run_limit=4; VALUE `default` undoes what was set before, and the
+    /// engine chooses again
     #[arg(value_name = "KNOB=VALUE", required = true, value_parser = setting)]
     settings: Vec<(&'static Knob, Option<Value>)>,
     /// Why, for the history

@@ -98,8 +98,10 @@ impl<C: Lending> Backward<C> {
         self.key.clear();
         match &self.sight.scope.range.end {
             KeyEnd::Unbounded => {
-                self.trail.begin();
-                self.merge.seek_last()?;
+                match self.trail.place_last(&self.sight.scope.reader) {
+                    true => self.merge.seek_before(&self.trail.bound)?,
+                    false => self.merge.seek_last()?,
+                }
                 return self.settle();
             }
             KeyEnd::Excluded(end) => self.key.extend_from_slice(end),

@@ -2,9 +2,9 @@
 //! `Eye`, the reader that looks.
 //!
 //! Deletes say of one key each that it is gone. So each pop of a queue would pass all that was ever
-//! popped. `learn` adds a gap and joins neighbours; `end_into` and `start_into` give the end to
-//! seek to. `wrote` and `wrote_in` take keys out. At most 256 gaps are kept for readers of now, 16
-//! for readers as of the past, with bounds of 64 KiB.
+//! popped. `learn` adds a gap and joins neighbours; `end_into`, `start_into` and `last_into` give
+//! the end to seek to. `wrote` and `wrote_in` take keys out. At most 256 gaps are kept for readers
+//! of now, 16 for readers as of the past, with bounds of 64 KiB.
 //! What must hold: readers as of a gap's moments see no pair in it. A visible entry's key leaves
 //! its gap before the entry is visible. A walk that learns and a writer each do their part, then a
 //! fence, then look for the other's.
@@ -13,7 +13,7 @@
 
 use crate::{
     ids::Seqno,
-    key::KeyRange,
+    key::{KeyEnd, KeyRange},
     sync::{
         Mutex,
         atomic::{AtomicBool, Ordering, fence},
@@ -53,6 +53,8 @@ struct Gap {
     now_ms: u64,
     /// Keys that the walks that found it passed.
     passed: u64,
+    /// Behind `end` there is no pair either.
+    is_last: bool,
 }
 
 impl Gap {
@@ -72,6 +74,7 @@ impl Gap {
 
     fn join(&mut self, other: Gap) {
         self.passed += other.passed;
+        self.is_last |= other.is_last;
         self.from = self.from.max(other.from);
         self.upto = self.upto.min(other.upto);
         self.now_ms = self.now_ms.max(other.now_ms);
@@ -84,7 +87,8 @@ impl Gap {
     }
 }
 
-/// Gaps by their starts. Those of [`Lists::now`] do not overlap.
+/// Gaps by their starts. Those of [`Lists::now`] do not overlap, and only the last of them may be
+/// the last of all.
 #[derive(Debug, Default)]
 struct Lists {
     /// For all snapshots from some moment on.
@@ -117,6 +121,12 @@ impl Lists {
         at.map(|at| &self.now[at]).filter(holds).or_else(|| self.past.iter().find(holds))
     }
 
+    /// The gap behind which there is no pair, for this eye.
+    fn last(&self, eye: Eye) -> Option<&Gap> {
+        let holds = |gap: &&Gap| gap.is_last && gap.is_for(eye);
+        self.now.last().filter(holds).or_else(|| self.past.iter().find(holds))
+    }
+
     /// Takes in a gap that was found as of `snapshot`.
     fn add(&mut self, mut gap: Gap, snapshot: Seqno) {
         self.is_used = true;
@@ -143,6 +153,11 @@ impl Lists {
         self.bounds_bytes += gap.bytes();
         let at = list.partition_point(|other| other.start <= gap.start);
         list.insert(at, gap);
+        // Where another gap lies behind one, that one is not the last.
+        let behind = if at + 1 < list.len() { Some(at) } else { at.checked_sub(1) };
+        if let Some(at) = behind.filter(|_| is_now) {
+            list[at].is_last = false;
+        }
         while self.now.len() > GAPS_MAX || self.bounds_bytes > BOUNDS_BYTES_MAX && !self.now.is_empty() {
             Self::remove_least(&mut self.now, &mut self.bounds_bytes);
         }
@@ -158,6 +173,9 @@ impl Lists {
 
     /// Takes `key` out.
     fn cut(&mut self, key: &[u8]) {
+        if let Some(last) = self.now.last_mut().filter(|last| &last.end[..] <= key) {
+            last.is_last = false;
+        }
         let Some(at) = self.at(key).filter(|&at| key < &self.now[at].end[..]) else { return };
         let gap = self.now.remove(at);
         self.bounds_bytes -= gap.bytes();
@@ -165,7 +183,10 @@ impl Lists {
         // At an end, nearly all of it is left.
         let is_inside = *gap.start < *key && above < gap.end;
         let passed = if is_inside { gap.passed / 2 } else { gap.passed };
-        let parts = [Gap { start: above, passed, ..gap.clone() }, Gap { end: key.into(), passed, ..gap }];
+        let parts = [
+            Gap { start: above, passed, ..gap.clone() },
+            Gap { end: key.into(), passed, is_last: false, ..gap },
+        ];
         for part in parts {
             if part.start < part.end && part.passed >= PASSED_MIN {
                 self.bounds_bytes += part.bytes();
@@ -229,12 +250,28 @@ impl Gaps {
         found
     }
 
-    /// Learns that `eye`, which passed so many keys there, sees nothing in `start..end`.
-    /// `seen_from` tells the smallest number above the snapshot's of what was inserted there since
-    /// and may be seen.
+    /// The first key of the gap that holds the last keys of all, into `start`; false if none does.
+    pub fn last_into(&self, eye: Eye, start: &mut Vec<u8>) -> bool {
+        let mut lists = self.lists.lock();
+        let mut next = lists.last(eye);
+        let found = next.is_some();
+        for _ in 0..CROSSED_MAX {
+            let Some(gap) = next else { break };
+            start.clear();
+            start.extend_from_slice(&gap.start);
+            next = lists.before(start, eye);
+        }
+        lists.is_used |= found;
+        found
+    }
+
+    /// Learns that `eye`, which passed so many keys there, sees nothing in `start..end`, and, if it
+    /// `is_last`, nothing behind it. `seen_from` tells the smallest number above the snapshot's of
+    /// what was inserted there since and may be seen.
     pub fn learn(
         &self,
         (start, end): (&[u8], &[u8]),
+        is_last: bool,
         eye: Eye,
         passed: u64,
         seen_from: impl FnOnce() -> Option<Seqno>,
@@ -253,6 +290,7 @@ impl Gaps {
             upto,
             now_ms: eye.now_ms,
             passed,
+            is_last,
         };
         lists.add(gap, eye.snapshot);
     }
@@ -267,8 +305,8 @@ impl Gaps {
     pub fn wrote_in(&self, range: &KeyRange) {
         let mut lists = self.lists.lock();
         lists.now.retain(|gap| {
-            let stretch = KeyRange::half_open(&gap.start, &gap.end);
-            stretch.intersection(range).is_empty()
+            let end = if gap.is_last { KeyEnd::Unbounded } else { KeyEnd::Excluded(gap.end.clone()) };
+            KeyRange { start: gap.start.clone(), end }.intersection(range).is_empty()
         });
         lists.bounds_bytes = lists.now.iter().chain(&lists.past).map(Gap::bytes).sum();
     }
@@ -307,7 +345,7 @@ mod tests {
     fn a_gap_is_crossed_by_those_who_see_nothing_in_it_and_by_nobody_else() {
         let gaps = Gaps::default();
         assert!(!gaps.any() && !gaps.must_hear());
-        gaps.learn((b"b", b"d"), NOW, 10, || None);
+        gaps.learn((b"b", b"d"), false, NOW, 10, || None);
         assert!(gaps.any() && gaps.must_hear());
         for (key, crosses) in [(&b"a"[..], false), (b"b", true), (b"c", true), (b"d", false)] {
             assert_eq!(end(&gaps, key, NOW).is_some(), crosses, "{key:?}");
@@ -326,7 +364,7 @@ mod tests {
         let gaps = Gaps::default();
         for n in 0..200u8 {
             let eye = Eye { snapshot: 100 + u64::from(n), ..NOW };
-            gaps.learn((&[n], &[n + 1]), eye, 10, || None);
+            gaps.learn((&[n], &[n + 1]), false, eye, 10, || None);
         }
         let last = Eye { snapshot: 300, ..NOW };
         assert_eq!(end(&gaps, &[3], last), Some(vec![200]));
@@ -338,7 +376,7 @@ mod tests {
     #[test]
     fn who_writes_into_a_gap_takes_the_key_out_of_it() {
         let gaps = Gaps::default();
-        gaps.learn((b"b", b"d"), NOW, 100, || None);
+        gaps.learn((b"b", b"d"), false, NOW, 100, || None);
         gaps.wrote([&b"c"[..]].into_iter());
         let later = Eye { snapshot: 101, ..NOW };
         assert_eq!(end(&gaps, b"b", later).as_deref(), Some(&b"c"[..]));
@@ -352,11 +390,11 @@ mod tests {
     #[test]
     fn what_was_written_since_the_snapshot_bounds_who_may_cross() {
         let gaps = Gaps::default();
-        gaps.learn((b"b", b"d"), NOW, 100, || Some(120));
+        gaps.learn((b"b", b"d"), false, NOW, 100, || Some(120));
         assert!(end(&gaps, b"c", Eye { snapshot: 119, ..NOW }).is_some());
         assert!(end(&gaps, b"c", Eye { snapshot: 120, ..NOW }).is_none());
         // Joined, it is for those readers alone for which both parts are.
-        gaps.learn((b"d", b"f"), Eye { snapshot: 110, ..NOW }, 100, || Some(130));
+        gaps.learn((b"d", b"f"), false, Eye { snapshot: 110, ..NOW }, 100, || Some(130));
         assert_eq!(end(&gaps, b"c", Eye { snapshot: 119, ..NOW }).as_deref(), Some(&b"f"[..]));
         assert!(end(&gaps, b"c", Eye { snapshot: 109, ..NOW }).is_none());
     }
@@ -366,8 +404,8 @@ mod tests {
         let gaps = Gaps::default();
         for n in 0..5000u32 {
             let (start, end) = ((2 * n).to_be_bytes(), (2 * n + 1).to_be_bytes());
-            gaps.learn((&start, &end), NOW, if n == 7 { 1_000_000 } else { u64::from(n) }, || None);
-            gaps.learn((&start, &end), Eye { snapshot: 50, ..NOW }, u64::from(n), || Some(60));
+            gaps.learn((&start, &end), false, NOW, if n == 7 { 1_000_000 } else { u64::from(n) }, || None);
+            gaps.learn((&start, &end), false, Eye { snapshot: 50, ..NOW }, u64::from(n), || Some(60));
         }
         let lists = gaps.lists.lock();
         assert!(lists.now.len() <= GAPS_MAX && lists.past.len() <= PAST_MAX);
@@ -376,14 +414,46 @@ mod tests {
         drop(lists);
         assert!(end(&gaps, &14u32.to_be_bytes(), NOW).is_some());
         let long = vec![7; BOUNDS_BYTES_MAX];
-        gaps.learn((b"b", &long), Eye { snapshot: SEQNO_MAX, ..NOW }, u64::MAX / 2, || None);
+        gaps.learn((b"b", &long), false, Eye { snapshot: SEQNO_MAX, ..NOW }, u64::MAX / 2, || None);
         assert!(gaps.lists.lock().bounds_bytes <= BOUNDS_BYTES_MAX);
+    }
+
+    #[test]
+    fn behind_the_last_gap_there_is_nothing_until_a_writer_puts_a_key_there() {
+        let last = |gaps: &Gaps, eye| {
+            let mut start = Vec::new();
+            gaps.last_into(eye, &mut start).then_some(start)
+        };
+        let (gaps, later) = (Gaps::default(), Eye { snapshot: 110, ..NOW });
+        gaps.learn((b"b", b"d"), false, NOW, 100, || None);
+        assert_eq!(last(&gaps, NOW), None, "a pair may lie behind it");
+        gaps.learn((b"d", b"f"), true, NOW, 100, || None);
+        assert_eq!(last(&gaps, NOW).as_deref(), Some(&b"b"[..]));
+        assert_eq!(last(&gaps, Eye { snapshot: 99, ..NOW }), None, "it may see what was deleted");
+        gaps.learn((b"x", b"y"), false, NOW, 100, || None);
+        assert_eq!(last(&gaps, NOW), None, "what lies between the two is known of no gap");
+        gaps.learn((b"f", b"y"), true, later, 100, || None);
+        assert_eq!(last(&gaps, later).as_deref(), Some(&b"b"[..]));
+        gaps.wrote([&b"z"[..]].into_iter());
+        assert_eq!(last(&gaps, later), None);
+        assert!(end(&gaps, b"c", later).is_some(), "the gap itself stays");
+        // Into the gap: only its upper part is the last.
+        gaps.learn((b"w", b"y"), true, later, 100, || None);
+        gaps.wrote([&b"c"[..]].into_iter());
+        assert_eq!(last(&gaps, later).as_deref(), Some(&b"c\0"[..]));
+        gaps.wrote_in(&KeyRange::closed(b"zz", b"zz"));
+        assert_eq!(last(&gaps, later), None);
+        assert!(end(&gaps, b"b", later).is_some());
+        // What was seen behind it since bounds who may cross.
+        gaps.learn((b"p", b"q"), true, later, 100, || Some(120));
+        assert_eq!(last(&gaps, Eye { snapshot: 119, ..NOW }).as_deref(), Some(&b"p"[..]));
+        assert_eq!(last(&gaps, Eye { snapshot: 120, ..NOW }), None);
     }
 
     #[test]
     fn what_nobody_uses_is_forgotten() {
         let gaps = Gaps::default();
-        gaps.learn((b"b", b"d"), NOW, 100, || None);
+        gaps.learn((b"b", b"d"), false, NOW, 100, || None);
         gaps.forget_unused();
         assert!(end(&gaps, b"b", NOW).is_some());
         gaps.forget_unused();

@@ -1,7 +1,7 @@
 //! What a walker has passed since it last stood on a pair: `Trail`; and `Remembers`, what keeps
 //! gaps for it.
 //!
-//! It notes keys of a row that turn out to be gone. After 32 of them, or 4 beside a known gap, the
+//! It notes keys of a row that turn out to be gone. After 32 of them, or 2 beside a known gap, the
 //! row is a gap worth knowing. `Trail` has the memory learn it, in pieces of 1,024 keys. `place`,
 //! `note_up` and `note_down` say when the walker comes into a known gap, and where that ends.
 //!
@@ -11,13 +11,17 @@
 //! Callers: `Forward` and `Backward`, one each; `tree::gaps` implements `Remembers`.
 
 use super::gaps::{Eye, Gaps};
-use crate::{ids::Seqno, sight::Reader};
+use crate::{
+    ids::Seqno,
+    key::{KeyEnd, KeyRange},
+    sight::Reader,
+};
 use std::sync::Arc;
 
 /// A row of so many keys that are gone is a gap worth knowing.
 const ROW_MIN: u64 = 32;
-/// The same where it goes on from a gap that is known.
-const MORE_MIN: u64 = 4;
+/// The same where it goes on from a gap that is known: each walk that begins there passes them.
+const MORE_MIN: u64 = 2;
 /// So many keys are learned at once: while that happens, writers wait.
 const PIECE_KEYS: u64 = 1024;
 /// Every so many keys of a row it is asked whether a gap begins.
@@ -30,9 +34,9 @@ const KEY_BYTES_RESTED_MAX: usize = 1024;
 pub trait Remembers: Send + Sync {
     /// The gaps.
     fn gaps(&self) -> &Gaps;
-    /// The smallest number above `since` of what was inserted in `start..end` and may be seen; a
-    /// smaller one where that is not known.
-    fn seen_from(&self, start: &[u8], end: &[u8], since: Seqno) -> Option<Seqno>;
+    /// The smallest number above `since` of what was inserted in `range` and may be seen; a smaller
+    /// one where that is not known.
+    fn seen_from(&self, range: &KeyRange, since: Seqno) -> Option<Seqno>;
 }
 
 /// The row of keys that a walker is passing.
@@ -52,6 +56,8 @@ pub(super) struct Trail {
     is_placed: bool,
     /// What is noted adjoins a gap that is known.
     adjoins: bool,
+    /// The walk goes down from the very end: behind `to` there is nothing.
+    is_last: bool,
     /// A bound of a gap.
     pub(super) bound: Vec<u8>,
 }
@@ -122,10 +128,24 @@ impl Trail {
         self.adjoins
     }
 
-    /// The walker is about to be placed at an end that has no key, or goes on from a pair.
+    /// The same of a walk downward that is about to be placed at the very end.
+    pub(super) fn place_last(&mut self, reader: &Reader) -> bool {
+        self.begin();
+        let Some(memory) = &self.memory else { return false };
+        let gaps = memory.gaps();
+        self.adjoins = self.age == 0 && gaps.any() && gaps.last_into(Self::eye(reader), &mut self.bound);
+        // Where there is no gap, the first key that is noted is the end.
+        (self.is_placed, self.is_last) = (self.adjoins, !self.adjoins);
+        if self.adjoins {
+            self.to.clone_from(&self.bound);
+        }
+        self.adjoins
+    }
+
+    /// The walker goes on from a pair, or nothing is known of where it is about to be placed.
     #[inline]
     pub(super) fn begin(&mut self) {
-        (self.noted, self.is_placed, self.adjoins) = (0, false, false);
+        (self.noted, self.is_placed, self.adjoins, self.is_last) = (0, false, false, false);
     }
 
     /// Whether there is a memory.
@@ -207,11 +227,11 @@ impl Trail {
             if !holds_all && !gaps.start_into(key, eye, &mut self.bound) {
                 return self.note_piece_down(reader);
             }
-            if !holds_all {
+            if !holds_all || self.is_last {
                 self.learn(reader);
             }
             self.to.clone_from(&self.bound);
-            (self.noted, self.adjoins) = (0, true);
+            (self.noted, self.adjoins, self.is_last) = (0, true, false);
             return true;
         }
         self.note_piece_down(reader)
@@ -221,7 +241,7 @@ impl Trail {
         if self.noted == PIECE_KEYS {
             self.learn(reader);
             self.to.clone_from(&self.from);
-            (self.noted, self.adjoins) = (0, true);
+            (self.noted, self.adjoins, self.is_last) = (0, true, false);
         }
         false
     }
@@ -231,7 +251,8 @@ impl Trail {
     pub(super) fn end(&mut self, passed: u64, reader: &Reader) {
         if passed > 0 {
             self.passed += passed;
-            if self.noted >= MORE_MIN && (self.adjoins || passed >= ROW_MIN) {
+            let row_min = if self.adjoins { MORE_MIN } else { ROW_MIN };
+            if self.noted > 0 && passed >= row_min {
                 self.learn(reader);
             }
         }
@@ -243,7 +264,10 @@ impl Trail {
     fn learn(&mut self, reader: &Reader) {
         let Some(memory) = self.memory.as_ref().filter(|_| self.age == 0) else { return };
         let (from, to) = (&self.from[..], &self.to[..]);
-        let seen_from = || memory.seen_from(from, to, reader.snapshot);
-        memory.gaps().learn((from, to), Self::eye(reader), self.noted, seen_from);
+        let seen_from = || {
+            let end = if self.is_last { KeyEnd::Unbounded } else { KeyEnd::Excluded(to.into()) };
+            memory.seen_from(&KeyRange { start: from.into(), end }, reader.snapshot)
+        };
+        memory.gaps().learn((from, to), self.is_last, Self::eye(reader), self.noted, seen_from);
     }
 }

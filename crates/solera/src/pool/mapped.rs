@@ -1,0 +1,78 @@
+//! Large pieces, each mapped by itself: `map` and `unmap`.
+//!
+//! A system's allocator takes large pieces from its heaps once one of them was freed, and keeps
+//! what lies between those in use. A piece of its own mapping goes back to the system at once.
+//!
+//! What must hold: `unmap` is told the size that `map` was told.
+//! Callers: `pool` (blocks and values over 1 MiB), `memtable::arena` (records over 1 MiB).
+
+use std::{alloc::Layout, ptr::NonNull};
+
+/// Pieces of more bytes are mapped by themselves: a mapping is a call of the system and begins on a
+/// page, which is nothing to them.
+pub const MAPPED_BYTES_MIN: usize = (1 << 20) + 1;
+
+/// `bytes` of zeros, aligned to a page. `bytes` is at least [`MAPPED_BYTES_MIN`].
+pub fn map(bytes: usize) -> NonNull<u8> {
+    debug_assert!(bytes >= MAPPED_BYTES_MIN);
+    start_of(bytes).unwrap_or_else(|| {
+        let layout = Layout::from_size_align(bytes, super::ALIGN);
+        std::alloc::handle_alloc_error(layout.unwrap_or(Layout::new::<u8>()))
+    })
+}
+
+#[cfg(all(unix, not(miri)))]
+fn start_of(bytes: usize) -> Option<NonNull<u8>> {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let how = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: a new mapping of no file, wherever the system has room.
+    let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, how, -1, 0) };
+    if start == libc::MAP_FAILED { None } else { NonNull::new(start.cast()) }
+}
+
+#[cfg(not(all(unix, not(miri))))]
+fn start_of(bytes: usize) -> Option<NonNull<u8>> {
+    let layout = Layout::from_size_align(bytes, super::ALIGN).ok()?;
+    // SAFETY: the layout is not empty.
+    NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) })
+}
+
+/// Gives a piece back to the system.
+///
+/// # Safety
+/// [`map`] gave `start` for the same `bytes`, and it is used no more.
+pub unsafe fn unmap(start: NonNull<u8>, bytes: usize) {
+    #[cfg(all(unix, not(miri)))]
+    {
+        // SAFETY: by the contract this is a whole mapping of `map`.
+        let done = unsafe { libc::munmap(start.as_ptr().cast(), bytes) };
+        debug_assert_eq!(done, 0, "a mapping of one's own can be taken back");
+    }
+    #[cfg(not(all(unix, not(miri))))]
+    {
+        let layout = Layout::from_size_align(bytes, super::ALIGN).expect("`map` has made the same");
+        // SAFETY: by the contract `map` allocated it with this layout.
+        unsafe { std::alloc::dealloc(start.as_ptr(), layout) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mapped_piece_is_zeros_and_comes_anew_as_zeros() {
+        for bytes in [MAPPED_BYTES_MIN, (3 << 20) + 17] {
+            for _ in 0..3 {
+                let piece = map(bytes);
+                // SAFETY: as many bytes were mapped, nothing else has them, and they are zeros.
+                let content = unsafe { NonNull::slice_from_raw_parts(piece, bytes).as_mut() };
+                assert!(piece.addr().get().is_multiple_of(super::super::ALIGN));
+                assert!(content.iter().step_by(997).all(|&byte| byte == 0));
+                content.fill(0xa5);
+                // SAFETY: mapped above with this size, and used no more.
+                unsafe { unmap(piece, bytes) };
+            }
+        }
+    }
+}
