@@ -270,7 +270,7 @@ impl Worker {
         writeln!(pipe, "{}", serde_json::to_string(&ask)?)?;
         pipe.flush()?;
         match self.answer()? {
-            Answer::Measured(measured) => Ok(measured),
+            Answer::Measured(measured) => Ok(*measured),
             Answer::Failed(what) => Err(format!("{}, {}: {what}", self.engine, ask.phase.name()).into()),
             Answer::Ready { .. } => Err(format!("{} is ready twice", self.engine).into()),
         }

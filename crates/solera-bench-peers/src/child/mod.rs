@@ -75,7 +75,7 @@ pub enum Answer {
         pairs: usize,
         bytes: u64,
     },
-    Measured(Measured),
+    Measured(Box<Measured>),
     Failed(String),
 }
 
@@ -93,7 +93,7 @@ pub fn serve(task: &str) -> Result<()> {
     for line in std::io::stdin().lock().lines() {
         let ask: Ask = serde_json::from_str(&line?)?;
         say(&match child.measure(ask) {
-            Ok(measured) => Answer::Measured(measured),
+            Ok(measured) => Answer::Measured(Box::new(measured)),
             Err(error) => Answer::Failed(error.to_string()),
         })?;
     }

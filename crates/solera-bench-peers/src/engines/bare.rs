@@ -161,7 +161,11 @@ impl Engine for Bare {
     }
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>> {
-        Ok(Box::new(Reading(self.0.read().map_err(|_| "poisoned")?)))
+        let run = self.0.read().map_err(|_| "poisoned")?;
+        if run.heads.len() != run.len() {
+            return Err("bare reads begin when the pairs are sorted".into());
+        }
+        Ok(Box::new(Reading(run)))
     }
 
     fn settle(&self) -> Result<()> {

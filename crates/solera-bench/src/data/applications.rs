@@ -124,12 +124,14 @@ pub(super) fn paths(n: usize, random: &mut Random) -> Vec<Vec<u8>> {
     let mut directories = vec![String::new()];
     let mut keys = Vec::with_capacity(n);
     while keys.len() < n {
-        // The younger a directory, the deeper it lies.
-        let parent = (random.unit() * random.unit() * directories.len() as f64) as usize;
+        // The younger a directory, the deeper it lies; most lie in old ones.
+        let age = (random.unit() * random.unit()).powi(2);
+        let parent = (age * directories.len() as f64) as usize;
         let directory = format!("{}{}/", directories[parent], zipf(&names, random));
         for _ in 0..random.below(2 * FILES as u64) {
             let first = zipf(&words.stems, random);
-            let second = if random.below(2) == 0 { format!("_{}", zipf(&words.stems, random)) } else { String::new() };
+            let second =
+                if random.below(2) == 0 { format!("_{}", zipf(&words.stems, random)) } else { String::new() };
             let ending = ENDINGS[(random.unit() * random.unit() * ENDINGS.len() as f64) as usize];
             keys.push(format!("{directory}{first}{second}{ending}").into_bytes());
         }
