@@ -79,8 +79,10 @@ pub fn run(tasks: &[Task], phases: &[Phase]) -> Result<Vec<EngineResults>> {
     let of = |task: &Task| {
         std::fs::create_dir_all(&task.directory)?;
         let measured = |&phase: &Phase| {
-            eprintln!("{} {}", phase.name(), task.engine);
-            Ok((phase, vec![measure(task, phase)?]))
+            let measured = measure(task, phase)?;
+            // As soon as it is known: a later engine may fail under valgrind.
+            eprintln!("{} {}: {:.1?}", phase.name(), task.engine, measured.counts.unwrap_or_default());
+            Ok((phase, vec![measured]))
         };
         let phases = phases.iter().map(measured).collect::<Result<_>>()?;
         Ok(EngineResults { engine: task.engine.clone(), phases })
