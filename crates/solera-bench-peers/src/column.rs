@@ -25,7 +25,7 @@ pub const RATE: Column = Column {
     title: "rate",
     quantity: Quantity::Rate("op"),
     higher_is_better: true,
-    of: |m| Some(m.operations as f64 / m.seconds),
+    of: |m| (m.seconds > 0.0).then(|| m.operations as f64 / m.seconds),
 };
 pub const P50: Column = Column {
     title: "p50",
@@ -61,7 +61,7 @@ pub const PROCESSOR_TIME: Column = Column {
     title: "processor time per million",
     quantity: Quantity::Plain("s"),
     higher_is_better: false,
-    of: |m| Some(m.cpu_seconds * 1e6 / m.operations as f64),
+    of: |m| (m.cpu_seconds > 0.0).then(|| m.cpu_seconds * 1e6 / m.operations as f64),
 };
 pub const WRITTEN: Column = Column {
     title: "written per byte put",
@@ -88,12 +88,36 @@ pub const INDEXES: Column = Column {
     of: |m| Some((m.index_bytes? + m.filter_bytes?) as f64),
 };
 pub const READ_CALLS: Column = Column {
-    title: "reads of the device",
+    title: "reads of files",
     quantity: Quantity::Plain("/op"),
     higher_is_better: false,
     of: |m| Some(m.read_calls? as f64 / m.operations as f64),
 };
 
+pub const BYTES_READ: Column = Column {
+    title: "bytes of the data",
+    quantity: Quantity::Plain("MB/s"),
+    higher_is_better: true,
+    of: |m| (m.seconds > 0.0).then_some(m.bytes_read? as f64 / 1e6 / m.seconds),
+};
+pub const INSTRUCTIONS: Column = Column {
+    title: "instructions",
+    quantity: Quantity::Plain("/op"),
+    higher_is_better: false,
+    of: |m| Some(m.counts?[0]),
+};
+pub const FIRST_MISSES: Column = Column {
+    title: "first-level data misses",
+    quantity: Quantity::Plain("/op"),
+    higher_is_better: false,
+    of: |m| Some(m.counts?[1]),
+};
+pub const LAST_MISSES: Column = Column {
+    title: "last-level data misses",
+    quantity: Quantity::Plain("/op"),
+    higher_is_better: false,
+    of: |m| Some(m.counts?[2]),
+};
 pub const AGED: Column = Column {
     title: "p95 to that of the same scans before",
     quantity: Quantity::Plain(""),
@@ -102,7 +126,7 @@ pub const AGED: Column = Column {
 };
 
 /// All of them, in the order in which they are told.
-pub const COLUMNS: [Column; 13] = [
+pub const COLUMNS: [Column; 17] = [
     RATE,
     P50,
     P95,
@@ -112,6 +136,10 @@ pub const COLUMNS: [Column; 13] = [
     LONGEST_WRITE,
     PROCESSOR_TIME,
     READ_CALLS,
+    BYTES_READ,
+    INSTRUCTIONS,
+    FIRST_MISSES,
+    LAST_MISSES,
     WRITTEN,
     SPACE,
     RESIDENT,

@@ -1,7 +1,7 @@
 //! The parent: `run`, which starts a process for each engine, asks them in turn, and collects what
 //! they say (`Results`).
 //!
-//! `Comparison` says what to compare, `memory_bytes` the budget of every engine, `read` reads
+//! `Comparison` says what to compare, `Memory` the budget of every engine, `read` reads
 //! results of earlier runs.
 //!
 //! What must hold: every engine takes its turn within every repeat of every phase. A wrong answer
@@ -36,8 +36,7 @@ pub struct Comparison {
     pub direct: bool,
     pub repeats: usize,
     pub load_repeats: usize,
-    /// `None` for one and a half times the data.
-    pub memory_bytes: Option<u64>,
+    pub memory: Memory,
     pub lz4: bool,
     pub operations: usize,
     pub pass_seconds: f64,
@@ -46,6 +45,28 @@ pub struct Comparison {
     pub threads: usize,
     pub directory: PathBuf,
     pub command: String,
+}
+
+/// How large the memory budget of every engine is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// One and a half times the data, 64 MiB at least: all of the data and what lies around it.
+    Whole,
+    /// So many bytes.
+    Bytes(u64),
+    /// This part of the data: 8 is an eighth.
+    Part(u64),
+}
+
+impl Memory {
+    pub fn bytes(self, source: &Source, entries: usize) -> u64 {
+        let data_bytes = source.entries(entries) as u64 * source.pair_bytes();
+        match self {
+            Memory::Whole => (data_bytes * 3 / 2).max(64 << 20),
+            Memory::Bytes(bytes) => bytes,
+            Memory::Part(part) => data_bytes / part,
+        }
+    }
 }
 
 impl Comparison {
@@ -84,6 +105,29 @@ pub struct SetResults {
     pub engines: Vec<EngineResults>,
 }
 
+impl Results {
+    /// Of this machine, and nothing yet.
+    pub fn here(command: String, repeats: usize) -> Result<Self> {
+        let here = Machine::here();
+        Ok(Results {
+            command,
+            commit: machine::commit(),
+            machine: format!(
+                "{}, {} cores, {:.1} GiB of memory, {}",
+                here.cpu_model.unwrap_or_default(),
+                here.cores,
+                here.memory_bytes.unwrap_or(0) as f64 / f64::from(1 << 30),
+                here.system
+            ),
+            peers: format!("{}; all run with {}={}", engines::versions(), HUGE_PAGES.0, HUGE_PAGES.1),
+            started_unix_s: SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs(),
+            run_s: 0.0,
+            repeats,
+            sets: Vec::new(),
+        })
+    }
+}
+
 fn one_client() -> usize {
     1
 }
@@ -99,24 +143,7 @@ pub struct EngineResults {
 /// after each phase is handed to `keep`: a run takes long, and may end early.
 pub fn run(comparison: &Comparison, keep: &dyn Fn(&Results) -> Result<()>) -> Result<Results> {
     let begun = Instant::now();
-    let started_unix_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs();
-    let here = Machine::here();
-    let mut results = Results {
-        command: comparison.command.clone(),
-        commit: machine::commit(),
-        machine: format!(
-            "{}, {} cores, {:.1} GiB of memory, {}",
-            here.cpu_model.unwrap_or_default(),
-            here.cores,
-            here.memory_bytes.unwrap_or(0) as f64 / f64::from(1 << 30),
-            here.system
-        ),
-        peers: format!("{}; all run with {}={}", engines::versions(), HUGE_PAGES.0, HUGE_PAGES.1),
-        started_unix_s,
-        run_s: 0.0,
-        repeats: comparison.repeats,
-        sets: Vec::new(),
-    };
+    let mut results = Results::here(comparison.command.clone(), comparison.repeats)?;
     for (number, source) in comparison.data.iter().enumerate() {
         let before = results.sets.len();
         run_set(comparison, number, source, &mut |set| {
@@ -129,12 +156,6 @@ pub fn run(comparison: &Comparison, keep: &dyn Fn(&Results) -> Result<()>) -> Re
     Ok(results)
 }
 
-/// The budget of every engine if the user does not say: all of the data and what lies around it,
-/// and no more.
-pub fn memory_bytes(source: &Source, entries: usize) -> u64 {
-    (source.entries(entries) as u64 * source.pair_bytes() * 3 / 2).max(64 << 20)
-}
-
 /// Hands over what there is of the set after each phase.
 fn run_set(
     comparison: &Comparison,
@@ -144,7 +165,7 @@ fn run_set(
 ) -> Result<()> {
     let mut workers: Vec<(Worker, Vec<(Phase, Vec<Measured>)>)> = Vec::new();
     let (mut entries, mut data_bytes) = (0, 0);
-    let memory_bytes = comparison.memory_bytes.unwrap_or_else(|| memory_bytes(source, comparison.entries));
+    let memory_bytes = comparison.memory.bytes(source, comparison.entries);
     for engine in &comparison.engines {
         let task = Task {
             engine: engine.clone(),
@@ -249,7 +270,7 @@ impl Worker {
         writeln!(pipe, "{}", serde_json::to_string(&ask)?)?;
         pipe.flush()?;
         match self.answer()? {
-            Answer::Measured(measured) => Ok(measured),
+            Answer::Measured(measured) => Ok(*measured),
             Answer::Failed(what) => Err(format!("{}, {}: {what}", self.engine, ask.phase.name()).into()),
             Answer::Ready { .. } => Err(format!("{} is ready twice", self.engine).into()),
         }

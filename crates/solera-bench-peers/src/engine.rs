@@ -21,7 +21,7 @@ pub const TRANSACTION_ENTRIES: usize = 1000;
 /// What an engine is opened with. The same for all.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// An empty directory.
+    /// A directory that is empty, or has what the same engine left there.
     pub directory: PathBuf,
     /// What caches, write buffers, indexes and filters may take together, in bytes. LMDB keeps its
     /// data in the system's page cache and cannot be told.
@@ -34,6 +34,8 @@ pub struct Setting {
     pub lz4: bool,
     /// At most so many readers are there at the same time.
     pub readers: usize,
+    /// Whether it is opened to be scanned from end to end. An engine may tell the system.
+    pub to_scan: bool,
 }
 
 /// Arms that keep values apart from keys do so with values of so many bytes or more, all alike: the

@@ -1,5 +1,5 @@
-//! Instructions and cache misses per operation, which repeat where times do not. `run` prints them
-//! as a table; `once` is the process that it measures.
+//! Instructions and cache misses per operation, which repeat where times do not. `run` counts them;
+//! `once` is the process that it measures.
 //!
 //! For each phase and engine `run` starts `once` twice under valgrind's callgrind: with one pass
 //! and with three. Two levels of cache are simulated. The difference of the counts, divided by
@@ -13,23 +13,14 @@
 
 use crate::{
     child::{self, Ask, Task},
+    compare::EngineResults,
     engine::Result,
     phase::{Measured, Phase},
 };
-use std::{io::Write, process::Command};
+use std::process::Command;
 
 /// Passes of the longer of the two runs.
 const PASSES: usize = 3;
-
-/// Events per operation.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Counted {
-    instructions: f64,
-    /// Misses of the first level of data cache.
-    first_misses: f64,
-    /// Misses of the last level.
-    last_misses: f64,
-}
 
 /// What the tool says at its end: the names of the events that it counts, and their sums.
 fn events(output: &str) -> Option<Vec<(String, u64)>> {
@@ -69,39 +60,34 @@ fn count(task: &Task, phase: Phase, passes: usize) -> Result<(u64, Vec<(String, 
     Ok((done, events(&said).ok_or_else(|| format!("valgrind told no sums: {said}"))?))
 }
 
-fn measure(task: &Task, phase: Phase) -> Result<Counted> {
+fn measure(task: &Task, phase: Phase) -> Result<Measured> {
     let (few, before) = count(task, phase, 1)?;
     let (many, after) = count(task, phase, PASSES)?;
-    let operations = (many - few) as f64;
+    let operations = many - few;
     let sum = |names: &[&str]| {
         let of = |events: &[(String, u64)]| -> u64 {
             events.iter().filter(|(name, _)| names.contains(&&name[..])).map(|(_, sum)| sum).sum()
         };
-        of(&after).saturating_sub(of(&before)) as f64 / operations
+        of(&after).saturating_sub(of(&before)) as f64 / operations as f64
     };
-    Ok(Counted {
-        instructions: sum(&["Ir"]),
-        first_misses: sum(&["D1mr", "D1mw"]),
-        last_misses: sum(&["DLmr", "DLmw"]),
-    })
+    let counts = Some([sum(&["Ir"]), sum(&["D1mr", "D1mw"]), sum(&["DLmr", "DLmw"])]);
+    Ok(Measured { operations, counts, ..Measured::default() })
 }
 
-/// Prints a table, a row as soon as it is known.
-pub fn run(tasks: &[Task], phases: &[Phase]) -> Result<()> {
-    println!(
-        "| phase | engine | instructions per operation | first-level data misses | last-level data misses |"
-    );
-    println!("|---|---|---|---|---|");
-    for &phase in phases {
-        for task in tasks {
-            std::fs::create_dir_all(&task.directory)?;
-            let Counted { instructions, first_misses, last_misses } = measure(task, phase)?;
-            let (phase, engine) = (phase.name(), &task.engine);
-            println!("| {phase} | {engine} | {instructions:.0} | {first_misses:.1} | {last_misses:.1} |");
-            std::io::stdout().flush()?;
-        }
-    }
-    Ok(())
+/// What each of these phases takes each engine, in a set of its own.
+pub fn run(tasks: &[Task], phases: &[Phase]) -> Result<Vec<EngineResults>> {
+    let of = |task: &Task| {
+        std::fs::create_dir_all(&task.directory)?;
+        let measured = |&phase: &Phase| {
+            let measured = measure(task, phase)?;
+            // As soon as it is known: a later engine may fail under valgrind.
+            eprintln!("{} {}: {:.1?}", phase.name(), task.engine, measured.counts.unwrap_or_default());
+            Ok((phase, vec![measured]))
+        };
+        let phases = phases.iter().map(measured).collect::<Result<_>>()?;
+        Ok(EngineResults { engine: task.engine.clone(), phases })
+    };
+    tasks.iter().map(of).collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Solera beside RocksDB, fjall, LMDB and redb: the same data, the same memory, in one run.
 //!
-//! It owns the command line (`Cli`): `compare` engines, count `instructions`, write a `report`.
+//! It owns the command line (`Cli`): `compare` engines, `measure` all that aims ask for, tell the
+//! `aims`, count `instructions`, write a `report`.
 //! The hidden commands `serve` and `once` start it as its own child, of the first two.
 //!
 //! What must hold: `compare` runs phases in their own order, whatever order was asked for. It
@@ -15,14 +16,19 @@ mod engine;
 mod engines;
 mod instructions;
 mod phase;
+mod pieces;
 mod process;
 mod report;
 mod source;
 
 use clap::{Parser, Subcommand};
+use compare::{Memory, Results, SetResults};
 use phase::Phase;
 use source::Source;
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 /// Pairs of a generated set that does not say.
 const DEFAULT_ENTRIES: usize = 10_000_000;
@@ -37,6 +43,14 @@ const CLIENTS_MAX: usize = OPERATIONS_MIN;
 enum Cli {
     /// Run the phases over all engines, interleaved
     Compare(Compare),
+    /// Measure what the aims ask for, piece by piece, and print every aim beside its number
+    Measure(Measure),
+    /// Print every aim beside its number
+    Aims {
+        /// What `compare`, `measure` and `instructions` wrote
+        #[arg(required = true)]
+        results: Vec<PathBuf>,
+    },
     /// Count instructions and cache misses per operation, under valgrind
     Instructions {
         /// Engines, with commas between them
@@ -56,6 +70,9 @@ enum Cli {
         /// Operations per pass
         #[arg(long, default_value_t = 20_000)]
         operations: usize,
+        /// Where the counts are written, for `report`
+        #[arg(long, default_value = "instructions.json")]
+        json: PathBuf,
     },
     /// Write results as a Markdown page with pictures
     Report {
@@ -93,7 +110,11 @@ enum Hidden {
 #[derive(Debug, clap::Args)]
 struct Compare {
     /// Engines, with commas between them
-    #[arg(long, value_delimiter = ',', default_value = "solera,rocksdb-tuned,fjall,lmdb,redb")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "solera,rocksdb-tuned,fjall,lmdb,redb,surrealkv,coordinode"
+    )]
     engines: Vec<String>,
     /// Phases, with commas between them [default: all]
     #[arg(long, value_delimiter = ',')]
@@ -114,6 +135,9 @@ struct Compare {
     /// Memory budget of each engine, in MiB [default: one and a half times the data, 64 at least]
     #[arg(long)]
     memory_mib: Option<u64>,
+    /// Memory budget of each engine as a part of the data: 8 for an eighth
+    #[arg(long, conflicts_with = "memory_mib", value_parser = clap::value_parser!(u64).range(1..))]
+    memory_part: Option<u64>,
     /// Read tables past the system's page cache (O_DIRECT), in the engines that can: Solera and
     /// RocksDB
     #[arg(long)]
@@ -142,11 +166,43 @@ struct Compare {
     json: PathBuf,
 }
 
+#[derive(Debug, clap::Args)]
+struct Measure {
+    /// Which pieces [default: all]
+    pieces: Vec<String>,
+    /// Directory of the results, one file for each piece; what lies there already is told, too
+    #[arg(long, default_value = "peers")]
+    into: PathBuf,
+    /// Sets of more than a million pairs have so many times fewer, but a million at least
+    #[arg(long, default_value_t = 1)]
+    shrink: usize,
+    /// Repeats of every phase
+    #[arg(long, default_value_t = 3)]
+    repeat: usize,
+    /// Repeats of the phases that write everything
+    #[arg(long, default_value_t = 1)]
+    load_repeat: usize,
+    /// Reads per pass; scans are fewer
+    #[arg(long, default_value_t = 300_000)]
+    operations: usize,
+    /// No pass but loads and full scans takes longer than about this, in seconds
+    #[arg(long, default_value_t = 2.0)]
+    pass_seconds: f64,
+    /// Seed of data and operations
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Where the databases are made [default: the system's directory for temporary files]
+    #[arg(long)]
+    dir: Option<PathBuf>,
+}
+
 fn main() -> ExitCode {
     let done = match Cli::parse() {
         Cli::Compare(compare) => run(compare),
-        Cli::Instructions { engines, phases, data, operations } => {
-            count(&engines, &phases, &data, operations)
+        Cli::Measure(measure) => run_pieces(&measure),
+        Cli::Aims { results } => read_all(&results).map(|results| print!("{}", aim::table(&results))),
+        Cli::Instructions { engines, phases, data, operations, json } => {
+            count(&engines, &phases, &data, operations, &json)
         }
         Cli::Report { results, out } => write_report(&results, &out),
         Cli::Hidden(Hidden::Serve { task }) => child::serve(&task),
@@ -167,10 +223,13 @@ fn clients(text: &str) -> Result<usize, String> {
 }
 
 fn run(compare: Compare) -> engine::Result<()> {
-    let directory = tempfile::Builder::new()
-        .prefix("solera-peers-")
-        .tempdir_in(compare.dir.clone().unwrap_or_else(std::env::temp_dir))?;
+    let directory = scratch(compare.dir.as_ref())?;
     let phases = if compare.phases.is_empty() { Phase::all().to_vec() } else { sorted(compare.phases) };
+    let memory = match (compare.memory_mib, compare.memory_part) {
+        (Some(mib), _) => Memory::Bytes(mib << 20),
+        (None, Some(part)) => Memory::Part(part),
+        (None, None) => Memory::Whole,
+    };
     let comparison = compare::Comparison {
         engines: compare.engines,
         phases,
@@ -179,31 +238,84 @@ fn run(compare: Compare) -> engine::Result<()> {
         direct: compare.direct,
         repeats: compare.repeat.max(1),
         load_repeats: compare.load_repeat.unwrap_or(compare.repeat).max(1),
-        memory_bytes: compare.memory_mib.map(|mib| mib << 20),
+        memory,
         lz4: compare.lz4,
         operations: compare.operations.max(OPERATIONS_MIN),
         pass_seconds: compare.pass_seconds,
         seed: compare.seed,
         threads: compare.threads,
         directory: directory.path().to_owned(),
-        command: format!("solera-bench-peers {}", std::env::args().skip(1).collect::<Vec<_>>().join(" ")),
+        command: command(),
     };
-    let results = compare::run(&comparison, &|results| {
-        Ok(std::fs::write(&compare.json, serde_json::to_string_pretty(results)?)?)
-    })?;
+    let results = compare::run(&comparison, &|results| write(results, &compare.json))?;
     println!("{}", report::markdown(&[results], None));
     Ok(())
 }
 
-fn count(engines: &[String], phases: &[Phase], data: &Source, operations: usize) -> engine::Result<()> {
-    let directory = tempfile::Builder::new().prefix("solera-peers-").tempdir()?;
+fn run_pieces(measure: &Measure) -> engine::Result<()> {
+    let effort = pieces::Effort {
+        shrink: measure.shrink.max(1),
+        operations: measure.operations.max(OPERATIONS_MIN),
+        pass_seconds: measure.pass_seconds,
+        repeats: measure.repeat.max(1),
+        load_repeats: measure.load_repeat.max(1),
+        seed: measure.seed,
+    };
+    let pieces: Vec<&pieces::Piece> = match &measure.pieces[..] {
+        [] => pieces::PIECES.iter().collect(),
+        names => names.iter().map(|name| pieces::Piece::named(name)).collect::<Result<_, _>>()?,
+    };
+    std::fs::create_dir_all(&measure.into)?;
+    for piece in pieces {
+        let directory = scratch(measure.dir.as_ref())?;
+        let comparison = piece.comparison(&effort, directory.path().to_owned(), command())?;
+        let file = measure.into.join(piece.name).with_extension("json");
+        compare::run(&comparison, &|results| write(results, &file))?;
+    }
+    let files = std::fs::read_dir(&measure.into)?.map(|entry| Ok(entry?.path()));
+    let mut files = files.collect::<std::io::Result<Vec<_>>>()?;
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "json"));
+    files.sort_unstable();
+    print!("{}", aim::table(&read_all(&files)?));
+    Ok(())
+}
+
+/// A directory of its own, which goes with what lies in it.
+fn scratch(dir: Option<&PathBuf>) -> std::io::Result<tempfile::TempDir> {
+    tempfile::Builder::new()
+        .prefix("solera-peers-")
+        .tempdir_in(dir.cloned().unwrap_or_else(std::env::temp_dir))
+}
+
+/// What the user wrote.
+fn command() -> String {
+    format!("solera-bench-peers {}", std::env::args().skip(1).collect::<Vec<_>>().join(" "))
+}
+
+fn write(results: &Results, file: &Path) -> engine::Result<()> {
+    Ok(std::fs::write(file, serde_json::to_string_pretty(results)?)?)
+}
+
+fn read_all(files: &[PathBuf]) -> engine::Result<Vec<Results>> {
+    files.iter().map(|file| compare::read(file)).collect()
+}
+
+fn count(
+    engines: &[String],
+    phases: &[Phase],
+    data: &Source,
+    operations: usize,
+    json: &Path,
+) -> engine::Result<()> {
+    let directory = scratch(None)?;
     let entries = data.entries(DEFAULT_ENTRIES);
+    let memory_bytes = Memory::Whole.bytes(data, entries);
     let task = |engine: &String| child::Task {
         engine: engine.clone(),
         directory: directory.path().join(engine),
         source: data.clone(),
         entries,
-        memory_bytes: compare::memory_bytes(data, entries),
+        memory_bytes,
         direct: false,
         lz4: false,
         operations,
@@ -212,7 +324,20 @@ fn count(engines: &[String], phases: &[Phase], data: &Source, operations: usize)
         seed: 1,
         threads: 1,
     };
-    instructions::run(&engines.iter().map(task).collect::<Vec<_>>(), phases)
+    let mut results = Results::here(command(), 1)?;
+    results.sets.push(SetResults {
+        name: data.to_string(),
+        entries,
+        data_bytes: entries as u64 * data.pair_bytes(),
+        memory_bytes,
+        direct: false,
+        lz4: false,
+        threads: 1,
+        engines: instructions::run(&engines.iter().map(task).collect::<Vec<_>>(), phases)?,
+    });
+    write(&results, json)?;
+    println!("{}", report::markdown(&[results], None));
+    Ok(())
 }
 
 /// In the order in which phases run, whatever order was asked for: loads come first.
@@ -225,8 +350,8 @@ fn sorted(mut phases: Vec<Phase>) -> Vec<Phase> {
     phases
 }
 
-fn write_report(results: &[PathBuf], out: &std::path::Path) -> engine::Result<()> {
-    let results = results.iter().map(|path| compare::read(path)).collect::<engine::Result<Vec<_>>>()?;
+fn write_report(results: &[PathBuf], out: &Path) -> engine::Result<()> {
+    let results = read_all(results)?;
     if let Some(parent) = out.parent() {
         std::fs::create_dir_all(parent)?;
     }

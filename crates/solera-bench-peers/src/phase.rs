@@ -20,6 +20,12 @@ use serde::{Deserialize, Serialize};
 pub enum Phase {
     /// Puts in key order, into an empty database, until it has settled
     LoadSorted,
+    /// Reads of present keys right after puts in random order, before anything has settled
+    FreshFound,
+    /// Scans of 100 entries right after puts in random order, before anything has settled
+    #[value(name = "fresh-scan-100")]
+    #[serde(rename = "fresh-scan-100")]
+    FreshScan100,
     /// Puts in random order, into an empty database, until it has settled; what follows uses this
     /// database
     LoadRandom,
@@ -49,6 +55,16 @@ pub enum Phase {
     FullScanBack,
     /// Uniform found reads by two threads
     TwoThreads,
+    /// The first scan over everything after opening, all files in the page cache; an operation is
+    /// one entry
+    OpenedScan,
+    /// The same with no file in the page cache
+    ColdScan,
+    /// Reads of 4 KiB at random places of the database's largest file, past the page cache and the
+    /// engine: what the device gives
+    DeviceRead,
+    /// Reads of all of the database's files, in order, past the page cache and the engine
+    DeviceScan,
     /// 90 % reads, 10 % updates, Zipf-distributed
     #[value(name = "mix-90-10")]
     #[serde(rename = "mix-90-10")]
@@ -89,7 +105,8 @@ impl Phase {
 
     /// Whether it writes everything, and so takes long.
     pub fn is_load(self) -> bool {
-        matches!(self, Phase::LoadSorted | Phase::LoadRandom | Phase::Overwrite)
+        use Phase::{FreshFound, FreshScan100, LoadRandom, LoadSorted, Overwrite};
+        matches!(self, LoadSorted | FreshFound | FreshScan100 | LoadRandom | Overwrite)
     }
 
     /// The name that users write.
@@ -155,9 +172,16 @@ pub struct Measured {
     pub space_per_byte: Option<f64>,
     /// Bytes of memory that the database holds after it.
     pub resident_bytes: Option<u64>,
-    /// Calls to read from files, where each goes to the device.
+    /// Calls to read from files.
     #[serde(default)]
     pub read_calls: Option<u64>,
+    /// Bytes that a phase has read of the data that it went through.
+    #[serde(default)]
+    pub bytes_read: Option<u64>,
+    /// Instructions of an operation, and its misses of the first and the last level of a simulated
+    /// cache, where they were counted instead of the time.
+    #[serde(default)]
+    pub counts: Option<[f64; 3]>,
     pub index_bytes: Option<u64>,
     pub filter_bytes: Option<u64>,
     /// Answers that were wrong: any fails the run.

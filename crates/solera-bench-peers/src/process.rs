@@ -1,13 +1,14 @@
 //! What the system knows of this process: `resident_bytes`, `cpu_seconds`, `written_bytes`,
 //! `read_calls`, `directory_bytes`.
 //!
-//! `settle_device` waits until the device has all that any process has written so far.
+//! `files` lists a directory's files; `cache_files` and `uncache_files` bring them into the page
+//! cache and put them out. `settle_device` waits until the device has all that any process has written so far.
 //!
 //! What must hold: Linux only; what the system does not tell reads as 0.
 //!
 //! Callers: the phases in `child`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Bytes of memory that the process holds: its own, and pages of mapped files.
 pub fn resident_bytes() -> u64 {
@@ -57,6 +58,42 @@ fn of_io(name: &str) -> u64 {
     let io = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
     let line = io.lines().find_map(|line| line.strip_prefix(name));
     line.and_then(|line| line.trim().parse().ok()).unwrap_or(0)
+}
+
+/// Every file under a directory, and its length.
+pub fn files(directory: &Path) -> std::io::Result<Vec<(PathBuf, u64)>> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        let data = entry.metadata()?;
+        if data.is_dir() {
+            files.extend(self::files(&entry.path())?);
+        } else {
+            files.push((entry.path(), data.len()));
+        }
+    }
+    Ok(files)
+}
+
+/// Brings all files under a directory into the system's page cache.
+pub fn cache_files(directory: &Path) -> std::io::Result<()> {
+    files(directory)?.iter().try_for_each(|(path, _)| {
+        std::io::copy(&mut std::fs::File::open(path)?, &mut std::io::sink())?;
+        Ok(())
+    })
+}
+
+/// Puts all files under a directory out of the system's page cache. They must be on the device.
+pub fn uncache_files(directory: &Path) -> std::io::Result<()> {
+    use std::os::fd::AsRawFd;
+    files(directory)?.iter().try_for_each(|(path, _)| {
+        let file = std::fs::File::open(path)?;
+        // SAFETY: the descriptor is open.
+        match unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) } {
+            0 => Ok(()),
+            error => Err(std::io::Error::from_raw_os_error(error)),
+        }
+    })
 }
 
 /// Bytes that the files under a directory take on disk.

@@ -10,16 +10,20 @@
 
 use crate::{
     aim,
-    column::{COLUMNS, RATE, cells},
+    column::{COLUMNS, RATE, cells, median},
     compare::{Results, SetResults},
     phase::Phase,
 };
 use solera_bench::{
     paper::document::wrapped,
-    report::number::{Quantity, date, digits},
-    report::{chart::Chart, picture::sheet},
+    report::number::{Quantity, count, date, digits},
+    report::{
+        chart::Chart,
+        lines::LineChart,
+        picture::{Drawing, sheet},
+    },
 };
-use std::fmt::Write;
+use std::{collections::BTreeMap, fmt::Write};
 
 fn phases(set: &SetResults) -> impl Iterator<Item = Phase> {
     set.engines.first().into_iter().flat_map(|engine| engine.phases.iter().map(|(phase, _)| *phase))
@@ -82,15 +86,13 @@ pub fn markdown(runs: &[Results], pictures: Option<&str>) -> String {
     let mut out = String::from(
         "# Solera beside its peers\n\nA ratio is Solera's median to the peer's, turned so that more than 1 is better for Solera.\n",
     );
-    let row = |cells: [String; 7]| format!("| {} |\n", cells.join(" | "));
-    let _ = write!(
-        out,
-        "\n## Aims\n\n{}\n\n{}|{}\n",
-        aim::ABOUT,
-        row(aim::HEADS.map(Into::into)),
-        "---|".repeat(7)
-    );
-    aim::held(runs).iter().for_each(|held| out.push_str(&row(held.cells())));
+    let _ = write!(out, "\n## Aims\n\n{}\n\n{}", aim::ABOUT, aim::table(runs));
+    if let (Some(pictures), false) = (pictures, sizes(runs).is_empty()) {
+        let _ = write!(
+            out,
+            "\n## Time of a read over size\n\n![Time of a read over size]({pictures}/sizes.svg)\n"
+        );
+    }
     let mut number = 0;
     for run in runs {
         out.push_str("\n---\n\n");
@@ -161,10 +163,56 @@ fn tell(set: &SetResults, picture: Option<&str>, out: &mut String) {
 }
 
 /// The pictures of a page: file name and SVG. One for each set of each run, with the rate of every
-/// phase.
+/// phase; and one of the time of a read over size, where sets differ in size alone.
 pub fn pictures(runs: &[Results]) -> Vec<(String, String)> {
     let sets = runs.iter().flat_map(|run| &run.sets).enumerate();
-    sets.map(|(number, set)| (picture_name(number), picture(set))).collect()
+    let mut pictures: Vec<_> = sets.map(|(number, set)| (picture_name(number), picture(set))).collect();
+    let charts = sizes(runs);
+    if !charts.is_empty() {
+        pictures.push(("sizes.svg".into(), sheet("Time of a read over size", &charts)));
+    }
+    pictures
+}
+
+/// Of each recipe of data that was measured in three sizes or more: how long a found read takes
+/// each engine, over the size.
+fn sizes(runs: &[Results]) -> Vec<Drawing> {
+    let mut alike: BTreeMap<&str, Vec<&SetResults>> = BTreeMap::new();
+    for set in runs.iter().flat_map(|run| &run.sets) {
+        let is_plain = set.threads == 1 && !set.direct && !set.lz4 && set.memory_bytes > set.data_bytes;
+        let recipe = set.name.split('@').next().filter(|_| is_plain);
+        recipe.into_iter().for_each(|recipe| alike.entry(recipe).or_default().push(set));
+    }
+    let chart = |(recipe, mut sets): (&str, Vec<&SetResults>)| {
+        sets.sort_by_key(|set| set.entries);
+        // Of sets of one size the first that was told.
+        sets.dedup_by_key(|set| set.entries);
+        let smallest = sets[0].entries;
+        if sets.len() < 3 {
+            return None;
+        }
+        let engines = &sets[0].engines;
+        let lines: Vec<(&str, Vec<(f64, f64)>)> = engines
+            .iter()
+            .map(|engine| {
+                let point = |set: &&SetResults| {
+                    let rate = median(set, &engine.engine, Phase::FoundUniform, &RATE)?;
+                    Some(((set.entries as f64 / smallest as f64).log2(), 1e9 / rate))
+                };
+                (&engine.engine[..], sets.iter().filter_map(point).collect())
+            })
+            .collect();
+        let chart = LineChart {
+            title: &format!("{recipe}: a found read"),
+            quantity: Quantity::Nanoseconds,
+            better: "lower",
+            over: &format!("doublings of {}", count(smallest as u64)),
+            mark: None,
+            lines: lines.iter().map(|(name, points)| (*name, &points[..])).collect(),
+        };
+        Some(chart.draw())
+    };
+    alike.into_iter().filter_map(chart).collect()
 }
 
 fn picture_name(set: usize) -> String {

@@ -9,12 +9,14 @@
 //! Callers: `main` reads one, `compare` sizes budgets by it, `child` makes the data.
 
 use serde::{Deserialize, Serialize};
-use solera_bench::data::{DataSet, Keys, Recipe, Sizes};
+use solera_bench::data::{DataSet, Keys, NUMBER_BYTES, Recipe, Sizes};
 use std::{fmt, str::FromStr};
 
 /// Bytes of a pair of the sample of real rows, about, and how many there are.
 const SAMPLE_PAIR_BYTES: u64 = 64;
 const SAMPLE_PAIRS: usize = 41_862;
+/// A set of so many pairs is not made smaller.
+const SHRINKS_FROM: usize = 1_000_000;
 /// What generated pairs are like if the user does not say.
 const SIZES: Sizes = Sizes::Fixed { key_bytes: 8, value_bytes: 64 };
 
@@ -46,7 +48,25 @@ impl Source {
     pub fn pair_bytes(&self) -> u64 {
         match self {
             Source::GitHistory => SAMPLE_PAIR_BYTES,
-            Source::Generated { sizes, .. } => sizes.pair_bytes(),
+            // Text is as long as it is, whatever was asked for.
+            Source::Generated { keys, sizes, .. } => {
+                let text_bytes = match keys {
+                    Keys::Family(family) => family.text_bytes_mean(),
+                    Keys::Sosd(_) | Keys::Lines(_) => None,
+                };
+                sizes.pair_bytes() + text_bytes.map_or(0, |bytes| bytes.saturating_sub(NUMBER_BYTES) as u64)
+            }
+        }
+    }
+
+    /// With so many times fewer pairs where it has more than a million, but a million at least.
+    pub fn shrunk(self, times: usize) -> Self {
+        match self {
+            Source::Generated { keys, sizes, entries: Some(entries) } if entries > SHRINKS_FROM => {
+                let entries = Some((entries / times).max(SHRINKS_FROM));
+                Source::Generated { keys, sizes, entries }
+            }
+            other => other,
         }
     }
 

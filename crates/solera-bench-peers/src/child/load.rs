@@ -1,4 +1,5 @@
-//! Phases that write everything: `Child::load`, the check of what was loaded, and `overwrite`.
+//! Phases that write everything: `Child::load`, its parts, the check of what was loaded, and
+//! `overwrite`.
 //!
 //! Clients put their shares at the same time, as far as the engine has them: LMDB and redb have one
 //! writer at a time. In key order each client puts a range of keys of its own.
@@ -7,7 +8,7 @@
 //! load in key order is not checked. After a load in random order every pair is scanned and one in
 //! two read; with direct reads, one in 64. That also warms the engine.
 //!
-//! Caller: `Child::measure`.
+//! Callers: `Child::measure`; `fresh` and `opened`, for the parts and the check.
 
 use super::{
     Child, FRESH_VALUES,
@@ -16,7 +17,7 @@ use super::{
     threads::{Done, shares, together},
 };
 use crate::{
-    engine::{Result, Setting},
+    engine::{Engine, Result, Setting},
     engines,
     phase::{Measured, Phase},
     process,
@@ -32,8 +33,21 @@ const VERIFIED_BY_READ: usize = 2;
 const VERIFIED_BY_DIRECT_READ: usize = 64;
 
 impl Child<'_> {
-    /// Loads a new database in an empty directory, in random or in key order.
-    pub(super) fn load(&mut self, phase: Phase) -> Result<Measured> {
+    /// What the engine is opened with.
+    pub(super) fn setting(&self, to_scan: bool) -> Setting {
+        Setting {
+            directory: self.task.directory.clone(),
+            memory_bytes: self.task.memory_bytes,
+            data_bytes: self.set.pairs.bytes(),
+            direct: self.task.direct,
+            lz4: self.task.lz4,
+            readers: self.task.threads.max(PAIR),
+            to_scan,
+        }
+    }
+
+    /// A new database in an empty directory.
+    pub(super) fn new_engine(&mut self) -> Result<Box<dyn Engine>> {
         drop(self.engine.take());
         self.held_out = HeldOut::new(self.set.absent.len());
         let directory = &self.task.directory;
@@ -41,20 +55,14 @@ impl Child<'_> {
             std::fs::remove_dir_all(directory)?;
         }
         std::fs::create_dir_all(directory)?;
-        let setting = Setting {
-            directory: directory.clone(),
-            memory_bytes: self.task.memory_bytes,
-            data_bytes: self.set.pairs.bytes(),
-            direct: self.task.direct,
-            lz4: self.task.lz4,
-            readers: self.task.threads.max(PAIR),
-        };
         process::settle_device();
-        let idle_bytes = *self.idle_bytes.get_or_insert_with(process::resident_bytes);
-        let engine = engines::open(&self.task.engine, &setting)?;
+        self.idle_bytes.get_or_insert_with(process::resident_bytes);
+        engines::open(&self.task.engine, &self.setting(false))
+    }
+
+    /// Puts every pair once, in random or in key order, each client its share.
+    pub(super) fn put_everything(&self, engine: &dyn Engine, in_key_order: bool) -> Result<Done> {
         let (clock, pairs) = (&self.clock, &self.set.pairs);
-        let written = process::written_bytes();
-        let cpu = process::cpu_seconds();
         let done = together(
             shares(pairs.len(), self.task.threads),
             || Ok(()),
@@ -66,7 +74,7 @@ impl Child<'_> {
                     done.lap(clock, 1);
                     pair
                 };
-                if phase == Phase::LoadSorted {
+                if in_key_order {
                     let sorted = &self.set.sorted[share];
                     engine.put_all(&mut sorted.iter().map(|&i| watched(pairs.get(i as usize))))?;
                 } else {
@@ -75,11 +83,18 @@ impl Child<'_> {
                 Ok(done)
             },
         )?;
-        let done = Done::of_all(done)?;
+        Done::of_all(done)
+    }
+
+    /// Loads a new database, in random or in key order, and waits until it has settled.
+    pub(super) fn load(&mut self, phase: Phase) -> Result<Measured> {
+        let engine = self.new_engine()?;
+        let (written, cpu) = (process::written_bytes(), process::cpu_seconds());
+        let done = self.put_everything(&*engine, phase == Phase::LoadSorted)?;
         engine.settle()?;
         let seconds = (self.clock.monotonic_ns() - done.start_ns) as f64 / 1e9;
         let cpu_seconds = process::cpu_seconds() - cpu;
-        let bytes = pairs.bytes() as f64;
+        let bytes = self.set.pairs.bytes() as f64;
         let (index_bytes, filter_bytes) = engine.index_and_filter_bytes().unzip();
         self.engine = Some(engine);
         // Then everything is there, and every cache is warm.
@@ -90,20 +105,21 @@ impl Child<'_> {
             cpu_seconds,
             write_ns_max: done.latencies.as_ref().map(Histogram::max),
             written_per_byte: Some((process::written_bytes() - written) as f64 / bytes),
-            space_per_byte: Some(process::directory_bytes(directory)? as f64 / bytes),
+            space_per_byte: Some(process::directory_bytes(&self.task.directory)? as f64 / bytes),
             wrong,
             ..done.measured()
         };
         if !is_used {
             return Ok(measured);
         }
+        let idle_bytes = self.idle_bytes.unwrap_or_default();
         let resident_bytes = Some(process::resident_bytes().saturating_sub(idle_bytes));
         Ok(Measured { resident_bytes, index_bytes, filter_bytes, ..measured })
     }
 
     /// Scans everything, which warms every cache, then reads one in some of the pairs and of the
     /// keys that are absent. Returns wrong answers.
-    fn verify(&self) -> Result<u64> {
+    pub(super) fn verify(&self) -> Result<u64> {
         let every = if self.task.direct { VERIFIED_BY_DIRECT_READ } else { VERIFIED_BY_READ };
         let mut reader = self.engine()?.reader()?;
         let mut wrong = 0;

@@ -5,15 +5,18 @@
 //! anew. The files beside it do the phases, and `threads` says how clients share one.
 //!
 //! What must hold: engines share no allocator, so their memory and processor time are the
-//! process's. A load comes before all other phases. `Measured::wrong` counts wrong answers where a
+//! process's. A load comes before phases that use what is loaded. `Measured::wrong` counts wrong answers where a
 //! phase checks (values, presence, last keys, counts); `load-sorted`, `overwrite` and
 //! `delete-scan` check nothing. One fails the run.
 //!
 //! Callers: `compare` starts and asks it through `main`; `instructions` calls `alone`.
 
 mod aged;
+mod device;
+mod fresh;
 mod load;
 mod mixed;
+mod opened;
 mod reads;
 mod threads;
 
@@ -72,7 +75,7 @@ pub enum Answer {
         pairs: usize,
         bytes: u64,
     },
-    Measured(Measured),
+    Measured(Box<Measured>),
     Failed(String),
 }
 
@@ -90,7 +93,7 @@ pub fn serve(task: &str) -> Result<()> {
     for line in std::io::stdin().lock().lines() {
         let ask: Ask = serde_json::from_str(&line?)?;
         say(&match child.measure(ask) {
-            Ok(measured) => Answer::Measured(measured),
+            Ok(measured) => Answer::Measured(Box::new(measured)),
             Err(error) => Answer::Failed(error.to_string()),
         })?;
     }
@@ -164,13 +167,15 @@ impl<'a> Child<'a> {
         let seed = self.task.seed ^ (ask.repeat as u64 + 1) << 40 ^ (ask.phase as u64) << 56;
         let probes = match ask.phase {
             Phase::Scan10 => self.probes(ask.repeat, 1, wide, 10),
-            Phase::Scan100 => self.probes(ask.repeat, 1, wide, 100),
+            Phase::Scan100 | Phase::FreshScan100 => self.probes(ask.repeat, 1, wide, 100),
             Phase::Scan1000 => self.probes(ask.repeat, 1, wide / 10 + 1, 1000),
             _ => self.probes(ask.repeat, operations, 1, 1),
         };
         let cpu = process::cpu_seconds();
         let mut measured = match ask.phase {
             Phase::LoadSorted | Phase::LoadRandom => self.load(ask.phase)?,
+            Phase::FreshFound => self.fresh_found(&probes.uniform)?,
+            Phase::FreshScan100 => self.fresh_scans(&probes.scans, 100)?,
             Phase::FoundUniform => self.found(&probes.uniform)?,
             Phase::FoundZipf => self.found(&probes.zipf)?,
             Phase::MultiGet => self.multi_get(&probes.uniform)?,
@@ -181,6 +186,10 @@ impl<'a> Child<'a> {
             Phase::FullScan => self.full_scan(false)?,
             Phase::FullScanBack => self.full_scan(true)?,
             Phase::TwoThreads => self.two_threads(&probes.uniform)?,
+            Phase::OpenedScan => self.opened_scan(true)?,
+            Phase::ColdScan => self.opened_scan(false)?,
+            Phase::DeviceRead => self.device_reads(seed)?,
+            Phase::DeviceScan => self.device_scan()?,
             Phase::Overwrite => self.overwrite(seed)?,
             Phase::HotScan => self.hot_scan(seed)?,
             Phase::DeleteScan => self.delete_scan(ask.repeat, seed)?,

@@ -52,8 +52,7 @@ impl Child<'_> {
         Ok(Measured {
             cpu_seconds,
             latency_ns: timed.quantiles(),
-            // Only where each is a read of the device.
-            read_calls: self.task.direct.then_some(calls),
+            read_calls: Some(calls),
             timed_operations: timed.operations,
             wrong: pass.wrong + timed.wrong,
             ..pass.measured()
@@ -162,7 +161,8 @@ impl Child<'_> {
         black_box(touched);
         let seconds = (self.clock.monotonic_ns() - start) as f64 / 1e9;
         let right = (operations, bytes) == (self.set.pairs.len() as u64, self.set.pairs.bytes());
-        Ok(Measured { operations, seconds, wrong: u64::from(!right), ..Measured::default() })
+        let bytes_read = Some(bytes);
+        Ok(Measured { operations, seconds, bytes_read, wrong: u64::from(!right), ..Measured::default() })
     }
 }
 

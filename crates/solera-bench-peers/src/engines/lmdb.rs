@@ -9,7 +9,7 @@
 //! Caller: `engines::open`.
 
 use crate::engine::{Engine, Reader, Result, Setting, TRANSACTION_ENTRIES};
-use heed::{Database, Env, EnvFlags, EnvOpenOptions, RoTxn, WithoutTls, types::Bytes};
+use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, RoTxn, WithoutTls, types::Bytes};
 use std::ops::Bound;
 
 /// Readers that it has room for if the caller does not say.
@@ -17,7 +17,7 @@ const READERS: usize = 126;
 
 pub struct Lmdb {
     env: Env<WithoutTls>,
-    pairs: Database<Bytes, Bytes>,
+    pairs: Database<'static, Bytes, Bytes>,
 }
 
 impl Lmdb {
@@ -30,12 +30,16 @@ impl Lmdb {
         // every page, and leaving out the sync of every commit is what the other engines do, too: a
         // killed process loses nothing of what it committed, a machine that loses power may.
         let env = unsafe {
-            options.flags(EnvFlags::WRITE_MAP | EnvFlags::NO_SYNC | EnvFlags::NO_READ_AHEAD);
+            let mut flags = EnvFlags::WRITE_MAP | EnvFlags::NO_SYNC;
+            // Single reads fetch pages that are not asked for otherwise; long scans want them.
+            flags.set(EnvFlags::NO_READ_AHEAD, !setting.to_scan);
+            options.flags(flags);
             options.open(&setting.directory)?
         };
-        let mut transaction = env.write_txn()?;
-        let pairs = env.create_database(&mut transaction, None)?;
-        transaction.commit()?;
+        let made = env.create_databases_and_commit(env.write_txn()?, |opener, transaction| {
+            opener.create_database(transaction, None).map(CommitOrAbort::<_, ()>::Commit)
+        })?;
+        let pairs = made.commit().ok_or("the database was not made")?;
         Ok(Lmdb { env, pairs })
     }
 }
@@ -80,7 +84,7 @@ impl Engine for Lmdb {
 
 struct Reading<'a> {
     transaction: RoTxn<'a, WithoutTls>,
-    pairs: Database<Bytes, Bytes>,
+    pairs: Database<'static, Bytes, Bytes>,
 }
 
 impl Reader for Reading<'_> {

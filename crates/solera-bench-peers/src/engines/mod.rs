@@ -9,19 +9,23 @@
 //!
 //! Callers: `compare` checks names and reports versions; `child` opens.
 
+mod bare;
+mod coordinode;
 mod fjall;
 mod lmdb;
 mod redb;
 #[cfg(feature = "rocksdb")]
 mod rocksdb;
 mod solera;
+mod surrealkv;
 
 use crate::engine::{Engine, Result, Setting};
 
 /// Every engine under every name that can be asked for.
-pub const NAMES: [&str; 9] = [
+pub const NAMES: [&str; 13] = [
     "solera",
     "solera-values",
+    "solera-owned",
     "rocksdb-tuned",
     "rocksdb-paper",
     "rocksdb-blob",
@@ -29,10 +33,22 @@ pub const NAMES: [&str; 9] = [
     "fjall-values",
     "lmdb",
     "redb",
+    "surrealkv",
+    "coordinode",
+    "bare",
 ];
 
 /// The packages that the peers are, by [`LOCK`].
-const PACKAGES: [&str; 6] = ["rocksdb", "librocksdb-sys", "fjall", "heed", "lmdb-master-sys", "redb"];
+const PACKAGES: [&str; 8] = [
+    "rocksdb",
+    "librocksdb-sys",
+    "fjall",
+    "heed",
+    "lmdb-master-sys",
+    "redb",
+    "surrealkv",
+    "coordinode-lsm-tree",
+];
 const LOCK: &str = include_str!("../../Cargo.lock");
 
 /// Which peers these are, and how those in C and C++ were compiled.
@@ -55,8 +71,9 @@ pub fn versions() -> String {
 /// If there is none, or it cannot be opened.
 pub fn open(name: &str, setting: &Setting) -> Result<Box<dyn Engine>> {
     Ok(match name {
-        "solera" => Box::new(solera::Solera::open(setting, false)?),
-        "solera-values" => Box::new(solera::Solera::open(setting, true)?),
+        "solera" => Box::new(solera::Solera::open(setting, solera::Way::Plain)?),
+        "solera-values" => Box::new(solera::Solera::open(setting, solera::Way::ValuesApart)?),
+        "solera-owned" => Box::new(solera::Solera::open(setting, solera::Way::Owned)?),
         #[cfg(feature = "rocksdb")]
         "rocksdb-tuned" => Box::new(rocksdb::RocksDb::open(setting, rocksdb::Tuning::Tuned)?),
         #[cfg(feature = "rocksdb")]
@@ -67,6 +84,9 @@ pub fn open(name: &str, setting: &Setting) -> Result<Box<dyn Engine>> {
         "fjall-values" => Box::new(fjall::Fjall::open(setting, true)?),
         "lmdb" => Box::new(lmdb::Lmdb::open(setting)?),
         "redb" => Box::new(redb::Redb::open(setting)?),
+        "surrealkv" => Box::new(surrealkv::SurrealKv::open(setting)?),
+        "bare" => Box::new(bare::Bare::open(setting)),
+        "coordinode" => Box::new(coordinode::Coordinode::open(setting)?),
         _ => return Err(format!("there is no engine {name:?}; the engines are {}", NAMES.join(", ")).into()),
     })
 }

@@ -1,7 +1,8 @@
 //! Solera with the settings that users get by default, under the comparison's memory budget:
 //! `Solera`, an `Engine`.
 //!
-//! It is two engines: `solera` keeps values in tables, `solera-values` keeps large values apart.
+//! It is three engines (`Way`): `solera` keeps values in tables, `solera-values` keeps large values
+//! apart, and `solera-owned` reads the other way: into a buffer, and by the ordinary iterator.
 //!
 //! What must hold: nothing is tuned for the loads. Beside the budget only what `Setting` says is
 //! set: direct reads, and LZ4 or no compression (a user's default is LZ4).
@@ -11,42 +12,58 @@
 use crate::engine::{Engine, Reader, Result, Setting, VALUES_APART_BYTES};
 use solera::{Compression, Db, Layout, Options};
 
-pub struct Solera(Db);
+/// How it keeps values, and how it is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// A get returns a slice, and a walk lends entries.
+    Plain,
+    /// [`Way::Plain`]; large values stay in the log, and are moved to files of their own range by
+    /// range.
+    ValuesApart,
+    /// A get fills a buffer, and a walk is the ordinary iterator, whose entries are the caller's.
+    Owned,
+}
+
+pub struct Solera {
+    db: Db,
+    way: Way,
+}
 
 impl Solera {
-    /// Opens a database; `values_apart`: large values stay in the log, and are moved to files of
-    /// their own range by range.
-    pub fn open(setting: &Setting, values_apart: bool) -> Result<Self> {
+    pub fn open(setting: &Setting, way: Way) -> Result<Self> {
         let compression = if setting.lz4 { Compression::Lz4 } else { Compression::None };
         let layout = Layout { compression, ..Layout::default() };
         let mut options = Options::new().memory(setting.memory_bytes).layout(layout);
-        if values_apart {
+        if way == Way::ValuesApart {
             options = options.separate_values_from(VALUES_APART_BYTES.into());
         }
-        Ok(Solera(options.direct_reads(setting.direct).open(&setting.directory)?))
+        Ok(Solera { db: options.direct_reads(setting.direct).open(&setting.directory)?, way })
     }
 }
 
 impl Engine for Solera {
     fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        Ok(self.0.put(key, value)?)
+        Ok(self.db.put(key, value)?)
     }
 
     fn delete(&self, key: &[u8]) -> Result<()> {
-        Ok(self.0.delete(key)?)
+        Ok(self.db.delete(key)?)
     }
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>> {
-        Ok(Box::new(Reading(&self.0)))
+        Ok(match self.way {
+            Way::Owned => Box::new(Owning { db: &self.db, value: Vec::new() }),
+            _ => Box::new(Reading(&self.db)),
+        })
     }
 
     fn settle(&self) -> Result<()> {
-        self.0.flush()?;
-        Ok(self.0.wait_idle()?)
+        self.db.flush()?;
+        Ok(self.db.wait_idle()?)
     }
 
     fn index_and_filter_bytes(&self) -> Option<(u64, u64)> {
-        let stats = self.0.default().stats();
+        let stats = self.db.default().stats();
         Some((stats.index_bytes, stats.filter_bytes))
     }
 }
@@ -87,6 +104,44 @@ impl Reader for Reading<'_> {
                 entry(entries.key(), entries.value());
                 count += 1;
             }
+        }
+        Ok(count)
+    }
+}
+
+/// Reads by the calls whose results are the caller's own.
+struct Owning<'a> {
+    db: &'a Db,
+    value: Vec<u8>,
+}
+
+impl Reader for Owning<'_> {
+    fn get(&mut self, key: &[u8], value: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let found = self.db.get_into(key, &mut self.value)?;
+        if found {
+            value(&self.value);
+        }
+        Ok(found)
+    }
+
+    fn scan(
+        &mut self,
+        from: &[u8],
+        limit: usize,
+        backwards: bool,
+        entry: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<usize> {
+        let mut count = 0;
+        let mut take = |pair: solera::Result<(solera::Slice, solera::Slice)>| -> Result<()> {
+            let (key, value) = pair?;
+            entry(&key, &value);
+            count += 1;
+            Ok(())
+        };
+        if backwards {
+            self.db.iter().rev().take(limit).try_for_each(&mut take)?;
+        } else {
+            self.db.range(from..).take(limit).try_for_each(&mut take)?;
         }
         Ok(count)
     }

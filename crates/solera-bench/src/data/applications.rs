@@ -1,5 +1,5 @@
 //! Keys as applications make them, one generator for each such `Family`: composite, tenants,
-//! ranges, coordinates, runs, words, UUIDv7, ULID.
+//! ranges, coordinates, runs, words, paths, UUIDv7, ULID.
 //!
 //! They are of several parts, crowded, in touching ranges, or text that a program writes.
 //! `data::Family` says what each is for.
@@ -107,6 +107,35 @@ pub(super) fn runs(n: usize, random: &mut Random) -> Vec<u64> {
         let start = random.draw() >> 1;
         let len = (32u64 << random.below(8)).min((n - keys.len()) as u64);
         keys.extend(start..start + len);
+    }
+    keys
+}
+
+/// `n` different paths of files or more: a tree of directories with names of a few hundred, each
+/// the more seldom the later it was made; in each directory names of one or two words, with an
+/// ending.
+pub(super) fn paths(n: usize, random: &mut Random) -> Vec<Vec<u8>> {
+    const NAMES: usize = 400;
+    const ENDINGS: [&str; 8] = [".rs", ".c", ".h", ".md", ".py", ".go", ".json", ".txt"];
+    /// Files of a directory, in the mean.
+    const FILES: usize = 24;
+    let words = Words::new(random);
+    let names: Vec<String> = words.stems[..NAMES].to_vec();
+    let mut directories = vec![String::new()];
+    let mut keys = Vec::with_capacity(n);
+    while keys.len() < n {
+        // The younger a directory, the deeper it lies; most lie in old ones.
+        let age = (random.unit() * random.unit()).powi(2);
+        let parent = (age * directories.len() as f64) as usize;
+        let directory = format!("{}{}/", directories[parent], zipf(&names, random));
+        for _ in 0..random.below(2 * FILES as u64) {
+            let first = zipf(&words.stems, random);
+            let second =
+                if random.below(2) == 0 { format!("_{}", zipf(&words.stems, random)) } else { String::new() };
+            let ending = ENDINGS[(random.unit() * random.unit() * ENDINGS.len() as f64) as usize];
+            keys.push(format!("{directory}{first}{second}{ending}").into_bytes());
+        }
+        directories.push(directory);
     }
     keys
 }

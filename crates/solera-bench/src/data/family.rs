@@ -71,11 +71,14 @@ pub enum Family {
     Ulid,
     /// Dense runs of 32 to 4,096 numbers at random places.
     Runs,
+    /// Paths of files in a made-up tree: text that shares beginnings, without a
+    /// length of its own.
+    Paths,
 }
 
 impl Family {
     /// Every family.
-    pub const ALL: [Family; 16] = [
+    pub const ALL: [Family; 17] = [
         Family::Uniform,
         Family::Lognormal,
         Family::Clustered,
@@ -92,6 +95,7 @@ impl Family {
         Family::Uuid7,
         Family::Ulid,
         Family::Runs,
+        Family::Paths,
     ];
     /// Those that papers use, and text: what a paper's experiments take if nothing else is asked
     /// for.
@@ -119,12 +123,13 @@ impl Family {
             Family::Uuid7 => "uuid7",
             Family::Ulid => "ulid",
             Family::Runs => "runs",
+            Family::Paths => "paths",
         }
     }
 
     /// Whether its keys are text, of lengths of their own.
     pub fn is_text(self) -> bool {
-        self == Family::Words || self.text_bytes().is_some()
+        self.text_bytes_mean().is_some()
     }
 
     /// How long its keys are, in bytes, if they are text and all have one length of their own.
@@ -135,6 +140,16 @@ impl Family {
             Family::Uuid7 => Some(36),
             Family::Ulid => Some(26),
             _ => None,
+        }
+    }
+
+    /// How long its keys are, in bytes, if they are text: in the mean, about.
+    pub fn text_bytes_mean(self) -> Option<usize> {
+        match self {
+            Family::Words => Some(14),
+            // 27 of four million.
+            Family::Paths => Some(24),
+            other => other.text_bytes(),
         }
     }
 }
@@ -173,7 +188,9 @@ pub(super) fn draw(family: Family, n: usize, random: &mut Random) -> Vec<u64> {
         Family::Ranges => applications::ranges(n, random),
         Family::Coordinates => applications::coordinates(n, random),
         Family::Runs => applications::runs(n, random),
-        Family::Strings | Family::Words | Family::Uuid7 | Family::Ulid => panic!("text is no numbers"),
+        Family::Strings | Family::Words | Family::Uuid7 | Family::Ulid | Family::Paths => {
+            panic!("text is no numbers")
+        }
     }
 }
 
@@ -183,6 +200,7 @@ pub(super) fn texts(family: Family, n: usize, random: &mut Random) -> Option<Vec
     let mut keys = match family {
         Family::Strings => return Some(strings(n, random)),
         Family::Words => words(n, random),
+        Family::Paths => different_paths(n, random),
         Family::Uuid7 => applications::uuid7(n, random),
         Family::Ulid => applications::ulid(n, random),
         _ => return None,
@@ -203,6 +221,22 @@ fn words(n: usize, random: &mut Random) -> Vec<Vec<u8>> {
         keys.dedup();
     }
     keys
+}
+
+/// Some are drawn twice: more are drawn than needed, and those too many go.
+fn different_paths(n: usize, random: &mut Random) -> Vec<Vec<u8>> {
+    let mut drawn = n + n / 8;
+    loop {
+        let mut keys = applications::paths(drawn, random);
+        keys.sort_unstable();
+        keys.dedup();
+        if keys.len() >= n {
+            random.shuffle(&mut keys);
+            keys.truncate(n);
+            return keys;
+        }
+        drawn += drawn / 4;
+    }
 }
 
 fn clustered(n: usize, random: &mut Random) -> Vec<u64> {
@@ -390,6 +424,16 @@ mod tests {
         assert!(early.len() as f64 / different(early) < 1.3);
         assert!(late.len() as f64 / different(late) > 3.0);
         assert!(keys[0] >= 979_516_800 && keys[N - 1] < 1 << 31);
+    }
+
+    #[test]
+    fn text_is_as_long_as_its_family_says() {
+        for family in Family::ALL {
+            let Some(bytes) = family.text_bytes_mean() else { continue };
+            let Some(keys) = texts(family, N, &mut Random::new(3)) else { continue };
+            let mean = keys.iter().map(Vec::len).sum::<usize>() / N;
+            assert!(mean.abs_diff(bytes) <= bytes / 4, "{family}: {mean} bytes");
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ mod sizes;
 mod sosd;
 
 pub use family::{Family, HEXADECIMAL_BYTES, STRING_BYTES};
-pub use sizes::Sizes;
+pub use sizes::{NUMBER_BYTES, Sizes};
 
 use crate::{machine::Machine, packed::Packed, random::Random};
 use sizes::{KeyMaker, ValueMaker};
