@@ -2,7 +2,8 @@
 //! `read_calls`, `directory_bytes`.
 //!
 //! `files` lists a directory's files; `cache_files` and `uncache_files` bring them into the page
-//! cache and put them out. `settle_device` waits until the device has all that any process has written so far.
+//! cache and put them out. `settle_device` waits until the device has all that any process has
+//! written so far.
 //!
 //! What must hold: Linux only; what the system does not tell reads as 0.
 //!

@@ -5,7 +5,8 @@
 //!
 //! What must hold: exact, in constant time, without a table over the ranks.
 //!
-//! Callers: `probes`, `paper::keeper`, the examples `reclaim` and `victims`, and `solera-bench-peers`.
+//! Callers: `probes`, `paper::keeper`, the examples `reclaim` and `victims`, and
+//! `solera-bench-peers`.
 
 use crate::random::Random;
 

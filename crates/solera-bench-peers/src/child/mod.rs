@@ -5,9 +5,9 @@
 //! anew. The files beside it do the phases, and `threads` says how clients share one.
 //!
 //! What must hold: engines share no allocator, so their memory and processor time are the
-//! process's. A load comes before phases that use what is loaded. `Measured::wrong` counts wrong answers where a
-//! phase checks (values, presence, last keys, counts); `load-sorted`, `overwrite` and
-//! `delete-scan` check nothing. One fails the run.
+//! process's. A load comes before phases that use what is loaded. `Measured::wrong` counts wrong
+//! answers where a phase checks (values, presence, last keys, counts); `load-sorted`, `overwrite`
+//! and `delete-scan` check nothing. One fails the run.
 //!
 //! Callers: `compare` starts and asks it through `main`; `instructions` calls `alone`.
 

@@ -85,11 +85,11 @@ impl Reclaimer<'_> {
     }
 
     /// Tells writers how much they may write until space is given back: `spaces` are the files that
-    /// recovery does not need, and they may take `percent` more than is live. `hidden` bytes of what
-    /// is live in them are not, and conversions have `promised` bytes still to write. Writers are
-    /// told before anything has to be given back, too: the thread that has to give it back may get no
-    /// processor for long. Until the next look writers have two write buffers then at least, whatever
-    /// the logs hold.
+    /// recovery does not need, and they may take `percent` more than is live. `hidden` bytes of
+    /// what is live in them are not, and conversions have `promised` bytes still to write. Writers
+    /// are told before anything has to be given back, too: the thread that has to give it back may
+    /// get no processor for long. Until the next look writers have two write buffers then at least,
+    /// whatever the logs hold.
     pub(super) fn allow_writers(&self, percent: u32, spaces: &[Space], hidden: u64, promised: u64) {
         let live = spaces.iter().map(|space| space.live).sum();
         if live == 0 {

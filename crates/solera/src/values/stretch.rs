@@ -1,5 +1,5 @@
-//! Stretches of sorted value files that stay in memory: `Stretch`, one of them; `Visited`, one that a
-//! walk is in; `Stretches`, where those of one file lie.
+//! Stretches of sorted value files that stay in memory: `Stretch`, one of them; `Visited`, one that
+//! a walk is in; `Stretches`, where those of one file lie.
 //!
 //! A file is cut at multiples of 48 KiB. A stretch has the records that begin between two cuts, if
 //! they are short. It is read as it is. A value is checked when it is shown for the first time, and
@@ -157,9 +157,9 @@ impl Stretch {
             file.check(pointer, key, record).ok()?;
             word.fetch_or(bit, Ordering::Relaxed);
         }
-        // A walk comes to the next records of the file soon: to their keys, and to where they begin.
-        // Memory takes longer than a step of a walk, so the one after the next is asked for, too. It
-        // lies there if both are as long as this one.
+        // A walk comes to the next records of the file soon: to their keys, and to where they
+        // begin. Memory takes longer than a step of a walk, so the one after the next is asked for,
+        // too. It lies there if both are as long as this one.
         let next = record.as_ptr_range().end;
         prefetch_bytes(next, NEXT_BYTES);
         prefetch_bytes(next.wrapping_add(ENTRY_BYTES + key.len() + record.len()), NEXT_BYTES);
