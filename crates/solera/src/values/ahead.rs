@@ -1,9 +1,9 @@
 //! Reading values ahead: `ReadAhead`, windows on value files, of one end of a walk or one list.
 //!
-//! A walk, up or down, reads up to 64 sorted value files in stretches: of 8 or 16 KiB first, and
-//! four times as long each time, up to 256 KiB. Gaps of up to 16 KiB are read over. `read_listed`
-//! knows all that it will need, and reads just that. From a log, in the order of the writes, a walk
-//! reads values one by one.
+//! A walk, up or down, reads up to 64 sorted value files in stretches. The first has 8 or 16 KiB,
+//! and each next one is four times as long, up to 256 KiB. Gaps of up to 16 KiB are read over.
+//! `read_listed` knows all that it will need, and reads just that. From a log, in the order of the
+//! writes, a walk reads values one by one.
 //! What must hold: each value is checked once, as `ValueFile::read` checks it. Values share the
 //! memory of their stretch. What is read ahead stays with the walk. Beside it, a walk of a user's
 //! has stretches stay in memory to which it comes again, if there is room (`values::stretch`). All
