@@ -3,8 +3,8 @@
 //! A command that has something to finish calls `watch` and asks `stop_asked` where it can stop. A
 //! measurement has nothing to finish and ends at once.
 //!
-//! What must hold: there is one handler for the process. A signal that was ignored when the command
-//! began stays ignored: `nohup` and shells start commands so. A command that does not stop within
+//! What must hold: there is one handler for the process. A hang-up that was ignored when the command
+//! began stays ignored: `nohup` starts commands so. A command that does not stop within
 //! `GRACE` (3 s), since it waits for its input, is ended with its `LastWords`. A second signal ends
 //! it at once.
 //!
@@ -62,51 +62,29 @@ pub(crate) fn end_at_once(last_words: LastWords) -> Result<()> {
     })
 }
 
-/// Has `handler` called for each signal that ends a command, but for those that are ignored.
+/// Has `handler` called for each signal that ends a command, but for a hang-up that is ignored.
 fn handle(handler: impl FnMut() + Send + 'static) -> Result<()> {
-    let ignored = Ignored::find();
+    #[cfg(unix)]
+    let survives = ignores_hangup();
     ctrlc::set_handler(handler)
         .map_err(|error| Failure::Error(format!("cannot watch for signals: {error}")))?;
-    ignored.restore();
+    #[cfg(unix)]
+    if survives {
+        // SAFETY: to ignore a signal runs no code of ours.
+        unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };
+    }
     Ok(())
 }
 
-/// Signals that this process ignores.
+/// Whether this process ignores a hang-up, the end of its terminal. Shells have what runs in the
+/// background ignore interrupts too, but a user that sends one to a load wants it to stop.
 #[cfg(unix)]
-struct Ignored(Vec<libc::c_int>);
-
-#[cfg(unix)]
-impl Ignored {
-    fn find() -> Ignored {
-        let mut signals = vec![libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
-        signals.retain(|&signal| {
-            let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
-            // SAFETY: it asks for the action of a signal that there is, and changes none.
-            let found = unsafe { libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) };
-            // SAFETY: zeros are an action, over which the call has written the one in force.
-            found == 0 && unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN
-        });
-        Ignored(signals)
-    }
-
-    fn restore(self) {
-        for signal in self.0 {
-            // SAFETY: to ignore a signal runs no code of ours.
-            unsafe { libc::signal(signal, libc::SIG_IGN) };
-        }
-    }
-}
-
-#[cfg(not(unix))]
-struct Ignored;
-
-#[cfg(not(unix))]
-impl Ignored {
-    fn find() -> Ignored {
-        Ignored
-    }
-
-    fn restore(self) {}
+fn ignores_hangup() -> bool {
+    let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: it asks for the action of a signal that there is, and changes none.
+    let found = unsafe { libc::sigaction(libc::SIGHUP, std::ptr::null(), action.as_mut_ptr()) };
+    // SAFETY: zeros are an action, over which the call has written the one in force.
+    found == 0 && unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN
 }
 
 /// Whether a signal has asked the command to stop.
