@@ -3,8 +3,8 @@
 //! A command that has something to finish calls `watch` and asks `stop_asked` where it can stop. A
 //! measurement has nothing to finish and ends at once.
 //!
-//! What must hold: there is one handler for the process. A hang-up that was ignored when the command
-//! began stays ignored: `nohup` starts commands so. A command that does not stop within
+//! What must hold: there is one handler for the process. A hang-up that was ignored when the
+//! command began stays ignored: `nohup` starts commands so. A command that does not stop within
 //! `GRACE` (3 s), since it waits for its input, is ended with its `LastWords`. A second signal ends
 //! it at once.
 //!
