@@ -137,7 +137,7 @@ impl Bump {
         self.align
     }
 
-    /// Bytes handed out so far, and what was lost between them.
+    /// Bytes handed out so far, and what was lost at the ends of large chunks.
     pub(super) fn used(&self) -> usize {
         self.used
     }
@@ -167,8 +167,11 @@ impl Bump {
         // SAFETY: by the contract of `Bump::new`.
         unsafe { Arena::of(&self.arena) }.chunks.lock().push(chunk);
         if !own {
-            // The rest of the chunk before is lost until the arena goes.
-            self.used += self.left;
+            // The rest of the chunk before is lost until the arena goes. Of the first chunks, which
+            // are small, that is little.
+            if self.chunk_bytes == CHUNK_BYTES_MAX {
+                self.used += self.left;
+            }
             // SAFETY: the chunk is at least `bytes` long.
             self.next = unsafe { piece.add(bytes) };
             self.left = left;
@@ -184,9 +187,9 @@ mod tests {
 
     /// Symptom: eight threads that put values of 262,000 bytes took a tenth more than the budget.
     /// Cause: three such records fill a chunk of 1 MiB, and its last quarter was counted nowhere.
-    /// Cure: a bump counts what it leaves behind.
+    /// Cure: a bump counts what it leaves behind in large chunks.
     #[test]
-    fn what_is_lost_at_the_ends_of_chunks_is_counted() {
+    fn what_is_lost_at_the_ends_of_large_chunks_is_counted() {
         for bytes in [40, 3000, 262_016, 300_000, (1 << 20) + 64] {
             let arena = Arena::pinned();
             // SAFETY: the arena is one of `Arena::pinned`.
@@ -198,7 +201,8 @@ mod tests {
             // SAFETY: as above.
             let chunks = unsafe { Arena::of(&arena) }.chunks.lock();
             let taken: usize = chunks.iter().map(|chunk| chunk.layout.size()).sum();
-            assert_eq!(bump.used() + bump.left, taken, "{bytes}");
+            let lost = taken - bump.used() - bump.left;
+            assert!(lost < CHUNK_BYTES_MAX, "{bytes}: {lost} of the first chunks");
         }
     }
 }
