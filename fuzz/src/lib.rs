@@ -250,7 +250,9 @@ pub fn index(data: &[u8]) {
     }
     decode_index([low, middle], section);
     let Ok(separators) = Separators::decode(&mut Decoder::new(section), 1 << 20) else { return };
-    let sorted: Vec<&[u8]> = separators.iter().collect();
+    // What all begin with is left out of each.
+    let whole: Vec<Vec<u8>> = separators.iter().map(|behind| [separators.begin(), behind].concat()).collect();
+    let sorted: Vec<&[u8]> = whole.iter().map(|separator| &separator[..]).collect();
     assert!(sorted.is_sorted());
     let mut keys: Vec<Vec<u8>> = section.chunks(9).map(<[u8]>::to_vec).collect();
     for separator in &sorted {
