@@ -134,7 +134,7 @@ impl Shared {
 
     /// Flushes what is sealed, or does a compaction that is due. False if nothing is.
     fn round(&self, job: Job) -> Result<bool> {
-        // Nobody reads the past.
+        // No reader of the bench asks for the past.
         let watermark = self.seqno.get();
         Ok(match job {
             Job::Flush => self.tree.flush(&self.tree.get_flush_lock(), watermark)?.is_some(),
