@@ -13,10 +13,11 @@
 
 use super::{
     format::{HEAD_BYTES, KINDS, SEQNOS},
-    memory::{Block, ValueGrid},
+    memory::{Block, PartPlace, ValueGrid},
 };
 use crate::{
     cursor::Lent,
+    key,
     pin::{PinStock, Slice},
 };
 use std::ops::Range;
@@ -34,10 +35,14 @@ pub struct LentEntries {
     /// The user key at `rank`, and its head.
     key: Vec<u8>,
     head: u64,
-    /// Every key ends with its head of 8 bytes.
-    ends_with_head: bool,
+    /// Heads tell all: every key ends with its head of 8 bytes, and there is a grid.
+    by_heads: bool,
+    /// Bytes of the prefix that all keys share.
+    prefix_len: usize,
     /// Where the values lie, if that is known without a look at the records.
     grid: Option<ValueGrid>,
+    /// Where the value at `rank` lies, if there is no grid.
+    value: PartPlace,
     /// What keeps values alive that are handed out, once any is.
     stock: Option<PinStock>,
 }
@@ -58,13 +63,17 @@ impl Block {
             return None;
         }
         debug_assert!(ranks.contains(&rank));
+        let grid = self.value_grid();
+        let value = if grid.is_some() { PartPlace::default() } else { self.parts(rank).value };
         Some(LentEntries {
             rank,
             ranks,
             key: std::mem::take(key),
             head: self.heads()[rank],
-            ends_with_head: self.keys_end_with_heads(),
-            grid: self.value_grid(),
+            by_heads: grid.is_some() && self.keys_end_with_heads(),
+            prefix_len: self.prefix().len(),
+            grid,
+            value,
             stock: None,
             block: self.clone(),
         })
@@ -83,7 +92,7 @@ impl LentEntries {
     fn step_to(&mut self, rank: usize) -> bool {
         let head = self.block.heads()[rank];
         if head != self.head
-            && self.ends_with_head
+            && self.by_heads
             && let Some(end) = self.key.last_chunk_mut::<HEAD_BYTES>()
         {
             *end = head.to_be_bytes();
@@ -97,11 +106,21 @@ impl LentEntries {
     /// no room for what only this does.
     #[inline(never)]
     fn step_apart(&mut self, rank: usize) -> bool {
-        if self.block.same_key(rank, self.rank) {
+        let LentEntries { block, key, prefix_len, .. } = self;
+        let (head, parts) = (block.heads()[rank], block.parts(rank));
+        let in_head = *prefix_len + parts.suffix_len.min(HEAD_BYTES);
+        let is_same = head == self.head
+            && key.len() == *prefix_len + parts.suffix_len
+            && key::equal(&key[in_head..], parts.tail);
+        if is_same {
             return false;
         }
-        (self.rank, self.head) = (rank, self.block.heads()[rank]);
-        self.block.key_beside_into(rank, &mut self.key);
+        key.truncate(*prefix_len);
+        // All 8 bytes and back again: a copy of a length that is known is one instruction.
+        key.extend_from_slice(&head.to_be_bytes());
+        key.truncate(in_head);
+        key.extend_from_slice(parts.tail);
+        (self.rank, self.head, self.value) = (rank, head, parts.value);
         true
     }
 }
@@ -132,29 +151,36 @@ impl Lent for LentEntries {
 
     #[inline]
     fn value(&self) -> &[u8] {
-        // SAFETY: the grid was made of this block.
-        unsafe { value_at(&self.block, self.grid.as_ref(), self.rank) }
+        // SAFETY: grid and place were made of this block.
+        unsafe { value_at(&self.block, self.grid.as_ref(), self.rank, self.value) }
     }
 
     #[inline]
     fn pin_value(&mut self) -> Slice {
-        let LentEntries { block, rank, grid, stock, .. } = self;
+        let LentEntries { block, rank, grid, value, stock, .. } = self;
         let pin = || stock.get_or_insert_with(|| PinStock::of(block.pin())).hand_out();
-        // SAFETY: the grid was made of this block. The value lies in the block, which never changes
-        // and which the pin keeps alive.
-        unsafe { Slice::pinned_by(pin, value_at(block, grid.as_ref(), *rank)) }
+        // SAFETY: grid and place were made of this block. The value lies in the block, which never
+        // changes and which the pin keeps alive.
+        unsafe { Slice::pinned_by(pin, value_at(block, grid.as_ref(), *rank, *value)) }
     }
 }
 
-/// The value at `rank`.
+/// The value at `rank`, by the grid, if there is one, or else at `place`.
 ///
 /// # Safety
-/// The grid, if there is one, is that of `block`.
+/// The one that counts is that of `block`.
 #[inline]
-unsafe fn value_at<'a>(block: &'a Block, grid: Option<&ValueGrid>, rank: usize) -> &'a [u8] {
-    match grid {
-        // SAFETY: the caller's.
-        Some(grid) => unsafe { block.value_on(grid, rank) },
-        None => block.value(rank),
+unsafe fn value_at<'a>(
+    block: &'a Block,
+    grid: Option<&ValueGrid>,
+    rank: usize,
+    place: PartPlace,
+) -> &'a [u8] {
+    // SAFETY: the caller's.
+    unsafe {
+        match grid {
+            Some(grid) => block.value_on(grid, rank),
+            None => block.part_at(place),
+        }
     }
 }

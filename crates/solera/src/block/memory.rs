@@ -163,6 +163,14 @@ pub(super) struct ValueGrid {
     entries: usize,
 }
 
+/// Where a part of a payload lies.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct PartPlace {
+    /// Position in the payload.
+    at: usize,
+    len: usize,
+}
+
 /// A block in memory: one word, counted. Immutable.
 #[derive(Clone)]
 #[repr(transparent)]
@@ -265,6 +273,22 @@ impl Block {
         // SAFETY: the record of an entry lies inside the payload (proved), and its value is what
         // follows the same number of bytes in each.
         unsafe { std::slice::from_raw_parts(self.payload().add(grid.at + i * grid.distance), grid.len) }
+    }
+
+    /// Where `part` lies, which is a part of this block's payload.
+    #[inline]
+    pub(super) fn place_of(&self, part: &[u8]) -> PartPlace {
+        PartPlace { at: part.as_ptr().addr() - self.payload().addr(), len: part.len() }
+    }
+
+    /// The part that lies there.
+    ///
+    /// # Safety
+    /// [`Block::place_of`] gave the place, of this very block.
+    #[inline]
+    pub(super) unsafe fn part_at(&self, place: PartPlace) -> &[u8] {
+        // SAFETY: the place is that of a slice of this payload, which never changes.
+        unsafe { std::slice::from_raw_parts(self.payload().add(place.at), place.len) }
     }
 
     /// Asks for the records so far into the block, in 256ths, if it is like one with this grid.

@@ -16,7 +16,7 @@ use super::{
         BUCKETS, CONTINUES, Geometry, HEAD_BYTES, KIND_BITS, KINDS, LINE, LINE_IGNORED, SEQNOS, WHOLE,
         tail_len,
     },
-    memory::{Block, BlockAllocation},
+    memory::{Block, BlockAllocation, PartPlace},
 };
 use crate::{
     canary::{Bug, planted},
@@ -28,6 +28,19 @@ use crate::{
 };
 use solera_model::{bound, search};
 use std::{cmp::Ordering, fmt, io};
+
+/// Fewer entries with equal heads are searched without asking for their records early.
+const HALVED_MIN: usize = 4;
+
+/// An entry but for its head and its meta.
+pub(super) struct Parts<'b> {
+    /// Bytes of the key behind the block's prefix, those in the head included.
+    pub(super) suffix_len: usize,
+    /// The key behind the head.
+    pub(super) tail: &'b [u8],
+    /// Where its value lies.
+    pub(super) value: PartPlace,
+}
 
 impl Block {
     /// A block of a copy of `payload`.
@@ -142,28 +155,47 @@ impl Block {
     }
 
     /// [`Block::seek`] among the entries whose head is that of `suffix`; `first` is the first of
-    /// them.
+    /// them. Mostly there is no other; text that goes on behind its heads has many.
     fn seek_among_equal(&self, first: usize, suffix: &[u8]) -> (usize, bool) {
-        // Heads are nearly unique: the first of them almost always decides.
-        if self.equal_behind_head(first, suffix) {
-            return (first, true);
-        }
-        if self.compare_behind_head(first, suffix) == Ordering::Greater {
-            return (first, false);
-        }
-        let heads = self.heads();
-        let equal = heads[first..].partition_point(|&head| head == heads[first]);
-        let (mut low, mut high) = (first + 1, first + equal);
+        let (mut low, end) = (first, self.equal_heads_end(first));
+        let mut high = end;
+        self.prefetch_halves(low, high);
         while low < high {
-            let middle = low + (high - low) / 2;
+            let middle = low.midpoint(high);
             match self.compare_behind_head(middle, suffix) {
                 Ordering::Less => low = middle + 1,
+                Ordering::Equal if self.is_plain() => return (middle, true),
                 _ => high = middle,
             }
         }
-        // Where heads are out of order, the halves may have led to another one.
-        let found = low < first + equal && heads[low] == heads[first];
-        (low, found && self.equal_behind_head(low, suffix))
+        (low, low < end && self.equal_behind_head(low, suffix))
+    }
+
+    /// The end of the ranks from `first` on whose heads are equal, found by steps that double.
+    #[inline]
+    fn equal_heads_end(&self, first: usize) -> usize {
+        let heads = self.heads();
+        let is_equal = |i: usize| heads.get(i) == Some(&heads[first]);
+        let mut step = 1;
+        while is_equal(first + step) {
+            step *= 2;
+        }
+        let (known, limit) = (first + step / 2 + 1, heads.len().min(first + step));
+        match known < limit {
+            true => known + heads[known..limit].partition_point(|head| *head == heads[first]),
+            false => known.min(limit),
+        }
+    }
+
+    /// Asks for the records that the first steps of a search of so many entries may look at: else
+    /// each step would wait for its own.
+    #[inline]
+    fn prefetch_halves(&self, low: usize, high: usize) {
+        if high - low < HALVED_MIN {
+            return;
+        }
+        let eighth = (high - low).div_ceil(8);
+        (low..high).step_by(eighth).for_each(|i| self.prefetch_record(i));
     }
 
     /// Whether entry `i` has the key of the same prefix and head that goes on with `suffix`.
@@ -195,6 +227,17 @@ impl Block {
         let len = suffix_len(geometry, record);
         let at = usize::from(geometry.length_bytes + geometry.meta_bytes);
         (len, &record[at..at + tail_len(len)])
+    }
+
+    /// What entry `i` is made of, by one look at its record.
+    #[inline]
+    pub(super) fn parts(&self, i: usize) -> Parts<'_> {
+        let geometry = self.geometry();
+        let record = self.record(i);
+        let suffix_len = suffix_len(geometry, record);
+        let at = usize::from(geometry.length_bytes + geometry.meta_bytes);
+        let (tail, value) = record[at..].split_at(tail_len(suffix_len));
+        Parts { suffix_len, tail, value: self.place_of(value) }
     }
 
     /// Whether the last key's versions go on in the next block.
