@@ -2,12 +2,13 @@
 //! limit.
 //!
 //! What must hold: output is buffered, in the notation that was asked for. A reader that stops
-//! reading is no failure. The database is opened read-only.
+//! reading is no failure. An entry that cannot be read is left out, and the status says so. The
+//! database is opened read-only.
 //!
 //! Caller: `main`.
 
 use crate::{
-    failure::{Outcome, Result},
+    failure::{Failure, Outcome, Result},
     output::{Form, stdout},
     target::Place,
     units,
@@ -61,8 +62,17 @@ impl Scan {
             keyspace.range((Bound::Included(start), end.map_or(Bound::Unbounded, Bound::Excluded)));
         let mut left = self.limit.unwrap_or(u64::MAX);
         let mut lines = Vec::with_capacity(LINE_BUFFER_BYTES * 2);
-        while left > 0 && if self.rev { iter.advance_back()? } else { iter.advance()? } {
-            left -= 1;
+        // An error may be of one entry alone; after any other the iterator ends.
+        let mut unread: Option<(Failure, u64)> = None;
+        while left > 0 {
+            match if self.rev { iter.advance_back() } else { iter.advance() } {
+                Ok(true) => left -= 1,
+                Ok(false) => break,
+                Err(error) => {
+                    unread.get_or_insert_with(|| (error.into(), 0)).1 += 1;
+                    continue;
+                }
+            }
             let value = (!self.keys_only).then(|| iter.value());
             self.form.write_entry(&mut lines, iter.key(), value)?;
             if lines.len() >= LINE_BUFFER_BYTES {
@@ -72,7 +82,13 @@ impl Scan {
         }
         out.write_all(&lines)?;
         out.flush()?;
-        Ok(Outcome::Done)
+        match unread {
+            None => Ok(Outcome::Done),
+            Some((failure, 1)) => Err(failure),
+            Some((failure, count)) => {
+                Err(failure.and(format!("{} entries are left out in all", units::count(count))))
+            }
+        }
     }
 
     /// First key, and the key before which to stop.

@@ -79,6 +79,37 @@ fn json_lines_are_objects_a_program_can_read() {
     assert_eq!(values[1]["value"], "3");
 }
 
+/// Symptom: `solera scan` printed nothing of a keyspace with a merge operator of one's own. Cause:
+/// it ended at the first entry that needs the operator, and with it went what had been collected.
+/// Cure: such an entry is left out, all others are printed, and the status says so.
+#[test]
+fn entries_that_need_a_merge_operator_of_ones_own_are_left_out_of_a_scan() {
+    struct Postings;
+    impl solera::MergeOperator for Postings {
+        fn name(&self) -> &str {
+            "postings-1"
+        }
+        fn merge(&self, _: &[u8], _: Option<&[u8]>, operands: &[&[u8]]) -> Result<Vec<u8>, String> {
+            Ok(operands.concat())
+        }
+    }
+    let solera = Solera::new();
+    let db = solera::Db::open(solera.db()).unwrap();
+    let options = solera::KeyspaceOptions::new().merge_operator(std::sync::Arc::new(Postings));
+    let terms = db.keyspace_with("terms", options).unwrap();
+    terms.put("a", "1").unwrap();
+    terms.merge("b", "2").unwrap();
+    terms.put("c", "3").unwrap();
+    terms.merge("d", "4").unwrap();
+    drop(terms);
+    db.close().unwrap();
+    for (order, lines) in [(None, "a\t1\nc\t3\n"), (Some("--rev"), "c\t3\na\t1\n")] {
+        let run = solera.run(["scan", "--keyspace", "terms"].into_iter().chain(order));
+        assert_eq!((run.status, &run.out[..]), (7, lines.as_bytes()));
+        assert!(run.err.contains("postings-1") && run.err.contains("2 entries"), "{}", run.err);
+    }
+}
+
 #[test]
 fn a_reader_that_stops_reading_is_no_failure() {
     let solera = Solera::new();
