@@ -1,4 +1,4 @@
-//! Being told to stop by Ctrl-C, SIGTERM and SIGHUP: `watch`, `stop_asked`, `end_at_once`.
+//! Being told to stop by Ctrl-C, SIGTERM, SIGHUP and SIGQUIT: `watch`, `stop_asked`, `end_at_once`.
 //!
 //! A command that has something to finish calls `watch` and asks `stop_asked` where it can stop. A
 //! measurement has nothing to finish and ends at once.
@@ -69,11 +69,22 @@ fn handle(handler: impl FnMut() + Send + 'static) -> Result<()> {
     ctrlc::set_handler(handler)
         .map_err(|error| Failure::Error(format!("cannot watch for signals: {error}")))?;
     #[cfg(unix)]
-    if survives {
-        // SAFETY: to ignore a signal runs no code of ours.
-        unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };
+    // SAFETY: to ignore a signal runs no code of ours, and the handler of the other only raises a
+    // signal, which a handler may.
+    unsafe {
+        if survives {
+            libc::signal(libc::SIGHUP, libc::SIG_IGN);
+        }
+        libc::signal(libc::SIGQUIT, interrupt as *const () as libc::sighandler_t);
     }
     Ok(())
+}
+
+/// What Ctrl-\ comes to: as Ctrl-C, so that what is in is told here too.
+#[cfg(unix)]
+extern "C" fn interrupt(_: libc::c_int) {
+    // SAFETY: a handler may raise a signal.
+    unsafe { libc::raise(libc::SIGINT) };
 }
 
 /// Whether this process ignores a hang-up, the end of its terminal. Shells have what runs in the

@@ -363,32 +363,73 @@ fn a_report_is_never_written_over_a_file_that_is_none() {
 
 /// Symptom: a load that was stopped could be gone on with only if it had been given --bad-lines.
 /// Cure: how far a load has come stands in the database's directory.
+/// A load that works, and the lines of its input.
 #[cfg(unix)]
-#[test]
-fn a_load_that_a_signal_stops_says_what_is_in_and_goes_on() {
-    let solera = Solera::new();
+fn begin_load(solera: &Solera) -> (std::process::Child, String) {
     let lines: String = (0..300_000u32).map(|i| format!("{i:08}\n")).collect();
     solera.write("in.txt", &lines);
-    let child = solera
-        .command(["load", "--batch", "10", "in.txt"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let pid = child.id().to_string();
+    let mut load = solera.command(["load", "--batch", "10", "in.txt"]);
+    let child = load.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // Once its progress is there it watches for signals.
     while !solera.db().join("load.progress").exists() {
         std::thread::yield_now();
     }
-    assert!(std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
-    let stopped = child.wait_with_output().unwrap();
-    let message = String::from_utf8(stopped.stderr).unwrap();
-    assert_eq!(stopped.status.code(), Some(130), "{message}");
+    (child, lines)
+}
+
+#[cfg(unix)]
+#[test]
+fn a_load_that_a_signal_stops_says_what_is_in_and_goes_on() {
+    // Symptom: Ctrl-\, which sends the last of them, ended a load without a word.
+    for signal in ["-INT", "-TERM", "-HUP", "-QUIT"] {
+        let solera = Solera::new();
+        let (child, lines) = begin_load(&solera);
+        let pid = child.id().to_string();
+        assert!(std::process::Command::new("kill").args([signal, &pid]).status().unwrap().success());
+        let stopped = child.wait_with_output().unwrap();
+        let message = String::from_utf8(stopped.stderr).unwrap();
+        assert_eq!(stopped.status.code(), Some(130), "{signal} {message}");
+        assert!(
+            message.contains("records before that are loaded") && message.contains("--resume"),
+            "{message}"
+        );
+        let text = solera.run(["load", "--resume", "in.txt"]).ok();
+        assert!(text.contains("300,000 in all"), "{signal} {message} {text}");
+        assert_eq!(solera.run(["scan", "--keys-only", "--raw"]).ok(), lines);
+        assert!(solera.run(["load", "--resume", "in.txt"]).fails(2).contains("no load that was stopped"));
+    }
+}
+
+/// Symptom: where the system took no more bytes, a load said "writes resume by themselves", though
+/// it had ended, and not how many records were in. Cure: it says that, and how to go on.
+#[cfg(unix)]
+#[test]
+fn a_load_that_can_write_no_more_says_what_is_in_and_goes_on() {
+    use std::os::unix::process::CommandExt;
+    let solera = Solera::new();
+    let lines: String = (0..60_000u32).map(|i| format!("{i:08}\t{}\n", "x".repeat(50))).collect();
+    solera.write("in.tsv", &lines);
+    let mut load = solera.command(["load", "--batch", "10", "in.tsv"]);
+    // SAFETY: both calls only set what the process begins with.
+    unsafe {
+        load.pre_exec(|| {
+            // No file may become larger: an append fails then, as on a full disk.
+            let most = libc::rlimit { rlim_cur: 1 << 20, rlim_max: 1 << 20 };
+            libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+            libc::setrlimit(libc::RLIMIT_FSIZE, &most);
+            Ok(())
+        });
+    }
+    let full = load.output().unwrap();
+    let message = String::from_utf8(full.stderr).unwrap();
+    assert!(!full.status.success() && !message.contains("by themselves"), "{message}");
     assert!(message.contains("records before that are loaded") && message.contains("--resume"), "{message}");
-    let text = solera.run(["load", "--resume", "in.txt"]).ok();
-    assert!(text.contains("300,000 in all"), "{message} {text}");
-    assert_eq!(solera.run(["scan", "--keys-only", "--raw"]).ok(), lines);
-    assert!(solera.run(["load", "--resume", "in.txt"]).fails(2).contains("no load that was stopped"));
+    let number = message.split("the ").find_map(|part| part.split_once(" records before")).unwrap().0;
+    let told: usize = number.replace(',', "").parse().unwrap();
+    let is_in = solera.run(["scan", "--keys-only", "--raw"]).ok().lines().count();
+    assert!((told..=told + 10).contains(&is_in), "{told} told, {is_in} there: {message}");
+    assert!(solera.run(["load", "--resume", "in.tsv"]).ok().contains("60,000 in all"));
+    assert_eq!(solera.run(["scan", "--raw"]).ok(), lines);
 }
 
 /// Symptom: `nohup solera load` ended when its terminal was closed. Cause: the command handled a

@@ -37,6 +37,9 @@ fn a_load_that_is_published_can_be_watched_until_it_ends() {
     let text = solera.run(["control", "watch", "--every", "20ms", "--count", "2"]).ok();
     assert!(text.contains("keyspace default") && text.contains("since it was opened"), "{text}");
     assert!(!text.contains('\x1b'), "no escapes for a pipe");
+    // Symptom: lines of its tables wrapped on a terminal of 80 columns.
+    let widest = text.lines().max_by_key(|line| line.chars().count()).unwrap();
+    assert!(widest.chars().count() <= 80, "{widest}");
 
     // Its end ends the watching, which says so.
     let watch = ["control", "watch", "--every", "10ms"];

@@ -164,11 +164,13 @@ impl Block {
             let middle = low.midpoint(high);
             match self.compare_behind_head(middle, suffix) {
                 Ordering::Less => low = middle + 1,
-                Ordering::Equal if self.is_plain() => return (middle, true),
                 _ => high = middle,
             }
         }
-        (low, low < end && self.equal_behind_head(low, suffix))
+        // Where heads are out of order, the steps may have led to another one.
+        let heads = self.heads();
+        let found = low < end && heads[low] == heads[first];
+        (low, found && self.equal_behind_head(low, suffix))
     }
 
     /// The end of the ranks from `first` on whose heads are equal, found by steps that double.
