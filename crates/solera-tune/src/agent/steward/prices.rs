@@ -1,7 +1,7 @@
 //! What plans are priced at for one window: `Prices`, as shares of what staying costs.
 //!
 //! `allowed` refuses a plan that is not cheaper, that the agent's record does not dare, or that a
-//! later workload suffers from. It leaves alone what others have set. Where contexts come and go
+//! later workload suffers from. One that makes a level is for contexts that last. It leaves alone what others have set. Where contexts come and go
 //! fast, it also refuses one that makes a context worse than by default that was back lately.
 //! `undone` prices a plan that is tried and taken back.
 //!
@@ -106,7 +106,7 @@ impl<'a> Prices<'a> {
 
     /// What `plan` costs of what staying does, over a while, in the context of the window and in
     /// those that were seen lately; `None` if one of those would become worse than by default.
-    fn ratio(&self, plan: &Plan) -> Option<f64> {
+    pub(super) fn ratio(&self, plan: &Plan) -> Option<f64> {
         let of =
             |asked: &Asked| self.price(asked, plan) / self.price(asked, self.stay).max(f64::MIN_POSITIVE);
         let (mut sum, mut weights) = (of(&self.own), 1.0);
@@ -125,6 +125,10 @@ impl<'a> Prices<'a> {
     /// What `plan` is priced at, if `group` may be changed to it.
     pub(super) fn allowed(&self, plan: &Plan, group: Group) -> Option<f64> {
         if !wishes::dares(&self.steward.memory.credit, self.stay, plan) || self.is_foreign(plan) {
+            return None;
+        }
+        // A level that was made stays when its context is gone.
+        if self.steward.lasted() < LASTS && wishes::makes_levels(&self.own.window, self.stay, plan) {
             return None;
         }
         let ratio = self.ratio(plan).filter(|ratio| *ratio < 1.0)?;
