@@ -1,8 +1,9 @@
 //! What plans are priced at for one window: `Prices`, as shares of what staying costs.
 //!
 //! `allowed` refuses a plan that is not cheaper, that the agent's record does not dare, or that a
-//! later workload suffers from. One that makes a level is for contexts that last. It leaves alone what others have set. Where contexts come and go
-//! fast, it also refuses one that makes a context worse than by default that was back lately.
+//! later workload suffers from. One that makes a level is for contexts that last. It leaves alone
+//! what others have set. Where contexts come and go fast, it also refuses one that makes a context
+//! worse than by default that was back lately.
 //! `undone` prices a plan that is tried and taken back.
 //!
 //! What must hold: a plan is walked once for each workload, however often it is asked for, because
