@@ -345,7 +345,7 @@ fn what_a_person_sets_for_all_levels_is_not_changed_for_one() {
         }
         let sets = vec![Set { level, ..Set::new(knob, 3) }];
         let proposals = vec![Proposal { sets, ..proposal("3") }];
-        let mut coordinator = coordinator(Scripted { proposals, heard: Vec::new() });
+        let mut coordinator = coordinator(Scripted { proposals, heard: Vec::new(), homeward: None });
         let decision = database.window(&mut coordinator, 1, 100.0);
         assert_eq!(decision.order.is_some(), allowed, "{knob} {level:?}: {:?}", decision.outcome);
     }
