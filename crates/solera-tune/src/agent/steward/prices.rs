@@ -128,8 +128,7 @@ impl<'a> Prices<'a> {
         if !wishes::dares(&self.steward.memory.credit, self.stay, plan) || self.is_foreign(plan) {
             return None;
         }
-        // A level that was made stays when its context is gone.
-        if self.steward.lasted() < LASTS && wishes::makes_levels(&self.own.window, self.stay, plan) {
+        if self.is_early(plan) {
             return None;
         }
         let ratio = self.ratio(plan).filter(|ratio| *ratio < 1.0)?;
@@ -146,6 +145,12 @@ impl<'a> Prices<'a> {
             && is_safe(walk.hazards_below(&stays), most)
             && is_safe(self.walk_back(plan).hazards_below(&stays), most);
         is_allowed.then_some(ratio)
+    }
+
+    /// Whether `plan` makes a level, which stays when its context is gone, before the context has
+    /// lasted.
+    pub(super) fn is_early(&self, plan: &Plan) -> bool {
+        self.steward.lasted() < LASTS && wishes::makes_levels(&self.own.window, self.stay, plan)
     }
 
     /// Whether `plan` would change what a person or another program has set.

@@ -41,12 +41,12 @@ fn smaller_write_buffers_that_make_a_level_are_for_contexts_that_last() {
     let small = Plan { buffer_percent: 0.13 * stay.buffer_percent, ..stay.clone() };
     let makes = |plan: &Plan| wishes::makes_levels(&window, &stay, plan);
     assert!(makes(&small) && !makes(&half));
-    let allowed = |steward: &Steward, plan: &Plan| {
-        Prices::new(steward, &window, &stay).allowed(plan, Group::Buffers).is_some()
-    };
     for seen in 1..=3 {
         steward.see(&Window { number: seen, ..window.clone() });
-        assert_eq!((allowed(&steward, &half), allowed(&steward, &small)), (true, seen == 3), "{seen}");
+        let prices = Prices::new(&steward, &window, &stay);
+        let allowed = |plan: &Plan| prices.allowed(plan, Group::Buffers).is_some();
+        assert_eq!((prices.is_early(&half), prices.is_early(&small)), (false, seen < 3), "{seen}");
+        assert!(allowed(&half) && (seen == 3 || !allowed(&small)), "{seen}");
     }
 }
 
