@@ -155,6 +155,14 @@ pub trait Agent: fmt::Debug + Send {
     /// and the window is to be judged. `None`: nothing.
     fn propose(&mut self, window: &Window) -> Option<Proposal>;
 
+    /// Whether knobs are to be as nobody set them, where nothing else may be changed: because of
+    /// what its changes have lost, or because the last one hurt. Only resets are allowed. `None`:
+    /// they stay.
+    fn homeward(&mut self, window: &Window) -> Option<Proposal> {
+        let _ = window;
+        None
+    }
+
     /// Hears what became of its last proposal. [`Outcome::Made`] is followed by one of `Kept`,
     /// `Undone` and `Untold`, windows later; each other outcome is the only one of its proposal.
     /// `Undone` may come once more, long after a change was kept: its context has become worse, and

@@ -258,22 +258,24 @@ impl Coordinator {
         let (rules, merging) = (&self.rules, &mut self.state.merging);
         let place = self.state.places.entry(window.context).or_default();
         place.settle(&self.state.own);
-        let measured = measured(window, cost);
-        if place.is_measured() {
-            let mean = (place.baseline.mean(merging), place.baseline.usual());
-            merging.learn(mean, (cost, measured.moved));
+        if !place.add(measured(window, cost), merging) {
+            return decision.notes.push("it is unlike its context: the next window tells why".into());
         }
-        place.baseline.add(measured);
         place.moor(rules, merging);
-        if place.baseline.windows() < self.rules.windows_before || self.is_closed(window) {
+        if place.baseline.windows() < rules.windows_before {
+            return;
+        }
+        let is_closed = self.is_closed(window);
+        if is_closed && !self.may_go_home(window) {
             return;
         }
         let foreign = self.foreign(window);
         let proposal = self.ask(decision, |agent| {
             agent.leave(&foreign);
-            agent.propose(window)
+            if is_closed { agent.homeward(window) } else { agent.propose(window) }
         });
-        let proposal = proposal.flatten();
+        let resets = |proposal: &Proposal| proposal.sets.iter().all(|set| set.value.is_none());
+        let proposal = proposal.flatten().filter(|proposal| !is_closed || resets(proposal));
         let Some(proposal) = proposal else { return };
         decision.proposal = Some(proposal.clone());
         let moves = tabu::moves(window, &proposal.sets);
@@ -337,6 +339,13 @@ impl Coordinator {
             && window.number >= self.state.muted_until
             && self.state.regret.affords(&self.rules);
         self.rules.guarded && !is_open
+    }
+
+    /// Whether knobs may at least be as nobody set them: this tuner has set some, and the context
+    /// has not had all its changes.
+    fn may_go_home(&self, window: &Window) -> bool {
+        let changes = self.state.places.get(&window.context).map_or(0, |place| place.changes);
+        changes < self.rules.changes_per_context && !self.state.own.is_empty()
     }
 
     /// Whether its agent's record allows a step as large as `set`.

@@ -23,6 +23,11 @@ use std::collections::BTreeMap;
 
 /// Windows that a baseline must have to be held up as what a context can be.
 const ANCHOR_WINDOWS: u32 = 2;
+/// How many times as much as its context did a window must cost, or as little, to be odd.
+const ODD: f64 = 2.0;
+/// How many times as much as is usual one may move, or as little, to be odd: what others cost is
+/// that of merges.
+const ODD_MOVED_MAX: f64 = 2.0;
 
 /// What is known.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -98,6 +103,10 @@ pub struct Place {
     pub restores: u32,
     /// Windows in a row that were worse than the anchor.
     pub worse: u32,
+    /// The newest window, if it is odd: the next tells whether chance made it so, or the workload
+    /// has become another.
+    #[serde(default)]
+    pub odd: Option<Measured>,
     /// The window from which on settings may be restored again.
     pub restore_from: u64,
 }
@@ -155,7 +164,50 @@ impl Place {
         if self.under != own {
             self.baseline = self.baseline_under(own).cloned().unwrap_or_default();
             self.under = own.to_vec();
+            self.odd = None;
         }
+    }
+
+    /// Whether `window` cost far more than the baseline (1) or far less (-1), though nothing was
+    /// changed and merges do not explain it; 0 if not.
+    fn oddity(&self, window: &Measured, merging: &Merging) -> i8 {
+        let (mean, usual) = (self.baseline.mean(merging), self.baseline.usual());
+        let moved = (window.moved.min(usual), window.moved.max(usual));
+        let ratio = merging.evened(window.cost, window.moved, usual) / mean.max(f64::MIN_POSITIVE);
+        match ratio {
+            _ if moved.1 > ODD_MOVED_MAX * moved.0 || !self.is_measured() => 0,
+            _ if ratio > ODD => 1,
+            _ if ratio < 1.0 / ODD => -1,
+            _ => 0,
+        }
+    }
+
+    /// Adds a window during which nothing was changed. False while it is odd, so that it is not
+    /// known what the context costs. After two that are odd alike the baseline is of another
+    /// workload, and begins anew with them. What was measured under other settings stays: it may be
+    /// these that hurt.
+    pub fn add(&mut self, window: Measured, merging: &mut Merging) -> bool {
+        let (oddity, before) = (self.oddity(&window, merging), self.odd.take());
+        if oddity != 0 && before.is_none() {
+            self.odd = Some(window);
+            return false;
+        }
+        if oddity != 0 && before.is_some_and(|before| self.oddity(&before, merging) == oddity) {
+            self.baseline = Baseline::default();
+            if self.anchor.as_ref().is_some_and(|anchor| anchor.own == self.under) {
+                (self.anchor, self.worse) = (None, 0);
+            }
+            before.into_iter().chain([window]).for_each(|window| self.baseline.add(window));
+            return true;
+        }
+        for window in before.into_iter().chain([window]) {
+            if self.is_measured() {
+                let mean = (self.baseline.mean(merging), self.baseline.usual());
+                merging.learn(mean, (window.cost, window.moved));
+            }
+            self.baseline.add(window);
+        }
+        true
     }
 
     /// Remembers what it costs now, if that is the least so far and sure enough.

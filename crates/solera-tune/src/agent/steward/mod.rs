@@ -8,21 +8,25 @@
 //!
 //! What must hold: of wishes it proposes the one that gains most: 6 % at least, and more where the
 //! model was wrong lately. Reads of a workload to come suffer little (`hazard_max`). A group of
-//! knobs that did not help rests.
+//! knobs that did not help rests. Where nothing else may be changed it goes `home`.
 //! Callers: `agent::make`, under the name `steward`, the default of `attach`.
 
 mod foresight;
+mod home;
 mod prices;
 mod scales;
+#[cfg(test)]
+mod tests;
 mod wishes;
 
 use super::{Agent, Credit, Maker, Outcome, Proposal};
 use crate::{
     cost::Units,
-    sight::{Goal, Window},
+    sight::{Blocked, Goal, Window},
 };
 pub(super) use foresight::divided_bytes;
 use foresight::{Foresight, Plan};
+use home::Home;
 use prices::Prices;
 use scales::Scales;
 use serde::{Deserialize, Serialize};
@@ -45,6 +49,8 @@ const DOUBT_NEW: f64 = 0.2;
 const DWELL: (f64, f64, f64) = (24.0, 12.0, 64.0);
 /// Windows from which on a context lasts: the coordinator restores its settings when it is back.
 const LASTS: f64 = 3.0;
+/// How much worse than staying it may be to go home in a context that is new, as a share.
+const HOME_LOSS_MAX: f64 = 0.05;
 /// Windows of which contexts are remembered.
 const RECENT: usize = 96;
 /// Of what a group is predicted to gain, how much is believed at first.
@@ -95,6 +101,15 @@ struct Memory {
     credit: Credit,
     /// Of what each group was predicted to gain, how much it did.
     trust: BTreeMap<Group, f64>,
+    /// Where knobs stand that nobody has set.
+    #[serde(default)]
+    home: Home,
+    /// Whether the workload changed several times within a window, and none has lasted since.
+    #[serde(default)]
+    restless: bool,
+    /// Levels below 0 that the newest window had.
+    #[serde(default)]
+    depth: usize,
     now: u64,
 }
 
@@ -168,19 +183,23 @@ impl Steward {
     }
 
     fn note_context(&mut self, window: &Window) {
+        let is_mixed = window.blocked == Some(Blocked::Mixed);
+        if window.context == 0 && !is_mixed {
+            return;
+        }
         let recent = &mut self.memory.recent;
-        if window.context != 0 && recent.last().is_some_and(|last| *last != window.context) {
-            let last = *recent.last().expect("there is one");
+        let last = recent.last().copied().unwrap_or(0);
+        if last != 0 && last != window.context {
             let lasted = recent.iter().rev().take_while(|context| **context == last).count() as f64;
             let dwell = &mut self.memory.dwell;
             *dwell = if *dwell == 0.0 { lasted } else { *dwell + WEIGHT * (lasted - *dwell) };
         }
-        if window.context != 0 {
-            if recent.len() == RECENT {
-                recent.remove(0);
-            }
-            recent.push(window.context);
+        if recent.len() == RECENT {
+            recent.remove(0);
         }
+        // A mixed one is of none, and ends what was before it.
+        recent.push(window.context);
+        self.memory.restless = is_mixed || (self.memory.restless && self.lasted() < LASTS);
     }
 
     /// Corrects the model by a window that may be judged.
@@ -206,9 +225,14 @@ impl Steward {
         if self.memory.moved == (0.0, 0.0) {
             self.memory.moved = (belief, belief);
         }
+        // A level that has left was merged once, which says nothing of what is to come.
+        let depth = window.levels.iter().filter(|level| level.level > 0 && level.entries > 0).count();
+        let has_lifted = std::mem::replace(&mut self.memory.depth, depth) > depth;
         let moved = &mut self.memory.moved;
-        moved.0 = MOVED_FADES * moved.0 + measured * operations;
-        moved.1 = MOVED_FADES * moved.1 + foreseen * operations;
+        if !has_lifted {
+            moved.0 = MOVED_FADES * moved.0 + measured * operations;
+            moved.1 = MOVED_FADES * moved.1 + foreseen * operations;
+        }
         let error = self.goal.mean_ns(window).map(|measured| {
             let foreseen = scales.ns(&counted);
             ((foreseen - measured) / measured.max(1.0)).abs().min(1.0)
@@ -240,7 +264,7 @@ impl Steward {
         let mut stay = Plan::of(window);
         // What a person or another program has set stays.
         stay.at_once &= !self.foreign.iter().any(|(knob, _)| knob == TRANSITION.name);
-        let gain_min = GAIN_MIN.max(DOUBT * known.doubt.min(0.5));
+        let gain_min = Steward::gain_min(known);
         let prices = Prices::new(self, window, &stay);
         let mut best: Option<(Wish, f64)> = None;
         for group in Group::ALL {
@@ -262,6 +286,30 @@ impl Steward {
         best
     }
 
+    /// What a gain must be in a context that is `known`, as a share.
+    fn gain_min(known: &Known) -> f64 {
+        GAIN_MIN.max(DOUBT * known.doubt.min(0.5))
+    }
+
+    /// The wish to go home, with what that costs of what staying does. A context that is new must
+    /// not gain by it: nobody knows what the settings of others do in it.
+    fn wish_home(&self, window: &Window) -> Option<(Wish, f64)> {
+        let known = self.memory.known.get(&window.context)?;
+        let rests = known.rests.get(&Group::Home).is_some_and(|(until, _)| *until > window.number);
+        let (sets, plan) = self.memory.home.way(window, &self.foreign).filter(|_| !rests)?;
+        let stay = Plan::of(window);
+        let ratio = Prices::new(self, window, &stay).ratio(&plan)?;
+        let most = if known.windows <= 1 { 1.0 + HOME_LOSS_MAX } else { 1.0 - Steward::gain_min(known) };
+        let (group, why, settle) = (Group::Home, "as nobody set it".into(), wishes::settle(&stay, &plan));
+        (plan != stay && ratio <= most).then_some((Wish { group, plan, sets, why, settle }, ratio))
+    }
+
+    fn proposal(&mut self, window: &Window, (wish, predicted): (Wish, f64)) -> Proposal {
+        self.memory.last = Some((window.context, wish.group, predicted));
+        let why = format!("{} over {:.0} windows, {}", wish.why, self.dwell(), window.mix());
+        Proposal { sets: wish.sets, why, predicted, settle: wish.settle }
+    }
+
     /// A group did not help: it rests.
     fn rest(&mut self, context: u32, group: Group) {
         let now = self.memory.now;
@@ -281,6 +329,7 @@ impl Agent for Steward {
     fn see(&mut self, window: &Window) {
         self.memory.now = window.number;
         self.note_context(window);
+        self.memory.home.note(window);
         if window.is_judged() && window.operations.total() > 0 {
             self.learn(window);
         }
@@ -291,10 +340,13 @@ impl Agent for Steward {
     }
 
     fn propose(&mut self, window: &Window) -> Option<Proposal> {
-        let (wish, predicted) = self.best(window)?;
-        self.memory.last = Some((window.context, wish.group, predicted));
-        let why = format!("{} over {:.0} windows, {}", wish.why, self.dwell(), window.mix());
-        Some(Proposal { sets: wish.sets, why, predicted, settle: wish.settle })
+        // A workload that has just come out of others is judged by none of its windows.
+        let best = if self.memory.restless { None } else { self.best(window) };
+        best.map(|best| self.proposal(window, best))
+    }
+
+    fn homeward(&mut self, window: &Window) -> Option<Proposal> {
+        self.wish_home(window).map(|wish| self.proposal(window, wish))
     }
 
     fn hear(&mut self, outcome: &Outcome) {

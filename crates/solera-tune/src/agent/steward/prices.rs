@@ -1,8 +1,9 @@
 //! What plans are priced at for one window: `Prices`, as shares of what staying costs.
 //!
 //! `allowed` refuses a plan that is not cheaper, that the agent's record does not dare, or that a
-//! later workload suffers from. It leaves alone what others have set. Where contexts come and go
-//! fast, it also refuses one that makes a context worse than by default that was back lately.
+//! later workload suffers from. One that makes a level is for contexts that last. It leaves alone
+//! what others have set. Where contexts come and go fast, it also refuses one that makes a context
+//! worse than by default that was back lately.
 //! `undone` prices a plan that is tried and taken back.
 //!
 //! What must hold: a plan is walked once for each workload, however often it is asked for, because
@@ -106,7 +107,7 @@ impl<'a> Prices<'a> {
 
     /// What `plan` costs of what staying does, over a while, in the context of the window and in
     /// those that were seen lately; `None` if one of those would become worse than by default.
-    fn ratio(&self, plan: &Plan) -> Option<f64> {
+    pub(super) fn ratio(&self, plan: &Plan) -> Option<f64> {
         let of =
             |asked: &Asked| self.price(asked, plan) / self.price(asked, self.stay).max(f64::MIN_POSITIVE);
         let (mut sum, mut weights) = (of(&self.own), 1.0);
@@ -127,6 +128,9 @@ impl<'a> Prices<'a> {
         if !wishes::dares(&self.steward.memory.credit, self.stay, plan) || self.is_foreign(plan) {
             return None;
         }
+        if self.is_early(plan) {
+            return None;
+        }
         let ratio = self.ratio(plan).filter(|ratio| *ratio < 1.0)?;
         let lifting = self.walk(&self.own, plan).lifting;
         let (leaving, gained) = (lifting * self.dwell, 1.0 - ratio + lifting);
@@ -141,6 +145,12 @@ impl<'a> Prices<'a> {
             && is_safe(walk.hazards_below(&stays), most)
             && is_safe(self.walk_back(plan).hazards_below(&stays), most);
         is_allowed.then_some(ratio)
+    }
+
+    /// Whether `plan` makes a level, which stays when its context is gone, before the context has
+    /// lasted.
+    pub(super) fn is_early(&self, plan: &Plan) -> bool {
+        self.steward.lasted() < LASTS && wishes::makes_levels(&self.own.window, self.stay, plan)
     }
 
     /// Whether `plan` would change what a person or another program has set.

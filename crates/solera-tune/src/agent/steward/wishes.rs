@@ -39,6 +39,8 @@ pub(super) enum Group {
     Blocks,
     /// All of them at once: what the model thinks best, before anything else was tried.
     Whole,
+    /// All of them as nobody set them.
+    Home,
 }
 
 impl Group {
@@ -69,7 +71,7 @@ impl Group {
     pub(super) fn hazard_max(self) -> f64 {
         match self {
             Group::Runs | Group::Ratio | Group::Joint | Group::Filters | Group::Blocks => 0.1,
-            Group::Level0 | Group::Buffers | Group::Whole => 0.15,
+            Group::Level0 | Group::Buffers | Group::Whole | Group::Home => 0.15,
         }
     }
 
@@ -77,9 +79,9 @@ impl Group {
     /// to `plan`.
     pub(super) fn caution(self, window: &Window, stay: &Plan, plan: &Plan) -> f64 {
         match self {
-            Group::Ratio if makes_levels(window, stay, plan) => 4.0,
+            Group::Ratio if divides(window, stay, plan) => 4.0,
             Group::Ratio | Group::Joint | Group::Filters | Group::Blocks => 1.5,
-            Group::Runs | Group::Level0 | Group::Buffers | Group::Whole => 1.0,
+            Group::Runs | Group::Level0 | Group::Buffers | Group::Whole | Group::Home => 1.0,
         }
     }
 }
@@ -132,6 +134,8 @@ const BUFFER_FACTORS: [f64; 8] = [0.13, 0.25, 0.5, 0.75, 1.5, 2.0, 4.0, 8.0];
 /// one that is spared is not to come back soon.
 const JOINT_FACTORS: [f64; 6] = [1.5, 2.0, 3.0, 4.0, 6.0, 8.0];
 const JOINT_ROOM: f64 = 1.1;
+/// The same before a level counts as made: a tree is larger than its data while it is written.
+const MADE_ROOM: f64 = 1.6;
 /// Percent of the divided memory that write buffers may take.
 const BUFFERS_PERCENT: (f64, f64) = (2.0, 70.0);
 /// The smallest write buffer, in bytes.
@@ -156,12 +160,14 @@ pub(super) fn search(
         _ => best_of(group, window, stay, stay, &ratio)?,
     };
     let (sets, why) = sets(stay, &plan);
-    let settle = if plan.filter_bits != stay.filter_bits || plan.block_bytes != stay.block_bytes {
-        SETTLE_MAX
-    } else {
-        1
-    };
+    let settle = settle(stay, &plan);
     Some((Wish { group, plan, sets, why, settle }, ratio))
+}
+
+/// Windows before the effect of `plan` is there.
+pub(super) fn settle(stay: &Plan, plan: &Plan) -> u32 {
+    let of_tables = |plan: &Plan| (plan.filter_bits, plan.block_bytes);
+    if of_tables(plan) != of_tables(stay) { SETTLE_MAX } else { 1 }
 }
 
 /// The cheapest plan of a group of those near `from`, as a share of what `stay` costs.
@@ -192,7 +198,7 @@ fn best_of(
 fn whole(window: &Window, stay: &Plan, ratio: &impl Fn(&Plan) -> Option<f64>) -> Option<(Plan, f64)> {
     let (mut plan, mut least, mut gained) = (stay.clone(), 1.0, 0);
     // One more level is a risk of its own.
-    let ratio = |plan: &Plan| if makes_levels(window, stay, plan) { None } else { ratio(plan) };
+    let ratio = |plan: &Plan| if divides(window, stay, plan) { None } else { ratio(plan) };
     for _ in 0..WHOLE_PASSES {
         let before = least;
         for group in Group::OF_WHOLE {
@@ -209,14 +215,22 @@ fn whole(window: &Window, stay: &Plan, ratio: &impl Fn(&Plan) -> Option<f64>) ->
 }
 
 /// Whether a smaller T makes a level that `stay` does not need.
-fn makes_levels(window: &Window, stay: &Plan, plan: &Plan) -> bool {
-    plan.size_ratio < stay.size_ratio && levels_needed(window, plan) > levels_needed(window, stay)
+fn divides(window: &Window, stay: &Plan, plan: &Plan) -> bool {
+    let levels = |plan: &Plan| levels_needed(window, plan, JOINT_ROOM);
+    plan.size_ratio < stay.size_ratio && levels(plan) > levels(stay)
+}
+
+/// Whether `plan` may make a level that `stay` does not: reads have to pay for the way back.
+pub(super) fn makes_levels(window: &Window, stay: &Plan, plan: &Plan) -> bool {
+    let levels = |plan: &Plan| levels_needed(window, plan, MADE_ROOM);
+    levels(plan) > levels(stay)
 }
 
 /// Of all tables, how much is written anew while the effect is waited for: 0 to 1.
 fn rewritten(group: Group, window: &Window) -> f64 {
     match group {
-        Group::Runs | Group::Ratio | Group::Joint | Group::Level0 | Group::Buffers | Group::Whole => 1.0,
+        Group::Runs | Group::Ratio | Group::Joint | Group::Level0 | Group::Buffers => 1.0,
+        Group::Whole | Group::Home => 1.0,
         Group::Filters | Group::Blocks => {
             let written = (window.bytes_flushed + window.bytes_compacted) as f64;
             (f64::from(SETTLE_MAX + 2) * written / window.table_bytes().max(1) as f64).min(1.0)
@@ -226,7 +240,7 @@ fn rewritten(group: Group, window: &Window) -> f64 {
 
 fn plans(group: Group, window: &Window, from: &Plan) -> Vec<Plan> {
     match group {
-        Group::Whole => Vec::new(),
+        Group::Whole | Group::Home => Vec::new(),
         Group::Runs => runs(from),
         Group::Ratio => ratios(from),
         Group::Joint => joint(window, from),
@@ -299,7 +313,7 @@ fn of_ratio(stay: &Plan, size_ratio: u32) -> Plan {
 /// Larger size ratios with larger write buffers, each the least that needs a level less than `from`
 /// does together with the other, where neither is enough alone.
 fn joint(window: &Window, from: &Plan) -> Vec<Plan> {
-    let levels = |plan: &Plan| levels_needed(window, plan);
+    let levels = |plan: &Plan| levels_needed(window, plan, JOINT_ROOM);
     let now = levels(from);
     let factors = JOINT_FACTORS.into_iter().map(|factor| from.buffer_percent * factor);
     let of = |percent: f64| {
@@ -313,9 +327,9 @@ fn joint(window: &Window, from: &Plan) -> Vec<Plan> {
     at_once_too(legal.filter_map(of), |plan| plan.run_limits == from.run_limits)
 }
 
-/// Levels below 0 that `plan` needs for what there is, and a little more.
-fn levels_needed(window: &Window, plan: &Plan) -> u32 {
-    let bytes = JOINT_ROOM * window.table_bytes() as f64;
+/// Levels below 0 that `plan` needs for so many times what there is.
+fn levels_needed(window: &Window, plan: &Plan, room: f64) -> u32 {
+    let bytes = room * window.table_bytes() as f64;
     let ratio = f64::from(plan.size_ratio.max(2));
     let (mut levels, mut capacity) = (1, plan.buffer_bytes(window) * (ratio - 1.0) * ratio);
     while capacity < bytes {
@@ -419,8 +433,8 @@ mod tests {
             Plan { size_ratio: least.size_ratio, ..stay.clone() },
             Plan { buffer_percent: least.buffer_percent, ..stay.clone() },
         ];
-        let needed = alone.map(|plan| levels_needed(&window, &plan));
-        assert_eq!((needed, levels_needed(&window, least)), ([2, 2], 1));
+        let needed = alone.map(|plan| levels_needed(&window, &plan, JOINT_ROOM));
+        assert_eq!((needed, levels_needed(&window, least, JOINT_ROOM)), ([2, 2], 1));
 
         let levels_below_0 = |world: &World| {
             let observed = world.db().control().observe();
@@ -483,7 +497,7 @@ mod tests {
         let window = of_three_levels();
         let stay = Plan::of(&window);
         let caution = |size_ratio| Group::Ratio.caution(&window, &stay, &of_ratio(&stay, size_ratio));
-        let needed = |size_ratio| levels_needed(&window, &of_ratio(&stay, size_ratio));
+        let needed = |size_ratio| levels_needed(&window, &of_ratio(&stay, size_ratio), JOINT_ROOM);
         assert_eq!((needed(10), needed(8), needed(3)), (3, 3, 7), "levels that are needed");
         assert!(caution(8) < caution(3) && caution(8) == caution(20));
     }
