@@ -1,0 +1,134 @@
+//! Tests of what a conversion leaves behind that does not come to its end: power cuts at every step,
+//! files of a crash, a full disk.
+
+use super::{
+    DIR, Model, WAYS, assert_holds, assert_whole, key, named, open, options, round, value_file_bytes,
+    wasteful,
+};
+use solera::{
+    Error, ManualClock, Reclaim,
+    vfs::{
+        fault::{Call, Effect, Fault, FaultFs},
+        mem::{MemFs, Persist},
+    },
+};
+use std::{io::ErrorKind, sync::Arc, time::Duration};
+
+#[test]
+fn a_value_that_the_log_lost_was_not_acknowledged_as_durable_and_one_without_its_entry_is_ignored() {
+    for persist in Persist::ALL {
+        for seed in 0..4 {
+            let fs = MemFs::new();
+            let mut model = Model::new();
+            let db = open(&fs, Reclaim::Tier);
+            round(&db, &mut model, 0..20, 1);
+            db.sync().unwrap();
+            let mut after = model.clone();
+            round(&db, &mut after, 15..40, 2);
+            let cut = fs.crash(persist, seed);
+            let db = open(&cut, Reclaim::Tier);
+            let mut behind = false;
+            for n in 0..40 {
+                let found = db.get(key(n)).unwrap();
+                let is_new = found.as_deref() == after.get(&key(n)).map(Vec::as_slice) && n >= 15;
+                assert!(
+                    is_new || found.as_deref() == model.get(&key(n)).map(Vec::as_slice),
+                    "{persist:?}: {n}"
+                );
+                // What was written later is not there without what was written before it.
+                assert!(!(behind && is_new), "{persist:?}: {n}");
+                behind |= n >= 15 && !is_new;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_power_cut_at_any_step_of_a_conversion_loses_nothing_and_leaves_nothing() {
+    for way in WAYS {
+        let fs = MemFs::new();
+        let model = wasteful(&fs, 120);
+        fs.record_cuts(true);
+        let db = open(&fs, way);
+        db.wait_idle().unwrap();
+        assert_holds(&db, &model);
+        let cuts = fs.take_cuts();
+        fs.record_cuts(false);
+        assert!(cuts.len() > 20, "{way:?}: {} steps", cuts.len());
+        for (at, cut) in cuts.iter().enumerate() {
+            let persist = Persist::ALL[at % Persist::ALL.len()];
+            for persist in [Persist::Nothing, persist] {
+                let image = cut.crash(persist, at as u64);
+                let db = options(Arc::new(image.clone()), Reclaim::Off).open(DIR).unwrap();
+                assert_holds(&db, &model);
+                db.close().unwrap();
+                assert_whole(&image);
+                if at % 8 == 0 {
+                    let db = open(&image, way);
+                    db.wait_idle().unwrap();
+                    assert_holds(&db, &model);
+                    db.close().unwrap();
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn files_that_a_crash_left_behind_after_the_commit_go_at_the_next_open() {
+    for way in WAYS {
+        let memory = MemFs::new();
+        let model = wasteful(&memory, 200);
+        let fs = FaultFs::new(Arc::new(memory.clone()));
+        fs.inject(Fault::sticky(Call::Remove, 0, Effect::Fail(ErrorKind::PermissionDenied)));
+        let db = options(Arc::new(fs.clone()), way).open(DIR).unwrap();
+        db.wait_idle().unwrap();
+        drop(db);
+        let left = value_file_bytes(&memory);
+        fs.heal();
+        let db = open(&memory, way);
+        assert_holds(&db, &model);
+        db.close().unwrap();
+        assert!(value_file_bytes(&memory) < left, "{way:?}: {left} bytes are left");
+        assert_whole(&memory);
+    }
+}
+
+/// Symptom: none; the promise is that a conversion that meets a full disk is as if it had not
+/// begun.
+#[test]
+fn a_full_disk_ends_a_conversion_without_a_trace_and_writes_go_on() {
+    let memory = MemFs::new();
+    let mut model = wasteful(&memory, 300);
+    let before = value_file_bytes(&memory);
+    let fs = FaultFs::new(Arc::new(memory.clone()));
+    let clock = Arc::new(ManualClock::at_unix_ms(1_700_000_000_000));
+    let db = options(Arc::new(fs.clone()), Reclaim::Tier).clock(clock.clone()).open(DIR).unwrap();
+    fs.inject(Fault::sticky(Call::Append, 0, Effect::Fail(ErrorKind::StorageFull)).on(".values"));
+    let mut failures = 0;
+    for again in 0..200 {
+        match db.step() {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(Error::Io { .. }) => failures += 1,
+            Err(other) => panic!("{other:?}"),
+        }
+        assert!(again < 199, "it is tried again and again");
+    }
+    assert_eq!((failures, named(&memory, ".values")), (1, vec![]));
+    // Writers are not held, and nothing is tried before its time.
+    round(&db, &mut model, 0..50, 7);
+    db.flush().unwrap();
+    while db.step().unwrap() {}
+    assert_eq!(fs.hits(), 1);
+    assert_holds(&db, &model);
+    clock.advance(Duration::from_secs(10));
+    assert!((0..100).any(|_| db.step().is_err()), "it is tried once more");
+    fs.heal();
+    clock.advance(Duration::from_secs(60));
+    while db.step().unwrap() {}
+    assert_holds(&db, &model);
+    db.close().unwrap();
+    assert!(value_file_bytes(&memory) < before * 3 / 4);
+    assert_whole(&memory);
+}
