@@ -19,6 +19,8 @@ const MIB: u64 = 1 << 20;
 /// 36 MiB of it are divided, of which four write buffers have 16.
 const BUDGET: u64 = 64 * MIB;
 const BUFFER: u64 = BUDGET / 16;
+/// What is lent of them.
+const LENT: u64 = 8 * MIB;
 const VALUE_BYTES: usize = 1000;
 /// More than the cache has of its own, less than it has with what is lent.
 const KEYS: u32 = 24_000;
@@ -141,14 +143,14 @@ fn a_database_that_rests_reads_nothing_from_files_if_its_data_fit_with_idle_writ
     assert!(own < 21 * MIB && cellar.lent() == 0);
 
     cellar.rest();
-    assert_eq!(cellar.lent(), 11 * MIB, "four buffers of 4 MiB without five quarters of one");
+    assert_eq!(cellar.lent(), LENT, "four buffers of 4 MiB without one, and 4 MiB");
     let capacity = cellar.capacity();
-    assert!(capacity.abs_diff(own + 11 * MIB) < MIB / 4, "{capacity} after {own}");
+    assert!(capacity.abs_diff(own + LENT) < MIB / 4, "{capacity} after {own}");
     cellar.read_all();
     assert_eq!(cellar.read_all(), 0);
     assert!(cellar.db.stats().block_cache_bytes > own, "{} bytes", cellar.db.stats().block_cache_bytes);
     let memory = cellar.db.control().observe().memory;
-    assert_eq!((memory.lent_bytes, memory.cache_capacity_bytes), (11 * MIB, cellar.capacity()));
+    assert_eq!((memory.lent_bytes, memory.cache_capacity_bytes), (LENT, cellar.capacity()));
     assert!(CHUNKS.held_bytes() as u64 <= (held as u64).max(4 * BUFFER), "{held}");
 }
 
@@ -160,13 +162,13 @@ fn writers_that_come_back_get_their_memory_before_memtables_need_it() {
     let own = cellar.capacity();
     cellar.rest();
     cellar.warm();
-    assert!(cellar.lent() == 11 * MIB && CHUNKS.held_bytes() as u64 > 2 * MIB);
+    assert!(cellar.lent() == LENT && CHUNKS.held_bytes() as u64 > 2 * MIB);
     // Writers fill more than a buffer, which no worker flushes yet.
     let mut called_in_at = None;
     for n in 0..12 * KEYS / 24 {
         cellar.db.put(n.to_be_bytes(), value(n)).unwrap();
         let memtables = cellar.db.default().stats().memtable_bytes;
-        if cellar.lent() < 11 * MIB {
+        if cellar.lent() < LENT {
             called_in_at.get_or_insert(memtables);
             assert_eq!(cellar.lent(), 0, "no reader holds any of it");
         }
@@ -182,7 +184,7 @@ fn writers_that_come_back_get_their_memory_before_memtables_need_it() {
     assert!(cellar.db.stats().block_cache_bytes <= cellar.capacity());
     // And it is lent again, and again.
     cellar.rest();
-    assert_eq!(cellar.lent(), 11 * MIB);
+    assert_eq!(cellar.lent(), LENT);
     cellar.warm();
     assert_eq!(cellar.read_all(), 0);
 }
@@ -200,7 +202,7 @@ fn slices_that_readers_hold_keep_their_chunks_for_a_while_and_all_come_back() {
         .collect();
     (0..6 * KEYS / 24).for_each(|n| cellar.db.put(n.to_be_bytes(), value(n)).unwrap());
     let held = cellar.lent();
-    assert!((MIB..=11 * MIB).contains(&held), "{held} bytes are held by slices");
+    assert!((MIB..=LENT).contains(&held), "{held} bytes are held by slices");
     cellar.work();
     // What slices hold is nobody else's: the cache gives way where memtables need the rest.
     let memory = cellar.db.control().observe().memory;
@@ -223,7 +225,7 @@ fn a_trickle_of_writes_neither_calls_in_nor_lends_anew() {
         cellar.db.put(n.to_be_bytes(), value(n)).unwrap();
         cellar.clock.advance(Duration::from_secs(5));
         cellar.work();
-        assert_eq!(cellar.lent(), 11 * MIB, "{n}");
+        assert_eq!(cellar.lent(), LENT, "{n}");
     }
     assert_eq!(cellar.read_all(), 0);
     // They come from two keyspaces, of which none fills a buffer, and reach what is kept back.
@@ -248,7 +250,7 @@ fn what_was_set_for_buffers_and_cache_is_obeyed_also_while_something_is_lent() {
     let cellar = Cellar::filled("/db");
     cellar.rest();
     cellar.warm();
-    assert_eq!(cellar.lent(), 11 * MIB);
+    assert_eq!(cellar.lent(), LENT);
     cellar.set(&knob::CACHE_PERCENT, 10.0);
     cellar.until_returned();
     cellar.rest();
@@ -271,11 +273,11 @@ fn two_databases_of_a_process_each_lend_their_own() {
     for cellar in [&one, &two] {
         cellar.rest();
         cellar.warm();
-        assert_eq!((cellar.lent(), cellar.read_all()), (11 * MIB, 0));
+        assert_eq!((cellar.lent(), cellar.read_all()), (LENT, 0));
     }
     (0..KEYS / 3).for_each(|n| one.db.put(n.to_be_bytes(), value(n)).unwrap());
     one.until_returned();
-    assert_eq!((two.lent(), two.read_all()), (11 * MIB, 0));
+    assert_eq!((two.lent(), two.read_all()), (LENT, 0));
     let slice = one.db.get(7u32.to_be_bytes()).unwrap().unwrap();
     one.rest();
     one.warm();

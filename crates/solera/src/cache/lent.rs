@@ -22,6 +22,10 @@ use std::sync::Arc;
 /// Blocks that are released by one thread at once when a loan is called in: it may be a reader's.
 const RELEASED_AT_ONCE: usize = 256;
 
+/// Turns of the epoch in which a thread that calls in waits for readers. What they hold for longer
+/// comes back without it.
+const TURNS_MAX: usize = 32;
+
 /// What is lent to a cache.
 #[derive(Default)]
 pub(super) struct Lent {
@@ -59,8 +63,17 @@ impl Cache {
         }
         guard.flush();
         drop(guard);
-        // What no reader looks at goes in the third epoch.
-        (0..3).for_each(|_| epoch::pin().flush());
+        // What no reader looks at goes in the third epoch. A thread that does not run may be in the
+        // way.
+        for round in 0..TURNS_MAX {
+            if self.lent_held() == 0 {
+                break;
+            }
+            epoch::pin().flush();
+            if round > 3 {
+                std::thread::yield_now();
+            }
+        }
     }
 
     /// A block of this weight found no lent memory, though it came again: something there has to go
@@ -119,5 +132,143 @@ impl Slots {
             self.cache.call_in();
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        cache::{ApartSlots, Cache, Room, Slots, Whereabouts},
+        pin::Slice,
+        pool::CHUNK_BYTES,
+    };
+    use crossbeam_epoch as epoch;
+    use std::{sync::Arc, time::Duration};
+
+    const OWN_BYTES: usize = 256 << 10;
+    const VALUE_BYTES: usize = 9000;
+    /// More than there is memory for.
+    const VALUES: u64 = 400;
+
+    fn at(n: u64) -> Whereabouts {
+        Whereabouts { file: 1, offset: n * 10_000, len: 9000, key: n.wrapping_mul(0x5851_f42d_4c95_7f2d) }
+    }
+
+    /// Keeps value `n`, unless it is there already.
+    fn visit(slots: &ApartSlots, n: u64) -> Slice {
+        let found = slots.get(&at(n), 0).unwrap_or_else(|| {
+            let mut room = Room::new(VALUE_BYTES);
+            room.record().fill(n as u8);
+            slots.keep(at(n), room, 0)
+        });
+        assert!(found.len() == VALUE_BYTES && found.iter().all(|&byte| byte == n as u8), "{n}");
+        found
+    }
+
+    fn cached(slots: &ApartSlots) -> Vec<u64> {
+        (0..VALUES).filter(|&n| slots.get(&at(n), 0).is_some()).collect()
+    }
+
+    /// Turns the epoch until readers hold no more than `held` of what was lent.
+    fn settle(cache: &Cache, held: usize) {
+        for step in 0..20_000 {
+            if cache.lent_held() <= held {
+                return;
+            }
+            epoch::pin().flush();
+            // Guards of other tests may be on threads that do not run.
+            if step < 100 { std::thread::yield_now() } else { std::thread::sleep(Duration::from_millis(1)) }
+        }
+        panic!("{} bytes are held, {held} expected", cache.lent_held());
+    }
+
+    fn filled(lent: usize) -> (Arc<Cache>, ApartSlots) {
+        let cache = Cache::new(OWN_BYTES);
+        let slots = ApartSlots::new(&cache);
+        cache.lend(lent);
+        (0..VALUES).for_each(|n| drop(visit(&slots, n)));
+        (cache, slots)
+    }
+
+    #[test]
+    fn what_finds_no_room_lies_in_lent_memory_until_that_is_called_in() {
+        let (cache, slots) = filled(2 * CHUNK_BYTES);
+        assert_eq!((cache.capacity(), cache.lent()), (OWN_BYTES + 2 * CHUNK_BYTES, 2 * CHUNK_BYTES));
+        assert!(cache.used() > 2 * CHUNK_BYTES && cache.used() <= cache.capacity(), "{cache:?}");
+        assert_eq!(cache.lent_held(), 2 * CHUNK_BYTES);
+        assert!(cached(&slots).len() > 2 * CHUNK_BYTES / VALUE_BYTES);
+        cache.call_in();
+        assert!(cache.used() <= OWN_BYTES && cache.capacity() == OWN_BYTES, "{cache:?}");
+        settle(&cache, 0);
+        let left = cached(&slots);
+        assert!(!left.is_empty(), "what lay in its own memory stays");
+        left.iter().for_each(|&n| drop(visit(&slots, n)));
+    }
+
+    #[test]
+    fn a_reader_keeps_the_chunk_of_what_it_holds_and_no_other() {
+        let (cache, slots) = filled(2 * CHUNK_BYTES);
+        let held: Vec<(u64, Slice)> = cached(&slots).into_iter().map(|n| (n, visit(&slots, n))).collect();
+        cache.set_capacity(0);
+        cache.call_in();
+        assert_eq!((cache.lent(), cache.lent_held()), (0, 2 * CHUNK_BYTES));
+        assert!(held.iter().all(|(n, slice)| slice.iter().all(|&byte| byte == *n as u8)));
+        drop((slots, cache));
+        assert!(held.iter().all(|(n, slice)| slice.iter().all(|&byte| byte == *n as u8)));
+    }
+
+    #[test]
+    fn lent_memory_that_is_full_serves_what_comes_later_too() {
+        let (cache, slots) = filled(CHUNK_BYTES);
+        let before = cached(&slots);
+        let rounds = if cfg!(miri) { 3 } else { 30 };
+        // Others come again and again.
+        for _ in 0..rounds {
+            (VALUES..2 * VALUES).for_each(|n| drop(visit(&slots, n)));
+            epoch::pin().flush();
+        }
+        let of_before = before.iter().filter(|&&n| slots.get(&at(n), 0).is_some()).count();
+        assert!(of_before * 4 < before.len() || cfg!(miri), "{of_before} of {} are left", before.len());
+        let now = (VALUES..2 * VALUES).filter(|&n| slots.get(&at(n), 0).is_some()).count();
+        assert!(now * VALUE_BYTES * 4 > CHUNK_BYTES * 3 || cfg!(miri), "{now} of those that came later");
+        assert!(cache.used() <= cache.capacity());
+    }
+
+    #[test]
+    fn a_table_that_goes_takes_what_it_has_in_lent_memory_with_it() {
+        let (cache, slots) = filled(2 * CHUNK_BYTES);
+        drop(slots);
+        assert_eq!(cache.used(), 0);
+        cache.call_in();
+        settle(&cache, 0);
+        let slots = Slots::new(&cache, 1);
+        assert!(slots.peek(0, &epoch::pin()).is_none());
+    }
+
+    #[test]
+    fn readers_fill_it_while_it_is_lent_and_called_in_and_nothing_stays_behind() {
+        let cache = Cache::new(OWN_BYTES);
+        let slots = ApartSlots::new(&cache);
+        let rounds = if cfg!(miri) { 2 } else { 60 };
+        std::thread::scope(|scope| {
+            let readers: Vec<_> = (0..2u64)
+                .map(|reader| {
+                    let slots = &slots;
+                    scope.spawn(move || {
+                        for n in 0..rounds * 100 {
+                            visit(slots, (n * 7 + reader * 31) % VALUES);
+                        }
+                    })
+                })
+                .collect();
+            while !readers.iter().all(|reader| reader.is_finished()) {
+                cache.lend(2 * CHUNK_BYTES);
+                std::thread::yield_now();
+                cache.call_in();
+            }
+        });
+        cache.call_in();
+        assert!(cache.used() <= OWN_BYTES, "{cache:?}");
+        settle(&cache, 0);
     }
 }

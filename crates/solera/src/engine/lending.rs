@@ -39,7 +39,7 @@ impl Lending {
         let (written_before, since_ns) = *state.begun.get_or_insert((written, now_ns));
         let (since, rest) = (now_ns.saturating_sub(since_ns), REST.as_nanos() as u64);
         let little = (write_buffer_bytes / LITTLE) as u128 * since as u128;
-        let is_little = u128::from(written - written_before) * u128::from(rest) <= little;
+        let is_little = u128::from(written.saturating_sub(written_before)) * u128::from(rest) <= little;
         let is_idle = since >= rest && is_little;
         if since >= rest || !is_little {
             state.begun = Some((written, now_ns));

@@ -40,9 +40,10 @@ const CACHE_SHARE_MIN: u64 = 8;
 /// flushed, and two that wait. What the cache gives up when more wait, it could hardly give back to
 /// the system, so it is not given out in the first place.
 const BUFFERS_GRANTED: u64 = 4;
-/// What is not lent of them: what is in memtables, one buffer at least, and this part of one. As
-/// that fills, the loan is called in.
-const KEPT_BACK: u64 = 4;
+/// What is not lent of them: what is in memtables, one buffer at least, and as much more: a quarter
+/// of one, or so many bytes. When half of that is filled the loan is called in. The other half is
+/// for the time in which readers let go of it.
+const KEPT_BACK: (u64, u64) = (4, 4 << 20);
 /// While something is lent, the memtables are summed up each time that one part in so many of a
 /// buffer was written.
 const LOOKS: u64 = 16;
@@ -342,7 +343,7 @@ impl Memory {
         let least = self.budget.bytes / CACHE_SHARE_MIN;
         let left = self.budget.divided_bytes().saturating_sub(reserved).max(least);
         let cache = self.cache_most().map_or(left, |most| left.min(most));
-        if lent > self.idle(needs, cache, needs.memtables) {
+        if lent > self.idle(needs, cache, needs.memtables + self.kept_back() / 2) {
             self.call_in();
             lent = 0;
         }
@@ -368,14 +369,19 @@ impl Memory {
         self.cache_most().map_or(idle, |most| idle.min(most.saturating_sub(cache)))
     }
 
+    /// What is not lent beside what memtables have.
+    fn kept_back(&self) -> u64 {
+        (self.write_buffer_bytes() / KEPT_BACK.0).max(KEPT_BACK.1)
+    }
+
     /// Lends the cache what no writer needs now, in whole chunks.
     pub(super) fn lend(&self, catalog: &Catalog) {
         let _dealing = self.dealing.lock();
         let needs = Needs::of(catalog);
         self.fit(&needs);
         let own = (self.cache.capacity() - self.cache.lent()) as u64;
-        let buffer = self.write_buffer_bytes();
-        let idle = self.idle(&needs, own, needs.memtables.max(buffer) + buffer / KEPT_BACK);
+        let reserved = needs.memtables.max(self.write_buffer_bytes()) + self.kept_back();
+        let idle = self.idle(&needs, own, reserved);
         let lent = idle / CHUNK_BYTES as u64 * CHUNK_BYTES as u64;
         if self.lent() == 0 && lent > 0 {
             self.unseen.store(0, Ordering::Relaxed);
@@ -403,8 +409,9 @@ impl Memory {
 
     /// Whether anything could be lent, if no writer needs it.
     pub(super) fn may_lend(&self) -> bool {
-        let chunks = self.memtables_granted() / CHUNK_BYTES as u64;
-        chunks > 0 && self.split.lock().write_buffer_percent.is_none()
+        let kept = self.write_buffer_bytes() + self.kept_back();
+        self.memtables_granted() >= kept + CHUNK_BYTES as u64
+            && self.split.lock().write_buffer_percent.is_none()
     }
 
     /// Writers have put so many bytes into memtables while something was lent. True: it was called

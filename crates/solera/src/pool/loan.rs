@@ -55,6 +55,8 @@ struct State {
     whole: Vec<usize>,
     /// Pieces that came back, by size.
     free: BTreeMap<usize, Vec<Free>>,
+    /// Turns of all chunks so far.
+    turns: u64,
 }
 
 struct Chunk {
@@ -63,12 +65,12 @@ struct Chunk {
     pieces: usize,
     /// Bytes from the start that were carved.
     carved: usize,
-    /// How often it was whole.
+    /// The number of its turn: each begins when it is taken or whole.
     turn: u64,
 }
 
-/// A piece that came back when its chunk had been whole so often: one of an earlier turn is no
-/// piece any more.
+/// A piece that came back in this turn of its chunk. Once another one has begun it is no piece any
+/// more.
 struct Free {
     chunk: usize,
     offset: usize,
@@ -165,7 +167,9 @@ impl Owner {
         }
         let start = CHUNKS.take(CHUNK_BYTES);
         let chunk = start.addr().get();
-        state.chunks.insert(chunk, Chunk { start, pieces: 0, carved: 0, turn: 0 });
+        state.turns += 1;
+        let turn = state.turns;
+        state.chunks.insert(chunk, Chunk { start, pieces: 0, carved: 0, turn });
         self.held.store(held, Ordering::Relaxed);
         state.open = Some(chunk);
         LENT.count.fetch_add(1, Ordering::Relaxed);
@@ -175,7 +179,8 @@ impl Owner {
 
     /// The piece at `offset` of a chunk comes back.
     fn give(&self, chunk: usize, offset: usize, bytes: usize) {
-        let mut state = self.state.lock();
+        let mut locked = self.state.lock();
+        let state = &mut *locked;
         let allowed = self.allowed.load(Ordering::Relaxed);
         let entry = state.chunks.get_mut(&chunk).expect("a chunk stays until its pieces are back");
         assert!(entry.pieces > 0 && offset + bytes <= entry.carved, "the piece is out");
@@ -187,7 +192,8 @@ impl Owner {
             }
             return;
         }
-        (entry.carved, entry.turn) = (0, entry.turn + 1);
+        state.turns += 1;
+        (entry.carved, entry.turn) = (0, state.turns);
         if state.chunks.len() * CHUNK_BYTES <= allowed {
             if state.open != Some(chunk) {
                 state.whole.push(chunk);
@@ -199,7 +205,7 @@ impl Owner {
         }
         let going = state.chunks.remove(&chunk);
         self.held.store(state.chunks.len() * CHUNK_BYTES, Ordering::Relaxed);
-        drop(state);
+        drop(locked);
         going.into_iter().for_each(give_chunk);
     }
 }
@@ -387,6 +393,7 @@ mod tests {
 
     #[test]
     fn less_that_is_allowed_takes_whole_chunks_away() {
+        let _share = CHUNKS.share(4 * MIB);
         let loan = Loan::new();
         loan.allow(4 * MIB);
         let mut pieces = take_all(&loan, 64 << 10, true, 5);
@@ -400,6 +407,11 @@ mod tests {
         assert_eq!(loan.held(), 2 * MIB);
         give_back(kept, 64 << 10, 5);
         assert_eq!(loan.held(), MIB);
+        // What came back in a chunk that has gone is no piece of the one that comes to its place.
+        loan.allow(4 * MIB);
+        let pieces = take_all(&loan, 64 << 10, true, 6);
+        assert_eq!(pieces.len(), 64);
+        give_back(pieces, 64 << 10, 6);
     }
 
     #[test]

@@ -35,14 +35,8 @@ pub(super) fn rests(dir: &std::path::Path, budget: u64, rounds: u64, seed: u64) 
     for round in 0..rounds {
         let (lent, rest_ms) = rest(&db)?;
         (lent_max, rest_ms_max) = (lent_max.max(lent), rest_ms_max.max(rest_ms));
-        // What a reader holds on to, it has until after the burst.
-        let mut held = Vec::new();
-        for nth in 0..2 * keys {
-            let found = db.get(key(random.below(keys)))?;
-            read += found.as_ref().map_or(0, |value| value.len() as u64);
-            if nth % (keys / 4) == 0 {
-                held.push(found);
-            }
+        for _ in 0..2 * keys {
+            read += db.get(key(random.below(keys)))?.map_or(0, |value| value.len() as u64);
         }
         std::thread::scope(|scope| {
             let writers: Vec<_> = (0..USERS)
