@@ -141,7 +141,8 @@ impl Cache {
     }
 
     /// Drops references to blocks that weigh `weight` together in the cache's own memory, once no
-    /// reader can still be looking at them; `flush` hands this thread's garbage over to the thread that advances the epoch.
+    /// reader can still be looking at them; `flush` hands this thread's garbage over to the thread
+    /// that advances the epoch.
     fn release(&self, pins: Vec<Pin>, weight: usize, flush: bool) {
         if pins.is_empty() {
             return;

@@ -2,8 +2,8 @@
 //!
 //! A block that finds no room in the cache's own memory is copied into a lent chunk. It has a place
 //! in a ring of its own. So what lies in lent chunks, and nothing else, goes when they are called
-//! in (docs/decisions/0027). Where a lent chunk has no room either, the hands of both rings turn, each
-//! as far as its part of the memory goes.
+//! in (docs/decisions/0027). Where a lent chunk has no room either, the hands of both rings turn,
+//! each as far as its part of the memory goes.
 //!
 //! What must hold: once a loan was called in, no slot holds a block of it. What readers still have
 //! of it counts as held (`Cache::lent_held`), not as leaving.

@@ -4,12 +4,10 @@
 //! is not counted. `Memory` puts one in force: `write_buffer_bytes`, `level_filters` (for tables to
 //! come), and `fit_cache`.
 //!
-//! What must hold: whenever the cache is fitted, it, what is lent to it and all that is counted are
-//! at most the budget. But a cache keeps an eighth, whatever the rest takes, unless less was set.
-//! What is lent is called in before memtables need it. After an open with a smaller budget
-//! `validate` allows what was set, and no worse.
-//!
-//! Callers: `open`, `job_parts`, `change`, `large`, `ingest` and `handle` fit the cache; `jobs`
+//! What must hold: a cache that was fitted, what is lent to it and all that is counted are at most
+//! the budget. But it keeps an eighth, unless less was set. A loan is called in before memtables
+//! need it. After an open with a smaller budget `validate` allows what was set, and no worse.
+//! Callers: `open`, `job_parts`, `change`, `large`, `ingest` and `jobs` fit the cache, which also
 //! lends; `core` tells of writes; `job_parts`, `ingest` and `report` ask for filters; `assignments`
 //! and `control` use a `Split`.
 
