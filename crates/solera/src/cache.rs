@@ -1,47 +1,39 @@
 //! The cache of blocks: `Cache`, which keeps them within a budget of bytes, and `Slots`, where they
 //! lie. `Slots` are one table's places, by block number: there a hit is an array access, without
-//! hash, lock or count. A miss takes the mutex: the clock hand turns, and evicts what was not used
-//! since it last came by; in a second round, anything. `apart` holds values.
+//! hash, lock or count. A miss takes the mutex of a `ring`: the clock hand turns, and evicts what
+//! was not used since it last came by. `apart` holds values, `lent` uses lent memory.
 //! What must hold:
-//! - A slot fills only in `insert`, and empties only under the clock's mutex or in `Drop`.
+//! - A slot fills only in `put`, and empties only under a ring's mutex or in `Drop`.
 //! - What leaves is released through the epoch, so an older guard keeps what it found.
-//! - `used` is the weight of full slots, `leaving` what left and is not released. While both fill
-//!   the cache's memory, nothing is inserted; nor is what outweighs the cache.
+//! - `leaving` is what left the cache's own memory and is not released. While it and what is used
+//!   fill that memory, nothing is inserted there; nor is what outweighs the cache.
 //!
 //! Callers: `block::slots` (tables), `cache::apart`, `engine::memory` (the budget); `engine::open`
 //! makes one for each database; `inspect` and `table::open_alone` one of 0 bytes.
 
 mod apart;
+mod lent;
+mod ring;
 
 pub use apart::{ApartSlots, Room, Whereabouts};
 
 use crate::{
     pin::{Pin, PinHeader},
-    pool::{BLOCK_CLASSES, BLOCKS, Settled, Share},
+    pool::{BLOCK_CLASSES, BLOCKS, Loan, Settled, Share},
     prefetch::prefetch,
-    sync::{
-        Mutex,
-        atomic::{AtomicPtr, AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicPtr, AtomicUsize, Ordering},
 };
 use crossbeam_epoch::{self as epoch, Guard};
+use lent::Lent;
+use ring::{Place, Ring};
 use std::{
-    collections::VecDeque,
     fmt,
     marker::PhantomData,
     mem::ManuallyDrop,
     ops::Deref,
     ptr::{self, NonNull},
-    sync::{Arc, Weak},
+    sync::Arc,
 };
-
-/// Evicted bytes that may wait in a thread's bag of garbage before it is handed over: handing over
-/// costs as much as the rest of an eviction, and waiting costs memory beyond the budget.
-const UNFLUSHED_BYTES_MAX: usize = 256 << 10;
-
-/// Ring places of dropped tables are swept out when there are this many more of them than of living
-/// ones.
-const DEAD_PLACES_MAX: usize = 1024;
 
 /// Bytes that blocks beside the cached ones may take, and that wait to be used again: those evicted
 /// and not yet released, and the differences in which sizes are cached. Without it hardly a block
@@ -73,32 +65,29 @@ fn memory_for(capacity_bytes: usize) -> usize {
     capacity_bytes.saturating_add(in_passing(capacity_bytes))
 }
 
+/// Where a block lies.
+#[derive(Clone, Copy)]
+enum Ground {
+    /// In the cache's own memory.
+    Own,
+    /// In a chunk that is lent.
+    Lent,
+}
+
+const GROUNDS: [Ground; 2] = [Ground::Own, Ground::Lent];
+
 /// A budget of bytes for blocks.
 pub struct Cache {
+    /// What its own memory may hold.
     capacity: AtomicUsize,
     /// What blocks leave behind when they go is kept for the next ones, as far as the budget
     /// reaches.
     memory: Share<BLOCK_CLASSES>,
-    used: AtomicUsize,
-    /// Weight of what has left and is not released yet.
+    lent: Lent,
+    /// Weight of what has left its own memory and is not released yet.
     leaving: Arc<AtomicUsize>,
-    /// Places in the ring whose table is gone.
-    dead: AtomicUsize,
-    clock: Mutex<Clock>,
-}
-
-#[derive(Default)]
-struct Clock {
-    /// Full slots, the longest in the cache first. The hand stands at the front.
-    ring: VecDeque<Place>,
-    /// Weight evicted since garbage was last handed over.
-    unflushed: usize,
-}
-
-struct Place {
-    table: Weak<Slots>,
-    slot: u32,
-    weight: usize,
+    /// Full slots, by [`Ground`].
+    rings: [Ring; 2],
 }
 
 impl Cache {
@@ -107,19 +96,23 @@ impl Cache {
         Arc::new(Cache {
             capacity: AtomicUsize::new(capacity_bytes),
             memory: BLOCKS.share(memory_for(capacity_bytes)),
-            used: AtomicUsize::new(0),
+            lent: Lent::default(),
             leaving: Arc::default(),
-            dead: AtomicUsize::new(0),
-            clock: Mutex::default(),
+            rings: GROUNDS.map(Ring::new),
         })
     }
 
-    /// The budget, in bytes.
+    /// What it may hold, in bytes: its budget, and what is lent to it.
     pub fn capacity(&self) -> usize {
+        self.own_capacity() + self.lent()
+    }
+
+    /// The budget, in bytes.
+    fn own_capacity(&self) -> usize {
         self.capacity.load(Ordering::Relaxed)
     }
 
-    /// Changes the budget; what is over it is released before the call returns.
+    /// Changes the budget; what is over it is released before the call returns. What is lent stays.
     pub fn set_capacity(&self, capacity_bytes: usize) {
         self.capacity.store(capacity_bytes, Ordering::Relaxed);
         self.make_room(None);
@@ -128,54 +121,28 @@ impl Cache {
 
     /// Weight of what is cached, in bytes.
     pub fn used(&self) -> usize {
-        self.used.load(Ordering::Relaxed)
+        self.rings.iter().map(|ring| ring.used.load(Ordering::Relaxed)).sum()
+    }
+
+    fn own(&self) -> &Ring {
+        &self.rings[Ground::Own as usize]
+    }
+
+    /// Whether so many bytes more fit the budget, so that nothing has to go for them.
+    pub fn is_room(&self, weight: usize) -> bool {
+        self.own().used.load(Ordering::Relaxed) + weight <= self.own_capacity()
     }
 
     /// Turns the hand until the weights fit the budget, and puts `place` into the ring.
     fn make_room(&self, place: Option<Place>) {
-        let (mut evicted, mut evicted_weight) = (Vec::new(), 0);
-        let mut clock = self.clock.lock();
-        let Clock { ring, unflushed } = &mut *clock;
-        if self.dead.load(Ordering::Relaxed) > ring.len() / 2 + DEAD_PLACES_MAX {
-            self.dead.store(0, Ordering::Relaxed);
-            ring.retain(|place| place.table.strong_count() > 0);
-        }
-        // A touched block goes round once more. In the second round being touched does not help, or
-        // readers as fast as the hand could keep it turning forever.
-        let mut second_chances = ring.len();
-        while self.used.load(Ordering::Relaxed) > self.capacity() {
-            let Some(place) = ring.pop_front() else { break };
-            let Some(table) = place.table.upgrade() else { continue };
-            let slot = &table.slots[place.slot as usize];
-            let Some(header) = held(slot.load(Ordering::Acquire)) else { continue };
-            // SAFETY: a slot is emptied only under the mutex that is held here, or when its table
-            // drops, which `table` keeps from happening; so it still owns the reference that keeps
-            // the header alive.
-            if unsafe { header.as_ref() }.take_touched() && second_chances > 0 {
-                second_chances -= 1;
-                ring.push_back(place);
-                continue;
-            }
-            slot.store(ptr::null_mut(), Ordering::Release);
-            table.weight.fetch_sub(place.weight, Ordering::Relaxed);
-            self.used.fetch_sub(place.weight, Ordering::Relaxed);
-            *unflushed += place.weight;
-            evicted_weight += place.weight;
-            // SAFETY: the slot owned one reference, given to it by `insert`, and has just lost it.
-            evicted.push(unsafe { Pin::from_raw(header) });
-        }
-        // Last, so that a block is not evicted by its own insertion.
-        ring.extend(place);
-        let flush = *unflushed >= UNFLUSHED_BYTES_MAX;
-        if flush {
-            *unflushed = 0;
-        }
-        drop(clock);
-        self.release(evicted, evicted_weight, flush);
+        let own = self.own();
+        let evicted = own.turn(place, true, |_| own.used.load(Ordering::Relaxed) > self.own_capacity());
+        self.release(evicted.pins, evicted.weight, evicted.flush);
     }
 
-    /// Drops references to blocks that weigh `weight` together, once no reader can still be looking
-    /// at them; `flush` hands this thread's garbage over to the thread that advances the epoch.
+    /// Drops references to blocks that weigh `weight` together in the cache's own memory, once no
+    /// reader can still be looking at them; `flush` hands this thread's garbage over to the thread
+    /// that advances the epoch.
     fn release(&self, pins: Vec<Pin>, weight: usize, flush: bool) {
         if pins.is_empty() {
             return;
@@ -189,16 +156,16 @@ impl Cache {
         });
         // A thread that stops here may never hand its garbage over: less than half of what may wait
         // must be what such threads keep.
-        if flush || before + weight > in_passing(self.capacity()) / 2 {
+        if flush || before + weight > in_passing(self.own_capacity()) / 2 {
             guard.flush();
         }
     }
 
-    /// Whether the memory for the cache has room for so many bytes more, those included that have
+    /// Whether the cache's own memory has room for so many bytes more, those included that have
     /// left and are not released.
     fn has_room(&self, weight: usize) -> bool {
-        let held = self.used.load(Ordering::Relaxed) + self.leaving.load(Ordering::Relaxed);
-        held.saturating_add(weight) <= memory_for(self.capacity())
+        let held = self.own().used.load(Ordering::Relaxed) + self.leaving.load(Ordering::Relaxed);
+        held.saturating_add(weight) <= memory_for(self.own_capacity())
     }
 }
 
@@ -226,8 +193,8 @@ impl Deref for PinRef<'_> {
 /// One table's blocks in the cache, by number.
 pub struct Slots {
     cache: Arc<Cache>,
-    /// Weight of the full slots.
-    weight: AtomicUsize,
+    /// Weight of the full slots, by [`Ground`].
+    weights: [AtomicUsize; 2],
     slots: Box<[AtomicPtr<PinHeader>]>,
     /// Has them on huge pages.
     _settled: Settled,
@@ -239,7 +206,8 @@ impl Slots {
         assert!(u32::try_from(n).is_ok(), "a table numbers its blocks in 32 bits");
         let slots: Box<[_]> = (0..n).map(|_| AtomicPtr::default()).collect();
         let settled = Settled::of(&slots);
-        Arc::new(Slots { cache: cache.clone(), weight: AtomicUsize::new(0), slots, _settled: settled })
+        let weights = GROUNDS.map(|_| AtomicUsize::new(0));
+        Arc::new(Slots { cache: cache.clone(), weights, slots, _settled: settled })
     }
 
     /// Asks for slot `i`, if there is one or not.
@@ -278,7 +246,7 @@ impl Slots {
     /// and says so, if the slot is full already (another reader missed too and came first), the
     /// block outweighs the cache, or too much that has left waits for a reader.
     pub fn fill(self: &Arc<Self>, i: usize, pin: Pin, weight: usize) -> bool {
-        if weight >= self.cache.capacity() {
+        if weight >= self.cache.own_capacity() {
             return false;
         }
         if !self.cache.has_room(weight) {
@@ -286,6 +254,16 @@ impl Slots {
             epoch::pin().flush();
             return false;
         }
+        if !self.put(i, pin, weight, Ground::Own) {
+            return false;
+        }
+        self.cache.make_room(Some(Place { table: Arc::downgrade(self), slot: i as u32, weight }));
+        true
+    }
+
+    /// Puts a block that lies on this ground into slot `i`, unless that is full. The caller has the
+    /// ring get its place.
+    fn put(&self, i: usize, pin: Pin, weight: usize, ground: Ground) -> bool {
         let header = pin.as_ptr();
         let slot = &self.slots[i];
         let empty = slot.load(Ordering::Relaxed);
@@ -296,9 +274,8 @@ impl Slots {
         }
         // The slot owns the reference now.
         let _ = pin.into_raw();
-        self.weight.fetch_add(weight, Ordering::Relaxed);
-        self.cache.used.fetch_add(weight, Ordering::Relaxed);
-        self.cache.make_room(Some(Place { table: Arc::downgrade(self), slot: i as u32, weight }));
+        self.weights[ground as usize].fetch_add(weight, Ordering::Relaxed);
+        self.cache.rings[ground as usize].used.fetch_add(weight, Ordering::Relaxed);
         true
     }
 }
@@ -306,26 +283,44 @@ impl Slots {
 impl Slots {
     /// [`Slots::insert`] where other blocks would not have to go for it; else the block is cached
     /// when it comes the second time. What is asked for once, of data that do not fit, pushes
-    /// nothing out.
-    pub fn insert_where_room(self: &Arc<Self>, i: usize, pin: Pin, weight: usize) {
-        let is_room = self.cache.used() + weight <= self.cache.capacity();
-        if is_room || self.has_passed(i) {
-            self.insert(i, pin, weight);
+    /// nothing out. `copy` copies the block into lent memory, if there is some: the second time
+    /// also where another one was.
+    pub fn insert_where_room(
+        self: &Arc<Self>,
+        i: usize,
+        pin: Pin,
+        weight: usize,
+        copy: impl FnOnce(&Loan, bool) -> Option<Pin>,
+    ) {
+        if self.cache.is_room(weight) {
+            return self.insert(i, pin, weight);
         }
+        let again = self.has_passed(i);
+        self.fill_over(i, pin, weight, again, |loan| copy(loan, again));
     }
 
     /// [`Slots::insert`] when the block comes the second time, whether there is room or not. For a
     /// reader that passes through many blocks, of which each is cheap to read again. New memory for
-    /// it costs more than that (docs/decisions/0008).
-    pub fn insert_when_again(self: &Arc<Self>, i: usize, pin: Pin, weight: usize) {
-        if self.has_passed(i) {
-            self.insert(i, pin, weight);
+    /// it costs more than that (docs/decisions/0008). `copy` is as in [`Slots::insert_where_room`].
+    pub fn insert_when_again(
+        self: &Arc<Self>,
+        i: usize,
+        pin: Pin,
+        weight: usize,
+        copy: impl FnOnce(&Loan, bool) -> Option<Pin>,
+    ) {
+        if !self.has_passed(i) {
+            return;
         }
+        if self.cache.is_room(weight) {
+            return self.insert(i, pin, weight);
+        }
+        self.fill_over(i, pin, weight, true, |loan| copy(loan, true));
     }
 
     /// Most bytes that one walk may read ahead of its need: a small part of the cache's.
     pub fn ahead_bytes_max(&self) -> u64 {
-        (self.cache.capacity() / AHEAD_SHARE) as u64
+        (self.cache.own_capacity() / AHEAD_SHARE) as u64
     }
 
     /// How many places there are.
@@ -348,16 +343,18 @@ impl Drop for Slots {
         // table any more. A reader that found a block before has a guard, for which `release`
         // waits.
         let pins: Vec<Pin> = headers.map(|header| unsafe { Pin::from_raw(header) }).collect();
-        let weight = *self.weight.get_mut();
-        self.cache.used.fetch_sub(weight, Ordering::Relaxed);
-        self.cache.dead.fetch_add(pins.len(), Ordering::Relaxed);
-        self.cache.release(pins, weight, true);
+        let weights = self.weights.each_mut().map(|weight| *weight.get_mut());
+        for (ring, weight) in self.cache.rings.iter().zip(weights).filter(|(_, weight)| *weight > 0) {
+            ring.used.fetch_sub(weight, Ordering::Relaxed);
+            ring.dead.fetch_add(pins.len(), Ordering::Relaxed);
+        }
+        self.cache.release(pins, weights[Ground::Own as usize], true);
     }
 }
 
 impl fmt::Debug for Slots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let weight = self.weight.load(Ordering::Relaxed);
+        let weight: usize = self.weights.iter().map(|weight| weight.load(Ordering::Relaxed)).sum();
         f.debug_struct("Slots").field("slots", &self.slots.len()).field("weight", &weight).finish()
     }
 }
@@ -437,18 +434,18 @@ mod tests {
         let cache = Cache::new(300);
         let slots = Slots::new(&cache, 10);
         slots.insert(0, counted(0, &alive), 100);
-        slots.insert_where_room(1, counted(1, &alive), 100);
-        slots.insert_where_room(2, counted(2, &alive), 100);
+        slots.insert_where_room(1, counted(1, &alive), 100, |_, _| None);
+        slots.insert_where_room(2, counted(2, &alive), 100, |_, _| None);
         assert_eq!((cached(&slots, 10), cache.used()), (vec![0, 1, 2], 300));
         for i in 3..10 {
-            slots.insert_where_room(i, counted(i as u64, &alive), 100);
+            slots.insert_where_room(i, counted(i as u64, &alive), 100, |_, _| None);
         }
         assert_eq!((cached(&slots, 10), cache.used()), (vec![0, 1, 2], 300));
         // It comes again, in passing or not; and once it has gone, it has not come before.
-        slots.insert_where_room(5, counted(5, &alive), 100);
+        slots.insert_where_room(5, counted(5, &alive), 100, |_, _| None);
         slots.insert(6, counted(6, &alive), 100);
         assert_eq!((cached(&slots, 10), cache.used()), (vec![2, 5, 6], 300));
-        slots.insert_where_room(0, counted(0, &alive), 100);
+        slots.insert_where_room(0, counted(0, &alive), 100, |_, _| None);
         assert_eq!(cached(&slots, 10), [2, 5, 6]);
         settle(&alive, 3);
         drop((slots, cache));
@@ -461,11 +458,11 @@ mod tests {
         let cache = Cache::new(300);
         let slots = Slots::new(&cache, 10);
         for pass in 0..2 {
-            (0..3).for_each(|i| slots.insert_when_again(i, counted(i as u64, &alive), 100));
+            (0..3).for_each(|i| slots.insert_when_again(i, counted(i as u64, &alive), 100, |_, _| None));
             assert_eq!(cached(&slots, 10).len(), 3 * pass);
         }
         // A reader that comes for one block, and not in passing, has it cached at once.
-        slots.insert_where_room(4, counted(4, &alive), 100);
+        slots.insert_where_room(4, counted(4, &alive), 100, |_, _| None);
         assert_eq!(cached(&slots, 10), [0, 1, 2]);
         drop((slots, cache));
         settle(&alive, 0);
@@ -496,7 +493,7 @@ mod tests {
             (0..blocks).for_each(|i| slots.insert(i, counted(0, &alive), 10));
         }
         assert_eq!(cache.used(), 0);
-        assert!(cache.clock.lock().ring.len() < 3 * DEAD_PLACES_MAX);
+        assert!(cache.own().places() < 3 * ring::DEAD_PLACES_MAX);
         settle(&alive, 0);
     }
 

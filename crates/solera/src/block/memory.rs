@@ -192,6 +192,28 @@ impl Block {
         Block(pin)
     }
 
+    /// A copy of the block in memory that `take` gives, if it does.
+    ///
+    /// # Safety
+    /// `take` gives as many bytes as it is asked for, aligned to [`pool::ALIGN`], which are in no
+    /// use. [`BLOCKS`] takes them back.
+    pub(super) unsafe fn copy_in(&self, take: impl FnOnce(usize) -> Option<NonNull<u8>>) -> Option<Block> {
+        let Control { geometry, capacity, .. } = self.control();
+        let capacity = *capacity;
+        let start = take(allocated(capacity))?;
+        let control = Control { header: PinHeader::new(free), geometry: geometry.clone(), capacity };
+        // SAFETY: both have `capacity` bytes behind the control, those of this block are
+        // initialised (`BlockAllocation::buffer`), and no other code has the new ones. The rest is
+        // as in `into_block`.
+        unsafe {
+            start
+                .add(CONTROL_BYTES)
+                .copy_from_nonoverlapping(NonNull::new_unchecked(self.payload().cast_mut()), capacity);
+            start.cast::<Control>().write(control);
+            Some(Block(Pin::from_raw(start.cast())))
+        }
+    }
+
     #[inline]
     fn control(&self) -> &Control {
         // SAFETY: a block's pin points to its control, written in `into_block`.

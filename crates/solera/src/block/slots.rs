@@ -14,6 +14,7 @@ use super::memory::Block;
 use crate::{
     cache::{Cache, PinRef, Slots},
     pin::Pin,
+    pool::Loan,
 };
 use crossbeam_epoch::Guard;
 use std::{marker::PhantomData, mem::ManuallyDrop, ops::Deref, sync::Arc};
@@ -66,19 +67,30 @@ impl BlockSlots {
     /// Puts block `i` into the cache, unless another reader was faster, where other blocks do not
     /// have to go for it; else when it comes the second time.
     pub fn insert_where_room(&self, i: usize, block: &Block) {
-        self.0.insert_where_room(i, block.pin().clone(), block.memory_bytes());
+        self.0.insert_where_room(i, block.pin().clone(), block.memory_bytes(), |loan, again| {
+            copy_in(loan, block, again)
+        });
     }
 
     /// Puts block `i` into the cache when it comes the second time: for a reader that passes
     /// through many blocks which are cheap to read again.
     pub fn insert_when_again(&self, i: usize, block: &Block) {
-        self.0.insert_when_again(i, block.pin().clone(), block.memory_bytes());
+        self.0.insert_when_again(i, block.pin().clone(), block.memory_bytes(), |loan, again| {
+            copy_in(loan, block, again)
+        });
     }
 
     /// Most bytes that may be read ahead of a walk's need, beside what is cached.
     pub fn ahead_bytes_max(&self) -> u64 {
         self.0.ahead_bytes_max()
     }
+}
+
+/// The pin of a copy of `block` in lent memory, if there is some.
+fn copy_in(loan: &Loan, block: &Block, again: bool) -> Option<Pin> {
+    // SAFETY: a loan gives memory that `BLOCKS` takes back, for just this.
+    let copy = unsafe { block.copy_in(|bytes| loan.take(bytes, again)) }?;
+    Some(copy.pin().clone())
 }
 
 #[inline]

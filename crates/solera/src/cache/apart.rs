@@ -15,7 +15,7 @@
 use super::{Cache, Slots};
 use crate::{
     pin::{Pin, PinHeader, Slice},
-    pool::{self, BLOCKS, Settled},
+    pool::{self, BLOCKS, Loan, Settled},
     prefetch::{LINE_BYTES, prefetch, prefetch_lines},
     sync::atomic::{AtomicU64, Ordering},
 };
@@ -173,9 +173,9 @@ struct Lines {
 impl ApartSlots {
     /// As many places as the present budget of `cache` can fill.
     pub fn new(cache: &Arc<Cache>) -> ApartSlots {
-        let places = cache.capacity() / BYTES_PER_PLACE;
+        let places = cache.own_capacity() / BYTES_PER_PLACE;
         let lines = (places / LINE_PLACES).next_power_of_two().clamp(LINES.0, LINES.1);
-        cache.used.fetch_add(lines * LINE_MEMORY_BYTES, Ordering::Relaxed);
+        cache.own().used.fetch_add(lines * LINE_MEMORY_BYTES, Ordering::Relaxed);
         let tags: Box<[_]> = (0..lines).map(|_| AtomicU64::new(0)).collect();
         let settled = Settled::of(&tags);
         let slots = Slots::new(cache, lines * LINE_PLACES);
@@ -247,13 +247,34 @@ impl ApartSlots {
 
     /// Whether a record of so many bytes can be kept.
     pub fn takes(&self, bytes: usize) -> bool {
-        allocated(bytes) <= self.cache.capacity() / VALUE_PARTS
+        allocated(bytes) <= self.cache.own_capacity() / VALUE_PARTS
     }
 
     /// Whether a record of so many bytes can be kept, and nothing has to go for it.
     pub fn has_room(&self, bytes: usize) -> bool {
         let weight = BLOCKS.rounded(allocated(bytes));
-        self.takes(bytes) && self.cache.used() + weight < self.cache.capacity()
+        self.takes(bytes) && self.cache.is_room(weight + 1)
+    }
+
+    /// Fills a place with a held record of `at`: where the cache is full, with a copy of it in lent
+    /// memory, if there is some.
+    fn fill(&self, place: usize, pin: Pin, weight: usize, at: Whereabouts) -> bool {
+        if self.cache.is_room(weight) {
+            return self.slots.fill(place, pin, weight);
+        }
+        // SAFETY: a held record.
+        let record = unsafe { shown(&pin, 0) };
+        let copy = |loan: &Loan| {
+            let start = loan.take(allocated(record.len()), true)?;
+            // SAFETY: there are more bytes than these.
+            unsafe { start.write_bytes(0, CLEARED_BYTES) };
+            let room = Room { start, bytes: record.len() };
+            // SAFETY: so many bytes follow what is held in front of them, of memory that is this
+            // room's alone.
+            unsafe { room.start.add(HELD_BYTES).copy_from(NonNull::from(&*record).cast(), record.len()) };
+            Some(room.hold(at))
+        };
+        self.slots.fill_over(place, pin, weight, true, copy)
     }
 
     /// Puts a record into the cache, if one of its places is free, and shows it without its first
@@ -269,7 +290,7 @@ impl ApartSlots {
         let free = places.find(|&place| self.slots.peek(place, &guard).is_none());
         drop(guard);
         if let Some(place) = free
-            && self.slots.fill(place, pin, weight)
+            && self.fill(place, pin, weight, at)
         {
             let (tags, shift) = (&self.tags[place / LINE_PLACES], place % LINE_PLACES * 8);
             let before = (tags.load(Ordering::Relaxed) >> shift) as u8;
@@ -281,7 +302,7 @@ impl ApartSlots {
 
 impl Drop for ApartSlots {
     fn drop(&mut self) {
-        self.cache.used.fetch_sub(self.tags.len() * LINE_MEMORY_BYTES, Ordering::Relaxed);
+        self.cache.own().used.fetch_sub(self.tags.len() * LINE_MEMORY_BYTES, Ordering::Relaxed);
     }
 }
 

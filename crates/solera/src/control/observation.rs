@@ -67,11 +67,13 @@ pub struct MemoryUse {
     pub table_bytes: u64,
     /// Blocks in the cache.
     pub cache_bytes: u64,
-    /// What the cache may hold now.
+    /// What the cache may hold now, with what is lent to it.
     pub cache_capacity_bytes: u64,
     /// What is in no use and kept for blocks and memtables to come, by all databases of the
     /// process.
     pub kept_bytes: u64,
+    /// Idle write buffers that are lent to the cache, or that readers of it have not given back.
+    pub lent_bytes: u64,
 }
 
 /// What a knob is set to.

@@ -33,6 +33,7 @@ pub(super) fn observe(core: &Core) -> Observation {
         cache_bytes: core.memory.cache.used() as u64,
         cache_capacity_bytes: core.memory.cache.capacity() as u64,
         kept_bytes: (BLOCKS.kept_bytes() + CHUNKS.kept_bytes()) as u64,
+        lent_bytes: core.memory.lent_bytes(),
         ..MemoryUse::default()
     };
     let mut keyspaces = Vec::with_capacity(trees.len());

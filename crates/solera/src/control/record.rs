@@ -164,11 +164,12 @@ impl MemoryUse {
             cache_bytes: next(),
             cache_capacity_bytes: next(),
             kept_bytes: next(),
+            lent_bytes: next(),
         }
     }
 
     /// Every number with its name.
-    pub fn named(&self) -> [(&'static str, u64); 8] {
+    pub fn named(&self) -> [(&'static str, u64); 9] {
         [
             ("budget_bytes", self.budget_bytes),
             ("memtable_bytes", self.memtable_bytes),
@@ -178,6 +179,7 @@ impl MemoryUse {
             ("cache_bytes", self.cache_bytes),
             ("cache_capacity_bytes", self.cache_capacity_bytes),
             ("kept_bytes", self.kept_bytes),
+            ("lent_bytes", self.lent_bytes),
         ]
     }
 }

@@ -18,6 +18,7 @@ use super::{
     drops::Drops,
     flushing::{self, Flusher},
     job_parts::JobParts,
+    lending::Lending,
     logs::{self, Around, Logs, Present},
     memory::Memory,
     options::Options,
@@ -47,8 +48,8 @@ use crate::{
 use std::sync::Arc;
 
 /// What all handles of one open database share. Locks are taken in this order and never the other
-/// way round: a flush claim (`work`), the commit lock (`commit`), the store lock (`store`), then
-/// the leaves, under which no other is taken: the catalog, the work state, the snapshot list, a
+/// way round: a flush claim (`work`), the commit lock (`commit`), the store lock (`store`), the
+/// dealing of memory, then the leaves, under which no other is taken: the catalog, the work state, the snapshot list, a
 /// tree's change of view.
 pub(crate) struct Core {
     pub(crate) options: Options,
@@ -64,6 +65,7 @@ pub(crate) struct Core {
     pub(crate) reclaiming: Reclaiming,
     pub(super) resting: Resting,
     pub(super) drops: Drops,
+    pub(super) lending: Lending,
     pub(crate) work: Work,
     pub(super) throttle: Throttle,
     pub(crate) tracing: Tracing,
@@ -109,6 +111,7 @@ impl Core {
         self.trees().iter().for_each(|tree| tree.mark_closed());
         // Files that grow have their ends when they are dropped.
         drop(self.commit.lock().log.take());
+        self.memory.call_in();
         self.logs.let_go();
         self.store.let_go();
         drop(self.lock.lock().take());
@@ -217,6 +220,10 @@ impl commit::Environment for Core {
         let limit = self.memory.write_buffer_bytes();
         let values = &self.store.files.values;
         if self.store.catalog.look(|keyspaces| apply::batch(keyspaces, limit, batch, values, full))? {
+            self.work.wake();
+        }
+        if self.memory.lent() > 0 && self.memory.filled(batch.payload().len() as u64, &self.store.catalog) {
+            // A worker looks when it can be lent again.
             self.work.wake();
         }
         Ok(())

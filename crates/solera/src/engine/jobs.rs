@@ -111,6 +111,7 @@ impl Core {
         }
         let now_ns = self.clock().monotonic_ns();
         self.resting.begin();
+        self.lend_idle_buffers(now_ns);
         // Where no writer writes, logs do not wait for memtables to be full.
         if let Some((pinning, are_little)) = self.logs.pinning(self.around_logs(), &self.commit)
             && (are_little || self.resting.is_quiet(self.visible(), now_ns))
@@ -139,6 +140,17 @@ impl Core {
         Ok(true)
     }
 
+    /// Lends the cache what writers leave idle, if they have for a while.
+    fn lend_idle_buffers(&self, now_ns: u64) {
+        let written = || self.stats.snapshot().bytes_written_log;
+        let buffer = self.memory.write_buffer_bytes();
+        if self.memory.lent() > 0 || !self.memory.may_lend() {
+            self.lending.stop();
+        } else if self.lending.are_idle(written(), buffer, now_ns) {
+            self.memory.lend(&self.store.catalog);
+        }
+    }
+
     /// After keyspaces were dropped: fits the cache to what is left, and lets logs go.
     pub(super) fn follow_drops(&self) {
         self.memory.fit_cache(&self.store.catalog);
@@ -148,7 +160,7 @@ impl Core {
     /// How long a worker that finds nothing to do waits at most.
     pub(super) fn next_look(&self) -> Option<Duration> {
         let now_ns = self.clock().monotonic_ns();
-        let others = [self.drops.next(now_ns), self.store.leaving.next()];
+        let others = [self.drops.next(now_ns), self.lending.next(now_ns), self.store.leaving.next()];
         self.resting.next(now_ns).into_iter().chain(others.into_iter().flatten()).min()
     }
 

@@ -4,12 +4,12 @@
 //! is not counted. `Memory` puts one in force: `write_buffer_bytes`, `level_filters` (for tables to
 //! come), and `fit_cache`.
 //!
-//! What must hold: whenever the cache is fitted, it and all that is counted are at most the budget.
-//! But a cache keeps an eighth, whatever the rest takes, unless less was set. After an open with a
-//! smaller budget `validate` allows what was set, and no worse.
-//!
-//! Callers: `open`, `job_parts`, `change`, `large`, `ingest` and `handle` fit the cache;
-//! `job_parts`, `ingest` and `report` ask for filters; `assignments` and `control` use a `Split`.
+//! What must hold: a cache that was fitted, what is lent to it and all that is counted are at most
+//! the budget. But it keeps an eighth, unless less was set. A loan is called in before memtables
+//! need it. After an open with a smaller budget `validate` allows what was set, and no worse.
+//! Callers: `open`, `job_parts`, `change`, `large`, `ingest` and `jobs` fit the cache, which also
+//! lends; `core` tells of writes; `job_parts`, `ingest` and `report` ask for filters; `assignments`
+//! and `control` use a `Split`.
 
 use super::{
     catalog::Catalog,
@@ -21,7 +21,7 @@ use crate::{
     error::{Error, Result},
     filter::BITS_PER_KEY_MAX,
     knob::{Legal, MemoryKnob, Value},
-    pool::{self, CHUNKS, Share},
+    pool::{self, CHUNK_BYTES, CHUNKS, Share},
     sync::{
         Mutex,
         atomic::{AtomicU64, Ordering},
@@ -38,6 +38,13 @@ const CACHE_SHARE_MIN: u64 = 8;
 /// flushed, and two that wait. What the cache gives up when more wait, it could hardly give back to
 /// the system, so it is not given out in the first place.
 const BUFFERS_GRANTED: u64 = 4;
+/// What is not lent of them: what is in memtables, one buffer at least, and as much more: a quarter
+/// of one, or so many bytes. When half of that is filled the loan is called in. The other half is
+/// for the time in which readers let go of it.
+const KEPT_BACK: (u64, u64) = (4, 4 << 20);
+/// While something is lent, the memtables are summed up each time that one part in so many of a
+/// buffer was written.
+const LOOKS: u64 = 16;
 /// What a keyspace takes, whether it has anything in memory or not: measured of ten thousand.
 const KEYSPACE_BYTES: u64 = 3 << 10;
 /// Under smaller budgets, from the smallest that is promised, what the allocator keeps is given
@@ -210,11 +217,38 @@ pub(crate) struct Memory {
     chunks: Share<1>,
     /// Bytes that jobs have written since the allocator was last trimmed.
     untrimmed: AtomicU64,
+    /// Bytes of write buffers that are lent to the cache.
+    lent: AtomicU64,
+    /// Bytes that writers have written since memtables were last summed up.
+    unseen: AtomicU64,
+    /// No writer will come.
+    read_only: bool,
+    /// Held while the budget is dealt out. Under it the catalog and the cache are asked.
+    dealing: Mutex<()>,
+}
+
+/// What the budget goes to before the cache, in bytes.
+struct Needs {
+    memtables: u64,
+    /// Tables and keyspaces.
+    rest: u64,
+}
+
+impl Needs {
+    fn of(catalog: &Catalog) -> Needs {
+        let trees = catalog.trees();
+        let of_tables = |version: &Version| version.tables().map(table_memory_bytes).sum::<u64>();
+        let tables: u64 = trees.iter().map(|tree| of_tables(&tree.view().version)).sum();
+        Needs {
+            memtables: trees.iter().map(|tree| tree.view().memtable_bytes()).sum(),
+            rest: tables + trees.len() as u64 * KEYSPACE_BYTES,
+        }
+    }
 }
 
 impl Memory {
     /// Nothing is set; `cache` has its size from [`Memory::fit_cache`].
-    pub(super) fn new(budget: Budget, cache: Arc<Cache>) -> Memory {
+    pub(super) fn new(budget: Budget, cache: Arc<Cache>, read_only: bool) -> Memory {
         let split = Split::default();
         let write_buffer_bytes = AtomicU64::new(split.write_buffer_bytes(&budget));
         Memory {
@@ -224,6 +258,10 @@ impl Memory {
             cache,
             chunks: CHUNKS.share(0),
             untrimmed: AtomicU64::new(0),
+            lent: AtomicU64::new(0),
+            unseen: AtomicU64::new(0),
+            read_only,
+            dealing: Mutex::new(()),
         }
     }
 
@@ -250,9 +288,9 @@ impl Memory {
         self.write_buffer_bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes of memtables that are never the cache's.
+    /// Bytes of memtables that the cache has only on loan.
     fn memtables_granted(&self) -> u64 {
-        self.write_buffer_bytes() * BUFFERS_GRANTED
+        if self.read_only { 0 } else { self.write_buffer_bytes() * BUFFERS_GRANTED }
     }
 
     /// Splits the budget like this from now on, except that the cache is not fitted to it.
@@ -287,21 +325,104 @@ impl Memory {
         tree.level_filters(view, deepest, |wanted| self.filter_bits_allowed(wanted, catalog))
     }
 
-    /// Fits the block cache into what the budget leaves. Called whenever a memtable is sealed or a
-    /// version installed.
+    /// Fits the block cache into what the budget leaves, and calls in what is lent if memtables
+    /// need it. Called whenever a version is installed, and as memtables fill while anything is
+    /// lent.
     pub(super) fn fit_cache(&self, catalog: &Catalog) {
-        let trees = catalog.trees();
-        let memtables: u64 = trees.iter().map(|tree| tree.view().memtable_bytes()).sum();
-        let of_tables = |version: &Version| version.tables().map(table_memory_bytes).sum::<u64>();
-        let tables: u64 = trees.iter().map(|tree| of_tables(&tree.view().version)).sum();
-        let keyspaces = trees.len() as u64 * KEYSPACE_BYTES;
-        let reserved = memtables.max(self.memtables_granted()) + tables + keyspaces;
+        let _dealing = self.dealing.lock();
+        self.fit(&Needs::of(catalog));
+    }
+
+    fn fit(&self, needs: &Needs) {
+        let (granted, mut lent) = (self.memtables_granted(), self.lent());
+        // What was called in and readers still hold.
+        let unreturned = if lent == 0 { self.cache.lent_held() as u64 } else { 0 };
+        let reserved = (needs.memtables + unreturned).max(granted) + needs.rest;
         let least = self.budget.bytes / CACHE_SHARE_MIN;
         let left = self.budget.divided_bytes().saturating_sub(reserved).max(least);
-        let most = self.split.lock().cache_percent.map(|percent| self.budget.part(percent));
-        let cache = most.map_or(left, |most| left.min(most));
+        let cache = self.cache_most().map_or(left, |most| left.min(most));
+        if lent > self.idle(needs, cache, needs.memtables + self.kept_back() / 2) {
+            self.call_in();
+            lent = 0;
+        }
         assert!(cache <= least || cache + reserved <= self.budget.bytes, "the accounts add up to the budget");
+        assert!(lent == 0 || needs.memtables + lent <= granted, "what is lent is no memtable's");
         self.cache.set_capacity(usize::try_from(cache).unwrap_or(usize::MAX));
+    }
+
+    /// Most that the cache may have, if that was set.
+    fn cache_most(&self) -> Option<u64> {
+        self.split.lock().cache_percent.map(|percent| self.budget.part(percent))
+    }
+
+    /// Bytes of write buffers that are idle, where memtables take `reserved` and the cache has
+    /// `cache` bytes of its own. What was set for write buffers is theirs alone.
+    fn idle(&self, needs: &Needs, cache: u64, reserved: u64) -> u64 {
+        if self.split.lock().write_buffer_percent.is_some() {
+            return 0;
+        }
+        // A cache that keeps its least has a part of them for good.
+        let unclaimed = self.budget.divided_bytes().saturating_sub(cache + needs.rest);
+        let idle = self.memtables_granted().min(unclaimed).saturating_sub(reserved);
+        self.cache_most().map_or(idle, |most| idle.min(most.saturating_sub(cache)))
+    }
+
+    /// What is not lent beside what memtables have.
+    fn kept_back(&self) -> u64 {
+        (self.write_buffer_bytes() / KEPT_BACK.0).max(KEPT_BACK.1)
+    }
+
+    /// Lends the cache what no writer needs now, in whole chunks.
+    pub(super) fn lend(&self, catalog: &Catalog) {
+        let _dealing = self.dealing.lock();
+        let needs = Needs::of(catalog);
+        self.fit(&needs);
+        let own = (self.cache.capacity() - self.cache.lent()) as u64;
+        let reserved = needs.memtables.max(self.write_buffer_bytes()) + self.kept_back();
+        let idle = self.idle(&needs, own, reserved);
+        let lent = idle / CHUNK_BYTES as u64 * CHUNK_BYTES as u64;
+        if self.lent() == 0 && lent > 0 {
+            self.unseen.store(0, Ordering::Relaxed);
+            self.lent.store(lent, Ordering::Relaxed);
+            self.cache.lend(usize::try_from(lent).unwrap_or(usize::MAX));
+        }
+    }
+
+    /// The cache uses write buffers no more.
+    pub(super) fn call_in(&self) {
+        self.lent.store(0, Ordering::Relaxed);
+        self.cache.call_in();
+    }
+
+    /// Bytes of write buffers that are lent to the cache.
+    #[inline]
+    pub(super) fn lent(&self) -> u64 {
+        self.lent.load(Ordering::Relaxed)
+    }
+
+    /// The same, or what the cache and its readers still have of them.
+    pub(crate) fn lent_bytes(&self) -> u64 {
+        self.lent().max(self.cache.lent_held() as u64)
+    }
+
+    /// Whether anything could be lent, if no writer needs it.
+    pub(super) fn may_lend(&self) -> bool {
+        let kept = self.write_buffer_bytes() + self.kept_back();
+        self.memtables_granted() >= kept + CHUNK_BYTES as u64
+            && self.split.lock().write_buffer_percent.is_none()
+    }
+
+    /// Writers have put so many bytes into memtables while something was lent. True: it was called
+    /// in now.
+    #[cold]
+    pub(super) fn filled(&self, bytes: u64, catalog: &Catalog) -> bool {
+        let unseen = self.unseen.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if unseen < self.write_buffer_bytes() / LOOKS {
+            return false;
+        }
+        self.unseen.store(0, Ordering::Relaxed);
+        self.fit_cache(catalog);
+        self.lent() == 0
     }
 }
 

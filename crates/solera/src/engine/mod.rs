@@ -23,6 +23,7 @@ mod keyspace_record;
 pub mod descriptions;
 pub(crate) mod assignments;
 mod leaving;
+mod lending;
 mod store;
 pub(crate) mod reads;
 pub(crate) mod commit;

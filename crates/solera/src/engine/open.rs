@@ -24,6 +24,7 @@ use super::{
     files::Files,
     keyspace_record,
     leaving::Leaving,
+    lending::Lending,
     logs::{LOGS_MAX, Logs, Present},
     memory::{Budget, Memory},
     options::{KeyspaceOptions, Options},
@@ -270,7 +271,7 @@ fn start(
 ) -> Result<Core> {
     let (opened_unix_ms, opened_ns) = (options.clock.unix_ms(), options.clock.monotonic_ns());
     let cache = Cache::new(0);
-    let memory = Memory::new(Budget::given(&options), cache.clone());
+    let memory = Memory::new(Budget::given(&options), cache.clone(), options.read_only);
     let files =
         Files::new(options.fs.clone(), dir, database, options.direct_reads, cache, recorded.next_file);
     let manifest_path = FileName::Manifest(manifest.unwrap_or_default()).in_dir(dir);
@@ -310,6 +311,7 @@ fn start(
         reclaiming: Reclaiming::default(),
         resting: Resting::default(),
         drops: Drops::default(),
+        lending: Lending::default(),
         memory,
         work,
         throttle: Throttle::new(options.clock.clone(), options.background_threads == 0),

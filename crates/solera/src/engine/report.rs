@@ -139,8 +139,11 @@ pub struct Stats {
     pub memory_bytes: u64,
     /// Bytes in the block cache.
     pub block_cache_bytes: u64,
-    /// Bytes that the block cache may hold now.
+    /// Bytes that the block cache may hold now, with what is lent to it.
     pub block_cache_capacity_bytes: u64,
+    /// Bytes of idle write buffers that are lent to the block cache, or that readers of it have not
+    /// given back.
+    pub block_cache_lent_bytes: u64,
     /// Bytes appended to logs since the database was opened.
     pub bytes_written_log: u64,
     /// Value files that live values are being moved out of.
@@ -265,6 +268,7 @@ pub(crate) fn database(
         memory_bytes: memory.budget.bytes,
         block_cache_bytes: memory.cache.used() as u64,
         block_cache_capacity_bytes: memory.cache.capacity() as u64,
+        block_cache_lent_bytes: memory.lent_bytes(),
         bytes_written_log: counted.snapshot().bytes_written_log,
         value_files_leaving: leaving,
         background_failure: work.failure().err().map(|error| error.to_string()),

@@ -105,9 +105,7 @@ impl Stretches for CachedStretches {
     }
 
     fn wants(&self, number: usize, weight: usize) -> bool {
-        number < self.slots.places()
-            && self.slots.has_passed(number)
-            && self.cache.used() + weight <= self.cache.capacity()
+        number < self.slots.places() && self.slots.has_passed(number) && self.cache.is_room(weight)
     }
 
     fn keep(&self, number: usize, pin: Pin, weight: usize) {

@@ -1,5 +1,5 @@
 //! Memory that is used again, on whatever thread: `Pool`, its two instances `BLOCKS` and `CHUNKS`,
-//! `Share`, `Settled`.
+//! `Share`, `Loan`, `Settled`.
 //!
 //! An allocator keeps for a thread what was freed on it, so blocks that one thread reads in and
 //! another evicts spread over all heaps. The engine hands its large pieces on by itself: blocks up
@@ -13,9 +13,11 @@
 //! `filter` and `table::reader` settle; `engine::memory` and `merge::visible` trim;
 //! `control::observe` asks for `kept_bytes`.
 
+mod loan;
 mod mapped;
 mod regions;
 
+pub use loan::Loan;
 pub use mapped::{MAPPED_BYTES_MIN, map, unmap};
 
 use parking_lot::Mutex;
@@ -180,9 +182,14 @@ impl<const CLASSES: usize> Pool<CLASSES> {
     /// Gives a piece back.
     ///
     /// # Safety
-    /// `start` came from [`Pool::take`] of this pool with the same `bytes`, and is used no more.
+    /// `start` came from [`Pool::take`] of this pool with the same `bytes`, and is used no more. Or
+    /// it came from [`Loan::take`], and this is [`BLOCKS`].
     pub unsafe fn give(&self, start: NonNull<u8>, bytes: usize) {
         let rounded = self.rounded(bytes);
+        // SAFETY: by the contract.
+        if unsafe { loan::give(start, rounded) } {
+            return;
+        }
         let in_use = self.in_use.fetch_sub(rounded, Ordering::Relaxed);
         if let Some(class) = self.class(rounded)
             && in_use + self.kept.load(Ordering::Relaxed) <= self.limit.load(Ordering::Relaxed)

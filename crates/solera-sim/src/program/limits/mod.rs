@@ -2,7 +2,8 @@
 //!
 //! - *memory*: under a budget with twenty times the data, the largest resident set (`VmHWM`).
 //! - *tables*: 10,000 tables, opened and read. *shapes*: 100,000 deleted keys, 10,000 iterators.
-//! - *pieces*: one large batch, transaction or value, long keys, many keyspaces; what users hold.
+//! - *pieces*: one large batch, transaction or value, long keys, many keyspaces; what users hold;
+//!   bursts of writes after rests.
 //!
 //! What must hold: each measurement is a process of its own with at most 64 files open. A child
 //! fails on a wrong answer, and prints names and numbers; `run` and `pieces` judge them. What is
@@ -14,6 +15,7 @@ mod held;
 mod keyspaces;
 mod large;
 mod pieces;
+mod rests;
 
 use super::{Scale, Verdict};
 use crate::random::Random;
@@ -168,6 +170,15 @@ pub enum Task {
         /// How many values each puts
         times: u64,
     },
+    /// Rest with reads and then write a burst, again and again
+    Rests {
+        /// Bytes
+        budget: u64,
+        /// How often
+        rounds: u64,
+        /// Of the load
+        seed: u64,
+    },
     /// Make, flush, open and read keyspaces of one key each
     Keyspaces {
         /// Bytes
@@ -292,6 +303,7 @@ pub fn run_child(dir: &Path, task: &Task) -> Result<(), String> {
             held::iterators(dir, budget, [keys, key_bytes, value_bytes, count, steps])
         }
         Task::Ranges { budget, count } => held::ranges(dir, budget, count),
+        Task::Rests { budget, rounds, seed } => rests::rests(dir, budget, rounds, seed),
         Task::Near { budget, writers, bytes, times } => held::near(dir, budget, writers, bytes, times),
         Task::Memory { budget, operations, seed, separate_from } => {
             memory(dir, budget, operations, seed, separate_from)

@@ -82,6 +82,7 @@ fn memory(memory: &MemoryUse) -> String {
         ("tables", memory.table_bytes),
         ("cache", memory.cache_bytes),
         ("kept", memory.kept_bytes),
+        ("lent", memory.lent_bytes),
     ];
     let owners = owners.map(|(owner, bytes)| format!("{owner} {}", units::bytes(bytes)));
     format!(

@@ -1,0 +1,125 @@
+//! Full slots in the order in which a clock's hand comes to them: `Ring`, `Place`.
+//!
+//! `turn` turns the hand as long as it is told to, and takes what it evicts out of the slots. A
+//! block that was touched goes round once more. In the second round being touched does not help, or
+//! readers as fast as the hand could keep it turning forever.
+//!
+//! What must hold: each full slot has one place, in the ring of the ground that its block lies on.
+//! A slot that has a place is emptied under the mutex of that ring, or when its table drops. `used`
+//! is the weight of the full slots.
+//!
+//! Caller: `cache`, which has one for each ground.
+
+use super::{Ground, Slots, held};
+use crate::{
+    pin::Pin,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+use std::{collections::VecDeque, ptr, sync::Weak};
+
+/// Evicted bytes that may wait in a thread's bag of garbage before it is handed over: handing over
+/// costs as much as the rest of an eviction, and waiting costs memory beyond the budget.
+const UNFLUSHED_BYTES_MAX: usize = 256 << 10;
+
+/// Ring places of dropped tables are swept out when there are this many more of them than of living
+/// ones.
+pub(super) const DEAD_PLACES_MAX: usize = 1024;
+
+/// Full slots on one ground.
+pub(super) struct Ring {
+    ground: Ground,
+    pub(super) used: AtomicUsize,
+    /// Places whose table is gone, or more.
+    pub(super) dead: AtomicUsize,
+    clock: Mutex<Clock>,
+}
+
+#[derive(Default)]
+struct Clock {
+    /// Full slots, the longest in the cache first. The hand stands at the front.
+    places: VecDeque<Place>,
+    /// Weight evicted since garbage was last handed over.
+    unflushed: usize,
+}
+
+/// A slot that is full, or was when it came in.
+pub(super) struct Place {
+    pub(super) table: Weak<Slots>,
+    pub(super) slot: u32,
+    pub(super) weight: usize,
+}
+
+/// What [`Ring::turn`] took out of slots.
+#[derive(Default)]
+pub(super) struct Evicted {
+    pub(super) pins: Vec<Pin>,
+    pub(super) weight: usize,
+    /// So much has left that this thread should hand its garbage over.
+    pub(super) flush: bool,
+}
+
+impl Ring {
+    pub(super) fn new(ground: Ground) -> Ring {
+        Ring { ground, used: AtomicUsize::new(0), dead: AtomicUsize::new(0), clock: Mutex::default() }
+    }
+
+    /// How many places there are.
+    #[cfg(test)]
+    pub(super) fn places(&self) -> usize {
+        self.clock.lock().places.len()
+    }
+
+    /// Puts in a place that is not to be turned away from.
+    pub(super) fn push(&self, place: Place) {
+        self.clock.lock().places.push_back(place);
+    }
+
+    /// Turns the hand as long as `is_over` says so of the weight that has gone, and puts `place` in
+    /// last, so that a block is not evicted by its own insertion. With `spares`, what was touched
+    /// goes round once more.
+    pub(super) fn turn(
+        &self,
+        place: Option<Place>,
+        spares: bool,
+        is_over: impl Fn(usize) -> bool,
+    ) -> Evicted {
+        let mut evicted = Evicted::default();
+        let mut clock = self.clock.lock();
+        let Clock { places, unflushed } = &mut *clock;
+        if self.dead.load(Ordering::Relaxed) > places.len() / 2 + DEAD_PLACES_MAX {
+            self.dead.store(0, Ordering::Relaxed);
+            places.retain(|place| place.table.strong_count() > 0);
+        }
+        let mut second_chances = if spares { places.len() } else { 0 };
+        while is_over(evicted.weight) {
+            let Some(place) = places.pop_front() else { break };
+            let Some(table) = place.table.upgrade() else { continue };
+            let slot = &table.slots[place.slot as usize];
+            let Some(header) = held(slot.load(Ordering::Acquire)) else { continue };
+            // SAFETY: a slot is emptied only under the mutex that is held here, or when its table
+            // drops, which `table` keeps from happening; so it still owns the reference that keeps
+            // the header alive.
+            if second_chances > 0 && unsafe { header.as_ref() }.take_touched() {
+                second_chances -= 1;
+                places.push_back(place);
+                continue;
+            }
+            slot.store(ptr::null_mut(), Ordering::Release);
+            table.weights[self.ground as usize].fetch_sub(place.weight, Ordering::Relaxed);
+            self.used.fetch_sub(place.weight, Ordering::Relaxed);
+            *unflushed += place.weight;
+            evicted.weight += place.weight;
+            // SAFETY: the slot owned one reference, given to it by `fill`, and has just lost it.
+            evicted.pins.push(unsafe { Pin::from_raw(header) });
+        }
+        places.extend(place);
+        evicted.flush = *unflushed >= UNFLUSHED_BYTES_MAX;
+        if evicted.flush {
+            *unflushed = 0;
+        }
+        evicted
+    }
+}

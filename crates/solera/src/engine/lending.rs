@@ -1,0 +1,106 @@
+//! When write buffers are idle, so that the block cache may have them: `Lending`.
+//!
+//! Writers may be few rather than none: what they fill in a while is compared with a write buffer.
+//! `memory` says how much may be lent, and calls it in.
+//!
+//! What must hold: a worker looks again after `REST` as long as nothing is lent and anything could
+//! be. While something is lent, or nothing can be, no worker is woken for it.
+//!
+//! Callers: `jobs`, for `give_back`; `workers` ask when to look again.
+
+use crate::sync::Mutex;
+use std::time::Duration;
+
+/// So long writers must have written little.
+const REST: Duration = Duration::from_secs(2);
+/// Little is one part in so many of a write buffer, in that time. What is lent is called in when
+/// one is full, so it then serves for minutes, and is filled in a fraction of a second.
+const LITTLE: u64 = 128;
+
+/// How much writers have written of late.
+#[derive(Default)]
+pub(super) struct Lending {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Bytes that were written to logs before the present look began, and when that was.
+    begun: Option<(u64, u64)>,
+    /// When to look again.
+    next_ns: Option<u64>,
+}
+
+impl Lending {
+    /// Whether writers have left write buffers idle for a while: `written` bytes went to logs since
+    /// the database was opened. If not, a worker looks again.
+    pub(super) fn are_idle(&self, written: u64, write_buffer_bytes: u64, now_ns: u64) -> bool {
+        let mut state = self.state.lock();
+        let (written_before, since_ns) = *state.begun.get_or_insert((written, now_ns));
+        let (since, rest) = (now_ns.saturating_sub(since_ns), REST.as_nanos() as u64);
+        let little = (write_buffer_bytes / LITTLE) as u128 * since as u128;
+        let is_little = u128::from(written.saturating_sub(written_before)) * u128::from(rest) <= little;
+        let is_idle = since >= rest && is_little;
+        if since >= rest || !is_little {
+            state.begun = Some((written, now_ns));
+        }
+        let since_ns = state.begun.map_or(now_ns, |(_, since_ns)| since_ns);
+        state.next_ns = (!is_idle).then(|| since_ns.saturating_add(rest));
+        is_idle
+    }
+
+    /// There is nothing to look for.
+    pub(super) fn stop(&self) {
+        *self.state.lock() = State::default();
+    }
+
+    /// How long it is until a worker is to look again; `None`: none is to.
+    pub(super) fn next(&self, now_ns: u64) -> Option<Duration> {
+        let next_ns = self.state.lock().next_ns?;
+        Some(Duration::from_nanos(next_ns.saturating_sub(now_ns)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+    const BUFFER: u64 = 16 << 20;
+
+    #[test]
+    fn buffers_are_idle_two_seconds_after_the_last_of_many_writes() {
+        let lending = Lending::default();
+        assert!(lending.next(0).is_none(), "no worker was told to look");
+        assert!(!lending.are_idle(5 << 20, BUFFER, SECOND));
+        assert_eq!(lending.next(2 * SECOND), Some(Duration::from_secs(1)));
+        // A write came in between.
+        assert!(!lending.are_idle(6 << 20, BUFFER, 3 * SECOND));
+        assert_eq!(lending.next(3 * SECOND), Some(REST));
+        assert!(!lending.are_idle(6 << 20, BUFFER, 4 * SECOND));
+        assert!(lending.are_idle(6 << 20, BUFFER, 5 * SECOND));
+        assert!(lending.next(5 * SECOND).is_none());
+    }
+
+    #[test]
+    fn a_trickle_of_writes_leaves_them_idle_and_a_stream_does_not() {
+        let idle_looks = |bytes_a_second: u64| {
+            let lending = Lending::default();
+            (0..100).filter(|at| lending.are_idle(at * bytes_a_second, BUFFER, at * SECOND)).count()
+        };
+        assert!(idle_looks(20) > 40);
+        assert!(idle_looks(60 << 10) > 40, "a buffer takes four minutes to fill");
+        assert_eq!(idle_looks(70 << 10), 0);
+        assert_eq!(idle_looks(100 << 20), 0);
+    }
+
+    #[test]
+    fn a_look_that_comes_late_counts_what_was_written_by_the_second() {
+        let lending = Lending::default();
+        lending.are_idle(0, BUFFER, 0);
+        assert!(lending.are_idle(6 << 20, BUFFER, 110 * SECOND), "56 KiB a second");
+        assert!(!lending.are_idle(100 << 20, BUFFER, 200 * SECOND));
+        lending.stop();
+        assert!(lending.next(0).is_none());
+    }
+}
