@@ -232,7 +232,7 @@ fn a_trickle_of_writes_neither_calls_in_nor_lends_anew() {
     let other = cellar.db.keyspace("other").unwrap();
     let mut both = 0;
     for n in 0.. {
-        other.put(n.to_be_bytes(), value(n)).unwrap();
+        other.put(u32::to_be_bytes(n), value(n)).unwrap();
         cellar.db.put(n.to_be_bytes(), value(n)).unwrap();
         both = other.stats().memtable_bytes + cellar.db.default().stats().memtable_bytes;
         if cellar.lent() == 0 {

@@ -49,8 +49,8 @@ use std::sync::Arc;
 
 /// What all handles of one open database share. Locks are taken in this order and never the other
 /// way round: a flush claim (`work`), the commit lock (`commit`), the store lock (`store`), the
-/// dealing of memory, then the leaves, under which no other is taken: the catalog, the work state, the snapshot list, a
-/// tree's change of view.
+/// dealing of memory, then the leaves, under which no other is taken: the catalog, the work state,
+/// the snapshot list, a tree's change of view.
 pub(crate) struct Core {
     pub(crate) options: Options,
     /// When it was opened: on the wall, in Unix milliseconds, and by the monotonic clock.
