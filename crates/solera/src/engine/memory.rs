@@ -9,8 +9,8 @@
 //! need it. After an open with a smaller budget `validate` allows what was set, and no worse.
 //!
 //! Callers: `open`, `job_parts`, `change`, `large`, `ingest` and `jobs` fit the cache; `jobs`
-//! lends. `core` tells of writes. `job_parts`, `ingest` and `report` ask for filters; `assignments` and
-//! `control` use a `Split`.
+//! lends. `core` tells of writes. `job_parts`, `ingest` and `report` ask for filters; `assignments`
+//! and `control` use a `Split`.
 
 use super::{
     catalog::Catalog,
