@@ -111,7 +111,8 @@ impl Core {
         }
         let now_ns = self.clock().monotonic_ns();
         self.resting.begin();
-        self.lend_idle_buffers(now_ns);
+        let written = || self.stats.snapshot().bytes_written_log;
+        self.lending.look(&self.memory, &self.store.catalog, written, now_ns);
         // Where no writer writes, logs do not wait for memtables to be full.
         if let Some((pinning, are_little)) = self.logs.pinning(self.around_logs(), &self.commit)
             && (are_little || self.resting.is_quiet(self.visible(), now_ns))
@@ -138,17 +139,6 @@ impl Core {
             Looked::Flush(tree) => drop(flushing::Environment::seal(self, &[tree])),
         }
         Ok(true)
-    }
-
-    /// Lends the cache what writers leave idle, if they have for a while.
-    fn lend_idle_buffers(&self, now_ns: u64) {
-        let written = || self.stats.snapshot().bytes_written_log;
-        let buffer = self.memory.write_buffer_bytes();
-        if self.memory.lent() > 0 || !self.memory.may_lend() {
-            self.lending.stop();
-        } else if self.lending.are_idle(written(), buffer, now_ns) {
-            self.memory.lend(&self.store.catalog);
-        }
     }
 
     /// After keyspaces were dropped: fits the cache to what is left, and lets logs go.

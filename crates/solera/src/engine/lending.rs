@@ -8,6 +8,7 @@
 //!
 //! Callers: `jobs`, for `give_back`; `workers` ask when to look again.
 
+use super::{catalog::Catalog, memory::Memory};
 use crate::sync::Mutex;
 use std::time::Duration;
 
@@ -32,9 +33,25 @@ struct State {
 }
 
 impl Lending {
+    /// Lends the block cache what writers leave idle, if they have for a while: so many bytes were
+    /// `written` to logs since the database was opened.
+    pub(super) fn look(
+        &self,
+        memory: &Memory,
+        catalog: &Catalog,
+        written: impl FnOnce() -> u64,
+        now_ns: u64,
+    ) {
+        if memory.lent() > 0 || !memory.may_lend() {
+            self.stop();
+        } else if self.are_idle(written(), memory.write_buffer_bytes(), now_ns) {
+            memory.lend(catalog);
+        }
+    }
+
     /// Whether writers have left write buffers idle for a while: `written` bytes went to logs since
     /// the database was opened. If not, a worker looks again.
-    pub(super) fn are_idle(&self, written: u64, write_buffer_bytes: u64, now_ns: u64) -> bool {
+    fn are_idle(&self, written: u64, write_buffer_bytes: u64, now_ns: u64) -> bool {
         let mut state = self.state.lock();
         let (written_before, since_ns) = *state.begun.get_or_insert((written, now_ns));
         let (since, rest) = (now_ns.saturating_sub(since_ns), REST.as_nanos() as u64);
@@ -50,7 +67,7 @@ impl Lending {
     }
 
     /// There is nothing to look for.
-    pub(super) fn stop(&self) {
+    fn stop(&self) {
         *self.state.lock() = State::default();
     }
 

@@ -8,8 +8,8 @@
 //! the budget. But it keeps an eighth, unless less was set. A loan is called in before memtables
 //! need it. After an open with a smaller budget `validate` allows what was set, and no worse.
 //!
-//! Callers: `open`, `job_parts`, `change`, `large`, `ingest` and `jobs` fit the cache; `jobs`
-//! lends. `core` tells of writes. `job_parts`, `ingest` and `report` ask for filters; `assignments`
+//! Callers: `open`, `job_parts`, `change`, `large`, `ingest` and `jobs` fit the cache;
+//! `lending` lends. `core` tells of writes. `job_parts`, `ingest` and `report` ask for filters; `assignments`
 //! and `control` use a `Split`.
 
 use super::{
