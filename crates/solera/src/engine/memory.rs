@@ -9,8 +9,8 @@
 //! need it. After an open with a smaller budget `validate` allows what was set, and no worse.
 //!
 //! Callers: `open`, `job_parts`, `change`, `large`, `ingest` and `jobs` fit the cache;
-//! `lending` lends. `core` tells of writes. `job_parts`, `ingest` and `report` ask for filters; `assignments`
-//! and `control` use a `Split`.
+//! `lending` lends. `core` tells of writes. `job_parts`, `ingest` and `report` ask for filters;
+//! `assignments` and `control` use a `Split`.
 
 use super::{
     catalog::Catalog,
