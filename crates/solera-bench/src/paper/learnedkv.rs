@@ -1,8 +1,8 @@
 //! LearnedKV's experiments, repeated: `run`, L1 to L3.
 //!
-//! L1 is phases of updates and reads, L2 scans; both are here. `cells` is L3, `in_memory` has memory
-//! for everything, `pages` shows what was measured and `verdicts` what holds. Every `Way` to keep
-//! values is an arm, by its name.
+//! L1 is phases of updates and reads, L2 scans; both are here. `cells` is L3, `in_memory` has
+//! memory for everything, `pages` shows what was measured and `verdicts` what holds. Every `Way` to
+//! keep values is an arm, by its name.
 //!
 //! What must hold: all arms have the same memory and do the same operations. In L1 and L2 they
 //! follow each other within a repeat, in another order in each. A cell of L3 does all its repeats

@@ -1,5 +1,5 @@
-//! Tests of what a conversion leaves behind that does not come to its end: power cuts at every step,
-//! files of a crash, a full disk.
+//! Tests of what a conversion leaves behind that does not come to its end: power cuts at every
+//! step, files of a crash, a full disk.
 
 use super::{
     DIR, Model, WAYS, assert_holds, assert_whole, key, named, open, options, round, value_file_bytes,

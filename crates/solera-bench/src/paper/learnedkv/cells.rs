@@ -1,7 +1,8 @@
 //! L3, cell by cell: what value size, over-provision and the error bound do (`sizes`, `spares`,
 //! `bounds`).
 //!
-//! What must hold: each cell has a database of its own, and all of a table hold about as many bytes.
+//! What must hold: each cell has a database of its own, and all of a table hold about as many
+//! bytes.
 //!
 //! Caller: `learnedkv::run`.
 
