@@ -155,7 +155,7 @@ pub trait Agent: fmt::Debug + Send {
     /// and the window is to be judged. `None`: nothing.
     fn propose(&mut self, window: &Window) -> Option<Proposal>;
 
-    /// Whether knobs are to be as nobody set them, where nothing else may be changed: because of
+    /// Whether knobs are to be unset, where nothing else may be changed: because of
     /// what its changes have lost, or because the last one hurt. Only resets are allowed. `None`:
     /// they stay.
     fn homeward(&mut self, window: &Window) -> Option<Proposal> {

@@ -341,7 +341,7 @@ impl Coordinator {
         self.rules.guarded && !is_open
     }
 
-    /// Whether knobs may at least be as nobody set them: this tuner has set some, and the context
+    /// Whether knobs may at least be unset: this tuner has set some, and the context
     /// has not had all its changes.
     fn may_go_home(&self, window: &Window) -> bool {
         let changes = self.state.places.get(&window.context).map_or(0, |place| place.changes);

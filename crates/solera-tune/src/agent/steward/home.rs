@@ -1,11 +1,11 @@
-//! The way back to settings that nobody chose: `Home`, what knobs stand at while nobody has set
-//! them.
+//! The way back to settings that the database begins with: `Home`, what knobs stand at while they
+//! are not set.
 //!
 //! `note` learns that from windows. `way` says which knobs to reset, and the plan that this comes
 //! to.
 //!
-//! What must hold: what a person or another program has set is not reset. A knob whose value nobody
-//! saw unset is not reset either.
+//! What must hold: what a person or another program has set is not reset. A knob that
+//! was never seen unset is not reset either.
 //!
 //! Caller: `steward`, which goes home where nothing else may be changed.
 
@@ -17,7 +17,7 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use solera::control::knob::RUN_LIMIT;
 
-/// What knobs stand at while nobody has set them.
+/// What knobs stand at while they are not set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Home(Vec<Unset>);
 
@@ -30,7 +30,7 @@ struct Unset {
 }
 
 impl Home {
-    /// Notes the knobs that nobody has set.
+    /// Notes the knobs that are not set.
     pub(super) fn note(&mut self, window: &Window) {
         let is_set = |knob: &str, level| window.setting(knob, level).is_some_and(|of| of.is_set);
         for Setting { knob, level, value, is_set: own } in &window.settings {

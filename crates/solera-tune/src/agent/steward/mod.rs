@@ -101,7 +101,7 @@ struct Memory {
     credit: Credit,
     /// Of what each group was predicted to gain, how much it did.
     trust: BTreeMap<Group, f64>,
-    /// Where knobs stand that nobody has set.
+    /// Where knobs stand that are not set.
     #[serde(default)]
     home: Home,
     /// Whether the workload changed several times within a window, and none has lasted since.
@@ -292,7 +292,7 @@ impl Steward {
     }
 
     /// The wish to go home, with what that costs of what staying does. A context that is new must
-    /// not gain by it: nobody knows what the settings of others do in it.
+    /// not gain by it: what the settings of others do in it is not known.
     fn wish_home(&self, window: &Window) -> Option<(Wish, f64)> {
         let known = self.memory.known.get(&window.context)?;
         let rests = known.rests.get(&Group::Home).is_some_and(|(until, _)| *until > window.number);

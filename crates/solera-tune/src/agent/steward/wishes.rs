@@ -39,7 +39,7 @@ pub(super) enum Group {
     Blocks,
     /// All of them at once: what the model thinks best, before anything else was tried.
     Whole,
-    /// All of them as nobody set them.
+    /// All of them as if they were not set.
     Home,
 }
 
