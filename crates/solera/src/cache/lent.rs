@@ -56,6 +56,12 @@ impl Cache {
         self.lent.loan.held()
     }
 
+    /// What readers hold since a loan was called in, or is about to come back, keeps its pages.
+    /// Those beside go back to the system.
+    pub fn give_back_held(&self) {
+        self.lent.loan.give_back_pages();
+    }
+
     /// The cache empties all that is lent to it, and uses no more. Each chunk goes back once no
     /// reader has anything of it.
     pub fn call_in(&self) {

@@ -222,7 +222,7 @@ impl commit::Environment for Core {
         if self.store.catalog.look(|keyspaces| apply::batch(keyspaces, limit, batch, values, full))? {
             self.work.wake();
         }
-        if self.memory.lent() > 0 && self.memory.filled(batch.payload().len() as u64, &self.store.catalog) {
+        if self.memory.is_on_loan() && self.memory.filled(batch.payload().len() as u64, &self.store.catalog) {
             // A worker looks when it can be lent again.
             self.work.wake();
         }

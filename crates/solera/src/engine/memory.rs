@@ -25,7 +25,7 @@ use crate::{
     pool::{self, CHUNK_BYTES, CHUNKS, Share},
     sync::{
         Mutex,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     tree::{Tree, View},
     version::{TableRef, Version},
@@ -43,8 +43,8 @@ const BUFFERS_GRANTED: u64 = 4;
 /// of one, or so many bytes. When half of that is filled the loan is called in. The other half is
 /// for the time in which readers let go of it.
 const KEPT_BACK: (u64, u64) = (4, 4 << 20);
-/// While something is lent, the memtables are summed up each time that one part in so many of a
-/// buffer was written.
+/// While something is lent, or held, the memtables are summed up each time that one part in so many
+/// of a buffer was written.
 const LOOKS: u64 = 16;
 /// What a keyspace takes, whether it has anything in memory or not: measured of ten thousand.
 const KEYSPACE_BYTES: u64 = 3 << 10;
@@ -220,6 +220,8 @@ pub(crate) struct Memory {
     untrimmed: AtomicU64,
     /// Bytes of write buffers that are lent to the cache.
     lent: AtomicU64,
+    /// Something is lent, or readers still hold what was.
+    is_on_loan: AtomicBool,
     /// Bytes that writers have written since memtables were last summed up.
     unseen: AtomicU64,
     /// No writer will come.
@@ -260,6 +262,7 @@ impl Memory {
             chunks: CHUNKS.share(0),
             untrimmed: AtomicU64::new(0),
             lent: AtomicU64::new(0),
+            is_on_loan: AtomicBool::new(false),
             unseen: AtomicU64::new(0),
             read_only,
             dealing: Mutex::new(()),
@@ -335,20 +338,36 @@ impl Memory {
     }
 
     fn fit(&self, needs: &Needs) {
-        let (granted, mut lent) = (self.memtables_granted(), self.lent());
-        // What was called in and readers still hold.
-        let unreturned = if lent == 0 { self.cache.lent_held() as u64 } else { 0 };
-        let reserved = (needs.memtables + unreturned).max(granted) + needs.rest;
+        let held = self.held_after_call();
+        let cache = self.own_cache(needs, held);
+        if self.lent() > self.idle(needs, cache, needs.memtables + self.kept_back() / 2) {
+            self.call_in();
+        }
+        let (granted, lent) = (self.memtables_granted(), self.lent());
+        assert!(lent == 0 || needs.memtables + lent <= granted, "what is lent is no memtable's");
+        self.cache.set_capacity(usize::try_from(cache).unwrap_or(usize::MAX));
+    }
+
+    /// Bytes that the cache has of its own, where readers hold so many of what was called in.
+    fn own_cache(&self, needs: &Needs, held: u64) -> u64 {
+        let reserved = needs.memtables.max(self.memtables_granted()) + needs.rest + held;
         let least = self.budget.bytes / CACHE_SHARE_MIN;
         let left = self.budget.divided_bytes().saturating_sub(reserved).max(least);
         let cache = self.cache_most().map_or(left, |most| left.min(most));
-        if lent > self.idle(needs, cache, needs.memtables + self.kept_back() / 2) {
-            self.call_in();
-            lent = 0;
-        }
         assert!(cache <= least || cache + reserved <= self.budget.bytes, "the accounts add up to the budget");
-        assert!(lent == 0 || needs.memtables + lent <= granted, "what is lent is no memtable's");
-        self.cache.set_capacity(usize::try_from(cache).unwrap_or(usize::MAX));
+        cache
+    }
+
+    /// Bytes that readers hold of what was called in at an earlier time: memtables cannot have
+    /// them. The pages beside go back to the system.
+    fn held_after_call(&self) -> u64 {
+        if self.lent() > 0 || !self.is_on_loan() {
+            return 0;
+        }
+        self.cache.give_back_held();
+        let held = self.cache.lent_held() as u64;
+        self.is_on_loan.store(held > 0, Ordering::Relaxed);
+        held
     }
 
     /// Most that the cache may have, if that was set.
@@ -385,6 +404,7 @@ impl Memory {
         if self.lent() == 0 && lent > 0 {
             self.unseen.store(0, Ordering::Relaxed);
             self.lent.store(lent, Ordering::Relaxed);
+            self.is_on_loan.store(true, Ordering::Relaxed);
             self.cache.lend(usize::try_from(lent).unwrap_or(usize::MAX));
         }
     }
@@ -401,7 +421,13 @@ impl Memory {
         self.lent.load(Ordering::Relaxed)
     }
 
-    /// The same, or what the cache and its readers still have of them.
+    /// Whether something is lent, or readers still hold what was.
+    #[inline]
+    pub(super) fn is_on_loan(&self) -> bool {
+        self.is_on_loan.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that are lent, or that the cache and its readers still have of what was.
     pub(crate) fn lent_bytes(&self) -> u64 {
         self.lent().max(self.cache.lent_held() as u64)
     }
@@ -413,8 +439,8 @@ impl Memory {
             && self.split.lock().write_buffer_percent.is_none()
     }
 
-    /// Writers have put so many bytes into memtables while something was lent. True: it was called
-    /// in now.
+    /// Writers have put so many bytes into memtables while something was lent, or held. True: it
+    /// was called in now.
     #[cold]
     pub(super) fn filled(&self, bytes: u64, catalog: &Catalog) -> bool {
         let unseen = self.unseen.fetch_add(bytes, Ordering::Relaxed) + bytes;
@@ -422,8 +448,9 @@ impl Memory {
             return false;
         }
         self.unseen.store(0, Ordering::Relaxed);
+        let was_lent = self.lent() > 0;
         self.fit_cache(catalog);
-        self.lent() == 0
+        was_lent && self.lent() == 0
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! A loan takes chunks from `CHUNKS` and carves pieces out of them, one behind the other. A piece
 //! that comes back serves the next one of its size. A chunk of which no piece is out is whole: it
-//! is carved anew. Once the loan is called in, a whole chunk goes back to `CHUNKS`.
+//! is carved anew. Once the loan is called in, a whole chunk goes back to `CHUNKS`. Of one that is
+//! not, `give_back_pages` gives the system the pages on which no piece lies (`paging`).
 //!
 //! What must hold:
 //! - `BLOCKS` neither keeps nor frees a lent piece: `give` knows it by its address.
@@ -11,7 +12,7 @@
 //!
 //! Callers: `cache` owns a loan; `pool::mod` asks of each piece of `BLOCKS` whether it is lent.
 
-use super::{ALIGN, BLOCKS, CHUNK_BYTES, CHUNKS, COARSE_BYTES_MAX};
+use super::{ALIGN, BLOCKS, CHUNK_BYTES, CHUNKS, COARSE_BYTES_MAX, paging::Pages};
 use parking_lot::{Mutex, RwLock};
 use std::{
     collections::BTreeMap,
@@ -40,7 +41,7 @@ pub struct Loan(Arc<Owner>);
 struct Owner {
     /// Most bytes of chunks that it may hold. Changes under the lock of `state`.
     allowed: AtomicUsize,
-    /// Bytes of the chunks in `state`.
+    /// Bytes of the chunks in `state`, without the pages that were given back.
     held: AtomicUsize,
     state: Mutex<State>,
 }
@@ -57,12 +58,15 @@ struct State {
     free: BTreeMap<usize, Vec<Free>>,
     /// Turns of all chunks so far.
     turns: u64,
+    /// Bytes of pages of these chunks that were given back.
+    given_back: usize,
 }
 
 struct Chunk {
     start: NonNull<u8>,
-    /// Pieces that are out.
+    /// Pieces that are out, and on which pages they lie.
     pieces: usize,
+    pages: Pages,
     /// Bytes from the start that were carved.
     carved: usize,
     /// The number of its turn: each begins when it is taken or whole.
@@ -96,8 +100,8 @@ impl Loan {
         self.0.allowed.load(Ordering::Relaxed)
     }
 
-    /// Bytes of the chunks that it holds. They may be more than it may hold, as long as pieces are
-    /// out that were carved before.
+    /// Bytes of the chunks that it holds, without pages that were given back. They may be more than
+    /// it may hold, as long as pieces are out that were carved before.
     pub fn held(&self) -> usize {
         self.0.held.load(Ordering::Relaxed)
     }
@@ -124,10 +128,22 @@ impl Loan {
                 state.whole.push(chunk);
             }
         }
-        let going: Vec<Chunk> = going.iter().filter_map(|chunk| state.chunks.remove(chunk)).collect();
-        self.0.held.store(state.chunks.len() * CHUNK_BYTES, Ordering::Relaxed);
+        let going: Vec<Chunk> = going.iter().filter_map(|chunk| state.remove(*chunk)).collect();
+        self.0.count_held(&state);
         drop(state);
         going.into_iter().for_each(give_chunk);
+    }
+
+    /// Gives the system the pages of chunks on which no piece lies, if the loan was called in. What
+    /// is still out of it may be out for long, and is little beside its chunks.
+    pub fn give_back_pages(&self) {
+        let mut state = self.0.state.lock();
+        if self.allowed() > 0 {
+            return;
+        }
+        let more: usize = state.chunks.values_mut().map(|chunk| chunk.pages.give_back()).sum();
+        state.given_back += more;
+        self.0.count_held(&state);
     }
 
     /// Memory for what `BLOCKS` would give `bytes`, of whatever content, aligned to [`ALIGN`].
@@ -144,13 +160,16 @@ impl Loan {
             return None;
         }
         if again && let Some(piece) = state.take_free(rounded) {
+            self.0.count_held(&state);
             return Some(piece);
         }
         if state.open.is_none_or(|open| state.chunks[&open].carved + rounded > CHUNK_BYTES) {
             self.0.open_chunk(&mut state)?;
         }
         let open = state.open.expect("a chunk was opened");
-        Some(state.carve(open, rounded))
+        let piece = state.carve(open, rounded);
+        self.0.count_held(&state);
+        Some(piece)
     }
 }
 
@@ -169,12 +188,17 @@ impl Owner {
         let chunk = start.addr().get();
         state.turns += 1;
         let turn = state.turns;
-        state.chunks.insert(chunk, Chunk { start, pieces: 0, carved: 0, turn });
-        self.held.store(held, Ordering::Relaxed);
+        let pages = Pages::of(start, CHUNK_BYTES);
+        state.chunks.insert(chunk, Chunk { start, pieces: 0, pages, carved: 0, turn });
         state.open = Some(chunk);
         LENT.count.fetch_add(1, Ordering::Relaxed);
         LENT.owners.write().insert(chunk, self.clone());
         Some(())
+    }
+
+    /// Counts what it holds anew.
+    fn count_held(&self, state: &State) {
+        self.held.store(state.chunks.len() * CHUNK_BYTES - state.given_back, Ordering::Relaxed);
     }
 
     /// The piece at `offset` of a chunk comes back.
@@ -185,6 +209,7 @@ impl Owner {
         let entry = state.chunks.get_mut(&chunk).expect("a chunk stays until its pieces are back");
         assert!(entry.pieces > 0 && offset + bytes <= entry.carved, "the piece is out");
         entry.pieces -= 1;
+        entry.pages.leave(offset, bytes);
         if entry.pieces > 0 {
             let turn = entry.turn;
             if allowed > 0 {
@@ -203,20 +228,27 @@ impl Owner {
         if state.open == Some(chunk) {
             state.open = None;
         }
-        let going = state.chunks.remove(&chunk);
-        self.held.store(state.chunks.len() * CHUNK_BYTES, Ordering::Relaxed);
+        let going = state.remove(chunk);
+        self.count_held(state);
         drop(locked);
         going.into_iter().for_each(give_chunk);
     }
 }
 
 impl State {
+    fn remove(&mut self, chunk: usize) -> Option<Chunk> {
+        let removed = self.chunks.remove(&chunk)?;
+        self.given_back -= removed.pages.given_back();
+        Some(removed)
+    }
+
     /// A piece of this size that came back.
     fn take_free(&mut self, bytes: usize) -> Option<NonNull<u8>> {
         let free = self.free.get_mut(&bytes)?;
         while let Some(Free { chunk, offset, turn }) = free.pop() {
             if let Some(chunk) = self.chunks.get_mut(&chunk).filter(|chunk| chunk.turn == turn) {
                 chunk.pieces += 1;
+                self.given_back -= chunk.pages.enter(offset, bytes);
                 // SAFETY: the piece lies inside the chunk.
                 return Some(unsafe { chunk.start.add(offset) });
             }
@@ -230,6 +262,7 @@ impl State {
         debug_assert!(chunk.carved + bytes <= CHUNK_BYTES && chunk.carved.is_multiple_of(ALIGN));
         // SAFETY: so many bytes of the chunk were carved, and it has room for more.
         let piece = unsafe { chunk.start.add(chunk.carved) };
+        self.given_back -= chunk.pages.enter(chunk.carved, bytes);
         chunk.carved += bytes;
         chunk.pieces += 1;
         piece
@@ -376,6 +409,31 @@ mod tests {
         assert_eq!(loan.held(), MIB);
         give_back([held], 64 << 10, 9);
         assert_eq!(loan.held(), 0);
+    }
+
+    #[test]
+    fn a_piece_that_stays_out_holds_its_pages_and_not_its_chunk() {
+        let loan = Loan::new();
+        loan.allow(2 * MIB);
+        let mut pieces = take_all(&loan, 10_000, true, 9);
+        let kept: Vec<_> = [3, 50, 51, 150].into_iter().rev().map(|at| pieces.remove(at)).collect();
+        loan.give_back_pages();
+        assert_eq!(loan.held(), 2 * MIB, "it was not called in");
+        loan.allow(0);
+        loan.give_back_pages();
+        assert_eq!(loan.held(), 2 * MIB, "all pieces are out");
+        give_back(pieces, 10_000, 9);
+        assert_eq!(loan.held(), 2 * MIB);
+        loan.give_back_pages();
+        // A page for each end that a piece may stick out by, and the ends of both chunks.
+        let most = if cfg!(all(target_os = "linux", not(miri))) { 8 * 16_384 + 4 * 4096 } else { 2 * MIB };
+        assert!((40_000..=most).contains(&loan.held()), "{}", loan.held());
+        // The chunks serve again when they are whole, and are as large as before.
+        loan.allow(2 * MIB);
+        give_back(kept, 10_000, 9);
+        let pieces = take_all(&loan, 64 << 10, true, 8);
+        assert_eq!((pieces.len(), loan.held()), (32, 2 * MIB));
+        give_back(pieces, 64 << 10, 8);
     }
 
     #[test]

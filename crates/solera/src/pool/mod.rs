@@ -15,6 +15,7 @@
 
 mod loan;
 mod mapped;
+mod paging;
 mod regions;
 
 pub use loan::Loan;
