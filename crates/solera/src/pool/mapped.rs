@@ -4,13 +4,14 @@
 //! what lies between those in use. A piece of its own mapping goes back to the system at once.
 //!
 //! What must hold: `unmap` is told the size that `map` was told.
-//! Callers: `pool` (blocks and values over 1 MiB), `memtable::arena` (records over 1 MiB).
+//! Callers: `pool` (chunks of memtables, blocks and values from 1 MiB), `memtable::arena` (records
+//! over 1 MiB).
 
 use std::{alloc::Layout, ptr::NonNull};
 
-/// Pieces of more bytes are mapped by themselves: a mapping is a call of the system and begins on a
-/// page, which is nothing to them.
-pub const MAPPED_BYTES_MIN: usize = (1 << 20) + 1;
+/// Pieces of so many bytes are mapped by themselves: a mapping is a call of the system and begins on
+/// a page, which is nothing to them.
+pub const MAPPED_BYTES_MIN: usize = 1 << 20;
 
 /// `bytes` of zeros, aligned to a page. `bytes` is at least [`MAPPED_BYTES_MIN`].
 pub fn map(bytes: usize) -> NonNull<u8> {

@@ -169,15 +169,19 @@ impl<const CLASSES: usize> Pool<CLASSES> {
         }
         // Pieces of other sizes make room.
         self.trim();
-        if rounded >= MAPPED_BYTES_MIN {
-            return map(rounded);
+        let start = if rounded >= MAPPED_BYTES_MIN { map(rounded) } else { Self::allocated(rounded) };
+        if rounded <= CHUNK_BYTES {
+            REGIONS.add(start.addr().get(), rounded);
         }
+        start
+    }
+
+    /// Zeros from the allocator.
+    fn allocated(rounded: usize) -> NonNull<u8> {
         let layout = Self::layout(rounded);
         // SAFETY: a multiple of the step of at least one byte is not 0.
         let start = unsafe { alloc_zeroed(layout) };
-        let start = NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout));
-        REGIONS.add(start.addr().get(), rounded);
-        start
+        NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout))
     }
 
     /// Gives a piece back.
@@ -230,11 +234,13 @@ impl<const CLASSES: usize> Pool<CLASSES> {
     /// # Safety
     /// `take` allocated it with this size, and it is used no more.
     unsafe fn release(start: NonNull<u8>, rounded: usize) {
+        if rounded <= CHUNK_BYTES {
+            REGIONS.remove(start.addr().get(), rounded);
+        }
         if rounded >= MAPPED_BYTES_MIN {
             // SAFETY: by the contract; `take` maps pieces of such sizes.
             return unsafe { unmap(start, rounded) };
         }
-        REGIONS.remove(start.addr().get(), rounded);
         // SAFETY: by the contract.
         unsafe { dealloc(start.as_ptr(), Self::layout(rounded)) }
     }

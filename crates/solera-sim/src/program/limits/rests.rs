@@ -1,7 +1,7 @@
 //! A database that rests and is read, and then has many writers, again and again: `rests`.
 //!
 //! While it rests, its idle write buffers are lent to the cache. When writers come, that memory has
-//! to come back before memtables need it.
+//! to come back before memtables need it, though readers still hold some blocks of it.
 //!
 //! What must hold: something is lent in every rest, or the child fails: it would measure nothing.
 //!
@@ -16,6 +16,8 @@ use std::time::Duration;
 const DATA_PARTS: u64 = 10;
 /// A burst writes so many write buffers, one of which is a sixteenth of the budget.
 const BURST_BUFFERS: u64 = 6;
+/// During a burst, so many values are held that were read before, and a walk in the middle.
+const HELD: u64 = 8;
 /// Longest that a database may take to lend what writers leave idle.
 const REST_MAX: Duration = Duration::from_secs(30);
 
@@ -38,6 +40,9 @@ pub(super) fn rests(dir: &std::path::Path, budget: u64, rounds: u64, seed: u64) 
         for _ in 0..2 * keys {
             read += db.get(key(random.below(keys)))?.map_or(0, |value| value.len() as u64);
         }
+        let values = (0..HELD).map(|_| db.get(key(random.below(keys)))).collect::<Result<Vec<_>, _>>()?;
+        let mut walk = db.range(key(random.below(keys))..);
+        walk.next().transpose()?;
         std::thread::scope(|scope| {
             let writers: Vec<_> = (0..USERS)
                 .map(|user| {
@@ -49,6 +54,7 @@ pub(super) fn rests(dir: &std::path::Path, budget: u64, rounds: u64, seed: u64) 
                 writer.join().unwrap_or_else(|_| Err(solera::Error::Poisoned("a thread panicked".into())))
             })
         })?;
+        drop((values, walk));
         println!("rss_round{round}_kib {}", peak_rss_kib()?);
     }
     println!("read_mib {}", read >> 20);
