@@ -58,6 +58,7 @@ pub mod waste;
 pub mod descriptor;
 mod counted;
 mod reader;
+mod warm;
 mod lookup;
 mod file;
 mod cursor;

@@ -154,3 +154,38 @@ fn a_few_scans_of_a_keyspace_of_one_table_leave_it_within_its_space_and_lookups_
     db.close().unwrap();
     assert_whole(&memory);
 }
+
+/// Symptom: of values of 256 bytes, found reads took 1.02 to 1.12 reads of files, and 1.23 of 1 KiB
+/// in the middle of updates. Cause: conversions write the tables of pointers anew, and where
+/// the cache is full a lookup had to read each new block twice before it stayed. Cure: what was in
+/// the cache before comes into it as it is written.
+#[test]
+fn pointers_that_were_in_memory_before_a_conversion_are_there_after_it() {
+    let memory = MemFs::new();
+    let fs = Arc::new(FaultFs::new(Arc::new(memory.clone())));
+    let keys = 6000;
+    let options = options(fs.clone(), Reclaim::Tier).shape(Shape::default()).write_buffer(32 << 10);
+    let db = options.value_spare_percent(30).open(DIR).unwrap();
+    let mut model = Model::new();
+    let mut write = |n: u32, again: u32| {
+        put(&db, &mut model, n, [&again.to_le_bytes()[..], &[(n + again) as u8; 1000]].concat());
+    };
+    (0..keys).for_each(|n| write(n * 131 % keys, 0));
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    for _ in 0..2 {
+        assert!((0..keys).all(|n| db.get(key(n)).unwrap().is_some()));
+    }
+    for again in 1..8 {
+        (0..1200).for_each(|n| write((n * n * 31 + again * 977) % keys, again));
+        while db.step().unwrap() {}
+    }
+    assert!(!named(&memory, ".values").is_empty(), "values moved");
+    let before = fs.calls(Call::Read);
+    for n in 0..1000 {
+        assert!(db.get(key(n * 7919 % keys)).unwrap().is_some());
+    }
+    let reads = fs.calls(Call::Read) - before;
+    assert!(reads <= 1010, "{reads} reads for 1000 keys");
+    assert_holds(&db, &model);
+}
