@@ -59,6 +59,7 @@ pub mod descriptor;
 mod counted;
 mod reader;
 mod warm;
+mod share;
 mod lookup;
 mod file;
 mod cursor;
