@@ -530,6 +530,7 @@ impl Iter {
         if self.resolves {
             let (clock, pointer) =
                 (self.keyspace.handle().clock(), values::decode(front.value(), front.key())?);
+            // In sorted files most steps read nothing: the clock would cost as much as they do.
             let may_be_slow = self.scout.waits() && (!pointer.sorted || self.front_ahead.was_first());
             let begun = may_be_slow.then(|| clock.monotonic_ns());
             self.apart = Some(read_apart(&mut self.front_ahead, &self.keyspace, front.key(), &pointer)?);

@@ -82,7 +82,8 @@ impl<'c> JobParts<'c> {
         self.store.poison.guarded(what, job)
     }
 
-    /// As [`Store::install`], and the cache is fitted to what is left.
+    /// As [`Store::install`], and the cache is fitted to what is left. Tables that were `flushed`
+    /// come into it.
     pub(super) fn install(
         &self,
         tree: &Tree,
@@ -99,7 +100,8 @@ impl<'c> JobParts<'c> {
         Ok(())
     }
 
-    /// As [`Store::install_flushed`], and the cache is fitted to what is left.
+    /// As [`Store::install_flushed`], and the cache is fitted to what is left. The tables come into
+    /// it.
     pub(super) fn install_flushed(&self, flushed: Vec<Flushed>) -> Result<()> {
         let files = |one: &Flushed| (one.tree.clone(), warming::files(&one.written));
         let new: Vec<_> = flushed.iter().map(files).collect();

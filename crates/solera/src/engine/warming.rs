@@ -4,8 +4,9 @@
 //! memory. A conversion writes all tables of its range anew, again and again. Left to lookups, each
 //! new block would be read twice before it stays (`Slots::insert_where_room`).
 //!
-//! What must hold: only tables of keyspaces with separated values come in. They take a part of the
-//! cache, and what is merged comes in only if most of what it was made of was there.
+//! What must hold: only tables come in whose keyspace has more bytes in value files than in tables.
+//! They take a part of the cache. What is merged comes in only if half of what it was made of was
+//! there.
 //!
 //! Callers: `job_parts` (flushes), `jobs` (merges).
 
@@ -13,6 +14,7 @@ use crate::{
     cache::Cache,
     compaction::{Plan, Written},
     ids::FileId,
+    table::Table,
     tree::Tree,
     version::TableRef,
 };
@@ -30,11 +32,10 @@ pub(super) fn flushed(tree: &Tree, files: &BTreeSet<FileId>, cache: &Cache) {
 
 /// `plan` was carried out.
 pub(super) fn merged(tree: &Tree, plan: &Plan, written: &Written, cache: &Cache) {
+    let cached = |table: &TableRef| table.file().opened().map_or(0, Table::cached_bytes);
     let inputs = || plan.sources.iter().flat_map(|source| &source.tables).chain(&plan.target.tables);
-    let open = |table: &TableRef| table.file().opened().map_or(0, crate::table::Table::cached_bytes);
-    let (cached, all) =
-        inputs().fold((0, 0), |(cached, all), table| (cached + open(table), all + table.descriptor().bytes));
-    if 2 * cached >= all {
+    let all: u64 = inputs().map(|table| table.descriptor().bytes).sum();
+    if 2 * inputs().map(cached).sum::<u64>() >= all {
         let capacity = cache.capacity() as u64;
         warm(tree, &files(written), capacity - capacity / LEFT_PARTS);
     }
@@ -48,7 +49,7 @@ pub(super) fn files(written: &Written) -> BTreeSet<FileId> {
 /// Brings `files` into the cache if they have no more than `bytes_max`.
 fn warm(tree: &Tree, files: &BTreeSet<FileId>, bytes_max: u64) {
     let version = tree.view().version.clone();
-    if version.values().is_empty() {
+    if version.values().bytes() <= version.bytes() {
         return;
     }
     let new = || version.tables().filter(|table| files.contains(&table.id()));

@@ -2,8 +2,8 @@
 //!
 //! A walk, up or down, reads up to 64 sorted value files in stretches. The first has 8 or 16 KiB,
 //! and each next one is four times as long, up to 256 KiB. Gaps of up to 16 KiB are read over.
-//! `read_listed` knows all that it will need, and reads just that. From a log, in the order of the
-//! writes, a walk reads values one by one.
+//! Where a walk says what comes (`expect`), and for a list (`read_listed`), just that is read. From
+//! a log, in the order of the writes, a walk reads values one by one.
 //! What must hold: each value is checked once, as `ValueFile::read` checks it. Values share the
 //! memory of their stretch. What is read ahead stays with the walk. Beside it, a walk of a user's
 //! has stretches stay in memory to which it comes again, if there is room (`values::stretch`). All
@@ -132,32 +132,38 @@ impl ReadAhead {
             self.windows[self.at].last = Some(record);
             return Ok(value);
         }
-        let window = &mut self.windows[self.at];
-        if window.has(&record) {
-        } else if let Some(part) = window.take_expected(&record) {
-            self.was_short = part.end - part.start <= SHORT_BYTES as u64;
-            self.fetch(part, true);
-        } else {
-            let wanted = match way {
-                Some(Way::Apart) => 0,
-                None if self.in_order < IN_ORDER_MIN && self.reads == 1 => 0,
-                None if self.in_order < IN_ORDER_MIN => STRETCH_BYTES_FIRST,
-                _ => (window.stretch * STRETCH_GROWTH).clamp(STRETCH_BYTES_MIN, self.stretch_max()),
-            };
-            let part = match way {
-                Some(Way::Down) => record.end.saturating_sub(wanted as u64)..record.end,
-                _ => record.start..record.start.saturating_add(wanted as u64),
-            };
-            self.windows[self.at].stretch = wanted;
-            self.was_short = wanted <= SHORT_BYTES;
-            self.was_first = wanted <= STRETCH_BYTES_FIRST;
-            if part.start <= record.start && part.end >= record.end {
-                self.fetch(part, false);
-            }
+        if !self.windows[self.at].has(&record) {
+            self.fetch_around(&record, way);
         }
         let window = &mut self.windows[self.at];
         window.last = Some(record.clone());
         window.value(pointer, key, &record)
+    }
+
+    /// Reads the part of the present window's file in which `record` is expected; else the stretch
+    /// that begins there, if it reaches so far. `way` leads there from the record before.
+    fn fetch_around(&mut self, record: &Range<u64>, way: Option<Way>) {
+        let window = &mut self.windows[self.at];
+        if let Some(part) = window.take_expected(record) {
+            self.was_short = part.end - part.start <= SHORT_BYTES as u64;
+            return self.fetch(part, true);
+        }
+        let wanted = match way {
+            Some(Way::Apart) => 0,
+            None if self.in_order < IN_ORDER_MIN && self.reads == 1 => 0,
+            None if self.in_order < IN_ORDER_MIN => STRETCH_BYTES_FIRST,
+            _ => (window.stretch * STRETCH_GROWTH).clamp(STRETCH_BYTES_MIN, self.stretch_max()),
+        };
+        let part = match way {
+            Some(Way::Down) => record.end.saturating_sub(wanted as u64)..record.end,
+            _ => record.start..record.start.saturating_add(wanted as u64),
+        };
+        self.windows[self.at].stretch = wanted;
+        self.was_short = wanted <= SHORT_BYTES;
+        self.was_first = wanted <= STRETCH_BYTES_FIRST;
+        if part.start <= record.start && part.end >= record.end {
+            self.fetch(part, false);
+        }
     }
 
     /// The value that `pointer` leads to, into the present window's file, if its stretch is in

@@ -8,7 +8,8 @@
 //! What must hold: it promises nothing and waits for nothing. The reads that follow find what is
 //! there by then.
 //!
-//! Caller: `vfs::posix::handles` (`ReadFile::will_need`), which value files call for `db::scout`.
+//! Caller: `vfs::posix::handles` (`ReadFile::will_need`, `read_needed`), which value files call for
+//! `db::scout`.
 
 use std::fs::File;
 
