@@ -189,7 +189,7 @@ fn offsets_and_sizes_of_ranges_add_up() {
 fn parts_of_one_block_share_it_and_all_parts_are_the_whole_table() {
     let entries: Vec<Entry> = (0..10_000u32).map(|i| put(i.to_be_bytes(), 5)).collect();
     let key = |i: u32| i.to_be_bytes();
-    for (layout, cache_bytes) in layouts().into_iter().flat_map(|layout| [(layout, 0), (layout, 1 << 30)]) {
+    for (layout, cache_bytes) in layouts().flat_map(|layout| [(layout, 0), (layout, 1 << 30)]) {
         let context = context(&fresh_fs(), cache_bytes);
         let file = table_of(&context, &layout, &entries);
         let table = file.table().unwrap();
