@@ -323,6 +323,11 @@ impl Slots {
         (self.cache.own_capacity() / AHEAD_SHARE) as u64
     }
 
+    /// Weight of what lies in them.
+    pub fn weight(&self) -> usize {
+        self.weight.load(Ordering::Relaxed)
+    }
+
     /// How many places there are.
     pub fn places(&self) -> usize {
         self.slots.len()

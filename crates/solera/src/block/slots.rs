@@ -64,6 +64,16 @@ impl BlockSlots {
         self.0.peek(i, guard).map(block_of)
     }
 
+    /// Puts block `i` into the cache, unless another reader was faster, and has others give way.
+    pub fn insert(&self, i: usize, block: &Block) {
+        self.0.insert(i, block.pin().clone(), block.memory_bytes());
+    }
+
+    /// Weight of the blocks that are cached.
+    pub fn weight(&self) -> usize {
+        self.0.weight()
+    }
+
     /// Puts block `i` into the cache, unless another reader was faster, where other blocks do not
     /// have to go for it; else when it comes the second time.
     pub fn insert_where_room(&self, i: usize, block: &Block) {

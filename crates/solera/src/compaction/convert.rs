@@ -423,7 +423,7 @@ pub fn cells<E>(
             let share = share(table, &cell.range);
             cell.table_bytes += (table.bytes() as f64 * share) as u64;
             // At least one, so that what a cell may hold is looked at.
-            let part = |number: u64| (number as f64 * share).ceil() as u64;
+            let part = |number: u64| ((number as f64 * share).ceil() as u64).max(number.min(1));
             cell.hidden += part(*hides) * mean;
             for (file, of_table) in live.iter() {
                 let of_cell =
@@ -444,12 +444,12 @@ fn share(table: &TableRef, range: &KeyRange) -> f64 {
     if range.covers(table.clip()) {
         return 1.0;
     }
-    let by_index = table.file().opened().map(|open| {
-        let within = open.approximate_bytes(&table.clip().intersection(range));
-        (within, open.approximate_bytes(table.clip()))
+    let of_open = table.file().opened().map(|open| {
+        let within = open.share(&table.clip().intersection(range));
+        (within, open.share(table.clip()))
     });
-    match by_index {
-        Some((within, all)) if all > 0 => (within as f64 / all as f64).min(1.0),
+    match of_open {
+        Some((within, all)) if all > 0.0 => (within / all).min(1.0),
         _ => table.bytes_within(range) as f64 / table.bytes().max(1) as f64,
     }
 }

@@ -525,14 +525,16 @@ impl Iter {
         if self.front_refusal.is_some() {
             return refused(self.front_refusal.take(), self.resolves);
         }
-        self.scout.follow(&self.keyspace.tree().values);
+        self.scout.follow(&self.keyspace.tree().values, &mut self.front_ahead);
         let Some(front) = self.front.as_ref().filter(|front| front.is_separated()) else { return Ok(()) };
         if self.resolves {
             let (clock, pointer) =
                 (self.keyspace.handle().clock(), values::decode(front.value(), front.key())?);
-            let begun = (!pointer.sorted && self.scout.waits()).then(|| clock.monotonic_ns());
+            // In sorted files most steps read nothing: the clock would cost as much as they do.
+            let may_be_slow = self.scout.waits() && (!pointer.sorted || self.front_ahead.was_first());
+            let begun = may_be_slow.then(|| clock.monotonic_ns());
             self.apart = Some(read_apart(&mut self.front_ahead, &self.keyspace, front.key(), &pointer)?);
-            if let Some(begun) = begun
+            if let Some(begun) = begun.filter(|_| self.front_ahead.was_first())
                 && self.scout.timed(clock.monotonic_ns().saturating_sub(begun))
                 && self.overlay.is_none()
             {
@@ -551,7 +553,7 @@ impl Iter {
             walker.seek(front.key())?;
             Ok(walker)
         });
-        self.scout.begin(placed, &self.keyspace.tree().values);
+        self.scout.begin(placed, &self.keyspace.tree().values, &mut self.front_ahead);
     }
 
     /// Reads the value that the back stands on, if it lies apart. An error is of this pair alone.

@@ -15,6 +15,7 @@ use super::{
     memory::Memory,
     reclaiming::Reclaiming,
     store::{Flushed, Store},
+    warming,
     work::Work,
 };
 use crate::{
@@ -81,7 +82,8 @@ impl<'c> JobParts<'c> {
         self.store.poison.guarded(what, job)
     }
 
-    /// As [`Store::install`], and the cache is fitted to what is left.
+    /// As [`Store::install`], and the cache is fitted to what is left. Tables that were `flushed`
+    /// come into it.
     pub(super) fn install(
         &self,
         tree: &Tree,
@@ -92,13 +94,20 @@ impl<'c> JobParts<'c> {
         self.store.install(tree, written, flushed, None, edit)?;
         self.memory.fit_cache(&self.store.catalog);
         self.memory.wrote(written.bytes());
+        if !flushed.is_empty() {
+            warming::flushed(tree, &warming::files(written), &self.memory.cache);
+        }
         Ok(())
     }
 
-    /// As [`Store::install_flushed`], and the cache is fitted to what is left.
+    /// As [`Store::install_flushed`], and the cache is fitted to what is left. The tables come into
+    /// it.
     pub(super) fn install_flushed(&self, flushed: Vec<Flushed>) -> Result<()> {
+        let files = |one: &Flushed| (one.tree.clone(), warming::files(&one.written));
+        let new: Vec<_> = flushed.iter().map(files).collect();
         self.store.install_flushed(flushed, None)?;
         self.memory.fit_cache(&self.store.catalog);
+        new.iter().for_each(|(tree, files)| warming::flushed(tree, files, &self.memory.cache));
         Ok(())
     }
 }

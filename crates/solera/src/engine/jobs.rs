@@ -18,6 +18,7 @@ use super::{
     options::Durability,
     reclaiming::{self, Reclaimer},
     resting::Looked,
+    warming,
     work::{Job, NextStep},
 };
 use crate::{
@@ -53,6 +54,7 @@ impl Core {
                 values: outputs.values.clone(),
                 ..plan.edit(version, &outputs.tables)
             })?;
+            warming::merged(tree, plan, &outputs, &self.memory.cache);
             tree.context.stats.add_rarely(Counter::BytesWrittenCompaction, outputs.bytes());
             tree.context.stats.add_rarely(Counter::Compactions, 1);
             plan.count(&outputs.tables, &tree.context.stats);

@@ -42,6 +42,7 @@ mod reclaiming;
 mod reclaim;
 mod convert;
 mod rewrite;
+mod warming;
 mod job_parts;
 mod flushing;
 mod large;

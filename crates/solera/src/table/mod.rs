@@ -58,6 +58,8 @@ pub mod waste;
 pub mod descriptor;
 mod counted;
 mod reader;
+mod warm;
+mod share;
 mod lookup;
 mod file;
 mod cursor;

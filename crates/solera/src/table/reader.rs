@@ -218,12 +218,18 @@ impl Table {
         self.slots.get(number, &guard).map(|block| Block::clone(&block))
     }
 
-    /// Reads block `number` for a reader of `level`, and puts it into the cache.
+    /// Reads block `number` for a reader of `level`, and puts it into the cache. A block that
+    /// leads a lookup to values stays there at once: it leads to hundreds of them.
     #[cold]
     pub(super) fn load(&self, level: u32, number: usize, counter: LevelCounter) -> Result<Block> {
         let block = self.read(number)?;
         self.note_read(level, &block, counter);
-        self.slots.insert_where_room(number, &block);
+        let leads_to_values = block.len() > 0 && block.kind(0).is_separated();
+        if leads_to_values && counter == LevelCounter::LookupBlocksRead {
+            self.slots.insert(number, &block);
+        } else {
+            self.slots.insert_where_room(number, &block);
+        }
         Ok(block)
     }
 

@@ -2,8 +2,8 @@
 //!
 //! A walk, up or down, reads up to 64 sorted value files in stretches. The first has 8 or 16 KiB,
 //! and each next one is four times as long, up to 256 KiB. Gaps of up to 16 KiB are read over.
-//! `read_listed` knows all that it will need, and reads just that. From a log, in the order of the
-//! writes, a walk reads values one by one.
+//! Where a walk says what comes (`expect`), and for a list (`read_listed`), just that is read. From
+//! a log, in the order of the writes, a walk reads values one by one.
 //! What must hold: each value is checked once, as `ValueFile::read` checks it. Values share the
 //! memory of their stretch. What is read ahead stays with the walk. Beside it, a walk of a user's
 //! has stretches stay in memory to which it comes again, if there is room (`values::stretch`). All
@@ -39,6 +39,8 @@ const STRETCH_BYTES_MAX: usize = 256 << 10;
 const BYTES_MAX: usize = 2 << 20;
 /// A gap up to this many bytes is read over: it costs less than another read.
 const GAP_BYTES_MAX: u64 = 16 << 10;
+/// Parts of a file that the device was asked for and that were not read yet, at most.
+const EXPECTED_MAX: usize = 16;
 /// After so many values of a walk that lay one behind the other, it will also go on in a file that
 /// it comes to.
 const IN_ORDER_MIN: u32 = 4;
@@ -62,6 +64,8 @@ struct Window {
     stretch: usize,
     /// When it was used last, in reads.
     used: u64,
+    /// What the device was asked for and was not read yet.
+    expected: Vec<Range<u64>>,
 }
 
 /// Windows on value files, for one end of a walk, or a list.
@@ -74,6 +78,7 @@ pub struct ReadAhead {
     /// Values in a row that lay one behind the other in their file.
     in_order: u32,
     was_short: bool,
+    was_first: bool,
     /// Whether stretches of files may stay in memory.
     keeps: bool,
     /// Where the window on a file was last, by the file's number: most likely it is there.
@@ -88,6 +93,7 @@ impl Default for ReadAhead {
             reads: 0,
             in_order: 0,
             was_short: false,
+            was_first: false,
             keeps: false,
             places: [0; WINDOWS],
         }
@@ -109,6 +115,7 @@ impl ReadAhead {
         if !pointer.sorted {
             let resident = files.resident(pointer, key);
             self.was_short = resident.is_none();
+            self.was_first = self.was_short;
             return resident.map_or_else(|| files.read_file(pointer, key), Ok);
         }
         let record = record_of(pointer);
@@ -120,32 +127,43 @@ impl ReadAhead {
             Some(_) => self.in_order.saturating_add(1),
             None => self.in_order,
         };
-        self.was_short = false;
+        (self.was_short, self.was_first) = (false, false);
         if let Some(value) = self.in_memory(files, pointer, key) {
             self.windows[self.at].last = Some(record);
             return Ok(value);
         }
-        let window = &self.windows[self.at];
-        if !window.has(&record) {
-            let wanted = match way {
-                Some(Way::Apart) => 0,
-                None if self.in_order < IN_ORDER_MIN && self.reads == 1 => 0,
-                None if self.in_order < IN_ORDER_MIN => STRETCH_BYTES_FIRST,
-                _ => (window.stretch * STRETCH_GROWTH).clamp(STRETCH_BYTES_MIN, self.stretch_max()),
-            };
-            let part = match way {
-                Some(Way::Down) => record.end.saturating_sub(wanted as u64)..record.end,
-                _ => record.start..record.start.saturating_add(wanted as u64),
-            };
-            self.windows[self.at].stretch = wanted;
-            self.was_short = wanted <= SHORT_BYTES;
-            if part.start <= record.start && part.end >= record.end {
-                self.fetch(part);
-            }
+        if !self.windows[self.at].has(&record) {
+            self.fetch_around(&record, way);
         }
         let window = &mut self.windows[self.at];
         window.last = Some(record.clone());
         window.value(pointer, key, &record)
+    }
+
+    /// Reads the part of the present window's file in which `record` is expected; else the stretch
+    /// that begins there, if it reaches so far. `way` leads there from the record before.
+    fn fetch_around(&mut self, record: &Range<u64>, way: Option<Way>) {
+        let window = &mut self.windows[self.at];
+        if let Some(part) = window.take_expected(record) {
+            self.was_short = part.end - part.start <= SHORT_BYTES as u64;
+            return self.fetch(part, true);
+        }
+        let wanted = match way {
+            Some(Way::Apart) => 0,
+            None if self.in_order < IN_ORDER_MIN && self.reads == 1 => 0,
+            None if self.in_order < IN_ORDER_MIN => STRETCH_BYTES_FIRST,
+            _ => (window.stretch * STRETCH_GROWTH).clamp(STRETCH_BYTES_MIN, self.stretch_max()),
+        };
+        let part = match way {
+            Some(Way::Down) => record.end.saturating_sub(wanted as u64)..record.end,
+            _ => record.start..record.start.saturating_add(wanted as u64),
+        };
+        self.windows[self.at].stretch = wanted;
+        self.was_short = wanted <= SHORT_BYTES;
+        self.was_first = wanted <= STRETCH_BYTES_FIRST;
+        if part.start <= record.start && part.end >= record.end {
+            self.fetch(part, false);
+        }
     }
 
     /// The value that `pointer` leads to, into the present window's file, if its stretch is in
@@ -176,6 +194,34 @@ impl ReadAhead {
         self.was_short
     }
 
+    /// Whether it came by one of the first reads of its window: where all do, values lie scattered.
+    pub fn was_first(&self) -> bool {
+        self.was_first
+    }
+
+    /// The walk will soon come to the values to which the pointers of `list` lead, into sorted
+    /// files: the device begins with them, many reads at once. What lies together is one read.
+    pub fn expect(&mut self, files: &ValueFiles, list: &mut Vec<Pointer>) {
+        list.sort_unstable_by_key(|pointer| (pointer.file, pointer.offset));
+        let (at, mut rest) = (self.at, &list[..]);
+        while let Some(first) = rest.first() {
+            let (together, part) = together(rest.iter());
+            rest = &rest[together..];
+            self.enter(files, first);
+            let window = &mut self.windows[self.at];
+            if !window.has(&part) {
+                window.file.will_need_part(&part);
+                // A walk that finds what it comes to in memory takes none of them.
+                if window.expected.len() == EXPECTED_MAX {
+                    window.expected.remove(0);
+                }
+                window.expected.push(part);
+            }
+        }
+        list.clear();
+        self.at = at;
+    }
+
     /// Reads the values to which the pointers of `list` lead, which ascends, and hands each to
     /// `each` with the number beside it. `key` says whose a number's value is. What lies together
     /// is read together, and nothing besides.
@@ -191,18 +237,7 @@ impl ReadAhead {
     ) -> Result<()> {
         let mut rest = list;
         while let Some(&(first, number)) = rest.first() {
-            let mut stretch = record_of(&first);
-            let joins = |(pointer, _): &&(Pointer, usize)| {
-                let record = record_of(pointer);
-                let joins = pointer.file == first.file
-                    && record.start <= stretch.end.saturating_add(GAP_BYTES_MAX)
-                    && record.end.saturating_sub(stretch.start) <= STRETCH_BYTES_MAX as u64;
-                if joins {
-                    stretch.end = stretch.end.max(record.end);
-                }
-                joins
-            };
-            let together = 1 + rest[1..].iter().take_while(joins).count();
+            let (together, stretch) = together(rest.iter().map(|(pointer, _)| pointer));
             let (now, later) = rest.split_at(together);
             rest = later;
             if together == 1 || !first.sorted {
@@ -214,7 +249,7 @@ impl ReadAhead {
                 continue;
             }
             self.enter(files, &first);
-            self.fetch(stretch);
+            self.fetch(stretch, false);
             for (pointer, number) in now {
                 let window = &self.windows[self.at];
                 each(*number, window.value(pointer, key(*number), &record_of(pointer))?);
@@ -246,7 +281,8 @@ impl ReadAhead {
     fn open(&mut self, files: &ValueFiles, pointer: &Pointer) -> usize {
         let file = files.file(pointer.file, pointer.sorted);
         let (id, held) = (pointer.file, 0..0);
-        let window = Window { id, file, piece: None, held, last: None, kept: None, stretch: 0, used: 0 };
+        let (last, kept, expected) = (None, None, Vec::new());
+        let window = Window { id, file, piece: None, held, last, kept, stretch: 0, used: 0, expected };
         if self.windows.len() < WINDOWS {
             self.windows.push(window);
             return self.windows.len() - 1;
@@ -266,8 +302,8 @@ impl ReadAhead {
     }
 
     /// Reads `part` of the present window's file, as far as it goes. What fails is told by the read
-    /// of the value alone.
-    fn fetch(&mut self, part: Range<u64>) {
+    /// of the value alone. `is_needed`: the device was asked for it.
+    fn fetch(&mut self, part: Range<u64>, is_needed: bool) {
         let window = &mut self.windows[self.at];
         let alignment = window.file.alignment() as u64;
         let start = part.start - part.start % alignment;
@@ -281,7 +317,7 @@ impl ReadAhead {
         }
         let window = &mut self.windows[self.at];
         if let Some(piece) = window.piece.as_mut().and_then(Piece::unshared)
-            && let Ok(read) = window.file.read_ahead(&mut piece[..bytes], start)
+            && let Ok(read) = window.file.read_ahead(&mut piece[..bytes], start, is_needed)
         {
             window.held = start..start + read as u64;
         }
@@ -322,6 +358,25 @@ impl Way {
     }
 }
 
+/// How many of ascending pointers, of which there is one, lead to one stretch from the first on,
+/// and the stretch.
+fn together<'p>(mut pointers: impl Iterator<Item = &'p Pointer>) -> (usize, Range<u64>) {
+    let Some(first) = pointers.next() else { return (0, 0..0) };
+    let mut stretch = record_of(first);
+    let joins = |pointer: &&Pointer| {
+        let record = record_of(pointer);
+        let joins = pointer.file == first.file
+            && record.start <= stretch.end.saturating_add(GAP_BYTES_MAX)
+            && record.end.saturating_sub(stretch.start) <= STRETCH_BYTES_MAX as u64;
+        if joins {
+            stretch.end = stretch.end.max(record.end);
+        }
+        joins
+    };
+    let count = 1 + pointers.take_while(joins).count();
+    (count, stretch)
+}
+
 /// The bytes of the file that hold the value's record.
 fn record_of(pointer: &Pointer) -> Range<u64> {
     let len = record::CHECKSUM_BYTES as u64 + u64::from(pointer.len);
@@ -331,6 +386,14 @@ fn record_of(pointer: &Pointer) -> Range<u64> {
 impl Window {
     fn has(&self, record: &Range<u64>) -> bool {
         self.held.start <= record.start && record.end <= self.held.end
+    }
+
+    /// The part with `record` that the device was asked for. It, and what lies before it, is not
+    /// expected any more.
+    fn take_expected(&mut self, record: &Range<u64>) -> Option<Range<u64>> {
+        let has = |part: &Range<u64>| part.start <= record.start && record.end <= part.end;
+        let at = self.expected.iter().position(has)?;
+        self.expected.drain(..=at).next_back()
     }
 
     /// The value in `record`: out of what was read, or by a read of its own, which also says what

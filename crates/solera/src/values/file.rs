@@ -26,6 +26,7 @@ use crate::{
 use std::{
     fmt,
     io::ErrorKind,
+    ops::Range,
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
 };
@@ -265,9 +266,17 @@ impl ValueFile {
         }
     }
 
+    /// The caller will soon read that part, by a read that `is_needed`.
+    pub(super) fn will_need_part(&self, part: &Range<u64>) {
+        if let Ok(Opened { file, .. }) = self.opened() {
+            file.will_need(part.start, part.end - part.start);
+        }
+    }
+
     /// Reads `bytes` from `offset` on, as far as the sorted file goes; says how many. Its end is
-    /// known: to meet it would take two more reads, past the system's cache.
-    pub(super) fn read_ahead(&self, bytes: &mut [u8], offset: u64) -> Result<usize> {
+    /// known: to meet it would take two more reads, past the system's cache. `is_needed`: of what
+    /// [`ValueFile::will_need_part`] was told.
+    pub(super) fn read_ahead(&self, bytes: &mut [u8], offset: u64, is_needed: bool) -> Result<usize> {
         let Opened { file, len, .. } = self.opened()?;
         let left = usize::try_from(len.saturating_sub(offset)).unwrap_or(usize::MAX);
         // Behind the end, but no further than whole sectors of it.
@@ -276,7 +285,8 @@ impl ValueFile {
         let (bytes, most) = (&mut bytes[..most], most.min(left));
         let mut done = 0;
         while done < most {
-            match file.read_at(&mut bytes[done..], offset + done as u64)? {
+            let (rest, at) = (&mut bytes[done..], offset + done as u64);
+            match if is_needed { file.read_needed(rest, at) } else { file.read_at(rest, at) }? {
                 0 => break,
                 read => done += read,
             }

@@ -180,6 +180,15 @@ impl ValueFiles {
         self.resident.as_ref()?.find(pointer, key)
     }
 
+    /// Whether the value of `key` to which `pointer` leads is in memory, alone or in a stretch.
+    pub fn is_in_memory(&self, pointer: &Pointer, key: &[u8]) -> bool {
+        let in_stretch = || {
+            let number = stretch::number_of(pointer)?;
+            self.kept(pointer.file)?.stretches()?.find(number)
+        };
+        self.resident(pointer, key).is_some() || in_stretch().is_some()
+    }
+
     /// The caller will soon read the value of `key`, to which `pointer` leads. If it lies in a log,
     /// where each value costs a read of its own, the device may begin with it.
     pub fn will_need(&self, pointer: &Pointer, key: &[u8]) {

@@ -92,7 +92,7 @@ impl Stretch {
         // SAFETY: as above, so many bytes follow. They are initialised: the pool's memory begins as
         // zeros, and its users write bytes alone behind 128 bytes of control.
         let bytes = unsafe { slice::from_raw_parts_mut(memory.0.add(BYTES_AT).as_ptr(), STRETCH_BYTES) };
-        let len = file.read_ahead(bytes, start).ok()?;
+        let len = file.read_ahead(bytes, start, false).ok()?;
         let start = memory.0.cast::<Control>();
         let control = Control { header: PinHeader::new(free), start: number as u64 * CUT_BYTES as u64, len };
         mem::forget(memory);

@@ -198,6 +198,40 @@ fn a_walk_to_the_end_of_a_sorted_file_reads_nothing_behind_it() {
     assert_eq!(disk.calls(Call::Read) - before, 4);
 }
 
+/// Symptom: right after updates a scan of 500 values made a hundred reads, one after the other.
+/// Cause: its range was spread over dozens of sorted files, of which each was read by a few short
+/// reads. Cure: the walk says what it will come to, and the device begins with all of it.
+#[test]
+fn what_a_walk_said_that_it_will_come_to_is_one_read_for_what_lies_together() {
+    let disk = Arc::new(FaultFs::new(fs()));
+    let fs: Arc<dyn Fs> = disk.clone();
+    let keys: Vec<String> = (0..400).map(|i| format!("{i:06}")).collect();
+    let values: Vec<Vec<u8>> = (0..400).map(|i| vec![i as u8; 1000]).collect();
+    let pairs: Vec<(&[u8], &[u8])> =
+        keys.iter().zip(&values).map(|(key, value)| (key.as_bytes(), &value[..])).collect();
+    let files = files(&fs);
+    let pointers: Vec<Vec<Pointer>> = (3..7).map(|file| written(&fs, file, &pairs)).collect();
+    let owned: Vec<_> = (3..7).map(|file| files.file(FileId(file), true)).collect();
+    let of = |i: usize| &pointers[i % 4][i];
+    // Neighbours in the order of keys lie in four files; of two files the last part lies far apart.
+    let walk: Vec<usize> = (0..60).chain([300, 301, 304, 305]).collect();
+    let mut ahead = ReadAhead::default();
+    assert_eq!(ahead.read(&files, of(0), pairs[0].0).unwrap(), *pairs[0].1);
+    let before = disk.calls(Call::Read);
+    ahead.expect(&files, &mut walk[1..].iter().map(|&i| *of(i)).collect());
+    for &i in &walk[1..] {
+        assert_eq!(ahead.read(&files, of(i), pairs[i].0).unwrap(), *pairs[i].1, "value {i}");
+    }
+    // Three files are opened by a read of their header.
+    assert_eq!(disk.calls(Call::Read) - before, 3 + 4 + 2);
+    // What was said and is not come to costs nothing; a value beside it is read as ever.
+    ahead.expect(&files, &mut vec![*of(200), *of(204)]);
+    for i in [100, 202, 204, 203] {
+        assert_eq!(ahead.read(&files, of(i), pairs[i].0).unwrap(), *pairs[i].1, "value {i}");
+    }
+    drop(owned);
+}
+
 /// Memory for stretches of as many bytes as there are, and none for single values.
 struct Everything;
 

@@ -92,6 +92,10 @@ pub trait ReadFile: fmt::Debug + Send + Sync + 'static {
     fn will_need(&self, offset: u64, len: u64) {
         let _ = (offset, len);
     }
+    /// As [`ReadFile::read_at`], of what [`ReadFile::will_need`] was told: it may be on its way.
+    fn read_needed(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
+        self.read_at(buf, offset)
+    }
     /// The path that the file was opened by, for messages.
     fn path(&self) -> &Path;
 }

@@ -84,6 +84,13 @@ fn direct_reads_read_what_is_there_at_any_offset_or_say_that_there_are_none() {
             assert_eq!(buf, content[at..at + buf.len()], "{len} bytes at {at}");
         }
     }
+    // What was begun with comes through the system's cache, and is the same.
+    for at in [0, 1, 4095, 65_536, 2_499_990] {
+        let mut buf = vec![0; 70_000.min(content.len() - at)];
+        reader.will_need(at as u64, buf.len() as u64);
+        assert_eq!(reader.read_needed(&mut buf, at as u64).unwrap(), buf.len());
+        assert_eq!(buf, content[at..at + buf.len()], "{} bytes at {at}", buf.len());
+    }
     let mut buf = [0; 10];
     assert_eq!(reader.read_at(&mut buf, content.len() as u64 - 3).unwrap(), 3);
     assert_eq!(reader.read_at(&mut buf, content.len() as u64).unwrap(), 0);

@@ -225,6 +225,7 @@ fn a_table_of_range_tombstones_only_has_no_entries() {
         assert_eq!(**table.tombstones(), tombstones);
         assert_eq!(lookup(table, b"c", SEQNO_MAX), None);
         assert_eq!(table.approximate_bytes(&crate::key::KeyRange::all()), 0);
+        assert_eq!(table.share(&crate::key::KeyRange::half_open(b"c", b"d")), 0.0);
         let check = table.check().unwrap();
         assert!(check.problems.is_empty(), "{:?}", check.problems);
     }

@@ -95,6 +95,7 @@ impl Handles {
             alignment,
             file: ArcSwapOption::empty(),
             used: AtomicBool::new(false),
+            beside: OnceLock::new(),
         });
         opened.file()?;
         Ok(opened)
@@ -148,6 +149,9 @@ pub(super) struct PosixReadFile {
     file: ArcSwapOption<File>,
     /// Read since the hand last passed.
     used: AtomicBool,
+    /// Of direct reads: the same file through the system's cache, once parts of it were begun with
+    /// there; none if it could not be opened.
+    beside: OnceLock<Option<Arc<PosixReadFile>>>,
 }
 
 impl PosixReadFile {
@@ -217,14 +221,27 @@ impl ReadFile for PosixReadFile {
     }
 
     fn will_need(&self, offset: u64, len: u64) {
-        // What is read past the system's cache would not come from there.
-        if self.alignment.is_none() {
-            // A file that cannot be opened now is missed by the read that follows.
-            let _ = self.with_file(|file| {
-                read_ahead::begin(file, offset, len);
-                Ok(())
-            });
+        if self.alignment.is_some() {
+            // Only the system's cache takes what no reader waits for yet. It is there in passing.
+            let beside = self.beside.get_or_init(|| self.handles.open(&self.path).ok());
+            return beside.iter().for_each(|beside| beside.will_need(offset, len));
         }
+        // A file that cannot be opened now is missed by the read that follows.
+        let _ = self.with_file(|file| {
+            read_ahead::begin(file, offset, len);
+            Ok(())
+        });
+    }
+
+    fn read_needed(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
+        let Some(Some(beside)) = self.beside.get() else { return self.read_at(buf, offset) };
+        let read = beside.read_at(buf, offset)?;
+        // The next reader reads past that cache again.
+        let _ = beside.with_file(|file| {
+            read_ahead::forget(file, offset, buf.len() as u64);
+            Ok(())
+        });
+        Ok(read)
     }
 
     fn path(&self) -> &Path {

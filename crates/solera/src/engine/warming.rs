@@ -1,0 +1,63 @@
+//! Tables of pointers that were just written come into the cache: `flushed` and `merged`.
+//!
+//! A block of pointers leads to hundreds of values, so nearly each lookup needs one that is in
+//! memory. A conversion writes all tables of its range anew, again and again. Left to lookups, each
+//! new block would be read twice before it stays (`Slots::insert_where_room`).
+//!
+//! What must hold: only tables come in whose keyspace has more bytes in value files than in tables.
+//! They take a part of the cache. What is merged comes in only if half of what it was made of was
+//! there.
+//!
+//! Callers: `job_parts` (flushes), `jobs` (merges).
+
+use crate::{
+    cache::Cache,
+    compaction::{Plan, Written},
+    ids::FileId,
+    table::Table,
+    tree::Tree,
+    version::TableRef,
+};
+use std::collections::BTreeSet;
+
+/// Flushed tables take at most one part in so many of the cache,
+const FLUSHED_PARTS: u64 = 8;
+/// and merged ones leave one part in so many to values.
+const LEFT_PARTS: u64 = 4;
+
+/// Memtables became `files` of `tree`: what was in memory stays there.
+pub(super) fn flushed(tree: &Tree, files: &BTreeSet<FileId>, cache: &Cache) {
+    warm(tree, files, cache.capacity() as u64 / FLUSHED_PARTS);
+}
+
+/// `plan` was carried out.
+pub(super) fn merged(tree: &Tree, plan: &Plan, written: &Written, cache: &Cache) {
+    let cached = |table: &TableRef| table.file().opened().map_or(0, Table::cached_bytes);
+    let inputs = || plan.sources.iter().flat_map(|source| &source.tables).chain(&plan.target.tables);
+    let all: u64 = inputs().map(|table| table.descriptor().bytes).sum();
+    if 2 * inputs().map(cached).sum::<u64>() >= all {
+        let capacity = cache.capacity() as u64;
+        warm(tree, &files(written), capacity - capacity / LEFT_PARTS);
+    }
+}
+
+/// The tables that a job wrote.
+pub(super) fn files(written: &Written) -> BTreeSet<FileId> {
+    written.tables.iter().map(|table| table.file).collect()
+}
+
+/// Brings `files` into the cache if they have no more than `bytes_max`.
+fn warm(tree: &Tree, files: &BTreeSet<FileId>, bytes_max: u64) {
+    let version = tree.view().version.clone();
+    if version.values().bytes() <= version.bytes() {
+        return;
+    }
+    let new = || version.tables().filter(|table| files.contains(&table.id()));
+    if new().map(|table| table.descriptor().bytes).sum::<u64>() > bytes_max {
+        return;
+    }
+    for table in new() {
+        // A reader that comes to what cannot be read is told.
+        let _ = table.file().table().and_then(|table| table.warm());
+    }
+}
