@@ -325,7 +325,7 @@ impl Slots {
 
     /// Weight of what lies in them.
     pub fn weight(&self) -> usize {
-        self.weight.load(Ordering::Relaxed)
+        self.weights.iter().map(|weight| weight.load(Ordering::Relaxed)).sum()
     }
 
     /// How many places there are.

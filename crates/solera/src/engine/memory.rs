@@ -50,7 +50,7 @@ const LOOKS: u64 = 16;
 const KEYSPACE_BYTES: u64 = 3 << 10;
 /// Under smaller budgets, from the smallest that is promised, what the allocator keeps is given
 /// back to the system after jobs: the rest of the budget is not enough for it.
-const SMALL: Range<u64> = 16 << 20..64 << 20;
+const SMALL: Range<u64> = 16 << 20..128 << 20;
 /// After so many parts of the budget were written by jobs.
 const TRIM_SHARE: u64 = 64;
 /// Under any budget, after large pieces of so many parts of it were freed.
