@@ -421,9 +421,10 @@ mod tests {
         assert_eq!(loan.held(), 2 * MIB, "it was not called in");
         loan.allow(0);
         loan.give_back_pages();
-        assert_eq!(loan.held(), 2 * MIB, "all pieces are out");
+        let held = loan.held();
+        assert!(held > 2 * MIB - 2 * 16_384, "all pieces are out, and leave only the ends: {held}");
         give_back(pieces, 10_000, 9);
-        assert_eq!(loan.held(), 2 * MIB);
+        assert_eq!(loan.held(), held);
         loan.give_back_pages();
         // A page for each end that a piece may stick out by, and the ends of both chunks.
         let most = if cfg!(all(target_os = "linux", not(miri))) { 8 * 16_384 + 4 * 4096 } else { 2 * MIB };

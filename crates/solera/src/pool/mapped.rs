@@ -9,8 +9,8 @@
 
 use std::{alloc::Layout, ptr::NonNull};
 
-/// Pieces of so many bytes are mapped by themselves: a mapping is a call of the system and begins on
-/// a page, which is nothing to them.
+/// Pieces of so many bytes are mapped by themselves: a mapping is a call of the system and begins
+/// on a page, which is nothing to them.
 pub const MAPPED_BYTES_MIN: usize = 1 << 20;
 
 /// `bytes` of zeros, aligned to a page. `bytes` is at least [`MAPPED_BYTES_MIN`].
