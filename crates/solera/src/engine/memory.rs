@@ -51,8 +51,9 @@ const KEYSPACE_BYTES: u64 = 3 << 10;
 /// Under smaller budgets, from the smallest that is promised, what the allocator keeps is given
 /// back to the system after jobs: the rest of the budget is not enough for it.
 const SMALL: Range<u64> = 16 << 20..128 << 20;
-/// After so many parts of the budget were written by jobs.
-const TRIM_SHARE: u64 = 64;
+/// That is after jobs have written one part in so many of the budget: of one below 64 MiB, and of a
+/// larger one. There a load would lose 8 % by going back as often.
+const TRIM_SHARES: (u64, u64) = (64, 8);
 /// Under any budget, after large pieces of so many parts of it were freed.
 const LARGE_SHARE: u64 = 8;
 
@@ -277,9 +278,9 @@ impl Memory {
     /// A job is done, and has freed what it took: under a small budget, and of large pieces, what
     /// the allocator has kept of that goes back.
     pub(super) fn after_job(&self) {
-        if SMALL.contains(&self.budget.bytes)
-            && self.untrimmed.load(Ordering::Relaxed) >= self.budget.bytes / TRIM_SHARE
-        {
+        let bytes = self.budget.bytes;
+        let share = if bytes < 64 << 20 { TRIM_SHARES.0 } else { TRIM_SHARES.1 };
+        if SMALL.contains(&bytes) && self.untrimmed.load(Ordering::Relaxed) >= bytes / share {
             self.untrimmed.store(0, Ordering::Relaxed);
             pool::trim_allocator();
         }
