@@ -1,7 +1,7 @@
 //! On which pages of a chunk pieces lie, and which went back to the system: `Pages`.
 //!
 //! A page that was given back is zeros when it is touched again, and counts as memory from then on.
-//! The pages at both ends of a chunk are partly another owner's, and stay.
+//! Where a chunk does not begin or end with a page, that page is partly another owner's, and stays.
 //!
 //! What must hold: no page on which a piece lies is given back.
 //! Caller: `pool::loan`.

@@ -1,7 +1,7 @@
 //! Which share of an open table lies in a key range, nearly: `Table::share`.
 //!
-//! A block of pointers leads to hundreds of values. So whoever weighs what parts of a table point
-//! to must tell apart parts of one block, and parts must not sum up to more than the table.
+//! A block of pointers leads to hundreds of values. A conversion weighs parts of a table by what
+//! they point to. So parts of one block count by themselves, and all parts sum up to the table.
 //!
 //! What must hold: no file is read. In a block that is in the cache a key's place is exact.
 //! Elsewhere the index says where it is, if it knows, or it counts as in the middle.

@@ -5,13 +5,13 @@ use super::{
     DIR, Model, assert_holds, assert_whole, key, live_bytes, named, options, put, round, value_file_bytes,
 };
 use solera::{
-    Reclaim, Shape,
+    Db, Reclaim, Shape,
     vfs::{
         fault::{Call, FaultFs},
         mem::MemFs,
     },
 };
-use std::{path::PathBuf, sync::Arc};
+use std::{ops::Range, path::PathBuf, sync::Arc};
 
 #[test]
 fn ranges_that_walks_have_read_out_of_logs_are_put_in_order() {
@@ -113,57 +113,86 @@ fn walks_in_a_tenth_of_a_table_have_no_more_than_a_third_of_its_values_moved() {
     assert_holds(&db, &model);
 }
 
+/// A keyspace with values apart, whose reads of files are counted.
+struct Counted {
+    memory: MemFs,
+    fs: Arc<FaultFs>,
+    db: Db,
+    model: Model,
+    keys: u32,
+}
+
+impl Counted {
+    /// So many pairs of 1 KB.
+    fn filled(keys: u32) -> Counted {
+        let memory = MemFs::new();
+        let fs = Arc::new(FaultFs::new(Arc::new(memory.clone())));
+        let options = options(fs.clone(), Reclaim::Tier).shape(Shape::default()).write_buffer(32 << 10);
+        let db = options.value_spare_percent(30).open(DIR).unwrap();
+        let mut counted = Counted { memory, fs, db, model: Model::new(), keys };
+        (0..keys).for_each(|n| counted.write(n * 131 % keys, 0));
+        counted
+    }
+
+    fn write(&mut self, n: u32, again: u32) {
+        let value = [&again.to_le_bytes()[..], &[(n + again) as u8; 1000]].concat();
+        put(&self.db, &mut self.model, n, value);
+    }
+
+    /// Puts `count` pairs again in each round, and does what is due then.
+    fn update(&mut self, rounds: Range<u32>, count: u32) {
+        for again in rounds {
+            (0..count).for_each(|n| self.write((n * n * 31 + again * 977) % self.keys, again));
+            while self.db.step().unwrap() {}
+        }
+    }
+
+    /// How many reads of files it takes to look a thousand keys up.
+    fn reads_of_a_thousand(&self) -> u64 {
+        let before = self.fs.calls(Call::Read);
+        for n in 0..1000 {
+            assert!(self.db.get(key(n * 7919 % self.keys)).unwrap().is_some());
+        }
+        self.fs.calls(Call::Read) - before
+    }
+}
+
 /// Symptom: after a few scans 20,000 pairs of 1 KiB took 2.2 times their bytes. Cause: a conversion
 /// that was chosen for a part of a table moved the values of the whole table. Cure: only values of
 /// the range that was chosen move, and tables end where it ends.
 #[test]
 fn a_few_scans_of_a_keyspace_of_one_table_leave_it_within_its_space_and_lookups_at_one_read() {
-    let memory = MemFs::new();
-    let fs = Arc::new(FaultFs::new(Arc::new(memory.clone())));
-    let keys = 3000;
-    let options = options(fs.clone(), Reclaim::Tier).shape(Shape::default()).write_buffer(32 << 10);
-    let db = options.value_spare_percent(30).open(DIR).unwrap();
-    let mut model = Model::new();
-    let mut write = |n: u32, again: u32| {
-        put(&db, &mut model, n, [&again.to_le_bytes()[..], &[(n + again) as u8; 1000]].concat());
-    };
-    (0..keys).for_each(|n| write(n * 131 % keys, 0));
-    for again in 1..6 {
-        (0..600).for_each(|n| write((n * n * 31 + again * 977) % keys, again));
-        while db.step().unwrap() {}
-    }
+    let mut counted = Counted::filled(3000);
+    counted.update(1..6, 600);
+    let Counted { memory, db, model, keys, .. } = &counted;
     db.flush().unwrap();
     db.wait_idle().unwrap();
-    let live = live_bytes(&model);
+    let live = live_bytes(model);
     // Keys and frames take a part of the logs; two logs are begun.
     let logs = live * 4 / 100 + 2 * (32 << 10);
     let (mut peak, mut moved) = (0, false);
     for round in 0..6 {
         for scan in 0..20u32 {
-            let from = key((scan * 7919 + round * 611) % keys);
+            let from = key((scan * 7919 + round * 611) % *keys);
             assert!(db.range(&from[..]..).take(500).count() > 0);
             while db.step().unwrap() {
-                peak = peak.max(value_file_bytes(&memory));
+                peak = peak.max(value_file_bytes(memory));
             }
         }
-        let at_rest = value_file_bytes(&memory);
+        let at_rest = value_file_bytes(memory);
         assert!(at_rest <= live * 140 / 100 + logs, "{at_rest} bytes for {live} after round {round}");
-        moved |= !named(&memory, ".values").is_empty();
+        moved |= !named(memory, ".values").is_empty();
     }
     assert!(moved, "walks had values moved");
     assert!(peak <= live * 130 / 100 + live / 8 + logs, "{peak} bytes at the peak for {live}");
     for key in db.iter().keys() {
         key.unwrap();
     }
-    let before = fs.calls(Call::Read);
-    for n in 0..1000 {
-        assert!(db.get(key(n * 7919 % keys)).unwrap().is_some());
-    }
-    let reads = fs.calls(Call::Read) - before;
+    let reads = counted.reads_of_a_thousand();
     assert!(reads <= 1020, "{reads} reads for 1000 keys");
-    assert_holds(&db, &model);
-    db.close().unwrap();
-    assert_whole(&memory);
+    assert_holds(db, model);
+    counted.db.close().unwrap();
+    assert_whole(&counted.memory);
 }
 
 /// Symptom: of values of 256 bytes, found reads took 1.02 to 1.12 reads of files, and 1.23 of 1 KiB
@@ -172,31 +201,15 @@ fn a_few_scans_of_a_keyspace_of_one_table_leave_it_within_its_space_and_lookups_
 /// the cache before comes into it as it is written.
 #[test]
 fn pointers_that_were_in_memory_before_a_conversion_are_there_after_it() {
-    let memory = MemFs::new();
-    let fs = Arc::new(FaultFs::new(Arc::new(memory.clone())));
-    let keys = 6000;
-    let options = options(fs.clone(), Reclaim::Tier).shape(Shape::default()).write_buffer(32 << 10);
-    let db = options.value_spare_percent(30).open(DIR).unwrap();
-    let mut model = Model::new();
-    let mut write = |n: u32, again: u32| {
-        put(&db, &mut model, n, [&again.to_le_bytes()[..], &[(n + again) as u8; 1000]].concat());
-    };
-    (0..keys).for_each(|n| write(n * 131 % keys, 0));
-    db.flush().unwrap();
-    db.wait_idle().unwrap();
+    let mut counted = Counted::filled(6000);
+    counted.db.flush().unwrap();
+    counted.db.wait_idle().unwrap();
     for _ in 0..2 {
-        assert!((0..keys).all(|n| db.get(key(n)).unwrap().is_some()));
+        assert!((0..counted.keys).all(|n| counted.db.get(key(n)).unwrap().is_some()));
     }
-    for again in 1..8 {
-        (0..1200).for_each(|n| write((n * n * 31 + again * 977) % keys, again));
-        while db.step().unwrap() {}
-    }
-    assert!(!named(&memory, ".values").is_empty(), "values moved");
-    let before = fs.calls(Call::Read);
-    for n in 0..1000 {
-        assert!(db.get(key(n * 7919 % keys)).unwrap().is_some());
-    }
-    let reads = fs.calls(Call::Read) - before;
+    counted.update(1..8, 1200);
+    assert!(!named(&counted.memory, ".values").is_empty(), "values moved");
+    let reads = counted.reads_of_a_thousand();
     assert!(reads <= 1010, "{reads} reads for 1000 keys");
-    assert_holds(&db, &model);
+    assert_holds(&counted.db, &counted.model);
 }
