@@ -3,7 +3,8 @@
 //!
 //! It fits a line to a few boundaries (by the hull), then to four times as many while codes tell
 //! all of them apart. It compares long segments with codes of 10, 12 and 16 bits, and short ones,
-//! by bytes for each boundary.
+//! by bytes for each boundary. Where few boundaries are hard to tell among many that are not, a
+//! bridge of wider codes leads over them.
 //!
 //! What must hold: every code is measured with the function that queries use. A boundary whose
 //! neighbours it does not tell apart well enough ends its segment. Work is linear in the
@@ -35,9 +36,16 @@ const TWELVE_MIN: usize = 32;
 const ROUGH_SEGMENTS: usize = 3;
 const ROUGH_MIN: usize = 4;
 
+/// Bytes with which a segment begins: its first boundary, and what it is.
+const START_BYTES: usize = size_of::<u64>() + size_of::<Segment>();
+
 /// So much may be [ambiguous](Builder::ambiguous) in a segment beyond its part, where that is
 /// counted.
 const SEGMENT_MISSED_MAX: f64 = 2.0;
+
+/// The first boundaries may use so much of what may be ambiguous among those to come: else there is
+/// room for none.
+const LENT: f64 = 1.0 / 16.0;
 
 /// What boundaries are cut into.
 pub(super) struct Builder<'k> {
@@ -49,8 +57,9 @@ pub(super) struct Builder<'k> {
     pub(super) words: Vec<u16>,
     /// Sum over the coded boundaries of what is [ambiguous](Builder::ambiguous) below each.
     pub(super) ambiguity: f64,
-    /// Whether the last segment has codes of 10 bits.
-    ten_bits: bool,
+    /// The codes' width where boundaries are even: of the last segment, or of the one before the
+    /// last bridge.
+    even: Option<Width>,
     /// The form that is taken without a look at others where boundaries are rough, and for how many
     /// segments.
     rough: Option<(Form, usize)>,
@@ -92,8 +101,7 @@ impl Coded {
 
     /// Bytes for each of its boundaries, with the one that begins it.
     fn bytes_each(&self) -> f64 {
-        let start = size_of::<u64>() + size_of::<Segment>();
-        (start + self.words.len() * size_of::<u16>()) as f64 / (self.count + 1) as f64
+        (START_BYTES + self.words.len() * size_of::<u16>()) as f64 / (self.count + 1) as f64
     }
 }
 
@@ -113,7 +121,7 @@ impl<'k> Builder<'k> {
             segments: Vec::new(),
             words: Vec::new(),
             ambiguity: 0.0,
-            ten_bits: false,
+            even: below.is_some().then_some(Width::Ten),
             rough: None,
             of_ten_mean_max,
             window: WINDOW,
@@ -153,16 +161,55 @@ impl<'k> Builder<'k> {
     fn segment(&mut self, first: usize, limit: usize) -> usize {
         self.lines.fitted.clear();
         // What was enough for the segment before mostly is enough again.
-        let same = self.ten_bits.then(|| self.long(Width::Ten, first, limit));
+        let same = (self.even == Some(Width::Ten)).then(|| self.long(Width::Ten, first, limit));
         let same = same.filter(|ten| ten.count >= TEN_MIN.min(limit - first));
-        let coded = same.unwrap_or_else(|| self.cheapest(first, limit));
-        self.ten_bits = coded.form == Form::Long(Width::Ten);
+        let coded = same.or_else(|| self.bridge(first, limit)).unwrap_or_else(|| {
+            let coded = self.cheapest(first, limit);
+            self.even = match coded.form {
+                Form::Long(Width::Ten) => Some(Width::Ten),
+                Form::Long(Width::Twelve) if coded.count >= TEN_MIN => Some(Width::Twelve),
+                _ => None,
+            };
+            coded
+        });
         self.starts.push(self.keys[first - 1]);
         self.segments.push(Segment::new(first, self.words.len(), &coded));
         self.words.extend(&coded.words);
         self.ambiguity += coded.ambiguity;
         self.window = (2 * coded.count).clamp(WINDOW_MIN, WINDOW);
         first + coded.count
+    }
+
+    /// A segment that leads over a boundary which the codes of the [even](Builder::even) stretch
+    /// before do not tell. `None` if they would not go on behind it for so long that two segments
+    /// more are worth it: then wider codes may be best for all.
+    fn bridge(&mut self, first: usize, limit: usize) -> Option<Coded> {
+        let narrow = self.even.filter(|_| self.below.is_some())?;
+        let stuck = self.on_its_own(narrow, first, limit.min(first + TEN_MIN)).count;
+        let count = (stuck + 1).next_multiple_of(CODES);
+        let wider = [Width::Twelve, Width::Sixteen].into_iter().filter(|wide| wide.bits() > narrow.bits());
+        for wide in wider {
+            let behind = first + count + 1;
+            let saved = wide.bits() - narrow.bits();
+            let end = behind + 2 * START_BYTES * u8::BITS as usize / saved;
+            if stuck >= TEN_MIN || end > limit {
+                return None;
+            }
+            let bridge = self.on_its_own(wide, first, first + count);
+            if bridge.count == count {
+                let goes_on = self.on_its_own(narrow, behind, end).count == end - behind;
+                return goes_on.then_some(bridge);
+            }
+        }
+        None
+    }
+
+    /// [`Builder::long`] with lines of its own.
+    fn on_its_own(&mut self, width: Width, first: usize, limit: usize) -> Coded {
+        self.lines.fitted.clear();
+        let coded = self.long(width, first, limit);
+        self.lines.fitted.clear();
+        coded
     }
 
     /// The segment of the fewest bytes a boundary, of those that are tried. Where boundaries are
@@ -265,7 +312,9 @@ impl<'k> Builder<'k> {
     fn allowed(&self, first: usize, count: usize) -> f64 {
         let Some(Below { missed_max, .. }) = self.below else { return f64::INFINITY };
         let of_segment = count as f64 * missed_max + SEGMENT_MISSED_MAX;
-        of_segment.min((first + count) as f64 * missed_max - self.ambiguity)
+        let (done, to_come) = (first + count, self.keys.len() - first - count);
+        let of_all = (done as f64 + to_come as f64 * LENT) * missed_max - self.ambiguity;
+        of_segment.min(of_all)
     }
 
     /// Counts boundaries that are looked at.
@@ -474,6 +523,27 @@ mod tests {
             ("cascade", sorted(cascade.collect())),
             ("even", (0..count).map(|i| i << 40).collect()),
         ]
+    }
+
+    /// One boundary with little room below it made codes of 16 bits of a whole table.
+    #[test]
+    #[cfg_attr(miri, ignore = "minutes under Miri")]
+    fn a_few_boundaries_that_are_hard_to_tell_are_bridged_and_the_others_keep_their_narrow_codes() {
+        let count = 8000u64;
+        let firsts: Vec<u64> = (1..=count).map(|i| (i << 40) + (mixed(i) >> 30)).collect();
+        let hard = |i: u64| [5, 40, 3000, 3001, 7900].contains(&i);
+        let last: Vec<u64> =
+            (0..count).map(|i| firsts[i as usize] - if hard(i) { 1 << 20 } else { 1 << 39 }).collect();
+        let cut = |below| Builder::cut(&firsts, Some(below), |_| false, AMBIGUITY_MEAN_MAX);
+        let builder = cut(Below::all(&last));
+        let ends = builder.segments[1..].iter().map(|next| next.rank).chain([count as u32]);
+        let bridges = builder.segments.iter().zip(ends);
+        let bridges = bridges.filter(|(segment, _)| segment.form() != Form::Long(Width::Ten));
+        let lengths: Vec<u32> = bridges.map(|(segment, end)| end - segment.rank).collect();
+        assert!(!lengths.is_empty() && lengths.iter().all(|length| *length <= 160), "{lengths:?}");
+        // Ten bits a boundary and one for its group, and the segments.
+        let bytes = 2 * builder.words.len() + START_BYTES * builder.segments.len();
+        assert!(bytes * 8 < 12 * count as usize, "{bytes} bytes");
     }
 
     /// Training was quadratic: every segment began a hull over all that was left of the table, and

@@ -1,9 +1,10 @@
 //! Where each block of a table lies: `Handles`, the sizes of consecutive blocks in a few bits each.
 //!
-//! Blocks lie one after another, so an offset is the sum of the sizes before it. A block's code is
-//! the rank of its size, or how much it is above the least where sizes are many. 256 blocks share a
-//! beginning and the width of their codes; rare codes that need more bits are exceptions. The last
-//! block has no code. `offset` sums up from the group's beginning or its middle.
+//! Blocks lie one after another, so an offset is the sum of the sizes before it. A block's number is
+//! the rank of its size, or where sizes are many the size itself. 256 blocks share a beginning, a
+//! zero, and the width of their codes: how much a number is above that zero. The rare numbers below
+//! it, or too far above it, are exceptions. The last block has no code. `offset` sums up from the
+//! group's beginning or its middle.
 //!
 //! What must hold: `decode` accepts only sizes that fill the given place exactly. Offsets are less
 //! than 2^56.
@@ -28,57 +29,35 @@ const OFFSET_MAX: u64 = 1 << 56;
 const EXCEPTIONS: u64 = 1 << 7;
 /// Bits of the place of an exception, of how many there are, and of how many bits each has.
 const PLACE_BITS: u32 = GROUP.ilog2();
+/// So much wider codes than half of the numbers need are tried.
+const WIDTHS: u32 = 3;
 
 /// The places of consecutive blocks.
 #[derive(Clone, Debug)]
 pub struct Handles {
     groups: Box<[Group]>,
-    /// The codes' bits, low bits first, those of a group from a [`UNIT`] on; and a word more, so
-    /// that two can always be read. Behind the codes of a group with exceptions: how many there
-    /// are and how many bits each has more than codes have (8 bits each), and for each its place (8
-    /// bits) and those bits, by place.
+    /// Bits, the low ones first, those of a group from a [`UNIT`] on; and a word more, so that two
+    /// can always be read. A group has its zero, then its codes. If it has exceptions, there follow
+    /// one less than there are and how many bits each has more than codes have (8 bits each), and
+    /// for each its place (8 bits) and those bits ([`folded`]), by place.
     codes: Box<[u64]>,
-    meaning: Meaning,
+    /// Bits of a group's zero.
+    zero_bits: usize,
+    /// The sizes by rank, if numbers are ranks.
+    ranks: Option<Box<[u32]>>,
     blocks: usize,
     /// Where the last block ends. It is mostly shorter than the others, and has no code.
     end: u64,
 }
 
-/// What codes stand for.
-#[derive(Clone, Debug)]
-enum Meaning {
-    /// The size of this rank.
-    Ranks(Box<[u32]>),
-    /// The size that is so much above this one.
-    Above(u64),
-}
-
-impl Meaning {
-    #[inline]
-    fn size(&self, code: u64) -> u64 {
-        match self {
-            Meaning::Ranks(sizes) => sizes[code as usize].into(),
-            Meaning::Above(least) => least + code,
-        }
-    }
-
-    /// Bytes on the heap.
-    fn bytes(&self) -> usize {
-        match self {
-            Meaning::Ranks(sizes) => size_of_val(&**sizes),
-            Meaning::Above(_) => 0,
-        }
-    }
-}
-
 #[derive(Clone, Copy, Debug)]
 struct Group {
     /// Where the first block begins, above 8 bits: whether there are exceptions, and the bits of
-    /// each code, 0 to 64.
+    /// each code, 0 to 56.
     begin: u64,
     /// Bytes of the first [`MIDDLE`] blocks; 0 if there are less, or if it is not known.
     middle: u32,
-    /// Where the group's codes begin, in [`UNIT`]s.
+    /// Where the group's bits begin, in [`UNIT`]s.
     at: u32,
 }
 
@@ -101,46 +80,28 @@ impl Handles {
     /// If they end beyond 2^56.
     pub fn new(start: u64, sizes: &[u64]) -> Handles {
         let coded = &sizes[..sizes.len().saturating_sub(1)];
-        let ranked =
-            ranks(coded).map(|(ranks, codes)| Handles::coded(start, sizes, Meaning::Ranks(ranks), &codes));
-        let above = || {
-            let least = coded.iter().copied().min().unwrap_or(0);
-            let codes: Vec<u64> = coded.iter().map(|size| size - least).collect();
-            Handles::coded(start, sizes, Meaning::Above(least), &codes)
-        };
-        ranked.unwrap_or_else(above)
-    }
-
-    /// The blocks of these sizes, of which all but the last have these codes.
-    fn coded(start: u64, sizes: &[u64], meaning: Meaning, codes: &[u64]) -> Handles {
+        let (ranks, numbers) = ranks(coded).map_or_else(|| (None, coded.to_vec()), |(r, n)| (Some(r), n));
+        let shapes: Vec<Shape> = numbers.chunks(GROUP).map(Shape::of).collect();
+        let zero_bits = shapes.iter().map(|shape| bits_of(shape.zero)).max().unwrap_or(0);
         let mut bits = Bits::default();
         let mut groups = Vec::with_capacity(sizes.len().div_ceil(GROUP));
-        let mut begin = start;
+        let (mut begin, mut rest) = (start, &numbers[..]);
         for (number, sizes) in sizes.chunks(GROUP).enumerate() {
-            let codes = &codes[number * GROUP..codes.len().min((number + 1) * GROUP)];
-            let (width, widest) = widths(codes);
+            let numbers = rest.split_off(..sizes.len().min(rest.len())).unwrap_or_default();
+            let shape = shapes.get(number).copied().unwrap_or_default();
             let sum = |sizes: &[u64]| sizes.iter().fold(0u64, |sum, &size| sum.saturating_add(size));
             let middle = sizes.get(..MIDDLE).and_then(|first| u32::try_from(sum(first)).ok()).unwrap_or(0);
             bits.len = bits.len.next_multiple_of(UNIT as u64);
             let at = u32::try_from(bits.len / UNIT as u64).expect("blocks are less than 2^31");
-            let flag = if widest > width { EXCEPTIONS } else { 0 };
-            groups.push(Group { begin: begin << 8 | flag | u64::from(width), middle, at });
-            codes.iter().for_each(|&code| bits.push(code & !above(width), width));
-            if widest > width {
-                let exceptions = codes.iter().enumerate().filter(|(_, code)| *code & above(width) != 0);
-                bits.push(exceptions.clone().count() as u64, PLACE_BITS);
-                bits.push((widest - width).into(), PLACE_BITS);
-                for (place, code) in exceptions {
-                    bits.push(place as u64, PLACE_BITS);
-                    bits.push(code >> width, widest - width);
-                }
-            }
+            groups.push(Group { begin: begin << 8 | shape.flags(), middle, at });
+            bits.push(shape.zero, zero_bits);
+            shape.write(numbers, &mut bits);
             begin = begin.saturating_add(sum(sizes));
             assert!(begin <= OFFSET_MAX, "a file is smaller than 2^56");
         }
         bits.words.push(0);
-        let (groups, codes) = (groups.into(), bits.words.into());
-        Handles { groups, codes, meaning, blocks: sizes.len(), end: begin }
+        let (groups, codes, zero_bits) = (groups.into(), bits.words.into(), zero_bits as usize);
+        Handles { groups, codes, zero_bits, ranks, blocks: sizes.len(), end: begin }
     }
 
     /// How many blocks there are.
@@ -160,17 +121,27 @@ impl Handles {
             MIDDLE.. if group.middle > 0 => (MIDDLE, begin + u64::from(group.middle)),
             _ => (0, begin),
         };
-        let of_codes = match group.width() {
-            0 if place == first => 0,
-            0 => (place - first) as u64 * self.meaning.size(0),
-            _ => (first..place).map(|place| self.meaning.size(self.code(group, place))).sum::<u64>(),
-        };
-        let before = self.exceptions(i / GROUP).take_while(|(at, _)| *at < place);
-        let more = before.filter(|(at, _)| *at >= first);
-        let (more, less) = more.fold((0, 0), |(more, less), (at, code)| {
-            (more + self.meaning.size(code), less + self.meaning.size(self.code(group, at)))
-        });
-        begin + of_codes + more - less
+        if place == first {
+            return begin;
+        }
+        let zero = self.zero(group);
+        let (mut at, mut end) = (first, begin);
+        let exceptions = self.exceptions(i / GROUP).skip_while(|(at, _)| *at < first);
+        for (exception, number) in exceptions.take_while(|(at, _)| *at < place) {
+            end += self.sum(group, zero, at..exception) + self.size(number);
+            at = exception + 1;
+        }
+        end + self.sum(group, zero, at..place)
+    }
+
+    /// The bytes of blocks at these places of a group, none of which is an exception.
+    #[inline]
+    fn sum(&self, group: Group, zero: u64, places: Range<usize>) -> u64 {
+        match group.width() {
+            0 if places.is_empty() => 0,
+            0 => places.len() as u64 * self.size(zero),
+            _ => places.map(|place| self.size(zero + self.code(group, place))).sum(),
+        }
     }
 
     /// Where block `i` lies.
@@ -204,14 +175,27 @@ impl Handles {
         let (group, place) = (self.groups[i / GROUP], i % GROUP);
         let mut upto = self.exceptions(i / GROUP).skip_while(|(at, _)| *at < place);
         let exception = upto.next().filter(|(at, _)| *at == place);
-        offset + self.meaning.size(exception.map_or_else(|| self.code(group, place), |(_, code)| code))
+        let number = exception.map(|(_, number)| number);
+        offset + self.size(number.unwrap_or_else(|| self.zero(group) + self.code(group, place)))
+    }
+
+    /// The size that this number stands for.
+    #[inline]
+    fn size(&self, number: u64) -> u64 {
+        self.ranks.as_ref().map_or(number, |sizes| sizes[number as usize].into())
+    }
+
+    /// What the codes of a group are above.
+    #[inline]
+    fn zero(&self, group: Group) -> u64 {
+        self.bits(group, 0, self.zero_bits)
     }
 
     /// The code of the block at this place of its group, which is not the last of all; of an
     /// exception the lowest bits of it.
     #[inline]
     fn code(&self, group: Group, place: usize) -> u64 {
-        self.bits(group, place * group.width(), group.width())
+        self.bits(group, self.zero_bits + place * group.width(), group.width())
     }
 
     /// So many bits, 64 at most, of those of a group from this one on.
@@ -226,27 +210,28 @@ impl Handles {
         (two >> (from % 64)) as u64 & u64::MAX >> (64 - count)
     }
 
-    /// Places and codes of a group's exceptions, ascending by place.
+    /// Places and numbers of a group's exceptions, ascending by place.
     fn exceptions(&self, number: usize) -> impl Iterator<Item = (usize, u64)> {
         let group = self.groups[number];
         let coded = (self.blocks - 1 - number * GROUP).min(GROUP);
         let place_bits = PLACE_BITS as usize;
-        let at = coded * group.width();
+        let at = self.zero_bits + coded * group.width();
         let (count, more) = match group.has_exceptions() {
-            true => (self.bits(group, at, place_bits), self.bits(group, at + place_bits, place_bits)),
+            true => (1 + self.bits(group, at, place_bits), self.bits(group, at + place_bits, place_bits)),
             false => (0, 0),
         };
         (0..count as usize).map(move |exception| {
             let at = at + 2 * place_bits + exception * (place_bits + more as usize);
             let place = self.bits(group, at, place_bits) as usize;
-            let high = self.bits(group, at + place_bits, more as usize);
-            (place, high << group.width() | self.code(group, place))
+            let high = unfolded(self.bits(group, at + place_bits, more as usize));
+            let code = high << group.width() | self.code(group, place) as i64;
+            (place, self.zero(group).wrapping_add_signed(code))
         })
     }
 
     /// Bytes on the heap.
     pub fn bytes(&self) -> usize {
-        size_of_val(&*self.groups) + size_of_val(&*self.codes) + self.meaning.bytes()
+        size_of_val(&*self.groups) + size_of_val(&*self.codes) + self.ranks.as_deref().map_or(0, size_of_val)
     }
 
     /// Appends block sizes: count, then each (varints).
@@ -278,27 +263,91 @@ impl Handles {
     }
 }
 
-/// All bits but the lowest `width`.
-fn above(width: u32) -> u64 {
-    u64::MAX.checked_shl(width).unwrap_or(0)
+/// How the numbers of a group are coded.
+#[derive(Clone, Copy, Debug, Default)]
+struct Shape {
+    /// What codes are above.
+    zero: u64,
+    /// Bits of a code.
+    width: u32,
+    /// How many bits more an exception has; 0 if there is none.
+    more: u32,
 }
 
-/// How many bits the codes of a group have, and how many the longest: what takes the fewest bits
-/// with exceptions.
-fn widths(codes: &[u64]) -> (u32, u32) {
-    let mut longer = [0u32; u64::BITS as usize + 1];
-    codes.iter().for_each(|code| longer[(u64::BITS - code.leading_zeros()) as usize] += 1);
-    let widest = (0..=u64::BITS).rev().find(|&width| longer[width as usize] > 0).unwrap_or(0);
-    let count = codes.len() as u32;
-    let (mut exceptions, mut best, mut least) = (0, widest, widest * count);
-    for width in (0..widest).rev() {
-        exceptions += longer[width as usize + 1];
-        let bits = width * count + 2 * PLACE_BITS + exceptions * (PLACE_BITS + widest - width);
-        if bits < least && exceptions < GROUP as u32 {
-            (best, least) = (width, bits);
+impl Shape {
+    /// The shape of the fewest bits for these numbers, of the widths that reach over half of them,
+    /// and a little wider ones.
+    fn of(numbers: &[u64]) -> Shape {
+        let mut sorted = numbers.to_vec();
+        sorted.sort_unstable();
+        let (Some(&least), Some(&most)) = (sorted.first(), sorted.last()) else { return Shape::default() };
+        let quarter = sorted.len() / 4;
+        let half = bits_of(sorted[sorted.len() - 1 - quarter] - sorted[quarter]);
+        let widest = bits_of(most - least);
+        let shapes = (half..=widest.min(half + WIDTHS)).chain((widest > half + WIDTHS).then_some(widest));
+        let sized = shapes.map(|width| {
+            let (zero, within) = fullest(&sorted, width);
+            let high = |number: u64| folded(number as i64 - zero as i64, width);
+            let more = bits_of(high(least).max(high(most)));
+            let exceptions = (sorted.len() - within) as u32;
+            let of_exceptions =
+                if exceptions > 0 { 2 * PLACE_BITS + exceptions * (PLACE_BITS + more) } else { 0 };
+            (width * sorted.len() as u32 + of_exceptions, Shape { zero, width, more })
+        });
+        sized.min_by_key(|(bits, _)| *bits).expect("there is a width").1
+    }
+
+    /// What a group keeps of its width and its exceptions.
+    fn flags(self) -> u64 {
+        u64::from(self.width) | if self.more > 0 { EXCEPTIONS } else { 0 }
+    }
+
+    /// Appends the codes of these numbers, and the exceptions.
+    fn write(self, numbers: &[u64], bits: &mut Bits) {
+        let codes = numbers.iter().map(|&number| number as i64 - self.zero as i64);
+        codes.clone().for_each(|code| bits.push(code as u64 & !(u64::MAX << self.width), self.width));
+        if self.more > 0 {
+            let highs = codes.map(|code| folded(code, self.width)).enumerate();
+            let exceptions = highs.filter(|(_, high)| *high > 0);
+            bits.push(exceptions.clone().count() as u64 - 1, PLACE_BITS);
+            bits.push(self.more.into(), PLACE_BITS);
+            for (place, high) in exceptions {
+                bits.push(place as u64, PLACE_BITS);
+                bits.push(high, self.more);
+            }
         }
     }
-    (best, widest)
+}
+
+/// The number from which on most of these, ascending, have codes of so many bits; and how many.
+fn fullest(sorted: &[u64], width: u32) -> (u64, usize) {
+    let (mut from, mut best) = (0, (0, 0));
+    for (at, number) in sorted.iter().enumerate() {
+        while (number - sorted[from]) >> width > 0 {
+            from += 1;
+        }
+        if at + 1 - from > best.1 {
+            best = (sorted[from], at + 1 - from);
+        }
+    }
+    best
+}
+
+/// The bits of a code above its lowest `width`, 0 if it is one of so many bits. The lowest of them
+/// says whether the code is below zero.
+fn folded(code: i64, width: u32) -> u64 {
+    let high = code >> width;
+    ((high << 1) ^ (high >> 63)) as u64
+}
+
+/// What is above the lowest bits of a code, out of [`folded`].
+fn unfolded(high: u64) -> i64 {
+    (high >> 1) as i64 ^ -((high & 1) as i64)
+}
+
+/// How many bits a number has.
+fn bits_of(number: u64) -> u32 {
+    u64::BITS - number.leading_zeros()
 }
 
 /// The sizes, the most frequent first, and of each block the rank of its own; `None` if they are
@@ -394,6 +443,21 @@ mod tests {
         assert!(bytes(&|i| 4063 + if i % 1000 == 0 { i * 73 % 1000 } else { i % 2 * 73 }) < 2_700);
         assert!(bytes(&|i| 4096 - if i % 16 == 3 { 73 * (1 + i / 16 % 7) } else { 0 }) < 2_500);
         assert!(bytes(&|_| 4096) < 1_300);
+    }
+
+    #[test]
+    fn sizes_that_lie_close_take_few_bits_wherever_they_lie_and_however_far_others_are() {
+        let bytes = |size: &dyn Fn(u64) -> u64| {
+            let sizes: Vec<u64> = (0..9999).map(size).chain([17]).collect();
+            Handles::new(32, &sizes).bytes()
+        };
+        // Seven bits for 112 sizes; of one in ten, above and below, ten bits more and its place.
+        let close = |i: u64| 2290 + i * 7919 % 112;
+        let far = |i: u64| if i % 20 == 0 { 2100 + i % 190 } else { 2402 + i % 128 };
+        assert!(bytes(&|i| if i % 10 == 0 { far(i) } else { close(i) }) < 11_500);
+        // Each part of a table by itself.
+        let part = |i: u64| if i / 1024 % 2 == 0 { 1000 } else { 3000 };
+        assert!(bytes(&|i| part(i) + i * 7919 % 128) < 9_700);
     }
 
     #[test]
