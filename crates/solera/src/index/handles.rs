@@ -1,10 +1,10 @@
 //! Where each block of a table lies: `Handles`, the sizes of consecutive blocks in a few bits each.
 //!
-//! Blocks lie one after another, so an offset is the sum of the sizes before it. A block's number is
-//! the rank of its size, or where sizes are many the size itself. 256 blocks share a beginning, a
-//! zero, and the width of their codes: how much a number is above that zero. The rare numbers below
-//! it, or too far above it, are exceptions. The last block has no code. `offset` sums up from the
-//! group's beginning or its middle.
+//! Blocks lie one after another, so an offset is the sum of the sizes before it. A block's number
+//! is the rank of its size, or where sizes are many the size itself. 256 blocks share a beginning,
+//! a zero, and the width of their codes: how much a number is above that zero. The rare numbers
+//! below it, or too far above it, are exceptions. The last block has no code. `offset` sums up from
+//! the group's beginning or its middle.
 //!
 //! What must hold: `decode` accepts only sizes that fill the given place exactly. Offsets are less
 //! than 2^56.
