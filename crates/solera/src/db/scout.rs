@@ -21,13 +21,19 @@ use crate::{
 const SLOW_NS: u64 = 20_000;
 /// After so many of them the scout goes ahead.
 const SLOW_READS: u32 = 4;
-/// So many entries at a time at first, and twice as many each time,
-const STEP_FIRST: usize = 32;
-/// up to so many,
-const STEP_MAX: usize = 128;
-/// of so many bytes of values together at most. It looks for more while no more than these are
-/// ahead.
-const STEP_BYTES_MAX: u64 = 256 << 10;
+/// It looks as far as values cost so many bytes at first, and twice as many each time,
+const LOOK_BYTES_FIRST: u64 = 256 << 10;
+/// up to so many. Where values are scattered, each look costs a read of each file, so a few long
+/// looks are cheaper than many short ones.
+const LOOK_BYTES_MAX: u64 = 512 << 10;
+/// What a value in a sorted file costs at least, in bytes: one that lies beside others.
+const SORTED_BYTES_MIN: u64 = 2 << 10;
+/// What a value in a log costs at least: a read of its own takes a device as long as many bytes.
+const LOG_BYTES_MIN: u64 = 8 << 10;
+/// It looks again when one part in so many of the entries that it looked at last is left. What was
+/// begun with and is not come to is wasted, so that part is small; it is not nothing, so that the
+/// device is busy meanwhile.
+const LEFT_PARTS: usize = 4;
 
 /// Walks ahead of the front of an iterator, if that is worth it.
 #[derive(Default)]
@@ -37,6 +43,8 @@ pub(super) struct Scout {
     /// Entries between the front and the walker, and how many it looked at last.
     ahead: usize,
     step: usize,
+    /// What values may cost at the next look.
+    bytes_max: u64,
     /// There is nothing more ahead, or it cannot be read.
     is_done: bool,
 }
@@ -60,7 +68,7 @@ impl Scout {
         values: &ValueFiles,
         ahead: &mut ReadAhead,
     ) {
-        (self.walker, self.ahead, self.step) = (walker.ok().map(Box::new), 0, STEP_FIRST / 2);
+        (self.walker, self.ahead, self.bytes_max) = (walker.ok().map(Box::new), 0, LOOK_BYTES_FIRST);
         self.is_done = self.walker.is_none();
         self.look(values, ahead);
     }
@@ -70,7 +78,7 @@ impl Scout {
     pub(super) fn follow(&mut self, values: &ValueFiles, ahead: &mut ReadAhead) {
         if self.walker.is_some() {
             self.ahead = self.ahead.saturating_sub(1);
-            if self.ahead <= self.step {
+            if self.ahead <= self.step / LEFT_PARTS {
                 self.look(values, ahead);
             }
         }
@@ -78,22 +86,24 @@ impl Scout {
 
     fn look(&mut self, values: &ValueFiles, ahead: &mut ReadAhead) {
         let Some(walker) = &mut self.walker else { return };
-        let most = (2 * self.step).min(STEP_MAX);
         let (mut bytes, mut sorted) = (0, Vec::new());
         self.step = 0;
-        while self.step < most && bytes < STEP_BYTES_MAX {
+        while bytes < self.bytes_max {
             if walker.next().is_err() || !walker.valid() {
                 (self.walker, self.is_done) = (None, true);
                 break;
             }
             self.step += 1;
+            bytes += SORTED_BYTES_MIN;
             if walker.is_separated()
                 && let Ok(pointer) = values::decode(walker.value(), walker.key())
             {
-                bytes += u64::from(pointer.len);
+                let least = if pointer.sorted { SORTED_BYTES_MIN } else { LOG_BYTES_MIN };
+                bytes += least.max(pointer.len.into()) - SORTED_BYTES_MIN;
                 expect(pointer, walker.key(), values, &mut sorted);
             }
         }
+        self.bytes_max = (2 * self.bytes_max).min(LOOK_BYTES_MAX);
         self.ahead += self.step;
         ahead.expect(values, &mut sorted);
     }
