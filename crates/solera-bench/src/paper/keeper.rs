@@ -6,8 +6,9 @@
 //! what for, and space.
 //!
 //! What must hold: tables and sorted value files are read past the system's cache, if
-//! `Setting::direct` says so. Logs are not, so what the system keeps of them is dropped again and
-//! again. Every answer is checked, down to the version of the value.
+//! `Setting::direct` says so. Logs are not, and what was just written lies there too. So what the
+//! system keeps of the files is dropped again and again: no arm has more memory than another.
+//! Every answer is checked, down to the version of the value.
 //!
 //! Caller: `paper::learnedkv`.
 
@@ -42,8 +43,8 @@ const WALKS_IN_VAIN: usize = 4;
 const SLOW_NS: u64 = 5_000_000;
 /// Operations between two looks at whether values are being moved, and at the space.
 const LOOK_OPERATIONS: u64 = 512;
-/// What the system's cache holds of the logs is dropped so many times in a phase, and in reads at
-/// rest.
+/// What the system's cache holds of the files is dropped so many times in a phase, and in reads and
+/// scans at rest.
 const DROPS: u64 = 16;
 /// Popularity of the keys that are updated and read, as in YCSB.
 const ZIPF_EXPONENT: f64 = 0.99;
@@ -331,7 +332,7 @@ impl Keeper {
         let mut moving = false;
         for at in 0..operations {
             if at.is_multiple_of(operations.div_ceil(DROPS)) {
-                self.drop_cached_logs()?;
+                self.drop_cached()?;
             }
             if at.is_multiple_of(LOOK_OPERATIONS) {
                 moving = self.db.stats().value_files_leaving > 0;
@@ -399,7 +400,10 @@ impl Keeper {
     pub(super) fn scans(&mut self, clock: &dyn Clock, scans: u64, entries: u64) -> Result<f64> {
         self.come_to_rest()?;
         let (mut seen, mut ns) = (0u64, 0);
-        for _ in 0..scans {
+        for at in 0..scans {
+            if at.is_multiple_of(scans.div_ceil(DROPS)) {
+                self.drop_cached()?;
+            }
             let first = key(self.random.below(self.setting.pairs));
             let begin = clock.monotonic_ns();
             seen += self.walk(&first, entries)?;
@@ -478,7 +482,7 @@ impl Keeper {
         let mut ns = 0;
         for at in 0..reads {
             if at.is_multiple_of(reads.div_ceil(DROPS)) {
-                self.drop_cached_logs()?;
+                self.drop_cached()?;
             }
             let number = self.random.below(self.setting.pairs);
             let begin = clock.monotonic_ns();
@@ -534,20 +538,19 @@ impl Keeper {
     }
 
     /// Waits until nothing is left to do that scans before have brought about, and until no arm has
-    /// its logs in the system's cache: what is not yet on the device would stay there.
+    /// its files in the system's cache: what is not yet on the device would stay there.
     fn come_to_rest(&self) -> Result<()> {
         self.db.wait_idle()?;
         self.db.sync()?;
-        self.drop_cached_logs()
+        self.drop_cached()
     }
 
-    /// Drops what the system's cache holds of the logs. What is not yet on the device stays.
+    /// Drops what the system's cache holds of the files. What is not yet on the device stays.
     #[expect(clippy::disallowed_methods, reason = "as any program may do from outside")]
-    fn drop_cached_logs(&self) -> Result<()> {
+    fn drop_cached(&self) -> Result<()> {
         for entry in fs::read_dir(self.directory.path())? {
-            let path = entry?.path();
-            let is_log = path.extension().is_some_and(|extension| extension == "log");
-            if is_log && let Ok(file) = File::open(&path) {
+            // One that was removed meanwhile has nothing there.
+            if let Ok(file) = File::open(entry?.path()) {
                 // SAFETY: the descriptor is open, and the advice changes no byte of the file.
                 unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
             }

@@ -30,9 +30,9 @@ pub(super) fn conditions(site: &Site<'_>) -> Section {
                 bytes(setting.memory_bytes),
             ),
             format!(
-                "Tables and sorted value files are read {}. Logs are read through it; what it holds of them is dropped sixteen \
-                 times in a phase, and before each measurement at rest and sixteen times in its reads. At rest nothing is left to do, \
-                 and all is on the device. A rate is operations by their own time. After each phase \
+                "Tables and sorted value files are read {}. Logs are read through it, and what was just written lies there. So what \
+                 it holds of all files is dropped sixteen times in a phase, and before each measurement at rest and sixteen times in \
+                 it: no arm has more memory than another. At rest nothing is left to do, and all is on the device. A rate is operations by their own time. After each phase \
                  all work that is due is done; its bytes are counted, its time is told apart.",
                 if site.direct { "past the system's cache (O_DIRECT)" } else { "through the system's cache" },
             ),
