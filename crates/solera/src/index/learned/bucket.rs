@@ -112,7 +112,7 @@ pub(super) fn up_to(bucket: &[u8], count: usize, key: &[u8]) -> usize {
         if usize::from(shared[lane]) < matched || next != Some(first[lane]) {
             return lane;
         }
-        let start: usize = tail_lens[..lane].iter().copied().map(usize::from).sum();
+        let start = sum_below(tail_lens, lane);
         let tail = &tails[start..][..usize::from(tail_lens[lane])];
         let after = &key[matched + 1..];
         let same = common_prefix_len(tail, after);
@@ -129,13 +129,85 @@ pub(super) fn up_to(bucket: &[u8], count: usize, key: &[u8]) -> usize {
 /// on with no lesser byte. Those that share more are on the same side of the key as the one before.
 #[inline]
 fn stops(shared: &[u8; BUCKET], first: &[u8; BUCKET], matched: u8, next: u8) -> u32 {
-    // In a form that compilers make one comparison of all lanes of.
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: SSE2 is part of x86-64.
+    return unsafe { x86::stops(shared, first, matched, next) };
+    #[cfg(not(target_arch = "x86_64"))]
+    stops_scalar(shared, first, matched, next)
+}
+
+/// The twin that defines [`stops`], in a form that compilers make few comparisons of.
+#[cfg(any(test, not(target_arch = "x86_64")))]
+fn stops_scalar(shared: &[u8; BUCKET], first: &[u8; BUCKET], matched: u8, next: u8) -> u32 {
     let mut bits = [0u16; BUCKET];
     for lane in 0..BUCKET {
         let stops = (shared[lane] < matched) | ((shared[lane] == matched) & (first[lane] >= next));
         bits[lane] = u16::from(stops) << lane;
     }
     bits.iter().fold(0, |all, bit| all | u32::from(*bit))
+}
+
+/// The sum of the lanes below `lane`, which is one.
+#[inline]
+fn sum_below(lanes: &[u8; BUCKET], lane: usize) -> usize {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: SSE2 is part of x86-64.
+    return unsafe { x86::sum_below(lanes, lane) };
+    #[cfg(not(target_arch = "x86_64"))]
+    sum_below_scalar(lanes, lane)
+}
+
+/// The twin that defines [`sum_below`].
+#[cfg(any(test, not(target_arch = "x86_64")))]
+fn sum_below_scalar(lanes: &[u8; BUCKET], lane: usize) -> usize {
+    lanes[..lane].iter().copied().map(usize::from).sum()
+}
+
+/// All lanes at once, by the instructions that every such processor has.
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::BUCKET;
+    use std::arch::x86_64::*;
+
+    /// Ones as many as lanes, and zeros as many.
+    const MASKS: [u8; 2 * BUCKET] = {
+        let mut masks = [0; 2 * BUCKET];
+        let mut lane = 0;
+        while lane < BUCKET {
+            masks[lane] = u8::MAX;
+            lane += 1;
+        }
+        masks
+    };
+
+    #[inline]
+    #[target_feature(enable = "sse2")]
+    fn vector(lanes: &[u8; BUCKET]) -> __m128i {
+        // SAFETY: a vector has as many bytes.
+        unsafe { _mm_loadu_si128(lanes.as_ptr().cast()) }
+    }
+
+    #[inline]
+    #[target_feature(enable = "sse2")]
+    pub(super) fn stops(shared: &[u8; BUCKET], first: &[u8; BUCKET], matched: u8, next: u8) -> u32 {
+        let (shared, first) = (vector(shared), vector(first));
+        let (matched, next) = (_mm_set1_epi8(matched as i8), _mm_set1_epi8(next as i8));
+        // There is no comparison of unsigned bytes: of two, the larger one is compared with one.
+        let goes_on_no_less = _mm_cmpeq_epi8(_mm_max_epu8(first, next), first);
+        let is_as_much = _mm_cmpeq_epi8(shared, matched);
+        let is_no_less = _mm_cmpeq_epi8(_mm_max_epu8(shared, matched), shared);
+        let passes = _mm_andnot_si128(_mm_and_si128(is_as_much, goes_on_no_less), is_no_less);
+        !_mm_movemask_epi8(passes) as u32 & 0xffff
+    }
+
+    #[inline]
+    #[target_feature(enable = "sse2")]
+    pub(super) fn sum_below(lanes: &[u8; BUCKET], lane: usize) -> usize {
+        let mask = MASKS[BUCKET - lane..].first_chunk().expect("a lane is below the length of a bucket");
+        let sums = _mm_sad_epu8(_mm_and_si128(vector(lanes), vector(mask)), _mm_setzero_si128());
+        let high = _mm_unpackhi_epi64(sums, sums);
+        (_mm_cvtsi128_si64(sums) + _mm_cvtsi128_si64(high)) as usize
+    }
 }
 
 /// [`up_to`] of a bucket without lanes.
@@ -213,6 +285,24 @@ mod tests {
                 changed(cut, 255),
             ]
         })
+    }
+
+    proptest! {
+        #[test]
+        fn all_instructions_stop_and_add_alike(
+            lanes: [u8; BUCKET], others: [u8; BUCKET], few in prop::collection::vec(0u8..3, 2 * BUCKET),
+            matched: u8, next: u8, lane in 0..BUCKET,
+        ) {
+            let (some, rest) = few.split_at(BUCKET);
+            let (some, rest) = (some.try_into().unwrap(), rest.try_into().unwrap());
+            for (shared, first, matched, next) in
+                [(lanes, others, matched, next), (some, rest, matched % 3, next % 3)]
+            {
+                let expected = stops_scalar(&shared, &first, matched, next);
+                prop_assert_eq!(stops(&shared, &first, matched, next), expected);
+                prop_assert_eq!(sum_below(&shared, lane), sum_below_scalar(&shared, lane));
+            }
+        }
     }
 
     proptest! {
