@@ -1,19 +1,19 @@
 //! Walking one block alone: `LentEntries`, neighbouring entries that a walk takes without asking
 //! its sources.
 //!
-//! `Block::lend_entries` makes one of a range of ranks. `advance` and `retreat` go from entry to
+//! `Block::into_entries` makes one of a range of ranks. `advance` and `retreat` go from entry to
 //! entry, without the table's cursor or the merge.
 //!
 //! What must hold: the block is plain (`is_plain`): all its entries are puts with elided numbers. A
-//! piece has at least four entries. It gives rank and key back (`into_place`), from which the
-//! cursor goes on.
+//! piece has at least four entries. It gives block, rank and key back (`into_place`), from which
+//! the cursor goes on.
 //!
 //! Callers: `table::cursor` lends them, when the merge tells it what comes between;
 //! `merge::visible` walkers take and return them through `Merge`.
 
 use super::{
     format::{HEAD_BYTES, KINDS, SEQNOS},
-    memory::{Block, PartPlace, ValueGrid},
+    memory::{Block, RecordPlace},
 };
 use crate::{
     cursor::Lent,
@@ -35,14 +35,12 @@ pub struct LentEntries {
     /// The user key at `rank`, and its head.
     key: Vec<u8>,
     head: u64,
-    /// Heads tell all: every key ends with its head of 8 bytes, and there is a grid.
+    /// Where the record at `rank` has its parts.
+    place: RecordPlace,
+    /// Heads tell all: every key ends with its head of 8 bytes, and records are of one size.
     by_heads: bool,
-    /// Bytes of the prefix that all keys share.
-    prefix_len: usize,
-    /// Where the values lie, if that is known without a look at the records.
-    grid: Option<ValueGrid>,
-    /// Where the value at `rank` lies, if there is no grid.
-    value: PartPlace,
+    /// From one record to the next, if heads tell all.
+    distance: isize,
     /// What keeps values alive that are handed out, once any is.
     stock: Option<PinStock>,
 }
@@ -56,40 +54,39 @@ impl Block {
     }
 
     /// The entries of a plain block in `ranks`, to be walked from `rank`, whose key is `key`.
-    /// `None`, and `key` is left, if they are few.
-    pub fn lend_entries(&self, rank: usize, ranks: Range<usize>, key: &mut Vec<u8>) -> Option<LentEntries> {
-        debug_assert!(self.is_plain() && ranks.end <= self.len());
-        if ranks.end < ranks.start + ENTRIES_MIN {
-            return None;
-        }
-        debug_assert!(ranks.contains(&rank));
-        let grid = self.value_grid();
-        let value = if grid.is_some() { PartPlace::default() } else { self.parts(rank).value };
-        Some(LentEntries {
+    pub fn into_entries(self, rank: usize, ranks: Range<usize>, key: Vec<u8>) -> LentEntries {
+        debug_assert!(self.is_plain() && ranks.end <= self.len() && ranks.contains(&rank));
+        let distance = self.record_distance().filter(|_| self.keys_end_with_heads());
+        LentEntries {
             rank,
             ranks,
-            key: std::mem::take(key),
+            key,
             head: self.heads()[rank],
-            by_heads: grid.is_some() && self.keys_end_with_heads(),
-            prefix_len: self.prefix().len(),
-            grid,
-            value,
+            place: self.record_place(rank),
+            by_heads: distance.is_some(),
+            distance: distance.unwrap_or_default() as isize,
             stock: None,
-            block: self.clone(),
-        })
+            block: self,
+        }
     }
 }
 
 impl LentEntries {
-    /// The rank that it stands on, and the key there.
-    pub fn into_place(self) -> (usize, Vec<u8>) {
-        (self.rank, self.key)
+    /// Whether a walk gains by so many entries as there are in `ranks`.
+    #[inline]
+    pub fn are_worth(ranks: &Range<usize>) -> bool {
+        ranks.end >= ranks.start + ENTRIES_MIN
     }
 
-    /// To entry `rank`, the one beside the present one, if its key is another: heads mostly say so,
-    /// and mostly are the ends of the keys.
+    /// The block, the rank that it stands on, and the key there.
+    pub fn into_place(self) -> (Block, usize, Vec<u8>) {
+        (self.block, self.rank, self.key)
+    }
+
+    /// To entry `rank`, the next one, or if it goes `BACK` the one before, if its key is another:
+    /// heads mostly say so, and mostly are the ends of the keys.
     #[inline]
-    fn step_to(&mut self, rank: usize) -> bool {
+    fn step_to<const BACK: bool>(&mut self, rank: usize) -> bool {
         let head = self.block.heads()[rank];
         if head != self.head
             && self.by_heads
@@ -97,6 +94,7 @@ impl LentEntries {
         {
             *end = head.to_be_bytes();
             (self.rank, self.head) = (rank, head);
+            self.place = self.place.moved_by(if BACK { -self.distance } else { self.distance });
             return true;
         }
         self.step_apart(rank)
@@ -106,21 +104,19 @@ impl LentEntries {
     /// no room for what only this does.
     #[inline(never)]
     fn step_apart(&mut self, rank: usize) -> bool {
-        let LentEntries { block, key, prefix_len, .. } = self;
-        let (head, parts) = (block.heads()[rank], block.parts(rank));
-        let in_head = *prefix_len + parts.suffix_len.min(HEAD_BYTES);
-        let is_same = head == self.head
-            && key.len() == *prefix_len + parts.suffix_len
-            && key::equal(&key[in_head..], parts.tail);
-        if is_same {
-            return false;
+        let LentEntries { block, key, .. } = self;
+        let (head, place) = (block.heads()[rank], block.record_place(rank));
+        // SAFETY: both places are those of records of this block.
+        unsafe {
+            if head == self.head
+                && place.suffix_len == self.place.suffix_len
+                && key::equal(block.tail_at(&place), block.tail_at(&self.place))
+            {
+                return false;
+            }
+            block.key_there_into(head, &place, key);
         }
-        key.truncate(*prefix_len);
-        // All 8 bytes and back again: a copy of a length that is known is one instruction.
-        key.extend_from_slice(&head.to_be_bytes());
-        key.truncate(in_head);
-        key.extend_from_slice(parts.tail);
-        (self.rank, self.head, self.value) = (rank, head, parts.value);
+        (self.rank, self.head, self.place) = (rank, head, place);
         true
     }
 }
@@ -129,7 +125,7 @@ impl Lent for LentEntries {
     #[inline]
     fn advance(&mut self) -> bool {
         let next = self.rank + 1;
-        next < self.ranks.end && self.step_to(next)
+        next < self.ranks.end && self.step_to::<false>(next)
     }
 
     /// What it stands on is the newest of its key, and an entry lies before all that it may come
@@ -141,7 +137,7 @@ impl Lent for LentEntries {
         if previous < self.ranks.start || self.block.same_key(previous - 1, previous) {
             return false;
         }
-        self.step_to(previous)
+        self.step_to::<true>(previous)
     }
 
     #[inline]
@@ -151,36 +147,16 @@ impl Lent for LentEntries {
 
     #[inline]
     fn value(&self) -> &[u8] {
-        // SAFETY: grid and place were made of this block.
-        unsafe { value_at(&self.block, self.grid.as_ref(), self.rank, self.value) }
+        // SAFETY: the place is that of the record at `rank` of this block.
+        unsafe { self.block.value_at(&self.place) }
     }
 
     #[inline]
     fn pin_value(&mut self) -> Slice {
-        let LentEntries { block, rank, grid, value, stock, .. } = self;
+        let LentEntries { block, place, stock, .. } = self;
         let pin = || stock.get_or_insert_with(|| PinStock::of(block.pin())).hand_out();
-        // SAFETY: grid and place were made of this block. The value lies in the block, which never
-        // changes and which the pin keeps alive.
-        unsafe { Slice::pinned_by(pin, value_at(block, grid.as_ref(), *rank, *value)) }
-    }
-}
-
-/// The value at `rank`, by the grid, if there is one, or else at `place`.
-///
-/// # Safety
-/// The one that counts is that of `block`.
-#[inline]
-unsafe fn value_at<'a>(
-    block: &'a Block,
-    grid: Option<&ValueGrid>,
-    rank: usize,
-    place: PartPlace,
-) -> &'a [u8] {
-    // SAFETY: the caller's.
-    unsafe {
-        match grid {
-            Some(grid) => block.value_on(grid, rank),
-            None => block.part_at(place),
-        }
+        // SAFETY: the place is that of the record at `rank` of this block, which never changes and
+        // which the pin keeps alive.
+        unsafe { Slice::pinned_by(pin, block.value_at(place)) }
     }
 }

@@ -38,6 +38,10 @@ const _: () = assert!(offset_of!(Control, geometry) + offset_of!(Geometry, base)
 // `meta_word` reads 8 bytes at any record's start.
 const _: () = assert!(FOOTER_BYTES >= 8);
 
+/// Tails are copied in pieces of so many bytes: mostly one, whose length is known.
+const COPIED_BYTES: usize = 32;
+const _: () = assert!(FOOTER_BYTES >= COPIED_BYTES);
+
 /// Heads that are asked for with a block's control. Most blocks have hardly more.
 const PREFETCHED_HEADS: usize = 56;
 
@@ -47,6 +51,9 @@ const PREFETCHED_BUCKETS_BYTES: usize = 192;
 
 /// Records of more bytes are not asked for before it is known which.
 const PREFETCHED_RECORD_BYTES_MAX: usize = 128;
+
+/// Records of more bytes together are not all asked for.
+const PREFETCHED_TAILS_BYTES_MAX: usize = 1024;
 
 /// Bytes of an allocation whose payload has `capacity`.
 fn allocated(capacity: usize) -> usize {
@@ -135,6 +142,18 @@ pub struct RecordGrid {
     record_bytes: u8,
 }
 
+impl RecordPlace {
+    /// The same, so far from it.
+    #[inline]
+    pub(super) fn moved_by(self, distance: isize) -> RecordPlace {
+        RecordPlace {
+            tail_at: self.tail_at.wrapping_add_signed(distance),
+            value_at: self.value_at.wrapping_add_signed(distance),
+            ..self
+        }
+    }
+}
+
 impl RecordGrid {
     /// The grid as a number; 0 for that of no records.
     pub fn to_number(self) -> u64 {
@@ -152,23 +171,16 @@ impl RecordGrid {
     }
 }
 
-/// Where the values of a block's entries lie, if they all have one length and stand at equal
-/// distances: no record has to be read to know.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ValueGrid {
-    /// Position of the first one in the payload.
-    at: usize,
-    distance: usize,
-    len: usize,
-    entries: usize,
-}
-
-/// Where a part of a payload lies.
+/// Where the parts of an entry's record lie in a payload.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct PartPlace {
-    /// Position in the payload.
-    at: usize,
-    len: usize,
+pub(super) struct RecordPlace {
+    /// Bytes of the key behind the block's prefix, those in the head included.
+    pub(super) suffix_len: usize,
+    /// Position of the key's tail.
+    tail_at: usize,
+    /// Position of the value, and its length.
+    value_at: usize,
+    value_len: usize,
 }
 
 /// A block in memory: one word, counted. Immutable.
@@ -272,45 +284,115 @@ impl Block {
         equal.then_some(RecordGrid { records_at: geometry.records_at, entries, record_bytes })
     }
 
-    /// Where the values lie, if one size of records and one length of keys tell it of all.
-    pub(super) fn value_grid(&self) -> Option<ValueGrid> {
+    /// From one record to the next, if one size of records and one length of keys tell of all
+    /// where their parts lie.
+    pub(super) fn record_distance(&self) -> Option<usize> {
         let geometry = self.geometry();
-        if geometry.ends_width != 0 || geometry.length_bytes != 0 {
-            return None;
+        let is_told = geometry.ends_width == 0 && geometry.length_bytes == 0;
+        is_told.then_some(geometry.record_bytes as usize)
+    }
+
+    /// Where the parts of record `i` lie.
+    #[inline]
+    pub(super) fn record_place(&self, i: usize) -> RecordPlace {
+        let geometry = self.geometry();
+        let (at, len) = self.place(i);
+        // SAFETY: i < n (asserted in `place`), and a record is as long as its length takes
+        // (proved).
+        let suffix_len = unsafe {
+            let length = self.payload().add(at);
+            match geometry.length_bytes {
+                0 => geometry.suffix_len.into(),
+                1 => length.read().into(),
+                _ => u16::from_le_bytes(length.cast::<[u8; 2]>().read()).into(),
+            }
+        };
+        let tail_at = at + usize::from(geometry.length_bytes + geometry.meta_bytes);
+        let value_at = tail_at + tail_len(suffix_len);
+        // Not negative: a record is as long as its tail takes (proved).
+        RecordPlace { suffix_len, tail_at, value_at, value_len: at + len - value_at }
+    }
+
+    /// The tail of the key of the record that lies there.
+    ///
+    /// # Safety
+    /// [`Block::record_place`] gave the place, of this very block.
+    #[inline]
+    pub(super) unsafe fn tail_at(&self, place: &RecordPlace) -> &[u8] {
+        let len = place.value_at - place.tail_at;
+        // SAFETY: the tail lies in its record, inside the payload (proved), which never changes.
+        unsafe { std::slice::from_raw_parts(self.payload().add(place.tail_at), len) }
+    }
+
+    /// [`key::head`] of that tail.
+    ///
+    /// # Safety
+    /// As for [`Block::tail_at`].
+    #[inline]
+    pub(super) unsafe fn tail_head_at(&self, place: &RecordPlace) -> u64 {
+        let len = place.value_at - place.tail_at;
+        // SAFETY: the tail lies in its record, and a footer of 40 bytes follows the records
+        // (proved).
+        let head = unsafe { self.payload().add(place.tail_at).cast::<[u8; HEAD_BYTES]>().read() };
+        let behind = 8 * HEAD_BYTES.saturating_sub(len) as u32;
+        u64::from_be_bytes(head).checked_shr(behind).map_or(0, |tail| tail << behind)
+    }
+
+    /// The value of the record that lies there.
+    ///
+    /// # Safety
+    /// [`Block::record_place`] gave the place, of this very block, or it is as far from such a one
+    /// as another record is by [`Block::record_distance`].
+    #[inline]
+    pub(super) unsafe fn value_at(&self, place: &RecordPlace) -> &[u8] {
+        // SAFETY: the value ends its record, inside the payload (proved), which never changes.
+        unsafe { std::slice::from_raw_parts(self.payload().add(place.value_at), place.value_len) }
+    }
+
+    /// Makes `key`, which begins with the block's prefix, the key of this head and of the record
+    /// that lies there.
+    ///
+    /// # Safety
+    /// As for [`Block::tail_at`].
+    #[inline]
+    pub(super) unsafe fn key_there_into(&self, head: u64, place: &RecordPlace, key: &mut Vec<u8>) {
+        let prefix_len = usize::from(self.geometry().prefix_len);
+        assert!(prefix_len <= key.len(), "the prefix is there");
+        let tail_len = place.value_at - place.tail_at;
+        let room = prefix_len + HEAD_BYTES + tail_len + COPIED_BYTES;
+        if key.capacity() < room {
+            key.reserve(room - key.len());
         }
-        let distance = geometry.record_bytes as usize;
-        let fixed = usize::from(geometry.meta_bytes) + tail_len(geometry.suffix_len.into());
-        let at = geometry.records_at as usize + fixed;
-        let len = distance.checked_sub(fixed)?;
-        Some(ValueGrid { at, distance, len, entries: geometry.n as usize })
+        // SAFETY: there is room for prefix, head, tail and one piece more. Pieces are read from
+        // before the tail's end on, so to less than `COPIED_BYTES` behind the records, where the
+        // footer lies (proved). A suffix is as long as tail and head, or shorter than the head.
+        unsafe {
+            let to = key.as_mut_ptr().add(prefix_len);
+            to.cast::<[u8; HEAD_BYTES]>().write(head.to_be_bytes());
+            let (from, to) = (self.payload().add(place.tail_at), to.add(HEAD_BYTES));
+            let mut copied = 0;
+            while copied < tail_len {
+                let piece = from.add(copied).cast::<[u8; COPIED_BYTES]>().read();
+                to.add(copied).cast::<[u8; COPIED_BYTES]>().write(piece);
+                copied += COPIED_BYTES;
+            }
+            key.set_len(prefix_len + place.suffix_len);
+        }
     }
 
-    /// The value of entry `i`, by the grid that [`Block::value_grid`] gave of this very block.
-    ///
-    /// # Safety
-    /// The grid is that of this block.
+    /// Asks for the beginnings of the records of the entries from `low` up to `high`, of which
+    /// there are some: of all, or where they are far apart, of every eighth part of them.
     #[inline]
-    pub(super) unsafe fn value_on(&self, grid: &ValueGrid, i: usize) -> &[u8] {
-        assert!(i < grid.entries, "an entry of the block");
-        // SAFETY: the record of an entry lies inside the payload (proved), and its value is what
-        // follows the same number of bytes in each.
-        unsafe { std::slice::from_raw_parts(self.payload().add(grid.at + i * grid.distance), grid.len) }
-    }
-
-    /// Where `part` lies, which is a part of this block's payload.
-    #[inline]
-    pub(super) fn place_of(&self, part: &[u8]) -> PartPlace {
-        PartPlace { at: part.as_ptr().addr() - self.payload().addr(), len: part.len() }
-    }
-
-    /// The part that lies there.
-    ///
-    /// # Safety
-    /// [`Block::place_of`] gave the place, of this very block.
-    #[inline]
-    pub(super) unsafe fn part_at(&self, place: PartPlace) -> &[u8] {
-        // SAFETY: the place is that of a slice of this payload, which never changes.
-        unsafe { std::slice::from_raw_parts(self.payload().add(place.at), place.len) }
+    pub(super) fn prefetch_tails(&self, low: usize, high: usize) {
+        let (begin, end) = (self.place(low).0, self.place(high - 1).0);
+        let start = self.payload().wrapping_add(begin);
+        // Where record ends lie, they ascend (proved).
+        if end - begin <= PREFETCHED_TAILS_BYTES_MAX {
+            prefetch_bytes(start, end - begin + 1);
+        } else {
+            let ranks = (low..high).step_by((high - low).div_ceil(8));
+            ranks.for_each(|i| prefetch(self.payload().wrapping_add(self.place(i).0)));
+        }
     }
 
     /// Asks for the records so far into the block, in 256ths, if it is like one with this grid.

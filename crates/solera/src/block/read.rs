@@ -16,7 +16,7 @@ use super::{
         BUCKETS, CONTINUES, Geometry, HEAD_BYTES, KIND_BITS, KINDS, LINE, LINE_IGNORED, SEQNOS, WHOLE,
         tail_len,
     },
-    memory::{Block, BlockAllocation, PartPlace},
+    memory::{Block, BlockAllocation},
 };
 use crate::{
     canary::{Bug, planted},
@@ -31,16 +31,6 @@ use std::{cmp::Ordering, fmt, io};
 
 /// Fewer entries with equal heads are searched without asking for their records early.
 const HALVED_MIN: usize = 4;
-
-/// An entry but for its head and its meta.
-pub(super) struct Parts<'b> {
-    /// Bytes of the key behind the block's prefix, those in the head included.
-    pub(super) suffix_len: usize,
-    /// The key behind the head.
-    pub(super) tail: &'b [u8],
-    /// Where its value lies.
-    pub(super) value: PartPlace,
-}
 
 impl Block {
     /// A block of a copy of `payload`.
@@ -159,10 +149,14 @@ impl Block {
     fn seek_among_equal(&self, first: usize, suffix: &[u8]) -> (usize, bool) {
         let (mut low, end) = (first, self.equal_heads_end(first));
         let mut high = end;
-        self.prefetch_halves(low, high);
+        if high - low >= HALVED_MIN {
+            self.prefetch_tails(low, high);
+        }
+        let tail = suffix.get(HEAD_BYTES..).unwrap_or_default();
+        let tail_head = key::head(tail);
         while low < high {
             let middle = low.midpoint(high);
-            match self.compare_behind_head(middle, suffix) {
+            match self.compare_behind_head(middle, suffix, tail, tail_head) {
                 Ordering::Less => low = middle + 1,
                 _ => high = middle,
             }
@@ -189,17 +183,6 @@ impl Block {
         }
     }
 
-    /// Asks for the records that the first steps of a search of so many entries may look at: else
-    /// each step would wait for its own.
-    #[inline]
-    fn prefetch_halves(&self, low: usize, high: usize) {
-        if high - low < HALVED_MIN {
-            return;
-        }
-        let eighth = (high - low).div_ceil(8);
-        (low..high).step_by(eighth).for_each(|i| self.prefetch_record(i));
-    }
-
     /// Whether entry `i` has the key of the same prefix and head that goes on with `suffix`.
     #[inline]
     fn equal_behind_head(&self, i: usize, suffix: &[u8]) -> bool {
@@ -207,15 +190,20 @@ impl Block {
         len == suffix.len() && key::equal(tail, suffix.get(HEAD_BYTES..).unwrap_or_default())
     }
 
-    /// Compares entry `i` with a key of the same prefix and head.
+    /// Compares entry `i` with a key of the same prefix and head, which goes on with `suffix`, and
+    /// behind the head with `tail`, whose head is `tail_head`. That mostly tells.
     #[inline]
-    fn compare_behind_head(&self, i: usize, suffix: &[u8]) -> Ordering {
+    fn compare_behind_head(&self, i: usize, suffix: &[u8], tail: &[u8], tail_head: u64) -> Ordering {
         // Of two keys with equal heads one may be the other plus zeros: the shorter is less.
         let in_head = |len: usize| len.min(HEAD_BYTES);
-        let (len, tail) = self.len_and_tail(i);
-        in_head(len)
-            .cmp(&in_head(suffix.len()))
-            .then_with(|| tail.cmp(suffix.get(HEAD_BYTES..).unwrap_or_default()))
+        let place = self.record_place(i);
+        // SAFETY: the place is that of a record of this block.
+        unsafe {
+            in_head(place.suffix_len)
+                .cmp(&in_head(suffix.len()))
+                .then_with(|| self.tail_head_at(&place).cmp(&tail_head))
+                .then_with(|| self.tail_at(&place).cmp(tail))
+        }
     }
 
     /// Length of entry `i`'s key after the prefix, and its tail.
@@ -229,17 +217,6 @@ impl Block {
         let len = suffix_len(geometry, record);
         let at = usize::from(geometry.length_bytes + geometry.meta_bytes);
         (len, &record[at..at + tail_len(len)])
-    }
-
-    /// What entry `i` is made of, by one look at its record.
-    #[inline]
-    pub(super) fn parts(&self, i: usize) -> Parts<'_> {
-        let geometry = self.geometry();
-        let record = self.record(i);
-        let suffix_len = suffix_len(geometry, record);
-        let at = usize::from(geometry.length_bytes + geometry.meta_bytes);
-        let (tail, value) = record[at..].split_at(tail_len(suffix_len));
-        Parts { suffix_len, tail, value: self.place_of(value) }
     }
 
     /// Whether the last key's versions go on in the next block.
@@ -352,15 +329,9 @@ impl Block {
             *suffix = self.heads()[i].to_be_bytes();
             return;
         }
-        let (len, tail) = self.len_and_tail(i);
-        out.truncate(prefix_len);
-        // All 8 bytes and back again: a copy of a length that is known is one instruction.
-        out.extend_from_slice(&self.heads()[i].to_be_bytes());
-        if len < HEAD_BYTES {
-            out.truncate(prefix_len + len);
-        } else if !tail.is_empty() {
-            out.extend_from_slice(tail);
-        }
+        let place = self.record_place(i);
+        // SAFETY: the place is that of a record of this block.
+        unsafe { self.key_there_into(self.heads()[i], &place, out) }
     }
 
     /// Whether every key is the prefix and a head of 8 bytes.

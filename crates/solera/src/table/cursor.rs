@@ -44,7 +44,7 @@ const CACHED_BETWEEN_MAX: usize = 2;
 const CACHED_AHEAD_BYTES_MIN: u64 = 16 << 10;
 
 /// Room for a key, made when a cursor is: most keys need no more.
-const KEY_BYTES_EXPECTED: usize = 32;
+const KEY_BYTES_EXPECTED: usize = 96;
 /// A value of so many bytes is let go of while a merge waits at it. It costs a second read.
 const DOZE_BYTES_MIN: usize = 1 << 20;
 
@@ -77,6 +77,9 @@ pub struct TableCursor {
     source: Source,
     clip: Clip,
     place: Option<Place>,
+    /// While the entries around the place are lent: the number of their block, and the ranks that
+    /// the clip admits.
+    lent: (usize, Range<usize>),
     /// The user key at `place`, kept for its memory.
     key: Vec<u8>,
     /// The key that the cursor leaves, kept for its memory.
@@ -216,6 +219,7 @@ impl TableCursor {
             clip: Clip::of(clip, &file.descriptor().range),
             source: Source { file, access, ahead: Ahead::default() },
             place: None,
+            lent: (0, 0..0),
             key: Vec::with_capacity(KEY_BYTES_EXPECTED),
             left: Vec::new(),
         }
@@ -308,12 +312,16 @@ impl TableCursor {
     }
 
     /// To the first entry of a larger key, which is not among those before `rank`.
-    #[cold]
     fn leave_key(&mut self, rank: usize) -> Result<()> {
+        let place = self.place.as_mut().expect("the cursor is valid");
+        let is_last = rank == place.clip.end;
+        if is_last && !place.block.continues() {
+            // Whatever follows begins with another key.
+            place.rank = rank;
+            return self.settle_forward();
+        }
         self.left.clone_from(&self.key);
-        if let Some(place) = &mut self.place
-            && rank == place.clip.end
-        {
+        if is_last {
             // The next block usually begins with another key.
             place.rank = rank;
             self.settle_forward()?;
@@ -327,6 +335,17 @@ impl TableCursor {
         let sought = self.seek(&above);
         self.left = above;
         sought
+    }
+
+    /// Lends the entries in `ranks`, among them the one that it stands on, if that is worth it. The
+    /// block goes with them: to count it twice would cost as much as some steps.
+    fn lend_ranks(&mut self, ranks: Range<usize>) -> Option<LentEntries> {
+        if !LentEntries::are_worth(&ranks) {
+            return None;
+        }
+        let Place { block, number, rank, clip, .. } = self.place.take()?;
+        self.lent = (number, clip);
+        Some(block.into_entries(rank, ranks, std::mem::take(&mut self.key)))
     }
 
     #[inline]
@@ -412,7 +431,8 @@ impl Lending for TableCursor {
             return None;
         }
         let below = |key: Option<&[u8]>| key.map_or(usize::MAX, |key| block.find(key));
-        block.lend_entries(*rank, *rank..clip.end.min(below(before)).min(below(end)), &mut self.key)
+        let ranks = *rank..clip.end.min(below(before)).min(below(end));
+        self.lend_ranks(ranks)
     }
 
     /// As `lend`, of a walk downward: the entries from here down whose keys are above `after` and
@@ -437,13 +457,17 @@ impl Lending for TableCursor {
                 from += 1;
             }
         }
-        block.lend_entries(*rank, from..rank + 1, &mut self.key)
+        let ranks = from..rank + 1;
+        self.lend_ranks(ranks)
     }
 
     /// Ends what was lent: the cursor stands where the stretch came to.
     fn take_back(&mut self, lent: LentEntries) {
-        let place = self.place.as_mut().expect("a cursor that has lent is not moved");
-        (place.rank, self.key) = lent.into_place();
+        debug_assert!(self.place.is_none(), "a cursor that has lent is not moved");
+        let (number, clip) = std::mem::take(&mut self.lent);
+        let (block, rank, key) = lent.into_place();
+        self.place = Some(Place { block, number, rank, clip, asleep: None });
+        self.key = key;
     }
 }
 
