@@ -107,6 +107,12 @@ impl<C: Cursor> Merge<C> {
         self.front.expect("the merge stands on an entry").age()
     }
 
+    /// Whether no other source stands on an entry, or expects one.
+    #[inline]
+    pub fn is_alone(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
     /// To the first entry, where only the source in front keeps a large value in memory.
     pub fn seek_first_late(&mut self) -> Result<()> {
         self.position::<false>(|source| source.seek_first().and_then(|()| source.doze()))?;
@@ -381,6 +387,12 @@ impl<C: Lending> Merge<C> {
                 Some((front, Some(bound(next))))
             }
         }
+    }
+
+    /// Ends what was lent, and the merge is not valid any more.
+    pub fn drop_lent(&mut self, lent: C::Lent) {
+        let front = self.front.take().expect("the merge stands on an entry");
+        self.sources[front.age()].take_back(lent);
     }
 
     /// Ends what was lent: the merge stands where that came to.

@@ -60,7 +60,8 @@ impl Spare {
             return None;
         }
         let mut walker = self.walker;
-        walker.serve(reader, range.clone());
+        // Whoever walks places it where the range begins, or behind.
+        walker.serve(reader, KeyRange { start: Box::default(), end: range.end.clone() });
         Some(walker)
     }
 
@@ -152,9 +153,8 @@ impl Rested {
         let (memtables, runs) = walker.sources().iter().fold((0, 0), |(memtables, runs), source| {
             (memtables + usize::from(source.is_memtable()), runs + usize::from(source.is_run()))
         });
+        // One that has noted range tombstones of memtables rests too, and does not fit.
         let has_all = memtables + runs == walker.sources().len() && runs == view.version.runs().len();
-        // Tombstones of memtables would be noted.
-        let fits = has_all && memtables_of(&view).is_some();
-        fits.then_some(Rested { view, walker, memtables })
+        has_all.then_some(Rested { view, walker, memtables })
     }
 }

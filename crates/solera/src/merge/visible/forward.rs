@@ -79,7 +79,7 @@ impl<C: Lending> Forward<C> {
     /// No reader walks by it any more: it forgets reader, range and memory, and has each source
     /// stand nowhere.
     pub fn rest(&mut self, rest: impl FnMut(&mut C)) {
-        self.leave();
+        self.leave_for_good();
         self.merge.rest(rest);
         self.trail.rest();
         self.scratch = Scratch::default();
@@ -99,7 +99,7 @@ impl<C: Lending> Forward<C> {
 
     /// To the first pair.
     pub fn seek_first(&mut self) -> Result<()> {
-        self.leave();
+        self.leave_for_good();
         let Scope { range, reader, .. } = &self.sight.scope;
         match &range.start[..] {
             start if self.trail.place(start, reader) => self.merge.seek(&self.trail.bound)?,
@@ -111,7 +111,7 @@ impl<C: Lending> Forward<C> {
 
     /// To the first pair whose key is `>= key`.
     pub fn seek(&mut self, key: &[u8]) -> Result<()> {
-        self.leave();
+        self.leave_for_good();
         let Scope { range, reader, .. } = &self.sight.scope;
         let key = range.clamp_to_start(key);
         let is_in_gap = self.trail.place(key, reader);
@@ -316,13 +316,23 @@ impl<C: Lending> Forward<C> {
         }
     }
 
-    /// Has the next pairs lent, if the last ones came from one source.
+    /// Leaves the pair, and the merge is positioned next.
+    fn leave_for_good(&mut self) {
+        match std::mem::replace(&mut self.at, At::Nowhere) {
+            At::Lent(entries) => self.merge.drop_lent(entries),
+            At::Merged => self.scratch.merged = Slice::empty(),
+            At::Nowhere | At::Entry(_) | At::Separated(_) | At::Refused => {}
+        }
+    }
+
+    /// Has the next pairs lent, if the last ones came from one source, or there is but one.
     #[inline]
     fn borrow_if_steady(&mut self) {
         let age = self.merge.age();
         let (before, pairs) = self.steady;
         self.steady = (age, if age == before { pairs + 1 } else { 0 });
-        if self.steady.1 >= STEADY_PAIRS && !self.sight.has_tombstones() {
+        let is_steady = self.steady.1 >= STEADY_PAIRS || self.merge.is_alone();
+        if is_steady && !self.sight.has_tombstones() {
             self.borrow();
         }
     }
