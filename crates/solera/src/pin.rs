@@ -276,6 +276,10 @@ impl Copied {
     }
 
     /// The only reference to a copy of `bytes`, and where that lies.
+    // Apart, so that a copy that fits into a slice stays as small as it is. Gives what fits into
+    // registers: a whole slice would have its place in memory, and the others would be put together
+    // there, word by word, and read again too early.
+    #[inline(never)]
     fn of(bytes: &[u8]) -> (*const u8, Pin) {
         let layout = Copied::layout(bytes.len());
         // SAFETY: the layout is not of no bytes.
@@ -420,8 +424,7 @@ impl Slice {
         Slice::inline(bytes).unwrap_or_else(|| Slice::copied(bytes))
     }
 
-    // Apart, so that a copy that fits into the slice stays as small as it is.
-    #[inline(never)]
+    #[inline]
     fn copied(bytes: &[u8]) -> Self {
         let (start, pin) = Copied::of(bytes);
         // SAFETY: the copy lies in the object of the pin.

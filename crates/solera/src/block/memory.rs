@@ -143,14 +143,16 @@ pub struct RecordGrid {
 }
 
 impl RecordPlace {
+    /// Position of the key's tail.
+    #[inline]
+    fn tail_at(&self) -> usize {
+        self.value_at - self.tail_len
+    }
+
     /// The same, so far from it.
     #[inline]
     pub(super) fn moved_by(self, distance: isize) -> RecordPlace {
-        RecordPlace {
-            tail_at: self.tail_at.wrapping_add_signed(distance),
-            value_at: self.value_at.wrapping_add_signed(distance),
-            ..self
-        }
+        RecordPlace { value_at: self.value_at.wrapping_add_signed(distance), ..self }
     }
 }
 
@@ -176,8 +178,8 @@ impl RecordGrid {
 pub(super) struct RecordPlace {
     /// Bytes of the key behind the block's prefix, those in the head included.
     pub(super) suffix_len: usize,
-    /// Position of the key's tail.
-    tail_at: usize,
+    /// Bytes of the key's tail, which the value follows.
+    tail_len: usize,
     /// Position of the value, and its length.
     value_at: usize,
     value_len: usize,
@@ -307,10 +309,10 @@ impl Block {
                 _ => u16::from_le_bytes(length.cast::<[u8; 2]>().read()).into(),
             }
         };
-        let tail_at = at + usize::from(geometry.length_bytes + geometry.meta_bytes);
-        let value_at = tail_at + tail_len(suffix_len);
+        let tail_len = tail_len(suffix_len);
+        let value_at = at + usize::from(geometry.length_bytes + geometry.meta_bytes) + tail_len;
         // Not negative: a record is as long as its tail takes (proved).
-        RecordPlace { suffix_len, tail_at, value_at, value_len: at + len - value_at }
+        RecordPlace { suffix_len, tail_len, value_at, value_len: at + len - value_at }
     }
 
     /// The tail of the key of the record that lies there.
@@ -319,9 +321,8 @@ impl Block {
     /// [`Block::record_place`] gave the place, of this very block.
     #[inline]
     pub(super) unsafe fn tail_at(&self, place: &RecordPlace) -> &[u8] {
-        let len = place.value_at - place.tail_at;
         // SAFETY: the tail lies in its record, inside the payload (proved), which never changes.
-        unsafe { std::slice::from_raw_parts(self.payload().add(place.tail_at), len) }
+        unsafe { std::slice::from_raw_parts(self.payload().add(place.tail_at()), place.tail_len) }
     }
 
     /// [`key::head`] of that tail.
@@ -330,11 +331,10 @@ impl Block {
     /// As for [`Block::tail_at`].
     #[inline]
     pub(super) unsafe fn tail_head_at(&self, place: &RecordPlace) -> u64 {
-        let len = place.value_at - place.tail_at;
         // SAFETY: the tail lies in its record, and a footer of 40 bytes follows the records
         // (proved).
-        let head = unsafe { self.payload().add(place.tail_at).cast::<[u8; HEAD_BYTES]>().read() };
-        let behind = 8 * HEAD_BYTES.saturating_sub(len) as u32;
+        let head = unsafe { self.payload().add(place.tail_at()).cast::<[u8; HEAD_BYTES]>().read() };
+        let behind = 8 * HEAD_BYTES.saturating_sub(place.tail_len) as u32;
         u64::from_be_bytes(head).checked_shr(behind).map_or(0, |tail| tail << behind)
     }
 
@@ -358,7 +358,7 @@ impl Block {
     pub(super) unsafe fn key_there_into(&self, head: u64, place: &RecordPlace, key: &mut Vec<u8>) {
         let prefix_len = usize::from(self.geometry().prefix_len);
         assert!(prefix_len <= key.len(), "the prefix is there");
-        let tail_len = place.value_at - place.tail_at;
+        let tail_len = place.tail_len;
         let room = prefix_len + HEAD_BYTES + tail_len + COPIED_BYTES;
         if key.capacity() < room {
             key.reserve(room - key.len());
@@ -369,7 +369,7 @@ impl Block {
         unsafe {
             let to = key.as_mut_ptr().add(prefix_len);
             to.cast::<[u8; HEAD_BYTES]>().write(head.to_be_bytes());
-            let (from, to) = (self.payload().add(place.tail_at), to.add(HEAD_BYTES));
+            let (from, to) = (self.payload().add(place.tail_at()), to.add(HEAD_BYTES));
             let mut copied = 0;
             while copied < tail_len {
                 let piece = from.add(copied).cast::<[u8; COPIED_BYTES]>().read();
