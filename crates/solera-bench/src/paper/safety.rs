@@ -172,7 +172,7 @@ fn sections(arms: &[Arm], rows: &[Row]) -> Vec<Section> {
         ),
         verdict(
             &format!(
-                "no epoch is below {EPOCH_MIN} of the slower of two databases that nobody tunes (steward)"
+                "no epoch is below {EPOCH_MIN} of the slower of two databases without a tuner (steward)"
             ),
             beyond_chance >= EPOCH_MIN,
             &format!("the worst is {beyond_chance:.2}; of those two, one against the other, {chance:.2}"),

@@ -60,7 +60,7 @@ impl Spare {
             return None;
         }
         let mut walker = self.walker;
-        // Whoever walks places it where the range begins, or behind.
+        // The walk places it where the range begins, or behind.
         walker.serve(reader, KeyRange { start: Box::default(), end: range.end.clone() });
         Some(walker)
     }
