@@ -185,7 +185,12 @@ fn a_block_ends_at_the_widest_gap_near_its_end_and_loses_no_entry() {
             rest = after;
         }
         assert!(rest.is_empty());
-        assert!((shape == 0) == (before_gaps == 0), "{shape}: {before_gaps} of {} blocks", blocks.len());
+        // Miri's few blocks may all be full.
+        assert!(
+            cfg!(miri) || (shape == 0) == (before_gaps == 0),
+            "{shape}: {before_gaps} of {} blocks",
+            blocks.len()
+        );
     }
 }
 
