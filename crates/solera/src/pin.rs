@@ -11,14 +11,16 @@
 //! Callers: `block::memory` and `memtable::arena` make pinned objects, `cache` holds them (`apart`
 //! its own); slices go through `cursor`, `merge`, `values` and `db` to users.
 
+mod copied;
+
+use self::copied::Copied;
 use std::{
-    alloc::{Layout, alloc, dealloc, handle_alloc_error},
     borrow::Borrow,
     cmp, fmt, hash,
     mem::ManuallyDrop,
     num::NonZeroUsize,
     ops::{Deref, Range},
-    ptr::{self, NonNull},
+    ptr::NonNull,
     sync::atomic::{AtomicBool, AtomicU32, Ordering, fence},
 };
 
@@ -262,52 +264,6 @@ struct Owned {
     bytes: Box<[u8]>,
 }
 
-/// What a slice that was copied refers to: one allocation, in which the bytes follow.
-#[repr(C)]
-struct Copied {
-    header: PinHeader,
-    len: usize,
-}
-
-impl Copied {
-    fn layout(len: usize) -> Layout {
-        let bytes = size_of::<Copied>().checked_add(len).expect("a slice fits the address space");
-        Layout::from_size_align(bytes, align_of::<Copied>()).expect("a slice fits the address space")
-    }
-
-    /// The only reference to a copy of `bytes`, and where that lies.
-    // Apart, so that a copy that fits into a slice stays as small as it is. Gives what fits into
-    // registers: a whole slice would have its place in memory, and the others would be put together
-    // there, word by word, and read again too early.
-    #[inline(never)]
-    fn of(bytes: &[u8]) -> (*const u8, Pin) {
-        let layout = Copied::layout(bytes.len());
-        // SAFETY: the layout is not of no bytes.
-        let start = unsafe { alloc(layout) };
-        let Some(object) = NonNull::new(start.cast::<Copied>()) else { handle_alloc_error(layout) };
-        // SAFETY: there is room for the object and for the bytes behind it, and no other code has
-        // it. It is repr(C) with the header first, immutable from now on, and its one reference is
-        // ours.
-        unsafe {
-            object.write(Copied { header: PinHeader::new(free_copied), len: bytes.len() });
-            let copy = object.as_ptr().add(1).cast::<u8>();
-            ptr::copy_nonoverlapping(bytes.as_ptr(), copy, bytes.len());
-            (copy, Pin::from_raw(object.cast()))
-        }
-    }
-}
-
-/// Releases bytes that were copied.
-///
-/// # Safety
-/// `header` begins an object that `Copied::of` made, and no reference to it is left.
-unsafe fn free_copied(header: NonNull<PinHeader>) {
-    let object = header.cast::<Copied>();
-    // SAFETY: only `Copied::of` uses this function, on what it allocated by this layout. Nothing in
-    // it needs dropping.
-    unsafe { dealloc(object.as_ptr().cast(), Copied::layout(object.as_ref().len)) }
-}
-
 /// Memory that is read into, then shared by slices, then read into again once the last of them is
 /// gone.
 #[derive(Debug)]
@@ -421,14 +377,11 @@ impl Slice {
     /// Copies `bytes`.
     #[inline]
     pub fn copy_from(bytes: &[u8]) -> Self {
-        Slice::inline(bytes).unwrap_or_else(|| Slice::copied(bytes))
-    }
-
-    #[inline]
-    fn copied(bytes: &[u8]) -> Self {
-        let (start, pin) = Copied::of(bytes);
-        // SAFETY: the copy lies in the object of the pin.
-        unsafe { Slice::lying_at(start, bytes.len(), pin) }
+        Slice::inline(bytes).unwrap_or_else(|| {
+            let (start, pin) = Copied::of(bytes);
+            // SAFETY: the copy lies in the object of the pin.
+            unsafe { Slice::lying_at(start, bytes.len(), pin) }
+        })
     }
 
     fn owned(bytes: Box<[u8]>) -> Self {

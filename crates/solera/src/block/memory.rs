@@ -142,20 +142,6 @@ pub struct RecordGrid {
     record_bytes: u8,
 }
 
-impl RecordPlace {
-    /// Position of the key's tail.
-    #[inline]
-    fn tail_at(&self) -> usize {
-        self.value_at - self.tail_len
-    }
-
-    /// The same, so far from it.
-    #[inline]
-    pub(super) fn moved_by(self, distance: isize) -> RecordPlace {
-        RecordPlace { value_at: self.value_at.wrapping_add_signed(distance), ..self }
-    }
-}
-
 impl RecordGrid {
     /// The grid as a number; 0 for that of no records.
     pub fn to_number(self) -> u64 {
@@ -183,6 +169,20 @@ pub(super) struct RecordPlace {
     /// Position of the value, and its length.
     value_at: usize,
     value_len: usize,
+}
+
+impl RecordPlace {
+    /// Position of the key's tail.
+    #[inline]
+    fn tail_at(&self) -> usize {
+        self.value_at - self.tail_len
+    }
+
+    /// The same, so far from it.
+    #[inline]
+    pub(super) fn moved_by(self, distance: isize) -> RecordPlace {
+        RecordPlace { value_at: self.value_at.wrapping_add_signed(distance), ..self }
+    }
 }
 
 /// A block in memory: one word, counted. Immutable.
