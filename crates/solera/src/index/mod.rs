@@ -206,7 +206,8 @@ impl Index {
     /// Before a kind that can (`learned`, `s-tree`) reads what decides, it tells `early` a block
     /// that the one in question is near, mostly within 8, so that what is needed of it can be asked
     /// for meanwhile. No answer depends on it.
-    #[inline]
+    // Apart from what asks: all forms together take many registers.
+    #[inline(never)]
     pub fn locate(&self, key: &[u8], early: impl Fn(usize)) -> Span {
         match &self.locator {
             Locator::Sorted(sorted) => Span::only(sorted.locate(key, early)),

@@ -100,7 +100,7 @@ impl Table {
     /// What [`Table::may_hold`] does, counted. Where filters of the level mostly say yes the index
     /// goes first, while the filter's line comes from memory; elsewhere a no costs the index
     /// nothing (docs/decisions/0007 "Filter and index").
-    #[inline]
+    #[inline(always)]
     fn ask(&self, here: Here<'_>, level: u32, probe: &Probe<'_>) -> Option<Span> {
         let index = self.index.as_ref()?;
         let index_first = !self.filter.is_none() && here.filters_say_yes(level);
