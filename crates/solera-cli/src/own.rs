@@ -166,9 +166,9 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"letters of a friend");
     }
 
-    /// Symptom: `man --to D`, `bench --publish D`, `bench --trace D`, `bench paper --out D` and `bench
-    /// --html D/page` left their files in the directory of a database. Cause: only `load` looked, and
-    /// only at its own database. Cure: whatever is made for a user may not lie in any.
+    /// Symptom: `man --to D`, `bench --publish D`, `bench --trace D`, `bench paper --out D` and
+    /// `bench --html D/page` left their files in the directory of a database. Cause: only `load`
+    /// looked, and only at its own database. Cure: whatever is made for a user may not lie in any.
     #[test]
     fn nothing_is_put_into_the_directory_of_a_database() {
         let dir = tempfile::tempdir().unwrap();

@@ -453,10 +453,10 @@ mod tests {
         };
         // Seven bits for 112 sizes; of one in ten, above and below, ten bits more and its place.
         let close = |i: u64| 2290 + i * 7919 % 112;
-        let far = |i: u64| if i % 20 == 0 { 2100 + i % 190 } else { 2402 + i % 128 };
-        assert!(bytes(&|i| if i % 10 == 0 { far(i) } else { close(i) }) < 11_500);
+        let far = |i: u64| if i.is_multiple_of(20) { 2100 + i % 190 } else { 2402 + i % 128 };
+        assert!(bytes(&|i| if i.is_multiple_of(10) { far(i) } else { close(i) }) < 11_500);
         // Each part of a table by itself.
-        let part = |i: u64| if i / 1024 % 2 == 0 { 1000 } else { 3000 };
+        let part = |i: u64| if (i / 1024).is_multiple_of(2) { 1000 } else { 3000 };
         assert!(bytes(&|i| part(i) + i * 7919 % 128) < 9_700);
     }
 
