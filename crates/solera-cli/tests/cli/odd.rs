@@ -121,8 +121,8 @@ fn a_file_where_a_directory_is_asked_for_is_named() {
 }
 
 /// Symptom: `man --to`, `bench --publish`, `--trace` and `--html`, and `bench paper --out` left
-/// their files in the directory of a database. Cause: only `load` looked, and only at its own. Cure: what
-/// a command makes for its user lies in no database.
+/// their files in the directory of a database. Cause: only `load` looked, and only at its own.
+/// Cure: what a command makes for its user lies in no database.
 #[test]
 fn no_command_leaves_its_files_in_the_directory_of_a_database() {
     let solera = filled();
