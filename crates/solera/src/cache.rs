@@ -35,14 +35,11 @@ use std::{
     sync::Arc,
 };
 
-/// Most bytes that blocks beside the cached ones may take, and that wait to be used again: those
-/// evicted and not yet released, and the differences in which sizes are cached. Without it hardly a
-/// block would follow another in its memory.
+/// Bytes that blocks beside the cached ones may take, and that wait to be used again: those evicted
+/// and not yet released, and the differences in which sizes are cached. Without it hardly a block
+/// would follow another in its memory.
 const IN_PASSING_BYTES: usize = 1 << 20;
-/// Of a small cache that is one part in so many, and so many bytes at least.
-const IN_PASSING_PARTS: usize = 8;
-const IN_PASSING_BYTES_MIN: usize = 64 << 10;
-/// And a share of the budget: 1/16.
+/// The same as a share of the budget: 1/16.
 const IN_PASSING_SHARE: usize = 16;
 
 /// What an empty slot holds if its block has come to a reader in passing: no address of a header,
@@ -60,8 +57,7 @@ const AHEAD_SHARE: usize = 128;
 
 /// Memory beside a cache of this capacity.
 fn in_passing(capacity_bytes: usize) -> usize {
-    let most = (capacity_bytes / IN_PASSING_PARTS).clamp(IN_PASSING_BYTES_MIN, IN_PASSING_BYTES);
-    capacity_bytes / IN_PASSING_SHARE + most
+    (capacity_bytes / IN_PASSING_SHARE).saturating_add(IN_PASSING_BYTES)
 }
 
 /// Memory for a cache of this capacity.
@@ -539,14 +535,14 @@ mod tests {
         let cache = Cache::new(1000);
         let slots = Slots::new(&cache, 100);
         let weight = IN_PASSING_BYTES / 10;
-        cache.set_capacity(80 * weight);
+        cache.set_capacity(2 * weight);
         let guard = epoch::pin();
         (0..100).for_each(|i| slots.insert(i, counted(0, &alive), weight));
-        // Eighty in the cache, and those that left until it was enough: 10, and a sixteenth of 80.
+        // Two in the cache, and those that left until it was enough.
         let kept = alive.load(Ordering::SeqCst);
-        assert!((90..=95).contains(&kept), "{kept}");
+        assert!((10..15).contains(&kept), "{kept}");
         drop(guard);
-        settle(&alive, 80);
+        settle(&alive, 2);
         slots.insert(99, counted(7, &alive), weight);
         assert_eq!(slots.peek(99, &epoch::pin()).map(|pin| number(&pin)), Some(7));
     }
