@@ -1,13 +1,17 @@
 //! What a user gives a command to read or to work in: files (`unless_another`), directories
-//! (`directory`, `make_directory`) and counts (`within`).
+//! (`directory`, `make_directory`), ranges (`must_not_be_reversed`) and counts (`within`).
 //!
 //! What must hold: a name that leads to something of another kind is a mistake on the command line,
 //! not damage. Only what begins as it should can be damaged.
 //!
 //! Callers: the commands that read a file other than a database's (`trace`, `tune`, `cost`), those
-//! that make databases of their own (`bench` and what is below it, `cost`), and `own`.
+//! that make databases of their own (`bench` and what is below it, `cost`), those that change a
+//! range of keys (`del`, `compact`), and `own`.
 
-use crate::failure::{Failure, Result};
+use crate::{
+    failure::{Failure, Result},
+    own::not_in_database,
+};
 use clap::builder::RangedU64ValueParser;
 use std::{io::Read, path::Path};
 
@@ -48,12 +52,22 @@ pub(crate) fn directory(path: &Path, flag: &str) -> Result<()> {
     }
 }
 
-/// Makes the directory `path`, the value of `flag`, unless it is there.
+/// Makes the directory `path`, the value of `flag`, for files that a command makes, unless it is
+/// there. It may not lie in a database's.
 pub(crate) fn make_directory(path: &Path, flag: &str) -> Result<()> {
+    not_in_database(path, &format!("what {flag} makes"))?;
     if std::fs::metadata(path).is_ok_and(|found| !found.is_dir()) {
         return Err(is_file(path, flag));
     }
     std::fs::create_dir_all(path).map_err(|error| Failure::file("create", path.display(), &error))
+}
+
+/// Fails if the range of keys from `start` to `end` ends before it begins.
+pub(crate) fn must_not_be_reversed(start: &[u8], end: Option<&[u8]>) -> Result<()> {
+    match end.is_some_and(|end| end < start) {
+        true => Err(Failure::Usage("--to is before --from; the range would be empty".to_owned())),
+        false => Ok(()),
+    }
 }
 
 fn is_file(path: &Path, flag: &str) -> Failure {

@@ -4,7 +4,8 @@
 //! The maker says by an `is_own` of the first bytes how it knows its own. `is_within` and `is_same`
 //! compare paths with links followed.
 //!
-//! What must hold: no command writes over a file that it did not make. Files outside of databases
+//! What must hold: no command writes over a file that it did not make, or puts one into the
+//! directory of a database (`not_in_database`, for directories too). Files outside of databases
 //! are opened here, but for two. A report that is resumed is opened by `report`, a trace by the
 //! engine after `check_new`.
 //!
@@ -21,8 +22,25 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// Whether `dir` has the two files that every database has, or a copy of one.
+fn is_database(dir: &Path) -> bool {
+    dir.join(CURRENT).is_file()
+        && std::fs::read_dir(dir).is_ok_and(|mut files| {
+            files.any(|file| file.is_ok_and(|file| file.file_name().as_encoded_bytes().starts_with(MANIFEST)))
+        })
+}
+
+/// What they are called, and how the name of the second begins.
+const CURRENT: &str = "CURRENT";
+const MANIFEST: &[u8] = b"MANIFEST-";
+
 /// Fails where [`create`] would because the file there is another program's.
 pub(crate) fn check(path: &Path, noun: &str, is_own: impl FnOnce(&[u8]) -> bool) -> Result<()> {
+    not_in_database(path, noun)?;
+    check_own(path, noun, is_own)
+}
+
+fn check_own(path: &Path, noun: &str, is_own: impl FnOnce(&[u8]) -> bool) -> Result<()> {
     check_name(path, noun)?;
     let Ok(found) = std::fs::metadata(path) else { return Ok(()) };
     if !found.is_file() || is_own(&beginning(path)?) {
@@ -45,11 +63,30 @@ fn check_name(path: &Path, noun: &str) -> Result<()> {
     }
 }
 
+/// Fails if `path`, a place for `noun`, is the directory of a database or lies in one.
+pub(crate) fn not_in_database(path: &Path, noun: &str) -> Result<()> {
+    let Some(place) = resolved(path) else { return Ok(()) };
+    match place.ancestors().find(|dir| is_database(dir)) {
+        Some(database) => Err(Failure::Usage(format!(
+            "{} is no place for {noun}: {} is the directory of a database",
+            path.display(),
+            database.display()
+        ))),
+        None => Ok(()),
+    }
+}
+
 /// Opens `path` for writing, empty. An older file there is replaced only if `is_own` says so of its
 /// first bytes; `noun` is what such a file is called. Devices and pipes are written to as they are.
 pub(crate) fn create(path: &Path, noun: &str, is_own: impl FnOnce(&[u8]) -> bool) -> Result<File> {
+    not_in_database(path, noun)?;
+    create_anywhere(path, noun, is_own)
+}
+
+/// As [`create`], also in the directory of a database.
+pub(crate) fn create_anywhere(path: &Path, noun: &str, is_own: impl FnOnce(&[u8]) -> bool) -> Result<File> {
     let failed = |error: std::io::Error| Failure::file("create", path.display(), &error);
-    check(path, noun, is_own)?;
+    check_own(path, noun, is_own)?;
     match OpenOptions::new().write(true).create_new(true).open(path) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
         created => return created.map_err(failed),
@@ -127,6 +164,26 @@ mod tests {
         let refused = create(&path, "a report", own).unwrap_err();
         assert!(matches!(&refused, Failure::Usage(what) if what.contains("not a report")), "{refused}");
         assert_eq!(fs::read(&path).unwrap(), b"letters of a friend");
+    }
+
+    /// Symptom: `man --to D`, `bench --publish D`, `bench --trace D`, `bench paper --out D` and
+    /// `bench --html D/page` left their files in the directory of a database. Cause: only `load`
+    /// looked, and only at its own database. Cure: whatever is made for a user may not lie in any.
+    #[test]
+    fn nothing_is_put_into_the_directory_of_a_database() {
+        let dir = tempfile::tempdir().unwrap();
+        let [database, beside] = ["database", "beside"].map(|name| dir.path().join(name));
+        fs::create_dir(&database).unwrap();
+        let report = database.join("report");
+        assert!(not_in_database(&database, "reports").is_ok(), "it is no database yet");
+        [CURRENT, "MANIFEST-000002"].iter().for_each(|name| fs::write(database.join(name), "x").unwrap());
+        for place in [&database, &report, &database.join("dir")] {
+            assert!(not_in_database(place, "reports").is_err(), "{}", place.display());
+        }
+        assert!(create(&report, "a report", |_| true).is_err() && !report.exists());
+        assert!(
+            not_in_database(&beside, "reports").is_ok() && not_in_database(dir.path(), "reports").is_ok()
+        );
     }
 
     #[cfg(unix)]

@@ -84,7 +84,7 @@ impl Report {
     /// Starts a report, replacing an older one. `load` describes what is loaded, for
     /// [`Report::resume`]. A file that is no report is left alone.
     pub(crate) fn create(path: &Path, load: &Value) -> Result<Report> {
-        let file = own::create(path, NOUN, is_report)?;
+        let file = own::create_anywhere(path, NOUN, is_report)?;
         let mut report = Report { path: path.to_owned(), out: BufWriter::new(file) };
         report.line(load)?;
         report.flush()?;

@@ -27,6 +27,24 @@ fn key(n: u64) -> Vec<u8> {
     format!("key {n:05}").into_bytes()
 }
 
+/// Walks some entries from the back of a random range alone, beside the model.
+fn walk_back(db: &Db, model: &Model, random: &mut Random) {
+    let end = key(random.below(3000));
+    let (mut iter, expected) = match random.below(3) {
+        0 => (db.iter(), model.range(..=end.clone())),
+        1 => (db.range(..end.clone()), model.range(..end.clone())),
+        _ => (db.range(..=end.clone()), model.range(..=end.clone())),
+    };
+    if random.below(2) == 0 {
+        // Placed first where the range ends.
+        let _ = iter.next_back();
+    }
+    iter.seek_back(&end).unwrap();
+    let seen = iter.rev().take(20).map(Result::unwrap);
+    let right = expected.rev().take(20);
+    assert!(seen.eq(right.map(|(key, value)| (Slice::from(&key[..]), Slice::from(&value[..])))));
+}
+
 /// Walks some entries of a random range, from either end or a place in it, beside the model.
 fn walk(db: &Db, model: &Model, random: &mut Random) {
     let (start, steps) = (key(random.below(3000)), random.below(60));
@@ -115,6 +133,7 @@ fn iterators_in_turns_with_all_that_changes_a_tree_see_each_their_moment() {
                 let right = with_own.range(own.0..).take(20);
                 assert!(seen.eq(right.map(|(key, value)| (Slice::from(&key[..]), Slice::from(&value[..])))));
             }
+            70..80 => walk_back(&db, &model, &mut random),
             _ => walk(&db, &model, &mut random),
         }
     }

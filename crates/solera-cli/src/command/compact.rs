@@ -8,6 +8,7 @@
 use crate::{
     escape::Notation,
     failure::{Outcome, Result},
+    given::must_not_be_reversed,
     output::{print_json, print_text},
     target::{Place, damage},
     units,
@@ -44,8 +45,10 @@ impl Compact {
         let notation = Notation::from_flags(self.escaped, self.hex);
         let read =
             |argument: &Option<OsString>| argument.as_deref().map(|text| notation.read(text)).transpose();
-        let start = read(&self.from)?.map_or(Bound::Unbounded, Bound::Included);
-        let end = read(&self.to)?.map_or(Bound::Unbounded, Bound::Excluded);
+        let (from, to) = (read(&self.from)?, read(&self.to)?);
+        must_not_be_reversed(from.as_deref().unwrap_or_default(), to.as_deref())?;
+        let start = from.map_or(Bound::Unbounded, Bound::Included);
+        let end = to.map_or(Bound::Unbounded, Bound::Excluded);
 
         let clock = SystemClock::new();
         let (db, keyspace) = self.place.open_to_change()?;

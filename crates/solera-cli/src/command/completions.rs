@@ -69,6 +69,7 @@ fn write_pages(command: Command, dir: &Path) -> Result<()> {
     if !std::fs::metadata(dir).map_err(|error| failed(&error))?.is_dir() {
         return Err(Failure::Usage(format!("{} is a file; --to names a directory", dir.display())));
     }
+    own::not_in_database(dir, "manual pages")?;
     // The generator writes over whatever is there.
     let made = tempfile::tempdir().map_err(|error| failed(&error))?;
     clap_mangen::generate_to(command, made.path()).map_err(|error| failed(&error))?;

@@ -8,6 +8,7 @@
 use crate::{
     escape::Notation,
     failure::{Failure, Outcome, Result},
+    given::must_not_be_reversed,
     output::print_json,
     target::Place,
 };
@@ -64,9 +65,7 @@ impl Del {
         let is_range = self.all || prefix.is_some() || from.is_some() || to.is_some();
         let end = prefix.as_deref().and_then(prefix_end).or(to);
         let start = prefix.or(from).unwrap_or_default();
-        if end.as_ref().is_some_and(|end| *end < start) {
-            return Err(Failure::Usage("--to is before --from; the range would be empty".to_owned()));
-        }
+        must_not_be_reversed(&start, end.as_deref())?;
         let keys = self.keys.iter().map(|key| notation.read(key)).collect::<Result<Vec<_>>>()?;
 
         let (db, keyspace) = self.place.open_to_change()?;

@@ -7,7 +7,7 @@
 //! Caller: `main`.
 
 use crate::{
-    failure::{Outcome, Result},
+    failure::{Failure, Outcome, Result},
     output::stdout,
     target::operating_system,
 };
@@ -27,6 +27,9 @@ pub(crate) struct Dump {
 
 impl Dump {
     pub(crate) fn run(self) -> Result<Outcome> {
+        // What is not there is no file of another kind.
+        std::fs::metadata(&self.file)
+            .map_err(|error| Failure::file("look at", self.file.display(), &error))?;
         let mut out = stdout();
         let dump = if self.json { solera::inspect::dump_json } else { solera::inspect::dump };
         let dumped = dump(&operating_system(), &self.file, &mut out);

@@ -83,7 +83,7 @@ pub struct Iter {
     moment: Seen,
     /// Always there; taken out when the iterator is dropped.
     view: Option<Arc<View>>,
-    /// A walker over the view that no walk uses.
+    /// Walkers over the view that no walk uses.
     spare: Option<Spare>,
     overlay: Option<Box<Front>>,
     /// Whether the keyspace was there when the iterator was made. One that is dropped later stays
@@ -325,13 +325,15 @@ impl Iter {
         Ok(())
     }
 
-    /// A walker for the front: one that was left by another iterator, or a new one.
+    /// A walker for the front: one that another iterator has left, or a new one.
     fn new_front(&mut self) -> Result<Box<Forward<Source>>> {
         if self.overlay.is_none()
-            && let Some(spare) = self.spare.take()
+            && let Some(mut spare) = self.spare.take()
         {
             self.live.clone()?;
-            if let Some(mut walker) = spare.fit(self.view(), self.reader(), &self.whole) {
+            let walker = spare.front(self.view(), self.reader(), &self.whole);
+            self.spare = Some(spare);
+            if let Some(mut walker) = walker {
                 walker.remember(self.keyspace.tree().clone(), 0);
                 return Ok(walker);
             }
@@ -339,16 +341,31 @@ impl Iter {
         Ok(Box::new(self.walk()?.forward(self.reader())))
     }
 
-    /// Leaves the walker of the front, or the one that was not used, for the next iterator.
-    fn leave_walker(&mut self) {
-        if self.overlay.is_some() || self.front_failed {
+    /// The same for the back.
+    fn new_back(&mut self) -> Result<Box<Backward<Source>>> {
+        if self.overlay.is_none()
+            && let Some(mut spare) = self.spare.take()
+        {
+            self.live.clone()?;
+            let walker = spare.back(self.view(), self.reader(), &self.whole);
+            self.spare = Some(spare);
+            if let Some(mut walker) = walker {
+                walker.remember(self.keyspace.tree().clone(), 0);
+                return Ok(walker);
+            }
+        }
+        Ok(Box::new(self.walk()?.backward(self.reader())))
+    }
+
+    /// Leaves the walkers of both ends, or those that were not used, for the next iterator.
+    fn leave_walkers(&mut self) {
+        if self.overlay.is_some() || self.front_failed || self.back_failed {
             return;
         }
         let Some(view) = self.view.take() else { return };
-        match (self.front.take(), self.spare.take()) {
-            (Some(front), _) => self.keyspace.tree().rest(view, front),
-            (None, Some(spare)) => self.keyspace.tree().rest_unused(view, spare),
-            (None, None) => {}
+        let (front, back, unused) = (self.front.take(), self.back.take(), self.spare.take());
+        if front.is_some() || back.is_some() || unused.is_some() {
+            self.keyspace.tree().rest(view, front, back, unused);
         }
     }
 
@@ -484,7 +501,7 @@ impl Iter {
             None if is_empty => {}
             None => {
                 let begun = self.begin_placing();
-                let mut back = Box::new(self.walk()?.backward(self.reader()));
+                let mut back = self.new_back()?;
                 let placed = match &self.range().end {
                     KeyEnd::Unbounded => back.seek_last(),
                     KeyEnd::Excluded(key) => back.seek_before(key),
@@ -688,7 +705,7 @@ impl Drop for Iter {
         self.count_passed();
         self.front_tally.leave(&self.keyspace);
         self.back_tally.leave(&self.keyspace);
-        self.leave_walker();
+        self.leave_walkers();
         if let Seen::Own(moment) = self.moment {
             self.keyspace.handle().release_snapshot(moment);
         }

@@ -3,7 +3,7 @@
 //!
 //! A bump takes pieces from the last chunk. Chunks double from 1 KiB to the pool's chunk size;
 //! those of that size go from memtable to memtable by `pool`. A piece above a quarter of it gets
-//! its own chunk, which `pool` maps if it is over 1 MiB.
+//! its own chunk. Other chunks from 64 KiB on are mapped by themselves.
 //!
 //! What must hold: nothing is moved or freed before the arena goes, and the arena goes with its
 //! last `Pin`. The memtable holds one, and so does every value slice handed out. Pieces of one bump
@@ -13,7 +13,7 @@
 
 use crate::{
     pin::{Pin, PinHeader},
-    pool::{self, CHUNK_BYTES, CHUNKS, MAPPED_BYTES_MIN},
+    pool::{self, CHUNK_BYTES, CHUNKS},
 };
 use parking_lot::Mutex;
 use std::{
@@ -24,6 +24,9 @@ use std::{
 /// Chunks double up to this, so that the last one wastes little of a write buffer. Chunks of
 /// this size go from memtable to memtable.
 const CHUNK_BYTES_MAX: usize = CHUNK_BYTES;
+/// Chunks of so many bytes have mappings of their own. A worker frees what a writer took, so they
+/// would leave holes in the writers' heaps, and under a small budget all chunks are of such sizes.
+const MAPPED_CHUNK_BYTES_MIN: usize = 64 << 10;
 /// Chunks begin on a cache line, so that nodes do.
 const CHUNK_ALIGN: usize = pool::ALIGN;
 
@@ -82,7 +85,7 @@ impl Chunk {
         if bytes == CHUNK_BYTES {
             return Chunk { start: CHUNKS.take(bytes), layout };
         }
-        if bytes >= MAPPED_BYTES_MIN {
+        if bytes >= MAPPED_CHUNK_BYTES_MIN {
             return Chunk { start: pool::map(bytes), layout };
         }
         // SAFETY: no caller asks for zero bytes.
@@ -98,7 +101,7 @@ impl Drop for Chunk {
             return unsafe { CHUNKS.give(self.start, CHUNK_BYTES) };
         }
         pool::gave_large(self.layout.size());
-        if self.layout.size() >= MAPPED_BYTES_MIN {
+        if self.layout.size() >= MAPPED_CHUNK_BYTES_MIN {
             // SAFETY: mapped in `Chunk::new` with this size; every user of it held the arena.
             return unsafe { pool::unmap(self.start, self.layout.size()) };
         }

@@ -4,8 +4,7 @@
 //! what lies between those in use. A piece of its own mapping goes back to the system at once.
 //!
 //! What must hold: `unmap` is told the size that `map` was told.
-//! Callers: `pool` (chunks of memtables, blocks and values from 1 MiB), `memtable::arena` (records
-//! over 1 MiB).
+//! Callers: `pool` (pieces from 1 MiB), `memtable::arena` (chunks that the pool does not keep).
 
 use std::{alloc::Layout, ptr::NonNull};
 
@@ -13,9 +12,9 @@ use std::{alloc::Layout, ptr::NonNull};
 /// on a page, which is nothing to them.
 pub const MAPPED_BYTES_MIN: usize = 1 << 20;
 
-/// `bytes` of zeros, aligned to a page. `bytes` is at least [`MAPPED_BYTES_MIN`].
+/// `bytes` of zeros, aligned to a page.
 pub fn map(bytes: usize) -> NonNull<u8> {
-    debug_assert!(bytes >= MAPPED_BYTES_MIN);
+    debug_assert!(bytes > 0);
     start_of(bytes).unwrap_or_else(|| {
         let layout = Layout::from_size_align(bytes, super::ALIGN);
         std::alloc::handle_alloc_error(layout.unwrap_or(Layout::new::<u8>()))

@@ -19,7 +19,8 @@ mod paging;
 mod regions;
 
 pub use loan::Loan;
-pub use mapped::{MAPPED_BYTES_MIN, map, unmap};
+use mapped::MAPPED_BYTES_MIN;
+pub use mapped::{map, unmap};
 
 use parking_lot::Mutex;
 use regions::Regions;

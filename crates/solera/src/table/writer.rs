@@ -38,8 +38,9 @@ use crate::{
 };
 use std::{fmt, path::PathBuf, sync::Arc};
 
-/// Sealed blocks are collected up to this many bytes, then written by one call.
-const WRITE_BYTES: usize = 256 << 10;
+/// Sealed blocks are collected up to this many bytes, then written by one call. The block that
+/// comes to it still fits into 256 KiB: the buffer does not double for it.
+const WRITE_BYTES: usize = 240 << 10;
 /// Room for a block, and for what is written at once, that stays for what comes next.
 const KEPT_BYTES: usize = 2 * WRITE_BYTES;
 

@@ -34,7 +34,7 @@ use crate::{
     ids::{KeyspaceId, SEQNO_MAX, Seqno},
     key::KeyRange,
     memtable::Memtable,
-    merge::visible::{Forward, gaps::Gaps},
+    merge::visible::{Backward, Forward, gaps::Gaps},
     operator::MergeOperator,
     sync::{
         ArcSwap, Guard, Mutex,
@@ -300,16 +300,18 @@ impl Tree {
         }
     }
 
-    /// No iterator walks any more by `walker`, over `view`, in which nothing was added in front.
-    pub fn rest(&self, view: Arc<View>, walker: Box<Forward<Source>>) {
-        if let Some(rested) = Rested::of(view, walker) {
+    /// No iterator walks any more over `view` by `front` and `back`, in which nothing was added in
+    /// front. Of what [`Tree::view_to_walk`] gave, it has not walked by what is `unused`.
+    pub fn rest(
+        &self,
+        view: Arc<View>,
+        front: Option<Box<Forward<Source>>>,
+        back: Option<Box<Backward<Source>>>,
+        unused: Option<Spare>,
+    ) {
+        if let Some(rested) = Rested::of(view, front, back, unused) {
             self.rests.leave(rested, |view| Arc::ptr_eq(view, &self.view.load()));
         }
-    }
-
-    /// The caller has not walked by what [`Tree::view_to_walk`] gave.
-    pub fn rest_unused(&self, view: Arc<View>, spare: Spare) {
-        self.rests.leave(spare.unused(view), |view| Arc::ptr_eq(view, &self.view.load()));
     }
 
     /// Every entry of this keyspace up to this number is in a table.

@@ -1,8 +1,8 @@
 //! Walkers that iterators have left, for the next ones: `Rests`, of one tree, and `Rested`.
 //!
 //! To open the sources of a walk costs more than a short scan does: cursors, their memory, and
-//! counts in memory that all threads write to. So an iterator that ends leaves its walker in the
-//! place of its thread's lane, and the next one of the thread takes it from there.
+//! counts in memory that all threads write to. So an iterator that ends leaves the walkers of its
+//! ends in the place of its thread's lane, and the next one of the thread takes them from there.
 //!
 //! What must hold:
 //! - A walker rests only while its view is the tree's: a change of the view sends all away. So
@@ -15,7 +15,7 @@
 use super::{View, scan::Source};
 use crate::{
     key::KeyRange,
-    merge::visible::Forward,
+    merge::visible::{Backward, Forward},
     sight::Reader,
     stats::lane_of_this_thread,
     sync::{
@@ -33,41 +33,41 @@ const TREES_MAX: usize = 64;
 /// Trees that have places.
 static TREES: AtomicUsize = AtomicUsize::new(0);
 
-/// A walker that stands nowhere, over all runs of a view, and how many memtables it has.
+/// Walkers that stand nowhere, over all runs of a view.
 pub struct Rested {
     view: Arc<View>,
-    walker: Box<Forward<Source>>,
-    memtables: usize,
+    spare: Spare,
 }
 
 impl Rested {
-    /// The view, and the walker for a walk over it.
+    /// The view, and the walkers for walks over it.
     pub fn into_parts(self) -> (Arc<View>, Spare) {
-        (self.view, Spare { walker: self.walker, memtables: self.memtables })
+        (self.view, self.spare)
     }
 }
 
-/// A walker over the view beside which it was given, with this many of its memtables.
+/// A walker for each end, over the view beside which they were given, with this many of its
+/// memtables.
 pub struct Spare {
-    walker: Box<Forward<Source>>,
+    front: Option<Box<Forward<Source>>>,
+    back: Option<Box<Backward<Source>>>,
     memtables: usize,
 }
 
 impl Spare {
-    /// The walker, for this reader of these keys, if it has all sources of `view`.
-    pub fn fit(self, view: &View, reader: Reader, range: &KeyRange) -> Option<Box<Forward<Source>>> {
-        if memtables_of(view) != Some(self.memtables) {
-            return None;
-        }
-        let mut walker = self.walker;
+    /// The walker upward, for this reader of these keys, if it has all sources of `view`.
+    pub fn front(&mut self, view: &View, reader: Reader, range: &KeyRange) -> Option<Box<Forward<Source>>> {
+        let mut walker = self.front.take_if(|_| memtables_of(view) == Some(self.memtables))?;
         // The walk places it where the range begins, or behind.
         walker.serve(reader, KeyRange { start: Box::default(), end: range.end.clone() });
         Some(walker)
     }
 
-    /// The same walker, not used.
-    pub fn unused(self, view: Arc<View>) -> Rested {
-        Rested { view, walker: self.walker, memtables: self.memtables }
+    /// The same of the walker downward.
+    pub fn back(&mut self, view: &View, reader: Reader, range: &KeyRange) -> Option<Box<Backward<Source>>> {
+        let mut walker = self.back.take_if(|_| memtables_of(view) == Some(self.memtables))?;
+        walker.serve(reader, range.clone());
+        Some(walker)
     }
 }
 
@@ -147,14 +147,41 @@ impl Drop for Rests {
 }
 
 impl Rested {
-    /// What is left of a walk over `view`; `None` if another walk could not do with it.
-    pub(super) fn of(view: Arc<View>, mut walker: Box<Forward<Source>>) -> Option<Rested> {
-        walker.rest(Source::rest);
-        let (memtables, runs) = walker.sources().iter().fold((0, 0), |(memtables, runs), source| {
-            (memtables + usize::from(source.is_memtable()), runs + usize::from(source.is_run()))
-        });
-        // One that has noted range tombstones of memtables rests too, and does not fit.
-        let has_all = memtables + runs == walker.sources().len() && runs == view.version.runs().len();
-        has_all.then_some(Rested { view, walker, memtables })
+    /// What is left of walks over `view`, and of the walkers that were there for them and were not
+    /// used; `None` if another walk could do with none of them.
+    pub(super) fn of(
+        view: Arc<View>,
+        front: Option<Box<Forward<Source>>>,
+        back: Option<Box<Backward<Source>>>,
+        unused: Option<Spare>,
+    ) -> Option<Rested> {
+        let runs = view.version.runs().len();
+        let rested = |mut front: Box<Forward<Source>>| {
+            front.rest(Source::rest);
+            memtables_in(front.sources(), runs).map(|memtables| (memtables, Some(front), None))
+        };
+        let front = front.and_then(rested);
+        let rested = |mut back: Box<Backward<Source>>| {
+            back.rest(Source::rest);
+            memtables_in(back.sources(), runs).map(|memtables| (memtables, None, Some(back)))
+        };
+        let back = back.and_then(rested);
+        let unused = unused.map(|unused| (unused.memtables, unused.front, unused.back));
+        let mut left = [front, back, unused].into_iter().flatten();
+        let (memtables, front, back) = left.next()?;
+        let mut spare = Spare { front, back, memtables };
+        for (_, front, back) in left.filter(|(of, ..)| *of == memtables) {
+            spare.front = spare.front.or(front);
+            spare.back = spare.back.or(back);
+        }
+        Some(Rested { view, spare })
     }
+}
+
+/// How many memtables are among the sources of a walker, if the others are so many runs. One that
+/// has noted range tombstones of memtables rests too, and does not fit.
+fn memtables_in(sources: &[Source], runs: usize) -> Option<usize> {
+    let count = |is: fn(&Source) -> bool| sources.iter().filter(|source| is(source)).count();
+    let memtables = count(Source::is_memtable);
+    (memtables + runs == sources.len() && count(Source::is_run) == runs).then_some(memtables)
 }

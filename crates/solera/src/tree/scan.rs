@@ -253,11 +253,11 @@ impl Walk {
     pub fn backward(mut self, reader: Reader) -> Backward<Source> {
         let (memory, in_front) = (self.memory.take(), self.in_front);
         let (sources, view) = self.into_parts(reader);
-        let walker = Backward::new(sources, view);
-        match memory {
-            Some(memory) => walker.remembering(memory, in_front),
-            None => walker,
+        let mut walker = Backward::new(sources, view);
+        if let Some(memory) = memory {
+            walker.remember(memory, in_front);
         }
+        walker
     }
 
     fn into_parts(self, reader: Reader) -> (Vec<Source>, visible::Scope) {

@@ -44,6 +44,13 @@ const LIFTED_NS_PER_BYTE: f64 = 2.0;
 const UNDIVIDED_BYTES: f64 = (24 << 20) as f64;
 const UNDIVIDED_PART: f64 = 1.0 / 16.0;
 const UNDIVIDED_MAX: f64 = 7.0 / 16.0;
+/// Scarce budgets, what is not divided of them at most, and a write buffer's share of them.
+const SCARCE: std::ops::Range<u64> = 16 << 20..32 << 20;
+const UNDIVIDED_SCARCE_BYTES: f64 = (9 << 20) as f64;
+const UNDIVIDED_SCARCE_PART: f64 = 5.0 / 32.0;
+const BUFFER_SHARE_SCARCE: f64 = 1.0 / 32.0;
+/// A write buffer's share of other budgets.
+const BUFFER_SHARE: f64 = 1.0 / 16.0;
 /// Write buffers that memory is set aside for.
 const BUFFERS: f64 = 4.0;
 /// The least of the divided memory that a cache keeps.
@@ -110,7 +117,9 @@ impl Plan {
     /// What a database is like that was not tuned, where `window` does not say otherwise.
     pub(super) fn by_default(window: &Window) -> Plan {
         let budget = window.memory_bytes as f64;
-        let buffer = (budget / 16.0).min((32u64 << 20) as f64);
+        let is_scarce = SCARCE.contains(&window.memory_bytes);
+        let share = if is_scarce { BUFFER_SHARE_SCARCE } else { BUFFER_SHARE };
+        let buffer = (budget * share).min((32u64 << 20) as f64);
         Plan {
             size_ratio: 10,
             run_limits: vec![1],
@@ -132,7 +141,11 @@ impl Plan {
 /// The memory that knobs divide, in bytes.
 pub(in crate::agent) fn divided_bytes(window: &Window) -> f64 {
     let budget = window.memory_bytes as f64;
-    budget - (UNDIVIDED_BYTES + budget * UNDIVIDED_PART).min(budget * UNDIVIDED_MAX)
+    let most = match SCARCE.contains(&window.memory_bytes) {
+        true => UNDIVIDED_SCARCE_BYTES + budget * UNDIVIDED_SCARCE_PART,
+        false => budget * UNDIVIDED_MAX,
+    };
+    budget - (UNDIVIDED_BYTES + budget * UNDIVIDED_PART).min(most)
 }
 
 /// What operations did while a tree was run forward, and what reads of what it left cost.

@@ -11,14 +11,17 @@
 //!
 //! Caller: `tree::scan` (`Walk::backward`), for `db::iterator`.
 
-use super::{COVERED_STEPPED_MAX, Remembers, STEADY_PAIRS, Scope, Scratch, Shown, Sight, trail::Trail};
+use super::{
+    COVERED_STEPPED_MAX, KEY_BYTES_RESTED_MAX, Remembers, STEADY_PAIRS, Scope, Scratch, Shown, Sight,
+    trail::Trail,
+};
 use crate::{
     cursor::{Cursor, Lending, Lent, VERSIONS_STEPPED_MAX},
     error::{Error, Result},
-    key::KeyEnd,
+    key::{KeyEnd, KeyRange},
     merge::Merge,
     pin::Slice,
-    sight::{Verdict, expires_ms, malformed},
+    sight::{Reader, Verdict, expires_ms, malformed},
 };
 use std::sync::Arc;
 
@@ -82,9 +85,33 @@ impl<C: Lending> Backward<C> {
 
     /// Crosses the gaps that `memory` knows, and has it learn others. They are gaps of the sources
     /// of this age on.
-    pub fn remembering(mut self, memory: Arc<dyn Remembers>, age: usize) -> Self {
-        self.trail = Trail::of(memory, age);
-        self
+    pub fn remember(&mut self, memory: Arc<dyn Remembers>, age: usize) {
+        self.trail.remember(memory, age);
+    }
+
+    /// The sources, in the order of their ages.
+    pub fn sources(&self) -> &[C] {
+        self.merge.sources()
+    }
+
+    /// No reader walks by it any more: it forgets reader, range and memory, and has each source
+    /// stand nowhere.
+    pub fn rest(&mut self, rest: impl FnMut(&mut C)) {
+        self.leave();
+        self.merge.rest(rest);
+        self.trail.rest();
+        self.scratch = Scratch::default();
+        self.steady = (0, 0);
+        // It would keep a block, or a memtable.
+        self.value = Slice::empty();
+        self.key.clear();
+        self.key.shrink_to(KEY_BYTES_RESTED_MAX);
+        self.serve(Reader { snapshot: 0, now_ms: 0, operator: None, values: None }, KeyRange::all());
+    }
+
+    /// Walks for this reader, in this range, from now on. Not valid until positioned.
+    pub fn serve(&mut self, reader: Reader, range: KeyRange) {
+        (self.sight.scope.reader, self.sight.scope.range) = (reader, range);
     }
 
     /// Keys that were passed because they are gone, since this was last asked.

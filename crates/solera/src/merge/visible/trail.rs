@@ -10,7 +10,10 @@
 //!
 //! Callers: `Forward` and `Backward`, one each; `tree::gaps` implements `Remembers`.
 
-use super::gaps::{Eye, Gaps};
+use super::{
+    KEY_BYTES_RESTED_MAX,
+    gaps::{Eye, Gaps},
+};
 use crate::{
     ids::Seqno,
     key::{KeyEnd, KeyRange},
@@ -26,9 +29,6 @@ const MORE_MIN: u64 = 2;
 const PIECE_KEYS: u64 = 1024;
 /// Every so many keys of a row it is asked whether a gap begins.
 const KEYS_PER_LOOK: u64 = 16;
-
-/// Room for keys that a trail keeps while no reader walks, at most.
-const KEY_BYTES_RESTED_MAX: usize = 1024;
 
 /// What remembers gaps, and knows what was written.
 pub trait Remembers: Send + Sync {
@@ -63,11 +63,6 @@ pub(super) struct Trail {
 }
 
 impl Trail {
-    /// A trail over sources of which the gaps in `memory` are those from `age` on.
-    pub(super) fn of(memory: Arc<dyn Remembers>, age: usize) -> Trail {
-        Trail { memory: Some(memory), age, ..Trail::default() }
-    }
-
     /// From now on this memory is asked; its gaps are those of the sources from `age` on.
     pub(super) fn remember(&mut self, memory: Arc<dyn Remembers>, age: usize) {
         (self.memory, self.age) = (Some(memory), age);
