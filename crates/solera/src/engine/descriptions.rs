@@ -144,7 +144,7 @@ pub static WRITE_BUFFER_PERCENT: Knob = Knob::new(
 )
 .unit(PERCENT)
 .with(
-    "four buffers of 1/16 of the budget, at most 32 MiB each",
+    "four buffers of 1/16 of the budget (1/32 from 16 to 32 MiB), at most 32 MiB each",
     "with the next write: a buffer over its size is then full",
     "M_b: memory for write buffers; one of them is a quarter of it.",
 );
