@@ -1,11 +1,12 @@
-//! What the papers' agents and the steward are held against: other ways to the same knobs.
+//! What the papers' agents and the steward are compared with. Each opponent sets run limits.
 //!
-//! `threshold`, `arms` and `search` turn run limits by what they measure. `ecotune`, `arce` and
-//! `two_steps` plan them at once, and `planner` makes agents of those. `plain` samples for CAMAL's
-//! models without its guidance.
+//! `ecotune`, `arce` and `two_steps` compute all run limits from a model, and `planner` makes
+//! agents of those plans. `threshold` follows shares of lookups, `arms` is a bandit, and `search`
+//! is Bayesian optimisation. `plain` chooses samples for CAMAL's models in other ways than CAMAL:
+//! by a grid, by active learning over the whole space, or by Bayesian optimisation.
 //!
-//! What must hold: an opponent sees what the others see, and sets knobs by the same `Agent`
-//! interface. Those of `plain` are `Sampler`s instead.
+//! What must hold: an opponent is shown every mission, and sets knobs by the interface `Agent`, as
+//! the papers' agents do. The types of `plain` implement `Sampler` instead.
 //!
 //! Callers: `paper::lerp`, `paper::camal_dynamic`, `paper::camal_learned`.
 

@@ -1,9 +1,11 @@
 //! RusKey's greedy baseline (RusKey §7, Fig. 12): `Threshold`, an `Agent`.
 //!
-//! Each level's K below level 0 goes up where its share of lookups is below one threshold, and down
-//! where it is above another.
+//! K is the run limit of a level. At each level it compares lookups with lookups and writes
+//! together. Below one threshold K rises by one, above another it falls by one. Level 0 and empty
+//! levels keep theirs.
 //!
-//! What must hold: it remembers nothing from window to window.
+//! What must hold: a proposal depends on the present window alone. K stays between 1 and the size
+//! ratio.
 //!
 //! Caller: `paper::lerp`, at four pairs of thresholds.
 
