@@ -1,14 +1,14 @@
-//! What the papers' agents and the steward are compared with. Each opponent sets run limits.
+//! Rival tuners, with which the papers' agents and the steward are compared.
 //!
-//! `ecotune`, `arce` and `two_steps` compute all run limits from a model, and `planner` makes
-//! agents of those plans. `threshold` follows shares of lookups, `arms` is a bandit, and `search`
-//! is Bayesian optimisation. `plain` chooses samples for CAMAL's models in other ways than CAMAL:
-//! by a grid, by active learning over the whole space, or by Bayesian optimisation.
+//! All but `plain` are agents that set run limits. `ecotune`, `arce` and `two_steps` compute those
+//! of a whole tree from a model; `planner` makes agents of them. `threshold` follows shares of
+//! lookups, `arms` is a bandit, `search` is Bayesian optimisation. `plain` has samplers for CAMAL's
+//! models: they choose what to measure, over all of CAMAL's knobs.
 //!
-//! What must hold: an opponent is shown every mission, and sets knobs by the interface `Agent`, as
-//! the papers' agents do. The types of `plain` implement `Sampler` instead.
+//! What must hold: an agent here sees every mission and sets knobs through `Agent`, as the papers'
+//! agents do. The types of `plain` implement `Sampler`.
 //!
-//! Callers: `paper::lerp`, `paper::camal_dynamic`, `paper::camal_learned`.
+//! Callers: `paper::{lerp, camal_dynamic}` run the agents; `paper::camal_learned` runs `plain`.
 
 pub mod planner;
 pub mod arce;

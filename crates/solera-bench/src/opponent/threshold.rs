@@ -1,13 +1,13 @@
 //! RusKey's greedy baseline (RusKey §7, Fig. 12): `Threshold`, an `Agent`.
 //!
-//! K is the run limit of a level. At each level it compares lookups with lookups and writes
-//! together. Below one threshold K rises by one, above another it falls by one. Level 0 and empty
-//! levels keep theirs.
+//! It looks at each level's share of lookups: its lookups / (its lookups + all writes of the
+//! window). If the share is below `bottom`, the level's run limit K rises by one. If it is above
+//! `top`, K falls by one. Level 0 and empty levels keep their run limits.
 //!
-//! What must hold: a proposal depends on the present window alone. K stays between 1 and the size
-//! ratio.
+//! What must hold: a proposal depends on the present window alone. A step up never ends above the
+//! size ratio, a step down never below 1.
 //!
-//! Caller: `paper::lerp`, at four pairs of thresholds.
+//! Caller: `paper::lerp`, with four pairs of thresholds.
 
 use solera::control::knob;
 use solera_tune::{
