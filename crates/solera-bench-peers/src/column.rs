@@ -1,9 +1,11 @@
-//! The quantities that are told of a phase: `Column`, the list `COLUMNS`, and `cells`, the spread
-//! of one in what was measured.
+//! The quantities that a comparison reports for each phase: `Column`, and the list `COLUMNS`.
 //!
-//! They are rates, latencies, processor time, bytes written, space, memory, indexes and read calls.
+//! `cells` gives one quantity's spread over the repeats, by engine; `median` gives its median. They
+//! are rates, latencies, processor time and counters, reads, bytes written, space and memory. A
+//! column says how its value comes from a `Measured`, its unit, and whether higher is better.
 //!
-//! What must hold: an engine that does not have a quantity has no cell, not a zero.
+//! What must hold: an engine that does not measure a quantity has `None` for it, never 0. One
+//! repeat without the quantity makes the engine's whole cell `None`.
 //!
 //! Callers: `report` prints columns; `aim` compares medians.
 

@@ -1,14 +1,15 @@
-//! The parent: `run`, which starts a process for each engine, asks them in turn, and collects what
-//! they say (`Results`).
+//! The parent: `run`, which starts a process for each engine and data set, has them run the phases
+//! in turn, and collects what they say (`Results`).
 //!
-//! `Comparison` says what to compare, `Memory` the budget of every engine, `read` reads
+//! `Comparison` says what to compare. `Memory` names the budget that each engine gets. `read` reads
 //! results of earlier runs.
 //!
-//! What must hold: every engine takes its turn within every repeat of every phase. A wrong answer
-//! ends the run. What there is after each phase is handed over, so that a run which is broken off
-//! loses little. Every process asks its allocator for huge pages.
+//! What must hold: every engine takes its turn within every repeat of every phase, and another one
+//! begins each repeat. A wrong answer, or any failure of a child, ends the run. The caller's `keep`
+//! gets all results after each phase, so an interrupted run loses one phase. Every process asks its
+//! allocator for huge pages.
 //!
-//! Caller: `main`.
+//! Callers: `main` runs it; `pieces` and what reports results use its types.
 
 use crate::{
     child::{Answer, Ask, Task},

@@ -1,15 +1,16 @@
-//! The timed loops, plain functions over plain data: `throughput`, `latencies`, `in_turns`; and
-//! `Pass`, what a loop did.
+//! Loops over operations: `throughput` and `latencies`, which are timed, and `in_turns`, which is
+//! not.
 //!
-//! The operation comes in as a closure and says whether its answer was right. `throughput` looks at
-//! the clock once in 1,024 operations; `latencies` after each, into a histogram. `in_turns` lets
-//! several databases take 4,096 operations each in turn. `clock_ns` is what a look costs.
+//! A `Pass` says what a timed loop did. The operation is a closure that says whether its answer was
+//! right. `throughput` reads the clock once in 1,024 operations, `latencies` after each one, into a
+//! `histogram`. `in_turns` fills the caches of several databases alike: each database takes 4,096
+//! operations, then the next one does. `clock_ns` measures what one reading of the clock costs.
 //!
-//! What must hold: every probe is run once, or the pass stops when its time is over. Wrong answers
-//! are counted.
+//! What must hold: a timed loop runs each probe of its range once, and stops early when its time is
+//! over. A `Pass` counts wrong answers. An operation that fails ends a loop.
 //!
-//! Callers: `arm`, `runner` and `paper::subject`; `paper::{keeper, learnedkv}` for `histogram`;
-//! `solera-bench-peers` for other engines.
+//! Callers: `arm`, `runner` (`in_turns` too) and `paper::subject`; `paper::{keeper, learnedkv}` for
+//! `histogram`; `solera-bench-peers` for other engines.
 
 use crate::{packed::Packed, runner::Result};
 use hdrhistogram::Histogram;

@@ -1,11 +1,13 @@
-//! The `solera` command: loads, reads, inspects and measures a Solera database.
+//! The `solera` command: loads, reads, inspects, measures and tunes a Solera database.
 //!
-//! It owns the command line (`Cli`) and the meaning of exit statuses; each command is a file in
-//! `command`.
+//! It parses the command line (`Cli`), runs the command, and exits with its status. Commands lie in
+//! `command`. The table of exit statuses for `--help` is here; `failure` gives the numbers.
 //!
-//! What must hold: results go to standard output. Messages go to standard error, each as one line,
-//! `solera: <what>`. Progress goes there too, without that form. A wrong command line is one line
-//! and status 2.
+//! What must hold: the table and `failure` agree. Results go to standard output. A message is one
+//! line on standard error, `solera: <what>`; progress goes there in its own form. A wrong command
+//! line is one such line and status 2. A missing subcommand prints help there, also with status 2.
+//!
+//! Caller: the system; nothing else links it.
 
 mod command;
 mod escape;

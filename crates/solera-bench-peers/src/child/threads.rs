@@ -1,13 +1,15 @@
 //! How the work of a phase is divided among client threads and put together again: `shares`,
 //! `together`, `Done`.
 //!
-//! A phase names the shares, and what a client needs and does. A `Done` is what one client did, or
-//! all of them from the first beginning to the last end.
+//! A phase passes the shares and two closures: the first prepares a client, the second does its
+//! work. A `Done` is what one client did. Several are merged into one, which lasts from the
+//! earliest start to the latest end.
 //!
-//! What must hold: shares lose nothing and have nothing twice. One share is done by the thread that
-//! asks for it, so one client is measured as its loop alone. No client begins if one fails before.
+//! What must hold: each item lies in exactly one share. If there is only one share, the calling
+//! thread does it, so one client is measured as its loop alone. If one client cannot be prepared,
+//! none begins.
 //!
-//! Callers: `child::{aged, load, mixed, reads}`.
+//! Callers: `child::{aged, device, load, mixed, reads}`.
 
 use crate::{engine::Result, phase::Measured};
 use hdrhistogram::Histogram;

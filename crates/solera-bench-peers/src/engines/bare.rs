@@ -1,12 +1,13 @@
-//! What reads in memory cost without an engine: `Bare`, a sorted run, a filter and learned
+//! `Bare`, which shows what a lookup in memory costs at least: a sorted run, a filter and
 //! boundaries.
 //!
-//! It is no database: nothing is stored, and nothing is written twice. A read takes one line of a
-//! blocked Bloom filter, a line of the boundaries where a model points, the heads of a block where
-//! the boundary points, and the record. These are the lines of memory that a lookup in one table
-//! cannot do without.
+//! It keeps nothing on disk and has no log. A lookup touches one line of a blocked Bloom filter, a
+//! line of boundaries, the heads of a block, and the record. A straight line between the first and
+//! the last boundary says where to look; uneven keys need more lines than one.
 //!
-//! What must hold: keys have the length of the first, and values have.
+//! What must hold: all keys have one length, at least 8 bytes, and all values have one. No key is
+//! put twice, and none is deleted. `settle` comes between the last put and the first reader. Nobody
+//! puts while a reader lives.
 //!
 //! Caller: `engines::open`.
 

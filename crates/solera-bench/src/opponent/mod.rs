@@ -1,13 +1,14 @@
-//! What the papers' agents and the steward are held against: other ways to the same knobs.
+//! Rival tuners, with which the papers' agents and the steward are compared.
 //!
-//! `threshold`, `arms` and `search` turn run limits by what they measure. `ecotune`, `arce` and
-//! `two_steps` plan them at once, and `planner` makes agents of those. `plain` samples for CAMAL's
-//! models without its guidance.
+//! All but `plain` are agents that set run limits. `ecotune`, `arce` and `two_steps` compute those
+//! of a whole tree from a model; `planner` makes agents of them. `threshold` follows shares of
+//! lookups, `arms` is a bandit, `search` is Bayesian optimisation. `plain` has samplers for CAMAL's
+//! models: they choose what to measure, over all of CAMAL's knobs.
 //!
-//! What must hold: an opponent sees what the others see, and sets knobs by the same `Agent`
-//! interface. Those of `plain` are `Sampler`s instead.
+//! What must hold: an agent here sees every mission and sets knobs through `Agent`, as the papers'
+//! agents do. The types of `plain` implement `Sampler`.
 //!
-//! Callers: `paper::lerp`, `paper::camal_dynamic`, `paper::camal_learned`.
+//! Callers: `paper::{lerp, camal_dynamic}` run the agents; `paper::camal_learned` runs `plain`.
 
 pub mod planner;
 pub mod arce;

@@ -1,14 +1,14 @@
-//! Planners, ways to choose settings at once from what a window shows: the trait `Plan`, and
-//! `Planner`, an agent of one.
+//! Planners: the trait `Plan`, which computes all settings from one window, and `Planner`, an agent
+//! of one.
 //!
-//! A `Plan` says which settings it wants after a window. `Planner` asks it again when the mix has
-//! moved by a tenth, and once more after ten missions.
+//! `Planner` plans again when the mix differs from the planned one by more than 0.1 in total
+//! variation. It also plans at the tenth window after planning, once.
 //!
-//! What must hold: what is as it is wanted may be among the settings. The agent proposes the whole
-//! list, if it differs from the list that it proposed last.
+//! What must hold: a plan may list settings that already have the wanted value. The agent proposes
+//! the whole list, unless it equals the last one. It does not hear whether a proposal was accepted.
 //!
-//! Callers: `arce`, `ecotune` and `two_steps` implement `Plan`; `paper::lerp` and
-//! `paper::camal_dynamic` run them.
+//! Callers: `paper::lerp` and `paper::camal_dynamic` run planners; `arce`, `ecotune` and
+//! `two_steps` implement `Plan`.
 
 use serde::{Deserialize, Serialize};
 use solera_tune::{

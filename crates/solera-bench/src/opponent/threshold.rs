@@ -1,11 +1,13 @@
 //! RusKey's greedy baseline (RusKey §7, Fig. 12): `Threshold`, an `Agent`.
 //!
-//! Each level's K below level 0 goes up where its share of lookups is below one threshold, and down
-//! where it is above another.
+//! It looks at each level's share of lookups: its lookups / (its lookups + all writes of the
+//! window). If the share is below `bottom`, the level's run limit K rises by one. If it is above
+//! `top`, K falls by one. Level 0 and empty levels keep their run limits.
 //!
-//! What must hold: it remembers nothing from window to window.
+//! What must hold: a proposal depends on the present window alone. A step up never ends above the
+//! size ratio, a step down never below 1.
 //!
-//! Caller: `paper::lerp`, at four pairs of thresholds.
+//! Caller: `paper::lerp`, with four pairs of thresholds.
 
 use solera::control::knob;
 use solera_tune::{

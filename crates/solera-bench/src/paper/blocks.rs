@@ -1,12 +1,13 @@
-//! The data blocks of a database's tables, found by asking the tables: `of`, which gives
-//! `TableBlocks`.
+//! Where the data blocks of a loaded database begin and end: `of`, which gives `TableBlocks`.
 //!
-//! For one table it has the keys, place and size of each block. From these it makes separators,
-//! last keys and handles as the engine's table writer does.
+//! `of` looks up each key of a `DataSet` in each table's index and notes the block it leads to.
+//! `TableBlocks` gives a table's separators, last keys and handles, made as the table writer does.
+//! Offsets count from the first data block, not from the start of the file. `form_in_the_middle`
+//! describes the learned index of one table.
 //!
-//! What must hold: the tables hold the pairs of the set in one run, under an index that names
-//! blocks exactly. Of `learned`, the last keys of a block count as the next block's where the index
-//! says so. `of` fails if it finds another number of blocks than the descriptor says.
+//! What must hold: the database holds exactly the set's pairs, in one run. Its index kind names one
+//! block for each key, or is `learned`. `learned` sends a few last keys of a block to the next
+//! block; they count there. `of` fails if its count of blocks is not the descriptor's.
 //!
 //! Callers: the experiments `paper::{sherry, training, device, keys}`.
 

@@ -1,13 +1,14 @@
-//! DobLIX's experiment D1 with data larger than memory, read from the device by direct reads:
-//! `run`.
+//! DobLIX's experiment D1 with data larger than memory, by direct reads from the device: `run`.
 //!
-//! It asks the index kinds, but for interpolation and Eytzinger, with all pairs in one run.
-//! `learned` is also asked with the tree that a random-order load leaves; at most 1.02 reads of the
-//! device are asked of both. Memory is an eighth of the data, but 1 MiB at least. `padding` says
-//! what blocks that begin anywhere cost against blocks that begin where the device's do.
+//! It measures lookups of present keys for every index kind but interpolation and Eytzinger, in a
+//! tree of one run. It measures `learned` also in the tree that a load in random order leaves. The
+//! verdict asks at most 1.02 device reads per lookup of `learned`, in both trees. The memory budget
+//! is an eighth of the data, at least 1 MiB. `padding` writes a paragraph: how many device bytes a
+//! block touches, as blocks lie now, and if they were padded to 4096 bytes.
 //!
-//! What must hold: every answer is checked. A file system without direct reads ends the experiment
-//! with a sentence that says so.
+//! What must hold: every answer is checked; a wrong one is an error. If the engine refuses direct
+//! reads, the section ends with a sentence that says so, and without an error.
+//!
 //! Caller: `paper::doblix`.
 
 use super::{

@@ -1,12 +1,12 @@
-//! What `load` reads: `Input`, a file or standard input, decompressed where its first bytes say so;
-//! and `Consumed`.
+//! What `load` reads: `Input`, a file or standard input; and `Consumed`.
 //!
-//! It detects gzip and Zstandard. `Consumed` counts bytes taken from the source, from which the
-//! progress bar knows how far it is.
+//! It decompresses gzip and Zstandard, which it knows by their first bytes. `Consumed` counts bytes
+//! taken from the source, from which the progress bar knows how far it is.
 //!
-//! What must hold: a compressed input is read to its end first (`prove`), since its checksum stands
-//! behind its content. So nothing of a damaged one is loaded. What a pipe brings is kept in a file
-//! without a name until then (`kept`). `foreign` says what an input is that is no text.
+//! What must hold: a checksum comes after the content. So `Input::open` reads compressed input to
+//! its end first (`prove`), and nothing is loaded if that fails. A Zstandard frame without a
+//! checksum has no such protection. Compressed data from a pipe is copied into an unnamed file
+//! before (`kept`). `foreign` names a kind of file that `load` cannot read, and the remedy.
 //!
 //! Callers: `command::load`, the formats of `record`, and the fuzz target `load`.
 

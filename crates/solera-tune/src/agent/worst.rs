@@ -1,13 +1,14 @@
-//! An agent that wants the worst: `Worst`, what a guard must live with.
+//! An agent that proposes harmful changes, to test the guard and the engine: `Worst`.
 //!
-//! It knows six changes that hurt where reads are the larger part, and six that hurt where writes
-//! are. At each turn it proposes the next of the six, and claims that it helps much.
+//! It has six changes that hurt mixes with more reads than writes, and six for all other mixes. At
+//! each turn it proposes the next of the six, and predicts a tenth of the present cost.
 //!
-//! What must hold: what it proposes is a function of the window's mix and size ratio, and of how
-//! often it was asked. It heeds no outcome.
+//! What must hold: a proposal depends only on the window's mix and size ratio, and on the number of
+//! turns. It ignores outcomes. It remembers the number of turns, and nothing else.
 //!
-//! Callers: `agent::make`, under the name `worst`: tests of `attach`, `tests/seeds.rs`,
-//! `tests/unharmed.rs`, the page `safety` of `solera-bench`.
+//! Callers: `agent::make`, under the name `worst`. By that name it runs in tests of `attach`,
+//! `tests/seeds.rs`, `tests/unharmed.rs`, `solera-sim`'s `tuner`, and `solera-bench`'s page
+//! `safety`.
 
 use super::{Agent, Outcome, Proposal, Set};
 use crate::sight::Window;

@@ -1,15 +1,15 @@
-//! A world to learn in: `World`, a database whose time is counted, not measured; `Setup` says what
-//! it is like.
+//! A database whose time is computed, not measured: `World`, made as `Setup` says.
 //!
-//! Its files lie in memory, and a clock moves by what unit costs say of each read, each write and
-//! each step of an operation. `run` does operations of a `Phase` and all work that follows. It
-//! checks what lookups find, and that scans ascend; a wrong answer panics.
+//! The engine is the real one; files lie in memory. Each read, appended page and step moves a clock
+//! by its unit cost. `run` does operations of a `Phase`, and the work that they cause. It panics if
+//! a lookup finds nothing, another key's value, or a key never written, or if a scan does not
+//! ascend. It does not see a stale value or a deleted key that comes back.
 //!
-//! What must hold: all work is in the caller's thread, so whatever happens is a function of the
-//! setup and of what is asked. Thousands of windows take seconds.
-//! Callers: tests of the steward and of `attach`, `tests/seeds.rs`; the pages `epochs`, `safety`
-//! and `together` of `solera-bench`. `device` also by its opponents' tests. docs/decisions/0020
-//! says why it lives here.
+//! What must hold: the caller's thread does all work, so the same setup and calls give the same
+//! result. Worlds that run at once in one process may differ by some reads (docs/decisions/0020).
+//!
+//! Callers: tests of the steward and of `attach`, `tests/seeds.rs`; `solera-bench`'s pages
+//! `epochs`, `safety`, `together`. Many more take only `device`, its unit costs.
 
 mod clock;
 pub mod drift;

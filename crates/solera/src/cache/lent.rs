@@ -1,12 +1,13 @@
-//! The part of a cache that lies in memory which is lent: write buffers that no writer needs.
+//! The part of a cache that lies in idle write buffers, which the cache may borrow.
 //!
-//! A block that finds no room in the cache's own memory is copied into a lent chunk. It has a place
-//! in a ring of its own. So what lies in lent chunks, and nothing else, goes when they are called
-//! in (docs/decisions/0027). Where a lent chunk has no room either, the hands of both rings turn,
-//! each as far as its part of the memory goes.
+//! A block that finds no room in the cache's own memory is copied into a lent chunk. All copied
+//! blocks share a second ring of places. So only they go when the chunks are called in
+//! (docs/decisions/0027). If the loan is full too, only a block that comes again is cached, in own
+//! memory. The own hand makes room for it, and the lent hand turns for the loan's share of the
+//! block's weight.
 //!
-//! What must hold: once a loan was called in, no slot holds a block of it. What readers still have
-//! of it counts as held (`Cache::lent_held`), not as leaving.
+//! What must hold: once a loan was called in, no slot holds a block of it. Blocks that readers
+//! still hold count in `Cache::lent_held`.
 //!
 //! Callers: `engine::memory` lends and calls in; `Slots` and `apart` find room here.
 

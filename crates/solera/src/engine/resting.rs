@@ -1,14 +1,16 @@
-//! Trees that rest, and what newer versions hide in them: `Resting`.
+//! Trees at rest, and the space that newer versions hide in them: `Resting`.
 //!
-//! A tree to which no writer wrote for `REST` rests. A memtable that may hide much more than itself
-//! is then to be flushed. `look` takes some keys of each table and looks for them in older runs.
-//! What it finds is noted for compaction (`compaction::Overlap`): it merges level 0 without waiting
-//! for reads where enough is hidden.
+//! A tree rests when workers have seen no new sequence number in it for `REST`. `look` takes a tree
+//! at rest. If its values are separated and its memtable may hide a write buffer's worth, `look`
+//! asks for a flush. Else it looks up sampled keys of each table in older runs. It notes the shares
+//! (`compaction::Overlap`), which `compaction::space` weighs like deletes. While the whole database
+//! rests (`is_quiet`), workers seal memtables that pin logs.
 //!
-//! What must hold: only a worker that finds nothing else to do looks, at one tree at a time. A
-//! table is looked at once while its tree rests. Where level 0 does not wait for reads
-//! (`level0_patience`) no worker looks. Nothing is on disk.
-//! Callers: `jobs`, for `give_back`; `workers` ask when to look again, `core` tells of commits.
+//! What must hold: only a worker with no other work looks. It samples a table once per rest. It
+//! skips a tree without separated values if `level0_patience` is not above level 0's run limit.
+//! Nothing is on disk.
+//!
+//! Callers: `jobs` (`give_back`, `next_look`); `core::publish` asks `hears` at each commit.
 
 use super::work::Work;
 use crate::{

@@ -1,15 +1,15 @@
-//! Where a value lies: `Pointer`, its file, whether that is sorted, its offset, and its length.
+//! Where a separated value lies: `Pointer` has its file, its record's offset, and its length.
 //!
-//! An entry with a separated value stores these bytes in place of the value:
+//! `sorted` says whether the file is a sorted value file; else it is a log. An entry stores a
+//! pointer in place of the value, as three varints: `file << 1 | sorted`, `offset`, `len`.
 //!
-//! ```text
-//! pointer = (file << 1 | sorted):varint offset:varint len:varint
-//! ```
+//! What must hold: `offset` is where the value's record begins; `len` counts the value alone.
+//! `decode` fails on all bytes that `encode` does not write (25 at most, `POINTER_BYTES_MAX`). If
+//! the entry expires, its expiry lies before the pointer: callers cut it off first.
 //!
-//! What must hold: `offset` is where the value's record begins; `len` is the length of the value
-//! alone. `decode` takes exactly what `encode` wrote, `POINTER_BYTES_MAX` (25) bytes at most.
-//! Callers: `engine::values`, `engine::open` and `values::writer` make pointers; `tree::read`,
-//! `db`, `sight`, `version::pointers`, `values::files` and `compaction::moves` read them.
+//! Callers: `engine::{values, open, ingest}` and `values::{writer, file}` make pointers.
+//! `tree::read` and `values::files` decode them. `db`, `engine`, `version::pointers`, `values` and
+//! `compaction::moves` use decoded ones.
 
 use crate::{
     codec::{DecodeError, Decoder, put_varint},

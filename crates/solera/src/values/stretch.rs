@@ -1,15 +1,15 @@
-//! Stretches of sorted value files that stay in memory: `Stretch`, one of them; `Visited`, one that
-//! a walk is in; `Stretches`, where those of one file lie.
+//! `Stretch`, a piece of a sorted value file that the cache keeps; `Visited`, the stretch that a
+//! walk reads now; `Stretches`, which finds and keeps the stretches of one file.
 //!
-//! A file is cut at multiples of 48 KiB. A stretch has the records that begin between two cuts, if
-//! they are short. It is read as it is. A value is checked when it is shown for the first time, and
-//! a bit says so from then on. The file has each key and length in front of the record. What a
-//! later read asks for is compared with those, byte by byte.
+//! A file is cut at multiples of 48 KiB. A stretch has the whole of each short record that begins
+//! between two cuts. Walks bring stretches in; lookups only find them. Reading one checks nothing:
+//! a value is checked when it is first shown, and a bit notes that. Later reads compare key and
+//! length with those that the file has in front of the record.
 //!
-//! What must hold: what is shown has the checksum of this file, place and key. No thread writes to
-//! a stretch that others see.
+//! What must hold: a shown value has passed its checksum over file, place, key and value. The bytes
+//! in a shared stretch never change, only the bits are set.
 //!
-//! Callers: `ahead` (walks) and `files` (lookups); the cache keeps them as pins.
+//! Callers: `ahead` (walks) and `files` (both); `engine::resident` keeps them as pins of the cache.
 
 use super::{Pointer, ValueFile, record};
 use crate::{
