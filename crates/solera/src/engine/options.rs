@@ -68,9 +68,9 @@ const UNCOUNTED_PARTS_MAX: (u64, u64) = (7, 16);
 /// Budgets, from the smallest that is promised, of which the program's code and the buffers of two
 /// jobs take more than that. Measured: 7.7 MiB are pages of the program and its libraries.
 const SCARCE: Range<u64> = 16 << 20..32 << 20;
-/// What is not counted of them: these bytes, and 5/32 of the budget.
-const UNCOUNTED_SCARCE_BYTES: u64 = 9 << 20;
-const UNCOUNTED_SCARCE_PARTS: (u64, u64) = (5, 32);
+/// What is not counted of them: these bytes, and 3/32 of the budget.
+const UNCOUNTED_SCARCE_BYTES: u64 = 11 << 20;
+const UNCOUNTED_SCARCE_PARTS: (u64, u64) = (3, 32);
 
 /// What there is to divide of a budget: without what is not counted.
 pub(super) fn divided_bytes(budget: u64) -> u64 {

@@ -46,8 +46,8 @@ const UNDIVIDED_PART: f64 = 1.0 / 16.0;
 const UNDIVIDED_MAX: f64 = 7.0 / 16.0;
 /// Scarce budgets, what is not divided of them at most, and a write buffer's share of them.
 const SCARCE: std::ops::Range<u64> = 16 << 20..32 << 20;
-const UNDIVIDED_SCARCE_BYTES: f64 = (9 << 20) as f64;
-const UNDIVIDED_SCARCE_PART: f64 = 5.0 / 32.0;
+const UNDIVIDED_SCARCE_BYTES: f64 = (11 << 20) as f64;
+const UNDIVIDED_SCARCE_PART: f64 = 3.0 / 32.0;
 const BUFFER_SHARE_SCARCE: f64 = 1.0 / 32.0;
 /// A write buffer's share of other budgets.
 const BUFFER_SHARE: f64 = 1.0 / 16.0;
