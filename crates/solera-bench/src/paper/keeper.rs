@@ -24,7 +24,7 @@ use solera::{Compression, Db, Layout, Options, Reclaim, clock::Clock};
 use std::{
     fs::{self, File},
     os::{fd::AsRawFd, unix::fs::MetadataExt},
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 use tempfile::TempDir;
 
@@ -188,12 +188,13 @@ impl Timed {
 /// device stood still.
 struct Waited {
     before: u64,
-    standstill: Standstill,
+    /// In a phase. Else none: its looks are read calls of this process, which reads at rest count.
+    standstill: Option<Standstill>,
 }
 
 impl Waited {
-    fn of(directory: &Path) -> Waited {
-        Waited { before: Waited::for_processor(), standstill: Standstill::of(directory) }
+    fn of(standstill: Option<Standstill>) -> Waited {
+        Waited { before: Waited::for_processor(), standstill }
     }
 
     fn for_processor() -> u64 {
@@ -203,7 +204,7 @@ impl Waited {
     }
 
     fn since_last_look(&mut self) -> u64 {
-        let now = Waited::for_processor() + self.standstill.ns();
+        let now = Waited::for_processor() + self.standstill.as_ref().map_or(0, Standstill::ns);
         now.saturating_sub(std::mem::replace(&mut self.before, now))
     }
 }
@@ -280,7 +281,7 @@ impl Keeper {
             pool,
             versions: vec![0; setting.pairs as usize],
             wrong: 0,
-            waited: Waited::of(directory.path()),
+            waited: Waited::of(None),
             directory,
         })
     }
@@ -339,6 +340,7 @@ impl Keeper {
             space_peak: 0,
         };
         let mut moving = false;
+        self.waited = Waited::of(Some(Standstill::of(self.directory.path())));
         for at in 0..operations {
             if at.is_multiple_of(operations.div_ceil(DROPS)) {
                 self.drop_cached()?;
@@ -352,6 +354,7 @@ impl Keeper {
             }
             operation(self, at, &mut phase, moving)?;
         }
+        self.waited = Waited::of(None);
         let begin = clock.monotonic_ns();
         self.db.wait_idle()?;
         phase.settle_ns = clock.monotonic_ns() - begin;
