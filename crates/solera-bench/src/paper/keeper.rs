@@ -12,7 +12,7 @@
 //!
 //! Caller: `paper::learnedkv`.
 
-use super::subject::of_process;
+use super::{standstill::Standstill, subject::of_process};
 use crate::{
     measure::histogram,
     random::Random,
@@ -39,7 +39,7 @@ const WALKS_MAX: usize = 16;
 /// After so many of them in a row for which nothing was moved, no more will be: what walks pay adds
 /// up.
 const WALKS_IN_VAIN: usize = 4;
-/// An operation that takes so long is asked whether it waited for a processor.
+/// An operation that takes so long is asked whether it waited for a processor or a device.
 const SLOW_NS: u64 = 5_000_000;
 /// Operations between two looks at whether values are being moved, and at the space.
 const LOOK_OPERATIONS: u64 = 512;
@@ -158,7 +158,8 @@ pub(super) struct Timed {
     pub(super) ns: u64,
     /// While no values were moved, and while they were.
     pub(super) latencies: [Histogram<u64>; SIDES],
-    /// The longest of each side, without what it waited for a processor.
+    /// The longest of each side, without what it waited for a processor or a device that stood
+    /// still.
     pub(super) own_ns_max: [u64; SIDES],
 }
 
@@ -167,8 +168,8 @@ impl Timed {
         Timed { count: 0, ns: 0, latencies: [histogram(), histogram()], own_ns_max: [0; SIDES] }
     }
 
-    /// An operation took `ns`. What this thread has `waited` for processors since the last look is
-    /// taken for the operation's, if that took long.
+    /// An operation took `ns`. What this thread has `waited` since the last look is taken for the
+    /// operation's, if that took long.
     fn add(&mut self, ns: u64, moving: bool, waited: &mut Waited) {
         (self.count, self.ns) = (self.count + 1, self.ns + ns);
         let own_ns = if ns < SLOW_NS { ns } else { ns.saturating_sub(waited.since_last_look()) };
@@ -183,19 +184,28 @@ impl Timed {
     }
 }
 
-/// For how long a thread was ready to run while others were on the processors.
-struct Waited(u64);
+/// For how long a thread was ready to run while others were on the processors, and for how long the
+/// device stood still.
+struct Waited {
+    before: u64,
+    /// In a phase. Else none: its looks are read calls of this process, which reads at rest count.
+    standstill: Option<Standstill>,
+}
 
 impl Waited {
-    fn now() -> u64 {
+    fn of(standstill: Option<Standstill>) -> Waited {
+        Waited { before: Waited::for_processor(), standstill }
+    }
+
+    fn for_processor() -> u64 {
         let told = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
         // Where the system does not tell, nothing was waited for.
         told.split(' ').nth(1).and_then(|ns| ns.parse().ok()).unwrap_or(0)
     }
 
     fn since_last_look(&mut self) -> u64 {
-        let before = std::mem::replace(&mut self.0, Waited::now());
-        self.0.saturating_sub(before)
+        let now = Waited::for_processor() + self.standstill.as_ref().map_or(0, Standstill::ns);
+        now.saturating_sub(std::mem::replace(&mut self.before, now))
     }
 }
 
@@ -271,7 +281,7 @@ impl Keeper {
             pool,
             versions: vec![0; setting.pairs as usize],
             wrong: 0,
-            waited: Waited(Waited::now()),
+            waited: Waited::of(None),
             directory,
         })
     }
@@ -330,6 +340,7 @@ impl Keeper {
             space_peak: 0,
         };
         let mut moving = false;
+        self.waited = Waited::of(Some(Standstill::of(self.directory.path())));
         for at in 0..operations {
             if at.is_multiple_of(operations.div_ceil(DROPS)) {
                 self.drop_cached()?;
@@ -343,6 +354,7 @@ impl Keeper {
             }
             operation(self, at, &mut phase, moving)?;
         }
+        self.waited = Waited::of(None);
         let begin = clock.monotonic_ns();
         self.db.wait_idle()?;
         phase.settle_ns = clock.monotonic_ns() - begin;

@@ -88,7 +88,8 @@ impl Course {
         all.value_at_quantile(quantile) as f64
     }
 
-    /// The longest write or read of all phases, without what it waited for a processor.
+    /// The longest write or read of all phases, without what it waited for a processor or a device
+    /// that stood still.
     fn own_longest(&self, reads: bool, moving: bool) -> f64 {
         let of =
             |phase: &Phase| if reads { &phase.reads } else { &phase.writes }.own_ns_max[usize::from(moving)];

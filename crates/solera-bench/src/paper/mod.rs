@@ -32,6 +32,7 @@ mod missions;
 mod ruskey;
 mod safety;
 mod sherry;
+mod standstill;
 mod subject;
 mod together;
 mod training;

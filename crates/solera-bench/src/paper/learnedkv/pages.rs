@@ -198,7 +198,8 @@ pub(super) fn latencies(arms: &[Arm]) -> Section {
         title: "L1: while values move".into(),
         text: vec![
             "`values move`: operations that began while the database was emptying value files. A merge of `inline` is no such time. \
-             `own` is the longest operation without what its thread waited for a processor: others used these."
+             `own` is the longest operation without what its thread waited for a processor, and without the time in which the device \
+             stood still: it had requests, of whomever, and completed none for 20 ms and more."
                 .into(),
         ],
         tables: vec![table],

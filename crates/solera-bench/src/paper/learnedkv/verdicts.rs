@@ -117,7 +117,7 @@ fn against_log(arm: &Arm, inline: &Arm, log: &Arm, live: f64, asked: &mut Vec<Ve
                 "p99 of {what} while values move is at most twice the rest, no pause over 100 ms (`{name}`)"
             ),
             format!(
-                "{} µs against {} µs; longest {} ms, {} ms of it on a processor or waiting for this database",
+                "{} µs against {} µs; longest {} ms, and {} ms without what was waited for a processor or a device that stood still",
                 digits(moving / 1e3),
                 digits(rest / 1e3),
                 digits(longest / 1e6),
