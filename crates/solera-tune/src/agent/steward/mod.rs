@@ -21,7 +21,7 @@ mod wishes;
 
 use super::{Agent, Credit, Maker, Outcome, Proposal};
 use crate::{
-    cost::Units,
+    cost::{Units, skew::Skew},
     sight::{Blocked, Goal, Window},
 };
 pub(super) use foresight::divided_bytes;
@@ -76,6 +76,9 @@ struct Known {
     window: Window,
     /// Blocks that reads read, as a share of what the model says.
     reads: f64,
+    /// How unevenly its keys are used.
+    #[serde(default)]
+    skew: Skew,
     /// How far the corrected model is off, in the mean, as a share.
     doubt: f64,
     /// Windows that were judged.
@@ -139,8 +142,9 @@ impl Steward {
         Steward { units, goal, memory: Memory::default(), foreign: Vec::new() }
     }
 
-    fn foresight(&self) -> Foresight<'_> {
-        Foresight { units: &self.units, goal: &self.goal, scales: &self.memory.scales }
+    fn foresight(&self, context: u32) -> Foresight<'_> {
+        let skew = self.memory.known.get(&context).map_or(Skew::EVEN, |known| known.skew);
+        Foresight { units: &self.units, goal: &self.goal, scales: &self.memory.scales, skew }
     }
 
     /// How long contexts last, in windows.
@@ -207,7 +211,12 @@ impl Steward {
         let (known, scales) = (self.memory.known.get(&window.context), &self.memory.scales);
         let (reads, doubt) =
             known.map_or_else(|| (1.0, self.doubt_of_new()), |known| (known.reads, known.doubt));
-        let foresight = Foresight { units: &self.units, goal: &self.goal, scales };
+        let before = known.map_or(Skew::EVEN, |known| known.skew);
+        let skew = foresight::skew(window).map_or(before, |skew| match known {
+            Some(_) => Skew::new(before.share() + WEIGHT * (skew.share() - before.share())),
+            None => skew,
+        });
+        let foresight = Foresight { units: &self.units, goal: &self.goal, scales, skew };
         let counted = foresight.counted(window);
         let modelled = foresight.modelled(window);
         let factor = |measured: f64, modelled: f64, before: f64| {
@@ -249,11 +258,12 @@ impl Steward {
         let entry = known.entry(window.context).or_insert_with(|| Known {
             window: window.clone(),
             reads,
+            skew,
             doubt,
             windows: 0,
             rests: BTreeMap::new(),
         });
-        (entry.reads, entry.doubt) = (reads, doubt);
+        (entry.reads, entry.skew, entry.doubt) = (reads, skew, doubt);
         entry.windows += 1;
         entry.window = window.clone();
     }
@@ -383,7 +393,7 @@ impl Agent for Steward {
         }
         let memory: Memory = serde_json::from_value(memory.clone())
             .map_err(|error| format!("a steward remembers something else: {error}"))?;
-        let factors = memory.known.values().flat_map(|known| [known.reads, known.doubt]);
+        let factors = memory.known.values().flat_map(|known| [known.reads, known.doubt, known.skew.share()]);
         let is_finite = factors.chain(memory.trust.values().copied()).all(f64::is_finite);
         let (measured, foreseen) = memory.moved;
         let is_finite = is_finite && measured.is_finite() && foreseen.is_finite();
