@@ -44,6 +44,11 @@ impl Skew {
         Skew { share: if share.is_finite() { share.clamp(0.5, SHARE_MAX) } else { 0.5 } }
     }
 
+    /// Whether it can be: one that was read from a file may be anything.
+    pub fn is_sound(self) -> bool {
+        (0.5..=SHARE_MAX).contains(&self.share)
+    }
+
     /// The share of the operations that goes to the favoured keys.
     pub fn share(self) -> f64 {
         self.share

@@ -393,11 +393,12 @@ impl Agent for Steward {
         }
         let memory: Memory = serde_json::from_value(memory.clone())
             .map_err(|error| format!("a steward remembers something else: {error}"))?;
-        let factors = memory.known.values().flat_map(|known| [known.reads, known.doubt, known.skew.share()]);
+        let factors = memory.known.values().flat_map(|known| [known.reads, known.doubt]);
         let is_finite = factors.chain(memory.trust.values().copied()).all(f64::is_finite);
         let (measured, foreseen) = memory.moved;
         let is_finite = is_finite && measured.is_finite() && foreseen.is_finite();
-        if !memory.scales.is_sound() || !is_finite || !memory.dwell.is_finite() {
+        let is_skew = memory.known.values().all(|known| known.skew.is_sound());
+        if !memory.scales.is_sound() || !is_skew || !is_finite || !memory.dwell.is_finite() {
             return Err("a steward remembers numbers that can be".into());
         }
         self.memory = memory;
