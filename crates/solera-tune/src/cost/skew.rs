@@ -100,9 +100,9 @@ impl Skew {
         (0..2).map(|of| operations[of] * (1.0 - missed(of))).sum()
     }
 
-    /// How many runs lookups meet in a level whose runs each have versions of the share `covered` of
-    /// all keys, where `absent` lookups ask all of them, `found` ones until they find their key, and
-    /// all together ask `asked` times.
+    /// How many runs lookups meet in a level. Each has versions of the share `covered` of all keys.
+    /// `absent` lookups ask all of them, `found` ones until they find their key. All together ask
+    /// `asked` times.
     pub fn met(self, covered: f64, [absent, found]: [f64; 2], asked: f64) -> f64 {
         let held = self.covered(covered).map(|held| held.max(1e-9));
         let asks = |runs: f64| {
@@ -119,8 +119,8 @@ impl Skew {
         low
     }
 
-    /// The skew by which the share `served` of lookups finds its key in what lies `above`, as far as
-    /// that depends on the skew.
+    /// The skew by which the share `served` of lookups finds its key in what lies `above`. What that
+    /// is may depend on the skew.
     pub fn of_served(served: f64, above: impl Fn(Skew) -> Vec<(f64, f64)>) -> Skew {
         let is_less = |share: f64| {
             let skew = Skew::new(share);
