@@ -49,8 +49,9 @@ const DOUBT_NEW: f64 = 0.2;
 const DWELL: (f64, f64, f64) = (24.0, 12.0, 64.0);
 /// Windows from which on a context lasts: the coordinator restores its settings when it is back.
 const LASTS: f64 = 3.0;
-/// How much worse than staying it may be to go home in a context that is new, as a share.
-const HOME_LOSS_MAX: f64 = 0.05;
+/// How much worse than staying it may be to go home in a context that is new, as a share: what the
+/// model may be off by there.
+const HOME_LOSS_MAX: f64 = DOUBT_NEW;
 /// Windows of which contexts are remembered.
 const RECENT: usize = 96;
 /// Of what a group is predicted to gain, how much is believed at first.
