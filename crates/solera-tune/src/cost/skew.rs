@@ -119,8 +119,8 @@ impl Skew {
         low
     }
 
-    /// The skew by which the share `served` of lookups finds its key in what lies `above`. What that
-    /// is may depend on the skew.
+    /// The skew by which the share `served` of lookups finds its key in what lies `above`, which may
+    /// depend on the skew.
     pub fn of_served(served: f64, above: impl Fn(Skew) -> Vec<(f64, f64)>) -> Skew {
         let is_less = |share: f64| {
             let skew = Skew::new(share);
