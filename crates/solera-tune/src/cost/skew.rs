@@ -119,7 +119,7 @@ impl Skew {
         low
     }
 
-    /// The skew by which the share `served` of lookups finds its key in what lies `above`, which may
+    /// The skew by which the share `served` of lookups finds its key in what lies `above`. That may
     /// depend on the skew.
     pub fn of_served(served: f64, above: impl Fn(Skew) -> Vec<(f64, f64)>) -> Skew {
         let is_less = |share: f64| {
