@@ -167,6 +167,8 @@ pub enum Part {
     Dynamic,
     /// CAMAL: mixes that are certain to within ρ.
     Uncertain,
+    /// Safety: in worlds of twice the pairs and longer epochs.
+    Long,
     /// LearnedKV: L1 and L2.
     Phases,
     /// LearnedKV: L3, value sizes.
@@ -181,7 +183,7 @@ pub enum Part {
 
 impl Part {
     /// All of them, in the order of the documents.
-    pub const ALL: [Part; 18] = [
+    pub const ALL: [Part; 19] = [
         Part::InMemory,
         Part::Device,
         Part::Grid,
@@ -195,6 +197,7 @@ impl Part {
         Part::Steward,
         Part::Dynamic,
         Part::Uncertain,
+        Part::Long,
         Part::Phases,
         Part::ValueSizes,
         Part::Spares,
@@ -218,6 +221,7 @@ impl Part {
             Part::Steward => "steward",
             Part::Dynamic => "dynamic",
             Part::Uncertain => "uncertain",
+            Part::Long => "long",
             Part::Phases => "phases",
             Part::ValueSizes => "value-sizes",
             Part::Spares => "spares",
@@ -232,6 +236,7 @@ impl Part {
             Part::InMemory | Part::Device | Part::Grid | Part::Sizes | Part::Build => Paper::Doblix,
             Part::Equal | Part::Monkey | Part::Sessions => Paper::Ruskey,
             Part::Learners | Part::Scales | Part::Steward | Part::Dynamic | Part::Uncertain => Paper::Camal,
+            Part::Long => Paper::Safety,
             Part::Phases | Part::ValueSizes | Part::Spares | Part::Bounds | Part::Resident => {
                 Paper::LearnedKv
             }
@@ -329,7 +334,9 @@ impl Scale {
                 repeats: 3,
                 ..Scale::default()
             },
-            Paper::Safety => Scale { missions: 40, mission_operations: 2_000, ..Scale::default() },
+            Paper::Safety => {
+                Scale { entries_small: 30_000, missions: 12, mission_operations: 2_000, ..Scale::default() }
+            }
             Paper::DoblixAgent => Scale {
                 entries_small: 1_000_000,
                 mission_operations: 5_000,
@@ -346,6 +353,15 @@ impl Scale {
                 Scale { entries: 1_000_000, entries_small: 100_000, lookups: 250_000, ..Scale::default() }
             }
             _ => Scale::default(),
+        }
+    }
+
+    /// The default scale of some parts of a paper.
+    pub fn of_parts(paper: Paper, parts: &[Part]) -> Self {
+        let scale = Scale { parts: parts.to_vec(), ..Scale::of(paper) };
+        match parts {
+            [Part::Long] => Scale { entries_small: 60_000, missions: 40, ..scale },
+            _ => scale,
         }
     }
 
@@ -457,7 +473,13 @@ pub fn run(paper: Paper, scale: &Scale, progress: &mut dyn Progress) -> Result<D
             ("CAMAL's static mixes, repeated on Solera", camal::run_static(scale, &clock, &units, progress)?)
         }
         Paper::Together => ("The papers' ideas together", together::run(scale, progress)?),
-        Paper::Safety => ("Whether a tuner ever hurts", safety::run_all(scale, progress)?),
+        Paper::Safety => {
+            let title = match scale.parts[..] {
+                [Part::Long] => "Whether a tuner ever hurts, in longer epochs",
+                _ => "Whether a tuner ever hurts",
+            };
+            (title, safety::run_all(scale, progress)?)
+        }
         Paper::DoblixAgent => {
             let units = units(scale, progress)?;
             ("DobLIX's tuning agent, repeated on Solera", doblix_agent::run(scale, &units, progress)?)
@@ -623,5 +645,16 @@ mod tests {
         }
         let twice = Scale { parts: vec![Part::Grid, Part::Grid], ..Scale::quick() };
         assert!(matches!(run(Paper::Doblix, &twice, &mut ()), Err(Error::Config(_))));
+    }
+    /// Symptom: the run of long epochs wrote over the page of short ones. Cause: both were one
+    /// experiment, told apart by its scale alone. Cure: long epochs are a part, and pages are named
+    /// after parts.
+    #[test]
+    fn long_epochs_are_a_part_of_their_own_whose_scale_is_larger() {
+        let (short, long) = (Scale::of(Paper::Safety), Scale::of_parts(Paper::Safety, &[Part::Long]));
+        assert_eq!((Part::Long.paper(), Part::Long.name()), (Paper::Safety, "long"));
+        assert_eq!((short.entries_small, short.missions), (30_000, 12));
+        assert_eq!((long.entries_small, long.missions), (60_000, 40));
+        assert_eq!(Scale::of_parts(Paper::Safety, &[]).missions, short.missions);
     }
 }

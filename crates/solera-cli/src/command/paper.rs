@@ -39,7 +39,8 @@ use std::{
 /// run limits, the steward and other ways to choose. camal: its learners against other ways of
 /// sampling; mixes that follow each other. together: five ideas of the papers, each on and off.
 /// learnedkv: values in tables and kept apart, with every way to give their space back. keys: no
-/// paper; keys as applications have them, `learned` beside the classical indexes.
+/// paper; keys as applications have them, `learned` beside the classical indexes. safety: no paper;
+/// whether a database that tunes itself ever becomes slower, in twelve workloads that drift.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Writes NAME.md and its pictures, NAME/1.svg and so on, into the directory --out. A quarter of an hour at the default scale, of ruskey-transition \
@@ -47,11 +48,11 @@ about five minutes; every answer is checked. \
 The databases lie in a temporary directory, several at a time, and are removed.")]
 pub(crate) struct PaperBench {
     /// doblix, sherry, ruskey-static, ruskey-transition, camal-static, doblix-agent, ruskey,
-    /// camal, together, learnedkv or keys
+    /// camal, together, learnedkv, keys or safety
     #[arg(value_name = "NAME")]
     paper: Paper,
     /// Parts to run, separated by commas. doblix: in-memory, device, grid, sizes, build; ruskey:
-    /// equal, monkey, sessions; camal: learners, scales, steward, dynamic, uncertain;
+    /// equal, monkey, sessions; camal: learners, scales, steward, dynamic, uncertain; safety: long;
     /// learnedkv: phases, value-sizes, spares, bounds, resident. Results are named after them
     /// then [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
@@ -140,7 +141,7 @@ impl PaperBench {
         let scale = match (self.quick, self.world) {
             (true, _) => Scale { world: self.world, ..Scale::quick() },
             (false, true) => Scale::counted(self.paper),
-            (false, false) => Scale::of(self.paper),
+            (false, false) => Scale::of_parts(self.paper, &self.parts),
         };
         Scale {
             parts: if self.parts.is_empty() { scale.parts } else { self.parts.clone() },

@@ -103,6 +103,13 @@ pub struct Proposal {
     pub settle: u32,
 }
 
+impl Proposal {
+    /// Whether it only resets knobs.
+    pub fn is_homeward(&self) -> bool {
+        self.sets.iter().all(|set| set.value.is_none())
+    }
+}
+
 /// What became of a proposal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "is")]

@@ -170,7 +170,9 @@ impl Coordinator {
     /// What an open change has lost, in windows, by what was `so_far` done in a window, if that is
     /// enough to end it early.
     pub fn harm(&self, so_far: &Window) -> Option<f64> {
-        if self.state.open.is_none() || !self.rules.guarded {
+        let open = self.state.open.as_ref().filter(|_| self.rules.guarded)?;
+        // The way home has a price that was put off. Who turns back on it pays, and stays away.
+        if open.proposal.is_homeward() {
             return None;
         }
         let (cost, baseline) = (self.goal.cost(so_far)?, self.baseline(so_far.context)?);
@@ -274,8 +276,7 @@ impl Coordinator {
             agent.leave(&foreign);
             if is_closed { agent.homeward(window) } else { agent.propose(window) }
         });
-        let resets = |proposal: &Proposal| proposal.sets.iter().all(|set| set.value.is_none());
-        let proposal = proposal.flatten().filter(|proposal| !is_closed || resets(proposal));
+        let proposal = proposal.flatten().filter(|proposal| !is_closed || proposal.is_homeward());
         let Some(proposal) = proposal else { return };
         decision.proposal = Some(proposal.clone());
         let moves = tabu::moves(window, &proposal.sets);

@@ -444,6 +444,28 @@ fn an_agent_whose_changes_hurt_may_go_home_and_nowhere_else() {
     }
 }
 
+/// Symptom: an epoch of scans came to 0.73 of the default. Cause: knobs were set back as nobody had
+/// set them, the merges of that looked like harm in the first part of a window, and its end took
+/// the change back for ten windows. Cure: only whole windows judge the way home.
+#[test]
+fn the_way_home_is_judged_by_whole_windows_alone() {
+    let harm = |home: bool| {
+        let mut database = Database::new();
+        let sets = vec![Set { knob: "run_limit".into(), level: None, value: None }];
+        let back = Proposal { sets, predicted: 0.5, ..proposal("1") };
+        let proposals = vec![if home { back } else { proposal("4") }, proposal("3")];
+        let mut coordinator = coordinator(Scripted { proposals, heard: Vec::new(), homeward: None });
+        while coordinator.state().own.is_empty() || coordinator.state().open.is_some() {
+            database.window(&mut coordinator, 1, if database.run_limit() == 1.0 { 100.0 } else { 80.0 });
+        }
+        while coordinator.state().open.is_none() {
+            database.window(&mut coordinator, 1, 80.0);
+        }
+        coordinator.harm(&window(99, 1, 140.0, database.changes, &database.settings)).is_some()
+    };
+    assert_eq!([harm(true), harm(false)], [false, true]);
+}
+
 #[test]
 fn an_agent_that_panics_is_not_asked_again_and_what_it_left_open_is_taken_back() {
     let (mut database, mut coordinator) = (Database::new(), coordinator(Panics));

@@ -2,6 +2,7 @@
 //!
 //! - `mix`: what is asked, in shares. `units`: what a machine's steps take; `probe` measures that.
 //! - `forms`, with `lambert`: the papers' closed forms, where to begin to look (docs/PAPERS.md).
+//! - `skew`: that some keys are used more than others.
 //! - `tree` and `reads`: this engine's tree, run by run, as an expectation over random keys.
 //!   docs/decisions/0006 and 0012 say how it differs from the papers' tree.
 //! - `model` prices operations in blocks and in time; `choose` finds the cheapest setting.
@@ -14,6 +15,7 @@
 pub mod lambert;
 pub mod mix;
 pub mod forms;
+pub mod skew;
 pub mod tree;
 pub mod reads;
 pub mod units;

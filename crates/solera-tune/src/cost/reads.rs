@@ -137,16 +137,27 @@ impl Reading<'_> {
 
     fn parts(&self, tree: &Tree) -> Vec<Part> {
         let keys = tree.keys().max(1.0);
-        // The share of keys that no newer run has hidden, and of lookups that are still looking.
-        let (mut visible, mut looking) = (1.0 - self.in_memory, 1.0 - self.in_memory);
+        let skew = tree.skew();
+        let operations = skew.operations();
+        // Of the favoured keys and of the others: the share that no newer run has hidden, and that
+        // of lookups that are still looking.
+        let mut visible = skew.covered(self.in_memory).map(|in_memory| 1.0 - in_memory);
+        let mut looking = visible;
+        let mean = |shares: [f64; 2]| operations[0] * shares[0] + operations[1] * shares[1];
         let part = |(level, run): (usize, &Run)| {
             let (entries, coverage, reach) = (run.entries(), run.coverage(), run.reach());
-            let held = (visible * entries / keys).min(looking);
+            let newer = skew.covered(run.newer() / keys);
+            let oldest = (entries - run.newer()).max(0.0) / keys;
+            let held: [f64; 2] =
+                std::array::from_fn(|of| (visible[of] * (newer[of] + oldest)).min(looking[of]));
             // Where a run has entries, those above have fewer than elsewhere: what looks for a key
             // that it holds asks it.
-            let asked = (coverage * looking).max(held);
-            visible *= 1.0 - run.newer() / keys;
-            looking -= held;
+            let asked = mean(std::array::from_fn(|of| (coverage * looking[of]).max(held[of])));
+            for of in 0..2 {
+                visible[of] *= 1.0 - newer[of];
+                looking[of] -= held[of];
+            }
+            let held = mean(held);
             // Larger entries are fewer in a block, down to one.
             let blocks = (run.size() / self.block_entries).min(entries);
             // A walk begins in the block where its key belongs, and goes on to the next if the key

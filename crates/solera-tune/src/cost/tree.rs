@@ -11,6 +11,7 @@
 //! Callers: `cost::model`, `cost::reads`, `steward::foresight`, `agent::imagined`,
 //! `tests/engine.rs`; the pages `camal` and `missions` and the opponent `arce` of `solera-bench`.
 
+use super::skew::Skew;
 use solera::Shape;
 
 /// Parts of the key space.
@@ -210,6 +211,8 @@ pub struct Tree {
     keys: f64,
     /// How many times as large as the mean the entries are that come in.
     arriving: f64,
+    /// How unevenly they are used.
+    skew: Skew,
     /// What was done since it was made.
     pub work: Work,
 }
@@ -217,7 +220,8 @@ pub struct Tree {
 impl Tree {
     /// An empty tree of entries that take `stored_bytes` each in a table.
     pub fn new(shape: Shape, stored_bytes: f64) -> Tree {
-        Tree { shape, stored_bytes, levels: Vec::new(), keys: 0.0, arriving: 1.0, work: Work::default() }
+        let (levels, skew, work) = (Vec::new(), Skew::EVEN, Work::default());
+        Tree { shape, stored_bytes, levels, keys: 0.0, arriving: 1.0, skew, work }
     }
 
     /// The same tree where the entries of each level are so many times as large as the mean, and
@@ -230,6 +234,17 @@ impl Tree {
         }
         self.arriving = arriving;
         self
+    }
+
+    /// The same tree where keys are used so unevenly.
+    #[must_use]
+    pub fn skewed(self, skew: Skew) -> Tree {
+        Tree { skew, ..self }
+    }
+
+    /// How unevenly its keys are used.
+    pub fn skew(&self) -> Skew {
+        self.skew
     }
 
     /// How many times as large as the mean the entries are that come in.

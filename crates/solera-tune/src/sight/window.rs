@@ -422,6 +422,12 @@ impl Window {
         self.setting(knob, level).map_or("", |setting| &setting.value)
     }
 
+    /// Entries that a flush wrote, in the mean; 0 without any.
+    pub fn flushed_entries(&self) -> f64 {
+        let level0 = self.levels.iter().find(|level| level.level == 0);
+        level0.map_or(0, |level| level.entries_in) as f64 / self.flushes.max(1) as f64
+    }
+
     /// Bytes of all tables.
     pub fn table_bytes(&self) -> u64 {
         self.levels.iter().map(|level| level.bytes).sum()

@@ -18,10 +18,11 @@ use crate::{
     cost::{
         Data, Mix, Model, Setting, Units,
         model::{Cost, Load},
+        skew::Skew,
         tree::{Moved, Tree},
         units::PAGE_BYTES,
     },
-    sight::{Goal, LevelSight, Measure, Objective, Window},
+    sight::{Goal, LevelSight, Measure, Objective, Operations, Window},
 };
 use solera::Shape;
 
@@ -67,6 +68,12 @@ const TIMES_MEAN_MIN: f64 = 0.1;
 const BITS_APART: f64 = 0.5;
 /// Windows after which a change that does not help is taken back: one to settle, two to judge.
 const TRIAL: f64 = 3.0;
+/// Lookups that find their key without which nothing tells how unevenly keys are used; and how many
+/// versions there must be above the deepest level at least and at most, as a share of all keys.
+const SKEW_LOOKUPS_MIN: u64 = 200;
+const SKEW_COVERED: (f64, f64) = (0.01, 1.5);
+/// Standard deviations by which what is counted may be chance.
+const CHANCE_DEVIATIONS: f64 = 2.0;
 /// How much of what background threads do makes operations slower, where only operations are timed.
 /// They alone cannot tell, and to take it for nothing would have the tree merged for ever.
 const BACKGROUND: f64 = 0.5;
@@ -207,6 +214,8 @@ pub(super) struct Foresight<'a> {
     pub(super) units: &'a Units,
     pub(super) goal: &'a Goal,
     pub(super) scales: &'a Scales,
+    /// How unevenly keys are used.
+    pub(super) skew: Skew,
 }
 
 impl Foresight<'_> {
@@ -420,6 +429,8 @@ impl Foresight<'_> {
     fn left(&self, model: &Model, setting: &Setting, tree: &Tree) -> [f64; 3] {
         let data = Data { scan_entries: model.data.scan_entries.max(SCAN), ..model.data };
         let model = Model { data, units: model.units.clone() };
+        // Which keys they favour is not known.
+        let tree = &tree.clone().skewed(Skew::EVEN);
         let nothing = Mix { absent: 0.0, found: 0.0, scan: 0.0, write: 0.0 };
         let to_come =
             [Mix { absent: 1.0, ..nothing }, Mix { found: 1.0, ..nothing }, Mix { scan: 1.0, ..nothing }];
@@ -521,7 +532,8 @@ impl Foresight<'_> {
         // What all reads between two flushes pay for each run.
         let misses = missed_share(window);
         // A lookup that finds its key in the run reads a block of it.
-        let in_run = (memtable / data.entries.max(memtable)) * misses * FILE_BLOCK_NS;
+        let covered = self.skew.served(&[(1.0, memtable / data.entries.max(memtable))]);
+        let in_run = covered * misses * FILE_BLOCK_NS;
         let lookups = (mix.absent + mix.found) * TABLE_ASKED_NS + mix.found * in_run;
         let scans = mix.scan * (SCAN_BLOCK_NS + misses * FILE_BLOCK_NS);
         let rent = (lookups + scans) * memtable / mix.write.max(1e-9);
@@ -545,7 +557,7 @@ impl Foresight<'_> {
         let stored = model.data.stored_bytes(setting.filter_bits);
         let tree = Tree::of(setting.shape.clone(), stored, model.data.entries, &levels);
         let sizes: Vec<f64> = window.levels.iter().map(|level| times_mean(window, level)).collect();
-        tree.sized(&sizes, arriving(window))
+        tree.sized(&sizes, arriving(window)).skewed(self.skew)
     }
 }
 
@@ -566,6 +578,40 @@ fn arriving(window: &Window) -> f64 {
     let Some(level0) = window.levels.iter().find(|level| level.level == 0) else { return 1.0 };
     let flushed = LevelSight { bytes: level0.bytes_in, entries: level0.entries_in, ..level0.clone() };
     times_mean(window, if flushed.bytes > 0 && flushed.entries > 0 { &flushed } else { level0 })
+}
+
+/// How unevenly the keys of `window` are used, by how many lookups found theirs above the deepest
+/// level; `None` where too little lies there to tell.
+pub(super) fn skew(window: &Window) -> Option<Skew> {
+    let Operations { absent, found, .. } = window.operations;
+    let deepest = window.levels.iter().rposition(|level| level.level > 0 && level.entries > 0)?;
+    if found < SKEW_LOOKUPS_MIN {
+        return None;
+    }
+    let of = &window.levels[deepest];
+    let deep = of.tables_probed.saturating_sub(of.misses).min(found) as f64 / found as f64;
+    // As far as it is more than chance.
+    let served = 1.0 - deep - CHANCE_DEVIATIONS * (deep * (1.0 - deep) / found as f64).sqrt();
+    // Taken to be all keys, so that what lies above seems to hold many of them.
+    let keys = (of.entries as f64).max(1.0);
+    let above = |skew: Skew| {
+        let memtable = (0.5, window.flushed_entries() / keys);
+        let of = |level: &LevelSight| match level.level {
+            // Runs of level 0 come and go: lookups say how many they met.
+            0 => {
+                let covered = match level.runs {
+                    0 => window.flushed_entries() / keys,
+                    runs => level.entries as f64 / runs as f64 / keys,
+                };
+                let lookups = [absent, found].map(|count| count as f64);
+                (skew.met(covered, lookups, level.tables_probed as f64), covered)
+            }
+            _ => (level.runs as f64, level.entries as f64 / level.runs.max(1) as f64 / keys),
+        };
+        [memtable].into_iter().chain(window.levels[..deepest].iter().map(of)).collect::<Vec<_>>()
+    };
+    let covered: f64 = above(Skew::EVEN).iter().map(|(runs, covered)| runs * covered).sum();
+    (SKEW_COVERED.0..=SKEW_COVERED.1).contains(&covered).then(|| Skew::of_served(served, above))
 }
 
 /// Of the blocks that reads of `window` came to, those that were read from files.
@@ -649,7 +695,7 @@ fn filled(tree: &Tree, shape: &Shape, stay: &Plan) -> Option<Tree> {
         |level: usize| if tree.entries(level) > 0.0 { tree.size(level) / tree.entries(level) } else { 1.0 };
     let sizes: Vec<f64> = (0..tree.depth()).map(times).collect();
     let of = || Tree::of(shape.clone(), tree.stored_bytes(), tree.keys(), &levels);
-    grows.then(|| of().sized(&sizes, tree.arriving()))
+    grows.then(|| of().sized(&sizes, tree.arriving()).skewed(tree.skew()))
 }
 
 /// Keys that are there, as far as sizes tell: a run holds each once.

@@ -21,7 +21,7 @@ mod wishes;
 
 use super::{Agent, Credit, Maker, Outcome, Proposal};
 use crate::{
-    cost::Units,
+    cost::{Units, skew::Skew},
     sight::{Blocked, Goal, Window},
 };
 pub(super) use foresight::divided_bytes;
@@ -49,8 +49,9 @@ const DOUBT_NEW: f64 = 0.2;
 const DWELL: (f64, f64, f64) = (24.0, 12.0, 64.0);
 /// Windows from which on a context lasts: the coordinator restores its settings when it is back.
 const LASTS: f64 = 3.0;
-/// How much worse than staying it may be to go home in a context that is new, as a share.
-const HOME_LOSS_MAX: f64 = 0.05;
+/// How much worse than staying it may be to go home in a context that is new, as a share: what the
+/// model may be off by there.
+const HOME_LOSS_MAX: f64 = DOUBT_NEW;
 /// Windows of which contexts are remembered.
 const RECENT: usize = 96;
 /// Of what a group is predicted to gain, how much is believed at first.
@@ -76,6 +77,9 @@ struct Known {
     window: Window,
     /// Blocks that reads read, as a share of what the model says.
     reads: f64,
+    /// How unevenly its keys are used.
+    #[serde(default)]
+    skew: Skew,
     /// How far the corrected model is off, in the mean, as a share.
     doubt: f64,
     /// Windows that were judged.
@@ -139,8 +143,9 @@ impl Steward {
         Steward { units, goal, memory: Memory::default(), foreign: Vec::new() }
     }
 
-    fn foresight(&self) -> Foresight<'_> {
-        Foresight { units: &self.units, goal: &self.goal, scales: &self.memory.scales }
+    fn foresight(&self, context: u32) -> Foresight<'_> {
+        let skew = self.memory.known.get(&context).map_or(Skew::EVEN, |known| known.skew);
+        Foresight { units: &self.units, goal: &self.goal, scales: &self.memory.scales, skew }
     }
 
     /// How long contexts last, in windows.
@@ -207,7 +212,12 @@ impl Steward {
         let (known, scales) = (self.memory.known.get(&window.context), &self.memory.scales);
         let (reads, doubt) =
             known.map_or_else(|| (1.0, self.doubt_of_new()), |known| (known.reads, known.doubt));
-        let foresight = Foresight { units: &self.units, goal: &self.goal, scales };
+        let before = known.map_or(Skew::EVEN, |known| known.skew);
+        let skew = foresight::skew(window).map_or(before, |skew| match known {
+            Some(_) => Skew::new(before.share() + WEIGHT * (skew.share() - before.share())),
+            None => skew,
+        });
+        let foresight = Foresight { units: &self.units, goal: &self.goal, scales, skew };
         let counted = foresight.counted(window);
         let modelled = foresight.modelled(window);
         let factor = |measured: f64, modelled: f64, before: f64| {
@@ -249,11 +259,12 @@ impl Steward {
         let entry = known.entry(window.context).or_insert_with(|| Known {
             window: window.clone(),
             reads,
+            skew,
             doubt,
             windows: 0,
             rests: BTreeMap::new(),
         });
-        (entry.reads, entry.doubt) = (reads, doubt);
+        (entry.reads, entry.skew, entry.doubt) = (reads, skew, doubt);
         entry.windows += 1;
         entry.window = window.clone();
     }
@@ -387,7 +398,8 @@ impl Agent for Steward {
         let is_finite = factors.chain(memory.trust.values().copied()).all(f64::is_finite);
         let (measured, foreseen) = memory.moved;
         let is_finite = is_finite && measured.is_finite() && foreseen.is_finite();
-        if !memory.scales.is_sound() || !is_finite || !memory.dwell.is_finite() {
+        let is_skew = memory.known.values().all(|known| known.skew.is_sound());
+        if !memory.scales.is_sound() || !is_skew || !is_finite || !memory.dwell.is_finite() {
             return Err("a steward remembers numbers that can be".into());
         }
         self.memory = memory;

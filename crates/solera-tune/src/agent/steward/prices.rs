@@ -95,14 +95,14 @@ impl<'a> Prices<'a> {
     fn walk(&self, asked: &Asked, plan: &Plan) -> Walk {
         let known = asked.walks.borrow().iter().find(|(known, _)| known == plan).map(|(_, walk)| *walk);
         known.unwrap_or_else(|| {
-            let walk = self.steward.foresight().walk(&asked.window, plan, self.dwell);
+            let walk = self.steward.foresight(asked.window.context).walk(&asked.window, plan, self.dwell);
             asked.walks.borrow_mut().push((plan.clone(), walk));
             walk
         })
     }
 
     fn price(&self, asked: &Asked, plan: &Plan) -> f64 {
-        self.steward.foresight().price(&self.walk(asked, plan), asked.residual)
+        self.steward.foresight(asked.window.context).price(&self.walk(asked, plan), asked.residual)
     }
 
     /// What `plan` costs of what staying does, over a while, in the context of the window and in
@@ -163,13 +163,15 @@ impl<'a> Prices<'a> {
     /// What trying `plan` and taking it back costs of what staying does, over the same while.
     pub(super) fn undone(&self, plan: &Plan) -> f64 {
         let stays = self.price(&self.own, self.stay).max(f64::MIN_POSITIVE);
-        self.steward.foresight().price(&self.walk_back(plan), self.own.residual) / stays
+        let foresight = self.steward.foresight(self.own.window.context);
+        foresight.price(&self.walk_back(plan), self.own.residual) / stays
     }
 
     fn walk_back(&self, plan: &Plan) -> Walk {
         let known = self.ways_back.borrow().iter().find(|(known, _)| known == plan).map(|(_, walk)| *walk);
         known.unwrap_or_else(|| {
-            let walk = self.steward.foresight().walk_back(&self.own.window, plan, self.stay, self.dwell);
+            let foresight = self.steward.foresight(self.own.window.context);
+            let walk = foresight.walk_back(&self.own.window, plan, self.stay, self.dwell);
             self.ways_back.borrow_mut().push((plan.clone(), walk));
             walk
         })

@@ -8,7 +8,7 @@
 use super::*;
 use crate::{
     sight::{Look, Pace, Watch},
-    world::{Phase, Setup, World, device},
+    world::{Keys, Phase, Setup, World, device},
 };
 use solera::control::{Change, knob};
 
@@ -40,7 +40,7 @@ fn levels_below_0(world: &World) -> usize {
 fn the_level_that_smaller_write_buffers_made_leaves_when_they_are_taken_back_and_reads_have_paid() {
     let (mut world, window) = night();
     let (units, goal, scales) = (device(), Goal::default(), Scales::default());
-    let foresight = Foresight { units: &units, goal: &goal, scales: &scales };
+    let foresight = Foresight { units: &units, goal: &goal, scales: &scales, skew: Skew::EVEN };
     let stay = Plan::of(&window);
     let with = |factor: f64| Plan { buffer_percent: stay.buffer_percent * factor, ..stay.clone() };
     let stays = foresight.walk(&window, &stay, 12.0);
@@ -89,7 +89,7 @@ fn of_small_buffers() -> Window {
 fn what_a_window_of_small_write_buffers_counts_is_what_it_takes() {
     let (window, units, scales) = (of_small_buffers(), device(), Scales::default());
     let goal = Goal { measure: Measure::Elapsed, ..Goal::default() };
-    let foresight = Foresight { units: &units, goal: &goal, scales: &scales };
+    let foresight = Foresight { units: &units, goal: &goal, scales: &scales, skew: Skew::EVEN };
     let (counted, took) = (scales.ns(&foresight.counted(&window)), goal.mean_ns(&window).unwrap());
     assert!((counted / took - 1.0).abs() < 0.4, "{counted:.0} ns counted, {took:.0} taken");
     let plan = Plan::of(&window);
@@ -104,7 +104,7 @@ fn what_a_window_of_small_write_buffers_counts_is_what_it_takes() {
 fn what_a_window_of_scans_counts_is_what_it_takes() {
     let (units, scales) = (device(), Scales::default());
     let goal = Goal { measure: Measure::Elapsed, ..Goal::default() };
-    let foresight = Foresight { units: &units, goal: &goal, scales: &scales };
+    let foresight = Foresight { units: &units, goal: &goal, scales: &scales, skew: Skew::EVEN };
     let setup = Setup { entries: 20_000, value_bytes: 992, memory_bytes: 1 << 20, ..Setup::default() };
     let mut world = World::new(setup).unwrap();
     let pace = Pace { operations_min: 3_000, elapsed_ns_min: 0, ..Pace::default() };
@@ -145,7 +145,7 @@ fn a_level_that_a_larger_size_ratio_spares_leaves_at_once_where_scans_gain_more_
         panic!("a window of 2,000 operations has not ended")
     };
     let (units, goal, scales) = (device(), Goal::default(), Scales::default());
-    let foresight = Foresight { units: &units, goal: &goal, scales: &scales };
+    let foresight = Foresight { units: &units, goal: &goal, scales: &scales, skew: Skew::EVEN };
     let stay = Plan::of(&window);
     let waits = Plan { size_ratio: 20, ..stay.clone() };
     let at_once = Plan { at_once: true, ..waits.clone() };
@@ -182,7 +182,7 @@ fn entries_that_come_in_are_as_large_as_flushes_wrote_them_and_not_as_the_tables
         panic!("a window of 4,000 operations has not ended")
     };
     let (units, goal, scales) = (device(), Goal::default(), Scales::default());
-    let foresight = Foresight { units: &units, goal: &goal, scales: &scales };
+    let foresight = Foresight { units: &units, goal: &goal, scales: &scales, skew: Skew::EVEN };
     let plan = Plan::of(&window);
     let (model, setting) = foresight.model(&window, &plan);
     let tree = foresight.tree(&window, &model, &setting);
@@ -230,7 +230,7 @@ fn what_levels_that_leave_take_is_spread_over_all_windows_though_a_walk_is_short
         panic!("a window of 2,000 operations has not ended")
     };
     let (units, goal, scales) = (device(), Goal::default(), Scales::default());
-    let foresight = Foresight { units: &units, goal: &goal, scales: &scales };
+    let foresight = Foresight { units: &units, goal: &goal, scales: &scales, skew: Skew::EVEN };
     let plan = Plan { size_ratio: 20, at_once: true, ..Plan::of(&window) };
     // In windows of the time that operations take otherwise.
     let takes = |windows: f64| {
@@ -243,4 +243,54 @@ fn what_levels_that_leave_take_is_spread_over_all_windows_though_a_walk_is_short
         few > 0.0 && (many / few - 1.0).abs() < 0.15,
         "{few:.2} windows, {many:.2} of four times as many"
     );
+}
+
+/// A world where a tenth of the keys, or all of them, has nine tenths of the operations, observed
+/// for a window; with what an operation took in it.
+fn of_keys(keys: Keys) -> (World, Window, f64) {
+    let mut world = World::new(Setup { entries: 30_000, ..Setup::default() }).unwrap();
+    let pace = Pace { operations_min: OPERATIONS, flushes_min: 0, elapsed_ns_min: 0, ..Pace::default() };
+    let mut watch = Watch::new("default", pace, world.db().control().observe(), 0);
+    let phase = Phase { keys, ..Phase::of([0.0, 80.0, 0.0, 20.0]) };
+    world.run(&phase, OPERATIONS).unwrap();
+    let Look::Ended(window) = watch.look(world.db().control().observe()) else {
+        panic!("a window of {OPERATIONS} operations has not ended")
+    };
+    let begin = world.now_ns();
+    world.run(&phase, 2 * OPERATIONS).unwrap();
+    let took = (world.now_ns() - begin) as f64 / (2 * OPERATIONS) as f64;
+    (world, *window, took)
+}
+
+/// Symptom: reads of hot keys took five times what they need have. Cause: all keys were taken to
+/// be alike, so that a level of the newest versions seemed to cost reads and spare none. Cure: how
+/// many lookups end above the deepest level tells how uneven keys are, and that is priced.
+#[test]
+fn hot_keys_are_told_by_where_lookups_end_and_a_small_level_that_holds_them_is_worth_it() {
+    let hot = Keys::Hot { at_permille: 0, size_permille: 100, share_permille: 900 };
+    let (mut world, window, before) = of_keys(hot);
+    let found = skew(&window).expect("flushes tell");
+    assert!((found.share() - 0.9).abs() < 0.07, "{found:?}");
+    let (_, even, _) = of_keys(Keys::Even);
+    assert!(skew(&even).expect("flushes tell").is_even());
+
+    let (units, goal, scales) = (device(), Goal::default(), Scales::default());
+    let stay = Plan::of(&window);
+    let small = Plan { buffer_percent: 5.0, level0_runs: 8, patience: 8, ..stay.clone() };
+    let foreseen = |skew| {
+        let foresight = Foresight { units: &units, goal: &goal, scales: &scales, skew };
+        let price = |plan: &Plan| foresight.price(&foresight.walk(&window, plan, 12.0), (1.0, 1.0));
+        price(&small) / price(&stay)
+    };
+    let (of_all_alike, of_hot) = (foreseen(Skew::EVEN), foreseen(found));
+    let change = Change::new("test", "a small level").set(&knob::WRITE_BUFFER_PERCENT, small.buffer_percent);
+    let change = change.set(&knob::LEVEL0_PATIENCE, 8u32).set_level(&knob::RUN_LIMIT, 0, 8u32);
+    world.db().control().apply(change).unwrap();
+    let phase = Phase { keys: hot, ..Phase::of([0.0, 80.0, 0.0, 20.0]) };
+    world.run(&phase, OPERATIONS).unwrap();
+    let begin = world.now_ns();
+    world.run(&phase, 2 * OPERATIONS).unwrap();
+    let took = (world.now_ns() - begin) as f64 / (2 * OPERATIONS) as f64 / before;
+    println!("{of_all_alike:.2} where keys are alike, {of_hot:.2} foreseen, {took:.2} of what it took");
+    assert!(took < 0.8 && of_hot < 0.85 && of_hot < of_all_alike - 0.1);
 }
