@@ -1,8 +1,8 @@
 //! The error of a line: `measured_error`, the largest distance between a key's rank and the
 //! predicted one.
 //!
-//! It goes over all keys with `Line::rank` itself, four maxima side by side, with AVX-512 where the
-//! processor has it.
+//! It goes over all keys with `Line::rank` itself, eight maxima side by side, or by `avx512` where
+//! the processor has it.
 //!
 //! What must hold: it is measured with the arithmetic of the query, so it bounds what a query will
 //! see. It does not bound what the real numbers would have given. All instructions round alike.
@@ -10,11 +10,13 @@
 //! Callers: `dual::fit`; in `solera` `block::build` for its corridor's line, and `block::read` to
 //! check a decoded block. In `solera-bench` `paper::training`; the example `segments`.
 
+#[cfg(target_arch = "x86_64")]
+use crate::avx512;
 use crate::segment::Line;
 use std::array;
 
 /// Maxima taken side by side, so that a comparison need not wait for the one before.
-const LANES: usize = 4;
+const LANES: usize = 8;
 
 /// The largest distance in ranks between any key's own rank and the one that [`Line::rank`]
 /// predicts for it, over all keys of `xs`, equal ones each by its own rank; 0 if there are none.
@@ -25,23 +27,15 @@ const LANES: usize = 4;
 /// hence `r` lies in `[prediction - error, prediction + error + 1]`.
 pub fn measured_error(line: Line, xs: &[u64]) -> u32 {
     #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("avx512dq") && is_x86_feature_detected!("avx512vl") {
+    if avx512::is_there() {
         // SAFETY: the processor has what the function is compiled for.
-        return unsafe { measured_error_avx512(line, xs) };
+        return unsafe { avx512::error_of(line, xs) } as u32;
     }
-    measured_error_scalar(line, xs)
+    measured_error_plain(line, xs)
 }
 
-/// AVX-512 makes floating-point numbers of unsigned ones, which others do in six steps.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512dq,avx512vl")]
-fn measured_error_avx512(line: Line, xs: &[u64]) -> u32 {
-    measured_error_scalar(line, xs)
-}
-
-/// [`measured_error`], compiled into what calls it, for its instructions: all round alike.
-#[inline(always)]
-pub(crate) fn measured_error_scalar(line: Line, xs: &[u64]) -> u32 {
+/// [`measured_error`] in plain instructions.
+pub(crate) fn measured_error_plain(line: Line, xs: &[u64]) -> u32 {
     let Some(&x0) = xs.first() else { return 0 };
     let last = (xs.len() - 1) as f64;
     // As floating-point numbers, which these integers are exactly and which vectors compare.

@@ -11,7 +11,14 @@
 //! in `solera-bench`. Only tests here use `Cutter`: Solera's blocks have sizes of their own to cut
 //! by, and keep a `Corridor`.
 
-use crate::{bound, pla::Corridor, pra::least_squares, segment::Line};
+#[cfg(target_arch = "x86_64")]
+use crate::avx512;
+use crate::{
+    bound,
+    pla::Corridor,
+    pra::{Sums, least_squares_by},
+    segment::Line,
+};
 
 /// What a block's model is, and with it what may end a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,28 +162,27 @@ fn corridor_line(epsilon: u32, xs: &[u64]) -> Line {
     corridor.line()
 }
 
-/// The least-squares line and its error, with the widest instructions that the processor has: one
-/// function compiled for each, so that all round alike.
+/// The least-squares line and its error, by the widest instructions that the processor has: all
+/// give the same bits.
 fn regression(xs: &[u64]) -> Fit {
     #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("avx512dq") && is_x86_feature_detected!("avx512vl") {
+    if avx512::is_there() {
         // SAFETY: the processor has what the function is compiled for.
         return unsafe { regression_avx512(xs) };
     }
-    regression_scalar(xs)
+    regression_plain(xs)
 }
 
-/// AVX-512 makes floating-point numbers of unsigned ones, which others do in six steps.
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512dq,avx512vl")]
+#[target_feature(enable = "avx512f,avx512dq")]
 fn regression_avx512(xs: &[u64]) -> Fit {
-    regression_scalar(xs)
+    let line = least_squares_by(xs, |xs, middle| avx512::sums_of(xs, middle));
+    Fit { line, error: avx512::error_of(line, xs) as u32 }
 }
 
-#[inline(always)]
-fn regression_scalar(xs: &[u64]) -> Fit {
-    let line = least_squares(xs);
-    Fit { line, error: bound::measured_error_scalar(line, xs) }
+fn regression_plain(xs: &[u64]) -> Fit {
+    let line = least_squares_by(xs, Sums::of);
+    Fit { line, error: bound::measured_error_plain(line, xs) }
 }
 
 #[cfg(test)]
@@ -239,7 +245,7 @@ mod tests {
                 };
                 let mut xs: Vec<u64> = (0..n).map(|_| next()).collect();
                 xs.sort_unstable();
-                let (here, everywhere) = (fit(Policy::Pra, &xs), regression_scalar(&xs));
+                let (here, everywhere) = (fit(Policy::Pra, &xs), regression_plain(&xs));
                 let bits = |fit: Fit| (fit.line.slope().to_bits(), fit.line.intercept().to_bits(), fit.error);
                 assert_eq!(bits(here), bits(everywhere), "{n} keys of {} bits", 64 - shift);
             }

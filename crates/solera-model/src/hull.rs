@@ -10,35 +10,50 @@
 //!
 //! Callers: `boundaries::builder`, `plr` within entries, and the example `segments`.
 
-/// A point, or the vector between two: 65 bits of x and few of y, so that products fit 128 bits.
-#[derive(Clone, Copy, Debug)]
+use std::cmp::Ordering;
+
+/// A point of the piece, x from that of the first on.
+#[derive(Clone, Copy, Debug, Default)]
 struct Point {
-    x: i128,
+    x: u64,
     y: i64,
 }
 
-/// A product of an x and a y. Nearly every x fits 64 bits, and then it is one multiplication.
+/// The way from a point to one further right.
+#[derive(Clone, Copy, Debug, Default)]
+struct Way {
+    x: u64,
+    y: i64,
+}
+
+/// A product of an x and a y: 64 bits and few, so that it fits 128 bits.
 #[inline]
-fn product(x: i128, y: i64) -> i128 {
-    let narrow = x as i64;
-    if i128::from(narrow) == x { i128::from(narrow) * i128::from(y) } else { x * i128::from(y) }
+fn product(x: u64, y: i64) -> i128 {
+    i128::from(x) * i128::from(y)
 }
 
 impl Point {
-    fn minus(self, other: Point) -> Point {
-        Point { x: self.x - other.x, y: self.y - other.y }
+    /// The way to a point that is not left of this one.
+    #[inline]
+    fn to(self, right: Point) -> Way {
+        Way { x: right.x - self.x, y: right.y - self.y }
     }
+}
 
-    /// Whether the slope of this vector is less than that of `other`; both point to the same side.
-    fn flatter(self, other: Point) -> bool {
+impl Way {
+    /// Whether the slope of this way is less than that of `other`.
+    #[inline]
+    fn flatter(self, other: Way) -> bool {
         product(other.x, self.y) < product(self.x, other.y)
     }
 }
 
-/// Positive if the way from `o` over `a` to `b` turns left.
-fn turn(o: Point, a: Point, b: Point) -> i128 {
-    let (a, b) = (a.minus(o), b.minus(o));
-    product(a.x, b.y) - product(b.x, a.y)
+/// Which way one turns that goes from `o` over `a` to `b`, each right of the one before:
+/// `Greater` to the left.
+#[inline]
+fn turn(o: Point, a: Point, b: Point) -> Ordering {
+    let (a, b) = (o.to(a), o.to(b));
+    product(a.x, b.y).cmp(&product(b.x, a.y))
 }
 
 /// The piece under construction.
@@ -50,6 +65,9 @@ pub struct Hull {
     /// Two points of the steepest and of the flattest line that still pass: 0–2 flattest, 1–3
     /// steepest.
     corners: [Point; 4],
+    /// The ways 0–2 and 1–3.
+    flattest: Way,
+    steepest: Way,
     upper: Vec<Point>,
     lower: Vec<Point>,
     upper_start: usize,
@@ -63,7 +81,9 @@ impl Hull {
             epsilon: epsilon.into(),
             points: 0,
             first_x: 0,
-            corners: [Point { x: 0, y: 0 }; 4],
+            corners: [Point::default(); 4],
+            flattest: Way::default(),
+            steepest: Way::default(),
             upper: Vec::new(),
             lower: Vec::new(),
             upper_start: 0,
@@ -95,7 +115,7 @@ impl Hull {
         if self.points == 0 {
             self.first_x = x;
         }
-        let (x, y) = (i128::from(x - self.first_x), i64::from(y));
+        let (x, y) = (x - self.first_x, i64::from(y));
         let high = Point { x, y: y + self.epsilon };
         let low = Point { x, y: y - self.epsilon };
         if self.points < 2 {
@@ -103,6 +123,7 @@ impl Hull {
                 (self.corners[0], self.corners[1]) = (high, low);
             } else {
                 (self.corners[2], self.corners[3]) = (low, high);
+                self.turn_lines();
             }
             self.upper.push(high);
             self.lower.push(low);
@@ -110,47 +131,53 @@ impl Hull {
             return true;
         }
         let [upper_left, lower_left, lower_right, upper_right] = self.corners;
-        let flattest = lower_right.minus(upper_left);
-        let steepest = upper_right.minus(lower_left);
-        if high.minus(lower_right).flatter(flattest) || steepest.flatter(low.minus(upper_right)) {
+        let (flattest, steepest) = (self.flattest, self.steepest);
+        if lower_right.to(high).flatter(flattest) || steepest.flatter(upper_right.to(low)) {
             return false;
         }
-        if high.minus(lower_left).flatter(steepest) {
+        let comes_down = lower_left.to(high).flatter(steepest);
+        let comes_up = flattest.flatter(upper_left.to(low));
+        if comes_down {
             // The steepest line must come down: it turns about the lower hull, to pass below the
             // new point.
             let mut at = self.lower_start;
-            while at + 1 < self.lower.len()
-                && !self.lower[at].minus(high).flatter(self.lower[at + 1].minus(high))
-            {
+            while at + 1 < self.lower.len() && !self.lower[at].to(high).flatter(self.lower[at + 1].to(high)) {
                 at += 1;
             }
             (self.corners[1], self.corners[3], self.lower_start) = (self.lower[at], high, at);
             while let [.., a, b] = self.upper[self.upper_start..] {
-                if turn(a, b, high) > 0 {
+                if turn(a, b, high).is_gt() {
                     break;
                 }
                 self.upper.pop();
             }
             self.upper.push(high);
         }
-        if flattest.flatter(low.minus(upper_left)) {
+        if comes_up {
             let mut at = self.upper_start;
-            while at + 1 < self.upper.len()
-                && !self.upper[at + 1].minus(low).flatter(self.upper[at].minus(low))
-            {
+            while at + 1 < self.upper.len() && !self.upper[at + 1].to(low).flatter(self.upper[at].to(low)) {
                 at += 1;
             }
             (self.corners[0], self.corners[2], self.upper_start) = (self.upper[at], low, at);
             while let [.., a, b] = self.lower[self.lower_start..] {
-                if turn(a, b, low) < 0 {
+                if turn(a, b, low).is_lt() {
                     break;
                 }
                 self.lower.pop();
             }
             self.lower.push(low);
         }
+        if comes_down || comes_up {
+            self.turn_lines();
+        }
         self.points += 1;
         true
+    }
+
+    /// The extreme lines are those of the corners.
+    fn turn_lines(&mut self) {
+        let [upper_left, lower_left, lower_right, upper_right] = self.corners;
+        (self.flattest, self.steepest) = (upper_left.to(lower_right), lower_left.to(upper_right));
     }
 
     /// Slope, in y per x, and y at the first point's x, of a line in the middle of those that pass.
@@ -159,17 +186,19 @@ impl Hull {
         if self.points < 2 {
             return (0.0, self.upper.first().map_or(0.0, |high| (high.y - self.epsilon) as f64));
         }
-        let [upper_left, lower_left, lower_right, upper_right] = self.corners;
-        let (flat, steep) = (lower_right.minus(upper_left), upper_right.minus(lower_left));
-        let slope_of = |vector: Point| vector.y as f64 / vector.x as f64;
+        let [upper_left, lower_left, ..] = self.corners;
+        let (flat, steep) = (self.flattest, self.steepest);
+        let slope_of = |way: Way| way.y as f64 / way.x as f64;
         let slope = ((slope_of(flat) + slope_of(steep)) / 2.0).max(0.0);
         // Where the two extreme lines cross: a point of every line between them.
         let cross = product(flat.x, steep.y) - product(steep.x, flat.y);
         let part = if cross == 0 {
             0.0
         } else {
-            let apart = lower_left.minus(upper_left);
-            (product(apart.x, steep.y) - product(steep.x, apart.y)) as f64 / cross as f64
+            // The one way that may lead to the left.
+            let right = i128::from(lower_left.x) - i128::from(upper_left.x);
+            let apart = right * i128::from(steep.y) - product(steep.x, lower_left.y - upper_left.y);
+            apart as f64 / cross as f64
         };
         let x = upper_left.x as f64 + part * flat.x as f64;
         let y = upper_left.y as f64 + part * flat.y as f64;

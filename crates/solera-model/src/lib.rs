@@ -47,6 +47,8 @@ pub mod segment;
 pub mod bytes;
 pub mod pla;
 pub mod pra;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 pub mod bound;
 pub mod dual;
 pub mod search;

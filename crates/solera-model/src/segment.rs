@@ -101,7 +101,7 @@ impl Line {
     }
 
     /// Added to a number from 0 to 2^52, it leaves no bits for the fraction, which is rounded.
-    const SHIFTER: f64 = (1u64 << 52) as f64;
+    pub(crate) const SHIFTER: f64 = (1u64 << 52) as f64;
 
     #[inline(always)]
     fn shifted_rank(self, x0: u64, x: u64, last: f64) -> f64 {
