@@ -1,7 +1,7 @@
 //! The least-squares line of a block (DobLIX's PRA): `least_squares`.
 //!
 //! Moments are taken about the middle of the keys and moved to the mean afterwards. Near 2^64, sums
-//! of squares about the first key would cancel to noise. Sums run in eight lanes, always in the same
+//! of squares about the first key would cancel to noise. Sums run in eight lanes, always in one
 //! order. Welford's way would need no middle, but takes three times as long.
 //!
 //! What must hold: the slope is not negative, equal keys give a flat line, and every machine gives
