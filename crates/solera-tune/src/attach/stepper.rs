@@ -1,15 +1,19 @@
 //! Tuning step by step: `Stepper` looks at the database, has the coordinator decide, and makes what
 //! was ordered. `Progress` is what a step came to.
 //!
-//! `Prepared` has looked at all that can be refused, before anything that takes seconds.
+//! `Prepared` has looked at all that can be refused, before anything that takes seconds. Its
+//! `begin` takes back a change that the last tuner made and never judged. It does so only where
+//! agent, seed, unit costs, keyspace and goal are the journal's. If the journal or the agent's
+//! memory is of no use, or another's, what was set stays.
 //!
-//! What must hold: the journal has the order durably before it is made, and the answer after it.
-//! `step` never fails: what goes wrong ends the tuning, but what the engine refuses is an answer.
-//! Where agent, seed, unit costs, keyspace and goal are those of the journal, a change that the
-//! last tuner left open is taken back. Else what was set stays.
+//! What must hold: an order of a step is durable in the journal before it is made. Its answer is
+//! added after, durable with the next sync. What `begin` takes back is no record of its own: a new
+//! beginning follows it. `step` never fails: what goes wrong ends the tuning, but what the engine
+//! refuses is an answer.
 //!
 //! Callers: `Attach::stepped`, `tuner`'s thread; the pages `learning` and `epochs` of
-//! `solera-bench`, `tests/seeds.rs` and `tests/unharmed.rs`.
+//! `solera-bench`; `solera-sim`'s `tuner`; `attach::tests`, `tests/seeds.rs` and
+//! `tests/unharmed.rs`.
 
 use super::{Attach, LOCK_NAME, WHO};
 use crate::{

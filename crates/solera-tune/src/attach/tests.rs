@@ -1,8 +1,14 @@
-//! Tests of tuners on databases in worlds of counted time: that journal and manifest tell one
-//! story.
+//! Tests of tuners on databases: that journal and manifest tell one story.
 //!
-//! They hold that a database has one tuner, what is refused, and that a closed database ends it.
-//! What a person sets stands. A torn, foreign or other agent's journal has its answer.
+//! All but one are in worlds of counted time; that one has a thread and a real directory. They hold
+//! what is refused, that a database has one tuner, and that closing it ends tuning. What a person
+//! sets stands, and is not asked for. A change that was not judged is taken back.
+//!
+//! What must hold: a tuner goes on from a torn journal. It refuses a foreign file and leaves it
+//! alone. Memory that its agent cannot read is noted, and it begins afresh. No two changes have one
+//! tag, whichever agents tuned.
+//!
+//! Callers: none; these are tests.
 
 use super::{Attach, Progress, Stepper, WHO};
 use crate::{

@@ -1,15 +1,17 @@
 //! Which piece of work is next: `pick`, a pure function of a `Picture`.
 //!
-//! It drops tables that no reader sees, serves `wants` in order, then gives back space (`space`).
-//! - A level below 0 that stays one run (`is_leveled`) gives up the table cheapest to merge.
-//! - Any other level that is due is drained: its runs are sealed and move down piece by piece.
-//! - Small runs of level 0, or too many of the deepest level, are merged with each other instead.
-//! - Plans that merge or move go around damaged keys. A full level so held merges its other runs.
+//! It drops tables that no reader sees, serves `wants` in order, and gives back space (`space`).
+//! Last it empties levels that the shape needs no more (`lift`). A level below 0 that stays one run
+//! (`is_leveled`) gives up the table cheapest to merge. Any other level that is due is drained: its
+//! runs are sealed and move down piece by piece. Small runs of level 0, or too many of the deepest
+//! level, are merged with each other instead. Plans go around damaged keys: a full level so held
+//! moves down what it can, then merges neighbouring undamaged runs.
 //!
 //! What must hold: no plan needs what a running plan has claimed. A new run limit below level 0
 //! alone makes no work, unless its transition is greedy: that sealed the level, which is drained.
-//! Callers: `engine::work`, for a worker that is free, and to see whether a tree is idle; the
-//! tests `simulation`, `golden` and `job_tests`.
+//!
+//! Callers: `engine::work`, for a worker that is free, and to see whether a tree is idle; the tests
+//! `simulation`, `golden` and `job_tests`.
 
 use super::{
     cut::{Cut, Intent, drain},

@@ -2,14 +2,15 @@
 //! `Picture`.
 //!
 //! A level wants work when its score comes to 1. The score of a level below 0 is its bytes, without
-//! those that running plans take out, over its capacity. Too many runs count too, and a level that
-//! is being drained wants work until it is empty. Level 0's score is its runs over those at which
-//! it is due.
+//! those that running plans take out, over its capacity. More runs there than `run_count_max` count
+//! too. Level 0's score is its runs over those at which it is due; at least 1 where reads have
+//! paid. A level that is being drained scores at least 1 until its sealed runs are gone.
 //!
 //! What must hold: the most pressing want comes first; of equals, the upper level. Each reason to
 //! work because of a level's fill stands here.
+//!
 //! Callers: `pick` serves the wants in order; `engine::work` compares trees by `urgency`; `space`
-//! sums what is due (`debt_bytes`).
+//! sums what is due (`debt_bytes`); the tests `golden`.
 
 use super::{picture::Picture, plan::Reason};
 
@@ -37,7 +38,7 @@ pub fn urgency(picture: &Picture<'_>) -> u64 {
     wants(picture).first().map_or(0, |most| (most.score * 1000.0) as u64)
 }
 
-/// What `level` wants now. One that is being drained wants work until it is empty.
+/// What `level` wants now. One that is being drained wants work until its sealed runs are gone.
 fn want(picture: &Picture<'_>, level: u32) -> Option<Want> {
     let runs = picture.runs(level);
     if runs.is_empty() {

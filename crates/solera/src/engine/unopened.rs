@@ -1,11 +1,14 @@
-//! The parts of an engine whose database was not opened: `Unopened`, for the tests of parts that
-//! ask others through an environment.
+//! The parts of an engine whose database was not opened: `Unopened`, for tests of single parts.
 //!
-//! Its trees, tables and manifest are real, on files in memory. As `Environment` of flushes and
-//! commits it writes down what it is asked, and fails where a test says so. It seals, inserts and
-//! publishes for real, and has no log.
+//! Its trees, tables and manifest are real, on files in memory. It is the `Environment` of flushes
+//! and commits. As such it writes down most calls (`ask`), with the tables there were then. It
+//! seals, inserts and publishes for real, and has no log of its own.
 //!
-//! Callers: the tests of `flushing` and `large`.
+//! What must hold: the call that a test names (`fail`) fails; one that returns no `Result` panics.
+//! Asking whether it is writable, poisoning, and a commit's seal are not written down.
+//!
+//! Callers: the tests of `flushing` and `large`, as `Environment`; those of `logs`, `store` and
+//! `values`, for its parts.
 
 use super::{
     apply,

@@ -1,14 +1,16 @@
 //! Descriptors of files that are read: `Handles`, how many are open at once, and `PosixReadFile`.
 //!
-//! A process has few descriptors, a database many tables. A `PosixReadFile` gives its descriptor up
-//! when others need one, by a clock over a ring, and opens itself anew when it is read.
-//! `with_descriptor` does what needs a descriptor, at the cost of files that rest.
+//! A process has few descriptors, a database many tables. Files to read share half of them. A
+//! `PosixReadFile` gives its descriptor up when others need one, and opens itself anew when it is
+//! read. A clock over a ring chooses: files that rest first; if none does, the next.
+//! `with_descriptor` does what needs a descriptor. Where the system has none left, it closes files
+//! in that order until the call succeeds.
 //!
 //! What must hold: `Handles::open` is the number of files that have a descriptor, and each has a
 //! place in the ring. There is one `Handles` for a process. A read under way keeps its descriptor,
 //! so there may be as many more as threads.
 //!
-//! Caller: `vfs::posix` (`open`, `open_direct`; `with_descriptor` for creations, locks, lists and
+//! Callers: `vfs::posix` (`open`, `open_direct`; `with_descriptor` for creations, locks, lists and
 //! directory syncs).
 
 use super::{direct, place::Place, read_ahead};
