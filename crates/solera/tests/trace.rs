@@ -234,6 +234,8 @@ fn a_recording_that_begins_amid_operations_has_all_from_then_on() {
                 }
             });
         }
+        // Also where this fails: the writers would go on for ever.
+        let _stops = OnDrop(|| stop.store(true, relaxed));
         for round in 0..40 {
             let path = format!("/db/{round}.trace");
             // Room for what is written while a busy machine lets the recorder wait.
@@ -249,8 +251,16 @@ fn a_recording_that_begins_amid_operations_has_all_from_then_on() {
                 assert!(before.is_none_or(|before| before + 1 == n), "thread {thread}: {before:?}, then {n}");
             }
         }
-        stop.store(true, relaxed);
     });
+}
+
+/// Does something when it goes.
+struct OnDrop<F: Fn()>(F);
+
+impl<F: Fn()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
 }
 
 #[test]
