@@ -53,7 +53,7 @@ impl Default for Tracing {
 
 impl Tracing {
     fn recorder(&self) -> Option<Arc<Recorder>> {
-        if !self.on.load(Ordering::Relaxed) {
+        if !self.on.load(Ordering::Acquire) {
             return None;
         }
         (*self.recorder.load_full()).clone()
@@ -95,8 +95,10 @@ impl Tracing {
         // Keyspaces that come later see the flag, under the same lock: `Tracing::new_tree`.
         catalog.look(|keyspaces| {
             self.recorder.store(Arc::new(recorder));
-            self.on.store(on, Ordering::Relaxed);
             keyspaces.trees().for_each(|tree| tree.context.stats.time_all(on));
+            // Only now: before, what is timed by chance would be recorded, and what comes between
+            // would not.
+            self.on.store(on, Ordering::Release);
         });
     }
 
