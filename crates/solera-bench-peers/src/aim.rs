@@ -1,14 +1,14 @@
-//! What Solera is to reach beside its peers, and whether it does: `held`, all aims held against
-//! runs.
+//! What Solera is to reach beside its peers, and whether it does: `table` of all aims, by `held`.
 //!
-//! An aim names data, phases, a quantity, what it is held against (a peer, Solera's own other phase
-//! or fewer clients, a number), and a bound of the quotient of medians. `Held` is an aim as it is
-//! told.
+//! An aim asks for a bound on a quotient: Solera's median in one phase, divided by what it is held
+//! against. That is a peer's median, Solera's own in another phase or by one client, or a number.
+//! `Held` is one row: an aim in one phase, with what was measured.
 //!
-//! What must hold: `Meant` says which sets an aim is meant for, `clients` how many client threads
-//! they had. An aim is told for the first set that it is meant for and that has what it compares.
+//! What must hold: an aim counts for sets that `Meant` names, uncompressed, with `clients` client
+//! threads. The first such set that has what is compared decides; later sets of the same data are
+//! only shown. An aim that no set answers is told as not measured.
 //!
-//! Callers: `report`; `main`, which prints them alone.
+//! Callers: `report` puts `ABOUT` and `table` on its page. `main` prints `table` alone.
 
 use crate::{
     column::{self, Column},

@@ -1,12 +1,13 @@
-//! Solera beside RocksDB, fjall, LMDB and redb: the same data, the same memory, in one run.
+//! Solera beside RocksDB, fjall, LMDB, redb and other engines: the same data, the same memory, in
+//! one run.
 //!
 //! It owns the command line (`Cli`): `compare` engines, `measure` all that aims ask for, tell the
-//! `aims`, count `instructions`, write a `report`.
-//! The hidden commands `serve` and `once` start it as its own child, of the first two.
+//! `aims`, count `instructions`, write a `report`. Two hidden commands are for its own children:
+//! `compare` and `measure` start `serve`, `instructions` starts `once`.
 //!
-//! What must hold: `compare` runs phases in their own order, whatever order was asked for. It
-//! always loads first, since later phases use what a load wrote. `instructions` takes them as
-//! asked: each of its processes loads for itself.
+//! What must hold: `compare` runs phases in the order of `Phase`, whatever order was asked for. It
+//! always has `load-random` among them, since the phases behind that use the database that it
+//! leaves. `instructions` takes them as asked: each of its processes loads for itself.
 
 mod aim;
 mod child;

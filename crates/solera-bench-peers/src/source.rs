@@ -1,12 +1,14 @@
-//! Where the data of a comparison comes from: `Source`, the sample of real rows, or a family of
-//! keys.
+//! Where the data of a comparison comes from: `Source`, a sample of real rows or made pairs.
 //!
-//! `make` makes a `solera_bench` data set; `pair_bytes` and `entries` say how large it will be.
+//! Keys of made pairs are a family's, or a file's (`sosd:FILE`, `lines:FILE`). `make` makes a
+//! `solera_bench` data set. `pair_bytes` and `entries` say about how large it will be; `shrunk`
+//! asks for less.
 //!
-//! What must hold: a source comes back from its text. Generated pairs have keys of 8 and values of
-//! 64 bytes if the user does not say otherwise.
+//! What must hold: a source comes back from its text, as `Task` carries it. The first `/` ends the
+//! keys, so a file's path has none. Pairs are 8 and 64 bytes if the user does not say.
 //!
-//! Callers: `main` reads one, `compare` sizes budgets by it, `child` makes the data.
+//! Callers: `main` and `pieces` read one; `pieces` shrinks it. `main` and `compare` size it,
+//! `child` makes it.
 
 use serde::{Deserialize, Serialize};
 use solera_bench::data::{DataSet, Keys, NUMBER_BYTES, Recipe, Sizes};

@@ -1,13 +1,14 @@
 //! Facts about the machine, without which a number says nothing: `Machine`, `ProcessorTime`,
 //! `filesystem_of`, `commit`.
 //!
-//! `Machine::here` asks the system for processor, memory, kernel and the like. Two `ProcessorTime`s
-//! tell how many cores others kept busy meanwhile. `commit` is the commit that the program was
-//! built from.
+//! `Machine::here` finds the processor's name, its cores, the memory, the operating system and the
+//! architecture. Two `ProcessorTime`s tell how many cores other processes kept busy in between.
+//! `commit` is the commit that the program was built from.
 //!
-//! What must hold: what cannot be found out is absent, never guessed; only cores then count as one.
+//! What must hold: what cannot be found out is `None`, never guessed; only `cores` is 1 then.
 //!
-//! Callers: `runner` and `paper` put them into reports and documents; `solera-bench-peers` too.
+//! Callers: `runner`, `paper` and `solera-bench-peers` report them; `data` asks how much memory
+//! there is.
 
 use serde::Serialize;
 use std::{path::Path, thread};

@@ -6,8 +6,8 @@
 //! What must hold: pairs come back in order as they went in. Nothing is allocated while they are
 //! read.
 //!
-//! Callers: `probes` lays probes out in it; `measure` walks it; `data`, `arm`, `paper` and
-//! `solera-bench-peers` hand it around.
+//! Callers: `data` and `probes` fill them; `measure` walks them; `arm`, `paper` and
+//! `solera-bench-peers` load from them or hand them to `measure`.
 
 /// A list of (key, value) pairs in one allocation.
 #[derive(Clone, Debug, Default)]

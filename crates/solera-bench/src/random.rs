@@ -1,11 +1,14 @@
-//! Deterministic random numbers: `Random`, with `below`, `unit`, `normal`, `fill` and `shuffle`.
+//! Deterministic random numbers: `Random`, with `draw`, `below`, `unit`, `normal`, `fill` and
+//! `shuffle`.
 //!
 //! It is xoshiro256++ seeded by splitmix64 (Blackman and Vigna, public domain); normal numbers are
 //! by Marsaglia's polar method.
 //!
-//! What must hold: the same seed gives the same workload on every machine. Not for secrets.
+//! What must hold: the same seed gives the same numbers on every machine. Only `normal` takes the
+//! platform's logarithm, which may round otherwise elsewhere. Not for secrets.
 //!
-//! Callers: `data`, `probes`, `zipf`, `paper`, `opponent`, the examples, and `solera-bench-peers`.
+//! Callers: `data`, `probes`, `zipf`, `paper::{keeper, missions}`, the examples, and
+//! `solera-bench-peers`. Opponents and `paper::camal_learned` have that of `solera_tune::learn`.
 
 /// A stream of random numbers.
 #[derive(Clone, Debug)]

@@ -1,10 +1,12 @@
-//! One number for everything that a life answered: `Digest`, FNV-1a over all bytes added and their
+//! One number for much that must be the same again: `Digest`, FNV-1a over all bytes added and their
 //! lengths.
 //!
-//! What must hold: two lives of one seed agree on it. Two additions differ from one of both
-//! together.
+//! It stands for the answers of a life, for all files of an image, or for what a program found.
 //!
-//! Callers: `life`, `crash`, `faults`, and the programs, which print it.
+//! What must hold: two lives of one seed agree on it. Two additions differ from one of both
+//! together. It is not safe from collisions: `crash` takes images of one digest for the same.
+//!
+//! Callers: `life`, `crash`, `faults`, and the files of `program`, which print it.
 
 use std::fmt;
 

@@ -1,11 +1,12 @@
-//! The engines that can be measured, one adapter each: `NAMES`, `open`, and `versions`, which peers
-//! these are.
+//! The engines that can be measured: `NAMES`, `open`, and `versions`, which peers these are. Eight
+//! adapters serve thirteen names.
 //!
-//! What must hold:
-//! - A peer is set as well as we can, but `rocksdb-paper` as in the DobLIX paper. Solera is set as
-//!   users get it.
-//! - An adapter says why it sets what it sets.
-//! - Without the feature `rocksdb`, `open` refuses the three `rocksdb` names of `NAMES`.
+//! `open` gives the `Engine` of a name. Several names of one adapter are its settings, or ways to
+//! use it. `bare` is no database, but what a lookup in memory costs at least.
+//!
+//! What must hold: a peer is set as well as we can, but `rocksdb-paper` as in the DobLIX paper.
+//! Solera is set as users get it. An adapter says why it sets what it sets. Without the feature
+//! `rocksdb`, `open` refuses the three `rocksdb` names, which `NAMES` has all the same.
 //!
 //! Callers: `compare` checks names and reports versions; `child` opens.
 

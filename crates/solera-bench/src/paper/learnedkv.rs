@@ -1,12 +1,13 @@
-//! LearnedKV's experiments, repeated: `run`, L1 to L3.
+//! LearnedKV's experiments, repeated: `run`, L1 to L3, as far as `Scale` asks for their parts.
 //!
-//! L1 is phases of updates and reads, L2 scans; both are here. `cells` is L3, `in_memory` has
-//! memory for everything, `pages` shows what was measured and `verdicts` what holds. Every `Way` to
-//! keep values is an arm, by its name.
+//! L1 is phases of updates and reads, L2 scans; both are here, and each `Way` to keep values is an
+//! arm. The first scans of L2 have a database of their own (`walked`). `cells` is L3, `in_memory`
+//! has memory for everything. `pages` shows what was measured in L1 and L2, `verdicts` what holds
+//! of their aims.
 //!
-//! What must hold: all arms have the same memory and do the same operations. In L1 and L2 they
-//! follow each other within a repeat, in another order in each. A cell of L3 does all its repeats
-//! at once, some without every way.
+//! What must hold: ways that are compared have the same memory and do the same operations. In L1
+//! and L2 arms take turns within a repeat, in another order in each. A cell of L3 does its repeats
+//! one after the other. L3 and `in_memory` leave some ways out.
 //!
 //! Caller: `paper::mod`.
 

@@ -1,13 +1,14 @@
 //! Times in which the device under a directory stood still: `Standstill`.
 //!
-//! A thread looks every 5 ms at what the system counts of the device. The device stands still while
-//! it has requests of anyone and completes none for 20 ms and more. No database can read from it
-//! then, so such a time is told apart from what an operation took.
+//! A thread reads the system's counts of the device every 5 ms. The device stands still while
+//! requests wait, anyone's, and none is completed for 20 ms or more. `ns` sums up such times. They
+//! are told apart from what an operation took.
 //!
-//! What must hold: what is told is never more than the device stood still. Where the system does
-//! not tell, it is nothing.
+//! What must hold: `ns` counts only time between looks at which requests waited and nothing had
+//! been completed. Where the system does not tell, it is 0. Its looks are read calls of this
+//! process, so none may run while read calls are counted.
 //!
-//! Caller: `paper::keeper`.
+//! Caller: `paper::keeper`, which has one only during a phase.
 
 use solera::clock::{Clock, SystemClock};
 use std::{

@@ -1,8 +1,12 @@
-//! `solera checkpoint`: a second database with the same content in a new directory, by
-//! `Db::checkpoint`.
+//! `solera checkpoint`: makes a second database with the same content in a new directory
+//! (`Checkpoint`), by `Db::checkpoint`.
 //!
-//! What must hold: tables are shared by hard links, so both lie on one file system. Damaged tables
-//! are told of.
+//! The directory must be missing or empty. Only a file in its place is refused here; the rest
+//! `Db::checkpoint` refuses.
+//!
+//! What must hold: tables are shared by hard links, so both databases lie on one file system.
+//! Tables known to be damaged are shared too: the checkpoint is made, and the command then fails
+//! and tells of them.
 //!
 //! Caller: `main`.
 

@@ -1,7 +1,8 @@
-//! The commands of `solera`, one file each.
+//! The commands of `solera`, a file or a directory for each; `completions` has `man` too.
 //!
 //! A command is a struct of arguments with a method `run`, which gives an `Outcome` or a `Failure`.
-//! `scratch` and `tuning` are shared by several.
+//! `paper` and `space` are commands of `bench`. `scratch` and `tuning` are no commands: several
+//! share them.
 //!
 //! What must hold: a command uses the engine and the other crates through their public faces alone.
 //!

@@ -1,15 +1,14 @@
-//! `canary`: bugs (`solera::canary::Bug`) are planted one after the other, and the program for
-//! their like must find each; `run`.
+//! `canary`: plants each bug of `solera::canary::Bug` alone, and its program must find it: `run`.
 //!
-//! The program runs itself as a child, with the bug named in the environment (`plant_named`). First
-//! every way in which a program is run is run without a bug, and must find nothing.
+//! `CANARIES` names each bug's program and arguments. `run` starts this binary with them as a
+//! child, the bug named in the environment (`plant_named`). As many run at once as there are
+//! threads. Before that, each program runs without a bug; if it breaks a promise, `run` fails.
 //!
-//! What must hold: a bug is found when the child's verdict says that a promise was broken, within
-//! three minutes. A child that ends in any other way has not found it. Every bug has a program; one
-//! that survives is a defect of it.
+//! What must hold: a bug is found when the child's verdict says within three minutes that a promise
+//! was broken. No other end is a find. Every bug has a program.
 //!
-//! Callers: `solera-sim canary`, in builds with the feature. In these `main` calls `plant_named`
-//! before any program.
+//! Callers: `solera-sim canary`, in builds with the feature; there `main` first calls
+//! `plant_named`.
 
 use super::{Verdict, for_each_seed};
 use solera::{

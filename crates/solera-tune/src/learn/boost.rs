@@ -4,9 +4,10 @@
 //! Splits and leaves are those of XGBoost for squared errors (Chen and Guestrin, KDD 2016). A leaf
 //! is −G/(H + λ), and a split is as good as what it adds to G²/(H + λ).
 //!
-//! What must hold: every split between two values is tried that leaves both sides the least weight
-//! of a leaf. The first of equal ones is taken. Points are finite. XGBoost's defaults, which CAMAL
-//! uses, are `Boost`'s.
+//! What must hold: every boundary between two values is tried whose sides both weigh
+//! `leaf_weight_min` or more. The first of equal ones is taken. Rows and values are finite, which
+//! `grow` asserts; weights it does not check. `Boost::default` has XGBoost's numbers, which CAMAL
+//! uses.
 //!
 //! Callers: `regression`, for `Kind::Trees`; `agent::constants` has the options.
 

@@ -4,9 +4,9 @@
 //!
 //! What must hold: a seed gives the same bits on every processor, those of the published generator.
 //!
-//! Callers: the learners that draw, the agents `doblix`, `lerp` and `camal`, `agent::imagined`; the
-//! page `camal_learned` and opponents of `solera-bench`. The agent `random` has a generator of its
-//! own.
+//! Callers: the learners that draw, the agents `doblix` and `camal`, `agent::imagined`; the page
+//! `camal_learned` and opponents of `solera-bench`. The agent `lerp` draws through its learner. The
+//! agent `random` has a generator of its own; so has `solera-bench`, and so has `solera-sim`.
 
 use super::elementary::ln;
 use serde::{Deserialize, Serialize};

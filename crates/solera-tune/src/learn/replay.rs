@@ -1,12 +1,14 @@
 //! What was tried and what came of it, to be learned from again: `Replay` keeps the last
 //! `Transition`s.
 //!
-//! A full memory replaces the oldest. `draw` takes one at random, all equally likely, with how much
-//! it counts; `fade` makes old ones count less.
+//! A full memory replaces the oldest. `draw` shows one at random, all equally likely, with its
+//! weight; it stays in the memory. `fade` lowers the weights of all that are there.
 //!
-//! What must hold: the numbers of a transition are finite.
+//! What must hold: the numbers of a transition are finite (`keep` asserts it). `draw` needs at
+//! least one. A memory that was read from bytes is used only after `is_like` has found its sizes
+//! right.
 //!
-//! Callers: `ddpg`; `agent::lerp` makes the transitions.
+//! Callers: `ddpg` keeps one; `agent::lerp` makes the transitions.
 
 use super::{bits, random::Random};
 use serde::{Deserialize, Serialize};

@@ -1,14 +1,15 @@
 //! Between payload and file: `seal` and `open`, and `Block::from_stored` and `copy_from_stored`.
 //!
-//! `seal` compresses if that saves an eighth, and appends codec and checksum; the checksum binds
-//! the bytes to database, file and offset. `open` checks and gives the payload of any sealed part;
-//! `from_stored` makes a `Block` in place unless it was compressed.
+//! `seal` compresses if that saves an eighth, and appends codec and checksum. The checksum binds
+//! the bytes to database, file and offset. `open` checks any sealed part and gives its payload.
+//! `from_stored` makes a `Block` in place unless it was compressed; `copy_from_stored` copies.
 //!
-//! What must hold: nothing of a stored block is believed before its checksum. No memory is taken
-//! for a length that its codec cannot reach.
+//! What must hold: nothing of a stored block is believed before its checksum. A length above 1 GiB
+//! is refused before memory is taken, and so is one of LZ4 that its bytes cannot reach.
 //!
-//! Callers: `table::writer` seals blocks and sections; `table::reader`, `table::cursor` (pieces
-//! read ahead) and `table::verify` open them. `solera-sim` and `fuzz` seal what they forged.
+//! Callers: `table::writer` seals blocks and sections. `table::reader`, `table::cursor` (pieces
+//! read ahead), `table::warm` and `table::verify` open them. `solera-sim` opens and seals what it
+//! forges; `fuzz` opens, and has its own `seal`.
 
 #[cfg(feature = "zstd")]
 use super::zstd;

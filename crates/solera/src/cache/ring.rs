@@ -1,14 +1,16 @@
 //! Full slots in the order in which a clock's hand comes to them: `Ring`, `Place`.
 //!
-//! `turn` turns the hand as long as it is told to, and takes what it evicts out of the slots. A
-//! block that was touched goes round once more. In the second round being touched does not help, or
-//! readers as fast as the hand could keep it turning forever.
+//! `turn` turns the hand as long as it is told to, and takes what it evicts out of the slots. With
+//! `spares`, a block that was touched goes round once more. In the second round being touched does
+//! not help, or readers as fast as the hand could keep it turning forever.
 //!
-//! What must hold: each full slot has one place, in the ring of the ground that its block lies on.
-//! A slot that has a place is emptied under the mutex of that ring, or when its table drops. `used`
-//! is the weight of the full slots.
+//! What must hold: each slot that fills gets one place, in the ring of the ground that its block
+//! lies on. It is emptied under the mutex of that ring, or when its table drops. The place of a
+//! dropped table stays until the hand or a sweep comes by. `used` is the weight of the full slots;
+//! on the cache's own ground also that of the lines of `cache::apart`.
 //!
-//! Caller: `cache`, which has one for each ground.
+//! Callers: `cache`, which has one for each ground, and its `lent`; `cache::apart` counts in
+//! `used`.
 
 use super::{Ground, Slots, held};
 use crate::{

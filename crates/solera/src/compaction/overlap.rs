@@ -1,12 +1,13 @@
-//! How many keys of a table lie in older runs too: `Overlap`, by table, of one tree.
+//! Which share of a table's keys lies in older runs too: `Overlap`, by table, of one tree.
 //!
-//! Of puts this is not known without a look, and level 0 waits for reads with its merge
-//! (docs/decisions/0016). So a worker looks at some keys once the tree rests. What it found is
-//! weighed as deletes are (`space`).
+//! Puts do not tell what they displace, and level 0 may wait for its merge until reads pay
+//! (docs/decisions/0016). So once a tree rests, a worker looks for some keys in older runs. `space`
+//! weighs the shares like deletes.
 //!
-//! What must hold: it is of the tables as they were. Once more was flushed the tree does not rest,
-//! and nothing counts as known. It is an estimate: a plan made for it may free less.
-//! Callers: `Ledger` keeps one; `space` asks; `engine::resting` looks.
+//! What must hold: a share is an estimate, as of the look; a plan made for it may free less. A
+//! table without a look has 0. Once more was flushed, `forget_older` forgets all.
+//!
+//! Callers: `engine::resting` makes one; `Ledger` keeps it; `space` asks it.
 
 use crate::{
     ids::{FileId, Seqno},

@@ -1,14 +1,14 @@
 //! Which entries survive a job: `Retain`, one pass over a merge, which tells a `Sink` of each
 //! entry.
 //!
-//! Entries go in with keys ascending and versions newest first. Those that some reader may still
-//! tell apart come out in the same order. Live snapshots cut the numbers into stripes; within a
-//! stripe only the newest version of a key counts. Operands are folded where the operator can,
-//! expired values become deletes. At the bottom deletes go, unless newer than an open transaction
-//! (docs/decisions/0002).
+//! Entries go in and come out with keys ascending, versions newest first. Live snapshots cut the
+//! numbers into stripes; within one only the newest version of a key counts. Operands are folded
+//! where the operator can; expired values become deletes. At the bottom (`drops_tombstones`)
+//! deletes that hide nothing go, unless newer than `oldest_transaction`.
 //!
-//! What must hold: no reader can tell that a job ran. Each entry that goes in is `keep`t or
-//! `dropped`, once. A range tombstone never covers entries of a newer source.
+//! What must hold: no reader can tell that a job ran. Each entry that goes in is kept or dropped,
+//! once. A range tombstone never covers entries of a newer source (docs/decisions/0002).
+//!
 //! Caller: `job`, whose `Outputs` is the `Sink`; `retain_tests` checks it by brute force.
 
 use crate::{

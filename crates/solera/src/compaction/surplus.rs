@@ -1,14 +1,18 @@
 //! Levels that the shape needs no more since it changed: `Reshaping`, what a tree remembers of the
-//! change, and `Surplus`, what is to be done about it.
+//! change, and `Surplus`, what its last look found. `changes_depth` says which changes count.
 //!
 //! With a larger T or larger write buffers the upper levels hold all that there is. Nothing fills
-//! them, so nothing would ever leave the levels below. Those are *surplus* if they, and the last
+//! them, so nothing would ever leave the levels below. Those are surplus if they, and the last
 //! level that is needed, fit into that one. They wait until reads have paid for the merge
 //! (docs/decisions/0024), unless the transition is greedy or a user waits.
-//! What must hold: without a change of the shape no level is surplus. It ends: each plan takes
-//! something out of a surplus level, and once there is none the change is over. Nothing of it is on
-//! disk; an open that finds knobs set counts as a change.
-//! Callers: `Ledger` keeps a `Reshaping`; `lift`, `Picture` and `engine::work` look at `Surplus`.
+//!
+//! What must hold: without a change of T or of write buffers no level is surplus. It ends: each
+//! plan of `lift` takes something out of a surplus level; once there is none the change is over.
+//! Nothing of it is on disk. So an open counts as a change if the history of knobs names
+//! `size_ratio` or `write_buffer_percent`.
+//!
+//! Callers: `Ledger` keeps a `Reshaping`; `lift`, `Picture` and `engine::work` look at `Surplus`;
+//! `engine::change` asks `changes_depth`.
 
 use super::{
     patience::{BLOCK_READ_NS, PROBE_NS, SCAN_BLOCK_NS},

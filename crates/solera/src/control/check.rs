@@ -1,15 +1,17 @@
-//! Whether a change of knobs is legal, in the one place that says so: `check`, which gives a
-//! `Checked`.
+//! Whether a change of knobs is legal: `check`, which gives a `Checked`.
 //!
-//! It looks at texts and counts, then at each item by itself, then at what all of them lead to
-//! together in each tree. `legal_of_tree` says what a knob may be while all else stays;
-//! `deepest_level` which levels can be spoken of.
+//! It looks at texts and counts, then whether the newest change is the expected one, then at each
+//! item by itself. Last come all of them together: the split of memory, then each tree.
+//! `legal_of_tree` says what a knob may be while all else stays; `deepest_level` which levels can
+//! be spoken of.
 //!
-//! What must hold: it is a function of the change, of what was set so far, and of the trees under
-//! the store lock. An error says what is legal. What comes out is recorded and obeyed without
-//! another question.
+//! What must hold: it is a function of the change, of what was set so far, and of the trees.
+//! `Changing` holds the store lock from before the check until the change is in force. An error
+//! says what is legal, or which change came first. What comes out is recorded and obeyed without
+//! another question. A later open passes over what it could not set (`engine::assignments`).
 //!
-//! Callers: `Control::apply` (through `engine::change`), `control::ranges`.
+//! Callers: `Control::apply` calls `check`, with the `Changing` of `engine::change`;
+//! `control::ranges` asks `legal_of_tree` and `deepest_level`.
 
 use super::change::{Change, Item, TAG_BYTES_MAX, WHO_BYTES_MAX, WHY_BYTES_MAX};
 use crate::{

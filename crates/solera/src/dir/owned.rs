@@ -1,12 +1,15 @@
-//! A file that is removed once no owner needs it any more: `OwnedFile`.
+//! A file that is removed with its last owner if it was marked: `OwnedFile`.
 //!
-//! `mark_obsolete` says that the file is to go; dropping the last owner removes it. `release` does
-//! so now, for an owner that must close the file first, and tells the error.
+//! `mark_obsolete` says that the file is to go; dropping the `OwnedFile` then removes it. `release`
+//! removes a marked file at once and tells the error. It is for an owner that must close the file
+//! before, in its own `drop`.
 //!
-//! What must hold: a file that was not marked stays. A marked one is removed once. One that cannot
-//! be removed is left to the next open of the database.
+//! What must hold: a file that was not marked stays. `release` takes the mark back, also if it
+//! fails, so a removal is tried once. What could not be removed is left to the next open of the
+//! database.
 //!
-//! Callers: `table::file` and `values::file`, each of which shares one behind an `Arc`.
+//! Callers: `TableFile` (`table::file`) and `ValueFile` (`values::file`) own one each; they are
+//! shared behind `Arc`s.
 
 use crate::{
     error::Result,

@@ -1,16 +1,15 @@
-//! What readers see: `Snapshots`, the newest visible number, and the `Moment`s that readers hold on
-//! to.
+//! What readers see: `Snapshots`, the newest visible number, and the `Moment`s that readers hold.
 //!
-//! The commit order publishes numbers, and readers `hold` and `release` moments. Jobs ask for the
-//! `horizon`: which old versions a reader can still see. When nothing is to do, `jobs` leaves word
-//! which releases it waits for (`wait_for`).
+//! Commits `publish` numbers; readers `hold` moments and `release` them. Jobs ask for the
+//! `horizon`: what old versions readers may still see. `wait_for` says which releases wake workers.
 //!
-//! What must hold: the visible number only grows. A moment is read under the lock of its lane, and
-//! a thread that asks for all has the locks of all. So a compaction which does not see a moment
-//! began before. Nothing expires for a job that has not for an open transaction.
+//! What must hold: `visible` only grows. `hold` reads it under its lane's lock, `horizon` under
+//! all. So a moment that is held later is not below the horizon's `visible`. Its `now_ms` is not
+//! after the beginning of any open transaction.
 //!
 //! Callers: `core` publishes and releases, `ingest` publishes; `db::snapshot`, `db::iterator` and
-//! `rewrite` hold; `store` and `job_parts` ask for horizons; `jobs` waits; `report` counts.
+//! `rewrite` hold; `store` and `job_parts` ask for horizons; `jobs` waits; `report` and
+//! `control::observe` count.
 
 use crate::{
     canary::{Bug, planted},

@@ -1,15 +1,15 @@
-//! The ways to find the block of a key, by number and by name: `IndexKind`, the closed list of
-//! eleven.
+//! The ways to find the block of a key: `IndexKind`, the closed list of eleven.
 //!
-//! `from_u8` reads a number, `name` and `FromStr` the name that users write. `CANDIDATES` are those
-//! that `auto` chooses from. `names_a_window` says whether a kind names several blocks;
-//! `may_come_to` whether a table that asked for one kind may have another.
+//! `from_u8` reads a number; `name` and `FromStr` are the name that users write. `auto` chooses
+//! from `CANDIDATES`. `names_a_window` says whether a kind names several blocks. `may_come_to` says
+//! whether a table that asked for one kind may have another.
 //!
 //! What must hold: numbers are on disk and do not change. Every kind gives the same answers.
 //!
-//! Callers: `table::layout` holds the kind that is wanted, `index::mod` builds and decodes by it,
-//! `knob` and the command line name it. `table::counted` tags by it. `solera-bench`, `solera-sim`
-//! and `fuzz` list them all.
+//! Callers: `table::layout` holds the kind that is wanted. `index::mod` builds by it,
+//! `table::writer` cuts and lays out blocks, `table::counted` tags. `compaction::key_list` sets
+//! `GreedyPlr`. `engine::descriptions` and the command line name kinds. `solera-sim`, `fuzz` and
+//! tests list all.
 
 use crate::error::Error;
 use std::{fmt, str::FromStr};

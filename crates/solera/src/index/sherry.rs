@@ -1,12 +1,13 @@
 //! Sherry's way to a block, and LearnedKV's: `Sherry`, a piecewise linear model of block numbers
-//! over heads.
+//! over heads, behind the prefix that the separators share.
 //!
 //! `build` trains within γ blocks (kind `sherry-plr`), `build_within_entries` within ε entries
-//! (`greedy-plr`, LearnedKV). `locate` names the span of blocks within the error around the
-//! predicted one, and begins with the likeliest. `encode` and `decode` are its bytes.
+//! (`greedy-plr`, LearnedKV). `locate` gives the blocks within the error, to begin with the
+//! predicted one. `encode` and `decode` are its bytes.
 //!
-//! What must hold: of an index that was built here, the span has the key's block. One that was read
-//! from a file may name wrong blocks, but none that is not there.
+//! What must hold: what separators left out (`begin`) is put back by `put_behind` before anyone
+//! locates. Then the span has the key's block. Damaged or forged bytes may name wrong blocks, but
+//! none above `len`.
 //!
 //! Caller: `index::mod`.
 

@@ -1,15 +1,15 @@
-//! What a keyspace did since it was opened: `Stats`, its counters and times; `Here`, one thread's
-//! part of them.
+//! What a keyspace did since it was opened: `Stats`, its counters and times; `Here`, a thread's
+//! part.
 //!
-//! A lookup counts about five things, so a count must not cost a locked instruction. Each thread
-//! owns a shard and adds to it with plain loads and stores; a reader of the counts adds the shards
-//! up. One operation in `SAMPLE_PERIOD` (128) is timed, at distances that vary, so that a program's
-//! own period hides nothing. `time_all` times every one, for traces. `multi_get` is never timed,
-//! and a batch's time goes to its first keyspace.
-//! What must hold: no count is lost, with more threads than shards either. Counts only grow, but
-//! for those of layouts (`layouts`).
-//! Callers: `table`, `tree`, `db`, `compaction` and `engine` count; `Tree::level_filters`,
-//! `compaction::patience`, `engine::report` and `control::observe` read.
+//! Up to 64 threads own a shard each and add by plain loads and stores. Others share one, by locked
+//! instructions; `add_rarely` and `add_merged` use no shard. One operation in `SAMPLE_PERIOD` (128)
+//! is timed, at distances that vary, or all (`time_all`). `multi_get` is never timed; a batch's
+//! time is its first keyspace's.
+//!
+//! What must hold: no count is lost. Counts only grow, but for those of layouts (`layouts`).
+//!
+//! Callers: `table`, `db`, `compaction::plan` and `engine` count; `engine::core` has one more, of
+//! log bytes. `table::lookup`, `Tree::level_filters`, `engine` and `control::observe` read.
 
 mod counts;
 mod histogram;

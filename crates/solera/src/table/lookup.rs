@@ -4,12 +4,15 @@
 //! `may_hold` asks filter and index, `enter` gets the block and finds the key's place in it,
 //! `finish` hands out what was found. The steps stand apart so that many lookups can take each
 //! together, with `prefetch_*` between them.
-//! What must hold: a block's own keys and fences have the last word. A lookup that the index sends
-//! astray walks to at most `WALK_MAX` (8) neighbouring blocks. Then it halves all blocks by their
-//! keys, and is counted. So a model may make a read slower, never wrong. The filter is believed;
-//! range tombstones are the caller's.
+//!
+//! What must hold: a block's own keys and fences have the last word, so a model may make a read
+//! slower, never wrong. A lookup that the index sends astray walks to at most `WALK_MAX` (8)
+//! neighbouring blocks. Then it halves all blocks by their keys. Both are counted. The filter is
+//! believed; range tombstones are the caller's.
+//!
 //! Callers: `tree::read` (one key, and 32 together), `tree::mod` (`written_since`), `table::cursor`
-//! (`settle` for seeks), `table::verify` (`fences`), `engine::census` (`filter_admits`).
+//! (`admits` and `settle`, for seeks), `table::verify` (`fences`), `engine::census` and
+//! `engine::resting` (`filter_admits`).
 
 use super::{fences::Fences, reader::Table};
 use crate::{

@@ -1,15 +1,18 @@
 //! How hard writers are slowed when flush and compaction fall behind: `stall(Backlog, bytes) ->
 //! Stall`, pure.
 //!
-//! `Backlog::of` a view counts sealed memtables and runs of level 0; `slows` says whether they slow
-//! writers. `Stall` is: go on, wait so long, or wait for work. The delay per KiB grows with the
-//! square of how far the backlog is between its soft and its hard limit. Those are 2 and 4 sealed
-//! memtables, or one and four run limits of level 0 beyond its limit or patience.
-//! What must hold: the delay rises with the backlog, so throughput bends instead of breaking. A
-//! delay is at most `longest`: 90 ms, and as much more for each further 16 KiB. So is a wait, after
-//! which the writer goes on though still behind; it lasts longer only where work has failed.
-//! Without background threads a writer does a step of the work instead.
-//! Callers: `Tree::stall`, which `engine::throttle` asks; `engine::work` uses `STALL_MAX`.
+//! `Backlog::of` a view counts sealed memtables and runs of level 0. `Stall` is: go on, wait so
+//! long, or wait for work. The delay per KiB grows with the square of the way from a soft limit to
+//! a hard one. These are 2 and 4 sealed memtables; or one and four run limits of level 0 beyond its
+//! limit, or its patience if larger.
+//!
+//! What must hold: the delay rises with the backlog. A delay is at most `longest`: 90 ms, and as
+//! much more for each 16 KiB, up to 5 s. So is a wait: then the writer goes on though still behind.
+//! Where work has failed, a wait may last 2 s, and ends with that error. Without background threads
+//! a writer does a step of the work instead.
+//!
+//! Callers: `Tree::stall`, which `engine::throttle` asks; `Tree` (`slows`); `engine::work`
+//! (`STALL_MAX`).
 
 use super::View;
 use std::time::Duration;

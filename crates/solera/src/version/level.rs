@@ -1,14 +1,15 @@
 //! One level of a tree: `Level`, its runs, newest first; and `LEVELS_MAX` (64).
 //!
 //! It answers for its runs together: bytes, entries, tables, whether some table overlaps a key
-//! range. `next_run` gives the id of a new run.
+//! range. `next_run` gives the id of a new run. `Version::apply` alone changes levels.
 //!
-//! What must hold: runs stand by descending id. For any key, every version in a newer run is newer
-//! than those in an older one (invariant R). An id is not used again although its run has gone:
-//! `next_run` is above all that the level had since the manifest was read.
+//! What must hold: runs stand by descending id, as `Version::apply` asserts. For any key, every
+//! version in a newer run is newer than those in an older one (invariant R); nothing here checks
+//! that. `next_run` is above all ids that the level had since the manifest was read, also of runs
+//! that are gone.
 //!
 //! Callers: `Version` is made of levels; `compaction` decides by them, `control::observe` and
-//! `inspect` show them.
+//! `engine::report` show them.
 
 use super::run::Run;
 use crate::{ids::RunId, key::KeyRange};

@@ -1,7 +1,12 @@
-//! Found reads and scans where there is memory for everything: `section`.
+//! Found reads and scans where there is memory for everything: `section`, a part of the page of
+//! LearnedKV.
 //!
-//! What must hold: both ways do the same operations, in turns, and rounds that fill the memory do
-//! not count.
+//! It measures two databases of the same pairs: values inline, and values separated with
+//! `Reclaim::Tier`. Each is loaded, updated, flushed, walked until its values lie in order, and
+//! read once.
+//!
+//! What must hold: both do as many operations of the same kinds, and take turns; each round begins
+//! with the other one. The first `ROUNDS_UNTIMED` rounds do not count.
 //!
 //! Caller: `learnedkv::run`.
 

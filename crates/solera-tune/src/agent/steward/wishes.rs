@@ -1,13 +1,14 @@
-//! What might be better: neighbours and families of settings, one group of knobs at a time.
+//! What might be better than the present plan: `search`, for a `Wish` in one `Group` of knobs.
 //!
 //! `Group` is the knobs that are changed together, `Wish` a change worth proposing. `search` finds
-//! the cheapest plan of a group. The whole goes through seven groups one after the other, each from
-//! where the last came to, and is nothing if fewer than two steps gain.
+//! a group's cheapest plan by its caller's prices. `Whole` goes through seven groups, each from
+//! where the last came to, at most twice. It is nothing if fewer than two steps gain.
 //!
-//! What must hold: each knob of a plan is within what the steward tries. `dares` says whether an
-//! agent's record allows a step; risky groups need more gain (`caution`).
+//! What must hold: the caller's price is `None` for what is not allowed. `search` asks neither
+//! `dares` (an agent's record) nor `caution` (risky groups need more gain). `Home` is not searched.
 //!
-//! Callers: `steward` searches; `prices` asks for `dares`, `sets` and `hazard_max`.
+//! Callers: `steward` (`search`, `caution`, `settle`); `prices` (`dares`, `sets`, `makes_levels`,
+//! `hazard_max`).
 
 use super::foresight::{Plan, divided_bytes};
 use crate::{

@@ -1,9 +1,12 @@
 //! Tests of `Block` against a model, a sorted vector of entries, for every kind of last mile.
 //!
-//! `assert_equals_model` asks for everything that a block says. Keys of 0, 1, 8 and 200 shared
-//! bytes, prefixes of each other, and equal heads are found. Versions are seen by their snapshots,
-//! values of all sizes come back, and records of 64 bytes lie on cache lines. It also owns what
-//! `cuts`, `hostile` and `stored` share: `Entry`, `payloads`, `block_of`.
+//! `assert_equals_model` asks for everything that a block says. Found are keys of 0, 1 and 8 bytes,
+//! keys that share 200 bytes, prefixes of each other, and keys with equal heads. Versions are seen
+//! by their snapshots, values of all sizes come back, and values of 64 bytes lie on cache lines.
+//! `any_entries_are_found` asks the same of drawn entries.
+//!
+//! This file also owns what `cuts`, `hostile` and `stored` share, such as `Entry`, `payloads`,
+//! `block_of` and `LAST_MILES`.
 
 mod cuts;
 mod hostile;

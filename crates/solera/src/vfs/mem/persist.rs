@@ -1,11 +1,12 @@
-//! What a power cut may keep of changes that no sync made durable: `Persist`, the list of fifteen
+//! What a power cut may keep of changes that no sync made durable: `Persist`; `ALL` lists fifteen
 //! ways.
 //!
-//! Some keep nothing, everything, names before content, or content before names. Others tear the
-//! last write, show stale blocks, lose truncations, or choose pages and names by the seed
-//! (`is_random`).
+//! Some keep nothing, everything, names before content, or content before names. Others tear
+//! writes, show zeros, garbage or stale blocks, or lose truncations, files' content or names.
+//! `is_random` says whether the seed decides a part.
 //!
-//! What must hold: every way is legal for a POSIX disk, and keeps all that was synced.
+//! What must hold: every way is legal for a POSIX disk, and keeps all that was synced. A way that
+//! is not `is_random` gives one image, whatever the seed: `solera-sim` draws it once.
 //!
 //! Callers: `vfs::mem::content` and `names` apply a way; `MemFs::crash` takes one; tests and
 //! `solera-sim` go through all.

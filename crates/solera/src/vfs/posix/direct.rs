@@ -2,14 +2,16 @@
 //!
 //! Offset, length and memory of such a read are multiples of what the device asks for. Where the
 //! caller's are, `read_at` reads straight into the caller's memory. Else it reads an aligned
-//! superset by one call into memory that the thread keeps, and copies the part out. A copy of 4 KiB
-//! takes 0.1 µs, the device tens.
+//! superset into memory that the thread keeps, and copies the part out. A call takes 1 MiB or so at
+//! most; a thread keeps 64 KiB at most. A copy of 4 KiB takes 0.1 µs, the device tens.
 //!
-//! What must hold: a read gives what is there at any offset; a short read is not the end of the
-//! file. What was written through the system's cache is written to the device first, by the system.
+//! What must hold: a read gives what is there at any offset. It may be short, but gives 0 bytes
+//! only at the end of the file. What was written through the system's cache is written to the
+//! device first, by the system.
 //!
-//! Callers: `vfs::posix::handles`, for `Fs::open_direct` (tables, where `Options::direct_reads` is
-//! set). Linux only; elsewhere `Unsupported`.
+//! Callers: `vfs::posix::handles`, for `Fs::open_direct`. Tables and value files are opened so
+//! where `Options::direct_reads` is set; the probe in `solera-tune` tries it. Linux only; elsewhere
+//! `Unsupported`.
 
 use super::place::Place;
 use std::{cell::Cell, fs::File, io, path::Path};

@@ -1,14 +1,14 @@
-//! Beginning to write a growing file to the device before a sync waits for it: `WriteBack` and
+//! Beginning to write a growing file to the device before a sync waits for it: `WriteBack`,
 //! `begin`.
 //!
-//! A sync waits for all that the system has not written yet: for a log that was not synced, tens of
-//! megabytes. `advance` begins with each mebibyte as it fills (`SYNC_FILE_RANGE_WRITE` alone);
-//! `due` says what to begin with, for callers that have it done elsewhere.
+//! A sync waits for all that is not written yet: tens of megabytes of an unsynced log. `advance`
+//! begins with each mebibyte as it fills (`SYNC_FILE_RANGE_WRITE` alone). `due` only says what to
+//! `begin` with elsewhere. `cut` is told of a shorter length.
 //!
-//! What must hold: it promises nothing and waits for nothing; elsewhere than on Linux it does
-//! nothing. A write begun so that fails is reported by the next sync, as any other. The last page,
-//! which may still grow, is left.
-//! Callers: `vfs::posix` (files that are written), `vfs::posix::mapped` (`due`) and `ahead`
+//! What must hold: nothing is promised, and no write is awaited. Elsewhere than on Linux nothing is
+//! done. If such a write fails, the next sync reports it. A last page that is not full is left.
+//!
+//! Callers: `vfs::posix` (`advance`, `cut`), `vfs::posix::mapped` (`due`, `begin`, `cut`), `ahead`
 //! (`begin`).
 
 use std::{fs::File, mem, ops::Range};
