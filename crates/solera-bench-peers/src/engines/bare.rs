@@ -6,8 +6,8 @@
 //! the last boundary says where to look; uneven keys need more lines than one.
 //!
 //! What must hold: all keys have one length, at least 8 bytes, and all values have one. No key is
-//! put twice, and none is deleted. `settle` comes between the last put and the first reader. Nobody
-//! puts while a reader lives.
+//! put twice, and none is deleted. `settle` comes between the last put and the first reader. No put
+//! comes while a reader lives.
 //!
 //! Caller: `engines::open`.
 

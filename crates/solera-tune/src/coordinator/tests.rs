@@ -444,8 +444,8 @@ fn an_agent_whose_changes_hurt_may_go_home_and_nowhere_else() {
     }
 }
 
-/// Symptom: an epoch of scans came to 0.73 of the default. Cause: knobs were set back as nobody had
-/// set them, the merges of that looked like harm in the first part of a window, and its end took
+/// Symptom: an epoch of scans came to 0.73 of the default. Cause: knobs went back to their
+/// defaults, the merges of that looked like harm in the first part of a window, and its end took
 /// the change back for ten windows. Cure: only whole windows judge the way home.
 #[test]
 fn the_way_home_is_judged_by_whole_windows_alone() {
