@@ -1,13 +1,14 @@
 //! The quantities that a comparison reports for each phase: `Column`, and the list `COLUMNS`.
 //!
-//! `cells` gives one quantity's spread over the repeats, by engine; `median` gives its median. They
-//! are rates, latencies, processor time and counters, reads, bytes written, space and memory. A
-//! column says how its value comes from a `Measured`, its unit, and whether higher is better.
+//! They are rates, latencies, processor time and counters, reads, bytes written, space and memory.
+//! A column says how its value comes from a `Measured`, its unit, and whether higher is better.
+//! `cells` gives one quantity's spread over the repeats, by engine; `median` gives one engine's
+//! median.
 //!
-//! What must hold: an engine that does not measure a quantity has `None` for it, never 0. One
-//! repeat without the quantity makes the engine's whole cell `None`.
+//! What must hold: a phase that did not measure a quantity has `None` for it, not 0. One repeat
+//! without the quantity makes the engine's whole cell `None`.
 //!
-//! Callers: `report` prints columns; `aim` compares medians.
+//! Callers: `report` prints columns and draws rates; `aim` compares medians.
 
 use crate::{
     compare::SetResults,

@@ -4,12 +4,13 @@
 //! `Comparison` says what to compare. `Memory` names the budget that each engine gets. `read` reads
 //! results of earlier runs.
 //!
-//! What must hold: every engine takes its turn within every repeat of every phase, and another one
-//! begins each repeat. A wrong answer, or any failure of a child, ends the run. The caller's `keep`
-//! gets all results after each phase, so an interrupted run loses one phase. Every process asks its
-//! allocator for huge pages.
+//! What must hold: every engine takes its turn within every repeat of every phase, and the next
+//! engine begins the next repeat. A wrong answer, or any failure of a child, ends the run. The
+//! caller's `keep` gets all results after each phase, so an interrupted run loses one phase. `run`
+//! has every process ask its allocator for huge pages.
 //!
-//! Callers: `main` runs it; `pieces` and what reports results use its types.
+//! Callers: `main` runs it and reads results; `pieces` makes comparisons; `instructions`, `aim`,
+//! `column` and `report` use its types of results.
 
 use crate::{
     child::{Answer, Ask, Task},

@@ -1,12 +1,16 @@
-//! What every engine must do to be measured: the traits `Engine`, an open database, and `Reader`;
-//! and `Setting`.
+//! What every engine must do to be measured: the traits `Engine`, an open database, and `Reader`.
+//! `Setting` is what an engine is opened with.
 //!
 //! What must hold:
 //! - All engines get the same `Setting`. An adapter leaves out what its engine cannot obey.
 //! - The traits are small, so that no adapter can hide work in them.
-//! - A reader hands values over where they lie, so that no engine pays for a copy.
+//! - A reader hands values over where they lie, so the traits ask no engine for a copy.
 //!
-//! Callers: the files in `engines` implement both traits; the phases in `child` call them.
+//! It also has two numbers that adapters share: entries of a transaction, and the length from which
+//! values are kept apart.
+//!
+//! Callers: the files in `engines` implement both traits; the phases in `child` call them. The
+//! whole crate uses its `Result`.
 
 use std::path::PathBuf;
 

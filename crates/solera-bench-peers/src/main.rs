@@ -1,13 +1,14 @@
 //! Solera beside RocksDB, fjall, LMDB, redb and other engines: the same data, the same memory, in
 //! one run.
 //!
-//! It owns the command line (`Cli`): `compare` engines, `measure` all that aims ask for, tell the
+//! It owns the command line (`Cli`): `compare` engines, `measure` what aims ask for, tell the
 //! `aims`, count `instructions`, write a `report`. Two hidden commands are for its own children:
 //! `compare` and `measure` start `serve`, `instructions` starts `once`.
 //!
-//! What must hold: `compare` runs phases in the order of `Phase`, whatever order was asked for. It
-//! always has `load-random` among them, since the phases behind that use the database that it
-//! leaves. `instructions` takes them as asked: each of its processes loads for itself.
+//! What must hold: `compare` and `measure` run phases in the order of `Phase`, whatever order was
+//! asked for. They always have `load-random` among them, since the phases behind that use the
+//! database that it leaves. `instructions` takes them as asked: each of its processes loads for
+//! itself.
 
 mod aim;
 mod child;

@@ -1,14 +1,14 @@
-//! What is measured and how often each thing is done: `Phase`, `Mix`, and `Measured`, what one
-//! phase of one engine came to.
+//! The phases that are measured, and their results: `Phase`, `Mix`, and `Measured`, what one phase
+//! of one engine came to in one repeat.
 //!
-//! A phase has a name that users write, and a sentence about it. A `Mix` is shares of reads,
-//! updates, scans and read-modify-writes; inserts are the rest.
+//! A phase has a name that users write, and a sentence about it. A `Mix` is the shares of reads,
+//! updates, scans and read-modify-writes in a mixed phase; inserts are the rest.
 //!
-//! What must hold: `compare` runs phases in the order of the list, so that what a phase writes
-//! comes after what others read.
+//! What must hold: the commands `compare` and `measure` run phases in the order of the list, so
+//! that what a phase writes comes after what others read.
 //!
-//! Callers: `main`, `compare`, `instructions` and `child` do them; `report`, `aim` and `column`
-//! tell them.
+//! Callers: `main`, `pieces` and `compare` choose phases; `child` and `instructions` do them;
+//! `report`, `aim` and `column` tell them.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};

@@ -1,10 +1,12 @@
-//! What is measured so that every aim can be held against a number: `PIECES`, and how each becomes
-//! a `Comparison`.
+//! What the command `measure` measures for the aims: `PIECES`, and how each becomes a `Comparison`.
 //!
-//! A piece is data, engines and phases that share memory, clients and way of reading. Each takes
-//! some minutes, so that a machine can be asked for one at a time.
+//! A piece is data, engines and phases that share memory, clients and way of reading. A machine can
+//! be asked for one piece at a time. An `Effort` says how much is done: operations, repeats, and
+//! how many times smaller large sets are.
 //!
-//! What must hold: every aim of `aim` finds what it compares in some piece.
+//! What must hold: each piece has `load-random` among its phases, and its phases run in the order
+//! of `Phase`. Each of its sets of data says how many pairs it has, but for the sample. Two aims
+//! find nothing in any piece: that of `two-threads`, and that of `ycsb-e` beside `scan-100`.
 //!
 //! Caller: `main`, for `measure`.
 

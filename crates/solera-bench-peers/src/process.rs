@@ -1,13 +1,14 @@
-//! What the system knows of this process: `resident_bytes`, `cpu_seconds`, `written_bytes`,
-//! `read_calls`, `directory_bytes`.
+//! What the system knows of this process and its files: `resident_bytes`, `cpu_seconds`,
+//! `written_bytes`, `read_calls`, `directory_bytes`.
 //!
 //! `files` lists a directory's files; `cache_files` and `uncache_files` bring them into the page
 //! cache and put them out. `settle_device` waits until the device has all that any process has
 //! written so far.
 //!
-//! What must hold: Linux only; what the system does not tell reads as 0.
+//! What must hold: Linux only. What the system does not tell of the process reads as 0; functions
+//! on files return the error. `resident_bytes` first gives freed memory back to the system (glibc).
 //!
-//! Callers: the phases in `child`.
+//! Callers: the phases in `child`; `engines::surrealkv`, to see whether the process is idle.
 
 use std::path::{Path, PathBuf};
 

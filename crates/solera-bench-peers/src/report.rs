@@ -1,10 +1,11 @@
 //! Results as a Markdown page with pictures: `markdown` and `pictures`.
 //!
-//! It tells medians with their spread, the ratio of Solera to each peer, phase by phase, and the
-//! aims (`aim`).
+//! The page tells the aims (`aim`); then, of each set and phase, medians and the ratio of Solera to
+//! each peer. Rates have their least and greatest value too. There is a picture of rates for each
+//! set, and one of read time over size where three sizes were measured.
 //!
-//! What must hold: a set tells its number of clients if it is not one. The page names its
-//! conditions.
+//! What must hold: a ratio above 1 is better for Solera. A set tells its number of clients if it is
+//! not one. The page names command, commit, machine and memory.
 //!
 //! Caller: `main`.
 

@@ -1,10 +1,12 @@
-//! Phases of scans over what was overwritten and deleted: `Child::hot_scan` and `delete_scan`.
+//! Phases of scans over what was overwritten and deleted: `Child::hot_scan` and `delete_scan`. Old
+//! versions must be skipped, not walked.
 //!
-//! `hot_scan` overwrites 100 keys a thousand times each; `delete_scan` deletes every second key, in
-//! its first repeat, and counts no wrong answers. Old versions must be skipped, not walked.
+//! `hot_scan` scans 100 neighbouring keys, overwrites each a thousand times, and scans them again.
+//! Its answer has both p95 latencies. `delete_scan` deletes every second key, in its first repeat;
+//! then it scans 100 entries from random keys.
 //!
-//! What must hold: clients share the scans. One client ages the data, and that is not measured.
-//! `hot_scan` checks how many keys come; `delete_scan` checks nothing.
+//! What must hold: clients share the scans. The calling thread alone overwrites and deletes, and
+//! that is not measured. `hot_scan` checks how many keys come; `delete_scan` checks nothing.
 //!
 //! Caller: `Child::measure`.
 

@@ -1,10 +1,11 @@
 //! Phases that go past the engine: `Child::device_reads` and `device_scan`, what the device gives.
 //!
-//! They read the database's files with `O_DIRECT`. What an engine reads from the device cannot come
-//! faster.
+//! Both read the database's files with `O_DIRECT`, so the page cache gives nothing. `device_reads`
+//! reads 4 KiB at random places of the largest file. `device_scan` reads all files from end to end.
 //!
-//! What must hold: clients share the reads, each with a file and a buffer of its own. Places lie on
-//! multiples of 4 KiB.
+//! What must hold: places lie on multiples of 4 KiB. Clients share the random reads, each with a
+//! file and a buffer of its own; one client scans. A load has come before, but what is read is not
+//! checked.
 //!
 //! Caller: `Child::measure`.
 

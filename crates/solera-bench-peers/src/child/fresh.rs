@@ -1,9 +1,10 @@
-//! Phases of the first moments after a load: `Child::fresh_found` and `fresh_scans`.
+//! Phases of the first moments after a load: `Child::fresh_found` (single reads) and `fresh_scans`.
 //!
 //! A new database takes every pair in random order. The reads begin when the last put has returned:
-//! memtables are full, and flushes and merges are under way or due.
+//! flushes and merges may be under way or due.
 //!
-//! What must hold: nothing waits for the engine. The load is not measured here.
+//! What must hold: nothing waits for the engine to settle. The time of the load is not measured;
+//! but the processor time of `fresh_scans` counts it. Each call loads anew.
 //!
 //! Caller: `Child::measure`.
 

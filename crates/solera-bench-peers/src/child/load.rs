@@ -1,12 +1,14 @@
-//! Phases that write everything: `Child::load`, its parts, the check of what was loaded, and
-//! `overwrite`.
+//! Phases that write everything: `Child::load`, its parts, the check of what was loaded (`verify`),
+//! and `overwrite`.
 //!
-//! Clients put their shares at the same time, as far as the engine has them: LMDB and redb have one
-//! writer at a time. In key order each client puts a range of keys of its own.
+//! `load` puts every pair into a new database, in random or in key order. `overwrite` writes every
+//! key again. Clients put their shares at the same time, as far as the engine allows: LMDB and redb
+//! have one writer at a time. In key order each client puts a range of keys of its own.
 //!
 //! What must hold: an engine settles when all clients have ended, and that is part of the time. A
-//! load in key order is not checked. After a load in random order every pair is scanned and one in
-//! two read; with direct reads, one in 64. That also warms the engine.
+//! load in key order and `overwrite` are not checked. After a load in random order every pair is
+//! scanned and one in two read, as are absent keys; with direct reads, one in 64. That also warms
+//! the engine.
 //!
 //! Callers: `Child::measure`; `fresh` and `opened`, for the parts and the check.
 

@@ -1,15 +1,16 @@
-//! One engine in a process of its own: `serve` makes the data, then does the phases that the
-//! parent asks for. `alone` loads and does phases without a parent.
+//! One engine in a process of its own: `serve` makes the data, then does the phases that the parent
+//! asks for. `alone` loads and does phases without a parent.
 //!
 //! Owns the `Task`, and one line of JSON each way: `Ask` and `Answer`. Each load opens the engine
 //! anew. The files beside it do the phases, and `threads` says how clients share one.
 //!
 //! What must hold: engines share no allocator, so their memory and processor time are the
 //! process's. A load comes before phases that use what is loaded. `Measured::wrong` counts wrong
-//! answers where a phase checks (values, presence, last keys, counts); `load-sorted`, `overwrite`
-//! and `delete-scan` check nothing. One fails the run.
+//! answers where a phase checks (values, presence, last keys, counts). `load-sorted`, `overwrite`,
+//! `delete-scan` and the reads of the device check nothing. One wrong answer fails the run.
 //!
-//! Callers: `compare` starts and asks it through `main`; `instructions` calls `alone`.
+//! Callers: `main` makes tasks and calls `serve` in the process that `compare` starts; `compare`
+//! makes tasks, asks and reads answers; `instructions` calls `alone`.
 
 mod aged;
 mod device;

@@ -3,8 +3,8 @@
 //! The engine is closed, and its files are brought into the page cache or put out of it. Then it is
 //! opened and scanned from end to end. Opening is part of the time.
 //!
-//! What must hold: everything is there. Afterwards a check warms the caches again, so that phases
-//! that follow find what they would have found.
+//! What must hold: nothing that was loaded is missing. Afterwards the engine is opened once more,
+//! as for single reads, and checked. That warms the caches again for the phases that follow.
 //!
 //! Caller: `Child::measure`.
 

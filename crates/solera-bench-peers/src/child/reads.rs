@@ -1,14 +1,16 @@
-//! Phases that read and write nothing: `Child::{found, absent, multi_get, scans, full_scan,
+//! Phases that read, and write nothing: `Child::{found, absent, multi_get, scans, full_scan,
 //! two_threads}`.
 //!
-//! Of single reads, a pass without a clock gives the rate, and one with a clock over a quarter of
-//! the probes the latencies. `multi_get` and `scans` have both from one pass; `full_scan` and
-//! `two_threads` have no latencies.
+//! Of single reads (`found`, `absent`), a pass without a clock gives the rate. Another, with a
+//! clock over a quarter of the probes, gives the latencies. `multi_get` and `scans` have both from
+//! one pass; `full_scan` and `two_threads` have no latencies.
 //!
 //! What must hold: clients share the probes, each with a reader of its own. Full scans are of one
-//! client, `two_threads` of two.
+//! client, `two_threads` of two. Each phase counts wrong answers; of scans it checks the last key,
+//! of full scans the number and bytes.
 //!
-//! Caller: `Child::measure`.
+//! Callers: `Child::measure`; `fresh` (`found`, `scans`), `opened` (`full_scan`), `load` (one
+//! read).
 
 use super::{
     Child,

@@ -3,7 +3,7 @@
 //!
 //! A phase passes the shares and two closures: the first prepares a client, the second does its
 //! work. A `Done` is what one client did. Several are merged into one, which lasts from the
-//! earliest start to the latest end.
+//! earliest start to the latest end. `random_of` gives each client random numbers of its own.
 //!
 //! What must hold: each item lies in exactly one share. If there is only one share, the calling
 //! thread does it, so one client is measured as its loop alone. If one client cannot be prepared,

@@ -3,9 +3,9 @@
 //! Its caller flushes and compacts: here a thread for each, as many as fjall's workers.
 //!
 //! What must hold:
-//! - Nothing is logged. So it promises less than the other engines keep: a killed process loses
-//!   what was not flushed. The report says so.
-//! - A writer waits while three memtables are sealed or level 0 has too many runs.
+//! - Nothing is logged. So it promises less than most other engines keep: a killed process loses
+//!   what was not flushed. This crate's README.md says so. Closing flushes.
+//! - A writer whose memtable is full waits while three are sealed or level 0 has too many runs.
 //!
 //! Caller: `engines::open`.
 

@@ -1,7 +1,10 @@
 //! fjall, tuned for data in memory, and the same with values in blob files: `Fjall`, an `Engine`.
 //!
+//! `fjall-values` keeps values of 256 bytes or more in blob files; `fjall` keeps values beside
+//! keys.
+//!
 //! What must hold: memtables fit the last-level cache, as RocksDB's do. Which blob files are
-//! rewritten is left to fjall.
+//! rewritten is left to fjall. It counts as settled when nothing has run for a tenth of a second.
 //!
 //! Caller: `engines::open`.
 

@@ -2,9 +2,10 @@
 //!
 //! What must hold:
 //! - A killed process loses no committed write. A machine that loses power may.
-//! - A reader sees the moment of its making. So `reader_is_live` is false, and phases that write
-//!   make readers anew.
+//! - A reader sees the moment of its making. So `reader_is_live` is false, and mixed phases make
+//!   readers anew after writes.
 //! - The system's page cache holds the data. So memory budget, direct reads and LZ4 change nothing.
+//! - The only way to write is a transaction: `put_all` takes a thousand pairs to one.
 //!
 //! Caller: `engines::open`.
 

@@ -1,8 +1,9 @@
 //! redb, an embedded B-tree store: `Redb`, an `Engine`.
 //!
-//! What must hold: a transaction does not wait for the disk. So it promises less than the other
-//! engines keep: a killed process loses what was not synced. A reader sees the moment of its
-//! making. `put_all` takes a thousand pairs to a transaction.
+//! What must hold: a transaction does not wait for the disk. So it promises less than most other
+//! engines keep: a killed process loses what was not synced. `settle` commits durably. A reader
+//! sees the moment of its making, so `reader_is_live` is false. `put_all` takes a thousand pairs to
+//! a transaction. Direct reads and LZ4 change nothing.
 //!
 //! Caller: `engines::open`.
 

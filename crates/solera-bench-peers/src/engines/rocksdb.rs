@@ -1,12 +1,12 @@
 //! RocksDB in three settings (`Tuning`): `RocksDb`, an `Engine`.
 //!
-//! The tuned ones have memtables that fit the last-level cache, and index blocks searched by
-//! interpolation where keys lie evenly. One of them keeps large values in blob files. The other is
-//! as in the DobLIX paper.
+//! `Tuned` and `Blob` have memtables that fit the last-level cache, and index blocks searched by
+//! interpolation where keys lie evenly. `Blob` also keeps large values in blob files. `Paper` is
+//! set as in the DobLIX paper.
 //!
 //! What must hold: a build whose checksums do not use the processor's instruction is refused, since
-//! RocksDB asks that when it is compiled. Options of point reads are made once for each reader,
-//! those of a scan for each scan.
+//! RocksDB asks that when it is compiled. `SOLERA_PEERS_SLOW_ROCKSDB` allows it, to try the bench.
+//! Options of point reads are made once for each reader, those of a scan for each scan.
 //!
 //! Caller: `engines::open`, with the feature `rocksdb`.
 

@@ -4,8 +4,9 @@
 //! It is three engines (`Way`): `solera` keeps values in tables, `solera-values` keeps large values
 //! apart, and `solera-owned` reads the other way: into a buffer, and by the ordinary iterator.
 //!
-//! What must hold: nothing is tuned for the loads. Beside the budget only what `Setting` says is
-//! set: direct reads, and LZ4 or no compression (a user's default is LZ4).
+//! What must hold: nothing is tuned for the loads. Beside the budget only direct reads and
+//! compression are set, as `Setting` says: LZ4 or none (a user's default is LZ4). `solera-values`
+//! also sets from which length values are kept apart.
 //!
 //! Caller: `engines::open`.
 
