@@ -4,6 +4,10 @@
 //! A report names what was measured, not what happens to lie in the source tree when it is read.
 //!
 //! What must hold: outside a repository, or without git, there is no commit, and the build goes on.
+//! It runs again after a commit, a checkout, or a change of the engine's sources. Other changes
+//! that are not committed may stay unseen.
+//!
+//! Caller: cargo, when it builds this package.
 
 use std::process::Command;
 

@@ -3,7 +3,7 @@
 //!
 //! Both take the same load, reads, scans and updates of small values, interleaved. For each kind it
 //! prints operations a second in the median of all rounds, and the median of the ratios within a
-//! round. A ratio below 0.99 is more than one percent.
+//! round. A ratio below 0.99 means that separation costs more than one percent.
 //!
 //! `cargo run --release -p solera-bench --example threshold -- [entries] [rounds]`
 

@@ -10,8 +10,8 @@
 //! run. Throughput loops do not read the clock for each operation.
 //!
 //! Callers: `solera bench` and `solera bench paper` in `solera-cli`, where `explain` and `output`
-//! use `report` too. `solera-bench-peers` measures Solera and other engines by the same workloads
-//! and loops.
+//! use parts of `report` and `paper` too. `solera-bench-peers` measures Solera and other engines by
+//! the same workloads and loops.
 
 pub mod random;
 pub mod zipf;

@@ -1,13 +1,15 @@
 //! The order of things in `solera bench`: `run`, by a `Config`; `Error`, `Progress`.
 //!
-//! It generates each data set, loads an `Arm` for each index kind, checks every pair, and measures
-//! the phases in interleaved repeats. Within a phase the arms follow one another, each repeat with
-//! another one first.
+//! It generates each data set, loads an `Arm` for each index kind, and compacts it if asked. It
+//! checks every pair, then measures the phases in interleaved repeats. Within a phase the arms
+//! follow one another, each repeat with another one first.
 //!
-//! What must hold: a configuration that cannot be run is refused before anything is done. Only a
-//! bad file of keys is found when its set is made. One wrong answer fails the run.
+//! What must hold: a configuration that cannot be run is refused before anything is done. What is
+//! wrong with a set (a bad file of keys, too little memory) is found when it is made. One wrong
+//! answer fails the run.
 //!
-//! Callers: `solera bench` in `solera-cli`; `paper` shares `Error` and `Progress`.
+//! Callers: `solera bench` in `solera-cli`. `arm`, `measure` and `paper` share `Result`, `paper`
+//! also `Error` and `Progress`.
 
 use crate::{
     arm::{Arm, Blocks},

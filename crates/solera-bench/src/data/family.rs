@@ -1,7 +1,8 @@
-//! How generated keys are spread: `Family`, eight families of papers and text, eight as
-//! applications make; `draw`, `texts`.
-//! `draw` makes numbers, `texts` makes text. The families of applications come from
-//! `data::applications`.
+//! How generated keys are spread: `Family`, eight families of papers and text, nine as applications
+//! make; `draw`, `texts`.
+//!
+//! `draw` makes numbers, `texts` makes text; `hexadecimal` is numbers that `DataSet::of` writes as
+//! text. Most of what applications make comes from `data::applications`.
 //!
 //! What must hold:
 //! - The same seed gives the same keys.

@@ -1,15 +1,16 @@
-//! The data that is loaded: `DataSet`, made by a `Recipe` of `Keys` and `Sizes`.
+//! The data that is loaded: `DataSet`, made by a `Recipe` of `Keys` and `Sizes`, or from the
+//! repository's sample of real rows.
 //!
-//! Keys come from a sample of real rows, from families, from files of the SOSD benchmark, or from
-//! lines of text files. A set may have several versions of keys.
+//! Keys of a recipe come from families, from files of the SOSD benchmark, or from lines of text
+//! files. A set may have several versions of keys.
 //!
-//! What must hold: every set also has keys that are held out, one in nine. They are of the same
-//! kind and from the same places as the loaded ones, but never written. Absent reads ask for them;
-//! random bytes would be too easy, since most lie outside any block's range. A file of one key
-//! alone has a made-up absent key. The same recipe gives the same set.
+//! What must hold: every set also has keys that are held out, about one in nine. They are of the
+//! same kind and from the same places as the loaded ones, but never written. Absent reads ask for
+//! them; random bytes would be too easy, since most lie outside any block's range. A file of one
+//! key alone has a made-up absent key. The same recipe gives the same set.
 //!
-//! Callers: `runner`, `arm`, `probes`, `paper` (`subject`, `blocks`, `training`),
-//! `solera-bench-peers` (`source`), tests.
+//! Callers: `runner`, `arm`, `probes`, `paper`, `solera-bench-peers`, tests. `solera bench` and
+//! `solera bench paper` read `Keys` from their arguments.
 
 mod applications;
 mod family;

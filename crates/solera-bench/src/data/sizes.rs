@@ -6,10 +6,10 @@
 //! text; one of 8 bytes is the number. A value is random, incompressible bytes.
 //!
 //! What must hold: the number in a key tells it from all others. Families of text have keys of
-//! their own lengths. Illegal sizes are refused with what is legal.
+//! their own lengths. Parsing refuses illegal sizes and says what is legal.
 //!
-//! Caller: `data::mod`; `runner`, `paper` and `solera-bench-peers` take a `Sizes` in their
-//! settings.
+//! Callers: `data::mod` makes keys and values; `runner`, `paper`, `solera-cli` and
+//! `solera-bench-peers` take a `Sizes` in their settings.
 
 use crate::random::Random;
 use serde::Serialize;

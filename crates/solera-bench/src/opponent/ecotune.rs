@@ -9,6 +9,7 @@
 //! What must hold: the program serves what the best of all schedules serves. Queries cost this
 //! machine's unit costs, in place of the paper's count of I/Os; with that count alone, runs would
 //! not matter to lookups.
+//!
 //! Callers: `paper::camal_dynamic` and `paper::lerp`.
 
 use super::planner::Plan;

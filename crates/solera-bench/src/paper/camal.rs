@@ -8,8 +8,8 @@
 //! What must hold: every arm has the same memory. There is no room for the trees of all forms at
 //! once, so they are loaded two at a time.
 //!
-//! Callers: `paper::mod`; `camal_lab`, `camal_learned`, `camal_dynamic`, `ruskey` and `together`
-//! take its constants and helpers.
+//! Callers: `paper::mod`; `camal_lab`, `camal_learned` and `camal_dynamic` take its constants and
+//! helpers.
 
 pub(super) use solera_tune::agent::camal::TRAINING;
 

@@ -1,12 +1,12 @@
 //! Arms that do the same missions in turns, and what became of each: `Contest`, `Arm`, `Role`.
 //!
-//! `missions` lets every arm do so many missions of a mix, another one first each time. `us` is
-//! microseconds of an operation over a range of missions; `best_fixed` the fixed arm that costs
-//! least.
+//! `missions` lets every arm do so many missions of a mix, another one first each time. An `Arm`
+//! keeps time, blocks and level 1's run limit of each mission. `us` is microseconds of an operation
+//! over a range of missions; `best_fixed` the fixed arm that costs least.
 //!
-//! What must hold: all arms do the same operations on the same data.
+//! What must hold: all arms do as many operations of the same mixes on the same data.
 //!
-//! Caller: `paper::lerp`.
+//! Callers: `paper::lerp`; `camal_learned`, `camal_dynamic` and `together` take `mean`.
 
 use super::{
     learning::{Hand, Learner},

@@ -1,9 +1,9 @@
 //! DobLIX's experiments: `run`, D1 to D3.
 //!
 //! D1 reads key families, hot (here) and from the device (`device`). The grid goes over ε and block
-//! size. D2 goes over key and value sizes, D3 over index bytes and build time (`training`). In D1
-//! and D3 every index kind is an arm, at the defaults of its paper; in D2 five are, in the grid
-//! DobLIX's two.
+//! size. D2 goes over key and value sizes, D3 over build time (`training`). In D1 in memory and in
+//! D3 every index kind is an arm, at the defaults of its paper; the device leaves two out. In D2
+//! five are, in the grid DobLIX's two.
 //!
 //! What must hold: in D1 in memory, kinds that are made for keys of at most eight bytes are not
 //! held against text. D3 builds them over text too.

@@ -5,9 +5,11 @@
 //! narrowest error bound and the largest blocks that it may ask for. `closed` is Solera's own
 //! layout.
 //!
-//! What must hold: the layout in which the agent ends does at least 0.95 of the best cell's
-//! operations. So does `closed`. The agent ends no slower than it began. Fewer than 50 episodes in
-//! 3,000 missions are a miss.
+//! The verdicts ask: the layout in which the agent ends does at least 0.95 of the best cell's
+//! operations, after 50 episodes. So does `closed`. The agent ends no slower than it began. Error
+//! bounds make no difference within a block size. A verdict that does not hold is shown.
+//!
+//! What must hold: the agent is given at most 3,000 missions.
 //!
 //! Caller: `paper::mod`.
 

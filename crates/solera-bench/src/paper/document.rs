@@ -6,8 +6,8 @@
 //!
 //! What must hold: the page shows every picture that it has, and no word is lost in wrapping.
 //!
-//! Callers: all experiments of `paper` fill one; `solera bench paper` writes it out;
-//! `solera-bench-peers` wraps its page by `wrapped`.
+//! Callers: all experiments of `paper` make sections, `paper::mod` the document, and `solera bench
+//! paper` writes it out. `solera explain` makes one too; `solera-bench-peers` wraps by `wrapped`.
 
 use crate::report::{
     Spread,

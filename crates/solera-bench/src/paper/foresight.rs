@@ -2,9 +2,11 @@
 //! experiment.
 //!
 //! `add` takes a case: blocks for each operation predicted from the tree as found, predicted from
-//! nothing but the setting, and measured. `section` gives the errors, with a verdict.
+//! nothing but the setting and the data, and measured. `section` adds a verdict on each of the two
+//! predictions to those that it is given.
 //!
-//! What must hold: the model's median error decides (15 % at most), and the worst case is shown.
+//! What must hold: the model's median error decides (15 % at most), and the five worst cases are
+//! shown.
 //!
 //! Callers: `paper::camal` and `paper::ruskey`.
 

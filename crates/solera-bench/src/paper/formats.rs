@@ -8,7 +8,8 @@
 //! What must hold: RocksDB's block is that of format version 5 or later, with defaults and keys
 //! without sequence numbers. Sherry's is as the paper has it (docs/PAPERS.md, "Sherry: the index").
 //!
-//! Callers: `paper::sherry` compares; `paper::blocks` and `paper::device` make `DataBlock`s.
+//! Callers: `paper::sherry` compares; `paper::blocks` makes `DataBlock`s, `paper::device` reads
+//! them.
 
 /// A data block: what an index must know of it.
 #[derive(Clone, Debug, PartialEq, Eq)]

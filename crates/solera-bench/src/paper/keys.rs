@@ -1,11 +1,12 @@
 //! Keys as applications have them, under `learned` beside the classical indexes: `run`.
 //!
-//! For each set of keys it loads one database for each kind and counts index bytes, and blocks that
-//! reads look into, also by table and by tenth of a table. It times reads in turns, and training
-//! beside a compaction and in one index of all blocks (`training`).
+//! For each set of keys it loads one database for each kind and counts index bytes. It reads the
+//! databases in turns and times them. Of `learned` it counts blocks that reads look into, also by
+//! table and by tenth of a table. It times training of `learned` beside a compaction, and in one
+//! index of all blocks (`training`).
 //!
-//! What must hold: blocks are counted by real lookups of every key of the set. Absent keys are
-//! counted next to every key. `learned` is trained on its own blocks.
+//! What must hold: these blocks are counted by real lookups of every key of the set, and of the
+//! absent key next below each. `learned` is trained on its own blocks.
 //!
 //! Caller: `paper::mod`.
 

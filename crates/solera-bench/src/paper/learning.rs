@@ -1,8 +1,8 @@
-//! A database whose knobs are turned after every mission: `Learner`, and `Hand`, which turns them.
+//! A database and the hand that may turn its knobs after each mission: `Learner`, and `Hand`.
 //!
 //! A hand is none (a fixed arm), an agent as the papers do it, or a tuner as users have it.
-//! `mission` does operations and then has the hand decide. `update_ns` is what an update of the
-//! agent's model takes.
+//! `mission` does operations and then has the hand decide. `unseen` does some of which no agent is
+//! told. `update_ns` is what an update of the agent's model takes.
 //!
 //! What must hold: an agent's proposals are done at once and never taken back; a tuner has its
 //! windows, its guard and its journal.

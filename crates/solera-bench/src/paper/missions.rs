@@ -4,10 +4,12 @@
 //! A `Site` is the data of an experiment and where it lies: a disk, or a place whose time is
 //! counted (`counted`). `loaded` fills a tenant, `fork` copies it, `run` does operations. `foresee`
 //! asks the cost model.
+//!
 //! What must hold: where the site has no background thread, all work is done in the caller's thread
 //! at once. So an operation's time is all the work that it causes. Tables are read past the
 //! system's cache where the file system allows it. Every read is checked, a value by the key that
 //! it begins with; one wrong answer fails the run.
+//!
 //! Callers: `paper::{camal, camal_lab, camal_dynamic, ruskey, lerp, learning, contest, transition,
 //! doblix_agent}`.
 

@@ -1,13 +1,15 @@
-//! Papers' experiments, repeated: `run`, what `solera bench paper` runs.
+//! Experiments of papers, repeated, and three of our own: `run`, what `solera bench paper` runs.
 //!
 //! `Paper` is the list of them, `Part` a part of one that has several, `Scale` how large an
-//! experiment is. Each experiment has a file of its own and returns sections of a `Document`. That
-//! says with figures where a paper's claim holds here and where not.
+//! experiment is. Our own are `safety`, `together` and `keys`. Experiments stand in the files
+//! beside this one and return sections of a `Document`. That says with figures where a claim holds
+//! here and where not. `run` adds the conditions: command, commit, machine, method.
 //!
-//! What must hold: a wrong answer that an experiment finds fails the run. Each file says whether
-//! its arms take turns, and what is checked. Parts are refused that are not of the paper.
+//! What must hold: a wrong answer that an experiment finds fails the run. Parts are refused that
+//! are not of the paper. A claim that does not hold fails nothing.
 //!
-//! Caller: `solera bench paper` in `solera-cli`.
+//! Callers: `solera bench paper` in `solera-cli`; `solera explain` and `solera-bench-peers` use
+//! `document`.
 
 pub mod document;
 pub mod formats;

@@ -4,8 +4,8 @@
 //! `data`, `setting` and `closed_form` say what its databases are made of. Level 0 holds K₀ write
 //! buffers whatever the arm: RusKey's K is that of the levels below.
 //!
-//! What must hold: the arms of one mix take missions in turns. Arms whose block caches differ are
-//! refused; a verdict says whether their memory was the same.
+//! What must hold: the arms of one mix take missions in turns. Arms whose block caches differ by
+//! more than 1 % are refused; a verdict says whether their memory was the same.
 //!
 //! Callers: `paper::mod`; `paper::lerp`, `camal`, `camal_learned`, `doblix_agent` and `transition`
 //! take its setting and helpers.

@@ -1,9 +1,11 @@
 //! Sherry's experiments: `run`, S1 space of the index, S2 time.
 //!
 //! S1 counts the bytes of the index against RocksDB's formats and the paper's own (`formats`), over
-//! the very same block boundaries. S2 asks databases under each kind in turns.
+//! the very same block boundaries. S2 asks databases under each of six layouts in turns: two
+//! classical kinds, Sherry's with three γ, `learned`.
 //!
-//! What must hold: what is said of space and of time is about one arm.
+//! What must hold: the verdicts on space and on time are about one arm, Sherry's index with γ =
+//! 0.5.
 //!
 //! Caller: `paper::mod`.
 

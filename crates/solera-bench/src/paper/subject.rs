@@ -6,7 +6,7 @@
 //! databases in turns, `of_stored` opens each for its turn alone.
 //!
 //! What must hold: every answer is compared with the set. `create_all` also walks each database
-//! after its load. Of stored databases all have the same memory, and none comes to lie behind
+//! after its load. `of_stored` gives all databases the same memory, and none comes to lie behind
 //! another.
 //!
 //! Callers: `paper::{doblix, device, keys, sherry, training, turns}`; `paper::keeper` asks

@@ -1,9 +1,10 @@
 //! The papers' ideas together: `run`, experiment X1, 2⁵ settings over YCSB's workloads and RusKey's
 //! sessions.
 //!
-//! An `Idea` is what is switched on and off: separation, shape, memory, blocks, index. Each setting
-//! is chosen for its workload by the cost model, and measured in a world of counted time. `Effects`
-//! says what each idea does, and what two do to each other.
+//! An `Idea` is what is switched on and off: separation, shape, memory, blocks, index. Where they
+//! are on, shape, memory and blocks are chosen for each workload by the cost model. Each setting is
+//! measured in a world of counted time. `Effects` says what each idea does, and what two do to each
+//! other.
 //!
 //! What must hold: effects are of logarithms of times, so that what multiplies adds up.
 //!

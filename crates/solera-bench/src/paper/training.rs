@@ -1,15 +1,16 @@
-//! What models cost to build, beside what the compaction around them costs: `measure`, which gives
-//! a `BuildCost`.
+//! What models cost to build: `measure`, beside what the compaction around them costs
+//! (`BuildCost`); `growth`, in one large index beside pieces.
 //!
-//! Training is timed by doing it again, alone, on the very blocks that the compaction wrote, with
-//! the functions that it calls. Timers inside a merge loop of 100 ns for each entry would measure
-//! themselves. The compaction is one of two runs, every key of one between keys of the other.
+//! `measure` times training by doing it again, alone, with the functions that the compaction calls.
+//! Timers inside a merge loop of 100 ns for each entry would measure themselves. The blocks are
+//! those that the compaction wrote, if they can be told from its index; else those under an exact
+//! index. The compaction is one of two runs, every key of one between keys of the other.
 //!
 //! What must hold: the compaction's is processor time of this thread, that of the parts passed on
 //! the clock. Each is the least of several repeats. A system that does not tell a thread's time is
 //! an error.
 //!
-//! Callers: `paper::doblix` (D3), `paper::keys`.
+//! Callers: `paper::doblix` (D3), `paper::keys`, which alone asks for `growth`.
 
 use super::{
     blocks::{self, TableBlocks},

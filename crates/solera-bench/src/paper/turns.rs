@@ -1,9 +1,10 @@
 //! Databases compared closely, all open in memory and asked the same in short turns:
 //! `Inquiry::in_turns`, `InTurns`, `Beside`.
 //!
-//! Where a cache's blocks come to lie differs from one opening to the next, and moves a database's
-//! rate by several percent. Turns take the machine's drift and its stalls out of a ratio. Another
-//! order of opening in each repeat takes out what being first gains.
+//! `InTurns` has what a database answered, and a `Beside`: rate and p99 of the last database in
+//! multiples of this one's. Where a cache's blocks come to lie differs from one opening to the
+//! next, and moves a database's rate by several percent. Turns take the machine's drift and its
+//! stalls out of a ratio. Another order of opening in each repeat takes out what being first gains.
 //!
 //! What must hold: ratios are of the same turn; what is left of chance is in the quartiles.
 //!

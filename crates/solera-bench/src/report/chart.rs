@@ -1,7 +1,8 @@
-//! Bar charts: `Chart`, one bar for each index kind with its number at its end.
+//! Bar charts: `Chart`, one bar with its number at its end for each of several things: index kinds,
+//! engines, arms.
 //!
-//! A line over the bar goes from the least to the greatest repeat. `draw` makes a `Drawing`;
-//! colours are those of `report::picture`.
+//! If a number was measured several times, a line over its bar goes from the least to the greatest.
+//! `draw` makes a `Drawing`; colours are those of `report::picture`.
 //!
 //! What must hold: no name leaves the picture.
 //!

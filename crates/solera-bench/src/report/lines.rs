@@ -1,11 +1,11 @@
-//! Line charts: `LineChart`, how a number went over a run, one line for each of several things.
+//! Line charts: `LineChart`, how a number goes over another, one line for each of several things.
 //!
 //! `draw` makes a `Drawing` with a scale at the left and names above; colours are those of
 //! `report::picture`.
 //!
 //! What must hold: lines stay in the picture and are named.
 //!
-//! Caller: `paper::document`, for `Lines`.
+//! Callers: `paper::document`, for `Lines`; `solera-bench-peers`, for reads over size.
 
 use super::{
     html::escape,

@@ -1,13 +1,13 @@
 //! What a run found out, as plain data: `Report`, with a `SetReport` for each data set and an
 //! `ArmReport` for each index kind.
 //!
-//! `Phase` is what is measured; a `Spread` is a number measured several times, with median and
-//! quartiles. `to_text`, `to_json` and `to_html` print it.
+//! `Phase` is what is measured; a `Spread` is a number measured several times, with median, least
+//! and greatest; it computes quartiles. `to_text`, `to_json` and `to_html` print a report.
 //!
 //! What must hold: units are in the names of fields. Text and page print the same rows.
 //!
-//! Callers: `runner` fills it; `solera bench` prints it; `paper` and `solera-bench-peers` use
-//! `Spread` and the charts, `solera explain` the page.
+//! Callers: `runner` and `arm` fill it; `solera bench` prints it. `paper` and `solera-bench-peers`
+//! use `Spread`, numbers and charts; `solera explain` the page.
 
 pub mod number;
 mod rows;

@@ -1,13 +1,14 @@
-//! Numbers for readers, a few significant digits and a unit always: `Quantity`, `Scale`, `digits`,
+//! Numbers for readers, a few significant digits and a unit: `Quantity`, `Scale`, `digits`,
 //! `count`, `bytes`, `date`.
 //!
-//! A `Quantity` chooses one `Scale` for a whole column, by its largest number.
+//! A `Quantity` chooses one `Scale`, a divisor and a unit, for a whole column by its largest
+//! number. `digits` writes the number without a unit.
 //!
 //! What must hold: `digits` shows at most four decimals, and no scientific notation. From 0.1 to
-//! 10,000 that is three or four digits.
+//! below 10,000 that is three or four digits.
 //!
-//! Callers: `report` (`rows`, `text`, `chart`, `lines`), `paper`, `solera-bench-peers`, and `units`
-//! of `solera-cli`.
+//! Callers: `report`, `paper`, `solera-bench-peers`, and in `solera-cli` `output` (dates) and
+//! `explain`.
 
 /// What a column of numbers counts, so that one scale can be chosen for all of them.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -2,7 +2,8 @@
 //! `conditions`.
 //!
 //! `facts` is the head of text and page; `conditions` says in a sentence how a data set was
-//! measured.
+//! measured. `render` also writes, of each set, what its table says in words (`verdict`), and ends
+//! with what the kinds are.
 //!
 //! What must hold: a machine on which others kept more than 0.2 cores busy, and a debug build, are
 //! called so.

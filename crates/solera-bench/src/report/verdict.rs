@@ -1,10 +1,12 @@
 //! What a data set's table says, in words: `verdict`, which arm is first in what and by how much;
-//! `meaning`, what a kind is.
+//! `meaning`, what an index kind is.
+//!
+//! `verdict` compares found reads, absent reads, scans and the size of the index.
 //!
 //! What must hold: one arm alone has no other to be held against, so nothing is said of it. Every
 //! index kind has a meaning.
 //!
-//! Caller: `report::text`, which ends with them.
+//! Caller: `report::text`, which puts a verdict after each set's table and ends with the meanings.
 
 use super::{ArmReport, Phase, SetReport};
 

@@ -1,8 +1,11 @@
 //! L3, cell by cell: what value size, over-provision and the error bound do (`sizes`, `spares`,
 //! `bounds`).
 //!
-//! What must hold: each cell has a database of its own, and all of a table hold about as many
-//! bytes.
+//! A cell loads, updates as many pairs as there are, scans and reads. `sizes` is of all ways that
+//! give space back and of inline, `spares` of the former alone, `bounds` of `learnedkv`.
+//!
+//! What must hold: each cell has a database of its own in each repeat, and all of a table hold
+//! about as many bytes. Figures are medians of the repeats.
 //!
 //! Caller: `learnedkv::run`.
 

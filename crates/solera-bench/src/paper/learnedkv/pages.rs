@@ -1,6 +1,7 @@
 //! L1 and L2 as sections of the page: conditions, rates, bytes by cause, latencies, space, scans.
 //!
-//! What must hold: what several repeats measured is shown by medians and quartiles.
+//! What must hold: rates of several repeats are shown by medians and quartiles, most other figures
+//! by medians alone. Of read calls for each read the most is shown.
 //!
 //! Caller: `learnedkv::run`.
 

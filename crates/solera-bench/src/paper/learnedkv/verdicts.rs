@@ -1,5 +1,9 @@
 //! What holds of the aims of L1 and L2: `of`.
 //!
+//! The aims bound bytes written, rates, scans, read calls, latencies and space. They hold `tier`,
+//! or each way that gives space back, against inline, an unsorted log, `rewrite`, or a number. One
+//! holds `learnedkv` against `rewrite`, as the paper does.
+//!
 //! What must hold: each aim is a row, whether it holds or not.
 //!
 //! Caller: `learnedkv::run`.
