@@ -1,13 +1,13 @@
-//! Bytes as text and back, without loss: `escaped` and `unescape`, `hex` and `unhex`, and
-//! `Notation`, which of them.
+//! Bytes as text and back, without loss: `escaped` and `unescape`, `hex` and `unhex`.
 //!
-//! Printable ASCII stands for itself; a backslash is `\\`; tab, newline and carriage return are
-//! `\t`, `\n`, `\r`. Every other byte is `\xNN` with two hexadecimal digits.
+//! In escaped text printable ASCII stands for itself; a backslash is `\\`; tab, newline and
+//! carriage return are `\t`, `\n`, `\r`. Every other byte is `\xNN` with two hexadecimal digits.
+//! `Notation` says how an argument is written (as it is, escaped, or hexadecimal) and reads it.
 //!
 //! What must hold: an escaped key contains no tab and no newline, so a tab may separate it from its
 //! value. A wrong escape is refused with its place.
 //!
-//! Callers: `output` (what is printed), and the commands that take keys.
+//! Callers: `output` (what is printed), and the commands that take or show keys.
 
 use crate::failure::{Failure, Result};
 use std::ffi::OsStr;

@@ -1,13 +1,14 @@
 //! How a command ends: `Outcome`, well, or `Failure`, with a reason and the exit status that says
 //! so to a script.
 //!
-//! `Failure::file` is of a user's file; errors of the engine become failures by `From`.
+//! `Failure::file` is of a user's file; `and` adds to the text; errors of the engine become
+//! failures by `From`.
 //!
-//! What must hold: the text is one line, without the program's name. The statuses are those of the
-//! table in `--help`.
+//! What must hold: the text is without the program's name. The statuses are those of the table in
+//! `--help`. A reader of the output that has gone is a `Failure` with status 0.
 //!
-//! Callers: every command returns them; `main` exits by them; the fuzz target `load` compiles them
-//! too.
+//! Callers: every command, and what commands read, open and write by, returns them. `main` exits by
+//! them; the fuzz target `load` compiles them too.
 
 use std::{fmt, io, process::ExitCode};
 

@@ -1,12 +1,15 @@
-//! What a user gives a command to read or to work in: files (`unless_another`), directories
-//! (`directory`, `make_directory`), ranges (`must_not_be_reversed`) and counts (`within`).
+//! What a user gives a command to read or to work in: files (`unless_another`, `beginning`),
+//! directories (`directory`, `make_directory`), ranges (`must_not_be_reversed`) and counts
+//! (`within`).
+//!
+//! `unless_another` tells damage from a file of another kind, by its first bytes (`beginning`).
 //!
 //! What must hold: a name that leads to something of another kind is a mistake on the command line,
 //! not damage. Only what begins as it should can be damaged.
 //!
-//! Callers: the commands that read a file other than a database's (`trace`, `tune`, `cost`), those
-//! that make databases of their own (`bench` and what is below it, `cost`), those that change a
-//! range of keys (`del`, `compact`), and `own`.
+//! Callers: `trace`, `tune` and `cost`, which read a file other than a database's; `bench`, what is
+//! below it, and `cost`, which make files of their own; `del` and `compact`, which change a range
+//! of keys; and `own`.
 
 use crate::{
     failure::{Failure, Result},

@@ -1,14 +1,15 @@
 //! What is printed: `stdout`, `Form` (the notation of entries), `say`, `print_json`, `print_text`,
-//! `utc` (dates).
+//! `json_bytes`, `utc` (dates).
 //!
-//! `Form` writes keys and values raw, escaped, in hexadecimal or as JSON, and reads them on the
-//! command line. `say` writes one line to standard error.
+//! `Form` is the notation of `get` and `scan`. It writes keys and values escaped, raw, in
+//! hexadecimal or as JSON. Keys on the command line are plain, escaped or hexadecimal: it tells
+//! which (`notation`), and `escape::Notation` reads them. `say` writes one line to standard error.
 //!
-//! What must hold: bytes that are not UTF-8 become `name_hex` in JSON, so nothing is lost. A
-//! message stays one line of bounded length, whatever is in it. No command panics when its reader
-//! has gone.
+//! What must hold: in JSON, `json_bytes` writes bytes that are not UTF-8 as `name_hex`, so nothing
+//! is lost. What `say` says stays one line of bounded length, whatever is in it. No command panics
+//! when its reader has gone.
 //!
-//! Callers: every command.
+//! Callers: the commands, `main` and `signal` (`say`), `report` (`json_bytes`).
 
 use crate::escape::{Notation, escape_into, hex, hex_into};
 use serde_json::{Map, Value};

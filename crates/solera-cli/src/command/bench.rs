@@ -1,8 +1,8 @@
-//! `solera bench`: measures the engine on this machine (`solera_bench::run`), in a database that is
-//! gone afterwards.
+//! `solera bench`: measures the engine on this machine (`solera_bench::run`), in databases that are
+//! gone afterwards. `bench paper` and `bench space` lie beside it.
 //!
-//! `Bench::run` reads the arguments, makes a `Config`, runs it and prints the report, or writes it
-//! as a page. `Shown` says how far a run has come; `paper` beside it repeats papers.
+//! `Bench::run` reads the arguments, makes a `Config`, runs it and prints the report as text or
+//! JSON. With `--html` it also writes the report as a page. `Shown` says how far a run has come.
 //!
 //! What must hold: the page is opened before anything is measured, and written only if the run
 //! succeeds. Wrong answers end the command as a failure.

@@ -1,9 +1,11 @@
 //! `solera check`: is everything on disk as it was written? `Check::run` prints what
 //! `solera::inspect::check` found.
 //!
-//! It lists files by kind with their counts, then problems with file and offset, as text or JSON.
+//! It lists each file with its kind and what it holds, then problems with file and offset, then a
+//! summary, as text or JSON.
 //!
-//! What must hold: a problem makes the exit status that of damage. The database is not opened.
+//! What must hold: a problem makes the exit status that of damage. The database is not opened; one
+//! that a process has open is refused.
 //!
 //! Caller: `main`.
 

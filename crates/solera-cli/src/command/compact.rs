@@ -1,7 +1,10 @@
-//! `solera compact`: merges a range of keys down to its last level, by `Keyspace::compact_range`,
-//! and prints what it came to.
+//! `solera compact`: merges a range of keys, or all, down to its last level, by
+//! `Keyspace::compact_range`.
 //!
-//! What must hold: no answer changes. Damaged tables are told of, and are a failure.
+//! It prints bytes of tables and entries before and after, and how long it took.
+//!
+//! What must hold: no answer changes. Damaged tables are told of, and are a failure, when all is
+//! done.
 //!
 //! Caller: `main`.
 

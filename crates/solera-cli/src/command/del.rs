@@ -1,7 +1,8 @@
 //! `solera del`: deletes keys, a prefix, or all keys of a range, durably and at once, in one batch.
 //!
 //! What must hold: it opens an existing database and makes none. A key that is not there is no
-//! mistake.
+//! mistake. An empty `--prefix` or `--from` deletes nothing, but is refused: only `--all` means
+//! all.
 //!
 //! Caller: `main`.
 

@@ -1,8 +1,10 @@
-//! `solera dump`: prints what one file of a database holds, by `solera::inspect::dump`.
+//! `solera dump`: prints what one file of a database holds, as lines for people or as JSON, by
+//! `solera::inspect`.
 //!
-//! It knows tables, logs, manifests, value files and CURRENT by their names.
+//! It knows tables, logs, manifests, value files and CURRENT by their names; others are refused.
 //!
-//! What must hold: nothing is opened but that file. Damage ends it with the place.
+//! What must hold: nothing is opened but that file. Damage ends it with the place, after what was
+//! readable before.
 //!
 //! Caller: `main`.
 

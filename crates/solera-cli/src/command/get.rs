@@ -1,7 +1,9 @@
 //! `solera get`: prints the value of a key, in the notation that was asked for (`output::Form`).
 //!
-//! What must hold: an absent key is an exit status of its own, and prints nothing. The database is
-//! opened read-only.
+//! JSON has the key too. Raw output is the value alone, without a newline.
+//!
+//! What must hold: an absent key is an exit status of its own. Then a message goes to standard
+//! error, and nothing to standard output. The database is opened read-only.
 //!
 //! Caller: `main`.
 

@@ -1,7 +1,7 @@
 //! `solera keyspace`: lists, makes and drops keyspaces (`KeyspaceCommand`).
 //!
-//! What must hold: listing opens read-only. A keyspace that is to be made must not be there; one
-//! that is to be dropped must be, and goes only with `--yes`.
+//! What must hold: listing opens read-only. A keyspace that is to be made must not be there. One
+//! that is to be dropped must be, and goes only with `--yes`; of several all go or none.
 //!
 //! Caller: `main`.
 

@@ -1,11 +1,12 @@
-//! `solera levels`: the tree as a picture, from `Keyspace::stats`.
+//! `solera levels`: the tree as a picture, or as JSON, from `Keyspace::stats`. It takes one
+//! keyspace or all.
 //!
-//! Each level is a bar, wider the deeper it lies, filled by how full the level is. Runs alternate
-//! in shade, the newest on the left. Under it stand its runs with their key ranges, and the filters
-//! that its tables have and will get.
+//! Each level is a bar, wider the deeper it lies (up to 48 columns), filled by how full the level
+//! is. Runs alternate in shade, the newest on the left. Under it stand its runs with their key
+//! ranges, and the filters that its tables have and will get.
 //!
-//! What must hold: every run is shown. Long keys are cut, and no byte of one breaks the picture.
-//! Damaged tables are told of.
+//! What must hold: every run is listed. Long keys are cut, and no byte of one breaks the picture.
+//! All keyspaces are shown first; then damaged tables make the command fail.
 //!
 //! Caller: `main`.
 

@@ -5,10 +5,12 @@
 //! an earlier load came to.
 //!
 //! What must hold: a load that was killed leaves a prefix; a sorted one leaves all or nothing, and
-//! cannot be resumed. How far it came stands in the report of `--bad-lines`, or else in
-//! `load.progress` in the database's directory. A mark is written only after everything up to it is
-//! durable. Resuming refuses other options, an input that is another one up to the mark, a database
-//! that is another one or older than the mark, and a keyspace that was made anew.
+//! cannot be resumed. A load that ends by itself on a signal or an error of the input keeps what
+//! came before. How far it came stands in the report of `--bad-lines`, or else in `load.progress`
+//! in the database's directory. A mark is written only after everything up to it is durable.
+//! Resuming refuses other options, and an input that is another one up to the mark. It refuses a
+//! database that is another one or older than the mark, and a keyspace that was made anew.
+//!
 //! Caller: `main`.
 
 use super::bench::must_be_available;

@@ -5,7 +5,7 @@
 //! What must hold: it is gone when the measurement ends, and when a signal ends it, though other
 //! threads still write there. One that a signal cannot remove is named.
 //!
-//! Callers: `command::bench` and `command::paper`.
+//! Callers: `command::bench`, `command::paper` and `command::space`.
 
 use crate::{
     failure::{Failure, Result},

@@ -1,12 +1,16 @@
 //! `solera bench space`: whether the space of what is gone comes back, and what is passed over for
 //! it.
 //!
-//! Owns the rows: what each does, how much it may keep, and the verdict. Sizes are those of the
-//! reports that the rows come from; `--percent` changes them.
+//! Owns the rows: what each does, what is asked of it, and the verdict. Most look at the space of
+//! old versions, of expired and of deleted entries. Some of these call `compact_range`. One counts
+//! entries left after deletes under a snapshot; others time the first step over a queue. Sizes are
+//! those of the reports that the rows come from; `--percent` changes them.
 //!
-//! What must hold: where space is to come back without a call, none is made. The row looks at the
-//! directory until it has.
-//! Caller: `bench`.
+//! What must hold: where space is to come back without a call, none is made. Such a row looks at
+//! the directory until it has, or ten seconds are over. A row that does not hold makes the command
+//! fail, after all rows.
+//!
+//! Caller: `command::bench`.
 
 use super::scratch::Scratch;
 use crate::{

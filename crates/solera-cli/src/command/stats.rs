@@ -1,10 +1,14 @@
-//! `solera stats`: what a keyspace holds and what it costs, as text or JSON.
+//! `solera stats`: what keyspaces hold and what their bytes are, as text or JSON. It takes one
+//! keyspace or all, and its numbers from `Keyspace::stats`.
 //!
-//! It prints entries, tables, bytes of index and filter for each key, and levels. It owns how a
-//! level is written in JSON (`level_json`, `damaged_json`).
+//! Text has a line each for entries, tables, live and useless bytes, index, filters and memtables.
+//! Index and filters have bytes per entry there. JSON has totals instead, and also damaged tables
+//! and every level with its runs.
+//!
+//! It owns how a level and damage are written in JSON (`level_json`, `damaged_json`).
 //!
 //! What must hold: what a handle counts since the open is left out, since this process has only
-//! opened it. Damaged tables are told of.
+//! opened it. All keyspaces are printed first; then damaged tables make the command fail.
 //!
 //! Callers: `main`; `command::levels` shares the JSON.
 

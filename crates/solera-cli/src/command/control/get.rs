@@ -1,8 +1,8 @@
-//! `solera control get`: prints every knob, what it is, what it may be set to now, and what it
-//! means (`Control::ranges`).
+//! `solera control get`: prints knobs, what each is, what it may be set to now, and what it means
+//! (`Control::ranges`). It takes one knob or all, one keyspace or all.
 //!
-//! One block of lines is for the database and one for each keyspace, or all is one JSON object; `*`
-//! marks what was set.
+//! Text is one block of lines for the database and one for each keyspace; `*` marks what was set.
+//! JSON is one object for each knob and level.
 //!
 //! What must hold: the database is opened read-only, and nothing changes.
 //!

@@ -4,7 +4,8 @@
 //! It owns how a receipt is shown: `receipt_json`, and `changed_text` (`run_limit of level 1 of
 //! "default": 1 → 4`).
 //!
-//! What must hold: a change is shown alike by `set` and `history`.
+//! What must hold: `set` and `history` show a change by these two functions. As text, `set` also
+//! says when it takes effect.
 //!
 //! Caller: `main`.
 

@@ -5,8 +5,8 @@
 //! `Control::trace`): docs/decisions/0015. `read_trace` reads one, and `remark` says what is to be
 //! told of its end.
 //!
-//! What must hold: a trace that is not whole is told with its place. A file that is no trace is not
-//! damaged.
+//! What must hold: damage inside a trace is a failure with its place. A trace without its end is
+//! read as far as it is whole, and told of. A file that is no trace is not damaged.
 //!
 //! Caller: `main`.
 

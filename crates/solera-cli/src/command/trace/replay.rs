@@ -3,12 +3,13 @@
 //!
 //! One thread keeps the trace's own pace, a multiple of it (`--speed`), or does not wait
 //! (`--asap`). Values are made up at their recorded lengths; what had a time to live gets ten
-//! years. Missing databases and keyspaces are made. `preload` puts what the trace finds before it
-//! writes it.
+//! years. Missing databases and keyspaces are made. With `--preload` it first puts the keys that
+//! the trace finds before it writes them.
 //!
 //! What must hold: operations are done in the trace's order, and batches whole. Range deletions of
 //! hashed keys are left out and counted. A replay says how late it was, if it could not keep the
 //! pace.
+//!
 //! Caller: `command::trace`.
 
 use super::{

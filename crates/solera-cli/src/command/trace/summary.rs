@@ -1,13 +1,14 @@
 //! What a trace holds, counted: `Summary`, with `Counts` for each keyspace; and `Names`.
 //!
 //! `mix` gives the shares of absent lookups, found lookups, scans and writes, which are the cost
-//! model's v, r, q, w. `hottest_share` is what the hottest hundredth of the keys has.
+//! model's v, r, q, w. `hottest_share` is what the hottest hundredth of the keys has. Records name
+//! a keyspace by a number; `Names` learns its name as the trace is read.
 //!
 //! What must hold: a batch counts as many as it has writes. Operations that were left out are
 //! counted apart.
 //!
 //! Callers: `trace show`; `trace replay` takes its beginning, what keyspaces merge, and lengths to
-//! preload from it.
+//! preload from it, and `Names`.
 
 use super::read_trace;
 use crate::failure::Result;

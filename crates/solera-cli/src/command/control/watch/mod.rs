@@ -4,9 +4,10 @@
 //! open publishes observations in a file (`solera load --publish`, `Control::publish`), and this
 //! reads the file (docs/decisions/0013). It prints a screen (`screen`), JSON, or Prometheus's text.
 //!
-//! What must hold: the first look and `--prometheus` show all since the opening. Every further look
-//! shows what happened between two observations that were read. An observation older than five
-//! seconds is called old. No process is kept out.
+//! What must hold: the first look and `--prometheus` show all since the opening, as does the first
+//! after the database was opened anew. Every further look shows what happened between two
+//! observations that were read. An observation older than five seconds is called old. No process is
+//! kept out.
 //!
 //! Caller: `command::control`.
 
