@@ -1,4 +1,5 @@
-//! What Solera is to reach beside its peers, and whether it does: `table` of all aims, by `held`.
+//! What Solera is to reach beside its peers (`AIMS`), and whether it does: `held` compares, `table`
+//! writes all of it down.
 //!
 //! An aim asks for a bound on a quotient: Solera's median in one phase, divided by what it is held
 //! against. That is a peer's median, Solera's own in another phase or by one client, or a number.

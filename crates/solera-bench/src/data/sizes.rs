@@ -8,8 +8,8 @@
 //! What must hold: the number in a key tells it from all others. Families of text have keys of
 //! their own lengths. Parsing refuses illegal sizes and says what is legal.
 //!
-//! Callers: `data::mod` makes keys and values; `runner`, `paper`, `solera-cli` and
-//! `solera-bench-peers` take a `Sizes` in their settings.
+//! Callers: `data::mod` makes keys and values by them. `runner`, `paper` and `solera-bench-peers`
+//! choose a `Sizes` for each set.
 
 use crate::random::Random;
 use serde::Serialize;

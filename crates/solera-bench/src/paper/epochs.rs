@@ -2,9 +2,10 @@
 //! without: `run`, which gives a `Course`.
 //!
 //! A `Course` says what each epoch took and what the tuner did, tried and took back. `Hand` is what
-//! sets the knobs; `Lengths` how long epochs and windows are.
+//! sets the knobs: nobody, a person once, or a tuner. `Lengths` says how long epochs and windows
+//! are.
 //!
-//! What must hold: the same drift and seed give the same course.
+//! What must hold: the same drift, setup, lengths and hand give the same course.
 //!
 //! Caller: `paper::safety`.
 

@@ -1,10 +1,10 @@
 //! `solera bench paper`: repeats a paper's experiments (`solera_bench::paper::run`) and writes what
 //! came out.
 //!
-//! It makes a `Scale` of the arguments, runs it in a scratch directory, and writes a Markdown page
-//! with its pictures.
+//! It makes a `Scale` of the arguments and runs it in a scratch directory. It writes a Markdown
+//! page with its pictures, and prints the page.
 //!
-//! What must hold: a page or picture is written only over an older one of its kind.
+//! What must hold: a page or picture is written only over an older result of this command.
 //!
 //! Caller: `command::bench`.
 
