@@ -3,7 +3,8 @@
 //! `draw` makes a `Drawing` with a scale at the left and names above; colours are those of
 //! `report::picture`.
 //!
-//! What must hold: lines stay in the picture and are named.
+//! What must hold: a chart has at most five lines, since there are colours for no more. Lines stay
+//! in the picture and are named.
 //!
 //! Callers: `paper::document`, for `Lines`; `solera-bench-peers`, for reads over size.
 
