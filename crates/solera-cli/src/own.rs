@@ -1,16 +1,17 @@
-//! Files that a command makes for its user, such as reports, pages and traces: `create`, `check`,
-//! `check_new`.
+//! Files that a command makes for its user, such as reports, pages and traces: may it make this
+//! one, and is an older one its own?
 //!
-//! The maker says by an `is_own` of the first bytes how it knows its own. `is_within` and `is_same`
-//! compare paths with links followed.
+//! `create` opens a file for writing. `check` and `check_new` say beforehand whether that may be
+//! done. The maker tells by an `is_own` of the first bytes whether an older file is its own.
+//! `create_anywhere` is for the report that `load` keeps in its database. `not_in_database` refuses
+//! a place in any database. `is_within` and `is_same` compare paths with links followed.
 //!
-//! What must hold: no command writes over a file that it did not make, or puts one into the
-//! directory of a database (`not_in_database`, for directories too). Files outside of databases
-//! are opened here, but for two. A report that is resumed is opened by `report`, a trace by the
-//! engine after `check_new`.
+//! What must hold: no older file is written over unless it is the command's own. Devices and pipes
+//! are written to as they are. `create` and `check` refuse a file in the directory of a database.
+//! `check_new` looks for no database: it refuses whatever is there already.
 //!
-//! Callers: `report`, and the commands `bench`, `paper`, `cost`, `completions`, `explain` and
-//! `load`.
+//! Callers: `report` and `given`, and the commands `bench`, `paper`, `cost`, `completions`,
+//! `explain` and `load`. A report that is resumed is opened by `report`, a trace by the engine.
 
 use crate::{
     failure::{Failure, Result},

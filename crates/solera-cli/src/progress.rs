@@ -1,7 +1,8 @@
 //! The progress bar of long commands: `bar`.
 //!
-//! It shows a rate and the time that is left where the length of the input is known. Elsewhere it
-//! shows a count with a rate.
+//! Where the length of the input is known, it shows how much of it is done and the time that is
+//! left. Elsewhere it shows the bytes so far, the time taken and a rate. Beside that stands what
+//! the command says.
 //!
 //! What must hold: it goes to standard error, and only if that is a terminal.
 //!

@@ -1,12 +1,13 @@
 //! Being told to stop by Ctrl-C, SIGTERM, SIGHUP and SIGQUIT: `watch`, `stop_asked`, `end_at_once`.
 //!
 //! A command that has something to finish calls `watch` and asks `stop_asked` where it can stop. A
-//! measurement has nothing to finish and ends at once.
+//! measurement has nothing to finish: it calls `end_at_once`, and a signal ends it. Either gives
+//! `LastWords`, which are said, and may clean up, when the process is ended here.
 //!
 //! What must hold: there is one handler for the process. A hang-up that was ignored when the
-//! command began stays ignored: `nohup` starts commands so. A command that does not stop within
-//! `GRACE` (3 s), since it waits for its input, is ended with its `LastWords`. A second signal ends
-//! it at once.
+//! command began stays ignored: `nohup` starts commands so. A command that watches and does not
+//! stop within `GRACE` (3 s), since it waits for its input, is ended. A second signal ends it at
+//! once, without last words.
 //!
 //! Callers: `command::load` (`watch`), `command::scratch` (`end_at_once`).
 

@@ -1,14 +1,16 @@
-//! Which database and keyspace a command works on, and how it is opened: `Database`, `Place`,
-//! `NewPlace`.
+//! Which database and keyspace a command works on, and how it is opened: `Database` (`--dir`),
+//! `Place` (with `--keyspace`), `NewPlace` (with `--create-keyspace`).
 //!
-//! `open_to_read`, `open_to_change` and `open_or_create` open; `damage` tells of damaged tables.
+//! `open_to_read`, `open_to_change` and `open_or_create` open. `must_exist` says what is wrong with
+//! a directory, `damage` tells of damaged tables. `operating_system` is for commands that read
+//! files of a database and do not open it, such as `check` and `dump`.
 //!
-//! What must hold: commands that only read open read-only (`check` and `dump` do not open), so that
-//! they work on read-only media and create nothing. Commands that change an existing database
-//! refuse to create one. `load`, `put` and `trace replay` create one. In an existing database
-//! `load` and `put` create a keyspace only when told to.
+//! What must hold: what is opened by `open_to_read` is opened read-only, so it works on read-only
+//! media and creates nothing. `open_to_change` refuses to create a database. `load`, `put` and
+//! `trace replay` create one. In an existing database `load` and `put` create a keyspace only when
+//! told to.
 //!
-//! Callers: all commands that open a database.
+//! Callers: the commands that look at a database or its files, or change one.
 
 use crate::{
     failure::{Failure, Result},

@@ -1,13 +1,14 @@
 //! Numbers as people read and write them.
 //!
-//! Owns how counts, sizes and times are printed, and how arguments of these kinds are read.
+//! It prints counts, sizes, times and percentages. It reads sizes, counts, times, periods of looks,
+//! and times to live from the command line.
 //!
 //! What must hold:
 //! * A printed size is decimal: `1.0 KB` is 1000 bytes. A size that is read is binary: `1KB` and
 //!   `1K` are 1024 bytes.
 //! * An argument that is wrong is refused with a text that says what is right.
 //!
-//! Called by the commands and their arguments, by `target`, and by `record` for its messages.
+//! Callers: the commands and their arguments, `target`, and `record` for its messages.
 
 use solera::control::PUBLISH_EVERY_MIN;
 use std::time::Duration;

@@ -1,8 +1,9 @@
 //! What an index over the blocks of a sorted file gains from being told what no reader looks for.
 //!
-//! It cuts keys into blocks of 45, full ones and such as end at wide gaps. It builds
-//! `Boundaries::new` over the full ones and `Boundaries::above` over both, and prints what each
-//! takes.
+//! It cuts keys into blocks of 45, and again into blocks that end at the widest gap near there. Of
+//! full blocks it builds `Boundaries::new`. Of both it builds `Boundaries::above`, once exact, and
+//! once with one key in a thousand that may be led astray. It prints bytes for each block, and keys
+//! led astray.
 //!
 //! Run it with `cargo run --release -p solera-model --example blocks`.
 

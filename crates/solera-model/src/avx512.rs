@@ -1,7 +1,8 @@
 //! Lines of blocks by AVX-512: the sums of `pra` and the error of `bound`, eight keys at once.
 //!
-//! What must hold: the same operations in the same order as the plain forms have, and no others. So
-//! the bits are the same. `dual` tests that.
+//! What must hold: callers ask `is_there` first, whether the processor has these instructions. The
+//! operations are those of the plain forms, in the same order, and no others. So the bits are the
+//! same; `dual` tests that.
 //! Callers: `dual::fit`, `bound::measured_error`.
 
 use crate::{

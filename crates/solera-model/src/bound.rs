@@ -1,8 +1,8 @@
 //! The error of a line: `measured_error`, the largest distance between a key's rank and the
 //! predicted one.
 //!
-//! It goes over all keys with `Line::rank` itself, eight maxima side by side, or by `avx512` where
-//! the processor has it.
+//! It goes over all keys with the arithmetic of `Line::rank`, eight maxima side by side, or by
+//! `avx512` where the processor has it.
 //!
 //! What must hold: it is measured with the arithmetic of the query, so it bounds what a query will
 //! see. It does not bound what the real numbers would have given. All instructions round alike.

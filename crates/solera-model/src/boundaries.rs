@@ -1,13 +1,15 @@
-//! Solera's own index: `Boundaries`, how many of many sorted numbers are not above a key, in 11, 13
-//! or 17 bits each.
+//! Solera's own index: `Boundaries`, how many of many sorted numbers are not above a key. Most take
+//! 11, 13 or 17 bits each.
 //!
 //! It is a union of model and search (docs/decisions/0007). Segments are found by an S-tree of
 //! their exact first boundaries. Within one, a line says where a boundary should be, and a code
-//! where it is relative to that. A query compares the 16 codes around its place at once. `above` is
-//! told what is looked for below each boundary, and sends none of it astray.
+//! where it is relative to that. A query (`place`) compares the 16 codes around its place at once.
+//! `above` builds with knowledge of what is looked for below each boundary (`Below`), so less of
+//! that goes astray.
 //! What must hold: `place` is too high by one at most, and never too low; how often is bounded and
-//! measured (`ambiguity`). Boundaries from untrusted bytes never panic, nor say more than their
-//! count. The comment of `Boundaries` has the rest.
+//! measured (`ambiguity`). `above` sends no more astray than its caller allows, 0 included.
+//! Boundaries from untrusted bytes never panic, nor say more than their count; they promise no
+//! more.
 //! Callers: `index::learned::nodes` in `solera` (`index` takes `LEN_MAX`); the examples `blocks`
 //! and `compare`.
 

@@ -1,12 +1,14 @@
-//! DobLIX's dual objective, where to cut a sorted stream into blocks: `Cutter`, `Policy`, and
-//! `fit`.
+//! DobLIX's dual objective, where to cut a sorted stream into blocks: `Cutter`; and `fit`, the line
+//! of a finished block with its measured error.
 //!
-//! A block may neither outgrow its bytes nor leave the corridor of its model. This is Algorithm 1
+//! A `Policy` is the kind of model: within a corridor of ε (`Pla`), or by least squares (`Pra`). No
+//! block may outgrow its bytes; with `Pla` none may leave its corridor either. This is Algorithm 1
 //! as corrected in docs/PAPERS.md, "DobLIX: corrections", rows 1 to 7. A key is tested before it is
 //! added, bytes and records are two counters, and an error of ε is accepted. The line starts at the
-//! block's own first key. `fit` gives the line of a finished block, and its measured error.
+//! block's own first key.
 //! What must hold: the cutter spends O(1) on each key, but `reproject` and `fit` go over a block's
-//! keys. Keys ascend; an empty block takes any key.
+//! keys. Keys ascend; an empty block takes any key. A fitted line may err by more than ε, and says
+//! so.
 //! Callers: `fit` serves `block::build` and `version::run_index` in `solera`, and `paper::training`
 //! in `solera-bench`. Only tests here use `Cutter`: Solera's blocks have sizes of their own to cut
 //! by, and keep a `Corridor`.

@@ -8,8 +8,9 @@
 //! What must hold: they give the same bits on every processor. They err by less than 4 units in the
 //! last place where the result is a normal number. Powers err by less than 1 in 10¹²,
 //! `normal_share` by less than 2·10⁻⁷.
-//! Callers: the learners, `sight::context` and the cost model of `solera-tune`, and `ecotune` in
-//! `solera-bench`. `filter` in `solera` asks what filters are expected to let pass.
+//! Callers: in `solera-tune` the learners, the agents, the cost model and `sight::context`; the
+//! opponent `ecotune` in `solera-bench`. `filter` in `solera` asks what filters are expected to let
+//! pass.
 
 /// ln 2 in two parts: the first has so few digits that whole multiples of it are exact.
 const LN_2_HIGH: f64 = 6.931_471_803_691_238e-1;

@@ -2,13 +2,13 @@
 //! the bounds.
 //!
 //! It has the guard of RocksDB's block search (docs/PAPERS.md, "The guard of interpolation
-//! search"): after eight looks that did not end it, halving goes on. A range of up to eight keys is
-//! walked.
+//! search"): after eight looks that did not end it, halving goes on. So it does in a range of up to
+//! eight keys.
 //!
 //! What must hold: the answer is `partition_point(|key| key <= x)`. It takes about log log n looks
 //! at smooth keys, and never more than log n and a few.
 //!
-//! Caller: `index::sorted` in `solera`, for the kind `interpolation`.
+//! Callers: `index::sorted` in `solera`, for the kind `interpolation`; the example `compare`.
 
 /// Looks by interpolation before halving takes over.
 const LOOKS_MAX: u32 = 8;

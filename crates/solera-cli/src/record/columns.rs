@@ -1,8 +1,10 @@
 //! Which columns make the key and which the value: `Selectors`, a list from the command line, and
-//! `Projection`.
+//! `Projection`, what it comes to for one input.
 //!
 //! A selector is a number from 1, a name from the header, or a JSON field. A `Projection` writes
-//! key and value of a line; several columns are joined.
+//! key and value of a line: several columns are joined by tabs. Without a list for the value, it is
+//! all columns that are not in the key. `ragged_note` says how many lines have other columns than
+//! the first.
 //!
 //! What must hold: a column that the header or the line lacks is said by name or number. A key that
 //! would become ambiguous when joined is refused.

@@ -1,5 +1,6 @@
-//! Comma-separated values (RFC 4180): `Csv`, a `Records`. Quoted fields may hold commas, doubled
-//! quotes and line ends.
+//! Comma-separated values (RFC 4180): `Csv`, a `Records`. Quoted fields may hold separators,
+//! doubled quotes and line ends. Another separator may be given, and lines that are empty are
+//! passed over.
 //!
 //! What must hold: it is read strictly where a mistake would swallow data. Text after a closing
 //! quote, and a quote that is never closed, make the line on which the record begins a bad one.

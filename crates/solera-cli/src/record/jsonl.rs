@@ -1,12 +1,12 @@
 //! JSON lines, one object for each line, with keys and values chosen by field: `Jsonl`, a
 //! `Records`.
 //!
-//! A field is a name, or a JSON pointer if it begins with a slash (`/user/id`). Without `--value`
-//! the value is the line as it stands.
+//! A field is a name, or a JSON pointer if it begins with a slash (`/user/id`). Several are joined
+//! by tabs. Without `--value` the value is the whole line.
 //!
 //! What must hold: strings count by their content, everything else by its JSON text, so that
-//! numbers keep every digit. A key is a string, a number or a boolean. Of several members of one
-//! name the last counts. Blank lines are passed over.
+//! numbers keep every digit. A field of a key is a string, a number or a boolean. Of several
+//! members of one name the last counts. Blank lines are passed over.
 //!
 //! Caller: `record::Options::open`.
 

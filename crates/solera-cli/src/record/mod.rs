@@ -1,14 +1,16 @@
-//! Formats of input, each of which turns bytes into records: `Records`, `Record`, `Next`, `Format`,
-//! `Options`, `Passed`.
+//! Formats of input, each of which turns bytes into records: tab- and comma-separated columns, JSON
+//! lines, SOSD key files, and plain lines (`Format`).
 //!
-//! `Options::open` makes the reader of a format. A `Record` is one key and one value, reused from
-//! one to the next. `Passed` is what an input is known by when its load is resumed.
+//! `Options` are what the command line says; `Options::open` makes the reader of a format, a
+//! `Records`. It reads on to the `Next`: a `Record`, a bad line, or the end. A `Record` is one key
+//! and one value, reused from one to the next. `Passed` is what an input is known by when its load
+//! is resumed. `Selectors` name columns or fields.
 //!
 //! What must hold: a record that cannot be used is `Next::Bad` with its place and reason, and
 //! reading goes on after it. An input that cannot be read any further is a `Failure`. An option
-//! that a format does not have is refused, not ignored.
+//! that a format does not have is refused, not ignored; but SOSD ignores the limit of lines.
 //!
-//! Callers: `command::load`; the fuzz target `load`.
+//! Callers: `command::load`; `report` keeps `Passed`; the fuzz target `load`.
 
 mod columns;
 mod csv;

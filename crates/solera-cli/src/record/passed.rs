@@ -1,11 +1,12 @@
 //! What was read of an input so far: `Passed`, its length and a hash, so that a load is resumed
-//! with no other input.
+//! with no other input. `Pieces` makes it of a line that comes in parts.
 //!
-//! What must hold: it depends on content alone, not on the pieces in which the input came. Line
-//! ends count as one byte, and so does the missing one of a last line: an input may grow behind it.
-//! It is stored in reports, so it is the same on every machine.
+//! What must hold: it depends on content and on where records end, not on the pieces in which the
+//! input came. Line ends count as one byte, and so does the missing one of a last line: an input
+//! may grow behind it. It is stored in reports, so it is the same on every machine.
 //!
-//! Callers: the formats keep one; `command::load` puts it into marks and compares it on resuming.
+//! Callers: `record::lines`, `csv` and `sosd` keep one. `command::load` puts it into marks, which
+//! `report` writes, and compares it on resuming.
 
 use std::hash::Hasher;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_64_with_seed};

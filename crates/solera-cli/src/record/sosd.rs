@@ -5,7 +5,8 @@
 //! in the file, from 0, as a big-endian u64.
 //!
 //! What must hold: the width of keys is as told, or follows from the length of a plain file; else
-//! it is asked for.
+//! it is asked for. A plain file whose length does not fit its count is refused at once. Other
+//! input that ends early, or goes on after its keys, fails where that is found.
 //!
 //! Caller: `record::Options::open`.
 

@@ -1,7 +1,8 @@
-//! Tab-separated columns: `Tsv`, a `Records`.
+//! Tab-separated columns: `Tsv`, a `Records`. `columns` says which of them are the key and the
+//! value.
 //!
-//! What must hold: there is no quoting. A tab always separates, everything else is content. A line
-//! that is empty, or without the columns asked for, is a bad one.
+//! What must hold: there is no quoting. A tab always separates, everything else in a line is
+//! content. A line that is empty, too long, or without the columns asked for, is a bad one.
 //!
 //! Caller: `record::Options::open`.
 

@@ -1,16 +1,16 @@
-//! Cutting boundaries into segments, each with the codes that take the fewest bytes:
+//! Cutting boundaries into segments, each with the codes that take the fewest bytes of those tried:
 //! `Builder::cut`.
 //!
 //! It fits a line to a few boundaries (by the hull), then to four times as many while codes tell
 //! all of them apart. It compares long segments with codes of 10, 12 and 16 bits, and short ones,
-//! by bytes for each boundary. Where few boundaries are hard to tell among many that are not, a
-//! bridge of wider codes leads over them.
+//! by bytes for each boundary. Where it is known what is looked for, and few boundaries are hard to
+//! tell among many that are not, a bridge of wider codes leads over them.
 //!
-//! What must hold: every code is measured with the function that queries use. A boundary whose
-//! neighbours it does not tell apart well enough ends its segment. Work is linear in the
+//! What must hold: every code is measured with the function that queries use. A boundary that its
+//! code does not tell well enough from its neighbours ends the segment. Work is linear in the
 //! boundaries, whatever they are.
 //!
-//! Caller: `Boundaries` (`new`, `with_ambiguity`, `above`).
+//! Caller: `Boundaries`, whenever it is built from keys.
 
 use super::{
     Below, CENTRE, EPSILON, Form, Line, SHORT_STEPS, STEP, Segment,

@@ -3,13 +3,13 @@
 //!
 //! A boundary's deviation is how far it lies off its segment's line. Neighbours deviate alike, or
 //! by more and more. So a group keeps a line of its own, in the head, and a code of 10, 12 or 16
-//! bits for each. The code counts in the finest steps that suffice. Words are of 16 bits: the
-//! head's, then the codes, bit after bit. The last group of a segment may end early.
+//! bits (`Width`) for each. The code counts in the finest steps that suffice. Words are of 16 bits:
+//! the head's, then the codes, bit after bit. The last group of a segment may end early.
 //!
 //! What must hold: a deviation comes back rounded down to a step, and a tilt brings none closer
 //! together.
-//! Callers: `boundaries::builder` writes groups, `boundaries` asks them (`position`),
-//! `boundaries::stored` checks them.
+//! Callers: `boundaries::builder` writes groups, `boundaries` asks them (`position`).
+//! `boundaries::stored` asks only how many words a group of a width has.
 
 use crate::lanes::{CODES, GROUP_STEP};
 
