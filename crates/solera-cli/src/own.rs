@@ -1,10 +1,10 @@
-//! Files that a command makes for its user, such as reports, pages and traces: may it make this
-//! one, and is an older one its own?
+//! Files that a command makes for its user, such as reports, pages and traces: whether it may make
+//! them, and which older ones are its own.
 //!
 //! `create` opens a file for writing. `check` and `check_new` say beforehand whether that may be
 //! done. The maker tells by an `is_own` of the first bytes whether an older file is its own.
-//! `create_anywhere` is for the report that `load` keeps in its database. `not_in_database` refuses
-//! a place in any database. `is_within` and `is_same` compare paths with links followed.
+//! `create_anywhere` is for the report of `load`, which may lie in its database. `not_in_database`
+//! refuses a place in any database. `is_within` and `is_same` compare paths with links followed.
 //!
 //! What must hold: no older file is written over unless it is the command's own. Devices and pipes
 //! are written to as they are. `create` and `check` refuse a file in the directory of a database.

@@ -6,7 +6,7 @@
 //! What must hold: two lives of one seed agree on it. Two additions differ from one of both
 //! together. It is not safe from collisions: `crash` takes images of one digest for the same.
 //!
-//! Callers: `life`, `crash`, `faults`, and the files of `program`, which print it.
+//! Callers: `life`, `crash`, `faults`, and the programs that print one.
 
 use std::fmt;
 

@@ -1,11 +1,11 @@
 //! A small database with every structure in it, and what it must answer: `Image`, for programs that
 //! damage it.
 //!
-//! It has tables of every index kind and codec, with filters, versions, operands, expiring values,
-//! range tombstones and an ingested file, on several levels. It has a manifest with edits, CURRENT,
-//! a checkpoint, separated values, an ended log, and a last log with an unsynced end. `Structure`
-//! says what a byte belongs to; `Parts` are a table's sections; `Frames` reads a log without the
-//! engine.
+//! It has tables on several levels, of every index kind and of every codec that was built in. In
+//! them are filters, versions, operands, expiring values, range tombstones and what was ingested.
+//! It has a manifest with edits, CURRENT, a checkpoint, separated values, an ended log, and a last
+//! log with an unsynced end. `Structure` says what a byte belongs to; `Parts` are a table's
+//! sections. `Frames` reads a log without the engine, and says what damage at a byte of it may do.
 //!
 //! What must hold: it is the same on every machine. What it must answer comes from the oracle.
 //!

@@ -1,8 +1,8 @@
 //! `solera-sim PROGRAM`: the command line of the programs that try to break Solera.
 //!
 //! It reads scale, seed, threads and other words of each program, runs it, and prints its verdict,
-//! as words or as JSON. `all` runs every program, even after one that failed; `replay` lives a
-//! printed script.
+//! as words or as JSON. `all` runs every program but `canary`, even after one that failed. `replay`
+//! lives a printed script, with power cuts or failing calls if asked.
 //!
 //! `--record` writes the figures of a whole scale into a document.
 //!

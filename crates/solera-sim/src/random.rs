@@ -6,8 +6,8 @@
 //! What must hold: the same seed gives the same life on every machine, forever. So it is written
 //! out here, and not taken from a crate whose stream may change.
 //!
-//! Callers: `script::generate`, `setting`, `tuning`, `life`, `crash`, `faults`, `victim` and the
-//! programs; `tests/kinds.rs` and the fuzz example `seeds`.
+//! Callers: `script`, `setting`, `tuning`, `life`, `crash`, `faults`, `victim` and the programs;
+//! this crate's tests, the fuzz targets and their example `seeds`.
 
 /// A SplitMix64 stream.
 #[derive(Clone, Debug)]

@@ -1,14 +1,16 @@
-//! A tuner as a step of a life: `look`, by one of `AGENTS`, and `agrees`.
+//! A tuner as a step of a life: `look`, by one of `AGENTS`, `ended` and `agrees`.
 //!
-//! A tuner is attached at the first look, and each look is a step of it. Its windows are a few
-//! operations long. All agents but the steward have no guard, so they change as much as they may.
+//! A tuner is attached at the first look, and each look is a step of it. A look by another agent
+//! ends it and attaches that one. Its windows are a few operations long. All agents but the steward
+//! have no guard, so they change as much as they may. `ended` says whether it has noticed the end
+//! of its database, `agrees` whether journal and manifest tell one story.
 //!
-//! What must hold: a tuner changes how fast an answer comes, never the answer. Nothing but the end
-//! of its database ends it. Journal and manifest agree, whatever the power cut: the manifest has no
-//! change that the journal did not order first, and has each that the journal calls made. What was
-//! decided is decided again word for word.
+//! What must hold: a tuner changes how fast an answer comes, never the answer. Nothing but another
+//! agent or the end of its database ends it. Journal and manifest agree, whatever the power cut.
+//! The manifest has no change that the journal did not order first, and has each that the journal
+//! calls made. What was decided is decided again word for word.
 //!
-//! Callers: `life::world`, `crash`, `program::isolate`.
+//! Callers: `life::world`, `crash`, `program::{isolate, crashsim, metamorph}`.
 
 use solera::{Db, control::Receipt, vfs::Fs};
 use solera_tune::{

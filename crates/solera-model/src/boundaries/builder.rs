@@ -3,8 +3,8 @@
 //!
 //! It fits a line to a few boundaries (by the hull), then to four times as many while codes tell
 //! all of them apart. It compares long segments with codes of 10, 12 and 16 bits, and short ones,
-//! by bytes for each boundary. Where it is known what is looked for, and few boundaries are hard to
-//! tell among many that are not, a bridge of wider codes leads over them.
+//! by bytes for each boundary. Few boundaries may be hard to tell among many that are not. Where it
+//! is known what is looked for, a bridge of wider codes leads over them.
 //!
 //! What must hold: every code is measured with the function that queries use. A boundary that its
 //! code does not tell well enough from its neighbours ends the segment. Work is linear in the

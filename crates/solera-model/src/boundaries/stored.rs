@@ -1,8 +1,8 @@
 //! Boundaries as bytes: `Boundaries::encode` and `decode`, so that a reader need not build what a
 //! writer did.
 //!
-//! `encode` has the layout. `decode` checks that starts ascend, that each segment has as many words
-//! as its codes need, and that ranks add up, because queries index by them.
+//! `encode` has the layout. `decode` checks what queries index by: starts ascend, each segment has
+//! as many words as its codes need, and ranks add up.
 //!
 //! What must hold: nothing is allocated for a count before its bytes are there. What codes and
 //! lines say is not checked: it makes answers wrong, not unsafe. Nor slow: no query goes on for

@@ -2,8 +2,9 @@
 //! `Life`, of `Cut`s.
 //!
 //! `Life::of` runs the script on a `MemFs` that records cuts, from one operation of the script on.
-//! A `Cut` says which commits were acknowledged as durable by then, which changes of knobs, and
-//! which `Checkpoint` was begun. `act` does one operation, `contents` reads everything.
+//! A `Cut` has the disk, and what a recovery may give (`Allowed`). It also has the changes of knobs
+//! and each `Checkpoint` that were begun, and which of them were acknowledged. `act` does one
+//! operation, `contents` reads everything.
 //!
 //! What must hold: each cut counts as acknowledged only what was so before its file operation.
 //!

@@ -1,9 +1,10 @@
 //! A clock that jumps, backwards too, with reopenings in between: `live`, random steps on keys with
-//! a time to live.
+//! a time to live. It says how often the clock was set back.
 //!
-//! What must hold: a key that was found gone does not come back. It stays until the latest time
-//! that the clock showed reaches its end. Once the clock stands behind what was then the latest
-//! time plus its time to live, it is gone.
+//! What must hold: a key that was found gone does not come back, unless it is put again. Two times
+//! count at its put: what the clock shows, and the latest that it ever showed. The key is there
+//! until the latest time reaches the first and its time to live. It is gone once the clock shows
+//! the second and its time to live, or more.
 //!
 //! Callers: `program::faultloop`; `tests/lives.rs`.
 

@@ -1,13 +1,19 @@
 //! Failing calls: `live`, a script lived on a file system of which a call fails, once or all until
-//! it heals; `Plan`, which.
+//! it heals.
+//!
+//! A `Plan` says which call and how; `Failing::ALL` are the ways, named as systems name them
+//! (`EIO`, `ENOSPC`). An `Outcome` is what the life came to. `with_reads` mixes reads into a
+//! script.
 //!
 //! What must hold:
 //! - An error leaves nothing half done. An injected error is never taken for damage.
-//! - What was acknowledged is there: at once, after a reopening, after a power cut.
+//! - What was acknowledged is there, at once and after a reopening. After a power cut what was
+//!   acknowledged as durable is.
 //! - A commit that failed is not there while the database is open. If the database then refuses all
 //!   writes, it may be found at the next open.
-//! - What failed works again once the calls do, unless a sync failed. A failed iterator yields no
-//!   more, unless a value kept apart failed.
+//! - What failed works again once the calls do, unless the database refuses writes. It may after a
+//!   sync, a truncation or a renaming that failed, but not where space alone was lacking.
+//! - A failed iterator yields no more, unless a value kept apart failed.
 //!
 //! Callers: `program::faultloop`; `main.rs` (`replay --fault`); `tests/lives.rs`.
 

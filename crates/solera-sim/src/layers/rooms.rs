@@ -1,4 +1,8 @@
-//! The rooms of a crate, which may use which: `upward_imports`, `against_the_page`, `storeys`.
+//! The rooms of a crate, which may use which.
+//!
+//! `upward_imports` finds what breaks the order of `lib.rs`. `against_the_page` finds where the
+//! code breaks ARCHITECTURE's tables, or these differ from `lib.rs`. `storeys` lists the storeys of
+//! `lib.rs`.
 //!
 //! What must hold: no path leads up, and no type gets methods from another room, unless
 //! `extensions` names it. Outside of tests no room knows what ARCHITECTURE says that it may not

@@ -5,7 +5,8 @@
 //!
 //! What must hold: every token has the line that it stands in.
 //!
-//! Caller: `layers::source`, which reads paths and items out of the list.
+//! Callers: `layers::source`, which reads paths and items out of the list; `layers::rooms`, for
+//! what `lib.rs` holds.
 
 /// A name, a `::`, or one other visible character.
 pub(super) struct Token {

@@ -2,7 +2,7 @@
 //!
 //! It knows the kinds of citation that docs/STYLE.md, "Citations" allows. They are a path in the
 //! repository, a heading of a page, and a decision by its number. It also knows a section of a
-//! paper, and a relative link in Markdown.
+//! paper or of docs/FORMAT.md, and a relative link in Markdown.
 //!
 //! What must hold: a citation that goes over a line's end is read as one (`pages::text`).
 //!

@@ -1,8 +1,8 @@
 //! Whether sentences are short enough to be understood at once: `too_long`, those of more than 30
 //! words (`WORDS`).
 //!
-//! It looks at the first block of `//!` lines of a source file, and at all of a Markdown page, code
-//! left out. A paragraph and an item of a list end a sentence.
+//! It looks at the lines of a source file that begin with `//!`, and at all of a Markdown page,
+//! code left out. A paragraph, an item of a list and a cell of a table end a sentence.
 //!
 //! What must hold: what stands between backticks is one word, whatever is in it.
 //!

@@ -2,8 +2,9 @@
 //! operation; `run`.
 //!
 //! An `OptionSet` is a change of the plain setting, or something done between operations while
-//! nothing is open, or both. What is done is a reopening, a kill, a flush, a compaction, or waiting
-//! for work. There are more than fifty. A difference is printed with a shrunk script.
+//! nothing is open, or both. What is done is a reopening, a kill, a flush, a compaction, waiting
+//! for work, or a tuner's look. There are more than fifty. A difference is printed with a shrunk
+//! script.
 //!
 //! What must hold: options may change how fast an answer comes, never the answer. Each life is held
 //! against the oracle besides.

@@ -1,10 +1,11 @@
 //! The programs, one file each, and what they share: `Scale`, `Verdict`, `for_each_seed`, `watch`.
 //!
-//! A program prints what it does and ends with one line of figures. `for_each_seed` does work for
-//! seeds on several threads, in order of the seeds; `watch` gives up on the process if work hangs
-//! for two minutes.
+//! A `Scale` is how much a program does, quick or nightly. A program prints what it does and gives
+//! a `Verdict`: its figures in one line, and whether every promise was kept. `for_each_seed` does
+//! work for seeds on several threads, in order of the seeds. `watch` gives up on the process if
+//! work hangs for two minutes.
 //!
-//! What must hold: a program's exit code says whether every promise was kept.
+//! What must hold: the exit code of a `Verdict` says whether every promise was kept.
 //!
 //! Callers: `main.rs`, `tests/lives.rs`, and the programs themselves.
 

@@ -9,7 +9,8 @@
 //! (`shrink`). A script may be made without knowing what the database holds (`generate`). It prints
 //! and reads back (`text`).
 //!
-//! Callers: `life`, `crash`, `faults`, `image`, `tell`, the programs and the fuzz targets.
+//! Callers: `life`, `crash`, `faults`, `image`, `tell`, the programs, `main` (`replay`) and the
+//! fuzz targets; `setting` uses `text`.
 
 pub mod generate;
 pub mod shrink;

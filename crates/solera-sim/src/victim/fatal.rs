@@ -1,8 +1,8 @@
 //! Files that kill their own process at a named point: `FatalFs`, by a `Fate`.
 //!
 //! It passes every call on. At the n-th call of a `Site` it sends its process SIGKILL, before the
-//! call, after it, or in its middle. `arm` says that the database is open, so calls count from now
-//! on.
+//! call, after it, or in the middle of an append. Calls count once the database is open (`arm`), or
+//! from the first one if the fate says so.
 //!
 //! What must hold: nothing runs after the kill, no thread of the process and no destructor.
 //!

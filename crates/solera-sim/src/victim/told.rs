@@ -3,11 +3,13 @@
 //!
 //! A `Word` is a line: something has happened, or is about to. `Told` has all lines of all lives of
 //! one database. `judge` holds the database against them, `judge_checkpoints` its checkpoints.
+//! `Found` counts acknowledged and lost commits, and checkpoints that are right. `whole` verifies
+//! all tables.
 //!
 //! What must hold: what was acknowledged is there, what was under way may be, and nothing else is.
 //! A line that the kill cut short says nothing.
 //!
-//! Caller: `program::kill9`.
+//! Callers: `victim::live` says words; `program::kill9` hears them and judges.
 
 use super::spaces::{Spaces, WRITERS};
 use solera::{Error, dir::FileName};

@@ -1,12 +1,15 @@
-//! Every constant of the papers' agents, with where it comes from: `DoblixConstants`,
-//! `LerpConstants`, `CamalConstants`.
+//! The constants of the papers' agents that can be set, with where each comes from:
+//! `DoblixConstants`, `LerpConstants` (RusKey's agent), `CamalConstants`.
+//!
+//! `agent::make` takes the defaults of the first two. What is fixed stays beside its use: CAMAL's
+//! training mixes in `camal::sampling`, the edges of Lerp's actions in `lerp`.
 //!
 //! What must hold: each names its source. "Printed" is what the paper says, "the authors' code"
-//! what CAMAL's does, "ours" what we chose where the paper leaves it out. docs/PAPERS.md says why,
-//! under the paper's name.
+//! what CAMAL's does, "ours" what we chose where the paper leaves it out. docs/PAPERS.md describes
+//! the agents, under the paper's name.
 //!
-//! Callers: `agent::make` and the agents `doblix`, `lerp` and `camal`; pages and the opponent
-//! `plain` of `solera-bench`.
+//! Callers: `agent::make` (DobLIX, Lerp) and the agents `doblix`, `lerp` and `camal`; pages and the
+//! opponent `plain` of `solera-bench`.
 
 use crate::learn::Boost;
 

@@ -2,7 +2,8 @@
 //! exchange: `Proposal`, `Set` and `Outcome`.
 //!
 //! An agent sees windows, proposes changes when it is its turn, and hears what became of them.
-//! `make` makes one by its name (`Maker`, `NAMES`).
+//! Where nothing else may be changed, it may still ask for knobs to be unset (`homeward`). `make`
+//! makes one by its name (`Maker`, `NAMES`).
 //!
 //! What must hold: an agent never touches the database. It is a function of how it was made, was
 //! shown and heard. It asks for no time, no file, and no chance but its seed's, so a journal can be
@@ -10,6 +11,7 @@
 //!
 //! Callers: `coordinator` asks it; `attach::stepper` and `coordinator::replay` make it; journals
 //! keep its words. `solera-bench` has agents of its own (`opponent`) and asks them (`learning`).
+//! `solera-cli` and `solera-sim` name agents.
 
 pub mod camal;
 pub mod constants;

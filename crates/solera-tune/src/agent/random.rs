@@ -6,8 +6,9 @@
 //! What must hold: what it draws is a function of its state and of how many levels there are. Its
 //! seed begins the state, and it remembers it. It sees nothing else.
 //!
-//! Callers: `agent::make`, under the name `random`: tests of `attach` and `coordinator`,
-//! `tests/seeds.rs`, `tests/unharmed.rs`, the page `safety` of `solera-bench`.
+//! Callers: `agent::make`, under the name `random`. By that name it runs in tests of `attach` and
+//! `coordinator`, `tests/seeds.rs`, `tests/unharmed.rs`, `solera-sim`'s `tuner`, and
+//! `solera-bench`'s page `safety`.
 
 use super::{Agent, Outcome, Proposal, Set};
 use crate::learn::elementary::{exp2, log2};

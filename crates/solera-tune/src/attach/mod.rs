@@ -8,8 +8,9 @@
 //! the engine refuses ends nothing. Else the database goes on with what was set. A database has one
 //! tuner (`TUNED.lock`).
 //!
-//! Callers: `--tune` of `solera load`, `solera trace replay` and `solera bench`; `solera-bench`'s
-//! `arm` and its pages `learning` and `epochs`; tests.
+//! Callers: programs that have a database tuned. Here they are `--tune` of `solera load`, `solera
+//! trace replay` and `solera bench`; `solera-bench`'s `arm` and its pages `learning` and `epochs`;
+//! `solera-sim`'s `tuner`; tests.
 
 mod stepper;
 #[cfg(test)]

@@ -1,13 +1,15 @@
-//! What was decided after a window: `Decision`, with its `Order` (a `Purpose` and sets) and the
-//! database's `Answer`.
+//! What was decided after a window: `Decision`, with its `Order` and the database's `Answer`.
 //!
-//! What must hold: a decision is a function of all windows and answers before it. It is written
-//! down word for word before its order is made. What the answer adds to it is shown, and not
-//! written.
+//! An `Order` is a change to ask the database for: to try what an agent wants, to undo it, or to
+//! restore older settings (`Purpose`). Its tag leads from the journal to the receipt.
+//!
+//! What must hold: a decision is a function of all windows and answers before it. After a window it
+//! is written down word for word before its order is made. What the answer adds to it is shown, and
+//! not written.
 //!
 //! Callers: `coordinator` makes them, `attach::stepper` carries them out, `journal` and `replay`
 //! keep and compare them. `solera explain` tells them; the page `epochs` of `solera-bench` counts
-//! them.
+//! them. `solera-sim`'s `tuner` holds them against the manifest.
 
 use crate::agent::{Outcome, Proposal, Set};
 use serde::{Deserialize, Serialize};

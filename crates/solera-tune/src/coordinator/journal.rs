@@ -1,16 +1,17 @@
-//! The journal: every decision of a tuner, in a file of its own (`TUNED`) in the database's
-//! directory: `Journal` and `Record`.
+//! The journal: what a tuner saw and decided, line by line, in a file of its own (`TUNED`) in the
+//! database's directory: `Journal`, of `Record`s.
 //!
-//! Lines have a CRC-32C in eight hexadecimal digits, a space, and a JSON object. The first is a
-//! `Begin`. A full file (8 MiB) is written anew with its newest part (4 MiB at most), from a
-//! `Begin` on.
+//! A `Record` is a beginning (`Begin`, everything that is known), a window with its decision, an
+//! answer, or an end. Its line has a CRC-32C in eight hexadecimal digits, a space, and a JSON
+//! object. The first is a `Begin`. A full file (8 MiB) is written anew with its newest part (4 MiB
+//! at most), from a `Begin` on; what is older is gone.
 //!
 //! What must hold: what is read back is what was written, or is cut off where a power cut has torn
 //! it. A damaged line that was durable, as others after it prove, and a file that is no journal are
 //! refused and left as they are. What was added is durable after `sync`. A file has the journal's
 //! name once its first line is durable.
 //! Callers: `attach::stepper`; `replay` goes through its records; `read` by `solera explain`,
-//! `solera tune replay` and tests.
+//! `solera tune replay`, `solera-sim`'s `tuner` and tests.
 
 use super::{Answer, Decision, Rules, State};
 use crate::{

@@ -1,15 +1,16 @@
 //! What an agent may change, when, and what is taken back: `Coordinator`, alike for every agent.
 //!
 //! It has one token: a change is open until it is judged, and no other is made meanwhile. Before a
-//! change it knows what the context costs (`baseline`). Afterwards it compares, takes back what
-//! hurt, and forbids the same for a while (`tabu`).
+//! change it knows what the context costs (`baseline`). Where `Rules` are guarded, it compares
+//! afterwards, takes back what hurt, and forbids the same for a while (`tabu`). A context that
+//! comes back then gets the settings under which it was cheapest.
 //!
 //! What must hold: a decision is a function of the windows and answers before it: no clock, no
 //! file, no randomness. What others set is left alone. Where `Rules` are guarded, what changes lose
 //! stays within their allowance, but for what one window can lose. An agent that panics is not
 //! asked again.
-//! Callers: `attach::stepper`, `coordinator::replay`; parts by `solera explain`,
-//! `solera tune replay` and `solera-bench` (`safety`, `epochs`).
+//! Callers: `attach::stepper`, `coordinator::replay`; parts by `solera explain`, `solera tune
+//! replay`, `solera-sim`'s `tuner` and `solera-bench` (`safety`, `epochs`).
 
 pub mod baseline;
 pub mod decision;

@@ -8,7 +8,8 @@
 //! that goes on; the first `Difference` ends it. Records that cannot follow each other are an
 //! error.
 //!
-//! Callers: `attach::stepper` resumes; `solera tune replay` and the tests replay.
+//! Callers: `attach::stepper` resumes; `solera tune replay`, `solera-sim`'s `tuner` and the tests
+//! replay.
 
 use super::{
     Answer, Coordinator, Order, State,

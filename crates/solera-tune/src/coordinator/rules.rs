@@ -1,13 +1,13 @@
-//! The rules that every agent's changes obey: `Rules`. Each number has its reason here: how changes
-//! are judged, what they may lose, how long what hurt must wait.
+//! The rules that every agent's changes obey: `Rules`. Each number says here what it is for: how
+//! changes are judged, what they may lose, how long what hurt must wait.
 //!
 //! What must hold: with any rules, one change at a time is all there is. `unguarded` takes nothing
 //! back that hurts, for experiments that repeat a paper's agent as it was printed. Only what an
 //! agent that panics, or another process, left open is taken back.
 //!
-//! Callers: `coordinator` and its `baseline`, `regret`, `tabu`, `state` and `journal`;
-//! `Attach::rules` takes others: the pages `safety` and `epochs` of `solera-bench`,
-//! `tests/unharmed.rs`.
+//! Callers: `coordinator` and its `baseline`, `regret`, `tabu`, `state` and `journal`.
+//! `Attach::rules` takes others: from the pages `safety` and `epochs` of `solera-bench`,
+//! `solera-sim`'s `tuner`, and tests.
 
 use serde::{Deserialize, Serialize};
 

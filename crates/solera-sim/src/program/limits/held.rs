@@ -6,8 +6,10 @@
 //! - *ranges*: a batch of range deletions alone.
 //! - *near*: several threads that put values just under the size from which they are kept apart.
 //!
-//! What must hold: a child reads back what it wrote. Its largest resident set may be 1.1 budgets
-//! and 2.2 times what is in flight (`large::IN_FLIGHT_TENTHS`).
+//! What must hold: `operands` and `near` read values back in their lengths, `ranges` as many keys
+//! as are left; `iterators` only reads without an error. The largest resident set is held against
+//! 1.1 budgets and 2.2 times what is in flight (`large::IN_FLIGHT_TENTHS`); `limits::pieces` says
+//! which of these are promised.
 //!
 //! Callers: `limits::mod` runs the children, `limits::pieces` judges.
 

@@ -2,8 +2,9 @@
 //! them under a small budget.
 //!
 //! What must hold: the times that are judged are of the processor, so that a busy machine does not
-//! change them. Opens above `OPEN_MS_MAX` and flushes above `FLUSH_MS_MAX` miss the aim, but do not
-//! fail the program. Every key is read and must be right.
+//! change them. An open above `OPEN_MS_MAX` or a flush above `FLUSH_MS_MAX` counts as too much
+//! memory does: it fails the program where `pieces` calls the row promised. Every key is read and
+//! must be right.
 //!
 //! Callers: `limits::mod` runs the child, `limits::pieces` judges its figures.
 

@@ -4,9 +4,9 @@
 //! Each prints what is resident once all work is done, and what was at most.
 //!
 //! What must hold: a child makes the piece, flushes, and reads back some of it. Its largest
-//! resident set may be 1.1 budgets and 2.2 times what is in flight (`IN_FLIGHT_TENTHS`).
-//! `long_keys` counts its walk and its compaction in; `batch` and `value` end counting before they
-//! read.
+//! resident set is held against 1.1 budgets and 2.2 times what is in flight (`IN_FLIGHT_TENTHS`);
+//! `limits::pieces` says which of these are promised. `long_keys` counts its walk and its
+//! compaction in; `batch` and `value` end counting before they read.
 //!
 //! Callers: `limits::mod` runs the children, `limits::pieces` judges.
 

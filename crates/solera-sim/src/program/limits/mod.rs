@@ -5,9 +5,10 @@
 //! - *pieces*: one large batch, transaction or value, long keys, many keyspaces; what users hold;
 //!   bursts of writes after rests.
 //!
-//! What must hold: each measurement is a process of its own with at most 64 files open. A child
-//! fails on a wrong answer, and prints names and numbers; `run` and `pieces` judge them. What is
-//! timed by the wall clock runs alone. A seed fixes the data, not the figures.
+//! What must hold: each measurement is a process of its own (`Task`) with at most 64 files open. A
+//! child fails on a wrong answer where it looks at answers, and prints names and numbers; `run` and
+//! `pieces` judge them. What is timed by the wall clock runs alone. A seed fixes the data, not the
+//! figures.
 //!
 //! Callers: `solera-sim limits`, and `main` for its hidden child command.
 

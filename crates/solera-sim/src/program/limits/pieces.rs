@@ -1,7 +1,8 @@
 //! What is asked of one large piece, of very many small keyspaces, and of small budgets: `measure`,
 //! row by row, and `judge`.
 //!
-//! A `Row` says which child runs, how much memory it may take, and whether that is promised yet.
+//! A `Row` says which child runs, under which budget, and whether that is promised yet. It is over
+//! if it took more memory than it may, or if the keyspaces were opened or flushed too slowly.
 //!
 //! What must hold: a row that is promised fails the program when it is over. One that is not is
 //! named as an `aim_missed`, and its figure stands beside.

@@ -1,7 +1,9 @@
 //! What CAMAL chooses among, and what its models see of a choice (CAMAL §4, §7): `Knobs`, `Policy`
 //! and `Space`.
 //!
-//! `ratio_form` and `bits_form` are the closed forms' centres, `choices` all that are legal.
+//! `Space` is the data and the memory, `Policy` how runs and size ratio go together, `Knobs` a
+//! choice. `ratio_form` and `bits_form` are the closed forms' optima; `sampling` measures around
+//! them. `choices` are all of a policy: whole bits, and the cache's shares of `CamalConstants`.
 //! `terms` are what the straight model sees, `factors` what trees and network see. `apart` says how
 //! far a choice lies from the closed forms.
 //!

@@ -4,11 +4,12 @@
 //! `Plan` is a setting that is priced. `walk` runs the window's tree forward under one, `walk_back`
 //! under one that is tried and taken back. `price` says what an operation of the `Walk` costs in
 //! the goal's unit. `counted` and `modelled` are what a window did by its counts and by the model.
-//! `hazards` are what later workloads would read of what is left.
+//! `hazards` are what later workloads would read of what is left. `skew` tells how unevenly keys
+//! are used.
 //!
 //! What must hold: a walk is short (`FLUSHES_MAX`): a thread that tunes has a hundredth of the
 //! time. Percentiles are priced by the mean time; tables over the goal's bound are refused.
-//! Callers: `steward`, `prices` and `wishes`; `agent::camal` (`divided_bytes`).
+//! Callers: `steward`, `prices`, `wishes` and `home`; `agent::camal` (`divided_bytes`).
 
 #[cfg(test)]
 mod tests;

@@ -4,8 +4,9 @@
 //! `note` learns that from windows. `way` says which knobs to reset, and the plan that this comes
 //! to.
 //!
-//! What must hold: what a person or another program has set is not reset. A knob that
-//! was never seen unset is not reset either.
+//! What must hold: what a person or another program has set is not reset. If one of the other knobs
+//! was never seen unset, where it would stand is not known. Then there is no way, and nothing is
+//! reset.
 //!
 //! Caller: `steward`, which goes home where nothing else may be changed.
 

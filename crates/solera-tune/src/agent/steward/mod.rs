@@ -2,13 +2,14 @@
 //! by what it measures.
 //!
 //! After each judged window it corrects what an operation's parts take (`scales`), and the blocks
-//! that a context's reads and merges really move. In its turn it prices wishes (`wishes`). It runs
-//! the engine's tree forward (`foresight`) for as long as contexts have lasted, so a change's cost
-//! is in its price.
+//! that a context's reads and merges really move. In its turn it looks for wishes in each group of
+//! knobs (`wishes`), which `prices` allows and prices. That runs the engine's tree forward
+//! (`foresight`) for as long as contexts have lasted, so a change's cost is in its price.
 //!
-//! What must hold: of wishes it proposes the one that gains most: 6 % at least, and more where the
-//! model was wrong lately. Reads of a workload to come suffer little (`hazard_max`). A group of
-//! knobs that did not help rests. Where nothing else may be changed it goes `home`.
+//! What must hold: of wishes it proposes the one that gains most. That is 6 % at least, and more
+//! where the model was wrong lately or the group is risky. Reads of a workload to come suffer
+//! little (`hazard_max`). A group of knobs that did not help rests. Where nothing else may be
+//! changed it goes `home`.
 //! Callers: `agent::make`, under the name `steward`, the default of `attach`.
 
 mod foresight;

@@ -1,15 +1,15 @@
 //! What plans are priced at for one window: `Prices`, as shares of what staying costs.
 //!
-//! `allowed` refuses a plan that is not cheaper, that the agent's record does not dare, or that a
-//! later workload suffers from. One that makes a level is for contexts that last. It leaves alone
-//! what others have set. Where contexts come and go fast, it also refuses one that makes a context
-//! worse than by default that was back lately.
-//! `undone` prices a plan that is tried and taken back.
+//! `allowed` prices a plan for `wishes::search`. It refuses one that is not cheaper, that the
+//! agent's record does not dare, or that a later workload suffers from. One that makes a level is
+//! for contexts that last. It leaves alone what others have set. `ratio` is the price alone. Where
+//! contexts come and go fast, it is none for a plan that makes a context that was back lately worse
+//! than by default. `undone` prices a plan that is tried and taken back.
 //!
 //! What must hold: a plan is walked once for each workload, however often it is asked for, because
 //! groups of knobs have plans in common.
 //!
-//! Caller: `steward`, for `wishes::search`.
+//! Caller: `steward`, for its wishes and for the way home (`ratio`).
 
 use super::{
     DWELL, LASTS, Steward,
