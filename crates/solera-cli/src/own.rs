@@ -1,5 +1,5 @@
-//! Files that a command makes for its user, such as reports, pages and traces: whether it may make
-//! them, and which older ones are its own.
+//! Files that a command makes for its user, such as reports, pages and traces: where they may lie,
+//! and which older ones may be replaced.
 //!
 //! `create` opens a file for writing. `check` and `check_new` say beforehand whether that may be
 //! done. The maker tells by an `is_own` of the first bytes whether an older file is its own.

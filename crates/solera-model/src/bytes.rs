@@ -1,7 +1,8 @@
 //! Models as bytes: `Malformed`, why bytes are no model, and `Fields`, a reader of fields that may
 //! say anything.
-//! `rows` takes so many rows of fixed width, `mean` a finite number; `descent` finds where starts
-//! do not ascend.
+//!
+//! `rows` takes so many rows of fixed width, `mean` a finite number that is not negative. `descent`
+//! finds where starts do not ascend.
 //!
 //! What must hold:
 //! - Nothing is allocated for a count before as many bytes are known to be there.

@@ -1,11 +1,12 @@
-//! Comparing one number with several at once: `Lanes`, the widest instructions that the processor
-//! has.
+//! Comparing one number with several at once: `Lanes`, by which instructions. `Lanes::detect` gives
+//! the widest that the processor has.
 //!
-//! There is one function for each width of numbers: nodes of eight `u64`, and sixteen codes of 10,
-//! 12 or 16 bits. Each is written for AVX2 and NEON, with a scalar twin; nodes have AVX-512 too.
-//! `prefetch` asks for memory ahead, on x86-64 only.
+//! It compares nodes of eight `u64`, plain codes of 16 bits, and groups of sixteen codes. A group's
+//! codes have 10, 12 or 16 bits and count from a line. Each comparison is written for AVX2 and
+//! NEON, with a scalar twin; nodes have AVX-512 too. `prefetch` asks for memory ahead, on x86-64
+//! only.
 //!
-//! What must hold: every set of instructions gives the same count as the scalar twin, which is the
+//! What must hold: every set of instructions gives the same answer as the scalar twin, which is the
 //! definition. What the processor has is asked once, when a structure is built, so the choice costs
 //! a predictable branch.
 //! Callers: `stree`, `boundaries`, `eytzinger` (prefetch); `filter::bloom` and its `line` in

@@ -16,10 +16,10 @@
 //! | [`pla`] | the corridor: is there a line within ε of every key so far? O(1) per key |
 //! | [`pra`] | the least-squares line of a block's keys |
 //! | [`bound`] | the exact error of a line, in the arithmetic of its queries |
-//! | [`dual`] | where to cut a sorted stream into blocks: on bytes and on error at once (DobLIX) |
+//! | [`dual`] | where to cut a sorted stream into blocks, on bytes and on error (DobLIX); and a block's line |
 //! | [`search`] | the last mile: exact lower bound from a guess |
 //! | [`lanes`] | which instructions compare several numbers at once |
-//! | [`stree`], [`eytzinger`], [`interpolation`] | the strong classical searches, to be compared with |
+//! | [`stree`], [`eytzinger`], [`interpolation`] | the strong classical searches; [`boundaries`] uses the S-tree |
 //! | [`hull`] | the longest piece that some line passes within ε (O'Rourke, PGM) |
 //! | [`plr`] | greedy segments over block numbers with sound windows (Sherry, LearnedKV) |
 //! | [`boundaries`] | Solera's own index: segments, and 11 to 13 bits for most boundaries |

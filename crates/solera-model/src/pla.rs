@@ -5,9 +5,9 @@
 //! DobLIX's Algorithm 1 as corrected in docs/PAPERS.md, "DobLIX: corrections" (rows 5 and 6). The
 //! anchor is the block's own first key, so the line that is stored is the one that was tested.
 //!
-//! What must hold: keys ascend. A key is admitted when some line passes it, whether its own chord
-//! lies in the cone or not. An error of exactly ε is accepted. A refused key leaves the corridor as
-//! it was.
+//! What must hold: keys ascend. A key is admitted when some line passes it and all before it,
+//! whether its own chord lies in the cone or not. An error of exactly ε is accepted. A refused key
+//! leaves the corridor as it was.
 //!
 //! Callers: `dual`, `block::build` in `solera`, and `paper::training` in `solera-bench`.
 

@@ -7,9 +7,9 @@
 //! What must hold: the slope is finite and not negative, the intercept finite. So larger keys never
 //! get smaller ranks, no prediction is NaN, and a rank lies below the count of keys (of none, it is
 //! 0).
-//! Callers: `pla`, `pra`, `bound`, `dual`, `knots` (`Invalid`); `block::{build, format, read}` and
-//! `version::run_index` in `solera`. Also `evilmodel::search` in `solera-sim`, the fuzz target
-//! `model`, and the example `segments`.
+//! Callers: in this crate `pla`, `pra`, `bound`, `avx512` and `dual`, and `knots` (`Invalid`). In
+//! `solera` `block::{build, format, read}` and `version::run_index`. Also `evilmodel::search` in
+//! `solera-sim`, the fuzz target `model`, and the example `segments`.
 
 use std::{error, fmt};
 

@@ -1,9 +1,10 @@
 //! What tries to break Solera: scripts, oracles, faults and judges, and the programs that run them.
 //!
 //! The engine takes its files, its clock and its randomness by argument, so a whole database life
-//! is a function of a seed. The modules stand bottom to top. `script` and `oracle` know no engine;
-//! `life`, `crash`, `faults`, `isolation` and `victim` live databases; `program` is what
-//! `solera-sim` runs. `layers` and `pages` check the source itself.
+//! is a function of a seed. The modules stand bottom to top. `script` and `oracle` open no
+//! database; `tell` says a script's words to engine and oracle. `life`, `crash`, `faults`,
+//! `isolation` and `victim` live databases and judge them; `image` and `forge` make what is
+//! damaged. `program` is what `solera-sim` runs. `layers` and `pages` check the source itself.
 //!
 //! What must hold: a module uses only those above it in the list. A failure names a seed, or prints
 //! a script, that repeats it where threads do not decide.

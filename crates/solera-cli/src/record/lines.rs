@@ -1,10 +1,11 @@
 //! Lines of an input: `LineReader`, and `Lines`, the format whose records are lines (the key;
 //! values are empty).
 //!
-//! It reads line by line into one buffer, and may leave out a byte order mark or carriage returns.
+//! It reads line by line into one buffer. If told to, it leaves out a byte order mark at the
+//! beginning, or a carriage return at the end of each line.
 //!
 //! What must hold: a line over the limit is a bad one, and reading goes on after it. What was kept
-//! and may not have been meant is noted once. The last line needs no end.
+//! of these and may not have been meant is told at the end (`notes`). The last line needs no end.
 //!
 //! Callers: `record::csv`, `tsv` and `jsonl` read through it; `record::Options::open` makes
 //! `Lines`.

@@ -4,10 +4,10 @@
 //! What must hold after each cut: the database opens with what some prefix of the commit order
 //! made, so no batch is half there. The prefix reaches every commit acknowledged as durable.
 //! Keyspaces and changes of knobs (receipts) reach what was acknowledged. An acknowledged
-//! checkpoint opens with what it was made of. Then the database is written to, cut, and opened
-//! again. The power also fails inside recoveries. An image that was met before is not opened again,
-//! but compared with what this cut allows. `Lies` tries devices that lie about syncs, where only a
-//! panic counts.
+//! checkpoint opens with what it was made of. A tuner that was at work goes on. Then the database
+//! is written to, cut, and opened again. The power also fails inside recoveries. An image that was
+//! met before is not opened again, but compared with what this cut allows. What breaks these rules
+//! is a `Violation`. `Lies` tries devices that lie about syncs, where only a panic counts.
 //! Callers: `program::crashsim`; `main.rs` (`replay --crash`); `tests/lives.rs` and
 //! `tests/found.rs`.
 

@@ -1,8 +1,9 @@
-//! The running text of a file: `Text`, lines joined without comment marks, and `Page`, the headings
-//! of a Markdown page.
+//! The running text of a file: `Text`, lines joined without comment marks, and `Page`, what can be
+//! cited in a Markdown page.
 //!
-//! `Text::line` leads from a byte back to its line. `Page` answers whether a heading, a numbered
-//! section, an anchor or a table's row is there. `without_code` empties the lines of code blocks.
+//! Of Rust source `Text` has the comments alone. `Text::line` leads from a byte back to its line.
+//! `Page` answers whether a heading, a numbered section, an anchor or a table's row is there.
+//! `without_code` empties the lines of code blocks.
 //!
 //! What must hold: joined lines read as one, so that a citation over a line's end is found.
 //!

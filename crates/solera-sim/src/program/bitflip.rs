@@ -1,8 +1,8 @@
 //! `bitflip`: every bit of a small complete database (`Image`) flips, one at a time; `run`.
 //!
-//! A quick run flips 65,536, evenly over the image. Each flip is made in a copy, which is opened
-//! read-only and twice for writing (of flips in tables, one in eight). Each opening is asked for
-//! every key, and walked from one end.
+//! A quick run flips 65,536, evenly over the image, a nightly one all. Each flip is made in a copy,
+//! which is opened read-only, and twice for writing. Of flips in tables, one in eight is opened for
+//! writing. Each opening is asked for every key, and walked from one end.
 //!
 //! What must hold: there is the right answer or a clear error (`Corrupt`, `NewerFormat`,
 //! `NotADatabase`), never a wrong answer, a panic or a hang. Only what a log's unsynced end held

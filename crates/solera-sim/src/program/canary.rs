@@ -2,7 +2,8 @@
 //!
 //! `CANARIES` names each bug's program and arguments. `run` starts this binary with them as a
 //! child, the bug named in the environment (`plant_named`). As many run at once as there are
-//! threads. Before that, each program runs without a bug; if it breaks a promise, `run` fails.
+//! threads. Before that, each program runs without a bug; unless it keeps all promises, `run`
+//! fails.
 //!
 //! What must hold: a bug is found when the child's verdict says within three minutes that a promise
 //! was broken. No other end is a find. Every bug has a program.

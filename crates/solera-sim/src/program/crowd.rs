@@ -1,8 +1,8 @@
 //! `crowd`: many threads on one database with its background workers; `run`.
 //!
 //! Every thread owns the keys that begin with its number, and keeps an oracle of them. It reads
-//! through snapshots, iterators and transactions. Beside that all threads move money between common
-//! accounts.
+//! them now, and through snapshots, iterators and transactions. Beside that all threads move money
+//! between common accounts. Half way the database is opened anew.
 //!
 //! What must hold: a thread reads exactly what it wrote, and transactions on own keys never
 //! conflict, unless values are rewritten (`Reclaim::Rewrite`). The sum of all accounts is the same

@@ -3,8 +3,8 @@
 //!
 //! Transactions read lists and append to them, by value or by operand, one by one or by range.
 //! Tables are flushed and merged meanwhile. Few lists are in use at a time, so that transactions
-//! collide. Other threads move money between accounts. An auditor counts it and sets knobs, and
-//! lets a tuner set others.
+//! collide. One transaction in eight moves money between accounts instead. An auditor, a thread of
+//! its own, counts the money, sets knobs, and lets a tuner set others.
 //!
 //! What must hold: the history is serializable, and the sum stays. A seed fixes layouts and draws,
 //! not which thread comes first; what is printed is the cycle itself.

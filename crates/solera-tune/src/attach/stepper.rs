@@ -1,5 +1,6 @@
 //! Tuning step by step: `Stepper` looks at the database, has the coordinator decide, and makes what
-//! was ordered. `Progress` is what a step came to.
+//! was ordered. It ends a window early where an open change hurts much. `Progress` is what a step
+//! came to.
 //!
 //! `Prepared` has looked at all that can be refused, before anything that takes seconds. Its
 //! `begin` takes back a change that the last tuner made and never judged. It does so only where

@@ -1,9 +1,10 @@
 //! What the coordinator knows between two windows: `State`, with a `Place` for each context and the
 //! `Open` change.
 //!
-//! It is written to the journal now and then, so that a decision can be made again from there.
-//! `after` is what settings become by sets; `way` says how to come from one set of settings to
-//! another.
+//! A `Place` knows what its context costs, and the settings under which it cost least (`Anchor`). A
+//! window of twice the cost, or of half, waits until the next tells what it was. All is written to
+//! the journal now and then, so that a decision can be made again from there. `after` is what
+//! settings become by sets; `way` says how to come from one set of settings to another.
 //!
 //! What must hold: the way from one set of settings to another ends there.
 //!

@@ -1,8 +1,9 @@
 //! The cheapest setting: `choose` for a mix and a `Budget`, and `Model::price` for one setting.
 //!
-//! The closed forms say where to look, for each `Family` of run limits. From the best of each, and
-//! from an untuned database, a walk over neighbours goes where the model says that it is cheaper.
-//! `Choice` has each family's candidates, the best of all, and its terms.
+//! A `Budget` is what is held fixed: the memory, and knobs that are not to be chosen. The closed
+//! forms say where to look, for each `Family` of run limits. From the best of each, and from an
+//! untuned database, a walk over neighbours goes where the model says that it is cheaper. `Choice`
+//! has each family's candidates, the best of all, and its terms.
 //!
 //! What must hold: neighbours are legal settings. All are priced in one way: from the tree that
 //! loading leaves, over as many operations as write every entry once more. If nothing is written,

@@ -1,7 +1,8 @@
 //! A table, what it holds, and whether a forged form of it still answers rightly: `Subject`.
 //!
 //! `new` makes the table of a seed by the engine. `try_out` opens a `Forged` one as the engine
-//! does, asks for keys by lookup and by cursor, and says how many blocks the dearest took.
+//! does, and asks for keys by lookup and by cursor. It says how many blocks beyond the first the
+//! dearest lookup took.
 //!
 //! What must hold: answers are held against the truth, costs against the bounds of
 //! `evilmodel::mod`.

@@ -1,11 +1,11 @@
-//! A database that rests and is read, and then has many writers, again and again: `rests`.
+//! A database that rests, is read, and then gets a burst of writes, again and again: `rests`.
 //!
-//! While it rests, its idle write buffers are lent to the cache. When writers come, that memory has
+//! While it rests, its idle write buffers are lent to the cache. When writes come, that memory has
 //! to come back before memtables need it, though readers still hold some blocks of it.
 //!
 //! What must hold: something is lent in every rest, or the child fails: it would measure nothing.
 //!
-//! Caller: `limits::run_child`.
+//! Caller: `limits::run_child`; `limits::pieces` asks for it and judges its memory.
 
 use super::{DATA_FACTOR, KEY_BYTES, USERS, VALUE_BYTES, fill, key, peak_rss_kib, status};
 use crate::random::Random;

@@ -5,9 +5,9 @@
 //! moved. Below it, `space` is what can be chosen, `learned` what is known of it, `sampling` what
 //! is measured to know it.
 //!
-//! What must hold: it looks at the mix every 10,000 operations. It asks for a reconfiguration at
-//! its first look, then when a share has moved by over a tenth. It heeds no outcome. Made from
-//! samples, it has no name in `agent::NAMES`.
+//! What must hold: by the default constants it looks at the mix every 10,000 operations. It asks
+//! for a reconfiguration at its first look, then when a share has moved by over a tenth. It heeds
+//! no outcome. Made from samples, it has no name in `agent::NAMES`.
 //! Callers: the page `camal_dynamic` of `solera-bench`. Its parts: the pages `camal`, `camal_lab`
 //! and `camal_learned`, and the opponent `plain`.
 

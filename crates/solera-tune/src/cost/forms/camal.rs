@@ -1,4 +1,5 @@
-//! CAMAL §3–§5 as corrected in docs/PAPERS.md, "CAMAL: the size ratio": `Tree` and `Knobs`.
+//! CAMAL §3–§5 as corrected in docs/PAPERS.md, "CAMAL: the size ratio": `Tree`, a database as its
+//! formulas see it, and `Knobs`, size ratio and filter memory.
 //!
 //! `leveling` and `tiering` cost a setting in I/Os. For leveling, `size_ratio` is T* and
 //! `filter_bytes` the split of memory between write buffer and filters, both by Lambert's W. For
