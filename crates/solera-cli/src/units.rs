@@ -1,7 +1,7 @@
 //! Numbers as people read and write them.
 //!
-//! It prints counts, sizes, times and percentages. It reads sizes, counts, times, periods of looks,
-//! and times to live from the command line.
+//! It prints counts, sizes and times, and works out percentages. It reads sizes, counts, times,
+//! periods of looks, and times to live from the command line.
 //!
 //! What must hold:
 //! * A printed size is decimal: `1.0 KB` is 1000 bytes. A size that is read is binary: `1KB` and

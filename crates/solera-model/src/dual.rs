@@ -9,9 +9,9 @@
 //! What must hold: the cutter spends O(1) on each key, but `reproject` and `fit` go over a block's
 //! keys. Keys ascend; an empty block takes any key. A fitted line may err by more than ε, and says
 //! so.
-//! Callers: `fit` serves `block::build` and `version::run_index` in `solera`, and `paper::training`
-//! in `solera-bench`. Only tests here use `Cutter`: Solera's blocks have sizes of their own to cut
-//! by, and keep a `Corridor`.
+//! Callers: `fit` serves `block::build` and `version::run_index` in `solera`, `paper::training` in
+//! `solera-bench`, and the fuzz example `seeds`. Only tests here use `Cutter`: Solera's blocks have
+//! sizes of their own to cut by, and keep a `Corridor`.
 
 #[cfg(target_arch = "x86_64")]
 use crate::avx512;

@@ -8,8 +8,8 @@
 //! What must hold: it prints and reads back. A setting may change how fast an answer comes, never
 //! the answer: so one script under two settings gives one transcript. An exception is a transaction
 //! that conflicts because a value was rewritten.
-//! Callers: `script::generate`, `life`, `crash`, `faults`, `image`, and the programs; `oracle` uses
-//! `Operator`; `tell` makes options of it.
+//! Callers: `script::generate`, `life`, `crash`, `faults`, `image`, the programs and the fuzz
+//! targets; `oracle` uses `Operator`; `tell` makes options of it.
 
 use crate::{
     random::Random,

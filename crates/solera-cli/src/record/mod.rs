@@ -1,10 +1,10 @@
 //! Formats of input, each of which turns bytes into records: tab- and comma-separated columns, JSON
 //! lines, SOSD key files, and plain lines (`Format`).
 //!
-//! `Options` are what the command line says; `Options::open` makes the reader of a format, a
-//! `Records`. It reads on to the `Next`: a `Record`, a bad line, or the end. A `Record` is one key
-//! and one value, reused from one to the next. `Passed` is what an input is known by when its load
-//! is resumed. `Selectors` name columns or fields.
+//! `Options` hold what the command line says of the input; `Options::open` makes the reader of a
+//! format, a `Records`. It reads on to the `Next`: a `Record`, a bad line, or the end. A `Record`
+//! is one key and one value, reused from one to the next. `Passed` is what an input is known by
+//! when its load is resumed. `Selectors` name columns or fields.
 //!
 //! What must hold: a record that cannot be used is `Next::Bad` with its place and reason, and
 //! reading goes on after it. An input that cannot be read any further is a `Failure`. An option

@@ -3,8 +3,8 @@
 //!
 //! What must hold: a key that was found gone does not come back, unless it is put again. Two times
 //! count at its put: what the clock shows, and the latest that it ever showed. The key is there
-//! until the latest time reaches the first and its time to live. It is gone once the clock shows
-//! the second and its time to live, or more.
+//! until the latest time reaches the first plus its time to live. It is gone once the clock shows
+//! the second plus its time to live, or more.
 //!
 //! Callers: `program::faultloop`; `tests/lives.rs`.
 

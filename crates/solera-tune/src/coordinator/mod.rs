@@ -2,8 +2,8 @@
 //!
 //! It has one token: a change is open until it is judged, and no other is made meanwhile. Before a
 //! change it knows what the context costs (`baseline`). Where `Rules` are guarded, it compares
-//! afterwards, takes back what hurt, and forbids the same for a while (`tabu`). A context that
-//! comes back then gets the settings under which it was cheapest.
+//! afterwards, takes back what hurt, and forbids the same for a while (`tabu`). It also gives a
+//! context that comes back the settings under which it was cheapest.
 //!
 //! What must hold: a decision is a function of the windows and answers before it: no clock, no
 //! file, no randomness. What others set is left alone. Where `Rules` are guarded, what changes lose

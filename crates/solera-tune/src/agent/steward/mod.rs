@@ -3,7 +3,7 @@
 //!
 //! After each judged window it corrects what an operation's parts take (`scales`), and the blocks
 //! that a context's reads and merges really move. In its turn it looks for wishes in each group of
-//! knobs (`wishes`), which `prices` allows and prices. That runs the engine's tree forward
+//! knobs (`wishes`), which `prices` allows and prices. Pricing runs the engine's tree forward
 //! (`foresight`) for as long as contexts have lasted, so a change's cost is in its price.
 //!
 //! What must hold: of wishes it proposes the one that gains most. That is 6 % at least, and more
