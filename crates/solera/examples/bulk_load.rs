@@ -1,5 +1,5 @@
-//! Load a million sorted entries straight into tables (`Keyspace::ingest`), then take a checkpoint
-//! and open it.
+//! Load a million sorted entries straight into tables (`Keyspace::ingest`), then take a checkpoint,
+//! delete all in the original, and find the entries in the copy.
 //!
 //! `ingest` writes no log and merges nothing: the fastest way to fill a keyspace. A checkpoint is a
 //! second database that shares the tables by hard links. It is a consistent copy in no time, though

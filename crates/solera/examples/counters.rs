@@ -1,4 +1,5 @@
-//! Count words with `merge`: every increment is one blind write; nothing is read to write it.
+//! Count words with `merge`, then print the counts: every increment is one blind write; nothing is
+//! read to write it. The keyspace has the built-in merge operator `Counter`.
 //!
 //! Run it with `cargo run --example counters`.
 

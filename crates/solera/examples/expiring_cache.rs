@@ -1,4 +1,5 @@
-//! A cache whose entries go away by themselves, tested without waiting: the clock is an argument.
+//! A cache whose entries go away by themselves (`put_with_ttl`), tested without waiting: the
+//! database is opened with a `ManualClock`, which the example moves on.
 //!
 //! Run it with `cargo run --example expiring_cache`.
 

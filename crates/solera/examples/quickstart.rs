@@ -1,4 +1,5 @@
-//! Open a database, write, read back, walk a range, close.
+//! Open a database, write, read back, delete, walk the keys of a prefix backwards, read at a
+//! snapshot, close.
 //!
 //! Run it with `cargo run --example quickstart`.
 

@@ -2,14 +2,15 @@
 //!
 //! `Data` is what cannot be chosen, `Setting` what can. `loaded` is the tree that a load leaves;
 //! `run` goes on writing to it and looks at reads on the way. `Cost` says what reads and merges
-//! did, in blocks and entries; `terms`, `blocks` and `ns` price that.
+//! did, in blocks and entries; `terms`, `blocks` and `ns` price that. `filter_bits` says what the
+//! filters of each level get, `misses` how often a level is asked for a key that it lacks.
 //!
 //! What must hold: filters come from the engine's own functions, and the constants of blocks and
 //! memtables follow its formats. `tests/engine.rs` compares the model with the engine. `PASSING`
 //! remembers rates of false positives, and changes no price.
 //!
-//! Callers: `cost::choose` (and so `solera cost`), `agent::steward::foresight`, `agent::imagined`,
-//! and the pages and opponents (`arce`, `two_steps`) of `solera-bench`.
+//! Callers: `cost::choose` (and so `solera cost`), `agent::steward::foresight`, the tests'
+//! `agent::imagined`, and the pages and opponents (`arce`, `two_steps`) of `solera-bench`.
 
 use super::{
     mix::Mix,

@@ -1,11 +1,13 @@
 //! What a lookup or a scan reads of a tree in blocks, as an expectation (Z, R and Q of
 //! docs/PAPERS.md, "One cost model").
 //!
+//! `Reading` holds what reads depend on beside the tree: the mix, the cache, the length of a scan.
 //! `Reading::of` gives `Reads`, an `Operation` for each kind; `misses`, how often each level is
 //! asked for a key it lacks. A lookup asks the filter of every run that covers its key, newest
 //! first, until it has found the key. Where a filter passes it reads one block. A scan reads a
-//! block of every run that reaches that far, and the blocks that its entries cross. Those it reads
-//! on: they lie behind the first.
+//! block of every run that reaches that far, then the blocks that its entries cross. These lie
+//! behind the first, so they count as read on.
+//!
 //! What must hold: the cache answers about as an LRU cache of its size would. By Che's
 //! approximation, a block is there if it was asked for within the last t operations.
 //!

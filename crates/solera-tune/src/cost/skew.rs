@@ -1,9 +1,13 @@
-//! That some keys are used more than others, as one number: `Skew`, the share of the operations
-//! that go to as many of the keys as the rest of the operations are (90 % of the operations to 10 %
-//! of the keys).
+//! That some keys are used more than others, as one number: `Skew`. It is the share of the
+//! operations that go to the favoured keys. These are as small a share of all keys as the rest of
+//! the operations is of all (90 % of the operations, 10 % of the keys).
 //!
-//! What must hold: reads and writes favour the same keys, wherever these lie. At one half all keys
-//! are alike, and nothing is priced otherwise than without a skew.
+//! `covered` says which share of the favoured keys, and of the others, a run of a given size holds.
+//! `served` says how many lookups the newest runs answer, `met` how many runs of a level lookups
+//! ask. `of_served` finds the skew from what was served.
+//!
+//! What must hold: reads and writes favour the same keys, wherever these lie. Below 65 % all keys
+//! count as alike, and nothing is priced otherwise than without a skew.
 //!
 //! Callers: `cost::tree` keeps it, `cost::reads` asks what it makes of runs, `steward::foresight`
 //! finds it out.

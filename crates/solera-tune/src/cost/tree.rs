@@ -1,14 +1,16 @@
 //! The tree that this engine keeps, as its expectation: `Tree`, how many entries each `Run` holds,
 //! range by range.
 //!
-//! Keys are random and evenly used, so a run is a density over the key space, in `CELLS` equal
-//! cells. `flush` and `settle` follow `solera::compaction`'s `wants` and `pick` and count what
-//! merges read and write (`Work`). Level 0 is due at its run limit; patience is not modelled here.
-//! `lift` is for callers that know whether reads have paid for it.
+//! A run is a density over the key space, in `CELLS` equal cells; merges take keys as random and
+//! evenly used. `flush` and `settle` follow `wants` and `pick` of `solera::compaction` and count
+//! what merges read and write (`Work`). Level 0 is due at its run limit; patience is not modelled
+//! here. `of` builds a tree from runs that were seen. `skewed` only keeps a `Skew`, for `reads`.
+//! `lift` is for callers that know whether reads have paid for it; `owed` is work that is to come.
+//!
 //! What must hold: no steady state is assumed. A tree of a few data sizes' writes is far from one
 //! where the last level holds many runs.
 //!
-//! Callers: `cost::model`, `cost::reads`, `steward::foresight`, `agent::imagined`,
+//! Callers: `cost::model`, `cost::reads`, `steward::foresight`, the tests' `agent::imagined` and
 //! `tests/engine.rs`; the pages `camal` and `missions` and the opponent `arce` of `solera-bench`.
 
 use super::skew::Skew;

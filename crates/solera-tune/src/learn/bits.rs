@@ -1,5 +1,5 @@
-//! Many `f32` in a memory as one text: `serialize` writes their bits, eight hexadecimal digits
-//! each, `deserialize` reads them.
+//! The many `f32` of a learner's saved memory as one text: `serialize` writes their bits, eight
+//! hexadecimal digits each, `deserialize` reads them.
 //!
 //! What must hold: no number changes on the way. Numbers that are not finite are refused when they
 //! are read, not when they are written.

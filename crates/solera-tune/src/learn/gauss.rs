@@ -1,8 +1,9 @@
 //! A Gaussian process: `Process`, what a smooth function is likely to be between the points where
 //! it was measured.
 //!
-//! `fit` takes the likeliest of five length scales and three noises. `improvement` is the expected
-//! improvement by which Bayesian optimisation chooses (Jones, Schonlau and Welch, 1998).
+//! `fit` takes the likeliest of five length scales and three noises. `predict` gives the mean and
+//! deviation at a point. `improvement` is the expected improvement, towards smaller values, by
+//! which Bayesian optimisation chooses (Jones, Schonlau and Welch, 1998).
 //!
 //! What must hold: features are given from 0 to 1, points are finite. Its predictions are
 //! scikit-learn's.

@@ -1,15 +1,18 @@
-//! The learners: what estimates, predicts and decides from numbers, and knows nothing of trees.
+//! The learners: what estimates, predicts and decides from numbers, and knows nothing of databases.
+//!
+//! - Functions from points: `ridge`, `boost`, `network`, and `regression` over these; `gauss`.
+//! - What to do next: `qtable`, `ddpg` (with `replay`) and `bandit`.
+//! - What they are made of: `random`, `standard`, `cholesky`, `bits`; `drift` tells of a change.
 //!
 //! What must hold: the same seed and numbers give the same answer, bit for bit, on every processor.
 //! So no learner uses the platform's elementary functions (`elementary` has others), an iteration
 //! order that changes, or a sum whose order the compiler chooses. Files test on problems whose
 //! answer is known; most compare a run's digest with a fixed value.
-//!
 //! Numbers that are not finite must not reach a learner: callers look first, and most learners
 //! assert it.
 //!
 //! Callers: the agents `doblix`, `lerp` and `camal`, the steward's `scales`, and opponents and
-//! pages of `solera-bench`. `cost` and `sight` take `elementary` from here.
+//! pages of `solera-bench`. `cost`, `sight` and the agent `random` take `elementary` from here.
 
 pub mod bits;
 pub mod random;

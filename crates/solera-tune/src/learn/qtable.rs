@@ -1,7 +1,9 @@
 //! Tabular Q-learning (Watkins and Dayan, 1992): `QTable`, what each action in each state is worth,
 //! and `Exploration`.
 //!
-//! `Exploration` is ε: how often an action is tried that is not the best, less with every step.
+//! `learn` moves a value towards the reward and what the next state's best action is worth.
+//! `Exploration` is ε: how often an action is drawn at random instead of taking the best, less with
+//! every step.
 //!
 //! What must hold: rewards are finite. Of equal actions the first is the best.
 //!

@@ -2,14 +2,16 @@
 //! size of data, of entries that are there and that come in, and of scans.
 //!
 //! A window belongs to the nearest context. Their mixes lie within `DRIFT` in total variation
-//! (CAMAL's threshold), their sizes within a factor of 2. A scan's counts where both have scans,
-//! that of what comes in where both have writes. A context keeps the traits of its first window.
+//! (CAMAL's threshold) and what chance makes of few operations, their sizes within a factor of 2.
+//! A scan's counts where both have scans, that of what comes in where both have writes. A context
+//! keeps the traits of its first window.
 //!
 //! What must hold: a workload that no context is like becomes one after a window whose parts are
 //! alike, or two windows in a row. Till then its number is 0. 64 are remembered; the one seen least
 //! recently makes room.
+//!
 //! Callers: `watch`, which places each window; `coordinator::replay`, which places windows again;
-//! `journal` keeps them.
+//! `coordinator::journal` keeps them, and `attach::stepper` hands what was kept to a new `Watch`.
 
 use super::window::Window;
 use crate::learn::elementary::log2;

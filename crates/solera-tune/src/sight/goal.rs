@@ -7,9 +7,10 @@
 //! What must hold: a window that does not tell has no cost: one without operations, or without
 //! samples where times are sampled. Each objective's name comes back from its text.
 //!
-//! Callers: users give one to `Attach`; the coordinator judges by it, `agent::lerp` and the steward
-//! price by it; `solera explain` names its objective. Pages and the opponents `arms` and `search`
-//! of `solera-bench` use one.
+//! Callers: users and the command line's `--tune` give one to `Attach`, as do `solera-sim` and
+//! `solera-bench`. The coordinator judges by it, and keeps it in journals. `agent::lerp`, the
+//! steward, and the opponents `arms` and `search` price by it. `solera explain` names its
+//! objective.
 
 use super::window::Window;
 use serde::{Deserialize, Serialize};

@@ -7,9 +7,9 @@
 //! What must hold: a window is all that a decision is made from. One that may be judged can be
 //! written down and read back without loss. One with a number that is not finite is blocked.
 //!
-//! Callers: `attach::stepper` watches; the coordinator, the agents and `solera-bench`'s opponents
-//! read windows; `solera explain` reads them in journals. The page `learning` of `solera-bench`
-//! watches too.
+//! Callers: `attach::stepper` watches, as does the page `learning` of `solera-bench`. The
+//! coordinator, the agents, `solera-bench`'s opponents and pages, and `solera explain` read
+//! windows. Those who attach a tuner, `solera-sim` too, give a `Goal`.
 
 pub mod context;
 pub mod goal;

@@ -1,10 +1,10 @@
 //! Cutting time into windows: `Watch`, shown observations as often as its caller likes, says by
 //! `Look` whether a window has ended.
 //!
-//! One ends with enough operations over enough time (`Pace`) and, where there are writes, flushes.
-//! One to eight times the operations do without flushes, and `elapsed_ns_max` ends any. Looks
-//! compare what was asked: where the workload changes, the window begins anew, once. `end_early`
-//! ends one at once.
+//! One ends with enough operations over enough time (`Pace`). Where there are writes it also waits
+//! for flushes, but no longer than one to eight times those operations. `elapsed_ns_max` ends any.
+//! Looks compare what was asked: where the workload changes, the window begins anew, once. `so_far`
+//! shows a window that goes on; `end_early` ends it now, if there is something in it.
 //!
 //! What must hold: a window in which it changes again is of no context and is not judged. Another
 //! known workload that has come back is told before its window ends, once two parts are alike.

@@ -8,8 +8,9 @@
 //! What must hold: plain data that a journal can keep. A window whose numbers cannot be true is
 //! blocked. `watch` adds its number, its context and the reasons that need more than two
 //! observations.
-//! Callers: `watch` makes them; the coordinator, all agents, the opponents of `solera-bench` and
-//! `solera explain` read them; `journal` keeps them.
+//!
+//! Callers: `watch` makes them; `context`, `goal`, the coordinator, all agents, the opponents and
+//! pages of `solera-bench` and `solera explain` read them; `coordinator::journal` keeps them.
 
 use crate::cost::Mix;
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,8 @@
 //! Twelve workloads, most of which do not stay as they are: `Drift`, a name and a sequence of
 //! epochs, each a `Phase`.
 //!
-//! `Drift::all` has hot keys that move, mixes in turns, YCSB's A to F, storms of deletes, growth.
+//! `Drift::all` has hot keys that move, mixes in turns, YCSB's A to F, storms of deletes, values of
+//! changing size, and others. `length` says how long its epochs are, beside those of the others.
 //!
 //! What must hold: a tuner that was right in one epoch may be wrong in the next. Three are there
 //! for the contrary: growth, reads and writes, each of which stays the same for six epochs.

@@ -3,7 +3,7 @@
 //!
 //! What must hold: a read that goes on where the last one of its file ended is sequential. It costs
 //! by the page, and at most as another of its length. Another costs what a random read does.
-//! Appends cost by the page. All else is the file system's own and costs nothing, syncs too.
+//! Appends cost by the page. All else costs nothing, syncs too.
 //!
 //! Callers: `world::World`, `tests/unharmed.rs`, and the counted machine of `solera-bench`
 //! (`paper::counted`).

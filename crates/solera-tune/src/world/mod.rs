@@ -2,14 +2,15 @@
 //!
 //! The engine is the real one; files lie in memory. Each read, appended page and step moves a clock
 //! by its unit cost. `run` does operations of a `Phase`, and the work that they cause. It panics if
-//! a lookup finds nothing, another key's value, or a key never written, or if a scan does not
-//! ascend. It does not see a stale value or a deleted key that comes back.
+//! a key that is there is not found or has another key's value. It also panics if a key never
+//! written is found, or a scan does not ascend. It does not see a stale value or a deleted key that
+//! comes back. `device` has the unit costs of a middling machine.
 //!
 //! What must hold: the caller's thread does all work, so the same setup and calls give the same
 //! result. Worlds that run at once in one process may differ by some reads (docs/decisions/0020).
 //!
 //! Callers: tests of the steward and of `attach`, `tests/seeds.rs`; `solera-bench`'s pages
-//! `epochs`, `safety`, `together`. Many more take only `device`, its unit costs.
+//! `epochs`, `safety`, `together`. Many more take only `device`, such as `solera-sim`.
 
 mod clock;
 pub mod drift;

@@ -1,10 +1,10 @@
 //! What the processor did, priced by the engine's own counts: `Processed::of` two observations'
-//! difference.
+//! difference, in nanoseconds. `reads` and `writes` stand apart; flushes and merges are of writes.
 //!
 //! What must hold: every step that was counted has its price once. Whatever counts its time charges
 //! by it, so that counted times agree.
 //!
-//! Callers: `world::World`, and the counted machine of `solera bench paper`.
+//! Callers: `world::World`, and the counted machine of `solera-bench` (`paper::counted`).
 
 use crate::cost::Units;
 use solera::control::Observation;

@@ -2,8 +2,9 @@
 //! are.
 //!
 //! A bucket is a byte: the rank of a key's first entry, or 255 for none. A key is put into the
-//! first empty bucket from its hash's on (linear probing). Three quarters are taken. RocksDB's
-//! (`kDataBlockBinaryAndHash`) has the same load, but names nothing for keys that share a bucket.
+//! first empty bucket from its hash's on (linear probing). Three quarters are taken if all keys
+//! differ. A block of more than 255 entries has no buckets. RocksDB's (`kDataBlockBinaryAndHash`)
+//! has the same load, but names nothing for keys that share a bucket.
 //!
 //! What must hold: buckets are a hint. `read` looks whether the entry named has the key, and
 //! searches the heads if none has. So bytes that lie change no answer.

@@ -1,6 +1,7 @@
-//! Blocks under construction, where a block ends and its bytes: `BlockBuilder`, `LastMile`,
-//! `Finished`.
+//! Blocks under construction: `BlockBuilder`, which decides where a block ends and lays out its
+//! bytes.
 //!
+//! `LastMile` says how lookups will search the block's heads; `Finished` what became of a block.
 //! `try_add` takes an entry or refuses it; then `finish` appends the payload. A block ends at its
 //! bytes. With `LastMile`'s corridor it ends also where no line passes all keys within ε (DobLIX's
 //! dual objective); `gap` may end it earlier. `finish` lays out heads, records, prefix, buckets,
@@ -9,6 +10,7 @@
 //! What must hold: the size that decides is exact, computed entry by entry from the numbers that
 //! `finish` uses. Entries come in a source's order. The versions of a key share a block, unless
 //! they alone take more than four blocks.
+//!
 //! Callers: `table::writer`; `fuzz` makes seeds.
 
 mod gap;

@@ -8,8 +8,8 @@
 //! stored, so a table may mix them.
 //!
 //! Callers: `block::seal` compresses and decompresses by it; `table::layout` holds the choice,
-//! which users, `solera-bench`, `solera-sim` and `solera-cli` make. `table::reader` bounds
-//! separators by `expansion_max`.
+//! which users make by `engine::options`, and `solera-tune`, `solera-bench` and `solera-sim` too.
+//! `table::reader` bounds separators by `expansion_max`.
 
 use crate::error::Error;
 use std::{fmt, str::FromStr};

@@ -1,14 +1,16 @@
 //! A block's memory, and all unchecked accesses to it: `Block`, `BlockAllocation`, `RecordGrid`.
 //!
 //! An allocation is two cache lines of control, then the payload. `into_block` validates bytes that
-//! were read in place. `heads`, `record`, `buckets`, `prefix` and `note` are unchecked accesses;
-//! `prefetch_*` ask for memory ahead. A `RecordGrid` says where the records of like blocks lie.
+//! were read in place; `copy_in` copies a block into memory that it is given. `heads`, `record`,
+//! `record_place`, `buckets`, `prefix` and `note` are unchecked accesses; `prefetch_*` ask for
+//! memory ahead. A `RecordGrid` says where the records of like blocks lie.
 //!
 //! What must hold: accesses rest on what `Geometry::parse` proved of these very bytes, and the
-//! bytes never change afterwards. A block is one counted word (`Pin`), and its memory comes from
-//! and returns to `pool`.
-//! Callers: `block::read`, `block::seal`, `block::slots`; `table::reader` allocates;
-//! `table::lookup` prefetches.
+//! bytes never change afterwards. A block is one counted word (`Pin`). Its memory comes from
+//! `pool`, or from a loan of it, and returns there.
+//!
+//! Callers: `block::read`, `block::seal`, `block::slots`, `block::lent_entries`; `table::reader`
+//! allocates; `table::lookup` prefetches.
 
 use super::format::{BUCKETS, FOOTER_BYTES, Geometry, HEAD_BYTES, tail_len};
 use crate::{

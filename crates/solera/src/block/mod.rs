@@ -7,8 +7,9 @@
 //! What must hold: a payload is validated once, when it becomes a `Block`. Every later access stays
 //! inside it, whatever its bytes. A line or hash index that lies changes no answer.
 //!
-//! Callers: `table` (`writer`, `reader`, `lookup`, `cursor`, `fences`, `verify`), which also seals
-//! what else it stores. `fuzz` and `solera-sim` forge blocks.
+//! Callers: `table`, which also seals what else it stores. `version`, `tree` and `db` pass
+//! `LentEntries` through; `engine::options` takes a `Compression`. `fuzz` and `solera-sim` forge
+//! blocks.
 
 mod buckets;
 mod build;

@@ -8,7 +8,9 @@
 //!
 //! What must hold: a lookup allocates nothing, and reads little that the answer does not need. An
 //! entry that is found has the key, whatever the bytes; a search among unsorted heads ends too.
-//! Callers: `table::{lookup, cursor, reader, verify, fences}`, `block::lent_entries`, `fuzz`.
+//!
+//! Callers: `table::{lookup, cursor, reader, verify, fences}`, `block::lent_entries`, `fuzz` and
+//! `solera-sim`'s `forge`.
 
 use super::{
     buckets,

@@ -2,13 +2,15 @@
 //! `BlockRef`.
 //!
 //! `get` and `peek` give a `BlockRef`, which lives as long as an epoch guard and is not counted.
-//! `insert_where_room` puts a block in, where the cache is full only when it comes for the second
-//! time; `insert_when_again` always only then. `prefetch_*` ask for a slot or its block early.
+//! `insert` puts a block in, and others go for it. `insert_where_room` does so only while the cache
+//! has room. Once it is full, a block enters when it comes for the second time.
+//! `insert_when_again` always waits for the second time. `prefetch_*` ask for a slot or its block
+//! early.
 //!
 //! What must hold: no other code puts anything into these slots. That makes the cast from a pin to
 //! a block sound.
 //!
-//! Callers: `table::reader` (owns them), `table::lookup` and `table::cursor`.
+//! Callers: `table::reader` (owns them), `table::lookup`, `table::cursor` and `table::warm`.
 
 use super::memory::Block;
 use crate::{

@@ -3,11 +3,12 @@
 //!
 //! A boundary in a wide gap is easy to tell: codes may be coarse, separators are short, and no key
 //! lies right below it. A block gives up a tenth of its entries for that, and seven at most. The
-//! gap must be 4 times as wide, or 256 times where records have one size. What lies behind the gap
-//! begins the next block.
+//! gap must be 4 times as wide as the one where the block is full, or 256 times where records have
+//! one size. What lies behind the gap begins the next block.
 //!
 //! What must hold: no entry is lost or put twice, versions of one key stay together, and a shorter
 //! block is no larger.
+//!
 //! Caller: `table::writer`, for the index kinds `learned` and `auto`; `block::build` keeps `Recent`
 //! extents for it.
 
