@@ -4,11 +4,12 @@
 //! From bottom to top: `learn` and `cost` compute, `sight` cuts windows, an `agent` proposes, the
 //! `coordinator` decides, `attach` makes it so. `world` is a counted database to learn in.
 //!
-//! What must hold: tests apart, a module uses only those above it in the list. All know the engine
+//! What must hold: tests apart, a module uses only those named before it. All know the engine
 //! through its public face alone, and the engine knows nothing of them.
 //!
 //! Callers: `solera cost`, `solera explain`, `solera tune replay`, and `--tune` of `solera load`,
-//! `solera trace replay` and `solera bench`; `solera-bench`. docs/TUNING.md is for users.
+//! `solera trace replay` and `solera bench`; `solera-bench` and `solera-sim`. docs/TUNING.md is for
+//! users.
 
 pub mod learn;
 pub mod cost;

@@ -1,15 +1,18 @@
 //! The cache of blocks: `Cache`, which keeps them within a budget of bytes, and `Slots`, where they
 //! lie. `Slots` are one table's places, by block number: there a hit is an array access, without
-//! hash, lock or count. A miss takes the mutex of a `ring`: the clock hand turns, and evicts what
-//! was not used since it last came by. `apart` holds values, `lent` uses lent memory.
+//! hash, lock or count. To put a block in takes the mutex of a `ring`. There the clock hand turns,
+//! and evicts what was not used since it last came by. While nothing has to go for it a block comes
+//! in at once; else mostly when it is read a second time. `apart` holds values, `lent` uses lent
+//! memory.
 //! What must hold:
 //! - A slot fills only in `put`, and empties only under a ring's mutex or in `Drop`.
 //! - What leaves is released through the epoch, so an older guard keeps what it found.
 //! - `leaving` is what left the cache's own memory and is not released. While it and what is used
 //!   fill that memory, nothing is inserted there; nor is what outweighs the cache.
 //!
-//! Callers: `block::slots` (tables), `cache::apart`, `engine::memory` (the budget); `engine::open`
-//! makes one for each database; `inspect` and `table::open_alone` one of 0 bytes.
+//! Callers: `block::slots` (tables); `engine::open` makes one for each database, `engine::memory`
+//! sets its budget, `engine::resident` keeps values in it. `inspect` and `table::open_alone` make
+//! one of 0 bytes.
 
 mod apart;
 mod lent;

@@ -4,11 +4,11 @@
 //! Values have no numbers as blocks do. The hash of the key names two lines of eight places, and a
 //! tag says which of a line may have it. The hash is known before the pointer: `prefetch_line` and
 //! `prefetch_value` ask for memory while the pointer is looked for. `Room` is memory that a record
-//! is read into; `keep` leaves it in the first place that is free. A value larger than a sixteenth
-//! of the cache is not kept.
+//! is read into; `keep` leaves it in the first place that is free, if one is. `takes` refuses a
+//! value larger than a sixteenth of the cache.
 //!
-//! What must hold: a value is shown only to a reader that asks for the same place on disk, under a
-//! key of the same hash. What the places themselves take counts as used.
+//! What must hold: a value is shown only to a reader that asks for its place on disk, under a key
+//! of the same hash. What the places themselves take counts as used.
 //!
 //! Caller: `engine::resident`, for value files.
 

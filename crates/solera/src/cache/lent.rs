@@ -1,4 +1,5 @@
-//! The part of a cache that lies in idle write buffers, which the cache may borrow.
+//! The part of a cache that lies in idle write buffers, which the cache may borrow: `lend`,
+//! `call_in`, and `fill_over`, which finds room there.
 //!
 //! A block that finds no room in the cache's own memory is copied into a lent chunk. All copied
 //! blocks share a second ring of places. So only they go when the chunks are called in

@@ -9,7 +9,8 @@
 //! assert it. The keys of one plan may overlap each other.
 //!
 //! Callers: `ledger` changes claims; `picture` lends them to `cut`, `entrance`, `space`, `want` and
-//! `key_list`, which decide around them. `engine::work` keeps the tickets.
+//! `key_list`, which decide around them. `engine::work` keeps the tickets; `control::observe`
+//! counts the claims.
 
 use super::plan::Plan;
 use crate::key::KeyRange;

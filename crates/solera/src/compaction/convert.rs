@@ -1,14 +1,19 @@
-//! Which key range is converted next, and which values move: `victims` and `convert`, pure, over
-//! `Cell`s.
+//! Which key ranges are converted next, and which values move: `victims` and `convert`, pure, over
+//! `Cell`s and value files (`Space`).
+//!
 //! A conversion takes a key range out of all levels. It writes values of chosen files, the victims,
-//! to sorted value files, and the entries to the last level that has such keys. A `Cell` is a table
-//! of the oldest run, or a part where walks read, with all above it. `convert` ranks cells by what
-//! they give back for the bytes they cost, and adds neighbours. It also puts values into order that
-//! walks have paid for. `headroom` says how much writers may write meanwhile.
+//! to sorted value files, and the entries to the last level that has such keys. `conversion` is its
+//! plan. `cells` divides a keyspace: a `Cell` is a table of the oldest run, or a part where walks
+//! read, with all above it. `convert` ranks cells by what they give back for the bytes they cost,
+//! and adds neighbours. It also puts values into order that walks have paid for. `emptied_by` is
+//! for a `compact_range`, `revealing` for a way that empties file by file. `headroom` says how much
+//! writers may write meanwhile.
+//!
 //! What must hold: conversions never let value files exceed live values, the spare percent and an
 //! eighth of the live values. Where nothing else moves, one file is always allowed.
-//! Callers: `engine::convert`, `engine::reclaim` (`can_be_over`, `headroom`), `engine::reclaiming`
-//! (`Headroom`), `engine::rewrite` (`revealing`, `conversion`), `engine::census` (`TablePointers`).
+//!
+//! Callers: in `engine`, `convert`, `reclaim`, `reclaiming`, `rewrite` and `census`; `tree::heat`
+//! says what walks have read (`WalkReads`).
 
 use super::{
     cut::{Cut, Intent},

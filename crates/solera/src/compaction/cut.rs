@@ -4,12 +4,15 @@
 //! A `Cut` is the runs that give up keys, and the run that takes them. `first_range` and `range_at`
 //! choose a range of at most 25 tables' worth, preferably ending at a table of the target. If the
 //! smallest piece is larger, it is taken all the same. `plan` makes the whole plan, a move where
-//! allowed and nothing has to be merged. `drain` moves the next piece of sealed runs down.
+//! allowed and nothing has to be merged. `drain` moves the next piece of sealed runs down;
+//! `lifting` is a cut whose target lies above some sources.
+//!
 //! What must hold: `first_range` avoids claimed keys; a caller that chooses a range in another way
 //! asks `blocked` first. Damaged tables are avoided only after `around_damage`. `plan` asserts that
 //! the plan is sound.
-//! Callers: `pick`, `manual`, `space`, `convert`. (`key_list`, and `space` for tables that go
-//! unread, make plans without a cut.)
+//!
+//! Callers: `pick`, `manual`, `space`, `convert`, `lift`. (`key_list`, and `space` for tables that
+//! go unread, make plans without a cut.)
 
 use super::{
     picture::Picture,

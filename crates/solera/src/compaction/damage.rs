@@ -7,9 +7,10 @@
 //! What must hold: it is not on disk. After a restart the first plan that reads a damaged table
 //! notes it again.
 //!
-//! Callers: `ledger` notes and forgets. `cut`, `pick` and `space` plan around damage through the
-//! `Picture`, so that one bad block does not stop other work. `key_list` waits while there is any;
-//! `manual` ignores it. `engine::work` hands the errors to users.
+//! Callers: `ledger` notes and forgets. `cut` (for `convert` and `lift` too), `pick` and `space`
+//! plan around damage through the `Picture`, so that one bad block does not stop other work.
+//! `key_list` waits while there is any; `manual` ignores it. `engine::work` hands the errors to
+//! users.
 
 use super::plan::Plan;
 use crate::{

@@ -4,12 +4,14 @@
 //! With `FilterSpread::Uniform`, or one level, all levels get the same bits. With `Monkey` they
 //! share them by `filter::allotment`, weighed by recent misses of lookups. Each level counts as at
 //! least half full, since a drained level fills again. The last level has the kind that is wanted,
-//! all others are `Bloom`. `set_bits` puts in what single levels were given. `resting_level`
-//! follows a table down to where older keys of its range lie.
+//! all others are `Bloom`. `set_bits` puts in what single levels were given. `resting_level` says
+//! how far a table will move down unmerged: to right above the next keys of its range.
+//!
 //! What must hold: pure functions of version, shape, wanted filters and misses. Tables that exist
 //! keep the filter that they have.
+//!
 //! Callers: `Tree::level_filters` for flushes, compactions, ingestion, memory and reports;
-//! `engine::jobs` (`resting_level`); the cost model of `solera-tune` (`expected`).
+//! `engine::job_parts` (`resting_level`); the cost model of `solera-tune` (`expected`).
 
 use super::shape::Shape;
 use crate::{

@@ -2,6 +2,8 @@
 //!
 //! A case begins with `== TITLE`. Each line after it is a step on a tree of pretended tables, and
 //! lines that begin with `> ` are what the step printed. The comment of `Tree` lists the steps.
+//! Single tests: a plan that is not sound, or not sound any more, panics; so do two that claim the
+//! same keys.
 //!
 //! What must hold: there are at least 40 cases, and each step prints what stands in the file.
 //!

@@ -1,15 +1,17 @@
-//! What readers may still see, at one moment: `Horizon`, of live snapshots, newest visible number,
-//! the oldest snapshot of an open transaction, and the time. That time is not past the start of an
-//! open transaction.
+//! What readers may still see, at one moment: `Horizon`.
 //!
-//! `is_read(from, to)` says whether a reader reads, or may yet read, as of a number in that range.
-//! `last_read` gives the newest snapshot in it, or `visible` if that is newer and not above `to`.
+//! It has the live snapshots, the newest visible number, the oldest snapshot of an open
+//! transaction, and the time. That time is not past the start of an open transaction
+//! (`is_held_back` says if by the clock it is). `is_read(from, to)` says whether a reader reads, or
+//! may yet read, as of a number in that range. `last_read` gives the newest snapshot in it, or
+//! `visible` if that is newer and not above `to`.
 //!
 //! What must hold: it was taken no later than the decision that uses it. A snapshot taken
 //! afterwards sees all that was visible then, so the decision cannot harm it.
 //!
-//! Callers: `engine::snapshots` makes them. `engine::job_parts` makes the context of a job from
-//! one. `Ledger::picture` takes one; `space` asks it which deletes and old versions no reader sees.
+//! Callers: `engine::snapshots` makes them, and `engine` hands them on. `engine::job_parts` makes
+//! the context of a job from one. `Ledger::picture` takes one; `space` asks it which deletes and
+//! old versions no reader sees.
 
 use crate::ids::{SEQNO_MAX, Seqno};
 

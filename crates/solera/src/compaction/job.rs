@@ -1,15 +1,15 @@
-//! Carrying out what was decided: `flush` writes level 0's newest run, `run` a `Plan`'s tables.
-//! Both merge sorted sources (`merge::Merge`), pass the entries through `Retain`, and cut the rest
-//! into tables of about `table_bytes`. `Written` is the result; `JobContext` is what a job may
-//! know. Nothing counts until `engine` installs it.
+//! Carrying out what was decided: `flush` writes memtables as level 0's newest run, `run` a
+//! `Plan`'s tables. Both merge sorted sources (`merge::Merge`), pass the entries through `Retain`,
+//! and cut the rest into tables of about `table_bytes` (`is_full`). `Written` is the result;
+//! `JobContext` is what a job may know. Nothing counts until `engine` installs it.
 //! What must hold:
 //! - Outputs have disjoint ranges, tombstones included. All versions of a key share a table.
 //! - Every entry that a finished job has read is kept or dropped, once (`Reckoning` asserts it).
 //! - Outputs are durable on return, their names only with `syncs_dir`. A job that fails removes its
 //!   files.
 //!
-//! Callers: `engine::jobs` (flushes and plans), `engine::large` (batches too large for memtables),
-//! `engine::store` (`flushed`, a flush's edit), `engine::ingest` (`is_full`).
+//! Callers: `engine::flushing` (flushes), `engine::jobs` (plans), `engine::large` (batches too
+//! large for memtables), `engine::store` (`flushed`, a flush's edit), `engine::ingest` (`is_full`).
 
 use super::{
     moves::Moves,

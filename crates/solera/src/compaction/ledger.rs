@@ -1,15 +1,17 @@
-//! What compaction remembers of one tree between decisions: `Ledger`, of claims, seals, held
-//! limits, damage, rent.
+//! What compaction remembers of one tree between decisions: `Ledger`.
 //!
-//! `picture` takes what a decision may look at. `start`, `enter` (nothing at level 0) and `finish`
-//! keep the claims, `change_limit` a changed run limit, `note_damage` an unreadable table. `hurry`
-//! says that a user waits for level 0.
+//! It owns claims, seals, held limits, damage and overlap, and what reads have paid for level 0 and
+//! for surplus levels. `picture` takes what a decision may look at. `start`, `enter` (nothing at
+//! level 0) and `finish` keep the claims, `change_limit` a changed run limit, `reshape` a changed
+//! shape, `note_damage` an unreadable table. `hurry` says that a user waits for level 0 and surplus
+//! levels.
 //!
 //! What must hold: only the holder of the work lock touches a ledger, and decisions read only the
 //! `Picture`. Nothing of it is on disk. After a restart nothing is claimed or sealed, every run
 //! limit is the wanted one, and damage is found again.
 //!
-//! Caller: `engine::work`, one ledger for each tree.
+//! Callers: `engine::work`, one ledger for each tree; the tests `golden`, `job_tests` and
+//! `simulation`.
 
 use super::{
     claims::{Claims, Ticket},

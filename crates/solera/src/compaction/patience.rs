@@ -4,12 +4,15 @@
 //! waiting run costs reads. This is ski rental (Karlin, Manasse, Rudolph, Sleator, 1988): rent
 //! until the rent comes to the price, then buy. The rent is what reads did in level 0 since its
 //! last merge; the price is that merge (docs/decisions/0016).
+//!
 //! What must hold: where a merge can be spared, level 0 is due once reads have paid, however few
 //! runs it has. Else it is due at as many runs as the knob `level0_patience` says. Where none can
-//! be spared (tables can move, a user waits, that knob is not above the run limit), it is due at
-//! its run limit.
+//! be spared, it is due at its run limit. So it is where tables can move, a user waits, or that
+//! knob is not above the limit.
+//!
 //! Callers: `Ledger::picture` (`look`), `want` (`Level0::due_at`), `control::observe`,
-//! `engine::work` (`waits`), `tree::settings` (the default).
+//! `engine::work` (`waits`), `tree::settings` (the default); `surplus` prices reads by its
+//! constants.
 
 use super::{seals::Seals, shape::Shape};
 use crate::{

@@ -1,15 +1,16 @@
 //! All that a compaction decision may look at: `Picture`, one tree at one moment.
 //!
-//! It borrows the version, claims, seals, damage and held limits. It holds the shape in force
-//! beside the shape wanted, when level 0 is due, and the `Horizon`. `target_run` says which run of
-//! a level takes arrivals; `is_leveled` whether a level stays one run. `Display` prints it, one
-//! thing a line.
+//! It borrows the version, claims, seals, damage, held limits, overlap and the `Horizon`. It holds
+//! the shape in force beside the shape wanted, when level 0 is due, and which levels are surplus.
+//! `target_run` says which run of a level takes arrivals; `is_leveled` whether a level stays one
+//! run. `Display` prints it, one thing a line.
 //!
 //! What must hold: a picture does not change. Every decision is a pure function of one, so two
 //! decisions on one picture never disagree about what is in force.
 //!
-//! Callers: `Ledger::picture` makes it, under the work lock; `pick`, `want`, `manual`, `entrance`,
-//! `space`, `convert`, `key_list` and `control::observe` read it.
+//! Callers: `Ledger::picture` makes it, under the work lock, for `engine::work`. `pick`, `lift`,
+//! `cut`, `want`, `manual`, `entrance`, `space`, `convert`, `key_list` and `control::observe` read
+//! it.
 
 use super::{
     claims::Claims, damage::Damage, horizon::Horizon, overlap::Overlap, patience::Level0, seals::Seals,

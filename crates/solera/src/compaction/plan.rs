@@ -2,14 +2,18 @@
 //! `Reason`.
 //!
 //! A plan takes all versions of the keys of a range out of the source runs. It puts them into the
-//! target run, merged with what that holds there. `edit` says what the result does to the tree;
-//! `claims` says which keys it needs for itself.
+//! target run, merged with what that holds there. `Work` says how: tables move, are merged, or are
+//! dropped unread. `edit` says what the result does to the tree; `claims` says which keys it needs
+//! for itself.
+//!
 //! What must hold (invariant R): no run between the ages of its target and a source, with keys of
 //! its range, is left alone. The target is older than all sources, but for a plan that lifts. Then
 //! no older version comes to lie above a newer one. `unsound` tests it, where plans are made and
 //! where `edit` installs them.
-//! Callers: `cut`, `space` and `key_list` make plans, `job` carries them out, `engine::jobs`
-//! installs and counts them (`count`), `engine::ingest` uses `count_written`.
+//!
+//! Callers: `cut`, `space` and `key_list` make plans, `claims` and `damage` read them, `job`
+//! carries them out, `engine::jobs` installs and counts them (`count`). `engine::flushing` and
+//! `engine::ingest` use `count_written`.
 
 use crate::{
     canary::{Bug, planted},

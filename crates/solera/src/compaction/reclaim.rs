@@ -2,14 +2,17 @@
 //! `Space`s.
 //!
 //! Owns `Reclaim`, the ways of reclaiming by name (tier, rewrite, learnedkv, off), and `Victims`,
-//! the files that were chosen. `Space` is what one file takes and what of it is live.
-//! `most_wasteful` takes the file with the most garbage for each live byte, while files take more
-//! than live values and the spare percent.
+//! the files that were chosen, for all keys or by range. `Space` is what one file takes and what of
+//! it is live. `most_wasteful` takes the file with the most garbage for each live byte, while files
+//! take more than live values and the spare percent. `spared_for_files` takes from that percent
+//! what keys and entries of small values need.
 //!
 //! What must hold: a merge that is given victims moves their values that it meets to sorted value
 //! files. Those that cannot be read stay. A file leaves when no pointer leads to it.
+//!
 //! Callers: `engine::reclaim` and `engine::rewrite` decide; `convert` shares the sums; `moves` asks
-//! `Victims::has`; `engine::options`, `solera-bench` and `solera-sim` choose a `Reclaim`.
+//! `Victims` which values leave. `engine::options`, `solera-bench` and `solera-sim` choose a
+//! `Reclaim`.
 
 use crate::{ids::FileId, key::KeyRange};
 use std::{collections::BTreeSet, fmt, sync::Arc};

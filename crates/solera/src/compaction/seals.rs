@@ -9,7 +9,7 @@
 //! What must hold: seals are not on disk. After a restart a level that was being emptied goes on
 //! filling until it is full again.
 //!
-//! Callers: `Ledger` keeps them; `Picture`, `patience`, `want`, `pick` and `space` ask.
+//! Callers: `Ledger` keeps them; `Picture`, `patience`, `want`, `pick`, `lift` and `space` ask.
 
 use super::shape::Shape;
 use crate::{

@@ -1,14 +1,18 @@
 //! The shape of the tree: `Shape`, the size ratio T, run limits K_i, write buffer and table bytes
 //! (RusKey §4).
 //!
-//! `capacity_bytes` is M_b (T-1) T^level, and `run_capacity_bytes` is C_i/K_i. `legal_size_ratio`
-//! and `legal_run_limit` say what one may be while the other stays; `validate` checks all. `encode`
-//! and `decode` are its form in the manifest. The constants are the ends of the ranges.
+//! `capacity_bytes` is M_b (T-1) T^level, but that of level 0 is M_b K_0. `run_capacity_bytes` is
+//! C_i/K_i. `legal_size_ratio` and `legal_run_limit` say what one may be while the other stays;
+//! `validate` checks all. `encode` and `decode` are its form in the manifest. The constants are the
+//! ends of the ranges.
+//!
 //! What must hold: plain numbers. A change rewrites nothing by itself: later compactions obey it,
 //! and levels that are too full for it become due. (A greedy `Transition` rewrites.) A shape out of
 //! range is refused by `decode`.
-//! Callers: `tree::settings` holds one; `want`, `seals`, `patience` and `filters` obey it;
-//! `engine::options` and `control` set it; `solera-tune` predicts with it; `solera-bench`,
+//!
+//! Callers: `tree::settings` holds one; decisions here obey it, such as `want`, `seals`,
+//! `patience`, `filters` and `surplus`. `engine::options` and `control` set it;
+//! `engine::keyspace_record` writes it. `solera-tune` predicts with it; `solera-bench`,
 //! `solera-sim` and `fuzz` make their own.
 
 use crate::{

@@ -1,6 +1,7 @@
 //! Seeing what the database does, and changing how it is kept while it runs: `Control`
 //! (docs/decisions/0010). `observe` says what happens, `ranges` what may be set, `apply` sets,
-//! `history` tells what was set, `publish` shows, `trace` records.
+//! `history` tells what was set, `publish` shows it to other processes, `trace` records operations.
+//! `render` and `record` make text and bytes of an observation.
 //! What must hold of a change:
 //! - Bounded: one that is not legal is refused with what is. It never changes an answer.
 //! - Lazy: one record of the manifest. What it leads to is left to later flushes and compactions.

@@ -9,7 +9,7 @@
 //! (docs/decisions/0013). `publish` refuses to begin where another program's file is; later it does
 //! not look again.
 //!
-//! Callers: applications and `solera-bench` publish; `solera control watch` reads.
+//! Callers: applications, `solera load` and `solera-bench` publish; `solera control watch` reads.
 
 use super::{Control, Observation};
 use crate::{

@@ -7,7 +7,7 @@
 //! What must hold: a batch is committed only by the database whose keyspaces it names
 //! (`for_database`). Operations apply in the order in which they were added.
 //!
-//! Callers: applications, `solera-cli` and `solera-sim` by `Db::batch` and `Db::write`;
+//! Callers: applications, `solera-cli`, `solera-sim` and `fuzz` by `Db::batch` and `Db::write`;
 //! `Transaction::commit`, whose writes become a batch. (Single writes of a `Keyspace` go to the
 //! engine without one.)
 

@@ -3,12 +3,14 @@
 //!
 //! Each end is a walk of its own (`tree::Walk`), begun when it is first used. It stops where the
 //! other has been. `advance` and `advance_back` move without allocating; `next` hands out slices.
-//! Values that lie apart are read when the end stands on them, by `ReadAhead`, and a `Scout` looks
-//! ahead for slow ones.
+//! `seek` and `seek_back` place an end anew. Values that lie apart are read when the end stands on
+//! them, by `ReadAhead`, and a `Scout` looks ahead for slow ones.
+//!
 //! What must hold: it sees the keyspace as it was when it was made, also what had expired. Without
 //! seeks it yields each entry once. An error of one pair is told once, and the walk goes on. After
 //! any other error it yields nothing until the end that failed is placed anew.
-//! Callers: applications and all other crates by `Keyspace::{iter, range, prefix}`, `Snapshot` and
+//!
+//! Callers: applications and other crates, by `Keyspace::{iter, range, prefix}`, `Snapshot` and
 //! `Db`; `db::transaction`, with its own writes laid over (`with_overlay`).
 
 use super::{Keyspace, Snapshot, scout::Scout};

@@ -1,5 +1,5 @@
 //! One keyspace, as users hold it: `Keyspace`, a cheap handle with its reads, writes, iterators and
-//! loads.
+//! loads. Calls that are made of others, and estimates, are in `compound`.
 //!
 //! `get` and its kin ask `View::lookup` under one epoch guard, `multi_get` asks for 256 keys under
 //! one. Values that lie apart are read then, operands folded by `Tree::fold`. Single writes go to
@@ -8,6 +8,7 @@
 //!
 //! What must hold: the view is taken before the snapshot is chosen. A keyspace that was dropped, or
 //! whose database was closed, refuses to read and write; `stats` and estimates still answer.
+//!
 //! Callers: applications and the other crates; `Db` forwards its data calls to the default
 //! keyspace; `Snapshot` and `Transaction` read through it.
 

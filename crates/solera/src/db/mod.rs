@@ -1,11 +1,13 @@
 //! The face of the database, what users hold: `Db`, and `Keyspace`, `Batch`, `Iter`, `Snapshot`,
 //! `Transaction`, `Ticket`.
 //!
-//! `Db` opens, makes keyspaces, writes batches, takes snapshots, syncs, checkpoints, verifies and
-//! closes. Data calls on it act on the keyspace `default`. `Options::open` lives here too.
+//! `Db` opens, makes and drops keyspaces, writes batches, takes snapshots, begins transactions,
+//! flushes, syncs, checkpoints, verifies and closes. `step` and `wait_idle` do background work on
+//! the caller's thread. Data calls on it act on the keyspace `default`. `Options::open` lives here
+//! too.
 //!
 //! What must hold: these types check what users give them, keep the engine open by a counted
-//! `Handle`, and hand over to it. They decide nothing that must survive.
+//! `Handle`, and hand over to it. They keep nothing themselves that must survive.
 //!
 //! Callers: applications; `control` (`Db::control`), `solera-tune`, `solera-bench`,
 //! `solera-bench-peers`, `solera-sim` and the command line.

@@ -7,8 +7,8 @@
 //! What must hold: while it lives, compactions keep what it sees. Entries with a time to live
 //! expire all the same, but not for a transaction. It refuses keyspaces of another database.
 //!
-//! Callers: applications by `Db::snapshot`; `db::iterator`, since each `Iter` holds one;
-//! `db::transaction`.
+//! Callers: applications by `Db::snapshot`; `db::transaction`, which reads at one; `db::iterator`,
+//! for iterators of either. (Other iterators hold a moment of their own.)
 
 use super::{
     Entry, Handle, Iter, KeyBounds, Keyspace,

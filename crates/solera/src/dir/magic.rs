@@ -8,8 +8,9 @@
 //! What must hold: no flipped bit turns one magic into another. Format numbers began anew with
 //! these, at 1.
 //!
-//! Callers: `frame`, `table::format`, `values::file`, `trace`, `wal`, `version::manifest` and
-//! `control::{record, publish}`, each for its own kind; `engine::open`; `solera-sim` and `fuzz`.
+//! Callers: `frame`, `table::format`, `values`, `trace`, `wal`, `version::manifest` and
+//! `control::{record, publish}`, each for its own kind; `solera-sim`'s `forge`. An open asks
+//! `may_be_ours` through `version::manifest`.
 
 use crate::error::{Error, Result};
 use std::path::Path;

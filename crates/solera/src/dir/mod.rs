@@ -7,9 +7,10 @@
 //! are left alone. Files of builds before the first release are refused by name, and never changed
 //! or removed.
 //!
-//! Callers: `wal`, `values`, `table`, `version::manifest`, `engine`, `control::publish` name files
-//! by it; `trace` takes its magic; `engine::open` and `inspect` list directories. `solera-cli`,
-//! `solera-sim`, `solera-bench` and `fuzz` name files too.
+//! Callers: `wal`, `values`, `table`, `version::manifest`, `compaction::moves`, `engine`,
+//! `control::publish` and `db::compound` name files by it; `trace` takes its magic. `inspect` and
+//! `engine::open` list directories. `solera-cli`, `solera-sim`, `solera-bench` and `fuzz` name
+//! files too.
 
 pub mod magic;
 mod name;

@@ -1,15 +1,20 @@
-//! Giving values an order of their own, key range by key range, under `Reclaim::Tier`.
-//! `Reclaimer::convert` converts one when there is no flush and no compaction to do.
+//! Moving live values out of value files, key range by key range, into the order of their keys:
+//! `Reclaimer::convert` and `Reclaimer::take_all`.
 //!
+//! `convert` is one step of `Reclaim::Tier`, when there is no flush and no compaction to do.
 //! `compaction::convert` decides: a range is worth it for the space that it gives back, or because
 //! walks read many values there by short reads (`tree::heat`).
 //!
-//! What must hold: files that are to be emptied are emptied before others are chosen, but for those
-//! that cannot be now. Writers are told how much room is left. A failed conversion changes nothing;
-//! none begins for 0.1 to 60 seconds. Damage is gone around without such a rest.
+//! `take_all` ends a `compact_range`, under `Tier` and `Rewrite`. It empties files that hold enough
+//! garbage and, of what is live, only values of that range. It waits where other work is under way.
 //!
-//! Callers: `jobs` (`give_back`, and `take_all` when asked to compact); `rewrite` uses `cells`, and
-//! notes by `after_conversion` how its plans ended.
+//! What must hold: `convert` empties chosen files before it chooses others, but for those that
+//! cannot be emptied now. It tells writers how much room is left; after a failure none is held. A
+//! failed conversion installs nothing, and `convert` begins none for 0.1 to 60 seconds. Damage is
+//! gone around without such a rest.
+//!
+//! Callers: `jobs` (`give_back` calls `convert`, `compact_range` calls `take_all`); `rewrite` uses
+//! `cells`, and notes by `after_conversion` how its plans ended.
 
 use super::reclaiming::{Reclaimer, State};
 use crate::{

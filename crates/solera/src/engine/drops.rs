@@ -1,12 +1,14 @@
-//! Keyspaces that were dropped, of which memory and logs have not been rid yet: `Drops`.
+//! When to clean up after keyspaces that were dropped: `Drops` counts those after which the cache
+//! was not fitted and logs were not let go.
 //!
-//! To fit the cache and to look which logs can go is to look at all trees. A user that drops very
-//! many keyspaces, one by one, would do that each time. So it is done for as many drops together as
-//! there are trees for each of sixteen; what is left over is done by a worker, a little later.
+//! Cleaning up looks at all trees. A user that drops very many keyspaces, one by one, would do that
+//! each time. So `add` lets drops wait until there is one for every sixteen trees that are left
+//! (`Then::Look`). What still waits 100 ms after the last drop is for a worker (`take`, `next`).
 //!
-//! What must hold: after a drop, the user's thread or a worker does it. Until then the cache is
+//! What must hold: after a drop, the user's thread or a worker cleans up. Until then the cache is
 //! smaller than it could be, and logs stay.
-//! Callers: `handle` (a drop), `jobs` (`give_back`), `workers` (when to look again).
+//!
+//! Callers: `handle` (a drop), `jobs` (`give_back`, `wait_idle`), `workers` (when to look again).
 
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;

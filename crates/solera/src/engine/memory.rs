@@ -2,7 +2,8 @@
 //!
 //! `Split` says how much each may take, in percent of the divided memory: the budget without what
 //! is not counted. `Memory` puts one in force: `write_buffer_bytes`, `level_filters` (for tables to
-//! come), and `fit_cache`.
+//! come), and `fit_cache`. `lend` gives the cache idle write buffers. `after_job` has the allocator
+//! give back what it keeps, under small budgets and after large pieces.
 //!
 //! What must hold: a cache that was fitted, what is lent to it and all that is counted are at most
 //! the budget. But it keeps an eighth, unless less was set. A loan is called in before memtables

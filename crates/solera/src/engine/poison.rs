@@ -1,13 +1,14 @@
 //! Poison: the state in which nothing more may be written: `Poison`.
 //!
-//! The first failure after which a write could be acknowledged and lost sets it. A panic in a
-//! flush, a compaction or a large batch's tables is such a failure (`guarded`). A user's merge
-//! operator is called there, and the work may have stopped anywhere.
+//! The first failure after which a write could be acknowledged and lost sets it. A failed sync is
+//! one. So is a panic in a flush, a compaction, a large batch's tables or an ingest's installing
+//! (`guarded`). A user's merge operator may be called there, and the work may have stopped anywhere.
 //!
 //! What must hold: it is never taken back, and the first reason stays. Commits, syncs of the log,
 //! manifest records and background jobs ask `check` first; reads never do.
 //!
-//! Callers: `core`, `store` and `logs` set and ask it, `jobs` asks; `job_parts` guards jobs by it.
+//! Callers: `core`, `store`, `logs` and `values` set it; `core`, `store`, `logs` and `jobs` ask it.
+//! `job_parts` and `ingest` guard their work by it.
 
 use crate::{
     error::{Error, Result},
