@@ -1,9 +1,9 @@
 //! The cache of blocks: `Cache`, which keeps them within a budget of bytes, and `Slots`, where they
 //! lie. `Slots` are one table's places, by block number: there a hit is an array access, without
 //! hash, lock or count. To put a block in takes the mutex of a `ring`. There the clock hand turns,
-//! and evicts what was not used since it last came by. While nothing has to go for it a block comes
-//! in at once; else mostly when it is read a second time. `apart` holds values, `lent` uses lent
-//! memory.
+//! and evicts what was not used since it last came by. A lookup's block comes in at once while
+//! nothing has to go for it. Other blocks mostly come in when they are read a second time. `apart`
+//! holds values, `lent` uses lent memory.
 //! What must hold:
 //! - A slot fills only in `put`, and empties only under a ring's mutex or in `Drop`.
 //! - What leaves is released through the epoch, so an older guard keeps what it found.

@@ -7,9 +7,10 @@
 //! What must hold: engine and tuner ask only a clock for the time, but for timeouts of waits and a
 //! nonce in `vfs::posix`. Monotonic time never decreases, but where `set_unix_ms` sets a manual
 //! clock back. Unix time may jump, and the engine then keeps expiry from running backwards.
+//!
 //! Callers: `engine::options` (every database takes a clock), `engine`, `db`, `stats`, `trace`;
-//! `solera-tune` by `Control::clock`; `solera-cli` and both bench crates; `solera-sim` and tests
-//! with a manual one.
+//! `solera-tune` by `Control::clock`, in its probe, and with one of its own in worlds. `solera-cli`
+//! and both bench crates; `solera-sim` and tests with a manual one.
 
 use std::{
     fmt,

@@ -4,12 +4,14 @@
 //! Memtables, tables, runs and merges of them implement `Cursor`; tables and runs lend. A `Probe`
 //! is a point lookup prepared once and handed from source to source; a `Hit` is what one source
 //! found.
+//!
 //! What must hold: user keys ascend; versions of a key stand newest first, by position. Sequence
 //! numbers may be elided to 0. So order among versions is position within a source, and the
 //! source's age between sources, never numbers (docs/decisions/0002). A cursor moves only in the
 //! direction of its last positioning, and is not valid after an error.
+//!
 //! Callers: `memtable`, `table`, `version::cursor`, `tree::scan`, `merge`, `db::writes` implement;
-//! `block` lends; `tree`, `compaction`, `db`, `engine` and `fuzz` walk or look up.
+//! `block` lends; `tree`, `compaction`, `db`, `engine`, `inspect` and `fuzz` walk or look up.
 
 use crate::{
     error::Result,

@@ -4,7 +4,7 @@
 //! `of` decomposes, `forward` solves L x = b, `solve` solves A x = b, `half_ln_determinant` is for
 //! likelihoods.
 //!
-//! What must hold: a matrix that is not positive definite has none.
+//! What must hold: for a matrix that is not positive definite `of` gives `None`.
 //!
 //! Callers: `ridge`, and `gauss` for its covariances.
 

@@ -1,9 +1,9 @@
 //! Deep deterministic policy gradient (Lillicrap et al., ICLR 2016): `Ddpg`, of `DdpgOptions`.
 //!
-//! An actor says what to do in a state, a critic what that is worth. `learn` draws a batch from
-//! what `remember` kept: the critic learns from it, the actor follows the critic's slope. A second
-//! pair follows both slowly; the critic's targets are made of it. `explore` adds noise, less each
-//! time, down to a least.
+//! An actor says what to do in a state (`act`), a critic what that is worth. `learn` draws a batch
+//! from what `remember` kept: the critic learns from it, the actor follows the critic's slope. A
+//! second pair follows both slowly; the critic's targets are made of it. `explore` is `act` with
+//! noise, less each time, down to a least.
 //!
 //! What must hold: transitions have the sizes of the options. Before `warm` of them are kept,
 //! `learn` does nothing. After `shift` the noise is at its first again and memories count half.

@@ -1,8 +1,8 @@
 //! A fully connected network of `f32` (`Network`, hidden layers end in ReLU), its gradients, and
-//! `Adam` (Kingma and Ba, ICLR 2015).
+//! `Adam` (Kingma and Ba, ICLR 2015), which changes its weights.
 //!
-//! `trace` keeps what each layer put out, `backward` adds up gradients, `slopes` are those of the
-//! input, `approach` follows another network.
+//! `forward` gives the output. `trace` keeps what each layer put out, `backward` adds up gradients,
+//! `slopes` are those of the input, `approach` follows another network.
 //!
 //! What must hold: sums have one order. Weights lie input by input, so that a layer is a sum of
 //! scaled rows; the compiler may do several outputs at once. A sum over outputs has `LANES` parts,

@@ -1,8 +1,8 @@
 //! A function learned from points: `Regression`, by one of three kinds (`Kind`): straight, trees, a
 //! network.
 //!
-//! CAMAL §7 compares the three; a caller that uses one need not know which. `ridge`, `boost` and
-//! `network` do the work.
+//! `learn` fits one to weighted points, `predict` gives its value at another. CAMAL §7 compares the
+//! three; a caller that uses one need not know which. `ridge`, `boost` and `network` do the work.
 //!
 //! What must hold: there is a point at least. `seed` is for the network's first weights and order.
 //!

@@ -1,8 +1,9 @@
 //! Tests of windows: `Watch`, `Window`, `Contexts` and `Goal` on a database in memory whose clock
 //! moves when told to.
 //!
-//! They hold when a window ends, what blocks it from being judged, and when it begins anew. They
-//! also hold when a known workload is told, and that windows come back from their text.
+//! They check when a window ends, what blocks it from being judged, and when it begins anew. They
+//! also check that a known workload is told when it comes back, and that windows come back from
+//! their text.
 
 use super::{Blocked, Goal, Look, Measure, Objective, Pace, Watch, Window};
 use solera::{Db, ManualClock, Options, control::Observation, vfs::mem::MemFs};

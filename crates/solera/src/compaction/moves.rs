@@ -1,9 +1,9 @@
 //! What becomes of separated values in one job: `Moves`.
 //!
 //! It counts the pointers that a job drops (`drop_entry`) and keeps (`keep`); those that only a
-//! memtable held count when kept. `keep` copies the values of some files, the victims, to a sorted
-//! value file and gives the new pointer. A value of a mebibyte or more is copied in pieces. A job
-//! without victims only counts.
+//! memtable held count when kept. `keep` copies the values of some files, the victims, to sorted
+//! value files and gives the new pointer. Values that have lived long get files of their own. A
+//! value of a mebibyte or more is copied in pieces. A job without victims only counts.
 //!
 //! What must hold: what is moved is the same value. A value that cannot be read stays where it is,
 //! and its file is noted in `unreadable`. The sorted files are synced by `finish`, before the job's

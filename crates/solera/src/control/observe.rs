@@ -1,8 +1,8 @@
 //! Observing an open database: `observe`, which makes an `Observation`.
 //!
-//! It adds up what threads have counted, and looks at each tree's present view: levels, layouts,
-//! memory. `Decided` takes compaction's `Picture`, so that it shows limits in force beside limits
-//! wanted, and level 0's rent.
+//! It adds up what threads have counted, looks at each tree's present view (levels, layouts,
+//! memory), and lists settings by `ranges`. `Decided` takes compaction's `Picture`, so that it
+//! shows limits in force beside limits wanted, level 0's rent, and what the bytes of tables are.
 //!
 //! What must hold: it opens no table and reads no file. It takes the work lock to look at a tree,
 //! so it holds up no reader or writer for long. A lookup that runs meanwhile is in the counts or

@@ -9,8 +9,8 @@
 //! What must hold: the view is taken before the snapshot is chosen. A keyspace that was dropped, or
 //! whose database was closed, refuses to read and write; `stats` and estimates still answer.
 //!
-//! Callers: applications and the other crates; `Db` forwards its data calls to the default
-//! keyspace; `Snapshot` and `Transaction` read through it.
+//! Callers: applications and other crates; `Db` forwards its data calls to the default keyspace;
+//! `Snapshot` and `Transaction` read through it.
 
 use super::{
     Entry, Handle, IngestReport, Iter, KeyBounds, KeyspaceStats,

@@ -1,13 +1,15 @@
 //! Optimistic transactions: `Transaction`, `TransactionIter`, `TransactionKeys`.
 //!
 //! A transaction reads at a snapshot, keeps its writes to itself (`db::writes`), and notes keys and
-//! ranges that it has read (`engine::reads`). `commit` hands both to the commit leader, which
-//! validates the reads.
+//! ranges that it has read (`engine::reads`). `commit` hands both to the engine, which validates
+//! the reads before the commit and once more at its turn.
+//!
 //! What must hold: transactions are serializable. Nothing that one has read, absent keys and passed
 //! ranges included, may have been written between its snapshot and its commit. Else the commit
 //! fails with `Error::Conflict` and writes nothing. What a transaction reads of its own writes does
 //! not count, unless it expires. Its place in the serial order is its commit. One that wrote
 //! nothing needs no validation.
+//!
 //! Callers: applications and `solera-sim` by `Db::transaction`; `db::compound` (`transact`,
 //! `fetch_update`, `pop_first`, which reads past the read set by `seen`).
 

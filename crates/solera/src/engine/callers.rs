@@ -1,5 +1,6 @@
 //! The threads of users that do the database's work: `Callers` counts those inside. They flush,
-//! compact, take steps, ingest, make checkpoints, create or drop keyspaces, or write large batches.
+//! compact, take steps, ingest, make checkpoints, create or drop keyspaces, give one its merge
+//! operator, or write large batches.
 //!
 //! What must hold: `shut` lets no thread in any more and waits until all have left. So a database
 //! that was closed does no such work in its directory, which others may have by then. A thread that

@@ -8,7 +8,7 @@
 //! that are recorded or that files in the directory have. A file that cannot be removed now is
 //! removed at the next open.
 //!
-//! Callers: `open` makes it and `store` owns it; `job_parts`, `ingest` and `open` take numbers from
+//! Callers: `open` makes it and `store` owns it; these, `job_parts` and `ingest` take numbers from
 //! it. `core`, `checkpoint`, `rewrite`, `db` and `control` ask for places and values.
 
 use super::resident::CachedValues;

@@ -8,8 +8,8 @@
 //! What must hold: a job is told what readers see as of its beginning. Readers that come later see
 //! what it keeps. Key lists have a layout of their own under `Reclaim::LearnedKv`.
 //!
-//! Callers: `core` and the tests' `unopened` make it; `flushing` and `jobs` use all of it, `large`
-//! installs by `store`.
+//! Callers: `core` and the tests' `unopened` make it; `flushing` and `jobs` use it. `large` does
+//! too, but installs by `store`.
 
 use super::{
     memory::Memory,

@@ -1,8 +1,10 @@
 //! The work that is done next, as methods of `Core`: `step` does one unit of it.
 //!
-//! It tends the logs; if they need nothing, it flushes, else compacts, else gives back space of
-//! values. `wait_idle` and `compact_range` do such work on a user's thread. `throttle` holds a
-//! writer; without background threads the writer does a step.
+//! It tends the logs; if they need nothing, it flushes, else compacts, else gives back space
+//! (`give_back`). That seals memtables that hide much or keep logs, then gives back space of
+//! values. It also lends idle write buffers, cleans up after drops, and looks at trees that rest.
+//! `wait_idle` and `compact_range` do such work on a user's thread. `throttle` holds a writer;
+//! without background threads the writer does a step.
 //!
 //! What must hold: a failure is noted and the work tried again, unless the failure poisons, as a
 //! panic in a flush or compaction does. Damage that a compaction meets is noted for its tree; later

@@ -1,13 +1,14 @@
 //! What a database is opened with: `Options`, fixed while it is open, `KeyspaceOptions`, recorded
-//! when a keyspace is created, and `Durability`.
+//! when a keyspace is created, and `Durability`, what a write survives.
 //!
 //! `Fs`, `Clock` and merge operators come in here too. `effective_write_buffer` derives the write
-//! buffer's size from the budget if none is given.
+//! buffer's size from the budget if none is given; `divided_bytes` is the budget without what is
+//! not counted.
 //!
 //! What must hold: every setting has a default; `validate` refuses what cannot be. All keyspaces
 //! have the same size of write buffer. A knob that was set counts over what is given here.
 //!
-//! Callers: users, by `Options::open` (`db`), in all crates; the engine reads them, first `open`,
+//! Callers: users in all crates, by `Options::open` (`db`); the engine reads them, first `open`,
 //! `store`, `memory` and `keyspace_record`. `commit`, `db::batch` and `db::transaction` carry a
 //! `Durability`.
 

@@ -1,8 +1,9 @@
 //! Tests of the commit order, in an environment that keeps all in memory and writes down what it is
 //! asked.
 //!
-//! They hold the order append, sync, insert, publish, for one writer and for a group. A failed
-//! append commits nothing; a failed sync shows nothing. Numbers that are used up are refused first.
+//! They check the order append, sync, insert, publish, for one writer and for a group. A failed
+//! append commits nothing; a failed sync shows nothing. A batch that cannot be inserted poisons.
+//! Numbers that are used up are refused first.
 
 use super::*;
 use crate::wal::batch::{BatchReader, Operation};

@@ -1,7 +1,7 @@
 //! Flushes of real memtables into real tables, where the commit order and the logs write down what
 //! they are asked.
 //!
-//! They hold that the log is synced before tables are named, and that a failed flush leaves no
+//! They check that the log is synced before tables are named, and that a failed flush leaves no
 //! file. Small trees are flushed together; what is written meanwhile is not waited for; a panic
 //! poisons.
 

@@ -1,8 +1,9 @@
 //! Large batches into real tables. `Unopened` stands in the place of the logs and writes down what
 //! it is asked.
 //!
-//! They hold what is large, and the order: flush of what is older, log, sync, tables, one publish.
-//! Memtables take over where tables cannot be written. What is not in the log is in no table.
+//! They check which batches are large, and the order: flush of what is older, log, sync, tables,
+//! one publish. Memtables take over where tables cannot be written. What is not in the log is in no
+//! table.
 
 use super::*;
 use crate::{
