@@ -9,7 +9,7 @@
 //! not (`Block::check`).
 //!
 //! Callers: `block::build` encodes, `block::memory` parses when bytes become a `Block`,
-//! `block::read` uses the flags.
+//! `block::read` and `block::lent_entries` use the flags.
 
 use super::buckets;
 use crate::{

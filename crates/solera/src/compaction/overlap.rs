@@ -7,7 +7,8 @@
 //! What must hold: a share is an estimate, as of the look; a plan made for it may free less. A
 //! table without a look has 0. Once more was flushed, `forget_older` forgets all.
 //!
-//! Callers: `engine::resting` makes one; `Ledger` keeps it; `space` asks it.
+//! Callers: `engine::resting` makes one; `engine::work` gives it to the `Ledger`, which keeps it;
+//! `space` asks it.
 
 use crate::{
     ids::{FileId, Seqno},

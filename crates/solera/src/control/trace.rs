@@ -3,9 +3,10 @@
 //! `trace` starts a `trace::Recorder` in a new file. `recorded` tells how far it has come; `finish`
 //! ends it and makes the file durable, as dropping does without telling errors.
 //!
-//! What must hold: at most one recording runs on a database. While it does, every operation but
-//! `multi_get` is timed. The guard keeps the database open. What a trace holds is `crate::trace`'s
-//! matter, how operations come to it `engine::tracing`'s.
+//! What must hold: at most one recording runs on a database. While it does, operations are timed
+//! each time and not one in 128, but for a few such as `multi_get`. The guard keeps the database
+//! open. What a trace holds is `crate::trace`'s matter, how operations come to it
+//! `engine::tracing`'s.
 //!
 //! Callers: applications, `solera load`, and `solera-bench` (for `solera bench`).
 

@@ -1,12 +1,15 @@
 //! All of a log's life: begun, written, ended, made durable, and removed. It goes when all it holds
 //! is in tables and no table points into it.
 //!
-//! `Present` is what the commit lock guards. `Logs` has the ended ones and the next one, made ahead
-//! (`with_room`). `tend` does what takes time. `retire` ends a log of 64 KiB or more once all of it
-//! is in tables. Where logs are too many, memtables that pin them are sealed.
+//! `Present` is what the commit lock guards: the log that is written, and older ones that are
+//! needed. `with_room` gives the log to append to, and begins the next where it is full. `Logs` has
+//! ended ones that are not durable yet, and the next one, made ahead; `tend` makes the first
+//! durable and the second ready. `retire` ends a log of 64 KiB or more once all of it is in tables.
+//! Where logs are too many, memtables that keep them are sealed.
 //!
 //! What must hold: nothing in a log counts as durable before all logs before it are
 //! (docs/decisions/0004). Commit lock first, then those here, then the store's.
+//!
 //! Callers: `core` appends, seals, syncs and retires, for `flushing` and `large` too. `jobs` tends,
 //! and ends one at a freeze; `checkpoint` ends the live one; `handle` settles at its close;
 //! `ingest` syncs; `open` begins; `reclaim` asks `unflushed_max`.

@@ -2,7 +2,7 @@
 //!
 //! The first failure after which a write could be acknowledged and lost sets it. A failed sync is
 //! one. So is a panic in a flush, a compaction, a large batch's tables or an ingest's installing
-//! (`guarded`). A user's merge operator may be called there, and the work may have stopped anywhere.
+//! (`guarded`). A user's merge operator may be called there; the work may have stopped anywhere.
 //!
 //! What must hold: it is never taken back, and the first reason stays. Commits, syncs of the log,
 //! manifest records and background jobs ask `check` first; reads never do.

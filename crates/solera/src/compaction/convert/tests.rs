@@ -1,10 +1,10 @@
 //! Tests of `convert` on imagined cells and value files, without a tree.
 //!
 //! `testdata/convert.txt` holds decisions as texts: files, cells, and the victims and conversions
-//! that follow. Properties check the promises: conversions end and give back what is too much. They
-//! take at most an eighth of the live values meanwhile, also while others run. What was chosen is
-//! emptied first. A range that is written is converted often, one that rests never. `headroom`
-//! leaves writers what is left of the bound.
+//! that follow. Properties check the promises: conversions end and give back what is too much.
+//! Meanwhile files take at most an eighth of the live values beyond what is allowed, also while
+//! other conversions run. What was chosen is emptied first. A range that is written is converted
+//! often, one that rests never. `headroom` leaves writers what is left of the bound.
 
 use super::*;
 use proptest::prelude::*;
