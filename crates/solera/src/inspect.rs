@@ -1,5 +1,5 @@
 //! Looking at a database's files without opening it: `check` verifies those that count, `dump`
-//! prints one for people.
+//! prints one for people, `dump_json` for programs.
 //!
 //! `check` plays the manifest's edits, then checks every table, log and value file that they need.
 //! It counts pointers anew against the manifest's counts. If the manifest is damaged, only tables
@@ -8,7 +8,7 @@
 //!
 //! What must hold: it reads only, but `check` creates the file LOCK if it is missing. `check`
 //! refuses an open database. It goes on after damage, so that one bad file does not hide the next;
-//! `dump` stops at it.
+//! `dump` and `dump_json` stop at it.
 //! Callers: `solera check` and `solera dump`, `solera-sim`, `fuzz`, tests.
 
 mod edits;

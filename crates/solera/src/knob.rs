@@ -1,5 +1,5 @@
 //! What may be changed while the database runs: `KnobId`, `Knob` (its description), `Value`, and
-//! `Legal` values.
+//! `Legal` values. `Scope` says what one setting concerns: the database, a keyspace or a level.
 //!
 //! `TreeKnob`, `LayoutKnob` and `MemoryKnob` say which part keeps the value. The macro `numbers`
 //! gives each knob its number on disk; the comment of `KnobId` lists the files that a knob
@@ -8,7 +8,7 @@
 //! What must hold: a knob may change the speed of answers, never the answers. A number is never
 //! given to another knob.
 //! Callers: `engine::descriptions` describes; `tree::settings`, `table::layout` and
-//! `engine::memory` obey; `control` and `engine::assignments` set; `inspect::edits` prints.
+//! `engine::memory` obey; `control` and `engine::assignments` set; `inspect` prints.
 //! `solera-tune`, `solera-bench`, `solera-sim` and `solera-cli` name them.
 
 use std::{fmt, ops::RangeInclusive};

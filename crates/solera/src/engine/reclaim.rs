@@ -1,15 +1,18 @@
-//! Giving back the space of values by LearnedKV's conversion of all keyspaces: `Reclaimer::reclaim`
-//! takes the next step.
+//! Giving back the space of values by LearnedKV's conversion of all keyspaces, under
+//! `Reclaim::LearnedKv`: `Reclaimer::reclaim` takes the next step. And what all ways share.
 //!
 //! When value files take too much, all memtables become tables, a new log begins, and value files
 //! that recovery does not need are frozen. Then each keyspace is one plan, one job, one manifest
 //! record. Reads and writes go on.
 //!
+//! All ways use `spaces`: what value files take, and what of that is live. `allow_writers` tells
+//! writers how much they may write until space is given back; `look` does so after other work.
+//!
 //! What must hold: while a conversion runs, none begins. A step that fails is done again. But a
 //! keyspace with a damaged table is left as it is, and its files are spared until the next open.
-//! What is frozen is not on disk: a restart begins anew.
-//! Callers: `jobs::give_back`, under `Reclaim::LearnedKv`; `convert` and `rewrite` use `spaces` and
-//! `allow_writers`, which holds no writer here.
+//! What is frozen is not on disk: a restart begins anew. LearnedKV's way holds no writer.
+//! Callers: `jobs` (`give_back` takes steps; after a job it calls `look`, under `Reclaim::Tier`);
+//! `convert` and `rewrite` use what is shared.
 
 use super::{
     logs,

@@ -1,9 +1,9 @@
 //! What a database holds and has done, as plain numbers: `Stats` and `KeyspaceStats`, made by
 //! `database` and `keyspace`.
 //!
-//! `verify` reads every table and every value that a readable table points to, compares the counts
-//! of pointers, and makes a `VerifyReport`. Of a keyspace with a damaged table no counts are
-//! compared.
+//! `verify` reads every table and every value that a readable table points to, and makes a
+//! `VerifyReport`. It compares how many pointers there are with what the manifest counts, but not
+//! of a keyspace with a damaged table.
 //! What must hold: a report changes nothing on disk. Each opens every table, since what an index
 //! takes in memory is known only then. Damage does not end it: it is listed. An I/O error ends
 //! `verify`, and `keyspace` leaves such a table's memory out.

@@ -1,9 +1,10 @@
 //! Separated values in the block cache: `CachedValues`, the `Resident` of value files.
 //!
-//! Through it value files keep what `ValueFiles::read` read, in the one budget of blocks.
+//! Through it value files keep values that were read (`keep`, `copy`) and find them again (`find`),
+//! in the one budget of blocks. `stretches` keeps pieces of one sorted value file, by their number.
 //!
-//! What must hold: its places are made for the first value that is kept, so that a database that
-//! never reads one has none.
+//! What must hold: the places of values are made for the first value that is kept, so that a
+//! database that never reads one has none.
 //!
 //! Caller: `files`, which gives it to the value files.
 

@@ -3,7 +3,8 @@
 //!
 //! While files take more than they may, the one with the most garbage for each live byte is next.
 //! Its live values go to the log again. The file goes when merges have dropped the old pointers;
-//! tables that hold them are merged for that.
+//! tables that hold them are merged for that. Key ranges are also merged where newer versions may
+//! hide much that there is to give back.
 //!
 //! What must hold: a key that a user writes meanwhile keeps what the user wrote. A put of this kind
 //! is a transaction that has read its keys; one that was written since is not put. A snapshot keeps

@@ -2,14 +2,14 @@
 //!
 //! `install` and `install_flushed` show readers new versions, `append` records knobs. It creates
 //! and drops keyspaces, gives them operators, begins logs and lets them go. It writes the manifest
-//! anew when it has doubled and grown by 64 KiB.
+//! anew when that is twice as long as when it was new, and 64 KiB more.
 //!
 //! What must hold: a change is first one manifest record, synced; only then do readers see it.
 //! Useless tables and value files are marked, and go when no reader reads them (`leaving`). An edit
 //! is made from the version that it changes, under the store lock.
 //!
-//! Callers: `job_parts`, `large`, `ingest` (install), `logs`, `change`, `handle`; `open` makes it;
-//! `checkpoint`, `report`, `tracing`, the ways of `reclaiming`, `db` and `control` read.
+//! Callers: `job_parts`, `large` and `ingest` install; `logs`, `change` and `handle` change other
+//! things; `open` makes it. Most parts of `engine`, `db` and `control` read its parts.
 
 use super::{
     assignments::Assignments,

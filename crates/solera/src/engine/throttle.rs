@@ -1,5 +1,5 @@
-//! Slowing writers down when flush and compaction are behind: `Throttle::admit`. `Tree::stall` and
-//! `Reclaiming::delay` say how long; the longer counts.
+//! Slowing writers down when flush, compaction or giving back the space of values is behind:
+//! `Throttle::admit`. `Tree::stall` and `Reclaiming::delay` say how long; the longer counts.
 //!
 //! `Delays` adds up what is too short to sleep, to a millisecond (docs/decisions/0017), or to 100
 //! µs where giving back space sets the pace of all writes. A writer that must wait for work is held

@@ -1,9 +1,9 @@
 //! Handing what users do to a recorder, while there is one: `Tracing`, with `begin` and `end`.
 //!
-//! Lookups, single writes and scans do not ask whether there is one. While a recording goes on,
-//! every such operation is timed (`Stats::time_all`), and only what is timed comes here. Batches,
-//! transactions and `multi_get`, which do much at a time, look at a flag. Ingests and flushes are
-//! not recorded.
+//! While a recording goes on, every lookup, single write and scan is timed (`Stats::time_all`), and
+//! only what is timed comes here. So without a recording they pay nothing. Batches, transactions
+//! and `multi_get`, which do much at a time, look at a flag. `timed_write` does the write of a
+//! batch or a transaction; it also counts and times it. Ingests and flushes are not recorded.
 //!
 //! What must hold: a write is recorded when it has succeeded. Keyspaces that come during a
 //! recording are recorded too. There is one recording at a time.

@@ -8,8 +8,9 @@
 //! What must hold: a unit is chosen under the work lock, from a picture taken under it, and done
 //! without it. Its `Claim` ends when dropped, in a panic too. How work is done is for `flushing`
 //! and `jobs`.
-//! Callers: these, `workers`, `throttle`, `ingest`, `checkpoint`, `large`, `logs`, `change`,
-//! `handle`, the ways of `reclaiming`, `report`, readers through `core`, and `control::observe`.
+//! Callers: `flushing`, `jobs`, `workers`, `throttle`, `resting`, the ways of `reclaiming`, and the
+//! other parts of `engine` that claim a tree, call workers or report. Readers come through `core`;
+//! `control::observe` asks what is next.
 
 use crate::{
     clock::Clock,

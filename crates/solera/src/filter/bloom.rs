@@ -3,6 +3,7 @@
 //! A key's hash picks one line, and all probes are bits of it, so an answer costs one memory
 //! access. Lines fill unevenly, which costs false positives: about 1 % instead of 0.8 % at 10 bits
 //! for each key. `best_probes` finds the number of probes that lets the fewest pass.
+//! `false_positives_over` is the share that a filter over so many keys is expected to let pass.
 //!
 //! Bytes: the lines, 64 bytes each (eight little-endian `u64`), then one byte, the number of probes
 //! (1 to `PROBES_MAX`).

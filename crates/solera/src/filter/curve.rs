@@ -8,7 +8,7 @@
 //! What must hold: tests hold both against filters that were built.
 //!
 //! Callers: `filter::allotment` weighs bits by the curve; `solera-tune` predicts and judges reads
-//! by both.
+//! by both; an example of `solera-bench` prints it.
 
 use super::{BITS_PER_KEY_MAX, FilterKind, FilterSpec, bloom, ribbon};
 use solera_model::elementary::pow;

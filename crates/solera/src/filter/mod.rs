@@ -5,11 +5,12 @@
 //! - `ribbon`: a quarter fewer bits for the same answers, but more lines and arithmetic.
 //!
 //! A table gets a `FilterSpec`, a keyspace asks for `Filters`; `allotment` divides bits among
-//! levels. Bytes: the kind's own, then one byte, the `FilterKind`; none at all: no filter.
+//! levels. `curve` says how many absent keys a filter lets pass. Bytes: the kind's own, then one
+//! byte, the `FilterKind`; none at all: no filter.
 //! What must hold: a key whose hash (`crate::key::hash`) was added is admitted. Unknown kinds are
 //! refused.
 //! Callers: `table::writer` builds, `table::reader` decodes, `table::lookup` and `table::verify`
-//! ask; `fuzz` and `solera-sim` forge.
+//! ask; `fuzz` builds and decodes. The files of this room name who uses specs, shares and curves.
 
 pub mod allotment;
 mod bloom;

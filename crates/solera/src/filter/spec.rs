@@ -8,8 +8,8 @@
 //! What must hold: ranges are checked where they are set and again where they are decoded. Numbers
 //! of kinds and spreads are on disk.
 //! Callers: `table::layout` holds `Filters`, `compaction::filters` makes specs of them,
-//! `table::descriptor` and `table::writer` hold a table's spec. `engine` and all other crates but
-//! `solera-model` name them.
+//! `table::descriptor` and `table::writer` hold a table's spec. `engine` and the other crates that
+//! choose filters or reckon with them name them.
 
 use crate::{
     codec::{DecodeError, Decoder},

@@ -9,7 +9,7 @@
 //! to what the caller or a later frame proves durable is an error. Other damage is a torn end, and
 //! is cut.
 //! Callers: `wal`, `version::manifest` and `trace` write and walk frames; `values` uses the file
-//! header. `fuzz` and `solera-sim` forge files.
+//! header. `engine`, `solera-sim` and `fuzz` reckon with the sizes of headers.
 
 mod reader;
 mod writer;

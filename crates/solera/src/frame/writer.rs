@@ -1,12 +1,12 @@
 //! Appending frames, syncing them, and what follows when either fails: `FrameWriter`.
 //!
-//! `append` writes a group of frames in one call. `sync` makes them durable and leaves a mark that
-//! proves it. `end` and `settle` (together `finish`) end the file. `withhold` and `vouch` say
-//! whether the files before this one are durable.
+//! `append` writes a group of frames, in one call but for large parts. `sync` makes them durable
+//! and leaves a mark that proves it. `end` and `settle` (together `finish`) end the file.
+//! `withhold` and `vouch` say whether the files before this one are durable.
 //!
 //! What must hold: an append is whole or taken back, durably. A frame says no more than what is
 //! durable, and nothing while files before it are not. After a failed sync, or an append that
-//! cannot be taken back, every later call fails (poison).
+//! cannot be taken back, later appends, syncs and ends fail (poison).
 //!
 //! Callers: `wal::Writer`, `version::manifest`, `trace::recorder`.
 

@@ -4,7 +4,8 @@
 //! is the rank of its size, or where sizes are many the size itself. 256 blocks share a beginning,
 //! a zero, and the width of their codes: how much a number is above that zero. The rare numbers
 //! below it, or too far above it, are exceptions. The last block has no code. `offset` sums up from
-//! the group's beginning or its middle.
+//! the group's beginning or its middle. `stretch` says how many blocks from one on fit in so many
+//! bytes.
 //!
 //! What must hold: `decode` accepts only sizes that fill the given place exactly. Offsets are less
 //! than 2^56.

@@ -7,9 +7,9 @@
 //! What must hold: numbers are on disk and do not change. Every kind gives the same answers.
 //!
 //! Callers: `table::layout` holds the kind that is wanted. `index::mod` builds by it,
-//! `table::writer` cuts and lays out blocks, `table::counted` tags. `compaction::key_list` sets
-//! `GreedyPlr`. `engine::descriptions` and the command line name kinds. `solera-sim`, `fuzz` and
-//! tests list all.
+//! `table::writer` cuts and lays out blocks, `table::reader` reads and `table::counted` tags by it.
+//! `compaction::key_list` sets `GreedyPlr`. `engine::descriptions`, the command line and pages of
+//! `solera-bench` name kinds. `solera-sim`, `fuzz` and tests list all.
 
 use crate::error::Error;
 use std::{fmt, str::FromStr};

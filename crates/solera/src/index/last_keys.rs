@@ -8,8 +8,8 @@
 //! means that it has no others. They may be beginnings of keys that stay between the separators
 //! around their block. `of` counts the different keys of the whole table.
 //!
-//! Callers: `table::writer` and `paper::blocks` of `solera-bench` fill it. `index::learned` trains
-//! and counts by it; `index::mod` hands it on, and takes `of` for `GreedyPlr`.
+//! Callers: `table::writer` fills it, and pages of `solera-bench` do. `index::learned` trains and
+//! counts by it; `index::mod` hands it on, and takes `of` for `GreedyPlr`.
 
 use super::separators::Separators;
 

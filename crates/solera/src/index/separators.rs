@@ -2,8 +2,9 @@
 //!
 //! Separator `i` is above every key of block `i` and not above any key of block `i + 1`. Where the
 //! versions of one key `k` go on from block to block it is `k` and a zero byte. So `k` is found
-//! where its versions begin. `push_between` makes the shortest separator of two keys. `encode` and
-//! `decode` store each without what it shares with the one before.
+//! where its versions begin. `push_between` makes the shortest separator of two keys. What all
+//! begin with is held once if it is long (`begin`). `encode` and `decode` store each without what
+//! it shares with the one before.
 //!
 //! What must hold: separators do not descend; equal neighbours are legal. Together they take at
 //! most 4 GiB.

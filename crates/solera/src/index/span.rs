@@ -7,8 +7,8 @@
 //! those within its error (`new`). The key's block may also lie right before the span, by
 //! `Index::reach`.
 //!
-//! Callers: `index` makes spans; `table::lookup` and `table::cursor` look into their blocks;
-//! `tree::read` carries them between steps.
+//! Callers: `index` makes spans; `table` looks into their blocks; `tree::read` carries them between
+//! steps.
 
 /// Consecutive blocks: where to look for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,8 @@
 //! Every object says in `is` what it is. Bytes stand as text under their name where they are UTF-8.
 //! Else they stand as hexadecimal digits under the name and `_hex`, so nothing is lost or mistaken.
 //!
-//! What must hold: whatever was readable before damage has been printed.
+//! What must hold: of a log, table or value file whose header and footer are whole, what lies
+//! before damage is printed. A manifest is read as a whole first: a damaged one prints nothing.
 //! Caller: `inspect::dump_json`.
 
 use crate::{

@@ -1,9 +1,9 @@
 //! Where a memtable's bytes lie: `Arena`, chunks that only grow and are freed together, and `Bump`,
 //! a writer's place.
 //!
-//! A bump takes pieces from the last chunk. Chunks double from 1 KiB to the pool's chunk size;
-//! those of that size go from memtable to memtable by `pool`. A piece above a quarter of it gets
-//! its own chunk. Other chunks from 64 KiB on are mapped by themselves.
+//! A bump takes pieces from the last chunk. Chunks double from the size that the bump's maker gives
+//! to the pool's chunk size; those of that size go from memtable to memtable by `pool`. A piece
+//! above a quarter of it gets its own chunk. Other chunks from 64 KiB on are mapped by themselves.
 //!
 //! What must hold: nothing is moved or freed before the arena goes, and the arena goes with its
 //! last `Pin`. The memtable holds one, and so does every value slice handed out. Pieces of one bump

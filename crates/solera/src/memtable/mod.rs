@@ -8,8 +8,9 @@
 //! and never wait. A reader finds every entry that was inserted before it started: an insertion is
 //! finished before its sequence number becomes visible. Versions of a key are inserted in ascending
 //! order of their numbers.
-//! Callers: `engine::{apply, large, values}` write; `tree` makes, seals and reads them;
-//! `compaction::job` flushes; `db::compound` counts.
+//! Callers: `engine::{apply, large, values}` write; other parts of `engine` ask how full a memtable
+//! is and which numbers it has. `tree` makes, seals and reads them; `compaction::job` flushes;
+//! `db::compound` counts.
 
 mod arena;
 mod cursor;

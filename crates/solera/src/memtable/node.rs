@@ -3,13 +3,15 @@
 //!
 //! A node has fifteen slots. One word, the `Order`, says which slots count and in what order. The
 //! writer fills a slot, then replaces the word. A `Link` is a pointer with the node's skip: so many
-//! first bytes that all keys between the node's bounds share, after which heads begin.
+//! first bytes that all keys between the node's bounds share, after which heads begin. A `Position`
+//! is a key that is looked for, with its head.
 //!
 //! What must hold: a filled slot keeps its key and head. So a reader that has loaded the order sees
 //! a sorted node that does not change, without lock or retry. Only what a slot points to may
 //! change, by one word. A full node is replaced by two new ones.
 //!
-//! Callers: `memtable::tree` (searches and splits), `memtable::cursor` (walks).
+//! Callers: `memtable::tree` (searches and splits), `memtable::cursor` (walks), `memtable::mod`
+//! (positions).
 
 use super::record::{Record, RecordHeader};
 use crate::{

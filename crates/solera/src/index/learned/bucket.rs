@@ -1,5 +1,5 @@
-//! Sixteen ascending separators in little memory: `push` writes a bucket, `up_to` looks a key up in
-//! it.
+//! At most sixteen ascending separators in little memory: `push` writes a bucket, `up_to` looks a
+//! key up in it.
 //!
 //! Each separator is kept without what it shares with the one before. Lanes at the front hold how
 //! much each shares and with which byte it goes on. A few steps over all sixteen at once lead to
@@ -9,7 +9,7 @@
 //! What must hold: `is_sound` says whether bytes are a bucket that `up_to` may walk; it then gives
 //! no more than there are.
 //!
-//! Caller: `index::learned::front_coded`.
+//! Callers: `index::learned::front_coded`; `index::learned` takes the size, `BUCKET`.
 
 use super::super::separators::Separators;
 use crate::{

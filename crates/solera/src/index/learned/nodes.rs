@@ -2,8 +2,9 @@
 //!
 //! Heads of the separators, after the prefix that all share, become `Boundaries` of `solera-model`:
 //! segments and codes (docs/decisions/0007). A head is the first bytes, or a number by `Letters`,
-//! `Fields` or `Spelling`. Separators that share a head form a group. Only a key with that very
-//! head is compared further: with the rests of a small group, or in another node of a large one.
+//! `Fields` or `Spelling`. Separators that share a head, or one that its head does not tell, form a
+//! group. Only a key with that very head is compared further: with the rests of a small group, or
+//! in another node of a large one.
 //!
 //! What must hold: `locate` gives how many separators are not above the key, or one more. Where
 //! blocks' last keys are known, the latter is so for few keys, which `index::learned` counts.

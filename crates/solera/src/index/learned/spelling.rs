@@ -3,13 +3,13 @@
 //!
 //! In language each letter is followed by a few others, so big-endian numbers lie in clusters that
 //! no line follows. Each letter divides what is left of 64 bits among those that follow it, as
-//! often as they do. `of` counts that in the last keys of blocks. Texts are then spread evenly, and
-//! a number tells some sixteen letters.
+//! often as they do. `of` counts that in separators and the last keys around them. Texts are then
+//! spread evenly, and a number tells some sixteen letters.
 //!
 //! What must hold: `number` is monotone for keys with any bytes: `a <= b` implies `number(a) <=
 //! number(b)`.
-//! Callers: `index::learned` builds one where bytes and fields make too many segments; `nodes` uses
-//! it as heads.
+//! Callers: `index::learned` builds one where nodes without it take many bytes; `nodes` uses it as
+//! heads.
 
 use crate::codec::{DecodeError, Decoder, put_varint};
 
