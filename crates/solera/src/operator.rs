@@ -7,9 +7,9 @@
 //! What must hold: an operator is a pure function of its arguments, or answers would depend on when
 //! a compaction ran. It is recorded by name with its keyspace, which refuses an operator of another
 //! name.
-//! Callers: `sight` folds for readers, `compaction::retain` for jobs; `engine` (`keyspace_record`,
-//! `options`, `handle`, `store`) names them; programs, `solera trace replay` and `solera-sim` give
-//! them.
+//! Callers: `sight` folds for readers, `compaction::retain` for jobs; `retain` and walks
+//! (`merge::visible`) combine. `engine` (`keyspace_record`, `options`, `handle`, `store`) names
+//! them. Programs, `solera trace replay` and `solera-sim` give them.
 
 use std::{fmt, sync::Arc};
 

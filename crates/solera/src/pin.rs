@@ -8,8 +8,8 @@
 //! What must hold: the object behind a pin begins with a `PinHeader` (`#[repr(C)]`, first field)
 //! whose `free` knows its true type. Pinned bytes stay where and as they are.
 //!
-//! Callers: `block::memory` and `memtable::arena` make pinned objects, `cache` holds them (`apart`
-//! its own); slices go through `cursor`, `merge`, `values` and `db` to users.
+//! Callers: `block::memory`, `memtable::arena`, `values::stretch` and `cache::apart` make pinned
+//! objects; `cache` holds them. Slices go through `cursor`, `merge`, `values` and `db` to users.
 
 mod copied;
 

@@ -8,8 +8,8 @@
 //!
 //! What must hold: no other code decides this, but walks take puts that a table lends as they lie.
 //! Every kind has its verdict, without a catch-all.
-//! Callers: `tree::read` (lookups), `merge::visible` (walks), `db` (transactions, operands,
-//! errors), `compaction::retain`.
+//! Callers: `tree` (lookups, and readers for walks), `merge::visible` (walks), `db` (transactions,
+//! operands, errors), `compaction::{retain, job}`.
 
 use crate::{
     error::{Error, Result},

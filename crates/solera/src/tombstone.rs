@@ -8,8 +8,9 @@
 //! What must hold: a set does not compare ages with entries; that is the caller's part
 //! (`sight::hides`). There a tombstone hides, under its keys, all of older sources and nothing of
 //! newer ones. Of its own source it hides smaller sequence numbers.
-//! Callers: `memtable` and `db::writes` extend a set, `table` stores one; `tree`, `version::run`,
-//! `merge::visible`, `compaction`, `engine::ingest`, `db` and `fuzz` ask.
+//! Callers: `engine::{apply, large, open}` make tombstones, `memtable` and `db::writes` extend a
+//! set, `table` stores one; `tree`, `version::run`, `merge::visible`, `compaction`,
+//! `engine::ingest`, `inspect`, `db` and `fuzz` ask.
 
 use crate::{
     codec::{DecodeError, Decoder, put_bytes, put_end, put_varint},

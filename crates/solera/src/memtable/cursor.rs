@@ -9,7 +9,8 @@
 //! there when it was positioned. It may or may not find later ones, which no snapshot of its time
 //! sees. Its operations do not fail.
 //!
-//! Callers: `Memtable::cursor`, for `tree::{scan, gaps, mod}` and flushes (`compaction::job`).
+//! Callers: `Memtable::cursor`, for `tree::{scan, gaps, mod}`, flushes (`compaction::job`) and
+//! `engine::ingest`.
 
 use super::{
     Memtable,

@@ -2,8 +2,8 @@
 //!
 //! It is a B+tree of nodes of fifteen slots in an arena: inner nodes and linked leaves.
 //! `first_from` and `last_before` give a `Place`, which leads to a key's newest `Record`. `insert`
-//! splits a full node into two new ones and swaps the pointer in its parent. A key behind all others
-//! leaves a full last node as it is, and gets a new one.
+//! splits a full node into two new ones and swaps the pointer in its parent. Only for a key behind
+//! all others a full last node stays as it is, and a new one follows it.
 //!
 //! What must hold: there is one writer, and readers never wait. A reader finds every entry that was
 //! there when it started. Keys never leave a node, and a replaced node does not change. The writer

@@ -10,7 +10,7 @@
 //! - A chunk is `LENT` as long as a piece of it may be out.
 //! - What a loan holds is at most what it was told, or what it held when it was told less.
 //!
-//! Callers: `cache` owns a loan; `pool::mod` asks of each piece of `BLOCKS` whether it is lent.
+//! Callers: `cache` owns a loan; `pool::mod` asks of each piece that comes back whether it is lent.
 
 use super::{ALIGN, BLOCKS, CHUNK_BYTES, CHUNKS, COARSE_BYTES_MAX, paging::Pages};
 use parking_lot::{Mutex, RwLock};

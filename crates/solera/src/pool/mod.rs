@@ -2,16 +2,18 @@
 //! `Share`, `Loan`, `Settled`.
 //!
 //! An allocator keeps for a thread what was freed on it, so blocks that one thread reads in and
-//! another evicts spread over all heaps. The engine hands its large pieces on by itself: blocks up
-//! to 64 KiB, rounded up to a step, and memtable chunks of 1 MiB. `take` and `give` exchange
-//! pieces; larger ones are mapped. `Settled` counts other memory to regions that get huge pages.
-//! `trim_after_large` has the system's allocator give back what it keeps of pieces above 1 MiB.
-//! What must hold: once pieces in use and kept exceed the sum of all open databases' `Share`s, kept
-//! ones go back to the allocator. That happens at the next `take`, `give` or smaller share. All
-//! databases of a process share the pools.
-//! Callers: `block::memory`, `memtable::arena`; `cache` and `engine::memory` hold shares; `cache`,
-//! `filter` and `table::reader` settle; `engine::memory` and `merge::visible` trim;
-//! `control::observe` asks for `kept_bytes`.
+//! another evicts spread over all heaps. The engine hands its large pieces on by itself: blocks and
+//! cached values up to 64 KiB, rounded up to a step, and memtable chunks of 1 MiB. `take` and
+//! `give` exchange pieces; larger ones are mapped. `Settled` counts other memory to regions that
+//! get huge pages. `trim_after_large` has the system's allocator give back what it keeps of large
+//! pieces.
+//! What must hold: once pieces in use and kept exceed the sum of all open databases' `Share`s, what
+//! comes back is not kept. At the next `take` of new memory, or smaller share, kept pieces go back
+//! to the allocator. All databases of a process share the pools.
+//! Callers: `block::memory`, `memtable::arena`, `cache::apart` and `values::stretch` take pieces;
+//! `cache` and `engine::memory` hold shares; `cache`, `filter` and `table::reader` settle;
+//! `engine::memory`, `compaction::job` and `merge::visible` trim; `control::observe` asks for
+//! `kept_bytes`.
 
 mod loan;
 mod mapped;

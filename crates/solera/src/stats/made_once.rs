@@ -1,9 +1,13 @@
-//! What is made when it is first needed, behind one word.
+//! What is made when it is first needed, behind one word: `MadeOnce`.
 //!
-//! Owns [`MadeOnce`]. Counters of levels, layouts and times are many, and of ten thousand keyspaces
-//! most never count any of them; a word stands for those that are not there. What must hold: it is
-//! made once, and stays where it is as long as the word is. To come to it costs one load. The files
-//! of this room use it.
+//! Counters of levels, layouts and times are many, and of ten thousand keyspaces most never count
+//! any of them. A word stands for those that are not there. `get_or_make` makes what is missing,
+//! `get` only looks.
+//!
+//! What must hold: it is made once, and stays where it is as long as the word is. To come to it
+//! costs one load.
+//!
+//! Caller: `stats::mod`, for shards, their parts and times.
 
 use std::{
     fmt,

@@ -4,12 +4,14 @@
 //! Up to 64 threads own a shard each and add by plain loads and stores. Others share one, by locked
 //! instructions; `add_rarely` and `add_merged` use no shard. One operation in `SAMPLE_PERIOD` (128)
 //! is timed, at distances that vary, or all (`time_all`). `multi_get` is never timed; a batch's
-//! time is its first keyspace's.
+//! time is its first keyspace's. `lane_of_this_thread` gives other parts a number of the thread, so
+//! that threads keep off each other's memory.
 //!
 //! What must hold: no count is lost. Counts only grow, but for those of layouts (`layouts`).
 //!
 //! Callers: `table`, `db`, `compaction::plan` and `engine` count; `engine::core` has one more, of
-//! log bytes. `table::lookup`, `Tree::level_filters`, `engine` and `control::observe` read.
+//! log bytes. `table::lookup`, `tree`, `engine` and `control::observe` read. `engine::snapshots`
+//! and `tree::rests` ask for lanes.
 
 mod counts;
 mod histogram;

@@ -8,9 +8,8 @@
 //! What must hold: entries outside the clip do not exist for it. A seek finds the right block
 //! whatever the index says, by `table::lookup`. Where a user's read ahead fails, the block is read
 //! alone.
-//! Callers: `version::cursor` (runs, for walks and jobs), `version::pointers`, `engine::census` and
-//! `engine::resting`;
-//! the `evilmodel` of `solera-sim` and `fuzz`.
+//! Callers: `version::cursor` (runs, for walks and jobs), `version::pointers`, `engine::census`,
+//! `engine::resting` and `inspect::objects`; the `evilmodel` of `solera-sim` and `fuzz`.
 
 use super::{TableFile, lookup::Fetched, reader::Table};
 use crate::{

@@ -8,8 +8,8 @@
 //! What must hold: it is stored in the manifest and in the table, and the engine believes the
 //! manifest. The copy in the table lets the file be checked against the manifest (`same_file`) and
 //! read without one. Numbers that contradict each other are refused.
-//! Callers: `table::writer` makes it, `version::edit` stores it, `compaction`, `engine`, `inspect`
-//! and `control` read it; `solera-sim` and `fuzz` decode it.
+//! Callers: `table::writer` makes it, `version::edit` stores it; `table`, `version`, `compaction`,
+//! `engine`, `inspect` and `control` read it; `solera-sim` and `fuzz` decode it.
 
 use super::{layout::Layout, waste::Waste};
 use crate::{

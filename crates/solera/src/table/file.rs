@@ -2,14 +2,14 @@
 //! manifest.
 //!
 //! `table()` opens the file at the first call and checks it against its descriptor; an error is not
-//! remembered, so the next call tries again. `mark_obsolete` has the file removed when the last
-//! `Arc` of it goes.
+//! remembered, so the next call tries again. `opened` gives the table only if it is open already.
+//! `mark_obsolete` has the file removed when the last `Arc` of it goes.
 //!
 //! What must hold: in an open database there is one `TableFile` for a file, shared by all versions,
 //! cursors and readers. The file stays as long as one of them has it. `open_alone` makes its own.
 //! Callers: `engine::{store, open}` make and mark them through `Version::apply`; `TableRef` holds
-//! one; `inspect`, `fuzz` and `solera-bench` open alone; `control::observe` and `engine::memory`
-//! ask `opened`.
+//! one, through which tables are read. `inspect`, `fuzz` and `solera-bench` open alone.
+//! `control::observe`, `engine` and `compaction::convert` ask `opened`.
 
 use super::{
     LayoutTag, TableContext,

@@ -8,8 +8,9 @@
 //! What must hold: opening reads and checks all but the data blocks, against the descriptor that is
 //! given. A block's checksum and form are checked whenever it is read from the file, never in the
 //! cache. Whatever is damaged is named by file and offset.
-//! Callers: `table::file` opens; `table::lookup`, `table::cursor` and `table::verify` get blocks;
-//! `control::observe`, `engine::report` and `solera-bench` ask for sizes.
+//! Callers: `table::file` opens; the files of `table` that look up, walk, check, warm and weigh use
+//! blocks and spans. `control::observe`, `engine::{report, memory}` and `solera-bench` ask for
+//! sizes; `tree`, `version::run` and `inspect` for tombstones.
 
 use super::{
     TableContext,

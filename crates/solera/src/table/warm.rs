@@ -1,8 +1,8 @@
-//! Bringing a table that was just written into the cache: `Table::warm`, and `Table::cached_bytes`,
-//! by which its maker decides.
+//! Bringing a table that was just written into the cache: `Table::warm`. And how much of a table is
+//! in the cache, by which its maker decides: `Table::cached_bytes`.
 //!
-//! What must hold: what cannot be read is left to the reader that comes to it, who is told. Blocks
-//! that come in count for no reader.
+//! What must hold: what cannot be read is left to the reader that comes to it, who is told. The
+//! bytes are counted as read, but no block counts for a reader.
 //! Caller: `engine::warming`.
 
 use super::reader::Table;

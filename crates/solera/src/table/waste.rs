@@ -2,14 +2,15 @@
 //!
 //! It has bounded lists: old versions by the snapshots that hold them (`Held`), entries by their
 //! moment of expiry (`Expiring`), and deleted key ranges (`Cover`). Only the 32 widest ranges are
-//! named. `hold`, `expire` and `cover` note them while a job writes. Where there are too many
-//! versions or moments, neighbours become one group.
+//! named. It also says how many entries repeat a key, and for which snapshots tombstones stayed.
+//! `hold`, `expire` and `cover` note these while a job writes. Where there are too many versions or
+//! moments, neighbours become one group.
 //!
 //! What must hold: nothing is said to be droppable too early or too much. A merge of the table
 //! drops what was said, so no table is written anew in vain again and again.
 //! Callers: `compaction::job` and `table::writer` note, `table::descriptor` stores,
-//! `compaction::space` asks what is droppable by now; the models of `solera-bench` use
-//! `ENTRY_BYTES`.
+//! `compaction::space` asks what is droppable by now. `compaction` and the models of `solera-bench`
+//! use `ENTRY_BYTES`.
 
 use crate::{
     codec::{DecodeError, Decoder, put_bytes, put_end, put_varint},

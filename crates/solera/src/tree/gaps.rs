@@ -1,10 +1,10 @@
 //! How a tree serves its walks' memory of gaps: `Remembers for Tree`, `Tree::inserted`,
 //! `Tree::ingested`.
 //!
-//! A gap is a key range that walks found to hold deletes only. `merge::visible::gaps` keeps the
-//! gaps. This file gives it the tree's store of them and the answer to "what newer than `since` may
-//! be seen here" (`seen_from`). That answer looks at tables' newest numbers and walks newer
-//! memtables.
+//! A gap is a key range in which walks found no pair: all there is deleted, expired or covered.
+//! `merge::visible::gaps` keeps the gaps. This file gives it the tree's store of them and the answer
+//! to "what newer than `since` may be seen here" (`seen_from`). That answer looks at tables' newest
+//! numbers and walks newer memtables.
 //!
 //! What must hold: a writer of entries says so here after inserting them and before they are
 //! visible. Else a walk would step over a new entry.

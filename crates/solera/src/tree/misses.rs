@@ -1,8 +1,9 @@
-//! Filter misses by level, of late: `RecentMisses`, a decaying sum over counters that only grow.
+//! How often lookups asked the tables of each level for keys that they do not hold, of late:
+//! `RecentMisses`, a decaying sum over counters that only grow.
 //!
-//! `update` takes the level counters as they are now. Once 16,384 more lookups have missed than at
-//! the last time, it halves the old sums and adds the new misses. Until then it returns the sums
-//! unchanged, and all 0 before the first time.
+//! `update` takes the level counters as they are now. Once tables were asked in vain 16,384 more
+//! times than at the last time, it halves the old sums and adds the new misses. Until then it
+//! returns the sums unchanged, and all 0 before the first time.
 //!
 //! What must hold: lookups only count and never wait for this. One lock of the tree guards it.
 //!

@@ -2,14 +2,14 @@
 //! Owns `Tree` and `View`. A `View` is immutable but for the active memtable. `seal`, `install` and
 //! `use_settings` make the next view under a lock and exchange it whole; readers take it by
 //! `view()` without a lock. `written_since` answers a transaction's check, `level_filters` the
-//! filters of new tables, `stall` how a writer is slowed.
+//! filters of new tables, `stall` how a writer is slowed. `View::frees_space` says whether a flush
+//! would be worth it before the memtable is full.
 //! What must hold:
 //! - A view lists sources newest first; every version of a key in a newer source is newer
 //!   (invariant R, docs/decisions/0002). So a reader stops at the first version that it sees.
 //! - What `install` and `use_settings` show is durable already. `seal` runs under the commit lock.
 //!
-//! Callers: `engine` changes trees; `db::keyspace`, `db::iterator` and `db::transaction` read;
-//! `control::observe` looks.
+//! Callers: `engine` changes trees; `db` reads; `control` looks.
 
 mod gaps;
 mod heat;

@@ -6,7 +6,7 @@
 //! `note_up` and `note_down` say when the walker comes into a known gap, and where that ends.
 //!
 //! What must hold: only whole keys are noted, of which every entry that the reader sees was looked
-//! at. A walk with writes of its own in front learns nothing of them: others see more.
+//! at. A walk with writes of its own in front has the memory learn nothing: others see more.
 //!
 //! Callers: `Forward` and `Backward`, one each; `tree::gaps` implements `Remembers`.
 
