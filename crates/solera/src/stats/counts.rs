@@ -8,7 +8,8 @@
 //! time (`stall_us_max`) has no difference, and a layout's counts can begin anew. A name is never
 //! given to another count, since counts are written to files in the order of the lists.
 //! Callers: `stats::mod` keeps sums of them; `table`, `db`, `engine` and `compaction::plan` count
-//! by the enums; `control` shows and stores the structs. `solera-tune` and `solera-bench` read them.
+//! by the enums. `control` shows and stores the structs; `solera-tune` and `solera-bench` read
+//! them.
 
 /// A list of counters, and the plain data that they are shown as. What is `derived` is computed
 /// where the counters are read.

@@ -2,9 +2,9 @@
 //! `Tree::ingested`.
 //!
 //! A gap is a key range in which walks found no pair: all there is deleted, expired or covered.
-//! `merge::visible::gaps` keeps the gaps. This file gives it the tree's store of them and the answer
-//! to "what newer than `since` may be seen here" (`seen_from`). That answer looks at tables' newest
-//! numbers and walks newer memtables.
+//! `merge::visible::gaps` keeps the gaps. This file gives it the tree's store of them. It also
+//! answers "what newer than `since` may be seen here" (`seen_from`), by tables' newest numbers and
+//! by walks through newer memtables.
 //!
 //! What must hold: a writer of entries says so here after inserting them and before they are
 //! visible. Else a walk would step over a new entry.

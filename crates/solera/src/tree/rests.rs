@@ -2,7 +2,8 @@
 //!
 //! To open the sources of a walk costs more than a short scan does: cursors, their memory, and
 //! counts in memory that all threads write to. So an iterator that ends leaves the walkers of its
-//! ends in the place of its thread's lane, and the next one of the thread takes them from there.
+//! ends in the place of its thread's lane. The next one of the thread takes them from there.
+//! `Spare` is what an iterator then has: a walker for each end, if they fit.
 //!
 //! What must hold:
 //! - A walker rests only while its view is the tree's: a change of the view sends all away. So
@@ -10,7 +11,7 @@
 //! - What rests has all runs of its view as sources. It fits if it has the memtables too.
 //! - It stands nowhere: it keeps no block in memory. It does not know the tree, which owns it.
 //!
-//! Callers: `Tree::{rested, rest}` for `db::iterator`; `Tree::change`.
+//! Callers: `Tree::{view_to_walk, rest}` for `db::iterator`; `Tree::change`.
 
 use super::{View, scan::Source};
 use crate::{

@@ -3,13 +3,14 @@
 //! `Source` is one cursor of a walk: a memtable's, a run's, or one in front. `Walk::new` collects
 //! the sources that may hold keys of a range, newest first, with the range tombstones of each.
 //! `forward` and `backward` make a `merge::visible` walker of them, which yields what a reader
-//! sees. `Tree::fold` walks one key's versions and folds its operands into a value.
+//! sees. `value_of` gives the value of the pair that a walker stands on. `Tree::fold` walks one
+//! key's versions and folds its operands into a value.
 //!
 //! What must hold: sources stand in the order of their ages, each with its own tombstones. A
 //! transaction's writes (`with_front`) stand before all.
 //!
-//! Callers: `db::iterator` and `db::transaction` (walks), `db::keyspace` (`fold`, when a lookup
-//! meets an operand).
+//! Callers: `db::iterator` with `db::scout`, and `db::transaction` (walks); `db::keyspace` (`fold`,
+//! when a lookup meets an operand).
 
 use super::{Tree, View};
 use crate::{

@@ -9,7 +9,8 @@
 //! What must hold: setting a knob for all levels ends what single levels had; the run limit of
 //! level 0 alone stays. A value of `SEPARATE_ALL_FROM` bytes or more is always kept apart.
 //! Callers: `View` holds one beside the version. `control::check` and `engine::{assignments,
-//! change}` change copies; `engine::{jobs, ingest}` ask for layouts.
+//! change}` change copies; `engine::{job_parts, ingest}` ask for layouts; `engine` and `db` ask
+//! what is separated.
 
 use crate::{
     compaction::{LEVEL0_PATIENCE_DEFAULT, Shape, Transition},

@@ -11,8 +11,8 @@
 //! Where work has failed, a wait may last 2 s, and ends with that error. Without background threads
 //! a writer does a step of the work instead.
 //!
-//! Callers: `Tree::stall`, which `engine::throttle` asks; `Tree` (`slows`); `engine::work`
-//! (`STALL_MAX`).
+//! Callers: `Tree::stall`, which `engine::throttle` asks; `Tree` (`slows`); `engine::throttle`
+//! (`longest`) and `engine::work` (`STALL_MAX`).
 
 use super::View;
 use std::time::Duration;

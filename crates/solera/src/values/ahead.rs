@@ -1,15 +1,16 @@
 //! Reading values ahead: `ReadAhead`, windows on value files, of one end of a walk or one list.
 //!
-//! A walk, up or down, reads up to 64 sorted value files in stretches. The first has 8 or 16 KiB,
-//! and each next one is four times as long, up to 256 KiB. Gaps of up to 16 KiB are read over.
-//! Where a walk says what comes (`expect`), and for a list (`read_listed`), just that is read. From
-//! a log, in the order of the writes, a walk reads values one by one.
+//! A walk, up or down, reads up to 64 sorted value files in stretches. Its first value is read
+//! alone, and so is one that lies apart. A file's first stretch has 8 or 16 KiB, and each next one
+//! is four times as long, up to 256 KiB. Gaps of up to 16 KiB are read over. Where a walk says what
+//! comes (`expect`), and for a list (`read_listed`), just that is read. From a log, in the order of
+//! the writes, a walk reads values one by one.
 //! What must hold: each value is checked once, as `ValueFile::read` checks it. Values share the
 //! memory of their stretch. What is read ahead stays with the walk. Beside it, a walk of a user's
 //! has stretches stay in memory to which it comes again, if there is room (`values::stretch`). All
 //! windows together have 2 MiB, what slices keep, and the stretch of each that it is in.
-//! Callers: `db::iterator` (scans), `db::keyspace` (`multi_get`), `compaction::moves` (values that
-//! move).
+//! Callers: `db::iterator` and `db::scout` (scans), `db::keyspace` (`multi_get`),
+//! `compaction::moves` (values that move).
 
 use super::{
     Pointer, ValueFile, ValueFiles, record,

@@ -8,8 +8,8 @@
 //! What must hold: the first read opens the file and checks whose it is. `read` hands out no value
 //! whose checksum does not fit file, offset and key; `pieces` are unchecked. Memory above 1 MiB is
 //! taken only for a record that the file has room for.
-//! Callers: `ValueFiles` makes handles; versions and memtables own them; `ahead` and `writer` read
-//! through them; `engine::{store, reclaim, values}` mark and measure; `inspect` checks.
+//! Callers: `ValueFiles` makes handles; versions and memtables own them; `ahead`, `stretch` and
+//! `writer` read through them; `engine` keeps, marks and measures them; `inspect` checks.
 
 use super::{Pointer, Stretches, record, stretch};
 use crate::{

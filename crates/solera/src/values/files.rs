@@ -8,8 +8,8 @@
 //! What must hold: the registry keeps no file. Versions and memtables do, and the handle goes with
 //! the last of them. A number has at most one handle at a time.
 //! Callers: `engine::files` makes one for each database, `inspect` its own. `tree`, `sight`, `db`,
-//! `compaction::moves`, `engine::rewrite` and `engine::report` read; `engine::resident` is the
-//! `Resident`.
+//! `compaction::moves`, `engine::rewrite` and `engine::report` read. Other parts of `engine` ask
+//! for handles; `engine::resident` is the `Resident`.
 
 use super::{
     Pointer, SORTED, Stretches, ValueFile,

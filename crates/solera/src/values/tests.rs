@@ -1,12 +1,12 @@
 //! Tests of value files through `ValueWriter`, `ValueFiles`, `ReadAhead` and `check_sorted`, in
 //! memory.
 //!
-//! Values come back through their pointers, alone, read ahead both ways, out of stretches that stay
-//! in memory, and listed; pointers and
-//! tallies come back from bytes. A value of another key, place or file is damage, and the error has
-//! an offset. Every flipped bit of a file is found. Behind the file's header it harms one value at
-//! most. Arbitrary bytes are no value file. A marked file goes with its last owner, and one that is
-//! given up leaves nothing. A writer panics at a key below the last one.
+//! Values come back through their pointers: alone, read ahead both ways, out of stretches that stay
+//! in memory, and listed. Pointers and tallies come back from bytes. A value of another key, place
+//! or file is damage, and the error has an offset. Every flipped bit of a file is found. Behind the
+//! file's header it harms one value at most. Arbitrary bytes are no value file. A marked file goes
+//! with its last owner, and one that is given up leaves nothing. A writer panics at a key below the
+//! last one.
 
 use super::*;
 use crate::{

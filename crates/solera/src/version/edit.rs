@@ -7,9 +7,9 @@
 //! What must hold: an edit is applied whole or not at all, in the order of its fields. A field's
 //! tag that is unknown was written by a newer release, and the edit is refused. A number that may
 //! stand once and stands twice is damage.
-//! Callers: `compaction::plan` and `compaction::job` make tree edits; `engine::{store, open,
-//! change, ingest, checkpoint}` make edits; `manifest` writes and reads them; `inspect::edits`
-//! prints them; `fuzz` decodes.
+//! Callers: `compaction::{plan, job}`, `engine` and `version::version` make tree edits; `engine`
+//! (`store`, `open`, `change`, `assignments`, `checkpoint`) makes edits. `manifest` writes and
+//! reads them; `inspect` prints them; `fuzz` decodes.
 
 use super::receipt::{Assignment, Receipt};
 use crate::{
