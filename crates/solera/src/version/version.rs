@@ -9,7 +9,7 @@
 //! version in a newer run is newer (invariant R). Plans keep it; `apply` refuses what does not fit
 //! and asserts the order of runs and levels.
 //! Callers: `engine::store` and `engine::open` apply edits, `engine::files` keeps value files,
-//! `View` holds the present version, `compaction` reads it.
+//! `View` holds the present version; `compaction`, `engine`, `tree` and `control` read it.
 
 use super::{
     edit::{Added, Removed, TreeEdit},

@@ -1,10 +1,10 @@
 //! Faults on purpose: `FaultFs`, any `Fs` with chosen calls made to fail, by `Fault`, `Call` and
 //! `Effect`.
 //!
-//! It passes calls on to another file system and counts them. A `Fault` names a class of calls,
-//! lets the first few through, and then fails one, some, or all that follow. So a loop over `skip`
-//! visits every call of a life. `heal` removes the faults; `over` takes them to the next process's
-//! files.
+//! It passes calls on to another file system, and counts those that a `Call` names. A `Fault` names
+//! classes of calls, lets the first few through, and then fails one, some, or all that follow. So a
+//! loop over `skip` visits every call of a life. `heal` removes the faults; `over` takes them to
+//! the next process's files.
 //!
 //! What must hold: which call is hit is a function of the calls made. A file whose sync was made to
 //! fail is never synced again, though later syncs return success. Some kernels do that: they mark

@@ -9,7 +9,8 @@
 //! - Before that a crash may keep any part. `rename` replaces atomically.
 //!
 //! Callers: `frame`, `wal`, `trace`, `values`, `table`, `version::manifest`, `dir`, `engine`,
-//! `control::publish`, `inspect`; all other crates but `solera-model` pass an `Fs`.
+//! `control::publish`, `inspect`. Of the other crates, `solera-bench`, `solera-cli`, `solera-sim`
+//! and `solera-tune` pass an `Fs`; the last two also wrap one in their own.
 
 pub mod fault;
 pub mod mem;

@@ -6,9 +6,9 @@
 //! are older than those of a larger number. A log is ended before the next is written; of one that
 //! its process left open, the manifest records the end. Nothing in a log is called durable before
 //! all logs before it are. So recovery yields a prefix of the commit order.
-//! Callers: `engine::commit` appends, `engine::logs` ends, settles and prepares logs,
-//! `engine::open` replays, `inspect` and `fuzz` check. `version::manifest` asks `is_unwritten`;
-//! `values` gets `FILE_KIND`.
+//! Callers: `engine::store` creates logs, `engine::core` appends for `engine::commit`,
+//! `engine::logs` ends and settles them; `engine::open` replays, and copies into a new log.
+//! `inspect` and `fuzz` check. `version::manifest` asks `is_unwritten`; `values` gets `FILE_KIND`.
 
 pub mod batch;
 

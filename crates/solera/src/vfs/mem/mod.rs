@@ -4,7 +4,8 @@
 //! the file's last sync, names at the directory's, and the changes since. `crash` makes the image
 //! that the machine wakes up with, by a `Persist` and a seed. `crash_after` cuts the power at an
 //! ordered operation; `record_cuts` keeps the cut of every operation of one life. `kill` ends a
-//! process, `lie` makes syncs do nothing.
+//! process, `lie` makes syncs do nothing. `content` and `set_content` read and plant a file's
+//! bytes, past any handle.
 //!
 //! What must hold: everything is a function of the calls and the seed, so a life can be lived
 //! again. An image shares nothing that is written later.

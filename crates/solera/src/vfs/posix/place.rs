@@ -1,8 +1,9 @@
-//! What each system says in its own words: `Place` (reads and writes at an offset, names of an open
-//! file), `sync_dir`.
+//! What each system says in its own words: `Place` (reads and writes at an offset, whether an open
+//! file has left its path), `sync_dir`.
 //!
-//! On Unix these are `pread`, `pwrite`, the count of links and a directory's `fsync`; on Windows
-//! their fellows. There `sync_dir` does nothing, since the file system keeps a journal of names.
+//! On Unix these are `pread`, `pwrite`, device and inode number, and a directory's `fsync`. On
+//! Windows their fellows read and write; a file has left its path if nothing is there. `sync_dir`
+//! there only looks into the directory, since the file system keeps a journal of names.
 //!
 //! What must hold: a call at a place depends on no position that another thread moves.
 //! `write_all_at` goes on after an interruption.
