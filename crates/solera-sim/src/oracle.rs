@@ -1,12 +1,15 @@
 //! What a key-value store with snapshots, expiry, merging and transactions must answer, in the
 //! plainest form: `Oracle`.
 //!
-//! `commit` applies `Change`s as one `Moment`; `get` and `scan` answer at a moment; `pin` keeps one
-//! readable. A `Transaction` of the model stages changes and notes reads; `conflicts` says whether
-//! its commit must fail.
+//! `commit` applies `Change`s as one `Moment`; `get` and `scan` answer at a moment, by the model's
+//! own time (`advance`). `pin` keeps the present readable. A `Transaction` of the model stages
+//! changes and notes reads: `get_in` by itself, walks only by `walked`. `conflicts` says whether
+//! its commit must fail with a conflict: `Must`, `May` or `No`. `end` commits if told to, and does
+//! not ask.
 //!
 //! What must hold: it knows nothing of files, memtables or levels, and shares no code with the
-//! engine. A keyspace that was made anew is another one.
+//! engine. A keyspace that was made anew is another one. For a transaction nothing expires after
+//! it began.
 //!
 //! Callers: `life`, `crash::history`, `image`, `program::crowd`. `tell` puts scripts into its
 //! `Change`s, which `crash::life` and `faults::world` use too.

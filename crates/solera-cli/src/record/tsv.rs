@@ -1,5 +1,9 @@
-//! Tab-separated columns: `Tsv`, a `Records`. `columns` says which of them are the key and the
-//! value.
+//! Tab-separated columns: `Tsv`, a `Records`. `record::columns` says which of them are the key and
+//! the value.
+//!
+//! With `--header`, `new` takes the first line for the names of the columns, and it is no record.
+//! A line with more or fewer columns than the first is a record if it has those asked for. `notes`
+//! tells how many such lines there were.
 //!
 //! What must hold: there is no quoting. A tab always separates, everything else in a line is
 //! content. A line that is empty, too long, or without the columns asked for, is a bad one.

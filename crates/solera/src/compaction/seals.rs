@@ -1,15 +1,17 @@
 //! Which runs take no more data: `Seals`, by level the newest sealed run; all older ones are sealed
 //! too.
 //!
-//! A full level is emptied piece by piece: `seal` closes the runs that it has at that moment, and
-//! arrivals open a new run. `target_run` says which run of a level takes arrivals: the newest. If
-//! that is sealed, or full in a level of several runs, it is a new one. `is_draining` says whether
-//! a level is being emptied.
+//! A level is emptied piece by piece: `seal` closes the runs that it has at that moment, and
+//! arrivals open a new run. A full level is emptied so. So is one that is not full, if that frees
+//! space (`space`), or after a greedy change of its run limit. `target_run` says which run of a
+//! level takes arrivals: the newest. If that is sealed, or full where the run limit is above 1, it
+//! is a new one. `is_draining` says whether a level is being emptied.
 //!
-//! What must hold: seals are not on disk. After a restart a level that was being emptied goes on
-//! filling until it is full again.
+//! What must hold: a seal is never taken back. Seals are not on disk. After a restart a level that
+//! was being emptied goes on filling until it is full again.
 //!
-//! Callers: `Ledger` keeps them; `Picture`, `patience`, `want`, `pick`, `lift` and `space` ask.
+//! Callers: `Ledger` keeps them, and seals when a plan starts or a limit changes; `Picture`,
+//! `patience`, `want`, `pick`, `lift` and `space` ask.
 
 use super::shape::Shape;
 use crate::{

@@ -1,12 +1,16 @@
 //! Handing what users do to a recorder, while there is one: `Tracing`, with `begin` and `end`.
 //!
-//! While a recording goes on, every lookup, single write and scan is timed (`Stats::time_all`), and
-//! only what is timed comes here. So without a recording they pay nothing. Batches, transactions
-//! and `multi_get`, which do much at a time, look at a flag. `timed_write` does the write of a
-//! batch or a transaction; it also counts and times it. Ingests and flushes are not recorded.
+//! Lookups, single writes and scans come here only when they are timed. While a recording runs all
+//! are (`Stats::time_all`); else a sample is, and those look at a flag. Batches, transactions and
+//! `multi_get`, which do much at a time, look at it each time.
 //!
-//! What must hold: a write is recorded when it has succeeded. Keyspaces that come during a
-//! recording are recorded too. There is one recording at a time.
+//! `timed_write` does the write of a batch or a transaction. It counts the write in each keyspace,
+//! and times it when one is due. `scan` is told when an end of an iterator is placed anew or
+//! dropped, and how many entries it came to. Drops of keyspaces are recorded. Creating one,
+//! ingests and flushes are not.
+//!
+//! What must hold: a write is recorded after it has succeeded. What is done in a keyspace that was
+//! made during a recording is recorded too (`new_tree`). `begin` refuses a second recording.
 //!
 //! Callers: `db` (keyspace, iterator, batches, transactions) and `handle` (new and dropped
 //! keyspaces); `control::trace` begins and ends.

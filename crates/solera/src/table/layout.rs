@@ -8,8 +8,8 @@
 //! layouts live side by side. The layout that a table was written with is in its descriptor.
 //! `validate` refuses one out of range; `decode` too, but takes a compression that this build
 //! lacks.
-//! Callers: `tree::settings` holds one by level, `table::writer` obeys it, `engine::descriptions`
-//! shows its ranges, `table::descriptor` stores it; all other crates but `solera-model` set it.
+//! Callers: `tree::settings` holds one, and what levels have otherwise; `table::writer` obeys it,
+//! `engine::descriptions` shows its ranges, `table::descriptor` stores it; all other crates but `solera-model` set it.
 
 use crate::{
     block::Compression,

@@ -9,7 +9,7 @@
 //! that are gone.
 //!
 //! Callers: `Version` is made of levels; `compaction` decides by them, `control::observe` and
-//! `engine::report` show them.
+//! `engine::report` show them. `tree::stall`, `engine::work` and `engine::ingest` look at level 0.
 
 use super::run::Run;
 use crate::{ids::RunId, key::KeyRange};

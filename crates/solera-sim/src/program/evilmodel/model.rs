@@ -1,11 +1,16 @@
 //! What an enemy changes in a table, step by step: `Model`, a `Part` and the numbers that its steps
 //! are drawn from.
 //!
-//! `forged` makes a `Forged` table of an honest one; `worsen` changes the part a little further. A
-//! model prints as `line 17,4` and reads back, so that one which breaks a promise can be shortened.
+//! There are ten parts. In blocks: lines, lines that must be dropped, hash indexes, fences. Of the
+//! index: separators, the trained index, sizes, its bytes. Of the filter: what makes it pass more,
+//! its bytes. `is_a_hint` says which only tell where to look: lookups must not fail by them.
 //!
-//! What must hold: the same model makes the same table. It may know a `Forge`, and nothing of
-//! lookups.
+//! `Model::forged` makes a `Forged` table of an honest one. `Forged::worsen` changes its part by
+//! one more step. A model prints as `line 17,4` and reads back, so that `evilmodel::mod` can
+//! shorten one which breaks a promise.
+//!
+//! What must hold: the same model makes the same table of the same honest one. It may know a
+//! `Forge`, and nothing of lookups.
 //!
 //! Callers: `evilmodel::mod` and `evilmodel::subject`; `evilmodel::search` uses `evil_line`;
 //! `main.rs` reads a `Model`.

@@ -1,11 +1,14 @@
-//! A table, what it holds, and whether a forged form of it still answers rightly: `Subject`.
+//! A table, what it holds, and whether a forged form of it keeps the promises: `Subject`.
 //!
 //! `new` makes the table of a seed by the engine. `try_out` opens a `Forged` one as the engine
 //! does, and asks for keys by lookup and by cursor. It says how many blocks beyond the first the
-//! dearest lookup took.
+//! dearest lookup took, and counts the rest in a `Tally`.
 //!
-//! What must hold: answers are held against the truth, costs against the bounds of
-//! `evilmodel::mod`.
+//! What must hold: an answer is right, or a clear error (`Error::Corrupt`). The table may also be
+//! refused with one when it is opened. A bad hint (`Part::is_a_hint`) must not make a lookup fail.
+//! Two wrong answers are only counted: keys that a lying filter hides, and what lying fences lead
+//! astray among several blocks. A lookup's extra blocks are bounded here, as the comment of
+//! `evilmodel::run` says. Of `BadLine`, each block's line that was loaded is counted as dropped.
 //!
 //! Callers: `evilmodel::mod`; `evilmodel::search` draws keys by `key`.
 

@@ -1,17 +1,19 @@
-//! Descriptors of files that are read: `Handles`, how many are open at once, and `PosixReadFile`.
+//! Files that are read, and how many have a descriptor at once: `PosixReadFile` and `Handles`.
 //!
-//! A process has few descriptors, a database many tables. Files to read share half of them. A
-//! `PosixReadFile` gives its descriptor up when others need one, and opens itself anew when it is
-//! read. A clock over a ring chooses: files that rest first; if none does, the next.
-//! `with_descriptor` does what needs a descriptor. Where the system has none left, it closes files
-//! in that order until the call succeeds.
+//! Files to read share half of the process's descriptors. A `PosixReadFile` gives its own up when
+//! others need one, and opens itself anew when it is read. A clock over a ring chooses: files that
+//! rest first; if none does, the next. `with_descriptor` does what needs a descriptor. Where the
+//! system has none left, it closes such files, one by one, until the call succeeds or none is open.
 //!
-//! What must hold: `Handles::open` is the number of files that have a descriptor, and each has a
+//! `will_need` has the system begin to read. A file of direct reads has a second file for that,
+//! which goes through the system's cache. `read_needed` reads there, and has that cache forget it.
+//!
+//! What must hold: the counter `open` is the number of files that have a descriptor, and each has a
 //! place in the ring. There is one `Handles` for a process. A read under way keeps its descriptor,
 //! so there may be as many more as threads.
 //!
 //! Callers: `vfs::posix` (`open`, `open_direct`; `with_descriptor` for creations, locks, lists and
-//! directory syncs).
+//! directory syncs). Value files call `will_need` and `read_needed`, by `ReadFile`.
 
 use super::{direct, place::Place, read_ahead};
 use crate::{
