@@ -9,7 +9,8 @@
 //! `validate` refuses one out of range; `decode` too, but takes a compression that this build
 //! lacks.
 //! Callers: `tree::settings` holds one, and what levels have otherwise; `table::writer` obeys it,
-//! `engine::descriptions` shows its ranges, `table::descriptor` stores it; all other crates but `solera-model` set it.
+//! `engine::descriptions` shows its ranges, `table::descriptor` stores it; all other crates but
+//! `solera-model` set it.
 
 use crate::{
     block::Compression,
